@@ -1,0 +1,30 @@
+#!/bin/sh
+# Makes cc/run-make-setup-first/quiche: quiche's published source with the
+# patches of this directory. Does nothing when that is already so.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out=$here/../run-make-setup-first
+stamp=$(cat "$here"/*.patch "$here/Cargo.lock" "$here/prepare.sh" | sha256sum | cut -d' ' -f1)
+
+if [ "$(cat "$out/stamp" 2>/dev/null || true)" = "$stamp" ]; then
+    exit 0
+fi
+
+cargo fetch --locked --manifest-path "$here/Cargo.toml"
+source=$(cargo metadata --locked --offline --format-version 1 --manifest-path "$here/Cargo.toml" |
+    sed -n 's/.*"manifest_path":"\([^"]*\/quiche-0\.30\.0\)\/Cargo\.toml".*/\1/p')
+[ -d "$source" ] || { echo "prepare.sh: cargo did not say where quiche's source is" >&2; exit 1; }
+
+new=$out.$$
+trap 'rm -rf "$new"' EXIT
+mkdir -p "$new"
+cp -R "$source" "$new/quiche"
+chmod -R u+w "$new/quiche"
+for patch in "$here"/*.patch; do
+    patch --directory="$new/quiche" --strip=1 --quiet --forward <"$patch"
+done
+echo "$stamp" >"$new/stamp"
+rm -rf "$out"
+mv "$new" "$out"
+trap - EXIT
+echo "quiche is ready in cc/run-make-setup-first"

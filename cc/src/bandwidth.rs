@@ -1,0 +1,109 @@
+use std::fmt;
+use std::time::Duration;
+
+/// A rate in bits per second, with exact integer arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bandwidth(u64);
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+impl Bandwidth {
+    /// Nothing per second.
+    pub const ZERO: Self = Self(0);
+
+    /// `bps` bits per second.
+    pub const fn from_bits_per_s(bps: u64) -> Self {
+        Self(bps)
+    }
+
+    /// `rate` bytes per second.
+    pub const fn from_bytes_per_s(rate: u64) -> Self {
+        Self(rate.saturating_mul(8))
+    }
+
+    /// `mbps` times 10^6 bits per second; not-a-number and negative values are zero.
+    pub fn from_mbps(mbps: f64) -> Self {
+        Self((mbps * 1e6).round() as u64)
+    }
+
+    /// The rate at which `bytes` take `time`; zero when no time passed.
+    pub fn from_bytes_and_time(bytes: u64, time: Duration) -> Self {
+        match time.as_nanos() {
+            0 => Self::ZERO,
+            ns => Self(clamp(u128::from(bytes) * 8 * NS_PER_S / ns)),
+        }
+    }
+
+    /// Bits per second.
+    pub const fn bits_per_s(self) -> u64 {
+        self.0
+    }
+
+    /// Bytes per second, rounded down.
+    pub const fn bytes_per_s(self) -> u64 {
+        self.0 / 8
+    }
+
+    /// 10^6 bits per second.
+    pub fn mbps(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// How many whole bytes go out in `time`.
+    pub fn bytes_in(self, time: Duration) -> u64 {
+        clamp((u128::from(self.0)).saturating_mul(time.as_nanos()) / (8 * NS_PER_S))
+    }
+
+    /// How long `bytes` take, rounded up to a nanosecond; [`Duration::MAX`] at rate zero.
+    pub fn time_for(self, bytes: u64) -> Duration {
+        if self.0 == 0 {
+            return Duration::MAX;
+        }
+        let bit_ns = u128::from(bytes) * 8 * NS_PER_S;
+        Duration::from_nanos(clamp(bit_ns.div_ceil(u128::from(self.0))))
+    }
+
+    /// This rate times a gain that has no unit.
+    pub fn scaled(self, gain: f64) -> Self {
+        Self((self.0 as f64 * gain).round() as u64)
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} Mbit/s", self.mbps())
+    }
+}
+
+fn clamp(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_times_time_is_bytes_and_back() {
+        let rate = Bandwidth::from_mbps(12.0);
+        assert_eq!(rate.bytes_in(Duration::from_millis(1)), 1500);
+        assert_eq!(rate.time_for(1500), Duration::from_millis(1));
+        assert_eq!(Bandwidth::from_bytes_and_time(1500, Duration::from_millis(1)), rate);
+    }
+
+    #[test]
+    fn extremes_saturate_and_do_not_wrap() {
+        let fastest = Bandwidth::from_bits_per_s(u64::MAX);
+        assert_eq!(fastest.bytes_in(Duration::MAX), u64::MAX);
+        assert_eq!(Bandwidth::ZERO.time_for(1), Duration::MAX);
+        assert_eq!(Bandwidth::from_bytes_and_time(1, Duration::ZERO), Bandwidth::ZERO);
+        assert_eq!(Bandwidth::from_mbps(f64::NAN), Bandwidth::ZERO);
+        assert_eq!(Bandwidth::from_mbps(-1.0), Bandwidth::ZERO);
+    }
+
+    #[test]
+    fn sending_never_takes_less_than_its_time() {
+        let rate = Bandwidth::from_bits_per_s(3);
+        assert_eq!(rate.time_for(1), Duration::from_nanos(2_666_666_667));
+    }
+}

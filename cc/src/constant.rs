@@ -1,0 +1,96 @@
+use std::time::Duration;
+
+use crate::{
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathStart, SentPacket, Time,
+};
+
+/// The window is this many round trips of the rate, so that the rate and never the
+/// window decides, also while acknowledgements are late.
+const WINDOW_ROUND_TRIPS: u32 = 4;
+/// Least time that the window covers: acknowledgement delay and scheduling on a
+/// path with next to no RTT.
+const MIN_WINDOW_TIME: Duration = Duration::from_millis(50);
+/// Least window (RFC 9002, Section 7.2: two packets are the minimum; a few more keep
+/// slow rates from waiting for delayed acknowledgements).
+const MIN_WINDOW_PACKETS: u64 = 10;
+
+/// A fixed rate, whatever the path does. For tests and for links of known capacity:
+/// it does not back off, so it must never meet a shared network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConstantConfig {
+    /// The rate.
+    pub rate: Bandwidth,
+}
+
+impl ControllerConfig for ConstantConfig {
+    fn name(&self) -> &'static str {
+        "constant"
+    }
+
+    fn build(&self, _now: Time, start: &PathStart) -> Box<dyn Controller> {
+        Box::new(Constant {
+            rate: self.rate,
+            mtu_bytes: start.mtu_bytes,
+            smoothed_rtt: start.initial_rtt,
+        })
+    }
+}
+
+/// See [`ConstantConfig`].
+#[derive(Debug)]
+pub struct Constant {
+    rate: Bandwidth,
+    mtu_bytes: u64,
+    smoothed_rtt: Duration,
+}
+
+impl Controller for Constant {
+    fn on_packet_sent(&mut self, _packet: &SentPacket) {}
+
+    fn on_event(&mut self, event: &CongestionEvent<'_>) {
+        if let Some(rtt) = event.rtt {
+            self.smoothed_rtt = rtt.smoothed;
+        }
+    }
+
+    fn on_mtu(&mut self, mtu_bytes: u64) {
+        self.mtu_bytes = mtu_bytes;
+    }
+
+    fn window_bytes(&self) -> u64 {
+        let time = (self.smoothed_rtt * WINDOW_ROUND_TRIPS).max(MIN_WINDOW_TIME);
+        self.rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+    }
+
+    fn pacing_rate(&self) -> Bandwidth {
+        self.rate
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics {
+            state: "constant",
+            pacing_rate: self.rate,
+            window_bytes: self.window_bytes(),
+            figures: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_never_moves_and_the_window_covers_it() {
+        let rate = Bandwidth::from_mbps(100.0);
+        let start = PathStart {
+            mtu_bytes: 1350,
+            initial_window_bytes: 13_500,
+            initial_rtt: Duration::from_millis(100),
+            seed: 1,
+        };
+        let constant = ConstantConfig { rate }.build(Time::ZERO, &start);
+        assert_eq!(constant.pacing_rate(), rate);
+        assert_eq!(constant.window_bytes(), rate.bytes_in(Duration::from_millis(400)));
+    }
+}

@@ -1,0 +1,30 @@
+//! Congestion control for Millrace.
+//!
+//! Nothing here knows a socket, a clock, a runtime or (but for one adapter
+//! file, behind the feature `quiche`) a QUIC implementation: time and randomness
+//! come in as arguments, so that the same [`Controller`] is driven by a
+//! simulator in virtual time and by a real connection.
+//!
+//! - [`Controller`]: what an algorithm is asked and told.
+//! - [`PathModel`]: what is known of a path, kept by whoever owns a controller.
+//! - [`registry`]: algorithms by name.
+//! - [`Bandwidth`], [`Time`]: units.
+
+mod bandwidth;
+mod constant;
+mod controller;
+mod path_model;
+pub mod registry;
+mod time;
+
+#[cfg(feature = "quiche")]
+pub mod quiche_adapter;
+
+pub use bandwidth::Bandwidth;
+pub use constant::{Constant, ConstantConfig};
+pub use controller::{
+    AckedPacket, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathStart,
+    RttSample, SentPacket,
+};
+pub use path_model::PathModel;
+pub use time::Time;

@@ -1,0 +1,167 @@
+use std::time::Duration;
+
+use crate::{Bandwidth, CongestionEvent, Time};
+
+/// Weight of the newest event in [`PathModel::loss_short`]: about the last ten events.
+const LOSS_SHORT_WEIGHT: f64 = 0.1;
+/// Weight of the newest event in [`PathModel::loss_long`]: about the last thousand.
+const LOSS_LONG_WEIGHT: f64 = 0.001;
+/// A delivery rate counts as recent for this long (the bandwidth window of
+/// draft-cardwell-iccrg-bbr-congestion-control-00, Section 4.1.2, in time).
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// Shortest span over which a delivery rate is measured.
+const MIN_RATE_SPAN: Duration = Duration::from_millis(1);
+
+/// What a connection has learned of its path.
+///
+/// The owner of a controller keeps it, not the algorithm, so that it outlives a
+/// change of algorithm and can be handed to the next one with
+/// [`Controller::inherit`](crate::Controller::inherit).
+#[derive(Clone, Debug, Default)]
+pub struct PathModel {
+    /// Smallest RTT seen.
+    pub min_rtt: Option<Duration>,
+    /// Largest RTT seen.
+    pub max_rtt: Duration,
+    /// Most recent RTT sample.
+    pub latest_rtt: Duration,
+    /// Smoothed RTT (RFC 9002, Section 5.3).
+    pub smoothed_rtt: Duration,
+    /// RTT variation (RFC 9002, Section 5.3).
+    pub rtt_variation: Duration,
+    /// Largest congestion window that was in force.
+    pub max_window_bytes: u64,
+    /// Congestion window in force.
+    pub window_bytes: u64,
+    /// Most recent delivery rate.
+    pub delivery_rate: Bandwidth,
+    /// Highest delivery rate of the last ten seconds.
+    pub max_delivery_rate: Bandwidth,
+    /// Highest delivery rate ever.
+    pub peak_delivery_rate: Bandwidth,
+    /// Share of packets lost, short memory.
+    pub loss_short: f64,
+    /// Share of packets lost, long memory.
+    pub loss_long: f64,
+    /// Share of packets marked ECN-CE, short memory.
+    pub ecn_ce: f64,
+    /// Bytes acknowledged.
+    pub delivered_bytes: u64,
+    /// Bytes declared lost.
+    pub lost_bytes: u64,
+    round_start: Time,
+    round_delivered_bytes: u64,
+    max_rate_seen: Time,
+}
+
+impl PathModel {
+    /// Takes in an event and the window that is in force after it.
+    pub fn on_event(&mut self, event: &CongestionEvent<'_>, window_bytes: u64) {
+        self.window_bytes = window_bytes;
+        self.max_window_bytes = self.max_window_bytes.max(window_bytes);
+        if let Some(rtt) = event.rtt {
+            self.min_rtt = Some(rtt.min);
+            self.max_rtt = self.max_rtt.max(rtt.latest);
+            self.latest_rtt = rtt.latest;
+            self.smoothed_rtt = rtt.smoothed;
+            self.rtt_variation = rtt.variation;
+        }
+        let acked: u64 = event.acked.iter().map(|packet| packet.bytes).sum();
+        self.delivered_bytes += acked;
+        self.lost_bytes += event.lost.iter().map(|packet| packet.bytes).sum::<u64>();
+
+        let packets = event.acked.len() + event.lost.len();
+        if packets > 0 {
+            let lost = event.lost.len() as f64 / packets as f64;
+            self.loss_short += LOSS_SHORT_WEIGHT * (lost - self.loss_short);
+            self.loss_long += LOSS_LONG_WEIGHT * (lost - self.loss_long);
+            let marked = event.ecn_ce as f64 / packets as f64;
+            self.ecn_ce += LOSS_SHORT_WEIGHT * (marked.min(1.0) - self.ecn_ce);
+        }
+        self.measure_rate(event.now);
+    }
+
+    /// One sample a round trip: bytes delivered over the time that they took.
+    fn measure_rate(&mut self, now: Time) {
+        if self.round_start == Time::ZERO {
+            self.round_start = now;
+            self.round_delivered_bytes = self.delivered_bytes;
+            return;
+        }
+        let span = now - self.round_start;
+        if span < self.smoothed_rtt.max(MIN_RATE_SPAN) {
+            return;
+        }
+        let bytes = self.delivered_bytes - self.round_delivered_bytes;
+        self.delivery_rate = Bandwidth::from_bytes_and_time(bytes, span);
+        self.peak_delivery_rate = self.peak_delivery_rate.max(self.delivery_rate);
+        if self.delivery_rate >= self.max_delivery_rate || now - self.max_rate_seen > RATE_WINDOW {
+            self.max_delivery_rate = self.delivery_rate;
+            self.max_rate_seen = now;
+        }
+        self.round_start = now;
+        self.round_delivered_bytes = self.delivered_bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AckedPacket, LostPacket, RttSample};
+
+    fn event<'a>(
+        ms: u64,
+        acked: &'a [AckedPacket],
+        lost: &'a [LostPacket],
+    ) -> CongestionEvent<'a> {
+        let rtt = Duration::from_millis(10);
+        CongestionEvent {
+            now: Time::from_nanos(ms * 1_000_000),
+            acked,
+            lost,
+            rtt: Some(RttSample { latest: rtt, smoothed: rtt, variation: rtt / 2, min: rtt }),
+            ecn_ce: 0,
+            prior_in_flight_bytes: 0,
+            in_flight_bytes: 0,
+            app_limited: false,
+        }
+    }
+
+    #[test]
+    fn the_delivery_rate_is_what_was_acknowledged() {
+        let mut path = PathModel::default();
+        for ms in 1..=200 {
+            let acked = [AckedPacket { number: ms, sent: Time::ZERO, bytes: 1500 }];
+            path.on_event(&event(ms, &acked, &[]), 30_000);
+        }
+        let mbps = path.delivery_rate.mbps();
+        assert!((mbps - 12.0).abs() < 0.01, "{mbps}");
+        assert_eq!(path.delivered_bytes, 300_000);
+        assert_eq!(path.max_window_bytes, 30_000);
+        assert_eq!(path.loss_long, 0.0);
+    }
+
+    #[test]
+    fn loss_moves_the_short_memory_first() {
+        let mut path = PathModel::default();
+        let lost = [LostPacket { number: 1, sent: Time::ZERO, bytes: 1500 }];
+        for ms in 1..=10 {
+            path.on_event(&event(ms, &[], &lost), 30_000);
+        }
+        assert!(path.loss_short > 0.6 && path.loss_short < 0.7, "{}", path.loss_short);
+        assert!(path.loss_long < 0.02, "{}", path.loss_long);
+        assert_eq!(path.lost_bytes, 15_000);
+    }
+
+    #[test]
+    fn an_old_maximum_gives_way() {
+        let mut path = PathModel::default();
+        for ms in 1..=12_000_u64 {
+            let bytes = if ms < 1000 { 1500 } else { 150 };
+            let acked = [AckedPacket { number: ms, sent: Time::ZERO, bytes }];
+            path.on_event(&event(ms, &acked, &[]), 30_000);
+        }
+        assert!((path.max_delivery_rate.mbps() - 1.2).abs() < 0.01, "{}", path.max_delivery_rate);
+        assert!((path.peak_delivery_rate.mbps() - 12.0).abs() < 0.01);
+    }
+}

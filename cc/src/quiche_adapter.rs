@@ -1,0 +1,214 @@
+//! Lets quiche drive a [`Controller`]; the only file that names quiche.
+//!
+//! quiche as published offers no way in: `cc/quiche/` holds the patch that opens it.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use quiche::{ExternalCc, ExternalCcFactory, ExternalCongestionControl, ExternalEvent};
+
+use crate::registry::Algorithm;
+use crate::{
+    AckedPacket, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
+    PathStart, RttSample, SentPacket, Time,
+};
+
+/// How much time lost to a late wake-up the pacer makes up for. With the event
+/// loop's release slack it bounds a burst to less than one millisecond of the rate.
+pub const PACING_CREDIT: Duration = Duration::from_micros(500);
+
+/// Makes `config` use `algorithm` for the connections opened with it.
+///
+/// quiche compares factories by address and keeps them as long as it likes, so each
+/// distinct setting is leaked once and found again when the same one comes back.
+///
+/// # Errors
+/// When quiche does not know one of its own algorithms by the name that we use.
+pub fn apply(config: &mut quiche::Config, algorithm: &Algorithm) -> Result<(), quiche::Error> {
+    match algorithm {
+        Algorithm::Transport { quiche_name, .. } => {
+            config.set_external_cc(None);
+            config.set_cc_algorithm_name(quiche_name)
+        }
+        Algorithm::Controller(controller) => {
+            static KNOWN: OnceLock<Mutex<HashMap<String, &'static Factory>>> = OnceLock::new();
+            let key = format!("{} {controller:?}", controller.name());
+            let mut known = KNOWN
+                .get_or_init(Mutex::default)
+                .lock()
+                .expect("no holder of this lock can panic: it only looks up and inserts");
+            let factory = *known
+                .entry(key)
+                .or_insert_with(|| Box::leak(Box::new(Factory(controller.clone()))));
+            config.set_external_cc(Some(ExternalCc(factory)));
+            Ok(())
+        }
+    }
+}
+
+/// What the controller that drives `connection` says of itself, and what it knows of the path.
+///
+/// `None` when one of quiche's own algorithms does.
+pub fn inspect<F: quiche::BufFactory>(
+    connection: &quiche::Connection<F>,
+) -> Option<(Metrics, &PathModel)> {
+    let adapter: &Adapter = connection.external_cc()?.as_any().downcast_ref()?;
+    Some((adapter.controller.metrics(), &adapter.path))
+}
+
+#[derive(Debug)]
+struct Factory(Arc<dyn ControllerConfig>);
+
+impl ExternalCcFactory for Factory {
+    fn make(
+        &self,
+        max_datagram_size: usize,
+        initial_window: usize,
+        initial_rtt: Duration,
+    ) -> Box<dyn ExternalCongestionControl> {
+        let start = PathStart {
+            mtu_bytes: max_datagram_size as u64,
+            initial_window_bytes: initial_window as u64,
+            initial_rtt,
+            seed: RandomState::new().hash_one(max_datagram_size),
+        };
+        Box::new(Adapter {
+            controller: self.0.build(FIRST_MOMENT, &start),
+            path: PathModel::default(),
+            epoch: Instant::now(),
+            acked: Vec::new(),
+            lost: Vec::new(),
+            app_limited: false,
+        })
+    }
+}
+
+/// quiche hands out moments from before the controller was made (a packet sent on
+/// the same path under an earlier configuration), so its epoch lies a little ahead.
+const FIRST_MOMENT: Time = Time::from_nanos(60 * 1_000_000_000);
+
+#[derive(Debug)]
+struct Adapter {
+    controller: Box<dyn Controller>,
+    path: PathModel,
+    /// The moment that is [`FIRST_MOMENT`] to the controller.
+    epoch: Instant,
+    acked: Vec<AckedPacket>,
+    lost: Vec<LostPacket>,
+    app_limited: bool,
+}
+
+impl Adapter {
+    fn time(&self, at: Instant) -> Time {
+        match at.checked_duration_since(self.epoch) {
+            Some(after) => FIRST_MOMENT + after,
+            None => {
+                let before = self.epoch.duration_since(at).as_nanos() as u64;
+                Time::from_nanos(FIRST_MOMENT.as_nanos().saturating_sub(before))
+            }
+        }
+    }
+}
+
+impl ExternalCongestionControl for Adapter {
+    fn on_packet_sent(
+        &mut self,
+        now: Instant,
+        bytes_in_flight: usize,
+        packet_number: u64,
+        bytes: usize,
+        has_data: bool,
+    ) {
+        self.controller.on_packet_sent(&SentPacket {
+            number: packet_number,
+            time: self.time(now),
+            bytes: bytes as u64,
+            prior_in_flight_bytes: bytes_in_flight as u64,
+            has_data,
+        });
+    }
+
+    fn on_packet_neutered(&mut self, packet_number: u64) {
+        self.controller.on_packet_discarded(packet_number);
+    }
+
+    fn on_event(&mut self, event: &ExternalEvent<'_>) {
+        let mut acked = std::mem::take(&mut self.acked);
+        let mut lost = std::mem::take(&mut self.lost);
+        acked.clear();
+        lost.clear();
+        acked.extend(event.acked.iter().map(|packet| AckedPacket {
+            number: packet.pkt_num,
+            sent: self.time(packet.time_sent),
+            bytes: packet.sent_bytes as u64,
+        }));
+        lost.extend(event.lost.iter().map(|packet| LostPacket {
+            number: packet.packet_number,
+            sent: self.time(packet.time_sent),
+            bytes: packet.bytes_lost as u64,
+        }));
+        let event = CongestionEvent {
+            now: self.time(event.now),
+            acked: &acked,
+            lost: &lost,
+            rtt: event.rtt_updated.then(|| RttSample {
+                latest: event.latest_rtt,
+                smoothed: event.smoothed_rtt,
+                variation: event.rttvar,
+                min: event.min_rtt.unwrap_or(event.latest_rtt),
+            }),
+            // quiche 0.30 neither sets nor reads ECN (RFC 9000, Section 13.4).
+            ecn_ce: 0,
+            prior_in_flight_bytes: event.prior_in_flight as u64,
+            in_flight_bytes: event.bytes_in_flight as u64,
+            app_limited: std::mem::take(&mut self.app_limited),
+        };
+        self.controller.on_event(&event);
+        self.path.on_event(&event, self.controller.window_bytes());
+        self.acked = acked;
+        self.lost = lost;
+    }
+
+    fn on_probe_timeout(&mut self) {
+        // The patch's hook carries no time; quiche fires it at the moment it is due.
+        let now = self.time(Instant::now());
+        self.controller.on_probe_timeout(now);
+    }
+
+    fn on_app_limited(&mut self, bytes_in_flight: usize) {
+        self.app_limited = true;
+        let now = self.time(Instant::now());
+        self.controller.on_app_limited(now, bytes_in_flight as u64);
+    }
+
+    fn on_mtu(&mut self, max_datagram_size: usize) {
+        self.controller.on_mtu(max_datagram_size as u64);
+    }
+
+    fn window(&self) -> usize {
+        usize::try_from(self.controller.window_bytes()).unwrap_or(usize::MAX)
+    }
+
+    fn pacing_rate(&self) -> u64 {
+        self.controller.pacing_rate().bytes_per_s()
+    }
+
+    fn delivery_rate(&self) -> u64 {
+        self.path.delivery_rate.bytes_per_s()
+    }
+
+    fn pacing_credit(&self) -> Duration {
+        PACING_CREDIT
+    }
+
+    fn state(&self) -> &'static str {
+        self.controller.metrics().state
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
