@@ -1,0 +1,222 @@
+use super::*;
+
+const CONNECT: [(&str, &str); 2] = [(":method", "CONNECT"), (":authority", "origin.example:443")];
+
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
+fn request(fields: Fields) -> Result<ConnectRequest, Error> {
+    parse_request(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
+}
+
+fn response(fields: Fields) -> Result<Response, Error> {
+    parse_response(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
+}
+
+fn plain(authority: &str) -> ConnectRequest {
+    ConnectRequest { destination: authority.parse().unwrap(), class: None, client_address: None }
+}
+
+#[test]
+fn accepted() {
+    assert_eq!(request(&CONNECT), Ok(plain("origin.example:443")));
+    let other_order = [(":authority", "[2001:db8::1]:80"), (":method", "CONNECT")];
+    assert_eq!(request(&other_order), Ok(plain("[2001:db8::1]:80")));
+    let more = [
+        CONNECT[0],
+        CONNECT[1],
+        ("host", "origin.example:443"),
+        ("te", "trailers"),
+        ("millrace-class", "live-4k.v2_a"),
+        ("millrace-client-address", "192.0.2.9:5000"),
+        ("user-agent", "x"),
+        ("empty", ""),
+    ];
+    let want = ConnectRequest {
+        class: Some("live-4k.v2_a".into()),
+        client_address: Some("192.0.2.9:5000".parse().unwrap()),
+        ..plain("origin.example:443")
+    };
+    assert_eq!(request(&more), Ok(want));
+}
+
+#[test]
+fn own_requests_are_accepted() {
+    for (class, client_address) in
+        [(None, None), (Some("video"), Some("[2001:db8::1]:5000")), (None, Some("192.0.2.1:0"))]
+    {
+        let sent = ConnectRequest {
+            class: class.map(str::to_owned),
+            client_address: client_address.map(|a| a.parse().unwrap()),
+            ..plain("[::1]:554")
+        };
+        let fields = sent.fields();
+        let read = parse_request(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        assert_eq!(read, Ok(sent));
+    }
+}
+
+#[test]
+fn refused_heads() {
+    use Error::*;
+    let [method, authority] = CONNECT;
+    let a = |text: &str| UnexpectedPseudo(text.into());
+    let cases: &[(Fields, Error, u16)] = &[
+        (&[], Missing(":method"), 400),
+        (&[authority], Missing(":method"), 400),
+        (&[method], Missing(":authority"), 400),
+        (&[method, method, authority], Repeated(":method"), 400),
+        (&[method, authority, authority], Repeated(":authority"), 400),
+        (&[method, authority, (":scheme", "https")], a(":scheme"), 400),
+        (&[method, authority, (":path", "/")], a(":path"), 400),
+        (&[method, authority, (":status", "200")], a(":status"), 400),
+        (&[method, authority, (":new", "x")], a(":new"), 400),
+        (&[method, ("a", "b"), authority], PseudoAfterRegular(":authority".into()), 400),
+        (&[(":method", "connect"), authority], MethodNotAllowed, 405),
+        (
+            &[(":method", "GET"), authority, (":scheme", "https"), (":path", "/")],
+            MethodNotAllowed,
+            405,
+        ),
+        (
+            &[
+                method,
+                (":protocol", "connect-udp"),
+                (":scheme", "https"),
+                (":path", "/"),
+                authority,
+            ],
+            ExtendedConnect("connect-udp".into()),
+            501,
+        ),
+        (&[method, authority, ("host", "other.example:443")], HostDiffers, 400),
+        (&[method, authority, ("content-length", "0")], HasContent, 400),
+        (
+            &[method, authority, ("millrace-class", "a"), ("millrace-class", "a")],
+            Repeated("millrace-class"),
+            400,
+        ),
+        (
+            &[
+                method,
+                authority,
+                ("millrace-client-address", "192.0.2.1:1"),
+                ("millrace-client-address", "192.0.2.1:1"),
+            ],
+            Repeated("millrace-client-address"),
+            400,
+        ),
+    ];
+    for (fields, error, status) in cases {
+        assert_eq!(request(fields), Err(error.clone()), "{fields:?}");
+        assert_eq!(error.status(), *status, "{fields:?}");
+        assert_eq!(error.is_malformed(), *status == 400, "{fields:?}");
+    }
+}
+
+#[test]
+fn refused_authorities() {
+    for (authority, error) in [
+        ("", AuthorityError::MissingPort),
+        ("origin.example", AuthorityError::MissingPort),
+        ("origin.example:0", AuthorityError::BadPort),
+        ("user@origin.example:443", AuthorityError::UserInfo),
+        ("https://origin.example:443", AuthorityError::BadByte(b':')),
+    ] {
+        let fields = [CONNECT[0], (":authority", authority)];
+        assert_eq!(request(&fields), Err(Error::BadAuthority(error)), "{authority:?}");
+    }
+    let not_text: [(&[u8], &[u8]); 2] =
+        [(b":method", b"CONNECT"), (b":authority", b"a\xff.example:443")];
+    assert!(matches!(parse_request(not_text), Err(Error::BadAuthority(_))));
+}
+
+#[test]
+fn refused_fields() {
+    for (name, value) in [
+        ("connection", "close"),
+        ("keep-alive", "timeout=5"),
+        ("proxy-connection", "keep-alive"),
+        ("transfer-encoding", "chunked"),
+        ("upgrade", "websocket"),
+        ("te", "gzip"),
+        ("te", "trailers, gzip"),
+    ] {
+        let got = request(&[CONNECT[0], CONNECT[1], (name, value)]);
+        assert_eq!(got, Err(Error::ConnectionSpecific(name.into())), "{name}: {value}");
+    }
+    for name in ["", ":", "Host", "X-a", "a b", "a:b", "a\n", "\u{e4}", "::method"] {
+        let got = request(&[CONNECT[0], CONNECT[1], (name, "x")]);
+        assert_eq!(got, Err(Error::BadName), "{name:?}");
+    }
+    for value in ["a\0b", "a\rb", "a\nb", " a", "a ", "\ta", "a\t"] {
+        let got = request(&[CONNECT[0], CONNECT[1], ("x", value)]);
+        assert_eq!(got, Err(Error::BadValue("x".into())), "{value:?}");
+        let got = request(&[CONNECT[0], (":authority", value)]);
+        assert_eq!(got, Err(Error::BadValue(":authority".into())), "{value:?}");
+    }
+}
+
+#[test]
+fn refused_class_and_client_address() {
+    let long = "a".repeat(MAX_CLASS_BYTES + 1);
+    for class in ["", "a b", "a/b", "\u{e4}", &long] {
+        let got = request(&[CONNECT[0], CONNECT[1], (CLASS_FIELD, class)]);
+        assert_eq!(got, Err(Error::BadClass), "{class:?}");
+    }
+    let longest = &long[1..];
+    let got = request(&[CONNECT[0], CONNECT[1], (CLASS_FIELD, longest)]);
+    assert_eq!(got.unwrap().class.as_deref(), Some(longest));
+    for address in ["", "192.0.2.1", "192.0.2.1:65536", "::1:80", "host:80", "127.1:80"] {
+        let got = request(&[CONNECT[0], CONNECT[1], (CLIENT_ADDRESS_FIELD, address)]);
+        assert_eq!(got, Err(Error::BadClientAddress), "{address:?}");
+    }
+}
+
+#[test]
+fn bounded() {
+    let mut fields = CONNECT.to_vec();
+    fields.extend(vec![("x", "y"); MAX_FIELDS - 2]);
+    assert!(request(&fields).is_ok());
+    fields.push(("x", "y"));
+    assert_eq!(request(&fields), Err(Error::TooLarge));
+
+    // Three fields, each counted with 32 bytes more, beside the third's value.
+    let used = ":methodCONNECT:authorityorigin.example:443x".len() + 3 * 32;
+    let fitting = "y".repeat(MAX_FIELD_SECTION_BYTES - used);
+    assert!(request(&[CONNECT[0], CONNECT[1], ("x", &fitting)]).is_ok());
+    let above = format!("{fitting}y");
+    assert_eq!(request(&[CONNECT[0], CONNECT[1], ("x", &above)]), Err(Error::TooLarge));
+
+    // An endless list is given up on.
+    let endless = std::iter::repeat((&b"x"[..], &b"y"[..]));
+    assert_eq!(parse_request(endless), Err(Error::TooLarge));
+}
+
+#[test]
+fn responses() {
+    assert_eq!(response(&[(":status", "200")]), Ok(Response::Established));
+    assert_eq!(response(&[(":status", "299"), ("x", "y")]), Ok(Response::Established));
+    assert_eq!(response(&[(":status", "103")]), Ok(Response::Interim));
+    for failure in ConnectFailure::ALL {
+        let fields = failure_fields(failure);
+        let read = parse_response(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        assert_eq!(read, Ok(Response::Failed { status: failure.status(), failure }));
+    }
+    let bare = Response::Failed { status: 504, failure: ConnectFailure::TimedOut };
+    assert_eq!(response(&[(":status", "504")]), Ok(bare));
+}
+
+#[test]
+fn responses_refused() {
+    for status in ["", "20", "2000", "099", "600", "2x0", "+20", "abc"] {
+        assert_eq!(response(&[(":status", status)]), Err(Error::BadStatus), "{status:?}");
+    }
+    assert_eq!(response(&[]), Err(Error::Missing(":status")));
+    assert_eq!(response(&[("x", "y")]), Err(Error::Missing(":status")));
+    let twice = [(":status", "200"), (":status", "200")];
+    assert_eq!(response(&twice), Err(Error::Repeated(":status")));
+    let request_field = [(":status", "200"), (":path", "/")];
+    assert_eq!(response(&request_field), Err(Error::UnexpectedPseudo(":path".into())));
+    let late = [("x", "y"), (":status", "200")];
+    assert_eq!(response(&late), Err(Error::PseudoAfterRegular(":status".into())));
+}
