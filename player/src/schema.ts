@@ -1,0 +1,136 @@
+/** Shapes of every file that crosses a program boundary. A file that does not fit is refused with the path of the field. */
+import { z } from "zod";
+
+const finite = z.number().refine(Number.isFinite, "must be finite");
+const notNegative = finite.min(0);
+
+/** psnr.json: luma PSNR (dB) per rung and second of the clip, and of a frozen frame against later seconds. */
+export const psnrTableSchema = z.strictObject({
+  version: z.literal(1),
+  plane: z.literal("y"),
+  cap_db: z.number().positive(),
+  /** The clip repeats after so many seconds. */
+  clip_s: z.int().positive(),
+  rungs: z.array(
+    z.strictObject({
+      kbps: z.number().positive(),
+      /** [second of the clip] */
+      psnr_db: z.array(finite),
+      /** [second whose last frame is frozen][seconds later - 1] */
+      freeze_db: z.array(z.array(finite).min(1)),
+    }),
+  ).min(1),
+});
+export type PsnrTable = z.infer<typeof psnrTableSchema>;
+
+/** media.json: what was encoded, from what, and what came out. */
+export const mediaInfoSchema = z.strictObject({
+  version: z.literal(1),
+  key: z.string(),
+  credit: z.string().nullable(),
+  source: z.strictObject({ name: z.string(), sha256: z.string(), fps: z.number(), clip_s: z.int() }),
+  presentation_s: z.int(),
+  segment_s: z.number(),
+  ffmpeg: z.string(),
+  rungs: z.array(
+    z.strictObject({
+      kbps: z.number(),
+      width: z.int(),
+      height: z.int(),
+      achieved_kbps: z.number(),
+      segment_kbps_max: z.number(),
+    }),
+  ),
+});
+export type MediaInfo = z.infer<typeof mediaInfoSchema>;
+
+/** An event as the page saw it, `t` in seconds since the play request. */
+export const playerEventSchema = z.object({ t: finite, type: z.string() }).catchall(z.union([z.string(), z.number(), z.boolean(), z.null()]));
+export type PlayerEvent = z.infer<typeof playerEventSchema>;
+
+/** The player's state at one instant. */
+export const sampleSchema = z.strictObject({
+  t: notNegative,
+  /** Media time of the last presented frame; null before the first. */
+  frame_media_s: notNegative.nullable(),
+  /** Height of the last presented frame, in lines. */
+  frame_height: z.int().nullable(),
+  buffer_s: notNegative.nullable(),
+  throughput_kbps: notNegative.nullable(),
+  dropped_frames: z.int().min(0),
+});
+export type Sample = z.infer<typeof sampleSchema>;
+
+/** A media segment that reached the source buffer. A later entry of the same start replaces it. */
+export const appendedSchema = z.strictObject({ t: notNegative, start_s: notNegative, duration_s: z.number().positive(), rung_kbps: z.number().positive() });
+export type Appended = z.infer<typeof appendedSchema>;
+
+/** What the page collects; the figures are derived from it by `qoe.ts`. */
+export const recordSchema = z.strictObject({
+  version: z.literal(1),
+  /** Seconds since the play request, when this was read; null while nothing was requested. */
+  now_s: notNegative.nullable(),
+  abr: z.string(),
+  buffer_target_s: z.number(),
+  cmcd: z.string(),
+  ladder_kbps: z.array(z.number()),
+  events: z.array(playerEventSchema),
+  samples: z.array(sampleSchema),
+  appended: z.array(appendedSchema),
+  truncated: z.boolean(),
+  error: z.string().nullable(),
+});
+export type PlayerRecord = z.infer<typeof recordSchema>;
+
+export const secondSchema = z.strictObject({
+  t: z.int().min(0),
+  rung_kbps: z.number().nullable(),
+  psnr_db: finite.nullable(),
+  buffer_s: notNegative.nullable(),
+  throughput_kbps: notNegative.nullable(),
+  stalled: z.boolean(),
+  stalled_s: notNegative,
+});
+export type Second = z.infer<typeof secondSchema>;
+
+/** session.json: one measurement. Null means that it did not happen, never that it was not looked at. */
+export const sessionSchema = z.strictObject({
+  version: z.literal(1),
+  startup_s: notNegative.nullable(),
+  stalls: z.int().min(0),
+  stall_s: notNegative,
+  stall_list: z.array(z.strictObject({ start_s: notNegative, end_s: notNegative, to_end: z.boolean() })),
+  rebuffer_ratio: z.number().min(0).max(1),
+  bitrate_kbps: z.number().positive().nullable(),
+  switches: z.int().min(0),
+  psnr_db: finite.nullable(),
+  dropped_frames: z.int().min(0),
+  /** Time in which the picture stood still although the player said that it played. */
+  frozen_outside_stalls_s: notNegative,
+  played_s: notNegative,
+  session_s: notNegative,
+  seconds: z.array(secondSchema),
+  events: z.array(playerEventSchema),
+  screenshots: z.array(z.strictObject({ t: notNegative, file: z.string() })),
+  abr: z.string(),
+  buffer_target_s: z.number(),
+  cmcd: z.string(),
+  ladder_kbps: z.array(z.number()),
+  url: z.string(),
+  browser: z.string(),
+  error: z.string().nullable(),
+});
+export type Session = z.infer<typeof sessionSchema>;
+
+/** Parses `text` as JSON of `schema`; the error says which file and which field. */
+export function parseJson<T>(schema: z.ZodType<T>, text: string, file: string): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new Error(`${file}: not JSON: ${String(cause)}`);
+  }
+  const result = schema.safeParse(value);
+  if (!result.success) throw new Error(`${file}: ${z.prettifyError(result.error)}`);
+  return result.data;
+}

@@ -1,0 +1,15 @@
+import { defineConfig } from "vite";
+
+// The command-line tools: Node programs; packages stay in node_modules.
+export default defineConfig({
+  build: {
+    ssr: true,
+    outDir: "dist",
+    emptyOutDir: false,
+    target: "node20",
+    rollupOptions: {
+      input: { media: "src/cli/media.ts", measure: "src/cli/measure.ts", report: "src/cli/report.ts" },
+      output: { entryFileNames: "[name].js", chunkFileNames: "shared/[name]-[hash].js" },
+    },
+  },
+});
