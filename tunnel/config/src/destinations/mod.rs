@@ -1,0 +1,196 @@
+//! Which addresses flows may go to.
+//!
+//! The check is made on the address that is about to be dialled, after name resolution, so that no
+//! spelling of an address and no DNS answer gets around it. An address is permitted when all of its
+//! forms are: itself, and each IPv4 address that a translator would take out of it.
+//!
+//! A form is permitted when an allow entry has its network and port. In a special range
+//! (loopback, link-local, metadata services and so on, and the server's own addresses) the entry's
+//! network must moreover lie inside that range: `0.0.0.0/0` does not open `127.0.0.1`,
+//! `127.0.0.0/8` does.
+
+mod embedded;
+mod special;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::Allow;
+use embedded::Embedded;
+
+/// The allow-list of a server, with the ranges that need to be named explicitly.
+#[derive(Clone, Debug)]
+pub struct Acl {
+    allow: Vec<Allow>,
+    special: Vec<(IpNet, DeniedReason)>,
+}
+
+impl Acl {
+    /// An allow-list from the configuration.
+    ///
+    /// `own_addresses` are all addresses at which this host can be reached; a listener on
+    /// `0.0.0.0` or `[::]` has those of every interface.
+    pub fn new(allow: Vec<Allow>, own_addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        let own = own_addresses.into_iter().map(|own| own.to_canonical());
+        let own = own.filter(|own| !own.is_unspecified());
+        let own = own.map(|own| (IpNet::from(own), DeniedReason::OwnAddress));
+        Self { allow, special: special::ranges().chain(own).collect() }
+    }
+
+    /// Whether a flow may go to port `port` of `ip`.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn permits(&self, ip: IpAddr, port: u16) -> Result<(), Denied> {
+        // The kernel sends an IPv4-mapped address as IPv4: it is that address, not another form.
+        let outer = ip.to_canonical();
+        let denied = |form, reason| Denied { ip, form, port, reason };
+        self.permits_form(outer, port).map_err(|reason| denied(outer, reason))?;
+        for form in embedded::forms(outer) {
+            match form {
+                Embedded::Certain(inner) => self.permits_form(inner.into(), port),
+                Embedded::Possible(inner) => self.permits_possible_form(inner.into(), port),
+            }
+            .map_err(|reason| denied(form.address().into(), reason))?;
+        }
+        Ok(())
+    }
+
+    fn permits_form(&self, ip: IpAddr, port: u16) -> Result<(), DeniedReason> {
+        self.permits_possible_form(ip, port)?;
+        let mut entries = self.allow.iter().filter(|entry| entry.network.contains(&ip)).peekable();
+        if entries.peek().is_none() {
+            return Err(DeniedReason::NotListed);
+        }
+        if entries.any(|entry| entry.has_port(port)) {
+            Ok(())
+        } else {
+            Err(DeniedReason::PortNotListed)
+        }
+    }
+
+    /// The special ranges only. Of several readings of one address just one is in use, so that no
+    /// entry can be asked for each.
+    fn permits_possible_form(&self, ip: IpAddr, port: u16) -> Result<(), DeniedReason> {
+        for (range, reason) in self.special.iter().filter(|(range, _)| range.contains(&ip)) {
+            let explicit = self.allow.iter().any(|entry| {
+                range.contains(&entry.network)
+                    && entry.network.contains(&ip)
+                    && entry.has_port(port)
+            });
+            if !explicit {
+                return Err(*reason);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Allow {
+    fn has_port(&self, port: u16) -> bool {
+        self.ports.iter().any(|ports| ports.contains(&port))
+    }
+}
+
+/// A destination that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Denied {
+    /// The address that was asked for.
+    pub ip: IpAddr,
+    /// The form of it that is not allowed; often the same.
+    pub form: IpAddr,
+    /// The port that was asked for.
+    pub port: u16,
+    /// Why.
+    pub reason: DeniedReason,
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "destination {} port {} is denied: ", self.ip, self.port)?;
+        if self.form != self.ip {
+            write!(f, "it leads to {}, which ", self.form)?;
+        } else {
+            f.write_str("it ")?;
+        }
+        f.write_str(match self.reason {
+            DeniedReason::NotListed => "is in no [[destinations.allow]]",
+            DeniedReason::PortNotListed => "is allowed on other ports only",
+            DeniedReason::Unspecified => "is an address of no host",
+            DeniedReason::Loopback => "is a loopback address",
+            DeniedReason::LinkLocal => "is a link-local address",
+            DeniedReason::Metadata => "is a cloud metadata service",
+            DeniedReason::Multicast => "is a multicast address",
+            DeniedReason::Broadcast => "is the broadcast address",
+            DeniedReason::Reserved => "is a reserved address",
+            DeniedReason::LocalTranslation => "is behind a local NAT64 prefix",
+            DeniedReason::OwnAddress => "is this server's own address",
+        })
+    }
+}
+
+/// Why a destination was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeniedReason {
+    /// No allow entry has the address.
+    NotListed,
+    /// An allow entry has the address, but none has the port too.
+    PortNotListed,
+    /// `0.0.0.0/8` or `::`; Linux takes `0.0.0.0` for itself.
+    Unspecified,
+    /// `127.0.0.0/8` or `::1`.
+    Loopback,
+    /// `169.254.0.0/16` or `fe80::/10`.
+    LinkLocal,
+    /// An address at which clouds hand out credentials.
+    Metadata,
+    /// `224.0.0.0/4` or `ff00::/8`.
+    Multicast,
+    /// `255.255.255.255`.
+    Broadcast,
+    /// `240.0.0.0/4`.
+    Reserved,
+    /// `64:ff9b:1::/48`, of which only the operator knows how it is translated.
+    LocalTranslation,
+    /// An address of the server itself.
+    OwnAddress,
+}
+
+impl DeniedReason {
+    /// All of them, for metrics.
+    pub const ALL: [Self; 11] = [
+        Self::NotListed,
+        Self::PortNotListed,
+        Self::Unspecified,
+        Self::Loopback,
+        Self::LinkLocal,
+        Self::Metadata,
+        Self::Multicast,
+        Self::Broadcast,
+        Self::Reserved,
+        Self::LocalTranslation,
+        Self::OwnAddress,
+    ];
+
+    /// The name in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotListed => "not_listed",
+            Self::PortNotListed => "port_not_listed",
+            Self::Unspecified => "unspecified",
+            Self::Loopback => "loopback",
+            Self::LinkLocal => "link_local",
+            Self::Metadata => "metadata",
+            Self::Multicast => "multicast",
+            Self::Broadcast => "broadcast",
+            Self::Reserved => "reserved",
+            Self::LocalTranslation => "local_translation",
+            Self::OwnAddress => "own_address",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

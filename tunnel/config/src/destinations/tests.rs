@@ -1,0 +1,152 @@
+use super::*;
+
+const OWN: [&str; 3] = ["198.18.2.2", "2001:db8:2::2", "0.0.0.0"];
+
+fn acl(networks: &[&str]) -> Acl {
+    let allow = networks
+        .iter()
+        .map(|network| Allow {
+            network: network.parse().unwrap(),
+            ports: vec![80..=80, 8000..=8100],
+        })
+        .collect();
+    Acl::new(allow, OWN.map(|own| own.parse().unwrap()))
+}
+
+fn reason(acl: &Acl, ip: &str, port: u16) -> Option<DeniedReason> {
+    acl.permits(ip.parse().unwrap(), port).err().map(|denied| denied.reason)
+}
+
+#[test]
+fn nothing_is_allowed_by_default() {
+    for ip in ["198.18.3.2", "2001:db8::1", "127.0.0.1"] {
+        assert!(acl(&[]).permits(ip.parse().unwrap(), 80).is_err(), "{ip}");
+    }
+}
+
+#[test]
+fn address_and_port_must_be_in_one_entry() {
+    let acl = acl(&["198.18.3.0/24", "2001:db8:3::/64"]);
+    let cases = [
+        ("198.18.3.2", 80, None),
+        ("198.18.3.2", 8000, None),
+        ("198.18.3.2", 8100, None),
+        ("198.18.3.2", 8101, Some(DeniedReason::PortNotListed)),
+        ("198.18.3.2", 0, Some(DeniedReason::PortNotListed)),
+        ("198.18.4.2", 80, Some(DeniedReason::NotListed)),
+        ("::ffff:198.18.3.2", 80, None),
+        ("::ffff:198.18.4.2", 80, Some(DeniedReason::NotListed)),
+        ("2001:db8:3::7", 80, None),
+        ("2001:db8:4::7", 80, Some(DeniedReason::NotListed)),
+    ];
+    for (ip, port, expected) in cases {
+        assert_eq!(reason(&acl, ip, port), expected, "{ip} port {port}");
+    }
+}
+
+#[test]
+fn the_widest_entries_open_no_special_range() {
+    let acl = acl(&["0.0.0.0/0", "::/0"]);
+    let cases = [
+        ("127.0.0.1", DeniedReason::Loopback),
+        ("127.255.255.254", DeniedReason::Loopback),
+        ("::1", DeniedReason::Loopback),
+        ("::ffff:127.0.0.1", DeniedReason::Loopback),
+        ("::127.0.0.1", DeniedReason::Loopback),
+        ("::ffff:0:127.0.0.1", DeniedReason::Loopback),
+        ("64:ff9b::7f00:1", DeniedReason::Loopback),
+        ("64:ff9b:1::7f00:1", DeniedReason::LocalTranslation),
+        ("2002:7f00:1::", DeniedReason::Loopback),
+        ("2001:0:7f00:1::", DeniedReason::Loopback),
+        ("2001:0:c633:6401::80ff:fffe", DeniedReason::Loopback),
+        ("0.0.0.0", DeniedReason::Unspecified),
+        ("0.1.2.3", DeniedReason::Unspecified),
+        ("::", DeniedReason::Unspecified),
+        ("::ffff:0.0.0.0", DeniedReason::Unspecified),
+        ("169.254.169.254", DeniedReason::Metadata),
+        ("::ffff:169.254.169.254", DeniedReason::Metadata),
+        ("64:ff9b::a9fe:a9fe", DeniedReason::Metadata),
+        ("100.100.100.200", DeniedReason::Metadata),
+        ("192.0.0.192", DeniedReason::Metadata),
+        ("fd00:ec2::254", DeniedReason::Metadata),
+        ("169.254.1.1", DeniedReason::LinkLocal),
+        ("fe80::1", DeniedReason::LinkLocal),
+        ("febf::1", DeniedReason::LinkLocal),
+        ("224.0.0.1", DeniedReason::Multicast),
+        ("239.255.255.255", DeniedReason::Multicast),
+        ("ff02::1", DeniedReason::Multicast),
+        ("255.255.255.255", DeniedReason::Broadcast),
+        ("240.0.0.1", DeniedReason::Reserved),
+        ("198.18.2.2", DeniedReason::OwnAddress),
+        ("::ffff:198.18.2.2", DeniedReason::OwnAddress),
+        ("64:ff9b::198.18.2.2", DeniedReason::OwnAddress),
+        ("2001:db8:2::2", DeniedReason::OwnAddress),
+    ];
+    for (ip, expected) in cases {
+        assert_eq!(reason(&acl, ip, 80), Some(expected), "{ip}");
+    }
+    for ip in ["198.18.3.2", "10.0.0.1", "64:ff9b::198.18.3.2", "2001:db8:2::3", "fd00:ec2::255"] {
+        assert_eq!(reason(&acl, ip, 80), None, "{ip}");
+    }
+}
+
+#[test]
+fn an_entry_inside_a_special_range_opens_its_part_of_it() {
+    let cases: [(&[&str], &str, Option<DeniedReason>); 15] = [
+        (&["127.0.0.0/8"], "127.0.0.1", None),
+        (&["127.0.0.1/32"], "127.0.0.1", None),
+        (&["127.0.0.1/32"], "::ffff:127.0.0.1", None),
+        (&["127.0.0.1/32", "0.0.0.0/0"], "127.0.0.2", Some(DeniedReason::Loopback)),
+        (&["126.0.0.0/7"], "127.0.0.1", Some(DeniedReason::Loopback)),
+        (&["::1/128"], "::1", None),
+        (&["::1/128"], "127.0.0.1", Some(DeniedReason::Loopback)),
+        // Link-local as a whole is still not its metadata service.
+        (&["169.254.0.0/16"], "169.254.1.1", None),
+        (&["169.254.0.0/16"], "169.254.169.254", Some(DeniedReason::Metadata)),
+        (&["169.254.169.254/32"], "169.254.169.254", None),
+        (&["198.18.2.2/32"], "198.18.2.2", None),
+        (&["198.18.2.0/24"], "198.18.2.2", Some(DeniedReason::OwnAddress)),
+        // Both forms are asked for: the NAT64 one and the IPv4 one inside.
+        (&["64:ff9b::/96"], "64:ff9b::7f00:1", Some(DeniedReason::Loopback)),
+        (&["127.0.0.1/32"], "64:ff9b::7f00:1", Some(DeniedReason::NotListed)),
+        (&["127.0.0.1/32", "64:ff9b::/96"], "64:ff9b::7f00:1", None),
+    ];
+    for (networks, ip, expected) in cases {
+        assert_eq!(reason(&acl(networks), ip, 80), expected, "{networks:?} {ip}");
+    }
+    let port = reason(&acl(&["127.0.0.1/32"]), "127.0.0.1", 22);
+    assert_eq!(port, Some(DeniedReason::Loopback), "the explicit entry must have the port too");
+}
+
+#[test]
+fn a_private_address_is_not_reached_through_an_entry_for_all_of_ipv6() {
+    let acl = acl(&["198.18.3.0/24", "::/0"]);
+    for ip in ["64:ff9b::10.0.0.1", "::10.0.0.1", "2002:a00:1::", "2001:0:a00:1::"] {
+        assert_eq!(reason(&acl, ip, 80), Some(DeniedReason::NotListed), "{ip}");
+    }
+    assert_eq!(reason(&acl, "64:ff9b::198.18.3.2", 80), None);
+}
+
+#[test]
+fn a_local_translation_prefix_must_be_listed_and_still_hides_nothing_special() {
+    let acl = acl(&["64:ff9b:1::/48"]);
+    for ip in ["64:ff9b:1::127.0.0.1", "64:ff9b:1:7f00:0:100::", "64:ff9b:1::198.18.2.2"] {
+        assert!(reason(&acl, ip, 80).is_some(), "{ip}");
+    }
+    assert_eq!(reason(&acl, "64:ff9b:1::198.18.3.2", 80), None);
+}
+
+#[test]
+fn a_refusal_names_the_address_the_form_and_the_reason() {
+    let denied = acl(&["::/0"]).permits("64:ff9b::7f00:1".parse().unwrap(), 80).unwrap_err();
+    assert_eq!(
+        denied.to_string(),
+        "destination 64:ff9b::7f00:1 port 80 is denied: it leads to 127.0.0.1, which is a \
+         loopback address"
+    );
+    let denied = acl(&[]).permits("198.18.3.2".parse().unwrap(), 80).unwrap_err();
+    assert_eq!(
+        denied.to_string(),
+        "destination 198.18.3.2 port 80 is denied: it is in no [[destinations.allow]]"
+    );
+}

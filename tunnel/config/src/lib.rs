@@ -1,0 +1,74 @@
+//! Configuration of `millrace-client` and `millrace-server`.
+//!
+//! A file is TOML. [`parse_client`] and [`parse_server`] either return a configuration that is
+//! valid as a whole, or one [`ConfigError`] with file, line, column, key and the values allowed
+//! there. Unknown keys are errors. Nothing is opened or bound here, except the file itself by
+//! [`load_client`] and [`load_server`], and the certificate files by their `check_files`.
+//!
+//! Relative paths in a file start at the directory of that file. The documented examples are
+//! `proxy-client/client.example.toml` and `proxy-server/server.example.toml`.
+
+mod client;
+mod common;
+pub mod destinations;
+mod error;
+mod server;
+mod source;
+mod transport;
+mod value;
+
+use std::path::Path;
+
+pub use client::{
+    ClientConfig, ClientLimits, ClientTunnel, Connections, Interception, Listen, ListenAddress,
+};
+pub use common::{Admin, Class, Credentials, Log, LogFormat, LogLevel, Runtime};
+pub use destinations::{Acl, Denied, DeniedReason};
+pub use error::ConfigError;
+pub use server::{Allow, Dial, ServerConfig, ServerLimits, ServerTunnel};
+pub use source::Source;
+pub use transport::{CongestionControl, Transport};
+pub use value::{Host, HostPort};
+
+/// Parses and checks a client configuration.
+///
+/// `file_name` is used in errors, and its directory is where relative paths start. `known_cc` are
+/// the names that `congestion_control` may have.
+///
+/// # Errors
+/// The first thing found wrong.
+pub fn parse_client(
+    text: &str,
+    file_name: &Path,
+    known_cc: &[&str],
+) -> Result<ClientConfig, ConfigError> {
+    ClientConfig::from_source(Source::new(text, file_name), known_cc)
+}
+
+/// Reads, parses and checks a client configuration; see [`parse_client`].
+///
+/// # Errors
+/// The file can't be read, or the first thing found wrong in it.
+pub fn load_client(path: &Path, known_cc: &[&str]) -> Result<ClientConfig, ConfigError> {
+    ClientConfig::from_source(Source::read(path)?, known_cc)
+}
+
+/// Parses and checks a server configuration; parameters as for [`parse_client`].
+///
+/// # Errors
+/// The first thing found wrong.
+pub fn parse_server(
+    text: &str,
+    file_name: &Path,
+    known_cc: &[&str],
+) -> Result<ServerConfig, ConfigError> {
+    ServerConfig::from_source(Source::new(text, file_name), known_cc)
+}
+
+/// Reads, parses and checks a server configuration; see [`parse_server`].
+///
+/// # Errors
+/// The file can't be read, or the first thing found wrong in it.
+pub fn load_server(path: &Path, known_cc: &[&str]) -> Result<ServerConfig, ConfigError> {
+    ServerConfig::from_source(Source::read(path)?, known_cc)
+}

@@ -1,0 +1,340 @@
+//! `server.toml`.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Unexpected, Visitor};
+
+use crate::common::{RawAdmin, RawCredentials, RawRuntime};
+use crate::transport::tunnel_section;
+use crate::value::{BindAddress, Int, from_string};
+use crate::{Admin, ConfigError, Credentials, Log, Runtime, Source, Transport};
+
+/// A whole server configuration, checked.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// `[tunnel]`
+    pub tunnel: ServerTunnel,
+    /// `[[destinations.allow]]`; empty refuses every destination. See [`crate::Acl`].
+    pub allow: Vec<Allow>,
+    /// `[dial]`
+    pub dial: Dial,
+    /// `[limits]`
+    pub limits: ServerLimits,
+    /// `[runtime]`
+    pub runtime: Runtime,
+    /// `[admin]`, by default 127.0.0.1:9465.
+    pub admin: Admin,
+    /// `[log]`
+    pub log: Log,
+    /// The text this came from, for errors that show up later.
+    pub source: Source,
+}
+
+/// `[tunnel]` of a server.
+#[derive(Clone, Debug)]
+pub struct ServerTunnel {
+    /// UDP addresses to listen on, at least one; port 0 lets the system choose.
+    pub listen: Vec<SocketAddr>,
+    /// Keys `client_ca`, `certificate` and `private_key`.
+    pub credentials: Credentials,
+    /// The keys that the client has too.
+    pub transport: Transport,
+}
+
+/// One `[[destinations.allow]]`: addresses and ports that flows may go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allow {
+    /// Addresses; a single address is written without prefix length.
+    pub network: IpNet,
+    /// Ports, written as `80` or `"8000-8100"`; at least one.
+    pub ports: Vec<RangeInclusive<u16>>,
+}
+
+/// `[dial]`: how destinations are connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dial {
+    /// Time for all of it, name resolution included, 1 s to 2 min; default 5 s. Too small fails
+    /// far origins; too large keeps clients of dead ones waiting.
+    pub timeout: Duration,
+    /// Time for one address, 1 s to 2 min and at most `timeout`; default 4 s, or `timeout` if that is
+    /// less.
+    pub per_address_timeout: Duration,
+    /// Start of the next address's attempt after the one before (RFC 8305 §5), 10 ms to 2 s;
+    /// default 250 ms. Too small opens connections in vain; too large waits for broken paths.
+    pub attempt_delay: Duration,
+    /// Source addresses, at most one of each family; without one the system chooses.
+    pub bind_source: Vec<IpAddr>,
+}
+
+/// `[limits]` of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// QUIC connections at a time, 1 to 1000000; default 10000. More are refused.
+    pub max_connections: usize,
+    /// Flows at a time over all connections, 1 to 1000000; default 10000. More are refused; each
+    /// takes a descriptor and buffers.
+    pub max_flows: usize,
+    /// Flows at a time on one connection, 1 to `max_flows`, which is the default. Too small refuses flows of
+    /// a busy client edge; too large lets one edge take all.
+    pub max_flows_per_connection: usize,
+    /// How long a QUIC handshake may take, 1 s to 5 min; default 10 s.
+    pub handshake_timeout: Duration,
+    /// Silence in both directions after which a flow is reset, 10 s to 7 days; default 1 h.
+    pub flow_idle_timeout: Duration,
+    /// Silence of the other direction after one has ended, 1 s to 1 day; default 5 min.
+    pub half_close_timeout: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    tunnel: RawTunnel,
+    #[serde(default)]
+    destinations: RawDestinations,
+    #[serde(default)]
+    dial: RawDial,
+    #[serde(default)]
+    limits: RawLimits,
+    #[serde(default)]
+    runtime: RawRuntime,
+    #[serde(default)]
+    admin: RawAdmin,
+    #[serde(default)]
+    log: Log,
+}
+
+tunnel_section! {
+    struct RawTunnel {
+        listen: Vec<BindAddress>,
+        client_ca: PathBuf,
+        certificate: PathBuf,
+        private_key: PathBuf,
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawDestinations {
+    allow: Vec<RawAllow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawAllow {
+    network: Network,
+    ports: Vec<Ports>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawDial {
+    timeout_s: Int<5, 1, 120>,
+    per_address_timeout_s: Option<Int<4, 1, 120>>,
+    attempt_delay_ms: Int<250, 10, 2000>,
+    bind_source: Vec<IpAddr>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawLimits {
+    max_connections: Int<10_000, 1, 1_000_000>,
+    max_flows: Int<10_000, 1, 1_000_000>,
+    max_flows_per_connection: Option<Int<10_000, 1, 1_000_000>>,
+    handshake_timeout_s: Int<10, 1, 300>,
+    flow_idle_timeout_s: Int<3600, 10, 604_800>,
+    half_close_timeout_s: Int<300, 1, 86_400>,
+}
+
+impl ServerConfig {
+    /// Where the admin listener is by default; not the client's, so that both fit on one host.
+    pub const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
+
+    pub(crate) fn from_source(source: Source, known_cc: &[&str]) -> Result<Self, ConfigError> {
+        let raw: Raw = source.deserialize()?;
+        Ok(Self {
+            tunnel: raw.tunnel.check(&source, known_cc)?,
+            allow: check_allow(raw.destinations.allow, &source)?,
+            dial: raw.dial.check(&source)?,
+            limits: raw.limits.check(&source)?,
+            runtime: raw.runtime.into(),
+            admin: raw.admin.check(&source, Self::ADMIN_ADDRESS)?,
+            log: raw.log,
+            source,
+        })
+    }
+
+    /// Checks that the certificate files can be read and hold PEM of the right kind.
+    ///
+    /// # Errors
+    /// The first file for which that is not so, with the line that names it.
+    pub fn check_files(&self) -> Result<(), ConfigError> {
+        self.tunnel.credentials.check_files(&self.source, "client_ca")
+    }
+}
+
+impl RawTunnel {
+    fn check(self, source: &Source, known_cc: &[&str]) -> Result<ServerTunnel, ConfigError> {
+        if self.listen.is_empty() {
+            let problem = "needs at least one address, as \"0.0.0.0:4433\"";
+            return Err(source.error("tunnel.listen", problem));
+        }
+        let listen: Vec<_> = self.listen.iter().map(|address| address.0).collect();
+        let mut seen = HashSet::new();
+        for (index, address) in listen.iter().enumerate() {
+            if address.port() != 0 && !seen.insert(address) {
+                let key = format!("tunnel.listen[{index}]");
+                return Err(source.error(&key, format!("{address} is listed twice")));
+            }
+        }
+        let transport = self.transport();
+        transport.check(source, known_cc)?;
+        let credentials = RawCredentials {
+            ca_key: "client_ca",
+            ca: &self.client_ca,
+            certificate: &self.certificate,
+            private_key: &self.private_key,
+        }
+        .resolve(source)?;
+        Ok(ServerTunnel { listen, credentials, transport })
+    }
+}
+
+impl RawDial {
+    fn check(self, source: &Source) -> Result<Dial, ConfigError> {
+        let timeout = self.timeout_s.seconds();
+        let per_address_timeout = match self.per_address_timeout_s {
+            Some(set) => set.seconds(),
+            None => Int::<4, 1, 120>::default().seconds().min(timeout),
+        };
+        let dial = Dial {
+            timeout,
+            per_address_timeout,
+            attempt_delay: self.attempt_delay_ms.milliseconds(),
+            bind_source: self.bind_source,
+        };
+        if dial.per_address_timeout > dial.timeout {
+            let problem = format!(
+                "{:?} must not be more than dial.timeout_s, {:?}",
+                dial.per_address_timeout, dial.timeout
+            );
+            return Err(source.error("dial.per_address_timeout_s", problem));
+        }
+        let mut families = HashSet::new();
+        for (index, address) in dial.bind_source.iter().enumerate() {
+            if !families.insert(address.is_ipv4()) {
+                let key = format!("dial.bind_source[{index}]");
+                let problem = "at most one IPv4 and one IPv6 address are allowed";
+                return Err(source.error(&key, problem));
+            }
+        }
+        Ok(dial)
+    }
+}
+
+impl RawLimits {
+    fn check(self, source: &Source) -> Result<ServerLimits, ConfigError> {
+        let max_flows = self.max_flows.get();
+        let limits = ServerLimits {
+            max_connections: self.max_connections.get(),
+            max_flows,
+            max_flows_per_connection: self
+                .max_flows_per_connection
+                .map_or(max_flows, |set| set.get()),
+            handshake_timeout: self.handshake_timeout_s.seconds(),
+            flow_idle_timeout: self.flow_idle_timeout_s.seconds(),
+            half_close_timeout: self.half_close_timeout_s.seconds(),
+        };
+        if limits.max_flows_per_connection > limits.max_flows {
+            let problem = format!(
+                "{} must not be more than limits.max_flows, {}",
+                limits.max_flows_per_connection, limits.max_flows
+            );
+            return Err(source.error("limits.max_flows_per_connection", problem));
+        }
+        Ok(limits)
+    }
+}
+
+fn check_allow(raw: Vec<RawAllow>, source: &Source) -> Result<Vec<Allow>, ConfigError> {
+    let mut allow = Vec::with_capacity(raw.len());
+    for (index, raw) in raw.into_iter().enumerate() {
+        let key = format!("destinations.allow[{index}]");
+        let network = raw.network.0;
+        if network.trunc() != network {
+            let problem = format!(
+                "{network} has bits set beyond its prefix length; write {} for the network or \
+                 {} for the one address",
+                network.trunc(),
+                network.addr()
+            );
+            return Err(source.error(&format!("{key}.network"), problem));
+        }
+        if raw.ports.is_empty() {
+            let problem = "needs at least one port, as [80, 443, \"8000-8100\"]";
+            return Err(source.error(&format!("{key}.ports"), problem));
+        }
+        allow.push(Allow { network, ports: raw.ports.into_iter().map(|ports| ports.0).collect() });
+    }
+    Ok(allow)
+}
+
+struct Network(IpNet);
+
+impl FromStr for Network {
+    type Err = ipnet::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let network = match text.parse::<IpAddr>() {
+            Ok(address) => IpNet::from(address),
+            Err(_) => text.parse()?,
+        };
+        Ok(Self(network))
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a network or an address, as \"198.18.3.0/24\", \"2001:db8::/32\" or \
+                        \"198.18.3.2\"";
+        from_string(deserializer, expected)
+    }
+}
+
+struct Ports(RangeInclusive<u16>);
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PortOrRange;
+        impl Visitor<'_> for PortOrRange {
+            type Value = Ports;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a port from 1 to 65535, or a range of them as \"8000-8100\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, port: i64) -> Result<Ports, E> {
+                match u16::try_from(port) {
+                    Ok(port) if port != 0 => Ok(Ports(port..=port)),
+                    _ => Err(E::invalid_value(Unexpected::Signed(port), &self)),
+                }
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Ports, E> {
+                let bounds = text.split_once('-').unwrap_or((text, text));
+                match (bounds.0.parse::<u16>(), bounds.1.parse::<u16>()) {
+                    (Ok(first), Ok(last)) if first != 0 && first <= last => Ok(Ports(first..=last)),
+                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(PortOrRange)
+    }
+}

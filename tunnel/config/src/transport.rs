@@ -1,0 +1,179 @@
+//! What both ends set about the QUIC tunnel.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use crate::{ConfigError, Source};
+
+/// A congestion control algorithm and its parameters.
+///
+/// Written as a name, `"cubic"`, or as a table, `{ name = "constant", rate_mbps = 10 }`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CongestionControl {
+    /// One of the names that the caller passed as known.
+    pub name: String,
+    /// The rate of `constant` in Mbit/s (10^6 bit/s), 0.01 to 100000; no other algorithm has it.
+    pub rate_mbps: Option<f64>,
+}
+
+impl Default for CongestionControl {
+    fn default() -> Self {
+        Self { name: "cubic".to_owned(), rate_mbps: None }
+    }
+}
+
+impl CongestionControl {
+    const RATE_MBPS: std::ops::RangeInclusive<f64> = 0.01..=100_000.0;
+
+    fn check(&self, source: &Source, known: &[&str]) -> Result<(), ConfigError> {
+        let key = "tunnel.congestion_control";
+        if !known.contains(&self.name.as_str()) {
+            let names = known.join(", ");
+            let problem = format!("unknown algorithm {:?}; allowed are {names}", self.name);
+            return Err(source.error(key, problem));
+        }
+        match (self.name.as_str(), self.rate_mbps) {
+            ("constant", None) => Err(source.error(
+                key,
+                "\"constant\" needs its rate: { name = \"constant\", rate_mbps = 10 }",
+            )),
+            ("constant", Some(rate)) if !Self::RATE_MBPS.contains(&rate) => Err(source.error(
+                &format!("{key}.rate_mbps"),
+                format!("{rate} is out of range; allowed is 0.01 to 100000"),
+            )),
+            ("constant", Some(_)) | (_, None) => Ok(()),
+            (name, Some(_)) => Err(source.error(
+                &format!("{key}.rate_mbps"),
+                format!("only \"constant\" has a fixed rate, {name:?} finds its own"),
+            )),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CongestionControl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            name: String,
+            rate_mbps: Option<f64>,
+        }
+
+        struct NameOrTable;
+        impl<'de> Visitor<'de> for NameOrTable {
+            type Value = CongestionControl;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a name as \"cubic\", or a table as { name = \"constant\", rate_mbps = 10 }",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<CongestionControl, E> {
+                Ok(CongestionControl { name: name.to_owned(), rate_mbps: None })
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<CongestionControl, M::Error> {
+                let Table { name, rate_mbps } =
+                    Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(CongestionControl { name, rate_mbps })
+            }
+        }
+        deserializer.deserialize_any(NameOrTable)
+    }
+}
+
+/// The keys of `[tunnel]` that client and server share.
+///
+/// All windows and the memory cap are in bytes. A window must hold rate x round trip to fill a
+/// path: 1 Gbit/s x 100 ms is 12.5 MB.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transport {
+    /// The algorithm of new connections for what this end sends; default `cubic`.
+    pub congestion_control: CongestionControl,
+    /// Silence after which a connection is given up, 1 s to 10 min; default 30 s. Too small, and
+    /// a short outage ends all flows; too large, and a dead peer holds them that long.
+    pub idle_timeout: Duration,
+    /// Upper bound of path MTU discovery, 1200 to 65527; default 1452, which is Ethernet less
+    /// IPv6 and UDP headers. Too small costs header and CPU for each packet; too large only costs
+    /// a few lost probes.
+    pub max_udp_payload_bytes: u16,
+    /// A stream's receive window at its start, 16 KiB to 1 GiB; default 1 MiB. Too small costs
+    /// round trips at the start of each flow; too large lets slow readers take memory.
+    pub initial_window_bytes: u64,
+    /// What a stream's window may grow to, 16 KiB to 1 GiB; default 32 MiB. Too small caps a
+    /// flow's rate at window / round trip.
+    pub max_stream_window_bytes: u64,
+    /// What a connection's window may grow to, 16 KiB to 4 GiB; default 64 MiB. Too small caps
+    /// the rate of all flows of the connection together.
+    pub max_connection_window_bytes: u64,
+    /// Limit of all tunnel buffers of the process together, 8 MB to 1 TB; default 512 MB (MB is
+    /// 10^6 bytes). Too small stops windows from growing; too large risks the system's memory.
+    pub memory_cap_bytes: u64,
+}
+
+impl Transport {
+    pub(crate) fn check(&self, source: &Source, known_cc: &[&str]) -> Result<(), ConfigError> {
+        self.congestion_control.check(source, known_cc)?;
+        let ordered = [
+            ("initial_window_bytes", self.initial_window_bytes),
+            ("max_stream_window_bytes", self.max_stream_window_bytes),
+            ("max_connection_window_bytes", self.max_connection_window_bytes),
+            ("memory_cap_mb", self.memory_cap_bytes),
+        ];
+        for [(smaller, smaller_bytes), (larger, larger_bytes)] in ordered.array_windows() {
+            if smaller_bytes > larger_bytes {
+                let problem = format!(
+                    "{smaller_bytes} bytes are more than {larger}, {larger_bytes} bytes; lower \
+                     this or raise that"
+                );
+                return Err(source.error(&format!("tunnel.{smaller}"), problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Defines a `[tunnel]` section: the keys given, and those of [`Transport`].
+///
+/// serde's `flatten` would do the same but can't refuse unknown keys.
+macro_rules! tunnel_section {
+    (struct $name:ident { $($(#[$meta:meta])* $field:ident: $type:ty,)* }) => {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct $name {
+            $($(#[$meta])* $field: $type,)*
+            #[serde(default)]
+            congestion_control: $crate::transport::CongestionControl,
+            #[serde(default)]
+            idle_timeout_s: $crate::value::Int<30, 1, 600>,
+            #[serde(default)]
+            max_udp_payload_bytes: $crate::value::Int<1452, 1200, 65527>,
+            #[serde(default)]
+            initial_window_bytes: $crate::value::Int<0x10_0000, 0x4000, 0x4000_0000>,
+            #[serde(default)]
+            max_stream_window_bytes: $crate::value::Int<0x200_0000, 0x4000, 0x4000_0000>,
+            #[serde(default)]
+            max_connection_window_bytes: $crate::value::Int<0x400_0000, 0x4000, 0x1_0000_0000>,
+            #[serde(default)]
+            memory_cap_mb: $crate::value::Int<512, 8, 1_000_000>,
+        }
+
+        impl $name {
+            fn transport(&self) -> $crate::transport::Transport {
+                $crate::transport::Transport {
+                    congestion_control: self.congestion_control.clone(),
+                    idle_timeout: self.idle_timeout_s.seconds(),
+                    max_udp_payload_bytes: self.max_udp_payload_bytes.get(),
+                    initial_window_bytes: self.initial_window_bytes.get(),
+                    max_stream_window_bytes: self.max_stream_window_bytes.get(),
+                    max_connection_window_bytes: self.max_connection_window_bytes.get(),
+                    memory_cap_bytes: self.memory_cap_mb.get::<u64>() * 1_000_000,
+                }
+            }
+        }
+    };
+}
+pub(crate) use tunnel_section;
