@@ -65,6 +65,10 @@ export type Sample = z.infer<typeof sampleSchema>;
 export const appendedSchema = z.strictObject({ t: notNegative, start_s: notNegative, duration_s: z.number().positive(), rung_kbps: z.number().positive() });
 export type Appended = z.infer<typeof appendedSchema>;
 
+/** A rung as the manifest announces it. */
+export const announcedRungSchema = z.strictObject({ kbps: z.number().positive(), height: z.int() });
+export type AnnouncedRung = z.infer<typeof announcedRungSchema>;
+
 /** What the page collects; the figures are derived from it by `qoe.ts`. */
 export const recordSchema = z.strictObject({
   version: z.literal(1),
@@ -73,7 +77,7 @@ export const recordSchema = z.strictObject({
   abr: z.string(),
   buffer_target_s: z.number(),
   cmcd: z.string(),
-  ladder_kbps: z.array(z.number()),
+  ladder: z.array(announcedRungSchema),
   events: z.array(playerEventSchema),
   samples: z.array(sampleSchema),
   appended: z.array(appendedSchema),

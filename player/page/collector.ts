@@ -1,0 +1,163 @@
+/** Writes down what the player does. Derives nothing: the figures come from `src/qoe.ts`. */
+import { MediaPlayer, type FragmentRequest, type MediaPlayerClass, type Representation } from "dashjs";
+import type { AnnouncedRung, Appended, PlayerEvent, PlayerRecord, Sample } from "../src/schema.ts";
+import type { Options } from "./options.ts";
+
+const SAMPLE_MS = 100;
+/** Two hours of samples; a longer session is cut and says so. */
+const SAMPLES_MAX = 72_000;
+const ENTRIES_MAX = 20_000;
+/** Segments whose download was seen and whose append was not. */
+const PENDING_MAX = 64;
+
+type EventValue = string | number | boolean | null;
+
+interface AppendedEvent {
+  mediaType?: string;
+  segmentType?: string;
+  index?: number;
+  startTime?: number;
+  representationId?: string;
+}
+
+export class Collector {
+  readonly #player: MediaPlayerClass;
+  readonly #video: HTMLVideoElement;
+  readonly #options: Options;
+  readonly #events: PlayerEvent[] = [];
+  readonly #samples: Sample[] = [];
+  readonly #appended: Appended[] = [];
+  readonly #durations = new Map<string, number>();
+  #requested_ms: number | null = null;
+  #frame: { media_s: number; height: number } | null = null;
+  readonly #ladder = new Map<string, AnnouncedRung>();
+  #truncated = false;
+  #error: string | null = null;
+
+  constructor(player: MediaPlayerClass, video: HTMLVideoElement, options: Options) {
+    this.#player = player;
+    this.#video = video;
+    this.#options = options;
+    this.#listen();
+  }
+
+  /** The play request: the zero of all times. */
+  start(): void {
+    this.#requested_ms = performance.now();
+    this.#event("play_request", { mpd: this.#options.mpd });
+    this.#watchFrames();
+    setInterval(() => this.#sample(), SAMPLE_MS);
+  }
+
+  fail(message: string): void {
+    this.#error ??= message;
+    this.#event("error", { message });
+  }
+
+  get error(): string | null {
+    return this.#error;
+  }
+
+  /** A copy of everything so far, the present instant included. */
+  record(): PlayerRecord {
+    if (this.#requested_ms !== null) this.#sample();
+    return {
+      version: 1,
+      now_s: this.#requested_ms === null ? null : this.#now(),
+      abr: this.#options.abr,
+      buffer_target_s: this.#options.buffer_s,
+      cmcd: this.#options.cmcd,
+      ladder: [...this.#ladder.values()].sort((a, b) => a.kbps - b.kbps),
+      events: [...this.#events],
+      samples: [...this.#samples],
+      appended: [...this.#appended],
+      truncated: this.#truncated,
+      error: this.#error,
+    };
+  }
+
+  #now(): number {
+    return Math.round(performance.now() - (this.#requested_ms ?? performance.now())) / 1000;
+  }
+
+  #event(type: string, values: Record<string, EventValue> = {}): void {
+    if (this.#events.length >= ENTRIES_MAX) this.#truncated = true;
+    else this.#events.push({ t: this.#now(), type, ...values });
+  }
+
+  #listen(): void {
+    const { events } = MediaPlayer;
+    const on = <T>(type: string, handler: (event: T) => void): void => this.#player.on(type as never, handler as never, undefined, {});
+    on(events.PLAYBACK_PLAYING, () => this.#event("playing", { media_s: this.#video.currentTime }));
+    on(events.PLAYBACK_WAITING, () => this.#event("waiting", { media_s: this.#video.currentTime }));
+    on(events.PLAYBACK_ENDED, () => this.#event("ended"));
+    on<{ error?: { code?: number; message?: string } }>(events.ERROR, (e) => this.fail(`dash.js ${e.error?.code ?? ""}: ${e.error?.message ?? "unknown"}`));
+    on<{ error?: string }>(events.PLAYBACK_NOT_ALLOWED, () => this.fail("the browser does not allow autoplay"));
+    on(events.STREAM_INITIALIZED, () => {
+      for (const r of this.#player.getRepresentationsByType("video")) this.#ladder.set(r.id, announced(r));
+    });
+    on<{ mediaType: string; newRepresentation: Representation }>(events.QUALITY_CHANGE_REQUESTED, (e) => {
+      if (e.mediaType === "video") this.#event("quality_requested", { rung_kbps: kbps(e.newRepresentation) });
+    });
+    on<{ request: FragmentRequest & { duration?: number; index?: number; representation?: Representation; bytesTotal?: number } }>(
+      events.FRAGMENT_LOADING_COMPLETED,
+      ({ request }) => {
+        const { representation, duration, index } = request;
+        if (request.mediaType !== "video" || !representation || typeof duration !== "number" || typeof index !== "number") return;
+        this.#ladder.set(representation.id, announced(representation));
+        this.#durations.set(`${representation.id}/${index}`, duration);
+        const oldest = this.#durations.keys().next();
+        if (this.#durations.size > PENDING_MAX && !oldest.done) this.#durations.delete(oldest.value);
+      },
+    );
+    on<{ request?: { representation?: Representation } }>(events.FRAGMENT_LOADING_ABANDONED, () => this.#event("request_abandoned"));
+    // Not in the public list of events; the only one that tells what reached the source buffer.
+    on<AppendedEvent>("bytesAppendedEndFragment", (e) => this.#onAppended(e));
+  }
+
+  #onAppended(e: AppendedEvent): void {
+    if (e.mediaType !== "video" || e.segmentType !== "MediaSegment" || e.representationId === undefined || e.startTime === undefined) return;
+    const rung_kbps = this.#ladder.get(e.representationId)?.kbps;
+    const duration_s = this.#durations.get(`${e.representationId}/${e.index ?? ""}`);
+    if (rung_kbps === undefined || duration_s === undefined) {
+      this.fail(`segment ${e.representationId}/${e.index ?? "?"} was appended but its download was not seen`);
+      return;
+    }
+    if (this.#appended.length >= ENTRIES_MAX) this.#truncated = true;
+    else this.#appended.push({ t: this.#now(), start_s: e.startTime, duration_s, rung_kbps });
+  }
+
+  /** Every presented frame: what is on the screen, rather than what the media clock says. */
+  #watchFrames(): void {
+    const onFrame: VideoFrameRequestCallback = (_, frame) => {
+      if (this.#frame === null) this.#event("first_frame", { media_s: frame.mediaTime, height: frame.height });
+      this.#frame = { media_s: frame.mediaTime, height: frame.height };
+      this.#video.requestVideoFrameCallback(onFrame);
+    };
+    this.#video.requestVideoFrameCallback(onFrame);
+  }
+
+  #sample(): void {
+    if (this.#samples.length >= SAMPLES_MAX) {
+      this.#truncated = true;
+      return;
+    }
+    const throughput = this.#player.getAverageThroughput("video");
+    const { buffered, currentTime } = this.#video;
+    let buffer_s = 0;
+    for (let i = 0; i < buffered.length; i++) {
+      if (buffered.start(i) <= currentTime + 0.1 && currentTime <= buffered.end(i)) buffer_s = buffered.end(i) - currentTime;
+    }
+    this.#samples.push({
+      t: this.#now(),
+      frame_media_s: this.#frame?.media_s ?? null,
+      frame_height: this.#frame?.height ?? null,
+      buffer_s,
+      throughput_kbps: Number.isFinite(throughput) && throughput > 0 ? throughput : null,
+      dropped_frames: this.#video.getVideoPlaybackQuality().droppedVideoFrames,
+    });
+  }
+}
+
+const kbps = (r: Representation): number => Math.round(r.bandwidth / 1000);
+const announced = (r: Representation): AnnouncedRung => ({ kbps: kbps(r), height: r.height });
