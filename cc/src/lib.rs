@@ -7,6 +7,7 @@
 //!
 //! - [`Controller`]: what an algorithm is asked and told.
 //! - [`PathModel`]: what is known of a path, kept by whoever owns a controller.
+//! - [`pcc`]: PCC Vivace.
 //! - [`registry`]: algorithms by name.
 //! - [`Bandwidth`], [`Time`]: units.
 
@@ -14,6 +15,7 @@ mod bandwidth;
 mod constant;
 mod controller;
 mod path_model;
+pub mod pcc;
 pub mod registry;
 mod time;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::pcc::VivaceConfig;
 use crate::{Bandwidth, ConstantConfig, ControllerConfig};
 
 /// An algorithm that a connection can use.
@@ -45,7 +46,7 @@ impl Spec {
 }
 
 /// All names that [`find`] knows, aliases included.
-pub const NAMES: &[&str] = &["bbr2", "constant", "cubic"];
+pub const NAMES: &[&str] = &["bbr2", "constant", "cubic", "vivace", "vivace-latency"];
 
 /// Why a [`Spec`] names no algorithm.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub fn find(spec: &Spec) -> Result<Algorithm, Error> {
             let rate = spec.rate.filter(|rate| *rate > Bandwidth::ZERO).ok_or(Error::NoRate)?;
             Ok(Algorithm::Controller(Arc::new(ConstantConfig { rate })))
         }
+        "vivace" | "vivace-latency" => Ok(Algorithm::Controller(Arc::new(VivaceConfig::latency()))),
         _ => Err(Error::Unknown { name: spec.name.clone() }),
     }
 }

@@ -1,0 +1,342 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::regression::{Regression, Slope};
+use crate::{AckedPacket, Bandwidth, LostPacket, SentPacket, Time};
+
+/// Most packet numbers that one interval may span: bounds its memory to 128 KiB. At 10
+/// Gbit/s that is more than one second.
+const MAX_SPAN: u64 = 1 << 20;
+/// Most intervals that wait for their packets. One round has two probes, so more only
+/// pile up when nothing comes back; the oldest is then given up.
+const MAX_WAITING: usize = 16;
+
+/// When an interval may end: after `duration` and with `packets` packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) duration: Duration,
+    pub(super) packets: u64,
+}
+
+/// What one monitor interval has shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// Rate that was to be sent, 10^6 bit/s.
+    pub(super) target_mbps: f64,
+    /// Rate that was sent, 10^6 bit/s.
+    pub(super) sent_mbps: f64,
+    /// Rate at which acknowledgements came in, 10^6 bit/s; zero if they show none.
+    pub(super) delivered_mbps: f64,
+    /// RTT gradient, s/s.
+    pub(super) slope: Slope,
+    /// Packets whose fate is known.
+    pub(super) packets: u64,
+    /// Those of them that were lost.
+    pub(super) lost: u64,
+    /// Whether the application ran out of data in it.
+    pub(super) app_limited: bool,
+}
+
+/// The packets from one change of rate to the next.
+///
+/// A packet belongs to the interval in which it was sent, by number: which packets an
+/// acknowledgement names never moves a boundary, and reordering is not loss.
+#[derive(Debug)]
+struct Interval {
+    id: u64,
+    target: Bandwidth,
+    opened: Time,
+    closed: Option<Time>,
+    extent: Extent,
+    first: u64,
+    /// Bit `n` is set while packet `first + n` was sent and its fate is unknown. Numbers that
+    /// were never reported as sent (packets that carry only acknowledgements) have no bit.
+    unsettled: Vec<u64>,
+    unsettled_packets: u64,
+    sent_packets: u64,
+    sent_bytes: u64,
+    acked: u64,
+    lost: u64,
+    first_ack: Option<Time>,
+    last_ack: Time,
+    bytes_after_first_ack: u64,
+    rtt: Regression,
+    app_limited: bool,
+}
+
+impl Interval {
+    fn is_due(&self, now: Time, number: u64) -> bool {
+        let full = self.sent_packets >= self.extent.packets;
+        full && now.since(self.opened) >= self.extent.duration || number - self.first >= MAX_SPAN
+    }
+
+    fn on_sent(&mut self, packet: &SentPacket) {
+        let at = (packet.number - self.first) as usize;
+        if self.unsettled.len() <= at / 64 {
+            self.unsettled.resize(at / 64 + 1, 0);
+        }
+        self.unsettled[at / 64] |= 1 << (at % 64);
+        self.unsettled_packets += 1;
+        self.sent_packets += 1;
+        self.sent_bytes += packet.bytes;
+    }
+
+    /// Whether the fate of packet `number` was open; it no longer is.
+    fn settle(&mut self, number: u64) -> bool {
+        let Some(at) = number.checked_sub(self.first) else { return false };
+        let (word, bit) = ((at / 64) as usize, 1 << (at % 64));
+        let Some(word) = self.unsettled.get_mut(word) else { return false };
+        let open = *word & bit != 0;
+        *word &= !bit;
+        self.unsettled_packets -= u64::from(open);
+        open
+    }
+
+    fn on_acked(&mut self, now: Time, bytes: u64) {
+        self.acked += 1;
+        match self.first_ack {
+            None => self.first_ack = Some(now),
+            // Packets of the first acknowledgement had been sent before it: no time for them.
+            Some(first) if first < now => self.bytes_after_first_ack += bytes,
+            Some(_) => {}
+        }
+        self.last_ack = now;
+    }
+
+    fn outcome(&self, closed: Time) -> Outcome {
+        let time = closed.since(self.opened);
+        let sent = Bandwidth::from_bytes_and_time(self.sent_bytes, time);
+        let ack_time = self.first_ack.map_or(Duration::ZERO, |first| self.last_ack.since(first));
+        let delivered = Bandwidth::from_bytes_and_time(self.bytes_after_first_ack, ack_time);
+        Outcome {
+            target_mbps: self.target.mbps(),
+            sent_mbps: sent.mbps(),
+            delivered_mbps: if ack_time * 2 < time { 0.0 } else { delivered.mbps() },
+            slope: self.rtt.slope(),
+            packets: self.acked + self.lost,
+            lost: self.lost,
+            app_limited: self.app_limited,
+        }
+    }
+}
+
+/// The intervals whose packets are under way, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Intervals {
+    waiting: VecDeque<Interval>,
+}
+
+impl Intervals {
+    /// Opens an interval; the packet that comes next is its first.
+    pub(super) fn open(
+        &mut self,
+        id: u64,
+        target: Bandwidth,
+        extent: Extent,
+        packet: &SentPacket,
+    ) -> Option<u64> {
+        self.waiting.push_back(Interval {
+            id,
+            target,
+            opened: packet.time,
+            closed: None,
+            extent,
+            first: packet.number,
+            unsettled: Vec::new(),
+            unsettled_packets: 0,
+            sent_packets: 0,
+            sent_bytes: 0,
+            acked: 0,
+            lost: 0,
+            first_ack: None,
+            last_ack: Time::ZERO,
+            bytes_after_first_ack: 0,
+            rtt: Regression::default(),
+            app_limited: false,
+        });
+        match self.waiting.len() > MAX_WAITING {
+            true => self.waiting.pop_front().map(|interval| interval.id),
+            false => None,
+        }
+    }
+
+    /// Whether an interval takes packets.
+    pub(super) fn is_open(&self) -> bool {
+        self.waiting.back().is_some_and(|interval| interval.closed.is_none())
+    }
+
+    /// Ends the open interval if `packet`, which leaves now, is beyond it. The packet that
+    /// opens an interval belongs to it, so the boundary is the moment it leaves.
+    pub(super) fn close_if_due(&mut self, packet: &SentPacket) {
+        if let Some(last) = self.waiting.back_mut()
+            && last.closed.is_none()
+            && last.is_due(packet.time, packet.number)
+        {
+            last.closed = Some(packet.time);
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, packet: &SentPacket) {
+        if let Some(last) = self.waiting.back_mut()
+            && last.closed.is_none()
+        {
+            last.on_sent(packet);
+        }
+    }
+
+    fn owner(&mut self, number: u64) -> Option<&mut Interval> {
+        let after = self.waiting.partition_point(|interval| interval.first <= number);
+        self.waiting.get_mut(after.checked_sub(1)?)
+    }
+
+    pub(super) fn on_acked(&mut self, now: Time, packet: &AckedPacket) {
+        if let Some(interval) = self.owner(packet.number)
+            && interval.settle(packet.number)
+        {
+            interval.on_acked(now, packet.bytes);
+        }
+    }
+
+    /// A clean RTT sample: see [`super::Vivace`] on which ones are.
+    pub(super) fn on_rtt(&mut self, packet: &AckedPacket, rtt: Duration) {
+        if let Some(interval) = self.owner(packet.number)
+            && interval.closed.is_none_or(|closed| packet.sent < closed)
+            && packet.sent >= interval.opened
+        {
+            let at = packet.sent.since(interval.opened);
+            interval.rtt.add(at, rtt);
+        }
+    }
+
+    pub(super) fn on_lost(&mut self, packet: &LostPacket) {
+        if let Some(interval) = self.owner(packet.number)
+            && interval.settle(packet.number)
+        {
+            interval.lost += 1;
+        }
+    }
+
+    pub(super) fn on_discarded(&mut self, number: u64) {
+        if let Some(interval) = self.owner(number) {
+            interval.settle(number);
+        }
+    }
+
+    /// The application has no data for the open interval.
+    pub(super) fn on_app_limited(&mut self) {
+        if let Some(last) = self.waiting.back_mut()
+            && last.closed.is_none()
+        {
+            last.app_limited = true;
+        }
+    }
+
+    /// The oldest interval of which every packet's fate is known.
+    pub(super) fn pop_complete(&mut self) -> Option<(u64, Outcome)> {
+        let complete =
+            |interval: &Interval| interval.closed.is_some() && interval.unsettled_packets == 0;
+        let at = self.waiting.iter().position(complete)?;
+        let interval = self.waiting.remove(at)?;
+        Some((interval.id, interval.outcome(interval.closed?)))
+    }
+
+    /// Whether a closed interval has waited for longer than `limit`.
+    pub(super) fn is_overdue(&self, now: Time, limit: Duration) -> bool {
+        let late = |closed: Time| now.since(closed) > limit;
+        self.waiting.front().is_some_and(|oldest| oldest.closed.is_some_and(late))
+    }
+
+    /// Forgets all: what they measured is no longer how the path is.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: Bandwidth = Bandwidth::from_bits_per_s(12_000_000);
+
+    fn sent(number: u64) -> SentPacket {
+        // One packet of 1500 bytes a millisecond is 12 Mbit/s.
+        SentPacket {
+            number,
+            time: Time::from_nanos(number * 1_000_000),
+            bytes: 1500,
+            prior_in_flight_bytes: 0,
+            has_data: true,
+        }
+    }
+
+    fn send(intervals: &mut Intervals, numbers: std::ops::Range<u64>) {
+        let extent = Extent { duration: Duration::from_millis(10), packets: 5 };
+        for number in numbers {
+            let packet = sent(number);
+            intervals.close_if_due(&packet);
+            if !intervals.is_open() {
+                intervals.open(number, TARGET, extent, &packet);
+            }
+            intervals.on_sent(&packet);
+        }
+    }
+
+    fn ack(intervals: &mut Intervals, number: u64) {
+        let sent = sent(number).time;
+        let acked = AckedPacket { number, sent, bytes: 1500 };
+        intervals.on_acked(sent + Duration::from_millis(30), &acked);
+        intervals.on_rtt(&acked, Duration::from_micros(30_000 + 50 * number));
+    }
+
+    #[test]
+    fn it_closes_when_each_packet_is_acked_lost_or_discarded_and_not_before() {
+        let mut intervals = Intervals::default();
+        send(&mut intervals, 0..21);
+        // Packet 9 overtakes, and packets of the next interval are acknowledged first.
+        for number in [9, 12, 13, 0, 1, 2, 3, 4, 5, 6] {
+            ack(&mut intervals, number);
+        }
+        intervals.on_lost(&LostPacket { number: 7, sent: sent(7).time, bytes: 1500 });
+        assert!(intervals.pop_complete().is_none(), "packet 8 is still under way");
+        intervals.on_discarded(8);
+        let (id, outcome) = intervals.pop_complete().expect("all are settled");
+        assert_eq!((id, outcome.packets, outcome.lost), (0, 9, 1));
+        assert!((outcome.sent_mbps - 12.0).abs() < 1e-9, "{outcome:?}");
+        assert!((outcome.slope.value - 0.05).abs() < 1e-9, "{outcome:?}");
+        assert!(intervals.pop_complete().is_none());
+    }
+
+    #[test]
+    fn a_packet_counts_once_and_only_if_it_was_sent() {
+        let mut intervals = Intervals::default();
+        let numbers = (0..5).chain(7..14);
+        for number in numbers {
+            send(&mut intervals, number..number + 1);
+        }
+        for number in (0..10).chain(0..10) {
+            ack(&mut intervals, number);
+            intervals.on_lost(&LostPacket { number, sent: Time::ZERO, bytes: 1500 });
+        }
+        let (_, outcome) = intervals.pop_complete().expect("all are settled");
+        assert_eq!((outcome.packets, outcome.lost), (8, 0), "5 and 6 were never sent");
+    }
+
+    #[test]
+    fn what_never_comes_back_is_overdue_and_bounded() {
+        let mut intervals = Intervals::default();
+        send(&mut intervals, 0..1000);
+        assert!(intervals.waiting.len() <= MAX_WAITING);
+        let now = sent(1000).time;
+        assert!(intervals.is_overdue(now, Duration::from_millis(100)));
+        assert!(!intervals.is_overdue(now, Duration::from_millis(200)));
+    }
+
+    #[test]
+    fn a_jump_in_numbers_does_not_cost_memory() {
+        let mut intervals = Intervals::default();
+        send(&mut intervals, 0..3);
+        let far = SentPacket { number: 1 << 60, ..sent(3) };
+        intervals.close_if_due(&far);
+        assert!(!intervals.is_open());
+    }
+}

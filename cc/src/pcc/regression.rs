@@ -1,0 +1,85 @@
+use std::time::Duration;
+
+/// Least squares line through (time, value) points, kept as sums: no point is stored.
+///
+/// The running form (Welford) keeps its precision however far the times are from zero.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Regression {
+    points: f64,
+    mean_x: f64,
+    mean_y: f64,
+    xx: f64,
+    xy: f64,
+    yy: f64,
+}
+
+/// A slope with its standard error, both without unit (seconds per second).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Slope {
+    pub(super) value: f64,
+    pub(super) error: f64,
+}
+
+impl Regression {
+    /// Takes in a round trip `rtt` of a packet sent `at` after the interval began.
+    pub(super) fn add(&mut self, at: Duration, rtt: Duration) {
+        let (x, y) = (at.as_secs_f64(), rtt.as_secs_f64());
+        self.points += 1.0;
+        let (dx, dy) = (x - self.mean_x, y - self.mean_y);
+        self.mean_x += dx / self.points;
+        self.mean_y += dy / self.points;
+        self.xx += dx * (x - self.mean_x);
+        self.xy += dx * (y - self.mean_y);
+        self.yy += dy * (y - self.mean_y);
+    }
+
+    /// The slope; zero while there are fewer than two distinct times. With two points
+    /// the error is unknown and zero.
+    pub(super) fn slope(&self) -> Slope {
+        if self.points < 2.0 || self.xx <= f64::EPSILON * f64::EPSILON {
+            return Slope::default();
+        }
+        let value = self.xy / self.xx;
+        let residual = (self.yy - value * self.xy).max(0.0);
+        let error = match self.points > 2.0 {
+            true => (residual / (self.points - 2.0) / self.xx).sqrt(),
+            false => 0.0,
+        };
+        Slope { value, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(points: &[(u64, u64)]) -> Slope {
+        let mut regression = Regression::default();
+        for (at, rtt) in points {
+            regression.add(Duration::from_micros(*at), Duration::from_micros(*rtt));
+        }
+        regression.slope()
+    }
+
+    #[test]
+    fn a_line_is_found_exactly() {
+        let slope = line(&[(0, 100), (1000, 150), (2000, 200), (4000, 300)]);
+        assert!((slope.value - 0.05).abs() < 1e-9, "{slope:?}");
+        assert!(slope.error < 1e-6, "{slope:?}");
+    }
+
+    #[test]
+    fn scatter_shows_in_the_error() {
+        // Residuals -5, +10, -5 around a flat line: error = sqrt(150 / 1) / sqrt(2e6) us/us.
+        let slope = line(&[(0, 95), (1000, 110), (2000, 95)]);
+        assert!(slope.value.abs() < 1e-9, "{slope:?}");
+        assert!((slope.error - (150.0_f64 / 2e6).sqrt()).abs() < 1e-6, "{slope:?}");
+    }
+
+    #[test]
+    fn too_few_points_have_no_slope() {
+        assert_eq!(line(&[]), Slope::default());
+        assert_eq!(line(&[(5, 100)]), Slope::default());
+        assert_eq!(line(&[(5, 100), (5, 900)]), Slope::default());
+    }
+}
