@@ -1,0 +1,226 @@
+//! What an accepted connection says before it is a flow.
+
+use std::{net::SocketAddr, os::fd::AsFd};
+
+use millrace_wire::{
+    AuthorityError, ConnectFailure, Destination, Parsed, http_connect, proxy_protocol, socks5,
+};
+
+use super::{Interception, Mode, OriginalDestinationError, original_destination};
+
+/// The most bytes a handshake may take, and the size of buffer that suffices for every mode.
+pub const MAX_HANDSHAKE_BYTES: usize = http_connect::MAX_HEAD_BYTES;
+
+/// The handshake of one accepted connection. Does no I/O: the event loop brings the bytes and
+/// watches the time.
+#[derive(Debug)]
+pub struct Handshake {
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    /// Transparent modes and the fixed map: nothing is said.
+    Known(Destination),
+    ProxyProtocol,
+    HttpConnect,
+    SocksGreeting,
+    SocksRequest,
+}
+
+/// What the event loop is to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Read more, then call again with all bytes that have not been consumed, old and new.
+    NeedMore,
+    /// Drop `consumed` bytes from the front of the buffer, send `bytes` to the client, and call
+    /// again with the rest at once (it may be empty).
+    Reply {
+        /// What to send.
+        bytes: Vec<u8>,
+        /// Bytes of the buffer that are done with.
+        consumed: usize,
+    },
+    /// The handshake is over: drop `consumed` bytes from the front of the buffer. What follows them
+    /// is the flow's first data.
+    Ready {
+        /// Where the flow goes.
+        destination: Destination,
+        /// The flow's client, if the handshake named one other than the connection's peer.
+        client: Option<SocketAddr>,
+        /// Bytes of the buffer that are done with.
+        consumed: usize,
+    },
+}
+
+/// The connection is refused: send `reply`, if there is any, and close.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Reject {
+    /// What to send before closing; empty for a close without a word, which is to be a reset.
+    pub reply: Vec<u8>,
+    /// Why, for the log and a counter.
+    pub reason: RejectReason,
+}
+
+/// Why a connection was refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RejectReason {
+    /// See [`proxy_protocol::Error`].
+    #[error("bad PROXY header: {0}")]
+    ProxyProtocol(#[from] proxy_protocol::Error),
+    /// A good PROXY header without a TCP destination (`LOCAL`, as of a health check, or `UNKNOWN`).
+    #[error("the PROXY header names no TCP destination")]
+    NoDestination,
+    /// A good PROXY header with destination port 0.
+    #[error("the PROXY header's destination is not usable: {0}")]
+    BadDestination(AuthorityError),
+    /// See [`http_connect::Error`].
+    #[error("bad HTTP CONNECT request: {0}")]
+    HttpConnect(#[from] http_connect::Error),
+    /// See [`socks5::Error`].
+    #[error("bad SOCKS5 request: {0}")]
+    Socks5(#[from] socks5::Error),
+    /// The SOCKS5 client insists on authentication.
+    #[error("the SOCKS5 client does not offer to go without authentication, the only method here")]
+    NoAcceptableMethod,
+}
+
+impl RejectReason {
+    /// A word for a metric's label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::ProxyProtocol(_) | Self::BadDestination(_) => "proxy_protocol",
+            Self::NoDestination => "no_destination",
+            Self::HttpConnect(_) => "http_connect",
+            Self::Socks5(_) | Self::NoAcceptableMethod => "socks5",
+        }
+    }
+}
+
+impl Handshake {
+    /// Begins the handshake of a connection that a listener with this mode accepted. `listening` is
+    /// the listener's own address, `None` for a Unix socket.
+    ///
+    /// Call [`Handshake::on_bytes`] at once with an empty buffer: modes in which nothing is said
+    /// are ready then.
+    ///
+    /// # Errors
+    /// In the transparent modes, if the connection was not intercepted but made to the listener
+    /// itself, or came over a Unix socket.
+    pub fn begin(
+        mode: &Mode,
+        accepted: &impl AsFd,
+        listening: Option<SocketAddr>,
+    ) -> Result<Self, OriginalDestinationError> {
+        let original = |interception| {
+            let listening = listening.ok_or_else(|| OriginalDestinationError::Unknown {
+                step: "Unix socket",
+                source: std::io::ErrorKind::Unsupported.into(),
+            })?;
+            let address = original_destination(interception, accepted, listening)?;
+            Ok(State::Known(Destination::Address(address)))
+        };
+        let state = match mode {
+            Mode::Tproxy => original(Interception::Tproxy)?,
+            Mode::Redirect => original(Interception::Redirect)?,
+            Mode::ProxyProtocol => State::ProxyProtocol,
+            Mode::HttpConnect => State::HttpConnect,
+            Mode::Socks5 => State::SocksGreeting,
+            Mode::Fixed(destination) => State::Known(destination.clone()),
+        };
+        Ok(Self { state })
+    }
+
+    /// Looks at the client's bytes: all that were received and not consumed yet. A buffer of
+    /// [`MAX_HANDSHAKE_BYTES`] never fills without an answer other than [`Step::NeedMore`].
+    ///
+    /// # Errors
+    /// [`Reject`] for bytes that no client of this mode may send.
+    pub fn on_bytes(&mut self, buf: &[u8]) -> Result<Step, Reject> {
+        match &self.state {
+            State::Known(destination) => {
+                Ok(Step::Ready { destination: destination.clone(), client: None, consumed: 0 })
+            }
+            State::ProxyProtocol => on_proxy_header(buf),
+            State::HttpConnect => {
+                let parsed = http_connect::parse(buf)
+                    .map_err(|error| Reject { reply: error.response(), reason: error.into() })?;
+                Ok(ready(parsed))
+            }
+            State::SocksGreeting => self.on_socks_greeting(buf),
+            State::SocksRequest => {
+                let parsed = socks5::parse_request(buf).map_err(reject_socks)?;
+                Ok(ready(parsed))
+            }
+        }
+    }
+
+    /// What to send to the client once the flow is connected, before the flow's own bytes; empty
+    /// where nothing is said.
+    pub fn success_reply(&self) -> Vec<u8> {
+        match self.state {
+            State::HttpConnect => http_connect::ESTABLISHED.to_vec(),
+            State::SocksRequest => socks5::encode_reply(socks5::Reply::Succeeded, None),
+            State::Known(_) | State::ProxyProtocol | State::SocksGreeting => Vec::new(),
+        }
+    }
+
+    /// What to send to the client, before closing, if the flow cannot be connected. `None` where
+    /// the protocol has no words for it: then close with a reset, as the destination would have.
+    pub fn failure_reply(&self, failure: ConnectFailure) -> Option<Vec<u8>> {
+        match self.state {
+            State::HttpConnect => Some(http_connect::encode_failure(failure)),
+            State::SocksRequest => Some(socks5::encode_reply(failure.into(), None)),
+            State::Known(_) | State::ProxyProtocol | State::SocksGreeting => None,
+        }
+    }
+
+    fn on_socks_greeting(&mut self, buf: &[u8]) -> Result<Step, Reject> {
+        match socks5::parse_greeting(buf).map_err(reject_socks)? {
+            Parsed::Incomplete => Ok(Step::NeedMore),
+            Parsed::Complete { value, consumed } if value.offers_no_authentication => {
+                self.state = State::SocksRequest;
+                Ok(Step::Reply { bytes: socks5::METHOD_NO_AUTHENTICATION.to_vec(), consumed })
+            }
+            Parsed::Complete { .. } => Err(Reject {
+                reply: socks5::METHOD_UNACCEPTABLE.to_vec(),
+                reason: RejectReason::NoAcceptableMethod,
+            }),
+        }
+    }
+}
+
+fn on_proxy_header(buf: &[u8]) -> Result<Step, Reject> {
+    let reject = |reason| Reject { reply: Vec::new(), reason };
+    match proxy_protocol::parse(buf).map_err(|error| reject(error.into()))? {
+        Parsed::Incomplete => Ok(Step::NeedMore),
+        Parsed::Complete {
+            value: proxy_protocol::Header::Proxied { source, destination },
+            consumed,
+        } => {
+            let destination = Destination::from_address(destination)
+                .map_err(|error| reject(RejectReason::BadDestination(error)))?;
+            Ok(Step::Ready { destination, client: Some(source), consumed })
+        }
+        Parsed::Complete { .. } => Err(reject(RejectReason::NoDestination)),
+    }
+}
+
+fn ready(parsed: Parsed<Destination>) -> Step {
+    match parsed {
+        Parsed::Incomplete => Step::NeedMore,
+        Parsed::Complete { value, consumed } => {
+            Step::Ready { destination: value, client: None, consumed }
+        }
+    }
+}
+
+fn reject_socks(error: socks5::Error) -> Reject {
+    let reply = error.reply().map(|reply| socks5::encode_reply(reply, None)).unwrap_or_default();
+    Reject { reply, reason: error.into() }
+}
+
+#[cfg(test)]
+#[path = "handshake_tests.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! Listening Unix sockets, where nginx hands flows over.
+
+use std::{
+    fs, io,
+    os::unix::{
+        fs::{FileTypeExt, MetadataExt, PermissionsExt},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::BACKLOG;
+
+/// A listening Unix socket could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum UnixListenError {
+    /// Somebody listens there.
+    #[error("cannot listen on {0}: another process listens there")]
+    InUse(PathBuf),
+    /// There is a file, and it is no socket; it is left alone.
+    #[error(
+        "cannot listen on {0}: the path exists and is not a socket; remove it or choose another"
+    )]
+    NotASocket(PathBuf),
+    /// A system call failed.
+    #[error("cannot listen on {path}: {step}: {source}")]
+    Io {
+        /// Where to.
+        path: PathBuf,
+        /// The system call that failed.
+        step: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A nonblocking listening Unix socket and its file. Dropping it closes the socket and removes the
+/// file, unless someone else has put another in its place; nginx then fails over at once.
+#[derive(Debug)]
+pub struct UnixSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the file.
+    identity: (u64, u64),
+}
+
+impl UnixSocket {
+    /// Binds a socket file at `path` and listens. A file left over by a process that died is
+    /// replaced; one on which somebody listens is not. `permissions` are the file's mode bits
+    /// (`0o660`); without, the umask decides. They hold before the first connection can be made.
+    ///
+    /// # Errors
+    /// See [`UnixListenError`].
+    pub fn listen(path: &Path, permissions: Option<u32>) -> Result<Self, UnixListenError> {
+        let step = |step: &'static str| {
+            move |source: io::Error| UnixListenError::Io { path: path.into(), step, source }
+        };
+        remove_stale(path)?;
+        let socket = new_socket().map_err(step("socket"))?;
+        let address = SockAddr::unix(path).map_err(step("path"))?;
+        socket.bind(&address).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => UnixListenError::InUse(path.into()),
+            _ => step("bind")(source),
+        })?;
+        let metadata = fs::symlink_metadata(path).map_err(step("stat"))?;
+        // From here on dropping `bound` removes the file.
+        let bound = Self {
+            listener: std::os::fd::OwnedFd::from(socket).into(),
+            path: path.into(),
+            identity: (metadata.dev(), metadata.ino()),
+        };
+        if let Some(mode) = permissions {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(step("chmod"))?;
+        }
+        socket2::SockRef::from(&bound.listener).listen(BACKLOG).map_err(step("listen"))?;
+        Ok(bound)
+    }
+
+    /// The listening socket.
+    pub fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+
+    /// Another handle of the same listening socket, for a further event loop: Unix sockets know no
+    /// `SO_REUSEPORT`. The socket closes with its last handle, the file goes with this one.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn try_clone_listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+
+    /// The socket file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket file");
+        }
+    }
+}
+
+fn new_socket() -> io::Result<Socket> {
+    Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)
+}
+
+/// Removes a socket file on which nobody listens.
+fn remove_stale(path: &Path) -> Result<(), UnixListenError> {
+    let step = |step: &'static str| {
+        move |source: io::Error| UnixListenError::Io { path: path.into(), step, source }
+    };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(step("stat")(error)),
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(UnixListenError::NotASocket(path.into()));
+        }
+        Ok(_) => {}
+    }
+    let address = SockAddr::unix(path).map_err(step("path"))?;
+    // The probe does not block: where the backlog is full it gets EAGAIN, so somebody listens.
+    match new_socket().map_err(step("socket"))?.connect(&address) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(step("unlink"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(step("connect")(error))
+        }
+        _ => Err(UnixListenError::InUse(path.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_file_has_its_permissions_and_goes_with_the_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flows.sock");
+        let socket = UnixSocket::listen(&path, Some(0o620)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o620);
+        let error = socket.listener().accept().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let clone = socket.try_clone_listener().unwrap();
+        let _client = UnixStream::connect(&path).unwrap();
+        clone.accept().unwrap();
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_file_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flows.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "std leaves the file behind");
+        let socket = UnixSocket::listen(&path, None).unwrap();
+        let error = UnixSocket::listen(&path, None).unwrap_err();
+        assert!(matches!(error, UnixListenError::InUse(_)), "{error}");
+        UnixStream::connect(&path).unwrap();
+        drop(socket);
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("precious");
+        fs::write(&path, "data").unwrap();
+        let error = UnixSocket::listen(&path, None).unwrap_err();
+        assert!(matches!(error, UnixListenError::NotASocket(_)), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "data");
+    }
+
+    #[test]
+    fn a_successors_file_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flows.sock");
+        let first = UnixSocket::listen(&path, None).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = UnixSocket::listen(&path, None).unwrap();
+        drop(first);
+        assert!(path.exists());
+        UnixStream::connect(&path).unwrap();
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_path_too_long_is_an_error() {
+        let path = PathBuf::from(format!("/tmp/{}", "x".repeat(200)));
+        assert!(matches!(UnixSocket::listen(&path, None), Err(UnixListenError::Io { .. })));
+    }
+}

@@ -1,0 +1,311 @@
+//! The shipped packet filter rules against the kernel: a client, a gateway and an origin in network
+//! namespaces of their own.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sched::{CloneFlags, setns};
+use socket2::{Domain, Socket, Type};
+
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_secs(3);
+const CLIENT: [&str; 2] = ["198.18.1.2", "2001:db8:1::2"];
+const GATEWAY: [&str; 2] = ["198.18.1.1", "2001:db8:1::1"];
+const ORIGIN: [&str; 2] = ["198.18.2.2", "2001:db8:2::2"];
+const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
+const WILDCARD: [&str; 2] = ["0.0.0.0", "::"];
+const TPROXY_PORT: u16 = 15001;
+const REDIRECT_PORT: u16 = 15002;
+
+fn at(ip: &str, port: u16) -> SocketAddr {
+    (ip.parse::<IpAddr>().unwrap(), port).into()
+}
+
+fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let out = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(out.status.success(), "{command}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// client -- gateway -- origin. Removed on drop.
+struct Lab {
+    name: String,
+}
+
+impl Lab {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let lab = Self {
+            name: format!("mri{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)),
+        };
+        let n = &lab.name;
+        for who in ["c", "g", "o"] {
+            run(&format!("ip netns add {n}{who}"));
+            lab.ip(who, "link set lo up");
+        }
+        run(&format!("ip link add lan0 netns {n}g type veth peer name eth0 netns {n}c"));
+        run(&format!("ip link add wan0 netns {n}g type veth peer name eth0 netns {n}o"));
+        for (who, device, v4, v6) in [
+            ("c", "eth0", CLIENT[0], CLIENT[1]),
+            ("g", "lan0", GATEWAY[0], GATEWAY[1]),
+            ("g", "wan0", "198.18.2.1", "2001:db8:2::1"),
+            ("o", "eth0", ORIGIN[0], ORIGIN[1]),
+        ] {
+            lab.ip(who, &format!("addr add {v4}/24 dev {device}"));
+            lab.ip(who, &format!("addr add {v6}/64 dev {device} nodad"));
+            lab.ip(who, &format!("link set {device} up"));
+        }
+        for (who, v4, v6) in [("c", GATEWAY[0], GATEWAY[1]), ("o", "198.18.2.1", "2001:db8:2::1")] {
+            lab.ip(who, &format!("route add default via {v4}"));
+            lab.ip(who, &format!("-6 route add default via {v6}"));
+        }
+        for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            lab.within("g", || std::fs::write(format!("/proc/sys/net/{family}"), "1").unwrap());
+        }
+        lab
+    }
+
+    fn ip(&self, who: &str, args: &str) {
+        run(&format!("ip -n {}{who} {args}", self.name));
+    }
+
+    fn nft(&self, args: &str) {
+        run(&format!("ip netns exec {}g nft {args}", self.name));
+    }
+
+    fn load(&self, file: &str) {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("nftables").join(file);
+        self.nft(&format!("-f {}", path.display()));
+    }
+
+    /// The policy routing that tproxy.nft asks for.
+    fn route_to_listener(&self) {
+        for family in ["-4", "-6"] {
+            self.ip("g", &format!("{family} rule add fwmark 0x4d54 lookup 4454"));
+            self.ip("g", &format!("{family} route add local default dev lo table 4454"));
+        }
+    }
+
+    /// Runs `f` in the namespace of the client, the gateway or the origin (`c`, `g`, `o`). Sockets
+    /// that it makes stay there.
+    fn within<T: Send>(&self, who: &str, f: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{}{who}", self.name);
+        thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                setns(File::open(&path).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
+                f()
+            });
+            there.join().unwrap()
+        })
+    }
+
+    fn listen(&self, who: &str, address: SocketAddr, transparent: bool) -> TcpListener {
+        self.within(who, || listen_tcp(address, transparent).unwrap())
+    }
+
+    /// Connects; with a mark if `mark` is not 0.
+    fn connect(&self, who: &str, to: SocketAddr, mark: u32) -> std::io::Result<TcpStream> {
+        self.within(who, || {
+            let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+            if mark != 0 {
+                socket.set_mark(mark)?;
+            }
+            socket.connect_timeout(&to.into(), TIMEOUT)?;
+            socket.set_read_timeout(Some(TIMEOUT))?;
+            Ok(socket.into())
+        })
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for who in ["c", "g", "o"] {
+            let _ =
+                Command::new("ip").args(["netns", "del", &format!("{}{who}", self.name)]).output();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+    let deadline = Instant::now() + TIMEOUT;
+    while Instant::now() < deadline {
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                stream.set_nonblocking(false).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+                return Some((stream, peer));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(2));
+            }
+            Err(error) => panic!("accept: {error}"),
+        }
+    }
+    None
+}
+
+fn nothing_waits(listener: &TcpListener) -> bool {
+    listener.accept().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+/// Bytes pass both ways and the end of each side arrives.
+fn assert_talks(a: TcpStream, b: TcpStream) {
+    for (mut from, mut to) in [(&a, &b), (&b, &a)] {
+        from.write_all(&[7; 50_000]).unwrap();
+        from.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        to.read_to_end(&mut got).unwrap();
+        assert!(got == [7; 50_000], "{} bytes arrived", got.len());
+    }
+}
+
+/// A flow from `who` to the origin's port 80 arrives at the listener, which knows where it was
+/// going.
+fn assert_intercepted(lab: &Lab, who: &str, mode: &Mode, listener: &TcpListener, family: usize) {
+    let origin = at(ORIGIN[family], 80);
+    let client = lab.connect(who, origin, 0).unwrap();
+    let (accepted, peer) = accept(listener).expect("the flow must come to the listener");
+    assert_eq!(peer, client.local_addr().unwrap(), "the listener sees the client's address");
+    let listening = Some(listener.local_addr().unwrap());
+    let mut handshake = lab.within("g", || Handshake::begin(mode, &accepted, listening)).unwrap();
+    let ready =
+        Step::Ready { destination: Destination::Address(origin), client: None, consumed: 0 };
+    assert_eq!(handshake.on_bytes(b""), Ok(ready));
+    assert_talks(client, accepted);
+}
+
+/// A flow arrives at the origin itself, and nothing at the listener.
+fn assert_passes(lab: &Lab, who: &str, to: SocketAddr, mark: u32, listener: &TcpListener) {
+    let origin = lab.listen("o", to, false);
+    let client = lab.connect(who, to, mark).unwrap();
+    let (accepted, _) = accept(&origin).expect("the flow must come to the origin");
+    assert_talks(client, accepted);
+    assert!(nothing_waits(listener), "the listener must see nothing of it");
+}
+
+/// A flow to the gateway's own service arrives there, though its port is one to intercept.
+fn assert_own_service_stays(lab: &Lab, who: &str, service: SocketAddr) {
+    let service = (lab.listen("g", service, false), service);
+    let client = lab.connect(who, service.1, 0).unwrap();
+    let (accepted, _) = accept(&service.0).expect("the flow must come to the service itself");
+    assert_talks(client, accepted);
+}
+
+/// Nobody listens: the flow is refused, and does not go on to the origin.
+fn assert_fails_closed(lab: &Lab, who: &str, family: usize) {
+    let origin = lab.listen("o", at(ORIGIN[family], 80), false);
+    let error = lab.connect(who, at(ORIGIN[family], 80), 0).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+    assert!(nothing_waits(&origin));
+}
+
+fn assert_loop(lab: &Lab, who: &str, mode: &Mode, listener: &TcpListener, to: SocketAddr) {
+    let _client = lab.connect(who, to, 0).unwrap();
+    let (accepted, _) = accept(listener).unwrap();
+    let listening = listener.local_addr().unwrap();
+    let error = lab.within("g", || Handshake::begin(mode, &accepted, Some(listening)));
+    assert!(
+        matches!(error, Err(OriginalDestinationError::Loop(address)) if address == to),
+        "{error:?}"
+    );
+}
+
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn tproxy_on_a_gateway() {
+    let lab = Lab::new();
+    lab.load("tproxy.nft");
+    lab.route_to_listener();
+    for family in [0, 1] {
+        let listener = lab.listen("g", at(LOOPBACK[family], TPROXY_PORT), true);
+        let origin = at(ORIGIN[family], 80);
+        // Loading the file alone intercepts nothing.
+        assert_passes(&lab, "c", origin, 0, &listener);
+        lab.nft("add element inet millrace_tproxy client_interfaces { lan0 }");
+        assert_intercepted(&lab, "c", &Mode::Tproxy, &listener, family);
+        // A port that is not in the set; the gateway's own flows.
+        assert_passes(&lab, "c", at(ORIGIN[family], 8081), 0, &listener);
+        assert_passes(&lab, "g", origin, 0, &listener);
+        assert_own_service_stays(&lab, "c", at(GATEWAY[family], 80));
+        // Without a listener new flows go on to the origin: the gateway fails open.
+        let running = lab.connect("c", origin, 0).unwrap();
+        let (accepted, _) = accept(&listener).unwrap();
+        drop(listener);
+        let other = lab.listen("g", at(LOOPBACK[family], 9999), false);
+        assert_passes(&lab, "c", origin, 0, &other);
+        // A flow that runs stays, also when its interface is no longer intercepted.
+        lab.nft("delete element inet millrace_tproxy client_interfaces { lan0 }");
+        assert_talks(running, accepted);
+    }
+}
+
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn tproxy_on_a_host() {
+    let lab = Lab::new();
+    lab.load("tproxy.nft");
+    lab.route_to_listener();
+    for family in [0, 1] {
+        let listener = lab.listen("g", at(LOOPBACK[family], TPROXY_PORT), true);
+        let origin = at(ORIGIN[family], 80);
+        assert_passes(&lab, "g", origin, 0, &listener);
+        lab.nft("add element inet millrace_tproxy client_uids { 0-4294967294 }");
+        assert_intercepted(&lab, "g", &Mode::Tproxy, &listener, family);
+        // What Millrace dials itself passes, only for its mark.
+        assert_passes(&lab, "g", origin, OWN_TRAFFIC_MARK, &listener);
+        assert_own_service_stays(&lab, "g", at(GATEWAY[family], 80));
+        assert_loop(&lab, "g", &Mode::Tproxy, &listener, at(LOOPBACK[family], TPROXY_PORT));
+        drop(listener);
+        assert_fails_closed(&lab, "g", family);
+        lab.nft("flush set inet millrace_tproxy client_uids");
+    }
+}
+
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn redirect_on_a_gateway() {
+    let lab = Lab::new();
+    lab.load("redirect.nft");
+    for family in [0, 1] {
+        let listener = lab.listen("g", at(WILDCARD[family], REDIRECT_PORT), false);
+        assert_passes(&lab, "c", at(ORIGIN[family], 80), 0, &listener);
+        lab.nft("add element inet millrace_redirect client_interfaces { lan0 }");
+        assert_intercepted(&lab, "c", &Mode::Redirect, &listener, family);
+        assert_passes(&lab, "c", at(ORIGIN[family], 8081), 0, &listener);
+        assert_passes(&lab, "g", at(ORIGIN[family], 80), 0, &listener);
+        assert_own_service_stays(&lab, "c", at(GATEWAY[family], 80));
+        assert_loop(&lab, "c", &Mode::Redirect, &listener, at(GATEWAY[family], REDIRECT_PORT));
+        drop(listener);
+        assert_fails_closed(&lab, "c", family);
+        lab.nft("delete element inet millrace_redirect client_interfaces { lan0 }");
+    }
+}
+
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn redirect_on_a_host() {
+    let lab = Lab::new();
+    lab.load("redirect.nft");
+    for family in [0, 1] {
+        let listener = lab.listen("g", at(LOOPBACK[family], REDIRECT_PORT), false);
+        let origin = at(ORIGIN[family], 80);
+        assert_passes(&lab, "g", origin, 0, &listener);
+        lab.nft("add element inet millrace_redirect client_uids { 0-4294967294 }");
+        assert_intercepted(&lab, "g", &Mode::Redirect, &listener, family);
+        assert_passes(&lab, "g", origin, OWN_TRAFFIC_MARK, &listener);
+        assert_own_service_stays(&lab, "g", at(GATEWAY[family], 80));
+        assert_loop(&lab, "g", &Mode::Redirect, &listener, at(LOOPBACK[family], REDIRECT_PORT));
+        drop(listener);
+        assert_fails_closed(&lab, "g", family);
+        lab.nft("flush set inet millrace_redirect client_uids");
+    }
+}

@@ -1,0 +1,93 @@
+//! Where an intercepted connection was going before the kernel turned it to us.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    os::fd::AsFd,
+};
+
+use socket2::SockRef;
+
+/// How the kernel turned the connection to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interception {
+    /// nftables `tproxy`: the accepted socket has the original destination for its own address.
+    Tproxy,
+    /// nftables `redirect`: conntrack remembers the original destination.
+    Redirect,
+}
+
+/// An accepted connection has no original destination that could be dialled.
+#[derive(Debug, thiserror::Error)]
+pub enum OriginalDestinationError {
+    /// The kernel does not say.
+    #[error("the kernel does not know the connection's original destination ({step}: {source})")]
+    Unknown {
+        /// The system call that failed.
+        step: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody connected to the listener itself, so nothing was intercepted; to dial the
+    /// destination would be to dial ourselves, without end.
+    #[error("a client connected to the listener itself ({0}); only intercepted flows are served")]
+    Loop(SocketAddr),
+}
+
+/// The address that the client of an accepted connection meant to reach.
+///
+/// `listening` is the listener's own address ([`std::net::TcpListener::local_addr`]); it may be a
+/// wildcard.
+///
+/// # Errors
+/// [`OriginalDestinationError::Loop`] if that is the listener itself,
+/// [`OriginalDestinationError::Unknown`] if the kernel does not say (for REDIRECT: the connection
+/// is not in conntrack's table).
+pub fn original_destination(
+    interception: Interception,
+    accepted: &impl AsFd,
+    listening: SocketAddr,
+) -> Result<SocketAddr, OriginalDestinationError> {
+    let socket = SockRef::from(accepted);
+    let unknown = |step| move |source| OriginalDestinationError::Unknown { step, source };
+    let local = ip_address(socket.local_addr()).map_err(unknown("getsockname"))?;
+    let original = match interception {
+        Interception::Tproxy => local,
+        Interception::Redirect if local.is_ipv4() => {
+            ip_address(socket.original_dst_v4()).map_err(unknown("SO_ORIGINAL_DST"))?
+        }
+        Interception::Redirect => {
+            ip_address(socket.original_dst_v6()).map_err(unknown("IP6T_SO_ORIGINAL_DST"))?
+        }
+    };
+    if is_listener(original, listening) {
+        return Err(OriginalDestinationError::Loop(original));
+    }
+    Ok(original)
+}
+
+/// Whether `original` is where `listening` listens, be it on all addresses of this machine.
+fn is_listener(original: SocketAddr, listening: SocketAddr) -> bool {
+    original.port() == listening.port()
+        && original.is_ipv4() == listening.is_ipv4()
+        && (original.ip() == listening.ip()
+            || (listening.ip().is_unspecified() && is_local(original.ip())))
+}
+
+/// Whether the address is one of this machine's: only then can a socket be bound to it. Where the
+/// machine allows foreign addresses to be bound (`ip_nonlocal_bind`) every address counts, so that
+/// a flow to a foreign host's port of our listener's number is refused: safe, and rare.
+fn is_local(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+fn ip_address(address: io::Result<socket2::SockAddr>) -> io::Result<SocketAddr> {
+    let address = address?.as_socket().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "not a TCP connection over IP")
+    })?;
+    Ok((address.ip().to_canonical(), address.port()).into())
+}
+
+#[cfg(test)]
+#[path = "original_tests.rs"]
+mod tests;
