@@ -9,7 +9,7 @@ export default defineConfig({
     target: "node20",
     rollupOptions: {
       input: { media: "src/cli/media.ts", measure: "src/cli/measure.ts", report: "src/cli/report.ts" },
-      output: { entryFileNames: "[name].js", chunkFileNames: "shared/[name]-[hash].js" },
+      output: { entryFileNames: "[name].js", chunkFileNames: "shared/[name].js" },
     },
   },
 });
