@@ -49,7 +49,9 @@ export class Collector {
     setInterval(() => this.#sample(), SAMPLE_MS);
   }
 
-  fail(message: string): void {
+  fail(reason: string): void {
+    // The addresses in dash.js's messages carry all of CMCD.
+    const message = reason.replace(/\?\S*/g, "");
     this.#error ??= message;
     this.#event("error", { message });
   }

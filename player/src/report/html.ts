@@ -74,7 +74,7 @@ function screenshots(variants: readonly Variant[]): string {
     for (const v of variants) {
       const image = v.images[row];
       if (!image) cells.push('<figure class="none"></figure>');
-      else cells.push(`<figure><img src="${image.dataUrl}" alt="${escape(v.label)} after ${image.t.toFixed(0)} s" loading="lazy"><figcaption>${escape(v.label)}, ${image.t.toFixed(0)} s</figcaption></figure>`);
+      else cells.push(`<figure><img src="${image.dataUrl}" alt="${escape(v.label)} after ${image.t.toFixed(0)} s"><figcaption>${escape(v.label)}, ${image.t.toFixed(0)} s</figcaption></figure>`);
     }
   }
   return `<section><h2>Screenshots</h2><div class="shots" style="--columns:${variants.length}">${cells.join("")}</div></section>`;
@@ -92,7 +92,7 @@ function emulator(variants: readonly Variant[]): string {
   const head = variants.map((v) => `<th scope="col">${escape(v.label)}</th>`).join("");
   const rows = keys.map((key) => {
     const cells = columns.map((c) => `<td>${escape(c.has(key) ? fact(key, c.get(key) ?? "")[1] : "–")}</td>`).join("");
-    return `<tr><th scope="row">${escape(fact(key, "")[0])}</th>${cells}</tr>`;
+    return `<tr><th scope="row">${escape(fact(key, columns.find((c) => c.has(key))?.get(key) ?? "")[0])}</th>${cells}</tr>`;
   });
   return `<section><h2>What the link did</h2><div class="scroll"><table class="plain"><thead><tr><td></td>${head}</tr></thead><tbody>${rows.join("")}</tbody></table></div></section>`;
 }

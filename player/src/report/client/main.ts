@@ -9,7 +9,7 @@ type Values = (number | null)[];
 
 const HEIGHT_PX = 220;
 /** Lines that lie on each other stay visible through each other's gaps. */
-const DASHES = [[], [9, 5], [3, 4], [14, 4, 3, 4]];
+const DASHES = [[], [9, 5], [4, 3], [14, 4, 3, 4]];
 
 const stepped = uPlot.paths.stepped?.({ align: 1 });
 
@@ -21,7 +21,7 @@ interface Chart {
 }
 
 const CHARTS: readonly Chart[] = [
-  { id: "bitrate", values: (s) => s.map((x) => x.rung_kbps), stepped: true, fromZero: true },
+  { id: "bitrate", values: (s) => s.map((x) => (x.stalled ? null : x.rung_kbps)), stepped: true, fromZero: true },
   { id: "buffer", values: (s) => s.map((x) => x.buffer_s), stepped: false, fromZero: true },
   { id: "stalls", values: (s) => s.map(((sum) => (x: Second) => (sum += x.stalled_s))(0)), stepped: false, fromZero: true },
   { id: "throughput", values: (s) => s.map((x) => x.throughput_kbps), stepped: false, fromZero: true },
@@ -43,20 +43,21 @@ function draw(chart: Chart, data: ChartData): uPlot | null {
     width: place.clientWidth,
     height: HEIGHT_PX,
     cursor: { sync: { key: "millrace" }, drag: { x: false, y: false } },
+    legend: { markers: { width: 0, fill: (_, i) => (i === 0 ? "transparent" : css(`--c${(i - 1) % 4}`)) } },
     scales: {
       x: { time: false, range: [0, length] },
       y: { range: (_, min, max) => uPlot.rangeNum(chart.fromZero ? 0 : (min ?? 0), Math.max(max ?? 1, 1), { min: { pad: chart.fromZero ? 0 : 0.1, soft: 0, mode: chart.fromZero ? 1 : 3 }, max: { pad: 0.1 } }) },
     },
     axes: [
       { ...axis, size: 28, values: (_, ticks) => ticks.map((t) => `${t} s`) },
-      { ...axis, size: 52, values: (_, ticks) => ticks.map((v) => v.toLocaleString("en")) },
+      { ...axis, size: 64, values: (_, ticks) => ticks.map((v) => v.toLocaleString("en")) },
     ],
     series: [
       { label: "Second", value: (_, v) => (v == null ? "–" : `${v} s`) },
       ...data.variants.map((v, i): uPlot.Series => ({
         label: v.label,
         stroke: css(`--c${i % 4}`),
-        width: 2,
+        width: 2.5,
         dash: DASHES[i % DASHES.length] ?? [],
         points: { show: false },
         spanGaps: false,

@@ -1,0 +1,128 @@
+/** The whole way in a real browser: encode, serve, play, measure. Needs ffmpeg and Chromium, and nothing but loopback. */
+import { execFile, spawn } from "node:child_process";
+import { createServer, type Server } from "node:http";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { mediaInfoSchema, parseJson, psnrTableSchema, sessionSchema, type Session } from "../src/schema.ts";
+
+const exec = promisify(execFile);
+const DIST = new URL("../dist/", import.meta.url).pathname;
+const SESSION_S = 8;
+const TYPES: Record<string, string> = { html: "text/html", js: "text/javascript", css: "text/css", mpd: "application/dash+xml", mp4: "video/mp4", m4s: "video/iso.segment" };
+
+let dir = "";
+/** Segments from this number on never arrive. */
+let withheldFrom = Infinity;
+let requests: string[] = [];
+let server: Server;
+let base = "";
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "millrace-browser-test-"));
+  await exec("ffmpeg", ["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=640x360:rate=24:duration=4", "-c:v", "libx264", "-preset", "ultrafast", join(dir, "source.mp4")]);
+  await exec("node", [join(DIST, "media.js"), "--out", join(dir, "media"), "--media", join(dir, "source.mp4")]);
+  server = createServer((request, response) => {
+    const path = new URL(request.url ?? "/", "http://x").pathname;
+    requests.push(request.url ?? "");
+    const segment = /seg-\d+-(\d+)\.m4s$/.exec(path)?.[1];
+    if (segment !== undefined && Number(segment) >= withheldFrom) return;
+    const file = path.startsWith("/media/") ? join(dir, path) : join(DIST, "page", path === "/" ? "index.html" : path);
+    readFile(file).then(
+      (body) => response.writeHead(200, { "content-type": TYPES[file.split(".").pop() ?? ""] ?? "application/octet-stream" }).end(body),
+      () => response.writeHead(404).end(),
+    );
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}, 300_000);
+
+afterAll(async () => {
+  server.closeAllConnections();
+  server.close();
+  await rm(dir, { recursive: true });
+});
+
+const args = (name: string, url: string): string[] => [
+  join(DIST, "measure.js"), "--url", url, "--duration-s", String(SESSION_S), "--out", join(dir, name, "session.json"), "--screenshots", join(dir, name), "--psnr", join(dir, "media/psnr.json"),
+];
+
+async function measure(name: string, url: string): Promise<{ code: number; session: Session }> {
+  requests = [];
+  const code = await exec("node", args(name, url)).then(
+    () => 0,
+    (error: { code?: number }) => error.code ?? -1,
+  );
+  return { code, session: parseJson(sessionSchema, await readFile(join(dir, name, "session.json"), "utf8"), name) };
+}
+
+describe("in a browser", { timeout: 120_000 }, () => {
+  it("media.json and psnr.json describe what was encoded", async () => {
+    const info = parseJson(mediaInfoSchema, await readFile(join(dir, "media/media.json"), "utf8"), "media.json");
+    const table = parseJson(psnrTableSchema, await readFile(join(dir, "media/psnr.json"), "utf8"), "psnr.json");
+    expect(info.presentation_s).toBeGreaterThanOrEqual(90);
+    expect(table.rungs.map((r) => r.kbps)).toEqual([350, 620, 1570, 2540, 3600]);
+    const mean = table.rungs.map((r) => r.psnr_db.reduce((a, b) => a + b, 0) / r.psnr_db.length);
+    expect(mean).toEqual([...mean].sort((a, b) => a - b));
+    for (const r of table.rungs) expect(r.freeze_db.flat().every((db) => db < Math.min(...r.psnr_db))).toBe(true);
+  });
+
+  it("plays an unhindered presentation at the top rung without a stall", async () => {
+    const { code, session } = await measure("good", base);
+    expect(code).toBe(0);
+    expect(session.error).toBeNull();
+    expect(session.startup_s).not.toBeNull();
+    expect(session.startup_s).toBeLessThan(4);
+    expect(session.bitrate_kbps).toBeGreaterThan(2000);
+    expect(session.ladder_kbps).toEqual([350, 620, 1570, 2540, 3600]);
+    expect(session.seconds).toHaveLength(SESSION_S);
+    expect(session.seconds.at(-1)).toMatchObject({ rung_kbps: 3600, stalled: false });
+    expect(session.psnr_db).toBeGreaterThan(20);
+    expect(session.screenshots).toHaveLength(4);
+    expect(requests.some((r) => r.includes(".m4s?CMCD="))).toBe(true);
+  });
+
+  it("sees the stall when segments stop coming, to the end", async () => {
+    withheldFrom = 4;
+    const { code, session } = await measure("stalled", base);
+    withheldFrom = Infinity;
+    expect(code).toBe(0);
+    const last = session.stall_list.at(-1);
+    expect(last).toMatchObject({ to_end: true, end_s: SESSION_S });
+    // Three seconds of media, played once.
+    expect(session.played_s).toBeGreaterThan(2.4);
+    expect(session.played_s).toBeLessThan(3.3);
+    expect(session.rebuffer_ratio).toBeGreaterThan(0.3);
+    expect(session.seconds.at(-1)).toMatchObject({ stalled: true, stalled_s: 1 });
+    const frozen = session.seconds.at(-1)?.psnr_db ?? Infinity;
+    expect(frozen).toBeLessThan(session.seconds[2]?.psnr_db ?? 0);
+  });
+
+  it("is honest about a session in which nothing played", async () => {
+    withheldFrom = 0;
+    const { code, session } = await measure("dead", base);
+    withheldFrom = Infinity;
+    expect(code).toBe(3);
+    expect(session).toMatchObject({ startup_s: null, bitrate_kbps: null, psnr_db: null, rebuffer_ratio: 1, stalls: 1 });
+  });
+
+  it("refuses an address that the page refuses", async () => {
+    await expect(exec("node", [...args("bad", base), "--query", "abr=none"])).rejects.toMatchObject({ code: 64 });
+  });
+
+  it("leaves neither processes nor a profile after SIGTERM", async () => {
+    const temporary = await mkdtemp(join(dir, "tmp-"));
+    const child = spawn("node", args("ended", base), { env: { ...process.env, TMPDIR: temporary }, stdio: "ignore" });
+    const ended = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
+    const users = (): Promise<string[]> => exec("pgrep", ["-f", temporary]).then((r) => r.stdout.trim().split("\n"), () => []);
+    while ((await users()).length === 0) await new Promise((done) => setTimeout(done, 100));
+    child.kill("SIGTERM");
+    expect(await ended).toBe(143);
+    expect(await users()).toEqual([]);
+    const { stdout } = await exec("find", [temporary, "-name", "millrace-player-*"]);
+    expect(stdout).toBe("");
+  });
+});

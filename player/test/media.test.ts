@@ -1,0 +1,49 @@
+import { describe, expect, it } from "vitest";
+import { groupMse, psnrDb } from "../src/media/compare.ts";
+import { checkRate, finishManifest } from "../src/media/encode.ts";
+import { LADDER } from "../src/media/ladder.ts";
+
+const representation = (id: number, width: number): string => `<Representation id="${id}" mimeType="video/mp4" codecs="avc1.64001e" bandwidth="346836" width="${width}" height="1">`;
+const mpd = (widths: number[]): string => `<AdaptationSet id="0" bitstreamSwitching="true">${widths.map((w, i) => representation(i, w)).join("")}`;
+
+describe("manifest", () => {
+  it("announces the ladder and a segment of initialisation for each rung", () => {
+    const out = finishManifest(mpd(LADDER.map((r) => r.width)));
+    expect([...out.matchAll(/bandwidth="(\d+)"/g)].map((m) => m[1])).toEqual(["350000", "620000", "1570000", "2540000", "3600000"]);
+    expect(out).not.toContain("bitstreamSwitching");
+  });
+
+  it("refuses a manifest in another order or with rungs missing", () => {
+    expect(() => finishManifest(mpd(LADDER.map((r) => r.width).reverse()))).toThrow("width");
+    expect(() => finishManifest(mpd(LADDER.slice(1).map((r) => r.width)))).toThrow("width");
+    expect(() => finishManifest(mpd(LADDER.slice(0, 4).map((r) => r.width)))).toThrow("4 representations instead of 5");
+  });
+});
+
+describe("rates", () => {
+  const rung = { kbps: 1000, width: 2, height: 2 };
+  it("allows five per cent", () => {
+    expect(checkRate(rung, 951, true)).toBeNull();
+    expect(checkRate(rung, 1049, true)).toBeNull();
+  });
+  it("refuses more, and lets simple content of a user's file stay below", () => {
+    expect(() => checkRate(rung, 949, true)).toThrow("-5.1 %");
+    expect(() => checkRate(rung, 1051, false)).toThrow("5.1 %");
+    expect(checkRate(rung, 500, false)).toContain("-50.0 %");
+  });
+});
+
+describe("PSNR of mean squared errors", () => {
+  it("caps identical frames and follows the definition", () => {
+    expect(psnrDb(0)).toBe(60);
+    expect(psnrDb(1e-9)).toBe(60);
+    expect(psnrDb(255 * 255)).toBe(0);
+    expect(psnrDb(100)).toBeCloseTo(28.131, 3);
+  });
+
+  it("averages errors, not decibels, inside a group, and refuses a short log", () => {
+    const log = [1, 3, 5, 7].map((mse, n) => `n:${n + 1} mse_avg:9.00 mse_y:${mse}.00 mse_u:9.00 mse_v:9.00 psnr_avg:9\n`).join("");
+    expect(groupMse(log, 2, 2, "log")).toEqual([2, 6]);
+    expect(() => groupMse(log, 2, 3, "log")).toThrow("4 frames compared instead of 6");
+  });
+});
