@@ -1,0 +1,342 @@
+//! A server and a client on loopback, with certificates and a directory of their own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::certificates::{Certificates, Identity, SERVER_NAME};
+use crate::doors::Door;
+use crate::program::Program;
+use crate::relay::{Relay, RelayOptions};
+use crate::settings::Settings;
+use crate::turn::{self, Turn};
+use crate::{admin, binaries, tcp, wait};
+
+/// How long a program gets to start and the tunnel to come up.
+const START: Duration = Duration::from_secs(15);
+
+/// What is to be different from the default: every door, destinations on 127.0.0.1 and ::1 allowed,
+/// logs as JSON.
+#[derive(Debug)]
+pub struct PairBuilder {
+    server: Settings,
+    client: Settings,
+    allow: Vec<(String, String)>,
+    fixed: SocketAddr,
+    relay: Option<RelayOptions>,
+    server_identity: Option<(PathBuf, Identity)>,
+    client_identity: Option<Identity>,
+    wait_healthy: bool,
+    alone: bool,
+}
+
+/// The addresses of both programs.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// The server's tunnel listener.
+    pub tunnel: SocketAddr,
+    /// The server's admin listener.
+    pub server_admin: SocketAddr,
+    /// The client's admin listener.
+    pub client_admin: SocketAddr,
+}
+
+/// A running pair. Dropping it ends both programs.
+#[derive(Debug)]
+pub struct Pair {
+    /// millrace-server
+    pub server: Program,
+    /// millrace-client
+    pub client: Program,
+    /// The path between them, if one was asked for.
+    pub relay: Option<Relay>,
+    /// Where they listen.
+    pub addresses: Addresses,
+    /// One of each kind: `fixed`, `http_connect`, `socks5`, `proxy_protocol` on TCP and on a Unix
+    /// socket.
+    pub doors: [Door; 5],
+    /// Their certificates.
+    pub certificates: Certificates,
+    dir: TempDir,
+    _turn: Turn,
+}
+
+impl Default for PairBuilder {
+    fn default() -> Self {
+        Self {
+            server: Settings::default(),
+            client: Settings::default(),
+            allow: vec![
+                ("127.0.0.0/8".into(), "\"1-65535\"".into()),
+                ("::1".into(), "\"1-65535\"".into()),
+            ],
+            fixed: (Ipv4Addr::LOCALHOST, 9).into(),
+            relay: None,
+            server_identity: None,
+            client_identity: None,
+            wait_healthy: true,
+            alone: false,
+        }
+    }
+}
+
+impl PairBuilder {
+    /// Sets a key of the server's configuration, `("tunnel.idle_timeout_s", 2)`.
+    #[must_use]
+    pub fn server(mut self, key: &str, value: impl std::fmt::Display) -> Self {
+        self.server.set(key, value);
+        self
+    }
+
+    /// Sets a key of the client's configuration.
+    #[must_use]
+    pub fn client(mut self, key: &str, value: impl std::fmt::Display) -> Self {
+        self.client.set(key, value);
+        self
+    }
+
+    /// Sets a key of both configurations.
+    #[must_use]
+    pub fn both(self, key: &str, value: impl std::fmt::Display) -> Self {
+        self.server(key, &value).client(key, &value)
+    }
+
+    /// Replaces the allow-list by networks, each with all ports.
+    #[must_use]
+    pub fn allow_only(mut self, networks: &[&str]) -> Self {
+        let entry = |network: &&str| ((*network).to_owned(), "\"1-65535\"".to_owned());
+        self.allow = networks.iter().map(entry).collect();
+        self
+    }
+
+    /// Adds ports of a network to the allow-list.
+    #[must_use]
+    pub fn allow(mut self, network: &str, ports: &str) -> Self {
+        self.allow.push((network.to_owned(), ports.to_owned()));
+        self
+    }
+
+    /// Where the `fixed` door leads.
+    #[must_use]
+    pub fn fixed(mut self, to: SocketAddr) -> Self {
+        self.fixed = to;
+        self
+    }
+
+    /// Puts a relay between client and server.
+    #[must_use]
+    pub fn relay(mut self, options: RelayOptions) -> Self {
+        self.relay = Some(options);
+        self
+    }
+
+    /// Gives the server another authority for clients, and another certificate.
+    #[must_use]
+    pub fn server_identity(mut self, client_ca: &Path, identity: Identity) -> Self {
+        self.server_identity = Some((client_ca.to_owned(), identity));
+        self
+    }
+
+    /// Gives the client another certificate.
+    #[must_use]
+    pub fn client_identity(mut self, identity: Identity) -> Self {
+        self.client_identity = Some(identity);
+        self
+    }
+
+    /// Does not wait for the tunnel to come up.
+    #[must_use]
+    pub fn unhealthy(mut self) -> Self {
+        self.wait_healthy = false;
+        self
+    }
+
+    /// Runs while no other test of this process does.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+
+    /// Starts both.
+    ///
+    /// # Panics
+    /// When one does not start.
+    #[must_use]
+    pub fn start(mut self) -> Pair {
+        let turn = if self.alone { turn::alone() } else { turn::shared() };
+        raise_descriptor_limit();
+        let dir = tempfile::Builder::new().prefix("millrace-e2e-").tempdir().expect("a directory");
+        let certificates = Certificates::make(dir.path());
+        let addresses = Addresses {
+            tunnel: tcp::unused(Ipv4Addr::LOCALHOST),
+            server_admin: tcp::unused(Ipv4Addr::LOCALHOST),
+            client_admin: tcp::unused(Ipv4Addr::LOCALHOST),
+        };
+        self.write_server(dir.path(), &addresses, &certificates);
+        let server = start_server(dir.path(), &addresses);
+        let relay = self.relay.take().map(|options| Relay::start(addresses.tunnel, options));
+        let towards = relay.as_ref().map_or(addresses.tunnel, Relay::address);
+        let doors = self.write_client(dir.path(), towards, &addresses, &certificates);
+        let client = start_client(dir.path());
+        let pair =
+            Pair { server, client, relay, addresses, doors, certificates, dir, _turn: turn };
+        if self.wait_healthy {
+            pair.wait_healthy(START);
+        } else {
+            let address = pair.addresses.client_admin;
+            wait::for_true("the client's admin listener", START, || {
+                admin::get(address, "/healthz").is_ok()
+            });
+        }
+        pair
+    }
+
+    fn write_server(&mut self, dir: &Path, addresses: &Addresses, made: &Certificates) {
+        let (ca, identity) =
+            self.server_identity.clone().unwrap_or((made.ca.clone(), made.server.clone()));
+        let server = &mut self.server;
+        server.set("tunnel.listen", format!("[\"{}\"]", addresses.tunnel));
+        server.default_text("tunnel.client_ca", ca.display());
+        server.default_text("tunnel.certificate", identity.certificate.display());
+        server.default_text("tunnel.private_key", identity.private_key.display());
+        server.default_text("admin.address", addresses.server_admin);
+        server.default_text("log.format", "json");
+        for (network, ports) in &self.allow {
+            let body = format!("network = \"{network}\"\nports = [{ports}]");
+            server.push("destinations.allow", &body);
+        }
+        write(&dir.join("server.toml"), server);
+    }
+
+    fn write_client(
+        &mut self,
+        dir: &Path,
+        server: SocketAddr,
+        addresses: &Addresses,
+        made: &Certificates,
+    ) -> [Door; 5] {
+        let identity = self.client_identity.clone().unwrap_or_else(|| made.client.clone());
+        let client = &mut self.client;
+        client.set("tunnel.servers", format!("[\"{server}\"]"));
+        client.default_text("tunnel.server_name", SERVER_NAME);
+        client.default_text("tunnel.ca", made.ca.display());
+        client.default_text("tunnel.certificate", identity.certificate.display());
+        client.default_text("tunnel.private_key", identity.private_key.display());
+        // A mark needs a privilege.
+        client.set("tunnel.mark", 0);
+        client.default_text("admin.address", addresses.client_admin);
+        client.default_text("log.format", "json");
+        let [fixed, http, socks, proxy] =
+            std::array::from_fn(|_| tcp::unused(Ipv4Addr::LOCALHOST));
+        let unix = dir.join("client.sock");
+        let to = self.fixed;
+        client.push("listen", &format!("mode = \"fixed\"\naddress = \"{fixed}\"\ndestination = \"{to}\""));
+        client.push("listen", &format!("mode = \"http_connect\"\naddress = \"{http}\""));
+        client.push("listen", &format!("mode = \"socks5\"\naddress = \"{socks}\"\nclass = \"rtsp\""));
+        client.push("listen", &format!("mode = \"proxy_protocol\"\naddress = \"{proxy}\"\nclass = \"dash\""));
+        client.push("listen", &format!("mode = \"proxy_protocol\"\nunix = \"{}\"", unix.display()));
+        write(&dir.join("client.toml"), client);
+        [
+            Door::Fixed(fixed),
+            Door::Http(http),
+            Door::Socks(socks),
+            Door::Proxy(proxy),
+            Door::ProxyUnix(unix),
+        ]
+    }
+}
+
+impl Pair {
+    /// With nothing special.
+    #[must_use]
+    pub fn builder() -> PairBuilder {
+        PairBuilder::default()
+    }
+
+    /// The `http_connect` door.
+    #[must_use]
+    pub fn http(&self) -> &Door {
+        &self.doors[1]
+    }
+
+    /// Where configurations and keys are.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Waits until the client says that its tunnel is up.
+    ///
+    /// # Panics
+    /// When it does not within `at_most`.
+    #[track_caller]
+    pub fn wait_healthy(&self, at_most: Duration) {
+        let address = self.addresses.client_admin;
+        wait::for_true("the client is healthy", at_most, || {
+            matches!(admin::get(address, "/healthz"), Ok((200, _)))
+        });
+    }
+
+    /// Starts the server anew, with its configuration as it was; the old one must have ended.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_server_again(&mut self) {
+        self.server = start_server(self.dir.path(), &self.addresses);
+    }
+
+    /// Starts the client anew, with its configuration as it was; the old one must have ended.
+    pub fn start_client_again(&mut self) {
+        self.client = start_client(self.dir.path());
+    }
+
+    /// Both must still run.
+    ///
+    /// # Panics
+    /// When one does not.
+    #[track_caller]
+    pub fn assert_running(&mut self) {
+        assert!(self.server.is_running(), "millrace-server has ended");
+        assert!(self.client.is_running(), "millrace-client has ended");
+    }
+}
+
+/// The command `run --config FILE`.
+#[must_use]
+pub fn run_with(mut program: Command, config: &Path) -> Command {
+    program.args(["run", "--config"]).arg(config);
+    program
+}
+
+fn start_server(dir: &Path, addresses: &Addresses) -> Program {
+    let command = run_with(binaries::server(), &dir.join("server.toml"));
+    let mut program = Program::start("millrace-server", command);
+    wait::for_true("the server is healthy", START, || {
+        assert!(program.is_running(), "millrace-server has ended at its start");
+        matches!(admin::get(addresses.server_admin, "/healthz"), Ok((200, _)))
+    });
+    program
+}
+
+fn start_client(dir: &Path) -> Program {
+    let command = run_with(binaries::client(), &dir.join("client.toml"));
+    Program::start("millrace-client", command)
+}
+
+fn write(path: &Path, settings: &Settings) {
+    std::fs::write(path, settings.to_string()).expect("a configuration file");
+}
+
+/// Tests hold both ends of a thousand flows.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
+    }
+}

@@ -1,0 +1,204 @@
+//! A program that runs, its log, and what the kernel says about it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::wait;
+
+/// Lines of a log that are kept; a program that writes more is not waited for any longer.
+const LOG_LINES_MOST: usize = 200_000;
+
+/// A running program. Dropping it kills it; when a test fails, its log is printed then.
+#[derive(Debug)]
+pub struct Program {
+    name: String,
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// How a program ended that ran to its end.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// Everything that it wrote, to standard output and error.
+    pub output: String,
+}
+
+impl Program {
+    /// Starts `command`. It dies with this process.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    pub fn start(name: &str, mut command: Command) -> Self {
+        let (read, write) = std::io::pipe().expect("a pipe");
+        let errors = write.try_clone().expect("a second descriptor of a pipe");
+        command.stdin(Stdio::null()).stdout(write).stderr(errors);
+        // SAFETY: prctl is async-signal-safe and touches no memory of the parent.
+        unsafe {
+            command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?));
+        }
+        let child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+        // The parent's ends of the pipe, so that the reader sees the end.
+        drop(command);
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let lines = log.clone();
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(read).lines().map_while(Result::ok) {
+                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                if lines.len() < LOG_LINES_MOST {
+                    lines.push(line);
+                }
+            }
+        });
+        Self { name: name.to_owned(), child, log, reader: Some(reader) }
+    }
+
+    /// Runs `command` to its end.
+    ///
+    /// # Panics
+    /// When that takes longer than `at_most`.
+    pub fn run(name: &str, command: Command, at_most: Duration) -> Ended {
+        let mut program = Self::start(name, command);
+        let status = program.wait(at_most);
+        if let Some(reader) = program.reader.take() {
+            reader.join().ok();
+        }
+        Ended { code: status.code(), output: program.log_text() }
+    }
+
+    /// Its process identifier.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it has been waited for already.
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+    }
+
+    /// Kills it without a chance to say anything.
+    pub fn kill(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
+    /// Whether it is still there.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it does not come within `at_most`.
+    #[track_caller]
+    pub fn wait(&mut self, at_most: Duration) -> ExitStatus {
+        wait::until(at_most, || self.child.try_wait().ok().flatten())
+            .unwrap_or_else(|| panic!("{} has not ended within {at_most:?}", self.name))
+    }
+
+    /// What it has written until now.
+    #[must_use]
+    pub fn log_text(&self) -> String {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+    }
+
+    /// The first line of the log for which `wanted` has an answer, waited for.
+    ///
+    /// # Panics
+    /// When there is none within `at_most`.
+    #[track_caller]
+    pub fn expect_log<T>(
+        &self,
+        what: &str,
+        at_most: Duration,
+        wanted: impl Fn(&str) -> Option<T>,
+    ) -> T {
+        let found = wait::until(at_most, || {
+            let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.iter().find_map(|line| wanted(line))
+        });
+        found.unwrap_or_else(|| panic!("{} logged nothing about {what}", self.name))
+    }
+
+    /// Resident memory in bytes (`VmRSS`).
+    ///
+    /// # Panics
+    /// When it is gone.
+    #[must_use]
+    pub fn rss_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))
+            .unwrap_or_else(|error| panic!("{} is gone: {error}", self.name));
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kib.unwrap_or_else(|| panic!("{} has no VmRSS", self.name)) * 1024
+    }
+
+    /// Number of open file descriptors.
+    ///
+    /// # Panics
+    /// When it is gone.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid()))
+            .unwrap_or_else(|error| panic!("{} is gone: {error}", self.name))
+            .count()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let ended = self.child.try_wait().ok().flatten();
+        self.kill();
+        if let Some(reader) = self.reader.take() {
+            reader.join().ok();
+        }
+        if std::thread::panicking() {
+            let state = ended.map_or("was running".to_owned(), |status| status.to_string());
+            eprintln!("-- {} ({state}) --\n{}", self.name, self.log_text());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_and_exit_code_are_told() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo err >&2; exit 3"]);
+        let ended = Program::run("sh", command, wait::SOON);
+        assert_eq!((ended.code, ended.output.as_str()), (Some(3), "out\nerr"));
+    }
+
+    #[test]
+    fn a_running_program_is_watched_and_killed() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec 9</dev/null; echo ready; sleep 1000"]);
+        let mut program = Program::start("sh", command);
+        program.expect_log("ready", wait::SOON, |line| (line == "ready").then_some(()));
+        assert!(program.is_running() && program.rss_bytes() > 0);
+        // Standard input, output and error, and the one above.
+        assert!(program.descriptors() >= 4);
+        program.kill();
+        assert!(!program.is_running());
+    }
+}

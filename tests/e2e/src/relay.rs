@@ -1,0 +1,315 @@
+//! A UDP path between client and server: it delays, swallows or records, and passes on everything
+//! else. Each client address gets a socket of its own towards the server, as behind a NAT.
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
+    sockopt,
+};
+use nix::sys::time::TimeSpec;
+use socket2::SockRef;
+
+/// The most that one receive call answers, with offload.
+const MESSAGE_BYTES: usize = 65_536;
+/// Receive calls on one socket before the others get their turn.
+const BATCH: usize = 32;
+/// What a fast sender may have on its way while this thread is not scheduled.
+const SOCKET_BUFFER_BYTES: usize = 16 << 20;
+
+/// What the path does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RelayOptions {
+    /// Propagation in each direction.
+    pub one_way: Duration,
+    /// Keep the kernel's receive time and the size of each datagram from the server. Turns
+    /// aggregation off, so that every datagram is seen.
+    pub record: bool,
+}
+
+/// A datagram from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The kernel's receive time, in nanoseconds of the wall clock.
+    pub at_ns: u64,
+    /// UDP payload.
+    pub bytes: u32,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    swallow: AtomicBool,
+    swallowed: AtomicU64,
+    records: Mutex<Vec<Record>>,
+}
+
+/// A running path. Dropping it stops it.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Starts a path to `server`.
+    ///
+    /// # Panics
+    /// When its sockets can't be opened.
+    #[must_use]
+    pub fn start(server: SocketAddr, options: RelayOptions) -> Self {
+        let front = open(options);
+        let address = front.local_addr().expect("a bound socket has an address");
+        let shared = Arc::<Shared>::default();
+        let state = State {
+            server,
+            options,
+            front,
+            sessions: Vec::new(),
+            queues: [VecDeque::new(), VecDeque::new()],
+            shared: shared.clone(),
+            buffer: vec![0; MESSAGE_BYTES],
+        };
+        let thread = std::thread::Builder::new().name("relay".into()).spawn(move || state.run());
+        Self { address, shared, thread: Some(thread.expect("a thread")) }
+    }
+
+    /// Where the client is to send to.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on nothing arrives, or everything again.
+    pub fn swallow(&self, swallow: bool) {
+        self.shared.swallow.store(swallow, Ordering::Relaxed);
+    }
+
+    /// Datagrams that did not arrive because of [`Relay::swallow`].
+    #[must_use]
+    pub fn swallowed(&self) -> u64 {
+        self.shared.swallowed.load(Ordering::Relaxed)
+    }
+
+    /// Takes what has been recorded until now.
+    #[must_use]
+    pub fn take_records(&self) -> Vec<Record> {
+        std::mem::take(&mut self.shared.records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+/// One message: a datagram, or several of one size that the kernel has put together.
+struct Message {
+    due: Instant,
+    session: usize,
+    bytes: Vec<u8>,
+    segment: Option<u16>,
+}
+
+struct State {
+    server: SocketAddr,
+    options: RelayOptions,
+    front: UdpSocket,
+    sessions: Vec<(SocketAddr, UdpSocket)>,
+    /// Towards the server, and towards the client.
+    queues: [VecDeque<Message>; 2],
+    shared: Arc<Shared>,
+    buffer: Vec<u8>,
+}
+
+impl State {
+    fn run(mut self) {
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let readable = self.wait();
+            for (index, readable) in readable.into_iter().enumerate() {
+                for _ in 0..if readable { BATCH } else { 0 } {
+                    if !self.receive(index) {
+                        break;
+                    }
+                }
+            }
+            self.release();
+        }
+    }
+
+    /// Which of the sockets have something: the front one, then each session's.
+    fn wait(&self) -> Vec<bool> {
+        let due = self.queues.iter().filter_map(|queue| queue.front()).map(|first| first.due).min();
+        let most = Duration::from_millis(20);
+        let timeout = due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most));
+        let sockets = std::iter::once(&self.front).chain(self.sessions.iter().map(|(_, s)| s));
+        let mut fds: Vec<_> =
+            sockets.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
+        match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => panic!("ppoll: {error}"),
+        }
+        fds.iter().map(|fd| fd.any().unwrap_or(false)).collect()
+    }
+
+    /// Takes in one message; `false` when there is none.
+    fn receive(&mut self, index: usize) -> bool {
+        let socket = if index == 0 { &self.front } else { &self.sessions[index - 1].1 };
+        let mut control = cmsg_space!(TimeSpec, i32);
+        let mut parts = [IoSliceMut::new(&mut self.buffer)];
+        let received = recvmsg::<SockaddrStorage>(
+            socket.as_raw_fd(),
+            &mut parts,
+            Some(&mut control),
+            MsgFlags::MSG_DONTWAIT,
+        );
+        // Among other errors: an ICMP answer of a server that is away.
+        let Ok(received) = received else { return false };
+        let (length, from) = (received.bytes, received.address);
+        let (mut segment, mut at_ns) = (None, 0);
+        for message in received.cmsgs().into_iter().flatten() {
+            match message {
+                ControlMessageOwned::UdpGroSegments(bytes) => segment = u16::try_from(bytes).ok(),
+                ControlMessageOwned::ScmTimestampns(at) => {
+                    at_ns = at.tv_sec() as u64 * 1_000_000_000 + at.tv_nsec() as u64;
+                }
+                _ => {}
+            }
+        }
+        let session = if index == 0 { self.session(from) } else { Some(index - 1) };
+        let Some(session) = session else { return true };
+        if self.options.record && index > 0 {
+            let record = Record { at_ns, bytes: length as u32 };
+            self.shared.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        }
+        if self.shared.swallow.load(Ordering::Relaxed) {
+            self.shared.swallowed.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        self.queues[usize::from(index > 0)].push_back(Message {
+            due: Instant::now() + self.options.one_way,
+            session,
+            bytes: self.buffer[..length].to_vec(),
+            segment: segment.filter(|segment| usize::from(*segment) < length),
+        });
+        true
+    }
+
+    /// The session of a client, made when it is new.
+    fn session(&mut self, from: Option<SockaddrStorage>) -> Option<usize> {
+        let v4 = from.as_ref()?.as_sockaddr_in()?;
+        let from = SocketAddr::from((v4.ip(), v4.port()));
+        let known = self.sessions.iter().position(|(client, _)| *client == from);
+        Some(known.unwrap_or_else(|| {
+            let socket = open(self.options);
+            socket.connect(self.server).expect("a UDP socket can be connected");
+            self.sessions.push((from, socket));
+            self.sessions.len() - 1
+        }))
+    }
+
+    /// Hands over what is due.
+    fn release(&mut self) {
+        let now = Instant::now();
+        for (queue, to_client) in self.queues.iter_mut().zip([false, true]) {
+            while let Some(message) = queue.pop_front_if(|message| message.due <= now) {
+                let (client, back) = &self.sessions[message.session];
+                let client = SockaddrStorage::from(*client);
+                let (socket, to) =
+                    if to_client { (&self.front, Some(&client)) } else { (back, None) };
+                let segment = message.segment.unwrap_or(0);
+                let control = [ControlMessage::UdpGsoSegments(&segment)];
+                let control = &control[..usize::from(message.segment.is_some())];
+                let parts = [IoSlice::new(&message.bytes)];
+                // What can't be sent is lost, as on any path.
+                sendmsg(socket.as_raw_fd(), &parts, control, MsgFlags::MSG_DONTWAIT, to).ok();
+            }
+        }
+    }
+}
+
+fn open(options: RelayOptions) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP socket");
+    let buffers = SockRef::from(&socket);
+    // Beyond the system's limit where that is permitted.
+    if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER_BYTES).is_err() {
+        buffers.set_recv_buffer_size(SOCKET_BUFFER_BYTES).expect("SO_RCVBUF");
+    }
+    if setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BUFFER_BYTES).is_err() {
+        buffers.set_send_buffer_size(SOCKET_BUFFER_BYTES).expect("SO_SNDBUF");
+    }
+    if options.record {
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true).expect("SO_TIMESTAMPNS");
+    } else {
+        setsockopt(&socket, sockopt::UdpGroSegment, &true).expect("UDP_GRO");
+    }
+    socket
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(options: RelayOptions) -> (UdpSocket, UdpSocket, Relay) {
+        let [client, server] =
+            [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        for end in [&client, &server] {
+            end.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        }
+        let relay = Relay::start(server.local_addr().unwrap(), options);
+        client.connect(relay.address()).unwrap();
+        (client, server, relay)
+    }
+
+    #[test]
+    fn delays_each_way() {
+        let one_way = Duration::from_millis(40);
+        let (client, server, _relay) = ends(RelayOptions { one_way, record: false });
+        let mut buffer = [0; 100];
+        let started = Instant::now();
+        client.send(b"there").unwrap();
+        let (length, from) = server.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"there");
+        assert!(started.elapsed() >= one_way);
+        server.send_to(b"back", from).unwrap();
+        assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+        assert!(started.elapsed() >= 2 * one_way && started.elapsed() < 8 * one_way);
+    }
+
+    #[test]
+    fn swallows_and_records() {
+        let (client, server, relay) = ends(RelayOptions { record: true, ..Default::default() });
+        let mut buffer = [0; 100];
+        client.send(b"hello").unwrap();
+        let (_, from) = server.recv_from(&mut buffer).unwrap();
+        server.send_to(b"four", from).unwrap();
+        server.send_to(b"three", from).unwrap();
+        assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+        assert_eq!(client.recv(&mut buffer).unwrap(), 5);
+        let records = relay.take_records();
+        assert_eq!(records.iter().map(|record| record.bytes).collect::<Vec<_>>(), [4, 5]);
+        assert!(records[0].at_ns > 0 && records[0].at_ns <= records[1].at_ns);
+        relay.swallow(true);
+        client.send(b"lost").unwrap();
+        server.recv_from(&mut buffer).unwrap_err();
+        assert_eq!(relay.swallowed(), 1);
+        relay.swallow(false);
+        client.send(b"again").unwrap();
+        assert_eq!(server.recv_from(&mut buffer).unwrap().0, 5);
+    }
+}
