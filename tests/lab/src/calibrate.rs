@@ -1,0 +1,237 @@
+//! Is the link what it says? UDP packets of known size and time, sent from origin to player and
+//! measured by the receiving kernel's stamps.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::emulator::stats::{Durations, Quantiles};
+use crate::emulator::{LinkConfig, Report};
+use crate::interrupt;
+use crate::topology::{ORIGIN, PLAYER, Topology};
+
+/// IPv4 and UDP headers, which the link counts and the socket does not.
+const HEADERS: usize = 28;
+
+/// A packet of 1500 bytes on the link.
+const PAYLOAD: usize = 1500 - HEADERS;
+
+/// What was measured, beside what was asked for.
+#[derive(Debug, Clone, Serialize)]
+pub struct Calibration {
+    /// Rate asked for, in Mbit/s.
+    pub rate_mbps: f64,
+    /// Rate at which a link that was offered 1.3 times as much delivered, in Mbit/s.
+    pub measured_mbps: f64,
+    /// One-way delay of a lone packet, serialisation included, in microseconds.
+    pub delay_us: f64,
+    /// How far lone packets' delays were above `delay_us`.
+    pub delay_error: Quantiles,
+    /// Loss probability asked for.
+    pub loss: f64,
+    /// Packets offered to the random loss.
+    pub offered: u64,
+    /// Packets that it took, seen by the receiver.
+    pub lost: u64,
+    /// Distance from the expectation in standard deviations.
+    pub loss_z: f64,
+    /// The emulator's own account of the three parts: delay, loss, rate.
+    pub emulator: Vec<Report>,
+}
+
+impl Calibration {
+    /// What is outside the lab's tolerances: rate 0.5 %, delay error p50 0.15 ms and p99 0.5 ms,
+    /// loss within four standard deviations, emulator valid.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let error = self.measured_mbps / self.rate_mbps - 1.0;
+        if error.abs() > 0.005 {
+            faults.push(format!("rate off by {:.2} %", error * 100.0));
+        }
+        if self.delay_error.p50_us > 150.0 || self.delay_error.p99_us > 500.0 {
+            let (p50, p99) = (self.delay_error.p50_us, self.delay_error.p99_us);
+            faults.push(format!("delay error p50 {p50:.0} us, p99 {p99:.0} us"));
+        }
+        if self.loss_z.abs() > 4.0 {
+            faults.push(format!("loss off by {:.1} standard deviations", self.loss_z));
+        }
+        for report in &self.emulator {
+            faults.extend(report.invalid.iter().cloned());
+        }
+        faults
+    }
+}
+
+/// Measures `link` on `topology`, about `duration` in all.
+///
+/// # Errors
+/// When a socket fails, nothing arrives, or on Ctrl-C.
+pub fn run(topology: &Topology, link: LinkConfig, duration: Duration) -> Result<Calibration> {
+    let third = duration / 3;
+    let probe = Probe::open(topology)?;
+    let clean = |mut link: LinkConfig| {
+        link.down.loss = 0.0;
+        link
+    };
+
+    // Delay: packets far enough apart that none waits for another.
+    let rate_bps = link.down.rate_bps;
+    let packet_ns = 1500 * 8 * 1_000_000_000 / rate_bps;
+    let gap = Duration::from_nanos(3 * packet_ns).max(Duration::from_millis(2));
+    let emulator = topology.start_link(clean(link))?;
+    let lone = probe.stream(third, gap, link)?;
+    let mut emulated = vec![emulator.finish()?];
+    let delay_ns = link.down.delay_ns + packet_ns;
+    let mut delay_error = Durations::default();
+    for packet in &lone.arrived {
+        delay_error.record((packet.received_ns - packet.sent_ns).saturating_sub(delay_ns));
+    }
+    if let Some(early) = lone.arrived.iter().find(|it| it.received_ns - it.sent_ns < delay_ns) {
+        bail!("packet {} arrived before the link's delay had passed", early.number);
+    }
+
+    // Loss: at half the rate nothing is dropped for want of room.
+    let emulator = topology.start_link(link)?;
+    let lossy = probe.stream(third, Duration::from_nanos(2 * packet_ns), link)?;
+    emulated.push(emulator.finish()?);
+    let lost = lossy.sent - lossy.arrived.len() as u64;
+    let expected = lossy.sent as f64 * link.down.loss;
+    let deviation = (expected * (1.0 - link.down.loss)).sqrt();
+    let loss_z = if deviation > 0.0 { (lost as f64 - expected) / deviation } else { lost as f64 };
+
+    // Rate: more than fits, counted between the first and the last arrival.
+    let emulator = topology.start_link(clean(link))?;
+    let full = probe.stream(third, Duration::from_nanos(packet_ns * 10 / 13), link)?;
+    emulated.push(emulator.finish()?);
+    let (Some(first), Some(last)) = (full.arrived.first(), full.arrived.last()) else {
+        bail!("nothing crossed the link");
+    };
+    let bits = (full.arrived.len() - 1) as f64 * 1500.0 * 8.0;
+    Ok(Calibration {
+        rate_mbps: rate_bps as f64 / 1e6,
+        measured_mbps: bits * 1e3 / (last.received_ns - first.received_ns) as f64,
+        delay_us: delay_ns as f64 / 1e3,
+        delay_error: delay_error.summary(),
+        loss: link.down.loss,
+        offered: lossy.sent,
+        lost,
+        loss_z,
+        emulator: emulated,
+    })
+}
+
+struct Arrived {
+    number: u64,
+    sent_ns: u64,
+    received_ns: u64,
+}
+
+struct Crossing {
+    sent: u64,
+    arrived: Vec<Arrived>,
+}
+
+struct Probe {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+    to: SocketAddr,
+}
+
+impl Probe {
+    fn open(topology: &Topology) -> Result<Self> {
+        let receiver = topology.player.inside(|| Ok(UdpSocket::bind((PLAYER, 0))?))?;
+        let sender = topology.origin.inside(|| Ok(UdpSocket::bind((ORIGIN, 0))?))?;
+        let to = receiver.local_addr()?;
+        receiver.set_read_timeout(Some(Duration::from_millis(50)))?;
+        // Replies of the neighbour resolution inside either edge come before the measurement.
+        socket2::SockRef::from(&receiver).set_recv_buffer_size(8 << 20)?;
+        Ok(Self { sender, receiver, to })
+    }
+
+    /// Sends a packet every `gap` for `duration`, then waits for the last to arrive.
+    fn stream(&self, duration: Duration, gap: Duration, link: LinkConfig) -> Result<Crossing> {
+        self.resolve(link)?;
+        let drain_ns = link.down.buffer_bytes * 8 * 1_000_000_000 / link.down.rate_bps;
+        let settle =
+            Duration::from_nanos(link.down.delay_ns + drain_ns) + Duration::from_millis(200);
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(move || self.receive(duration + settle));
+            let sent = self.send(duration, gap)?;
+            let arrived = receiving.join().map_err(|_| anyhow::anyhow!("receiver panicked"))??;
+            Ok(Crossing { sent, arrived })
+        })
+    }
+
+    /// Sends until one packet has crossed: the hosts' neighbour tables are then filled.
+    fn resolve(&self, link: LinkConfig) -> Result<()> {
+        let mut room = [0; 2048];
+        let at_most = Duration::from_nanos(link.down.delay_ns) + Duration::from_secs(5);
+        let crossed = interrupt::wait_for(at_most, || {
+            self.sender.send_to(&[0; 1], self.to)?;
+            match self.receiver.recv(&mut room) {
+                Ok(_) => Ok(Some(())),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })?;
+        crossed.context("no packet crossed the link")?;
+        // The others on their way.
+        let end = Instant::now() + Duration::from_nanos(link.down.delay_ns) * 2;
+        while Instant::now() < end {
+            self.receiver.recv(&mut room).ok();
+        }
+        Ok(())
+    }
+
+    fn send(&self, duration: Duration, gap: Duration) -> Result<u64> {
+        let mut packet = [0; PAYLOAD];
+        let started = Instant::now();
+        let mut number = 0;
+        loop {
+            let due = gap * u32::try_from(number)?;
+            if due >= duration {
+                return Ok(number);
+            }
+            if let Some(early) = due.checked_sub(started.elapsed()) {
+                std::thread::sleep(early);
+            }
+            interrupt::check()?;
+            packet[..8].copy_from_slice(&number.to_be_bytes());
+            packet[8..16].copy_from_slice(&now_ns()?.to_be_bytes());
+            self.sender.send_to(&packet, self.to).context("probe")?;
+            number += 1;
+        }
+    }
+
+    fn receive(&self, duration: Duration) -> Result<Vec<Arrived>> {
+        let mut arrived = Vec::new();
+        let mut room = [0; 2048];
+        let end = Instant::now() + duration;
+        while Instant::now() < end {
+            match self.receiver.recv(&mut room) {
+                Ok(PAYLOAD) => {
+                    let word = |at: usize| {
+                        let bytes = room[at..at + 8].try_into().expect("eight bytes are eight");
+                        u64::from_be_bytes(bytes)
+                    };
+                    let received_ns = now_ns()?;
+                    arrived.push(Arrived { number: word(0), sent_ns: word(8), received_ns });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error).context("probe"),
+            }
+        }
+        Ok(arrived)
+    }
+}
+
+fn now_ns() -> Result<u64> {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
+    Ok(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}

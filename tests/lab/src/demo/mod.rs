@@ -1,0 +1,188 @@
+//! The demo: one video, one bad link, three ways to carry it.
+
+mod options;
+mod origin;
+mod player;
+mod progress;
+mod results;
+mod tunnel;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+pub use self::options::{DemoOptions, LinkOptions, Variant};
+use self::origin::{Content, Origin};
+use self::player::Player;
+pub use self::player::Qoe;
+use self::progress::Step;
+use self::results::Session;
+use self::tunnel::{Binaries, Setup, Tunnel};
+use crate::emulator::{LinkConfig, Report};
+use crate::netns::Namespace;
+use crate::process::{output_of, require};
+use crate::run::{Run, require_root};
+use crate::topology::{self, Topology};
+
+/// What the demo runs, and the Debian packages that have it.
+const PROGRAMS: [(&str, &str); 9] = [
+    ("ip", "iproute2"),
+    ("ss", "iproute2"),
+    ("sysctl", "procps"),
+    ("ethtool", "ethtool"),
+    ("nft", "nftables"),
+    ("nginx", "nginx-light"),
+    ("node", "nodejs"),
+    ("ffmpeg", "ffmpeg"),
+    ("chromium", "chromium"),
+];
+
+/// Plays the video once for each variant and writes what came of it.
+///
+/// # Errors
+/// When something is missing (before anything is started), a part fails, or on Ctrl-C.
+pub fn run(options: &DemoOptions) -> Result<()> {
+    require_root()?;
+    require(&PROGRAMS)?;
+    let link = options.link.config()?;
+    let player = Player::locate(&options.player_dir)?;
+    let binaries = match options.variants.contains(&Variant::Millrace) {
+        true => Some(Binaries::locate()?),
+        false => None,
+    };
+    let demo = Demo {
+        duration: Duration::from_secs(options.duration_s),
+        out: directory(&options.out)?,
+        media: directory(&options.media_dir)?,
+        link,
+        player,
+        binaries,
+        rules: options.tproxy_rules.clone(),
+    };
+    demo.prepare(options)?;
+
+    let mut sessions: Vec<Session> = Vec::new();
+    for (index, &variant) in options.variants.iter().enumerate() {
+        if sessions.iter().any(|session| session.variant == variant) {
+            continue;
+        }
+        let what = format!("[{}/{}] {}", index + 1, options.variants.len(), variant.label());
+        let session = demo.play(&what, variant).with_context(|| variant.label())?;
+        sessions.push(session);
+    }
+
+    let results = demo.out.join("results.json");
+    results::write(&results, options, link, &sessions)?;
+    let report = demo.out.join("report.html");
+    {
+        let _step = Step::begin("drawing the report", None)?;
+        demo.player.report(&demo.out, &report)?;
+    }
+    println!("{}", results::table(&sessions));
+    for doubt in results::doubts(&sessions) {
+        println!("not to be trusted, the emulated link fell behind: {doubt}");
+    }
+    println!("report:  {}\nfigures: {}", report.display(), results.display());
+    Ok(())
+}
+
+struct Demo {
+    duration: Duration,
+    out: PathBuf,
+    media: PathBuf,
+    link: LinkConfig,
+    player: Player,
+    binaries: Option<Binaries>,
+    rules: PathBuf,
+}
+
+impl Demo {
+    /// Removes the figures of the last time and encodes the video.
+    fn prepare(&self, options: &DemoOptions) -> Result<()> {
+        for stale in ["results.json", "report.html"] {
+            fs::remove_file(self.out.join(stale)).ok();
+        }
+        let step = Step::begin("preparing the video (kept for the next time)", None)?;
+        let log = self.out.join("media.log");
+        self.player.media(&self.media, options.media.as_deref(), &log, |elapsed| {
+            step.at(elapsed);
+            Ok(())
+        })
+    }
+
+    fn play(&self, what: &str, variant: Variant) -> Result<Session> {
+        let out = self.out.join(variant.name());
+        if out.exists() {
+            fs::remove_dir_all(&out).with_context(|| out.display().to_string())?;
+        }
+        fs::create_dir_all(&out)?;
+
+        // In the order of their ends: players and servers stop before the namespaces go.
+        let run = Run::start()?;
+        let topology = Topology::build(&run, variant.kernel_cc())?;
+        let emulator = topology.start_link(self.link)?;
+        let content = Content { page: &self.player.page(), media: &self.media, logs: &out };
+        let _origin = Origin::start(&topology.origin, content, run.scratch())?;
+        let tunnel = match (variant, &self.binaries) {
+            (Variant::Millrace, Some(binaries)) => {
+                let (rules, scratch) = (&self.rules, run.scratch());
+                Some(Tunnel::start(&topology, Setup { binaries, rules, scratch, logs: &out })?)
+            }
+            _ => None,
+        };
+
+        let step = Step::begin(what, Some(self.duration))?;
+        let mut seen = None;
+        let qoe =
+            self.player.measure(&topology.player, self.duration, &out, &self.media, |elapsed| {
+                step.at(elapsed);
+                if seen.is_none() && elapsed >= self.duration / 2 {
+                    seen = Some(match &tunnel {
+                        Some(_) => String::new(),
+                        None => kernel_congestion_control(&topology.origin)?,
+                    });
+                }
+                Ok(())
+            })?;
+        drop(tunnel);
+        let report = emulator.finish()?;
+        must_have_crossed(variant, &report)?;
+        fs::write(out.join("emulator.json"), serde_json::to_string_pretty(&report)?)?;
+        let seen = seen.context("the session ended before its middle")?;
+        Ok(Session::new(variant, qoe, seen, &report))
+    }
+}
+
+/// Plain TCP and the tunnel may not be mistaken for each other: the one crosses the link as TCP,
+/// the other as UDP.
+fn must_have_crossed(variant: Variant, report: &Report) -> Result<()> {
+    let [tcp, udp] = [&report.down, &report.up].iter().fold([0, 0], |[tcp, udp], pipe| {
+        [tcp + pipe.transports.tcp_packets, udp + pipe.transports.udp_packets]
+    });
+    let tunnelled = match variant {
+        Variant::Millrace => true,
+        Variant::Cubic | Variant::Bbr => false,
+    };
+    match (tunnelled, tcp, udp) {
+        (true, 0, 1..) | (false, 1.., 0) => Ok(()),
+        _ => bail!("{tcp} TCP and {udp} UDP packets crossed the link"),
+    }
+}
+
+/// What the origin's kernel uses for its connections to the player.
+fn kernel_congestion_control(origin: &Namespace) -> Result<String> {
+    let mut command = origin.command("ss");
+    let text = output_of(command.args(["-tinH", "dst", topology::PLAYER]))?;
+    ["cubic", "bbr", "reno"]
+        .into_iter()
+        .find(|name| text.split_ascii_whitespace().any(|word| word == *name))
+        .map(str::to_owned)
+        .with_context(|| format!("no connection to the player at the origin: {text}"))
+}
+
+fn directory(path: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+    path.canonicalize().with_context(|| path.display().to_string())
+}

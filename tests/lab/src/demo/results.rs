@@ -1,0 +1,280 @@
+//! What the demo found: `results.json` and the table.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use nix::sys::utsname::uname;
+use serde::{Serialize, Serializer};
+
+use super::options::{DemoOptions, Variant};
+use super::player::Qoe;
+use crate::emulator::{LinkConfig, Report};
+
+/// The emulated link in the units of the command line.
+#[derive(Debug, Clone, Serialize)]
+pub struct Link {
+    rate_mbps: f64,
+    rtt_ms: f64,
+    loss: f64,
+    loss_reverse: f64,
+    buffer_bytes: u64,
+    seed: u64,
+}
+
+impl From<LinkConfig> for Link {
+    fn from(link: LinkConfig) -> Self {
+        Self {
+            rate_mbps: link.down.rate_bps as f64 / 1e6,
+            rtt_ms: (link.down.delay_ns + link.up.delay_ns) as f64 / 1e6,
+            loss: link.down.loss,
+            loss_reverse: link.up.loss,
+            buffer_bytes: link.down.buffer_bytes,
+            seed: link.seed,
+        }
+    }
+}
+
+/// What the emulator saw of a session, in the direction of the data.
+#[derive(Debug, Clone, Serialize)]
+pub struct Emulated {
+    /// Whether the emulator kept its promises.
+    pub valid: bool,
+    invalid_because: String,
+    delivered_mbps: f64,
+    delivered_mb: f64,
+    loss_rate: f64,
+    lost_packets: u64,
+    queue_drops: u64,
+    queue_wait_p50_ms: f64,
+    queue_wait_p95_ms: f64,
+    tcp_packets: u64,
+    udp_packets: u64,
+    lateness_p50_us: f64,
+    lateness_p99_us: f64,
+    lateness_max_us: f64,
+    kernel_drops: u64,
+    send_errors: u64,
+    cpu_s: f64,
+    duration_s: f64,
+    priority: &'static str,
+}
+
+impl From<&Report> for Emulated {
+    fn from(report: &Report) -> Self {
+        let (down, late) = (report.down, report.lateness);
+        Self {
+            valid: report.invalid.is_empty(),
+            invalid_because: report.invalid.join("; "),
+            delivered_mbps: down.counters.delivered_bytes as f64 * 8e-6 / report.duration_s,
+            delivered_mb: down.counters.delivered_bytes as f64 / 1e6,
+            loss_rate: down.loss_rate,
+            lost_packets: down.counters.lost_packets,
+            queue_drops: down.counters.dropped_packets,
+            queue_wait_p50_ms: down.waited.p50_us / 1e3,
+            queue_wait_p95_ms: down.waited.p95_us / 1e3,
+            tcp_packets: down.transports.tcp_packets,
+            udp_packets: down.transports.udp_packets,
+            lateness_p50_us: late.p50_us,
+            lateness_p99_us: late.p99_us,
+            lateness_max_us: late.max_us,
+            kernel_drops: report.kernel_drops,
+            send_errors: report.send_errors,
+            cpu_s: report.cpu_s,
+            duration_s: report.duration_s,
+            priority: report.priority,
+        }
+    }
+}
+
+/// One finished session.
+#[derive(Debug, Clone, Serialize)]
+pub struct Session {
+    #[serde(skip)]
+    pub(super) variant: Variant,
+    label: &'static str,
+    #[serde(flatten)]
+    qoe: Qoe,
+    /// What carried the data across the link, as seen on the sending host.
+    pub(super) congestion_control: String,
+    emulator: Emulated,
+}
+
+impl Session {
+    /// Joins what the player and the emulator saw.
+    #[must_use]
+    pub fn new(variant: Variant, qoe: Qoe, congestion_control: String, report: &Report) -> Self {
+        let emulator = Emulated::from(report);
+        Self { variant, label: variant.label(), qoe, congestion_control, emulator }
+    }
+}
+
+#[derive(Serialize)]
+struct Config<'a> {
+    duration_s: u64,
+    media: String,
+    command: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Machine {
+    kernel: String,
+    architecture: String,
+    cpus: usize,
+    millrace_lab: &'static str,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    title: &'a str,
+    link: Link,
+    config: Config<'a>,
+    machine: Machine,
+    #[serde(serialize_with = "by_name")]
+    variants: &'a [Session],
+}
+
+/// As an object whose keys are in the order of the sessions.
+fn by_name<S: Serializer>(sessions: &[Session], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(sessions.iter().map(|session| (session.variant.name(), session)))
+}
+
+/// Writes `results.json`.
+///
+/// # Errors
+/// When it can't be written.
+pub fn write(path: &Path, options: &DemoOptions, link: LinkConfig, all: &[Session]) -> Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let system = uname()?;
+    let media = match &options.media {
+        Some(file) => file.display().to_string(),
+        None => "Big Buck Bunny".to_owned(),
+    };
+    let document = Document {
+        title: "Millrace beside plain TCP",
+        link: link.into(),
+        config: Config {
+            duration_s: options.duration_s,
+            media,
+            command: arguments.iter().map(String::as_str).collect(),
+        },
+        machine: Machine {
+            kernel: system.release().to_string_lossy().into_owned(),
+            architecture: system.machine().to_string_lossy().into_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            millrace_lab: env!("CARGO_PKG_VERSION"),
+        },
+        variants: all,
+    };
+    let text = serde_json::to_string_pretty(&document)?;
+    fs::write(path, text + "\n").with_context(|| path.display().to_string())
+}
+
+/// The table that the demo prints.
+#[must_use]
+pub fn table(all: &[Session]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_header([
+        "",
+        "start-up s",
+        "stalls",
+        "rebuffer ratio",
+        "bitrate kbit/s",
+        "switches",
+        "PSNR dB",
+    ]);
+    for session in all {
+        let qoe = &session.qoe;
+        let shown = |value: Option<f64>, digits| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        table.add_row([
+            session.label.to_owned(),
+            shown(qoe.startup_s, 2),
+            qoe.stalls.to_string(),
+            format!("{:.3}", qoe.rebuffer_ratio),
+            shown(qoe.bitrate_kbps, 0),
+            qoe.switches.to_string(),
+            shown(qoe.psnr_db, 1),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
+
+/// Sessions whose link did not keep its promises, with the reason.
+#[must_use]
+pub fn doubts(all: &[Session]) -> Vec<String> {
+    let bad = all.iter().filter(|session| !session.emulator.valid);
+    bad.map(|session| format!("{}: {}", session.label, session.emulator.invalid_because)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(variant: Variant, valid: bool) -> Session {
+        let qoe = Qoe {
+            startup_s: None,
+            stalls: 2,
+            rebuffer_ratio: 0.125,
+            bitrate_kbps: Some(1570.4),
+            switches: 3,
+            psnr_db: Some(38.26),
+            error: None,
+        };
+        let emulator = Emulated {
+            valid,
+            invalid_because: if valid { String::new() } else { "late".into() },
+            delivered_mbps: 0.0,
+            delivered_mb: 0.0,
+            loss_rate: 0.0,
+            lost_packets: 0,
+            queue_drops: 0,
+            queue_wait_p50_ms: 0.0,
+            queue_wait_p95_ms: 0.0,
+            tcp_packets: 0,
+            udp_packets: 0,
+            lateness_p50_us: 0.0,
+            lateness_p99_us: 0.0,
+            lateness_max_us: 0.0,
+            kernel_drops: 0,
+            send_errors: 0,
+            cpu_s: 0.0,
+            duration_s: 0.0,
+            priority: "normal",
+        };
+        let (label, congestion_control) = (variant.label(), String::new());
+        Session { variant, label, qoe, congestion_control, emulator }
+    }
+
+    #[test]
+    fn a_table_row_has_every_figure_and_a_dash_for_what_never_came() {
+        let text = table(&[session(Variant::Bbr, true)]);
+        let row = text.lines().find(|line| line.contains("BBR")).unwrap();
+        let cells: Vec<_> = row.trim_matches('│').split(['┆', '│']).map(str::trim).collect();
+        assert_eq!(cells, ["plain TCP, BBR", "-", "2", "0.125", "1570", "3", "38.3"]);
+    }
+
+    #[test]
+    fn variants_keep_their_order_and_flat_figures() {
+        let sessions = [session(Variant::Millrace, true), session(Variant::Cubic, false)];
+        let mut out = Vec::new();
+        by_name(&sessions, &mut serde_json::Serializer::new(&mut out)).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.find("\"millrace\":").unwrap() < text.find("\"cubic\":").unwrap());
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["cubic"]["stalls"], 2);
+        assert_eq!(value["cubic"]["psnr_db"], 38.26);
+        assert!(value["cubic"]["startup_s"].is_null());
+    }
+
+    #[test]
+    fn an_invalid_link_is_named() {
+        let sessions = [session(Variant::Cubic, false), session(Variant::Bbr, true)];
+        assert_eq!(doubts(&sessions), ["plain TCP, CUBIC: late"]);
+    }
+}

@@ -1,0 +1,207 @@
+//! The two proxies at the edges, and the interception in front of the first.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use crate::netns::Namespace;
+use crate::process::{Running, output_of, tail};
+use crate::topology::{ORIGIN, SERVER_EDGE, Topology};
+use crate::{http, interrupt};
+
+/// The algorithm that the demo shows.
+const CONGESTION_CONTROL: &str = "vivace-latency";
+
+/// Name of the server's certificate.
+const SERVER_NAME: &str = "millrace-server";
+
+/// Name of the client's certificate.
+const CLIENT_NAME: &str = "demo";
+
+/// Where either proxy answers about itself, in its own namespace.
+const ADMIN: &str = "127.0.0.1:9464";
+
+/// Where the server listens.
+const TUNNEL_PORT: u16 = 4433;
+
+/// Mark of the tunnel's own packets, which the interception lets pass.
+const TUNNEL_MARK: u32 = 0x4d52;
+
+/// The built proxies.
+#[derive(Debug, Clone)]
+pub struct Binaries {
+    client: PathBuf,
+    server: PathBuf,
+}
+
+impl Binaries {
+    /// The proxies beside this program.
+    ///
+    /// # Errors
+    /// When they have not been built.
+    pub fn locate() -> Result<Self> {
+        let own = std::env::current_exe()?;
+        let directory = own.parent().context("this program lies in no directory")?;
+        let find = |name: &str| {
+            let path = directory.join(name);
+            if !path.is_file() {
+                bail!("{} is missing: run `make build` first", path.display());
+            }
+            Ok(path)
+        };
+        Ok(Self { client: find("millrace-client")?, server: find("millrace-server")? })
+    }
+}
+
+/// Both proxies, running. Dropping them stops them.
+#[derive(Debug)]
+pub struct Tunnel {
+    _client: Running,
+    _server: Running,
+}
+
+/// What `tproxy.nft` hands intercepted connections to.
+const TPROXY_LISTENER: &str = "127.0.0.1:15001";
+
+/// The mark and the routing table of `tproxy.nft`.
+const DELIVER_MARK: &str = "0x4d54";
+const DELIVER_TABLE: &str = "4454";
+
+/// How long the tunnel may take until it is up.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// Where the parts of a tunnel come from and go to.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// The proxies.
+    pub binaries: &'a Binaries,
+    /// The interception rules that are shipped with millrace-client.
+    pub rules: &'a Path,
+    /// For keys and configurations.
+    pub scratch: &'a Path,
+    /// For logs.
+    pub logs: &'a Path,
+}
+
+impl Tunnel {
+    /// Starts the server, then the client, then the interception, and waits until each is ready.
+    ///
+    /// # Errors
+    /// When a proxy refuses its configuration or is not ready in time; with its log.
+    pub fn start(topology: &Topology, setup: Setup<'_>) -> Result<Self> {
+        let directory = setup.scratch.join("tunnel");
+        fs::create_dir_all(&directory)?;
+        output_of(
+            Command::new(&setup.binaries.server)
+                .args(["certificates", "--server-name", SERVER_NAME, "--client", CLIENT_NAME])
+                .arg("--dir")
+                .arg(&directory),
+        )?;
+        let server = start(&Proxy {
+            name: "millrace-server",
+            binary: &setup.binaries.server,
+            namespace: &topology.server_edge,
+            config: &directory.join("server.toml"),
+            text: server_config()?,
+            log: &setup.logs.join("server.log"),
+        })?;
+        let client = start(&Proxy {
+            name: "millrace-client",
+            binary: &setup.binaries.client,
+            namespace: &topology.client_edge,
+            config: &directory.join("client.toml"),
+            text: client_config()?,
+            log: &setup.logs.join("client.log"),
+        })?;
+        intercept(&topology.client_edge, setup.rules)?;
+        Ok(Self { _client: client, _server: server })
+    }
+}
+
+fn server_config() -> Result<String> {
+    let config = json!({
+        "tunnel": {
+            "listen": [format!("{SERVER_EDGE}:{TUNNEL_PORT}")],
+            "client_ca": "ca.pem",
+            "certificate": "server.pem",
+            "private_key": "server.key",
+            "congestion_control": CONGESTION_CONTROL,
+        },
+        // The origin and nothing else.
+        "destinations": { "allow": [{ "network": ORIGIN, "ports": [80] }] },
+        "admin": { "address": ADMIN },
+    });
+    toml::to_string(&config).context("server configuration")
+}
+
+fn client_config() -> Result<String> {
+    let config = json!({
+        "tunnel": {
+            "servers": [format!("{SERVER_EDGE}:{TUNNEL_PORT}")],
+            "server_name": SERVER_NAME,
+            "ca": "ca.pem",
+            "certificate": format!("{CLIENT_NAME}.pem"),
+            "private_key": format!("{CLIENT_NAME}.key"),
+            "congestion_control": CONGESTION_CONTROL,
+            "mark": TUNNEL_MARK,
+        },
+        "listen": [{ "mode": "tproxy", "address": TPROXY_LISTENER, "class": "dash" }],
+        "admin": { "address": ADMIN },
+    });
+    toml::to_string(&config).context("client configuration")
+}
+
+struct Proxy<'a> {
+    name: &'a str,
+    binary: &'a Path,
+    namespace: &'a Namespace,
+    config: &'a Path,
+    text: String,
+    log: &'a Path,
+}
+
+fn start(proxy: &Proxy<'_>) -> Result<Running> {
+    fs::write(proxy.config, &proxy.text)?;
+    let binary = proxy.binary.to_str().context("a path that is not UTF-8")?;
+    let mut command = proxy.namespace.command(binary);
+    command.arg("run").arg("--config").arg(proxy.config);
+    let mut running = Running::start(proxy.name, &mut command, proxy.log)?;
+    let admin: SocketAddr = ADMIN.parse()?;
+    let ready = interrupt::wait_for(READY_WITHIN, || {
+        running.must_run(proxy.log)?;
+        http::get(proxy.namespace, admin, "/healthz")
+    })?;
+    let seconds = READY_WITHIN.as_secs();
+    ready.with_context(|| {
+        format!("{} not ready within {seconds} s\n{}", proxy.name, tail(proxy.log))
+    })?;
+    Ok(running)
+}
+
+/// Hands the player's connections to millrace-client, by the rules that are shipped with it.
+fn intercept(edge: &Namespace, rules: &Path) -> Result<()> {
+    edge.ip(&format!("rule add fwmark {DELIVER_MARK} lookup {DELIVER_TABLE}"))?;
+    edge.ip(&format!("route add local default dev lo table {DELIVER_TABLE}"))?;
+    output_of(edge.command("nft").arg("-f").arg(rules))?;
+    let element = "add element inet millrace_tproxy client_interfaces { \"lan\" }";
+    output_of(edge.command("nft").arg(element))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_origin_may_be_dialled() {
+        let config: toml::Table = server_config().unwrap().parse().unwrap();
+        let allowed = config["destinations"]["allow"].as_array().unwrap();
+        assert_eq!(allowed.len(), 1);
+        assert_eq!(allowed[0]["network"].as_str(), Some(ORIGIN));
+    }
+}

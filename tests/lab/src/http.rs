@@ -1,0 +1,46 @@
+//! Readiness by asking: a GET, and whether it was answered well.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::netns::Namespace;
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Longest answer that is read.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// The body of `http://address/path`, asked from inside `namespace`. `None` while nothing listens
+/// or the answer is not 2xx.
+///
+/// # Errors
+/// When the connection fails in another way than by being refused.
+pub fn get(namespace: &Namespace, address: SocketAddr, path: &str) -> Result<Option<String>> {
+    let answer = namespace.inside(|| match TcpStream::connect_timeout(&address, TIMEOUT) {
+        Ok(stream) => exchange(stream, path).map(Some),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
+        Err(error) => Err(error).context("connect"),
+    });
+    let Some(answer) = answer.with_context(|| format!("http://{address}{path}"))? else {
+        return Ok(None);
+    };
+    let Some((status, rest)) = answer.split_once("\r\n") else {
+        bail!("http://{address}{path}: no HTTP answer");
+    };
+    let good = status.split_ascii_whitespace().nth(1).is_some_and(|code| code.starts_with('2'));
+    let body = rest.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    Ok(good.then(|| body.to_owned()))
+}
+
+fn exchange(mut stream: TcpStream, path: &str) -> Result<String> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    // HTTP/1.0: the end of the connection is the end of the answer.
+    write!(stream, "GET {path} HTTP/1.0\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(MOST_BYTES).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

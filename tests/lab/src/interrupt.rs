@@ -1,0 +1,78 @@
+//! Ctrl-C and SIGTERM: noted, then acted on by whoever waits, so that every `Drop` still runs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use thiserror::Error;
+
+static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// How long a wait sleeps between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The user asked for the end.
+#[derive(Debug, Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
+/// Notes SIGINT and SIGTERM from now on instead of dying of them.
+///
+/// # Errors
+/// When the handlers can't be installed.
+pub fn install() -> Result<()> {
+    let flag = ASKED.get_or_init(Arc::default);
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, flag.clone()).context("signal handler")?;
+    }
+    Ok(())
+}
+
+/// # Errors
+/// [`Interrupted`] once a signal has arrived.
+pub fn check() -> Result<(), Interrupted> {
+    match ASKED.get() {
+        Some(flag) if flag.load(Ordering::Relaxed) => Err(Interrupted),
+        _ => Ok(()),
+    }
+}
+
+/// Asks `ready` again and again until it answers something, at most for `at_most`. `None` when it
+/// never did.
+///
+/// # Errors
+/// [`Interrupted`], or the first error of `ready`.
+pub fn wait_for<T>(
+    at_most: Duration,
+    mut ready: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let end = Instant::now() + at_most;
+    loop {
+        check()?;
+        if let Some(value) = ready()? {
+            return Ok(Some(value));
+        }
+        if Instant::now() >= end {
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_until_ready_and_gives_up_in_time() {
+        let mut looks = 0;
+        let found = wait_for(Duration::from_secs(5), || {
+            looks += 1;
+            Ok((looks == 3).then_some(looks))
+        });
+        assert_eq!(found.unwrap(), Some(3));
+        let never = wait_for(Duration::from_millis(30), || Ok(None::<()>));
+        assert_eq!(never.unwrap(), None);
+    }
+}

@@ -1,0 +1,21 @@
+//! The lab of Millrace: an emulated bottleneck between network namespaces, and what runs over it.
+//!
+//! - [`emulator`]: the link. Its logic is pure and exact in virtual time; a driver thread moves
+//!   real frames through it.
+//! - [`netns`], [`veth`], [`process`]: namespaces, interfaces and processes that remove themselves.
+//! - [`topology`]: player, client edge, link, server edge and origin, joined.
+//! - [`bulk`], [`calibrate`]: traffic with known properties, to find out whether the link is right.
+//! - [`demo`]: the same video over plain TCP and through Millrace.
+
+pub mod bulk;
+pub mod calibrate;
+pub mod clean;
+pub mod demo;
+pub mod emulator;
+pub mod http;
+pub mod interrupt;
+pub mod netns;
+pub mod process;
+pub mod run;
+pub mod topology;
+pub mod veth;

@@ -1,0 +1,59 @@
+//! `millrace-lab`: the demo, the emulated link, and the removal of what crashed runs left.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use millrace_lab::demo::DemoOptions;
+use millrace_lab::{clean, demo, interrupt};
+
+mod emu;
+
+#[derive(Parser)]
+#[command(version, about = "Experiments with Millrace over an emulated link")]
+struct Cli {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Play the same video over plain TCP and through Millrace, and compare
+    Demo(DemoOptions),
+    /// Run kernel TCP over the emulated link, or measure the link itself
+    Emu(emu::Options),
+    /// Remove namespaces, processes and files that a crashed run left
+    Clean,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) if error.is::<interrupt::Interrupted>() => {
+            eprintln!("millrace-lab: interrupted; everything it had made is removed");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("millrace-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(action: Action) -> Result<ExitCode> {
+    interrupt::install()?;
+    match action {
+        Action::Demo(options) => demo::run(&options).map(|()| ExitCode::SUCCESS),
+        Action::Emu(options) => emu::run(&options),
+        Action::Clean => {
+            let removed = clean::clean()?;
+            for name in &removed {
+                println!("removed {name}");
+            }
+            if removed.is_empty() {
+                println!("nothing was left");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a run leaves on the machine, and the lock that tells a running lab from a crashed one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+
+/// Locks and scratch directories of all runs.
+const STATE: &str = "/run/millrace-lab";
+
+/// The first part of the names of everything that a run makes.
+pub const PREFIX: &str = "mr-";
+
+/// One run of the lab: a random name for its namespaces and a scratch directory that only root
+/// reads. Both go when it is dropped; a lock held for as long as the process lives keeps
+/// [`crate::clean`] away from it.
+#[derive(Debug)]
+pub struct Run {
+    id: String,
+    scratch: PathBuf,
+    lock: Flock<File>,
+}
+
+impl Run {
+    /// Starts a run.
+    ///
+    /// # Errors
+    /// Without root, or when the state directory can't be written.
+    pub fn start() -> Result<Self> {
+        require_root()?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(STATE).with_context(|| STATE)?;
+        let id = random_id()?;
+        let path = lock_path(&id);
+        let file = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("lock {}", path.display()))?;
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+            .map_err(|(_, error)| error)
+            .with_context(|| format!("lock {}", path.display()))?;
+        let scratch = Path::new(STATE).join(&id);
+        fs::DirBuilder::new().mode(0o700).create(&scratch)?;
+        Ok(Self { id, scratch, lock })
+    }
+
+    /// Six hexadecimal digits.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// A directory for configurations, keys and sockets, removed at the end.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.scratch).ok();
+        // Last, while still locked: until then `clean` would find what is left.
+        fs::remove_file(lock_path(&self.id)).ok();
+        let _ = &self.lock;
+    }
+}
+
+/// # Errors
+/// Says what needs root and how to get it.
+pub fn require_root() -> Result<()> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    bail!(
+        "this needs root: it makes network namespaces and opens packet sockets (run it with sudo)"
+    )
+}
+
+/// A run whose process has gone. Holding it keeps others from cleaning the same one.
+#[derive(Debug)]
+pub struct Crashed {
+    /// Its six digits.
+    pub id: String,
+    _lock: Flock<File>,
+}
+
+impl Crashed {
+    /// Removes its scratch directory and its lock.
+    pub fn forget(self) {
+        fs::remove_dir_all(Path::new(STATE).join(&self.id)).ok();
+        fs::remove_file(lock_path(&self.id)).ok();
+    }
+}
+
+/// All runs whose process has gone without cleaning up.
+///
+/// # Errors
+/// When the state directory can't be read.
+pub fn crashed() -> Result<Vec<Crashed>> {
+    let entries = match fs::read_dir(STATE) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| STATE),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let Some(id) = lock_id(&path) else { continue };
+        let Ok(file) = File::open(&path) else { continue };
+        if let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            found.push(Crashed { id, _lock: lock });
+        }
+    }
+    Ok(found)
+}
+
+fn lock_path(id: &str) -> PathBuf {
+    Path::new(STATE).join(format!("{id}.lock"))
+}
+
+fn lock_id(path: &Path) -> Option<String> {
+    let id = path.file_name()?.to_str()?.strip_suffix(".lock")?;
+    let well_formed = id.len() == 6 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    well_formed.then(|| id.to_owned())
+}
+
+fn random_id() -> Result<String> {
+    let mut bytes = [0_u8; 3];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lock_files_of_runs_count() {
+        assert_eq!(lock_id(Path::new("/run/millrace-lab/0a1b2c.lock")), Some("0a1b2c".into()));
+        assert_eq!(lock_id(Path::new("/run/millrace-lab/0a1b2c")), None);
+        assert_eq!(lock_id(Path::new("/run/millrace-lab/../x.lock")), None);
+        assert_eq!(lock_id(Path::new("/run/millrace-lab/0a1b2g.lock")), None);
+    }
+
+    #[test]
+    fn ids_differ() {
+        assert_ne!(random_id().unwrap(), random_id().unwrap());
+    }
+}

@@ -1,0 +1,151 @@
+//! The path of the demo and of every emulated experiment:
+//!
+//! ```text
+//!  player ──── client edge ════ link ════ server edge ──── origin
+//!  198.18.1.2   .1.1   .2.1   (no address)   .2.2   .3.1   198.18.3.2
+//! ```
+//!
+//! The edges route. The namespace `link` holds the two interfaces that the emulator forwards
+//! between; nothing else is there, so whatever crosses has crossed the emulated link.
+
+use anyhow::Result;
+
+use crate::emulator::{Emulator, LinkConfig};
+use crate::netns::Namespace;
+use crate::run::Run;
+use crate::veth::{self, End};
+
+/// All that is routed (RFC 2544's test network). There is no default route: what a browser tries to
+/// reach beside the origin fails at once instead of taking part of the link.
+const NETWORK: &str = "198.18.0.0/15";
+/// The player's address.
+pub const PLAYER: &str = "198.18.1.2";
+/// The client edge towards the player.
+pub const CLIENT_EDGE_INSIDE: &str = "198.18.1.1";
+/// The client edge towards the link.
+pub const CLIENT_EDGE: &str = "198.18.2.1";
+/// The server edge towards the link.
+pub const SERVER_EDGE: &str = "198.18.2.2";
+/// The server edge towards the origin.
+pub const SERVER_EDGE_INSIDE: &str = "198.18.3.1";
+/// The origin's address.
+pub const ORIGIN: &str = "198.18.3.2";
+
+/// A kernel congestion control for the hosts at both ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelCc {
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// BBR, the kernel's version.
+    Bbr,
+    /// Reno (RFC 5681).
+    Reno,
+}
+
+impl KernelCc {
+    /// The kernel's name for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+            Self::Reno => "reno",
+        }
+    }
+}
+
+/// The namespaces, joined and routed. The link carries nothing until an emulator runs.
+#[derive(Debug)]
+pub struct Topology {
+    /// Where the player runs.
+    pub player: Namespace,
+    /// Router, or the tunnel's client.
+    pub client_edge: Namespace,
+    /// The two interfaces that the emulator joins.
+    pub link: Namespace,
+    /// Router, or the tunnel's server.
+    pub server_edge: Namespace,
+    /// Where the origin runs.
+    pub origin: Namespace,
+}
+
+/// The link's interface towards the client edge.
+const LINK_CLIENT: &str = "to-client";
+/// The link's interface towards the server edge.
+const LINK_SERVER: &str = "to-server";
+
+impl Topology {
+    /// Builds it. TCP connections that end at the player or at the origin use `cc`.
+    ///
+    /// # Errors
+    /// When a namespace, an interface or a route can't be made.
+    pub fn build(run: &Run, cc: KernelCc) -> Result<Self> {
+        let topology = Self {
+            player: Namespace::create(run, "player")?,
+            client_edge: Namespace::create(run, "cedge")?,
+            link: Namespace::create(run, "link")?,
+            server_edge: Namespace::create(run, "sedge")?,
+            origin: Namespace::create(run, "origin")?,
+        };
+        topology.join()?;
+        topology.route(cc)?;
+        topology.tune()?;
+        Ok(topology)
+    }
+
+    /// Starts the link.
+    ///
+    /// # Errors
+    /// As [`Emulator::start`].
+    pub fn start_link(&self, link: LinkConfig) -> Result<Emulator> {
+        Emulator::start(&self.link, LINK_CLIENT, LINK_SERVER, link)
+    }
+
+    fn join(&self) -> Result<()> {
+        let end = |namespace, name, address| End { namespace, name, address };
+        let (player, origin) = (format!("{PLAYER}/24"), format!("{ORIGIN}/24"));
+        let inside = [format!("{CLIENT_EDGE_INSIDE}/24"), format!("{SERVER_EDGE_INSIDE}/24")];
+        let outside = [format!("{CLIENT_EDGE}/24"), format!("{SERVER_EDGE}/24")];
+        veth::join(
+            end(&self.player, "eth0", Some(player.as_str())),
+            end(&self.client_edge, "lan", Some(inside[0].as_str())),
+        )?;
+        veth::join(
+            end(&self.origin, "eth0", Some(origin.as_str())),
+            end(&self.server_edge, "lan", Some(inside[1].as_str())),
+        )?;
+        let client = end(&self.client_edge, "wan", Some(outside[0].as_str()));
+        let server = end(&self.server_edge, "wan", Some(outside[1].as_str()));
+        let link_client = end(&self.link, LINK_CLIENT, None);
+        let link_server = end(&self.link, LINK_SERVER, None);
+        veth::join(client, link_client)?;
+        veth::join(server, link_server)?;
+        for end in [client, server, link_client, link_server] {
+            veth::offloads_off(end)?;
+        }
+        veth::acquaint(client, server)
+    }
+
+    fn route(&self, cc: KernelCc) -> Result<()> {
+        let cc = cc.name();
+        // Per route: a namespace may not change its default, and nginx can't choose per socket.
+        self.player.ip(&format!("route add {NETWORK} via {CLIENT_EDGE_INSIDE} congctl {cc}"))?;
+        self.origin.ip(&format!("route add {NETWORK} via {SERVER_EDGE_INSIDE} congctl {cc}"))?;
+        self.client_edge.ip(&format!("route add {NETWORK} via {SERVER_EDGE}"))?;
+        self.server_edge.ip(&format!("route add {NETWORK} via {CLIENT_EDGE}"))?;
+        for edge in [&self.client_edge, &self.server_edge] {
+            edge.sysctl("net.ipv4.ip_forward", "1")?;
+        }
+        Ok(())
+    }
+
+    fn tune(&self) -> Result<()> {
+        for host in [&self.player, &self.client_edge, &self.server_edge, &self.origin] {
+            // Neither end may be the limit, and no connection may profit from the one before it.
+            host.sysctl("net.ipv4.tcp_wmem", "4096 262144 33554432")?;
+            host.sysctl("net.ipv4.tcp_rmem", "4096 131072 33554432")?;
+            host.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Cables: pairs of virtual Ethernet interfaces between namespaces.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::netns::Namespace;
+use crate::process::{ip, output_of};
+
+/// One end of a cable.
+#[derive(Debug, Clone, Copy)]
+pub struct End<'a> {
+    /// Where it is.
+    pub namespace: &'a Namespace,
+    /// Its name there.
+    pub name: &'a str,
+    /// Its address with prefix length, or none (the emulator's ends have none).
+    pub address: Option<&'a str>,
+}
+
+/// Joins two namespaces. Both ends are up when this returns; they go with either namespace.
+///
+/// # Errors
+/// When `ip` fails.
+pub fn join(left: End<'_>, right: End<'_>) -> Result<()> {
+    ip(&format!(
+        "link add {} netns {} type veth peer name {} netns {}",
+        left.name,
+        left.namespace.name(),
+        right.name,
+        right.namespace.name()
+    ))?;
+    for end in [left, right] {
+        if let Some(address) = end.address {
+            end.namespace.ip(&format!("addr add {address} dev {}", end.name))?;
+        }
+        end.namespace.ip(&format!("link set {} up", end.name))?;
+    }
+    Ok(())
+}
+
+/// Turns off segmentation, aggregation and checksum offloads: what leaves this interface are the
+/// packets that a wire would carry, none above the MTU, each with its checksum filled in.
+///
+/// # Errors
+/// When `ethtool` fails or an offload stays on.
+pub fn offloads_off(end: End<'_>) -> Result<()> {
+    let ethtool = |arguments: &[&str]| {
+        let mut command: Command = end.namespace.command("ethtool");
+        output_of(command.args(arguments))
+    };
+    let off = ["tso", "off", "gso", "off", "gro", "off", "tx", "off", "sg", "off"];
+    ethtool(&[&["-K", end.name], off.as_slice()].concat())?;
+    let features = ethtool(&["-k", end.name]).context("offloads")?;
+    for feature in [
+        "tcp-segmentation-offload:",
+        "generic-segmentation-offload:",
+        "generic-receive-offload:",
+        "tx-checksumming:",
+        "tx-udp-segmentation:",
+    ] {
+        let line = features.lines().find(|line| line.trim_start().starts_with(feature));
+        if !line.is_some_and(|line| line.contains(" off")) {
+            bail!("{} of {}: {feature} is still on", end.name, end.namespace.name());
+        }
+    }
+    Ok(())
+}
+
+/// Makes two ends know each other's hardware address for good, so that no address resolution
+/// crosses (and is lost by) the link between them.
+///
+/// # Errors
+/// When `ip` fails or shows no hardware address.
+pub fn acquaint(left: End<'_>, right: End<'_>) -> Result<()> {
+    for (from, to) in [(left, right), (right, left)] {
+        let shown = to.namespace.ip(&format!("-br link show dev {}", to.name))?;
+        let mac = shown.split_ascii_whitespace().nth(2).context("ip shows no hardware address")?;
+        let address = to.address.context("an end without address can't be a neighbour")?;
+        let address = address.split('/').next().unwrap_or(address);
+        from.namespace
+            .ip(&format!("neigh replace {address} lladdr {mac} dev {} nud permanent", from.name))?;
+    }
+    Ok(())
+}
