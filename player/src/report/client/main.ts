@@ -35,7 +35,7 @@ function draw(chart: Chart, data: ChartData): uPlot | null {
   if (!place) return null;
   place.replaceChildren();
   const length = Math.max(1, ...data.variants.map((v) => v.seconds.length));
-  const times = Array.from({ length }, (_, t) => t);
+  const times = Array.from({ length: length + 1 }, (_, t) => t);
   const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
   const digits = chart.id === "psnr" || chart.id === "buffer" || chart.id === "stalls" ? 1 : 0;
   const path = chart.stepped && stepped ? { paths: stepped } : {};
@@ -68,7 +68,8 @@ function draw(chart: Chart, data: ChartData): uPlot | null {
   };
   const padded = data.variants.map((v) => {
     const values = chart.values(v.seconds);
-    return times.map((t) => values[t] ?? null);
+    // A step holds for its second, the last one too; the other values are those at the second's end.
+    return times.map((t) => (chart.stepped ? (values[t] ?? (t === values.length ? values[t - 1] : null)) : values[t - 1]) ?? null);
   });
   return new uPlot(options, [times, ...padded] as uPlot.AlignedData, place);
 }
