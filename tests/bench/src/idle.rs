@@ -1,0 +1,107 @@
+//! Memory that idle flows hold in each proxy.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::arena::Arena;
+use crate::measure::pause;
+use crate::origin::Origin;
+use crate::sink;
+use crate::variant::{Settings, Variant, Way};
+
+/// How long the proxies get to settle before their memory is read.
+const SETTLE: Duration = Duration::from_secs(2);
+/// One segment of low-quality video, say.
+const TRANSFER_BYTES: usize = 256 << 10;
+
+/// Resident bytes by idle flow at each end.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct PerFlow {
+    /// In the client.
+    pub client: f64,
+    /// In the server.
+    pub server: f64,
+}
+
+/// What idle flows hold.
+#[derive(Debug, Clone, Serialize)]
+pub struct Idle {
+    /// Flows opened.
+    pub flows: usize,
+    /// One byte from the origin has come through each flow, nothing since.
+    #[serde(flatten)]
+    pub opened: PerFlow,
+    /// 256 KiB have come through each flow, nothing since: a paused player.
+    pub after_transfer: PerFlow,
+}
+
+/// Opens `flows` flows, and reads the resident set of both proxies before and after.
+///
+/// # Errors
+/// When a flow can't be opened, or the descriptors that this takes are not allowed.
+pub fn measure(flows: usize, arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Idle> {
+    let mut way = Way::start(Variant::Millrace, arena, origin, settings)?;
+    pause(SETTLE)?;
+    let before = resident(&way)?;
+    let mut streams = Vec::with_capacity(flows);
+    for index in 0..flows {
+        millrace_lab::interrupt::check()?;
+        let stream = sink::open(&arena.client, way.door, 1)
+            .and_then(|mut stream| sink::read_exactly(&mut stream, 1).map(|()| stream))
+            .with_context(|| format!("idle flow {index} of {flows}"))?;
+        streams.push(stream);
+    }
+    pause(SETTLE)?;
+    way.must_run()?;
+    let opened = resident(&way)?;
+    for (index, stream) in streams.iter_mut().enumerate() {
+        millrace_lab::interrupt::check()?;
+        std::io::Write::write_all(stream, &(TRANSFER_BYTES as u64).to_le_bytes())?;
+        sink::read_exactly(stream, TRANSFER_BYTES)
+            .with_context(|| format!("transfer on idle flow {index} of {flows}"))?;
+    }
+    pause(SETTLE)?;
+    way.must_run()?;
+    let transferred = resident(&way)?;
+    let per_flow = |then: &PerFlow, now: &PerFlow| PerFlow {
+        client: (now.client - then.client) / flows as f64,
+        server: (now.server - then.server) / flows as f64,
+    };
+    Ok(Idle {
+        flows,
+        opened: per_flow(&before, &opened),
+        after_transfer: per_flow(&before, &transferred),
+    })
+}
+
+fn resident(way: &Way) -> Result<PerFlow> {
+    let of = |role: &str| {
+        let part = way.parts.iter().find(|part| part.role == role);
+        let pid = part.with_context(|| format!("no {role}"))?.process.pid();
+        let path = format!("/proc/{pid}/status");
+        let status = fs::read_to_string(&path).with_context(|| path.clone())?;
+        parse_resident(&status).with_context(|| format!("{path} has no VmRSS"))
+    };
+    Ok(PerFlow { client: of("client")?, server: of("server")? })
+}
+
+fn parse_resident(status: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: f64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_set_is_read_in_bytes() {
+        let status = "VmHWM:\t   9999 kB\nVmRSS:\t    2048 kB\n";
+        assert_eq!(parse_resident(status), Some(2_097_152.0));
+        assert_eq!(parse_resident("VmHWM: 1 kB\n"), None);
+    }
+}

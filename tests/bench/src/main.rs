@@ -1,0 +1,56 @@
+//! `millrace-bench`: what the data path costs, beside the alternatives, on one machine.
+//!
+//! Everything runs in two network namespaces of its own and needs root for that.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use millrace_lab::interrupt;
+
+mod arena;
+mod certificates;
+mod cpu;
+mod data_path;
+mod idle;
+mod machine;
+mod measure;
+mod options;
+mod origin;
+mod report;
+mod sink;
+mod variant;
+
+#[derive(Parser)]
+#[command(version, about = "What the data path costs: throughput, CPU, memory, pacing")]
+struct Cli {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Bulk flows through Millrace, plain TCP and an nginx stream proxy; memory of idle flows
+    DataPath(data_path::DataPath),
+}
+
+fn main() -> ExitCode {
+    let result = interrupt::install().and_then(|()| run(Cli::parse().command));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<interrupt::Interrupted>() => {
+            eprintln!("millrace-bench: interrupted; everything it had made is removed");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("millrace-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(action: Action) -> Result<()> {
+    match action {
+        Action::DataPath(options) => data_path::run(&options),
+    }
+}

@@ -1,0 +1,205 @@
+//! One bulk run, and whether the machine was left alone meanwhile.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use millrace_lab::interrupt;
+use serde::Serialize;
+
+use crate::arena::Arena;
+use crate::cpu::{self, Seconds};
+use crate::origin::{ENDLESS, Origin};
+use crate::sink::{self, Bulk};
+use crate::variant::{Settings, Variant, Way};
+
+/// A run in which others had more than this part of the machine measures them too.
+const QUIET: f64 = 0.05;
+/// How long the machine is watched before a run.
+const LISTEN: Duration = Duration::from_millis(400);
+
+/// What to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// The way through which.
+    pub variant: Variant,
+    /// How many flows at a time.
+    pub flows: usize,
+    /// Left out at the start.
+    pub warmup: Duration,
+    /// Measured.
+    pub duration: Duration,
+    /// How long to wait for a quiet machine before.
+    pub patience: Duration,
+}
+
+/// What one run gave.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sample {
+    /// The way.
+    pub variant: Variant,
+    /// Flows at a time.
+    pub flows: usize,
+    /// From 1; all variants run once in each.
+    pub round: usize,
+    /// Seconds measured.
+    pub wall_s: f64,
+    /// Payload that arrived at the sink, all flows together.
+    pub bytes: u64,
+    /// The same in Gbit/s (10^9 bit/s).
+    pub gbps: f64,
+    /// CPU seconds of everything involved, for 10^9 bytes of payload.
+    pub cpu_s_per_gb: f64,
+    /// Its parts: each program, the load (origin and sink), and the kernel's softirq threads.
+    pub parts_s_per_gb: BTreeMap<String, Seconds>,
+    /// Jain's index of the flows' shares: 1 is equal, 1/n is one flow with everything.
+    pub fairness: f64,
+    /// What others took of the machine meanwhile, 0 to 1.
+    pub others: f64,
+    /// What the hypervisor took of it, 0 to 1.
+    pub steal: f64,
+    /// Whether the machine was left alone.
+    pub quiet: bool,
+}
+
+/// Runs `plan` once.
+///
+/// # Errors
+/// When the variant doesn't start or a flow ends, or on Ctrl-C.
+pub fn run(
+    plan: &Plan,
+    round: usize,
+    arena: &Arena,
+    origin: &Origin,
+    settings: &Settings,
+) -> Result<Sample> {
+    await_quiet(plan.patience)?;
+    let mut way = Way::start(plan.variant, arena, origin, settings)?;
+    let streams = (0..plan.flows)
+        .map(|_| sink::open(&arena.client, way.door, ENDLESS))
+        .collect::<Result<Vec<_>>>()?;
+    let bulk = Bulk::start(streams)?;
+    pause(plan.warmup)?;
+    let before = Snapshot::take(&way, &bulk)?;
+    pause(plan.duration)?;
+    let after = Snapshot::take(&way, &bulk)?;
+    way.must_run()?;
+    bulk.finish()?;
+    after.since(&before, plan, round)
+}
+
+/// Waits until nothing else runs; goes on when that takes longer than `patience`, because the run
+/// says itself whether it was disturbed.
+fn await_quiet(patience: Duration) -> Result<()> {
+    interrupt::wait_for(patience, || {
+        let (before, started) = (cpu::machine()?, Instant::now());
+        pause(LISTEN)?;
+        let share =
+            (cpu::machine()?.busy_s - before.busy_s) / (started.elapsed().as_secs_f64() * cores());
+        Ok((share < QUIET).then_some(()))
+    })?;
+    Ok(())
+}
+
+/// Sleeps for `duration`, less on Ctrl-C.
+///
+/// # Errors
+/// On Ctrl-C.
+pub fn pause(duration: Duration) -> Result<()> {
+    interrupt::wait_for(duration, || Ok(None::<()>))?;
+    Ok(())
+}
+
+/// Cores that the machine has.
+pub fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
+}
+
+struct Snapshot {
+    at: Instant,
+    received: Vec<u64>,
+    parts: Vec<(&'static str, Seconds)>,
+    machine: cpu::Machine,
+}
+
+impl Snapshot {
+    fn take(way: &Way, bulk: &Bulk) -> Result<Self> {
+        let mut parts = vec![("load", cpu::own()?), ("softirq_threads", cpu::softirq_threads())];
+        for part in &way.parts {
+            parts.push((part.role, cpu::group(part.process.pid())?));
+        }
+        let machine = cpu::machine()?;
+        Ok(Self { at: Instant::now(), received: bulk.received(), parts, machine })
+    }
+
+    fn since(&self, before: &Self, plan: &Plan, round: usize) -> Result<Sample> {
+        let wall_s = (self.at - before.at).as_secs_f64();
+        let shares: Vec<u64> =
+            self.received.iter().zip(&before.received).map(|(now, then)| now - then).collect();
+        let bytes: u64 = shares.iter().sum();
+        ensure!(bytes > 0, "{}: not one byte arrived in {wall_s:.1} s", plan.variant.name());
+        let gigabytes = bytes as f64 * 1e-9;
+        let capacity_s = wall_s * cores();
+        let (mut ours_s, mut parts_s_per_gb) = (0.0, BTreeMap::new());
+        for ((role, now), (_, then)) in self.parts.iter().zip(&before.parts) {
+            let spent = now.since(*then);
+            ours_s += spent.total();
+            let each =
+                Seconds { user_s: spent.user_s / gigabytes, system_s: spent.system_s / gigabytes };
+            parts_s_per_gb.insert((*role).to_owned(), each);
+        }
+        let others = (self.machine.busy_s - before.machine.busy_s - ours_s).max(0.0) / capacity_s;
+        let steal = (self.machine.steal_s - before.machine.steal_s) / capacity_s;
+        Ok(Sample {
+            variant: plan.variant,
+            flows: plan.flows,
+            round,
+            wall_s,
+            bytes,
+            gbps: bytes as f64 * 8e-9 / wall_s,
+            cpu_s_per_gb: ours_s / gigabytes,
+            parts_s_per_gb,
+            fairness: jain(&shares),
+            others,
+            steal,
+            quiet: others < QUIET && steal < QUIET,
+        })
+    }
+}
+
+/// Jain, Chiu and Hawe 1984: (sum x)^2 / (n sum x^2).
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|share| *share as f64).sum();
+    let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
+    if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+/// The median; of an even number of values the mean of the middle two. `None` of none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_is_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median([]), None);
+    }
+
+    #[test]
+    fn fairness_of_equals_is_one_and_of_a_winner_one_nth() {
+        assert!((jain(&[5, 5, 5, 5]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[8, 0, 0, 0]) - 0.25).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,85 @@
+//! Options that the comparisons share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::variant::Settings;
+
+/// How flows share the tunnel's QUIC connections.
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
+#[value(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum Connections {
+    /// One connection for all flows
+    Shared,
+    /// One connection each
+    PerFlow,
+}
+
+/// How to run and where to find the programs.
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Options {
+    /// Times that each variant runs; the median counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Seconds measured in each run
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+    /// Seconds before, which don't count
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=60))]
+    pub warmup_s: u64,
+    /// Seconds to wait for a quiet machine before each run
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=600))]
+    pub patience_s: u64,
+    /// Congestion control of the tunnel
+    #[arg(long, default_value = "cubic")]
+    pub cc: String,
+    /// How flows share QUIC connections
+    #[arg(long, value_enum, default_value = "shared")]
+    pub connections: Connections,
+    /// Event loops of each proxy, 0 for one per core
+    #[arg(long, default_value_t = 0)]
+    pub workers: usize,
+    /// Where millrace-client and millrace-server are
+    #[arg(long, default_value = "target/release")]
+    pub programs: PathBuf,
+    /// The prototype on tokio-quiche
+    #[arg(long, default_value = "target/prototypes/release/millrace-prototype-tokio-quiche")]
+    pub prototype: PathBuf,
+}
+
+impl Options {
+    /// What variants need of it.
+    pub fn settings(&self) -> Settings {
+        let connections = match self.connections {
+            Connections::Shared => "shared",
+            Connections::PerFlow => "per_flow",
+        };
+        Settings {
+            programs: self.programs.clone(),
+            prototype: self.prototype.clone(),
+            cc: self.cc.clone(),
+            rate_mbps: None,
+            connections: connections.to_owned(),
+            workers: self.workers,
+        }
+    }
+
+    /// Seconds measured in each run.
+    pub fn duration(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+
+    /// What precedes them.
+    pub fn warmup(&self) -> Duration {
+        Duration::from_secs(self.warmup_s)
+    }
+
+    /// How long to wait for a quiet machine.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience_s)
+    }
+}

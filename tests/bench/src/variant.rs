@@ -1,0 +1,236 @@
+//! The ways from sink to origin that are compared.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
+use millrace_lab::interrupt;
+use millrace_lab::process::{Running, tail};
+use serde::Serialize;
+
+use crate::arena::{Arena, CLIENT, SERVER};
+use crate::certificates::Certificates;
+use crate::origin::Origin;
+use crate::sink;
+
+/// Where the door to the variant is, on the client's host.
+const DOOR: SocketAddrV4 = SocketAddrV4::new(CLIENT, 8080);
+/// Where the tunnel's server listens.
+const TUNNEL: SocketAddrV4 = SocketAddrV4::new(SERVER, 4433);
+/// How long a variant may take until the first byte has come through it.
+const START_AT_MOST: Duration = Duration::from_secs(15);
+
+/// A way from the sink to the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// Through the tunnel pair
+    Millrace,
+    /// Kernel TCP from end to end
+    Direct,
+    /// One nginx `stream` proxy in between, on the client's host
+    NginxStream,
+    /// Through the prototype of the tunnel on tokio-quiche
+    TokioQuiche,
+}
+
+impl Variant {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Millrace => "millrace",
+            Self::Direct => "direct",
+            Self::NginxStream => "nginx_stream",
+            Self::TokioQuiche => "tokio_quiche",
+        }
+    }
+}
+
+/// What the variants need to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Directory of `millrace-client` and `millrace-server`.
+    pub programs: PathBuf,
+    /// The prototype's program.
+    pub prototype: PathBuf,
+    /// Congestion control of the tunnel.
+    pub cc: String,
+    /// Rate of the tunnel in Mbit/s: of the controller `constant` in Millrace, as a cap on pacing
+    /// in the prototype.
+    pub rate_mbps: Option<f64>,
+    /// `shared` or `per_flow`.
+    pub connections: String,
+    /// Event loops of each proxy; 0 is one per core.
+    pub workers: usize,
+}
+
+/// A program that is part of a variant.
+#[derive(Debug)]
+pub struct Part {
+    /// What it is in results: `client`, `server` or `proxy`.
+    pub role: &'static str,
+    /// The process, leader of its own group.
+    pub process: Running,
+    log: PathBuf,
+}
+
+/// A running variant; ended when dropped.
+#[derive(Debug)]
+pub struct Way {
+    /// What the sink connects to.
+    pub door: SocketAddr,
+    /// The programs in between.
+    pub parts: Vec<Part>,
+}
+
+impl Way {
+    /// Starts `variant` to `origin` and waits until a byte comes through.
+    ///
+    /// # Errors
+    /// When a program can't be started, ends, or lets no byte through in time.
+    pub fn start(
+        variant: Variant,
+        arena: &Arena,
+        origin: &Origin,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let mut way = match variant {
+            Variant::Direct => Self { door: origin.address(), parts: Vec::new() },
+            Variant::NginxStream => Self { door: DOOR.into(), parts: vec![nginx(arena, origin)?] },
+            Variant::Millrace => {
+                Self { door: DOOR.into(), parts: millrace(arena, origin, settings)? }
+            }
+            Variant::TokioQuiche => {
+                Self { door: DOOR.into(), parts: prototype(arena, origin, settings)? }
+            }
+        };
+        way.await_first_byte(arena).with_context(|| format!("variant {}", variant.name()))?;
+        Ok(way)
+    }
+
+    /// # Errors
+    /// When one of the programs has ended, with the end of its log.
+    pub fn must_run(&mut self) -> Result<()> {
+        self.parts.iter_mut().try_for_each(|part| part.process.must_run(&part.log))
+    }
+
+    fn await_first_byte(&mut self, arena: &Arena) -> Result<()> {
+        let mut last = None;
+        let ready = interrupt::wait_for(START_AT_MOST, || {
+            self.must_run()?;
+            let probe = sink::open(&arena.client, self.door, 1)
+                .and_then(|mut stream| sink::read_exactly(&mut stream, 1));
+            Ok(probe.map_err(|error| last = Some(error)).ok())
+        })?;
+        if ready.is_some() {
+            return Ok(());
+        }
+        let mut message = format!("no byte came through in {} s", START_AT_MOST.as_secs());
+        for part in &self.parts {
+            write!(message, "\n{}", tail(&part.log))?;
+        }
+        Err(last.unwrap_or_else(|| anyhow!("it was never asked for one")).context(message))
+    }
+}
+
+fn nginx(arena: &Arena, origin: &Origin) -> Result<Part> {
+    let dir = arena.run.scratch();
+    let config = format!(
+        "# Stock nginx, its own defaults except where it keeps files.\n\
+         load_module /usr/lib/nginx/modules/ngx_stream_module.so;\n\
+         daemon off;\n\
+         worker_processes auto;\n\
+         pid {dir}/nginx.pid;\n\
+         events {{ worker_connections 4096; }}\n\
+         stream {{ server {{ listen {DOOR}; proxy_pass {origin}; }} }}\n",
+        dir = dir.display(),
+        origin = origin.address(),
+    );
+    let (file, log) = (dir.join("nginx.conf"), dir.join("nginx.log"));
+    fs::write(&file, config)?;
+    let mut command = arena.client.command("nginx");
+    command.arg("-e").arg("stderr").arg("-c").arg(&file);
+    let process = Running::start("nginx", &mut command, &log)?;
+    Ok(Part { role: "proxy", process, log })
+}
+
+fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<Part>> {
+    let dir = arena.run.scratch();
+    Certificates::make(&SERVER.to_string())?.write(dir)?;
+    let SocketAddr::V4(origin) = origin.address() else { bail!("the origin is not on IPv4") };
+    let cc = match settings.rate_mbps {
+        None => format!("\"{}\"", settings.cc),
+        Some(rate) => format!("{{ name = \"constant\", rate_mbps = {rate} }}"),
+    };
+    let common = format!(
+        "\n[runtime]\nworkers = {}\n[admin]\naddress = \"none\"\n[log]\nlevel = \"warn\"\n",
+        settings.workers
+    );
+    let server = format!(
+        "[tunnel]\nlisten = [\"{TUNNEL}\"]\nclient_ca = \"ca.pem\"\n\
+         certificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
+         congestion_control = {cc}\n\
+         [[destinations.allow]]\nnetwork = \"{}\"\nports = [{}]\n{common}",
+        origin.ip(),
+        origin.port(),
+    );
+    let client = format!(
+        "[tunnel]\nservers = [\"{TUNNEL}\"]\nserver_name = \"{SERVER}\"\nca = \"ca.pem\"\n\
+         certificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
+         congestion_control = {cc}\nconnections = \"{}\"\n\
+         [[listen]]\nmode = \"fixed\"\naddress = \"{DOOR}\"\ndestination = \"{origin}\"\n{common}",
+        settings.connections,
+    );
+    let start = |role, host: &millrace_lab::netns::Namespace, program: &str, config: &str| {
+        let file = dir.join(format!("{role}.toml"));
+        let log = dir.join(format!("{role}.log"));
+        fs::write(&file, config)?;
+        let program = found(&settings.programs.join(program), "make build")?;
+        let mut command = host.command(&program);
+        command.arg("run").arg("--config").arg(&file);
+        let process = Running::start(role, &mut command, &log)?;
+        anyhow::Ok(Part { role, process, log })
+    };
+    Ok(vec![
+        start("server", &arena.server, "millrace-server", &server)?,
+        start("client", &arena.client, "millrace-client", &client)?,
+    ])
+}
+
+fn prototype(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<Part>> {
+    let dir = arena.run.scratch();
+    Certificates::make(&SERVER.to_string())?.write(dir)?;
+    let build = "CARGO_TARGET_DIR=target/prototypes cargo build --release --manifest-path \
+                 tests/prototypes/tokio-quiche/Cargo.toml";
+    let program = found(&settings.prototype, build)?;
+    let start = |role, host: &millrace_lab::netns::Namespace, arguments: &[&str]| {
+        let log = dir.join(format!("{role}.log"));
+        let mut command = host.command(&program);
+        command.arg(role).args(arguments).args(["--cc", &settings.cc]);
+        if let Some(rate) = settings.rate_mbps {
+            command.arg("--rate-mbps").arg(rate.to_string());
+        }
+        let process = Running::start(role, &mut command, &log)?;
+        anyhow::Ok(Part { role, process, log })
+    };
+    let (tunnel, door) = (TUNNEL.to_string(), DOOR.to_string());
+    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let (certificate, key) = (path("server.pem"), path("server.key"));
+    let origin = origin.address().to_string();
+    let server = ["--listen", &tunnel, "--certificate", &certificate, "--private-key", &key];
+    Ok(vec![
+        start("server", &arena.server, &[&server[..], &["--origin", &origin]].concat())?,
+        start("client", &arena.client, &["--server", &tunnel, "--listen", &door])?,
+    ])
+}
+
+fn found(program: &Path, how: &str) -> Result<String> {
+    let absolute = program
+        .canonicalize()
+        .with_context(|| format!("{} is not there; build it: {how}", program.display()))?;
+    absolute.into_os_string().into_string().map_err(|path| anyhow!("not UTF-8: {path:?}"))
+}
