@@ -81,7 +81,7 @@ function screenshots(variants: readonly Variant[]): string {
 }
 
 function facts(results: Results): string {
-  const list = results.facts.map(([key, value]) => fact(key, value)).map(([key, value]) => `<div><dt>${escape(key)}</dt><dd>${escape(value)}</dd></div>`);
+  const list = results.facts.map(([key, value]) => fact(key.replace(/^config\./, ""), value)).map(([key, value]) => `<div><dt>${escape(key)}</dt><dd>${escape(value)}</dd></div>`);
   return list.length === 0 ? "" : `<section><h2>Link and run</h2><dl class="facts">${list.join("")}</dl></section>`;
 }
 
