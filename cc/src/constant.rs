@@ -80,17 +80,52 @@ impl Controller for Constant {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_rate_never_moves_and_the_window_covers_it() {
-        let rate = Bandwidth::from_mbps(100.0);
+    fn build(mbps: f64) -> Box<dyn Controller> {
         let start = PathStart {
             mtu_bytes: 1350,
             initial_window_bytes: 13_500,
             initial_rtt: Duration::from_millis(100),
             seed: 1,
         };
-        let constant = ConstantConfig { rate }.build(Time::ZERO, &start);
-        assert_eq!(constant.pacing_rate(), rate);
+        ConstantConfig { rate: Bandwidth::from_mbps(mbps) }.build(Time::ZERO, &start)
+    }
+
+    fn event(rtt_ms: u64, lost: &[crate::LostPacket]) -> CongestionEvent<'_> {
+        let rtt = Duration::from_millis(rtt_ms);
+        CongestionEvent {
+            now: Time::from_nanos(1),
+            acked: &[],
+            lost,
+            rtt: Some(crate::RttSample { latest: rtt, smoothed: rtt, variation: rtt, min: rtt }),
+            ecn_ce: 0,
+            prior_in_flight_bytes: 0,
+            in_flight_bytes: 0,
+            app_limited: false,
+        }
+    }
+
+    #[test]
+    fn the_rate_never_moves_and_the_window_covers_it() {
+        let rate = Bandwidth::from_mbps(100.0);
+        let mut constant = build(100.0);
         assert_eq!(constant.window_bytes(), rate.bytes_in(Duration::from_millis(400)));
+        let lost = [crate::LostPacket { number: 1, sent: Time::ZERO, bytes: 1350 }];
+        for _ in 0..100 {
+            constant.on_event(&event(50, &lost));
+            constant.on_probe_timeout(Time::from_nanos(2));
+        }
+        assert_eq!(constant.pacing_rate(), rate);
+        assert_eq!(constant.window_bytes(), rate.bytes_in(Duration::from_millis(200)));
+    }
+
+    #[test]
+    fn the_window_has_a_floor_in_time_and_in_packets() {
+        let mut fast = build(100.0);
+        fast.on_event(&event(0, &[]));
+        assert_eq!(fast.window_bytes(), fast.pacing_rate().bytes_in(MIN_WINDOW_TIME));
+        let mut slow = build(0.01);
+        assert_eq!(slow.window_bytes(), 13_500);
+        slow.on_mtu(1200);
+        assert_eq!(slow.window_bytes(), 12_000);
     }
 }

@@ -92,6 +92,14 @@ mod tests {
     }
 
     #[test]
+    fn vivace_is_vivace_latency() {
+        let names = ["vivace", "vivace-latency"].map(|name| find(&Spec::named(name)));
+        for found in names {
+            assert_eq!(found.expect("a known name").name(), "vivace-latency");
+        }
+    }
+
+    #[test]
     fn an_unknown_name_lists_the_known_ones() {
         let error = find(&Spec::named("cubik")).expect_err("no such algorithm").to_string();
         assert!(error.contains("\"cubik\"") && error.contains("constant"), "{error}");

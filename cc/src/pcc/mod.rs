@@ -27,7 +27,9 @@ use crate::{
     SentPacket, Time,
 };
 
-/// Least packets of an interval: with fewer, one lost packet is 10 % loss and more.
+/// Least packets of an interval; the paper gives none. As many as the initial window, so that
+/// intervals take one round trip from the first. 20 or 40 gained nothing once losses are
+/// judged by [`VivaceConfig::loss_errors`], and start later (0.5, 2 and 12 Mbit/s, 1 % loss).
 const MIN_INTERVAL_PACKETS: u64 = 10;
 /// Least duration of an interval. The paper has one RTT and no path below 10 ms: a gradient
 /// over less than this is the noise of schedulers and acknowledgement timers.
@@ -57,6 +59,20 @@ const WINDOW_SLACK: Duration = Duration::from_millis(50);
 const MIN_WINDOW_PACKETS: u64 = 10;
 
 /// Settings of Vivace; also its factory.
+///
+/// [`published`](Self::published) is the paper to the letter, [`latency`](Self::latency) what is
+/// used. Measured in the path model of this crate's tests, medians over four seeds, goodput in
+/// Mbit/s and 95th percentile of the queueing delay:
+///
+/// | path | published | used |
+/// |---|---|---|
+/// | 12 Mbit/s, 100 ms, 1 % loss, 150 kB | 7.3, 33 ms | 11.1, 14 ms |
+/// | 100 Mbit/s, 30 ms, 75 kB | 94, 0.4 ms | 94, 0.4 ms |
+/// | 100 Mbit/s, 30 ms, 1 % loss, 75 kB | 52, 0 ms | 92.8, 0.4 ms |
+/// | 100 Mbit/s, 5 ms, jitter of 1 ms, 75 kB | 28, 5 ms | 91, 0.3 ms |
+///
+/// Known limit: below about 1 Mbit/s a step of 5 % is less than a packet an interval, so a
+/// queue that start-up left is not seen and stays (0.5 Mbit/s, 15 kB: 200 ms).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VivaceConfig {
     /// Name in configurations and results.
@@ -66,33 +82,57 @@ pub struct VivaceConfig {
     /// RTT gradients smaller than this are taken for zero, s/s (Section 4.3, Table 1).
     /// Larger bears more jitter, smaller finds queues earlier.
     pub gradient_filter: f64,
-    /// RTT gradients smaller than this many of their standard errors are taken for zero.
-    /// 0 is the paper.
+    /// RTT gradients smaller than this many of their standard errors are taken for zero. 0 is
+    /// the paper. Without, jitter of 1 ms on 5 ms takes two thirds of 100 Mbit/s; one error
+    /// instead of two still a quarter.
     pub gradient_errors: f64,
     /// Differences in loss between two probes smaller than this many of their standard errors
-    /// are taken for chance. 0 is the paper.
+    /// are taken for chance. 0 is the paper. Of 111 packets at 1 % loss, two probes differ by
+    /// a packet more often than not, and each such packet outweighs the gain of the rate: at
+    /// 12 Mbit/s goodput is then 8.4 instead of 10.2, with all else equal. One packet is 1.0
+    /// errors, two are 1.4: only more than that counts. Losses that both have still do.
     pub loss_errors: f64,
-    /// Largest change of rate in one decision, as a share of the rate. Infinite is the paper.
+    /// Largest change of rate in one decision, as a share of the rate. Infinite is the paper,
+    /// where a run of changes in one direction reaches 25 % and more: on 100 ms, feedback is
+    /// three round trips late and the queue fills first. At 12 Mbit/s with 1 % loss: infinite
+    /// 10.4 Mbit/s with 98 ms of queueing, 0.15 10.9 with 33 ms, 0.1 11.1 with 14 ms, 0.05
+    /// 11.3 with 6 ms, but then freed capacity is taken up half as fast.
     pub max_boundary: f64,
     /// Whether start-up ignores the first 50 losses and gradients below 0.2 (Section 5.2.1).
+    /// Without, two losses among the first ten packets end it: at 1 % loss two of five runs at
+    /// 12 Mbit/s went on from 0.4 Mbit/s.
     pub initial_ignorance: bool,
-    /// Whether start-up ends at what the path delivered rather than at half of what was
-    /// too much.
+    /// Whether start-up ends at what the path delivered rather than at half of what was too
+    /// much, which may be little more than half of the capacity: 100 Mbit/s with 1 % loss is
+    /// reached after 0.5 instead of 1.2 to 2.2 s. One interval at the half comes first, for
+    /// the queue to drain.
     pub start_from_delivered: bool,
 }
 
 impl VivaceConfig {
-    /// `vivace-latency`: the paper's default.
+    /// `vivace-latency`: the paper's Vivace-Latency with what keeps chance from deciding.
     pub const fn latency() -> Self {
+        Self {
+            gradient_errors: 2.0,
+            loss_errors: 1.5,
+            max_boundary: 0.1,
+            initial_ignorance: true,
+            start_from_delivered: true,
+            ..Self::published()
+        }
+    }
+
+    /// Vivace-Latency as the paper has it (Table 1).
+    pub const fn published() -> Self {
         Self {
             name: "vivace-latency",
             utility: Utility::LATENCY,
             gradient_filter: 0.01,
-            gradient_errors: 2.0,
-            loss_errors: 1.5,
+            gradient_errors: 0.0,
+            loss_errors: 0.0,
             max_boundary: f64::INFINITY,
-            initial_ignorance: true,
-            start_from_delivered: true,
+            initial_ignorance: false,
+            start_from_delivered: false,
         }
     }
 
@@ -207,7 +247,10 @@ impl Controller for Vivace {
         if let Some(rtt) = event.rtt {
             if self.smoothed_rtt.is_none() {
                 let rate = initial_rate(&self.start, rtt.smoothed);
-                self.control.restart_at(rate.mbps());
+                // An interval as long as the assumed RTT of 333 ms would only waste time.
+                if self.control.restart_at(rate.mbps()) {
+                    self.intervals.clear();
+                }
             }
             self.smoothed_rtt = Some(rtt.smoothed);
             self.bound();
@@ -266,7 +309,9 @@ impl Controller for Vivace {
     }
 
     fn window_bytes(&self) -> u64 {
-        let rtt = self.rtt();
+        let Some(rtt) = self.smoothed_rtt else {
+            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
+        };
         let time = (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK);
         self.rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }

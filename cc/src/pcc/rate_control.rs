@@ -104,6 +104,10 @@ impl RateControl {
         self.decisions
     }
 
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self.phase, Phase::Starting(_))
+    }
+
     pub(super) fn state(&self) -> &'static str {
         match &self.phase {
             Phase::Starting(_) => "starting",
@@ -119,11 +123,14 @@ impl RateControl {
         self.set_central(self.central_mbps);
     }
 
-    /// Starts at another rate, as long as nothing has been measured.
-    pub(super) fn restart_at(&mut self, mbps: f64) {
-        if matches!(&self.phase, Phase::Starting(start_up) if start_up.is_fresh()) {
+    /// Starts at another rate, as long as nothing has been measured: whether it does.
+    pub(super) fn restart_at(&mut self, mbps: f64) -> bool {
+        let fresh = matches!(&self.phase, Phase::Starting(start_up) if start_up.is_fresh());
+        if fresh {
             self.set_central(mbps);
+            self.probes = vec![Probe::with_gain(1.0)];
         }
+        fresh
     }
 
     /// Goes on from a rate that another algorithm had found: without start-up.
@@ -158,11 +165,11 @@ impl RateControl {
 
     /// What the interval `id` has shown. Intervals of an earlier round no longer matter.
     pub(super) fn on_outcome(&mut self, id: u64, outcome: Outcome) {
+        let starting = self.is_starting();
         let Some(probe) = self.probes.iter_mut().find(|probe| probe.id == Some(id)) else { return };
         probe.id = None;
         self.timeouts = 0;
         let reached = outcome.sent_mbps / outcome.target_mbps;
-        let starting = matches!(self.phase, Phase::Starting(_));
         // A flow that has nothing to send learns nothing of the path: run it again.
         if outcome.packets == 0 || reached < LIMITED_BELOW && (outcome.app_limited || starting) {
             return;
@@ -190,7 +197,7 @@ impl RateControl {
         self.timeouts += 1;
         self.set_central(self.central_mbps * TIMEOUT_DECREASE);
         self.ascent = Ascent::default();
-        if self.timeouts >= OUTAGE_TIMEOUTS || matches!(self.phase, Phase::Starting(_)) {
+        if self.timeouts >= OUTAGE_TIMEOUTS || self.is_starting() {
             self.phase = Phase::Starting(StartUp::new(self.config));
             self.probes = vec![Probe::with_gain(1.0)];
         } else {
