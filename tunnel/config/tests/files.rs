@@ -10,8 +10,8 @@ const KNOWN_CC: &[&str] = &["bbr2", "constant", "cubic"];
 
 fn files(kind: &str, side: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(kind).join(side);
-    let entries = fs::read_dir(&directory).unwrap();
-    let files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let entries = fs::read_dir(&directory).expect("the directory of these tests");
+    let files: Vec<_> = entries.map(|entry| entry.expect("a directory entry").path()).collect();
     assert!(!files.is_empty(), "{} is empty", directory.display());
     files
 }

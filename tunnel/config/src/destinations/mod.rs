@@ -31,10 +31,10 @@ impl Acl {
     /// An allow-list from the configuration.
     ///
     /// `own_addresses` are all addresses at which this host can be reached; a listener on
-    /// `0.0.0.0` or `[::]` has those of every interface.
+    /// `0.0.0.0` or `[::]` has those of every interface. Loopback ones are a special range anyway.
     pub fn new(allow: Vec<Allow>, own_addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         let own = own_addresses.into_iter().map(|own| own.to_canonical());
-        let own = own.filter(|own| !own.is_unspecified());
+        let own = own.filter(|own| !own.is_unspecified() && !own.is_loopback());
         let own = own.map(|own| (IpNet::from(own), DeniedReason::OwnAddress));
         Self { allow, special: special::ranges().chain(own).collect() }
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-const OWN: [&str; 3] = ["198.18.2.2", "2001:db8:2::2", "0.0.0.0"];
+const OWN: [&str; 4] = ["198.18.2.2", "2001:db8:2::2", "0.0.0.0", "127.0.0.1"];
 
 fn acl(networks: &[&str]) -> Acl {
     let allow = networks

@@ -1,0 +1,55 @@
+//! One flow as `/flows` shows it.
+
+use millrace_config::Class;
+use serde::{Deserialize, Serialize};
+
+/// A flow now. Rates are in Mbit/s (10^6 bit/s).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowInfo {
+    /// Number of the flow, unique within the process.
+    pub id: u64,
+    /// The QUIC connection that carries it, in hexadecimal.
+    pub connection: String,
+    /// Address of the client, or `unix`.
+    pub client: String,
+    /// Where the flow goes, `host:port`.
+    pub destination: String,
+    /// What it carries.
+    pub class: Class,
+    /// Congestion control of its connection.
+    pub algorithm: String,
+    /// Bytes from client to destination so far.
+    pub bytes_up: u64,
+    /// Bytes from destination to client so far.
+    pub bytes_down: u64,
+    /// Time since it was accepted.
+    pub age_s: f64,
+    /// Smoothed round trip of the connection; none before the first sample.
+    pub rtt_ms: Option<f64>,
+    /// Both directions of the flow over the last second or so.
+    pub rate_mbps: f64,
+    /// Congestion window of the connection.
+    pub cwnd_bytes: u64,
+    /// Pacing rate of the connection; none when it isn't paced.
+    pub pacing_mbps: Option<f64>,
+    /// Lost packets of the connection as a fraction of those sent, 0 to 1.
+    pub loss: f64,
+    /// How far it is.
+    pub state: FlowState,
+}
+
+/// How far a flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowState {
+    /// The destination is being connected to.
+    Connecting,
+    /// Both directions are open.
+    Open,
+    /// The client has ended its direction.
+    ClientEnded,
+    /// The destination has ended its direction.
+    DestinationEnded,
+    /// Both have ended; the last bytes are on their way.
+    Closing,
+}

@@ -1,0 +1,109 @@
+//! One connection of the admin listener.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use tokio::net::TcpStream;
+
+use super::{Content, FlowInfo, HEAD_TIMEOUT, Health, MAX_HEAD_BYTES, MAX_HEAD_FIELDS};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+#[derive(Serialize)]
+struct Flows {
+    flows: Vec<FlowInfo>,
+}
+
+pub(super) async fn serve_connection(
+    stream: TcpStream,
+    content: Arc<Content>,
+) -> Result<(), hyper::Error> {
+    let service = service_fn(move |request| {
+        let content = Arc::clone(&content);
+        async move { Ok::<_, Infallible>(answer(&request, content).await) }
+    });
+    hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEAD_FIELDS)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<Full<Bytes>> {
+    if content.is_loopback && !names_this_machine(request) {
+        let text = "the Host field must be an IP address or localhost\n";
+        return response(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
+    }
+    let path = request.uri().path();
+    if !["/metrics", "/flows", "/healthz"].contains(&path) {
+        return response(StatusCode::NOT_FOUND, TEXT, "there are /metrics, /flows and /healthz\n");
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET and HEAD only\n");
+        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    match path {
+        "/metrics" => match content.metrics.render() {
+            Ok(text) => response(StatusCode::OK, prometheus::TEXT_FORMAT, text),
+            Err(error) => failed(&error),
+        },
+        "/flows" => flows(content).await,
+        _ => match (content.health)() {
+            Health::Healthy => response(StatusCode::OK, TEXT, "ok\n"),
+            Health::Unhealthy(reason) => {
+                response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{reason}\n"))
+            }
+        },
+    }
+}
+
+async fn flows(content: Arc<Content>) -> Response<Full<Bytes>> {
+    let collected = tokio::task::spawn_blocking(move || {
+        serde_json::to_vec(&Flows { flows: content.flows.flows() })
+    });
+    match collected.await {
+        Ok(Ok(json)) => response(StatusCode::OK, "application/json", json),
+        Ok(Err(error)) => failed(&error),
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &dyn std::error::Error) -> Response<Full<Bytes>> {
+    tracing::error!(%error, "an admin request failed");
+    response(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "failed; the log says why\n")
+}
+
+fn response(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+// HTTP/1.0 clients may leave the field out; a browser never does.
+fn names_this_machine(request: &Request<Incoming>) -> bool {
+    let Some(host) = request.headers().get(HOST) else { return true };
+    let Ok(authority) = host.to_str().unwrap_or_default().parse::<hyper::http::uri::Authority>()
+    else {
+        return false;
+    };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}

@@ -1,0 +1,203 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use millrace_config::Class;
+
+use super::*;
+
+fn flow() -> FlowInfo {
+    FlowInfo {
+        id: 7,
+        connection: "0a0b".to_owned(),
+        client: "198.18.1.2:50000".to_owned(),
+        destination: "198.18.3.2:80".to_owned(),
+        class: Class::Dash,
+        algorithm: "cubic".to_owned(),
+        bytes_up: 100,
+        bytes_down: u64::MAX,
+        age_s: 1.5,
+        rtt_ms: None,
+        rate_mbps: 12.0,
+        cwnd_bytes: 14_520,
+        pacing_mbps: Some(10.0),
+        loss: 0.01,
+        state: FlowState::Open,
+    }
+}
+
+struct OneFlow;
+
+impl FlowSource for OneFlow {
+    fn flows(&self) -> Vec<FlowInfo> {
+        vec![flow()]
+    }
+}
+
+struct Fixture {
+    server: AdminServer,
+    metrics: Arc<Metrics>,
+    healthy: Arc<AtomicBool>,
+}
+
+fn start(flows: Box<dyn FlowSource>) -> Fixture {
+    let metrics = Metrics::new("millrace-test", "0").unwrap();
+    let healthy = Arc::new(AtomicBool::new(true));
+    let is_healthy = Arc::clone(&healthy);
+    let health: HealthCheck = Box::new(move || {
+        if is_healthy.load(Ordering::Relaxed) {
+            Health::Healthy
+        } else {
+            Health::Unhealthy("no server answers".to_owned())
+        }
+    });
+    let address = "127.0.0.1:0".parse().unwrap();
+    let server = AdminServer::start(address, Arc::clone(&metrics), flows, health).unwrap();
+    Fixture { server, metrics, healthy }
+}
+
+/// Sends `request` and reads to the end: status, head and body.
+fn send(server: &AdminServer, request: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // What the server refuses, it need not read to the end.
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_ascii_lowercase(), body.to_owned())
+}
+
+fn get(server: &AdminServer, path: &str) -> (u16, String, String) {
+    send(server, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.address()))
+}
+
+#[test]
+fn metrics_are_served_as_they_are() {
+    let fixture = start(Box::new(OneFlow));
+    fixture.metrics.flows_opened.inc_by(3);
+    let (status, head, body) = get(&fixture.server, "/metrics?x=1");
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(body.contains("\nmillrace_flows_opened_total 3\n"), "{body}");
+}
+
+#[test]
+fn flows_are_served_as_json() {
+    let fixture = start(Box::new(OneFlow));
+    let (status, head, body) = get(&fixture.server, "/flows");
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let json: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let flows: Vec<FlowInfo> = serde_json::from_value(json["flows"].clone()).unwrap();
+    assert_eq!(flows, [flow()]);
+    assert_eq!(json["flows"][0]["class"], "dash");
+    assert_eq!(json["flows"][0]["state"], "open");
+}
+
+#[test]
+fn health_follows_the_check() {
+    let fixture = start(Box::new(OneFlow));
+    assert_eq!(get(&fixture.server, "/healthz").0, 200);
+    fixture.healthy.store(false, Ordering::Relaxed);
+    let (status, _, body) = get(&fixture.server, "/healthz");
+    assert_eq!((status, body.as_str()), (503, "no server answers\n"));
+}
+
+#[test]
+fn what_is_no_request_of_ours_gets_the_right_status() {
+    let fixture = start(Box::new(OneFlow));
+    let server = &fixture.server;
+    assert_eq!(get(server, "/").0, 404);
+    assert_eq!(get(server, "/metrics/").0, 404);
+    let (status, head, _) = send(server, "POST /flows HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(status, 405);
+    assert!(head.contains("allow: get, head"), "{head}");
+    for request in ["nonsense\r\n\r\n", "GET /metrics HTTP/1.1\r\nbad field\r\n\r\n"] {
+        assert_eq!(send(server, request).0, 400, "{request}");
+    }
+    let (status, head, body) = send(server, "HEAD /metrics HTTP/1.0\r\n\r\n");
+    assert_eq!((status, body.as_str()), (200, ""));
+    assert!(head.contains("content-length: "), "{head}");
+    assert_eq!(get(server, "/healthz").0, 200);
+}
+
+#[test]
+fn a_foreign_name_that_leads_here_is_refused() {
+    let fixture = start(Box::new(OneFlow));
+    let cases = [
+        ("evil.example.net", 421),
+        ("localhost.evil.example.net", 421),
+        ("localhost", 200),
+        ("127.0.0.1:9464", 200),
+        ("[::1]:9464", 200),
+    ];
+    for (host, expected) in cases {
+        let request = format!("GET /flows HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(send(&fixture.server, &request).0, expected, "{host}");
+    }
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    let fixture = start(Box::new(OneFlow));
+    let long = "x".repeat(2 * MAX_HEAD_BYTES);
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n");
+    assert_eq!(send(&fixture.server, &request).0, 431);
+    let many = "X: y\r\n".repeat(MAX_HEAD_FIELDS + 1);
+    let request = format!("GET /metrics HTTP/1.1\r\n{many}\r\n");
+    assert_eq!(send(&fixture.server, &request).0, 431);
+}
+
+#[test]
+fn silent_clients_are_closed_and_others_served_again() {
+    let fixture = start(Box::new(OneFlow));
+    let started = Instant::now();
+    let silent: Vec<_> = (0..MAX_CONNECTIONS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(fixture.server.address()).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+            stream
+        })
+        .collect();
+    // Every slot is taken, so that this one waits until the silent ones are closed.
+    assert_eq!(get(&fixture.server, "/healthz").0, 200);
+    assert!(started.elapsed() >= HEAD_TIMEOUT / 2, "{:?}", started.elapsed());
+    assert!(started.elapsed() < 2 * HEAD_TIMEOUT, "{:?}", started.elapsed());
+    drop(silent);
+}
+
+struct SlowFlows;
+
+impl FlowSource for SlowFlows {
+    fn flows(&self) -> Vec<FlowInfo> {
+        std::thread::sleep(Duration::from_millis(500));
+        Vec::new()
+    }
+}
+
+#[test]
+fn slow_flows_delay_nothing_else() {
+    let fixture = start(Box::new(SlowFlows));
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| get(&fixture.server, "/flows"));
+        let started = Instant::now();
+        while !slow.is_finished() && started.elapsed() < Duration::from_millis(300) {
+            let one = Instant::now();
+            assert_eq!(get(&fixture.server, "/healthz").0, 200);
+            assert!(one.elapsed() < Duration::from_millis(250), "{:?}", one.elapsed());
+        }
+        assert_eq!(slow.join().unwrap().2, "{\"flows\":[]}");
+    });
+}
+
+#[test]
+fn dropping_it_frees_the_address() {
+    let fixture = start(Box::new(OneFlow));
+    let address = fixture.server.address();
+    drop(fixture);
+    TcpStream::connect(address).unwrap_err();
+}

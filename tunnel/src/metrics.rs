@@ -1,0 +1,258 @@
+//! What a process counts, in Prometheus form.
+//!
+//! What happens per packet or per chunk is counted in [`WorkerCounters`], of which each event loop
+//! has its own: an addition there is a load and a store of one's own cache line. What happens per
+//! flow or connection is counted in shared atomics. Nothing takes a lock outside of start and
+//! scrape, and all labels are enums, so that no peer can make the number of series grow.
+
+mod family;
+mod worker;
+
+use std::sync::Arc;
+
+use millrace_config::DeniedReason;
+use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
+
+use family::label;
+pub use family::{CounterFamily, GaugeFamily, Label};
+use worker::Workers;
+pub use worker::{LocalCounter, WorkerCounters};
+
+label! {
+    /// Why a flow never carried data, or ended early.
+    FlowFailure {
+        /// The destination is not allowed.
+        Denied = "denied",
+        /// The destination answered with a reset.
+        Refused = "refused",
+        /// No route to the destination.
+        Unreachable = "unreachable",
+        /// The destination did not answer in time.
+        DialTimeout = "dial_timeout",
+        /// The destination's name has no address.
+        NameNotResolved = "name_not_resolved",
+        /// A limit was reached: flows, memory or descriptors.
+        Overloaded = "overloaded",
+        /// There is no healthy connection to a server.
+        TunnelUnavailable = "tunnel_unavailable",
+        /// The connection that carried the flow ended.
+        TunnelLost = "tunnel_lost",
+        /// The client sent something that its protocol does not allow.
+        Protocol = "protocol",
+        /// The client took too long to say where it wants to go.
+        HandshakeTimeout = "handshake_timeout",
+        /// Nothing moved for too long.
+        IdleTimeout = "idle_timeout",
+        /// The TCP side was reset.
+        TcpReset = "tcp_reset",
+        /// The tunnel's peer reset the flow.
+        PeerReset = "peer_reset",
+        /// Anything else; the log says what.
+        Internal = "internal",
+    }
+}
+
+label! {
+    /// State of a QUIC connection.
+    ConnectionState {
+        /// The handshake is under way.
+        Connecting = "connecting",
+        /// Flows can be carried.
+        Established = "established",
+        /// Being closed, no new flows.
+        Draining = "draining",
+    }
+}
+
+label! {
+    /// Why a QUIC handshake failed.
+    HandshakeFailure {
+        /// The peer sent no certificate.
+        NoCertificate = "no_certificate",
+        /// The peer's certificate comes from another authority.
+        UnknownAuthority = "unknown_authority",
+        /// The peer's certificate has expired, or is not valid yet.
+        Expired = "expired",
+        /// The peer's certificate is for another name or use.
+        WrongName = "wrong_name",
+        /// The peer refused our certificate or handshake.
+        RefusedByPeer = "refused_by_peer",
+        /// The peer was silent.
+        Timeout = "timeout",
+        /// The limit of connections was reached.
+        Overloaded = "overloaded",
+        /// Anything else; the log says what.
+        Other = "other",
+    }
+}
+
+label! {
+    /// A parser of what peers send.
+    Parser {
+        /// PROXY protocol, both versions.
+        ProxyProtocol = "proxy_protocol",
+        /// SOCKS5.
+        Socks5 = "socks5",
+        /// HTTP/1.1 CONNECT.
+        HttpConnect = "http_connect",
+        /// HTTP/3 fields.
+        Http3 = "http3",
+        /// QUIC packets and frames.
+        Quic = "quic",
+    }
+}
+
+label! {
+    /// Why something that was received or accepted was thrown away.
+    Drop {
+        /// A datagram of no connection that we know, and not the start of one.
+        UnknownConnection = "unknown_connection",
+        /// A datagram that is no QUIC packet.
+        Malformed = "malformed",
+        /// The limit of connections was reached.
+        ConnectionLimit = "connection_limit",
+        /// The limit of flows was reached.
+        FlowLimit = "flow_limit",
+        /// The memory cap was reached.
+        MemoryCap = "memory_cap",
+        /// The socket's send queue was full for too long.
+        SendQueue = "send_queue",
+    }
+}
+
+impl Label for DeniedReason {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn as_str(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+/// All that a process counts. Shared by all of its threads.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    workers: Workers,
+    /// Flows that were accepted, whatever became of them.
+    pub flows_opened: IntCounter,
+    /// Flows that ended as both sides wanted.
+    pub flows_closed: IntCounter,
+    /// Flows that never carried data, or ended early.
+    pub flows_failed: CounterFamily<FlowFailure>,
+    /// Flows now.
+    pub flows_active: IntGauge,
+    /// QUIC connections now.
+    pub connections: GaugeFamily<ConnectionState>,
+    /// QUIC handshakes that failed.
+    pub handshake_failures: CounterFamily<HandshakeFailure>,
+    /// Destinations that the allow-list refused.
+    pub destinations_denied: CounterFamily<DeniedReason>,
+    /// Input that a parser refused.
+    pub protocol_errors: CounterFamily<Parser>,
+    /// What was thrown away.
+    pub drops: CounterFamily<Drop>,
+    /// Bytes of tunnel buffers in use.
+    pub memory_used_bytes: IntGauge,
+    /// Limit of `memory_used_bytes`.
+    pub memory_cap_bytes: IntGauge,
+}
+
+impl Metrics {
+    /// All counters at 0. `program` is a label of `millrace_build_info`, such as
+    /// `millrace-server`.
+    ///
+    /// # Errors
+    /// The registry refuses a metric.
+    pub fn new(program: &str, version: &str) -> prometheus::Result<Arc<Self>> {
+        let registry = Registry::new();
+        let workers = Workers::new()?;
+        registry.register(Box::new(workers.clone()))?;
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        let build = prometheus::IntGaugeVec::new(
+            prometheus::Opts::new("millrace_build_info", "Program and version; always 1"),
+            &["program", "version"],
+        )?;
+        build.with_label_values(&[program, version]).set(1);
+        registry.register(Box::new(build))?;
+        let counter = |name: &str, help: &str| -> prometheus::Result<IntCounter> {
+            let counter = IntCounter::new(name, help)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok(counter)
+        };
+        let gauge = |name: &str, help: &str| -> prometheus::Result<IntGauge> {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok(gauge)
+        };
+        Ok(Arc::new(Self {
+            flows_opened: counter("millrace_flows_opened_total", "Flows accepted")?,
+            flows_closed: counter(
+                "millrace_flows_closed_total",
+                "Flows that ended as both sides wanted",
+            )?,
+            flows_failed: CounterFamily::register(
+                &registry,
+                "millrace_flows_failed_total",
+                "Flows that never carried data or ended early",
+                "reason",
+            )?,
+            flows_active: gauge("millrace_flows_active", "Flows now")?,
+            connections: GaugeFamily::register(
+                &registry,
+                "millrace_connections",
+                "QUIC connections now",
+                "state",
+            )?,
+            handshake_failures: CounterFamily::register(
+                &registry,
+                "millrace_handshake_failures_total",
+                "QUIC handshakes that failed",
+                "reason",
+            )?,
+            destinations_denied: CounterFamily::register(
+                &registry,
+                "millrace_destinations_denied_total",
+                "Destinations that the allow-list refused",
+                "reason",
+            )?,
+            protocol_errors: CounterFamily::register(
+                &registry,
+                "millrace_protocol_errors_total",
+                "Input that a parser refused",
+                "parser",
+            )?,
+            drops: CounterFamily::register(
+                &registry,
+                "millrace_drops_total",
+                "Datagrams, connections and flows thrown away",
+                "reason",
+            )?,
+            memory_used_bytes: gauge(
+                "millrace_memory_used_bytes",
+                "Bytes of tunnel buffers in use",
+            )?,
+            memory_cap_bytes: gauge(
+                "millrace_memory_cap_bytes",
+                "Limit of millrace_memory_used_bytes",
+            )?,
+            workers,
+            registry,
+        }))
+    }
+
+    /// New counters for one event loop; they count as long as the process lives.
+    pub fn worker(&self) -> Arc<WorkerCounters> {
+        self.workers.add()
+    }
+
+    /// Everything in the text format of Prometheus.
+    ///
+    /// # Errors
+    /// A metric can't be encoded.
+    pub fn render(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+#[cfg(test)]
+mod tests;
