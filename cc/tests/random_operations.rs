@@ -51,11 +51,11 @@ impl Driver {
             }
             98 => self.number += 1 << self.below(24),
             _ => {
-                let path = PathModel {
-                    smoothed_rtt: self.span(),
-                    window_bytes: self.rng.next_u64() >> self.below(64),
-                    ..PathModel::default()
-                };
+                let mut path = PathModel::default();
+                path.smoothed_rtt = self.span();
+                let shift = self.below(64);
+                path.window_bytes = self.rng.next_u64() >> shift;
+                path.max_delivery_rate = Bandwidth::from_bits_per_s(self.rng.next_u64() >> shift);
                 controller.inherit(self.now, &path);
             }
         }

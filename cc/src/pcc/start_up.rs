@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn two_losses_in_a_small_interval_end_it_only_without_ignorance() {
+    fn one_loss_in_a_small_interval_ends_it_only_without_ignorance() {
         for ignorance in [true, false] {
             let config = VivaceConfig { initial_ignorance: ignorance, ..VivaceConfig::latency() };
             let mut start_up = StartUp::new(config);
             start_up.on_outcome(&outcome(1.0, 0, 0.0));
-            let step = start_up.on_outcome(&outcome(2.0, 2, 0.0));
+            let step = start_up.on_outcome(&outcome(2.0, 1, 0.0));
             assert_eq!(step == Step::Faster { confirmed_mbps: 2.0 }, ignorance, "{step:?}");
         }
     }
