@@ -27,6 +27,12 @@ fn reached_s(run: &Run, mbps: f64) -> f64 {
     reached.next().unwrap_or(f64::INFINITY)
 }
 
+/// Smallest pacing rate after `from_s`.
+fn least_rate(run: &Run, from_s: f64) -> f64 {
+    let late = run.flows[0].rates.iter().filter(|(at, _)| at.as_secs_f64() > from_s);
+    late.map(|(_, mbps)| *mbps).fold(f64::INFINITY, f64::min)
+}
+
 #[test]
 fn the_path_model_has_the_rate_delay_buffer_and_loss_it_claims() {
     let constant = |mbps| ConstantConfig { rate: Bandwidth::from_mbps(mbps) };
@@ -130,8 +136,7 @@ fn a_video_gets_the_link_for_each_segment_after_each_pause() {
         assert!(flow.segment_s.len() >= 58, "{} segments", flow.segment_s.len());
         let slowest = flow.segment_s[3..].iter().copied().fold(0.0, f64::max);
         assert!(slowest < 0.9, "{slowest:.2} s");
-        let late = flow.rates.iter().filter(|(at, _)| at.as_secs_f64() > 5.0);
-        let least = late.map(|(_, mbps)| *mbps).fold(f64::INFINITY, f64::min);
+        let least = least_rate(&run, 5.0);
         assert!(least > 7.0, "collapsed to {least:.1} Mbit/s");
         assert!(run.p95_queueing_ms(3.0) < 20.0, "a burst after idle shows as a queue");
     }
@@ -143,6 +148,8 @@ fn a_source_below_the_link_keeps_its_rate() {
     let run = Path::new(lossy(), 1).flow(&VIVACE, source, 0.0).run(60.0);
     let goodput = run.flows[0].mbps(10.0, 60.0);
     assert!((2.9..3.1).contains(&goodput), "{goodput:.2} Mbit/s");
+    // Start-up has come to 4.3 Mbit/s, and then nothing is left to learn.
+    assert!(least_rate(&run, 10.0) > 4.0, "{:.2} Mbit/s", least_rate(&run, 10.0));
     assert!(run.p95_queueing_ms(10.0) < 5.0);
 }
 
