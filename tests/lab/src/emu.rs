@@ -1,5 +1,6 @@
 //! `millrace-lab emu`: traffic with known properties over the emulated link.
 
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Traffic::Calibrate => return calibrate(options),
     };
     let run = Run::start()?;
+    writeln!(stderr(), "run {}", run.name()).ok();
     let topology = Topology::build(&run, cc)?;
     let emulator = topology.start_link(link)?;
     let bar = ProgressBar::new(options.duration_s);
@@ -74,6 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 fn calibrate(options: &Options) -> Result<ExitCode> {
     let link = options.link.config()?;
     let run = Run::start()?;
+    writeln!(stderr(), "run {}", run.name()).ok();
     let topology = Topology::build(&run, KernelCc::Cubic)?;
     let mut found = calibrate::run(&topology, link, Duration::from_secs(options.duration_s))?;
     for report in &mut found.emulator {
@@ -82,7 +85,7 @@ fn calibrate(options: &Options) -> Result<ExitCode> {
     println!("{}", serde_json::to_string_pretty(&found)?);
     let faults = found.faults();
     for fault in &faults {
-        eprintln!("millrace-lab: out of tolerance: {fault}");
+        writeln!(stderr(), "millrace-lab: out of tolerance: {fault}").ok();
     }
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,5 +1,6 @@
 //! `millrace-lab`: the demo, the emulated link, and the removal of what crashed runs left.
 
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -30,14 +31,19 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,
         Err(error) if error.is::<interrupt::Interrupted>() => {
-            eprintln!("millrace-lab: interrupted; everything it had made is removed");
+            say("interrupted; everything it had made is removed");
             ExitCode::from(130)
         }
         Err(error) => {
-            eprintln!("millrace-lab: {error:#}");
+            say(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// A closed standard error must not turn an orderly end into a panic.
+fn say(what: &str) {
+    writeln!(stderr(), "millrace-lab: {what}").ok();
 }
 
 fn run(action: Action) -> Result<ExitCode> {

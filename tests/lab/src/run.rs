@@ -54,6 +54,12 @@ impl Run {
         &self.id
     }
 
+    /// The start of its namespaces' names: `mr-` and the digits.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{PREFIX}{}", self.id)
+    }
+
     /// A directory for configurations, keys and sockets, removed at the end.
     #[must_use]
     pub fn scratch(&self) -> &Path {

@@ -15,8 +15,8 @@ use anyhow::{Context, Result, bail};
 
 pub use self::options::{DemoOptions, LinkOptions, Variant};
 use self::origin::{Content, Origin};
-use self::player::Player;
 pub use self::player::Qoe;
+use self::player::{Player, Seat};
 use self::progress::Step;
 use self::results::Session;
 use self::tunnel::{Binaries, Setup, Tunnel};
@@ -134,18 +134,18 @@ impl Demo {
         };
 
         let step = Step::begin(what, Some(self.duration))?;
+        let seat = Seat { namespace: &topology.player, scratch: run.scratch() };
         let mut seen = None;
-        let qoe =
-            self.player.measure(&topology.player, self.duration, &out, &self.media, |elapsed| {
-                step.at(elapsed);
-                if seen.is_none() && elapsed >= self.duration / 2 {
-                    seen = Some(match &tunnel {
-                        Some(_) => String::new(),
-                        None => kernel_congestion_control(&topology.origin)?,
-                    });
-                }
-                Ok(())
-            })?;
+        let qoe = self.player.measure(seat, self.duration, &out, &self.media, |elapsed| {
+            step.at(elapsed);
+            if seen.is_none() && elapsed >= self.duration / 2 {
+                seen = Some(match &tunnel {
+                    Some(_) => String::new(),
+                    None => kernel_congestion_control(&topology.origin)?,
+                });
+            }
+            Ok(())
+        })?;
         drop(tunnel);
         let report = emulator.finish()?;
         must_have_crossed(variant, &report)?;

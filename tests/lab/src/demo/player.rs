@@ -42,6 +42,15 @@ pub struct Qoe {
     pub error: Option<String>,
 }
 
+/// Where a browser runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat<'a> {
+    /// Its network.
+    pub namespace: &'a Namespace,
+    /// Its temporary files, so that they go with the run even after a crash.
+    pub scratch: &'a Path,
+}
+
 /// The built player.
 #[derive(Debug, Clone)]
 pub struct Player {
@@ -88,21 +97,22 @@ impl Player {
         must_succeed("media", status, log)
     }
 
-    /// Plays for `duration` inside `namespace`; session.json and screenshots go to `directory`.
+    /// Plays for `duration` at `seat`; session.json and screenshots go to `directory`.
     ///
     /// # Errors
     /// When nothing could be measured, or on Ctrl-C. A video that never began is a result.
     pub fn measure(
         &self,
-        namespace: &Namespace,
+        seat: Seat<'_>,
         duration: Duration,
         directory: &Path,
         media: &Path,
         tick: impl FnMut(Duration) -> Result<()>,
     ) -> Result<Qoe> {
         let session = directory.join("session.json");
-        let mut command = namespace.command("node");
+        let mut command = seat.namespace.command("node");
         command
+            .env("TMPDIR", seat.scratch)
             .arg(self.dist.join("measure.js"))
             .args(["--url", &format!("http://{}/", topology::ORIGIN)])
             .args(["--duration-s", &duration.as_secs().to_string()])

@@ -1,6 +1,6 @@
 //! Progress on a terminal as bars; in a log as a line for each step.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -19,7 +19,7 @@ impl Step {
     /// Never in practice: the templates are constant.
     pub fn begin(what: &str, expected: Option<Duration>) -> Result<Self> {
         if !stderr().is_terminal() {
-            eprintln!("{what}");
+            writeln!(stderr(), "{what}").ok();
             return Ok(Self { bar: ProgressBar::hidden() });
         }
         let bar = match expected {
