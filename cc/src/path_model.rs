@@ -109,11 +109,7 @@ mod tests {
     use super::*;
     use crate::{AckedPacket, LostPacket, RttSample};
 
-    fn event<'a>(
-        ms: u64,
-        acked: &'a [AckedPacket],
-        lost: &'a [LostPacket],
-    ) -> CongestionEvent<'a> {
+    fn event<'a>(ms: u64, acked: &'a [AckedPacket], lost: &'a [LostPacket]) -> CongestionEvent<'a> {
         let rtt = Duration::from_millis(10);
         CongestionEvent {
             now: Time::from_nanos(ms * 1_000_000),

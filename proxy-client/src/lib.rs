@@ -1,0 +1,7 @@
+//! Accepts TCP flows and carries them through the tunnel.
+
+pub mod accepted;
+pub mod intercept;
+pub mod pool;
+pub mod role;
+pub mod run;

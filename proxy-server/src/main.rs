@@ -1,0 +1,69 @@
+//! `millrace-server`: the end of the tunnel near the origin.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use millrace_cc::registry::NAMES;
+use millrace_config::ConfigError;
+use millrace_tunnel::certificates::{self, CertificatesArgs};
+
+#[derive(Parser)]
+#[command(version, about = "The end of the Millrace tunnel near the origin")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the server
+    Run {
+        /// Configuration file
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// Checks a configuration and the files it names; binds nothing
+    Check {
+        /// Configuration file
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// Makes a certificate authority, and certificates for servers and clients
+    Certificates(CertificatesArgs),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("millrace-server: {error:#}");
+            match error.is::<ConfigError>() {
+                true => ExitCode::from(ConfigError::EXIT_CODE),
+                false => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run { config } => {
+            let config = millrace_config::load_server(&config, NAMES)?;
+            config.check_files()?;
+            millrace_server::run::run(&config)
+        }
+        Command::Check { config } => {
+            let path = config.display().to_string();
+            millrace_config::load_server(&config, NAMES)?.check_files()?;
+            println!("{path}: ok");
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Certificates(arguments) => {
+            for report in certificates::run(&arguments, time::OffsetDateTime::now_utc())? {
+                println!("{report}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

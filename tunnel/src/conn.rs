@@ -1,0 +1,330 @@
+//! One QUIC connection with its HTTP/3 streams.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use millrace_cc::quiche_adapter;
+use quiche::h3;
+
+use crate::admin::FlowInfo;
+use crate::flow::Flow;
+use crate::metrics::WorkerCounters;
+use crate::udp::UdpPort;
+
+/// How long before its time a packet may leave. Packets that leave together make one
+/// system call; with the controller's credit a burst stays below one millisecond of the rate.
+pub const RELEASE_SLACK: Duration = Duration::from_micros(250);
+
+/// Priority of every relayed stream: all alike and taking turns. Without it a stream's
+/// place among the others would be its number, and one bulk flow would starve the later ones.
+const STREAM_URGENCY: u8 = 127;
+
+/// A connection of one worker. Slots are used again, serials are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnId {
+    pub(crate) slot: usize,
+    pub(crate) serial: u64,
+}
+
+impl ConnId {
+    /// A number that is unique in its worker.
+    pub fn number(self) -> u64 {
+        self.serial
+    }
+}
+
+/// Who handles the events of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A flow in relay, by its slot.
+    Flow(usize),
+    /// The role, by a key of its own choice.
+    Role(u64),
+}
+
+/// Datagrams that the socket had no room for.
+struct Blocked {
+    bytes: Vec<u8>,
+    segment: usize,
+    path: quiche::SendInfo,
+}
+
+/// What stopped [`Conn::flush`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// Nothing more to send now; the flag tells whether anything left.
+    All(bool),
+    /// The next packet's time has not come.
+    Paced(Instant, bool),
+    /// The socket's buffer is full.
+    Blocked,
+}
+
+/// See the module.
+pub struct Conn {
+    pub(crate) id: ConnId,
+    pub(crate) quic: quiche::Connection,
+    pub(crate) h3: Option<h3::Connection>,
+    /// Our connection IDs, for the worker's table.
+    pub(crate) cids: Vec<Vec<u8>>,
+    /// Which of the worker's UDP ports it uses.
+    pub(crate) port: usize,
+    /// The local address of its path, for a client; a server learns it with each packet.
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) streams: HashMap<u64, Owner>,
+    /// Flows that may have something to send, in turn.
+    pub(crate) ready: VecDeque<usize>,
+    /// Whether the handshake's end has been handled.
+    pub(crate) established: bool,
+    /// Part of the process's memory cap that its receive window may use.
+    pub(crate) reserved_bytes: u64,
+    pub(crate) opened: Instant,
+    pub(crate) last_sent: Instant,
+    /// In the worker's list of connections with work to do.
+    pub(crate) dirty: bool,
+    pub(crate) peer_goaway: bool,
+    /// The number after that of the peer's newest request.
+    pub(crate) next_peer_stream: u64,
+    /// A request or an answer found no room, and goes before flows when there is some.
+    pub(crate) wants_room: bool,
+    /// Name of its congestion control.
+    algorithm: &'static str,
+    /// At most two messages: sending stops at the first that finds no room.
+    blocked: VecDeque<Blocked>,
+}
+
+impl Conn {
+    pub(crate) fn new(
+        id: ConnId,
+        quic: quiche::Connection,
+        port: usize,
+        peer: SocketAddr,
+        reserved_bytes: u64,
+        algorithm: &'static str,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id,
+            quic,
+            h3: None,
+            cids: Vec::new(),
+            port,
+            local: None,
+            peer,
+            streams: HashMap::new(),
+            ready: VecDeque::new(),
+            established: false,
+            reserved_bytes,
+            opened: now,
+            last_sent: now,
+            dirty: false,
+            peer_goaway: false,
+            next_peer_stream: 0,
+            wants_room: false,
+            algorithm,
+            blocked: VecDeque::new(),
+        }
+    }
+
+    /// Whether streams can be opened: the handshake is over, or early data may go.
+    pub fn is_open(&self) -> bool {
+        self.h3.is_some() && !self.peer_goaway && !self.quic.is_closed() && !self.quic.is_draining()
+    }
+
+    /// What resumes the session later (RFC 8446, Section 2.2), once the server has sent it.
+    pub fn session(&self) -> Option<&[u8]> {
+        self.quic.session()
+    }
+
+    /// The number of streams with an owner.
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Starts HTTP/3 as soon as the transport allows it.
+    pub(crate) fn start_h3(&mut self, config: &h3::Config) -> Result<(), h3::Error> {
+        if self.h3.is_none() && (self.quic.is_established() || self.quic.is_in_early_data()) {
+            self.h3 = Some(h3::Connection::with_transport(&mut self.quic, config)?);
+        }
+        Ok(())
+    }
+
+    /// Opens a stream with a request.
+    pub(crate) fn request(
+        &mut self,
+        fields: &[h3::Header],
+        owner: Owner,
+    ) -> Result<u64, h3::Error> {
+        let h3 = self.h3.as_mut().ok_or(h3::Error::InternalError)?;
+        let stream = h3.send_request(&mut self.quic, fields, false)?;
+        self.quic.stream_priority(stream, STREAM_URGENCY, true)?;
+        self.streams.insert(stream, owner);
+        Ok(stream)
+    }
+
+    /// Answers a request; `end` when no body follows.
+    pub(crate) fn respond(
+        &mut self,
+        stream: u64,
+        fields: &[h3::Header],
+        end: bool,
+    ) -> Result<(), h3::Error> {
+        let h3 = self.h3.as_mut().ok_or(h3::Error::InternalError)?;
+        let priority = h3::Priority::new(3, true);
+        h3.send_response_with_priority(&mut self.quic, stream, fields, &priority, end)?;
+        self.quic.stream_priority(stream, STREAM_URGENCY, true)?;
+        Ok(())
+    }
+
+    /// Ends both directions of a stream at once (RFC 9000, Section 3.5).
+    pub(crate) fn reset(&mut self, stream: u64, code: u64) {
+        self.streams.remove(&stream);
+        // An error only says that the direction has ended already.
+        let _ = self.quic.stream_shutdown(stream, quiche::Shutdown::Write, code);
+        let _ = self.quic.stream_shutdown(stream, quiche::Shutdown::Read, code);
+    }
+
+    /// Sends what is due, at most `most_bytes`, in messages as large as offload allows.
+    pub(crate) fn flush(
+        &mut self,
+        port: &UdpPort,
+        out: &mut [u8],
+        most_bytes: usize,
+        counters: &WorkerCounters,
+    ) -> Flushed {
+        while let Some(blocked) = self.blocked.front() {
+            if !send(port, &blocked.path, &blocked.bytes, blocked.segment) {
+                return Flushed::Blocked;
+            }
+            self.blocked.pop_front();
+        }
+        let horizon = Instant::now() + RELEASE_SLACK;
+        let most_segments = port.max_segments();
+        let (mut total, mut packets) = (0, 0);
+        let mut message: Option<quiche::SendInfo> = None;
+        let (mut end, mut segment, mut segments) = (0, 0, 0);
+        let outcome = 'packets: loop {
+            if let Some(at) = self.quic.get_next_release_time().and_then(|next| next.time(horizon)) {
+                break Flushed::Paced(at, total > 0);
+            }
+            if total >= most_bytes {
+                break Flushed::All(true);
+            }
+            let (len, path) = match self.quic.send(&mut out[end..]) {
+                Ok(sent) => sent,
+                Err(quiche::Error::Done) => break Flushed::All(total > 0),
+                Err(error) => {
+                    tracing::debug!(conn = self.id.serial, %error, "quic send failed");
+                    // The transport closes the connection itself after an error of its own.
+                    let _ = self.quic.close(false, 1, b"send");
+                    break Flushed::All(total > 0);
+                }
+            };
+            total += len;
+            packets += 1;
+            let fits = message.as_ref().is_some_and(|first| {
+                len <= segment && (first.to, first.from) == (path.to, path.from)
+            });
+            if let Some(first) = message.take_if(|_| !fits) {
+                // This packet begins the next message.
+                self.hand_over(port, &out[..end], segment, first);
+                out.copy_within(end..end + len, 0);
+                (end, segments) = (0, 0);
+            }
+            if message.is_none() {
+                message = Some(path);
+                segment = len;
+            }
+            end += len;
+            segments += 1;
+            let full = len < segment || segments == most_segments || end + segment > out.len();
+            if full || !self.blocked.is_empty() {
+                if let Some(first) = message.take() {
+                    self.hand_over(port, &out[..end], segment, first);
+                }
+                if !self.blocked.is_empty() {
+                    break 'packets Flushed::Blocked;
+                }
+                (end, segments) = (0, 0);
+            }
+        };
+        if let Some(first) = message {
+            self.hand_over(port, &out[..end], segment, first);
+        }
+        if packets > 0 {
+            self.last_sent = Instant::now();
+            counters.packets_sent.add(packets);
+            counters.tunnel_bytes_sent.add(total as u64);
+        }
+        if self.blocked.is_empty() { outcome } else { Flushed::Blocked }
+    }
+
+    /// Sends a message, or keeps it until the socket has room.
+    fn hand_over(&mut self, port: &UdpPort, bytes: &[u8], segment: usize, path: quiche::SendInfo) {
+        if !self.blocked.is_empty() || !send(port, &path, bytes, segment) {
+            self.blocked.push_back(Blocked { bytes: bytes.to_vec(), segment, path });
+        }
+    }
+
+    /// Whether datagrams wait for the socket.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// When the connection wants to be driven without any event, `paced` aside.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        self.quic.timeout_instant()
+    }
+}
+
+/// `false` when the socket has no room. Any other failure is a packet lost on the way: a probe
+/// that was too large, a route that is away for a moment. Recovery knows how to handle that.
+fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -> bool {
+    match port.send(path.to, path.from.ip(), bytes, segment) {
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => false,
+        Err(error) => {
+            tracing::trace!(to = %path.to, %error, "datagram not sent");
+            true
+        }
+    }
+}
+
+impl Conn {
+    /// What people want to know of one of its flows.
+    pub(crate) fn describe(&self, slot: usize, flow: &Flow, now: Instant) -> FlowInfo {
+        let path = self.quic.path_stats().find(|path| path.active);
+        let stats = self.quic.stats();
+        let controller = quiche_adapter::inspect(&self.quic);
+        let (bytes_up, bytes_down) = match self.quic.is_server() {
+            true => (flow.received_bytes, flow.sent_bytes),
+            false => (flow.sent_bytes, flow.received_bytes),
+        };
+        FlowInfo {
+            id: self.id.serial << 32 | slot as u64,
+            connection: hex(self.quic.source_id().as_ref()),
+            client: flow.label.client.map_or_else(|| "unix".to_owned(), |it| it.to_string()),
+            destination: flow.label.destination.clone(),
+            class: flow.label.class,
+            algorithm: self.algorithm.to_owned(),
+            bytes_up,
+            bytes_down,
+            age_s: now.saturating_duration_since(flow.opened).as_secs_f64(),
+            rtt_ms: path
+                .as_ref()
+                .filter(|path| path.min_rtt.is_some())
+                .map(|path| path.rtt.as_secs_f64() * 1e3),
+            rate_mbps: flow.meter.mbps(),
+            cwnd_bytes: path.as_ref().map_or(0, |path| path.cwnd as u64),
+            pacing_mbps: controller.map(|(metrics, _)| metrics.pacing_rate.mbps()),
+            loss: stats.lost as f64 / stats.sent.max(1) as f64,
+            state: flow.state(self.quic.is_server()),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,627 @@
+//! What a worker owns: sockets, connections and flows, and how bytes move between them.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Interest, Registry, Token};
+use quiche::h3;
+use slab::Slab;
+
+use crate::conn::{Conn, ConnId, Flushed, Owner};
+use crate::deadlines::Deadlines;
+use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR, Pump, Socket};
+use crate::metrics::{ConnectionState, FlowFailure, HandshakeFailure, Label, WorkerCounters};
+use crate::role::Notice;
+use crate::shared::{Admission, Shared};
+use crate::transport::TunnelConfig;
+use crate::udp::{SEND_MESSAGE_BYTES, UdpPort};
+
+/// Bytes of our connection IDs; the first says which worker has the connection.
+pub const CONN_ID_BYTES: usize = 16;
+/// Most that is read from a socket or a stream at a time.
+const SCRATCH_BYTES: usize = 256 << 10;
+/// Stream data that may wait unsent in a connection. Enough for several messages, little
+/// enough that what controls the rate is the congestion controller and not a queue here.
+const SEND_AHEAD_BYTES: usize = 256 << 10;
+/// What one connection may send before the others have their turn.
+const TURN_BYTES: usize = 1 << 20;
+/// Least receive window of a connection, also when the memory cap is nearly used up.
+pub(crate) const MIN_CONNECTION_WINDOW_BYTES: u64 = 256 << 10;
+/// What a new connection may take of the memory that is left: one part in this many.
+const WINDOW_SHARE: u64 = 16;
+
+/// Kinds of tokens, in the upper bits.
+pub(crate) const KIND_SHIFT: u32 = 56;
+pub(crate) const KIND_FLOW: usize = 1;
+pub(crate) const KIND_ROLE: usize = 2;
+pub(crate) const KIND_UDP: usize = 3;
+pub(crate) const KIND_OWN: usize = 4;
+
+/// See the module.
+pub struct Core {
+    pub(crate) registry: Registry,
+    pub(crate) ports: Vec<UdpPort>,
+    pub(crate) conns: Slab<Conn>,
+    pub(crate) by_cid: HashMap<Vec<u8>, usize>,
+    pub(crate) flows: Slab<Flow>,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) dirty: VecDeque<usize>,
+    pub(crate) quic_config: quiche::Config,
+    pub(crate) h3_config: h3::Config,
+    pub(crate) worker: u8,
+    /// Name of the congestion control of new connections.
+    algorithm: &'static str,
+    pub(crate) now: Instant,
+    pub(crate) max_connection_window_bytes: u64,
+    /// Streams were read outside of [`Core::handle_streams`].
+    read_streams: bool,
+    next_serial: u64,
+    scratch: Vec<u8>,
+    out: Vec<u8>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    /// Connections that peers may open.
+    pub(crate) max_connections: usize,
+    /// Whether new connections are turned away, because the process is about to end.
+    pub(crate) refusing: bool,
+    /// What all workers share.
+    pub shared: Arc<Shared>,
+}
+
+impl Core {
+    /// How often roles are called at least.
+    pub const TICK: Duration = Duration::from_millis(250);
+
+    pub(crate) fn new(
+        registry: Registry,
+        worker: u8,
+        tunnel: TunnelConfig,
+        max_connection_window_bytes: u64,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self {
+            registry,
+            ports: Vec::new(),
+            conns: Slab::new(),
+            by_cid: HashMap::new(),
+            flows: Slab::new(),
+            deadlines: Deadlines::default(),
+            notices: VecDeque::new(),
+            dirty: VecDeque::new(),
+            quic_config: tunnel.quic,
+            h3_config: tunnel.http3,
+            algorithm: tunnel.algorithm,
+            worker,
+            now: Instant::now(),
+            max_connection_window_bytes,
+            read_streams: false,
+            next_serial: 1,
+            scratch: vec![0; SCRATCH_BYTES],
+            out: vec![0; SEND_MESSAGE_BYTES],
+            counters: shared.metrics.worker(),
+            max_connections: 0,
+            refusing: false,
+            shared,
+        }
+    }
+
+    /// The token under which a role's event source reports as `key`.
+    pub fn role_token(key: usize) -> Token {
+        Token(KIND_ROLE << KIND_SHIFT | key)
+    }
+
+    /// For the role's own event sources.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The time at which the current round of the loop began.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Adds a UDP port to the loop.
+    ///
+    /// # Errors
+    /// When the loop can't take it.
+    pub fn add_port(&mut self, mut port: UdpPort) -> io::Result<usize> {
+        let index = self.ports.len();
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.registry.register(port.source(), Token(KIND_UDP << KIND_SHIFT | index), both)?;
+        self.ports.push(port);
+        Ok(index)
+    }
+
+    /// The number of the UDP port that a port of this worker is bound to.
+    pub fn port_number(&self, port: usize) -> u16 {
+        self.ports[port].local().port()
+    }
+
+    /// A connection, if it still exists.
+    pub fn conn(&self, id: ConnId) -> Option<&Conn> {
+        self.conns.get(id.slot).filter(|conn| conn.id == id)
+    }
+
+    pub(crate) fn conn_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.conns.get_mut(id.slot).filter(|conn| conn.id == id)
+    }
+
+    /// The number of flows in relay.
+    pub fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The number of connections.
+    pub fn conn_count(&self) -> usize {
+        self.conns.len()
+    }
+
+    /// Dials a server through `port`, which must be bound to `local`'s family.
+    ///
+    /// # Errors
+    /// When quiche refuses, as for a name that is no host name.
+    pub fn connect(
+        &mut self,
+        port: usize,
+        local: SocketAddr,
+        server: SocketAddr,
+        server_name: &str,
+        session: Option<&[u8]>,
+    ) -> Result<ConnId, quiche::Error> {
+        let cid = self.new_cid();
+        let reserved = self.reserve_window();
+        let scid = quiche::ConnectionId::from_ref(&cid);
+        let mut quic =
+            quiche::connect(Some(server_name), &scid, local, server, &mut self.quic_config)
+                .inspect_err(|_| self.shared.release_memory(reserved))?;
+        if let Some(session) = session {
+            // An old ticket only costs the early data.
+            let _ = quic.set_session(session);
+        }
+        let id = self.insert(quic, vec![cid], port, server, reserved);
+        self.conns[id.slot].local = Some(local);
+        self.mark_dirty(id.slot);
+        Ok(id)
+    }
+
+    pub(crate) fn insert(
+        &mut self,
+        quic: quiche::Connection,
+        cids: Vec<Vec<u8>>,
+        port: usize,
+        peer: SocketAddr,
+        reserved: u64,
+    ) -> ConnId {
+        let entry = self.conns.vacant_entry();
+        let id = ConnId { slot: entry.key(), serial: self.next_serial };
+        self.next_serial += 1;
+        let conn = entry.insert(Conn::new(id, quic, port, peer, reserved, self.algorithm, self.now));
+        self.by_cid.extend(cids.iter().cloned().map(|cid| (cid, id.slot)));
+        conn.cids = cids;
+        self.shared.metrics.connections.of(ConnectionState::Connecting).inc();
+        id
+    }
+
+    /// Closes a connection in order (RFC 9000, Section 10.2).
+    pub fn close(&mut self, id: ConnId, code: u64, reason: &[u8]) {
+        if let Some(conn) = self.conn_mut(id) {
+            // An error only says that it is closed already.
+            let _ = conn.quic.close(true, code, reason);
+            self.mark_dirty(id.slot);
+        }
+    }
+
+    /// Tells all peers that no new streams are taken (RFC 9114, Section 5.2).
+    pub fn go_away(&mut self) {
+        for (slot, conn) in &mut self.conns {
+            let next = conn.next_peer_stream;
+            if let Some(h3) = &mut conn.h3 {
+                // Without room the peer learns it from the refusal of its next request.
+                let _ = h3.send_goaway(&mut conn.quic, next);
+            }
+            if !conn.dirty {
+                conn.dirty = true;
+                self.dirty.push_back(slot);
+            }
+        }
+    }
+
+    /// Opens a stream that the role owns under `key` until it starts a flow on it.
+    ///
+    /// # Errors
+    /// `StreamBlocked` when the connection can't take the request now: [`Notice::Room`] tells when
+    /// to try again. `TransportError(StreamLimit)` when the peer allows no more streams.
+    pub fn request(
+        &mut self,
+        id: ConnId,
+        fields: &[h3::Header],
+        key: u64,
+    ) -> Result<u64, h3::Error> {
+        let conn = self.conn_mut(id).ok_or(h3::Error::InternalError)?;
+        let stream = conn.request(fields, Owner::Role(key));
+        conn.wants_room |= matches!(stream, Err(h3::Error::StreamBlocked));
+        self.mark_dirty(id.slot);
+        stream
+    }
+
+    /// Answers a request; `end` when no body follows, after which the stream is forgotten.
+    ///
+    /// # Errors
+    /// `StreamBlocked` as for [`Core::request`]; any other when the connection or stream is gone.
+    pub fn respond(
+        &mut self,
+        id: ConnId,
+        stream: u64,
+        fields: &[h3::Header],
+        end: bool,
+    ) -> Result<(), h3::Error> {
+        let conn = self.conn_mut(id).ok_or(h3::Error::InternalError)?;
+        let sent = conn.respond(stream, fields, end);
+        conn.wants_room |= matches!(sent, Err(h3::Error::StreamBlocked));
+        sent?;
+        if end {
+            conn.streams.remove(&stream);
+            // Whatever the peer had sent already is of no use (RFC 9114, Section 4.1).
+            let _ = conn.quic.stream_shutdown(stream, quiche::Shutdown::Read, H3_NO_ERROR);
+        }
+        self.mark_dirty(id.slot);
+        Ok(())
+    }
+
+    /// The role owns `stream` under `key` from now on.
+    pub fn own_stream(&mut self, id: ConnId, stream: u64, key: u64) {
+        if let Some(conn) = self.conn_mut(id) {
+            conn.streams.insert(stream, Owner::Role(key));
+        }
+    }
+
+    /// Resets a stream.
+    pub fn reset_stream(&mut self, id: ConnId, stream: u64, code: u64) {
+        if let Some(conn) = self.conn_mut(id) {
+            conn.reset(stream, code);
+            self.mark_dirty(id.slot);
+        }
+    }
+
+    /// Relays between `socket` and `stream` from now on. `known` tells whether the socket is
+    /// registered with the loop already.
+    pub fn relay(&mut self, start: RelayStart) {
+        let RelayStart { conn: id, stream, mut socket, known, label, confirmed, admission, .. } = start;
+        let slot = self.flows.vacant_key();
+        let token = Token(KIND_FLOW << KIND_SHIFT | slot);
+        let now = self.now;
+        let registered = socket.register(&self.registry, token, known);
+        let Some(conn) = self.conns.get_mut(id.slot).filter(|conn| conn.id == id) else {
+            socket.reset();
+            return;
+        };
+        if let Err(error) = registered {
+            tracing::error!(%error, "a flow's socket can't be watched");
+            socket.reset();
+            conn.reset(stream, H3_CONNECT_ERROR);
+            self.mark_dirty(id.slot);
+            return;
+        }
+        conn.streams.insert(stream, Owner::Flow(slot));
+        conn.ready.push_back(slot);
+        let mut flow = Flow::new(id, stream, socket, label, admission, now)
+            .with_first_bytes(start.to_stream, start.to_socket);
+        flow.confirmed = confirmed;
+        flow.queued = true;
+        flow.stream_finished = start.stream_finished;
+        self.flows.insert(flow);
+        self.mark_dirty(id.slot);
+    }
+
+    pub(crate) fn mark_dirty(&mut self, slot: usize) {
+        if let Some(conn) = self.conns.get_mut(slot) {
+            if !conn.dirty {
+                conn.dirty = true;
+                self.dirty.push_back(slot);
+            }
+        }
+    }
+
+    pub(crate) fn new_cid(&self) -> Vec<u8> {
+        let mut cid = vec![0; CONN_ID_BYTES];
+        boring::rand::rand_bytes(&mut cid).expect("BoringSSL's generator does not fail");
+        cid[0] = self.worker;
+        cid
+    }
+
+    /// Takes a receive window out of the memory cap, and sets it for the next connection.
+    pub(crate) fn reserve_window(&mut self) -> u64 {
+        let share = self.shared.memory_left() / WINDOW_SHARE;
+        let window =
+            share.clamp(MIN_CONNECTION_WINDOW_BYTES, self.max_connection_window_bytes.max(MIN_CONNECTION_WINDOW_BYTES));
+        self.shared.take_memory(window);
+        self.quic_config.set_max_connection_window(window);
+        window
+    }
+
+    /// A flow's socket reported something.
+    pub(crate) fn on_socket_event(&mut self, slot: usize, event: &mio::event::Event) {
+        let Some(flow) = self.flows.get_mut(slot) else { return };
+        let id = flow.conn;
+        // The event may be of a flow that had this slot before: the socket itself decides.
+        if event.is_error() {
+            if let Ok(Some(_)) | Err(_) = flow.socket.take_error() {
+                self.end_flow(slot, FlowEnd::NearReset);
+                return;
+            }
+        }
+        flow.socket_readable |= event.is_readable() || event.is_read_closed();
+        flow.socket_writable |= event.is_writable();
+        if !flow.queued {
+            flow.queued = true;
+            if let Some(conn) = self.conns.get_mut(id.slot) {
+                conn.ready.push_back(slot);
+            }
+        }
+        self.mark_dirty(id.slot);
+    }
+
+    /// Lets a connection do all that it can do now.
+    pub(crate) fn drive(&mut self, slot: usize) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        conn.dirty = false;
+        let mut turn_bytes = 0;
+        let paced = loop {
+            self.handle_streams(slot);
+            let Some(conn) = self.conns.get_mut(slot) else { return };
+            let more = if std::mem::take(&mut conn.wants_room) {
+                // Flows would take the room before the role can.
+                self.notices.push_back(Notice::Room(conn.id));
+                false
+            } else {
+                self.pump_ready(slot)
+            };
+            if std::mem::take(&mut self.read_streams) {
+                // What was read may have been the last before the end of its stream.
+                self.handle_streams(slot);
+            }
+            let Some(conn) = self.conns.get_mut(slot) else { return };
+            let port = &self.ports[conn.port];
+            let flushed = conn.flush(port, &mut self.out, TURN_BYTES, &self.counters);
+            turn_bytes += SEND_AHEAD_BYTES;
+            match flushed {
+                Flushed::Paced(at, false) => break Some(at),
+                Flushed::All(false) | Flushed::Blocked => break None,
+                Flushed::Paced(_, true) | Flushed::All(true) if !more => break None,
+                _ if turn_bytes >= TURN_BYTES => {
+                    self.mark_dirty(slot);
+                    break None;
+                }
+                _ => {}
+            }
+        };
+        self.settle(slot, paced);
+    }
+
+    /// After a drive: a closed connection goes, any other is waited for.
+    fn settle(&mut self, slot: usize, paced: Option<Instant>) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.quic.is_closed() {
+            self.remove(slot);
+            return;
+        }
+        let paced = paced.or_else(|| {
+            let release = conn.quic.get_next_release_time()?;
+            release.time(self.now + crate::conn::RELEASE_SLACK)
+        });
+        let next = [paced, conn.timeout()].into_iter().flatten().min();
+        self.deadlines.set(slot, next);
+    }
+
+    /// Pumps flows in turn while the connection can take more. Whether some are left over.
+    fn pump_ready(&mut self, slot: usize) -> bool {
+        let mut turns = match self.conns.get(slot) {
+            Some(conn) => conn.ready.len().max(SEND_AHEAD_BYTES / SCRATCH_BYTES * 4),
+            None => return false,
+        };
+        while turns > 0 {
+            turns -= 1;
+            let conn = &mut self.conns[slot];
+            if conn.quic.stream_bytes_waiting() >= SEND_AHEAD_BYTES {
+                break;
+            }
+            let Some(h3) = conn.h3.as_mut() else { break };
+            let Some(flow_slot) = conn.ready.pop_front() else { break };
+            let Some(flow) = self.flows.get_mut(flow_slot).filter(|flow| flow.conn == conn.id)
+            else {
+                continue;
+            };
+            flow.queued = false;
+            let before = flow.sent_bytes;
+            let up = flow.pump_to_stream(&mut conn.quic, h3, &mut self.scratch, self.now);
+            self.counters.bytes(conn.quic.is_server(), flow.sent_bytes - before);
+            match up {
+                Pump::More => {
+                    flow.queued = true;
+                    conn.ready.push_back(flow_slot);
+                }
+                Pump::Wait => {}
+                Pump::Failed(end) => {
+                    self.end_flow(flow_slot, end);
+                    continue;
+                }
+            }
+            self.read_streams |= self.pump_to_socket(flow_slot);
+        }
+        self.conns.get(slot).is_some_and(|conn| !conn.ready.is_empty())
+    }
+
+    /// Moves all that a flow's socket takes; whether anything moved.
+    pub(crate) fn pump_to_socket(&mut self, flow_slot: usize) -> bool {
+        let Some(flow) = self.flows.get_mut(flow_slot) else { return false };
+        let Some(conn) = self.conns.get_mut(flow.conn.slot) else { return false };
+        let Some(h3) = conn.h3.as_mut() else { return false };
+        // Early data can be replayed by an attacker: nothing of it goes out before the
+        // handshake has proved that the peer sent it now (RFC 8446, Section 8).
+        if !conn.quic.is_established() {
+            return false;
+        }
+        let (mut moved, before) = (false, flow.received_bytes);
+        let pumped = loop {
+            match flow.pump_to_socket(&mut conn.quic, h3, &mut self.scratch, self.now) {
+                Pump::More => moved = true,
+                other => break other,
+            }
+        };
+        self.counters.bytes(!conn.quic.is_server(), flow.received_bytes - before);
+        match pumped {
+            Pump::Failed(end) => self.end_flow(flow_slot, end),
+            _ if flow.complete() => self.end_flow(flow_slot, FlowEnd::Complete),
+            _ => {}
+        }
+        moved
+    }
+
+    /// Takes a flow out, and lets both its ends know when that is before its time.
+    pub(crate) fn end_flow(&mut self, flow_slot: usize, end: FlowEnd) {
+        let Some(flow) = self.flows.try_remove(flow_slot) else { return };
+        let slot = flow.conn.slot;
+        if let Some(conn) = self.conn_mut(flow.conn) {
+            if end == FlowEnd::Complete {
+                conn.streams.remove(&flow.stream);
+            } else {
+                conn.reset(flow.stream, H3_CONNECT_ERROR);
+            }
+            self.mark_dirty(slot);
+        }
+        tracing::debug!(
+            destination = %flow.label.destination,
+            sent_bytes = flow.sent_bytes,
+            received_bytes = flow.received_bytes,
+            end = end.as_str(),
+            "flow ended"
+        );
+        self.count_end(end);
+        self.notices.push_back(Notice::FlowEnded { conn: flow.conn });
+        if end != FlowEnd::Complete {
+            flow.socket.reset();
+        }
+    }
+
+    fn count_end(&self, end: FlowEnd) {
+        let failure = match end {
+            FlowEnd::Complete => return self.shared.metrics.flows_closed.inc(),
+            FlowEnd::NearReset => FlowFailure::TcpReset,
+            FlowEnd::FarReset => FlowFailure::PeerReset,
+            FlowEnd::TunnelLost | FlowEnd::Drained => FlowFailure::TunnelLost,
+            FlowEnd::Idle => FlowFailure::IdleTimeout,
+            FlowEnd::Refused(failure) => failure,
+        };
+        self.shared.metrics.flows_failed.of(failure).inc();
+    }
+
+    /// Ends the flows for which `select` gives a reason.
+    pub(crate) fn end_flows(&mut self, mut select: impl FnMut(&Flow) -> Option<FlowEnd>) {
+        let ends: Vec<_> =
+            self.flows.iter().filter_map(|(slot, flow)| Some((slot, select(flow)?))).collect();
+        for (slot, end) in ends {
+            self.end_flow(slot, end);
+        }
+    }
+
+    /// Forgets a closed connection; its flows end with a reset, never as if complete.
+    fn remove(&mut self, slot: usize) {
+        let Some(conn) = self.conns.try_remove(slot) else { return };
+        self.deadlines.set(slot, None);
+        for cid in &conn.cids {
+            self.by_cid.remove(cid);
+        }
+        self.shared.release_memory(conn.reserved_bytes);
+        let state =
+            if conn.established { ConnectionState::Established } else { ConnectionState::Connecting };
+        self.shared.metrics.connections.of(state).dec();
+        self.counters.packets_lost.add(conn.quic.stats().lost as u64);
+        let reason = close_reason(&conn.quic);
+        let mut owners: Vec<_> = conn.streams.values().copied().collect();
+        owners.retain(|owner| matches!(owner, Owner::Flow(_)));
+        for owner in owners {
+            if let Owner::Flow(flow) = owner {
+                self.end_flow(flow, FlowEnd::TunnelLost);
+            }
+        }
+        let Conn { id, established, .. } = conn;
+        if !established {
+            let failure = handshake_failure(&conn.quic);
+            tracing::warn!(peer = %conn.peer, reason, failure = failure.as_str(), "handshake failed");
+            self.shared.metrics.handshake_failures.of(failure).inc();
+        }
+        self.notices.push_back(Notice::Disconnected { conn: id, established, reason });
+    }
+}
+
+/// RFC 9114, Section 8.1.
+pub const H3_NO_ERROR: u64 = 0x100;
+
+/// What [`Core::relay`] needs.
+#[derive(Debug)]
+pub struct RelayStart {
+    /// The connection.
+    pub conn: ConnId,
+    /// The stream.
+    pub stream: u64,
+    /// The near end.
+    pub socket: Socket,
+    /// Whether the loop watches the socket already.
+    pub known: bool,
+    /// For people.
+    pub label: FlowLabel,
+    /// The flow's place among those allowed.
+    pub admission: Admission,
+    /// Whether the far end is known to be connected.
+    pub confirmed: bool,
+    /// Whether the peer has ended the stream already.
+    pub stream_finished: bool,
+    /// Bytes that go to the stream before what the socket brings.
+    pub to_stream: Vec<u8>,
+    /// Bytes that go to the socket before what the stream brings.
+    pub to_socket: Vec<u8>,
+}
+
+/// What kept a handshake from its end, by the TLS alert (RFC 8446, Section 6.2).
+fn handshake_failure(quic: &quiche::Connection) -> HandshakeFailure {
+    if quic.is_timed_out() {
+        return HandshakeFailure::Timeout;
+    }
+    let Some(error) = quic.local_error() else {
+        return match quic.peer_error() {
+            Some(_) => HandshakeFailure::RefusedByPeer,
+            None => HandshakeFailure::Timeout,
+        };
+    };
+    match error.error_code.checked_sub(0x100).filter(|_| !error.is_app) {
+        Some(116) => HandshakeFailure::NoCertificate,
+        Some(48) => HandshakeFailure::UnknownAuthority,
+        Some(45) => HandshakeFailure::Expired,
+        Some(42 | 43 | 46) => HandshakeFailure::WrongName,
+        _ => HandshakeFailure::Other,
+    }
+}
+
+fn close_reason(quic: &quiche::Connection) -> String {
+    let describe = |side: &str, error: &quiche::ConnectionError| {
+        let what = match (error.is_app, error.error_code) {
+            (false, code @ 0x100..=0x1ff) => format!("TLS alert {}", code - 0x100),
+            (false, code) => format!("QUIC error {code:#x}"),
+            (true, H3_NO_ERROR) => "closed".to_owned(),
+            (true, code) => format!("HTTP/3 error {code:#x}"),
+        };
+        let reason = String::from_utf8_lossy(&error.reason);
+        format!("{what} by {side}{}{reason}", if reason.is_empty() { "" } else { ": " })
+    };
+    if quic.is_timed_out() {
+        return "no answer in time".to_owned();
+    }
+    match (quic.local_error(), quic.peer_error()) {
+        (Some(error), _) => describe("this side", error),
+        (None, Some(error)) => describe("the peer", error),
+        (None, None) => "handshake given up".to_owned(),
+    }
+}

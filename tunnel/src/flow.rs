@@ -1,0 +1,434 @@
+//! One flow: a TCP connection on this side, an HTTP/3 stream on the other.
+//!
+//! Each direction is bounded. Upwards (TCP to stream) nothing is read from TCP that the
+//! stream can't take at once; downwards (stream to TCP) at most one read's worth waits
+//! here for TCP, and the stream's flow-control window holds the peer back.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpStream, UnixStream};
+use millrace_config::Class;
+use mio::{Interest, Registry, Token};
+
+use crate::admin::FlowState;
+use crate::conn::ConnId;
+use crate::metrics::FlowFailure;
+use crate::shared::Admission;
+
+/// RFC 9114, Section 8.1: the TCP connection of a CONNECT request was reset or closed abnormally.
+pub const H3_CONNECT_ERROR: u64 = 0x10f;
+
+/// A frame header of the body: type and length, each at most eight bytes (RFC 9114, Section 7.1).
+const FRAME_OVERHEAD: usize = 10;
+/// Room in the stream below which it is not worth while to read from TCP.
+const MIN_READ_BYTES: usize = 1024;
+
+/// The near end of a flow.
+#[derive(Debug)]
+pub enum Socket {
+    /// A TCP connection.
+    Tcp(TcpStream),
+    /// A connection on a Unix socket, from a local proxy.
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Registers for both directions; the readiness is edge-triggered.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token, known: bool) -> io::Result<()> {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        match (self, known) {
+            (Self::Tcp(socket), false) => registry.register(socket, token, both),
+            (Self::Tcp(socket), true) => registry.reregister(socket, token, both),
+            (Self::Unix(socket), false) => registry.register(socket, token, both),
+            (Self::Unix(socket), true) => registry.reregister(socket, token, both),
+        }
+    }
+
+    /// Watches a socket that is not a flow yet; the readiness is edge-triggered.
+    ///
+    /// # Errors
+    /// When the loop can't take it.
+    pub fn watch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.register(registry, token, false)
+    }
+
+    /// Sends the end of this side's data.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
+            Self::Unix(socket) => socket.shutdown(Shutdown::Write),
+        }
+    }
+
+    /// The error that waits on the socket, if there is one.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        match self {
+            Self::Tcp(socket) => socket.take_error(),
+            Self::Unix(socket) => socket.take_error(),
+        }
+    }
+
+    /// Closes so that a TCP peer sees a reset: an end that must not look like a complete one.
+    pub fn reset(self) {
+        if let Self::Tcp(socket) = &self {
+            // A failure means that the connection is gone already.
+            let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.read(buf),
+            Self::Unix(socket) => socket.read(buf),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.write(buf),
+            Self::Unix(socket) => socket.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What people want to know of a flow.
+#[derive(Clone, Debug)]
+pub struct FlowLabel {
+    /// Who opened it, where that is known.
+    pub client: Option<SocketAddr>,
+    /// Where it goes.
+    pub destination: String,
+    /// Its class.
+    pub class: Class,
+}
+
+/// How a flow came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowEnd {
+    /// Both directions were closed in order.
+    Complete,
+    /// The near TCP connection was reset or failed.
+    NearReset,
+    /// The peer reset the stream.
+    FarReset,
+    /// The connection that carried it is gone.
+    TunnelLost,
+    /// The server refused the destination.
+    Refused(FlowFailure),
+    /// Nothing moved for longer than allowed.
+    Idle,
+    /// The process is about to end.
+    Drained,
+}
+
+impl FlowEnd {
+    /// The name in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::NearReset => "near_reset",
+            Self::FarReset => "far_reset",
+            Self::TunnelLost => "tunnel_lost",
+            Self::Refused(_) => "refused",
+            Self::Idle => "idle",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+/// Bytes of both directions per tick, for the rate that people see.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Meter {
+    counted_bytes: u64,
+    bytes_per_s: f64,
+}
+
+impl Meter {
+    /// Weight of the newest interval: with four a second, a memory of about one second.
+    const WEIGHT: f64 = 0.25;
+
+    pub(crate) fn tick(&mut self, bytes: u64, interval: Duration) {
+        let rate = (bytes - self.counted_bytes) as f64 / interval.as_secs_f64();
+        self.counted_bytes = bytes;
+        self.bytes_per_s += Self::WEIGHT * (rate - self.bytes_per_s);
+    }
+
+    pub(crate) fn mbps(&self) -> f64 {
+        self.bytes_per_s * 8.0 / 1e6
+    }
+}
+
+/// What pumping achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pump {
+    /// There may be more at once.
+    More,
+    /// Nothing until an event.
+    Wait,
+    /// The flow has failed.
+    Failed(FlowEnd),
+}
+
+/// Bytes that wait for the socket, or for the stream.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    done: usize,
+}
+
+impl Waiting {
+    fn of(bytes: Vec<u8>) -> Self {
+        Self { bytes, done: 0 }
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.done..]
+    }
+
+    /// Gives the memory back once all is done: an idle flow holds no buffer.
+    fn advance(&mut self, done: usize) {
+        self.done += done;
+        if self.done == self.bytes.len() {
+            *self = Self::default();
+        }
+    }
+}
+
+/// A flow in relay.
+#[derive(Debug)]
+pub struct Flow {
+    pub(crate) conn: ConnId,
+    pub(crate) stream: u64,
+    pub(crate) socket: Socket,
+    pub(crate) label: FlowLabel,
+    /// Whether the server said that the destination is connected.
+    pub(crate) confirmed: bool,
+    /// In the connection's queue of flows that may have something to send.
+    pub(crate) queued: bool,
+    pub(crate) opened: Instant,
+    pub(crate) active: Instant,
+    /// From the socket to the stream.
+    pub(crate) sent_bytes: u64,
+    /// From the stream to the socket.
+    pub(crate) received_bytes: u64,
+    pub(crate) meter: Meter,
+    pub(crate) socket_readable: bool,
+    pub(crate) socket_writable: bool,
+    pub(crate) stream_readable: bool,
+    /// The peer has sent the end of the stream, and all before it was read.
+    pub(crate) stream_finished: bool,
+    /// Held for as long as the flow lives.
+    _admission: Admission,
+    to_stream: Waiting,
+    to_socket: Waiting,
+    sent_end: bool,
+    received_end: bool,
+}
+
+impl Flow {
+    pub(crate) fn new(
+        conn: ConnId,
+        stream: u64,
+        socket: Socket,
+        label: FlowLabel,
+        admission: Admission,
+        now: Instant,
+    ) -> Self {
+        Self {
+            conn,
+            stream,
+            socket,
+            label,
+            confirmed: false,
+            queued: false,
+            opened: now,
+            active: now,
+            sent_bytes: 0,
+            received_bytes: 0,
+            meter: Meter::default(),
+            socket_readable: true,
+            socket_writable: true,
+            stream_readable: true,
+            stream_finished: false,
+            _admission: admission,
+            to_stream: Waiting::default(),
+            to_socket: Waiting::default(),
+            sent_end: false,
+            received_end: false,
+        }
+    }
+
+    /// Bytes that go ahead of what the socket and the stream bring.
+    pub(crate) fn with_first_bytes(mut self, to_stream: Vec<u8>, to_socket: Vec<u8>) -> Self {
+        self.to_stream = Waiting::of(to_stream);
+        self.to_socket = Waiting::of(to_socket);
+        self
+    }
+
+    /// Whether both directions have ended.
+    pub(crate) fn complete(&self) -> bool {
+        self.sent_end && self.received_end
+    }
+
+    /// How far it is, seen from a server or a client.
+    pub(crate) fn state(&self, at_server: bool) -> FlowState {
+        let (client_ended, destination_ended) = match at_server {
+            true => (self.received_end, self.sent_end),
+            false => (self.sent_end, self.received_end),
+        };
+        match (self.confirmed, client_ended, destination_ended) {
+            (false, ..) => FlowState::Connecting,
+            (_, false, false) => FlowState::Open,
+            (_, true, false) => FlowState::ClientEnded,
+            (_, false, true) => FlowState::DestinationEnded,
+            (_, true, true) => FlowState::Closing,
+        }
+    }
+
+    /// Whether one direction has ended and the other has not.
+    pub(crate) fn half_closed(&self) -> bool {
+        self.sent_end != self.received_end
+    }
+
+    /// Moves one read from the socket to the stream.
+    pub(crate) fn pump_to_stream(
+        &mut self,
+        quic: &mut quiche::Connection,
+        h3: &mut quiche::h3::Connection,
+        scratch: &mut [u8],
+        now: Instant,
+    ) -> Pump {
+        if self.sent_end || !(self.socket_readable || !self.to_stream.rest().is_empty()) {
+            return Pump::Wait;
+        }
+        let room = match quic.stream_capacity(self.stream) {
+            Ok(room) => room,
+            // The peer has no use for the rest: its TCP connection is gone.
+            Err(_) => return Pump::Failed(FlowEnd::FarReset),
+        };
+        if room < FRAME_OVERHEAD + MIN_READ_BYTES {
+            return match quic.stream_writable(self.stream, FRAME_OVERHEAD + MIN_READ_BYTES) {
+                Ok(_) => Pump::Wait,
+                Err(_) => Pump::Failed(FlowEnd::FarReset),
+            };
+        }
+        if !self.to_stream.rest().is_empty() {
+            return match h3.send_body(quic, self.stream, self.to_stream.rest(), false) {
+                Ok(sent) => {
+                    self.to_stream.advance(sent);
+                    self.sent_bytes += sent as u64;
+                    Pump::More
+                }
+                Err(quiche::h3::Error::Done) => Pump::Wait,
+                Err(_) => Pump::Failed(FlowEnd::FarReset),
+            };
+        }
+        let most = scratch.len().min(room - FRAME_OVERHEAD);
+        match self.socket.read(&mut scratch[..most]) {
+            Ok(0) => match h3.send_body(quic, self.stream, &[], true) {
+                Ok(_) => {
+                    self.sent_end = true;
+                    self.active = now;
+                    Pump::Wait
+                }
+                Err(quiche::h3::Error::Done) => Pump::Wait,
+                Err(_) => Pump::Failed(FlowEnd::FarReset),
+            },
+            Ok(read) => {
+                self.active = now;
+                match h3.send_body(quic, self.stream, &scratch[..read], false) {
+                    Ok(sent) => {
+                        self.sent_bytes += sent as u64;
+                        if sent < read {
+                            self.to_stream = Waiting::of(scratch[sent..read].to_vec());
+                        }
+                        Pump::More
+                    }
+                    Err(_) => Pump::Failed(FlowEnd::FarReset),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.socket_readable = false;
+                Pump::Wait
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Pump::More,
+            Err(_) => Pump::Failed(FlowEnd::NearReset),
+        }
+    }
+
+    /// Moves one read from the stream to the socket.
+    pub(crate) fn pump_to_socket(
+        &mut self,
+        quic: &mut quiche::Connection,
+        h3: &mut quiche::h3::Connection,
+        scratch: &mut [u8],
+        now: Instant,
+    ) -> Pump {
+        if self.received_end || !self.socket_writable {
+            return Pump::Wait;
+        }
+        if !self.to_socket.rest().is_empty() {
+            return match self.socket.write(self.to_socket.rest()) {
+                Ok(written) => {
+                    self.to_socket.advance(written);
+                    self.active = now;
+                    Pump::More
+                }
+                Err(error) => self.write_failed(&error),
+            };
+        }
+        if self.stream_readable {
+            match h3.recv_body(quic, self.stream, scratch) {
+                Ok(read) => {
+                    self.received_bytes += read as u64;
+                    self.active = now;
+                    let written = match self.socket.write(&scratch[..read]) {
+                        Ok(written) => written,
+                        Err(error) => match self.write_failed(&error) {
+                            Pump::Failed(end) => return Pump::Failed(end),
+                            _ => 0,
+                        },
+                    };
+                    if written < read {
+                        self.to_socket = Waiting::of(scratch[written..read].to_vec());
+                    }
+                    return Pump::More;
+                }
+                Err(quiche::h3::Error::Done) => self.stream_readable = false,
+                Err(_) => return Pump::Failed(FlowEnd::FarReset),
+            }
+        }
+        if self.stream_finished {
+            self.received_end = true;
+            self.active = now;
+            if self.socket.shutdown_write().is_err() {
+                return Pump::Failed(FlowEnd::NearReset);
+            }
+        }
+        Pump::Wait
+    }
+
+    fn write_failed(&mut self, error: &io::Error) -> Pump {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                self.socket_writable = false;
+                Pump::Wait
+            }
+            io::ErrorKind::Interrupted => Pump::More,
+            _ => Pump::Failed(FlowEnd::NearReset),
+        }
+    }
+}

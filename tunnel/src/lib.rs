@@ -1,0 +1,21 @@
+//! What both proxies share: the QUIC event loop, the relay, certificates and metrics.
+
+pub mod admin;
+pub mod certificates;
+pub mod limits;
+pub mod logging;
+pub mod metrics;
+pub mod own_addresses;
+pub mod conn;
+pub mod core;
+mod deadlines;
+pub mod flow;
+mod receive;
+pub mod process;
+pub mod role;
+pub mod shared;
+pub mod streams;
+mod timer;
+pub mod transport;
+pub mod udp;
+pub mod worker;

@@ -1,0 +1,193 @@
+//! Datagrams on their way to their connection, and new connections.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use quiche::{ConnectionId, Header, RecvInfo, Type};
+
+use crate::admin::FlowInfo;
+use crate::core::{CONN_ID_BYTES, Core, H3_NO_ERROR, MIN_CONNECTION_WINDOW_BYTES};
+use crate::metrics::{Drop, HandshakeFailure};
+use crate::udp::RecvBuffers;
+
+impl Core {
+    /// Takes one batch from a port; whether there may be more.
+    pub(crate) fn receive(&mut self, port: usize, buffers: &mut RecvBuffers) -> bool {
+        let socket = self.ports.swap_remove(port);
+        let (mut packets, mut bytes) = (0, 0);
+        let received = socket.receive(buffers, |from, to, datagram| {
+            packets += 1;
+            bytes += datagram.len() as u64;
+            self.on_datagram(port, &socket, from, to, datagram);
+        });
+        // Back to its own place.
+        self.ports.push(socket);
+        let last = self.ports.len() - 1;
+        self.ports.swap(port, last);
+        self.counters.packets_received.add(packets);
+        self.counters.tunnel_bytes_received.add(bytes);
+        match received {
+            Ok(more) => more,
+            // ICMP errors of earlier packets come this way too; the sockets stay good.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => true,
+            Err(error) => {
+                tracing::warn!(%error, "receiving from the tunnel's socket failed");
+                false
+            }
+        }
+    }
+
+    fn on_datagram(
+        &mut self,
+        port: usize,
+        socket: &crate::udp::UdpPort,
+        from: SocketAddr,
+        to: SocketAddr,
+        datagram: &mut [u8],
+    ) {
+        // A short header has its connection ID at a fixed place (RFC 9000, Section 17.3.1).
+        let known = match &*datagram {
+            [first, rest @ ..] if first & 0x80 == 0 && rest.len() >= CONN_ID_BYTES => {
+                self.by_cid.get(&rest[..CONN_ID_BYTES]).copied()
+            }
+            _ => None,
+        };
+        let slot = match known {
+            Some(slot) => slot,
+            None => {
+                let Ok(header) = Header::from_slice(datagram, CONN_ID_BYTES) else {
+                    self.shared.metrics.drops.of(Drop::Malformed).inc();
+                    return;
+                };
+                match self.by_cid.get(header.dcid.as_ref()).copied() {
+                    Some(slot) => slot,
+                    None => match self.accept(port, socket, from, to, &header) {
+                        Some(slot) => slot,
+                        None => return,
+                    },
+                }
+            }
+        };
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let info = RecvInfo { from, to: conn.local.unwrap_or(to) };
+        if let Err(error) = conn.quic.recv(datagram, info) {
+            tracing::debug!(peer = %from, %error, "packet refused");
+        }
+        self.mark_dirty(slot);
+    }
+
+    /// A packet of no connection that we have: a new one, or none of ours.
+    fn accept(
+        &mut self,
+        port: usize,
+        socket: &crate::udp::UdpPort,
+        from: SocketAddr,
+        to: SocketAddr,
+        header: &Header<'_>,
+    ) -> Option<usize> {
+        if self.max_connections == 0 || self.refusing || header.ty != Type::Initial {
+            self.shared.metrics.drops.of(Drop::UnknownConnection).inc();
+            return None;
+        }
+        if !quiche::version_is_supported(header.version) {
+            let mut out = [0; 1200];
+            let len = quiche::negotiate_version(&header.scid, &header.dcid, &mut out).ok()?;
+            // Unanswered, the client asks again.
+            let _ = socket.send(from, to.ip(), &out[..len], len);
+            return None;
+        }
+        if self.conns.len() >= self.max_connections
+            || self.shared.memory_full(MIN_CONNECTION_WINDOW_BYTES)
+        {
+            tracing::warn!(peer = %from, "connection refused: limit reached");
+            self.shared.metrics.handshake_failures.of(HandshakeFailure::Overloaded).inc();
+            return None;
+        }
+        let cid = self.new_cid();
+        let reserved = self.reserve_window();
+        let scid = ConnectionId::from_ref(&cid);
+        match quiche::accept(&scid, None, to, from, &mut self.quic_config) {
+            Ok(quic) => {
+                let cids = vec![cid, header.dcid.to_vec()];
+                Some(self.insert(quic, cids, port, from, reserved).slot)
+            }
+            Err(error) => {
+                self.shared.release_memory(reserved);
+                tracing::error!(peer = %from, %error, "connection can't be accepted");
+                None
+            }
+        }
+    }
+
+    /// A port's buffer has room again.
+    pub(crate) fn port_writable(&mut self, port: usize) {
+        let waiting: Vec<_> = self
+            .conns
+            .iter()
+            .filter(|(_, conn)| conn.port == port && conn.is_blocked())
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in waiting {
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// Keeps connections alive that have sent nothing for `interval`.
+    pub(crate) fn keep_alive(&mut self, interval: Duration) {
+        let now = self.now;
+        let silent: Vec<_> = self
+            .conns
+            .iter_mut()
+            .filter(|(_, conn)| {
+                conn.established && now.saturating_duration_since(conn.last_sent) >= interval
+            })
+            .filter_map(|(slot, conn)| conn.quic.send_ack_eliciting().ok().map(|()| slot))
+            .collect();
+        for slot in silent {
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// Gives up handshakes that take longer than `patience`.
+    pub(crate) fn end_handshakes(&mut self, patience: Duration) {
+        let now = self.now;
+        let late: Vec<_> = self
+            .conns
+            .iter()
+            .filter(|(_, conn)| {
+                !conn.established && now.saturating_duration_since(conn.opened) > patience
+            })
+            .map(|(_, conn)| conn.id)
+            .collect();
+        for id in late {
+            self.close(id, H3_NO_ERROR, b"handshake took too long");
+        }
+    }
+
+    /// Called once a tick.
+    pub(crate) fn meter_flows(&mut self) {
+        for (_, flow) in &mut self.flows {
+            flow.meter.tick(flow.sent_bytes + flow.received_bytes, Self::TICK);
+        }
+    }
+
+    /// Whether a connection still has something that the peer has not acknowledged.
+    pub(crate) fn unsent(&self) -> bool {
+        self.conns.iter().any(|(_, conn)| {
+            conn.quic.stream_bytes_waiting() > 0 || conn.quic.bytes_in_flight() > 0
+        })
+    }
+
+    /// What the admin listener shows.
+    pub(crate) fn flow_infos(&self) -> Vec<FlowInfo> {
+        let now = Instant::now();
+        self.flows
+            .iter()
+            .filter_map(|(slot, flow)| {
+                let conn = self.conn(flow.conn)?;
+                Some(conn.describe(slot, flow, now))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,200 @@
+//! What HTTP/3 and the transport have to say after packets came in.
+
+use millrace_wire::ConnectFailure;
+use millrace_wire::h3_connect::{self, Response};
+use quiche::h3::NameValue;
+use quiche::{PathEvent, h3};
+
+use crate::conn::Owner;
+use crate::core::Core;
+use crate::flow::{FlowEnd, H3_CONNECT_ERROR};
+use crate::metrics::{ConnectionState, FlowFailure, Parser};
+use crate::role::Notice;
+
+impl Core {
+    /// Handles all events that a connection has.
+    pub(crate) fn handle_streams(&mut self, slot: usize) {
+        self.handle_transport(slot);
+        loop {
+            let Some(conn) = self.conns.get_mut(slot) else { return };
+            let Some(h3) = conn.h3.as_mut() else { return };
+            match h3.poll(&mut conn.quic) {
+                Ok((stream, event)) => self.handle_event(slot, stream, event),
+                Err(h3::Error::Done) => break,
+                Err(error) => {
+                    // The HTTP/3 layer has closed the connection with the right code.
+                    tracing::warn!(peer = %conn.peer, %error, "HTTP/3 protocol error");
+                    self.shared.metrics.protocol_errors.of(Parser::Http3).inc();
+                    break;
+                }
+            }
+        }
+        self.queue_writable(slot);
+    }
+
+    /// Handshake, connection IDs and paths.
+    fn handle_transport(&mut self, slot: usize) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.h3.is_none() {
+            if let Err(error) = conn.start_h3(&self.h3_config) {
+                tracing::warn!(peer = %conn.peer, %error, "HTTP/3 can't start");
+                let _ = conn.quic.close(true, 0x102, b"no HTTP/3");
+            } else if conn.h3.is_some() {
+                self.notices.push_back(Notice::Connected(conn.id));
+            }
+        }
+        if conn.quic.is_established() && !conn.established {
+            conn.established = true;
+            tracing::info!(
+                peer = %conn.peer,
+                resumed = conn.quic.is_resumed(),
+                early_data = conn.quic.early_data_reason(),
+                "connection established"
+            );
+            let connections = &self.shared.metrics.connections;
+            connections.of(ConnectionState::Connecting).dec();
+            connections.of(ConnectionState::Established).inc();
+            // What came as early data may go out now.
+            let flows: Vec<_> = conn.streams.values().copied().collect();
+            for owner in flows {
+                if let Owner::Flow(flow) = owner {
+                    self.pump_to_socket(flow);
+                }
+            }
+        }
+        self.maintain_cids(slot);
+    }
+
+    fn maintain_cids(&mut self, slot: usize) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        while let Some(retired) = conn.quic.retired_scid_next() {
+            self.by_cid.remove(retired.as_ref());
+            conn.cids.retain(|cid| cid.as_slice() != retired.as_ref());
+        }
+        while let Some(event) = conn.quic.path_event_next() {
+            if let PathEvent::PeerMigrated(_, peer) = event {
+                tracing::info!(from = %conn.peer, to = %peer, "peer migrated");
+                conn.peer = peer;
+            }
+        }
+        if !conn.established {
+            return;
+        }
+        while self.conns.get(slot).is_some_and(|conn| conn.quic.scids_left() > 0) {
+            let cid = self.new_cid();
+            let mut token = [0; 16];
+            boring::rand::rand_bytes(&mut token).expect("BoringSSL's generator does not fail");
+            let added = self.conns[slot].quic.new_scid(
+                &quiche::ConnectionId::from_ref(&cid),
+                u128::from_ne_bytes(token),
+                false,
+            );
+            if added.is_err() {
+                return;
+            }
+            self.conns[slot].cids.push(cid.clone());
+            self.by_cid.insert(cid, slot);
+        }
+    }
+
+    fn handle_event(&mut self, slot: usize, stream: u64, event: h3::Event) {
+        let conn = &mut self.conns[slot];
+        let id = conn.id;
+        match (event, conn.streams.get(&stream).copied()) {
+            (h3::Event::Headers { list, .. }, None) => {
+                if conn.quic.is_server() {
+                    conn.next_peer_stream = conn.next_peer_stream.max(stream + 4);
+                    self.notices.push_back(Notice::Request { conn: id, stream, fields: list });
+                }
+            }
+            (h3::Event::Headers { list, .. }, Some(Owner::Role(key))) => {
+                self.notices.push_back(Notice::Response { conn: id, stream, key, fields: list });
+            }
+            (h3::Event::Headers { list, .. }, Some(Owner::Flow(flow))) => {
+                self.on_flow_answer(flow, &list);
+            }
+            (h3::Event::Data, Some(Owner::Flow(flow))) => {
+                if let Some(flow) = self.flows.get_mut(flow) {
+                    flow.stream_readable = true;
+                }
+                self.pump_to_socket(flow);
+            }
+            (h3::Event::Finished, Some(Owner::Flow(flow))) => {
+                if let Some(flow) = self.flows.get_mut(flow) {
+                    flow.stream_readable = true;
+                    flow.stream_finished = true;
+                }
+                self.pump_to_socket(flow);
+            }
+            (h3::Event::Reset(_), Some(Owner::Flow(flow))) => {
+                self.end_flow(flow, FlowEnd::FarReset);
+            }
+            (h3::Event::Finished, Some(Owner::Role(key))) => {
+                self.notices.push_back(Notice::StreamFinished { conn: id, stream, key });
+            }
+            (h3::Event::Reset(_), Some(Owner::Role(key))) => {
+                conn.reset(stream, H3_CONNECT_ERROR);
+                self.notices.push_back(Notice::StreamLost { key });
+            }
+            (h3::Event::Reset(_), None) => conn.reset(stream, H3_CONNECT_ERROR),
+            (h3::Event::GoAway, _) => {
+                conn.peer_goaway = true;
+                self.notices.push_back(Notice::GoingAway(id));
+            }
+            // Data that waits for its flow, or that nobody wants any more.
+            (h3::Event::Data | h3::Event::Finished, _) | (h3::Event::PriorityUpdate, _) => {}
+        }
+    }
+
+    /// The answer to the request of a flow that did not wait for it.
+    fn on_flow_answer(&mut self, slot: usize, fields: &[h3::Header]) {
+        let Some(flow) = self.flows.get_mut(slot) else { return };
+        match h3_connect::parse_response(fields_of(fields)) {
+            Ok(Response::Established) => flow.confirmed = true,
+            Ok(Response::Interim) => {}
+            Ok(Response::Failed { failure, .. }) => {
+                tracing::info!(destination = %flow.label.destination, %failure, "flow refused");
+                self.end_flow(slot, FlowEnd::Refused(failure_metric(failure)));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "malformed response");
+                self.shared.metrics.protocol_errors.of(Parser::Http3).inc();
+                self.end_flow(slot, FlowEnd::Refused(FlowFailure::Protocol));
+            }
+        }
+    }
+
+    /// Flows whose stream has room again take their turn.
+    fn queue_writable(&mut self, slot: usize) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        while let Some(stream) = conn.quic.stream_writable_next() {
+            if let Some(Owner::Flow(flow_slot)) = conn.streams.get(&stream) {
+                if let Some(flow) = self.flows.get_mut(*flow_slot).filter(|flow| !flow.queued) {
+                    flow.queued = true;
+                    conn.ready.push_back(*flow_slot);
+                }
+            }
+        }
+    }
+}
+
+/// The metric of a flow that could not be connected.
+pub fn failure_metric(failure: ConnectFailure) -> FlowFailure {
+    match failure {
+        ConnectFailure::Refused => FlowFailure::Refused,
+        ConnectFailure::NetworkUnreachable | ConnectFailure::HostUnreachable => {
+            FlowFailure::Unreachable
+        }
+        ConnectFailure::TimedOut => FlowFailure::DialTimeout,
+        ConnectFailure::NameNotResolved => FlowFailure::NameNotResolved,
+        ConnectFailure::Forbidden => FlowFailure::Denied,
+        ConnectFailure::Overloaded => FlowFailure::Overloaded,
+        ConnectFailure::TunnelUnavailable => FlowFailure::TunnelUnavailable,
+        ConnectFailure::Internal => FlowFailure::Internal,
+    }
+}
+
+/// Fields as the parsers take them.
+pub fn fields_of(fields: &[h3::Header]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields.iter().map(|field| (field.name(), field.value()))
+}

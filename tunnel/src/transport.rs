@@ -1,0 +1,196 @@
+//! quiche, BoringSSL and HTTP/3 set up as both ends need them.
+
+use std::fs;
+use std::path::Path;
+
+use boring::error::ErrorStack;
+use boring::ssl::{SslContextBuilder, SslFiletype, SslMethod, SslVerifyMode};
+use boring::x509::X509;
+use millrace_cc::registry::{self, Algorithm};
+use millrace_cc::{Bandwidth, quiche_adapter};
+use millrace_config::{Credentials, Transport};
+use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
+
+/// Unidirectional streams that a peer may open: control and both QPACK ones
+/// (RFC 9114, Section 6.2), with room for the reserved types of Section 6.2.3.
+const MAX_UNI_STREAMS: u64 = 8;
+/// Window of a unidirectional stream: settings and GOAWAY are all that comes.
+const UNI_WINDOW_BYTES: u64 = 64 << 10;
+/// Connection IDs kept in reserve, so that a path change finds one (RFC 9000, Section 5.1.1).
+const ACTIVE_CONNECTION_IDS: u64 = 4;
+/// How much larger a connection's first window is than a stream's.
+const INITIAL_CONNECTION_WINDOWS: u64 = 4;
+
+/// Bytes of the key that session tickets are sealed with.
+pub const TICKET_KEY_BYTES: usize = 48;
+
+/// What is different at the two ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Side<'a> {
+    /// Dials, and opens streams.
+    Client,
+    /// Accepts.
+    Server {
+        /// Streams that one connection may have at a time.
+        max_streams: u64,
+        /// The same for all workers, so that each resumes the others' sessions.
+        ticket_key: &'a [u8; TICKET_KEY_BYTES],
+    },
+}
+
+/// Why a transport can't be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A PEM file that can't be read or is not what it should be.
+    #[error("{what} {path}: {problem}")]
+    Credentials {
+        /// The key of the configuration.
+        what: &'static str,
+        /// The file.
+        path: String,
+        /// Why it is of no use.
+        problem: String,
+    },
+    /// The certificate's key is another one.
+    #[error("private_key {0} does not belong to the certificate")]
+    KeyMismatch(String),
+    /// No such algorithm, or not with these parameters.
+    #[error(transparent)]
+    CongestionControl(#[from] registry::Error),
+    /// quiche refused a setting.
+    #[error("QUIC transport: {0}")]
+    Quic(#[from] quiche::Error),
+    /// quiche refused an HTTP/3 setting.
+    #[error("HTTP/3: {0}")]
+    Http3(#[from] quiche::h3::Error),
+    /// BoringSSL failed.
+    #[error("TLS: {0}")]
+    Tls(#[from] ErrorStack),
+}
+
+/// The algorithm that a configuration names.
+///
+/// # Errors
+/// See [`registry::find`].
+pub fn algorithm(transport: &Transport) -> Result<Algorithm, registry::Error> {
+    let choice = &transport.congestion_control;
+    registry::find(&registry::Spec {
+        name: choice.name.clone(),
+        rate: choice.rate_mbps.map(Bandwidth::from_mbps),
+    })
+}
+
+/// What new connections of a worker are made with.
+pub struct TunnelConfig {
+    pub(crate) quic: quiche::Config,
+    pub(crate) http3: quiche::h3::Config,
+    pub(crate) algorithm: &'static str,
+}
+
+impl TunnelConfig {
+    /// Reads the credentials and sets everything up.
+    ///
+    /// # Errors
+    /// See [`enum@Error`].
+    pub fn new(
+        side: Side<'_>,
+        transport: &Transport,
+        credentials: &Credentials,
+    ) -> Result<Self, Error> {
+        let algorithm = algorithm(transport)?;
+        Ok(Self {
+            quic: quic_config(side, transport, credentials, &algorithm)?,
+            http3: h3_config()?,
+            algorithm: algorithm.name(),
+        })
+    }
+}
+
+fn quic_config(
+    side: Side<'_>,
+    transport: &Transport,
+    credentials: &Credentials,
+    algorithm: &Algorithm,
+) -> Result<quiche::Config, Error> {
+    let tls = tls_context(side, credentials)?;
+    let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, tls)?;
+    config.set_application_protos(quiche::h3::APPLICATION_PROTOCOL)?;
+    config.grease(false);
+    config.enable_early_data();
+
+    let idle_ms = u64::try_from(transport.idle_timeout.as_millis()).unwrap_or(u64::MAX);
+    config.set_max_idle_timeout(idle_ms);
+    config.set_max_recv_udp_payload_size(usize::from(u16::MAX));
+    config.set_max_send_udp_payload_size(usize::from(transport.max_udp_payload_bytes));
+    config.discover_pmtu(true);
+    config.set_active_connection_id_limit(ACTIVE_CONNECTION_IDS);
+
+    let window = transport.initial_window_bytes;
+    let connection = transport.max_connection_window_bytes;
+    config.set_initial_max_data(connection.min(window * INITIAL_CONNECTION_WINDOWS));
+    config.set_initial_max_stream_data_bidi_local(window);
+    config.set_initial_max_stream_data_bidi_remote(window);
+    config.set_initial_max_stream_data_uni(UNI_WINDOW_BYTES);
+    config.set_max_stream_window(transport.max_stream_window_bytes);
+    config.set_max_connection_window(connection);
+    config.set_initial_max_streams_uni(MAX_UNI_STREAMS);
+    if let Side::Server { max_streams, ticket_key } = side {
+        config.set_initial_max_streams_bidi(max_streams);
+        config.set_ticket_key(ticket_key)?;
+    }
+    quiche_adapter::apply(&mut config, algorithm)?;
+    Ok(config)
+}
+
+/// Without a dynamic QPACK table, whose state a peer could make grow.
+fn h3_config() -> Result<quiche::h3::Config, Error> {
+    let mut config = quiche::h3::Config::new()?;
+    config.set_max_field_section_size(MAX_FIELD_SECTION_BYTES as u64);
+    config.set_qpack_max_table_capacity(0);
+    config.set_qpack_blocked_streams(0);
+    Ok(config)
+}
+
+fn tls_context(side: Side<'_>, credentials: &Credentials) -> Result<SslContextBuilder, Error> {
+    let mut tls = SslContextBuilder::new(SslMethod::tls())?;
+    let authorities = read_certificates("ca", &credentials.ca)?;
+    let store = tls.cert_store_mut();
+    for authority in &authorities {
+        store.add_cert(authority)?;
+    }
+    let unusable = |what, path: &Path, error: ErrorStack| Error::Credentials {
+        what,
+        path: path.display().to_string(),
+        problem: error.to_string(),
+    };
+    read_certificates("certificate", &credentials.certificate)?;
+    tls.set_certificate_chain_file(&credentials.certificate)
+        .map_err(|error| unusable("certificate", &credentials.certificate, error))?;
+    tls.set_private_key_file(&credentials.private_key, SslFiletype::PEM)
+        .map_err(|error| unusable("private_key", &credentials.private_key, error))?;
+    tls.check_private_key()
+        .map_err(|_| Error::KeyMismatch(credentials.private_key.display().to_string()))?;
+    match side {
+        Side::Client => tls.set_verify(SslVerifyMode::PEER),
+        Side::Server { .. } => {
+            tls.set_verify(SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT);
+            // Without it BoringSSL resumes no session that had a client certificate.
+            tls.set_session_id_context(b"millrace")?;
+        }
+    }
+    Ok(tls)
+}
+
+fn read_certificates(what: &'static str, path: &Path) -> Result<Vec<X509>, Error> {
+    let error = |problem: String| Error::Credentials {
+        what,
+        path: path.display().to_string(),
+        problem,
+    };
+    let pem = fs::read(path).map_err(|e| error(e.to_string()))?;
+    let certificates = X509::stack_from_pem(&pem).map_err(|e| error(e.to_string()))?;
+    if certificates.is_empty() {
+        return Err(error("no PEM certificate in it".to_owned()));
+    }
+    Ok(certificates)
+}

@@ -1,0 +1,209 @@
+//! A UDP socket with segmentation and receive offload.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Messages taken with one system call; with receive offload each can hold many datagrams.
+const RECV_BATCH: usize = 16;
+/// Largest message with receive offload: the kernel never joins more.
+const RECV_MESSAGE_BYTES: usize = 65_536;
+/// Asked of the kernel for each direction; it grants at most `net.core.{r,w}mem_max`.
+const SOCKET_BUFFER_BYTES: usize = 8 << 20;
+/// Largest message with segmentation offload: the largest UDP payload over IPv4.
+pub const SEND_MESSAGE_BYTES: usize = 65_507;
+
+/// Buffers that the sockets of one worker share.
+pub struct RecvBuffers {
+    bytes: Vec<u8>,
+    meta: [RecvMeta; RECV_BATCH],
+}
+
+impl Default for RecvBuffers {
+    fn default() -> Self {
+        Self {
+            bytes: vec![0; RECV_BATCH * RECV_MESSAGE_BYTES],
+            meta: [RecvMeta::default(); RECV_BATCH],
+        }
+    }
+}
+
+/// How a socket is made.
+#[derive(Clone, Copy, Debug)]
+pub struct PortOptions {
+    /// Let other workers bind the same address (`SO_REUSEPORT`).
+    pub shared: bool,
+    /// `SO_MARK`, by which firewall rules leave the tunnel's own packets alone.
+    pub mark: Option<u32>,
+}
+
+/// A bound UDP socket.
+pub struct UdpPort {
+    socket: mio::net::UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+}
+
+impl UdpPort {
+    /// Binds `address`.
+    ///
+    /// # Errors
+    /// As the system says; setting a mark needs `CAP_NET_ADMIN`.
+    pub fn bind(address: SocketAddr, options: PortOptions) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        if options.shared {
+            socket.set_reuse_port(true)?;
+        }
+        if let Some(mark) = options.mark {
+            socket.set_mark(mark)?;
+        }
+        // Granting less is no error; the start-up check has told the operator.
+        socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
+        socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+        socket.bind(&address.into())?;
+        let state = UdpSocketState::new((&socket).into())?;
+        let socket = mio::net::UdpSocket::from_std(socket.into());
+        let local = socket.local_addr()?;
+        Ok(Self { socket, state, local })
+    }
+
+    /// The address it is bound to.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Hands each packet to the one of `workers` sockets, in the order in which they were bound,
+    /// that its connection ID names: by its first byte, modulo `workers`. A connection so stays
+    /// with its worker when the peer's address changes. Applies to all sockets of the address.
+    ///
+    /// # Errors
+    /// When the kernel does not take the program.
+    pub fn steer_by_connection_id(&self, workers: u32) -> io::Result<()> {
+        const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+        const JUMP_IF_SET: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
+        const MODULO: u16 = (libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K) as u16;
+        const RETURN: u16 = (libc::BPF_RET | libc::BPF_A) as u16;
+        let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        // The UDP payload: a long header (RFC 8999, Section 5.1) has the length of the
+        // destination ID at 5 and the ID at 6, a short one has it at 1.
+        let mut program = [
+            step(LOAD_BYTE, 0, 0, 0),
+            step(JUMP_IF_SET, 0, 2, 0x80),
+            step(LOAD_BYTE, 0, 0, 6),
+            step((libc::BPF_JMP | libc::BPF_JA) as u16, 0, 0, 1),
+            step(LOAD_BYTE, 0, 0, 1),
+            step(MODULO, 0, 0, workers),
+            step(RETURN, 0, 0, 0),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: the option takes a sock_fprog and copies the program during the call.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_REUSEPORT_CBPF,
+                (&raw const filter).cast(),
+                size_of_val(&filter) as libc::socklen_t,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// For registration with an event loop.
+    pub fn source(&mut self) -> &mut mio::net::UdpSocket {
+        &mut self.socket
+    }
+
+    /// Takes one batch and hands each datagram to `take` with its sender and the local
+    /// address that it was sent to. `false` when nothing was waiting.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn receive(
+        &self,
+        buffers: &mut RecvBuffers,
+        mut take: impl FnMut(SocketAddr, SocketAddr, &mut [u8]),
+    ) -> io::Result<bool> {
+        let mut slices = buffers.bytes.chunks_mut(RECV_MESSAGE_BYTES).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; RECV_BATCH] =
+            std::array::from_fn(|_| slices.next().expect("as many chunks as RECV_BATCH"));
+        let messages =
+            match self.state.recv((&self.socket).into(), &mut slices, &mut buffers.meta) {
+                Ok(messages) => messages,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            };
+        for (message, meta) in slices.iter_mut().zip(&buffers.meta).take(messages) {
+            let ip = meta.dst_ip.unwrap_or(self.local.ip());
+            let to = SocketAddr::new(ip, self.local.port());
+            for datagram in message[..meta.len].chunks_mut(meta.stride.max(1)) {
+                take(meta.addr, to, datagram);
+            }
+        }
+        Ok(messages > 0)
+    }
+
+    /// Sends `contents` as datagrams of `segment` bytes, the last one possibly shorter,
+    /// from `source` where that is an address of this machine.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the socket's buffer is full; else as the system says.
+    pub fn send(
+        &self,
+        destination: SocketAddr,
+        source: IpAddr,
+        contents: &[u8],
+        segment: usize,
+    ) -> io::Result<()> {
+        self.state.try_send(
+            (&self.socket).into(),
+            &Transmit {
+                destination,
+                ecn: None,
+                contents,
+                segment_size: (segment < contents.len()).then_some(segment),
+                src_ip: (!source.is_unspecified() && self.local.ip().is_unspecified())
+                    .then_some(source),
+            },
+        )
+    }
+
+    /// How many datagrams one message may hold.
+    pub fn max_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port() -> UdpPort {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        UdpPort::bind(any, PortOptions { shared: false, mark: None }).expect("loopback")
+    }
+
+    #[test]
+    fn datagrams_keep_their_boundaries_through_offloads() {
+        let (a, b) = (port(), port());
+        let contents: Vec<u8> = (0..2500_u32).map(|i| (i / 1000) as u8).collect();
+        a.send(b.local(), a.local().ip(), &contents, 1000).expect("send");
+        let mut buffers = RecvBuffers::default();
+        let mut seen = Vec::new();
+        while seen.len() < 3 {
+            b.receive(&mut buffers, |from, to, datagram| {
+                assert_eq!((from, to), (a.local(), b.local()));
+                seen.push((datagram[0], datagram.len()));
+            })
+            .expect("receive");
+        }
+        assert_eq!(seen, [(0, 1000), (1, 1000), (2, 500)]);
+    }
+}

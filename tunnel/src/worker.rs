@@ -1,0 +1,280 @@
+//! One event loop on one thread.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token, Waker};
+
+use crate::admin::FlowInfo;
+use crate::core::{Core, H3_NO_ERROR, KIND_FLOW, KIND_OWN, KIND_ROLE, KIND_SHIFT, KIND_UDP};
+use crate::flow::FlowEnd;
+use crate::role::Role;
+use crate::shared::Shared;
+use crate::timer::Timer;
+use crate::transport::TunnelConfig;
+use crate::udp::RecvBuffers;
+
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 1024;
+/// Receive batches of one port before the connections have their turn.
+const RECEIVE_TURNS: usize = 4;
+const WAKER: Token = Token(KIND_OWN << KIND_SHIFT);
+const TIMER: Token = Token(KIND_OWN << KIND_SHIFT | 1);
+const INDEX_MASK: usize = (1 << KIND_SHIFT) - 1;
+
+/// What a worker is told from outside.
+enum Command {
+    Flows(SyncSender<Vec<FlowInfo>>),
+    Drain { deadline: Instant },
+}
+
+/// What keeps a worker going.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerSettings {
+    /// Silence in both directions after which a flow is reset.
+    pub flow_idle_timeout: Duration,
+    /// The same once one direction has ended.
+    pub half_close_timeout: Duration,
+    /// How long a peer's handshake may take; for servers.
+    pub handshake_timeout: Option<Duration>,
+    /// Interval of packets that keep a silent connection alive; the client's task.
+    pub keepalive: Option<Duration>,
+    /// Largest receive window of a connection.
+    pub max_connection_window_bytes: u64,
+    /// Connections that peers may open; none at a client.
+    pub max_connections: usize,
+}
+
+/// The rest of the process's hold on a worker.
+#[derive(Clone)]
+pub struct WorkerHandle {
+    waker: Arc<Waker>,
+    commands: Sender<Command>,
+}
+
+impl WorkerHandle {
+    /// Wakes the loop; its role gets [`Role::on_wake`].
+    pub fn wake(&self) {
+        // A failure means that the worker has ended.
+        let _ = self.waker.wake();
+    }
+
+    /// Takes nothing new, lets flows end, and stops at `deadline` at the latest.
+    pub fn drain(&self, deadline: Instant) {
+        let _ = self.commands.send(Command::Drain { deadline });
+        self.wake();
+    }
+
+    /// The worker's flows; empty when it does not answer within `patience`.
+    pub fn flows(&self, patience: Duration) -> Vec<FlowInfo> {
+        let (answer, flows) = std::sync::mpsc::sync_channel(1);
+        let _ = self.commands.send(Command::Flows(answer));
+        self.wake();
+        flows.recv_timeout(patience).unwrap_or_default()
+    }
+}
+
+/// See the module.
+pub struct Worker<R> {
+    poll: Poll,
+    timer: Timer,
+    commands: Receiver<Command>,
+    pub(crate) core: Core,
+    role: R,
+    settings: WorkerSettings,
+    draining: Option<Instant>,
+    udp_ready: Vec<bool>,
+    buffers: RecvBuffers,
+    next_tick: Instant,
+}
+
+impl<R: Role> Worker<R> {
+    /// A worker that is ready to run; `make_role` gets the handle to wake it by.
+    ///
+    /// # Errors
+    /// When the system has no descriptors left, or the role can't start.
+    pub fn new(
+        index: u8,
+        tunnel: TunnelConfig,
+        settings: WorkerSettings,
+        shared: Arc<Shared>,
+        make_role: impl FnOnce(WorkerHandle) -> R,
+    ) -> io::Result<(Self, WorkerHandle)> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let timer = Timer::new(poll.registry(), TIMER)?;
+        let (commands, orders) = channel();
+        let handle = WorkerHandle { waker, commands };
+        let registry = poll.registry().try_clone()?;
+        let window = settings.max_connection_window_bytes;
+        let mut core = Core::new(registry, index, tunnel, window, shared);
+        core.max_connections = settings.max_connections;
+        let mut role = make_role(handle.clone());
+        role.start(&mut core)?;
+        let worker = Self {
+            poll,
+            timer,
+            commands: orders,
+            udp_ready: vec![false; core.ports.len()],
+            core,
+            role,
+            settings,
+            draining: None,
+            buffers: RecvBuffers::default(),
+            next_tick: Instant::now(),
+        };
+        Ok((worker, handle))
+    }
+
+    /// Runs until drained.
+    ///
+    /// # Errors
+    /// Only what makes the loop itself impossible.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        loop {
+            let busy = !self.core.dirty.is_empty() || self.udp_ready.contains(&true);
+            if let Err(error) = self.poll.poll(&mut events, busy.then_some(Duration::ZERO)) {
+                if error.kind() == io::ErrorKind::Interrupted {
+                    continue;
+                }
+                return Err(error);
+            }
+            self.core.now = Instant::now();
+            for event in &events {
+                self.dispatch(event);
+            }
+            self.receive();
+            self.handle_deadlines();
+            self.tick();
+            self.drive();
+            if self.finished() {
+                return Ok(());
+            }
+            let role = self.role.next_deadline();
+            let due = [Some(self.next_tick), role, self.core.deadlines.next()];
+            self.timer.arm(due.into_iter().flatten().min(), Instant::now())?;
+        }
+    }
+
+    fn dispatch(&mut self, event: &mio::event::Event) {
+        match (event.token(), event.token().0 >> KIND_SHIFT, event.token().0 & INDEX_MASK) {
+            (WAKER, ..) => self.obey(),
+            (TIMER, ..) => self.timer.fired(),
+            (_, KIND_FLOW, slot) => self.core.on_socket_event(slot, event),
+            (_, KIND_ROLE, key) => self.role.on_event(&mut self.core, key, event),
+            (_, KIND_UDP, port) => {
+                self.udp_ready[port] |= event.is_readable();
+                if event.is_writable() {
+                    self.core.port_writable(port);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn obey(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Flows(answer) => {
+                    // Nobody waits any more: then the answer is of no use.
+                    let _ = answer.send(self.core.flow_infos());
+                }
+                Command::Drain { deadline } if self.draining.is_none() => {
+                    self.draining = Some(deadline);
+                    self.core.refusing = true;
+                    self.role.drain(&mut self.core);
+                }
+                Command::Drain { .. } => {}
+            }
+        }
+        self.role.on_wake(&mut self.core);
+    }
+
+    fn receive(&mut self) {
+        for port in 0..self.udp_ready.len() {
+            for _ in 0..RECEIVE_TURNS {
+                if !self.udp_ready[port] {
+                    break;
+                }
+                self.udp_ready[port] = self.core.receive(port, &mut self.buffers);
+            }
+        }
+    }
+
+    fn handle_deadlines(&mut self) {
+        // A packet may be released a little before its time, so it may be due already.
+        while let Some(slot) = self.core.deadlines.pop(self.core.now) {
+            if let Some(conn) = self.core.conns.get_mut(slot) {
+                if conn.timeout().is_some_and(|at| at <= self.core.now) {
+                    conn.quic.on_timeout();
+                }
+            }
+            self.core.mark_dirty(slot);
+        }
+    }
+
+    /// Everything that needs no better resolution than [`Core::TICK`].
+    fn tick(&mut self) {
+        let now = self.core.now;
+        if now >= self.next_tick {
+            self.next_tick = now + Core::TICK;
+            let WorkerSettings { flow_idle_timeout, half_close_timeout, keepalive, .. } =
+                self.settings;
+            self.core.end_flows(|flow| {
+                let patience =
+                    if flow.half_closed() { half_close_timeout } else { flow_idle_timeout };
+                (now.saturating_duration_since(flow.active) > patience).then_some(FlowEnd::Idle)
+            });
+            self.core.meter_flows();
+            if let Some(interval) = keepalive {
+                self.core.keep_alive(interval);
+            }
+            if let Some(patience) = self.settings.handshake_timeout {
+                self.core.end_handshakes(patience);
+            }
+            self.role.on_tick(&mut self.core, now);
+        } else if self.role.next_deadline().is_some_and(|at| at <= now) {
+            self.role.on_tick(&mut self.core, now);
+        }
+    }
+
+    /// One turn for each connection with work to do, and the role's share of what came of it.
+    fn drive(&mut self) {
+        let mut turns = self.core.dirty.len();
+        loop {
+            while turns > 0 {
+                turns -= 1;
+                let Some(slot) = self.core.dirty.pop_front() else { break };
+                self.core.drive(slot);
+            }
+            if self.core.notices.is_empty() {
+                return;
+            }
+            while let Some(notice) = self.core.notices.pop_front() {
+                self.role.on_notice(&mut self.core, notice);
+            }
+            turns = self.core.dirty.len();
+        }
+    }
+
+    fn finished(&mut self) -> bool {
+        let Some(deadline) = self.draining else { return false };
+        let over = self.core.now >= deadline;
+        if over {
+            self.core.end_flows(|_| Some(FlowEnd::Drained));
+        }
+        let idle = self.core.flow_count() == 0 && self.role.pending() == 0;
+        if !(idle || over) || self.core.unsent() && !over {
+            return false;
+        }
+        let open: Vec<_> = self.core.conns.iter().map(|(_, conn)| conn.id).collect();
+        for id in open {
+            self.core.close(id, H3_NO_ERROR, b"");
+        }
+        self.drive();
+        true
+    }
+}
