@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 4 << 20;
 /// When the connection fails in another way than by being refused.
 pub fn get(namespace: &Namespace, address: SocketAddr, path: &str) -> Result<Option<String>> {
     let answer = namespace.inside(|| match TcpStream::connect_timeout(&address, TIMEOUT) {
-        Ok(stream) => exchange(stream, path).map(Some),
+        Ok(stream) => exchange(stream, address, path).map(Some),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
         Err(error) => Err(error).context("connect"),
     });
@@ -35,11 +35,11 @@ pub fn get(namespace: &Namespace, address: SocketAddr, path: &str) -> Result<Opt
     Ok(good.then(|| body.to_owned()))
 }
 
-fn exchange(mut stream: TcpStream, path: &str) -> Result<String> {
+fn exchange(mut stream: TcpStream, host: SocketAddr, path: &str) -> Result<String> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     // HTTP/1.0: the end of the connection is the end of the answer.
-    write!(stream, "GET {path} HTTP/1.0\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(MOST_BYTES).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -140,7 +140,7 @@ impl Demo {
             step.at(elapsed);
             if seen.is_none() && elapsed >= self.duration / 2 {
                 seen = Some(match &tunnel {
-                    Some(_) => String::new(),
+                    Some(tunnel) => tunnel.look(&topology, &out)?,
                     None => kernel_congestion_control(&topology.origin)?,
                 });
             }

@@ -121,6 +121,33 @@ impl Tunnel {
         intercept(&topology.client_edge, setup.rules)?;
         Ok(Self { _client: client, _server: server })
     }
+
+    /// Writes what both proxies say of their flows and counters to `logs`, and answers the
+    /// congestion control of the server's flows.
+    ///
+    /// # Errors
+    /// When a proxy does not answer, or no flow goes through the tunnel.
+    pub fn look(&self, topology: &Topology, logs: &Path) -> Result<String> {
+        let admin: SocketAddr = ADMIN.parse()?;
+        let mut used = None;
+        for (edge, side) in [(&topology.client_edge, "client"), (&topology.server_edge, "server")] {
+            for (path, file) in [("/flows", "flows.json"), ("/metrics", "metrics.txt")] {
+                let text = http::get(edge, admin, path)?
+                    .with_context(|| format!("millrace-{side} does not answer {path}"))?;
+                fs::write(logs.join(format!("{side}-{file}")), &text)?;
+                if (side, path) == ("server", "/flows") {
+                    used = algorithm(&text)?;
+                }
+            }
+        }
+        used.context("no flow goes through the tunnel")
+    }
+}
+
+/// The congestion control of the first flow in the answer to `/flows`.
+fn algorithm(text: &str) -> Result<Option<String>> {
+    let answer: serde_json::Value = serde_json::from_str(text).context("/flows")?;
+    Ok(answer["flows"][0]["algorithm"].as_str().map(str::to_owned))
 }
 
 fn server_config() -> Result<String> {
@@ -196,6 +223,14 @@ fn intercept(edge: &Namespace, rules: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_flow_names_the_congestion_control() {
+        let text = r#"{"flows":[{"id":1,"algorithm":"bbr2"},{"id":2,"algorithm":"cubic"}]}"#;
+        assert_eq!(algorithm(text).unwrap().as_deref(), Some("bbr2"));
+        assert_eq!(algorithm(r#"{"flows":[]}"#).unwrap(), None);
+        assert!(algorithm("<html>").is_err());
+    }
 
     #[test]
     fn only_the_origin_may_be_dialled() {
