@@ -1,0 +1,38 @@
+# What people run, and CI too. `make demo` and `make test` set up what they need by themselves.
+
+LAB := target/release/millrace-lab
+# The parts that make namespaces need root.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
+
+.PHONY: help setup build demo test check unit bench clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
+
+setup: ## Install what is missing: Debian packages, quiche's patched source, npm packages
+	tests/scripts/setup.sh
+
+build: setup ## Build everything
+	cargo build --release --workspace --all-targets
+	cd player && npm run build
+
+demo: setup ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
+	cargo build --release --workspace --bins
+	cd player && npm run build
+	$(AS_ROOT) $(LAB) demo
+
+test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
+	tests/scripts/test.sh
+
+check: setup ## Format, lints, licences and sources of dependencies, strict TypeScript
+	tests/scripts/check.sh
+
+unit: setup ## The tests that need neither root nor the network
+	cargo test --release --workspace
+
+bench: build ## Throughput and CPU beside plain TCP and nginx; target/bench/data-path.json
+	$(AS_ROOT) target/release/millrace-bench data-path
+
+clean: ## Remove what was built, and what crashed runs left
+	if [ -x $(LAB) ]; then $(AS_ROOT) $(LAB) clean; fi
+	rm -rf target player/dist player/node_modules cc/run-make-setup-first

@@ -1,0 +1,41 @@
+#!/bin/sh
+# All tests, after `make build`. Each part is run even if one before it failed; the last line
+# counts the parts.
+set -u
+cd "$(dirname "$0")/../.."
+
+as_root=""
+[ "$(id -u)" = 0 ] || as_root="sudo --preserve-env=PATH,HOME,CI"
+passed=0
+failed=0
+failures=""
+
+part() {
+    name=$1
+    shift
+    started=$(date +%s)
+    echo "== $name: $*"
+    if "$@"; then
+        passed=$((passed + 1))
+        result=ok
+    else
+        failed=$((failed + 1))
+        failures="$failures $name"
+        result=FAILED
+    fi
+    echo "== $name: $result after $(($(date +%s) - started)) s"
+}
+
+part check tests/scripts/check.sh
+part unit cargo test --release --workspace
+# Tests that make namespaces say so by being ignored; as root they run one after the other,
+# because they measure rates and delays.
+part namespaces $as_root env "PATH=$PATH" cargo test --release --workspace --no-fail-fast -- \
+    --ignored --test-threads=1
+part player npm --prefix player test
+part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
+part leftovers $as_root target/release/millrace-lab clean
+
+[ -z "$failures" ] || echo "failed:$failures"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
