@@ -42,7 +42,7 @@ pub fn run(options: &DataPath) -> Result<()> {
     let arena = Arena::build()?;
     let origin = Origin::start(&arena.server, SERVER)?;
     let settings = options.common.settings();
-    let samples = interleaved(&options.common, &options.variants, &arena, &origin, |_, _| Ok(()))?;
+    let samples = interleaved(&options.common, &options.variants, &arena, &origin)?;
 
     let mut results = Map::new();
     for variant in &options.variants {
@@ -63,7 +63,7 @@ pub fn run(options: &DataPath) -> Result<()> {
 }
 
 /// Every variant with every number of flows, round by round, so that whatever changes with time
-/// changes for all of them. `after` gets each sample with the number of runs still to come.
+/// changes for all of them.
 ///
 /// # Errors
 /// When a run fails.
@@ -72,7 +72,6 @@ pub fn interleaved(
     variants: &[Variant],
     arena: &Arena,
     origin: &Origin,
-    mut after: impl FnMut(&Sample, usize) -> Result<()>,
 ) -> Result<Vec<Sample>> {
     let settings = options.settings();
     let mut samples = Vec::new();
@@ -91,7 +90,6 @@ pub fn interleaved(
                 let sample = measure::run(&plan, round, arena, origin, &settings)?;
                 left -= 1;
                 eprintln!("{}", report::progress(&sample, left, options));
-                after(&sample, left)?;
                 samples.push(sample);
             }
         }

@@ -13,10 +13,12 @@ mod certificates;
 mod cpu;
 mod data_path;
 mod idle;
+mod loops;
 mod machine;
 mod measure;
 mod options;
 mod origin;
+mod pacing;
 mod report;
 mod sink;
 mod variant;
@@ -32,6 +34,8 @@ struct Cli {
 enum Action {
     /// Bulk flows through Millrace, plain TCP and an nginx stream proxy; memory of idle flows
     DataPath(data_path::DataPath),
+    /// Our own event loop beside the same data path on tokio-quiche; how evenly each paces
+    Loops(loops::Loops),
 }
 
 fn main() -> ExitCode {
@@ -52,5 +56,6 @@ fn main() -> ExitCode {
 fn run(action: Action) -> Result<()> {
     match action {
         Action::DataPath(options) => data_path::run(&options),
+        Action::Loops(options) => loops::run(&options),
     }
 }

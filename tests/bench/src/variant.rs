@@ -20,7 +20,9 @@ use crate::sink;
 /// Where the door to the variant is, on the client's host.
 const DOOR: SocketAddrV4 = SocketAddrV4::new(CLIENT, 8080);
 /// Where the tunnel's server listens.
-const TUNNEL: SocketAddrV4 = SocketAddrV4::new(SERVER, 4433);
+pub const TUNNEL: SocketAddrV4 = SocketAddrV4::new(SERVER, 4433);
+/// What the server's certificate is for.
+const SERVER_NAME: &str = "server.bench.invalid";
 /// How long a variant may take until the first byte has come through it.
 const START_AT_MOST: Duration = Duration::from_secs(15);
 
@@ -160,7 +162,7 @@ fn nginx(arena: &Arena, origin: &Origin) -> Result<Part> {
 
 fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<Part>> {
     let dir = arena.run.scratch();
-    Certificates::make(&SERVER.to_string())?.write(dir)?;
+    Certificates::make(SERVER_NAME)?.write(dir)?;
     let SocketAddr::V4(origin) = origin.address() else { bail!("the origin is not on IPv4") };
     let cc = match settings.rate_mbps {
         None => format!("\"{}\"", settings.cc),
@@ -179,7 +181,7 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
         origin.port(),
     );
     let client = format!(
-        "[tunnel]\nservers = [\"{TUNNEL}\"]\nserver_name = \"{SERVER}\"\nca = \"ca.pem\"\n\
+        "[tunnel]\nservers = [\"{TUNNEL}\"]\nserver_name = \"{SERVER_NAME}\"\nca = \"ca.pem\"\n\
          certificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
          congestion_control = {cc}\nconnections = \"{}\"\n\
          [[listen]]\nmode = \"fixed\"\naddress = \"{DOOR}\"\ndestination = \"{origin}\"\n{common}",
@@ -203,7 +205,7 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
 
 fn prototype(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<Part>> {
     let dir = arena.run.scratch();
-    Certificates::make(&SERVER.to_string())?.write(dir)?;
+    Certificates::make(SERVER_NAME)?.write(dir)?;
     let build = "CARGO_TARGET_DIR=target/prototypes cargo build --release --manifest-path \
                  tests/prototypes/tokio-quiche/Cargo.toml";
     let program = found(&settings.prototype, build)?;
