@@ -48,7 +48,11 @@ impl Certificates {
         command.args(["--server-name", SERVER_NAME, "--client", "client"]);
         let ended = Program::run("millrace-server certificates", command, Duration::from_secs(20));
         assert_eq!(ended.code, Some(0), "{}", ended.output);
-        Self { ca: dir.join("ca.pem"), server: identity(dir, "server"), client: identity(dir, "client") }
+        Self {
+            ca: dir.join("ca.pem"),
+            server: identity(dir, "server"),
+            client: identity(dir, "client"),
+        }
     }
 }
 

@@ -38,10 +38,7 @@ impl Origin {
     ///
     /// # Panics
     /// When it can't.
-    pub fn start_on(
-        address: SocketAddr,
-        serve: impl Fn(Socket) + Send + Sync + 'static,
-    ) -> Self {
+    pub fn start_on(address: SocketAddr, serve: impl Fn(Socket) + Send + Sync + 'static) -> Self {
         let listener = listen(address, 4096);
         Self::serve(listener, serve)
     }

@@ -27,6 +27,7 @@ pub struct PairBuilder {
     allow: Vec<(String, String)>,
     fixed: SocketAddr,
     relay: Option<RelayOptions>,
+    tunnel_port: Option<u16>,
     server_identity: Option<(PathBuf, Identity)>,
     client_identity: Option<Identity>,
     wait_healthy: bool,
@@ -75,6 +76,7 @@ impl Default for PairBuilder {
             ],
             fixed: (Ipv4Addr::LOCALHOST, 9).into(),
             relay: None,
+            tunnel_port: None,
             server_identity: None,
             client_identity: None,
             wait_healthy: true,
@@ -133,6 +135,13 @@ impl PairBuilder {
         self
     }
 
+    /// The server's port of its tunnel, for a `tunnel.listen` that the test sets itself.
+    #[must_use]
+    pub fn tunnel_port(mut self, port: u16) -> Self {
+        self.tunnel_port = Some(port);
+        self
+    }
+
     /// Gives the server another authority for clients, and another certificate.
     #[must_use]
     pub fn server_identity(mut self, client_ca: &Path, identity: Identity) -> Self {
@@ -171,8 +180,9 @@ impl PairBuilder {
         raise_descriptor_limit();
         let dir = tempfile::Builder::new().prefix("millrace-e2e-").tempdir().expect("a directory");
         let certificates = Certificates::make(dir.path());
+        let tunnel_port = self.tunnel_port.unwrap_or_else(tcp::unused_port);
         let addresses = Addresses {
-            tunnel: tcp::unused(Ipv4Addr::LOCALHOST),
+            tunnel: (Ipv4Addr::LOCALHOST, tunnel_port).into(),
             server_admin: tcp::unused(Ipv4Addr::LOCALHOST),
             client_admin: tcp::unused(Ipv4Addr::LOCALHOST),
         };
@@ -182,8 +192,7 @@ impl PairBuilder {
         let towards = relay.as_ref().map_or(addresses.tunnel, Relay::address);
         let doors = self.write_client(dir.path(), towards, &addresses, &certificates);
         let client = start_client(dir.path());
-        let pair =
-            Pair { server, client, relay, addresses, doors, certificates, dir, _turn: turn };
+        let pair = Pair { server, client, relay, addresses, doors, certificates, dir, _turn: turn };
         if self.wait_healthy {
             pair.wait_healthy(START);
         } else {
@@ -199,12 +208,12 @@ impl PairBuilder {
         let (ca, identity) =
             self.server_identity.clone().unwrap_or((made.ca.clone(), made.server.clone()));
         let server = &mut self.server;
-        server.set("tunnel.listen", format!("[\"{}\"]", addresses.tunnel));
-        server.default_text("tunnel.client_ca", ca.display());
-        server.default_text("tunnel.certificate", identity.certificate.display());
-        server.default_text("tunnel.private_key", identity.private_key.display());
-        server.default_text("admin.address", addresses.server_admin);
-        server.default_text("log.format", "json");
+        server.set_default("tunnel.listen", format!("[\"{}\"]", addresses.tunnel));
+        server.set_default_text("tunnel.client_ca", ca.display());
+        server.set_default_text("tunnel.certificate", identity.certificate.display());
+        server.set_default_text("tunnel.private_key", identity.private_key.display());
+        server.set_default_text("admin.address", addresses.server_admin);
+        server.set_default_text("log.format", "json");
         for (network, ports) in &self.allow {
             let body = format!("network = \"{network}\"\nports = [{ports}]");
             server.push("destinations.allow", &body);
@@ -222,22 +231,28 @@ impl PairBuilder {
         let identity = self.client_identity.clone().unwrap_or_else(|| made.client.clone());
         let client = &mut self.client;
         client.set("tunnel.servers", format!("[\"{server}\"]"));
-        client.default_text("tunnel.server_name", SERVER_NAME);
-        client.default_text("tunnel.ca", made.ca.display());
-        client.default_text("tunnel.certificate", identity.certificate.display());
-        client.default_text("tunnel.private_key", identity.private_key.display());
+        client.set_default_text("tunnel.server_name", SERVER_NAME);
+        client.set_default_text("tunnel.ca", made.ca.display());
+        client.set_default_text("tunnel.certificate", identity.certificate.display());
+        client.set_default_text("tunnel.private_key", identity.private_key.display());
         // A mark needs a privilege.
-        client.set("tunnel.mark", 0);
-        client.default_text("admin.address", addresses.client_admin);
-        client.default_text("log.format", "json");
-        let [fixed, http, socks, proxy] =
-            std::array::from_fn(|_| tcp::unused(Ipv4Addr::LOCALHOST));
+        client.set_default("tunnel.mark", 0);
+        client.set_default_text("admin.address", addresses.client_admin);
+        client.set_default_text("log.format", "json");
+        let [fixed, http, socks, proxy] = std::array::from_fn(|_| tcp::unused(Ipv4Addr::LOCALHOST));
         let unix = dir.join("client.sock");
         let to = self.fixed;
-        client.push("listen", &format!("mode = \"fixed\"\naddress = \"{fixed}\"\ndestination = \"{to}\""));
+        client.push(
+            "listen",
+            &format!("mode = \"fixed\"\naddress = \"{fixed}\"\ndestination = \"{to}\""),
+        );
         client.push("listen", &format!("mode = \"http_connect\"\naddress = \"{http}\""));
-        client.push("listen", &format!("mode = \"socks5\"\naddress = \"{socks}\"\nclass = \"rtsp\""));
-        client.push("listen", &format!("mode = \"proxy_protocol\"\naddress = \"{proxy}\"\nclass = \"dash\""));
+        client
+            .push("listen", &format!("mode = \"socks5\"\naddress = \"{socks}\"\nclass = \"rtsp\""));
+        client.push(
+            "listen",
+            &format!("mode = \"proxy_protocol\"\naddress = \"{proxy}\"\nclass = \"dash\""),
+        );
         client.push("listen", &format!("mode = \"proxy_protocol\"\nunix = \"{}\"", unix.display()));
         write(&dir.join("client.toml"), client);
         [

@@ -23,7 +23,7 @@ pub struct Program {
     name: String,
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
-    reader: Option<JoinHandle<()>>,
+    reader: JoinHandle<()>,
 }
 
 /// How a program ended that ran to its end.
@@ -61,7 +61,7 @@ impl Program {
                 }
             }
         });
-        Self { name: name.to_owned(), child, log, reader: Some(reader) }
+        Self { name: name.to_owned(), child, log, reader }
     }
 
     /// Runs `command` to its end.
@@ -71,9 +71,7 @@ impl Program {
     pub fn run(name: &str, command: Command, at_most: Duration) -> Ended {
         let mut program = Self::start(name, command);
         let status = program.wait(at_most);
-        if let Some(reader) = program.reader.take() {
-            reader.join().ok();
-        }
+        program.finish_log();
         Ended { code: status.code(), output: program.log_text() }
     }
 
@@ -116,6 +114,12 @@ impl Program {
     #[must_use]
     pub fn log_text(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+    }
+
+    /// Waits until all that it wrote has been read. A child that it left behind may hold the other
+    /// end of the pipe for ever, and is not waited for.
+    fn finish_log(&self) {
+        wait::until(Duration::from_secs(1), || self.reader.is_finished().then_some(()));
     }
 
     /// The first line of the log for which `wanted` has an answer, waited for.
@@ -167,9 +171,7 @@ impl Drop for Program {
     fn drop(&mut self) {
         let ended = self.child.try_wait().ok().flatten();
         self.kill();
-        if let Some(reader) = self.reader.take() {
-            reader.join().ok();
-        }
+        self.finish_log();
         if std::thread::panicking() {
             let state = ended.map_or("was running".to_owned(), |status| status.to_string());
             eprintln!("-- {} ({state}) --\n{}", self.name, self.log_text());

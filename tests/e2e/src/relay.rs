@@ -156,7 +156,8 @@ impl State {
     fn wait(&self) -> Vec<bool> {
         let due = self.queues.iter().filter_map(|queue| queue.front()).map(|first| first.due).min();
         let most = Duration::from_millis(20);
-        let timeout = due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most));
+        let timeout =
+            due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most));
         let sockets = std::iter::once(&self.front).chain(self.sessions.iter().map(|(_, s)| s));
         let mut fds: Vec<_> =
             sockets.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
@@ -266,8 +267,7 @@ mod tests {
     use super::*;
 
     fn ends(options: RelayOptions) -> (UdpSocket, UdpSocket, Relay) {
-        let [client, server] =
-            [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let [client, server] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         for end in [&client, &server] {
             end.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         }

@@ -22,15 +22,23 @@ impl Settings {
         section.insert(key.to_owned(), value.to_string());
     }
 
-    /// Sets `section.key` to a string, unless it has been set.
+    /// Like [`Settings::set`], unless it has been set.
     ///
     /// # Panics
     /// When `key` has no dot.
-    pub fn default_text(&mut self, key: &str, value: impl Display) {
+    pub fn set_default(&mut self, key: &str, value: impl Display) {
         let (section, name) = key.split_once('.').expect("a key is written section.key");
         if !self.sections.get(section).is_some_and(|keys| keys.contains_key(name)) {
-            self.set(key, format!("\"{value}\""));
+            self.set(key, value);
         }
+    }
+
+    /// [`Settings::set_default`] with a string.
+    ///
+    /// # Panics
+    /// When `key` has no dot.
+    pub fn set_default_text(&mut self, key: &str, value: impl Display) {
+        self.set_default(key, format!("\"{value}\""));
     }
 
     /// Adds one entry of a list of sections: `("listen", "mode = \"socks5\"\n...")`.

@@ -106,8 +106,8 @@ pub fn unused_port() -> u16 {
     const COUNT: u16 = 10_000;
     let start = (std::process::id() as u16).wrapping_mul(97) % COUNT;
     for _ in 0..COUNT {
-        let next = (u32::from(start) + u32::from(NEXT.fetch_add(1, Ordering::Relaxed)))
-            % u32::from(COUNT);
+        let next =
+            (u32::from(start) + u32::from(NEXT.fetch_add(1, Ordering::Relaxed))) % u32::from(COUNT);
         let port = FIRST + next as u16;
         let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let free = TcpListener::bind(v4).is_ok()

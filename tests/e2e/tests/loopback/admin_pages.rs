@@ -1,0 +1,111 @@
+//! What operators see: `/metrics`, `/flows`, `/healthz`.
+
+use std::io::{Read, Write};
+
+use millrace_e2e::admin::{self, Metrics};
+use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::Pair;
+use millrace_e2e::wait;
+use serde_json::Value;
+
+#[test]
+fn metrics_count_what_flows_carry() {
+    let origin = Origin::echo();
+    let pair = Pair::builder().start();
+    let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
+    let before = admins.map(Metrics::fetch);
+    let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
+    let bytes = vec![7; 100_000];
+    flow.write_all(&bytes).unwrap();
+    flow.read_exact(&mut vec![0; bytes.len()]).unwrap();
+    for (admin, before) in admins.into_iter().zip(before) {
+        let now = Metrics::fetch(admin);
+        let grown =
+            |name: &str, labels: &[(&str, &str)]| now.sum(name, labels) - before.sum(name, labels);
+        assert_eq!(grown("millrace_flows_opened_total", &[]), 1.0);
+        assert_eq!(grown("millrace_flow_bytes_total", &[("direction", "up")]), 100_000.0);
+        assert_eq!(grown("millrace_flow_bytes_total", &[("direction", "down")]), 100_000.0);
+        assert_eq!(now.sum("millrace_flows_active", &[]), 1.0);
+        assert!(now.sum("millrace_connections", &[("state", "established")]) >= 1.0);
+        // Headers and acknowledgements come on top of the bytes.
+        assert!(grown("millrace_tunnel_bytes_total", &[("direction", "sent")]) > 100_000.0);
+        assert!(grown("millrace_packets_received_total", &[]) > 0.0);
+        assert!(now.sum("millrace_memory_cap_bytes", &[]) == 512e6);
+        assert!(now.has("millrace_build_info") && now.has("process_resident_memory_bytes"));
+    }
+    drop(flow);
+    for admin in admins {
+        wait::for_true("no flow is active", wait::SOON, || {
+            Metrics::fetch(admin).sum("millrace_flows_active", &[]) == 0.0
+        });
+    }
+}
+
+#[test]
+fn flows_show_each_flow_with_its_bytes() {
+    let origin = Origin::echo();
+    let pair = Pair::builder().start();
+    let to = origin.address().to_string();
+    // By SOCKS, whose class in these tests is rtsp.
+    let mut flow = pair.doors[2].open(&to).unwrap();
+    flow.write_all(&[1; 5000]).unwrap();
+    flow.read_exact(&mut [0; 5000]).unwrap();
+    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
+        let shown = wait::until(wait::SOON, || {
+            let flows = admin::flows(admin);
+            let flows = flows["flows"].as_array().cloned().unwrap_or_default();
+            (flows.len() == 1 && flows[0]["bytes_down"] == 5000).then(|| flows[0].clone())
+        });
+        let shown = shown.unwrap_or_else(|| panic!("{}", admin::flows(admin)));
+        assert_eq!(shown["bytes_up"], 5000, "{shown}");
+        assert_eq!(shown["destination"], Value::from(to.clone()), "{shown}");
+        assert_eq!(shown["class"], "rtsp", "{shown}");
+        assert_eq!(shown["state"], "open", "{shown}");
+        assert_eq!(shown["algorithm"], "cubic", "{shown}");
+        let client = flow.local_addr().unwrap().as_socket().unwrap().to_string();
+        assert_eq!(shown["client"], Value::from(client), "{shown}");
+        assert!(shown["age_s"].as_f64().is_some_and(|age| age > 0.0), "{shown}");
+        assert!(shown["rtt_ms"].as_f64().is_some_and(|rtt| rtt > 0.0 && rtt < 1000.0), "{shown}");
+    }
+    flow.shutdown(std::net::Shutdown::Write).unwrap();
+    flow.read_to_end(&mut Vec::new()).unwrap();
+    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
+        wait::for_true("the flow is gone", wait::SOON, || {
+            admin::flows(admin)["flows"].as_array().is_some_and(Vec::is_empty)
+        });
+    }
+}
+
+/// A PROXY header's source is the client that is shown, at the server too.
+#[test]
+fn the_client_named_by_a_proxy_header_is_shown() {
+    let origin = Origin::echo();
+    let pair = Pair::builder().start();
+    let mut flow = pair.doors[4].open(&origin.address().to_string()).unwrap();
+    flow.write_all(b"x").unwrap();
+    flow.read_exact(&mut [0]).unwrap();
+    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
+        let flows = admin::flows(admin);
+        assert_eq!(flows["flows"][0]["client"], "192.0.2.9:40000", "{flows}");
+    }
+}
+
+#[test]
+fn a_client_without_server_is_unhealthy() {
+    let mut pair =
+        Pair::builder().client("tunnel.idle_timeout_s", 2).client("tunnel.keepalive_s", 1).start();
+    pair.server.kill();
+    wait::for_true("the client is unhealthy", wait::SOON, || {
+        matches!(admin::get(pair.addresses.client_admin, "/healthz"), Ok((503, _)))
+    });
+    pair.start_server_again();
+    pair.wait_healthy(wait::SOON);
+}
+
+#[test]
+fn other_paths_are_not_found() {
+    let pair = Pair::builder().start();
+    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
+        assert_eq!(admin::get(admin, "/").unwrap().0, 404);
+    }
+}

@@ -1,0 +1,121 @@
+//! SIGTERM: what runs may finish within the deadline, what is new is refused, and the exit is clean.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use millrace_e2e::admin;
+use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::Pair;
+use millrace_e2e::tcp::{self, End};
+use millrace_e2e::wait;
+use nix::sys::signal::Signal;
+use socket2::Socket;
+
+/// An echo flow that is known to run.
+fn running_flow(pair: &Pair, origin: &Origin) -> Socket {
+    let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
+    still_echoes(&mut flow);
+    flow
+}
+
+fn still_echoes(flow: &mut Socket) {
+    flow.write_all(b"ping").unwrap();
+    flow.read_exact(&mut [0; 4]).unwrap();
+}
+
+fn finish(mut flow: Socket) {
+    still_echoes(&mut flow);
+    flow.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(tcp::drain(&flow), (vec![], End::Eof));
+}
+
+/// No door lets a new flow in.
+fn nothing_new(pair: &Pair, origin: &Origin) {
+    let before = origin.accepted();
+    for door in &pair.doors[1..3] {
+        assert!(door.open(&origin.address().to_string()).is_err(), "{door:?} let a flow in");
+    }
+    assert_eq!(origin.accepted(), before);
+}
+
+#[test]
+fn a_client_lets_its_flows_finish() {
+    let origin = Origin::echo();
+    let mut pair = Pair::builder().client("runtime.drain_timeout_s", 30).start();
+    let mut flow = running_flow(&pair, &origin);
+    pair.client.signal(Signal::SIGTERM);
+    wait::for_true("new flows are refused", wait::SOON, || {
+        pair.http().open(&origin.address().to_string()).is_err()
+    });
+    nothing_new(&pair, &origin);
+    still_echoes(&mut flow);
+    finish(flow);
+    let status = pair.client.wait(Duration::from_secs(5));
+    assert_eq!(status.code(), Some(0));
+    let Door::ProxyUnix(path) = &pair.doors[4] else { panic!("the last door is the Unix socket") };
+    assert!(!path.exists(), "{} was left behind", path.display());
+}
+
+#[test]
+fn a_server_lets_its_flows_finish() {
+    let origin = Origin::echo();
+    let mut pair = Pair::builder().server("runtime.drain_timeout_s", 30).start();
+    let mut flow = running_flow(&pair, &origin);
+    pair.server.signal(Signal::SIGTERM);
+    wait::for_true("new flows are refused", wait::SOON, || {
+        matches!(pair.http().open(&origin.address().to_string()), Err(Refusal::Http { .. }))
+    });
+    nothing_new(&pair, &origin);
+    still_echoes(&mut flow);
+    // The client knows that it has no server for new flows.
+    wait::for_true("the client says so", wait::SOON, || {
+        matches!(admin::get(pair.addresses.client_admin, "/healthz"), Ok((503, _)))
+    });
+    finish(flow);
+    assert_eq!(pair.server.wait(Duration::from_secs(5)).code(), Some(0));
+    assert!(pair.client.is_running());
+    // The next server takes over where the first one was.
+    pair.start_server_again();
+    pair.wait_healthy(wait::SOON);
+    finish(running_flow(&pair, &origin));
+}
+
+#[test]
+fn an_idle_pair_ends_at_once() {
+    let mut pair = Pair::builder().both("runtime.drain_timeout_s", 60).start();
+    for program in [&mut pair.client, &mut pair.server] {
+        let started = Instant::now();
+        program.signal(Signal::SIGTERM);
+        assert_eq!(program.wait(Duration::from_secs(5)).code(), Some(0));
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn the_deadline_ends_what_does_not_finish_with_a_reset() {
+    for client in [true, false] {
+        let origin = Origin::echo();
+        let mut pair = Pair::builder().both("runtime.drain_timeout_s", 1).start();
+        let mut flow = running_flow(&pair, &origin);
+        let program = if client { &mut pair.client } else { &mut pair.server };
+        let started = Instant::now();
+        program.signal(Signal::SIGTERM);
+        std::thread::sleep(Duration::from_millis(500));
+        still_echoes(&mut flow);
+        assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "client: {client}");
+        let status = program.wait(Duration::from_secs(5));
+        assert_eq!(status.code(), Some(0), "client: {client}");
+        let took = started.elapsed();
+        assert!(took >= Duration::from_millis(900), "client: {client}: ended after {took:?}");
+        assert!(took < Duration::from_secs(4), "client: {client}: ended after {took:?}");
+    }
+}
+
+#[test]
+fn interrupt_is_as_good_as_terminate() {
+    let mut pair = Pair::builder().start();
+    pair.client.signal(Signal::SIGINT);
+    assert_eq!(pair.client.wait(Duration::from_secs(5)).code(), Some(0));
+}

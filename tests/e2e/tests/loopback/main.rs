@@ -1,0 +1,20 @@
+//! Both programs on loopback, without any privilege. One topic a module; one program, so that
+//! tests that measure can keep all others waiting.
+
+mod admin_pages;
+mod bulk;
+mod config;
+mod dead_destination;
+mod destinations;
+mod drain;
+mod half_close;
+mod malformed;
+mod many_flows;
+mod peers;
+mod refused;
+mod resets;
+mod resumption;
+mod slow_reader;
+mod start_up;
+mod tunnel_death;
+mod windows;

@@ -1,0 +1,149 @@
+//! Many flows at once and one after the other: all are right, and nothing is left behind.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use millrace_e2e::admin::Metrics;
+use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::Pair;
+use millrace_e2e::{data, tcp, wait};
+
+const MIB: u64 = 1 << 20;
+
+/// What each of the concurrent flows sends, and gets back.
+const FLOW_BYTES: usize = 64 * 1024;
+
+#[test]
+fn a_thousand_flows_at_once_are_right_and_memory_comes_back() {
+    const FLOWS: usize = 1000;
+    let origin = Origin::echo();
+    let pair = Pair::builder().alone().start();
+    // What the first flows cost once (connections, pools) is not what is looked for.
+    for round in 0..20 {
+        one_flow(&pair, round, &origin, None);
+    }
+    let rss = || [pair.client.rss_bytes(), pair.server.rss_bytes()];
+    let before = rss();
+    let (open, checked) = (Barrier::new(FLOWS + 1), Barrier::new(FLOWS + 1));
+    let during = std::thread::scope(|scope| {
+        for seed in 0..FLOWS {
+            let (pair, origin, barriers) = (&pair, &origin, Some((&open, &checked)));
+            let thread = std::thread::Builder::new().stack_size(256 * 1024);
+            thread.spawn_scoped(scope, move || one_flow(pair, seed, origin, barriers)).unwrap();
+        }
+        open.wait();
+        let metrics =
+            [pair.addresses.client_admin, pair.addresses.server_admin].map(Metrics::fetch);
+        let during = rss();
+        checked.wait();
+        for metrics in metrics {
+            assert_eq!(metrics.sum("millrace_flows_active", &[]), FLOWS as f64);
+        }
+        during
+    });
+    println!("rss: before {before:?}, with {FLOWS} flows {during:?}");
+    for (before, during) in before.into_iter().zip(during) {
+        // 64 KiB for each idle flow is the promise; here they have carried data too.
+        let most = before + FLOWS as u64 * 128 * 1024;
+        assert!(during <= most, "{during} bytes resident with {FLOWS} flows, before {before}");
+    }
+    wait::for_true("all flows are gone", wait::SOON, || {
+        let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
+        admins.iter().all(|at| Metrics::fetch(*at).sum("millrace_flows_active", &[]) == 0.0)
+    });
+    let near = |after: u64, before: u64| after <= before + before / 2 + 16 * MIB;
+    let after = wait::until(wait::SOON, || {
+        let after = rss();
+        (0..2).all(|i| near(after[i], before[i])).then_some(after)
+    });
+    println!("rss: after {:?}", rss());
+    assert!(after.is_some(), "memory before {before:?}, after {:?}", rss());
+}
+
+/// Sends a pattern through an echo and checks what comes back. Between the first half and the
+/// second it waits for all other flows.
+fn one_flow(pair: &Pair, seed: usize, origin: &Origin, barriers: Option<(&Barrier, &Barrier)>) {
+    let door = &pair.doors[1 + seed % 4];
+    let flow = door.open(&origin.address().to_string());
+    let mut flow = flow.unwrap_or_else(|error| panic!("flow {seed} by {door:?}: {error:?}"));
+    let sent = data::pattern(seed as u64, FLOW_BYTES);
+    let mut received = vec![0; FLOW_BYTES];
+    for (half, range) in [0..FLOW_BYTES / 2, FLOW_BYTES / 2..FLOW_BYTES].into_iter().enumerate() {
+        if let (1, Some((open, checked))) = (half, barriers) {
+            open.wait();
+            checked.wait();
+        }
+        let got = flow
+            .write_all(&sent[range.clone()])
+            .and_then(|()| flow.read_exact(&mut received[range]));
+        got.unwrap_or_else(|error| panic!("half {half} of flow {seed} by {door:?}: {error}"));
+    }
+    assert!(sent == received, "flow {seed} by {door:?} got other bytes than it sent");
+    flow.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(tcp::drain(&flow), (vec![], tcp::End::Eof), "end of flow {seed} by {door:?}");
+}
+
+#[test]
+fn ten_thousand_flows_in_turn_leave_no_descriptor_and_no_memory() {
+    const FLOWS: usize = 10_000;
+    const LANES: usize = 8;
+    const STEP: usize = 2_000;
+    let origin = Origin::start(|mut stream| {
+        let mut request = [0; 4];
+        if stream.read_exact(&mut request).is_ok() {
+            stream.write_all(&request).ok();
+        }
+    });
+    let pair = Pair::builder().alone().start();
+    let next = AtomicUsize::new(0);
+    let run_until = |end: usize| {
+        std::thread::scope(|scope| {
+            for _ in 0..LANES {
+                scope.spawn(|| {
+                    while next.load(Ordering::Relaxed) < end {
+                        let flow = next.fetch_add(1, Ordering::Relaxed);
+                        small_flow(&pair, flow as u32, &origin);
+                    }
+                });
+            }
+        });
+        wait::for_true("all flows are gone", wait::SOON, || {
+            let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
+            admins.iter().all(|at| Metrics::fetch(*at).sum("millrace_flows_active", &[]) == 0.0)
+        });
+        let programs = [&pair.client, &pair.server];
+        (programs.map(|p| p.descriptors()), programs.map(|p| p.rss_bytes()))
+    };
+    let (descriptors, first_rss) = run_until(STEP);
+    let mut last_rss = first_rss;
+    for end in (2 * STEP..=FLOWS).step_by(STEP) {
+        let (now, rss) = run_until(end);
+        println!("after {end} flows: descriptors {now:?}, rss {rss:?}");
+        // Admin connections come and go.
+        for (now, first) in now.iter().zip(&descriptors) {
+            assert!(*now <= first + 4, "{now} descriptors after {end} flows, {first} after {STEP}");
+        }
+        last_rss = rss;
+    }
+    for (first, last) in first_rss.iter().zip(&last_rss) {
+        // A leak of 512 bytes for each of the 8,000 flows since would show.
+        assert!(
+            *last <= first + 4 * MIB,
+            "memory after {STEP} flows {first}, after {FLOWS} {last}"
+        );
+    }
+    let client = Metrics::fetch(pair.addresses.client_admin);
+    assert!(client.sum("millrace_flows_closed_total", &[]) >= FLOWS as f64);
+}
+
+fn small_flow(pair: &Pair, number: u32, origin: &Origin) {
+    let door = &pair.doors[1 + number as usize % 4];
+    let mut flow = door.open(&origin.address().to_string()).unwrap();
+    flow.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    flow.write_all(&number.to_be_bytes()).unwrap();
+    let (answer, end) = tcp::drain(&flow);
+    assert_eq!((answer, end), (number.to_be_bytes().to_vec(), tcp::End::Eof), "flow {number}");
+}

@@ -1,0 +1,75 @@
+//! A connection that comes back resumes, and its first flows need no round trip of their own.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::Pair;
+use millrace_e2e::relay::RelayOptions;
+use millrace_e2e::wait;
+use serde_json::Value;
+
+/// BoringSSL's `ssl_early_data_accepted`.
+const ACCEPTED: u64 = 2;
+
+/// Whether each connection that came up was resumed, and what became of its early data.
+fn connections(log: &str) -> Vec<(bool, u64)> {
+    let fields = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    fields
+        .filter(|line| line["fields"]["message"] == "connection established")
+        .filter_map(|line| {
+            let fields = &line["fields"];
+            Some((fields["resumed"].as_bool()?, fields["early_data"].as_u64()?))
+        })
+        .collect()
+}
+
+#[test]
+fn a_connection_that_comes_back_is_resumed_with_early_data() {
+    let origin = Origin::echo();
+    let pair = Pair::builder()
+        .both("tunnel.idle_timeout_s", 2)
+        .client("tunnel.keepalive_s", 1)
+        .client("tunnel.reconnect_max_s", 1)
+        .client("tunnel.connect_timeout_s", 1)
+        .relay(RelayOptions::default())
+        .start();
+    let flow_works = || {
+        let mut flow = pair.http().open(&origin.address().to_string()).ok()?;
+        flow.write_all(b"x").ok()?;
+        flow.read_exact(&mut [0]).ok()
+    };
+    flow_works().expect("a flow on the first connection");
+    let first = connections(&pair.server.log_text());
+    assert!(!first.is_empty() && first.iter().all(|(resumed, _)| !resumed), "{first:?}");
+    let relay = pair.relay.as_ref().unwrap();
+    relay.swallow(true);
+    // Longer than the idle timeout: the connection is given up on both sides.
+    wait::for_true("the tunnel is down", wait::SOON, || flow_works().is_none());
+    relay.swallow(false);
+    wait::for_true("the tunnel is up again", wait::SOON, || flow_works().is_some());
+    let again = connections(&pair.server.log_text()).split_off(first.len());
+    assert!(!again.is_empty(), "no connection came back");
+    assert!(again.iter().all(|(resumed, _)| *resumed), "{again:?}");
+    assert!(again.iter().any(|(_, early)| *early == ACCEPTED), "{again:?}");
+}
+
+/// With the connection kept warm a new flow costs one round trip of the tunnel, not two.
+#[test]
+fn a_new_flow_takes_one_round_trip() {
+    let one_way = Duration::from_millis(100);
+    let origin = Origin::echo();
+    let pair = Pair::builder().relay(RelayOptions { one_way, record: false }).alone().start();
+    let open = || {
+        let started = Instant::now();
+        let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
+        flow.write_all(b"x").unwrap();
+        let opened = started.elapsed();
+        flow.read_exact(&mut [0]).unwrap();
+        opened
+    };
+    open();
+    let fastest = (0..5).map(|_| open()).min().unwrap();
+    assert!(fastest >= 2 * one_way, "{fastest:?} for a path of {one_way:?} each way");
+    assert!(fastest < 3 * one_way, "{fastest:?} for a path of {one_way:?} each way");
+}
