@@ -5,6 +5,8 @@
 //! - [`netns`], [`veth`], [`process`]: namespaces, interfaces and processes that remove themselves.
 //! - [`topology`]: player, client edge, link, server edge and origin, joined.
 //! - [`bulk`], [`calibrate`]: traffic with known properties, to find out whether the link is right.
+//! - [`host`], [`http`], [`interrupt`], [`run`], [`clean`]: how busy the machine is, readiness by
+//!   asking, the end by Ctrl-C, and what a run leaves.
 //! - [`demo`]: the same video over plain TCP and through Millrace.
 
 pub mod bulk;
@@ -12,6 +14,7 @@ pub mod calibrate;
 pub mod clean;
 pub mod demo;
 pub mod emulator;
+pub mod host;
 pub mod http;
 pub mod interrupt;
 pub mod netns;

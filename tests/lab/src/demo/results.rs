@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use super::options::{DemoOptions, Variant};
 use super::player::Qoe;
 use crate::emulator::{LinkConfig, Report};
+use crate::host::CpuShares;
 
 /// The emulated link in the units of the command line.
 #[derive(Debug, Clone, Serialize)]
@@ -39,9 +40,6 @@ impl From<LinkConfig> for Link {
 /// What the emulator saw of a session, in the direction of the data.
 #[derive(Debug, Clone, Serialize)]
 pub struct Emulated {
-    /// Whether the emulator kept its promises.
-    pub valid: bool,
-    invalid_because: String,
     delivered_mbps: f64,
     delivered_mb: f64,
     loss_rate: f64,
@@ -65,8 +63,6 @@ impl From<&Report> for Emulated {
     fn from(report: &Report) -> Self {
         let (down, late) = (report.down, report.lateness);
         Self {
-            valid: report.invalid.is_empty(),
-            invalid_because: report.invalid.join("; "),
             delivered_mbps: down.counters.delivered_bytes as f64 * 8e-6 / report.duration_s,
             delivered_mb: down.counters.delivered_bytes as f64 / 1e6,
             loss_rate: down.loss_rate,
@@ -98,15 +94,36 @@ pub struct Session {
     qoe: Qoe,
     /// What carried the data across the link, as seen on the sending host.
     pub(super) congestion_control: String,
+    /// Whether neither the link nor the machine fell behind.
+    valid: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    invalid_because: Vec<String>,
+    host: CpuShares,
     emulator: Emulated,
 }
 
 impl Session {
-    /// Joins what the player and the emulator saw.
+    /// Joins what the player, the machine and the emulator saw.
     #[must_use]
-    pub fn new(variant: Variant, qoe: Qoe, congestion_control: String, report: &Report) -> Self {
-        let emulator = Emulated::from(report);
-        Self { variant, label: variant.label(), qoe, congestion_control, emulator }
+    pub fn new(
+        variant: Variant,
+        qoe: Qoe,
+        congestion_control: String,
+        host: CpuShares,
+        report: &Report,
+    ) -> Self {
+        let mut invalid_because = report.invalid.clone();
+        invalid_because.extend(host.doubt());
+        Self {
+            variant,
+            label: variant.label(),
+            qoe,
+            congestion_control,
+            valid: invalid_because.is_empty(),
+            invalid_because,
+            host,
+            emulator: Emulated::from(report),
+        }
     }
 }
 
@@ -205,11 +222,14 @@ pub fn table(all: &[Session]) -> String {
     table.to_string()
 }
 
-/// Sessions whose link did not keep its promises, with the reason.
+/// Sessions that can't be trusted, with the reasons.
 #[must_use]
 pub fn doubts(all: &[Session]) -> Vec<String> {
-    let bad = all.iter().filter(|session| !session.emulator.valid);
-    bad.map(|session| format!("{}: {}", session.label, session.emulator.invalid_because)).collect()
+    let doubt = |session: &Session| {
+        (!session.valid)
+            .then(|| format!("{}: {}", session.label, session.invalid_because.join("; ")))
+    };
+    all.iter().filter_map(doubt).collect()
 }
 
 #[cfg(test)]
@@ -227,8 +247,6 @@ mod tests {
             error: None,
         };
         let emulator = Emulated {
-            valid,
-            invalid_because: if valid { String::new() } else { "late".into() },
             delivered_mbps: 0.0,
             delivered_mb: 0.0,
             loss_rate: 0.0,
@@ -248,7 +266,16 @@ mod tests {
             priority: "normal",
         };
         let (label, congestion_control) = (variant.label(), String::new());
-        Session { variant, label, qoe, congestion_control, emulator }
+        Session {
+            variant,
+            label,
+            qoe,
+            congestion_control,
+            valid,
+            invalid_because: if valid { Vec::new() } else { vec!["late".into(), "busy".into()] },
+            host: CpuShares { cpu_busy: 0.5, cpu_steal: 0.0 },
+            emulator,
+        }
     }
 
     #[test]
@@ -273,8 +300,8 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_link_is_named() {
+    fn an_invalid_session_is_named() {
         let sessions = [session(Variant::Cubic, false), session(Variant::Bbr, true)];
-        assert_eq!(doubts(&sessions), ["plain TCP, CUBIC: late"]);
+        assert_eq!(doubts(&sessions), ["plain TCP, CUBIC: late; busy"]);
     }
 }
