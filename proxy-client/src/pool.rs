@@ -324,14 +324,16 @@ impl Pool {
         };
         if !self.resolving {
             let (answer, handle) = (self.resolved_to.clone(), self.handle.clone());
-            let spawned = std::thread::Builder::new().name("resolver".to_owned()).spawn(move || {
-                let first = (name.as_str(), port).to_socket_addrs().and_then(|mut addresses| {
-                    addresses.next().ok_or_else(|| io::Error::other("no address"))
+            let spawned =
+                std::thread::Builder::new().name("resolver".to_owned()).spawn(move || {
+                    let first =
+                        (name.as_str(), port).to_socket_addrs().and_then(|mut addresses| {
+                            addresses.next().ok_or_else(|| io::Error::other("no address"))
+                        });
+                    // The worker may have ended since.
+                    let _ = answer.send(first);
+                    handle.wake();
                 });
-                // The worker may have ended since.
-                let _ = answer.send(first);
-                handle.wake();
-            });
             self.resolving = spawned.is_ok();
         }
         None

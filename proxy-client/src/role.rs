@@ -14,9 +14,9 @@ use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::streams::{failure_metric, fields_of};
 use millrace_wire::h3_connect::{self, ConnectRequest, Response};
 use millrace_wire::{ConnectFailure, Destination};
+use mio::Interest;
 use mio::event::Event;
 use mio::net::{TcpListener, UnixListener};
-use mio::Interest;
 use quiche::h3;
 use socket2::{SockRef, TcpKeepalive};
 
@@ -329,9 +329,8 @@ impl ClientRole {
     }
 
     fn request_waiting(&mut self, core: &mut Core) {
-        let waiting = |(key, it): (&u64, &Accepted)| {
-            matches!(it.stage, Stage::Waiting(_)).then_some(*key)
-        };
+        let waiting =
+            |(key, it): (&u64, &Accepted)| matches!(it.stage, Stage::Waiting(_)).then_some(*key);
         let mut keys: Vec<_> = self.accepted.iter().filter_map(waiting).collect();
         keys.sort_unstable();
         for key in keys {

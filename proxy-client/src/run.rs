@@ -28,15 +28,12 @@ use crate::role::{ClientRole, Door, Listening};
 pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     logging::init(&config.log)?;
     let mut process = Process::new()?;
-    for warning in
-        limits::check(config.limits.max_flows, &config.tunnel.credentials.private_key)
-    {
+    for warning in limits::check(config.limits.max_flows, &config.tunnel.credentials.private_key) {
         tracing::warn!("{warning}");
     }
     let metrics = Metrics::new("millrace-client", env!("CARGO_PKG_VERSION"))?;
     let transport = &config.tunnel.transport;
-    let shared =
-        Shared::new(metrics.clone(), transport.memory_cap_bytes, config.limits.max_flows);
+    let shared = Shared::new(metrics.clone(), transport.memory_cap_bytes, config.limits.max_flows);
     let settings = WorkerSettings {
         flow_idle_timeout: config.limits.flow_idle_timeout,
         half_close_timeout: config.limits.half_close_timeout,
@@ -99,7 +96,12 @@ fn open_doors(
                     address = listener.local_addr()?;
                     let listening = Listening::Tcp(TcpListener::from_std(listener));
                     let mode = mode.clone();
-                    mine.push(Door { listening, mode, class: listen.class, address: Some(address) });
+                    mine.push(Door {
+                        listening,
+                        mode,
+                        class: listen.class,
+                        address: Some(address),
+                    });
                 }
                 tracing::info!(%address, what, "listening");
             }

@@ -186,9 +186,7 @@ impl ServerRole {
             return;
         }
         if let Stage::Dialing(dialer) = &mut pending.stage {
-            let token = |attempt: usize| {
-                Core::role_token((key as usize) << ATTEMPT_BITS | attempt)
-            };
+            let token = |attempt: usize| Core::role_token((key as usize) << ATTEMPT_BITS | attempt);
             let progress = dialer.advance(core.registry(), &self.shared.dial, token, now);
             self.on_progress(core, key, progress);
         }

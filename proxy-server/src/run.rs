@@ -26,15 +26,12 @@ use crate::role::{ServerRole, ServerShared};
 pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     logging::init(&config.log)?;
     let mut process = Process::new()?;
-    for warning in
-        limits::check(config.limits.max_flows, &config.tunnel.credentials.private_key)
-    {
+    for warning in limits::check(config.limits.max_flows, &config.tunnel.credentials.private_key) {
         tracing::warn!("{warning}");
     }
     let metrics = Metrics::new("millrace-server", env!("CARGO_PKG_VERSION"))?;
     let transport = &config.tunnel.transport;
-    let shared =
-        Shared::new(metrics.clone(), transport.memory_cap_bytes, config.limits.max_flows);
+    let shared = Shared::new(metrics.clone(), transport.memory_cap_bytes, config.limits.max_flows);
     let server = ServerShared {
         acl: Arc::new(Acl::new(config.allow.clone(), own_addresses(&config.tunnel.listen)?)),
         dial: config.dial.clone(),

@@ -206,7 +206,8 @@ impl Conn {
         let mut message: Option<quiche::SendInfo> = None;
         let (mut end, mut segment, mut segments) = (0, 0, 0);
         let outcome = 'packets: loop {
-            if let Some(at) = self.quic.get_next_release_time().and_then(|next| next.time(horizon)) {
+            if let Some(at) = self.quic.get_next_release_time().and_then(|next| next.time(horizon))
+            {
                 break Flushed::Paced(at, total > 0);
             }
             if total >= most_bytes {

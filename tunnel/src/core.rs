@@ -10,10 +10,11 @@ use mio::{Interest, Registry, Token};
 use quiche::h3;
 use slab::Slab;
 
+use crate::close_reason::{close_reason, handshake_failure};
 use crate::conn::{Conn, ConnId, Flushed, Owner};
 use crate::deadlines::Deadlines;
 use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR, Pump, Socket};
-use crate::metrics::{ConnectionState, FlowFailure, HandshakeFailure, Label, WorkerCounters};
+use crate::metrics::{ConnectionState, FlowFailure, Label, WorkerCounters};
 use crate::role::Notice;
 use crate::shared::{Admission, Shared};
 use crate::transport::TunnelConfig;
@@ -198,7 +199,8 @@ impl Core {
         let entry = self.conns.vacant_entry();
         let id = ConnId { slot: entry.key(), serial: self.next_serial };
         self.next_serial += 1;
-        let conn = entry.insert(Conn::new(id, quic, port, peer, reserved, self.algorithm, self.now));
+        let conn =
+            entry.insert(Conn::new(id, quic, port, peer, reserved, self.algorithm, self.now));
         self.by_cid.extend(cids.iter().cloned().map(|cid| (cid, id.slot)));
         conn.cids = cids;
         self.shared.metrics.connections.of(ConnectionState::Connecting).inc();
@@ -289,7 +291,8 @@ impl Core {
     /// Relays between `socket` and `stream` from now on. `known` tells whether the socket is
     /// registered with the loop already.
     pub fn relay(&mut self, start: RelayStart) {
-        let RelayStart { conn: id, stream, mut socket, known, label, confirmed, admission, .. } = start;
+        let RelayStart { conn: id, stream, mut socket, known, label, confirmed, admission, .. } =
+            start;
         let slot = self.flows.vacant_key();
         let token = Token(KIND_FLOW << KIND_SHIFT | slot);
         let now = self.now;
@@ -317,11 +320,9 @@ impl Core {
     }
 
     pub(crate) fn mark_dirty(&mut self, slot: usize) {
-        if let Some(conn) = self.conns.get_mut(slot) {
-            if !conn.dirty {
-                conn.dirty = true;
-                self.dirty.push_back(slot);
-            }
+        if let Some(conn) = self.conns.get_mut(slot).filter(|conn| !conn.dirty) {
+            conn.dirty = true;
+            self.dirty.push_back(slot);
         }
     }
 
@@ -335,8 +336,10 @@ impl Core {
     /// Takes a receive window out of the memory cap, and sets it for the next connection.
     pub(crate) fn reserve_window(&mut self) -> u64 {
         let share = self.shared.memory_left() / WINDOW_SHARE;
-        let window =
-            share.clamp(MIN_CONNECTION_WINDOW_BYTES, self.max_connection_window_bytes.max(MIN_CONNECTION_WINDOW_BYTES));
+        let window = share.clamp(
+            MIN_CONNECTION_WINDOW_BYTES,
+            self.max_connection_window_bytes.max(MIN_CONNECTION_WINDOW_BYTES),
+        );
         self.shared.take_memory(window);
         self.quic_config.set_max_connection_window(window);
         window
@@ -347,11 +350,9 @@ impl Core {
         let Some(flow) = self.flows.get_mut(slot) else { return };
         let id = flow.conn;
         // The event may be of a flow that had this slot before: the socket itself decides.
-        if event.is_error() {
-            if let Ok(Some(_)) | Err(_) = flow.socket.take_error() {
-                self.end_flow(slot, FlowEnd::NearReset);
-                return;
-            }
+        if event.is_error() && !matches!(flow.socket.take_error(), Ok(None)) {
+            self.end_flow(slot, FlowEnd::NearReset);
+            return;
         }
         flow.socket_readable |= event.is_readable() || event.is_read_closed();
         flow.socket_writable |= event.is_writable();
@@ -529,17 +530,20 @@ impl Core {
 
     /// Forgets a closed connection; its flows end with a reset, never as if complete.
     fn remove(&mut self, slot: usize) {
-        let Some(conn) = self.conns.try_remove(slot) else { return };
+        let Some(mut conn) = self.conns.try_remove(slot) else { return };
         self.deadlines.set(slot, None);
         for cid in &conn.cids {
             self.by_cid.remove(cid);
         }
         self.shared.release_memory(conn.reserved_bytes);
-        let state =
-            if conn.established { ConnectionState::Established } else { ConnectionState::Connecting };
+        let state = if conn.established {
+            ConnectionState::Established
+        } else {
+            ConnectionState::Connecting
+        };
         self.shared.metrics.connections.of(state).dec();
         self.counters.packets_lost.add(conn.quic.stats().lost as u64);
-        let reason = close_reason(&conn.quic);
+        let reason = close_reason(&mut conn.quic);
         let mut owners: Vec<_> = conn.streams.values().copied().collect();
         owners.retain(|owner| matches!(owner, Owner::Flow(_)));
         for owner in owners {
@@ -549,7 +553,7 @@ impl Core {
         }
         let Conn { id, established, .. } = conn;
         if !established {
-            let failure = handshake_failure(&conn.quic);
+            let failure = handshake_failure(&mut conn.quic);
             tracing::warn!(peer = %conn.peer, reason, failure = failure.as_str(), "handshake failed");
             self.shared.metrics.handshake_failures.of(failure).inc();
         }
@@ -583,45 +587,4 @@ pub struct RelayStart {
     pub to_stream: Vec<u8>,
     /// Bytes that go to the socket before what the stream brings.
     pub to_socket: Vec<u8>,
-}
-
-/// What kept a handshake from its end, by the TLS alert (RFC 8446, Section 6.2).
-fn handshake_failure(quic: &quiche::Connection) -> HandshakeFailure {
-    if quic.is_timed_out() {
-        return HandshakeFailure::Timeout;
-    }
-    let Some(error) = quic.local_error() else {
-        return match quic.peer_error() {
-            Some(_) => HandshakeFailure::RefusedByPeer,
-            None => HandshakeFailure::Timeout,
-        };
-    };
-    match error.error_code.checked_sub(0x100).filter(|_| !error.is_app) {
-        Some(116) => HandshakeFailure::NoCertificate,
-        Some(48) => HandshakeFailure::UnknownAuthority,
-        Some(45) => HandshakeFailure::Expired,
-        Some(42 | 43 | 46) => HandshakeFailure::WrongName,
-        _ => HandshakeFailure::Other,
-    }
-}
-
-fn close_reason(quic: &quiche::Connection) -> String {
-    let describe = |side: &str, error: &quiche::ConnectionError| {
-        let what = match (error.is_app, error.error_code) {
-            (false, code @ 0x100..=0x1ff) => format!("TLS alert {}", code - 0x100),
-            (false, code) => format!("QUIC error {code:#x}"),
-            (true, H3_NO_ERROR) => "closed".to_owned(),
-            (true, code) => format!("HTTP/3 error {code:#x}"),
-        };
-        let reason = String::from_utf8_lossy(&error.reason);
-        format!("{what} by {side}{}{reason}", if reason.is_empty() { "" } else { ": " })
-    };
-    if quic.is_timed_out() {
-        return "no answer in time".to_owned();
-    }
-    match (quic.local_error(), quic.peer_error()) {
-        (Some(error), _) => describe("this side", error),
-        (None, Some(error)) => describe("the peer", error),
-        (None, None) => "handshake given up".to_owned(),
-    }
 }

@@ -8,8 +8,8 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpStream, UnixStream};
 use millrace_config::Class;
+use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 
 use crate::admin::FlowState;
@@ -36,7 +36,12 @@ pub enum Socket {
 
 impl Socket {
     /// Registers for both directions; the readiness is edge-triggered.
-    pub(crate) fn register(&mut self, registry: &Registry, token: Token, known: bool) -> io::Result<()> {
+    pub(crate) fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        known: bool,
+    ) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
         match (self, known) {
             (Self::Tcp(socket), false) => registry.register(socket, token, both),
@@ -311,7 +316,7 @@ impl Flow {
         scratch: &mut [u8],
         now: Instant,
     ) -> Pump {
-        if self.sent_end || !(self.socket_readable || !self.to_stream.rest().is_empty()) {
+        if self.sent_end || !self.socket_readable && self.to_stream.rest().is_empty() {
             return Pump::Wait;
         }
         let room = match quic.stream_capacity(self.stream) {

@@ -2,16 +2,17 @@
 
 pub mod admin;
 pub mod certificates;
-pub mod limits;
-pub mod logging;
-pub mod metrics;
-pub mod own_addresses;
+mod close_reason;
 pub mod conn;
 pub mod core;
 mod deadlines;
 pub mod flow;
-mod receive;
+pub mod limits;
+pub mod logging;
+pub mod metrics;
+pub mod own_addresses;
 pub mod process;
+mod receive;
 pub mod role;
 pub mod shared;
 pub mod streams;

@@ -168,11 +168,10 @@ impl Core {
     fn queue_writable(&mut self, slot: usize) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         while let Some(stream) = conn.quic.stream_writable_next() {
-            if let Some(Owner::Flow(flow_slot)) = conn.streams.get(&stream) {
-                if let Some(flow) = self.flows.get_mut(*flow_slot).filter(|flow| !flow.queued) {
-                    flow.queued = true;
-                    conn.ready.push_back(*flow_slot);
-                }
+            let Some(Owner::Flow(flow_slot)) = conn.streams.get(&stream) else { continue };
+            if let Some(flow) = self.flows.get_mut(*flow_slot).filter(|flow| !flow.queued) {
+                flow.queued = true;
+                conn.ready.push_back(*flow_slot);
             }
         }
     }

@@ -182,11 +182,8 @@ fn tls_context(side: Side<'_>, credentials: &Credentials) -> Result<SslContextBu
 }
 
 fn read_certificates(what: &'static str, path: &Path) -> Result<Vec<X509>, Error> {
-    let error = |problem: String| Error::Credentials {
-        what,
-        path: path.display().to_string(),
-        problem,
-    };
+    let error =
+        |problem: String| Error::Credentials { what, path: path.display().to_string(), problem };
     let pem = fs::read(path).map_err(|e| error(e.to_string()))?;
     let certificates = X509::stack_from_pem(&pem).map_err(|e| error(e.to_string()))?;
     if certificates.is_empty() {

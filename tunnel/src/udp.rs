@@ -134,12 +134,12 @@ impl UdpPort {
         let mut slices = buffers.bytes.chunks_mut(RECV_MESSAGE_BYTES).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; RECV_BATCH] =
             std::array::from_fn(|_| slices.next().expect("as many chunks as RECV_BATCH"));
-        let messages =
-            match self.state.recv((&self.socket).into(), &mut slices, &mut buffers.meta) {
-                Ok(messages) => messages,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
-            };
+        let messages = match self.state.recv((&self.socket).into(), &mut slices, &mut buffers.meta)
+        {
+            Ok(messages) => messages,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        };
         for (message, meta) in slices.iter_mut().zip(&buffers.meta).take(messages) {
             let ip = meta.dst_ip.unwrap_or(self.local.ip());
             let to = SocketAddr::new(ip, self.local.port());

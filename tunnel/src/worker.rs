@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token, Waker};
 
 use crate::admin::FlowInfo;
+use crate::conn::Conn;
 use crate::core::{Core, H3_NO_ERROR, KIND_FLOW, KIND_OWN, KIND_ROLE, KIND_SHIFT, KIND_UDP};
 use crate::flow::FlowEnd;
 use crate::role::Role;
@@ -207,10 +208,10 @@ impl<R: Role> Worker<R> {
     fn handle_deadlines(&mut self) {
         // A packet may be released a little before its time, so it may be due already.
         while let Some(slot) = self.core.deadlines.pop(self.core.now) {
-            if let Some(conn) = self.core.conns.get_mut(slot) {
-                if conn.timeout().is_some_and(|at| at <= self.core.now) {
-                    conn.quic.on_timeout();
-                }
+            let now = self.core.now;
+            let due = |conn: &&mut Conn| conn.timeout().is_some_and(|at| at <= now);
+            if let Some(conn) = self.core.conns.get_mut(slot).filter(due) {
+                conn.quic.on_timeout();
             }
             self.core.mark_dirty(slot);
         }
@@ -267,7 +268,7 @@ impl<R: Role> Worker<R> {
             self.core.end_flows(|_| Some(FlowEnd::Drained));
         }
         let idle = self.core.flow_count() == 0 && self.role.pending() == 0;
-        if !(idle || over) || self.core.unsent() && !over {
+        if !over && (!idle || self.core.unsent()) {
             return false;
         }
         let open: Vec<_> = self.core.conns.iter().map(|(_, conn)| conn.id).collect();

@@ -19,6 +19,7 @@ mod measure;
 mod options;
 mod origin;
 mod pacing;
+mod profile;
 mod report;
 mod sink;
 mod variant;
@@ -36,6 +37,8 @@ enum Action {
     DataPath(data_path::DataPath),
     /// Our own event loop beside the same data path on tokio-quiche; how evenly each paces
     Loops(loops::Loops),
+    /// Where the CPU time of the proxies goes
+    Profile(profile::Profile),
 }
 
 fn main() -> ExitCode {
@@ -57,5 +60,6 @@ fn run(action: Action) -> Result<()> {
     match action {
         Action::DataPath(options) => data_path::run(&options),
         Action::Loops(options) => loops::run(&options),
+        Action::Profile(options) => profile::run(&options),
     }
 }

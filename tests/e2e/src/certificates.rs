@@ -41,7 +41,6 @@ impl Certificates {
     ///
     /// # Panics
     /// When it fails.
-    #[must_use]
     pub fn make(dir: &Path) -> Self {
         let mut command = binaries::server();
         command.args(["certificates", "--dir"]).arg(dir);

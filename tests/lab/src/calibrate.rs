@@ -1,11 +1,15 @@
 //! Is the link what it says? UDP packets of known size and time, sent from origin to player and
 //! measured by the receiving kernel's stamps.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -104,14 +108,16 @@ pub fn run(topology: &Topology, link: LinkConfig, duration: Duration) -> Result<
     let deviation = (expected * (1.0 - link.down.loss)).sqrt();
     let loss_z = if deviation > 0.0 { (lost as f64 - expected) / deviation } else { lost as f64 };
 
-    // Rate: more than fits, counted between the first and the last arrival.
+    // Rate: more than fits.
     let emulator = topology.start_link(clean(link))?;
     let full = probe.stream(third, Duration::from_nanos(packet_ns * 10 / 13), link)?;
     emulated.push(emulator.finish()?);
-    let (Some(first), Some(last)) = (full.arrived.first(), full.arrived.last()) else {
+    // Until the queue has grown, a sender that oversleeps leaves the line idle.
+    let busy = &full.arrived[full.arrived.len() / 4..];
+    let (Some(first), Some(last)) = (busy.first(), busy.last()) else {
         bail!("nothing crossed the link");
     };
-    let bits = (full.arrived.len() - 1) as f64 * 1500.0 * 8.0;
+    let bits = (busy.len() - 1) as f64 * 1500.0 * 8.0;
     Ok(Calibration {
         rate_mbps: rate_bps as f64 / 1e6,
         measured_mbps: bits * 1e3 / (last.received_ns - first.received_ns) as f64,
@@ -148,8 +154,7 @@ impl Probe {
         let sender = topology.origin.inside(|| Ok(UdpSocket::bind((ORIGIN, 0))?))?;
         let to = receiver.local_addr()?;
         receiver.set_read_timeout(Some(Duration::from_millis(50)))?;
-        // Replies of the neighbour resolution inside either edge come before the measurement.
-        socket2::SockRef::from(&receiver).set_recv_buffer_size(8 << 20)?;
+        setsockopt(&receiver, sockopt::ReceiveTimestampns, &true)?;
         Ok(Self { sender, receiver, to })
     }
 
@@ -161,7 +166,8 @@ impl Probe {
             Duration::from_nanos(link.down.delay_ns + drain_ns) + Duration::from_millis(200);
         std::thread::scope(|scope| {
             let receiving = scope.spawn(move || self.receive(duration + settle));
-            let sent = self.send(duration, gap)?;
+            let sending = scope.spawn(move || self.send(duration, gap));
+            let sent = sending.join().map_err(|_| anyhow::anyhow!("sender panicked"))??;
             let arrived = receiving.join().map_err(|_| anyhow::anyhow!("receiver panicked"))??;
             Ok(Crossing { sent, arrived })
         })
@@ -189,6 +195,8 @@ impl Probe {
     }
 
     fn send(&self, duration: Duration, gap: Duration) -> Result<u64> {
+        // Time between the stamp in a packet and its sending would count as the link's.
+        sched::raise(0);
         let mut packet = [0; PAYLOAD];
         let started = Instant::now();
         let mut number = 0;
@@ -213,25 +221,44 @@ impl Probe {
         let mut room = [0; 2048];
         let end = Instant::now() + duration;
         while Instant::now() < end {
-            match self.receiver.recv(&mut room) {
-                Ok(PAYLOAD) => {
-                    let word = |at: usize| {
-                        let bytes = room[at..at + 8].try_into().expect("eight bytes are eight");
-                        u64::from_be_bytes(bytes)
-                    };
-                    let received_ns = now_ns()?;
-                    arrived.push(Arrived { number: word(0), sent_ns: word(8), received_ns });
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error).context("probe"),
+            let Some((length, received_ns)) = self.receive_one(&mut room)? else { continue };
+            if length == PAYLOAD {
+                let word = |at: usize| {
+                    let bytes = room[at..at + 8].try_into().expect("eight bytes are eight");
+                    u64::from_be_bytes(bytes)
+                };
+                arrived.push(Arrived { number: word(0), sent_ns: word(8), received_ns });
             }
         }
         Ok(arrived)
     }
+
+    /// A packet's length and when the kernel received it; `None` when none came for a while.
+    fn receive_one(&self, room: &mut [u8]) -> Result<Option<(usize, u64)>> {
+        let mut vectors = [IoSliceMut::new(room)];
+        let mut control = nix::cmsg_space!(TimeSpec);
+        let fd = self.receiver.as_raw_fd();
+        let flags = MsgFlags::empty();
+        let message = match recvmsg::<()>(fd, &mut vectors, Some(&mut control), flags) {
+            Ok(message) => message,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(error) => return Err(error).context("probe"),
+        };
+        let mut messages = message.cmsgs().context("probe")?;
+        let stamp = messages.find_map(|message| match message {
+            ControlMessageOwned::ScmTimestampns(time) => Some(time),
+            _ => None,
+        });
+        let stamp = stamp.context("the kernel stamps no packet")?;
+        Ok(Some((message.bytes, nanoseconds(stamp))))
+    }
 }
 
+/// The clock of the kernel's stamps.
 fn now_ns() -> Result<u64> {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
-    Ok(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+    Ok(nanoseconds(clock_gettime(ClockId::CLOCK_REALTIME)?))
+}
+
+fn nanoseconds(time: TimeSpec) -> u64 {
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }

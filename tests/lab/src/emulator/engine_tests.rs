@@ -134,6 +134,21 @@ fn loss_has_its_probability_and_its_seed() {
 }
 
 #[test]
+fn losses_scatter_as_independent_ones_do_over_the_seeds() {
+    let (packets, probability, seeds) = (20_000_u32, 0.03, 300_u32);
+    let expected = f64::from(packets) * probability;
+    let variance = expected * (1.0 - probability);
+    let squares = (0..seeds).map(|seed| {
+        let mut draw = LossDraw::new(probability, u64::from(seed));
+        let lost = (0..packets).filter(|_| draw.next()).count() as f64;
+        (lost - expected).powi(2) / variance
+    });
+    // Chi-squared with 300 degrees of freedom: mean 1, standard deviation 0.082; four of them.
+    let mean = squares.sum::<f64>() / f64::from(seeds);
+    assert!((mean - 1.0).abs() < 0.33, "{mean}");
+}
+
+#[test]
 fn loss_comes_before_the_buffer_and_the_extremes_are_exact() {
     let mut never = Pipe::new(demo(), 3);
     assert!((0..10_000).all(|index| never.arrive(index * MS, 1500) != Verdict::Lost(1500)));

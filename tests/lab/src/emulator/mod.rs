@@ -8,7 +8,7 @@ pub mod driver;
 pub mod engine;
 mod port;
 pub mod queue;
-mod sched;
+pub(crate) mod sched;
 pub mod stats;
 
 pub use config::{LinkConfig, PipeConfig};
