@@ -280,7 +280,7 @@ impl Loop {
         let mut received = std::mem::take(&mut self.received);
         let (_, oversize) = self.ports[index].receive(&mut self.pool, &mut received)?;
         self.oversize += oversize as u64;
-        let (now_ns, wall_ns) = (monotonic_ns()?, clock_ns(ClockId::CLOCK_REALTIME)?);
+        let (now_ns, wall_ns) = both_clocks()?;
         let direction = &mut self.directions[1 - index];
         for Received { wall_ns: stamp_ns, frame } in received.drain(..) {
             // The stamp is of the wall clock, which may be set; its distance to now is what counts.
@@ -342,6 +342,23 @@ impl Loop {
         report.judge();
         Ok(report)
     }
+}
+
+/// The monotonic and the wall clock at the same moment, in nanoseconds. A thread that is stopped
+/// between the two readings would shift the arrivals, so such a pair is read again.
+fn both_clocks() -> Result<(u64, u64)> {
+    const APART_AT_MOST_NS: u64 = 2_000;
+    let mut best = (u64::MAX, 0, 0);
+    for _ in 0..5 {
+        let before_ns = monotonic_ns()?;
+        let wall_ns = clock_ns(ClockId::CLOCK_REALTIME)?;
+        let apart_ns = monotonic_ns()? - before_ns;
+        best = best.min((apart_ns, before_ns + apart_ns / 2, wall_ns));
+        if apart_ns <= APART_AT_MOST_NS {
+            break;
+        }
+    }
+    Ok((best.1, best.2))
 }
 
 fn monotonic_ns() -> Result<u64> {
