@@ -296,12 +296,9 @@ impl Pool {
         let no_family = || io::Error::other("no socket of the server's address family");
         let port = *self.ports.get(&server.is_ipv4()).ok_or_else(no_family)?;
         let local = SocketAddr::new(source_address(server)?, core.port_number(port));
-        let name = match &self.config.server_name {
-            Host::Name(name) => name.clone(),
-            Host::Ip(ip) => ip.to_string(),
-        };
+        let name = &self.config.server_name;
         let id = core
-            .connect(port, local, server, &name, self.session.as_deref())
+            .connect(port, local, server, name, self.session.as_deref())
             .map_err(io::Error::other)?;
         let link = Link {
             class,

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use boring::ssl::SslRef;
+use millrace_config::Host;
 use mio::{Interest, Registry, Token};
 use quiche::h3;
 use slab::Slab;
@@ -169,15 +171,26 @@ impl Core {
         port: usize,
         local: SocketAddr,
         server: SocketAddr,
-        server_name: &str,
+        server_name: &Host,
         session: Option<&[u8]>,
     ) -> Result<ConnId, quiche::Error> {
         let cid = self.new_cid();
         let reserved = self.reserve_window();
         let scid = quiche::ConnectionId::from_ref(&cid);
-        let mut quic =
-            quiche::connect(Some(server_name), &scid, local, server, &mut self.quic_config)
-                .inspect_err(|_| self.shared.release_memory(reserved))?;
+        let name = match server_name {
+            Host::Name(name) => Some(name.as_str()),
+            Host::Ip(_) => None,
+        };
+        let mut quic = quiche::connect(name, &scid, local, server, &mut self.quic_config)
+            .inspect_err(|_| self.shared.release_memory(reserved))?;
+        if let Host::Ip(ip) = server_name {
+            // quiche would look for the address among the certificate's names.
+            let tls: &mut SslRef = quic.as_mut();
+            if tls.verify_param_mut().set_ip(*ip).is_err() {
+                self.shared.release_memory(reserved);
+                return Err(quiche::Error::TlsFail);
+            }
+        }
         if let Some(session) = session {
             // An old ticket only costs the early data.
             let _ = quic.set_session(session);
