@@ -89,6 +89,8 @@ pub struct Conn {
     pub(crate) next_peer_stream: u64,
     /// A request or an answer found no room, and goes before flows when there is some.
     pub(crate) wants_room: bool,
+    /// A packet or a timer has come since the last drive: only these make room.
+    pub(crate) news: bool,
     /// Name of its congestion control.
     algorithm: &'static str,
     /// At most two messages: sending stops at the first that finds no room.
@@ -123,6 +125,7 @@ impl Conn {
             peer_goaway: false,
             next_peer_stream: 0,
             wants_room: false,
+            news: false,
             algorithm,
             blocked: VecDeque::new(),
         }

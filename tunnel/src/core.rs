@@ -386,7 +386,8 @@ impl Core {
         let paced = loop {
             self.handle_streams(slot);
             let Some(conn) = self.conns.get_mut(slot) else { return };
-            let more = if std::mem::take(&mut conn.wants_room) {
+            let news = std::mem::take(&mut conn.news);
+            let more = if news && std::mem::take(&mut conn.wants_room) {
                 // Flows would take the room before the role can.
                 self.notices.push_back(Notice::Room(conn.id));
                 false

@@ -70,6 +70,7 @@ impl Core {
             }
         };
         let Some(conn) = self.conns.get_mut(slot) else { return };
+        conn.news = true;
         let info = RecvInfo { from, to: conn.local.unwrap_or(to) };
         if let Err(error) = conn.quic.recv(datagram, info) {
             tracing::debug!(peer = %from, %error, "packet refused");

@@ -212,6 +212,7 @@ impl<R: Role> Worker<R> {
             let due = |conn: &&mut Conn| conn.timeout().is_some_and(|at| at <= now);
             if let Some(conn) = self.core.conns.get_mut(slot).filter(due) {
                 conn.quic.on_timeout();
+                conn.news = true;
             }
             self.core.mark_dirty(slot);
         }

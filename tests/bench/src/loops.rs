@@ -28,8 +28,8 @@ pub struct Loops {
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["millrace", "tokio-quiche"])]
     variants: Vec<Variant>,
     /// Rates at which pacing is measured, in Mbit/s
-    #[arg(long, value_delimiter = ',', default_values_t = [10.0, 100.0, 500.0])]
-    pace_mbps: Vec<f64>,
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 100, 500])]
+    pace_mbps: Vec<u32>,
     /// Where the results go
     #[arg(long, default_value = "target/bench/loops.json")]
     output: PathBuf,
@@ -96,7 +96,9 @@ fn pacing_table(paced: &[Pacing], options: &Loops) -> String {
     for rate in &options.pace_mbps {
         for variant in &options.variants {
             let of = |value: fn(&Pacing) -> f64| {
-                let runs = paced.iter().filter(|p| p.variant == *variant && p.asked_mbps == *rate);
+                let runs = paced
+                    .iter()
+                    .filter(|p| p.variant == *variant && p.asked_mbps == f64::from(*rate));
                 median(runs.map(value)).unwrap_or(f64::NAN)
             };
             table.add_row([

@@ -212,10 +212,14 @@ fn prototype(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<
     let start = |role, host: &millrace_lab::netns::Namespace, arguments: &[&str]| {
         let log = dir.join(format!("{role}.log"));
         let mut command = host.command(&program);
-        command.arg(role).args(arguments).args(["--cc", &settings.cc]);
-        if let Some(rate) = settings.rate_mbps {
-            command.arg("--rate-mbps").arg(rate.to_string());
-        }
+        command.arg(role).args(arguments);
+        match settings.rate_mbps {
+            None => command.args(["--cc", &settings.cc]),
+            // The only one of quiche's own algorithms that keeps to a rate that is set.
+            Some(rate) => {
+                command.args(["--cc", "bbr2_gcongestion", "--rate-mbps", &rate.to_string()])
+            }
+        };
         let process = Running::start(role, &mut command, &log)?;
         anyhow::Ok(Part { role, process, log })
     };

@@ -66,9 +66,9 @@ struct Common {
     /// One of quiche's own algorithms
     #[arg(long, default_value = "cubic")]
     cc: String,
-    /// Cap on the pacing rate
+    /// Cap on the pacing rate, with the algorithm bbr2_gcongestion
     #[arg(long)]
-    rate_mbps: Option<f64>,
+    rate_mbps: Option<u64>,
     /// Threads of the runtime; 0 is the current thread only
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -160,8 +160,8 @@ fn settings(common: &Common) -> QuicSettings {
     settings.disable_client_ip_validation = true;
     settings.enable_pacing = true;
     settings.grease = false;
-    // Bytes a second.
-    settings.max_pacing_rate = common.rate_mbps.map(|rate| (rate * 1e6 / 8.0) as u64);
+    // Documented nowhere: bbr2_gcongestion, the only algorithm that reads it, takes Mbit/s.
+    settings.max_pacing_rate = common.rate_mbps;
     settings
 }
 
