@@ -65,7 +65,15 @@ fn paced(options: &Loops, arena: &Arena, origin: &Origin) -> Result<Vec<Pacing>>
     for round in 1..=options.common.rounds as usize {
         for rate in &options.pace_mbps {
             for variant in &options.variants {
-                let one = pacing::measure(*variant, round, arena, origin, &settings, *rate, times)?;
+                let one = pacing::measure(
+                    *variant,
+                    round,
+                    arena,
+                    origin,
+                    &settings,
+                    f64::from(*rate),
+                    times,
+                )?;
                 eprintln!(
                     "round {round} {:12} paced at {rate} Mbit/s: {:.1}, bursts p99 {:.0} us",
                     variant.name(),
