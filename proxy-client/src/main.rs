@@ -47,12 +47,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run { config } => {
             let config = millrace_config::load_client(&config, NAMES)?;
-            config.check_files()?;
+            millrace_client::run::check(&config)?;
             millrace_client::run::run(&config)
         }
         Command::Check { config } => {
             let path = config.display().to_string();
-            millrace_config::load_client(&config, NAMES)?.check_files()?;
+            millrace_client::run::check(&millrace_config::load_client(&config, NAMES)?)?;
             println!("{path}: ok");
             Ok(ExitCode::SUCCESS)
         }

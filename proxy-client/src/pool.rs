@@ -61,7 +61,9 @@ impl Backoff {
 #[derive(Debug)]
 struct Link {
     class: Option<Class>,
-    connected: bool,
+    /// Streams can be opened, be it as early data.
+    open: bool,
+    established: bool,
     flows: usize,
     started: Instant,
     /// Takes no new flows: the server said so, or it is to be closed.
@@ -148,7 +150,7 @@ impl Pool {
     /// A connection that a new flow of `class` can use now.
     pub fn choose(&self, core: &Core, class: Class) -> Option<ConnId> {
         let usable = |(id, link): &(&ConnId, &Link)| {
-            link.connected && !link.retired && core.conn(**id).is_some_and(|conn| conn.is_open())
+            link.open && !link.retired && core.conn(**id).is_some_and(|conn| conn.is_open())
         };
         match self.config.connections {
             Connections::Shared => self
@@ -181,18 +183,30 @@ impl Pool {
     }
 
     /// A connection can be used.
-    pub fn on_connected(&mut self, id: ConnId) {
-        if let Some(link) = self.links.get_mut(&id).filter(|link| !link.connected) {
-            link.connected = true;
+    pub fn on_open(&mut self, id: ConnId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.open = true;
+        }
+    }
+
+    /// A connection's handshake is over: the server is there.
+    pub fn on_established(&mut self, id: ConnId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.established = true;
             self.connected.fetch_add(1, Ordering::Relaxed);
             self.backoff.succeeded();
         }
     }
 
+    /// Whether a server is there for new flows.
+    pub fn has_established(&self) -> bool {
+        self.links.values().any(|link| link.established && !link.retired)
+    }
+
     /// A connection is gone.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(link) = self.links.remove(&id) else { return };
-        if link.connected {
+        if link.established {
             self.connected.fetch_sub(1, Ordering::Relaxed);
         }
         if self.draining || link.retired && link.flows == 0 {
@@ -200,7 +214,7 @@ impl Pool {
         }
         tracing::warn!(server = %self.server(), reason, "tunnel connection lost");
         self.backoff.failed(core.now(), random_fraction());
-        if !link.connected {
+        if !link.established {
             // The next server, with a new look at its name.
             self.server = (self.server + 1) % self.config.servers.len();
             self.session = None;
@@ -280,7 +294,7 @@ impl Pool {
             }
             Connections::PerFlow { warm } => {
                 let idle = live().filter(|link| link.flows == 0).count();
-                let connecting = live().filter(|link| !link.connected).count();
+                let connecting = live().filter(|link| !link.established).count();
                 let missing = (warm + wanted).saturating_sub(idle);
                 vec![None; missing.min(MAX_CONNECTING.saturating_sub(connecting))]
             }
@@ -302,7 +316,8 @@ impl Pool {
             .map_err(io::Error::other)?;
         let link = Link {
             class,
-            connected: false,
+            open: false,
+            established: false,
             flows: 0,
             started: core.now(),
             retired: false,
@@ -339,7 +354,7 @@ impl Pool {
     fn give_up_late(&mut self, core: &mut Core) {
         let now = core.now();
         for (id, link) in &self.links {
-            if !link.connected && now - link.started > self.config.connect_timeout {
+            if !link.established && now - link.started > self.config.connect_timeout {
                 core.close(*id, H3_NO_ERROR, b"connecting took too long");
             }
         }
@@ -362,8 +377,8 @@ impl Pool {
         };
         let mut idle = 0;
         for (id, link) in self.links.iter_mut().filter(|(_, link)| link.flows == 0) {
-            idle += usize::from(link.connected && !link.retired);
-            if link.retired || (link.connected && idle > keep) {
+            idle += usize::from(link.established && !link.retired);
+            if link.retired || (link.established && idle > keep) {
                 link.retired = true;
                 core.close(*id, H3_NO_ERROR, b"");
             }

@@ -371,10 +371,14 @@ impl ClientRole {
         }
     }
 
-    /// Requests on a connection that is gone.
-    fn on_disconnected(&mut self, core: &mut Core, lost: ConnId) {
-        let on_it = |(key, it): (&u64, &Accepted)| {
-            matches!(it.stage, Stage::Requested { conn, .. } if conn == lost).then_some(*key)
+    /// Fails the requests on a connection that is gone and, when it never came about, those that
+    /// wait for one: each has so had one attempt.
+    fn on_disconnected(&mut self, core: &mut Core, lost: ConnId, established: bool) {
+        let hopeless = !established && !self.pool.has_established();
+        let on_it = |(key, it): (&u64, &Accepted)| match it.stage {
+            Stage::Requested { conn, .. } => (conn == lost).then_some(*key),
+            Stage::Waiting(_) => hopeless.then_some(*key),
+            Stage::Handshake | Stage::Closing => None,
         };
         let keys: Vec<_> = self.accepted.iter().filter_map(on_it).collect();
         for key in keys {
@@ -411,13 +415,14 @@ impl Role for ClientRole {
 
     fn on_notice(&mut self, core: &mut Core, notice: Notice) {
         match notice {
-            Notice::Connected(conn) => {
-                self.pool.on_connected(conn);
+            Notice::Open(conn) => {
+                self.pool.on_open(conn);
                 self.request_waiting(core);
             }
+            Notice::Established(conn) => self.pool.on_established(conn),
             Notice::Room(_) => self.request_waiting(core),
-            Notice::Disconnected { conn, reason, .. } => {
-                self.on_disconnected(core, conn);
+            Notice::Disconnected { conn, established, reason } => {
+                self.on_disconnected(core, conn, established);
                 self.pool.on_disconnected(core, conn, &reason);
                 self.maintain(core);
             }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use millrace_config::{ClientConfig, Host, HostPort, Interception, Listen, ListenAddress};
+use millrace_config::{
+    ClientConfig, ConfigError, Host, HostPort, Interception, Listen, ListenAddress,
+};
 use millrace_tunnel::admin::{AdminServer, Health};
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::process::Process;
@@ -20,6 +22,17 @@ use mio::net::{TcpListener, UnixListener};
 use crate::intercept::{Mode, UnixSocket, listen_tcp};
 use crate::pool::{ConnectedCount, Pool};
 use crate::role::{ClientRole, Door, Listening};
+
+/// Checks what only the files that a configuration names can tell. Binds nothing.
+///
+/// # Errors
+/// The first thing found wrong.
+pub fn check(config: &ClientConfig) -> Result<(), ConfigError> {
+    config.check_files()?;
+    TunnelConfig::new(Side::Client, &config.tunnel.transport, &config.tunnel.credentials)
+        .map_err(|error| error.in_config(&config.source, "ca"))?;
+    Ok(())
+}
 
 /// Runs until a signal ends it.
 ///

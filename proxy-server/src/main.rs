@@ -50,12 +50,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run { config } => {
             let config = millrace_config::load_server(&config, NAMES)?;
-            config.check_files()?;
+            millrace_server::run::check(&config)?;
             millrace_server::run::run(&config)
         }
         Command::Check { config } => {
             let path = config.display().to_string();
-            millrace_config::load_server(&config, NAMES)?.check_files()?;
+            millrace_server::run::check(&millrace_config::load_server(&config, NAMES)?)?;
             println!("{path}: ok");
             Ok(ExitCode::SUCCESS)
         }

@@ -116,7 +116,7 @@ impl ServerRole {
             }
             return;
         };
-        core.own_stream(conn, stream, key);
+        let Some(client_ended) = core.own_stream(conn, stream, key) else { return };
         let now = core.now();
         let ConnectRequest { destination, class, client_address } = request;
         self.pending.insert(
@@ -130,7 +130,7 @@ impl ServerRole {
                     class: class_of(class.as_deref()),
                 },
                 admission,
-                client_ended: false,
+                client_ended,
                 deadline: now + self.shared.dial.timeout,
                 stage: Stage::Resolving,
             },
@@ -317,7 +317,8 @@ impl Role for ServerRole {
                     self.answer(core, key);
                 }
             }
-            Notice::Connected(_)
+            Notice::Open(_)
+            | Notice::Established(_)
             | Notice::Response { .. }
             | Notice::FlowEnded { .. }
             | Notice::GoingAway(_) => {}

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use millrace_config::{Acl, ServerConfig};
+use millrace_config::{Acl, ConfigError, ServerConfig};
 use millrace_tunnel::admin::{AdminServer, Health};
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::own_addresses::own_addresses;
@@ -18,6 +18,18 @@ use millrace_tunnel::{limits, logging};
 
 use crate::resolve::Resolver;
 use crate::role::{ServerRole, ServerShared};
+
+/// Checks what only the files that a configuration names can tell. Binds nothing.
+///
+/// # Errors
+/// The first thing found wrong.
+pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
+    config.check_files()?;
+    let side = Side::Server { max_streams: 0, ticket_key: &[0; TICKET_KEY_BYTES] };
+    TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials)
+        .map_err(|error| error.in_config(&config.source, "client_ca"))?;
+    Ok(())
+}
 
 /// Runs until a signal ends it.
 ///

@@ -41,6 +41,11 @@ pub enum Owner {
     Flow(usize),
     /// The role, by a key of its own choice.
     Role(u64),
+    /// Nobody yet: the role has still to look at the request.
+    Unclaimed {
+        /// Whether the peer has ended the stream meanwhile, with nothing unread before.
+        finished: bool,
+    },
 }
 
 /// Datagrams that the socket had no room for.

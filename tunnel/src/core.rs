@@ -286,11 +286,13 @@ impl Core {
         Ok(())
     }
 
-    /// The role owns `stream` under `key` from now on.
-    pub fn own_stream(&mut self, id: ConnId, stream: u64, key: u64) {
-        if let Some(conn) = self.conn_mut(id) {
-            conn.streams.insert(stream, Owner::Role(key));
-        }
+    /// The role owns the stream of a request under `key` from now on. Whether the peer has ended
+    /// its direction already; `None` when the stream is gone.
+    pub fn own_stream(&mut self, id: ConnId, stream: u64, key: u64) -> Option<bool> {
+        let owner = self.conn_mut(id)?.streams.get_mut(&stream)?;
+        let finished = matches!(owner, Owner::Unclaimed { finished: true });
+        *owner = Owner::Role(key);
+        Some(finished)
     }
 
     /// Resets a stream.

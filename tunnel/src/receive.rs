@@ -75,6 +75,11 @@ impl Core {
         if let Err(error) = conn.quic.recv(datagram, info) {
             tracing::debug!(peer = %from, %error, "packet refused");
         }
+        if self.refusing && !conn.established {
+            // CONNECTION_REFUSED (RFC 9000, Section 20.1), so that the client tries elsewhere
+            // at once; an error only says that it is closed already.
+            let _ = conn.quic.close(false, 0x2, b"shutting down");
+        }
         self.mark_dirty(slot);
     }
 
@@ -87,7 +92,7 @@ impl Core {
         to: SocketAddr,
         header: &Header<'_>,
     ) -> Option<usize> {
-        if self.max_connections == 0 || self.refusing || header.ty != Type::Initial {
+        if self.max_connections == 0 || header.ty != Type::Initial {
             self.shared.metrics.drops.of(Drop::UnknownConnection).inc();
             return None;
         }

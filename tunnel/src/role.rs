@@ -12,8 +12,10 @@ use crate::core::Core;
 /// Something that a role has to know of.
 #[derive(Debug)]
 pub enum Notice {
-    /// The handshake is over, or early data may be sent.
-    Connected(ConnId),
+    /// Streams can be opened: the handshake is over, or early data may be sent.
+    Open(ConnId),
+    /// The handshake is over.
+    Established(ConnId),
     /// A connection is gone; its streams are gone with it.
     Disconnected {
         /// Which one.

@@ -40,7 +40,7 @@ impl Core {
                 tracing::warn!(peer = %conn.peer, %error, "HTTP/3 can't start");
                 let _ = conn.quic.close(true, 0x102, b"no HTTP/3");
             } else if conn.h3.is_some() {
-                self.notices.push_back(Notice::Connected(conn.id));
+                self.notices.push_back(Notice::Open(conn.id));
             }
         }
         if conn.quic.is_established() && !conn.established {
@@ -54,6 +54,7 @@ impl Core {
             let connections = &self.shared.metrics.connections;
             connections.of(ConnectionState::Connecting).dec();
             connections.of(ConnectionState::Established).inc();
+            self.notices.push_back(Notice::Established(conn.id));
             // What came as early data may go out now.
             let flows: Vec<_> = conn.streams.values().copied().collect();
             for owner in flows {
@@ -103,6 +104,7 @@ impl Core {
         match (event, conn.streams.get(&stream).copied()) {
             (h3::Event::Headers { list, .. }, None) => {
                 if conn.quic.is_server() {
+                    conn.streams.insert(stream, Owner::Unclaimed { finished: false });
                     conn.next_peer_stream = conn.next_peer_stream.max(stream + 4);
                     self.notices.push_back(Notice::Request { conn: id, stream, fields: list });
                 }
@@ -136,12 +138,18 @@ impl Core {
                 conn.reset(stream, H3_CONNECT_ERROR);
                 self.notices.push_back(Notice::StreamLost { key });
             }
-            (h3::Event::Reset(_), None) => conn.reset(stream, H3_CONNECT_ERROR),
+            (h3::Event::Finished, Some(Owner::Unclaimed { .. })) => {
+                conn.streams.insert(stream, Owner::Unclaimed { finished: true });
+            }
+            (h3::Event::Reset(_), None | Some(Owner::Unclaimed { .. })) => {
+                conn.reset(stream, H3_CONNECT_ERROR)
+            }
             (h3::Event::GoAway, _) => {
                 conn.peer_goaway = true;
                 self.notices.push_back(Notice::GoingAway(id));
             }
-            // Data that waits for its flow, or that nobody wants any more.
+            // Trailers mean nothing here; data waits for its flow, or nobody wants it any more.
+            (h3::Event::Headers { .. }, Some(Owner::Unclaimed { .. })) => {}
             (h3::Event::Data | h3::Event::Finished, _) | (h3::Event::PriorityUpdate, _) => {}
         }
     }

@@ -121,15 +121,16 @@ fn bad_connect_requests() {
     let mut all = Bystander::start();
     let door = all.pair.http().clone();
     let before = all.errors("http_connect");
-    let huge = format!("CONNECT a:80 HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(40_000));
-    let many = format!("CONNECT a:80 HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(1000));
+    let huge = format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\nX: {}\r\n\r\n", "x".repeat(40_000));
+    let many = format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n{}\r\n", "X: y\r\n".repeat(1000));
     let cases = [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
-        ("CONNECT nowhere HTTP/1.1\r\n\r\n", 400),
-        ("CONNECT a:0 HTTP/1.1\r\n\r\n", 400),
-        ("CONNECT a:99999 HTTP/1.1\r\n\r\n", 400),
-        ("CONNECT http://a:80/ HTTP/1.1\r\n\r\n", 400),
-        ("CONNECT a:80 HTTP/1.1\r\nbad field\r\n\r\n", 400),
+        ("CONNECT a:80 HTTP/1.1\r\n\r\n", 400),
+        ("CONNECT nowhere HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("CONNECT a:0 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("CONNECT a:99999 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("CONNECT http://a:80/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\nbad field\r\n\r\n", 400),
         ("\u{0}\u{1}\u{2}\r\n\r\n", 400),
         (huge.as_str(), 431),
         (many.as_str(), 431),
@@ -168,7 +169,7 @@ fn a_client_that_says_too_little_is_closed_in_time() {
 fn data_right_behind_the_handshake_is_not_lost() {
     let all = Bystander::start();
     let to = all.origin.address().to_string();
-    let connect = format!("CONNECT {to} HTTP/1.1\r\n\r\nearly");
+    let connect = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\nearly");
     let mut http = all.pair.http().knock();
     http.write_all(connect.as_bytes()).unwrap();
     let head = millrace_e2e::doors::read_head(&mut http).unwrap();

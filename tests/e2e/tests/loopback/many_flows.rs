@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::sync::Barrier;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use millrace_e2e::admin::Metrics;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::{data, tcp, wait};
+use socket2::Socket;
 
 const MIB: u64 = 1 << 20;
 
@@ -23,27 +24,19 @@ fn a_thousand_flows_at_once_are_right_and_memory_comes_back() {
     let pair = Pair::builder().alone().start();
     // What the first flows cost once (connections, pools) is not what is looked for.
     for round in 0..20 {
-        one_flow(&pair, round, &origin, None);
+        finish_flow(open_flow(&pair, round, &origin), round);
     }
     let rss = || [pair.client.rss_bytes(), pair.server.rss_bytes()];
     let before = rss();
-    let (open, checked) = (Barrier::new(FLOWS + 1), Barrier::new(FLOWS + 1));
-    let during = std::thread::scope(|scope| {
-        for seed in 0..FLOWS {
-            let (pair, origin, barriers) = (&pair, &origin, Some((&open, &checked)));
-            let thread = std::thread::Builder::new().stack_size(256 * 1024);
-            thread.spawn_scoped(scope, move || one_flow(pair, seed, origin, barriers)).unwrap();
-        }
-        open.wait();
-        let metrics =
-            [pair.addresses.client_admin, pair.addresses.server_admin].map(Metrics::fetch);
-        let during = rss();
-        checked.wait();
-        for metrics in metrics {
-            assert_eq!(metrics.sum("millrace_flows_active", &[]), FLOWS as f64);
-        }
-        during
-    });
+    // First halves, all of them open; then the second ones.
+    let flows = on_threads(FLOWS, |seed| open_flow(&pair, seed, &origin));
+    let metrics = [pair.addresses.client_admin, pair.addresses.server_admin].map(Metrics::fetch);
+    let during = rss();
+    for metrics in metrics {
+        assert_eq!(metrics.sum("millrace_flows_active", &[]), FLOWS as f64);
+    }
+    let flows: Vec<_> = flows.into_iter().map(|flow| Mutex::new(Some(flow))).collect();
+    on_threads(FLOWS, |seed| finish_flow(flows[seed].lock().unwrap().take().unwrap(), seed));
     println!("rss: before {before:?}, with {FLOWS} flows {during:?}");
     for (before, during) in before.into_iter().zip(during) {
         // 64 KiB for each idle flow is the promise; here they have carried data too.
@@ -63,27 +56,44 @@ fn a_thousand_flows_at_once_are_right_and_memory_comes_back() {
     assert!(after.is_some(), "memory before {before:?}, after {:?}", rss());
 }
 
-/// Sends a pattern through an echo and checks what comes back. Between the first half and the
-/// second it waits for all other flows.
-fn one_flow(pair: &Pair, seed: usize, origin: &Origin, barriers: Option<(&Barrier, &Barrier)>) {
+/// Does `work` on as many threads at once, and answers what came of it.
+fn on_threads<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let start = |seed| {
+            let thread = std::thread::Builder::new().stack_size(256 * 1024);
+            thread.spawn_scoped(scope, move || work(seed)).unwrap()
+        };
+        let threads: Vec<_> = (0..count).map(start).collect();
+        let done: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let failed = done.iter().filter(|done| done.is_err()).count();
+        assert_eq!(failed, 0, "flows of {count} that failed");
+        done.into_iter().flatten().collect()
+    })
+}
+
+/// Opens a flow to an echo and sends the first half of a pattern there and back.
+fn open_flow(pair: &Pair, seed: usize, origin: &Origin) -> Socket {
     let door = &pair.doors[1 + seed % 4];
     let flow = door.open(&origin.address().to_string());
-    let mut flow = flow.unwrap_or_else(|error| panic!("flow {seed} by {door:?}: {error:?}"));
-    let sent = data::pattern(seed as u64, FLOW_BYTES);
-    let mut received = vec![0; FLOW_BYTES];
-    for (half, range) in [0..FLOW_BYTES / 2, FLOW_BYTES / 2..FLOW_BYTES].into_iter().enumerate() {
-        if let (1, Some((open, checked))) = (half, barriers) {
-            open.wait();
-            checked.wait();
-        }
-        let got = flow
-            .write_all(&sent[range.clone()])
-            .and_then(|()| flow.read_exact(&mut received[range]));
-        got.unwrap_or_else(|error| panic!("half {half} of flow {seed} by {door:?}: {error}"));
-    }
-    assert!(sent == received, "flow {seed} by {door:?} got other bytes than it sent");
+    let flow = flow.unwrap_or_else(|error| panic!("flow {seed} by {door:?}: {error:?}"));
+    there_and_back(&flow, seed, 0..FLOW_BYTES / 2);
+    flow
+}
+
+/// Sends the second half, and ends the flow.
+fn finish_flow(flow: Socket, seed: usize) {
+    there_and_back(&flow, seed, FLOW_BYTES / 2..FLOW_BYTES);
     flow.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(tcp::drain(&flow), (vec![], tcp::End::Eof), "end of flow {seed} by {door:?}");
+    assert_eq!(tcp::drain(&flow), (vec![], tcp::End::Eof), "end of flow {seed}");
+}
+
+fn there_and_back(mut flow: &Socket, seed: usize, part: std::ops::Range<usize>) {
+    let sent = data::pattern(seed as u64, FLOW_BYTES);
+    let mut received = vec![0; part.len()];
+    let done = flow.write_all(&sent[part.clone()]).and_then(|()| flow.read_exact(&mut received));
+    done.unwrap_or_else(|error| panic!("bytes {part:?} of flow {seed}: {error}"));
+    assert!(sent[part] == received, "flow {seed} got other bytes than it sent");
 }
 
 #[test]

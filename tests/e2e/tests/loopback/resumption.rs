@@ -16,11 +16,8 @@ const ACCEPTED: u64 = 2;
 fn connections(log: &str) -> Vec<(bool, u64)> {
     let fields = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     fields
-        .filter(|line| line["fields"]["message"] == "connection established")
-        .filter_map(|line| {
-            let fields = &line["fields"];
-            Some((fields["resumed"].as_bool()?, fields["early_data"].as_u64()?))
-        })
+        .filter(|line| line["message"] == "connection established")
+        .filter_map(|line| Some((line["resumed"].as_bool()?, line["early_data"].as_u64()?)))
         .collect()
 }
 

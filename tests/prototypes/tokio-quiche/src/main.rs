@@ -69,8 +69,8 @@ struct Common {
     /// Cap on the pacing rate, with the algorithm bbr2_gcongestion
     #[arg(long)]
     rate_mbps: Option<u64>,
-    /// Threads of the runtime; 0 is the current thread only
-    #[arg(long, default_value_t = 2)]
+    /// Threads of the runtime; 0 is the current thread only, which was the cheapest
+    #[arg(long, default_value_t = 0)]
     threads: usize,
 }
 
