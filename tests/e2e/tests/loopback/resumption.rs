@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
+use millrace_e2e::admin::Metrics;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::relay::RelayOptions;
@@ -37,12 +38,16 @@ fn a_connection_that_comes_back_is_resumed_with_early_data() {
         flow.read_exact(&mut [0]).ok()
     };
     flow_works().expect("a flow on the first connection");
-    let first = connections(&pair.server.log_text());
-    assert!(!first.is_empty() && first.iter().all(|(resumed, _)| !resumed), "{first:?}");
     let relay = pair.relay.as_ref().unwrap();
     relay.swallow(true);
-    // Longer than the idle timeout: the connection is given up on both sides.
-    wait::for_true("the tunnel is down", wait::SOON, || flow_works().is_none());
+    // Longer than the idle timeout: the connections are given up on both sides.
+    let established =
+        |admin| Metrics::fetch(admin).sum("millrace_connections", &[("state", "established")]);
+    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
+        wait::for_true("the tunnel is down", wait::SOON, || established(admin) == 0.0);
+    }
+    let first = connections(&pair.server.log_text());
+    assert!(!first.is_empty() && first.iter().all(|(resumed, _)| !resumed), "{first:?}");
     relay.swallow(false);
     wait::for_true("the tunnel is up again", wait::SOON, || flow_works().is_some());
     let again = connections(&pair.server.log_text()).split_off(first.len());
