@@ -71,7 +71,14 @@ struct Link {
     has_session: bool,
 }
 
-/// How many connections all workers have, for the health check.
+impl Link {
+    /// Whether the server is there, and takes new flows on it.
+    fn healthy(&self) -> bool {
+        self.established && !self.retired
+    }
+}
+
+/// How many healthy connections all workers have, for the health check.
 pub type ConnectedCount = Arc<AtomicUsize>;
 
 /// See the module.
@@ -200,13 +207,13 @@ impl Pool {
 
     /// Whether a server is there for new flows.
     pub fn has_established(&self) -> bool {
-        self.links.values().any(|link| link.established && !link.retired)
+        self.links.values().any(Link::healthy)
     }
 
     /// A connection is gone.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(link) = self.links.remove(&id) else { return };
-        if link.established {
+        if link.healthy() {
             self.connected.fetch_sub(1, Ordering::Relaxed);
         }
         if self.draining || link.retired && link.flows == 0 {
@@ -226,6 +233,9 @@ impl Pool {
     /// The server takes no more flows on a connection.
     pub fn on_going_away(&mut self, core: &mut Core, id: ConnId) {
         if let Some(link) = self.links.get_mut(&id) {
+            if link.healthy() {
+                self.connected.fetch_sub(1, Ordering::Relaxed);
+            }
             link.retired = true;
         }
         self.close_surplus(core);
@@ -377,8 +387,11 @@ impl Pool {
         };
         let mut idle = 0;
         for (id, link) in self.links.iter_mut().filter(|(_, link)| link.flows == 0) {
-            idle += usize::from(link.established && !link.retired);
-            if link.retired || (link.established && idle > keep) {
+            idle += usize::from(link.healthy());
+            if link.retired || (link.healthy() && idle > keep) {
+                if link.healthy() {
+                    self.connected.fetch_sub(1, Ordering::Relaxed);
+                }
                 link.retired = true;
                 core.close(*id, H3_NO_ERROR, b"");
             }

@@ -19,6 +19,7 @@ use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR, Pump, Socket};
 use crate::metrics::{ConnectionState, FlowFailure, Label, WorkerCounters};
 use crate::role::Notice;
 use crate::shared::{Admission, Shared};
+use crate::stateless_reset::StatelessReset;
 use crate::transport::TunnelConfig;
 use crate::udp::{SEND_MESSAGE_BYTES, UdpPort};
 
@@ -65,6 +66,7 @@ pub struct Core {
     next_serial: u64,
     scratch: Vec<u8>,
     out: Vec<u8>,
+    pub(crate) reset: Option<StatelessReset>,
     pub(crate) counters: Arc<WorkerCounters>,
     /// Connections that peers may open.
     pub(crate) max_connections: usize,
@@ -104,6 +106,7 @@ impl Core {
             next_serial: 1,
             scratch: vec![0; SCRATCH_BYTES],
             out: vec![0; SEND_MESSAGE_BYTES],
+            reset: tunnel.reset,
             counters: shared.metrics.worker(),
             max_connections: 0,
             refusing: false,
@@ -346,6 +349,13 @@ impl Core {
         boring::rand::rand_bytes(&mut cid).expect("BoringSSL's generator does not fail");
         cid[0] = self.worker;
         cid
+    }
+
+    /// The stateless reset token of a connection ID that is never reset without state.
+    pub(crate) fn random_token(&self) -> u128 {
+        let mut token = [0; 16];
+        boring::rand::rand_bytes(&mut token).expect("BoringSSL's generator does not fail");
+        u128::from_ne_bytes(token)
     }
 
     /// Takes a receive window out of the memory cap, and sets it for the next connection.

@@ -15,6 +15,7 @@ pub mod process;
 mod receive;
 pub mod role;
 pub mod shared;
+mod stateless_reset;
 pub mod streams;
 mod timer;
 pub mod transport;

@@ -9,7 +9,11 @@ use quiche::{ConnectionId, Header, RecvInfo, Type};
 use crate::admin::FlowInfo;
 use crate::core::{CONN_ID_BYTES, Core, H3_NO_ERROR, MIN_CONNECTION_WINDOW_BYTES};
 use crate::metrics::{Drop, HandshakeFailure};
-use crate::udp::RecvBuffers;
+use crate::stateless_reset;
+use crate::udp::{RecvBuffers, UdpPort};
+
+/// Connections to one peer that are asked whether a packet is the end of one of them.
+const MAX_RESET_CANDIDATES: usize = 64;
 
 impl Core {
     /// Takes one batch from a port; whether there may be more.
@@ -41,7 +45,7 @@ impl Core {
     fn on_datagram(
         &mut self,
         port: usize,
-        socket: &crate::udp::UdpPort,
+        socket: &UdpPort,
         from: SocketAddr,
         to: SocketAddr,
         datagram: &mut [u8],
@@ -62,6 +66,11 @@ impl Core {
                 };
                 match self.by_cid.get(header.dcid.as_ref()).copied() {
                     Some(slot) => slot,
+                    None if header.ty == Type::Short => {
+                        let cid = header.dcid.to_vec();
+                        self.on_unknown(socket, from, to, &cid, datagram);
+                        return;
+                    }
                     None => match self.accept(port, socket, from, to, &header) {
                         Some(slot) => slot,
                         None => return,
@@ -83,11 +92,46 @@ impl Core {
         self.mark_dirty(slot);
     }
 
+    /// A packet with none of our connection IDs: of a connection that is gone, as after a
+    /// restart, or the answer to one that we sent (RFC 9000, Section 10.3.1).
+    fn on_unknown(
+        &mut self,
+        socket: &UdpPort,
+        from: SocketAddr,
+        to: SocketAddr,
+        cid: &[u8],
+        datagram: &mut [u8],
+    ) {
+        let len = datagram.len();
+        if len <= stateless_reset::ANSWER_BYTES {
+            let from_peer = self.conns.iter_mut().filter(|(_, conn)| conn.peer == from);
+            let mut closed = None;
+            for (slot, conn) in from_peer.take(MAX_RESET_CANDIDATES) {
+                let info = RecvInfo { from, to: conn.local.unwrap_or(to) };
+                // What is no reset for a connection does nothing to it.
+                let _ = conn.quic.recv(&mut datagram.to_vec(), info);
+                if conn.quic.is_closed() {
+                    closed = Some(slot);
+                    break;
+                }
+            }
+            if let Some(slot) = closed {
+                self.mark_dirty(slot);
+                return;
+            }
+        }
+        self.shared.metrics.drops.of(Drop::UnknownConnection).inc();
+        if let Some(answer) = self.reset.as_mut().and_then(|reset| reset.answer(cid, len)) {
+            // Lost, it is sent again for the peer's next packet.
+            let _ = socket.send(from, to.ip(), &answer, answer.len());
+        }
+    }
+
     /// A packet of no connection that we have: a new one, or none of ours.
     fn accept(
         &mut self,
         port: usize,
-        socket: &crate::udp::UdpPort,
+        socket: &UdpPort,
         from: SocketAddr,
         to: SocketAddr,
         header: &Header<'_>,
@@ -113,6 +157,8 @@ impl Core {
         let cid = self.new_cid();
         let reserved = self.reserve_window();
         let scid = ConnectionId::from_ref(&cid);
+        let token = self.reset.as_ref().map(|reset| reset.token(&cid));
+        self.quic_config.set_stateless_reset_token(token);
         match quiche::accept(&scid, None, to, from, &mut self.quic_config) {
             Ok(quic) => {
                 let cids = vec![cid, header.dcid.to_vec()];
@@ -171,8 +217,11 @@ impl Core {
         }
     }
 
-    /// Called once a tick.
-    pub(crate) fn meter_flows(&mut self) {
+    /// Called once a tick: rates of flows, and new allowances.
+    pub(crate) fn on_tick(&mut self) {
+        if let Some(reset) = &mut self.reset {
+            reset.tick();
+        }
         for (_, flow) in &mut self.flows {
             flow.meter.tick(flow.sent_bytes + flow.received_bytes, Self::TICK);
         }

@@ -29,6 +29,7 @@ impl Core {
                 }
             }
         }
+        self.note_established(slot);
         self.queue_writable(slot);
     }
 
@@ -43,7 +44,16 @@ impl Core {
                 self.notices.push_back(Notice::Open(conn.id));
             }
         }
-        if conn.quic.is_established() && !conn.established {
+        self.maintain_cids(slot);
+    }
+
+    /// The handshake's end. A client has it only with the server's settings: TLS 1.3 lets it
+    /// finish before the server has looked at its certificate.
+    fn note_established(&mut self, slot: usize) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let proven = conn.quic.is_server()
+            || conn.h3.as_ref().is_some_and(|h3| h3.peer_settings_raw().is_some());
+        if proven && conn.quic.is_established() && !conn.established {
             conn.established = true;
             tracing::info!(
                 peer = %conn.peer,
@@ -63,7 +73,6 @@ impl Core {
                 }
             }
         }
-        self.maintain_cids(slot);
     }
 
     fn maintain_cids(&mut self, slot: usize) {
@@ -83,13 +92,12 @@ impl Core {
         }
         while self.conns.get(slot).is_some_and(|conn| conn.quic.scids_left() > 0) {
             let cid = self.new_cid();
-            let mut token = [0; 16];
-            boring::rand::rand_bytes(&mut token).expect("BoringSSL's generator does not fail");
-            let added = self.conns[slot].quic.new_scid(
-                &quiche::ConnectionId::from_ref(&cid),
-                u128::from_ne_bytes(token),
-                false,
-            );
+            let token = match &self.reset {
+                Some(reset) => reset.token(&cid),
+                None => self.random_token(),
+            };
+            let added =
+                self.conns[slot].quic.new_scid(&quiche::ConnectionId::from_ref(&cid), token, false);
             if added.is_err() {
                 return;
             }

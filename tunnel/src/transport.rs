@@ -11,6 +11,8 @@ use millrace_cc::{Bandwidth, quiche_adapter};
 use millrace_config::{ConfigError, Credentials, Source, Transport};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
+use crate::stateless_reset::StatelessReset;
+
 /// Unidirectional streams that a peer may open: control and both QPACK ones
 /// (RFC 9114, Section 6.2), with room for the reserved types of Section 6.2.3.
 const MAX_UNI_STREAMS: u64 = 8;
@@ -106,6 +108,7 @@ pub struct TunnelConfig {
     pub(crate) quic: quiche::Config,
     pub(crate) http3: quiche::h3::Config,
     pub(crate) algorithm: &'static str,
+    pub(crate) reset: Option<StatelessReset>,
 }
 
 impl TunnelConfig {
@@ -119,7 +122,20 @@ impl TunnelConfig {
         credentials: &Credentials,
     ) -> Result<Self, Error> {
         let algorithm = algorithm(transport)?;
+        let reset = match side {
+            Side::Client => None,
+            Side::Server { .. } => {
+                let path = &credentials.private_key;
+                let key = fs::read(path).map_err(|error| Error::Credentials {
+                    what: "private_key",
+                    path: path.display().to_string(),
+                    problem: error.to_string(),
+                })?;
+                Some(StatelessReset::new(&key)?)
+            }
+        };
         Ok(Self {
+            reset,
             quic: quic_config(side, transport, credentials, &algorithm)?,
             http3: h3_config()?,
             algorithm: algorithm.name(),

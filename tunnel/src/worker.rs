@@ -230,7 +230,7 @@ impl<R: Role> Worker<R> {
                     if flow.half_closed() { half_close_timeout } else { flow_idle_timeout };
                 (now.saturating_duration_since(flow.active) > patience).then_some(FlowEnd::Idle)
             });
-            self.core.meter_flows();
+            self.core.on_tick();
             if let Some(interval) = keepalive {
                 self.core.keep_alive(interval);
             }

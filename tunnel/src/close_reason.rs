@@ -1,0 +1,81 @@
+//! Why a connection ended, for logs and metrics.
+
+use boring::ssl::SslRef;
+use boring::x509::X509VerifyError;
+
+use crate::core::H3_NO_ERROR;
+use crate::metrics::HandshakeFailure;
+
+/// TLS alerts are QUIC errors from here on (RFC 9001, Section 4.8).
+const CRYPTO_ERROR: u64 = 0x100;
+/// RFC 8446, Section 6.2: the peer was asked for a certificate and sent none.
+const CERTIFICATE_REQUIRED: u64 = 116;
+
+/// What kept a handshake from its end.
+pub(crate) fn handshake_failure(quic: &mut quiche::Connection) -> HandshakeFailure {
+    if quic.is_timed_out() {
+        return HandshakeFailure::Timeout;
+    }
+    let Some(error) = quic.local_error() else {
+        return match quic.peer_error() {
+            Some(_) => HandshakeFailure::RefusedByPeer,
+            None => HandshakeFailure::Timeout,
+        };
+    };
+    if !error.is_app && error.error_code == CRYPTO_ERROR + CERTIFICATE_REQUIRED {
+        return HandshakeFailure::NoCertificate;
+    }
+    match verify_error(quic) {
+        Some(X509VerifyError::CERT_HAS_EXPIRED | X509VerifyError::CERT_NOT_YET_VALID) => {
+            HandshakeFailure::Expired
+        }
+        Some(
+            X509VerifyError::UNABLE_TO_GET_ISSUER_CERT
+            | X509VerifyError::UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+            | X509VerifyError::UNABLE_TO_VERIFY_LEAF_SIGNATURE
+            | X509VerifyError::DEPTH_ZERO_SELF_SIGNED_CERT
+            | X509VerifyError::SELF_SIGNED_CERT_IN_CHAIN
+            | X509VerifyError::CERT_SIGNATURE_FAILURE,
+        ) => HandshakeFailure::UnknownAuthority,
+        Some(
+            X509VerifyError::HOSTNAME_MISMATCH
+            | X509VerifyError::IP_ADDRESS_MISMATCH
+            | X509VerifyError::INVALID_PURPOSE,
+        ) => HandshakeFailure::WrongName,
+        _ => HandshakeFailure::Other,
+    }
+}
+
+/// Why a connection ended, for people.
+pub(crate) fn close_reason(quic: &mut quiche::Connection) -> String {
+    if quic.is_timed_out() {
+        return "no answer in time".to_owned();
+    }
+    let verify = verify_error(quic);
+    match (quic.local_error(), quic.peer_error()) {
+        (Some(error), _) => match verify {
+            Some(verify) => format!("{}: {verify}", describe("this side", error)),
+            None => describe("this side", error),
+        },
+        (None, Some(error)) => describe("the peer", error),
+        (None, None) if quic.is_established() => "reset: the peer has lost its state".to_owned(),
+        (None, None) => "handshake given up".to_owned(),
+    }
+}
+
+fn describe(side: &str, error: &quiche::ConnectionError) -> String {
+    let what = match (error.is_app, error.error_code) {
+        (false, code @ 0x100..=0x1ff) => format!("TLS alert {}", code - CRYPTO_ERROR),
+        (false, code) => format!("QUIC error {code:#x}"),
+        (true, H3_NO_ERROR) => "closed".to_owned(),
+        (true, code) => format!("HTTP/3 error {code:#x}"),
+    };
+    let reason = String::from_utf8_lossy(&error.reason);
+    format!("{what} by {side}{}{reason}", if reason.is_empty() { "" } else { ": " })
+}
+
+/// What BoringSSL disliked about the peer's certificate.
+fn verify_error(quic: &mut quiche::Connection) -> Option<X509VerifyError> {
+    let tls: &mut SslRef = quic.as_mut();
+    tls.verify_result().err()
+}
