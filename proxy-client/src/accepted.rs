@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use millrace_config::Class;
 use millrace_tunnel::conn::ConnId;
-use millrace_tunnel::flow::Socket;
 use millrace_tunnel::shared::Admission;
+use millrace_tunnel::socket::Socket;
 use millrace_wire::{ConnectFailure, Destination};
 
 use crate::intercept::{Handshake, MAX_HANDSHAKE_BYTES, Reject, Step};

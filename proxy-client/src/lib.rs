@@ -1,6 +1,7 @@
 //! Accepts TCP flows and carries them through the tunnel.
 
 pub mod accepted;
+mod backoff;
 pub mod intercept;
 pub mod pool;
 pub mod role;

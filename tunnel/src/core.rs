@@ -12,13 +12,13 @@ use mio::{Interest, Registry, Token};
 use quiche::h3;
 use slab::Slab;
 
-use crate::close_reason::{close_reason, handshake_failure};
-use crate::conn::{Conn, ConnId, Flushed, Owner};
+use crate::conn::{Conn, ConnId, Owner};
 use crate::deadlines::Deadlines;
-use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR, Pump, Socket};
-use crate::metrics::{ConnectionState, FlowFailure, Label, WorkerCounters};
+use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
+use crate::metrics::{ConnectionState, WorkerCounters};
 use crate::role::Notice;
 use crate::shared::{Admission, Shared};
+use crate::socket::Socket;
 use crate::stateless_reset::StatelessReset;
 use crate::transport::TunnelConfig;
 use crate::udp::{SEND_MESSAGE_BYTES, UdpPort};
@@ -26,12 +26,7 @@ use crate::udp::{SEND_MESSAGE_BYTES, UdpPort};
 /// Bytes of our connection IDs; the first says which worker has the connection.
 pub const CONN_ID_BYTES: usize = 16;
 /// Most that is read from a socket or a stream at a time.
-const SCRATCH_BYTES: usize = 256 << 10;
-/// Stream data that may wait unsent in a connection. Enough for several messages, little
-/// enough that what controls the rate is the congestion controller and not a queue here.
-const SEND_AHEAD_BYTES: usize = 256 << 10;
-/// What one connection may send before the others have their turn.
-const TURN_BYTES: usize = 1 << 20;
+pub(crate) const SCRATCH_BYTES: usize = 256 << 10;
 /// Least receive window of a connection, also when the memory cap is nearly used up.
 pub(crate) const MIN_CONNECTION_WINDOW_BYTES: u64 = 256 << 10;
 /// What a new connection may take of the memory that is left: one part in this many.
@@ -62,10 +57,10 @@ pub struct Core {
     pub(crate) now: Instant,
     pub(crate) max_connection_window_bytes: u64,
     /// Streams were read outside of [`Core::handle_streams`].
-    read_streams: bool,
+    pub(crate) read_streams: bool,
     next_serial: u64,
-    scratch: Vec<u8>,
-    out: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) out: Vec<u8>,
     pub(crate) reset: Option<StatelessReset>,
     pub(crate) counters: Arc<WorkerCounters>,
     /// Connections that peers may open.
@@ -388,202 +383,6 @@ impl Core {
             }
         }
         self.mark_dirty(id.slot);
-    }
-
-    /// Lets a connection do all that it can do now.
-    pub(crate) fn drive(&mut self, slot: usize) {
-        let Some(conn) = self.conns.get_mut(slot) else { return };
-        conn.dirty = false;
-        let mut turn_bytes = 0;
-        let paced = loop {
-            self.handle_streams(slot);
-            let Some(conn) = self.conns.get_mut(slot) else { return };
-            let news = std::mem::take(&mut conn.news);
-            let more = if news && std::mem::take(&mut conn.wants_room) {
-                // Flows would take the room before the role can.
-                self.notices.push_back(Notice::Room(conn.id));
-                false
-            } else {
-                self.pump_ready(slot)
-            };
-            if std::mem::take(&mut self.read_streams) {
-                // What was read may have been the last before the end of its stream.
-                self.handle_streams(slot);
-            }
-            let Some(conn) = self.conns.get_mut(slot) else { return };
-            let port = &self.ports[conn.port];
-            let flushed = conn.flush(port, &mut self.out, TURN_BYTES, &self.counters);
-            turn_bytes += SEND_AHEAD_BYTES;
-            match flushed {
-                Flushed::Paced(at, false) => break Some(at),
-                Flushed::All(false) | Flushed::Blocked => break None,
-                Flushed::Paced(_, true) | Flushed::All(true) if !more => break None,
-                _ if turn_bytes >= TURN_BYTES => {
-                    self.mark_dirty(slot);
-                    break None;
-                }
-                _ => {}
-            }
-        };
-        self.settle(slot, paced);
-    }
-
-    /// After a drive: a closed connection goes, any other is waited for.
-    fn settle(&mut self, slot: usize, paced: Option<Instant>) {
-        let Some(conn) = self.conns.get_mut(slot) else { return };
-        if conn.quic.is_closed() {
-            self.remove(slot);
-            return;
-        }
-        let paced = paced.or_else(|| {
-            let release = conn.quic.get_next_release_time()?;
-            release.time(self.now + crate::conn::RELEASE_SLACK)
-        });
-        let next = [paced, conn.timeout()].into_iter().flatten().min();
-        self.deadlines.set(slot, next);
-    }
-
-    /// Pumps flows in turn while the connection can take more. Whether some are left over.
-    fn pump_ready(&mut self, slot: usize) -> bool {
-        let mut turns = match self.conns.get(slot) {
-            Some(conn) => conn.ready.len().max(SEND_AHEAD_BYTES / SCRATCH_BYTES * 4),
-            None => return false,
-        };
-        while turns > 0 {
-            turns -= 1;
-            let conn = &mut self.conns[slot];
-            if conn.quic.stream_bytes_waiting() >= SEND_AHEAD_BYTES {
-                break;
-            }
-            let Some(h3) = conn.h3.as_mut() else { break };
-            let Some(flow_slot) = conn.ready.pop_front() else { break };
-            let Some(flow) = self.flows.get_mut(flow_slot).filter(|flow| flow.conn == conn.id)
-            else {
-                continue;
-            };
-            flow.queued = false;
-            let before = flow.sent_bytes;
-            let up = flow.pump_to_stream(&mut conn.quic, h3, &mut self.scratch, self.now);
-            self.counters.bytes(conn.quic.is_server(), flow.sent_bytes - before);
-            match up {
-                Pump::More => {
-                    flow.queued = true;
-                    conn.ready.push_back(flow_slot);
-                }
-                Pump::Wait => {}
-                Pump::Failed(end) => {
-                    self.end_flow(flow_slot, end);
-                    continue;
-                }
-            }
-            self.read_streams |= self.pump_to_socket(flow_slot);
-        }
-        self.conns.get(slot).is_some_and(|conn| !conn.ready.is_empty())
-    }
-
-    /// Moves all that a flow's socket takes; whether anything moved.
-    pub(crate) fn pump_to_socket(&mut self, flow_slot: usize) -> bool {
-        let Some(flow) = self.flows.get_mut(flow_slot) else { return false };
-        let Some(conn) = self.conns.get_mut(flow.conn.slot) else { return false };
-        let Some(h3) = conn.h3.as_mut() else { return false };
-        // Early data can be replayed by an attacker: nothing of it goes out before the
-        // handshake has proved that the peer sent it now (RFC 8446, Section 8).
-        if !conn.quic.is_established() {
-            return false;
-        }
-        let (mut moved, before) = (false, flow.received_bytes);
-        let pumped = loop {
-            match flow.pump_to_socket(&mut conn.quic, h3, &mut self.scratch, self.now) {
-                Pump::More => moved = true,
-                other => break other,
-            }
-        };
-        self.counters.bytes(!conn.quic.is_server(), flow.received_bytes - before);
-        match pumped {
-            Pump::Failed(end) => self.end_flow(flow_slot, end),
-            _ if flow.complete() => self.end_flow(flow_slot, FlowEnd::Complete),
-            _ => {}
-        }
-        moved
-    }
-
-    /// Takes a flow out, and lets both its ends know when that is before its time.
-    pub(crate) fn end_flow(&mut self, flow_slot: usize, end: FlowEnd) {
-        let Some(flow) = self.flows.try_remove(flow_slot) else { return };
-        let slot = flow.conn.slot;
-        if let Some(conn) = self.conn_mut(flow.conn) {
-            if end == FlowEnd::Complete {
-                conn.streams.remove(&flow.stream);
-            } else {
-                conn.reset(flow.stream, H3_CONNECT_ERROR);
-            }
-            self.mark_dirty(slot);
-        }
-        tracing::debug!(
-            destination = %flow.label.destination,
-            sent_bytes = flow.sent_bytes,
-            received_bytes = flow.received_bytes,
-            end = end.as_str(),
-            "flow ended"
-        );
-        self.count_end(end);
-        self.notices.push_back(Notice::FlowEnded { conn: flow.conn });
-        if end != FlowEnd::Complete {
-            flow.socket.reset();
-        }
-    }
-
-    fn count_end(&self, end: FlowEnd) {
-        let failure = match end {
-            FlowEnd::Complete => return self.shared.metrics.flows_closed.inc(),
-            FlowEnd::NearReset => FlowFailure::TcpReset,
-            FlowEnd::FarReset => FlowFailure::PeerReset,
-            FlowEnd::TunnelLost | FlowEnd::Drained => FlowFailure::TunnelLost,
-            FlowEnd::Idle => FlowFailure::IdleTimeout,
-            FlowEnd::Refused(failure) => failure,
-        };
-        self.shared.metrics.flows_failed.of(failure).inc();
-    }
-
-    /// Ends the flows for which `select` gives a reason.
-    pub(crate) fn end_flows(&mut self, mut select: impl FnMut(&Flow) -> Option<FlowEnd>) {
-        let ends: Vec<_> =
-            self.flows.iter().filter_map(|(slot, flow)| Some((slot, select(flow)?))).collect();
-        for (slot, end) in ends {
-            self.end_flow(slot, end);
-        }
-    }
-
-    /// Forgets a closed connection; its flows end with a reset, never as if complete.
-    fn remove(&mut self, slot: usize) {
-        let Some(mut conn) = self.conns.try_remove(slot) else { return };
-        self.deadlines.set(slot, None);
-        for cid in &conn.cids {
-            self.by_cid.remove(cid);
-        }
-        self.shared.release_memory(conn.reserved_bytes);
-        let state = if conn.established {
-            ConnectionState::Established
-        } else {
-            ConnectionState::Connecting
-        };
-        self.shared.metrics.connections.of(state).dec();
-        self.counters.packets_lost.add(conn.quic.stats().lost as u64);
-        let reason = close_reason(&mut conn.quic);
-        let mut owners: Vec<_> = conn.streams.values().copied().collect();
-        owners.retain(|owner| matches!(owner, Owner::Flow(_)));
-        for owner in owners {
-            if let Owner::Flow(flow) = owner {
-                self.end_flow(flow, FlowEnd::TunnelLost);
-            }
-        }
-        let Conn { id, established, .. } = conn;
-        if !established {
-            let failure = handshake_failure(&mut conn.quic);
-            tracing::warn!(peer = %conn.peer, reason, failure = failure.as_str(), "handshake failed");
-            self.shared.metrics.handshake_failures.of(failure).inc();
-        }
-        self.notices.push_back(Notice::Disconnected { conn: id, established, reason });
     }
 }
 

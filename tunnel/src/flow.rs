@@ -5,17 +5,16 @@
 //! here for TCP, and the stream's flow-control window holds the peer back.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use millrace_config::Class;
-use mio::net::{TcpStream, UnixStream};
-use mio::{Interest, Registry, Token};
 
 use crate::admin::FlowState;
 use crate::conn::ConnId;
 use crate::metrics::FlowFailure;
 use crate::shared::Admission;
+use crate::socket::Socket;
 
 /// RFC 9114, Section 8.1: the TCP connection of a CONNECT request was reset or closed abnormally.
 pub const H3_CONNECT_ERROR: u64 = 0x10f;
@@ -24,90 +23,6 @@ pub const H3_CONNECT_ERROR: u64 = 0x10f;
 const FRAME_OVERHEAD: usize = 10;
 /// Room in the stream below which it is not worth while to read from TCP.
 const MIN_READ_BYTES: usize = 1024;
-
-/// The near end of a flow.
-#[derive(Debug)]
-pub enum Socket {
-    /// A TCP connection.
-    Tcp(TcpStream),
-    /// A connection on a Unix socket, from a local proxy.
-    Unix(UnixStream),
-}
-
-impl Socket {
-    /// Registers for both directions; the readiness is edge-triggered.
-    pub(crate) fn register(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        known: bool,
-    ) -> io::Result<()> {
-        let both = Interest::READABLE | Interest::WRITABLE;
-        match (self, known) {
-            (Self::Tcp(socket), false) => registry.register(socket, token, both),
-            (Self::Tcp(socket), true) => registry.reregister(socket, token, both),
-            (Self::Unix(socket), false) => registry.register(socket, token, both),
-            (Self::Unix(socket), true) => registry.reregister(socket, token, both),
-        }
-    }
-
-    /// Watches a socket that is not a flow yet; the readiness is edge-triggered.
-    ///
-    /// # Errors
-    /// When the loop can't take it.
-    pub fn watch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.register(registry, token, false)
-    }
-
-    /// Sends the end of this side's data.
-    ///
-    /// # Errors
-    /// When the connection is gone.
-    pub fn shutdown_write(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
-            Self::Unix(socket) => socket.shutdown(Shutdown::Write),
-        }
-    }
-
-    /// The error that waits on the socket, if there is one.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        match self {
-            Self::Tcp(socket) => socket.take_error(),
-            Self::Unix(socket) => socket.take_error(),
-        }
-    }
-
-    /// Closes so that a TCP peer sees a reset: an end that must not look like a complete one.
-    pub fn reset(self) {
-        if let Self::Tcp(socket) = &self {
-            // A failure means that the connection is gone already.
-            let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
-        }
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(socket) => socket.read(buf),
-            Self::Unix(socket) => socket.read(buf),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(socket) => socket.write(buf),
-            Self::Unix(socket) => socket.write(buf),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// What people want to know of a flow.
 #[derive(Clone, Debug)]

@@ -1,0 +1,65 @@
+//! Pauses between attempts to reach a server.
+
+use std::time::{Duration, Instant};
+
+/// Pauses between attempts to connect: each twice the one before, and shortened at random so
+/// that many clients of a server that comes back do not come back together.
+#[derive(Debug)]
+pub struct Backoff {
+    min: Duration,
+    max: Duration,
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl Backoff {
+    /// No failure yet.
+    pub fn new(min: Duration, max: Duration) -> Self {
+        Self { min, max, failures: 0, not_before: None }
+    }
+
+    /// An attempt failed. `jitter` is uniform in 0..1.
+    pub fn failed(&mut self, now: Instant, jitter: f64) {
+        let pause = self.min.saturating_mul(1 << self.failures.min(20)).min(self.max);
+        self.failures += 1;
+        self.not_before = Some(now + pause.mul_f64(0.5 + 0.5 * jitter));
+    }
+
+    /// An attempt succeeded.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+        self.not_before = None;
+    }
+
+    /// Whether the next attempt may be made.
+    pub fn ready(&self, now: Instant) -> bool {
+        self.not_before.is_none_or(|at| at <= now)
+    }
+
+    /// When the next attempt may be made, if that is not now.
+    pub fn next(&self) -> Option<Instant> {
+        self.not_before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_start_again() {
+        let (min, max) = (Duration::from_millis(100), Duration::from_secs(1));
+        let mut backoff = Backoff::new(min, max);
+        let now = Instant::now();
+        assert!(backoff.ready(now));
+        for expected_ms in [100, 200, 400, 800, 1000, 1000] {
+            backoff.failed(now, 1.0);
+            assert_eq!(backoff.next(), Some(now + Duration::from_millis(expected_ms)));
+        }
+        backoff.succeeded();
+        assert!(backoff.ready(now));
+        backoff.failed(now, 0.0);
+        assert_eq!(backoff.next(), Some(now + min / 2));
+        assert!(!backoff.ready(now));
+    }
+}

@@ -1,0 +1,133 @@
+//! How bytes move: one connection's turn in the loop.
+
+use std::time::Instant;
+
+use crate::conn::{Flushed, RELEASE_SLACK};
+use crate::core::{Core, SCRATCH_BYTES};
+use crate::flow::{FlowEnd, Pump};
+use crate::role::Notice;
+
+/// Stream data that may wait unsent in a connection. Enough for several messages, little
+/// enough that what controls the rate is the congestion controller and not a queue here.
+const SEND_AHEAD_BYTES: usize = 256 << 10;
+/// What one connection may send before the others have their turn.
+const TURN_BYTES: usize = 1 << 20;
+
+impl Core {
+    /// Lets a connection do all that it can do now.
+    pub(crate) fn drive(&mut self, slot: usize) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        conn.dirty = false;
+        let mut turn_bytes = 0;
+        let paced = loop {
+            self.handle_streams(slot);
+            let Some(conn) = self.conns.get_mut(slot) else { return };
+            let news = std::mem::take(&mut conn.news);
+            let more = if news && std::mem::take(&mut conn.wants_room) {
+                // Flows would take the room before the role can.
+                self.notices.push_back(Notice::Room(conn.id));
+                false
+            } else {
+                self.pump_ready(slot)
+            };
+            if std::mem::take(&mut self.read_streams) {
+                // What was read may have been the last before the end of its stream.
+                self.handle_streams(slot);
+            }
+            let Some(conn) = self.conns.get_mut(slot) else { return };
+            let port = &self.ports[conn.port];
+            let flushed = conn.flush(port, &mut self.out, TURN_BYTES, &self.counters);
+            turn_bytes += SEND_AHEAD_BYTES;
+            match flushed {
+                Flushed::Paced(at, false) => break Some(at),
+                Flushed::All(false) | Flushed::Blocked => break None,
+                Flushed::Paced(_, true) | Flushed::All(true) if !more => break None,
+                _ if turn_bytes >= TURN_BYTES => {
+                    self.mark_dirty(slot);
+                    break None;
+                }
+                _ => {}
+            }
+        };
+        self.settle(slot, paced);
+    }
+
+    /// After a drive: a closed connection goes, any other is waited for.
+    fn settle(&mut self, slot: usize, paced: Option<Instant>) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.quic.is_closed() {
+            self.remove(slot);
+            return;
+        }
+        let paced = paced.or_else(|| {
+            let release = conn.quic.get_next_release_time()?;
+            release.time(self.now + RELEASE_SLACK)
+        });
+        let next = [paced, conn.timeout()].into_iter().flatten().min();
+        self.deadlines.set(slot, next);
+    }
+
+    /// Pumps flows in turn while the connection can take more. Whether some are left over.
+    fn pump_ready(&mut self, slot: usize) -> bool {
+        let mut turns = match self.conns.get(slot) {
+            Some(conn) => conn.ready.len().max(SEND_AHEAD_BYTES / SCRATCH_BYTES * 4),
+            None => return false,
+        };
+        while turns > 0 {
+            turns -= 1;
+            let conn = &mut self.conns[slot];
+            if conn.quic.stream_bytes_waiting() >= SEND_AHEAD_BYTES {
+                break;
+            }
+            let Some(h3) = conn.h3.as_mut() else { break };
+            let Some(flow_slot) = conn.ready.pop_front() else { break };
+            let Some(flow) = self.flows.get_mut(flow_slot).filter(|flow| flow.conn == conn.id)
+            else {
+                continue;
+            };
+            flow.queued = false;
+            let before = flow.sent_bytes;
+            let up = flow.pump_to_stream(&mut conn.quic, h3, &mut self.scratch, self.now);
+            self.counters.bytes(conn.quic.is_server(), flow.sent_bytes - before);
+            match up {
+                Pump::More => {
+                    flow.queued = true;
+                    conn.ready.push_back(flow_slot);
+                }
+                Pump::Wait => {}
+                Pump::Failed(end) => {
+                    self.end_flow(flow_slot, end);
+                    continue;
+                }
+            }
+            self.read_streams |= self.pump_to_socket(flow_slot);
+        }
+        self.conns.get(slot).is_some_and(|conn| !conn.ready.is_empty())
+    }
+
+    /// Moves all that a flow's socket takes; whether anything moved.
+    pub(crate) fn pump_to_socket(&mut self, flow_slot: usize) -> bool {
+        let Some(flow) = self.flows.get_mut(flow_slot) else { return false };
+        let Some(conn) = self.conns.get_mut(flow.conn.slot) else { return false };
+        let Some(h3) = conn.h3.as_mut() else { return false };
+        // Early data can be replayed by an attacker: nothing of it goes out before the
+        // handshake has proved that the peer sent it now (RFC 8446, Section 8).
+        if !conn.quic.is_established() {
+            return false;
+        }
+        let (mut moved, before) = (false, flow.received_bytes);
+        let pumped = loop {
+            match flow.pump_to_socket(&mut conn.quic, h3, &mut self.scratch, self.now) {
+                Pump::More => moved = true,
+                other => break other,
+            }
+        };
+        self.counters.bytes(!conn.quic.is_server(), flow.received_bytes - before);
+        match pumped {
+            Pump::Failed(end) => self.end_flow(flow_slot, end),
+            _ if flow.complete() => self.end_flow(flow_slot, FlowEnd::Complete),
+            _ => {}
+        }
+        moved
+    }
+}

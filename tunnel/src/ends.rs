@@ -1,0 +1,89 @@
+//! The ends of flows and connections.
+
+use crate::close_reason::{close_reason, handshake_failure};
+use crate::conn::{Conn, Owner};
+use crate::core::Core;
+use crate::flow::{Flow, FlowEnd, H3_CONNECT_ERROR};
+use crate::metrics::{ConnectionState, FlowFailure, Label};
+use crate::role::Notice;
+
+impl Core {
+    /// Takes a flow out, and lets both its ends know when that is before its time.
+    pub(crate) fn end_flow(&mut self, flow_slot: usize, end: FlowEnd) {
+        let Some(flow) = self.flows.try_remove(flow_slot) else { return };
+        let slot = flow.conn.slot;
+        if let Some(conn) = self.conn_mut(flow.conn) {
+            if end == FlowEnd::Complete {
+                conn.streams.remove(&flow.stream);
+            } else {
+                conn.reset(flow.stream, H3_CONNECT_ERROR);
+            }
+            self.mark_dirty(slot);
+        }
+        tracing::debug!(
+            destination = %flow.label.destination,
+            sent_bytes = flow.sent_bytes,
+            received_bytes = flow.received_bytes,
+            end = end.as_str(),
+            "flow ended"
+        );
+        self.count_end(end);
+        self.notices.push_back(Notice::FlowEnded { conn: flow.conn });
+        if end != FlowEnd::Complete {
+            flow.socket.reset();
+        }
+    }
+
+    fn count_end(&self, end: FlowEnd) {
+        let failure = match end {
+            FlowEnd::Complete => return self.shared.metrics.flows_closed.inc(),
+            FlowEnd::NearReset => FlowFailure::TcpReset,
+            FlowEnd::FarReset => FlowFailure::PeerReset,
+            FlowEnd::TunnelLost | FlowEnd::Drained => FlowFailure::TunnelLost,
+            FlowEnd::Idle => FlowFailure::IdleTimeout,
+            FlowEnd::Refused(failure) => failure,
+        };
+        self.shared.metrics.flows_failed.of(failure).inc();
+    }
+
+    /// Ends the flows for which `select` gives a reason.
+    pub(crate) fn end_flows(&mut self, mut select: impl FnMut(&Flow) -> Option<FlowEnd>) {
+        let ends: Vec<_> =
+            self.flows.iter().filter_map(|(slot, flow)| Some((slot, select(flow)?))).collect();
+        for (slot, end) in ends {
+            self.end_flow(slot, end);
+        }
+    }
+
+    /// Forgets a closed connection; its flows end with a reset, never as if complete.
+    pub(crate) fn remove(&mut self, slot: usize) {
+        let Some(mut conn) = self.conns.try_remove(slot) else { return };
+        self.deadlines.set(slot, None);
+        for cid in &conn.cids {
+            self.by_cid.remove(cid);
+        }
+        self.shared.release_memory(conn.reserved_bytes);
+        let state = if conn.established {
+            ConnectionState::Established
+        } else {
+            ConnectionState::Connecting
+        };
+        self.shared.metrics.connections.of(state).dec();
+        self.counters.packets_lost.add(conn.quic.stats().lost as u64);
+        let reason = close_reason(&mut conn.quic);
+        let mut owners: Vec<_> = conn.streams.values().copied().collect();
+        owners.retain(|owner| matches!(owner, Owner::Flow(_)));
+        for owner in owners {
+            if let Owner::Flow(flow) = owner {
+                self.end_flow(flow, FlowEnd::TunnelLost);
+            }
+        }
+        let Conn { id, established, .. } = conn;
+        if !established {
+            let failure = handshake_failure(&mut conn.quic);
+            tracing::warn!(peer = %conn.peer, reason, failure = failure.as_str(), "handshake failed");
+            self.shared.metrics.handshake_failures.of(failure).inc();
+        }
+        self.notices.push_back(Notice::Disconnected { conn: id, established, reason });
+    }
+}
