@@ -16,6 +16,7 @@ pub mod data;
 pub mod doors;
 pub mod origin;
 pub mod pair;
+pub mod priority;
 pub mod program;
 pub mod relay;
 pub mod settings;

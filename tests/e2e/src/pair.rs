@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::relay::{Relay, RelayOptions};
 use crate::settings::Settings;
 use crate::turn::{self, Turn};
-use crate::{admin, binaries, tcp, wait};
+use crate::{admin, binaries, priority, tcp, wait};
 
 /// How long a program gets to start and the tunnel to come up.
 const START: Duration = Duration::from_secs(15);
@@ -32,6 +32,7 @@ pub struct PairBuilder {
     client_identity: Option<Identity>,
     wait_healthy: bool,
     alone: bool,
+    measured: bool,
 }
 
 /// The addresses of both programs.
@@ -81,6 +82,7 @@ impl Default for PairBuilder {
             client_identity: None,
             wait_healthy: true,
             alone: false,
+            measured: false,
         }
     }
 }
@@ -170,6 +172,14 @@ impl PairBuilder {
         self
     }
 
+    /// Runs alone, and the programs before all others where that is permitted: their rates and
+    /// times are what the test is about.
+    #[must_use]
+    pub fn measured(mut self) -> Self {
+        self.measured = true;
+        self.alone()
+    }
+
     /// Starts both.
     ///
     /// # Panics
@@ -187,11 +197,11 @@ impl PairBuilder {
             client_admin: tcp::unused(Ipv4Addr::LOCALHOST),
         };
         self.write_server(dir.path(), &addresses, &certificates);
-        let server = start_server(dir.path(), &addresses);
+        let server = start_server(dir.path(), &addresses, self.measured);
         let relay = self.relay.take().map(|options| Relay::start(addresses.tunnel, options));
         let towards = relay.as_ref().map_or(addresses.tunnel, Relay::address);
         let doors = self.write_client(dir.path(), towards, &addresses, &certificates);
-        let client = start_client(dir.path());
+        let client = start_client(dir.path(), self.measured);
         let pair = Pair { server, client, relay, addresses, doors, certificates, dir, _turn: turn };
         if self.wait_healthy {
             pair.wait_healthy(START);
@@ -301,12 +311,12 @@ impl Pair {
     /// # Panics
     /// When it does not start.
     pub fn start_server_again(&mut self) {
-        self.server = start_server(self.dir.path(), &self.addresses);
+        self.server = start_server(self.dir.path(), &self.addresses, false);
     }
 
     /// Starts the client anew, with its configuration as it was; the old one must have ended.
     pub fn start_client_again(&mut self) {
-        self.client = start_client(self.dir.path());
+        self.client = start_client(self.dir.path(), false);
     }
 
     /// Both must still run.
@@ -327,8 +337,11 @@ pub fn run_with(mut program: Command, config: &Path) -> Command {
     program
 }
 
-fn start_server(dir: &Path, addresses: &Addresses) -> Program {
-    let command = run_with(binaries::server(), &dir.join("server.toml"));
+fn start_server(dir: &Path, addresses: &Addresses, measured: bool) -> Program {
+    let mut command = run_with(binaries::server(), &dir.join("server.toml"));
+    if measured {
+        priority::raise(&mut command);
+    }
     let mut program = Program::start("millrace-server", command);
     wait::for_true("the server is healthy", START, || {
         assert!(program.is_running(), "millrace-server has ended at its start");
@@ -337,8 +350,11 @@ fn start_server(dir: &Path, addresses: &Addresses) -> Program {
     program
 }
 
-fn start_client(dir: &Path) -> Program {
-    let command = run_with(binaries::client(), &dir.join("client.toml"));
+fn start_client(dir: &Path, measured: bool) -> Program {
+    let mut command = run_with(binaries::client(), &dir.join("client.toml"));
+    if measured {
+        priority::raise(&mut command);
+    }
     Program::start("millrace-client", command)
 }
 

@@ -20,6 +20,8 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use socket2::SockRef;
 
+use crate::priority;
+
 /// The most that one receive call answers, with offload.
 const MESSAGE_BYTES: usize = 65_536;
 /// Receive calls on one socket before the others get their turn.
@@ -139,6 +141,7 @@ struct State {
 
 impl State {
     fn run(mut self) {
+        priority::raise_thread();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let readable = self.wait();
             for (index, readable) in readable.into_iter().enumerate() {

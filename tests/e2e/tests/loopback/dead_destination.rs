@@ -16,7 +16,7 @@ fn dead_destinations_do_not_delay_other_flows() {
     let pair = Pair::builder()
         .server("dial.timeout_s", 4)
         .server("dial.per_address_timeout_s", 4)
-        .alone()
+        .measured()
         .start();
     let probe = || {
         let started = Instant::now();

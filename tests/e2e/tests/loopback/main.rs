@@ -1,6 +1,8 @@
 //! Both programs on loopback, without any privilege. One topic a module; one program, so that
 //! tests that measure can keep all others waiting.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod admin_pages;
 mod bulk;
 mod config;

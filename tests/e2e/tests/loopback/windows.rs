@@ -30,7 +30,7 @@ fn goodput_mbps(path: &Path, builder: PairBuilder) -> f64 {
     let pair = builder
         .server("tunnel.congestion_control", rate)
         .relay(RelayOptions { one_way: path.round_trip / 2, record: false })
-        .alone()
+        .measured()
         .start();
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
     let mut buffer = vec![0; 1 << 18];

@@ -1,0 +1,164 @@
+//! The rate that a controller asks for is the rate on the wire, evenly.
+//!
+//! A relay between the two programs keeps the kernel's receive time of each datagram from the server.
+//! On loopback that is when the server released it: the kernel delivers in the sender's own call.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use millrace_e2e::data;
+use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::Pair;
+use millrace_e2e::relay::{Record, RelayOptions};
+
+/// What is measured, after the start.
+const MEASURED: Duration = Duration::from_secs(5);
+/// Handshake, slow path discovery, first round trips.
+const START: Duration = Duration::from_millis(500);
+/// By how much the rate may be off.
+const RATE_TOLERANCE: f64 = 0.03;
+/// What a burst may carry, as time of the rate ...
+const BURST: Duration = Duration::from_millis(1);
+/// ... or in packets, where that is more.
+const BURST_PACKETS: f64 = 2.0;
+
+/// Bytes on the wire are UDP payload.
+#[derive(Debug)]
+struct Wire {
+    rate_mbps: f64,
+    /// The most that arrived beyond what a bucket filled at the wanted rate had let through.
+    burst_bytes: f64,
+    largest_bytes: f64,
+}
+
+/// What one download puts on the wire with the server's `algorithm`, held against `rate_mbps`.
+fn measure(algorithm: &str, rate_mbps: f64) -> Wire {
+    let origin = Origin::start(|stream| {
+        data::send(&stream, 20, 1 << 40).ok();
+    });
+    let pair = Pair::builder()
+        .server("tunnel.congestion_control", algorithm)
+        .relay(RelayOptions { record: true, ..RelayOptions::default() })
+        .measured()
+        .start();
+    let relay = pair.relay.as_ref().unwrap();
+    let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
+    flow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut buffer = vec![0; 1 << 18];
+    flow.read_exact(&mut buffer[..1000]).unwrap();
+    let started = Instant::now();
+    while started.elapsed() < START + MEASURED + Duration::from_millis(100) {
+        assert!(flow.read(&mut buffer).unwrap() > 0, "the download ended");
+    }
+    let records = relay.take_records();
+    let end = records.last().expect("datagrams came").at_ns - 50_000_000;
+    let span = MEASURED.as_nanos() as u64;
+    wire(
+        records.iter().filter(|record| record.at_ns > end - span && record.at_ns <= end),
+        rate_mbps,
+    )
+}
+
+fn wire<'a>(records: impl Iterator<Item = &'a Record>, rate_mbps: f64) -> Wire {
+    let bytes_per_ns = rate_mbps / 8e3;
+    let (mut bytes, mut level, mut burst, mut largest) = (0.0, 0.0_f64, 0.0_f64, 0.0_f64);
+    let mut last_ns = None;
+    for record in records {
+        let size = f64::from(record.bytes);
+        let since = record.at_ns.saturating_sub(last_ns.unwrap_or(record.at_ns));
+        level = (level - since as f64 * bytes_per_ns).max(0.0) + size;
+        burst = burst.max(level);
+        largest = largest.max(size);
+        bytes += size;
+        last_ns = Some(record.at_ns);
+    }
+    let wire = Wire {
+        rate_mbps: bytes * 8e-6 / MEASURED.as_secs_f64(),
+        burst_bytes: burst,
+        largest_bytes: largest,
+    };
+    println!(
+        "wanted {rate_mbps} Mbit/s: {wire:?}, the burst is {:.3} ms of the rate",
+        burst / bytes_per_ns / 1e6
+    );
+    wire
+}
+
+/// What is wrong with it, if anything.
+fn fault(wire: &Wire, rate_mbps: f64) -> Option<String> {
+    let off = wire.rate_mbps / rate_mbps - 1.0;
+    if off.abs() > RATE_TOLERANCE {
+        return Some(format!("{:.2} Mbit/s instead of {rate_mbps}", wire.rate_mbps));
+    }
+    let most = (BURST.as_secs_f64() * rate_mbps / 8e-6).max(BURST_PACKETS * wire.largest_bytes);
+    (wire.burst_bytes > most)
+        .then(|| format!("a burst of {:.0} bytes, allowed are {most:.0}", wire.burst_bytes))
+}
+
+/// One rate. A machine that takes the processor away for milliseconds spoils a run, so that one of
+/// three has to be right; a pacer that is wrong is wrong each time.
+fn paced_at(rate_mbps: f64) {
+    let algorithm = format!("{{ name = \"constant\", rate_mbps = {rate_mbps} }}");
+    let mut faults = Vec::new();
+    for _ in 0..3 {
+        match fault(&measure(&algorithm, rate_mbps), rate_mbps) {
+            None => return,
+            Some(fault) => faults.push(fault),
+        }
+    }
+    panic!("three runs at {rate_mbps} Mbit/s: {}", faults.join("; "));
+}
+
+#[test]
+fn one_mbps_is_kept() {
+    paced_at(1.0);
+}
+
+#[test]
+fn ten_mbps_are_kept() {
+    paced_at(10.0);
+}
+
+#[test]
+fn a_hundred_mbps_are_kept() {
+    paced_at(100.0);
+}
+
+#[test]
+fn five_hundred_mbps_are_kept() {
+    paced_at(500.0);
+}
+
+/// With the adapter bypassed, that is with an algorithm of the QUIC library, the same check fails.
+#[test]
+fn without_the_adapter_the_check_fails() {
+    for algorithm in ["\"cubic\"", "\"bbr2\""] {
+        for rate_mbps in [10.0, 100.0] {
+            let wire = measure(algorithm, rate_mbps);
+            assert!(fault(&wire, rate_mbps).is_some(), "{algorithm} passes as {rate_mbps} Mbit/s");
+        }
+    }
+}
+
+/// The check itself, on made-up datagrams.
+#[test]
+fn the_check_tells_even_from_uneven() {
+    // 1250 bytes each millisecond are 10 Mbit/s.
+    let datagrams = |each: u64, every_ms: u64| -> Vec<Record> {
+        let of = |i: u64| Record { at_ns: (i / each) * every_ms * 1_000_000, bytes: 1250 };
+        (0..5000).map(of).collect()
+    };
+    let check = |records: Vec<Record>| fault(&wire(records.iter(), 10.0), 10.0);
+    assert_eq!(check(datagrams(1, 1)), None);
+    assert_eq!(check(datagrams(2, 2)), None);
+    assert!(check(datagrams(4, 4)).is_some_and(|fault| fault.contains("burst")));
+    let slow = datagrams(1, 1).into_iter().step_by(2).collect();
+    assert!(check(slow).is_some_and(|fault| fault.contains("instead of")));
+    let mut pause = datagrams(1, 1);
+    for record in &mut pause[2500..2510] {
+        record.at_ns = 2_510_000_000;
+    }
+    assert!(check(pause).is_some_and(|fault| fault.contains("burst")));
+}
