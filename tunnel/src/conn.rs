@@ -263,7 +263,6 @@ impl Conn {
             self.hand_over(port, &out[..end], segment, first);
         }
         if packets > 0 {
-            self.last_sent = Instant::now();
             counters.packets_sent.add(packets);
             counters.tunnel_bytes_sent.add(total as u64);
         }
@@ -274,7 +273,11 @@ impl Conn {
     fn hand_over(&mut self, port: &UdpPort, bytes: &[u8], segment: usize, path: quiche::SendInfo) {
         if !self.blocked.is_empty() || !send(port, &path, bytes, segment) {
             self.blocked.push_back(Blocked { bytes: bytes.to_vec(), segment, path });
+            return;
         }
+        let now = Instant::now();
+        self.last_sent = now;
+        self.quic.on_message_sent(now, bytes.len());
     }
 
     /// Whether datagrams wait for the socket.
