@@ -1,0 +1,8 @@
+//! Interception with the shipped nftables files, and destinations that only a network of its own has.
+//! Needs root: it makes network namespaces (and removes them).
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod interception;
+mod unreachable;
+mod world;

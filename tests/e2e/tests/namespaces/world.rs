@@ -1,0 +1,130 @@
+//! Player, client edge, link, server edge and origin, with both programs at the edges.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use millrace_e2e::certificates::{Certificates, SERVER_NAME};
+use millrace_e2e::origin::{Origin, listen};
+use millrace_e2e::program::Program;
+use millrace_e2e::wait::SOON;
+use millrace_e2e::{binaries, turn};
+use millrace_lab::emulator::{Emulator, LinkConfig};
+use millrace_lab::netns::Namespace;
+use millrace_lab::run::Run;
+use millrace_lab::topology::{CLIENT_EDGE, KernelCc, ORIGIN, SERVER_EDGE, Topology};
+use socket2::Socket;
+
+/// What differs between tests.
+pub struct Options<'a> {
+    /// The `[[listen]]` sections of the client.
+    pub listen: &'a str,
+    /// The `[[destinations.allow]]` networks of the server, with all ports.
+    pub allow: &'a [&'a str],
+    /// More of the server's configuration.
+    pub server: &'a str,
+}
+
+/// Fields are dropped in this order: programs, then the link, then the namespaces.
+pub struct World {
+    _server: Program,
+    pub client: Program,
+    _link: Emulator,
+    pub topology: Topology,
+    _run: Run,
+    _turn: turn::Turn,
+}
+
+impl World {
+    /// Joins everything by a link of 1 Gbit/s and 10 ms and starts both programs. `prepare` is for
+    /// rules and routes.
+    pub fn start(options: &Options<'_>, prepare: impl FnOnce(&Topology)) -> Self {
+        let turn = turn::alone();
+        let run = Run::start().unwrap();
+        let topology = Topology::build(&run, KernelCc::Cubic).unwrap();
+        let link = LinkConfig::new(1_000_000_000, 10_000_000, 2_000_000, 0.0, 0.0, 1);
+        let link = topology.start_link(link).unwrap();
+        prepare(&topology);
+        let dir = run.scratch().to_owned();
+        Certificates::make(&dir);
+        let server = start(&topology.server_edge, &dir, "server", &server_toml(options));
+        let client = start(&topology.client_edge, &dir, "client", &client_toml(options));
+        client.expect_log("a connection", SOON, |line| {
+            line.contains("connection established").then_some(())
+        });
+        Self { _server: server, client, _link: link, topology, _run: run, _turn: turn }
+    }
+
+    /// An origin behind the server edge, on a port.
+    pub fn origin(&self, port: u16, serve: impl Fn(Socket) + Send + Sync + 'static) -> Origin {
+        let address: SocketAddr = format!("{ORIGIN}:{port}").parse().unwrap();
+        let listener = self.topology.origin.inside(|| Ok(listen(address, 128))).unwrap();
+        Origin::serve(listener, serve)
+    }
+
+    /// Connects from a namespace.
+    pub fn connect(from: &Namespace, to: &str) -> std::io::Result<Socket> {
+        let to: SocketAddr = to.parse().unwrap();
+        from.inside(|| Ok(millrace_e2e::tcp::connect(to))).unwrap()
+    }
+
+    /// Flows that a program has carried, by its metrics, read from inside its namespace.
+    pub fn flows_opened(from: &Namespace, admin: &str) -> f64 {
+        let admin: SocketAddr = admin.parse().unwrap();
+        let metrics = from.inside(|| Ok(millrace_e2e::admin::Metrics::fetch(admin))).unwrap();
+        metrics.sum("millrace_flows_opened_total", &[])
+    }
+}
+
+/// Loads one of the shipped nftables files, and adds what it says to add.
+pub fn load_rules(namespace: &Namespace, file: &str, additions: &[&str]) {
+    let path = shipped(file);
+    millrace_lab::process::output_of(namespace.command("nft").arg("-f").arg(&path)).unwrap();
+    for addition in additions {
+        let mut command = namespace.command("nft");
+        millrace_lab::process::output_of(command.arg(format!("add element inet {addition}")))
+            .unwrap();
+    }
+}
+
+fn shipped(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proxy-client/nftables").join(file)
+}
+
+fn server_toml(options: &Options<'_>) -> String {
+    let mut text = format!(
+        "[tunnel]\nlisten = [\"{SERVER_EDGE}:4433\"]\nclient_ca = \"ca.pem\"\n\
+         certificate = \"server.pem\"\nprivate_key = \"server.key\"\n{}\n",
+        options.server
+    );
+    for network in options.allow {
+        let ports = "ports = [\"1-65535\"]";
+        text.push_str(&format!("[[destinations.allow]]\nnetwork = \"{network}\"\n{ports}\n"));
+    }
+    text
+}
+
+fn client_toml(options: &Options<'_>) -> String {
+    format!(
+        "[tunnel]\nservers = [\"{SERVER_EDGE}:4433\"]\nserver_name = \"{SERVER_NAME}\"\n\
+         ca = \"ca.pem\"\ncertificate = \"client.pem\"\nprivate_key = \"client.key\"\n{}\n",
+        options.listen
+    )
+}
+
+fn start(namespace: &Namespace, dir: &Path, side: &str, config: &str) -> Program {
+    let path = dir.join(format!("{side}.toml"));
+    std::fs::write(&path, config).unwrap();
+    let mut command =
+        namespace.command(binaries::path(&format!("millrace-{side}")).to_str().unwrap());
+    command.args(["run", "--config"]).arg(&path);
+    let program = Program::start(side, command);
+    program.expect_log("its admin listener", SOON, |line| {
+        (line.contains("listening") && line.contains("admin")).then_some(())
+    });
+    program
+}
+
+/// The client edge's own address, for doors that are not transparent.
+pub fn door(mode: &str, port: u16) -> String {
+    format!("[[listen]]\nmode = \"{mode}\"\naddress = \"{CLIENT_EDGE}:{port}\"\n")
+}
