@@ -1,6 +1,6 @@
 //! From a checked configuration to a running process.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,13 +58,15 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let connected = ConnectedCount::default();
     let workers = config.runtime.worker_count();
     let (mut doors, unix_sockets) = open_doors(&config.listen, workers)?;
+    let mut tunnel_settings = config.tunnel.clone();
+    tunnel_settings.mark = usable_mark(config)?;
     for index in 0..workers {
         let tunnel = TunnelConfig::new(Side::Client, transport, &config.tunnel.credentials)?;
         let index = u8::try_from(index).context("at most 256 workers")?;
         let mine = doors.remove(0);
         let classes = config.listen.iter().map(|listen| listen.class).collect();
         let (worker, handle) = Worker::new(index, tunnel, settings, shared.clone(), |handle| {
-            let pool = Pool::new(config.tunnel.clone(), classes, handle, connected.clone());
+            let pool = Pool::new(tunnel_settings.clone(), classes, handle, connected.clone());
             ClientRole::new(mine, pool, config.limits.clone(), config.tunnel.connect_timeout)
         })
         .context("can't start the tunnel's sockets")?;
@@ -87,6 +89,26 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let code = process.run(config.runtime.drain_timeout);
     drop(unix_sockets);
     Ok(code)
+}
+
+/// The mark of the tunnel's sockets. Where nothing on this host intercepts, a process that may not
+/// set one goes without.
+fn usable_mark(config: &ClientConfig) -> anyhow::Result<Option<u32>> {
+    let Some(mark) = config.tunnel.mark else { return Ok(None) };
+    let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let Err(error) = socket2::SockRef::from(&probe).set_mark(mark) else { return Ok(Some(mark)) };
+    let intercepts = |listen: &Listen| {
+        matches!(listen.interception, Interception::Tproxy | Interception::Redirect)
+    };
+    if config.listen.iter().any(intercepts) {
+        let problem = format!(
+            "can't be set ({error}): it needs CAP_NET_ADMIN, as the interception does that it \
+             keeps the tunnel's own packets out of"
+        );
+        return Err(config.source.error("tunnel.mark", problem).into());
+    }
+    tracing::warn!(%error, "tunnel.mark can't be set without CAP_NET_ADMIN; going without");
+    Ok(None)
 }
 
 /// For each worker one listener at each address. The Unix sockets' files live as long as the

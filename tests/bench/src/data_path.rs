@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use millrace_lab::process::require;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Map, Value, json};
 
@@ -38,6 +39,11 @@ pub struct DataPath {
 /// # Errors
 /// Whatever made a run impossible; results so far are not written then.
 pub fn run(options: &DataPath) -> Result<()> {
+    let mut programs = vec![("ip", "iproute2"), ("sysctl", "procps")];
+    if options.variants.contains(&Variant::NginxStream) {
+        programs.push(("nginx", "nginx libnginx-mod-stream"));
+    }
+    require(&programs)?;
     let machine = Machine::describe();
     let arena = Arena::build()?;
     let origin = Origin::start(&arena.server, SERVER)?;
@@ -58,6 +64,9 @@ pub fn run(options: &DataPath) -> Result<()> {
     results.insert("options".to_owned(), serde_json::to_value(&options.common)?);
     results.insert("runs".to_owned(), json!(samples));
     println!("{}", report::table(&samples, &options.variants));
+    if let Some(goals) = report::goals(&results) {
+        println!("{goals}");
+    }
     report::write(&options.output, &Value::Object(results))?;
     Ok(())
 }

@@ -153,6 +153,23 @@ pub fn idle_line(idle: &Idle) -> String {
     )
 }
 
+/// What the data path must reach with one flow, and what it is to reach, beside what it did.
+pub fn goals(results: &Map<String, Value>) -> Option<String> {
+    let of = |variant: &str, key: &str| results.get(variant)?.get(key)?.as_f64();
+    let (gbps, cpu) = (of("millrace", "gbps")?, of("millrace", "cpu_s_per_gb")?);
+    let said = |met: bool| if met { "met" } else { "MISSED" };
+    let mut lines = vec![
+        format!("at least 3 Gbit/s: {}; aim 5.5: {}", said(gbps >= 3.0), said(gbps >= 5.5)),
+        format!("at most 4.5 CPU-s/GB: {}; aim 2.8: {}", said(cpu <= 4.5), said(cpu <= 2.8)),
+    ];
+    let idle = of("idle_flow_bytes", "client").zip(of("idle_flow_bytes", "server"));
+    if let Some((client, server)) = idle {
+        let met = client.max(server) < 65_536.0;
+        lines.push(format!("less than 64 KiB for an idle flow at each end: {}", said(met)));
+    }
+    Some(lines.join("\n"))
+}
+
 /// Writes `results` to `path`, whose directory is made.
 ///
 /// # Errors

@@ -39,8 +39,7 @@ fn unreachable_destinations_are_reported_as_such() {
         let edge = &topology.server_edge;
         edge.ip("route add unreachable 198.18.100.0/24").unwrap();
         // Nothing at all leads to 198.19.0.0/16.
-        edge.ip("route del default").unwrap();
-        edge.ip("route add 198.18.1.0/24 via 198.18.2.1").unwrap();
+        assert!(!edge.ip("route show").unwrap().contains("default"));
         // SYNs to one port of the origin vanish.
         let table = "add table inet t; add chain inet t in { type filter hook input priority 0; }; \
                      add rule inet t in tcp dport 81 drop";
