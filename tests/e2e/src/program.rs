@@ -155,6 +155,22 @@ impl Program {
         kib.unwrap_or_else(|| panic!("{} has no VmRSS", self.name)) * 1024
     }
 
+    /// For how long its threads, each on its own, have waited for a processor while they had work:
+    /// the longest of them (`schedstat`).
+    ///
+    /// # Panics
+    /// When it is gone.
+    #[must_use]
+    pub fn run_delay(&self) -> Duration {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid()))
+            .unwrap_or_else(|error| panic!("{} is gone: {error}", self.name));
+        let waited_ns = |task: fs::DirEntry| {
+            let times = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            times.split(' ').nth(1)?.parse::<u64>().ok()
+        };
+        Duration::from_nanos(tasks.flatten().filter_map(waited_ns).max().unwrap_or(0))
+    }
+
     /// Number of open file descriptors.
     ///
     /// # Panics

@@ -52,8 +52,8 @@ fn a_connection_that_comes_back_is_resumed_with_early_data() {
     wait::for_true("the tunnel is up again", wait::SOON, || flow_works().is_some());
     let again = connections(&pair.server.log_text()).split_off(first.len());
     assert!(!again.is_empty(), "no connection came back");
-    assert!(again.iter().all(|(resumed, _)| *resumed), "{again:?}");
-    assert!(again.iter().any(|(_, early)| *early == ACCEPTED), "{again:?}");
+    // One whose first attempt went into the outage may have started afresh.
+    assert!(again.iter().any(|(resumed, early)| *resumed && *early == ACCEPTED), "{again:?}");
 }
 
 /// With the connection kept warm a new flow costs one round trip of the tunnel, not two.
