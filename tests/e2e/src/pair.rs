@@ -240,7 +240,7 @@ impl PairBuilder {
     ) -> [Door; 5] {
         let identity = self.client_identity.clone().unwrap_or_else(|| made.client.clone());
         let client = &mut self.client;
-        client.set("tunnel.servers", format!("[\"{server}\"]"));
+        client.set_default("tunnel.servers", format!("[\"{server}\"]"));
         client.set_default_text("tunnel.server_name", SERVER_NAME);
         client.set_default_text("tunnel.ca", made.ca.display());
         client.set_default_text("tunnel.certificate", identity.certificate.display());

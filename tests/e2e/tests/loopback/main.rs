@@ -12,6 +12,7 @@ mod drain;
 mod half_close;
 mod malformed;
 mod many_flows;
+mod modes;
 mod peers;
 mod refused;
 mod resets;
