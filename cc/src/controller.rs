@@ -83,7 +83,7 @@ pub struct CongestionEvent<'a> {
     pub prior_in_flight_bytes: u64,
     /// Bytes in flight after it.
     pub in_flight_bytes: u64,
-    /// Whether the sender had run out of data since the last event.
+    /// Whether the sender is out of data now: nothing has left since it was.
     pub app_limited: bool,
 }
 

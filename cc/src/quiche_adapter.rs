@@ -59,6 +59,11 @@ pub fn inspect<F: quiche::BufFactory>(
     Some((adapter.controller.metrics(), &adapter.path))
 }
 
+/// At low rates a packet takes longer than that credit, and a wake-up that is late by less than a
+/// packet's time would still cost rate: three quarters of a packet more, and what leaves together
+/// is two packets at most. Of a longer time than this no timer is late.
+const MAX_PACKET_TIME: Duration = Duration::from_millis(20);
+
 #[derive(Debug)]
 struct Factory(Arc<dyn ControllerConfig>);
 
@@ -79,6 +84,7 @@ impl ExternalCcFactory for Factory {
             controller: self.0.build(FIRST_MOMENT, &start),
             path: PathModel::default(),
             epoch: Instant::now(),
+            mtu_bytes: max_datagram_size as u64,
             acked: Vec::new(),
             lost: Vec::new(),
             app_limited: false,
@@ -96,6 +102,7 @@ struct Adapter {
     path: PathModel,
     /// The moment that is [`FIRST_MOMENT`] to the controller.
     epoch: Instant,
+    mtu_bytes: u64,
     acked: Vec<AckedPacket>,
     lost: Vec<LostPacket>,
     app_limited: bool,
@@ -122,6 +129,8 @@ impl ExternalCongestionControl for Adapter {
         bytes: usize,
         has_data: bool,
     ) {
+        // Otherwise the pause before it would be taken for one of the interval that it begins.
+        self.app_limited &= !has_data;
         self.controller.on_packet_sent(&SentPacket {
             number: packet_number,
             time: self.time(now),
@@ -164,7 +173,7 @@ impl ExternalCongestionControl for Adapter {
             ecn_ce: 0,
             prior_in_flight_bytes: event.prior_in_flight as u64,
             in_flight_bytes: event.bytes_in_flight as u64,
-            app_limited: std::mem::take(&mut self.app_limited),
+            app_limited: self.app_limited,
         };
         self.controller.on_event(&event);
         self.path.on_event(&event, self.controller.window_bytes());
@@ -185,7 +194,8 @@ impl ExternalCongestionControl for Adapter {
     }
 
     fn on_mtu(&mut self, max_datagram_size: usize) {
-        self.controller.on_mtu(max_datagram_size as u64);
+        self.mtu_bytes = max_datagram_size as u64;
+        self.controller.on_mtu(self.mtu_bytes);
     }
 
     fn window(&self) -> usize {
@@ -201,7 +211,8 @@ impl ExternalCongestionControl for Adapter {
     }
 
     fn pacing_credit(&self) -> Duration {
-        PACING_CREDIT
+        let packet = self.controller.pacing_rate().time_for(self.mtu_bytes);
+        PACING_CREDIT.max(packet.min(MAX_PACKET_TIME) * 3 / 4)
     }
 
     fn state(&self) -> &'static str {

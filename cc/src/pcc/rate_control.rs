@@ -19,6 +19,10 @@ const MIN_CHANGE: f64 = 0.005;
 /// Share of its rate that an interval must have reached to count although the application
 /// had run out of data for a moment (a relay that refills its buffer says so often).
 const LIMITED_BELOW: f64 = 0.97;
+/// The same in start-up, whatever kept it from more: there a slow sender (a busy machine) would
+/// end the doubling, or let it go on without having tried. Less than above, because the doubling
+/// tells more of the path than the next few per cent do.
+const STARTED_ABOVE: f64 = 0.9;
 /// A sender that has data but cannot reach its rate (CPU, window) comes down towards this
 /// many times what it reached, so that rate keeps its meaning.
 const MAX_OVER_SENT: f64 = 1.25;
@@ -165,13 +169,16 @@ impl RateControl {
 
     /// What the interval `id` has shown. Intervals of an earlier round no longer matter.
     pub(super) fn on_outcome(&mut self, id: u64, outcome: Outcome) {
-        let starting = self.is_starting();
         let Some(probe) = self.probes.iter_mut().find(|probe| probe.id == Some(id)) else { return };
         probe.id = None;
         self.timeouts = 0;
         let reached = outcome.sent_mbps / outcome.target_mbps;
         // A flow that has nothing to send learns nothing of the path: run it again.
-        if outcome.packets == 0 || reached < LIMITED_BELOW && (outcome.app_limited || starting) {
+        let decides = match &self.phase {
+            Phase::Starting(start_up) => reached >= STARTED_ABOVE || start_up.shows_queue(&outcome),
+            Phase::Learning { .. } => reached >= LIMITED_BELOW || !outcome.app_limited,
+        };
+        if outcome.packets == 0 || !decides {
             return;
         }
         probe.outcome = Some(outcome);

@@ -51,7 +51,8 @@ impl StartUp {
             return Step::Done { mbps };
         }
         self.lost += outcome.lost;
-        let utility = self.utility(outcome);
+        let (gradient, loss) = self.signals(outcome);
+        let utility = self.config.utility.of(outcome.sent_mbps, gradient, loss);
         match self.best {
             Some(best) if utility <= best.utility => self.leave(best, outcome),
             _ => {
@@ -62,7 +63,14 @@ impl StartUp {
         }
     }
 
-    fn utility(&self, outcome: &Outcome) -> f64 {
+    /// Whether the interval made a queue grow. That counts also when there was too little to send
+    /// for the whole of it: a video's segments end before an interval at a high rate does.
+    pub(super) fn shows_queue(&self, outcome: &Outcome) -> bool {
+        self.signals(outcome).0 > 0.0
+    }
+
+    /// RTT gradient and loss rate as far as they are taken seriously.
+    fn signals(&self, outcome: &Outcome) -> (f64, f64) {
         let mut gradient = self.config.filtered(outcome.slope);
         let mut loss = outcome.lost as f64 / outcome.packets.max(1) as f64;
         if self.config.initial_ignorance {
@@ -73,7 +81,7 @@ impl StartUp {
                 loss = 0.0;
             }
         }
-        self.config.utility.of(outcome.sent_mbps, gradient, loss)
+        (gradient, loss)
     }
 
     /// Half of what was too much, as the paper, or what was delivered of it.
