@@ -184,9 +184,7 @@ impl Pool {
         tracing::warn!(server = %self.server(), reason, "tunnel connection lost");
         self.backoff.failed(core.now(), random_fraction());
         if !link.established {
-            // The next server, with a new look at its name.
-            self.server = (self.server + 1) % self.config.servers.len();
-            self.session = None;
+            self.next_server();
         }
         self.address = None;
         self.maintain(core);
@@ -216,7 +214,7 @@ impl Pool {
                 Err(error) => {
                     tracing::warn!(server = %self.server(), %error, "server's name not resolved");
                     self.backoff.failed(core.now(), random_fraction());
-                    self.server = (self.server + 1) % self.config.servers.len();
+                    self.next_server();
                 }
             }
         }
@@ -254,6 +252,14 @@ impl Pool {
 
     fn server(&self) -> &HostPort {
         &self.config.servers[self.server]
+    }
+
+    /// Another server knows nothing of the sessions of this one.
+    fn next_server(&mut self) {
+        if self.config.servers.len() > 1 {
+            self.server = (self.server + 1) % self.config.servers.len();
+            self.session = None;
+        }
     }
 
     /// One entry for each connection to make.

@@ -238,6 +238,8 @@ fn read_all(capture: &Socket, stop: &AtomicBool) -> Result<Vec<Arrival>> {
             arrivals.push(Arrival { at, bytes: length.saturating_sub(HEADER_BYTES) });
         }
     }
+    // Packets that came in on different cores may be read out of the order of their times.
+    arrivals.sort_by_key(|arrival| arrival.at);
     Ok(arrivals)
 }
 
