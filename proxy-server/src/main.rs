@@ -1,12 +1,11 @@
 //! `millrace-server`: the end of the tunnel near the origin.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use millrace_cc::registry::NAMES;
-use millrace_config::ConfigError;
 use millrace_tunnel::certificates::{self, CertificatesArgs};
+use millrace_tunnel::cli::{self, ConfigArgs};
 
 #[derive(Parser)]
 #[command(version, about = "The end of the Millrace tunnel near the origin")]
@@ -18,42 +17,25 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the server
-    Run {
-        /// Configuration file
-        #[arg(long)]
-        config: PathBuf,
-    },
+    Run(ConfigArgs),
     /// Checks a configuration and the files it names; binds nothing
-    Check {
-        /// Configuration file
-        #[arg(long)]
-        config: PathBuf,
-    },
+    Check(ConfigArgs),
     /// Makes a certificate authority, and certificates for servers and clients
     Certificates(CertificatesArgs),
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("millrace-server: {error:#}");
-            match error.is::<ConfigError>() {
-                true => ExitCode::from(ConfigError::EXIT_CODE),
-                false => ExitCode::FAILURE,
-            }
-        }
-    }
+    cli::exit_code("millrace-server", run(Cli::parse().command))
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run { config } => {
+        Command::Run(ConfigArgs { config }) => {
             let config = millrace_config::load_server(&config, NAMES)?;
             millrace_server::run::check(&config)?;
             millrace_server::run::run(&config)
         }
-        Command::Check { config } => {
+        Command::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
             millrace_server::run::check(&millrace_config::load_server(&config, NAMES)?)?;
             println!("{path}: ok");

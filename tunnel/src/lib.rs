@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod certificates;
+pub mod cli;
 mod close_reason;
 pub mod conn;
 pub mod core;
