@@ -72,7 +72,8 @@ pub fn run(options: &DataPath) -> Result<()> {
 }
 
 /// Every variant with every number of flows, round by round, so that whatever changes with time
-/// changes for all of them.
+/// changes for all of them. A disturbed run
+/// is repeated, and kept.
 ///
 /// # Errors
 /// When a run fails.
@@ -96,10 +97,16 @@ pub fn interleaved(
                     duration: options.duration(),
                     patience: options.patience(),
                 };
-                let sample = measure::run(&plan, round, arena, origin, &settings)?;
                 left -= 1;
-                eprintln!("{}", report::progress(&sample, left, options));
-                samples.push(sample);
+                for _ in 0..=options.retries {
+                    let sample = measure::run(&plan, round, arena, origin, &settings)?;
+                    eprintln!("{}", report::progress(&sample, left, options));
+                    let quiet = sample.quiet;
+                    samples.push(sample);
+                    if quiet {
+                        break;
+                    }
+                }
             }
         }
     }

@@ -34,6 +34,9 @@ pub struct Options {
     /// Seconds to wait for a quiet machine before each run
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=600))]
     pub patience_s: u64,
+    /// Times that a run is repeated when something else used the machine meanwhile
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=20))]
+    pub retries: u32,
     /// Congestion control of the tunnel
     #[arg(long, default_value = "cubic")]
     pub cc: String,

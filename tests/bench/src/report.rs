@@ -23,16 +23,25 @@ struct Medians {
     fairness: f64,
     /// Smallest and largest.
     gbps_range: [f64; 2],
+    /// Runs that count.
     runs: usize,
+    /// Whether those were left alone.
+    quiet: bool,
+    /// Runs that were not.
     disturbed: usize,
 }
 
 impl Medians {
     fn of(samples: &[Sample], variant: Variant, flows: usize) -> Option<Self> {
-        let runs: Vec<&Sample> = samples
-            .iter()
-            .filter(|sample| sample.variant == variant && sample.flows == flows)
-            .collect();
+        let all =
+            || samples.iter().filter(|sample| sample.variant == variant && sample.flows == flows);
+        let disturbed = all().filter(|sample| !sample.quiet).count();
+        let mut runs: Vec<&Sample> = all().filter(|sample| sample.quiet).collect();
+        // Disturbed runs measure their neighbours too: they only count where there is nothing else.
+        let quiet = !runs.is_empty();
+        if !quiet {
+            runs = all().collect();
+        }
         let gbps = || runs.iter().map(|sample| sample.gbps);
         Some(Self {
             gbps: median(gbps())?,
@@ -43,7 +52,8 @@ impl Medians {
                 gbps().fold(f64::NEG_INFINITY, f64::max),
             ],
             runs: runs.len(),
-            disturbed: runs.iter().filter(|sample| !sample.quiet).count(),
+            quiet,
+            disturbed,
         })
     }
 
@@ -55,6 +65,7 @@ impl Medians {
             "gbps_min": rounded(self.gbps_range[0]),
             "gbps_max": rounded(self.gbps_range[1]),
             "runs": self.runs,
+            "quiet": self.quiet,
             "disturbed_runs": self.disturbed,
         })
     }
@@ -81,7 +92,7 @@ pub fn table(samples: &[Sample], variants: &[Variant]) -> String {
     table.set_header([
         "variant", "flows", "Gbit/s", "min-max", "ratio", "CPU-s/GB", "ratio", "fairness", "runs",
     ]);
-    let mut disturbed = 0;
+    let mut all_quiet = true;
     for flows in FLOW_COUNTS {
         let base = variants.first().and_then(|first| Medians::of(samples, *first, flows));
         for variant in variants {
@@ -90,12 +101,8 @@ pub fn table(samples: &[Sample], variants: &[Variant]) -> String {
                 Some(base) => format!("{:.2}", value / of(base)),
                 None => String::new(),
             };
-            disturbed += medians.disturbed;
-            let mark = if medians.disturbed > 0 {
-                format!("{} ({} disturbed)", medians.runs, medians.disturbed)
-            } else {
-                medians.runs.to_string()
-            };
+            all_quiet &= medians.quiet;
+            let mark = if medians.quiet { "" } else { " disturbed" };
             table.add_row([
                 variant.name().to_owned(),
                 flows.to_string(),
@@ -105,17 +112,17 @@ pub fn table(samples: &[Sample], variants: &[Variant]) -> String {
                 format!("{:.2}", medians.cpu_s_per_gb),
                 ratio(medians.cpu_s_per_gb, |base| base.cpu_s_per_gb),
                 format!("{:.3}", medians.fairness),
-                mark,
+                format!("{}{mark}", medians.runs),
             ]);
         }
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let note = if disturbed > 0 {
-        "\nDisturbed: something else used more than 5 % of the machine during the run."
-    } else {
+    let note = if all_quiet {
         ""
+    } else {
+        "\nDisturbed: there was no run during which nothing else used more than 5 % of the machine."
     };
     format!("{table}{note}")
 }

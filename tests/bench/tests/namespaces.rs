@@ -43,7 +43,16 @@ fn read(path: &PathBuf, output: &Output) -> Value {
 fn plain_tcp_is_measured_and_a_hop_costs_more() {
     let path = output("hop");
     let variants = ["--variants", "direct,nginx-stream", "--rounds", "1", "--seconds", "1"];
-    let rest = ["--warmup-s", "0", "--patience-s", "0", "--output", path.to_str().unwrap()];
+    let rest = [
+        "--warmup-s",
+        "0",
+        "--patience-s",
+        "0",
+        "--retries",
+        "0",
+        "--output",
+        path.to_str().unwrap(),
+    ];
     let ran = bench(&[&["data-path"], &variants[..], &rest[..]].concat()).output().unwrap();
     let results = read(&path, &ran);
     for variant in ["direct", "nginx_stream"] {
