@@ -91,6 +91,8 @@ fn small_udp_buffers_are_warned_about_with_the_command() {
         let small = limit.trim().parse::<u64>().unwrap() < 7_500_000;
         let command = format!("sysctl -w net.core.{name}=7500000");
         for program in [&pair.client, &pair.server] {
+            // Warnings come before it listens.
+            program.expect_log("listening", SOON, |line| line.contains("listening").then_some(()));
             let warned = program.log_text().contains(&command);
             assert_eq!(warned, small, "{name} is {limit}{}", program.log_text());
         }
