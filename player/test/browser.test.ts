@@ -95,7 +95,10 @@ describe("in a browser", { timeout: 120_000 }, () => {
     // Three seconds of media, played once.
     expect(session.played_s).toBeGreaterThan(2.4);
     expect(session.played_s).toBeLessThan(3.3);
-    expect(session.rebuffer_ratio).toBeGreaterThan(0.3);
+    // All the rest of the session, however long this machine took to start.
+    const rest = (SESSION_S - (last?.start_s ?? SESSION_S)) / SESSION_S;
+    expect(rest).toBeGreaterThan(0.1);
+    expect(session.rebuffer_ratio).toBeGreaterThan(rest - 0.01);
     expect(session.seconds.at(-1)).toMatchObject({ stalled: true, stalled_s: 1 });
     const frozen = session.seconds.at(-1)?.psnr_db ?? Infinity;
     expect(frozen).toBeLessThan(session.seconds[2]?.psnr_db ?? 0);

@@ -365,8 +365,14 @@ impl ClientRole {
                 }
                 Stage::Waiting(_) => self.fail(core, key, ConnectFailure::TunnelUnavailable),
                 Stage::Requested { conn, stream, .. } => {
-                    core.reset_stream(*conn, *stream, H3_CONNECT_ERROR);
-                    self.fail(core, key, ConnectFailure::TimedOut);
+                    let (conn, stream) = (*conn, *stream);
+                    // Sent as early data, it may never have reached a server.
+                    let failure = match core.conn(conn).is_some_and(|conn| conn.is_established()) {
+                        true => ConnectFailure::TimedOut,
+                        false => ConnectFailure::TunnelUnavailable,
+                    };
+                    core.reset_stream(conn, stream, H3_CONNECT_ERROR);
+                    self.fail(core, key, failure);
                 }
             }
         }

@@ -141,6 +141,11 @@ impl Conn {
         self.h3.is_some() && !self.peer_goaway && !self.quic.is_closed() && !self.quic.is_draining()
     }
 
+    /// Whether the handshake is over, and not only early data possible.
+    pub fn is_established(&self) -> bool {
+        self.established
+    }
+
     /// What resumes the session later (RFC 8446, Section 2.2), once the server has sent it.
     pub fn session(&self) -> Option<&[u8]> {
         self.quic.session()
