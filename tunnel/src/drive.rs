@@ -26,6 +26,8 @@ impl Core {
             let more = if news && std::mem::take(&mut conn.wants_room) {
                 // Flows would take the room before the role can.
                 self.notices.push_back(Notice::Room(conn.id));
+                // They have their turn after it.
+                self.mark_dirty(slot);
                 false
             } else {
                 self.pump_ready(slot)
