@@ -160,7 +160,7 @@ fn settings(common: &Common) -> QuicSettings {
     settings.disable_client_ip_validation = true;
     settings.enable_pacing = true;
     settings.grease = false;
-    // Documented nowhere: bbr2_gcongestion, the only algorithm that reads it, takes Mbit/s.
+    // bbr2_gcongestion, the only algorithm that reads it, takes Mbit/s.
     settings.max_pacing_rate = common.rate_mbps;
     settings
 }
