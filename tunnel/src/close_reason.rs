@@ -53,7 +53,7 @@ pub(crate) fn close_reason(quic: &mut quiche::Connection) -> String {
     }
     let verify = verify_error(quic);
     match (quic.local_error(), quic.peer_error()) {
-        (Some(error), _) => match verify {
+        (Some(error), _) => match verify.filter(|_| is_tls(error)) {
             Some(verify) => format!("{}: {verify}", describe("this side", error)),
             None => describe("this side", error),
         },
@@ -61,6 +61,11 @@ pub(crate) fn close_reason(quic: &mut quiche::Connection) -> String {
         (None, None) if quic.is_established() => "reset: the peer has lost its state".to_owned(),
         (None, None) => "handshake given up".to_owned(),
     }
+}
+
+/// Whether TLS ended it; only then has it come to judge the peer's certificate.
+fn is_tls(error: &quiche::ConnectionError) -> bool {
+    !error.is_app && (CRYPTO_ERROR..=CRYPTO_ERROR + 0xff).contains(&error.error_code)
 }
 
 fn describe(side: &str, error: &quiche::ConnectionError) -> String {

@@ -230,7 +230,9 @@ impl Core {
     /// Whether a connection still has something that the peer has not acknowledged.
     pub(crate) fn unsent(&self) -> bool {
         self.conns.iter().any(|(_, conn)| {
-            conn.quic.stream_bytes_waiting() > 0 || conn.quic.bytes_in_flight() > 0
+            // What is in flight before the handshake's end is no flow's.
+            conn.established
+                && (conn.quic.stream_bytes_waiting() > 0 || conn.quic.bytes_in_flight() > 0)
         })
     }
 
