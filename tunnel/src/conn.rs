@@ -151,11 +151,6 @@ impl Conn {
         self.quic.session()
     }
 
-    /// The number of streams with an owner.
-    pub fn stream_count(&self) -> usize {
-        self.streams.len()
-    }
-
     /// Starts HTTP/3 as soon as the transport allows it.
     pub(crate) fn start_h3(&mut self, config: &h3::Config) -> Result<(), h3::Error> {
         if self.h3.is_none() && (self.quic.is_established() || self.quic.is_in_early_data()) {

@@ -155,11 +155,6 @@ impl Core {
         self.flows.len()
     }
 
-    /// The number of connections.
-    pub fn conn_count(&self) -> usize {
-        self.conns.len()
-    }
-
     /// Dials a server through `port`, which must be bound to `local`'s family.
     ///
     /// # Errors

@@ -147,9 +147,13 @@ impl Core {
             let _ = socket.send(from, to.ip(), &out[..len], len);
             return None;
         }
-        if self.conns.len() >= self.max_connections
-            || self.shared.memory_full(MIN_CONNECTION_WINDOW_BYTES)
-        {
+        let limit = if self.conns.len() >= self.max_connections {
+            Some(Drop::ConnectionLimit)
+        } else {
+            self.shared.memory_full(MIN_CONNECTION_WINDOW_BYTES).then_some(Drop::MemoryCap)
+        };
+        if let Some(limit) = limit {
+            self.shared.metrics.drops.of(limit).inc();
             tracing::warn!(peer = %from, "connection refused: limit reached");
             self.shared.metrics.handshake_failures.of(HandshakeFailure::Overloaded).inc();
             return None;
