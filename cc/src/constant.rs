@@ -1,8 +1,15 @@
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde::de::Error as _;
+
+use crate::registry::{self, Entry};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathStart, SentPacket, Time,
 };
+
+pub(crate) const ENTRIES: &[Entry] =
+    &[Entry { names: &["constant"], make: registry::read::<ConstantConfig> }];
 
 /// The window is this many round trips of the rate, so that the rate and never the
 /// window decides, also while acknowledgements are late.
@@ -16,10 +23,23 @@ const MIN_WINDOW_PACKETS: u64 = 10;
 
 /// A fixed rate, whatever the path does. For tests and for links of known capacity:
 /// it does not back off, so it must never meet a shared network.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ConstantConfig {
-    /// The rate.
+    /// The rate; `rate_mbps` in a configuration, 0.01 to 100000 Mbit/s (10^6 bit/s).
+    #[serde(rename = "rate_mbps", deserialize_with = "possible_rate")]
     pub rate: Bandwidth,
+}
+
+fn possible_rate<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Bandwidth, D::Error> {
+    let mbps = f64::deserialize(from)?;
+    match (0.01..=100_000.0).contains(&mbps) {
+        true => Ok(Bandwidth::from_mbps(mbps)),
+        false => {
+            let problem = format!("rate_mbps is {mbps}; allowed are 0.01 to 100000");
+            Err(D::Error::custom(problem))
+        }
+    }
 }
 
 impl ControllerConfig for ConstantConfig {

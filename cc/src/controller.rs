@@ -100,6 +100,16 @@ pub struct Metrics {
     pub figures: Vec<(&'static str, f64)>,
 }
 
+/// What may be asked of a controller while it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tuning {
+    /// The share of the bottleneck that this flow is to have, above 0 to 1 (x_i*/C in Theorem 4
+    /// of the Vivace paper, NSDI '18, Section 3.3).
+    Share(f64),
+    /// The rate above which the flow yields to others (Proteus-H, SIGCOMM '20, Section 4.3).
+    YieldAbove(Bandwidth),
+}
+
 /// A congestion control algorithm for one path.
 ///
 /// The driver calls [`on_packet_sent`](Self::on_packet_sent) for each packet that
@@ -116,6 +126,14 @@ pub trait Controller: Debug + Send + Sync {
     /// The packet will neither be acknowledged nor declared lost: a path probe
     /// or a discarded packet number space.
     fn on_packet_discarded(&mut self, _number: u64) {}
+
+    /// A packet that had been declared lost was acknowledged after all: it was only late.
+    fn on_spurious_loss(&mut self, _now: Time, _packet: &LostPacket) {}
+
+    /// Changes what the flow strives for; whether the algorithm knows how.
+    fn tune(&mut self, _tuning: Tuning) -> bool {
+        false
+    }
 
     /// No acknowledgement came for a probe timeout (RFC 9002, Section 6.2).
     fn on_probe_timeout(&mut self, _now: Time) {}

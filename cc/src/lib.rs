@@ -7,17 +7,22 @@
 //!
 //! - [`Controller`]: what an algorithm is asked and told.
 //! - [`PathModel`]: what is known of a path, kept by whoever owns a controller.
-//! - [`pcc`]: PCC Vivace.
+//! - [`window`], [`bbr`], [`copa`], [`pcc`], [`iris`]: the families of algorithms.
 //! - [`registry`]: algorithms by name.
 //! - [`Bandwidth`], [`Time`]: units.
 
 mod bandwidth;
+pub mod bbr;
 mod constant;
 mod controller;
+pub mod copa;
+mod estimators;
+pub mod iris;
 mod path_model;
 pub mod pcc;
 pub mod registry;
 mod time;
+pub mod window;
 
 #[cfg(feature = "quiche")]
 pub mod quiche_adapter;
@@ -26,7 +31,7 @@ pub use bandwidth::Bandwidth;
 pub use constant::{Constant, ConstantConfig};
 pub use controller::{
     AckedPacket, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathStart,
-    RttSample, SentPacket,
+    RttSample, SentPacket, Tuning,
 };
 pub use path_model::PathModel;
 pub use time::Time;

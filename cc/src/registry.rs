@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::pcc::VivaceConfig;
-use crate::{Bandwidth, ConstantConfig, ControllerConfig};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::{ControllerConfig, bbr, constant, copa, iris, pcc, window};
 
 /// An algorithm that a connection can use.
 #[derive(Clone, Debug)]
@@ -30,72 +32,153 @@ impl Algorithm {
 }
 
 /// A name with its parameters, as a configuration gives it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spec {
-    /// One of [`NAMES`].
+    /// One of [`names`].
     pub name: String,
-    /// For `constant`: its rate.
-    pub rate: Option<Bandwidth>,
+    /// Fields of the algorithm's settings that differ from their defaults.
+    pub parameters: Map<String, Value>,
 }
 
 impl Spec {
     /// An algorithm with its default parameters.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), rate: None }
+        Self { name: name.to_owned(), parameters: Map::new() }
+    }
+
+    /// The same with one parameter set.
+    #[must_use]
+    pub fn with(mut self, parameter: &str, value: impl Into<Value>) -> Self {
+        self.parameters.insert(parameter.to_owned(), value.into());
+        self
     }
 }
 
-/// All names that [`find`] knows, aliases included.
-pub const NAMES: &[&str] = &["bbr2", "constant", "cubic", "vivace", "vivace-latency"];
+/// What a family of algorithms tells of one of its members.
+pub(crate) struct Entry {
+    /// Its name, then its aliases.
+    pub(crate) names: &'static [&'static str],
+    /// Makes its settings from the parameters given.
+    pub(crate) make: fn(Map<String, Value>) -> Result<Algorithm, serde_json::Error>,
+}
+
+/// For [`Entry::make`]: settings that serde can read, with every field optional.
+pub(crate) fn read<C: ControllerConfig + DeserializeOwned + 'static>(
+    parameters: Map<String, Value>,
+) -> Result<Algorithm, serde_json::Error> {
+    let config: C = serde_json::from_value(Value::Object(parameters))?;
+    Ok(Algorithm::Controller(Arc::new(config)))
+}
+
+/// For [`Entry::make`]: settings of a family, `base` being the member's own.
+pub(crate) fn read_over<C>(
+    base: &C,
+    parameters: Map<String, Value>,
+) -> Result<Algorithm, serde_json::Error>
+where
+    C: ControllerConfig + DeserializeOwned + serde::Serialize + 'static,
+{
+    let mut all = serde_json::to_value(base)?;
+    if let Value::Object(fields) = &mut all {
+        fields.extend(parameters);
+    }
+    let config: C = serde_json::from_value(all)?;
+    Ok(Algorithm::Controller(Arc::new(config)))
+}
+
+const TRANSPORT: &[Entry] = &[
+    Entry {
+        names: &["bbr2"],
+        make: |parameters| of_transport("bbr2", "bbr2_gcongestion", parameters),
+    },
+    Entry { names: &["cubic"], make: |parameters| of_transport("cubic", "cubic", parameters) },
+];
+
+fn of_transport(
+    name: &'static str,
+    quiche_name: &'static str,
+    parameters: Map<String, Value>,
+) -> Result<Algorithm, serde_json::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    let Nothing {} = serde_json::from_value(Value::Object(parameters))?;
+    Ok(Algorithm::Transport { name, quiche_name })
+}
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    [TRANSPORT, constant::ENTRIES, window::ENTRIES, bbr::ENTRIES, copa::ENTRIES]
+        .into_iter()
+        .chain([pcc::ENTRIES, iris::ENTRIES])
+        .flatten()
+}
+
+/// All names that [`find`] knows, aliases included, in alphabetical order.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = entries().flat_map(|entry| entry.names).copied().collect();
+    names.sort_unstable();
+    names
+}
 
 /// Why a [`Spec`] names no algorithm.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// No algorithm has this name.
-    #[error("unknown congestion control {name:?}; known are {}", NAMES.join(", "))]
+    #[error("unknown congestion control {name:?}; known are {}", names().join(", "))]
     Unknown {
         /// What was asked for.
         name: String,
     },
-    /// `constant` without a rate.
-    #[error("congestion control \"constant\" needs rate_mbps, greater than 0")]
-    NoRate,
+    /// A parameter that the algorithm does not have, or a value that it can't have.
+    #[error("congestion control {name:?}: {reason}")]
+    Parameters {
+        /// The algorithm.
+        name: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
 }
 
 /// The algorithm that `spec` names.
 ///
 /// # Errors
-/// [`Error::Unknown`] lists the known names; [`Error::NoRate`] when `constant` has no rate.
+/// [`Error::Unknown`] lists the known names; [`Error::Parameters`] says which parameter can't be.
 pub fn find(spec: &Spec) -> Result<Algorithm, Error> {
-    match spec.name.as_str() {
-        "cubic" => Ok(Algorithm::Transport { name: "cubic", quiche_name: "cubic" }),
-        "bbr2" => Ok(Algorithm::Transport { name: "bbr2", quiche_name: "bbr2_gcongestion" }),
-        "constant" => {
-            let rate = spec.rate.filter(|rate| *rate > Bandwidth::ZERO).ok_or(Error::NoRate)?;
-            Ok(Algorithm::Controller(Arc::new(ConstantConfig { rate })))
-        }
-        "vivace" | "vivace-latency" => Ok(Algorithm::Controller(Arc::new(VivaceConfig::latency()))),
-        _ => Err(Error::Unknown { name: spec.name.clone() }),
-    }
+    let name = spec.name.as_str();
+    let entry = entries()
+        .find(|entry| entry.names.contains(&name))
+        .ok_or_else(|| Error::Unknown { name: name.to_owned() })?;
+    (entry.make)(spec.parameters.clone())
+        .map_err(|error| Error::Parameters { name: name.to_owned(), reason: error.to_string() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_name_is_found() {
-        for name in NAMES {
-            let rate = Some(Bandwidth::from_mbps(1.0));
-            assert!(find(&Spec { name: (*name).to_owned(), rate }).is_ok(), "{name}");
+    fn with_what_it_needs(name: &str) -> Spec {
+        match name {
+            "constant" => Spec::named(name).with("rate_mbps", 1.0),
+            _ => Spec::named(name),
         }
     }
 
     #[test]
-    fn vivace_is_vivace_latency() {
-        let names = ["vivace", "vivace-latency"].map(|name| find(&Spec::named(name)));
-        for found in names {
-            assert_eq!(found.expect("a known name").name(), "vivace-latency");
+    fn every_name_is_found_once() {
+        let names = names();
+        for name in &names {
+            assert!(find(&with_what_it_needs(name)).is_ok(), "{name}");
+            assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_first_name_is_the_one_in_results() {
+        for entry in entries() {
+            for name in entry.names {
+                let found = find(&with_what_it_needs(name)).expect("a known name");
+                assert_eq!(found.name(), entry.names[0]);
+            }
         }
     }
 
@@ -106,7 +189,22 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_rate_must_be_given() {
-        assert_eq!(find(&Spec::named("constant")).err(), Some(Error::NoRate));
+    fn an_unknown_parameter_is_an_error_for_each() {
+        for name in names() {
+            let error = find(&with_what_it_needs(name).with("no_such_thing", 1))
+                .expect_err("no algorithm has this parameter")
+                .to_string();
+            assert!(error.contains(name) && error.contains("no_such_thing"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_constant_rate_must_be_given_and_possible() {
+        let error = |spec| find(&spec).expect_err("no rate").to_string();
+        assert!(error(Spec::named("constant")).contains("rate_mbps"));
+        for rate in [0.0, -1.0, 1e9] {
+            let wrong = error(Spec::named("constant").with("rate_mbps", rate));
+            assert!(wrong.contains("0.01 to 100000"), "{wrong}");
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use boring::error::ErrorStack;
 use boring::ssl::{SslContextBuilder, SslFiletype, SslMethod, SslVerifyMode};
 use boring::x509::X509;
+use millrace_cc::quiche_adapter;
 use millrace_cc::registry::{self, Algorithm};
-use millrace_cc::{Bandwidth, quiche_adapter};
 use millrace_config::{ConfigError, Credentials, Source, Transport};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
@@ -97,9 +97,10 @@ impl Error {
 /// See [`registry::find`].
 pub fn algorithm(transport: &Transport) -> Result<Algorithm, registry::Error> {
     let choice = &transport.congestion_control;
-    registry::find(&registry::Spec {
-        name: choice.name.clone(),
-        rate: choice.rate_mbps.map(Bandwidth::from_mbps),
+    let spec = registry::Spec::named(&choice.name);
+    registry::find(&match choice.rate_mbps {
+        Some(mbps) => spec.with("rate_mbps", mbps),
+        None => spec,
     })
 }
 

@@ -5,13 +5,11 @@
 //! direction in which utility grows.
 //!
 //! - `monitor_interval`: which packets an interval has, and what became of them.
-//! - `regression`: RTT gradient.
 //! - `utility`: Eq. 1.
 //! - `start_up`, `rate_control`: from outcomes to the next rate.
 
 mod monitor_interval;
 mod rate_control;
-mod regression;
 mod start_up;
 mod utility;
 
@@ -19,13 +17,22 @@ use std::time::Duration;
 
 use monitor_interval::{Extent, Intervals};
 use rate_control::RateControl;
-use regression::Slope;
+use serde::{Deserialize, Serialize};
+
 pub use utility::Utility;
 
+use crate::estimators::Slope;
+use crate::registry::{self, Entry};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathModel, PathStart,
     SentPacket, Time,
 };
+
+/// The algorithms of this family.
+pub(crate) const ENTRIES: &[Entry] = &[Entry {
+    names: &["vivace-latency", "vivace"],
+    make: |parameters| registry::read_over(&VivaceConfig::latency(), parameters),
+}];
 
 /// Least packets of an interval; the paper gives none. As many as the initial window, so that
 /// intervals take one round trip from the first. 20 or 40 gained nothing once losses are
@@ -74,9 +81,11 @@ const MIN_WINDOW_PACKETS: u64 = 10;
 ///
 /// Known limit: below about 1 Mbit/s a step of 5 % is less than a packet an interval, so a
 /// queue that start-up left is not seen and stays (0.5 Mbit/s, 15 kB: 200 ms).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct VivaceConfig {
     /// Name in configurations and results.
+    #[serde(skip, default = "latency_name")]
     pub name: &'static str,
     /// What is to be maximised.
     pub utility: Utility,
@@ -107,6 +116,10 @@ pub struct VivaceConfig {
     /// reached after 0.5 instead of 1.2 to 2.2 s. One interval at the half comes first, for
     /// the queue to drain.
     pub start_from_delivered: bool,
+}
+
+fn latency_name() -> &'static str {
+    VivaceConfig::latency().name
 }
 
 impl VivaceConfig {

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::regression::{Regression, Slope};
+use crate::estimators::{Regression, Slope};
 use crate::{AckedPacket, Bandwidth, LostPacket, SentPacket, Time};
 
 /// Most packet numbers that one interval may span: bounds its memory to 128 KiB. At 10

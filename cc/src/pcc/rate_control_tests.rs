@@ -1,5 +1,5 @@
-use super::super::regression::Slope;
 use super::*;
+use crate::estimators::Slope;
 
 /// A path that answers each probe at once.
 fn answer(control: &mut RateControl, of: impl Fn(f64) -> Outcome) -> f64 {

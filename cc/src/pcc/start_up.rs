@@ -97,8 +97,8 @@ impl StartUp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::regression::Slope;
     use super::*;
+    use crate::estimators::Slope;
 
     fn outcome(mbps: f64, lost: u64, gradient: f64) -> Outcome {
         Outcome {

@@ -1,7 +1,8 @@
 /// u(x, g, L) = x^t - b x g - c x L: Eq. 1 of the Vivace paper (NSDI '18, Section 3; written
 /// out in the talk's slides). Socially concave for t < 1, hence one fair equilibrium
 /// (Theorem 1).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Utility {
     /// t: how much more rate is worth.
     pub exponent: f64,

@@ -4,7 +4,7 @@ use std::time::Duration;
 ///
 /// The running form (Welford) keeps its precision however far the times are from zero.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Regression {
+pub(crate) struct Regression {
     points: f64,
     mean_x: f64,
     mean_y: f64,
@@ -15,14 +15,14 @@ pub(super) struct Regression {
 
 /// A slope with its standard error, both without unit (seconds per second).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Slope {
-    pub(super) value: f64,
-    pub(super) error: f64,
+pub(crate) struct Slope {
+    pub(crate) value: f64,
+    pub(crate) error: f64,
 }
 
 impl Regression {
     /// Takes in a round trip `rtt` of a packet sent `at` after the interval began.
-    pub(super) fn add(&mut self, at: Duration, rtt: Duration) {
+    pub(crate) fn add(&mut self, at: Duration, rtt: Duration) {
         let (x, y) = (at.as_secs_f64(), rtt.as_secs_f64());
         self.points += 1.0;
         let (dx, dy) = (x - self.mean_x, y - self.mean_y);
@@ -35,7 +35,7 @@ impl Regression {
 
     /// The slope; zero while there are fewer than two distinct times. With two points
     /// the error is unknown and zero.
-    pub(super) fn slope(&self) -> Slope {
+    pub(crate) fn slope(&self) -> Slope {
         if self.points < 2.0 || self.xx <= f64::EPSILON * f64::EPSILON {
             return Slope::default();
         }
