@@ -7,6 +7,7 @@
 //! - [`bulk`], [`calibrate`]: traffic with known properties, to find out whether the link is right.
 //! - [`host`], [`http`], [`interrupt`], [`run`], [`clean`]: how busy the machine is, readiness by
 //!   asking, the end by Ctrl-C, and what a run leaves.
+//! - [`report`]: one page with the figures and claims of many runs.
 //! - [`demo`]: the same video over plain TCP and through Millrace.
 
 pub mod bulk;
@@ -19,6 +20,7 @@ pub mod http;
 pub mod interrupt;
 pub mod netns;
 pub mod process;
+pub mod report;
 pub mod run;
 pub mod topology;
 pub mod veth;
