@@ -3,14 +3,18 @@
 //! - `Regression`: least squares line.
 //! - `WindowedMax`, `WindowedMin`: extremes of the last while.
 //! - `RoundCounter`: packet-timed round trips.
+//! - `RateSampler`: the rate at which the path delivers, and whether the application held it back.
 
 // Until each has its users.
 #![allow(dead_code, unused_imports)]
 
+mod rate_sample;
 mod regression;
 mod round_counter;
+mod sent_ring;
 mod windowed_extreme;
 
+pub(crate) use rate_sample::{LossSample, RateSample, RateSampler};
 pub(crate) use regression::{Regression, Slope};
 pub(crate) use round_counter::RoundCounter;
 pub(crate) use windowed_extreme::{WindowedMax, WindowedMin};
