@@ -70,22 +70,6 @@ pub(crate) fn read<C: ControllerConfig + DeserializeOwned + 'static>(
     Ok(Algorithm::Controller(Arc::new(config)))
 }
 
-/// For [`Entry::make`]: settings of a family, `base` being the member's own.
-pub(crate) fn read_over<C>(
-    base: &C,
-    parameters: Map<String, Value>,
-) -> Result<Algorithm, serde_json::Error>
-where
-    C: ControllerConfig + DeserializeOwned + serde::Serialize + 'static,
-{
-    let mut all = serde_json::to_value(base)?;
-    if let Value::Object(fields) = &mut all {
-        fields.extend(parameters);
-    }
-    let config: C = serde_json::from_value(all)?;
-    Ok(Algorithm::Controller(Arc::new(config)))
-}
-
 const TRANSPORT: &[Entry] = &[
     Entry {
         names: &["bbr2"],

@@ -47,6 +47,22 @@ impl Regression {
         };
         Slope { value, error }
     }
+
+    /// Mean of the values; zero while there are none.
+    pub(crate) fn mean_s(&self) -> f64 {
+        self.mean_y
+    }
+
+    /// Standard deviation of the values.
+    pub(crate) fn deviation_s(&self) -> f64 {
+        (self.yy.max(0.0) / self.points.max(1.0)).sqrt()
+    }
+
+    /// Root mean square of what the line leaves over.
+    pub(crate) fn residual_s(&self) -> f64 {
+        let explained = if self.xx > 0.0 { self.xy * self.xy / self.xx } else { 0.0 };
+        ((self.yy - explained).max(0.0) / self.points.max(1.0)).sqrt()
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +90,18 @@ mod tests {
         let slope = line(&[(0, 95), (1000, 110), (2000, 95)]);
         assert!(slope.value.abs() < 1e-9, "{slope:?}");
         assert!((slope.error - (150.0_f64 / 2e6).sqrt()).abs() < 1e-6, "{slope:?}");
+    }
+
+    #[test]
+    fn mean_deviation_and_residual_are_those_of_the_points() {
+        let mut regression = Regression::default();
+        for (at, rtt) in [(0, 95), (1000, 110), (2000, 95)] {
+            regression.add(Duration::from_micros(at), Duration::from_micros(rtt));
+        }
+        assert!((regression.mean_s() - 100e-6).abs() < 1e-12);
+        // The line is flat, so both are sqrt((25 + 100 + 25) / 3) us.
+        assert!((regression.deviation_s() - 50_f64.sqrt() * 1e-6).abs() < 1e-12);
+        assert!((regression.residual_s() - 50_f64.sqrt() * 1e-6).abs() < 1e-12);
     }
 
     #[test]

@@ -29,6 +29,14 @@ pub(super) struct Outcome {
     pub(super) delivered_mbps: f64,
     /// RTT gradient, s/s.
     pub(super) slope: Slope,
+    /// Mean RTT, s; zero without samples.
+    pub(super) rtt_s: f64,
+    /// Standard deviation of the RTT, s.
+    pub(super) deviation_s: f64,
+    /// What the RTT gradient leaves unexplained of it (root mean square), s.
+    pub(super) residual_s: f64,
+    /// How long it took, s.
+    pub(super) duration_s: f64,
     /// Packets whose fate is known.
     pub(super) packets: u64,
     /// Those of them that were lost.
@@ -113,6 +121,10 @@ impl Interval {
             sent_mbps: sent.mbps(),
             delivered_mbps: if ack_time * 2 < time { 0.0 } else { delivered.mbps() },
             slope: self.rtt.slope(),
+            rtt_s: self.rtt.mean_s(),
+            deviation_s: self.rtt.deviation_s(),
+            residual_s: self.rtt.residual_s(),
+            duration_s: time.as_secs_f64(),
             packets: self.acked + self.lost,
             lost: self.lost,
             app_limited: self.app_limited,
@@ -124,6 +136,8 @@ impl Interval {
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     waiting: VecDeque<Interval>,
+    /// Memory of intervals that are done.
+    spare: Vec<Vec<u64>>,
 }
 
 impl Intervals {
@@ -142,7 +156,7 @@ impl Intervals {
             closed: None,
             extent,
             first: packet.number,
-            unsettled: Vec::new(),
+            unsettled: self.spare.pop().unwrap_or_default(),
             unsettled_packets: 0,
             sent_packets: 0,
             sent_bytes: 0,
@@ -154,10 +168,17 @@ impl Intervals {
             rtt: Regression::default(),
             app_limited: false,
         });
-        match self.waiting.len() > MAX_WAITING {
-            true => self.waiting.pop_front().map(|interval| interval.id),
-            false => None,
+        if self.waiting.len() <= MAX_WAITING {
+            return None;
         }
+        self.waiting.pop_front().map(|interval| self.recycle(interval).id)
+    }
+
+    fn recycle(&mut self, mut interval: Interval) -> Interval {
+        let mut memory = std::mem::take(&mut interval.unsettled);
+        memory.clear();
+        self.spare.push(memory);
+        interval
     }
 
     /// Whether an interval takes packets.
@@ -197,7 +218,7 @@ impl Intervals {
         }
     }
 
-    /// A clean RTT sample: see [`super::Vivace`] on which ones are.
+    /// A clean RTT sample: see [`super::Pcc`] on which ones are.
     pub(super) fn on_rtt(&mut self, packet: &AckedPacket, rtt: Duration) {
         if let Some(interval) = self.owner(packet.number)
             && interval.closed.is_none_or(|closed| packet.sent < closed)
@@ -213,6 +234,18 @@ impl Intervals {
             && interval.settle(packet.number)
         {
             interval.lost += 1;
+        }
+    }
+
+    /// A packet that had counted as lost was only late. If its interval has been judged, that
+    /// stands: its rate is history.
+    pub(super) fn on_spurious_loss(&mut self, number: u64) {
+        if let Some(interval) = self.owner(number)
+            && interval.lost > 0
+            && number - interval.first < 64 * interval.unsettled.len() as u64
+        {
+            interval.lost -= 1;
+            interval.acked += 1;
         }
     }
 
@@ -237,6 +270,7 @@ impl Intervals {
             |interval: &Interval| interval.closed.is_some() && interval.unsettled_packets == 0;
         let at = self.waiting.iter().position(complete)?;
         let interval = self.waiting.remove(at)?;
+        let interval = self.recycle(interval);
         Some((interval.id, interval.outcome(interval.closed?)))
     }
 
@@ -248,7 +282,9 @@ impl Intervals {
 
     /// Forgets all: what they measured is no longer how the path is.
     pub(super) fn clear(&mut self) {
-        self.waiting.clear();
+        while let Some(interval) = self.waiting.pop_front() {
+            self.recycle(interval);
+        }
     }
 }
 
@@ -319,6 +355,34 @@ mod tests {
         }
         let (_, outcome) = intervals.pop_complete().expect("all are settled");
         assert_eq!((outcome.packets, outcome.lost), (8, 0), "5 and 6 were never sent");
+    }
+
+    #[test]
+    fn a_late_packet_is_no_loss_while_its_interval_waits() {
+        let mut intervals = Intervals::default();
+        send(&mut intervals, 0..11);
+        (0..9).for_each(|number| ack(&mut intervals, number));
+        let late = LostPacket { number: 3, sent: sent(3).time, bytes: 1500 };
+        intervals.on_spurious_loss(late.number);
+        assert_eq!(intervals.waiting[0].lost, 0, "nothing was lost that could be undone");
+        intervals.on_lost(&LostPacket { number: 9, sent: sent(9).time, bytes: 1500 });
+        assert_eq!(intervals.waiting[0].lost, 1);
+        intervals.on_spurious_loss(9);
+        let (_, outcome) = intervals.pop_complete().expect("all are settled");
+        assert_eq!((outcome.packets, outcome.lost), (10, 0));
+        intervals.on_spurious_loss(9);
+        assert!(intervals.pop_complete().is_none(), "its interval was judged");
+    }
+
+    #[test]
+    fn memory_of_judged_intervals_is_used_again() {
+        let mut intervals = Intervals::default();
+        for number in 0..1000 {
+            send(&mut intervals, number..number + 1);
+            ack(&mut intervals, number);
+            while intervals.pop_complete().is_some() {}
+        }
+        assert!(intervals.spare.len() <= 2, "{}", intervals.spare.len());
     }
 
     #[test]

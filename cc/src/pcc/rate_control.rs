@@ -1,21 +1,16 @@
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::VivaceConfig;
+use super::config::{PccConfig, Steps};
+use super::fixed_step::FixedStep;
+use super::gradient::Gradient;
 use super::monitor_interval::Outcome;
+use super::noise::Judge;
+use super::policy::{Measured, Policy, Round};
 use super::start_up::{StartUp, Step};
+use super::utility::Utility;
+use crate::Tuning;
 
-/// epsilon: probes go this far above and below the central rate (Table 1).
-const PROBE_STEP: f64 = 0.05;
-/// theta_0: change of rate in Mbit/s for a gradient of one (Table 1).
-const CONVERSION_FACTOR: f64 = 1.0;
-/// omega_0: largest first change, as a share of the rate (Table 1).
-const BOUNDARY_START: f64 = 0.05;
-/// delta: what one more change beyond the boundary adds to it (Table 1).
-const BOUNDARY_STEP: f64 = 0.1;
-/// Least change, as a share of the rate. The paper has none, but the gradient of an idle
-/// path is 0.57 at 100 Mbit/s and 0.45 at 1 Gbit/s: 0.05 % a decision would take minutes.
-const MIN_CHANGE: f64 = 0.005;
 /// Share of its rate that an interval must have reached to count although the application
 /// had run out of data for a moment (a relay that refills its buffer says so often).
 const LIMITED_BELOW: f64 = 0.97;
@@ -35,73 +30,71 @@ const TIMEOUT_DECREASE: f64 = 0.5;
 /// 3.1). The paper leaves start-up for good, and would climb back by 5 % a decision.
 const OUTAGE_TIMEOUTS: u32 = 2;
 
-/// One interval that the current round needs.
-#[derive(Clone, Copy, Debug)]
-struct Probe {
-    gain: f64,
-    /// The interval that measures it.
-    id: Option<u64>,
-    outcome: Option<Outcome>,
-}
-
-impl Probe {
-    const fn with_gain(gain: f64) -> Self {
-        Self { gain, id: None, outcome: None }
-    }
-}
-
-#[derive(Debug)]
-enum Phase {
-    /// One probe a round (Section 4).
-    Starting(StartUp),
-    /// Two probes a round; `unsure` is the gradient that the pair on its way is to confirm.
-    Learning { unsure: Option<f64> },
-}
-
-/// Decides rates from the outcomes of monitor intervals (Section 4).
+/// Decides rates from the outcomes of monitor intervals.
 ///
-/// Knows neither packets nor time: a caller asks for the next probe, sends at its rate,
-/// and hands back what came of it.
+/// Knows neither packets nor time: a caller asks for the next interval, sends at its rate, and
+/// hands back what came of it. Start-up has one interval a round; how many it has afterwards,
+/// and what they decide, is up to a [`Policy`].
 #[derive(Debug)]
 pub(super) struct RateControl {
-    config: VivaceConfig,
+    config: PccConfig,
+    utility: Utility,
+    judge: Judge,
     rng: Pcg64Mcg,
-    phase: Phase,
+    /// Present until the first rate is found.
+    start_up: Option<StartUp>,
+    policy: Box<dyn Policy>,
     central_mbps: f64,
     floor_mbps: f64,
     ceiling_mbps: f64,
-    probes: Vec<Probe>,
+    /// The intervals of the round: their gains, ids while they are out, and results.
+    gains: Vec<f64>,
+    ids: Vec<Option<u64>>,
+    results: Vec<Option<Measured>>,
     next_id: u64,
-    ascent: Ascent,
     timeouts: u32,
-    last_gradient: f64,
     decisions: u64,
 }
 
 impl RateControl {
-    pub(super) fn new(config: VivaceConfig, start_mbps: f64, seed: u64) -> Self {
-        Self {
+    pub(super) fn new(config: PccConfig, start_mbps: f64, seed: u64) -> Self {
+        let policy: Box<dyn Policy> = match config.steps {
+            Steps::Gradient => Box::new(Gradient::new(config)),
+            Steps::Fixed => Box::new(FixedStep::new(config)),
+        };
+        let mut control = Self {
+            utility: config.utility,
+            judge: Judge::new(&config),
             rng: Pcg64Mcg::seed_from_u64(seed),
-            phase: Phase::Starting(StartUp::new(config)),
+            start_up: Some(StartUp::new(&config)),
+            policy,
             central_mbps: start_mbps,
             floor_mbps: 0.0,
             ceiling_mbps: f64::INFINITY,
-            probes: vec![Probe::with_gain(1.0)],
+            gains: Vec::new(),
+            ids: Vec::new(),
+            results: Vec::new(),
             next_id: 0,
-            ascent: Ascent::default(),
             timeouts: 0,
-            last_gradient: 0.0,
             decisions: 0,
             config,
-        }
+        };
+        control.begin_single(1.0);
+        control
     }
 
     pub(super) fn central_mbps(&self) -> f64 {
         self.central_mbps
     }
 
+    /// What to send at while no interval is open.
+    pub(super) fn waiting_mbps(&self) -> f64 {
+        let gain = if self.is_starting() { 1.0 } else { self.policy.waiting_gain() };
+        self.bounded(self.central_mbps * gain)
+    }
+
     pub(super) fn last_gradient(&self) -> f64 {
-        self.last_gradient
+        self.policy.last_gradient()
     }
 
     pub(super) fn decisions(&self) -> u64 {
@@ -109,15 +102,25 @@ impl RateControl {
     }
 
     pub(super) fn is_starting(&self) -> bool {
-        matches!(self.phase, Phase::Starting(_))
+        self.start_up.is_some()
     }
 
     pub(super) fn state(&self) -> &'static str {
-        match &self.phase {
-            Phase::Starting(_) => "starting",
-            Phase::Learning { unsure: None } => "learning",
-            Phase::Learning { unsure: Some(_) } => "double-check",
+        if self.is_starting() { "starting" } else { self.policy.state() }
+    }
+
+    pub(super) fn tune(&mut self, tuning: Tuning) -> bool {
+        self.utility.tune(tuning)
+    }
+
+    /// How many round trips the next interval is to take.
+    pub(super) fn interval_round_trips(&mut self) -> f64 {
+        let [shortest, longest] = self.config.interval_round_trips;
+        if longest <= shortest {
+            return shortest;
         }
+        let part = f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
+        shortest + part * (longest - shortest)
     }
 
     /// Keeps all rates within these from now on.
@@ -129,73 +132,135 @@ impl RateControl {
 
     /// Starts at another rate, as long as nothing has been measured: whether it does.
     pub(super) fn restart_at(&mut self, mbps: f64) -> bool {
-        let fresh = matches!(&self.phase, Phase::Starting(start_up) if start_up.is_fresh());
+        let fresh = self.start_up.as_ref().is_some_and(StartUp::is_fresh);
         if fresh {
             self.set_central(mbps);
-            self.probes = vec![Probe::with_gain(1.0)];
+            self.begin_single(1.0);
         }
         fresh
     }
 
     /// Goes on from a rate that another algorithm had found: without start-up.
     pub(super) fn learn_from(&mut self, mbps: f64) {
+        self.start_up = None;
         self.set_central(mbps);
-        self.ascent = Ascent::default();
-        self.begin_pair(None);
+        self.policy.restart();
+        self.begin_round();
+    }
+
+    fn bounded(&self, mbps: f64) -> f64 {
+        mbps.clamp(self.floor_mbps, self.ceiling_mbps)
     }
 
     fn set_central(&mut self, mbps: f64) {
-        self.central_mbps = mbps.clamp(self.floor_mbps, self.ceiling_mbps);
+        self.central_mbps = self.bounded(mbps);
     }
 
     /// The rate of the next interval to measure and its id; `None` while results of the
-    /// round are pending, when the sender stays at the central rate.
+    /// round are pending.
     pub(super) fn next_probe(&mut self) -> Option<(u64, f64)> {
-        let probe =
-            self.probes.iter_mut().find(|probe| probe.id.is_none() && probe.outcome.is_none())?;
+        let missing = |at: &usize| self.ids[*at].is_none() && self.results[*at].is_none();
+        let at = (0..self.gains.len()).find(missing)?;
         let id = self.next_id;
         self.next_id += 1;
-        probe.id = Some(id);
-        let mbps = (self.central_mbps * probe.gain).clamp(self.floor_mbps, self.ceiling_mbps);
-        Some((id, mbps))
+        self.ids[at] = Some(id);
+        Some((id, self.bounded(self.central_mbps * self.gains[at])))
     }
 
     /// The interval `id` was given up: it has to be run again.
     pub(super) fn on_given_up(&mut self, id: u64) {
-        if let Some(probe) = self.probes.iter_mut().find(|probe| probe.id == Some(id)) {
-            probe.id = None;
+        if let Some(found) = self.ids.iter_mut().find(|found| **found == Some(id)) {
+            *found = None;
         }
     }
 
     /// What the interval `id` has shown. Intervals of an earlier round no longer matter.
     pub(super) fn on_outcome(&mut self, id: u64, outcome: Outcome) {
-        let Some(probe) = self.probes.iter_mut().find(|probe| probe.id == Some(id)) else { return };
-        probe.id = None;
+        let seen = self.judge.observe(&outcome);
+        let Some(at) = self.ids.iter().position(|found| *found == Some(id)) else { return };
+        self.ids[at] = None;
         self.timeouts = 0;
         let reached = outcome.sent_mbps / outcome.target_mbps;
         // A flow that has nothing to send learns nothing of the path: run it again.
-        let decides = match &self.phase {
-            Phase::Starting(start_up) => reached >= STARTED_ABOVE || start_up.shows_queue(&outcome),
-            Phase::Learning { .. } => reached >= LIMITED_BELOW || !outcome.app_limited,
+        let decides = match &self.start_up {
+            Some(start_up) => reached >= STARTED_ABOVE || start_up.shows_queue(&seen),
+            None => reached >= LIMITED_BELOW || !outcome.app_limited,
         };
         if outcome.packets == 0 || !decides {
             return;
         }
-        probe.outcome = Some(outcome);
-        match &mut self.phase {
-            Phase::Starting(start_up) => match start_up.on_outcome(&outcome) {
-                Step::Faster { confirmed_mbps } => {
-                    self.set_central(confirmed_mbps);
-                    self.probes = vec![Probe::with_gain(2.0)];
-                }
-                Step::Drain { mbps } => {
-                    self.set_central(mbps);
-                    self.probes = vec![Probe::with_gain(1.0)];
-                }
-                Step::Done { mbps } => self.learn_from(mbps),
-            },
-            Phase::Learning { .. } => self.on_pair(),
+        self.results[at] = Some(Measured { gain: self.gains[at], outcome, seen });
+        match &mut self.start_up {
+            Some(start_up) => {
+                let step = start_up.on_outcome(&self.utility, &outcome, &seen);
+                self.on_start_up(step);
+            }
+            None => self.on_result(),
         }
+    }
+
+    fn on_start_up(&mut self, step: Step) {
+        match step {
+            Step::Faster { confirmed_mbps } => {
+                self.set_central(confirmed_mbps);
+                self.begin_single(2.0);
+            }
+            Step::Drain { mbps } => {
+                self.set_central(mbps);
+                self.begin_single(1.0);
+            }
+            Step::Done { mbps } => self.learn_from(mbps),
+        }
+    }
+
+    fn on_result(&mut self) {
+        if self.results.iter().all(Option::is_some) && self.came_down() {
+            return;
+        }
+        let round = Round {
+            central_mbps: self.central_mbps,
+            utility: &self.utility,
+            results: &self.results,
+        };
+        if let Some(mbps) = self.policy.decide(&round) {
+            self.decisions += 1;
+            self.set_central(mbps);
+            self.begin_round();
+        }
+    }
+
+    /// Whether the rates of the round were not sent, so that it tells nothing.
+    fn came_down(&mut self) -> bool {
+        let (mut most, mut least) = (0.0_f64, f64::INFINITY);
+        let (mut highest, mut lowest) = (0.0_f64, f64::INFINITY);
+        for measured in self.results.iter().flatten() {
+            most = most.max(measured.outcome.sent_mbps);
+            least = least.min(measured.outcome.sent_mbps);
+            highest = highest.max(measured.outcome.target_mbps);
+            lowest = lowest.min(measured.outcome.target_mbps);
+        }
+        let alone = self.results.len() == 1;
+        let sent = if alone { most * MAX_OVER_SENT >= highest } else { self.in_order() };
+        if sent && most - least >= (highest - lowest) / 2.0 {
+            return false;
+        }
+        if most * MAX_OVER_SENT < self.central_mbps {
+            let lower = (self.central_mbps * OVER_SENT_DECREASE).max(most * MAX_OVER_SENT);
+            self.set_central(lower);
+        }
+        self.policy.restart();
+        self.begin_round();
+        true
+    }
+
+    /// Whether each pair's faster probe was sent faster.
+    fn in_order(&self) -> bool {
+        self.results.chunks_exact(2).all(|pair| match pair {
+            [Some(a), Some(b)] => {
+                (a.gain - b.gain) * (a.outcome.sent_mbps - b.outcome.sent_mbps) > 0.0
+            }
+            _ => true,
+        })
     }
 
     /// An interval stayed without feedback for too long (Section 4.3), or probe time-outs
@@ -203,120 +268,35 @@ impl RateControl {
     pub(super) fn on_timeout(&mut self) {
         self.timeouts += 1;
         self.set_central(self.central_mbps * TIMEOUT_DECREASE);
-        self.ascent = Ascent::default();
+        self.policy.restart();
         if self.timeouts >= OUTAGE_TIMEOUTS || self.is_starting() {
-            self.phase = Phase::Starting(StartUp::new(self.config));
-            self.probes = vec![Probe::with_gain(1.0)];
+            self.start_up = Some(StartUp::new(&self.config));
+            self.begin_single(1.0);
         } else {
-            self.begin_pair(None);
+            self.begin_round();
         }
     }
 
-    /// Random order, so that a trend of the path favours neither (Section 4.2).
-    fn begin_pair(&mut self, unsure: Option<f64>) {
-        self.phase = Phase::Learning { unsure };
-        let step = if self.rng.next_u32() & 1 == 0 { PROBE_STEP } else { -PROBE_STEP };
-        self.probes = vec![Probe::with_gain(1.0 + step), Probe::with_gain(1.0 - step)];
+    fn begin_single(&mut self, gain: f64) {
+        self.gains.clear();
+        self.gains.push(gain);
+        self.await_results();
     }
 
-    fn on_pair(&mut self) {
-        let [Probe { outcome: Some(a), .. }, Probe { outcome: Some(b), .. }] = self.probes[..]
-        else {
-            return;
-        };
-        let (fast, slow) = if a.target_mbps >= b.target_mbps { (a, b) } else { (b, a) };
-        let unsure = match self.phase {
-            Phase::Learning { unsure } => unsure,
-            Phase::Starting(_) => None,
-        };
-
-        // gamma = (u1 - u2) / (2 epsilon r), Section 4.2, over the rates as sent.
-        let spread = fast.sent_mbps - slow.sent_mbps;
-        if spread < PROBE_STEP * self.central_mbps {
-            // The rates were not sent, so their difference tells nothing.
-            let most = fast.sent_mbps.max(slow.sent_mbps) * MAX_OVER_SENT;
-            if most < self.central_mbps {
-                self.set_central((self.central_mbps * OVER_SENT_DECREASE).max(most));
-            }
-            return self.begin_pair(None);
-        }
-        let (fast_loss, slow_loss) = losses(&fast, &slow, self.config.loss_errors);
-        let utility = |outcome: &Outcome, loss| {
-            let gradient = self.config.filtered(outcome.slope);
-            self.config.utility.of(outcome.sent_mbps, gradient, loss)
-        };
-        let gradient = (utility(&fast, fast_loss) - utility(&slow, slow_loss)) / spread;
-
-        // Double check (Section 4.3): sending faster does not cause less loss.
-        let gradient = match unsure {
-            None if fast_loss < slow_loss => return self.begin_pair(Some(gradient)),
-            Some(first) if first * gradient > 0.0 => (first + gradient) / 2.0,
-            _ => gradient,
-        };
-        self.last_gradient = gradient;
-        self.decisions += 1;
-        let change = self.ascent.change(gradient, self.central_mbps, self.config.max_boundary);
-        self.set_central(self.central_mbps + change);
-        self.begin_pair(None);
+    fn begin_round(&mut self) {
+        self.gains.clear();
+        self.policy.plan(&mut self.rng, &mut self.gains);
+        self.await_results();
     }
-}
 
-/// The loss rates to judge the two probes by. A difference below `errors` standard errors
-/// of it is chance: both then get what they lost together.
-fn losses(fast: &Outcome, slow: &Outcome, errors: f64) -> (f64, f64) {
-    let rate = |outcome: &Outcome| outcome.lost as f64 / outcome.packets as f64;
-    let (of_fast, of_slow) = (rate(fast), rate(slow));
-    let pooled = (fast.lost + slow.lost) as f64 / (fast.packets + slow.packets) as f64;
-    let weight = 1.0 / fast.packets as f64 + 1.0 / slow.packets as f64;
-    let error = (pooled * (1.0 - pooled) * weight).sqrt();
-    match (of_fast - of_slow).abs() < errors * error {
-        true => (pooled, pooled),
-        false => (of_fast, of_slow),
+    fn await_results(&mut self) {
+        self.ids.clear();
+        self.ids.resize(self.gains.len(), None);
+        self.results.clear();
+        self.results.resize(self.gains.len(), None);
     }
-}
-
-/// Gradient to change of rate: confidence amplifier and dynamic change boundary
-/// (Section 4.2).
-#[derive(Debug, Default)]
-struct Ascent {
-    up: bool,
-    /// tau: decisions in the same direction, this one included. The paper counts from 0
-    /// with m(0) = 1 and its Table 1 says m(tau) = tau; counted from 1 both hold.
-    same: u32,
-    /// k: how often in a row the boundary was met.
-    over: u32,
-}
-
-impl Ascent {
-    /// Change of the rate in Mbit/s.
-    fn change(&mut self, gradient: f64, rate_mbps: f64, max_boundary: f64) -> f64 {
-        let up = gradient > 0.0;
-        if up != self.up {
-            *self = Self { up, same: 0, over: 0 };
-        }
-        self.same = self.same.saturating_add(1);
-        let wanted = amplifier(self.same) * CONVERSION_FACTOR * gradient.abs();
-        let wanted = wanted.max(MIN_CHANGE * rate_mbps);
-        let boundary = |over: u32| BOUNDARY_START + f64::from(over) * BOUNDARY_STEP;
-        let bound = boundary(self.over).min(max_boundary) * rate_mbps;
-        let change = if wanted > bound {
-            self.over = self.over.saturating_add(1);
-            bound
-        } else {
-            let needed = ((wanted / rate_mbps - BOUNDARY_START) / BOUNDARY_STEP).ceil();
-            self.over = needed.max(0.0) as u32;
-            wanted
-        };
-        if up { change } else { -change }
-    }
-}
-
-/// m(tau) of Table 1.
-fn amplifier(same: u32) -> f64 {
-    let same = f64::from(same);
-    if same <= 3.0 { same } else { 2.0 * same - 3.0 }
 }
 
 #[cfg(test)]
 #[path = "rate_control_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -1,5 +1,13 @@
 use super::*;
 use crate::estimators::Slope;
+use crate::pcc::utility::Observed;
+use crate::pcc::{ALLEGRO, PROTEUS_P, VIVACE_LATENCY, VIVACE_WEIGHTED};
+
+/// A result of an idle path.
+pub(in crate::pcc) fn clean(mbps: f64, gain: f64) -> Measured {
+    let seen = Observed { rate_mbps: mbps, ..Observed::default() };
+    Measured { gain, outcome: idle(mbps), seen }
+}
 
 /// A path that answers each probe at once.
 fn answer(control: &mut RateControl, of: impl Fn(f64) -> Outcome) -> f64 {
@@ -8,12 +16,16 @@ fn answer(control: &mut RateControl, of: impl Fn(f64) -> Outcome) -> f64 {
     mbps
 }
 
-fn clean(mbps: f64) -> Outcome {
+fn idle(mbps: f64) -> Outcome {
     Outcome {
         target_mbps: mbps,
         sent_mbps: mbps,
         delivered_mbps: mbps,
         slope: Slope::default(),
+        rtt_s: 0.03,
+        deviation_s: 0.0,
+        residual_s: 0.0,
+        duration_s: 0.03,
         packets: 1000,
         lost: 0,
         app_limited: false,
@@ -23,11 +35,15 @@ fn clean(mbps: f64) -> Outcome {
 /// A queue that grows above 50 Mbit/s.
 fn bottleneck(mbps: f64) -> Outcome {
     let slope = Slope { value: (mbps / 50.0 - 1.0).max(0.0), error: 0.0 };
-    Outcome { slope, delivered_mbps: mbps.min(50.0), ..clean(mbps) }
+    Outcome { slope, delivered_mbps: mbps.min(50.0), ..idle(mbps) }
 }
 
 fn learning(mbps: f64) -> RateControl {
-    let mut control = RateControl::new(VivaceConfig::latency(), 1.0, 7);
+    with(VIVACE_LATENCY, mbps)
+}
+
+fn with(config: PccConfig, mbps: f64) -> RateControl {
+    let mut control = RateControl::new(config, 1.0, 7);
     control.bound(0.1, 1000.0);
     control.learn_from(mbps);
     control
@@ -53,30 +69,14 @@ fn probes_are_five_percent_to_both_sides_in_random_order() {
 fn an_idle_path_is_climbed_by_gradient_times_confidence() {
     let mut control = learning(100.0);
     let gradient = (105.0_f64.powf(0.9) - 95.0_f64.powf(0.9)) / 10.0;
-    answer(&mut control, clean);
-    answer(&mut control, clean);
+    answer(&mut control, idle);
+    answer(&mut control, idle);
     assert!((control.central_mbps() - 100.0 - gradient).abs() < 1e-9);
     let before = control.central_mbps();
-    answer(&mut control, clean);
-    answer(&mut control, clean);
+    answer(&mut control, idle);
+    answer(&mut control, idle);
     let second = control.central_mbps() - before;
     assert!((second / gradient - 2.0).abs() < 0.01, "m(2) = 2: {second}");
-}
-
-#[test]
-fn the_amplifier_and_the_boundary_are_those_of_table_1() {
-    assert_eq!([1, 2, 3, 4, 5].map(amplifier), [1.0, 2.0, 3.0, 5.0, 7.0]);
-    let mut ascent = Ascent::default();
-    let infinite = f64::INFINITY;
-    // Beyond the boundary: 5 %, 15 %, 25 %; a turn starts at 5 % again.
-    for share in [5.0, 15.0, 25.0] {
-        assert!((ascent.change(-1e6, 100.0, infinite) + share).abs() < 1e-9);
-    }
-    assert!((ascent.change(1e6, 100.0, infinite) - 5.0).abs() < 1e-9);
-    // Below it k shrinks to the smallest that admits the change: 2 * 6 needs 15 %.
-    assert!((ascent.change(6.0, 100.0, infinite) - 12.0).abs() < 1e-9);
-    assert_eq!(ascent.over, 1);
-    assert!((ascent.change(1e6, 100.0, 0.1) - 10.0).abs() < 1e-9, "largest boundary");
 }
 
 #[test]
@@ -95,13 +95,13 @@ fn it_settles_below_a_bottleneck() {
 
 #[test]
 fn less_loss_when_faster_is_checked_twice() {
-    let odd = |mbps: f64| Outcome { lost: if mbps > 100.0 { 0 } else { 20 }, ..clean(mbps) };
+    let odd = |mbps: f64| Outcome { lost: if mbps > 100.0 { 0 } else { 20 }, ..idle(mbps) };
     let mut control = learning(100.0);
     answer(&mut control, odd);
     answer(&mut control, odd);
     assert_eq!((control.state(), control.central_mbps()), ("double-check", 100.0));
     // The other way round now: the first result is thrown away.
-    let usual = |mbps: f64| Outcome { lost: if mbps > 100.0 { 200 } else { 0 }, ..clean(mbps) };
+    let usual = |mbps: f64| Outcome { lost: if mbps > 100.0 { 200 } else { 0 }, ..idle(mbps) };
     answer(&mut control, usual);
     answer(&mut control, usual);
     assert_eq!(control.state(), "learning");
@@ -116,7 +116,7 @@ fn app_limited_intervals_decide_nothing() {
             sent_mbps: mbps / 10.0,
             lost: 300,
             app_limited: true,
-            ..clean(mbps)
+            ..idle(mbps)
         });
     }
     assert_eq!((control.central_mbps(), control.decisions()), (100.0, 0));
@@ -126,17 +126,9 @@ fn app_limited_intervals_decide_nothing() {
 fn a_rate_that_the_sender_cannot_reach_comes_down_to_it() {
     let mut control = learning(100.0);
     for _ in 0..50 {
-        answer(&mut control, |mbps| Outcome { sent_mbps: 20.0, ..clean(mbps) });
+        answer(&mut control, |mbps| Outcome { sent_mbps: 20.0, ..idle(mbps) });
     }
     assert!((control.central_mbps() - 25.0).abs() < 1.0, "{}", control.central_mbps());
-}
-
-#[test]
-fn chance_losses_are_shared_and_real_ones_are_not() {
-    let lost = |lost| Outcome { packets: 100, lost, ..clean(1.0) };
-    assert_eq!(losses(&lost(2), &lost(0), 1.5), (0.01, 0.01));
-    assert_eq!(losses(&lost(6), &lost(0), 1.5), (0.06, 0.0));
-    assert_eq!(losses(&lost(2), &lost(0), 0.0), (0.02, 0.0));
 }
 
 #[test]
@@ -146,7 +138,56 @@ fn a_timeout_halves_and_an_outage_starts_up_again() {
     assert_eq!((control.central_mbps(), control.state()), (50.0, "learning"));
     control.on_timeout();
     assert_eq!((control.central_mbps(), control.state()), (25.0, "starting"));
-    answer(&mut control, clean);
-    answer(&mut control, clean);
+    answer(&mut control, idle);
+    answer(&mut control, idle);
     assert_eq!(control.central_mbps(), 50.0);
+}
+
+#[test]
+fn a_majority_of_three_pairs_decides_and_the_third_is_not_waited_for() {
+    let mut control = with(PROTEUS_P, 100.0);
+    for _ in 0..4 {
+        assert_eq!(control.decisions(), 0);
+        answer(&mut control, idle);
+    }
+    assert_eq!(control.decisions(), 1);
+    assert!(control.central_mbps() > 100.0);
+
+    // One pair of three that says down is outvoted.
+    let mut control = with(PROTEUS_P, 100.0);
+    for at in 0..6 {
+        let lost = |mbps: f64| if at < 2 && mbps > 100.0 { 200 } else { 0 };
+        answer(&mut control, |mbps| Outcome { lost: lost(mbps), ..idle(mbps) });
+        if at == 3 {
+            assert_eq!(control.decisions(), 0, "one each");
+        }
+    }
+    assert_eq!(control.decisions(), 1);
+    assert!(control.central_mbps() > 100.0);
+}
+
+#[test]
+fn fixed_steps_use_the_same_intervals() {
+    let mut control = with(ALLEGRO, 100.0);
+    for _ in 0..4 {
+        answer(&mut control, idle);
+    }
+    assert_eq!((control.state(), control.central_mbps()), ("adjusting", 101.0));
+    assert!((control.waiting_mbps() - 102.01).abs() < 1e-9, "the rate on trial stays");
+    let (shortest, longest) = (0..100)
+        .map(|_| control.interval_round_trips())
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), trips| (least.min(trips), most.max(trips)));
+    assert!((1.7..1.75).contains(&shortest) && (2.15..=2.2).contains(&longest));
+}
+
+#[test]
+fn a_share_changes_what_the_same_losses_mean() {
+    let full = |mbps: f64| Outcome { lost: (mbps * 10.0 - 900.0) as u64, ..idle(mbps) };
+    let mut control = with(VIVACE_WEIGHTED, 100.0);
+    assert!(control.tune(Tuning::Share(0.1)));
+    for _ in 0..2 {
+        answer(&mut control, full);
+    }
+    assert!(control.central_mbps() < 100.0, "{}", control.central_mbps());
+    assert!(!learning(100.0).tune(Tuning::Share(0.1)));
 }

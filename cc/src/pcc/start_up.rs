@@ -1,5 +1,6 @@
-use super::VivaceConfig;
+use super::config::PccConfig;
 use super::monitor_interval::Outcome;
+use super::utility::{Observed, Utility};
 
 /// Losses that start-up takes for chance (Section 5.2.1, "initial ignorance").
 const IGNORED_LOSSES: u64 = 50;
@@ -23,7 +24,8 @@ pub(super) enum Step {
 /// good: at worst one interval at less than twice the capacity goes out.
 #[derive(Debug)]
 pub(super) struct StartUp {
-    config: VivaceConfig,
+    ignorance: bool,
+    from_delivered: bool,
     best: Option<Best>,
     lost: u64,
     /// Where to go on after the queue has drained.
@@ -37,8 +39,14 @@ struct Best {
 }
 
 impl StartUp {
-    pub(super) fn new(config: VivaceConfig) -> Self {
-        Self { config, best: None, lost: 0, found_mbps: None }
+    pub(super) fn new(config: &PccConfig) -> Self {
+        Self {
+            ignorance: config.initial_ignorance,
+            from_delivered: config.start_from_delivered,
+            best: None,
+            lost: 0,
+            found_mbps: None,
+        }
     }
 
     /// Whether nothing has been measured.
@@ -46,13 +54,17 @@ impl StartUp {
         self.best.is_none()
     }
 
-    pub(super) fn on_outcome(&mut self, outcome: &Outcome) -> Step {
+    pub(super) fn on_outcome(
+        &mut self,
+        utility: &Utility,
+        outcome: &Outcome,
+        seen: &Observed,
+    ) -> Step {
         if let Some(mbps) = self.found_mbps {
             return Step::Done { mbps };
         }
         self.lost += outcome.lost;
-        let (gradient, loss) = self.signals(outcome);
-        let utility = self.config.utility.of(outcome.sent_mbps, gradient, loss);
+        let utility = utility.of(&self.serious(seen));
         match self.best {
             Some(best) if utility <= best.utility => self.leave(best, outcome),
             _ => {
@@ -65,28 +77,25 @@ impl StartUp {
 
     /// Whether the interval made a queue grow. That counts also when there was too little to send
     /// for the whole of it: a video's segments end before an interval at a high rate does.
-    pub(super) fn shows_queue(&self, outcome: &Outcome) -> bool {
-        self.signals(outcome).0 > 0.0
+    pub(super) fn shows_queue(&self, seen: &Observed) -> bool {
+        self.serious(seen).gradient > 0.0
     }
 
     /// RTT gradient and loss rate as far as they are taken seriously.
-    fn signals(&self, outcome: &Outcome) -> (f64, f64) {
-        let mut gradient = self.config.filtered(outcome.slope);
-        let mut loss = outcome.lost as f64 / outcome.packets.max(1) as f64;
-        if self.config.initial_ignorance {
-            if gradient < IGNORED_GRADIENT {
-                gradient = 0.0;
-            }
-            if self.lost < IGNORED_LOSSES {
-                loss = 0.0;
-            }
+    fn serious(&self, seen: &Observed) -> Observed {
+        let mut seen = *seen;
+        if self.ignorance && seen.gradient < IGNORED_GRADIENT {
+            seen.gradient = 0.0;
         }
-        (gradient, loss)
+        if self.ignorance && self.lost < IGNORED_LOSSES {
+            seen.loss = 0.0;
+        }
+        seen
     }
 
     /// Half of what was too much, as the paper, or what was delivered of it.
     fn leave(&mut self, best: Best, outcome: &Outcome) -> Step {
-        if !self.config.start_from_delivered {
+        if !self.from_delivered {
             return Step::Done { mbps: best.mbps };
         }
         let mbps = outcome.delivered_mbps.clamp(best.mbps, outcome.target_mbps.max(best.mbps));
@@ -99,45 +108,51 @@ impl StartUp {
 mod tests {
     use super::*;
     use crate::estimators::Slope;
+    use crate::pcc::VIVACE_LATENCY;
 
-    fn outcome(mbps: f64, lost: u64, gradient: f64) -> Outcome {
-        Outcome {
+    fn after(start_up: &mut StartUp, mbps: f64, lost: u64, gradient: f64) -> Step {
+        let outcome = Outcome {
             target_mbps: mbps,
             sent_mbps: mbps,
             delivered_mbps: mbps.min(12.0),
             slope: Slope { value: gradient, error: 0.0 },
+            rtt_s: 0.03,
+            deviation_s: 0.0,
+            residual_s: 0.0,
+            duration_s: 0.03,
             packets: 20,
             lost,
             app_limited: false,
-        }
+        };
+        let loss = lost as f64 / 20.0;
+        let seen = Observed { rate_mbps: mbps, gradient, loss, ..Observed::default() };
+        start_up.on_outcome(&VIVACE_LATENCY.utility, &outcome, &seen)
     }
 
     #[test]
     fn it_doubles_until_utility_falls_and_goes_on_from_what_was_delivered() {
-        let mut start_up = StartUp::new(VivaceConfig::latency());
-        assert_eq!(
-            start_up.on_outcome(&outcome(8.0, 0, 0.0)),
-            Step::Faster { confirmed_mbps: 8.0 }
-        );
-        assert_eq!(start_up.on_outcome(&outcome(16.0, 0, 0.3)), Step::Drain { mbps: 8.0 });
-        assert_eq!(start_up.on_outcome(&outcome(8.0, 0, 0.0)), Step::Done { mbps: 12.0 });
+        let mut start_up = StartUp::new(&VIVACE_LATENCY);
+        assert!(start_up.is_fresh());
+        let step = after(&mut start_up, 8.0, 0, 0.0);
+        assert_eq!(step, Step::Faster { confirmed_mbps: 8.0 });
+        assert_eq!(after(&mut start_up, 16.0, 0, 0.3), Step::Drain { mbps: 8.0 });
+        assert_eq!(after(&mut start_up, 8.0, 0, 0.0), Step::Done { mbps: 12.0 });
     }
 
     #[test]
     fn the_paper_goes_on_from_half() {
-        let config = VivaceConfig { start_from_delivered: false, ..VivaceConfig::latency() };
-        let mut start_up = StartUp::new(config);
-        start_up.on_outcome(&outcome(8.0, 0, 0.0));
-        assert_eq!(start_up.on_outcome(&outcome(16.0, 0, 0.3)), Step::Done { mbps: 8.0 });
+        let mut start_up = StartUp::new(&VIVACE_LATENCY.as_published());
+        after(&mut start_up, 8.0, 0, 0.0);
+        assert_eq!(after(&mut start_up, 16.0, 0, 0.3), Step::Done { mbps: 8.0 });
     }
 
     #[test]
     fn one_loss_in_a_small_interval_ends_it_only_without_ignorance() {
         for ignorance in [true, false] {
-            let config = VivaceConfig { initial_ignorance: ignorance, ..VivaceConfig::latency() };
-            let mut start_up = StartUp::new(config);
-            start_up.on_outcome(&outcome(1.0, 0, 0.0));
-            let step = start_up.on_outcome(&outcome(2.0, 1, 0.0));
+            let config = PccConfig { initial_ignorance: ignorance, ..VIVACE_LATENCY };
+            let mut start_up = StartUp::new(&config);
+            after(&mut start_up, 1.0, 0, 0.0);
+            let step = after(&mut start_up, 2.0, 1, 0.0);
             assert_eq!(step == Step::Faster { confirmed_mbps: 2.0 }, ignorance, "{step:?}");
         }
     }

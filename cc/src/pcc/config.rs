@@ -1,0 +1,117 @@
+use serde::{Deserialize, Serialize};
+
+use super::controller::Pcc;
+use super::utility::Utility;
+use crate::{Controller, ControllerConfig, PathStart, Time};
+
+/// What keeps noise in RTTs from deciding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoiseFilter {
+    /// Thresholds alone: `gradient_filter` and `gradient_errors`.
+    None,
+    /// Those of Proteus (SIGCOMM '20, Section 5) in their place: a filter of acknowledgements
+    /// that come in bursts, each interval's regression error, the trend of six intervals, and
+    /// a majority of three pairs of probes.
+    Proteus,
+}
+
+/// How outcomes become rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Steps {
+    /// In proportion to the utility's gradient (Vivace, Section 4).
+    Gradient,
+    /// Of fixed size (PCC, NSDI '15, Section 3.2).
+    Fixed,
+}
+
+/// Settings of a member of the family; also its factory.
+///
+/// A member is a [`Utility`] and these; every one of them can be set by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PccConfig {
+    /// Name in configurations and results.
+    #[serde(skip)]
+    pub name: &'static str,
+    /// What is to be maximised. Its fields are set by their own names, too.
+    pub utility: Utility,
+    /// How outcomes become rates.
+    pub steps: Steps,
+    /// Shortest and longest interval in round trips; each is drawn from between. Longer measures
+    /// better and reacts later.
+    pub interval_round_trips: [f64; 2],
+    /// epsilon: probes go this far above and below the central rate, as a share of it. Larger
+    /// tells more in noise and costs more where the rate is right.
+    pub probe_step: f64,
+    /// theta_0: change of rate in Mbit/s for a gradient of one. Larger is faster and less steady.
+    pub conversion_factor: f64,
+    /// omega_0: largest first change, as a share of the rate.
+    pub boundary_start: f64,
+    /// delta: what one more change beyond the boundary adds to it.
+    pub boundary_step: f64,
+    /// Largest change of rate in one decision, as a share of the rate; none is the paper.
+    pub max_boundary: Option<f64>,
+    /// Least change, as a share of the rate; zero is the paper. The gradient of an idle path is
+    /// 0.57 at 100 Mbit/s and 0.45 at 1 Gbit/s: 0.05 % a decision would take minutes.
+    pub min_change: f64,
+    /// RTT gradients smaller than this are taken for zero, s/s (Section 4.3, Table 1).
+    /// Larger bears more jitter, smaller finds queues earlier.
+    pub gradient_filter: f64,
+    /// RTT gradients smaller than this many of their standard errors are taken for zero. 0 is
+    /// the paper.
+    pub gradient_errors: f64,
+    /// Differences in loss between two probes smaller than this many of their standard errors
+    /// are taken for chance. 0 is the paper.
+    pub loss_errors: f64,
+    /// What keeps noise in RTTs from deciding.
+    pub noise_filter: NoiseFilter,
+    /// Whether start-up ignores the first 50 losses and gradients below 0.2 (Section 5.2.1).
+    pub initial_ignorance: bool,
+    /// Whether start-up ends at what the path delivered rather than at half of what was too
+    /// much. One interval at the half comes first, for the queue to drain.
+    pub start_from_delivered: bool,
+}
+
+impl PccConfig {
+    /// Most that one decision may change, as a share of the rate.
+    pub(super) fn largest_change(&self) -> f64 {
+        self.max_boundary.unwrap_or(f64::INFINITY)
+    }
+
+    /// Why these settings can't be, if so.
+    pub(super) fn fault(&self) -> Option<&'static str> {
+        let [shortest, longest] = self.interval_round_trips;
+        if !(shortest > 0.0 && longest >= shortest && longest <= 10.0) {
+            return Some("interval_round_trips must be two numbers above 0 to 10, in order");
+        }
+        if !(self.probe_step > 0.0 && self.probe_step <= 0.5) {
+            return Some("probe_step must be above 0 and at most 0.5");
+        }
+        let rest = [
+            self.conversion_factor,
+            self.boundary_start,
+            self.boundary_step,
+            self.largest_change(),
+            self.min_change,
+            self.gradient_filter,
+            self.gradient_errors,
+            self.loss_errors,
+        ];
+        if rest.iter().any(|value| value.is_nan() || *value < 0.0) {
+            return Some("no setting can be below 0");
+        }
+        self.utility.fault()
+    }
+}
+
+impl ControllerConfig for PccConfig {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn build(&self, _now: Time, start: &PathStart) -> Box<dyn Controller> {
+        Box::new(Pcc::new(*self, start))
+    }
+}

@@ -1,0 +1,245 @@
+use std::time::Duration;
+
+use super::config::NoiseFilter;
+use super::config::PccConfig;
+use super::monitor_interval::{Extent, Intervals};
+use super::noise::AckFilter;
+use super::rate_control::RateControl;
+use crate::{
+    Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
+    Time, Tuning,
+};
+
+/// Least packets of an interval; the paper gives none. As many as the initial window, so that
+/// intervals take one round trip from the first. 20 or 40 gained nothing once losses are
+/// judged by [`PccConfig::loss_errors`], and start later (0.5, 2 and 12 Mbit/s, 1 % loss).
+const MIN_INTERVAL_PACKETS: u64 = 10;
+/// Least duration of an interval. The paper has one RTT and no path below 10 ms: a gradient
+/// over less than this is the noise of schedulers and acknowledgement timers.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+/// T_timeout: an interval may wait so many round trips for feedback (Table 1).
+const TIMEOUT_ROUND_TRIPS: u32 = 4;
+/// Least time-out: a last packet may wait for the peer's acknowledgement delay (25 ms, RFC
+/// 9000, Section 18.2) and, when lost, for a probe that waits for it again.
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// Probe time-outs in a row that count as a time-out. The first only asks whether the last
+/// packet was lost (RFC 9002, Section 6.2).
+const PROBE_TIMEOUTS: u32 = 2;
+/// Least rate, 10^6 bit/s.
+const MIN_RATE_MBPS: f64 = 0.1;
+/// Least rate in packets a round trip: one would leave nothing to compare.
+const MIN_RATE_PACKETS: f64 = 2.0;
+/// Largest rate, 10^6 bit/s: only there to keep arithmetic finite.
+const MAX_RATE_MBPS: f64 = 100_000.0;
+/// The window is this many round trips of the rate. PCC has no window: this one never
+/// decides while acknowledgements come, bounds what the transport buffers, and stops a
+/// sender that hears nothing.
+const WINDOW_ROUND_TRIPS: u32 = 3;
+/// Least time beyond one round trip that the window covers, for acknowledgement delay and
+/// scheduling on paths with next to no RTT.
+const WINDOW_SLACK: Duration = Duration::from_millis(50);
+/// Least window (RFC 9002, Section 7.2 starts with ten).
+const MIN_WINDOW_PACKETS: u64 = 10;
+
+/// A sender of this family: see [`PccConfig`].
+///
+/// Which RTT samples are taken: the one of the largest packet that an acknowledgement newly
+/// names. The others had been at the peer for longer, by however long it held its
+/// acknowledgement back: with one for two packets every other sample would be too long by a
+/// packet's time, which near the filter's threshold is as much as the slope itself.
+#[derive(Debug)]
+pub(super) struct Pcc {
+    control: RateControl,
+    intervals: Intervals,
+    /// Rate in force: a probe's or the central one.
+    rate: Bandwidth,
+    start: PathStart,
+    smoothed_rtt: Option<Duration>,
+    mtu_bytes: u64,
+    probe_timeouts: u32,
+    /// Present with Proteus's filter.
+    ack_filter: Option<AckFilter>,
+}
+
+impl Pcc {
+    pub(super) fn new(config: PccConfig, start: &PathStart) -> Self {
+        let rate = initial_rate(start, start.initial_rtt);
+        let mut pcc = Self {
+            control: RateControl::new(config, rate.mbps(), start.seed),
+            intervals: Intervals::default(),
+            rate,
+            start: *start,
+            smoothed_rtt: None,
+            mtu_bytes: start.mtu_bytes.max(1),
+            probe_timeouts: 0,
+            ack_filter: (config.noise_filter == NoiseFilter::Proteus).then(AckFilter::default),
+        };
+        pcc.bound();
+        pcc.rate = pcc.waiting();
+        pcc
+    }
+
+    fn rtt(&self) -> Duration {
+        self.smoothed_rtt.unwrap_or(self.start.initial_rtt)
+    }
+
+    /// What to send at while no interval is open.
+    fn waiting(&self) -> Bandwidth {
+        Bandwidth::from_mbps(self.control.waiting_mbps())
+    }
+
+    fn bound(&mut self) {
+        let rtt_s = self.rtt().as_secs_f64().max(1e-9);
+        let floor = MIN_RATE_PACKETS * self.mtu_bytes as f64 * 8.0 / rtt_s / 1e6;
+        self.control.bound(floor.clamp(MIN_RATE_MBPS, MAX_RATE_MBPS), MAX_RATE_MBPS);
+    }
+
+    /// Hands complete intervals to the rate control, and gives up on those without feedback.
+    fn conclude(&mut self, now: Time) {
+        while let Some((id, outcome)) = self.intervals.pop_complete() {
+            self.control.on_outcome(id, outcome);
+        }
+        let limit = (self.rtt() * TIMEOUT_ROUND_TRIPS).max(MIN_TIMEOUT);
+        if self.intervals.is_overdue(now, limit) {
+            self.time_out();
+        }
+        if !self.intervals.is_open() {
+            self.rate = self.waiting();
+        }
+    }
+
+    fn time_out(&mut self) {
+        self.intervals.clear();
+        self.control.on_timeout();
+        self.rate = self.waiting();
+    }
+}
+
+impl Controller for Pcc {
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        self.intervals.close_if_due(packet);
+        self.conclude(packet.time);
+        if !self.intervals.is_open()
+            && let Some((id, mbps)) = self.control.next_probe()
+        {
+            self.rate = Bandwidth::from_mbps(mbps);
+            let round_trips = self.control.interval_round_trips();
+            let duration = self.rtt().mul_f64(round_trips).max(MIN_INTERVAL);
+            let extent = Extent { duration, packets: MIN_INTERVAL_PACKETS };
+            if let Some(given_up) = self.intervals.open(id, self.rate, extent, packet) {
+                self.control.on_given_up(given_up);
+            }
+        }
+        self.intervals.on_sent(packet);
+    }
+
+    fn on_event(&mut self, event: &CongestionEvent<'_>) {
+        if event.app_limited {
+            self.intervals.on_app_limited();
+        }
+        if let Some(rtt) = event.rtt {
+            if self.smoothed_rtt.is_none() {
+                let rate = initial_rate(&self.start, rtt.smoothed);
+                // An interval as long as the assumed RTT of 333 ms would only waste time.
+                if self.control.restart_at(rate.mbps()) {
+                    self.intervals.clear();
+                }
+            }
+            let mean = self.smoothed_rtt.replace(rtt.smoothed).unwrap_or(rtt.smoothed);
+            self.bound();
+            let mut filter = self.ack_filter.as_mut();
+            if filter.as_mut().is_none_or(|filter| filter.admits(event.now, rtt.latest, mean))
+                && let Some(largest) = event.acked.last()
+            {
+                self.intervals.on_rtt(largest, event.now.since(largest.sent));
+            }
+        }
+        for packet in event.acked {
+            self.intervals.on_acked(event.now, packet);
+        }
+        for packet in event.lost {
+            self.intervals.on_lost(packet);
+        }
+        if !event.acked.is_empty() {
+            self.probe_timeouts = 0;
+        }
+        self.conclude(event.now);
+    }
+
+    fn on_packet_discarded(&mut self, number: u64) {
+        self.intervals.on_discarded(number);
+    }
+
+    fn on_spurious_loss(&mut self, _now: Time, packet: &LostPacket) {
+        self.intervals.on_spurious_loss(packet.number);
+    }
+
+    fn tune(&mut self, tuning: Tuning) -> bool {
+        self.control.tune(tuning)
+    }
+
+    fn on_probe_timeout(&mut self, _now: Time) {
+        self.probe_timeouts = self.probe_timeouts.saturating_add(1);
+        if self.probe_timeouts >= PROBE_TIMEOUTS {
+            self.time_out();
+        }
+    }
+
+    fn on_app_limited(&mut self, _now: Time, _in_flight_bytes: u64) {
+        self.intervals.on_app_limited();
+    }
+
+    fn on_mtu(&mut self, mtu_bytes: u64) {
+        self.mtu_bytes = mtu_bytes.max(1);
+        self.bound();
+    }
+
+    fn inherit(&mut self, _now: Time, path: &PathModel) {
+        let rtt = match path.smoothed_rtt {
+            Duration::ZERO => self.start.initial_rtt,
+            rtt => rtt,
+        };
+        self.smoothed_rtt = Some(rtt);
+        self.bound();
+        let of_window = Bandwidth::from_bytes_and_time(path.window_bytes, rtt);
+        // A window may be a multiple of what the path carries; what it carried is not.
+        let rate = match path.max_delivery_rate {
+            Bandwidth::ZERO => of_window,
+            delivered => delivered.min(of_window),
+        };
+        self.intervals.clear();
+        self.control.learn_from(rate.mbps());
+        self.rate = self.waiting();
+    }
+
+    fn window_bytes(&self) -> u64 {
+        let Some(rtt) = self.smoothed_rtt else {
+            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
+        };
+        let time = (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK);
+        self.rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+    }
+
+    fn pacing_rate(&self) -> Bandwidth {
+        self.rate
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics {
+            state: self.control.state(),
+            pacing_rate: self.rate,
+            window_bytes: self.window_bytes(),
+            figures: vec![
+                ("central_rate_mbps", self.control.central_mbps()),
+                ("utility_gradient", self.control.last_gradient()),
+                ("decisions", self.control.decisions() as f64),
+            ],
+        }
+    }
+}
+
+/// The initial window in a round trip (RFC 9002, Section 7.2), which is not taken as less than
+/// an interval: ten packets in 0.1 ms would be more than 1 Gbit/s.
+fn initial_rate(start: &PathStart, rtt: Duration) -> Bandwidth {
+    Bandwidth::from_bytes_and_time(start.initial_window_bytes, rtt.max(MIN_INTERVAL))
+}

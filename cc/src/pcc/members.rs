@@ -1,0 +1,171 @@
+use std::sync::Arc;
+
+use serde::de::Error;
+use serde_json::{Map, Value};
+
+use super::config::{NoiseFilter, PccConfig, Steps};
+use super::utility::Utility;
+use crate::registry::{Algorithm, Entry};
+
+/// The algorithms of this family.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry { names: &["vivace-latency", "vivace"], make: |given| make(VIVACE_LATENCY, given) },
+    Entry { names: &["vivace-loss"], make: |given| make(VIVACE_LOSS, given) },
+    Entry { names: &["vivace-lte"], make: |given| make(VIVACE_LTE, given) },
+    Entry { names: &["vivace-weighted"], make: |given| make(VIVACE_WEIGHTED, given) },
+    Entry { names: &["proteus-p"], make: |given| make(PROTEUS_P, given) },
+    Entry { names: &["proteus-s"], make: |given| make(PROTEUS_S, given) },
+    Entry { names: &["proteus-h"], make: |given| make(PROTEUS_H, given) },
+    Entry { names: &["allegro"], make: |given| make(ALLEGRO, given) },
+    Entry { names: &["allegro-latency"], make: |given| make(ALLEGRO_LATENCY, given) },
+];
+
+/// Vivace (NSDI '18).
+pub const VIVACE_LATENCY: PccConfig = vivace("vivace-latency", Utility::VIVACE_LATENCY);
+/// Vivace for which latency does not count: fills queues, and is not starved by those who do.
+pub const VIVACE_LOSS: PccConfig = vivace("vivace-loss", Utility::VIVACE_LOSS);
+/// Vivace for cellular links.
+pub const VIVACE_LTE: PccConfig = vivace("vivace-lte", Utility::VIVACE_LTE);
+/// Vivace with a share of the bottleneck of its own.
+pub const VIVACE_WEIGHTED: PccConfig = vivace("vivace-weighted", Utility::VIVACE_WEIGHTED);
+/// Proteus as primary flow (SIGCOMM '20).
+pub const PROTEUS_P: PccConfig = proteus("proteus-p", Utility::PROTEUS_P);
+/// Proteus as scavenger.
+pub const PROTEUS_S: PccConfig = proteus("proteus-s", Utility::PROTEUS_S);
+/// Proteus as primary flow up to a rate.
+pub const PROTEUS_H: PccConfig = proteus("proteus-h", Utility::PROTEUS_H);
+/// PCC Allegro (NSDI '15).
+pub const ALLEGRO: PccConfig = allegro("allegro", Utility::Allegro {});
+/// PCC Allegro with its latency-aware utility.
+pub const ALLEGRO_LATENCY: PccConfig = allegro("allegro-latency", Utility::AllegroLatency {});
+
+const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
+    PccConfig {
+        gradient_errors: 2.0,
+        loss_errors: 1.5,
+        max_boundary: Some(0.1),
+        min_change: 0.005,
+        initial_ignorance: true,
+        start_from_delivered: true,
+        ..published(name, utility)
+    }
+}
+
+const fn proteus(name: &'static str, utility: Utility) -> PccConfig {
+    PccConfig { noise_filter: NoiseFilter::Proteus, ..vivace(name, utility) }
+}
+
+/// Fixed steps have no boundary. The interval is NSDI '15, Section 3.1.
+const fn allegro(name: &'static str, utility: Utility) -> PccConfig {
+    PccConfig {
+        steps: Steps::Fixed,
+        interval_round_trips: [1.7, 2.2],
+        probe_step: 0.01,
+        ..published(name, utility)
+    }
+}
+
+/// The paper's values (Table 1).
+const fn published(name: &'static str, utility: Utility) -> PccConfig {
+    PccConfig {
+        name,
+        utility,
+        steps: Steps::Gradient,
+        interval_round_trips: [1.0, 1.0],
+        probe_step: 0.05,
+        conversion_factor: 1.0,
+        boundary_start: 0.05,
+        boundary_step: 0.1,
+        max_boundary: None,
+        min_change: 0.0,
+        gradient_filter: 0.01,
+        gradient_errors: 0.0,
+        loss_errors: 0.0,
+        noise_filter: NoiseFilter::None,
+        initial_ignorance: false,
+        start_from_delivered: false,
+    }
+}
+
+impl PccConfig {
+    /// The same member with the constants of its paper and nothing beyond them.
+    #[must_use]
+    pub fn as_published(self) -> Self {
+        let papers = published(self.name, self.utility);
+        Self {
+            steps: self.steps,
+            interval_round_trips: self.interval_round_trips,
+            probe_step: self.probe_step,
+            noise_filter: self.noise_filter,
+            ..papers
+        }
+    }
+}
+
+/// `preset` (`default` or `published`) is what the other parameters then change. A utility's
+/// fields are named as if they were the member's own.
+fn make(member: PccConfig, mut given: Map<String, Value>) -> Result<Algorithm, serde_json::Error> {
+    let base = match given.remove("preset") {
+        None => member,
+        Some(preset) => match preset.as_str() {
+            Some("default") => member,
+            Some("published") => member.as_published(),
+            _ => return Err(Error::custom("preset must be \"default\" or \"published\"")),
+        },
+    };
+    let mut all = serde_json::to_value(base)?;
+    for (name, value) in given {
+        let of_utility = name != "form" && all["utility"].get(&name).is_some();
+        let fields = if of_utility { &mut all["utility"] } else { &mut all };
+        fields[name.as_str()] = value;
+    }
+    let mut config: PccConfig = serde_json::from_value(all)?;
+    config.name = base.name;
+    match config.fault() {
+        Some(fault) => Err(Error::custom(fault)),
+        None => Ok(Algorithm::Controller(Arc::new(config))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::registry::{self, Spec};
+
+    fn settings(spec: &Spec) -> String {
+        match registry::find(spec).expect("a possible member") {
+            registry::Algorithm::Controller(config) => format!("{config:?}"),
+            registry::Algorithm::Transport { .. } => unreachable!("of this crate"),
+        }
+    }
+
+    #[test]
+    fn every_setting_has_a_name_whether_of_the_utility_or_not() {
+        let spec = Spec::named("vivace-weighted").with("share", 0.25).with("boundary_start", 0.07);
+        let settings = settings(&spec.with("noise_filter", "proteus"));
+        for part in ["share: 0.25", "boundary_start: 0.07", "Proteus"] {
+            assert!(settings.contains(part), "{part}: {settings}");
+        }
+    }
+
+    #[test]
+    fn a_preset_is_what_the_other_parameters_change() {
+        let published = Spec::named("vivace").with("preset", "published");
+        assert!(settings(&published).contains("max_boundary: None"));
+        let changed = settings(&published.with("conversion_factor", 1.5));
+        assert!(changed.contains("conversion_factor: 1.5") && changed.contains("loss_errors: 0.0"));
+    }
+
+    #[test]
+    fn what_can_not_be_says_so() {
+        let error = |name: &str, parameter: &str, value: serde_json::Value| {
+            let spec = Spec::named(name).with(parameter, value);
+            registry::find(&spec).expect_err(parameter).to_string()
+        };
+        assert!(error("vivace-weighted", "share", 0.0.into()).contains("share"));
+        assert!(error("vivace-latency", "share", 0.5.into()).contains("share"));
+        assert!(error("vivace-latency", "form", "allegro".into()).contains("form"));
+        assert!(error("allegro", "probe_step", 0.9.into()).contains("probe_step"));
+        assert!(error("proteus-s", "preset", "paper".into()).contains("published"));
+        assert!(error("vivace-loss", "max_boundary", (-1.0).into()).contains("below 0"));
+    }
+}

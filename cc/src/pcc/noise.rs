@@ -1,0 +1,302 @@
+//! Noise in RTTs, after Proteus (SIGCOMM '20, Section 5) and, without it, Vivace's thresholds.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::config::{NoiseFilter, PccConfig};
+use super::monitor_interval::Outcome;
+use super::utility::Observed;
+use crate::Time;
+
+/// A gap between acknowledgements this many times longer or shorter than the one before it,
+/// relative to what is usual, begins a burst.
+const BURST_RATIO: f64 = 50.0;
+/// Weight of the newest in all running means of Proteus.
+const WEIGHT: f64 = 0.1;
+/// Intervals that make a trend.
+const TREND_INTERVALS: usize = 6;
+/// A trend further from its mean than this many mean deviations is real.
+const UNUSUAL_TREND: f64 = 2.0;
+/// The same for the RTT's deviation; the published implementation has 4 and the millisecond.
+const UNUSUAL_DEVIATION: f64 = 4.0;
+/// Deviations of less than this are never unusual, s.
+const SMALL_DEVIATION_S: f64 = 0.001;
+
+/// Tells acknowledgements that came in the rhythm of the path from those that a link had held
+/// back and then let go in a burst: the RTTs of these are the link's, not the queue's.
+#[derive(Debug, Default)]
+pub(super) struct AckFilter {
+    last_ack: Option<Time>,
+    last_gap: Duration,
+    usual_ratio: Option<f64>,
+    in_burst: bool,
+}
+
+impl AckFilter {
+    /// Whether a sample is to be used; `mean` is the RTT's.
+    pub(super) fn admits(&mut self, now: Time, rtt: Duration, mean: Duration) -> bool {
+        let gap = self.last_ack.map_or(Duration::ZERO, |last| now.since(last));
+        self.last_ack = Some(now);
+        if gap.is_zero() {
+            return !self.in_burst;
+        }
+        let before = std::mem::replace(&mut self.last_gap, gap);
+        if before.is_zero() {
+            return true;
+        }
+        let (gap, before) = (gap.as_secs_f64(), before.as_secs_f64());
+        let ratio = (gap / before).max(before / gap);
+        let usual = self.usual_ratio.unwrap_or(ratio);
+        if ratio > BURST_RATIO * usual {
+            self.in_burst = true;
+        } else if rtt < mean {
+            self.in_burst = false;
+        }
+        self.usual_ratio = Some(usual + WEIGHT * (ratio - usual));
+        !self.in_burst
+    }
+}
+
+/// A running mean with the mean of how far values are from it.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    mean: f64,
+    spread: f64,
+}
+
+impl Usual {
+    fn add(&mut self, value: f64, distance: f64) {
+        self.spread += WEIGHT * (distance.abs() - self.spread);
+        self.mean += WEIGHT * (value - self.mean);
+    }
+}
+
+/// The RTT's course over the last intervals, and what of it is usual on this path.
+#[derive(Debug, Default)]
+struct Trend {
+    rtts_s: VecDeque<f64>,
+    last_slope: f64,
+    slope: Option<Usual>,
+    deviation: Option<Usual>,
+}
+
+/// What a [`Trend`] makes of one more interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Course {
+    /// The RTT grows as it usually does not.
+    rises: bool,
+    /// The RTT is less steady than usual, or its trend is unusual.
+    unsteady: bool,
+}
+
+impl Trend {
+    fn on_interval(&mut self, outcome: &Outcome) -> Course {
+        if outcome.rtt_s <= 0.0 {
+            return Course::default();
+        }
+        if self.rtts_s.len() == TREND_INTERVALS {
+            self.rtts_s.pop_front();
+        }
+        self.rtts_s.push_back(outcome.rtt_s);
+        if self.rtts_s.len() < TREND_INTERVALS {
+            return Course::default();
+        }
+        let slope = self.slope_now();
+        let unusual = self.judge_slope(slope);
+        Course {
+            rises: unusual && slope > 0.0,
+            unsteady: self.judge_deviation(outcome.deviation_s) || unusual,
+        }
+    }
+
+    /// Seconds an interval, by least squares.
+    fn slope_now(&self) -> f64 {
+        let middle = (TREND_INTERVALS - 1) as f64 / 2.0;
+        let along = |at: usize| at as f64 - middle;
+        let over: f64 = self.rtts_s.iter().enumerate().map(|(at, rtt)| along(at) * rtt).sum();
+        over / (0..TREND_INTERVALS).map(|at| along(at).powi(2)).sum::<f64>()
+    }
+
+    /// Only what is usual is learned from.
+    fn judge_slope(&mut self, slope: f64) -> bool {
+        let last = std::mem::replace(&mut self.last_slope, slope);
+        let Some(usual) = &mut self.slope else {
+            self.slope = Some(Usual { mean: 0.0, spread: slope.abs() });
+            return false;
+        };
+        let unusual = (slope - usual.mean).abs() > UNUSUAL_TREND * usual.spread;
+        match unusual {
+            true => self.last_slope = last,
+            false => usual.add(slope, slope - last),
+        }
+        unusual
+    }
+
+    fn judge_deviation(&mut self, deviation: f64) -> bool {
+        let Some(usual) = &mut self.deviation else {
+            self.deviation = Some(Usual { mean: deviation, spread: deviation / 2.0 });
+            return false;
+        };
+        let unusual = deviation > usual.mean + UNUSUAL_DEVIATION * usual.spread
+            && deviation > SMALL_DEVIATION_S;
+        if !unusual {
+            usual.add(deviation, deviation - usual.mean);
+        }
+        unusual
+    }
+}
+
+/// Decides what of an interval's RTTs is signal.
+#[derive(Debug)]
+pub(super) struct Judge {
+    filter: NoiseFilter,
+    gradient_filter: f64,
+    gradient_errors: f64,
+    trend: Trend,
+    previous_rtt_s: f64,
+}
+
+impl Judge {
+    pub(super) fn new(config: &PccConfig) -> Self {
+        Self {
+            filter: config.noise_filter,
+            gradient_filter: config.gradient_filter,
+            gradient_errors: config.gradient_errors,
+            trend: Trend::default(),
+            previous_rtt_s: 0.0,
+        }
+    }
+
+    /// Takes in the next interval.
+    pub(super) fn observe(&mut self, outcome: &Outcome) -> Observed {
+        let (gradient, deviation_s) = match self.filter {
+            NoiseFilter::None => (self.above_thresholds(outcome), outcome.deviation_s),
+            NoiseFilter::Proteus => self.tolerated(outcome),
+        };
+        let previous_rtt_s = self.previous_rtt_s;
+        if outcome.rtt_s > 0.0 {
+            self.previous_rtt_s = outcome.rtt_s;
+        }
+        Observed {
+            rate_mbps: outcome.sent_mbps,
+            loss: outcome.lost as f64 / outcome.packets.max(1) as f64,
+            gradient,
+            deviation_s,
+            rtt_s: outcome.rtt_s,
+            previous_rtt_s,
+        }
+    }
+
+    /// Low-pass filter of the RTT gradient (Vivace, Section 4.3).
+    fn above_thresholds(&self, outcome: &Outcome) -> f64 {
+        let slope = outcome.slope;
+        let noise = self.gradient_filter.max(self.gradient_errors * slope.error);
+        if slope.value.abs() < noise { 0.0 } else { slope.value }
+    }
+
+    /// A gradient counts if it explains more than it leaves unexplained, or if the trend says so.
+    fn tolerated(&mut self, outcome: &Outcome) -> (f64, f64) {
+        let course = self.trend.on_interval(outcome);
+        let error = outcome.residual_s / outcome.duration_s.max(1e-9);
+        let clear = outcome.slope.value.abs() > error;
+        let gradient = if clear || course.rises { outcome.slope.value } else { 0.0 };
+        let deviation = if clear || course.unsteady { outcome.deviation_s } else { 0.0 };
+        (gradient, deviation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimators::Slope;
+    use crate::pcc::{PROTEUS_P, VIVACE_LATENCY};
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_burst_after_a_gap_is_left_out_until_the_rtt_is_below_its_mean() {
+        let mut filter = AckFilter::default();
+        let mut now = Time::ZERO;
+        for _ in 0..20 {
+            now += ms(1);
+            assert!(filter.admits(now, ms(30), ms(30)));
+        }
+        now += ms(80);
+        assert!(!filter.admits(now, ms(110), ms(30)), "held back for 80 ms");
+        for _ in 0..10 {
+            now += ms(1);
+            assert!(!filter.admits(now, ms(60), ms(40)), "still above the mean");
+        }
+        now += ms(1);
+        assert!(filter.admits(now, ms(30), ms(35)));
+        assert!(filter.admits(now, ms(30), ms(35)), "a gap of zero is no burst");
+    }
+
+    fn outcome(gradient: f64, error: f64, rtt_s: f64, residual_s: f64) -> Outcome {
+        Outcome {
+            target_mbps: 10.0,
+            sent_mbps: 10.0,
+            delivered_mbps: 10.0,
+            slope: Slope { value: gradient, error },
+            rtt_s,
+            deviation_s: residual_s,
+            residual_s,
+            duration_s: 0.03,
+            packets: 100,
+            lost: 2,
+            app_limited: false,
+        }
+    }
+
+    #[test]
+    fn thresholds_leave_out_what_is_small_or_unsure() {
+        let mut judge = Judge::new(&VIVACE_LATENCY);
+        let mut gradient = |value, error| judge.observe(&outcome(value, error, 0.03, 0.0)).gradient;
+        assert_eq!(gradient(0.009, 0.0), 0.0);
+        assert_eq!(gradient(0.011, 0.0), 0.011);
+        assert_eq!(gradient(-0.011, 0.0), -0.011);
+        assert_eq!(gradient(0.05, 0.03), 0.0, "less than two errors");
+    }
+
+    #[test]
+    fn a_gradient_counts_if_it_is_larger_than_its_error_or_the_trend_is_unusual() {
+        let mut judge = Judge::new(&PROTEUS_P);
+        // Jitter of 1 ms: a gradient of 0.02 in 30 ms is 0.6 ms of it.
+        let mut jitter = |up: bool| {
+            let rtt_s = if up { 0.0305 } else { 0.0300 };
+            judge.observe(&outcome(0.02, 0.01, rtt_s, 0.001))
+        };
+        for at in 0..40 {
+            let seen = jitter(at % 3 == 0);
+            assert_eq!((seen.gradient, seen.deviation_s), (0.0, 0.0), "{at}");
+        }
+        let clear = judge.observe(&outcome(0.05, 0.01, 0.0302, 0.001));
+        assert_eq!((clear.gradient, clear.deviation_s), (0.05, 0.001));
+        let counted = (1..=TREND_INTERVALS).filter(|at| {
+            judge.observe(&outcome(0.02, 0.01, 0.0302 + *at as f64 * 0.001, 0.001)).gradient > 0.0
+        });
+        assert!(counted.count() >= 3, "six intervals of a millisecond each are a trend");
+    }
+
+    #[test]
+    fn an_unusual_deviation_counts_and_a_usual_one_does_not() {
+        let mut judge = Judge::new(&PROTEUS_P);
+        let mut deviation = |ms: f64| judge.observe(&outcome(0.0, 0.0, 0.03, ms / 1e3)).deviation_s;
+        for at in 0..30 {
+            assert_eq!(deviation(if at % 2 == 0 { 0.9 } else { 1.1 }), 0.0);
+        }
+        assert_eq!(deviation(6.0), 0.006);
+    }
+
+    #[test]
+    fn the_last_rtt_and_the_loss_are_handed_on() {
+        let mut judge = Judge::new(&VIVACE_LATENCY);
+        assert_eq!(judge.observe(&outcome(0.0, 0.0, 0.03, 0.0)).previous_rtt_s, 0.0);
+        let empty = Outcome { rtt_s: 0.0, ..outcome(0.0, 0.0, 0.0, 0.0) };
+        assert_eq!(judge.observe(&empty).previous_rtt_s, 0.03);
+        let seen = judge.observe(&outcome(0.0, 0.0, 0.04, 0.0));
+        assert_eq!((seen.previous_rtt_s, seen.rtt_s, seen.loss), (0.03, 0.04, 0.02));
+    }
+}
