@@ -70,13 +70,10 @@ pub(crate) fn read<C: ControllerConfig + DeserializeOwned + 'static>(
     Ok(Algorithm::Controller(Arc::new(config)))
 }
 
-const TRANSPORT: &[Entry] = &[
-    Entry {
-        names: &["bbr2"],
-        make: |parameters| of_transport("bbr2", "bbr2_gcongestion", parameters),
-    },
-    Entry { names: &["cubic"], make: |parameters| of_transport("cubic", "cubic", parameters) },
-];
+const TRANSPORT: &[Entry] = &[Entry {
+    names: &["bbr2"],
+    make: |parameters| of_transport("bbr2", "bbr2_gcongestion", parameters),
+}];
 
 fn of_transport(
     name: &'static str,

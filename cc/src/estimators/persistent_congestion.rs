@@ -1,0 +1,158 @@
+use std::time::Duration;
+
+use crate::{AckedPacket, LostPacket, RttSample, Time};
+
+/// kPersistentCongestionThreshold (RFC 9002, Section 7.6.1).
+const THRESHOLD: u32 = 3;
+/// kGranularity (RFC 9002, Section 6.1.2).
+const GRANULARITY: Duration = Duration::from_millis(1);
+/// `max_ack_delay` where the peer names none (RFC 9000, Section 18.2).
+const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+
+/// Finds persistent congestion: a time in which packets were sent and every one was lost (RFC 9002,
+/// Section 7.6).
+///
+/// Two lost packets make it when they were sent far enough apart and nothing that was sent between
+/// them is acknowledged: they lie in one gap of the acknowledged packets' sent times. A packet
+/// is only declared lost when a later one is acknowledged, so the acknowledgement that closes a
+/// gap comes before its losses, and the latest gap that is long enough is all that is to be kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PersistentCongestion {
+    /// The newest acknowledged packet, or the first RTT sample: nothing before it counts
+    /// (Section 7.6.2).
+    newest: Option<Time>,
+    gap: Option<Gap>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    from: Time,
+    to: Time,
+    /// First and last lost packet that was sent in it.
+    lost: Option<(Time, Time)>,
+}
+
+/// How long everything must be lost (RFC 9002, Section 7.6.1).
+fn least_duration(rtt: &RttSample) -> Duration {
+    (rtt.smoothed + (4 * rtt.variation).max(GRANULARITY) + MAX_ACK_DELAY) * THRESHOLD
+}
+
+impl PersistentCongestion {
+    /// Takes in an event's packets; whether they show persistent congestion. It is shown once.
+    /// `rtt` is the latest sample, if there is one yet.
+    pub(crate) fn on_event(
+        &mut self,
+        now: Time,
+        acked: &[AckedPacket],
+        lost: &[LostPacket],
+        rtt: Option<&RttSample>,
+    ) -> bool {
+        let Some(rtt) = rtt else { return false };
+        let least = least_duration(rtt);
+        if self.newest.is_none() {
+            self.newest = Some(now);
+        }
+        for packet in acked {
+            self.on_acked(packet.sent, least);
+        }
+        lost.iter().any(|packet| self.on_lost(packet.sent, least))
+    }
+
+    fn on_acked(&mut self, sent: Time, least: Duration) {
+        let newest = *self.newest.get_or_insert(sent);
+        if sent > newest {
+            if sent - newest > least {
+                self.gap = Some(Gap { from: newest, to: sent, lost: None });
+            }
+            self.newest = Some(sent);
+        } else if let Some(gap) = &mut self.gap
+            && (gap.from..gap.to).contains(&sent)
+        {
+            // Out of order: what is left of the gap is after it or before it.
+            match sent - gap.from > gap.to - sent {
+                true => gap.to = sent,
+                false => gap.from = sent,
+            }
+            gap.lost = None;
+        }
+    }
+
+    fn on_lost(&mut self, sent: Time, least: Duration) -> bool {
+        let Some(gap) = &mut self.gap else { return false };
+        if sent <= gap.from || sent >= gap.to {
+            return false;
+        }
+        let (first, last) = gap.lost.map_or((sent, sent), |(a, b)| (a.min(sent), b.max(sent)));
+        gap.lost = Some((first, last));
+        let found = last - first > least;
+        if found {
+            self.gap = None;
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 ms, deviation 10 ms: 3 * (100 + 40 + 25) = 495 ms.
+    const RTT: RttSample = RttSample {
+        latest: Duration::from_millis(100),
+        smoothed: Duration::from_millis(100),
+        variation: Duration::from_millis(10),
+        min: Duration::from_millis(100),
+    };
+
+    fn ms(at: u64) -> Time {
+        Time::from_nanos(at * 1_000_000)
+    }
+
+    fn event(congestion: &mut PersistentCongestion, acked: &[u64], lost: &[u64]) -> bool {
+        let ack = |at: &u64| AckedPacket { number: *at, sent: ms(*at), bytes: 1350 };
+        let loss = |at: &u64| LostPacket { number: *at, sent: ms(*at), bytes: 1350 };
+        let acked: Vec<_> = acked.iter().map(ack).collect();
+        let lost: Vec<_> = lost.iter().map(loss).collect();
+        congestion.on_event(ms(100), &acked, &lost, Some(&RTT))
+    }
+
+    #[test]
+    fn everything_lost_for_three_probe_timeouts_is_persistent() {
+        assert_eq!(least_duration(&RTT), Duration::from_millis(495));
+        for (last, found) in [(696, true), (695, false)] {
+            let mut congestion = PersistentCongestion::default();
+            assert!(!event(&mut congestion, &[110, 120], &[]));
+            assert_eq!(event(&mut congestion, &[900], &[200, 400, last]), found, "{last}");
+        }
+    }
+
+    #[test]
+    fn the_losses_may_be_declared_one_by_one() {
+        let mut congestion = PersistentCongestion::default();
+        event(&mut congestion, &[110], &[]);
+        assert!(!event(&mut congestion, &[900], &[200]));
+        assert!(!event(&mut congestion, &[901], &[500]));
+        assert!(event(&mut congestion, &[], &[800]));
+        assert!(!event(&mut congestion, &[], &[801]), "shown once");
+    }
+
+    #[test]
+    fn one_packet_that_arrives_between_them_is_enough() {
+        let mut congestion = PersistentCongestion::default();
+        event(&mut congestion, &[110], &[]);
+        assert!(!event(&mut congestion, &[500, 900], &[200, 300, 600, 800]));
+        let mut late = PersistentCongestion::default();
+        event(&mut late, &[110], &[]);
+        event(&mut late, &[900], &[200]);
+        assert!(!event(&mut late, &[450], &[800]), "acknowledged out of order");
+    }
+
+    #[test]
+    fn nothing_before_the_first_sample_counts() {
+        let mut congestion = PersistentCongestion::default();
+        let lost = |at| LostPacket { number: at, sent: ms(at), bytes: 1350 };
+        let acked = [AckedPacket { number: 900, sent: ms(900), bytes: 1350 }];
+        assert!(!congestion.on_event(ms(990), &acked, &[lost(1), lost(800)], None));
+        assert!(!congestion.on_event(ms(1000), &acked, &[lost(1), lost(800)], Some(&RTT)));
+    }
+}

@@ -1,0 +1,133 @@
+use std::fmt::Debug;
+
+use super::core::{Ack, Congestion, WindowCore};
+use crate::{
+    Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
+    Time,
+};
+
+/// What makes one window algorithm differ from another.
+pub(crate) trait Law: Debug + Send + Sync {
+    /// An acknowledgement: lets the window grow by what is in `ack.growth_bytes`.
+    fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack);
+
+    /// A recovery period begins: the window that is left, in bytes.
+    fn on_loss(&mut self, core: &WindowCore) -> f64;
+
+    /// The last [`on_loss`](Self::on_loss) was a mistake.
+    fn on_undo(&mut self) {}
+
+    /// Persistent congestion: what was learned of the path is no longer true.
+    fn on_collapse(&mut self) {}
+
+    /// The sender had nothing in flight until now.
+    fn on_idle_end(&mut self, _now: Time) {}
+
+    /// Packets are `ratio` times as large as before.
+    fn on_mtu(&mut self, _ratio: f64) {}
+
+    /// The path was another algorithm's before: start where `core` is.
+    fn on_inherit(&mut self, _path: &PathModel) {}
+
+    /// Names the phase, if it is more than slow start, recovery and avoidance.
+    fn state(&self, _core: &WindowCore) -> Option<&'static str> {
+        None
+    }
+
+    /// Figures for people and programs.
+    fn figures(&self, figures: &mut Vec<(&'static str, f64)>);
+}
+
+/// A window algorithm: [`WindowCore`] with a [`Law`].
+#[derive(Debug)]
+pub(crate) struct WindowController<L> {
+    core: WindowCore,
+    law: L,
+    paced: bool,
+}
+
+impl<L: Law> WindowController<L> {
+    pub(crate) fn new(start: &PathStart, paced: bool, law: L) -> Self {
+        let core = WindowCore::new(start);
+        let core = if paced { core } else { core.with_idle_restart() };
+        Self { core, law, paced }
+    }
+
+    fn state(&self) -> &'static str {
+        match () {
+            () if self.core.is_recovery() => "recovery",
+            () => match self.law.state(&self.core) {
+                Some(state) => state,
+                None if self.core.is_slow_start() => "slow-start",
+                None => "avoidance",
+            },
+        }
+    }
+}
+
+impl<L: Law> Controller for WindowController<L> {
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        if self.core.on_sent(packet).is_some() {
+            self.law.on_idle_end(packet.time);
+        }
+    }
+
+    fn on_event(&mut self, event: &CongestionEvent<'_>) {
+        let (congestion, ack) = self.core.on_event(event);
+        if congestion != Congestion::None {
+            let window = self.law.on_loss(&self.core);
+            self.core.reduce_to(window);
+        }
+        if congestion == Congestion::Persistent {
+            self.law.on_collapse();
+            self.core.collapse();
+        }
+        if ack.delivered_bytes > 0 {
+            self.law.on_ack(&mut self.core, &ack);
+        }
+    }
+
+    fn on_spurious_loss(&mut self, _now: Time, packet: &LostPacket) {
+        if self.core.on_spurious_loss(packet.sent) {
+            self.law.on_undo();
+        }
+    }
+
+    fn on_app_limited(&mut self, _now: Time, _in_flight_bytes: u64) {
+        self.core.on_starved();
+    }
+
+    fn on_mtu(&mut self, mtu_bytes: u64) {
+        let before = self.core.mtu();
+        self.core.on_mtu(mtu_bytes);
+        self.law.on_mtu(self.core.mtu() / before);
+    }
+
+    fn inherit(&mut self, _now: Time, path: &PathModel) {
+        self.core.inherit(path);
+        self.law.on_inherit(path);
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.core.window_bytes()
+    }
+
+    fn pacing_rate(&self) -> Bandwidth {
+        if self.paced { self.core.pacing_rate() } else { WindowCore::unpaced_rate() }
+    }
+
+    fn metrics(&self) -> Metrics {
+        let mut figures = Vec::new();
+        let threshold = self.core.slow_start_threshold();
+        if threshold.is_finite() {
+            figures.push(("ssthresh_bytes", threshold));
+        }
+        self.law.figures(&mut figures);
+        Metrics {
+            state: self.state(),
+            pacing_rate: self.pacing_rate(),
+            window_bytes: self.window_bytes(),
+            figures,
+        }
+    }
+}

@@ -1,0 +1,314 @@
+use std::time::Duration;
+
+use super::recovery::Recovery;
+use super::usage::WindowUse;
+use crate::estimators::{PersistentCongestion, RoundCounter};
+use crate::{
+    AckedPacket, Bandwidth, CongestionEvent, PathModel, PathStart, RttSample, SentPacket, Time,
+};
+
+/// kMinimumWindow (RFC 9002, Section 7.2).
+const MIN_WINDOW_PACKETS: u64 = 2;
+/// Largest window: only there to keep arithmetic finite. 100 Gbit/s times 5 s.
+const MAX_WINDOW_BYTES: f64 = (1_u64 << 36) as f64;
+/// Window over smoothed RTT would leave no room for the variation of RTT (RFC 9002, Section
+/// 7.7: N = 1.25).
+const PACING_GAIN: f64 = 1.25;
+/// In slow start the window that is being paced doubles meanwhile (Linux,
+/// `tcp_pacing_ss_ratio`: 200 %).
+const SLOW_START_PACING_GAIN: f64 = 2.0;
+/// RTT for pacing until there is a sample. The initial window may leave as a burst (RFC
+/// 9002, Section 7.7); Linux takes this value.
+const NOMINAL_RTT: Duration = Duration::from_millis(1);
+/// Rates stay within these.
+const MIN_RATE_MBPS: f64 = 0.01;
+const MAX_RATE_MBPS: f64 = 100_000.0;
+
+/// What all window algorithms have in common: the window, slow start and its threshold,
+/// recovery periods, rounds, and whether the window was used.
+///
+/// The window is a real number of bytes: at 10 Gbit/s and 2 s the growth for one
+/// acknowledged packet is less than a byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowCore {
+    window: f64,
+    /// Infinite until the first congestion event.
+    slow_start_threshold: f64,
+    mtu_bytes: u64,
+    rtt: Option<RttSample>,
+    rounds: RoundCounter,
+    usage: WindowUse,
+    recovery: Recovery,
+    persistent: PersistentCongestion,
+    before_reduction: Option<Reduction>,
+    last_sent: Option<Time>,
+    idle_restart: bool,
+    restart_window: f64,
+}
+
+/// What a spurious loss brings back.
+#[derive(Clone, Copy, Debug)]
+struct Reduction {
+    window: f64,
+    slow_start_threshold: f64,
+}
+
+/// One event, as far as the window is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ack {
+    pub(crate) now: Time,
+    /// Present when there is a new RTT sample.
+    pub(crate) rtt: Option<RttSample>,
+    /// Bytes acknowledged now.
+    pub(crate) delivered_bytes: u64,
+    /// Those of them that let the window grow: sent after the latest recovery period had
+    /// begun, with a window that was in use.
+    pub(crate) growth_bytes: u64,
+    /// Whether a round trip ended with it.
+    pub(crate) round_ended: bool,
+}
+
+/// What an event asks of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Congestion {
+    None,
+    /// A recovery period begins.
+    Loss,
+    /// RFC 9002, Section 7.6.
+    Persistent,
+}
+
+impl WindowCore {
+    pub(crate) fn new(start: &PathStart) -> Self {
+        let mut core = Self {
+            window: 0.0,
+            slow_start_threshold: f64::INFINITY,
+            mtu_bytes: start.mtu_bytes.max(1),
+            rtt: None,
+            rounds: RoundCounter::default(),
+            usage: WindowUse::default(),
+            recovery: Recovery::default(),
+            persistent: PersistentCongestion::default(),
+            before_reduction: None,
+            last_sent: None,
+            idle_restart: false,
+            restart_window: start.initial_window_bytes as f64,
+        };
+        core.set_window(start.initial_window_bytes as f64);
+        core
+    }
+
+    /// Lets the window decay while nothing is sent (RFC 5681, Section 4.1), which a sender
+    /// that does not pace needs: RFC 9002, Section 7.8 has either.
+    pub(crate) fn with_idle_restart(mut self) -> Self {
+        self.idle_restart = true;
+        self
+    }
+
+    pub(crate) fn mtu(&self) -> f64 {
+        self.mtu_bytes as f64
+    }
+
+    pub(crate) fn window(&self) -> f64 {
+        self.window
+    }
+
+    /// The window in packets, which formulas of TCP call segments.
+    pub(crate) fn packets(&self) -> f64 {
+        self.window / self.mtu()
+    }
+
+    pub(crate) fn window_bytes(&self) -> u64 {
+        self.window as u64
+    }
+
+    pub(crate) fn slow_start_threshold(&self) -> f64 {
+        self.slow_start_threshold
+    }
+
+    pub(crate) fn is_slow_start(&self) -> bool {
+        self.window < self.slow_start_threshold
+    }
+
+    pub(crate) fn is_recovery(&self) -> bool {
+        self.recovery.is_active()
+    }
+
+    pub(crate) fn rtt(&self) -> Option<&RttSample> {
+        self.rtt.as_ref()
+    }
+
+    pub(crate) fn set_window(&mut self, window: f64) {
+        let least = (MIN_WINDOW_PACKETS * self.mtu_bytes) as f64;
+        self.window = window.min(MAX_WINDOW_BYTES).max(least);
+    }
+
+    /// Ends slow start: the window is at its threshold from now on.
+    pub(crate) fn end_slow_start(&mut self) {
+        self.slow_start_threshold = self.window;
+    }
+
+    /// Grows by what was acknowledged, up to the threshold (RFC 9002, Section 7.3.1).
+    pub(crate) fn slow_start(&mut self, bytes: f64) {
+        self.set_window((self.window + bytes).min(self.slow_start_threshold));
+    }
+
+    /// Grows by `packets` packets per window acknowledged: with 1, RFC 9002, Section 7.3.3.
+    pub(crate) fn grow_additively(&mut self, packets: f64, acked_bytes: u64) {
+        let window = self.window + packets * self.mtu() * acked_bytes as f64 / self.window;
+        self.set_window(window);
+    }
+
+    /// Slow start, then congestion avoidance as RFC 9002, Section 7.3 has it.
+    pub(crate) fn grow_as_reno(&mut self, acked_bytes: u64) {
+        match self.is_slow_start() {
+            true => self.slow_start(acked_bytes as f64),
+            false => self.grow_additively(1.0, acked_bytes),
+        }
+    }
+
+    /// A congestion event: the window falls to `window`, and so does the threshold.
+    pub(crate) fn reduce_to(&mut self, window: f64) {
+        self.before_reduction = Some(Reduction {
+            window: self.window,
+            slow_start_threshold: self.slow_start_threshold,
+        });
+        self.set_window(window);
+        self.slow_start_threshold = self.window;
+    }
+
+    /// Persistent congestion (RFC 9002, Section 7.6.2 and Appendix B.8).
+    pub(crate) fn collapse(&mut self) {
+        self.set_window(0.0);
+        self.recovery.clear();
+        self.before_reduction = None;
+    }
+
+    /// What sent packets do; how long the sender was idle before this one.
+    pub(crate) fn on_sent(&mut self, packet: &SentPacket) -> Option<Duration> {
+        self.rounds.on_sent(packet);
+        let idle = self
+            .last_sent
+            .filter(|_| packet.prior_in_flight_bytes == 0)
+            .map(|last_sent| packet.time - last_sent);
+        if let Some(idle) = idle {
+            self.restart_after(idle);
+        }
+        self.last_sent = Some(packet.time);
+        let flight_bytes = packet.prior_in_flight_bytes + packet.bytes;
+        self.usage.on_sent(flight_bytes, self.window_bytes(), self.mtu_bytes);
+        idle
+    }
+
+    /// RFC 5681, Section 4.1, with the halving per timeout of RFC 2861, Section 2, as Linux
+    /// has it (`tcp_cwnd_restart`).
+    fn restart_after(&mut self, idle: Duration) {
+        let Some(rtt) = self.rtt.filter(|_| self.idle_restart) else { return };
+        let timeout = (rtt.smoothed + 4 * rtt.variation).max(Duration::from_millis(200));
+        let timeouts = (idle.as_nanos() / timeout.as_nanos()).min(64) as i32;
+        if timeouts == 0 || self.window <= self.restart_window {
+            return;
+        }
+        self.slow_start_threshold = self.slow_start_threshold.max(0.75 * self.window);
+        let halved = self.window * 0.5_f64.powi(timeouts);
+        self.set_window(halved.max(self.restart_window));
+    }
+
+    pub(crate) fn on_starved(&mut self) {
+        self.usage.on_starved();
+    }
+
+    /// What an event asks for. Losses come before acknowledgements (RFC 9002, Appendix A.7).
+    pub(crate) fn on_event(&mut self, event: &CongestionEvent<'_>) -> (Congestion, Ack) {
+        if event.app_limited {
+            self.usage.on_starved();
+        }
+        self.rtt = event.rtt.or(self.rtt);
+        let persistent =
+            self.persistent.on_event(event.now, event.acked, event.lost, self.rtt.as_ref());
+        let begins = self.recovery.on_event(event);
+        let ack = self.acknowledge(event);
+        let congestion = match (persistent, begins) {
+            (true, _) => Congestion::Persistent,
+            (false, true) => Congestion::Loss,
+            (false, false) => Congestion::None,
+        };
+        (congestion, ack)
+    }
+
+    fn acknowledge(&mut self, event: &CongestionEvent<'_>) -> Ack {
+        let used = self.usage.is_used(self.window_bytes(), self.is_slow_start());
+        let bytes = |counts: &dyn Fn(&AckedPacket) -> bool| {
+            event.acked.iter().filter(|packet| counts(packet)).map(|packet| packet.bytes).sum()
+        };
+        let round_ended = self.rounds.on_acked(event.acked);
+        if round_ended {
+            self.usage.on_round();
+        }
+        Ack {
+            now: event.now,
+            rtt: event.rtt,
+            delivered_bytes: bytes(&|_| true),
+            growth_bytes: bytes(&|packet| used && !self.recovery.covers(packet.sent)),
+            round_ended,
+        }
+    }
+
+    /// A loss was none; whether the latest reduction was thereby a mistake and is undone (RFC
+    /// 9438, Section 4.9; Linux, `tcp_undo_cwnd_reduction`).
+    pub(crate) fn on_spurious_loss(&mut self, sent: Time) -> bool {
+        if !self.recovery.on_spurious_loss(sent) {
+            return false;
+        }
+        let Some(before) = self.before_reduction.take() else { return false };
+        self.set_window(self.window.max(before.window));
+        self.slow_start_threshold = self.slow_start_threshold.max(before.slow_start_threshold);
+        true
+    }
+
+    /// RFC 9002, Section 7.2: the initial window is one of full packets.
+    pub(crate) fn on_mtu(&mut self, mtu_bytes: u64) {
+        let before = self.mtu();
+        self.mtu_bytes = mtu_bytes.max(1);
+        let window = match self.rtt {
+            None => self.window * self.mtu() / before,
+            Some(_) => self.window,
+        };
+        self.set_window(window);
+    }
+
+    /// Starts with what the path carried: the bytes in flight that gave its best rate (rate
+    /// times RTT), no more than the window that it had, which may be a multiple of them.
+    pub(crate) fn inherit(&mut self, path: &PathModel) {
+        let carried = path.max_delivery_rate.bytes_in(path.smoothed_rtt);
+        let window = match carried {
+            0 => path.window_bytes,
+            carried => carried.min(path.window_bytes),
+        };
+        self.set_window(window as f64);
+        self.end_slow_start();
+        self.before_reduction = None;
+        if let Some(min) = path.min_rtt {
+            let (latest, smoothed) = (path.latest_rtt, path.smoothed_rtt);
+            let sample = RttSample { latest, smoothed, variation: path.rtt_variation, min };
+            self.rtt = Some(sample);
+        }
+    }
+
+    /// The rate at which a window leaves (RFC 9002, Section 7.7).
+    pub(crate) fn pacing_rate(&self) -> Bandwidth {
+        let rtt = self.rtt.map_or(NOMINAL_RTT, |rtt| rtt.smoothed);
+        let gain = if self.is_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
+        let mbps = gain * self.window * 8.0 / 1e6 / rtt.as_secs_f64().max(1e-9);
+        Bandwidth::from_mbps(mbps.clamp(MIN_RATE_MBPS, MAX_RATE_MBPS))
+    }
+
+    /// The rate of a sender that does not pace.
+    pub(crate) fn unpaced_rate() -> Bandwidth {
+        Bandwidth::from_mbps(MAX_RATE_MBPS)
+    }
+}
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;
