@@ -30,7 +30,9 @@ check: setup ## Format, lints, licences and sources of dependencies, strict Type
 unit: setup ## The tests that need neither root nor the network
 	cargo test --release --workspace
 
-bench: build ## Throughput and CPU beside plain TCP and nginx; target/bench/data-path.json
+bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algorithm; target/bench/
+	cargo bench --package millrace-replay
+	target/release/millrace-bench controllers
 	$(AS_ROOT) target/release/millrace-bench data-path
 
 clean: ## Remove what was built, and what crashed runs left

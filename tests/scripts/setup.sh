@@ -13,7 +13,7 @@ node -e 'const [a,b]=process.versions.node.split(".").map(Number);process.exit(a
     fail "Node.js 20.19 or newer is needed, this is $(node --version)"
 
 packages="chromium clang cmake curl ethtool ffmpeg g++ git iproute2 libclang-dev libnginx-mod-stream
-    make nftables nginx-light openssl patch procps python3-venv"
+    make nftables nginx-light openssl patch procps python3-venv valgrind"
 missing=""
 for package in $packages; do
     dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null |

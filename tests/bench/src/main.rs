@@ -1,6 +1,6 @@
 //! `millrace-bench`: what the data path costs, beside the alternatives, on one machine.
 //!
-//! Everything runs in two network namespaces of its own and needs root for that.
+//! The data path runs in two network namespaces of its own and needs root for that.
 
 use std::process::ExitCode;
 
@@ -10,6 +10,7 @@ use millrace_lab::interrupt;
 
 mod arena;
 mod certificates;
+mod controllers;
 mod cpu;
 mod data_path;
 mod idle;
@@ -37,6 +38,8 @@ enum Action {
     DataPath(data_path::DataPath),
     /// Our own event loop beside the same data path on tokio-quiche; how evenly each paces
     Loops(loops::Loops),
+    /// Instructions that each congestion controller takes for a packet
+    Controllers(controllers::Controllers),
     /// Where the CPU time of the proxies goes
     Profile(profile::Profile),
 }
@@ -60,6 +63,7 @@ fn run(action: Action) -> Result<()> {
     match action {
         Action::DataPath(options) => data_path::run(&options),
         Action::Loops(options) => loops::run(&options),
+        Action::Controllers(options) => controllers::run(&options),
         Action::Profile(options) => profile::run(&options),
     }
 }

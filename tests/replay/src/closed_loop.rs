@@ -55,6 +55,10 @@ pub struct ClosedLoop {
     now: Time,
     release_at: Time,
     free_at: Time,
+    /// Time of a packet on the bottleneck.
+    service: Duration,
+    /// The pacing rate last seen and its time for a packet: a division that need not be repeated.
+    gap: (Bandwidth, Duration),
     next_number: u64,
     delivered: VecDeque<Delivered>,
     dropped: VecDeque<LostPacket>,
@@ -76,6 +80,8 @@ impl ClosedLoop {
             now,
             release_at: now,
             free_at: now,
+            service: path.rate.time_for(packet_bytes),
+            gap: (Bandwidth::ZERO, LEAST_GAP),
             next_number: first_number,
             delivered: VecDeque::new(),
             dropped: VecDeque::new(),
@@ -149,12 +155,15 @@ impl ClosedLoop {
         if by_chance || starts.since(at) > self.path.buffer {
             self.dropped.push_back(LostPacket { number, sent: at, bytes });
         } else {
-            self.free_at = starts + self.path.rate.time_for(bytes);
+            self.free_at = starts + self.service;
             let back = self.free_at + self.path.rtt;
             self.delivered.push_back(Delivered { number, sent: at, back });
         }
-        let gap = controller.pacing_rate().time_for(bytes);
-        self.release_at = at + gap.max(LEAST_GAP);
+        let rate = controller.pacing_rate();
+        if rate != self.gap.0 {
+            self.gap = (rate, rate.time_for(bytes).max(LEAST_GAP));
+        }
+        self.release_at = at + self.gap.1;
     }
 
     fn acknowledge(&mut self, controller: &mut dyn Controller, at: Time) {
