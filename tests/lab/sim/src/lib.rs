@@ -20,9 +20,18 @@
 //! packets that arrived, in bytes of the network layer; *goodput* the UDP payload that arrived for
 //! the first time.
 
+mod agenda;
+mod engine;
+mod flow;
+pub mod link;
 mod observe;
 mod outcome;
+mod random;
+mod receiver;
+mod sender;
 mod setup;
+mod tally;
+mod timers;
 pub mod trace;
 
 pub use observe::{FlowSample, LinkSample, NoObserver, Observer, SegmentDone};
@@ -36,7 +45,10 @@ pub use trace::Trace;
 ///
 /// # Errors
 /// When a value of the setup is out of range: which, and what is allowed.
-pub fn run(setup: &Setup, _observer: &mut dyn Observer) -> Result<Outcome, SetupError> {
+///
+/// # Panics
+/// When a packet was neither delivered nor lost nor is still inside: a fault of the simulator.
+pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<Outcome, SetupError> {
     setup.validate()?;
-    Err(SetupError::new("run: the engine is not in yet"))
+    Ok(engine::Engine::new(setup, observer).run())
 }

@@ -211,12 +211,6 @@ impl Default for AckPolicy {
 #[error("{0}")]
 pub struct SetupError(String);
 
-impl SetupError {
-    pub(crate) fn new(problem: impl Into<String>) -> Self {
-        Self(problem.into())
-    }
-}
-
 fn check(good: bool, problem: impl FnOnce() -> String) -> Result<(), SetupError> {
     if good { Ok(()) } else { Err(SetupError(problem())) }
 }

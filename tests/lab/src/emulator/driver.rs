@@ -8,12 +8,11 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
+use millrace_sim::link::{LinkConfig, Pipe, PipeCounters, Verdict};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::time::{ClockId, clock_gettime};
 
-use super::config::LinkConfig;
-use super::engine::{Pipe, PipeCounters, Verdict};
 use super::port::{Frame, Pool, Port, Received};
 use super::sched;
 use super::stats::{Durations, PipeReport, Report, Sample, Transports};

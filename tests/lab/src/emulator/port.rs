@@ -5,9 +5,8 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use millrace_sim::link::queue::LinkSized;
 use nix::net::if_::if_nametoindex;
-
-use super::queue::LinkSized;
 
 /// Frames per system call.
 pub const BATCH: usize = 64;

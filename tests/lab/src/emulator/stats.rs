@@ -1,10 +1,8 @@
 //! What the emulator says about itself.
 
 use hdrhistogram::Histogram;
+use millrace_sim::link::{LinkConfig, PipeCounters};
 use serde::Serialize;
-
-use super::config::LinkConfig;
-use super::engine::PipeCounters;
 
 /// Longest value that the histograms tell apart: 10 s in nanoseconds.
 const LONGEST_NS: u64 = 10_000_000_000;

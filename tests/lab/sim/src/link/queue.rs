@@ -29,8 +29,16 @@ impl<P: LinkSized> ByteFifo<P> {
     /// # Errors
     /// Gives the item back when it does not fit.
     pub fn push(&mut self, item: P) -> Result<(), P> {
+        self.push_beside(item, 0)
+    }
+
+    /// Appends `item` when `beside_bytes` of the room are taken by what is not in here.
+    ///
+    /// # Errors
+    /// Gives the item back when it does not fit.
+    pub fn push_beside(&mut self, item: P, beside_bytes: u64) -> Result<(), P> {
         let bytes = self.bytes + item.link_bytes();
-        if bytes > self.limit_bytes {
+        if bytes + beside_bytes > self.limit_bytes {
             return Err(item);
         }
         self.bytes = bytes;
@@ -43,6 +51,11 @@ impl<P: LinkSized> ByteFifo<P> {
         let item = self.items.pop_front()?;
         self.bytes -= item.link_bytes();
         Some(item)
+    }
+
+    /// What is queued, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &P> {
+        self.items.iter()
     }
 
     /// Bytes queued.

@@ -16,6 +16,16 @@ pub struct PipeConfig {
     /// Probability, 0 to 1, that a packet is lost before it reaches the buffer (independent of
     /// all others).
     pub loss: f64,
+    /// Each packet is late by up to this, evenly distributed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub jitter_ns: u64,
+    /// Whether jitter may change the order of packets; otherwise a packet waits for those before it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reorder: bool,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Both directions of a link.
@@ -55,8 +65,10 @@ impl PipeConfig {
         if !(1_000..=10_000_000_000).contains(&self.rate_bps) {
             return Err(ConfigError::Rate(self.rate_bps));
         }
-        if self.delay_ns > 10_000_000_000 {
-            return Err(ConfigError::Delay(self.delay_ns));
+        for delay_ns in [self.delay_ns, self.jitter_ns] {
+            if delay_ns > 10_000_000_000 {
+                return Err(ConfigError::Delay(delay_ns));
+            }
         }
         if !(0.0..=1.0).contains(&self.loss) {
             return Err(ConfigError::Loss(self.loss));
@@ -87,7 +99,9 @@ impl LinkConfig {
         loss_reverse: f64,
         seed: u64,
     ) -> Self {
-        let down = PipeConfig { rate_bps, delay_ns: rtt_ns / 2, buffer_bytes, loss };
+        let delay_ns = rtt_ns / 2;
+        let down =
+            PipeConfig { rate_bps, delay_ns, buffer_bytes, loss, jitter_ns: 0, reorder: false };
         // Both halves together are the round trip, odd nanosecond included.
         let up = PipeConfig { delay_ns: rtt_ns - rtt_ns / 2, loss: loss_reverse, ..down };
         Self { down, up, seed }
@@ -114,7 +128,14 @@ mod tests {
 
     #[test]
     fn rejects_values_out_of_range() {
-        let good = PipeConfig { rate_bps: 1_000_000, delay_ns: 0, buffer_bytes: 0, loss: 0.0 };
+        let good = PipeConfig {
+            rate_bps: 1_000_000,
+            delay_ns: 0,
+            buffer_bytes: 0,
+            loss: 0.0,
+            jitter_ns: 0,
+            reorder: false,
+        };
         assert_eq!(good.validate(), Ok(()));
         assert_eq!(PipeConfig { rate_bps: 0, ..good }.validate(), Err(ConfigError::Rate(0)));
         assert_eq!(PipeConfig { loss: 1.5, ..good }.validate(), Err(ConfigError::Loss(1.5)));

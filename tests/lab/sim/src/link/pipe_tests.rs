@@ -6,7 +6,14 @@ const MS: u64 = 1_000_000;
 
 /// 12 Mbit/s: 1500 bytes take exactly 1 ms.
 fn demo() -> PipeConfig {
-    PipeConfig { rate_bps: 12_000_000, delay_ns: 50 * MS, buffer_bytes: 150_000, loss: 0.0 }
+    PipeConfig {
+        rate_bps: 12_000_000,
+        delay_ns: 50 * MS,
+        buffer_bytes: 150_000,
+        loss: 0.0,
+        jitter_ns: 0,
+        reorder: false,
+    }
 }
 
 fn drain(pipe: &mut Pipe<u64>) -> Vec<Released<u64>> {
@@ -202,6 +209,8 @@ fn random_operations_conserve_packets_and_order() {
                         delay_ns: rng.next_u64() % (100 * MS),
                         buffer_bytes: rng.next_u64() % 100_000,
                         loss: 0.05,
+                        jitter_ns: rng.next_u64() % (3 * MS),
+                        reorder: false,
                     },
                 ),
                 1..=4 => {

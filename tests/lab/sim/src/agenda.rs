@@ -1,0 +1,83 @@
+use millrace_cc::Tuning;
+
+use crate::timers::NEVER;
+use crate::{LinkChange, Setup};
+
+/// What is known beforehand to happen.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Change(LinkChange),
+    /// The values drawn at random are drawn again.
+    Redraw,
+    Start(usize),
+    Stop(usize),
+    Tune(usize, Tuning),
+    WarmedUp,
+    Sample,
+}
+
+/// Items in the order of time; of items at one moment, in the order in which they were listed, and
+/// those that come periodically last.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    /// The last one comes first.
+    listed: Vec<(u64, Item)>,
+    redraw: Periodic,
+    sample: Periodic,
+}
+
+#[derive(Debug)]
+struct Periodic {
+    next_ns: u64,
+    every_ns: u64,
+}
+
+impl Periodic {
+    fn advance(&mut self) {
+        self.next_ns = self.next_ns.saturating_add(self.every_ns);
+    }
+}
+
+impl Agenda {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let ns = |duration: std::time::Duration| duration.as_nanos() as u64;
+        let mut listed = vec![(ns(setup.warmup), Item::WarmedUp)];
+        listed.extend(setup.changes.iter().map(|(at, to)| (ns(*at), Item::Change(to.clone()))));
+        for (index, flow) in setup.flows.iter().enumerate() {
+            listed.push((ns(flow.start), Item::Start(index)));
+            listed.extend(flow.stop.map(|at| (ns(at), Item::Stop(index))));
+            let tunings = flow.tunings.iter();
+            listed.extend(tunings.map(|(at, tuning)| (ns(*at), Item::Tune(index, *tuning))));
+        }
+        listed.sort_by_key(|(at_ns, _)| *at_ns);
+        listed.reverse();
+        let redraw = setup.random_change.as_ref().map_or(NEVER, |change| ns(change.every));
+        let sample_ns = ns(setup.sample_every);
+        Self {
+            listed,
+            redraw: Periodic { next_ns: if redraw == NEVER { NEVER } else { 0 }, every_ns: redraw },
+            sample: Periodic { next_ns: sample_ns, every_ns: sample_ns },
+        }
+    }
+
+    pub(crate) fn next_ns(&self) -> u64 {
+        let listed_ns = self.listed.last().map_or(NEVER, |(at_ns, _)| *at_ns);
+        listed_ns.min(self.redraw.next_ns).min(self.sample.next_ns)
+    }
+
+    /// The next item that is due at `now_ns`.
+    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<Item> {
+        if let Some((_, item)) = self.listed.pop_if(|(at_ns, _)| *at_ns <= now_ns) {
+            return Some(item);
+        }
+        if self.redraw.next_ns <= now_ns {
+            self.redraw.advance();
+            return Some(Item::Redraw);
+        }
+        if self.sample.next_ns <= now_ns {
+            self.sample.advance();
+            return Some(Item::Sample);
+        }
+        None
+    }
+}

@@ -1,0 +1,383 @@
+use millrace_cc::{Bandwidth, Time};
+use rand_core::RngCore;
+
+use crate::agenda::{Agenda, Item};
+use crate::flow::FlowRun;
+use crate::link::queue::LinkSized;
+use crate::link::{Pipe, PipeConfig, PipeCounters, Verdict};
+use crate::outcome::ratio;
+use crate::random::{Purpose, Redraw, seed};
+use crate::sender::Departure;
+use crate::timers::{NEVER, Timers};
+use crate::{
+    FlowSample, HEADER_BYTES, Link, LinkChange, LinkOutcome, LinkSample, Observer, Outcome, Rate,
+    SegmentDone, Setup,
+};
+
+/// A packet on the link.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    departure: Departure,
+    flow: u32,
+}
+
+impl LinkSized for Packet {
+    fn link_bytes(&self) -> u64 {
+        self.departure.payload_bytes + HEADER_BYTES
+    }
+}
+
+/// Places of the timers: two for all, then three for each flow.
+const AGENDA: usize = 0;
+const LINK: usize = 1;
+const SHARED: usize = 2;
+const PER_FLOW: usize = 3;
+
+/// What a flow's timers are for, in the order in which they go off at one moment.
+#[derive(Clone, Copy)]
+enum Of {
+    /// An acknowledgement reaches the sender.
+    Ack = 0,
+    /// An acknowledgement can wait no longer.
+    AckDelay = 1,
+    /// Pacing, loss, probe or source.
+    Sender = 2,
+}
+
+fn place(flow: usize, of: Of) -> usize {
+    SHARED + flow * PER_FLOW + of as usize
+}
+
+/// A run under way.
+pub(crate) struct Engine<'a> {
+    setup: &'a Setup,
+    observer: &'a mut dyn Observer,
+    now_ns: u64,
+    timers: Timers,
+    agenda: Agenda,
+    redraw: Option<Redraw>,
+    /// As it is now.
+    link: Link,
+    pipe: Pipe<Packet>,
+    /// Probability of loss of acknowledgements, as the bound of a draw of 64 bits.
+    reverse_below: u128,
+    flows: Vec<FlowRun>,
+    samples: Vec<FlowSample>,
+    at_warmup: (PipeCounters, u64),
+    at_sample: (PipeCounters, u64),
+}
+
+impl<'a> Engine<'a> {
+    /// `setup` has been validated.
+    pub(crate) fn new(setup: &'a Setup, observer: &'a mut dyn Observer) -> Self {
+        let link = setup.link.clone();
+        let flows: Vec<_> = (0..).zip(&setup.flows).collect();
+        let mut engine = Self {
+            setup,
+            observer,
+            now_ns: 0,
+            timers: Timers::new(SHARED + PER_FLOW * flows.len()),
+            agenda: Agenda::new(setup),
+            redraw: setup.random_change.clone().map(|ranges| Redraw::new(ranges, setup.seed)),
+            pipe: Pipe::new(pipe_config(&link), seed(setup.seed, Purpose::Link, 0)),
+            reverse_below: below(link.loss_reverse),
+            link,
+            flows: flows.iter().map(|(index, flow)| FlowRun::new(setup, *index, flow)).collect(),
+            samples: vec![FlowSample::default(); flows.len()],
+            at_warmup: Default::default(),
+            at_sample: Default::default(),
+        };
+        if let Rate::Trace(trace) = &engine.link.rate {
+            engine.pipe.follow(0, trace.clone());
+        }
+        engine
+    }
+
+    pub(crate) fn run(mut self) -> Outcome {
+        let end_ns = self.setup.duration.as_nanos() as u64;
+        self.timers.set(AGENDA, self.agenda.next_ns());
+        loop {
+            let (at_ns, place) = self.timers.first();
+            if at_ns >= end_ns {
+                break;
+            }
+            self.now_ns = at_ns;
+            match place {
+                AGENDA => self.on_agenda(),
+                LINK => self.on_link(),
+                _ => {
+                    let (flow, of) = ((place - SHARED) / PER_FLOW, (place - SHARED) % PER_FLOW);
+                    match of {
+                        of if of == Of::Ack as usize => self.on_acks(flow),
+                        of if of == Of::AckDelay as usize => self.acknowledge(flow),
+                        _ => self.drive(flow),
+                    }
+                }
+            }
+        }
+        self.now_ns = end_ns;
+        // A sample at the very end is due; whatever else would happen then is not.
+        if self.agenda.next_ns() == end_ns && end_ns.is_multiple_of(self.sample_ns()) {
+            self.sample();
+        }
+        self.assert_conserved();
+        self.outcome()
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.now_ns)
+    }
+
+    fn sample_ns(&self) -> u64 {
+        self.setup.sample_every.as_nanos() as u64
+    }
+
+    fn on_agenda(&mut self) {
+        while let Some(item) = self.agenda.pop(self.now_ns) {
+            match item {
+                Item::Change(change) => self.change(&change),
+                Item::Redraw => {
+                    if let Some(change) = self.redraw.as_mut().map(Redraw::draw) {
+                        self.change(&change);
+                    }
+                }
+                Item::Start(flow) => {
+                    self.flows[flow].started = true;
+                    self.drive(flow);
+                }
+                Item::Stop(flow) => {
+                    self.flows[flow].sender.stop();
+                    self.timers.set(place(flow, Of::Sender), NEVER);
+                }
+                Item::Tune(flow, tuning) => {
+                    self.flows[flow].sender.tune(tuning);
+                    if self.flows[flow].started {
+                        self.drive(flow);
+                    }
+                }
+                Item::WarmedUp => {
+                    let _ = self.pipe.queue_bytes_at(self.now_ns);
+                    let capacity_bytes = self.pipe.capacity_bytes(self.now_ns);
+                    self.at_warmup = (self.pipe.counters(), capacity_bytes);
+                    self.flows.iter_mut().for_each(FlowRun::on_warmed_up);
+                }
+                Item::Sample => self.sample(),
+            }
+        }
+        self.timers.set(AGENDA, self.agenda.next_ns());
+    }
+
+    fn change(&mut self, change: &LinkChange) {
+        let link = &mut self.link;
+        link.rtt = change.rtt.unwrap_or(link.rtt);
+        link.buffer_bytes = change.buffer_bytes.unwrap_or(link.buffer_bytes);
+        link.loss = change.loss.unwrap_or(link.loss);
+        link.loss_reverse = change.loss_reverse.unwrap_or(link.loss_reverse);
+        link.jitter = change.jitter.unwrap_or(link.jitter);
+        self.reverse_below = below(link.loss_reverse);
+        if let Some(rate) = &change.rate {
+            link.rate = rate.clone();
+            match rate {
+                Rate::Constant(rate) => self.pipe.set_rate(self.now_ns, rate.bits_per_s()),
+                Rate::Trace(trace) => self.pipe.follow(self.now_ns, trace.clone()),
+            }
+        }
+        let rate_bps = self.pipe.config().rate_bps;
+        self.pipe.reconfigure(self.now_ns, PipeConfig { rate_bps, ..pipe_config(&self.link) });
+        self.schedule_link();
+    }
+
+    fn schedule_link(&mut self) {
+        self.timers.set(LINK, self.pipe.next_due_ns().unwrap_or(NEVER));
+    }
+
+    fn on_link(&mut self) {
+        while let Some(released) = self.pipe.pop_due(self.now_ns) {
+            self.deliver(&released.packet, released.waited_ns);
+        }
+        self.schedule_link();
+    }
+
+    fn deliver(&mut self, packet: &Packet, waited_ns: u64) {
+        let index = packet.flow as usize;
+        let flow = &mut self.flows[index];
+        let Departure { number, unit, payload_bytes } = packet.departure;
+        let (at_once, is_new) = flow.receiver.on_packet(self.now_ns, number, unit);
+        flow.counts.delivered += 1;
+        flow.counts.delivered_bytes += packet.link_bytes();
+        flow.queueing.record(waited_ns);
+        if is_new {
+            flow.counts.goodput_bytes += payload_bytes;
+            self.on_new_data(index);
+        }
+        if at_once {
+            self.acknowledge(index);
+        } else {
+            let deadline_ns = self.flows[index].receiver.deadline_ns();
+            self.timers.set(place(index, Of::AckDelay), deadline_ns.unwrap_or(NEVER));
+        }
+    }
+
+    fn on_new_data(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        let Some(request) = flow.completed_segment() else { return };
+        // The whole of a flow's own propagation lies on the way back here, where it makes no
+        // difference to anyone but to the receiver, who sees everything earlier by half of it.
+        let completed = Time::from_nanos(self.now_ns + flow.extra_rtt_ns / 2);
+        flow.counts.segments += 1;
+        flow.segment_time.record((completed - request.requested).as_nanos() as u64);
+        self.observer.segment(&SegmentDone {
+            flow: index,
+            number: request.number,
+            due: request.due,
+            requested: request.requested,
+            completed,
+        });
+    }
+
+    fn acknowledge(&mut self, index: usize) {
+        let rtt_ns = self.link.rtt.as_nanos() as u64;
+        let flow = &mut self.flows[index];
+        // Both ways together are the round trip, odd nanosecond included.
+        let back_ns = rtt_ns - rtt_ns / 2 + flow.extra_rtt_ns;
+        let lost = u128::from(flow.reverse_loss.next_u64()) < self.reverse_below;
+        flow.receiver.acknowledge(self.now_ns, back_ns, lost);
+        self.timers.set(place(index, Of::AckDelay), NEVER);
+        let next_ns = flow.receiver.next_ack_ns();
+        self.timers.set(place(index, Of::Ack), next_ns.unwrap_or(NEVER));
+    }
+
+    fn on_acks(&mut self, index: usize) {
+        let now = self.now();
+        let flow = &mut self.flows[index];
+        while let Some((ack, numbers)) = flow.receiver.pop_ack(self.now_ns) {
+            if flow.sender.is_stopped() {
+                continue;
+            }
+            let samples = flow.sender.counts;
+            flow.sender.on_ack(now, &ack, numbers);
+            if flow.sender.counts.rtt_samples > samples.rtt_samples {
+                flow.rtt.record(flow.sender.counts.rtt_sum_ns - samples.rtt_sum_ns);
+            }
+        }
+        let next_ns = flow.receiver.next_ack_ns();
+        self.timers.set(place(index, Of::Ack), next_ns.unwrap_or(NEVER));
+        self.drive(index);
+    }
+
+    /// Lets a sender do what it can now.
+    fn drive(&mut self, index: usize) {
+        let now = self.now();
+        let flow = &mut self.flows[index];
+        if !flow.is_active() {
+            self.timers.set(place(index, Of::Sender), NEVER);
+            return;
+        }
+        flow.sender.on_time(now);
+        let mut sent = false;
+        while let Some(departure) = flow.sender.send(now) {
+            sent = true;
+            let packet = Packet { departure, flow: index as u32 };
+            match self.pipe.arrive(self.now_ns, packet) {
+                Verdict::Accepted => {}
+                Verdict::Lost(_) => flow.counts.chance_lost += 1,
+                Verdict::Dropped(_) => flow.counts.dropped += 1,
+            }
+        }
+        // What is due now has been done, so whatever is next is later.
+        let wake_ns = flow.next_wake_ns().map_or(NEVER, |at_ns| at_ns.max(self.now_ns + 1));
+        self.timers.set(place(index, Of::Sender), wake_ns);
+        if sent {
+            self.schedule_link();
+        }
+    }
+
+    fn sample(&mut self) {
+        let every = self.setup.sample_every;
+        let queue_bytes = self.pipe.queue_bytes_at(self.now_ns);
+        let (counters, capacity_bytes) =
+            (self.pipe.counters(), self.pipe.capacity_bytes(self.now_ns));
+        let (before, capacity_before) =
+            std::mem::replace(&mut self.at_sample, (counters, capacity_bytes));
+        let rate = |bytes| Bandwidth::from_bytes_and_time(bytes, every);
+        let link = LinkSample {
+            capacity: rate(capacity_bytes - capacity_before),
+            throughput: rate(counters.delivered_bytes - before.delivered_bytes),
+            queue_bytes,
+            dropped_packets: counters.dropped_packets - before.dropped_packets,
+            rtt: self.link.rtt,
+            loss: self.link.loss,
+        };
+        for (flow, sample) in self.flows.iter_mut().zip(&mut self.samples) {
+            flow.sample(every, sample);
+        }
+        self.observer.sample(Time::from_nanos(self.now_ns), &link, &self.samples);
+    }
+
+    /// Every packet that was sent has arrived, was lost, or is inside: in total and flow by flow.
+    fn assert_conserved(&self) {
+        let total = self.pipe.counters();
+        let inside = self.pipe.inside_packets();
+        assert_eq!(
+            total.arrived_packets,
+            total.delivered_packets + total.lost_packets + total.dropped_packets + inside,
+            "packets of the link: {total:?}, {inside} inside"
+        );
+        let mut inside = vec![0; self.flows.len()];
+        for packet in self.pipe.inside() {
+            inside[packet.flow as usize] += 1;
+        }
+        for (flow, inside) in self.flows.iter().zip(inside) {
+            let counts = flow.counts;
+            assert_eq!(
+                flow.sender.counts.sent,
+                counts.delivered + counts.chance_lost + counts.dropped + inside,
+                "packets of a flow: {counts:?}, {inside} inside"
+            );
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        let (total, capacity_bytes) = (self.pipe.counters(), self.pipe.capacity_bytes(self.now_ns));
+        let (before, capacity_before) = &self.at_warmup;
+        let capacity_bytes = capacity_bytes - capacity_before;
+        let delivered_bytes = total.delivered_bytes - before.delivered_bytes;
+        let flows = self.flows.iter().zip(&self.setup.flows);
+        Outcome {
+            link: LinkOutcome {
+                capacity_bytes,
+                delivered_bytes,
+                utilisation: ratio(delivered_bytes, capacity_bytes),
+                arrived_packets: total.arrived_packets - before.arrived_packets,
+                delivered_packets: total.delivered_packets - before.delivered_packets,
+                dropped_packets: total.dropped_packets - before.dropped_packets,
+                chance_lost_packets: total.lost_packets - before.lost_packets,
+                inside_packets: self.pipe.inside_packets(),
+                queue_max_bytes: total.queue_max_bytes,
+            },
+            flows: flows.map(|(run, flow)| run.outcome(self.setup, flow)).collect(),
+            simulated_packets: total.arrived_packets,
+        }
+    }
+}
+
+fn below(probability: f64) -> u128 {
+    // 2^64 as a float is exact; the product is within the cast's range for 0..=1.
+    (probability * 18_446_744_073_709_551_616.0) as u128
+}
+
+fn pipe_config(link: &Link) -> PipeConfig {
+    let rate_bps = match &link.rate {
+        Rate::Constant(rate) => rate.bits_per_s(),
+        // Not in force while the trace is.
+        Rate::Trace(_) => 1_000_000,
+    };
+    PipeConfig {
+        rate_bps,
+        delay_ns: link.rtt.as_nanos() as u64 / 2,
+        buffer_bytes: link.buffer_bytes,
+        loss: link.loss,
+        jitter_ns: link.jitter.as_nanos() as u64,
+        reorder: link.reorder,
+    }
+}

@@ -1,0 +1,57 @@
+//! What the tests share.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cc::{Bandwidth, ConstantConfig, ControllerConfig, Time};
+use millrace_sim::{
+    Flow, FlowSample, HEADER_BYTES, Link, LinkSample, NoObserver, Observer, Outcome, SegmentDone,
+    Setup, run,
+};
+
+/// Sends so many Mbit/s in packets of 1500 bytes of the network layer.
+pub fn constant(mbps: f64) -> Arc<dyn ControllerConfig> {
+    let payload = (1500 - HEADER_BYTES) as f64 / 1500.0;
+    Arc::new(ConstantConfig { rate: Bandwidth::from_mbps(mbps * payload) })
+}
+
+pub fn link(mbps: f64, rtt_ms: u64, buffer_bytes: u64) -> Link {
+    Link::new(Bandwidth::from_mbps(mbps), Duration::from_millis(rtt_ms), buffer_bytes)
+}
+
+/// 12 Mbit/s, on which a packet takes 1 ms; 100 ms; a buffer of 100 packets.
+pub fn demo() -> Link {
+    link(12.0, 100, 150_000)
+}
+
+pub fn setup(link: Link, flows: Vec<Flow>, seconds: u64) -> Setup {
+    Setup::new(link, flows, Duration::from_secs(seconds))
+}
+
+pub fn outcome(setup: &Setup) -> Outcome {
+    run(setup, &mut NoObserver).expect("a setup that can be run")
+}
+
+/// Keeps everything.
+#[derive(Debug, Default)]
+pub struct Log {
+    pub samples: Vec<(Time, LinkSample, Vec<FlowSample>)>,
+    pub segments: Vec<SegmentDone>,
+}
+
+impl Observer for Log {
+    fn sample(&mut self, at: Time, link: &LinkSample, flows: &[FlowSample]) {
+        self.samples.push((at, *link, flows.to_vec()));
+    }
+
+    fn segment(&mut self, segment: &SegmentDone) {
+        self.segments.push(*segment);
+    }
+}
+
+pub fn logged(setup: &Setup) -> (Outcome, Log) {
+    let mut log = Log::default();
+    let outcome = run(setup, &mut log).expect("a setup that can be run");
+    (outcome, log)
+}
