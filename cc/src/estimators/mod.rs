@@ -20,4 +20,5 @@ pub(crate) use persistent_congestion::PersistentCongestion;
 pub(crate) use rate_sample::{LossSample, RateSample, RateSampler};
 pub(crate) use regression::{Regression, Slope};
 pub(crate) use round_counter::RoundCounter;
+pub(crate) use sent_ring::SentRing;
 pub(crate) use windowed_extreme::{WindowedMax, WindowedMin};

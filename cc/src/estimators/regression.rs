@@ -23,7 +23,11 @@ pub(crate) struct Slope {
 impl Regression {
     /// Takes in a round trip `rtt` of a packet sent `at` after the interval began.
     pub(crate) fn add(&mut self, at: Duration, rtt: Duration) {
-        let (x, y) = (at.as_secs_f64(), rtt.as_secs_f64());
+        self.add_point(at.as_secs_f64(), rtt.as_secs_f64());
+    }
+
+    /// Takes in any point; the slope then has the unit of `y` over that of `x`.
+    pub(crate) fn add_point(&mut self, x: f64, y: f64) {
         self.points += 1.0;
         let (dx, dy) = (x - self.mean_x, y - self.mean_y);
         self.mean_x += dx / self.points;
@@ -31,6 +35,14 @@ impl Regression {
         self.xx += dx * (x - self.mean_x);
         self.xy += dx * (y - self.mean_y);
         self.yy += dy * (y - self.mean_y);
+    }
+
+    /// Lets what was taken in so far count `weight` times, 0 to 1.
+    pub(crate) fn fade(&mut self, weight: f64) {
+        self.points *= weight;
+        self.xx *= weight;
+        self.xy *= weight;
+        self.yy *= weight;
     }
 
     /// The slope; zero while there are fewer than two distinct times. With two points
@@ -102,6 +114,21 @@ mod tests {
         // The line is flat, so both are sqrt((25 + 100 + 25) / 3) us.
         assert!((regression.deviation_s() - 50_f64.sqrt() * 1e-6).abs() < 1e-12);
         assert!((regression.residual_s() - 50_f64.sqrt() * 1e-6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_has_faded_counts_less() {
+        let mut regression = Regression::default();
+        let slope = |regression: &mut Regression, slope: f64| {
+            for x in [-2.0, -1.0, 1.0, 2.0] {
+                regression.add_point(x, slope * x);
+            }
+            regression.slope().value
+        };
+        assert!((slope(&mut regression, 2.0) - 2.0).abs() < 1e-9);
+        regression.fade(0.5);
+        assert!((regression.slope().value - 2.0).abs() < 1e-9);
+        assert!((slope(&mut regression, 8.0) - 6.0).abs() < 1e-9);
     }
 
     #[test]

@@ -1,0 +1,273 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::estimators::SentRing;
+use crate::{AckedPacket, Bandwidth, LostPacket, SentPacket, Time};
+
+/// Most epochs that wait for their packets: more than six seconds of 50 ms. The oldest is given
+/// up for a newer one.
+const MAX_WAITING: usize = 128;
+/// An epoch that reached less of its rate because data ran out decides nothing (a relay that
+/// refills its buffer says so often, and loses nothing by it).
+const LIMITED_BELOW: f64 = 0.97;
+/// An epoch that a new rate cut short has too little in it below this share of its length.
+const SHORT_BELOW: f64 = 0.5;
+/// Least spread between two RTT samples for a rate between them, as a share of the epoch.
+const LEAST_SPREAD: f64 = 0.25;
+/// Bounds of what a single epoch may say of receiving over sending rate: beyond them it is
+/// acknowledgements that were held back.
+const STRETCH: std::ops::RangeInclusive<f64> = 0.125..=4.0;
+
+/// When an epoch may end: after `duration` and with `packets` packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) duration: Duration,
+    pub(super) packets: u64,
+}
+
+/// An RTT sample: when its packet left and when the acknowledgement came.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    sent: Time,
+    acked: Time,
+}
+
+impl Mark {
+    /// Receiving over sending rate between two samples: what left within `sent` came back within
+    /// `acked`.
+    fn ratio_since(self, earlier: Self, least: Duration) -> Option<f64> {
+        let (sent, acked) = (self.sent.since(earlier.sent), self.acked.since(earlier.acked));
+        if sent < least || sent.is_zero() {
+            return None;
+        }
+        let ratio = sent.as_secs_f64() / acked.as_secs_f64().max(1e-9);
+        Some(ratio.clamp(*STRETCH.start(), *STRETCH.end()))
+    }
+}
+
+/// What one epoch has shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// The decision whose rate it was sent at.
+    pub(super) decision: u64,
+    /// When its last packet had left.
+    pub(super) closed: Time,
+    /// How long it was.
+    pub(super) duration: Duration,
+    /// Rate that was sent, 10^6 bit/s: x_i.
+    pub(super) sent_mbps: f64,
+    /// Receiving over sending rate by the times of packets and acknowledgements, lost packets
+    /// not considered: r^_i / x_i. `None` when there are too few samples.
+    pub(super) stretch: Option<f64>,
+    /// Mean RTT: rtt_i. `None` without a sample.
+    pub(super) rtt: Option<Duration>,
+    /// Packets whose fate is known.
+    pub(super) packets: u64,
+    /// Those of them that were lost.
+    pub(super) lost: u64,
+    /// Whether it can't decide: data ran out, or a new rate cut it short.
+    pub(super) partial: bool,
+}
+
+#[derive(Debug)]
+struct Epoch {
+    decision: u64,
+    target: Bandwidth,
+    opened: Time,
+    closed: Option<Time>,
+    extent: Extent,
+    unsettled: u64,
+    sent_packets: u64,
+    sent_bytes: u64,
+    acked: u64,
+    lost: u64,
+    rtt_sum_s: f64,
+    rtt_samples: u64,
+    first_mark: Option<Mark>,
+    last_mark: Option<Mark>,
+    limited: bool,
+    /// Data had run out before it: nothing connects it to the epoch before.
+    after_gap: bool,
+}
+
+impl Epoch {
+    fn is_due(&self, now: Time) -> bool {
+        self.sent_packets >= self.extent.packets && now.since(self.opened) >= self.extent.duration
+    }
+
+    fn outcome(&self, closed: Time, before: Option<Mark>) -> Outcome {
+        let duration = closed.since(self.opened);
+        let sent = Bandwidth::from_bytes_and_time(self.sent_bytes, duration);
+        let least = self.extent.duration.mul_f64(LEAST_SPREAD);
+        let before = before.filter(|_| !self.after_gap).or(self.first_mark);
+        let stretch = before.zip(self.last_mark).and_then(|(from, to)| to.ratio_since(from, least));
+        let samples = self.rtt_samples as f64;
+        let short = duration < self.extent.duration.mul_f64(SHORT_BELOW);
+        let limited = self.limited && sent < self.target.scaled(LIMITED_BELOW);
+        Outcome {
+            decision: self.decision,
+            closed,
+            duration,
+            sent_mbps: sent.mbps(),
+            stretch,
+            rtt: (samples > 0.0).then(|| Duration::from_secs_f64(self.rtt_sum_s / samples)),
+            packets: self.acked + self.lost,
+            lost: self.lost,
+            partial: short || limited,
+        }
+    }
+}
+
+/// The epochs whose packets are under way, oldest first.
+///
+/// A packet belongs to the epoch in which it was sent, by number. An epoch is complete when
+/// each of its packets is acknowledged, lost or discarded, never because a later packet was
+/// acknowledged: reordering is not loss.
+#[derive(Debug, Default)]
+pub(super) struct Epochs {
+    waiting: VecDeque<Epoch>,
+    /// Which epoch each packet is of, counted from the first of all.
+    packets: SentRing<u64>,
+    /// Count of the oldest that waits.
+    oldest: u64,
+    /// The last sample of the epoch before the oldest.
+    before: Option<Mark>,
+    gap: bool,
+}
+
+impl Epochs {
+    /// A packet leaves at `target`, by `decision`: ends the open epoch if that is over or of
+    /// another decision, and opens the next.
+    pub(super) fn on_sent(
+        &mut self,
+        packet: &SentPacket,
+        decision: u64,
+        target: Bandwidth,
+        extent: Extent,
+    ) {
+        if let Some(last) = self.waiting.back_mut()
+            && last.closed.is_none()
+            && (last.decision != decision || last.is_due(packet.time))
+        {
+            last.closed = Some(packet.time);
+        }
+        if self.waiting.back().is_none_or(|last| last.closed.is_some()) {
+            self.open(packet, decision, target, extent);
+        }
+        let newest = self.oldest + self.waiting.len() as u64 - 1;
+        self.packets.push(packet.number, newest);
+        if let Some(last) = self.waiting.back_mut() {
+            last.unsettled += 1;
+            last.sent_packets += 1;
+            last.sent_bytes += packet.bytes;
+        }
+    }
+
+    fn open(&mut self, packet: &SentPacket, decision: u64, target: Bandwidth, extent: Extent) {
+        if self.waiting.len() >= MAX_WAITING {
+            self.give_up_oldest();
+        }
+        self.waiting.push_back(Epoch {
+            decision,
+            target,
+            opened: packet.time,
+            closed: None,
+            extent,
+            unsettled: 0,
+            sent_packets: 0,
+            sent_bytes: 0,
+            acked: 0,
+            lost: 0,
+            rtt_sum_s: 0.0,
+            rtt_samples: 0,
+            first_mark: None,
+            last_mark: None,
+            limited: false,
+            after_gap: std::mem::take(&mut self.gap),
+        });
+    }
+
+    /// The epoch of a packet whose fate was open until now.
+    fn settle(&mut self, number: u64) -> Option<&mut Epoch> {
+        let count = self.packets.take(number)?;
+        let epoch = self.waiting.get_mut(usize::try_from(count.checked_sub(self.oldest)?).ok()?)?;
+        epoch.unsettled -= 1;
+        Some(epoch)
+    }
+
+    /// `sampled` tells whether the packet is an RTT sample.
+    pub(super) fn on_acked(&mut self, now: Time, packet: &AckedPacket, sampled: bool) {
+        let Some(epoch) = self.settle(packet.number) else { return };
+        epoch.acked += 1;
+        if sampled {
+            let mark = Mark { sent: packet.sent, acked: now };
+            epoch.first_mark.get_or_insert(mark);
+            epoch.last_mark = Some(mark);
+            epoch.rtt_sum_s += now.since(packet.sent).as_secs_f64();
+            epoch.rtt_samples += 1;
+        }
+    }
+
+    pub(super) fn on_lost(&mut self, packet: &LostPacket) {
+        if let Some(epoch) = self.settle(packet.number) {
+            epoch.lost += 1;
+        }
+    }
+
+    pub(super) fn on_discarded(&mut self, number: u64) {
+        self.settle(number);
+    }
+
+    /// There is no data for the open epoch, and a pause before the next.
+    pub(super) fn on_app_limited(&mut self) {
+        self.gap = true;
+        if let Some(last) = self.waiting.back_mut()
+            && last.closed.is_none()
+        {
+            last.limited = true;
+        }
+    }
+
+    /// The oldest epoch, if every packet's fate is known. In their order, because each is
+    /// measured from the one before.
+    pub(super) fn pop_complete(&mut self) -> Option<Outcome> {
+        let oldest = self.waiting.front()?;
+        let closed = oldest.closed?;
+        if oldest.unsettled > 0 {
+            return None;
+        }
+        let outcome = oldest.outcome(closed, self.before);
+        self.before = oldest.last_mark.or(self.before);
+        self.pop();
+        Some(outcome)
+    }
+
+    /// Gives up closed epochs that have waited for longer than `limit`.
+    pub(super) fn give_up_overdue(&mut self, now: Time, limit: Duration) {
+        while let Some(oldest) = self.waiting.front()
+            && oldest.closed.is_some_and(|closed| now.since(closed) > limit)
+        {
+            self.give_up_oldest();
+        }
+    }
+
+    fn give_up_oldest(&mut self) {
+        self.before = None;
+        self.pop();
+    }
+
+    fn pop(&mut self) {
+        if self.waiting.pop_front().is_some() {
+            self.oldest += 1;
+        }
+    }
+
+    /// Forgets all: what they measured is no longer how the path is.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+#[path = "epoch_tests.rs"]
+mod tests;

@@ -1,0 +1,116 @@
+//! Iris over modelled paths: what it carries, how long the queue gets, how it shares.
+
+mod path;
+
+use std::time::Duration;
+
+use millrace_cc::Bandwidth;
+use millrace_cc::iris::IrisConfig;
+use path::{Link, Path, Run, Source};
+
+const IRIS: IrisConfig = IrisConfig::min();
+
+/// The paper's link: 20 Mbit/s and 50 ms.
+fn link(loss: f64) -> Link {
+    Link::new(20.0, 50.0, 125_000, loss)
+}
+
+fn bulk(link: Link, duration_s: f64) -> Run {
+    Path::new(link, 1).flow(&IRIS, Source::Bulk, 0.0).run(duration_s)
+}
+
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    sum * sum / (shares.len() as f64 * shares.iter().map(|share| share * share).sum::<f64>())
+}
+
+#[test]
+fn random_loss_is_no_signal() {
+    for loss in [0.0, 0.01, 0.03, 0.05] {
+        let run = bulk(link(loss), 30.0);
+        let (goodput, queueing) = (run.flows[0].mbps(3.0, 30.0), run.p95_queueing_ms(3.0));
+        assert!(goodput > 0.97 * 20.0 * (1.0 - loss), "{loss}: {goodput:.2} Mbit/s");
+        // Ten packets are 5.4 ms.
+        assert!(queueing < 9.0, "{loss}: {queueing:.1} ms");
+    }
+}
+
+#[test]
+fn three_flows_that_come_one_after_the_other_share_fairly() {
+    let mut path = Path::new(Link::new(20.0, 50.0, 62_500, 0.0), 1);
+    for flow in 0..3 {
+        path = path.flow(&IRIS, Source::Bulk, 20.0 * f64::from(flow));
+    }
+    let run = path.run(80.0);
+    let shares = |from, to| run.flows.iter().map(|flow| flow.mbps(from, to)).collect::<Vec<_>>();
+    assert!(jain(&shares(45.0, 50.0)) > 0.95, "{:.1?}", shares(45.0, 50.0));
+    assert!(jain(&shares(60.0, 80.0)) > 0.99, "{:.1?}", shares(60.0, 80.0));
+}
+
+#[test]
+fn a_buffer_below_the_queue_load_is_not_overrun() {
+    let run = bulk(Link::new(20.0, 50.0, 10_000, 0.0), 60.0);
+    assert!(run.flows[0].mbps(3.0, 60.0) > 19.5);
+    assert!(run.flows[0].loss() < 0.03, "{}", run.flows[0].loss());
+}
+
+#[test]
+fn it_follows_rate_route_and_outage() {
+    let other = |rtt_ms| Link::new(20.0, rtt_ms, 250_000, 0.0);
+    let dead = Link { loss: 1.0, ..other(50.0) };
+    let run = Path::new(other(50.0), 1)
+        .change(20.0, other(100.0))
+        .change(40.0, Link::new(5.0, 50.0, 250_000, 0.0))
+        .change(60.0, dead)
+        .change(63.0, other(50.0))
+        .flow(&IRIS, Source::Bulk, 0.0)
+        .run(80.0);
+    let mbps = |from, to| run.flows[0].mbps(from, to);
+    assert!(mbps(22.0, 40.0) > 19.0, "a longer route is no queue: {:.2}", mbps(22.0, 40.0));
+    assert!(mbps(42.0, 60.0) > 4.8, "{:.2}", mbps(42.0, 60.0));
+    assert!(mbps(61.0, 63.0) == 0.0);
+    assert!(mbps(67.0, 80.0) > 18.0, "{:.2}", mbps(67.0, 80.0));
+}
+
+#[test]
+fn a_video_gets_the_link_for_each_segment_after_each_pause() {
+    let video = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    let link = Link::new(12.0, 100.0, 150_000, 0.01);
+    let run = Path::new(link, 1).flow(&IRIS, video, 0.0).run(60.0);
+    let slowest = run.flows[0].segment_s[3..].iter().copied().fold(0.0, f64::max);
+    assert!(run.flows[0].segment_s.len() >= 58 && slowest < 0.9, "{slowest:.2} s");
+    assert!(run.p95_queueing_ms(3.0) < 50.0, "{:.1} ms", run.p95_queueing_ms(3.0));
+}
+
+#[test]
+fn a_source_below_the_link_makes_no_queue() {
+    let source = Source::Constant { rate: Bandwidth::from_mbps(3.0) };
+    let run = Path::new(link(0.01), 1).flow(&IRIS, source, 0.0).run(30.0);
+    assert!((2.9..3.1).contains(&run.flows[0].mbps(10.0, 30.0)));
+    assert!(run.p95_queueing_ms(10.0) < 5.0);
+}
+
+#[test]
+fn jitter_and_held_back_acknowledgements_do_not_stop_it() {
+    for (jitter_ms, ack_every) in [(2, 2), (10, 2), (0, 16)] {
+        let jitter = Duration::from_millis(jitter_ms);
+        let run = bulk(Link { jitter, ack_every, ..link(0.0) }, 30.0);
+        let goodput = run.flows[0].mbps(3.0, 30.0);
+        assert!(goodput > 18.5, "{jitter_ms} ms, {ack_every}: {goodput:.2} Mbit/s");
+    }
+}
+
+#[test]
+fn extremes_of_rate_and_rtt_work() {
+    let share = |mbps: f64, rtt_ms, buffer, seconds: f64| {
+        bulk(Link::new(mbps, rtt_ms, buffer, 0.0), seconds).flows[0].mbps(seconds / 2.0, seconds)
+            / mbps
+    };
+    let shares = [
+        share(1000.0, 5.0, 1_000_000, 3.0),
+        share(100.0, 0.1, 75_000, 4.0),
+        share(0.2, 100.0, 50_000, 60.0),
+        share(2.0, 2000.0, 500_000, 120.0),
+    ];
+    assert!(shares.iter().all(|share| *share > 0.9), "{shares:.2?}");
+}
