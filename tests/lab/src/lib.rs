@@ -7,6 +7,8 @@
 //! - [`bulk`], [`calibrate`]: traffic with known properties, to find out whether the link is right.
 //! - [`host`], [`http`], [`interrupt`], [`run`], [`clean`]: how busy the machine is, readiness by
 //!   asking, the end by Ctrl-C, and what a run leaves.
+//! - [`scenario`]: files that say what to run and what is claimed of it.
+//! - [`simulate`], [`results`]: scenarios in virtual time, and what they leave.
 //! - [`report`]: one page with the figures and claims of many runs.
 //! - [`demo`]: the same video over plain TCP and through Millrace.
 
@@ -21,6 +23,9 @@ pub mod interrupt;
 pub mod netns;
 pub mod process;
 pub mod report;
+pub mod results;
 pub mod run;
+pub mod scenario;
+pub mod simulate;
 pub mod topology;
 pub mod veth;

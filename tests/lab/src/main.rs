@@ -1,4 +1,5 @@
-//! `millrace-lab`: the demo, the emulated link, and the removal of what crashed runs left.
+//! `millrace-lab`: the demo, scenarios in the simulator, the emulated link, and the removal of what
+//! crashed runs left.
 
 use std::io::{Write, stderr};
 use std::process::ExitCode;
@@ -9,9 +10,10 @@ use millrace_lab::demo::DemoOptions;
 use millrace_lab::{clean, demo, interrupt};
 
 mod emu;
+mod sim;
 
 #[derive(Parser)]
-#[command(version, about = "Experiments with Millrace over an emulated link")]
+#[command(version, about = "Experiments with Millrace over an emulated or simulated link")]
 struct Cli {
     #[command(subcommand)]
     command: Action,
@@ -23,6 +25,12 @@ enum Action {
     Demo(DemoOptions),
     /// Run kernel TCP over the emulated link, or measure the link itself
     Emu(emu::Options),
+    /// Run scenarios in the simulator and judge their claims
+    Sim(sim::Options),
+    /// Show the scenarios with a line each
+    List(sim::ListOptions),
+    /// Check scenario files without running them
+    Check(sim::CheckOptions),
     /// Remove namespaces, processes and files that a crashed run left
     Clean,
 }
@@ -51,6 +59,9 @@ fn run(action: Action) -> Result<ExitCode> {
     match action {
         Action::Demo(options) => demo::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Emu(options) => emu::run(&options),
+        Action::Sim(options) => sim::run(&options),
+        Action::List(options) => sim::list(&options),
+        Action::Check(options) => sim::check(&options),
         Action::Clean => {
             let removed = clean::clean()?;
             for name in &removed {

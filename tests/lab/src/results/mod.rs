@@ -1,0 +1,90 @@
+//! What runs leave behind, and what is made of it. `docs/results.md` describes the files.
+
+pub mod claims;
+pub mod metric;
+pub mod series;
+mod stamp;
+mod statistic;
+mod summary;
+mod write;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde::ser::Serializer;
+use serde_json::{Map, Value};
+
+pub use stamp::Stamp;
+pub use statistic::Statistics;
+pub use summary::{CellRuns, CellSummary, Counts, FlowSummary, GroupSummary, Problem, Summary};
+pub use write::{Directory, RunFile, write_json, write_run};
+
+/// Figures by name. Infinity is what never came; a figure that does not exist is not there.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Figures(pub BTreeMap<&'static str, f64>);
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunFigures {
+    /// The bottleneck's.
+    pub link: Figures,
+    /// The flows', in the order of the scenario.
+    pub flows: Vec<FlowFigures>,
+}
+
+/// What a flow came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FlowFigures {
+    /// Number.
+    pub flow: usize,
+    /// Number of its `[[flow]]`.
+    pub group: usize,
+    /// Algorithm.
+    pub cc: String,
+    /// Name in plots and claims.
+    pub label: String,
+    /// When it began.
+    pub start_s: f64,
+    /// When it ended.
+    pub stop_s: f64,
+    /// Its figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+impl Figures {
+    /// Sets one; not-a-number is a figure that does not exist.
+    pub fn set(&mut self, name: &'static str, value: f64) {
+        if !value.is_nan() {
+            self.0.insert(name, value);
+        }
+    }
+
+    /// Sets one that may not exist.
+    pub fn set_if(&mut self, name: &'static str, value: Option<f64>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+}
+
+/// `rtt_ms.p95` becomes a `p95` within `rtt_ms`; what is infinite or not there becomes null.
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut all = Map::new();
+        for (name, value) in &self.0 {
+            // Infinity has no JSON number and becomes null.
+            let value = Value::from(*value);
+            match name.split_once('.') {
+                None => _ = all.insert((*name).to_owned(), value),
+                Some((outer, inner)) => {
+                    let entry = all.entry(outer).or_insert_with(|| Value::Object(Map::new()));
+                    if let Value::Object(inside) = entry {
+                        inside.insert(inner.to_owned(), value);
+                    }
+                }
+            }
+        }
+        all.serialize(serializer)
+    }
+}

@@ -1,0 +1,366 @@
+//! Scenario files: what a run is made of, what varies between runs, and what is claimed of them.
+//!
+//! A file is TOML; `docs/scenarios.md` describes it. [`File::load`] reads it, replaces the swept
+//! keys for each cell and checks every cell as a whole, so that nothing is left to go wrong later
+//! but algorithms and traces that are not there.
+
+mod claim;
+mod reader;
+mod schema;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub use claim::{Bound, Claim, Condition, Over, Reference, Statistic, Test, Where};
+pub use tree::ScenarioError;
+
+use crate::report::Plot;
+use reader::Reader;
+use tree::Text;
+
+/// A larger file is no scenario.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Values of the swept keys, in the order of the file.
+pub type At = Map<String, Value>;
+
+/// A scenario file.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// As it was named to us.
+    pub path: PathBuf,
+    /// What it is about.
+    pub head: Head,
+    /// The swept keys with their values, in the order of the file; those of a zip one after the
+    /// other.
+    pub sweep: Vec<(String, Vec<Value>)>,
+    /// Which of them vary together.
+    pub zips: Vec<Vec<String>>,
+    /// Each combination of the swept values, with the scenario that it makes.
+    pub cells: Vec<Cell>,
+    /// What is claimed of the results.
+    pub claims: Vec<Claim>,
+    /// How the results are to be drawn.
+    pub plots: Vec<Plot>,
+}
+
+/// What a file is about.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Head {
+    /// Its name, which is that of its directory in the results.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// Which figure or table of which paper.
+    pub figure: Option<String>,
+    /// What else a reader should know: what the paper leaves open and what was chosen.
+    pub about: Option<String>,
+    /// How often each cell is run.
+    pub repeat: u64,
+    /// Seed of the first repeat; each further one has the next.
+    pub seed: u64,
+    /// Which repeats keep their series.
+    pub series: Series,
+}
+
+/// Which repeats keep their series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Series {
+    /// The first of each cell.
+    First,
+    /// All.
+    All,
+    /// None.
+    None,
+}
+
+/// One combination of the swept values.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The swept values.
+    pub at: At,
+    /// What is run.
+    pub scenario: Scenario,
+}
+
+/// What one run is made of, with every default filled in.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Scenario {
+    /// How long it lasts.
+    pub duration_s: f64,
+    /// How much of that is left out of the figures.
+    pub warmup_s: f64,
+    /// The bottleneck.
+    pub link: Link,
+    /// What only the simulator knows.
+    pub sim: Sim,
+    /// How some figures are computed.
+    pub measure: Measure,
+    /// Who sends; each entry stands for `count` flows.
+    #[serde(rename = "flow")]
+    pub groups: Vec<Group>,
+}
+
+/// How fast the bottleneck is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Rate {
+    /// Always the same.
+    Constant {
+        /// In 10^6 bit/s of the network layer.
+        rate_mbps: f64,
+    },
+    /// A recording.
+    Trace {
+        /// Its file, below the directory of traces.
+        trace: String,
+        /// How to read it.
+        trace_format: TraceFormat,
+    },
+}
+
+/// How a trace is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceFormat {
+    /// A line for each 1500 bytes: the millisecond at which they may leave.
+    Mahimahi,
+    /// Lines of `seconds Mbit/s`.
+    Throughput,
+}
+
+/// The bottleneck, in the direction of the data.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Link {
+    /// How fast it is.
+    #[serde(flatten)]
+    pub rate: Rate,
+    /// Propagation, both ways together.
+    pub rtt_ms: f64,
+    /// Bytes that may wait.
+    pub buffer_bytes: u64,
+    /// Probability that a data packet is lost by chance.
+    pub loss: f64,
+    /// The same for acknowledgements.
+    pub loss_reverse: f64,
+    /// Each data packet is late by up to this.
+    pub jitter_ms: f64,
+    /// Whether jitter may change the order of packets.
+    pub reorder: bool,
+    /// Redraws.
+    pub random_change: Option<RandomChange>,
+    /// Changes at given times.
+    pub change: Vec<Change>,
+}
+
+/// Values drawn evenly from ranges, again and again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RandomChange {
+    /// Time between draws.
+    pub every_s: f64,
+    /// Smallest and largest rate.
+    pub rate_mbps: Option<[f64; 2]>,
+    /// Smallest and largest round trip.
+    pub rtt_ms: Option<[f64; 2]>,
+    /// Smallest and largest probability of loss.
+    pub loss: Option<[f64; 2]>,
+}
+
+/// What is different about the link from some time on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// From when on.
+    pub at_s: f64,
+    /// The new rate.
+    pub rate_mbps: Option<f64>,
+    /// The new round trip.
+    pub rtt_ms: Option<f64>,
+    /// The new buffer.
+    pub buffer_bytes: Option<u64>,
+    /// The new probability of loss.
+    pub loss: Option<f64>,
+}
+
+/// What only the simulator knows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sim {
+    /// A receiver acknowledges after so many packets.
+    pub ack_every: u64,
+    /// Or after so much time.
+    pub ack_delay_ms: f64,
+    /// Acknowledgements come back together at multiples of this.
+    pub ack_aggregation_ms: f64,
+    /// Window before the first acknowledgement.
+    pub initial_window_packets: u64,
+    /// Size of a full packet of the network layer.
+    pub packet_bytes: u64,
+}
+
+/// When flows count as converged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Convergence {
+    /// Not asked.
+    None,
+    /// Each flow for itself: it stays near its fair share (Vivace, Section 5.2.1).
+    Share,
+    /// All together: Jain's index stays high (Iris, Section VI-B5).
+    Jain,
+}
+
+/// How some figures are computed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measure {
+    /// When flows count as converged.
+    pub convergence: Convergence,
+    /// How far from its fair share a converged flow may be.
+    pub share_tolerance: f64,
+    /// How high Jain's index must be.
+    pub jain_above: f64,
+    /// For how long either must last.
+    pub hold_s: f64,
+    /// How far a flow may be from the link's new rate once it has followed.
+    pub follow_tolerance: f64,
+    /// Time after a change of shares that does not count.
+    pub settle_s: f64,
+}
+
+/// What a flow has to send.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "app", rename_all = "snake_case")]
+pub enum App {
+    /// More than it can.
+    Bulk,
+    /// A video's segments, the next one when it is due and the last one is there.
+    OnOff {
+        /// Size of a segment.
+        segment_bytes: u64,
+        /// Time from one segment to the next.
+        every_s: f64,
+    },
+    /// A real DASH player: emulator only.
+    Dash,
+    /// A real RTSP player: emulator only.
+    Rtsp,
+}
+
+/// Which way a flow takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// Through the pair of proxies.
+    Proxy,
+    /// The kernel's TCP from end to end.
+    Direct,
+}
+
+/// Flows with the same settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// Algorithm: a name of `cc/`, or `kernel:` and one of the kernel's.
+    pub cc: String,
+    /// Its parameters.
+    pub parameters: Map<String, Value>,
+    /// Its name in plots and claims.
+    pub label: String,
+    /// What it has to send.
+    #[serde(flatten)]
+    pub app: App,
+    /// How many there are.
+    pub count: u64,
+    /// When the first begins.
+    pub start_s: f64,
+    /// How much later each further one begins.
+    pub start_every_s: f64,
+    /// When they end.
+    pub stop_s: f64,
+    /// Further propagation of these flows alone.
+    pub extra_rtt_ms: f64,
+    /// Which way they take.
+    pub via: Via,
+    /// What is asked of the algorithm while it runs.
+    pub change: Vec<FlowChange>,
+}
+
+/// What is asked of an algorithm while it runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FlowChange {
+    /// When.
+    pub at_s: f64,
+    /// Which share of the link it is to strive for.
+    pub share: Option<f64>,
+    /// Above which rate it is to yield.
+    pub yield_above_mbps: Option<f64>,
+}
+
+impl File {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// The file can't be read, or the first thing found wrong in it.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let whole = |problem: String| ScenarioError {
+            file: path.to_owned(),
+            place: None,
+            key: None,
+            problem,
+        };
+        let file = fs::File::open(path).map_err(|error| whole(format!("can't open: {error}")))?;
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| whole(format!("can't read: {error}")))?;
+        if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_FILE_BYTES) {
+            return Err(whole(format!("longer than {MAX_FILE_BYTES} bytes")));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| whole("not a UTF-8 text".to_owned()))?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks a text that errors call `path`.
+    ///
+    /// # Errors
+    /// The first thing found wrong.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
+        let text = &Text { file: path, text };
+        let mut root = text.parse()?;
+        let sweep = sweep::take(text, &mut root)?;
+        let mut reader = Reader::new(text, "", &root)?;
+        let head = schema::head(&mut reader)?;
+        let keys: Vec<String> = sweep.iter().flat_map(|axis| axis.keys()).collect();
+        let claims = claim::read(&mut reader, &keys)?;
+        let plots = schema::plots(&mut reader)?;
+        let mut cells = Vec::new();
+        for (at, root) in sweep::cells(text, &sweep, &root)? {
+            let scenario = schema::scenario(text, &root)?;
+            cells.push(Cell { at, scenario });
+        }
+        let zips = sweep.iter().map(|axis| axis.keys().collect::<Vec<_>>());
+        let zips = zips.filter(|keys| keys.len() > 1).collect();
+        let sweep = sweep.into_iter().flat_map(sweep::Axis::into_json).collect();
+        Ok(Self { path: path.to_owned(), head, sweep, zips, cells, claims, plots })
+    }
+}
+
+impl Group {
+    /// The kernel's algorithm, if it is one.
+    #[must_use]
+    pub fn kernel_cc(&self) -> Option<&str> {
+        self.cc.strip_prefix("kernel:")
+    }
+
+    /// When the flow of this number in the group begins.
+    #[must_use]
+    pub fn start_of_s(&self, number: u64) -> f64 {
+        self.start_s + number as f64 * self.start_every_s
+    }
+}
