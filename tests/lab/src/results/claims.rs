@@ -243,10 +243,9 @@ impl Data<'_> {
         let mut filter = filter.clone();
         // What the reference leaves open about flows is as with the subject.
         for key in ["group", "flow"] {
-            if filter.get(key).is_none() && filter.get("cc").is_none() {
-                if let Some(test) = condition.filter.get(key) {
-                    filter.0.push((key.to_owned(), test.clone()));
-                }
+            let is_open = filter.get(key).is_none() && filter.get("cc").is_none();
+            if let Some(test) = condition.filter.get(key).filter(|_| is_open) {
+                filter.0.push((key.to_owned(), test.clone()));
             }
         }
         if filter.get("cc").is_none() && filter.get("group").is_none() && freed.is_empty() {

@@ -191,11 +191,10 @@ fn measure(reader: Option<Reader<'_>>) -> Result<Measure> {
 
 fn group(mut reader: Reader<'_>, duration_s: f64) -> Result<Group> {
     let cc = reader.text("cc")?;
-    if let Some(kernel) = cc.strip_prefix("kernel:") {
-        if !["cubic", "bbr", "reno"].contains(&kernel) {
-            let problem = format!("{cc:?}, of the kernel's there are cubic, bbr and reno");
-            return Err(reader.error("cc", problem));
-        }
+    let kernel = cc.strip_prefix("kernel:");
+    if kernel.is_some_and(|kernel| !["cubic", "bbr", "reno"].contains(&kernel)) {
+        let problem = format!("{cc:?}, of the kernel's there are cubic, bbr and reno");
+        return Err(reader.error("cc", problem));
     }
     let parameters = match reader.node("parameters").map(|node| (&node.value, node.to_json())) {
         None => serde_json::Map::new(),

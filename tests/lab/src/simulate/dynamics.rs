@@ -65,6 +65,12 @@ pub(super) fn settled(record: &Record, times: &Times, measure: &Measure) -> Vec<
     (0..record.flows.len()).map(of).collect()
 }
 
+/// Of the throughput of each second of the time that counts.
+pub(super) fn overall_deviation(record: &Record, times: &Times, flow: usize) -> Option<f64> {
+    let range = &times.flows[flow];
+    deviation(&seconds(&record.flows[flow].mbps, range.start.max(times.warmup)..range.end))
+}
+
 /// The first second from which on `is_good` holds for so many seconds.
 fn first_held(length: usize, hold_s: f64, is_good: impl Fn(usize) -> bool) -> Option<usize> {
     let hold = hold_s.ceil() as usize;

@@ -54,7 +54,8 @@ pub(super) fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -
         figures.set_if("convergence_s", settled[index].convergence_s);
         figures.set_if("stddev_mbps", settled[index].stddev_mbps);
         let throughput = of.throughput.mbps();
-        figures.set_if("variation", settled[index].stddev_mbps.map(|value| value / throughput));
+        let deviation = dynamics::overall_deviation(record, &times, index);
+        figures.set_if("variation", deviation.map(|value| value / throughput));
         figures
             .set_if("time_to_80_percent_s", dynamics::time_to_80_percent_s(record, &times, index));
         let followed = dynamics::follow_s(record, &times, &scenario.measure, &rate_changes, index);
