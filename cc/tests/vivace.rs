@@ -4,7 +4,7 @@ mod path;
 
 use std::time::Duration;
 
-use millrace_cc::pcc::{PccConfig, VIVACE_LATENCY as VIVACE};
+use millrace_cc::pcc::{PccConfig, StartUpKind, VIVACE_LATENCY as VIVACE};
 use millrace_cc::{Bandwidth, ConstantConfig};
 use path::{Link, Path, Run, Source};
 
@@ -167,4 +167,41 @@ fn it_follows_the_link_and_survives_an_outage() {
     assert!(mbps(46.0, 60.0) > 10.0, "{:.2}", mbps(46.0, 60.0));
     assert!(mbps(61.0, 63.0) == 0.0);
     assert!(mbps(68.0, 80.0) > 10.0, "{:.2}", mbps(68.0, 80.0));
+}
+
+#[test]
+fn the_pipelined_start_up_fills_a_satellite_link_in_ten_seconds_and_two_round_trips_of_queue() {
+    // The link of the paper's figure 3. The queue is measured with a buffer that takes it all.
+    let rtt = Duration::from_millis(800);
+    let fast = PccConfig { start_up: StartUpKind::Pipelined, ..VIVACE };
+    for seed in SEEDS {
+        let link = Link::new(42.0, 800.0, 1_000_000, 0.0074);
+        let after = |config| reached_s(&bulk(link, config, seed, 30.0), 0.8 * 42.0);
+        let (piped, doubled) = (after(fast), after(VIVACE));
+        assert!(piped <= 10.0 && doubled > 12.0, "{piped} and {doubled} s");
+
+        let deep = Link { buffer_bytes: 50_000_000, ..link };
+        let run = bulk(deep, fast, seed, 12.0);
+        let longest = run.queueing.iter().map(|(_, delay)| *delay).max().expect("packets");
+        assert!(longest < rtt, "{longest:?} of queue is more than two round trips in flight");
+        println!("80 % after {piped} s ({doubled} s by doubling), queue of up to {longest:?}");
+    }
+}
+
+#[test]
+fn the_pipelined_start_up_ends_at_the_right_rate_elsewhere_too() {
+    let fast = PccConfig { start_up: StartUpKind::Pipelined, ..VIVACE };
+    for (mbps, rtt_ms, buffer, loss) in [
+        (100.0, 30.0, 75_000, 0.0),
+        (100.0, 30.0, 1_500, 0.0),
+        (12.0, 100.0, 150_000, 0.01),
+        (1000.0, 5.0, 1_000_000, 0.0),
+        (2.0, 50.0, 30_000, 0.02),
+    ] {
+        for seed in SEEDS {
+            let run = bulk(Link::new(mbps, rtt_ms, buffer, loss), fast, seed, 6.0);
+            let goodput = run.flows[0].mbps(2.0, 6.0);
+            assert!(goodput > 0.8 * mbps, "{goodput:.1} of {mbps} Mbit/s");
+        }
+    }
 }

@@ -4,6 +4,18 @@ use super::controller::Pcc;
 use super::utility::Utility;
 use crate::{Controller, ControllerConfig, PathStart, Time};
 
+/// How a rate is found before there is one to learn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartUpKind {
+    /// Twice the rate for an interval, then wait for its result: a doubling takes two round
+    /// trips (Vivace, Section 4).
+    Doubling,
+    /// Twice what acknowledgements show to be delivered: a doubling a round trip. Beyond the
+    /// papers, for paths with a long RTT.
+    Pipelined,
+}
+
 /// What keeps noise in RTTs from deciding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -53,6 +65,8 @@ pub struct PccConfig {
     pub boundary_step: f64,
     /// Largest change of rate in one decision, as a share of the rate; none is the paper.
     pub max_boundary: Option<f64>,
+    /// The same for changes downwards.
+    pub max_boundary_down: Option<f64>,
     /// Least change, as a share of the rate; zero is the paper. The gradient of an idle path is
     /// 0.57 at 100 Mbit/s and 0.45 at 1 Gbit/s: 0.05 % a decision would take minutes.
     pub min_change: f64,
@@ -65,8 +79,12 @@ pub struct PccConfig {
     /// Differences in loss between two probes smaller than this many of their standard errors
     /// are taken for chance. 0 is the paper.
     pub loss_errors: f64,
+    /// Whether a pair whose faster probe lost less is measured again (Section 4.3).
+    pub double_check: bool,
     /// What keeps noise in RTTs from deciding.
     pub noise_filter: NoiseFilter,
+    /// How the first rate is found. The two settings below are of the first kind only.
+    pub start_up: StartUpKind,
     /// Whether start-up ignores the first 50 losses and gradients below 0.2 (Section 5.2.1).
     pub initial_ignorance: bool,
     /// Whether start-up ends at what the path delivered rather than at half of what was too
@@ -76,8 +94,9 @@ pub struct PccConfig {
 
 impl PccConfig {
     /// Most that one decision may change, as a share of the rate.
-    pub(super) fn largest_change(&self) -> f64 {
-        self.max_boundary.unwrap_or(f64::INFINITY)
+    pub(super) fn largest_change(&self, up: bool) -> f64 {
+        let largest = if up { self.max_boundary } else { self.max_boundary_down };
+        largest.unwrap_or(f64::INFINITY)
     }
 
     /// Why these settings can't be, if so.
@@ -93,7 +112,8 @@ impl PccConfig {
             self.conversion_factor,
             self.boundary_start,
             self.boundary_step,
-            self.largest_change(),
+            self.largest_change(true),
+            self.largest_change(false),
             self.min_change,
             self.gradient_filter,
             self.gradient_errors,

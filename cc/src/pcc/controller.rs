@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use super::config::NoiseFilter;
-use super::config::PccConfig;
+use super::config::{PccConfig, StartUpKind};
 use super::monitor_interval::{Extent, Intervals};
 use super::noise::AckFilter;
+use super::pipelined::Pipelined;
 use super::rate_control::RateControl;
 use crate::{
     Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
@@ -57,6 +58,9 @@ pub(super) struct Pcc {
     smoothed_rtt: Option<Duration>,
     mtu_bytes: u64,
     probe_timeouts: u32,
+    /// Present while that kind of start-up runs: then there are no intervals.
+    pipelined: Option<Pipelined>,
+    start_up: StartUpKind,
     /// Present with Proteus's filter.
     ack_filter: Option<AckFilter>,
 }
@@ -72,8 +76,11 @@ impl Pcc {
             smoothed_rtt: None,
             mtu_bytes: start.mtu_bytes.max(1),
             probe_timeouts: 0,
+            pipelined: None,
+            start_up: config.start_up,
             ack_filter: (config.noise_filter == NoiseFilter::Proteus).then(AckFilter::default),
         };
+        pcc.begin_start_up();
         pcc.bound();
         pcc.rate = pcc.waiting();
         pcc
@@ -108,15 +115,40 @@ impl Pcc {
         }
     }
 
+    fn begin_start_up(&mut self) {
+        self.pipelined = match self.start_up {
+            StartUpKind::Pipelined if self.control.is_starting() => Some(Pipelined::default()),
+            _ => None,
+        };
+    }
+
+    /// Start-up beside the intervals, while it runs.
+    fn start_up_event(&mut self, event: &CongestionEvent<'_>) -> bool {
+        let Some(start_up) = &mut self.pipelined else { return false };
+        if let Some(delivered) = start_up.on_event(event) {
+            self.pipelined = None;
+            self.control.learn_from(delivered.mbps());
+            self.rate = self.waiting();
+            return true;
+        }
+        let floor = self.control.central_mbps();
+        self.rate = start_up.rate(Bandwidth::from_mbps(floor));
+        true
+    }
+
     fn time_out(&mut self) {
         self.intervals.clear();
         self.control.on_timeout();
+        self.begin_start_up();
         self.rate = self.waiting();
     }
 }
 
 impl Controller for Pcc {
     fn on_packet_sent(&mut self, packet: &SentPacket) {
+        if let Some(start_up) = &mut self.pipelined {
+            return start_up.on_sent(packet);
+        }
         self.intervals.close_if_due(packet);
         self.conclude(packet.time);
         if !self.intervals.is_open()
@@ -154,24 +186,33 @@ impl Controller for Pcc {
                 self.intervals.on_rtt(largest, event.now.since(largest.sent));
             }
         }
+        if !event.acked.is_empty() {
+            self.probe_timeouts = 0;
+        }
+        if self.start_up_event(event) {
+            return;
+        }
         for packet in event.acked {
             self.intervals.on_acked(event.now, packet);
         }
         for packet in event.lost {
             self.intervals.on_lost(packet);
         }
-        if !event.acked.is_empty() {
-            self.probe_timeouts = 0;
-        }
         self.conclude(event.now);
     }
 
     fn on_packet_discarded(&mut self, number: u64) {
         self.intervals.on_discarded(number);
+        if let Some(start_up) = &mut self.pipelined {
+            start_up.on_discarded(number);
+        }
     }
 
     fn on_spurious_loss(&mut self, _now: Time, packet: &LostPacket) {
         self.intervals.on_spurious_loss(packet.number);
+        if let Some(start_up) = &mut self.pipelined {
+            start_up.on_spurious_loss(packet);
+        }
     }
 
     fn tune(&mut self, tuning: Tuning) -> bool {
@@ -185,8 +226,11 @@ impl Controller for Pcc {
         }
     }
 
-    fn on_app_limited(&mut self, _now: Time, _in_flight_bytes: u64) {
+    fn on_app_limited(&mut self, _now: Time, in_flight_bytes: u64) {
         self.intervals.on_app_limited();
+        if let Some(start_up) = &mut self.pipelined {
+            start_up.on_app_limited(in_flight_bytes);
+        }
     }
 
     fn on_mtu(&mut self, mtu_bytes: u64) {
@@ -208,6 +252,7 @@ impl Controller for Pcc {
             delivered => delivered.min(of_window),
         };
         self.intervals.clear();
+        self.pipelined = None;
         self.control.learn_from(rate.mbps());
         self.rate = self.waiting();
     }
@@ -216,6 +261,11 @@ impl Controller for Pcc {
         let Some(rtt) = self.smoothed_rtt else {
             return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
         };
+        if let Some(window) = self.pipelined.as_ref().and_then(Pipelined::window_bytes) {
+            return window
+                .max(self.start.initial_window_bytes)
+                .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
+        }
         let time = (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK);
         self.rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }

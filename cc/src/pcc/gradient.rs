@@ -38,7 +38,7 @@ impl Gradient {
     /// Double check (Section 4.3): sending faster does not cause less loss.
     fn one_pair(&mut self, pair: &Pair, central_mbps: f64) -> f64 {
         let gradient = match self.unsure.take() {
-            None if pair.fast_lost_less => {
+            None if pair.fast_lost_less && self.config.double_check => {
                 self.unsure = Some(pair.gradient);
                 return central_mbps;
             }
@@ -60,11 +60,10 @@ impl Policy for Gradient {
     }
 
     fn decide(&mut self, round: &Round<'_>) -> Option<f64> {
-        let errors = self.config.loss_errors;
-        let pairs = round.results.chunks_exact(2);
-        let pairs = pairs.filter_map(|pair| Some(Pair::new(pair[0]?, pair[1]?, round, errors)));
         let (mut up, mut down) = (Votes::default(), Votes::default());
-        for pair in pairs {
+        for pair in round.results.chunks_exact(2) {
+            let (Some(a), Some(b)) = (pair[0], pair[1]) else { continue };
+            let pair = Pair::new(a, b, round.utility, self.config.loss_errors);
             if self.pairs() == 1 {
                 return Some(self.one_pair(&pair, round.central_mbps));
             }
@@ -115,11 +114,11 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(a: Measured, b: Measured, round: &Round<'_>, errors: f64) -> Self {
+    fn new(a: Measured, b: Measured, utility: &Utility, errors: f64) -> Self {
         let (fast, slow) = if a.gain >= b.gain { (a, b) } else { (b, a) };
         let (fast_loss, slow_loss) = losses(&fast, &slow, errors);
         let spread = (fast.outcome.sent_mbps - slow.outcome.sent_mbps).max(1e-9);
-        let of = |seen: Observed, loss| -> f64 { with_loss(round.utility, seen, loss) };
+        let of = |seen: Observed, loss| -> f64 { with_loss(utility, seen, loss) };
         Self {
             gradient: (of(fast.seen, fast_loss) - of(slow.seen, slow_loss)) / spread,
             fast_lost_less: fast_loss < slow_loss,
@@ -168,7 +167,7 @@ impl Ascent {
         let wanted = amplifier(self.same) * config.conversion_factor * gradient.abs();
         let wanted = wanted.max(config.min_change * rate_mbps);
         let boundary = config.boundary_start + f64::from(self.over) * config.boundary_step;
-        let bound = boundary.min(config.largest_change()) * rate_mbps;
+        let bound = boundary.min(config.largest_change(up)) * rate_mbps;
         let change = if wanted > bound {
             self.over = self.over.saturating_add(1);
             bound

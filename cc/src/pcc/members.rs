@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde::de::Error;
 use serde_json::{Map, Value};
 
-use super::config::{NoiseFilter, PccConfig, Steps};
+use super::config::{NoiseFilter, PccConfig, StartUpKind, Steps};
 use super::utility::Utility;
 use crate::registry::{Algorithm, Entry};
 
@@ -44,6 +44,7 @@ const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
         gradient_errors: 2.0,
         loss_errors: 1.5,
         max_boundary: Some(0.1),
+        max_boundary_down: Some(0.1),
         min_change: 0.005,
         initial_ignorance: true,
         start_from_delivered: true,
@@ -77,11 +78,14 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         boundary_start: 0.05,
         boundary_step: 0.1,
         max_boundary: None,
+        max_boundary_down: None,
         min_change: 0.0,
         gradient_filter: 0.01,
         gradient_errors: 0.0,
         loss_errors: 0.0,
+        double_check: true,
         noise_filter: NoiseFilter::None,
+        start_up: StartUpKind::Doubling,
         initial_ignorance: false,
         start_from_delivered: false,
     }
@@ -141,8 +145,9 @@ mod tests {
     #[test]
     fn every_setting_has_a_name_whether_of_the_utility_or_not() {
         let spec = Spec::named("vivace-weighted").with("share", 0.25).with("boundary_start", 0.07);
-        let settings = settings(&spec.with("noise_filter", "proteus"));
-        for part in ["share: 0.25", "boundary_start: 0.07", "Proteus"] {
+        let settings =
+            settings(&spec.with("noise_filter", "proteus").with("start_up", "pipelined"));
+        for part in ["share: 0.25", "boundary_start: 0.07", "Proteus", "Pipelined"] {
             assert!(settings.contains(part), "{part}: {settings}");
         }
     }

@@ -10,6 +10,7 @@
 //! - `noise`: what of an interval's RTTs is signal.
 //! - `utility`: what each member strives for.
 //! - `start_up`, `gradient`, `fixed_step`: from outcomes to the next rate.
+//! - `pipelined`: a start-up for long RTTs, from acknowledgements as they come.
 //! - `rate_control`: which intervals are needed next; runs one of these three.
 //! - `controller`: all of it behind [`Controller`](crate::Controller).
 
@@ -19,13 +20,15 @@ mod fixed_step;
 mod gradient;
 mod members;
 mod monitor_interval;
+
 mod noise;
+mod pipelined;
 mod policy;
 mod rate_control;
 mod start_up;
 mod utility;
 
-pub use config::{NoiseFilter, PccConfig, Steps};
+pub use config::{NoiseFilter, PccConfig, StartUpKind, Steps};
 pub(crate) use members::ENTRIES;
 pub use members::{
     ALLEGRO, ALLEGRO_LATENCY, PROTEUS_H, PROTEUS_P, PROTEUS_S, VIVACE_LATENCY, VIVACE_LOSS,
