@@ -56,12 +56,20 @@ impl Bench {
     /// A full window with an RTT of so many milliseconds, of which the first `lose` packets are
     /// lost.
     pub(crate) fn round(&mut self, rtt_ms: u64, lose: usize) {
-        self.partial_round(rtt_ms, lose, u64::MAX);
+        self.round_us(rtt_ms * 1000, lose);
+    }
+
+    /// The same in microseconds.
+    pub(crate) fn round_us(&mut self, rtt_us: u64, lose: usize) {
+        self.send_and_acknowledge(Duration::from_micros(rtt_us), lose, u64::MAX);
     }
 
     /// The same with no more than `most` packets, after which the sender is out of data.
     pub(crate) fn partial_round(&mut self, rtt_ms: u64, lose: usize, most: u64) {
-        let rtt = Duration::from_millis(rtt_ms);
+        self.send_and_acknowledge(Duration::from_millis(rtt_ms), lose, most);
+    }
+
+    fn send_and_acknowledge(&mut self, rtt: Duration, lose: usize, most: u64) {
         let packets = (self.controller.window_bytes() / PACKET).min(most);
         let sent: Vec<_> = (0..packets).map(|n| self.send(n * PACKET)).collect();
         if packets == most {

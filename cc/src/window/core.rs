@@ -42,6 +42,9 @@ pub(crate) struct WindowCore {
     persistent: PersistentCongestion,
     before_reduction: Option<Reduction>,
     last_sent: Option<Time>,
+    /// Nothing in flight is a pause only when there was nothing to send either: a window of two
+    /// packets is empty whenever both are acknowledged.
+    starved_since_sent: bool,
     idle_restart: bool,
     restart_window: f64,
 }
@@ -91,6 +94,7 @@ impl WindowCore {
             persistent: PersistentCongestion::default(),
             before_reduction: None,
             last_sent: None,
+            starved_since_sent: false,
             idle_restart: false,
             restart_window: start.initial_window_bytes as f64,
         };
@@ -132,6 +136,11 @@ impl WindowCore {
 
     pub(crate) fn is_recovery(&self) -> bool {
         self.recovery.is_active()
+    }
+
+    /// Whether the sender was out of data in this round or the one before.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.usage.is_starved()
     }
 
     pub(crate) fn rtt(&self) -> Option<&RttSample> {
@@ -184,17 +193,18 @@ impl WindowCore {
         self.before_reduction = None;
     }
 
-    /// What sent packets do; how long the sender was idle before this one.
+    /// What sent packets do; how long the sender was idle before this one, if it was.
     pub(crate) fn on_sent(&mut self, packet: &SentPacket) -> Option<Duration> {
         self.rounds.on_sent(packet);
         let idle = self
             .last_sent
-            .filter(|_| packet.prior_in_flight_bytes == 0)
+            .filter(|_| packet.prior_in_flight_bytes == 0 && self.starved_since_sent)
             .map(|last_sent| packet.time - last_sent);
         if let Some(idle) = idle {
             self.restart_after(idle);
         }
         self.last_sent = Some(packet.time);
+        self.starved_since_sent = false;
         let flight_bytes = packet.prior_in_flight_bytes + packet.bytes;
         self.usage.on_sent(flight_bytes, self.window_bytes(), self.mtu_bytes);
         idle
@@ -216,12 +226,13 @@ impl WindowCore {
 
     pub(crate) fn on_starved(&mut self) {
         self.usage.on_starved();
+        self.starved_since_sent = true;
     }
 
     /// What an event asks for. Losses come before acknowledgements (RFC 9002, Appendix A.7).
     pub(crate) fn on_event(&mut self, event: &CongestionEvent<'_>) -> (Congestion, Ack) {
         if event.app_limited {
-            self.usage.on_starved();
+            self.on_starved();
         }
         self.rtt = event.rtt.or(self.rtt);
         let persistent =

@@ -102,6 +102,7 @@ fn only_a_sender_that_does_not_pace_restarts_after_a_pause() {
         (0..4).for_each(|_| reno.round(100, 0));
         assert_eq!(reno.packets(), 160.0);
         // Timeout: 100 + 4 * 10 ms, at least 200 ms: two of them passed.
+        reno.controller.on_app_limited(reno.now, 0);
         reno.now += Duration::from_millis(350);
         reno.partial_round(100, 0, 1);
         // And the packet that has been acknowledged since.

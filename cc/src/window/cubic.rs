@@ -88,13 +88,14 @@ impl Epoch {
     /// and W_max the window (Sections 4.8 and 4.10).
     fn new(window: f64, w_max: f64, c: f64) -> Self {
         let origin = w_max.max(window);
-        let k_s = ((origin - window) / c).cbrt();
+        let k_s = libm::cbrt((origin - window) / c);
         Self { time: Duration::ZERO, k_s, origin, w_est: window }
     }
 
     /// W_cubic(t) = C * (t - K)^3 + W_max (Section 4.2, Figure 1).
     fn w_cubic(&self, t_s: f64, c: f64) -> f64 {
-        c * (t_s - self.k_s).powi(3) + self.origin
+        let from_plateau_s = t_s - self.k_s;
+        c * from_plateau_s * from_plateau_s * from_plateau_s + self.origin
     }
 }
 

@@ -9,9 +9,12 @@ mod controller;
 mod core;
 mod cubic;
 mod hystart;
+mod illinois;
 mod recovery;
 mod reno;
 mod usage;
+mod vegas;
+mod westwood;
 
 #[cfg(test)]
 mod bench;
@@ -20,7 +23,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
 pub use cubic::CubicConfig;
+pub use illinois::IllinoisConfig;
 pub use reno::RenoConfig;
+pub use vegas::VegasConfig;
+pub use westwood::WestwoodConfig;
 
 use crate::registry::{self, Entry};
 
@@ -28,6 +34,9 @@ use crate::registry::{self, Entry};
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry { names: &["reno"], make: registry::read::<RenoConfig> },
     Entry { names: &["cubic"], make: registry::read::<CubicConfig> },
+    Entry { names: &["vegas"], make: registry::read::<VegasConfig> },
+    Entry { names: &["westwood"], make: registry::read::<WestwoodConfig> },
+    Entry { names: &["illinois"], make: registry::read::<IllinoisConfig> },
 ];
 
 /// For settings: more than 0 and less than 1.
