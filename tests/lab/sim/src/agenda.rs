@@ -16,8 +16,8 @@ pub(crate) enum Item {
     Sample,
 }
 
-/// Items in the order of time; of items at one moment, in the order in which they were listed, and
-/// those that come periodically last.
+/// Items in the order of time. Of items at one moment a sample comes first: it is about what was
+/// before. Then they come in the order in which they were listed, and a redraw last.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     /// The last one comes first.
@@ -67,16 +67,16 @@ impl Agenda {
 
     /// The next item that is due at `now_ns`.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<Item> {
+        if self.sample.next_ns <= now_ns {
+            self.sample.advance();
+            return Some(Item::Sample);
+        }
         if let Some((_, item)) = self.listed.pop_if(|(at_ns, _)| *at_ns <= now_ns) {
             return Some(item);
         }
         if self.redraw.next_ns <= now_ns {
             self.redraw.advance();
             return Some(Item::Redraw);
-        }
-        if self.sample.next_ns <= now_ns {
-            self.sample.advance();
-            return Some(Item::Sample);
         }
         None
     }

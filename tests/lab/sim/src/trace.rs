@@ -41,8 +41,10 @@ pub struct TraceError {
     pub problem: String,
 }
 
-/// Times beyond this are no recording: 10^9 s would overflow no arithmetic here.
-const MAX_SECONDS: f64 = 1e9;
+/// Moments beyond this are no recording; those of our time counted from 1970 are below it.
+const MAX_SECONDS: f64 = 1e10;
+/// No recording is longer: three years. With [`MAX_MBPS`] it bounds what is summed up.
+const MAX_SPAN_NS: u64 = 100_000_000_000_000_000;
 const MAX_MBPS: f64 = 100_000.0;
 
 impl Trace {
@@ -89,6 +91,9 @@ impl Trace {
                 .checked_sub(*first_ns.get_or_insert(at_ns))
                 .filter(|at_ns| steps.last().is_none_or(|(last_ns, _)| last_ns <= at_ns))
                 .ok_or_else(|| fail(line, format!("time goes back: {content:?}")))?;
+            if at_ns > MAX_SPAN_NS {
+                return Err(fail(line, format!("too long: {content:?} is years after line 1")));
+            }
             match steps.last_mut() {
                 Some(last) if last.0 == at_ns => last.1 = rate_bps,
                 _ => steps.push((at_ns, rate_bps)),
@@ -151,6 +156,6 @@ fn step(content: &str) -> Result<(u64, u64), String> {
         Err(_) => Err(format!("{word:?} is no number")),
     };
     let (seconds, mbps) = (number(seconds, MAX_SECONDS)?, number(mbps, MAX_MBPS)?);
-    // Both fit: 10^18 ns and 10^11 bit/s.
+    // Both fit: 10^19 ns and 10^11 bit/s.
     Ok(((seconds * 1e9).round() as u64, (mbps * 1e6).round() as u64))
 }
