@@ -30,9 +30,10 @@ check: setup ## Format, lints, licences and sources of dependencies, strict Type
 unit: setup ## The tests that need neither root nor the network
 	cargo test --release --workspace
 
-bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algorithm; target/bench/
+bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algorithm, speed of the simulator; target/bench/
 	cargo bench --package millrace-replay
 	target/release/millrace-bench controllers
+	target/release/millrace-bench simulator
 	$(AS_ROOT) target/release/millrace-bench data-path
 
 clean: ## Remove what was built, and what crashed runs left

@@ -22,6 +22,7 @@ mod origin;
 mod pacing;
 mod profile;
 mod report;
+mod simulator;
 mod sink;
 mod variant;
 
@@ -40,6 +41,8 @@ enum Action {
     Loops(loops::Loops),
     /// Instructions that each congestion controller takes for a packet
     Controllers(controllers::Controllers),
+    /// Packets per second of the simulator on one core, and its memory
+    Simulator(simulator::Simulator),
     /// Where the CPU time of the proxies goes
     Profile(profile::Profile),
 }
@@ -64,6 +67,7 @@ fn run(action: Action) -> Result<()> {
         Action::DataPath(options) => data_path::run(&options),
         Action::Loops(options) => loops::run(&options),
         Action::Controllers(options) => controllers::run(&options),
+        Action::Simulator(options) => simulator::run(&options),
         Action::Profile(options) => profile::run(&options),
     }
 }
