@@ -1,0 +1,87 @@
+/** The page: what was run, which claims hold, and a section for each figure. */
+import "./style.css";
+import { count, seriesNames, type Figure, type Report, type Verdict } from "../src/data.ts";
+import type { Look } from "../src/option.ts";
+import { styles } from "../src/style.ts";
+import { badge, claimsTable } from "./claims.ts";
+import { element } from "./dom.ts";
+import { plots, type Plots } from "./plot.ts";
+
+const VERDICTS = ["holds", "falls short", "not measured"] as const satisfies readonly Verdict[];
+
+function header(report: Report): HTMLElement {
+  const facts = report.facts.map((f) => element("div", {}, element("dt", {}, f.name), element("dd", {}, f.value)));
+  const warnings = report.warnings.map((w) => element("p", { class: "warning" }, w));
+  return element("header", {}, element("h1", {}, report.title), ...warnings, element("dl", { class: "facts" }, ...facts));
+}
+
+function tally(figures: readonly Figure[]): HTMLElement {
+  const counts = count(figures.flatMap((f) => f.claims));
+  const total = VERDICTS.reduce((sum, v) => sum + counts[v], 0);
+  const parts = VERDICTS.filter((v) => counts[v] > 0).map((v) => badge(v, `${counts[v]} ${v === "holds" && counts[v] !== 1 ? "hold" : v === "falls short" && counts[v] !== 1 ? "fall short" : v}`));
+  return element("p", { class: "tally" }, `Of ${total} claims `, ...parts.flatMap((p) => [p, " "]));
+}
+
+function contents(figures: readonly Figure[]): HTMLElement {
+  const rows = figures.map((f) => {
+    const counts = count(f.claims);
+    const parts = VERDICTS.filter((v) => counts[v] > 0).map((v) => badge(v, String(counts[v])));
+    return element("li", {}, element("a", { href: `#${f.id}` }, f.title), element("span", { class: "counts" }, ...parts));
+  });
+  return element("nav", { "aria-label": "Figures" }, element("ol", {}, ...rows));
+}
+
+/** Every claim that falls short, with its reason, in one place. */
+function shortfalls(figures: readonly Figure[]): readonly HTMLElement[] {
+  const rows = figures.flatMap((f) =>
+    f.claims
+      .filter((c) => c.verdict === "falls short")
+      .map((c) => element("li", {}, element("a", { href: `#${f.id}` }, f.title), `: ${c.text}. `, element("span", { class: "reason" }, c.reason ?? "No reason has been found yet."))),
+  );
+  return rows.length === 0 ? [] : [element("details", { class: "shortfalls" }, element("summary", {}, `What falls short, and why`), element("ul", {}, ...rows))];
+}
+
+function section(figure: Figure, draw: Plots): HTMLElement {
+  const made = element("section", { id: figure.id, class: "figure" }, element("h2", {}, figure.title));
+  const source = [figure.source, figure.id].filter((x) => x !== null).join(" · ");
+  made.append(element("p", { class: "source" }, source));
+  if (figure.about !== null) made.append(element("p", {}, figure.about));
+  for (const panels of figure.plots) made.append(draw.add(panels));
+  if (figure.plots.length === 0) made.append(element("p", { class: "warning" }, "Nothing was measured that could be drawn."));
+  if (figure.notes.length > 0) made.append(element("ul", { class: "notes" }, ...figure.notes.map((n) => element("li", {}, n))));
+  if (figure.claims.length > 0) made.append(claimsTable(figure.claims));
+  if (figure.csv !== null) made.append(element("p", { class: "source" }, element("a", { href: figure.csv }, "Numbers as CSV")));
+  return made;
+}
+
+function start(): void {
+  const report = JSON.parse(document.getElementById("data")?.textContent ?? "null") as Report | string | null;
+  if (report === null || typeof report === "string") {
+    document.body.append("This page has no figures: `millrace-lab report` puts them in.");
+    return;
+  }
+  document.title = report.title;
+  const style = styles(report.figures.flatMap((f) => f.plots.flatMap(seriesNames)));
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const narrow = matchMedia("(max-width: 600px)");
+  const look = (): Look => {
+    const css = getComputedStyle(document.documentElement);
+    const of = (name: string): string => css.getPropertyValue(name).trim();
+    return { mode: dark.matches ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), narrow: narrow.matches, style };
+  };
+  const draw = plots(look);
+  const summary = element("section", { class: "summary" }, element("h2", {}, "Claims"), tally(report.figures), ...shortfalls(report.figures), contents(report.figures));
+  document.body.append(header(report), element("main", {}, summary, ...report.figures.map((f) => section(f, draw))));
+  dark.addEventListener("change", draw.redraw);
+  addEventListener("beforeprint", draw.drawAll);
+  let width = document.body.clientWidth;
+  new ResizeObserver(() => {
+    if (document.body.clientWidth === width) return;
+    width = document.body.clientWidth;
+    draw.redraw();
+  }).observe(document.body);
+  // The fragment was looked for before there was anything.
+  if (location.hash !== "") document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+}
+
+start();

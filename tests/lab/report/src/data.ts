@@ -1,0 +1,121 @@
+/** What `millrace-lab report` puts into the page; `tests/lab/src/report/document.rs` is the other side. */
+export interface Report {
+  readonly title: string;
+  readonly facts: readonly Fact[];
+  /** What a reader must know before believing a figure. */
+  readonly warnings: readonly string[];
+  readonly figures: readonly Figure[];
+}
+
+export interface Fact {
+  readonly name: string;
+  readonly value: string;
+}
+
+export interface Figure {
+  readonly id: string;
+  readonly title: string;
+  /** The paper's figure. */
+  readonly source: string | null;
+  readonly about: string | null;
+  /** What was left out, averaged or not measured. */
+  readonly notes: readonly string[];
+  readonly claims: readonly Claim[];
+  /** Plots; one has several panels when it is split by a key. */
+  readonly plots: readonly (readonly Panel[])[];
+  /** The file with the plotted numbers, relative to the page. */
+  readonly csv: string | null;
+}
+
+export type Verdict = "holds" | "falls short" | "not measured";
+
+export interface Claim {
+  readonly text: string;
+  readonly source: string | null;
+  readonly metric: string;
+  readonly bound: string;
+  readonly verdict: Verdict;
+  readonly measured: number | null;
+  /** Least and greatest over the repeats, where `measured` is one figure. */
+  readonly spread: readonly [number, number] | null;
+  readonly unit: string;
+  readonly at: string;
+  readonly reason: string | null;
+  readonly points: readonly ClaimPoint[];
+}
+
+export interface ClaimPoint {
+  readonly at: string;
+  readonly value: number | null;
+  readonly reference: number | null;
+  readonly measured: number | null;
+  readonly holds: boolean;
+}
+
+export interface Axis {
+  readonly name: string;
+  readonly unit: string;
+  readonly log: boolean;
+  readonly range: readonly [number, number] | null;
+  /** Names instead of numbers: points hold their index. */
+  readonly categories: readonly string[] | null;
+}
+
+interface Common {
+  readonly title: string | null;
+  readonly x: Axis;
+  readonly y: Axis;
+  readonly series: readonly Series[];
+  readonly references: readonly { readonly name: string; readonly points: readonly (readonly [number, number])[] }[];
+}
+
+/** Points are [x, median, low, high]. */
+export interface Lines extends Common {
+  readonly kind: "lines" | "bars";
+}
+
+/** Points are [value, share]. */
+export interface Cdf extends Common {
+  readonly kind: "cdf";
+}
+
+/** Points are [time, value]. */
+export interface Time extends Common {
+  readonly kind: "series";
+}
+
+export type Corner = "low-low" | "low-high" | "high-low" | "high-high";
+
+/** Points are [x, y, x low, x high, y low, y high]. */
+export interface Scatter extends Common {
+  readonly kind: "scatter";
+  readonly ideal: Corner | null;
+  readonly front: boolean;
+}
+
+export interface Table {
+  readonly kind: "table";
+  readonly title: string | null;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+export interface Series {
+  readonly name: string;
+  readonly points: readonly (readonly (number | null)[])[];
+}
+
+export type Chart = Lines | Cdf | Time | Scatter;
+export type Panel = Chart | Table;
+
+/** How many claims came to which end. */
+export function count(claims: readonly Claim[]): Record<Verdict, number> {
+  const counts = { holds: 0, "falls short": 0, "not measured": 0 };
+  for (const claim of claims) counts[claim.verdict]++;
+  return counts;
+}
+
+/** The names of a plot's series, in the order of their first panel. */
+export function seriesNames(panels: readonly Panel[]): string[] {
+  return [...new Set(panels.flatMap((p) => (p.kind === "table" ? [] : p.series.map((s) => s.name))))];
+}

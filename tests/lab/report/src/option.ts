@@ -1,0 +1,233 @@
+/** A panel as an ECharts option. */
+import type { BarSeriesOption, CustomSeriesOption, LineSeriesOption, ScatterSeriesOption } from "echarts/charts";
+import type { GridComponentOption, TooltipComponentOption } from "echarts/components";
+import type { ComposeOption } from "echarts/core";
+import type { Axis, Chart, Scatter, Series } from "./data.ts";
+import { axisName, figure, tick, withUnit } from "./format.ts";
+import { front } from "./front.ts";
+import { dashPattern, HUES, type Mode, type Style } from "./style.ts";
+
+export type Option = ComposeOption<BarSeriesOption | CustomSeriesOption | LineSeriesOption | ScatterSeriesOption | GridComponentOption | TooltipComponentOption>;
+type AnySeries = BarSeriesOption | CustomSeriesOption | LineSeriesOption | ScatterSeriesOption;
+
+export interface Look {
+  readonly mode: Mode;
+  readonly text: string;
+  readonly muted: string;
+  readonly line: string;
+  readonly back: string;
+  readonly narrow: boolean;
+  readonly style: (name: string) => Style;
+}
+
+/** Points are drawn as symbols up to this many; more would hide the line. */
+const SYMBOLS_AT_MOST = 40;
+
+const colour = (look: Look, name: string): string => HUES[look.style(name).hue][look.mode];
+
+const drawn = (points: Series["points"]): (number | null)[][] => points.map((p) => [...p]);
+
+interface Coordinates {
+  value(dimension: number): unknown;
+  coord(point: number[]): number[];
+}
+
+/** A thin line from [x, low] to [x, high], or from [low, y] to [high, y]. */
+function whiskers(name: string, ends: readonly (readonly [number, number, number, number])[], stroke: string): CustomSeriesOption {
+  const renderItem = (_: unknown, api: Coordinates): unknown => {
+    const [x1, y1] = api.coord([Number(api.value(0)), Number(api.value(1))]);
+    const [x2, y2] = api.coord([Number(api.value(2)), Number(api.value(3))]);
+    return { type: "line", shape: { x1, y1, x2, y2 }, style: { stroke, lineWidth: 1.25, opacity: 0.75 } };
+  };
+  // The library's own type of `renderItem` can't be written without its internals.
+  return { type: "custom", name, silent: true, z: 1, clip: true, tooltip: { show: false }, data: ends.map((e) => [...e]), renderItem: renderItem as unknown as NonNullable<CustomSeriesOption["renderItem"]> };
+}
+
+function lines(chart: Chart, look: Look, s: Series): AnySeries[] {
+  const style = look.style(s.name);
+  const stroke = colour(look, s.name);
+  const few = s.points.length <= SYMBOLS_AT_MOST && chart.kind === "lines";
+  const line: LineSeriesOption = {
+    type: "line",
+    name: s.name,
+    data: drawn(s.points.map((p) => [p[0] ?? null, p[1] ?? null])),
+    showSymbol: few,
+    symbol: style.symbol,
+    symbolSize: 7,
+    lineStyle: { width: chart.kind === "series" ? 1.5 : 2, type: dashPattern(chart.kind === "series" ? "solid" : style.dash), color: stroke },
+    itemStyle: { color: stroke },
+    emphasis: { focus: "series" },
+    ...(chart.kind === "cdf" ? { step: "end" as const } : {}),
+  };
+  const ends = s.points.flatMap(([x, , low, high]) => (chart.kind === "lines" && x != null && low != null && high != null && low < high ? [[x, low, x, high] as const] : []));
+  return ends.length === 0 ? [line] : [line, whiskers(s.name, ends, stroke)];
+}
+
+function bars(chart: Chart, look: Look, visible: readonly Series[]): AnySeries[] {
+  // Series with a bar each stand on their own category; grouped bars would leave gaps there.
+  const alone = visible.every((s) => s.points.length <= 1);
+  return visible.flatMap((s) => {
+    const stroke = colour(look, s.name);
+    const categories = chart.x.categories ?? [];
+    const bar: BarSeriesOption = {
+      type: "bar",
+      name: s.name,
+      barMaxWidth: 48,
+      ...(alone ? { barGap: "-100%" } : {}),
+      itemStyle: { color: stroke, decal: { symbol: "none" } },
+      data: categories.map((_, i) => s.points.find((p) => p[0] === i)?.[1] ?? null),
+    };
+    const ends = s.points.flatMap(([x, , low, high]) => (x != null && low != null && high != null && low < high ? [[x, low, x, high] as const] : []));
+    return alone && ends.length > 0 ? [bar, { ...whiskers(s.name, ends, look.text), z: 5 }] : [bar];
+  });
+}
+
+function scatter(chart: Scatter, look: Look, visible: readonly Series[]): AnySeries[] {
+  const out: AnySeries[] = [];
+  const single = visible.every((s) => s.points.length === 1);
+  for (const s of visible) {
+    const stroke = colour(look, s.name);
+    const ends = s.points.flatMap(([x, y, xl, xh, yl, yh]) => {
+      if (x == null || y == null) return [];
+      const across = xl != null && xh != null && xl < xh ? [[xl, y, xh, y] as const] : [];
+      return [...across, ...(yl != null && yh != null && yl < yh ? [[x, yl, x, yh] as const] : [])];
+    });
+    if (ends.length > 0) out.push(whiskers(s.name, ends, stroke));
+    out.push({
+      type: "scatter",
+      name: s.name,
+      symbol: look.style(s.name).symbol,
+      symbolSize: 12,
+      itemStyle: { color: stroke, borderColor: look.back, borderWidth: 1 },
+      label: { show: single, formatter: "{a}", position: "right", color: look.text, fontSize: 11 },
+      labelLayout: { moveOverlap: "shiftY" },
+      data: drawn(s.points),
+    });
+  }
+  const places = visible.flatMap((s) => s.points.flatMap(([x, y]) => (x != null && y != null ? [{ name: s.name, x, y }] : [])));
+  if (chart.front && chart.ideal !== null && places.length > 1) {
+    out.push({
+      type: "line",
+      name: "Pareto front",
+      silent: true,
+      z: 0,
+      symbol: "circle",
+      symbolSize: 22,
+      itemStyle: { color: "transparent", borderColor: look.muted, borderWidth: 1.5 },
+      lineStyle: { color: look.muted, width: 6, opacity: 0.35 },
+      tooltip: { show: false },
+      data: front(places, chart.ideal).map((p) => [p.x, p.y]),
+    });
+  }
+  return out;
+}
+
+function references(chart: Chart, look: Look): LineSeriesOption[] {
+  return chart.references.map((r, i) => ({
+    type: "line",
+    name: r.name,
+    data: r.points.map((p) => [...p]),
+    step: "end",
+    z: 6,
+    showSymbol: false,
+    lineStyle: { type: dashPattern(i % 2 === 0 ? "dashed" : "dotted"), width: 1.5, color: look.text, opacity: 0.7 },
+    itemStyle: { color: look.text },
+  }));
+}
+
+function axis(a: Axis, look: Look, vertical: boolean): Record<string, unknown> {
+  const common = {
+    name: axisName(a.name, a.unit),
+    nameLocation: "middle",
+    nameGap: vertical ? 44 : 28,
+    nameTextStyle: { color: look.muted, fontSize: 12 },
+    axisLine: { show: true, lineStyle: { color: look.muted } },
+    axisTick: { lineStyle: { color: look.muted } },
+    splitLine: { lineStyle: { color: look.line }, show: a.categories === null },
+  };
+  const label = { color: look.muted, fontSize: 11, hideOverlap: true };
+  if (a.categories !== null) {
+    const long = look.narrow && a.categories.length > 4;
+    return { ...common, nameGap: long ? 64 : common.nameGap, type: "category", data: [...a.categories], axisLabel: { ...label, interval: 0, hideOverlap: false, rotate: long ? 40 : 0 } };
+  }
+  const range = a.range === null ? {} : { min: a.range[0], max: a.range[1] };
+  return { ...common, ...range, type: a.log ? "log" : "value", axisLabel: { ...label, formatter: (v: number) => tick(v, a.unit) }, minorSplitLine: { show: a.log, lineStyle: { color: look.line, opacity: 0.5 } }, minorTick: { show: a.log, splitNumber: 10 } };
+}
+
+const escape = (text: string): string => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+
+interface Hovered {
+  readonly seriesName?: string;
+  readonly seriesType?: string;
+  readonly color?: unknown;
+  readonly value?: unknown;
+  readonly dataIndex?: number;
+  readonly axisValue?: unknown;
+}
+
+/** The text of a tooltip: a row for each series under the pointer. */
+export function tooltip(chart: Chart, hovered: Hovered | readonly Hovered[]): string {
+  const all = (Array.isArray(hovered) ? hovered : [hovered]).filter((h: Hovered) => h.seriesType !== "custom") as readonly Hovered[];
+  const rows = all.map((h) => {
+    const series = chart.series.find((s) => s.name === h.seriesName);
+    const value = Array.isArray(h.value) ? (h.value as (number | null)[]) : [];
+    const key = `<span class="dot" style="background:${typeof h.color === "string" ? escape(h.color) : "currentColor"}"></span>${escape(h.seriesName ?? "")}`;
+    if (chart.kind === "scatter") {
+      return `<tr><th colspan="2">${key}</th></tr><tr><td>${escape(chart.x.name)}</td><td>${spread(value[0], value[2], value[3], chart.x.unit)}</td></tr><tr><td>${escape(chart.y.name)}</td><td>${spread(value[1], value[4], value[5], chart.y.unit)}</td></tr>`;
+    }
+    const point = chart.kind === "bars" ? series?.points.find((p) => p[0] === h.dataIndex) : series?.points[h.dataIndex ?? -1];
+    const shown = point ?? value;
+    if (chart.kind === "bars" && point === undefined) return "";
+    return `<tr><th>${key}</th><td>${chart.kind === "lines" || chart.kind === "bars" ? spread(shown[1], shown[2], shown[3], chart.y.unit) : withUnit(shown[1], chart.y.unit)}</td></tr>`;
+  });
+  if (chart.kind === "scatter") return `<table class="tip">${rows.join("")}</table>`;
+  const first = all[0];
+  const at = Array.isArray(first?.value) ? (first.value as number[])[0] : undefined;
+  const place = chart.x.categories === null ? withUnit(at, chart.x.unit) : (chart.x.categories[chart.kind === "bars" ? (first?.dataIndex ?? 0) : (at ?? 0)] ?? "");
+  return `<table class="tip"><tr><th colspan="2">${escape(chart.x.name)}: ${escape(place)}</th></tr>${rows.join("")}</table>`;
+}
+
+function spread(value: number | null | undefined, low: number | null | undefined, high: number | null | undefined, unit: string): string {
+  const middle = withUnit(value, unit);
+  return low == null || high == null || low === high ? middle : `${middle} <small>(${figure(low)} to ${figure(high)})</small>`;
+}
+
+/** The whole option, without the series in `hidden`. */
+export function option(chart: Chart, hidden: ReadonlySet<string>, look: Look): Option {
+  const visible = chart.series.filter((s) => !hidden.has(s.name));
+  const series: AnySeries[] = chart.kind === "bars" ? bars(chart, look, visible) : chart.kind === "scatter" ? scatter(chart, look, visible) : visible.flatMap((s) => lines(chart, look, s));
+  const byItem = chart.kind === "scatter" || chart.kind === "cdf";
+  return {
+    animation: false,
+    textStyle: { fontFamily: "system-ui, sans-serif", color: look.text },
+    grid: { left: 12, right: chart.kind === "scatter" ? 84 : 18, top: 14, bottom: 14, outerBoundsMode: "same", outerBoundsContain: "all" },
+    tooltip: {
+      trigger: byItem ? "item" : "axis",
+      confine: true,
+      backgroundColor: look.back,
+      borderColor: look.line,
+      textStyle: { color: look.text, fontSize: 12 },
+      formatter: (hovered) => tooltip(chart, hovered as Hovered | Hovered[]),
+    },
+    xAxis: axis(chart.x, look, false),
+    yAxis: axis(chart.y, look, true),
+    series: [...series, ...references(chart, look)],
+  } as Option;
+}
+
+/** What the chart shows, for those who do not see it. */
+export function description(chart: Chart): string {
+  const kinds = { lines: "Line chart", bars: "Bar chart", cdf: "Cumulative distribution", series: "Time series", scatter: "Scatter plot" } as const;
+  const what = chart.kind === "cdf" ? chart.x.name : `${axisName(chart.y.name, chart.y.unit)} against ${axisName(chart.x.name, chart.x.unit)}`;
+  const each = chart.series.slice(0, 12).map((s) => {
+    const last = s.points.at(-1);
+    if (chart.kind === "cdf") return `${s.name}: median ${withUnit(s.points[Math.floor((s.points.length - 1) / 2)]?.[0], chart.x.unit)}`;
+    if (chart.kind === "scatter") return `${s.name}: ${withUnit(last?.[0], chart.x.unit)}, ${withUnit(last?.[1], chart.y.unit)}`;
+    if (chart.kind === "series") {
+      const values = s.points.flatMap((p) => p[1] ?? []);
+      return `${s.name}: mean ${withUnit(values.length === 0 ? null : values.reduce((a, b) => a + b, 0) / values.length, chart.y.unit)}`;
+    }
+    return s.points.length < 2 ? `${s.name}: ${withUnit(last?.[1], chart.y.unit)}` : `${s.name}: from ${withUnit(s.points[0]?.[1], chart.y.unit)} to ${withUnit(last?.[1], chart.y.unit)}`;
+  });
+  return `${kinds[chart.kind]}${chart.title === null ? "" : ` (${chart.title})`}: ${what}. ${each.join("; ")}.`;
+}
