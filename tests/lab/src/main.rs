@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use millrace_lab::demo::DemoOptions;
-use millrace_lab::{clean, demo, interrupt};
+use millrace_lab::{clean, demo, interrupt, report};
 
 mod emu;
 mod sim;
@@ -31,6 +31,8 @@ enum Action {
     List(sim::ListOptions),
     /// Check scenario files without running them
     Check(sim::CheckOptions),
+    /// Draw results and judge claims: one page that needs nothing but a browser
+    Report(report::Options),
     /// Remove namespaces, processes and files that a crashed run left
     Clean,
 }
@@ -62,6 +64,7 @@ fn run(action: Action) -> Result<ExitCode> {
         Action::Sim(options) => sim::run(&options),
         Action::List(options) => sim::list(&options),
         Action::Check(options) => sim::check(&options),
+        Action::Report(options) => report::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Clean => {
             let removed = clean::clean()?;
             for name in &removed {

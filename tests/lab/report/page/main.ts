@@ -1,6 +1,6 @@
 /** The page: what was run, which claims hold, and a section for each figure. */
 import "./style.css";
-import { count, seriesNames, type Figure, type Report, type Verdict } from "../src/data.ts";
+import { count, grouped, seriesNames, type Figure, type Report, type Verdict } from "../src/data.ts";
 import type { Look } from "../src/option.ts";
 import { styles } from "../src/style.ts";
 import { badge, claimsTable } from "./claims.ts";
@@ -46,7 +46,7 @@ function section(figure: Figure, draw: Plots): HTMLElement {
   const source = [figure.source, figure.id].filter((x) => x !== null).join(" · ");
   made.append(element("p", { class: "source" }, source));
   if (figure.about !== null) made.append(element("p", {}, figure.about));
-  for (const panels of figure.plots) made.append(draw.add(panels));
+  for (const panels of grouped(figure.plots)) made.append(draw.add(panels));
   if (figure.plots.length === 0) made.append(element("p", { class: "warning" }, "Nothing was measured that could be drawn."));
   if (figure.notes.length > 0) made.append(element("ul", { class: "notes" }, ...figure.notes.map((n) => element("li", {}, n))));
   if (figure.claims.length > 0) made.append(claimsTable(figure.claims));

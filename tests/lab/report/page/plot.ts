@@ -59,8 +59,9 @@ export function plots(look: () => Look): Plots {
       seen.observe(place);
       const frame = element("figure", { class: "panel" });
       if (panel.title !== null) frame.append(element("figcaption", {}, panel.title));
-      if (panel.kind === "scatter" && panel.ideal !== null) frame.append(element("span", { class: `ideal ${panel.ideal}`, "aria-hidden": "true" }, `${ARROW[panel.ideal]} better`));
-      frame.append(place);
+      const around = element("div", { class: "around" }, place);
+      if (panel.kind === "scatter" && panel.ideal !== null) around.append(element("span", { class: `ideal ${panel.ideal}`, "aria-hidden": "true" }, `${ARROW[panel.ideal]} better`));
+      frame.append(around);
       const numbers = numbersOf(panel);
       if (numbers !== null) frame.append(numbers);
       return frame;
@@ -70,7 +71,7 @@ export function plots(look: () => Look): Plots {
       if (!hidden.delete(name)) hidden.add(name);
       for (const d of here) if (d.instance !== null) draw(d);
     };
-    const size = panels.length === 1 ? "one" : panels.length <= 3 ? "few" : "many";
+    const size = panels.length === 1 ? "one" : panels.length <= 6 && panels.every((p) => p.kind !== "series") ? "few" : "many";
     const key = names.length > 1 ? [legend(names, look, toggle)] : [];
     return element("div", { class: `plot ${size}` }, ...key, element("div", { class: "panels" }, ...cells));
   };

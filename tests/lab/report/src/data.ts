@@ -119,3 +119,20 @@ export function count(claims: readonly Claim[]): Record<Verdict, number> {
 export function seriesNames(panels: readonly Panel[]): string[] {
   return [...new Set(panels.flatMap((p) => (p.kind === "table" ? [] : p.series.map((s) => s.name))))];
 }
+
+/**
+ * Plots that stand side by side under one legend: neighbours of one panel each, of the same series. What runs over time
+ * has the whole width.
+ */
+export function grouped(plots: readonly (readonly Panel[])[]): (readonly Panel[])[] {
+  const out: { key: string | null; panels: Panel[] }[] = [];
+  for (const panels of plots) {
+    const [only, ...others] = panels;
+    const alone = only !== undefined && others.length === 0 && only.kind !== "table" && only.kind !== "series";
+    const key = alone ? seriesNames(panels).join("\n") : null;
+    const last = out.at(-1);
+    if (key !== null && last?.key === key) last.panels.push(...panels);
+    else out.push({ key, panels: [...panels] });
+  }
+  return out.map((group) => group.panels);
+}

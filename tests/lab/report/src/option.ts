@@ -40,7 +40,7 @@ function whiskers(name: string, ends: readonly (readonly [number, number, number
     return { type: "line", shape: { x1, y1, x2, y2 }, style: { stroke, lineWidth: 1.25, opacity: 0.75 } };
   };
   // The library's own type of `renderItem` can't be written without its internals.
-  return { type: "custom", name, silent: true, z: 1, clip: true, tooltip: { show: false }, data: ends.map((e) => [...e]), renderItem: renderItem as unknown as NonNullable<CustomSeriesOption["renderItem"]> };
+  return { type: "custom", name, silent: true, z: 1, clip: true, tooltip: { show: false }, encode: { x: [0, 2], y: [1, 3] }, data: ends.map((e) => [...e]), renderItem: renderItem as unknown as NonNullable<CustomSeriesOption["renderItem"]> };
 }
 
 function lines(chart: Chart, look: Look, s: Series): AnySeries[] {

@@ -46,7 +46,7 @@ const KNOWN: Readonly<Record<string, Style>> = {
   "allegro-latency": { hue: "red", dash: "dotted", symbol: "rect" },
   bbr: { hue: "teal", dash: "solid", symbol: "triangle" },
   bbr2: { hue: "teal", dash: "dotted", symbol: "triangle" },
-  bbr3: { hue: "brown", dash: "dash-dot", symbol: "triangle" },
+  bbr3: { hue: "violet", dash: "dash-dot", symbol: "triangle" },
   copa: { hue: "olive", dash: "dashed", symbol: "diamond" },
   cubic: { hue: "ink", dash: "solid", symbol: "diamond" },
   reno: { hue: "grey", dash: "dashed", symbol: "circle" },
@@ -55,9 +55,9 @@ const KNOWN: Readonly<Record<string, Style>> = {
   vegas: { hue: "olive", dash: "dotted", symbol: "circle" },
   "iris-min": { hue: "magenta", dash: "solid", symbol: "diamond" },
   "iris-mid": { hue: "red", dash: "dashed", symbol: "triangle" },
-  "proteus-p": { hue: "violet", dash: "solid", symbol: "circle" },
-  "proteus-s": { hue: "violet", dash: "dashed", symbol: "triangle" },
-  "proteus-h": { hue: "violet", dash: "dotted", symbol: "diamond" },
+  "proteus-p": { hue: "brown", dash: "solid", symbol: "circle" },
+  "proteus-s": { hue: "brown", dash: "dashed", symbol: "triangle" },
+  "proteus-h": { hue: "brown", dash: "dotted", symbol: "diamond" },
 };
 
 /** The order in which names that are not known get theirs. */

@@ -1,5 +1,232 @@
-//! `millrace-lab report`: one page from the results of runs.
+//! `millrace-lab report`: one page, with nothing outside it needed, from the results of many runs.
+//!
+//! [`Plot`] is the form that a scenario file gives its results; [`document`] is what the page is
+//! made from. The page itself is `tests/lab/report/`, built with the rest by `make build`.
 
+mod claims;
+mod csv;
+mod defaults;
+pub mod document;
+mod panels;
 mod plot;
+mod samples;
+mod series;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod units;
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use time::OffsetDateTime;
+
+use document::{Document, Fact, Figure, Panel};
 pub use plot::{Corner, Kind, OneOrMore, Plot, Reference, Scalar};
+use summary::{Stamp, Summary};
+
+/// What the built page has where the figures belong.
+const PLACE: &str = "\"millrace-report-data\"";
+
+/// Where the figures' numbers go, beside the page.
+const CSV_DIRECTORY: &str = "figures";
+
+/// What can be asked of the report.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Directory with results, of one scenario or of many
+    pub directory: PathBuf,
+    /// The page [default: report.html in that directory]; figures/*.csv are written beside it
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// Its heading
+    #[arg(long, default_value = "Millrace: the papers' figures")]
+    pub title: String,
+    /// The page without figures, as `make build` makes it
+    #[arg(long, default_value = "tests/lab/report/dist/index.html", hide = true)]
+    pub page: PathBuf,
+}
+
+/// Writes the page and the CSV files.
+///
+/// # Errors
+/// There are no results, they can't be read, the page has not been built, or it can't be written.
+pub fn run(options: &Options) -> Result<()> {
+    let page = fs::read_to_string(&options.page).with_context(|| {
+        format!("{} is missing: run `make build` first", options.page.display())
+    })?;
+    let document = read(&options.directory, &options.title)?;
+    let out = options.out.clone().unwrap_or_else(|| options.directory.join("report.html"));
+    let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    write_csv(&document, directory)?;
+    fs::write(&out, fill(&page, &document)?).with_context(|| out.display().to_string())?;
+    let count = |verdict: &str| {
+        let claims = document.figures.iter().flat_map(|figure| &figure.claims);
+        claims.filter(|claim| claim.verdict == verdict).count()
+    };
+    let (holds, short) = (count("holds"), count("falls short"));
+    let not_measured = count("not measured");
+    println!("{holds} claims hold, {short} fall short, {not_measured} were not measured");
+    println!("{}", out.display());
+    Ok(())
+}
+
+/// What the results below a directory show.
+///
+/// # Errors
+/// There are none, or they can't be read.
+pub fn read(directory: &Path, title: &str) -> Result<Document> {
+    let summaries = summary::read_all(directory)?;
+    let figures = summaries.iter().map(figure).collect::<Result<Vec<_>>>()?;
+    let (facts, warnings) = (facts(&summaries), warnings(&summaries));
+    Ok(Document { title: title.to_owned(), facts, warnings, figures })
+}
+
+/// Puts a document into the built page.
+///
+/// # Errors
+/// It isn't that page.
+pub fn fill(page: &str, document: &Document) -> Result<String> {
+    let Some((before, after)) = page.split_once(PLACE) else {
+        bail!("the page has no place for the figures: run `make build` again");
+    };
+    // A `<` could end the script that the figures are in.
+    let json = serde_json::to_string(document)?.replace('<', "\\u003c");
+    Ok(format!("{before}{json}{after}"))
+}
+
+fn write_csv(document: &Document, beside: &Path) -> Result<()> {
+    let directory = beside.join(CSV_DIRECTORY);
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    for figure in &document.figures {
+        let Some(name) = &figure.csv else { continue };
+        let file = beside.join(name);
+        fs::write(&file, csv::text(&figure.plots)).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn figure(summary: &Summary) -> Result<Figure> {
+    let scenario = &summary.scenario;
+    let mut notes = notes(summary);
+    let mut plots: Vec<Vec<Panel>> = Vec::new();
+    for plot in defaults::plots(summary) {
+        let panels = if plot.kind == Kind::Series {
+            let (panels, said) = series::panels(summary, &plot)?;
+            notes.extend(said);
+            panels
+        } else {
+            panels::panels(summary, &plot)
+        };
+        if !panels.is_empty() {
+            plots.push(panels);
+        }
+    }
+    notes.dedup();
+    let csv = (!plots.is_empty()).then(|| format!("{CSV_DIRECTORY}/{}.csv", scenario.name));
+    Ok(Figure {
+        id: scenario.name.clone(),
+        title: scenario.title.clone().unwrap_or_else(|| scenario.name.clone()),
+        source: scenario.figure.clone(),
+        about: scenario.about.clone(),
+        notes,
+        claims: claims::claims(summary),
+        plots,
+        csv,
+    })
+}
+
+/// What the plots of a scenario are made of, and what is missing from them.
+fn notes(summary: &Summary) -> Vec<String> {
+    let counts = summary.counts;
+    let repeats = summary.scenario.repeat.unwrap_or(1);
+    let each = match repeats {
+        0 | 1 => "run once".to_owned(),
+        more => format!(
+            "run {more} times with different seeds: medians, with the least and the greatest"
+        ),
+    };
+    let length = summary.scenario.duration_s.map_or_else(String::new, |s| format!(" of {s} s"));
+    let mut notes = vec![format!("{} runs{length}; each point {each}.", counts.runs)];
+    let missing =
+        [(counts.skipped, "skipped"), (counts.failed, "failed"), (counts.invalid, "not valid")];
+    let missing: Vec<_> =
+        missing.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    if !missing.is_empty() {
+        notes.push(format!("Left out: {}.", missing.join(", ")));
+    }
+    notes.extend(summary.problems.iter().map(|problem| match problem {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Object(of) => {
+            let reason = of.get("reason").or(of.get("problem")).and_then(|value| value.as_str());
+            reason.map_or_else(|| problem.to_string(), str::to_owned)
+        }
+        other => other.to_string(),
+    }));
+    notes
+}
+
+fn facts(summaries: &[Summary]) -> Vec<Fact> {
+    let all = |of: fn(&Stamp) -> Option<String>| {
+        let values: BTreeSet<_> = summaries.iter().filter_map(|s| of(&s.stamp)).collect();
+        values.into_iter().collect::<Vec<_>>().join("; ")
+    };
+    let runs: u64 = summaries.iter().map(|summary| summary.counts.runs).sum();
+    let machine = |stamp: &Stamp| {
+        let cpus = stamp.cpus.map_or_else(String::new, |cpus| format!(", {cpus} CPUs"));
+        Some(format!("{}{cpus}", stamp.architecture.clone()?))
+    };
+    let command = |stamp: &Stamp| match stamp.command.clone()? {
+        serde_json::Value::Array(words) => {
+            let words = words.iter().map(|word| word.as_str().unwrap_or_default());
+            Some(words.collect::<Vec<_>>().join(" "))
+        }
+        other => other.as_str().map(str::to_owned),
+    };
+    let finished = summaries.iter().filter_map(|summary| summary.stamp.finished_unix_s);
+    let date = finished.reduce(f64::max).and_then(date).unwrap_or_default();
+    let facts = [
+        ("Commit", all(|stamp| stamp.commit.clone())),
+        ("Version", all(|stamp| stamp.version.clone())),
+        ("Command", all(command)),
+        ("Finished", date),
+        ("Machine", all(machine)),
+        ("Kernel", all(|stamp| stamp.kernel.clone())),
+        ("Scenarios", summaries.len().to_string()),
+        ("Runs", runs.to_string()),
+    ];
+    let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    facts.map(|(name, value)| Fact { name, value }).collect()
+}
+
+fn date(unix_s: f64) -> Option<String> {
+    // Whole seconds are enough, and in range for any clock that is nearly right.
+    let at = OffsetDateTime::from_unix_timestamp(unix_s as i64).ok()?;
+    let (month, minute) = (u8::from(at.month()), at.minute());
+    Some(format!("{}-{month:02}-{:02} {:02}:{minute:02} UTC", at.year(), at.day(), at.hour()))
+}
+
+fn warnings(summaries: &[Summary]) -> Vec<String> {
+    let named = |wanted: fn(&Summary) -> bool| {
+        let names = summaries.iter().filter(|s| wanted(s)).map(|s| s.scenario.name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let mut warnings = Vec::new();
+    let quick = named(|summary| summary.quick.as_ref().is_some_and(|quick| !quick.is_null()));
+    if !quick.is_empty() {
+        warnings.push(format!("A quick run, shortened, proves nothing: {quick}."));
+    }
+    let commits: BTreeSet<_> = summaries.iter().filter_map(|s| s.stamp.commit.as_ref()).collect();
+    if commits.len() > 1 {
+        warnings.push("The results are of different commits.".to_owned());
+    }
+    let broken = named(|summary| summary.counts.failed > 0);
+    if !broken.is_empty() {
+        warnings.push(format!("Runs failed in {broken}."));
+    }
+    warnings
+}
