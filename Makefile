@@ -15,6 +15,7 @@ setup: ## Install what is missing: Debian packages, quiche's patched source, npm
 build: setup ## Build everything
 	cargo build --release --workspace --all-targets
 	cd player && npm run build
+	cd tests/lab/report && npm run build
 
 demo: setup ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
 	cargo build --release --workspace --bins
@@ -38,4 +39,5 @@ bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algo
 
 clean: ## Remove what was built, and what crashed runs left
 	if [ -x $(LAB) ]; then $(AS_ROOT) $(LAB) clean; fi
-	rm -rf target player/dist player/node_modules cc/run-make-setup-first
+	rm -rf target cc/run-make-setup-first
+	rm -rf player/dist player/node_modules tests/lab/report/dist tests/lab/report/node_modules

@@ -7,3 +7,4 @@ cargo fmt --check
 cargo clippy --release --workspace --all-targets -- -D warnings
 tests/scripts/deny.sh
 (cd player && npm run --silent lint)
+(cd tests/lab/report && npm run --silent lint)

@@ -32,9 +32,11 @@ fi
 
 cc/quiche/prepare.sh
 
-stamp=player/node_modules/.millrace-lock
-if ! cmp -s player/package-lock.json "$stamp"; then
-    say "installing the player's packages"
-    (cd player && npm ci --no-audit --no-fund --loglevel=error)
-    cp player/package-lock.json "$stamp"
-fi
+for package in player tests/lab/report; do
+    stamp=$package/node_modules/.millrace-lock
+    if ! cmp -s "$package/package-lock.json" "$stamp"; then
+        say "installing the packages of $package"
+        (cd "$package" && npm ci --no-audit --no-fund --loglevel=error)
+        cp "$package/package-lock.json" "$stamp"
+    fi
+done

@@ -33,6 +33,7 @@ part unit cargo test --release --workspace
 part namespaces $as_root env "PATH=$PATH" cargo test --release --workspace --no-fail-fast -- \
     --ignored --test-threads=1
 part player npm --prefix player test
+part report npm --prefix tests/lab/report test
 part demo $as_root env "PATH=$PATH" tests/scripts/demo.sh
 part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
 part leftovers $as_root target/release/millrace-lab clean

@@ -31,7 +31,7 @@ export function claimsTable(claims: readonly Claim[]): HTMLElement {
   const rows = claims.map((claim) => {
     const text = element("td", { class: "text" }, claim.text);
     if (claim.source !== null) text.append(element("small", {}, claim.source));
-    if (claim.reason !== null) text.append(element("p", { class: "reason" }, element("b", {}, claim.verdict === "holds" ? "Note: " : "Why: "), claim.reason));
+    if (claim.reason !== null) text.append(element("p", { class: "reason" }, element("b", {}, claim.verdict === "holds" ? "Note:" : "Why:"), ` ${claim.reason}`));
     text.append(...comparisons(claim));
     const wanted = element("td", { "data-head": "Wanted" }, element("code", {}, claim.metric), ` ${claim.bound}`);
     return element("tr", { class: CLASS[claim.verdict] }, text, wanted, measured(claim), element("td", { class: "verdict" }, badge(claim.verdict)));

@@ -63,13 +63,12 @@ function start(): void {
   document.title = report.title;
   const style = styles(report.figures.flatMap((f) => f.plots.flatMap(seriesNames)));
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const narrow = matchMedia("(max-width: 600px)");
-  const look = (): Look => {
+  const look = (width_px: number): Look => {
     const css = getComputedStyle(document.documentElement);
     const of = (name: string): string => css.getPropertyValue(name).trim();
-    return { mode: dark.matches ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), narrow: narrow.matches, style };
+    return { mode: dark.matches ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), width_px, style };
   };
-  const draw = plots(look);
+  const draw = plots(look, style);
   const summary = element("section", { class: "summary" }, element("h2", {}, "Claims"), tally(report.figures), ...shortfalls(report.figures), contents(report.figures));
   document.body.append(header(report), element("main", {}, summary, ...report.figures.map((f) => section(f, draw))));
   dark.addEventListener("change", draw.redraw);

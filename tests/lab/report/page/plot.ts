@@ -6,8 +6,8 @@ import { LabelLayout } from "echarts/features";
 import { SVGRenderer } from "echarts/renderers";
 import { seriesNames, type Chart, type Corner, type Panel, type Table } from "../src/data.ts";
 import { withUnit } from "../src/format.ts";
-import { description, option, type Look } from "../src/option.ts";
-import { DASH_ARRAY, HUES, type Style } from "../src/style.ts";
+import { description, option, referenceDash, type Look } from "../src/option.ts";
+import { DASH_ARRAY, HUES, type Dash, type Style } from "../src/style.ts";
 import { element } from "./dom.ts";
 
 use([BarChart, CustomChart, LineChart, ScatterChart, GridComponent, TooltipComponent, LabelLayout, SVGRenderer]);
@@ -29,11 +29,11 @@ export interface Plots {
   readonly drawAll: () => void;
 }
 
-export function plots(look: () => Look): Plots {
+export function plots(look: (width_px: number) => Look, style: (name: string) => Style): Plots {
   const all: (Drawn & { readonly hidden: Set<string> })[] = [];
   const draw = (d: (typeof all)[number]): void => {
     d.instance ??= init(d.place, null, { renderer: "svg" });
-    d.instance.setOption(option(d.chart, d.hidden, look()), { notMerge: true });
+    d.instance.setOption(option(d.chart, d.hidden, look(d.place.clientWidth)), { notMerge: true });
   };
   const seen = new IntersectionObserver(
     (entries) => {
@@ -72,7 +72,8 @@ export function plots(look: () => Look): Plots {
       for (const d of here) if (d.instance !== null) draw(d);
     };
     const size = panels.length === 1 ? "one" : panels.length <= 6 && panels.every((p) => p.kind !== "series") ? "few" : "many";
-    const key = names.length > 1 ? [legend(names, look, toggle)] : [];
+    const dashed = [...new Map(here.flatMap((d) => d.chart.references.map((r, i) => [r.name, referenceDash(i)] as const)))];
+    const key = names.length > 1 || dashed.length > 0 ? [legend(names, dashed, style, toggle)] : [];
     return element("div", { class: `plot ${size}` }, ...key, element("div", { class: "panels" }, ...cells));
   };
 
@@ -83,33 +84,35 @@ export function plots(look: () => Look): Plots {
   };
 }
 
-/** Buttons that show and hide a series in every panel. */
-function legend(names: readonly string[], look: () => Look, toggle: (name: string) => void): HTMLElement {
+/** Buttons that show and hide a series in every panel, then the dashed lines. */
+function legend(names: readonly string[], dashed: readonly (readonly [string, Dash])[], style: (name: string) => Style, toggle: (name: string) => void): HTMLElement {
   const buttons = names.map((name) => {
     const button = element("button", { type: "button", "aria-pressed": "true", title: "Show or hide" });
-    button.append(swatch(look().style(name)), name);
+    button.append(swatch(style(name)), name);
     button.addEventListener("click", () => {
       button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
       toggle(name);
     });
     return button;
   });
-  return element("div", { class: "legend", role: "group", "aria-label": "Series" }, ...buttons);
+  return element("div", { class: "legend", role: "group", "aria-label": "Series" }, ...buttons, ...dashed.map(([name, dash]) => element("span", {}, swatch({ hue: "ink", dash, symbol: null }), name)));
 }
 
 const SVG = "http://www.w3.org/2000/svg";
 const SHAPES = { circle: "M10 5a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", rect: "M10.5 1.5h7v7h-7z", triangle: "M14 .5l4.5 8.5h-9z", diamond: "M14 0l5 5l-5 5l-5 -5z" } as const;
 
 /** The line and symbol of a series; its colour follows the style sheet. */
-function swatch(style: Style): SVGElement {
+function swatch(style: Omit<Style, "symbol"> & { readonly symbol: Style["symbol"] | null }): SVGElement {
   const svg = document.createElementNS(SVG, "svg");
   for (const [name, value] of Object.entries({ viewBox: "0 0 28 10", width: "28", height: "10", "aria-hidden": "true", style: `color:light-dark(${HUES[style.hue].light},${HUES[style.hue].dark})` })) svg.setAttribute(name, value);
   const line = document.createElementNS(SVG, "path");
   for (const [name, value] of Object.entries({ d: "M0 5h28", stroke: "currentColor", "stroke-width": "2", "stroke-dasharray": DASH_ARRAY[style.dash] })) line.setAttribute(name, value);
+  svg.append(line);
+  if (style.symbol === null) return svg;
   const mark = document.createElementNS(SVG, "path");
   mark.setAttribute("d", SHAPES[style.symbol]);
   mark.setAttribute("fill", "currentColor");
-  svg.append(line, mark);
+  svg.append(mark);
   return svg;
 }
 

@@ -16,12 +16,16 @@ export interface Look {
   readonly muted: string;
   readonly line: string;
   readonly back: string;
-  readonly narrow: boolean;
+  /** Of the chart's place. */
+  readonly width_px: number;
   readonly style: (name: string) => Style;
 }
 
 /** Points are drawn as symbols up to this many; more would hide the line. */
 const SYMBOLS_AT_MOST = 40;
+
+/** Width of a letter of an axis' labels, about. */
+const LETTER_PX = 6;
 
 const colour = (look: Look, name: string): string => HUES[look.style(name).hue][look.mode];
 
@@ -54,7 +58,7 @@ function lines(chart: Chart, look: Look, s: Series): AnySeries[] {
     showSymbol: few,
     symbol: style.symbol,
     symbolSize: 7,
-    lineStyle: { width: chart.kind === "series" ? 1.5 : 2, type: dashPattern(chart.kind === "series" ? "solid" : style.dash), color: stroke },
+    lineStyle: { width: chart.kind === "series" ? 1.5 : 2, type: dashPattern(style.dash), color: stroke },
     itemStyle: { color: stroke },
     emphasis: { focus: "series" },
     ...(chart.kind === "cdf" ? { step: "end" as const } : {}),
@@ -122,6 +126,9 @@ function scatter(chart: Scatter, look: Look, visible: readonly Series[]): AnySer
   return out;
 }
 
+/** Of the dashed lines of a chart, by their number. */
+export const referenceDash = (index: number): "dashed" | "dotted" => (index % 2 === 0 ? "dashed" : "dotted");
+
 function references(chart: Chart, look: Look): LineSeriesOption[] {
   return chart.references.map((r, i) => ({
     type: "line",
@@ -130,7 +137,7 @@ function references(chart: Chart, look: Look): LineSeriesOption[] {
     step: "end",
     z: 6,
     showSymbol: false,
-    lineStyle: { type: dashPattern(i % 2 === 0 ? "dashed" : "dotted"), width: 1.5, color: look.text, opacity: 0.7 },
+    lineStyle: { type: dashPattern(referenceDash(i)), width: 1.5, color: look.text, opacity: 0.7 },
     itemStyle: { color: look.text },
   }));
 }
@@ -147,7 +154,8 @@ function axis(a: Axis, look: Look, vertical: boolean): Record<string, unknown> {
   };
   const label = { color: look.muted, fontSize: 11, hideOverlap: true };
   if (a.categories !== null) {
-    const long = look.narrow && a.categories.length > 4;
+    const letters = Math.max(0, ...a.categories.map((c) => c.length));
+    const long = a.categories.length * (letters * LETTER_PX + 8) > look.width_px - 90;
     return { ...common, nameGap: long ? 64 : common.nameGap, type: "category", data: [...a.categories], axisLabel: { ...label, interval: 0, hideOverlap: false, rotate: long ? 40 : 0 } };
   }
   const range = a.range === null ? {} : { min: a.range[0], max: a.range[1] };

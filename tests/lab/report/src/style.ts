@@ -73,28 +73,47 @@ export const dashPattern = (dash: Dash): "solid" | number[] => {
   return pattern === "solid" ? pattern : [...pattern];
 };
 
-/** Gives every name of a report its style once; what is not known gets the next free one. */
+/** Gives every name of a report its style once; what is not known gets the next one that nobody has. */
 export function styles(names: readonly string[]): (name: string) => Style {
   const given = new Map<string, Style>();
-  const taken = new Set<string>();
   for (const name of names) {
-    const known = KNOWN[name.replace(/^kernel:/, "")];
-    if (known === undefined) continue;
-    given.set(name, known);
-    taken.add(known.hue);
+    const style = known(name);
+    if (style !== undefined) given.set(name, style);
   }
-  const free = [...ORDER.filter((hue) => !taken.has(hue)), ...ORDER];
-  let next = 0;
+  const unused = others([...given.values()]);
   for (const name of names) {
     if (given.has(name)) continue;
-    // A second round over the hues takes the next dash and symbol.
-    const place = next < free.length ? next : free.length - ORDER.length + ((next - free.length) % ORDER.length);
-    const hue = free[place] ?? "ink";
-    const turn = next + Math.floor(next / ORDER.length);
-    given.set(name, { hue, dash: DASHES[turn % DASHES.length] ?? "solid", symbol: SYMBOLS[turn % SYMBOLS.length] ?? "circle" });
-    next++;
+    const next = unused.next();
+    if (next.done !== true) given.set(name, next.value);
   }
   return (name) => given.get(name) ?? { hue: "ink", dash: "solid", symbol: "circle" };
+}
+
+/** Flows are told apart among themselves: they have a panel of their own for each algorithm. */
+function known(name: string): Style | undefined {
+  const flow = /^Flow (\d+)/.exec(name)?.[1];
+  if (flow === undefined) return KNOWN[name.replace(/^kernel:/, "")];
+  const index = Number(flow) - 1;
+  return made(ORDER[index % ORDER.length] ?? "ink", Math.floor(index / ORDER.length));
+}
+
+const made = (hue: HueName, turn: number): Style => ({
+  hue,
+  dash: DASHES[(ORDER.indexOf(hue) + turn) % DASHES.length] ?? "solid",
+  symbol: SYMBOLS[(ORDER.indexOf(hue) + turn + Math.floor(turn / DASHES.length)) % SYMBOLS.length] ?? "circle",
+});
+
+/** Hues that nobody has, then every hue again with the next dash and symbol. */
+function* others(taken: readonly Style[]): Generator<Style> {
+  const hues = new Set(taken.map((s) => s.hue));
+  const same = (a: Style, b: Style): boolean => a.hue === b.hue && a.dash === b.dash && a.symbol === b.symbol;
+  const first = ORDER.filter((hue) => !hues.has(hue)).map((hue) => made(hue, 0));
+  yield* first;
+  for (let turn = 0; turn < DASHES.length * SYMBOLS.length; turn++) {
+    for (const style of ORDER.map((hue) => made(hue, turn))) {
+      if (![...taken, ...first].some((s) => same(s, style))) yield style;
+    }
+  }
 }
 
 /** For SVG. */

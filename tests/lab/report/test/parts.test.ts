@@ -1,0 +1,134 @@
+import { describe, expect, it } from "vitest";
+import { grouped, type Chart, type Panel } from "../src/data.ts";
+import { axisName, figure, tick, withUnit } from "../src/format.ts";
+import { front } from "../src/front.ts";
+import { description, option, tooltip, type Look } from "../src/option.ts";
+import { HUES, styles } from "../src/style.ts";
+
+const AXIS = { name: "Loss", unit: "%", log: false, range: null, categories: null };
+const CHART: Chart = {
+  kind: "lines",
+  title: null,
+  x: AXIS,
+  y: { ...AXIS, name: "Goodput", unit: "Mbit/s" },
+  series: [
+    { name: "cubic", points: [[0, 90, 80, 95], [1, 4, 4, 4], [2, null]] },
+    { name: "<b>", points: [[0, 1, 1, 1]] },
+  ],
+  references: [{ name: "goal", points: [[0, 90], [2, 90]] }],
+};
+const LOOK: Look = { mode: "light", text: "#000", muted: "#666", line: "#ddd", back: "#fff", width_px: 800, style: styles(["cubic", "<b>"]) };
+
+describe("numbers", () => {
+  it("are short and have their unit", () => {
+    expect([figure(98.123), figure(1234.5), figure(0.0123), figure(0), figure(null), figure(-2)]).toEqual(["98.1", "1,235", "0.012", "0", "–", "−2"]);
+    expect([withUnit(1500, "bytes"), withUnit(3, "%"), withUnit(2.5, ""), withUnit(undefined, "ms")]).toEqual(["1.5\u202fkB", "3\u202f%", "2.5", "–"]);
+    expect(axisName("Buffer", "bytes")).toBe("Buffer");
+    expect(axisName("Loss", "%")).toBe("Loss, %");
+    expect(tick(75_000, "bytes")).toBe("75\u202fkB");
+  });
+});
+
+describe("styles", () => {
+  it("are the same for an algorithm whatever else there is", () => {
+    expect(styles(["x", "y", "cubic"])("cubic")).toEqual(styles(["cubic"])("cubic"));
+    expect(styles(["kernel:cubic"])("kernel:cubic")).toEqual(styles(["cubic"])("cubic"));
+  });
+
+  it("number flows in the same way in every report", () => {
+    expect(styles(["cubic", "Flow 1", "Flow 2 (bbr)"])("Flow 2 (bbr)")).toEqual(styles(["Flow 2 (bbr)"])("Flow 2 (bbr)"));
+    const flows = Array.from({ length: 30 }, (_, i) => `Flow ${i + 1}`);
+    expect(new Set(flows.map((n) => JSON.stringify(styles(flows)(n)))).size).toBe(30);
+  });
+
+  it("give unknown names what nobody has, and differ for 40 names", () => {
+    const names = ["cubic", "bbr", ...Array.from({ length: 38 }, (_, i) => `own ${i}`)];
+    const of = styles(names);
+    const hues = names.slice(2, 12).map((n) => of(n).hue);
+    expect(new Set([...hues, of("cubic").hue, of("bbr").hue]).size).toBe(12);
+    expect(new Set(names.map((n) => JSON.stringify(of(n)))).size).toBe(40);
+  });
+});
+
+/** sRGB to OKLab (Ottosson, 2020), after a simulated loss of one kind of cones (Machado et al., 2009). */
+const CONES = {
+  normal: [1, 0, 0, 0, 1, 0, 0, 0, 1],
+  protanopia: [0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998],
+  deuteranopia: [0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.01182, 0.04294, 0.968881],
+  tritanopia: [1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.3039],
+} as const;
+
+function linear(hex: string): number[] {
+  return [1, 3, 5].map((i) => Number.parseInt(hex.slice(i, i + 2), 16) / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+}
+
+const times = (m: readonly number[], v: readonly number[]): number[] => [0, 3, 6].map((row) => (m[row] ?? 0) * (v[0] ?? 0) + (m[row + 1] ?? 0) * (v[1] ?? 0) + (m[row + 2] ?? 0) * (v[2] ?? 0));
+
+function oklab(rgb: readonly number[]): number[] {
+  const lms = times([0.4122214708, 0.5363325363, 0.0514459929, 0.2119034982, 0.6806995451, 0.1073969566, 0.0883024619, 0.2817188376, 0.6299787005], rgb).map(Math.cbrt);
+  return times([0.2104542553, 0.793617785, -0.0040720468, 1.9779984951, -2.428592205, 0.4505937099, 0.0259040371, 0.7827717662, -0.808675766], lms);
+}
+
+const luminance = (rgb: readonly number[]): number => times([0.2126, 0.7152, 0.0722, 0, 0, 0, 0, 0, 0], rgb)[0] ?? 0;
+
+describe.each([["light", "#ffffff"], ["dark", "#14171b"]] as const)("colours, %s", (mode, back) => {
+  const all = Object.values(HUES).map((h) => linear(h[mode]));
+
+  it.each(Object.entries(CONES))("can be told apart with %s vision", (_, cones) => {
+    const seen = all.map((rgb) => oklab(times(cones, rgb).map((v) => Math.min(1, Math.max(0, v)))));
+    const distances = seen.flatMap((a, i) => seen.slice(0, i).map((b) => Math.hypot(...a.map((v, k) => v - (b[k] ?? 0)))));
+    expect(Math.min(...distances)).toBeGreaterThan(0.095);
+  });
+
+  it("stand out from the background (WCAG 1.4.11: 3 to 1)", () => {
+    const behind = luminance(linear(back)) + 0.05;
+    const contrasts = all.map((rgb) => luminance(rgb) + 0.05).map((l) => Math.max(l, behind) / Math.min(l, behind));
+    // The search stopped at 3; eight bits a channel may round it down.
+    expect(Math.min(...contrasts)).toBeGreaterThan(2.95);
+  });
+});
+
+describe("the Pareto front", () => {
+  it("keeps what nothing beats, from left to right", () => {
+    const places = [["a", 1, 5], ["b", 3, 1], ["c", 3, 6], ["d", 2, 3], ["e", 2, 4]].map(([name, x, y]) => ({ name: String(name), x: Number(x), y: Number(y) }));
+    expect(front(places, "low-low").map((p) => p.name)).toEqual(["a", "d", "b"]);
+    expect(front(places, "low-high").map((p) => p.name)).toEqual(["a", "c"]);
+    expect(front(places, "high-high").map((p) => p.name)).toEqual(["c"]);
+  });
+});
+
+describe("a chart's option", () => {
+  const names = (hidden: string[]): unknown[] => (option(CHART, new Set(hidden), LOOK).series as { name: string; type: string }[]).map((s) => `${s.type} ${s.name}`);
+
+  it("has whiskers where repeats differ, and no hidden series", () => {
+    expect(names([])).toEqual(["line cubic", "custom cubic", "line <b>", "line goal"]);
+    expect(names(["cubic"])).toEqual(["line <b>", "line goal"]);
+  });
+
+  it("turns labels that would not fit", () => {
+    const bars: Chart = { ...CHART, kind: "bars", x: { ...AXIS, categories: ["vivace-latency", "vivace-loss", "cubic"] } };
+    const rotation = (width_px: number): unknown => (option(bars, new Set(), { ...LOOK, width_px }).xAxis as { axisLabel: { rotate: number } }).axisLabel.rotate;
+    expect([rotation(800), rotation(300)]).toEqual([0, 40]);
+  });
+
+  it("tells value and range of what is under the pointer, without markup from names", () => {
+    const text = tooltip(CHART, [{ seriesName: "cubic", seriesType: "line", dataIndex: 0, value: [0, 90] }, { seriesName: "<b>", seriesType: "line", dataIndex: 0, value: [0, 1] }]);
+    expect(text).toContain("90\u202fMbit/s <small>(80 to 95)</small>");
+    expect(text).toContain("Loss: 0\u202f%");
+    expect(text).not.toContain("<b>");
+  });
+
+  it("is described in words", () => {
+    expect(description(CHART)).toBe("Line chart: Goodput, Mbit/s against Loss, %. cubic: from 90\u202fMbit/s to –; <b>: 1\u202fMbit/s.");
+  });
+});
+
+describe("plots under one legend", () => {
+  it("are neighbours with the same series; tables and time series stand alone", () => {
+    const cdf: Panel = { ...CHART, kind: "cdf" };
+    const time: Panel = { ...CHART, kind: "series" };
+    const other: Panel = { ...CHART, series: [] };
+    const table: Panel = { kind: "table", title: null, columns: [], rows: [] };
+    expect(grouped([[CHART], [cdf], [time], [time], [cdf], [other], [table], [CHART, CHART]]).map((g) => g.length)).toEqual([2, 1, 1, 1, 1, 1, 2]);
+  });
+});
