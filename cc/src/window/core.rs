@@ -67,6 +67,8 @@ pub(crate) struct Ack {
     /// Those of them that let the window grow: sent after the latest recovery period had
     /// begun, with a window that was in use.
     pub(crate) growth_bytes: u64,
+    /// Whether the window was in use.
+    pub(crate) used: bool,
     /// Whether a round trip ended with it.
     pub(crate) round_ended: bool,
 }
@@ -155,6 +157,10 @@ impl WindowCore {
     /// Ends slow start: the window is at its threshold from now on.
     pub(crate) fn end_slow_start(&mut self) {
         self.slow_start_threshold = self.window;
+    }
+
+    pub(crate) fn begin_slow_start(&mut self) {
+        self.slow_start_threshold = f64::INFINITY;
     }
 
     /// Grows by what was acknowledged, up to the threshold (RFC 9002, Section 7.3.1).
@@ -261,6 +267,7 @@ impl WindowCore {
             rtt: event.rtt,
             delivered_bytes: bytes(&|_| true),
             growth_bytes: bytes(&|packet| used && !self.recovery.covers(packet.sent)),
+            used,
             round_ended,
         }
     }
@@ -308,9 +315,14 @@ impl WindowCore {
 
     /// The rate at which a window leaves (RFC 9002, Section 7.7).
     pub(crate) fn pacing_rate(&self) -> Bandwidth {
-        let rtt = self.rtt.map_or(NOMINAL_RTT, |rtt| rtt.smoothed);
         let gain = if self.is_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
-        let mbps = gain * self.window * 8.0 / 1e6 / rtt.as_secs_f64().max(1e-9);
+        self.paced_at(gain, self.rtt.map(|rtt| rtt.smoothed))
+    }
+
+    /// `gain` windows per `rtt`.
+    pub(crate) fn paced_at(&self, gain: f64, rtt: Option<Duration>) -> Bandwidth {
+        let rtt_s = rtt.unwrap_or(NOMINAL_RTT).as_secs_f64().max(1e-9);
+        let mbps = gain * self.window * 8.0 / 1e6 / rtt_s;
         Bandwidth::from_mbps(mbps.clamp(MIN_RATE_MBPS, MAX_RATE_MBPS))
     }
 

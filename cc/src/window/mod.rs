@@ -6,7 +6,7 @@
 //! page `docs/cc/window.md` compares them.
 
 mod controller;
-mod core;
+pub(crate) mod core;
 mod cubic;
 mod hystart;
 mod illinois;
@@ -17,7 +17,7 @@ mod vegas;
 mod westwood;
 
 #[cfg(test)]
-mod bench;
+pub(crate) mod bench;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -40,7 +40,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// For settings: more than 0 and less than 1.
-fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+pub(crate) fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let value = f64::deserialize(from)?;
     match value > 0.0 && value < 1.0 {
         true => Ok(value),
@@ -49,7 +49,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 }
 
 /// For settings: more than 0, and small enough for any arithmetic.
-fn positive<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+pub(crate) fn positive<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let value = f64::deserialize(from)?;
     match value > 0.0 && value <= 1e6 {
         true => Ok(value),
