@@ -1,12 +1,12 @@
 //! Vivace over modelled paths: what it carries, how long the queue gets, how it shares.
 
-mod path;
+mod simulated;
 
 use std::time::Duration;
 
 use millrace_cc::pcc::{PccConfig, StartUpKind, VIVACE_LATENCY as VIVACE};
 use millrace_cc::{Bandwidth, ConstantConfig};
-use path::{Link, Path, Run, Source};
+use simulated::{Link, Path, Run, Source};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
@@ -43,7 +43,8 @@ fn the_path_model_has_the_rate_delay_buffer_and_loss_it_claims() {
 
     // The window covers four round trips, so twice the capacity does not wait for it.
     let above = Path::new(lossy(), 1).flow(&constant(24.0), Source::Bulk, 0.0).run(60.0);
-    assert!((above.flows[0].mbps(1.0, 60.0) - 11.88).abs() < 0.03);
+    // Chance takes its share before the queue, which has enough all the same.
+    assert!((above.flows[0].mbps(1.0, 60.0) - 12.0).abs() < 0.001);
     assert!((above.p95_queueing_ms(1.0) - 100.0).abs() < 2.0, "150 kB at 12 Mbit/s");
     assert!((above.flows[0].loss() - 0.505).abs() < 0.01, "{}", above.flows[0].loss());
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use millrace_cc::{Bandwidth, Time};
 use rand_core::RngCore;
 
@@ -10,8 +12,8 @@ use crate::random::{Purpose, Redraw, seed};
 use crate::sender::Departure;
 use crate::timers::{NEVER, Timers};
 use crate::{
-    FlowSample, HEADER_BYTES, Link, LinkChange, LinkOutcome, LinkSample, Observer, Outcome, Rate,
-    SegmentDone, Setup,
+    FlowSample, HEADER_BYTES, Link, LinkChange, LinkOutcome, LinkSample, Observer, Outcome,
+    PacketDelivered, Rate, SegmentDone, Setup,
 };
 
 /// A packet on the link.
@@ -206,6 +208,12 @@ impl<'a> Engine<'a> {
         flow.counts.delivered += 1;
         flow.counts.delivered_bytes += packet.link_bytes();
         flow.queueing.record(waited_ns);
+        self.observer.delivered(&PacketDelivered {
+            flow: index,
+            at: Time::from_nanos(self.now_ns),
+            bytes: packet.link_bytes(),
+            waited: Duration::from_nanos(waited_ns),
+        });
         if is_new {
             flow.counts.goodput_bytes += payload_bytes;
             self.on_new_data(index);

@@ -34,7 +34,7 @@ mod tally;
 mod timers;
 pub mod trace;
 
-pub use observe::{FlowSample, LinkSample, NoObserver, Observer, SegmentDone};
+pub use observe::{FlowSample, LinkSample, NoObserver, Observer, PacketDelivered, SegmentDone};
 pub use outcome::{Delays, FlowOutcome, LinkOutcome, Outcome};
 pub use setup::{
     AckPolicy, Flow, HEADER_BYTES, Link, LinkChange, RandomChange, Rate, Setup, SetupError, Source,

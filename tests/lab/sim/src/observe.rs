@@ -42,6 +42,19 @@ pub struct FlowSample {
     pub metrics: Metrics,
 }
 
+/// A packet that has crossed the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketDelivered {
+    /// Index of the flow.
+    pub flow: usize,
+    /// When its last bit arrived.
+    pub at: Time,
+    /// Its size on the link.
+    pub bytes: u64,
+    /// How long it waited in the buffer.
+    pub waited: Duration,
+}
+
 /// A segment that has arrived whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentDone {
@@ -62,6 +75,9 @@ pub trait Observer {
     /// Called once per [`Setup::sample_every`](crate::Setup::sample_every), from the first period's
     /// end on, warm-up included; `flows` is in the order of the setup.
     fn sample(&mut self, _at: Time, _link: &LinkSample, _flows: &[FlowSample]) {}
+
+    /// A packet has arrived, warm-up included.
+    fn delivered(&mut self, _packet: &PacketDelivered) {}
 
     /// A segment has arrived, warm-up included.
     fn segment(&mut self, _segment: &SegmentDone) {}
