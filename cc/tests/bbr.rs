@@ -4,7 +4,8 @@ mod path;
 
 use std::time::Duration;
 
-use millrace_cc::bbr::BbrConfig;
+use millrace_cc::bbr::{Bbr3Config, BbrConfig};
+use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{Bandwidth, ControllerConfig};
 use path::{Link, Path, Run, Source};
 
@@ -12,6 +13,10 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
 fn v1() -> BbrConfig {
     BbrConfig::default()
+}
+
+fn v3() -> Bbr3Config {
+    Bbr3Config::default()
 }
 
 fn bulk(link: Link, config: &dyn ControllerConfig, seed: u64, duration_s: f64) -> Run {
@@ -45,6 +50,7 @@ fn v1_carries_under_loss_what_the_kernel_carries() {
         for seed in SEEDS {
             let run = bulk(Link::new(100.0, 30.0, 75_000, loss), &v1(), seed, 30.0);
             let goodput = run.flows[0].mbps(3.0, 30.0);
+            println!("bbr at {loss}: {goodput:.1} Mbit/s, {:.1} ms", run.p95_queueing_ms(3.0));
             assert!(goodput >= least && goodput < 98.5, "{loss}: {goodput:.1} Mbit/s");
             // Beyond chance, what a probe of a quarter more does not find room for.
             let own = run.flows[0].loss() - loss;
@@ -61,6 +67,7 @@ fn v1_keeps_to_a_policed_rate_from_a_fifth_lost() {
         run.flows[0].mbps(3.0, 30.0)
     };
     let fifteen = goodput(0.15, true);
+    println!("bbr at 0.15: {fifteen:.1} Mbit/s");
     assert!(fifteen > 62.0, "{fifteen:.1} of 85 Mbit/s");
     let (with, without) = (goodput(0.2, true), goodput(0.2, false));
     assert!(with < 0.5 * without, "{with:.1} and {without:.1} Mbit/s");
@@ -106,6 +113,7 @@ fn v1_fills_paths_of_any_rate_and_rtt() {
     ] {
         let run = bulk(Link::new(mbps, rtt_ms, buffer, 0.0), &v1(), 1, seconds);
         let share = run.flows[0].mbps(seconds / 2.0, seconds) / mbps;
+        println!("bbr, {mbps} Mbit/s, {rtt_ms} ms: {share:.2}");
         assert!(share > least, "{mbps} Mbit/s, {rtt_ms} ms: {share:.2}");
     }
 }
@@ -116,6 +124,7 @@ fn v1_on_a_satellite_link_is_as_fast_as_the_kernel() {
     for seed in SEEDS {
         let run = bulk(Link::new(42.0, 800.0, 1_000_000, 0.0074), &v1(), seed, 60.0);
         let goodput = run.flows[0].mbps(0.0, 60.0);
+        println!("bbr by satellite: {goodput:.1} Mbit/s");
         assert!((27.0..35.0).contains(&goodput), "{goodput:.1} Mbit/s");
     }
 }
@@ -129,6 +138,7 @@ fn bunched_acknowledgements_need_an_allowance() {
     };
     assert!(goodput(false, 100.0, 30.0, 16) > 95.0);
     let (without, with) = (goodput(false, 100.0, 10.0, 256), goodput(true, 100.0, 10.0, 256));
+    println!("bbr, one acknowledgement for 256: {without:.1}, allowance {with:.1} Mbit/s");
     assert!(with > 90.0 && without < 40.0, "{without:.1} and {with:.1} Mbit/s");
 }
 
@@ -166,6 +176,7 @@ fn v1_takes_a_shallow_shared_buffer_for_a_policer() {
         of_seeds.sum::<f64>() / 3.0
     };
     let (with, without) = (fairness(true), fairness(false));
+    println!("bbr, two flows, 75 kB: {with:.2} with policer detection, {without:.2} without");
     assert!(with < 0.8 && without > 0.95, "{with:.2} and {without:.2}");
 }
 
@@ -213,4 +224,114 @@ fn it_follows_the_link_and_survives_an_outage() {
     assert!(mbps(61.0, 63.0) == 0.0);
     assert!(mbps(68.0, 80.0) > 11.0, "{:.2}", mbps(68.0, 80.0));
     assert!(mbps(92.0, 110.0) > 10.5, "{:.2}", mbps(92.0, 110.0));
+}
+
+#[test]
+fn v3_bears_little_loss_and_backs_off_from_more() {
+    let goodput = |loss, seed| {
+        let run = bulk(Link::new(100.0, 30.0, 75_000, loss), &v3(), seed, 30.0);
+        let goodput = run.flows[0].mbps(3.0, 30.0);
+        println!("bbr3 at {loss}: {goodput:.1} Mbit/s, {:.1} ms", run.p95_queueing_ms(3.0));
+        goodput
+    };
+    for seed in SEEDS {
+        assert!(goodput(0.0, seed) > 94.0);
+        assert!(goodput(0.001, seed) > 88.0);
+        assert!(goodput(0.01, seed) > 60.0);
+        assert!(goodput(0.03, seed) < 45.0, "more than the threshold of 2 %");
+    }
+}
+
+#[test]
+fn v3_loses_less_of_a_shallow_buffer_than_v1() {
+    let link = Link::new(100.0, 30.0, 75_000, 0.0);
+    let lost = |config: &dyn ControllerConfig| shares(link, config, 2, 1).1.flows[0].loss();
+    let (v1, v3) = (lost(&v1()), lost(&v3()));
+    println!("two flows, 75 kB: {:.1} % lost by bbr, {:.1} % by bbr3", v1 * 100.0, v3 * 100.0);
+    assert!(v3 < 0.01 && v1 > 3.0 * v3, "{v1:.3} and {v3:.3}");
+}
+
+#[test]
+fn v3_leaves_more_to_cubic_than_v1() {
+    let Ok(Algorithm::Controller(cubic)) = registry::find(&Spec::named("cubic")) else {
+        panic!("there is a cubic");
+    };
+    for (link, least) in
+        [(Link::new(50.0, 30.0, 187_500, 0.0), 12.0), (Link::new(100.0, 30.0, 75_000, 0.0), 15.0)]
+    {
+        let left = |config: &dyn ControllerConfig| {
+            let path = Path::new(link, 1).flow(&*cubic, Source::Bulk, 0.0);
+            path.flow(config, Source::Bulk, 5.0).run(90.0).flows[0].mbps(20.0, 90.0)
+        };
+        let (by_v1, by_v3) = (left(&v1()), left(&v3()));
+        println!("{}: cubic has {by_v1:.1} beside bbr, {by_v3:.1} beside bbr3", link.rate);
+        assert!(by_v3 > least && by_v3 > 2.0 * by_v1, "{by_v1:.1} and {by_v3:.1} Mbit/s");
+    }
+}
+
+#[test]
+fn v3_fills_paths_of_any_rate_and_rtt() {
+    // The satellite pays for each probe of the RTT, every five seconds.
+    for (mbps, rtt_ms, buffer, seconds, least) in [
+        (0.05, 100.0, 15_000, 120.0, 0.9),
+        (2.0, 2000.0, 500_000, 240.0, 0.6),
+        (42.0, 800.0, 1_000_000, 60.0, 0.75),
+        (100.0, 0.1, 75_000, 4.0, 0.95),
+        (1000.0, 5.0, 1_000_000, 3.0, 0.95),
+        (10_000.0, 0.1, 1_000_000, 0.2, 0.95),
+    ] {
+        let run = bulk(Link::new(mbps, rtt_ms, buffer, 0.0), &v3(), 1, seconds);
+        let share = run.flows[0].mbps(seconds / 2.0, seconds) / mbps;
+        println!("bbr3, {mbps} Mbit/s, {rtt_ms} ms: {share:.2}");
+        assert!(share > least, "{mbps} Mbit/s, {rtt_ms} ms: {share:.2}");
+    }
+}
+
+#[test]
+fn v3_flows_share() {
+    for buffer in [75_000, 375_000, 4_000_000] {
+        let of_seeds = SEEDS.map(|seed| {
+            let (shares, _) = shares(Link::new(100.0, 30.0, buffer, 0.0), &v3(), 2, seed);
+            jain(&shares)
+        });
+        let mean = of_seeds.sum::<f64>() / 3.0;
+        println!("bbr3, two flows, {buffer} bytes: {mean:.3}");
+        assert!(mean > 0.9, "{buffer}: {mean:.2}");
+    }
+}
+
+#[test]
+fn v3_carries_a_video_without_a_standing_queue() {
+    let video = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    for loss in [0.0, 0.01] {
+        let run =
+            Path::new(Link::new(12.0, 100.0, 150_000, loss), 1).flow(&v3(), video, 0.0).run(60.0);
+        let flow = &run.flows[0];
+        assert!(flow.segment_s.len() >= 58, "{} segments", flow.segment_s.len());
+        let slowest = flow.segment_s[3..].iter().copied().fold(0.0, f64::max);
+        println!("video at {loss}: {slowest:.2} s, {:.1} ms", run.p95_queueing_ms(3.0));
+        assert!(slowest < 0.9, "{slowest:.2} s");
+        assert!(run.p95_queueing_ms(3.0) < 50.0, "a burst after idle shows as a queue");
+    }
+}
+
+#[test]
+fn v3_bears_bunches_jitter_and_an_outage() {
+    for (rtt_ms, jitter_ms, ack_every, least) in
+        [(30.0, 0, 16, 93.0), (5.0, 0, 64, 90.0), (10.0, 2, 2, 93.0), (10.0, 0, 256, 60.0)]
+    {
+        let jitter = Duration::from_millis(jitter_ms);
+        let link = Link { jitter, ack_every, ..Link::new(100.0, rtt_ms, 150_000, 0.0) };
+        let goodput = bulk(link, &v3(), 1, 20.0).flows[0].mbps(3.0, 20.0);
+        assert!(goodput > least, "{jitter_ms} ms, {ack_every}: {goodput:.1} Mbit/s");
+    }
+    let link = Link::new(12.0, 100.0, 150_000, 0.0);
+    let run = Path::new(link, 1)
+        .change(20.0, Link { loss: 1.0, ..link })
+        .change(23.0, link)
+        .flow(&v3(), Source::Bulk, 0.0)
+        .run(50.0);
+    let mbps = |from, to| run.flows[0].mbps(from, to);
+    assert!(mbps(21.0, 23.0) == 0.0);
+    assert!(mbps(30.0, 50.0) > 11.0, "{:.2}", mbps(30.0, 50.0));
 }

@@ -28,6 +28,11 @@ impl AckAggregation {
         self.epoch_bytes = 0;
     }
 
+    /// `rounds` is how far back the maximum reaches from now on.
+    pub(super) fn set_rounds(&mut self, rounds: u64) {
+        self.excess_bytes.set_window(rounds);
+    }
+
     pub(super) fn on_acked(&mut self, now: Time, acked: &Acknowledged) {
         let mut expected_bytes = acked.rate.bytes_in(now - self.epoch_start);
         if self.epoch_bytes <= expected_bytes {

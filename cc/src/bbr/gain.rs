@@ -19,9 +19,19 @@ impl Gain {
         Self::new(self.denominator, self.numerator)
     }
 
+    /// One less this.
+    pub(super) const fn complement(self) -> Self {
+        Self::new(self.denominator - self.numerator, self.denominator)
+    }
+
     pub(super) fn of_bytes(self, bytes: u64) -> u64 {
-        let product = u128::from(bytes) * u128::from(self.numerator);
-        u64::try_from(product / u128::from(self.denominator)).unwrap_or(u64::MAX)
+        match bytes.checked_mul(u64::from(self.numerator)) {
+            Some(product) => product / u64::from(self.denominator),
+            None => {
+                let product = u128::from(bytes) * u128::from(self.numerator);
+                u64::try_from(product / u128::from(self.denominator)).unwrap_or(u64::MAX)
+            }
+        }
     }
 
     pub(super) fn of_rate(self, rate: Bandwidth) -> Bandwidth {

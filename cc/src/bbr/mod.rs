@@ -4,27 +4,33 @@
 //! in flight than that rate fills the path with.
 //!
 //! - `v1`: as the papers compare.
-//! - `full_pipe`, `ack_aggregation`, `gain`: what the versions share.
+//! - `v3`: as it is being standardised; it heeds losses.
+//! - `full_pipe`, `ack_aggregation`, `recovery`, `gain`: what the versions share.
 
 mod ack_aggregation;
 mod full_pipe;
 mod gain;
+mod recovery;
 #[cfg(test)]
 mod test_path;
 mod v1;
+mod v3;
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::Error as _;
 pub use v1::{Bbr, BbrConfig};
+pub use v3::{Bbr3, Bbr3Config};
 
 use crate::registry::{self, Entry};
 use crate::{Bandwidth, PathModel};
 
 /// The algorithms of this family.
-pub(crate) const ENTRIES: &[Entry] =
-    &[Entry { names: &["bbr"], make: registry::read::<BbrConfig> }];
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry { names: &["bbr"], make: registry::read::<BbrConfig> },
+    Entry { names: &["bbr3"], make: registry::read::<Bbr3Config> },
+];
 
 /// Bounds of the pacing rate: a packet each second or so, and only there to keep arithmetic
 /// finite. The drafts have none.

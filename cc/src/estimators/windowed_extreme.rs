@@ -29,6 +29,10 @@ impl<T: Copy + PartialOrd> WindowedMax<T> {
         while self.samples.back().is_some_and(|(_, other)| *other <= value) {
             self.samples.pop_back();
         }
+        // A larger one that stays as long.
+        if self.samples.back().is_some_and(|(at, _)| *at == position) {
+            return;
+        }
         match self.samples.len() < MOST_SAMPLES {
             true => self.samples.push_back((position, value)),
             false => {

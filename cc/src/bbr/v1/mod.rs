@@ -3,7 +3,7 @@
 //!
 //! - `startup`, `drain`, `probe_bw`, `probe_rtt`: a file for each state.
 //! - `state`: what the states have in common, and the only way from one to the next.
-//! - `window`, `recovery`: what may be in flight, also while losses are repaired.
+//! - `window`: what may be in flight, also while losses are repaired.
 //! - `policer`: recognises token buckets.
 
 mod config;
@@ -11,7 +11,6 @@ mod drain;
 mod policer;
 mod probe_bw;
 mod probe_rtt;
-mod recovery;
 mod startup;
 mod state;
 #[cfg(test)]
@@ -24,12 +23,12 @@ pub use config::BbrConfig;
 use policer::{Observed, Policer, Totals};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use recovery::Recovery;
 use state::State;
 
 use super::ack_aggregation::{AckAggregation, Acknowledged};
 use super::full_pipe::FullPipe;
 use super::gain::Gain;
+use super::recovery::Recovery;
 use super::{MAX_RATE, MIN_RATE, NOMINAL_RTT, TIMEOUTS};
 use crate::estimators::{RateSample, RateSampler, RoundCounter, WindowedMax};
 use crate::{

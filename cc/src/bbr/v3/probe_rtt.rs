@@ -1,0 +1,120 @@
+//! ProbeRTT lets the queue run empty from time to time, to see the path's own RTT again.
+
+use std::time::Duration;
+
+use super::probe_bw::AckPhase;
+use super::state::State;
+use super::{Bbr3, MIN_WINDOW_PACKETS};
+use crate::bbr::gain::Gain;
+use crate::{CongestionEvent, Time};
+
+/// BBR.ProbeRTTCwndGain.
+pub(super) const WINDOW_GAIN: Gain = Gain::new(1, 2);
+
+/// How far the measurement is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProbeRtt {
+    /// Set once there is so little in flight as there is to be.
+    ends: Option<Time>,
+    round_done: bool,
+}
+
+/// The smallest RTT of two windows: the long one is the model's, the short one says when to
+/// measure again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MinRtt {
+    /// BBR.min_rtt.
+    pub(super) min: Option<Duration>,
+    min_at: Time,
+    /// BBR.probe_rtt_min_delay.
+    recent: Option<Duration>,
+    recent_at: Time,
+    /// BBR.probe_rtt_expired.
+    expired: bool,
+}
+
+impl MinRtt {
+    pub(super) fn new(now: Time) -> Self {
+        Self { min: None, min_at: now, recent: None, recent_at: now, expired: false }
+    }
+
+    pub(super) fn known(now: Time, rtt: Duration) -> Self {
+        Self { min: Some(rtt), recent: Some(rtt), ..Self::new(now) }
+    }
+}
+
+impl Bbr3 {
+    /// UpdateMinRTT().
+    pub(super) fn update_min_rtt(&mut self, event: &CongestionEvent<'_>) {
+        let rtt = &mut self.min_rtt;
+        rtt.expired = event.now - rtt.recent_at > self.config.probe_rtt_interval();
+        if let Some(sample) = event.rtt
+            && (rtt.expired || rtt.recent.is_none_or(|recent| sample.latest < recent))
+        {
+            rtt.recent = Some(sample.latest);
+            rtt.recent_at = event.now;
+        }
+        let too_old = event.now - rtt.min_at > self.config.min_rtt_window();
+        let smaller = rtt.recent.is_some_and(|recent| rtt.min.is_none_or(|min| recent < min));
+        if smaller || too_old {
+            rtt.min = rtt.recent;
+            rtt.min_at = rtt.recent_at;
+        }
+    }
+
+    /// CheckProbeRTT().
+    pub(super) fn check_probe_rtt(&mut self, event: &CongestionEvent<'_>) {
+        let measuring = matches!(self.state, State::ProbeRtt(_));
+        if !measuring && self.min_rtt.expired && !self.idle_restart {
+            self.save_window();
+            self.transition_to(State::ProbeRtt(ProbeRtt::default()));
+            self.cycle.ack_phase = AckPhase::Stopping;
+            self.rounds.restart();
+        }
+        self.measure_rtt(event);
+        self.idle_restart = false;
+    }
+
+    /// HandleProbeRTT().
+    fn measure_rtt(&mut self, event: &CongestionEvent<'_>) {
+        let State::ProbeRtt(mut probe) = self.state else { return };
+        // The low rate is of our own making.
+        self.sampler.on_app_limited(event.in_flight_bytes);
+        match probe.ends {
+            None if event.in_flight_bytes <= self.probe_rtt_window_bytes() => {
+                let hold = Duration::from_millis(self.config.probe_rtt_ms);
+                probe.ends = Some(event.now + hold);
+                self.rounds.restart();
+            }
+            None => {}
+            Some(_) => probe.round_done |= self.round_start,
+        }
+        self.state = State::ProbeRtt(probe);
+        if probe.round_done {
+            self.check_probe_rtt_done(event.now);
+        }
+    }
+
+    /// CheckProbeRTTDone(), ExitProbeRTT().
+    pub(super) fn check_probe_rtt_done(&mut self, now: Time) {
+        let State::ProbeRtt(probe) = self.state else { return };
+        if probe.ends.is_none_or(|ends| now <= ends) {
+            return;
+        }
+        self.min_rtt.recent_at = now;
+        self.restore_window();
+        self.reset_short_term();
+        if !self.filled {
+            self.transition_to(State::Startup);
+            return;
+        }
+        // There is no queue, but raising what is in flight may make one: wait for a probe.
+        self.start_down(now);
+        self.transition_to(State::Cruise);
+    }
+
+    /// ProbeRTTCwnd().
+    pub(super) fn probe_rtt_window_bytes(&self) -> u64 {
+        self.bdp_bytes(WINDOW_GAIN).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+    }
+}
