@@ -4,7 +4,7 @@ LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build demo test check unit bench clean
+.PHONY: help setup build demo figures test check unit bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -21,6 +21,13 @@ demo: setup ## Play a real video through the tunnel and over plain TCP; target/d
 	cargo build --release --workspace --bins
 	cd player && npm run build
 	$(AS_ROOT) $(LAB) demo
+
+# ONLY=TEXT for some of them, QUICK=1 for a short look that proves nothing.
+figures: setup ## The papers' figures in the simulator, claims judged; target/lab/report.html
+	cargo build --release -p millrace-lab
+	$(LAB) sim tests/lab/scenarios $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick); \
+	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
+	$(LAB) report target/lab/results --out target/lab/report.html && exit $$judged
 
 test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
 	tests/scripts/test.sh

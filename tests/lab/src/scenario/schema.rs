@@ -18,6 +18,10 @@ const TIME_S: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 0..=1_000_000_000;
 const MAX_FLOWS: u64 = 10_000;
 
+/// Keys of the file that are the same for all cells.
+const HEAD_KEYS: [&str; 10] =
+    ["name", "title", "figure", "about", "repeat", "seed", "series", "sweep", "claim", "plot"];
+
 /// Keys of the file itself that are not the run's; those of the run are known here too.
 pub(super) fn head(reader: &mut Reader<'_>) -> Result<Head> {
     let name = reader.text("name")?;
@@ -50,7 +54,7 @@ pub(super) fn plots(reader: &mut Reader<'_>) -> Result<Vec<Plot>> {
 pub(super) fn scenario(text: &Text<'_>, root: &Node) -> Result<Scenario> {
     let mut reader = Reader::new(text, "", root)?;
     // Read before, once for all cells.
-    for key in ["name", "title", "figure", "about", "repeat", "seed", "series", "claim", "plot"] {
+    for key in HEAD_KEYS {
         reader.node(key);
     }
     let duration_s = reader.needed_number("duration_s", 0.1..=100_000.0)?;
