@@ -92,6 +92,7 @@ struct Subject {
     cell: usize,
     /// Which flows; empty for the link.
     flows: Vec<usize>,
+    groups: Vec<usize>,
     cc: String,
     flow: Option<usize>,
 }
@@ -240,21 +241,18 @@ impl Data<'_> {
             let other = &self.file.cells[other.cell].at;
             at.iter().all(|(key, value)| freed.contains(key) || other.get(key) == Some(value))
         };
-        let mut filter = filter.clone();
-        // What the reference leaves open about flows is as with the subject.
-        for key in ["group", "flow"] {
-            let is_open = filter.get(key).is_none() && filter.get("cc").is_none();
-            if let Some(test) = condition.filter.get(key).filter(|_| is_open) {
-                filter.0.push((key.to_owned(), test.clone()));
-            }
-        }
-        if filter.get("cc").is_none() && filter.get("group").is_none() && freed.is_empty() {
+        // A reference that says nothing about flows is to the same ones.
+        let names_flows = ["cc", "group", "flow"].iter().any(|key| filter.get(key).is_some());
+        let is_same = |other: &Subject| {
+            names_flows || metric.starts_with("link.") || other.groups == subject.groups
+        };
+        if !names_flows && freed.is_empty() {
             return Vec::new();
         }
         let over =
             if condition.over_flows == Over::Each { Over::Mean } else { condition.over_flows };
-        let mut found: Vec<Subject> = self.subjects(metric, &filter, over);
-        found.retain(|other| comparable(other) && other != subject);
+        let mut found: Vec<Subject> = self.subjects(metric, filter, over);
+        found.retain(|other| comparable(other) && is_same(other) && other != subject);
         let here: Vec<Subject> = found
             .iter()
             .filter(|other| other.cell == subject.cell && other.flows != subject.flows)
@@ -278,22 +276,24 @@ impl Data<'_> {
             if flows.is_empty() {
                 continue;
             }
+            let of = |members: &[&FlowFigures], cc: String, flow: Option<usize>| Subject {
+                cell,
+                flows: members.iter().map(|flow| flow.flow).collect(),
+                groups: groups_of(members),
+                cc,
+                flow,
+            };
             if metric.starts_with("link.") {
                 let cc = distinct(&flows).join(" and ");
-                subjects.push(Subject { cell, flows: Vec::new(), cc, flow: None });
+                subjects.push(Subject { flows: Vec::new(), ..of(&flows, cc, None) });
             } else if over == Over::Each {
-                subjects.extend(flows.iter().map(|flow| Subject {
-                    cell,
-                    flows: vec![flow.flow],
-                    cc: flow.label.clone(),
-                    flow: Some(flow.flow),
-                }));
+                let each = flows.iter();
+                subjects.extend(each.map(|flow| of(&[flow], flow.label.clone(), Some(flow.flow))));
             } else {
-                subjects.extend(distinct(&flows).into_iter().map(|label| Subject {
-                    cell,
-                    flows: flows.iter().filter(|f| f.label == label).map(|f| f.flow).collect(),
-                    cc: label,
-                    flow: None,
+                subjects.extend(distinct(&flows).into_iter().map(|label| {
+                    let same: Vec<&FlowFigures> =
+                        flows.iter().filter(|flow| flow.label == label).copied().collect();
+                    of(&same, label, None)
                 }));
             }
         }
@@ -339,6 +339,12 @@ fn is_meant(flow: &FlowFigures, filter: &Where) -> bool {
         "flow" => test.passes(&flow.flow.into()),
         _ => true,
     })
+}
+
+fn groups_of(flows: &[&FlowFigures]) -> Vec<usize> {
+    let mut groups: Vec<usize> = flows.iter().map(|flow| flow.group).collect();
+    groups.dedup();
+    groups
 }
 
 fn distinct(flows: &[&FlowFigures]) -> Vec<String> {

@@ -14,9 +14,8 @@ fn measure(convergence: Convergence) -> Measure {
 
 /// Throughput second by second on a link of `capacity`.
 fn record(capacity: f64, flows: &[&[f64]]) -> Record {
-    let samples = |seconds: &[f64]| {
-        seconds.iter().flat_map(|mbps| [*mbps; PER_SECOND]).collect::<Vec<f64>>()
-    };
+    let samples =
+        |seconds: &[f64]| seconds.iter().flat_map(|mbps| [*mbps; PER_SECOND]).collect::<Vec<f64>>();
     let length = flows.iter().map(|flow| flow.len()).max().unwrap_or(0) * PER_SECOND;
     let flow = |seconds: &&[f64]| FlowRecord { mbps: samples(seconds), peak_in_flight_bytes: 0 };
     Record {

@@ -97,15 +97,13 @@ pub fn run(
         for _ in 0..options.jobs.clamp(1, jobs.len().max(1)) {
             let (sender, next, jobs, paths, stamp) = (sender.clone(), &next, &jobs, &paths, &stamp);
             scope.spawn(move || {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let index = jobs.iter().position(|other| std::ptr::eq(other, job));
-                    let outcome = match (interrupt::check(), index) {
-                        (Ok(()), Some(index)) => job
-                            .run(options, &paths[index], stamp)
-                            .map(|outcome| Finished { job: index, outcome }),
-                        (Err(interrupted), _) => Err(interrupted.into()),
-                        (Ok(()), None) => break,
-                    };
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(index) else { break };
+                    let outcome = interrupt::check().map_err(Into::into).and_then(|()| {
+                        let outcome = job.run(options, &paths[index], stamp)?;
+                        Ok(Finished { job: index, outcome })
+                    });
                     let stop = outcome.is_err();
                     if sender.send(outcome).is_err() || stop {
                         break;
@@ -132,8 +130,7 @@ pub fn run(
     })
 }
 
-/// Every cell and repeat; of each file the longest runs first would need them sorted, but the order
-/// of the file keeps what belongs together and is over soon enough.
+/// Every cell and repeat, in the order of the files.
 fn jobs(files: &[File]) -> Vec<Job<'_>> {
     let mut jobs = Vec::new();
     for (file, of) in files.iter().enumerate() {

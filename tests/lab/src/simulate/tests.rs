@@ -145,7 +145,10 @@ at_least = 1
     assert_eq!(summary.claims[0].verdict, Verdict::NotMeasured);
     let said: Vec<&str> = summary.problems.iter().map(|problem| problem.reason.as_str()).collect();
     let has = |part: &str| said.iter().any(|reason| reason.contains(part));
-    assert!(has("no trace /nonexistent/no/such.trace: give its directory with --traces"), "{said:?}");
+    assert!(
+        has("no trace /nonexistent/no/such.trace: give its directory with --traces"),
+        "{said:?}"
+    );
     assert!(has("kernel:cubic: the kernel's TCP runs in the emulator only"), "{said:?}");
     assert!(has("unknown congestion control \"nonesuch\"; known are"), "{said:?}");
     let run = json(&out.path().join("missing/runs/0002-r00/run.json"));
