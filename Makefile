@@ -25,6 +25,7 @@ demo: setup ## Play a real video through the tunnel and over plain TCP; target/d
 # ONLY=TEXT for some of them, QUICK=1 for a short look that proves nothing.
 figures: setup ## The papers' figures in the simulator, claims judged; target/lab/report.html
 	cargo build --release -p millrace-lab
+	cd tests/lab/report && npm run build
 	$(LAB) sim tests/lab/scenarios $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick); \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/results --out target/lab/report.html && exit $$judged

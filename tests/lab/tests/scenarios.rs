@@ -1,6 +1,8 @@
 //! Scenario files: those of this repository are good, wrong ones are refused with place and reason,
 //! and the program does what it says with both.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -26,8 +26,8 @@ fn record(capacity: f64, flows: &[&[f64]]) -> Record {
     }
 }
 
-fn times(seconds: &[std::ops::Range<usize>]) -> Times {
-    let flows = seconds.iter().map(|s| s.start * PER_SECOND..s.end * PER_SECOND).collect();
+fn times(seconds: &[(usize, usize)]) -> Times {
+    let flows = seconds.iter().map(|(start, end)| start * PER_SECOND..end * PER_SECOND).collect();
     Times { flows, warmup: 0 }
 }
 
@@ -37,7 +37,7 @@ fn share_convergence_is_the_first_of_five_seconds_near_the_fair_share() {
     let first = [100.0; 12];
     let second = [0.0, 0.0, 10.0, 45.0, 20.0, 40.0, 50.0, 60.0, 50.0, 40.0, 60.0, 40.0];
     let record = record(100.0, &[&first, &second]);
-    let found = settled(&record, &times(&[0..12, 2..12]), &measure(Convergence::Share));
+    let found = settled(&record, &times(&[(0, 12), (2, 12)]), &measure(Convergence::Share));
     assert_eq!(found[1].convergence_s, Some(3.0));
     let expected = deviation(&[40.0, 50.0, 60.0, 50.0, 40.0, 60.0, 40.0]);
     assert_eq!(found[1].stddev_mbps, expected);
@@ -49,7 +49,7 @@ fn share_convergence_is_the_first_of_five_seconds_near_the_fair_share() {
 fn what_never_converges_takes_for_ever_and_has_no_deviation() {
     let flow = [50.0, 50.0, 50.0, 50.0, 100.0, 50.0, 50.0, 50.0, 50.0, 100.0];
     let record = record(100.0, &[&flow]);
-    let found = settled(&record, &times(&[0..10]), &measure(Convergence::Share));
+    let found = settled(&record, &times(&[(0, 10)]), &measure(Convergence::Share));
     let never = Settled { convergence_s: Some(f64::INFINITY), stddev_mbps: None };
     assert_eq!(found, [never]);
 }
@@ -59,7 +59,7 @@ fn jain_convergence_is_of_all_flows_and_ends_with_the_next_entry() {
     let a = [10.0, 10.0, 10.0, 10.0, 10.0, 9.0, 6.0, 5.0, 5.0, 5.0, 5.0, 5.0];
     let b = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 4.0, 5.0, 5.0, 5.0, 5.0, 5.0];
     let record = record(10.0, &[&a, &b]);
-    let found = settled(&record, &times(&[0..12, 5..12]), &measure(Convergence::Jain));
+    let found = settled(&record, &times(&[(0, 12), (5, 12)]), &measure(Convergence::Jain));
     assert_eq!(found[0].convergence_s, Some(0.0));
     assert_eq!(found[0].stddev_mbps, Some(0.0));
     // 9 to 1 is 0.61, 6 to 4 is 0.96.
@@ -71,7 +71,7 @@ fn jain_convergence_is_of_all_flows_and_ends_with_the_next_entry() {
 #[test]
 fn without_convergence_the_deviation_is_of_what_counts() {
     let record = record(10.0, &[&[1.0, 8.0, 10.0, 8.0, 10.0]]);
-    let times = Times { warmup: PER_SECOND, ..times(&[0..5]) };
+    let times = Times { warmup: PER_SECOND, ..times(&[(0, 5)]) };
     let found = settled(&record, &times, &measure(Convergence::None));
     assert_eq!(found[0], Settled { convergence_s: None, stddev_mbps: Some(1.0) });
 }
@@ -87,7 +87,7 @@ fn jain_is_one_for_equals_and_one_of_n_for_one() {
 fn eighty_percent_counts_from_the_start_to_the_end_of_the_second() {
     let seconds = [0.0, 0.0, 4.0, 8.0, 10.0];
     let (fast, slow) = (record(10.0, &[&seconds]), record(20.0, &[&seconds]));
-    let times = times(&[1..5]);
+    let times = times(&[(1, 5)]);
     assert_eq!(time_to_80_percent_s(&fast, &times, 0), Some(3.0));
     assert_eq!(time_to_80_percent_s(&slow, &times, 0), Some(f64::INFINITY));
 }
@@ -96,7 +96,7 @@ fn eighty_percent_counts_from_the_start_to_the_end_of_the_second() {
 fn following_is_two_seconds_near_the_new_rate() {
     let mut record = record(10.0, &[&[10.0, 10.0, 10.0, 10.0, 10.0, 12.0, 20.0, 18.0, 20.0, 20.0]]);
     record.capacity_mbps[5 * PER_SECOND..].fill(20.0);
-    let (times, measure) = (times(&[0..10]), measure(Convergence::None));
+    let (times, measure) = (times(&[(0, 10)]), measure(Convergence::None));
     let found = follow_s(&record, &times, &measure, &[5 * PER_SECOND], 0).unwrap();
     // The second that begins 0.5 s after the change holds as much of 12 as of 20: 16, just enough.
     assert!((found - 0.5).abs() < 1e-9, "{found}");
@@ -109,7 +109,7 @@ fn following_is_two_seconds_near_the_new_rate() {
 #[test]
 fn share_errors_leave_out_the_time_after_each_change() {
     let record = record(100.0, &[&[0.0, 0.0, 50.0, 50.0, 0.0, 0.0, 66.0, 66.0]]);
-    let times = times(&[0..8]);
+    let times = times(&[(0, 8)]);
     let asked = [(0, 0.5), (4 * PER_SECOND, 0.6)];
     let changes = [0, 4 * PER_SECOND];
     let found = share_error(&record, &times, &asked, &changes, 2 * PER_SECOND, 0).unwrap();
