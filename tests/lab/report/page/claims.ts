@@ -10,8 +10,13 @@ export function badge(verdict: Verdict, text: string = verdict): HTMLElement {
   return element("span", { class: `badge ${CLASS[verdict]}` }, `${MARK[verdict]} ${text}`);
 }
 
+/** A time that never came is null in the results, and counts as infinitely long. */
+function value(claim: Claim, of: number | null): string {
+  return of === null && claim.verdict !== "not measured" ? "never" : withUnit(of, claim.unit);
+}
+
 function measured(claim: Claim): HTMLElement {
-  const cell = element("td", { "data-head": "Measured" }, element("span", { class: "value" }, withUnit(claim.measured, claim.unit)));
+  const cell = element("td", { "data-head": "Measured" }, element("span", { class: "value" }, value(claim, claim.measured)));
   if (claim.spread !== null && claim.spread[0] !== claim.spread[1]) cell.append(" ", element("small", {}, `${figure(claim.spread[0])} to ${figure(claim.spread[1])}`));
   if (claim.at !== "") cell.append(element("small", { class: "at" }, claim.at));
   return cell;
@@ -21,7 +26,7 @@ function measured(claim: Claim): HTMLElement {
 function comparisons(claim: Claim): HTMLElement[] {
   if (claim.points.length < 2) return [];
   const rows = claim.points.map((p) =>
-    element("li", {}, `${p.at}: ${withUnit(p.measured, claim.unit)}`, p.reference === null ? "" : ` (${figure(p.value)} to ${figure(p.reference)})`, p.holds ? "" : " ✗"),
+    element("li", {}, `${p.at}: ${value(claim, p.measured)}`, p.reference === null ? "" : ` (${figure(p.value)} to ${figure(p.reference)})`, p.holds ? "" : " ✗"),
   );
   return [element("details", {}, element("summary", {}, `${claim.points.length} comparisons`), element("ul", {}, ...rows))];
 }

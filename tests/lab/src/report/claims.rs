@@ -54,8 +54,9 @@ fn place(at: &Map<String, Value>, cc: Option<&str>) -> String {
         };
         (matches!(value, Setting::Number(_)), words)
     };
-    let mut parts: Vec<_> =
-        at.iter().map(named).chain(cc.map(|cc| (false, cc.to_owned()))).collect();
+    // A table of parameters has a label, which is there too.
+    let plain = at.iter().filter(|(_, value)| !value.is_object() && !value.is_array());
+    let mut parts: Vec<_> = plain.map(named).chain(cc.map(|cc| (false, cc.to_owned()))).collect();
     // Names come first, and once: a swept algorithm is named by its key and as `cc`.
     parts.sort_by_key(|(number, _)| *number);
     parts.dedup();

@@ -190,7 +190,10 @@ fn facts(summaries: &[Summary]) -> Vec<Fact> {
     let finished = summaries.iter().filter_map(|summary| summary.stamp.finished_unix_s);
     let date = finished.reduce(f64::max).and_then(date).unwrap_or_default();
     let facts = [
-        ("Commit", all(|stamp| stamp.commit.clone())),
+        (
+            "Commit",
+            all(|stamp| stamp.commit.as_ref().map(|commit| commit.chars().take(12).collect())),
+        ),
         ("Version", all(|stamp| stamp.version.clone())),
         ("Command", all(command)),
         ("Finished", date),

@@ -4,7 +4,7 @@ use super::document::{Axis, Chart, Dashed, Line, Panel, Scatter, Table};
 use super::plot::{Kind, Plot};
 use super::samples::{Level, Middle, Sample, Setting, middle, samples, values};
 use super::summary::Summary;
-use super::units::{Quantity, quantity, rounded, shown};
+use super::units::{Quantity, capitalised, quantity, rounded, shown};
 
 /// What is drawn where the file doesn't say.
 const DEFAULT_FIGURE: &str = "goodput_mbps";
@@ -12,6 +12,7 @@ const DEFAULT_FIGURE: &str = "goodput_mbps";
 /// All panels of a plot that isn't a time series; none where nothing was measured.
 pub(super) fn panels(summary: &Summary, plot: &Plot) -> Vec<Panel> {
     let all = samples(summary, Level::of(plot, &summary.keys), plot);
+    let plot = &by_label(plot, &all);
     let mut made: Vec<Panel> = split(&all, plot.panel.as_deref())
         .into_iter()
         .filter_map(|(value, part)| {
@@ -23,6 +24,19 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Vec<Panel> {
         .collect();
     share_ends(&mut made, plot);
     made
+}
+
+/// Where one algorithm runs under several labels, as with other parameters, its name alone would
+/// take them for one: the labels stand in its place.
+fn by_label(plot: &Plot, all: &[Sample<'_>]) -> Plot {
+    let mut plot = plot.clone();
+    if values(all, "label").len() > values(all, "cc").len() {
+        let keys = [&mut plot.x, &mut plot.series, &mut plot.panel, &mut plot.rows];
+        for key in keys.into_iter().flatten().filter(|key| *key == "cc") {
+            *key = "label".to_owned();
+        }
+    }
+    plot
 }
 
 /// The samples for each value of a key; all together without one.
@@ -80,7 +94,7 @@ fn series_key(plot: &Plot) -> &str {
 }
 
 fn axis(of: &Quantity, name: Option<&String>, log: bool, range: Option<[f64; 2]>) -> Axis {
-    let name = name.cloned().unwrap_or_else(|| of.name.clone());
+    let name = name.map_or_else(|| of.name.clone(), |name| capitalised(name));
     Axis { name, unit: of.unit, log, range, categories: None }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Result<(Vec<Panel>, Vec<
             });
             let Some(chart) = drawn[at].1.chart_mut() else { continue };
             if plot.optimal && chart.references.is_empty() {
-                chart.references.extend(capacity(&run, over_s));
+                chart.references.extend(capacity(&run, plot, over_s));
             }
             chart.series.push(line);
         }
@@ -149,15 +149,20 @@ fn name_of(sample: &Sample<'_>, plot: &Plot, cell: &Cell, default: &str) -> Stri
 /// Means over equal times, so few that a page can draw them. The time of a mean is its end, as in
 /// the file.
 fn reduced(run: &Run, flow: i32, plot: &Plot, scale: f64) -> (Vec<Vec<Option<f64>>>, f64) {
-    let rows: Vec<_> = run.rows.iter().filter(|row| row.flow == flow).collect();
+    let rows: Vec<_> = run.rows.iter().filter(|row| row.flow == flow && shown(row, plot)).collect();
     means(
         rows.iter().map(|row| (row.time_s, row.value.map(|value| value * scale))),
         plot.mean_over_s,
     )
 }
 
-fn capacity(run: &Run, over_s: f64) -> Option<Dashed> {
-    let rows = run.rows.iter().filter(|row| row.flow == LINK);
+/// What lies beyond the ends of the axis would only make the page heavier.
+fn shown(row: &Row, plot: &Plot) -> bool {
+    plot.x_range.is_none_or(|[low, high]| (low..=high).contains(&row.time_s))
+}
+
+fn capacity(run: &Run, plot: &Plot, over_s: f64) -> Option<Dashed> {
+    let rows = run.rows.iter().filter(|row| row.flow == LINK && shown(row, plot));
     let (points, _) = means(rows.map(|row| (row.time_s, row.capacity_mbps)), Some(over_s));
     let points: Vec<[f64; 2]> = points.iter().filter_map(|p| Some([p[0]?, p[1]?])).collect();
     (!points.is_empty()).then(|| Dashed { name: "Capacity of the link".to_owned(), points })

@@ -258,7 +258,7 @@ fn made_up(root: &Path) {
         })
         .collect();
     let plots = json!([
-        {"kind": "series", "panel": "cc", "mean_over_s": 0.5, "title": "Throughput",
+        {"kind": "series", "panel": "cc", "mean_over_s": 0.5, "title": "Throughput", "x_range": [0, 10],
          "reference": [{"name": "share", "steps": [[0, 40], [5, 25]], "panel": "bbr"}]},
         {"kind": "series", "y": "queue_bytes", "where": {"cc": ["bbr", "allegro"]}},
     ]);
@@ -334,6 +334,23 @@ fn lines_have_a_point_for_each_value_and_algorithm() {
     assert_eq!(xs, [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0]);
     assert_eq!(chart.series[0].points[0][1..], [Some(96.0), Some(92.16), Some(98.88)]);
     assert_eq!(chart.references[0].points, [[0.0, 90.0], [6.0, 90.0]]);
+}
+
+#[test]
+fn one_algorithm_under_two_labels_stays_two() {
+    let root = tempfile::tempdir().unwrap();
+    let parts = [("bbr", 90.0), ("bbr gentle", 50.0)];
+    let cells = parts.map(|(label, value)| {
+        let figures = json!({"goodput_mbps": around(value)});
+        cell(0, json!({"flow.0.label": label, "flow.0.parameters": {}}), &[(label, figures)])
+    });
+    let plots = json!([{"kind": "bars", "x": "cc", "series": "cc"}]);
+    write(root.path(), "labels", json!({"cells": cells, "plots": plots}));
+    let document = read(root.path(), "").unwrap();
+    let chart = panels(&document, "labels")[0][0].chart().unwrap();
+    let heights: Vec<_> =
+        chart.series.iter().map(|line| (line.name.as_str(), line.points[0][1])).collect();
+    assert_eq!(heights, [("bbr", Some(90.0)), ("bbr gentle", Some(50.0))]);
 }
 
 #[test]

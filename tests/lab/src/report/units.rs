@@ -94,12 +94,13 @@ fn is_statistic(word: &str) -> bool {
 
 /// `peak_in_flight` as `Peak in flight`.
 fn sentence(stem: &str) -> String {
-    let words = stem.replace(['_', '.'], " ");
+    capitalised(&stem.replace(['_', '.'], " "))
+}
+
+pub(super) fn capitalised(words: &str) -> String {
     let mut letters = words.chars();
-    match letters.next() {
-        Some(first) => first.to_uppercase().chain(letters).collect(),
-        None => words,
-    }
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 /// Six significant digits: more would only make the page heavier.
@@ -118,6 +119,7 @@ pub(super) fn shown(value: f64, unit: &str) -> String {
         size if size == 0.0 || size >= 100.0 => 0,
         size if size >= 10.0 => 1,
         size if size >= 1.0 => 2,
+        size if size >= 0.1 => 3,
         _ => 4,
     };
     let mut text = format!("{value:.digits$}");
