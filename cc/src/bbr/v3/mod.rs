@@ -1,4 +1,5 @@
-//! Version 3: draft-ietf-ccwg-bbr as of November 2026 (later than -05), whose names are cited here.
+//! Version 3: draft-ietf-ccwg-bbr in its text of August 2026 (commit 4ce5e87 of its repository), whose names
+//! are cited here.
 //!
 //! - `startup`, `drain`, `probe_bw`, `probe_rtt`: the states. The four of ProbeBW differ by their
 //!   gains and by when the next one follows, and share a file.
