@@ -81,6 +81,11 @@ pub struct PccConfig {
     pub loss_errors: f64,
     /// Whether a pair whose faster probe lost less is measured again (Section 4.3).
     pub double_check: bool,
+    /// An interval that lost more than this share shows a path that has become slower: the rate
+    /// falls at once to what was delivered. None is the paper.
+    pub fall_at_loss: Option<f64>,
+    /// The same for an interval with a clear RTT gradient of more than this.
+    pub fall_at_gradient: Option<f64>,
     /// What keeps noise in RTTs from deciding.
     pub noise_filter: NoiseFilter,
     /// How the first rate is found. The two settings below are of the first kind only.

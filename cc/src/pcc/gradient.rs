@@ -130,18 +130,24 @@ fn with_loss(utility: &Utility, seen: Observed, loss: f64) -> f64 {
     utility.of(&Observed { loss, ..seen })
 }
 
-/// The loss rates to judge two probes by. A difference below `errors` standard errors of it is
-/// chance: both then get what they lost together.
+/// The loss rates to judge two probes by.
+///
+/// A difference below `errors` standard errors of it may be chance. Then both get what they lost
+/// together, but for a part of what the faster one lost more: the cube of how near it is to the
+/// limit. What the faster one lost less is chance (Section 4.3: sending faster is not the cause).
+/// Without that part, flows that are too small to be sure of what they do to each other bear
+/// loss until its level alone stops them, and with all of it random loss does.
 fn losses(fast: &Measured, slow: &Measured, errors: f64) -> (f64, f64) {
     let of = |probe: &Measured| (probe.outcome.lost as f64, probe.outcome.packets.max(1) as f64);
     let ((fast_lost, fast_sent), (slow_lost, slow_sent)) = (of(fast), of(slow));
     let pooled = (fast_lost + slow_lost) / (fast_sent + slow_sent);
     let error = (pooled * (1.0 - pooled) * (1.0 / fast_sent + 1.0 / slow_sent)).sqrt();
-    let (of_fast, of_slow) = (fast.seen.loss, slow.seen.loss);
-    match (of_fast - of_slow).abs() < errors * error {
-        true => (pooled, pooled),
-        false => (of_fast, of_slow),
+    let more = fast.seen.loss - slow.seen.loss;
+    if more.abs() >= errors * error {
+        return (fast.seen.loss, slow.seen.loss);
     }
+    let counted = more.max(0.0) * (more / (errors * error)).powi(3).abs();
+    (pooled + counted / 2.0, pooled - counted / 2.0)
 }
 
 /// Gradient to change of rate: confidence amplifier and dynamic change boundary
@@ -210,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_losses_are_shared_and_real_ones_are_not() {
+    fn chance_losses_are_shared_real_ones_are_not_and_between_counts_in_part() {
         let lost = |lost: u64| {
             let mut measured = clean(1.0, 1.0);
             measured.outcome.packets = 100;
@@ -218,8 +224,12 @@ mod tests {
             measured.seen.loss = lost as f64 / 100.0;
             measured
         };
-        assert_eq!(losses(&lost(2), &lost(0), 1.5), (0.01, 0.01));
-        assert_eq!(losses(&lost(6), &lost(0), 1.5), (0.06, 0.0));
+        assert_eq!(losses(&lost(6), &lost(0), 2.0), (0.06, 0.0));
+        assert_eq!(losses(&lost(0), &lost(6), 2.0), (0.0, 0.06));
+        assert_eq!(losses(&lost(0), &lost(2), 2.0), (0.01, 0.01), "faster does not lose less");
+        // 2 % more at an error of sqrt(0.0198 * 0.01): 0.71 of the limit, cubed.
+        let (fast, slow) = losses(&lost(2), &lost(0), 2.0);
+        assert!((fast - slow - 0.02 * 0.3572).abs() < 1e-4, "{fast} {slow}");
         assert_eq!(losses(&lost(2), &lost(0), 0.0), (0.02, 0.0));
     }
 }

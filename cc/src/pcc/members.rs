@@ -42,7 +42,8 @@ pub const ALLEGRO_LATENCY: PccConfig = allegro("allegro-latency", Utility::Alleg
 const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
     PccConfig {
         gradient_errors: 2.0,
-        loss_errors: 1.5,
+        loss_errors: 2.0,
+        fall_at_loss: Some(0.1),
         max_boundary: Some(0.1),
         max_boundary_down: Some(0.1),
         min_change: 0.005,
@@ -84,6 +85,8 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         gradient_errors: 0.0,
         loss_errors: 0.0,
         double_check: true,
+        fall_at_loss: None,
+        fall_at_gradient: None,
         noise_filter: NoiseFilter::None,
         start_up: StartUpKind::Doubling,
         initial_ignorance: false,

@@ -8,7 +8,7 @@ use super::monitor_interval::Outcome;
 use super::noise::Judge;
 use super::policy::{Measured, Policy, Round};
 use super::start_up::{StartUp, Step};
-use super::utility::Utility;
+use super::utility::{Observed, Utility};
 use crate::Tuning;
 
 /// Share of its rate that an interval must have reached to count although the application
@@ -23,6 +23,10 @@ const STARTED_ABOVE: f64 = 0.9;
 const MAX_OVER_SENT: f64 = 1.25;
 /// By how much it comes down in one round.
 const OVER_SENT_DECREASE: f64 = 0.9;
+/// A gradient of this many standard errors is a line and no step: a longer path is not a slower one.
+const CLEAR_ERRORS: f64 = 10.0;
+/// Losses above a limit by this many standard errors are no chance.
+const SURE_ERRORS: f64 = 2.0;
 /// What an interval without feedback leaves of the rate (Section 4.3).
 const TIMEOUT_DECREASE: f64 = 0.5;
 /// So many time-outs in a row mean an outage, after which the path is unknown and the rate
@@ -189,6 +193,9 @@ impl RateControl {
         if outcome.packets == 0 || !decides {
             return;
         }
+        if self.has_fallen(&outcome, &seen) {
+            return;
+        }
         self.results[at] = Some(Measured { gain: self.gains[at], outcome, seen });
         match &mut self.start_up {
             Some(start_up) => {
@@ -197,6 +204,27 @@ impl RateControl {
             }
             None => self.on_result(),
         }
+    }
+
+    /// Whether the path has become so much slower that there is nothing to learn from the rest
+    /// of the round.
+    fn has_fallen(&mut self, outcome: &Outcome, seen: &Observed) -> bool {
+        let delivered = outcome.delivered_mbps;
+        if self.is_starting() || delivered <= 0.0 || delivered >= self.central_mbps {
+            return false;
+        }
+        let clear = seen.gradient > CLEAR_ERRORS * outcome.slope.error;
+        let above = |limit: Option<f64>, value: f64| limit.is_some_and(|limit| value > limit);
+        let chance = (seen.loss * (1.0 - seen.loss) / outcome.packets as f64).sqrt();
+        let falls = above(self.config.fall_at_loss, seen.loss - SURE_ERRORS * chance)
+            || clear && above(self.config.fall_at_gradient, seen.gradient);
+        if falls {
+            self.decisions += 1;
+            self.set_central(delivered);
+            self.policy.restart();
+            self.begin_round();
+        }
+        falls
     }
 
     fn on_start_up(&mut self, step: Step) {

@@ -191,3 +191,23 @@ fn a_share_changes_what_the_same_losses_mean() {
     assert!(control.central_mbps() < 100.0, "{}", control.central_mbps());
     assert!(!learning(100.0).tune(Tuning::Share(0.1)));
 }
+
+#[test]
+fn a_path_that_has_become_much_slower_is_met_at_what_it_delivers() {
+    let slower = |mbps: f64| Outcome { delivered_mbps: 10.0, lost: 900, ..idle(mbps) };
+    let mut control = learning(100.0);
+    answer(&mut control, slower);
+    assert_eq!((control.central_mbps(), control.decisions()), (10.0, 1));
+    let (_, mbps) = control.next_probe().expect("a new round");
+    assert!((9.0..11.0).contains(&mbps));
+
+    // Few packets may lose as much by chance, and less loss is for the utility to weigh.
+    for (packets, lost) in [(10, 3), (1000, 90)] {
+        let mut control = learning(100.0);
+        answer(&mut control, |mbps| Outcome { packets, lost, ..slower(mbps) });
+        assert_eq!(control.central_mbps(), 100.0, "{lost} of {packets}");
+    }
+    let mut control = with(VIVACE_LATENCY.as_published(), 100.0);
+    answer(&mut control, slower);
+    assert_eq!(control.central_mbps(), 100.0, "the paper knows no such thing");
+}
