@@ -34,14 +34,16 @@ const drawn = (points: Series["points"]): (number | null)[][] => points.map((p) 
 interface Coordinates {
   value(dimension: number): unknown;
   coord(point: number[]): number[];
+  size(of: number[]): number[];
 }
 
-/** A thin line from [x, low] to [x, high], or from [low, y] to [high, y]. */
-function whiskers(name: string, ends: readonly (readonly [number, number, number, number])[], stroke: string): CustomSeriesOption {
+/** A thin line from [x, low] to [x, high], or from [low, y] to [high, y]; `shift` moves it across, given the width of a category. */
+function whiskers(name: string, ends: readonly (readonly [number, number, number, number])[], stroke: string, shift: (category_px: number) => number = () => 0): CustomSeriesOption {
   const renderItem = (_: unknown, api: Coordinates): unknown => {
-    const [x1, y1] = api.coord([Number(api.value(0)), Number(api.value(1))]);
-    const [x2, y2] = api.coord([Number(api.value(2)), Number(api.value(3))]);
-    return { type: "line", shape: { x1, y1, x2, y2 }, style: { stroke, lineWidth: 1.25, opacity: 0.75 } };
+    const [x1 = 0, y1] = api.coord([Number(api.value(0)), Number(api.value(1))]);
+    const [x2 = 0, y2] = api.coord([Number(api.value(2)), Number(api.value(3))]);
+    const by = shift(api.size([1, 0])[0] ?? 0);
+    return { type: "line", shape: { x1: x1 + by, y1, x2: x2 + by, y2 }, style: { stroke, lineWidth: 1.25, opacity: 0.75 } };
   };
   // The library's own type of `renderItem` can't be written without its internals.
   return { type: "custom", name, silent: true, z: 1, clip: true, tooltip: { show: false }, encode: { x: [0, 2], y: [1, 3] }, data: ends.map((e) => [...e]), renderItem: renderItem as unknown as NonNullable<CustomSeriesOption["renderItem"]> };
@@ -67,22 +69,35 @@ function lines(chart: Chart, look: Look, s: Series): AnySeries[] {
   return ends.length === 0 ? [line] : [line, whiskers(s.name, ends, stroke)];
 }
 
+const BAR_AT_MOST_PX = 48;
+/** Of a bar's width. */
+const BAR_GAP = 0.1;
+/** Of a category's width. */
+const CATEGORY_GAP = 0.3;
+
 function bars(chart: Chart, look: Look, visible: readonly Series[]): AnySeries[] {
   // Series with a bar each stand on their own category; grouped bars would leave gaps there.
   const alone = visible.every((s) => s.points.length <= 1);
-  return visible.flatMap((s) => {
+  const side_by_side = alone ? 1 : visible.length;
+  return visible.flatMap((s, i) => {
     const stroke = colour(look, s.name);
     const categories = chart.x.categories ?? [];
     const bar: BarSeriesOption = {
       type: "bar",
       name: s.name,
-      barMaxWidth: 48,
-      ...(alone ? { barGap: "-100%" } : {}),
+      barMaxWidth: BAR_AT_MOST_PX,
+      barGap: alone ? "-100%" : `${BAR_GAP * 100}%`,
+      barCategoryGap: `${CATEGORY_GAP * 100}%`,
       itemStyle: { color: stroke, decal: { symbol: "none" } },
       data: categories.map((_, i) => s.points.find((p) => p[0] === i)?.[1] ?? null),
     };
     const ends = s.points.flatMap(([x, , low, high]) => (x != null && low != null && high != null && low < high ? [[x, low, x, high] as const] : []));
-    return alone && ends.length > 0 ? [bar, { ...whiskers(s.name, ends, look.text), z: 5 }] : [bar];
+    // As the library places bars: what the gap leaves of a category, shared among them and their gaps.
+    const shift = (category_px: number): number => {
+      const bar_px = Math.min(BAR_AT_MOST_PX, (category_px * (1 - CATEGORY_GAP)) / (side_by_side + (side_by_side - 1) * BAR_GAP));
+      return alone ? 0 : (i - (side_by_side - 1) / 2) * bar_px * (1 + BAR_GAP);
+    };
+    return ends.length > 0 ? [bar, { ...whiskers(s.name, ends, look.text, shift), z: 5 }] : [bar];
   });
 }
 

@@ -105,6 +105,15 @@ describe("a chart's option", () => {
     expect(names(["cubic"])).toEqual(["line <b>", "line goal"]);
   });
 
+  it("puts the whiskers of bars that stand side by side on their bars", () => {
+    const bars: Chart = { ...CHART, kind: "bars", x: { ...AXIS, categories: ["a", "b"] }, series: ["cubic", "<b>"].map((name) => ({ name, points: [[0, 5, 4, 6], [1, 3, 2, 4]] })) };
+    const api = { value: (i: number): number => [0, 4, 0, 6][i] ?? 0, coord: ([x = 0, y = 0]: number[]): number[] => [x, y], size: (): number[] => [100] };
+    const made = option(bars, new Set(), LOOK).series as { type: string; renderItem: (p: unknown, a: typeof api) => { shape: { x1: number } } }[];
+    const shifts = made.filter((s) => s.type === "custom").map((s) => s.renderItem({}, api).shape.x1);
+    // 70 of 100 px are two bars and a tenth of one between them.
+    expect(shifts.map((s) => s.toFixed(2))).toEqual(["-18.33", "18.33"]);
+  });
+
   it("turns labels that would not fit", () => {
     const bars: Chart = { ...CHART, kind: "bars", x: { ...AXIS, categories: ["vivace-latency", "vivace-loss", "cubic"] } };
     const rotation = (width_px: number): unknown => (option(bars, new Set(), { ...LOOK, width_px }).xAxis as { axisLabel: { rotate: number } }).axisLabel.rotate;
