@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::{Bandwidth, CongestionEvent, Time};
+use crate::{Bandwidth, CongestionEvent, LostPacket, Time};
 
 /// Weight of the newest event in [`PathModel::loss_short`]: about the last ten events.
 const LOSS_SHORT_WEIGHT: f64 = 0.1;
@@ -81,6 +81,13 @@ impl PathModel {
         self.measure_rate(event.now);
     }
 
+    /// A packet that was counted as lost had only been late. The shares keep it: they are of the
+    /// moment, and forget.
+    pub fn on_spurious_loss(&mut self, packet: &LostPacket) {
+        self.lost_bytes = self.lost_bytes.saturating_sub(packet.bytes);
+        self.delivered_bytes += packet.bytes;
+    }
+
     /// One sample a round trip: bytes delivered over the time that they took.
     fn measure_rate(&mut self, now: Time) {
         if self.round_start == Time::ZERO {
@@ -107,7 +114,7 @@ impl PathModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AckedPacket, LostPacket, RttSample};
+    use crate::{AckedPacket, RttSample};
 
     fn event<'a>(ms: u64, acked: &'a [AckedPacket], lost: &'a [LostPacket]) -> CongestionEvent<'a> {
         let rtt = Duration::from_millis(10);

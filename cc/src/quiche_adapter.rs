@@ -4,11 +4,10 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use quiche::{ExternalCc, ExternalCcFactory, ExternalCongestionControl, ExternalEvent};
+use quiche::{ExternalCc, ExternalCcFactory, ExternalCongestionControl, ExternalEvent, Lost};
 
 use crate::registry::Algorithm;
 use crate::{
@@ -34,17 +33,41 @@ pub fn apply(config: &mut quiche::Config, algorithm: &Algorithm) -> Result<(), q
             config.set_cc_algorithm_name(quiche_name)
         }
         Algorithm::Controller(controller) => {
-            static KNOWN: OnceLock<Mutex<HashMap<String, &'static Factory>>> = OnceLock::new();
-            let key = format!("{} {controller:?}", controller.name());
-            let mut known = KNOWN
-                .get_or_init(Mutex::default)
-                .lock()
-                .expect("no holder of this lock can panic: it only looks up and inserts");
-            let factory = *known
-                .entry(key)
-                .or_insert_with(|| Box::leak(Box::new(Factory(controller.clone()))));
-            config.set_external_cc(Some(ExternalCc(factory)));
+            config.set_external_cc(Some(factory(algorithm, controller)));
             Ok(())
+        }
+    }
+}
+
+fn factory(algorithm: &Algorithm, controller: &Arc<dyn ControllerConfig>) -> ExternalCc {
+    static KNOWN: OnceLock<Mutex<HashMap<String, &'static Factory>>> = OnceLock::new();
+    let mut known = KNOWN
+        .get_or_init(Mutex::default)
+        .lock()
+        .expect("no holder of this lock can panic: it only looks up and inserts");
+    let make = || &*Box::leak(Box::new(Factory(controller.clone())));
+    ExternalCc(*known.entry(algorithm.settings()).or_insert_with(make))
+}
+
+/// Lets `algorithm` drive all paths of a living connection from now on, those to come too.
+///
+/// It takes over what is known of each path, and starts from that instead of from slow start
+/// once the path has carried more than an initial window: before, nothing is known of its rate.
+///
+/// # Errors
+/// `CongestionControl` when the connection began with an algorithm that is neither one of this
+/// crate nor BBRv2, or when `algorithm` is none of these.
+pub fn replace<F: quiche::BufFactory>(
+    connection: &mut quiche::Connection<F>,
+    algorithm: &Algorithm,
+) -> Result<(), quiche::Error> {
+    match algorithm {
+        Algorithm::Transport { quiche_name: "bbr2_gcongestion", .. } => {
+            connection.replace_external_cc(None)
+        }
+        Algorithm::Transport { .. } => Err(quiche::Error::CongestionControl),
+        Algorithm::Controller(controller) => {
+            connection.replace_external_cc(Some(factory(algorithm, controller)))
         }
     }
 }
@@ -78,18 +101,57 @@ impl ExternalCcFactory for Factory {
             mtu_bytes: max_datagram_size as u64,
             initial_window_bytes: initial_window as u64,
             initial_rtt,
-            seed: RandomState::new().hash_one(max_datagram_size),
+            seed: random_seed(),
         };
         Box::new(Adapter {
             controller: self.0.build(FIRST_MOMENT, &start),
             path: PathModel::default(),
+            start,
             epoch: Instant::now(),
-            mtu_bytes: max_datagram_size as u64,
+            first_number: 0,
+            next_number: 0,
             acked: Vec::new(),
             lost: Vec::new(),
             app_limited: false,
         })
     }
+
+    fn succeed(
+        &self,
+        former: &mut dyn ExternalCongestionControl,
+        now: Instant,
+    ) -> Box<dyn ExternalCongestionControl> {
+        let former: &mut Adapter =
+            former.as_any_mut().downcast_mut().expect("no other type implements the trait");
+        let now = former.time(now);
+        let path = std::mem::take(&mut former.path);
+        let start = PathStart {
+            initial_rtt: path.min_rtt.map_or(former.start.initial_rtt, |_| path.smoothed_rtt),
+            seed: random_seed(),
+            ..former.start
+        };
+        let mut controller = self.0.build(now, &start);
+        if path.delivered_bytes > start.initial_window_bytes {
+            controller.inherit(now, &path);
+        }
+        Box::new(Adapter {
+            controller,
+            path,
+            start,
+            epoch: former.epoch,
+            first_number: former.next_number,
+            next_number: former.next_number,
+            acked: std::mem::take(&mut former.acked),
+            lost: std::mem::take(&mut former.lost),
+            app_limited: former.app_limited,
+        })
+    }
+}
+
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    boring::rand::rand_bytes(&mut bytes).expect("BoringSSL's generator does not fail");
+    u64::from_ne_bytes(bytes)
 }
 
 /// quiche hands out moments from before the controller was made (a packet sent on
@@ -100,9 +162,13 @@ const FIRST_MOMENT: Time = Time::from_nanos(60 * 1_000_000_000);
 struct Adapter {
     controller: Box<dyn Controller>,
     path: PathModel,
+    /// With the packet size of now.
+    start: PathStart,
     /// The moment that is [`FIRST_MOMENT`] to the controller.
     epoch: Instant,
-    mtu_bytes: u64,
+    /// The controller hears of no packet before this one: those were its predecessor's.
+    first_number: u64,
+    next_number: u64,
     acked: Vec<AckedPacket>,
     lost: Vec<LostPacket>,
     app_limited: bool,
@@ -118,6 +184,14 @@ impl Adapter {
             }
         }
     }
+
+    fn lost_packet(&self, packet: &Lost) -> LostPacket {
+        LostPacket {
+            number: packet.packet_number,
+            sent: self.time(packet.time_sent),
+            bytes: packet.bytes_lost as u64,
+        }
+    }
 }
 
 impl ExternalCongestionControl for Adapter {
@@ -129,6 +203,7 @@ impl ExternalCongestionControl for Adapter {
         bytes: usize,
         has_data: bool,
     ) {
+        self.next_number = packet_number + 1;
         // Otherwise the pause before it would be taken for one of the interval that it begins.
         self.app_limited &= !has_data;
         self.controller.on_packet_sent(&SentPacket {
@@ -141,7 +216,9 @@ impl ExternalCongestionControl for Adapter {
     }
 
     fn on_packet_neutered(&mut self, packet_number: u64) {
-        self.controller.on_packet_discarded(packet_number);
+        if packet_number >= self.first_number {
+            self.controller.on_packet_discarded(packet_number);
+        }
     }
 
     fn on_event(&mut self, event: &ExternalEvent<'_>) {
@@ -154,15 +231,14 @@ impl ExternalCongestionControl for Adapter {
             sent: self.time(packet.time_sent),
             bytes: packet.sent_bytes as u64,
         }));
-        lost.extend(event.lost.iter().map(|packet| LostPacket {
-            number: packet.packet_number,
-            sent: self.time(packet.time_sent),
-            bytes: packet.bytes_lost as u64,
-        }));
+        lost.extend(event.lost.iter().map(|packet| self.lost_packet(packet)));
+        let first = self.first_number;
+        let mine_acked = &acked[acked.partition_point(|packet| packet.number < first)..];
+        let mine_lost = &lost[lost.partition_point(|packet| packet.number < first)..];
         let event = CongestionEvent {
             now: self.time(event.now),
-            acked: &acked,
-            lost: &lost,
+            acked: mine_acked,
+            lost: mine_lost,
             rtt: event.rtt_updated.then(|| RttSample {
                 latest: event.latest_rtt,
                 smoothed: event.smoothed_rtt,
@@ -176,9 +252,18 @@ impl ExternalCongestionControl for Adapter {
             app_limited: self.app_limited,
         };
         self.controller.on_event(&event);
-        self.path.on_event(&event, self.controller.window_bytes());
+        let whole = CongestionEvent { acked: &acked, lost: &lost, ..event };
+        self.path.on_event(&whole, self.controller.window_bytes());
         self.acked = acked;
         self.lost = lost;
+    }
+
+    fn on_spurious_loss(&mut self, now: Instant, packet: &Lost) {
+        let lost = self.lost_packet(packet);
+        self.path.on_spurious_loss(&lost);
+        if lost.number >= self.first_number {
+            self.controller.on_spurious_loss(self.time(now), &lost);
+        }
     }
 
     fn on_probe_timeout(&mut self) {
@@ -194,8 +279,12 @@ impl ExternalCongestionControl for Adapter {
     }
 
     fn on_mtu(&mut self, max_datagram_size: usize) {
-        self.mtu_bytes = max_datagram_size as u64;
-        self.controller.on_mtu(self.mtu_bytes);
+        let mtu_bytes = max_datagram_size as u64;
+        // quiche also says so when it only looks for a larger one.
+        if mtu_bytes != self.start.mtu_bytes {
+            self.start.mtu_bytes = mtu_bytes;
+            self.controller.on_mtu(mtu_bytes);
+        }
     }
 
     fn window(&self) -> usize {
@@ -211,7 +300,7 @@ impl ExternalCongestionControl for Adapter {
     }
 
     fn pacing_credit(&self) -> Duration {
-        let packet = self.controller.pacing_rate().time_for(self.mtu_bytes);
+        let packet = self.controller.pacing_rate().time_for(self.start.mtu_bytes);
         PACING_CREDIT.max(packet.min(MAX_PACKET_TIME) * 3 / 4)
     }
 
@@ -220,6 +309,10 @@ impl ExternalCongestionControl for Adapter {
     }
 
     fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
         self
     }
 }

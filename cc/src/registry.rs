@@ -29,6 +29,14 @@ impl Algorithm {
             Self::Controller(config) => config.name(),
         }
     }
+
+    /// The same text for the same algorithm with the same parameters, and for no other.
+    pub fn settings(&self) -> String {
+        match self {
+            Self::Transport { name, .. } => (*name).to_owned(),
+            Self::Controller(config) => format!("{} {config:?}", config.name()),
+        }
+    }
 }
 
 /// A name with its parameters, as a configuration gives it.
@@ -115,6 +123,8 @@ pub enum Error {
     Parameters {
         /// The algorithm.
         name: String,
+        /// The parameter that is wrong; `None` when one is missing.
+        parameter: Option<String>,
         /// What is wrong, and what would be right.
         reason: String,
     },
@@ -129,8 +139,21 @@ pub fn find(spec: &Spec) -> Result<Algorithm, Error> {
     let entry = entries()
         .find(|entry| entry.names.contains(&name))
         .ok_or_else(|| Error::Unknown { name: name.to_owned() })?;
-    (entry.make)(spec.parameters.clone())
-        .map_err(|error| Error::Parameters { name: name.to_owned(), reason: error.to_string() })
+    (entry.make)(spec.parameters.clone()).map_err(|error| {
+        let reason = error.to_string();
+        let parameter = culprit(entry, &spec.parameters, &reason);
+        Error::Parameters { name: name.to_owned(), parameter, reason }
+    })
+}
+
+/// The first parameter without which `reason` would not be given: serde does not tell.
+fn culprit(entry: &Entry, parameters: &Map<String, Value>, reason: &str) -> Option<String> {
+    let is_wrong = |parameter: &&String| {
+        let mut others = parameters.clone();
+        others.remove(*parameter);
+        (entry.make)(others).map_or_else(|error| error.to_string() != reason, |_| true)
+    };
+    parameters.keys().find(is_wrong).cloned()
 }
 
 #[cfg(test)]
@@ -177,6 +200,30 @@ mod tests {
                 .to_string();
             assert!(error.contains(name) && error.contains("no_such_thing"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_error_names_its_parameter() {
+        let culprit = |spec: Spec| match find(&spec) {
+            Err(Error::Parameters { parameter, .. }) => parameter,
+            other => panic!("{spec:?}: {other:?}"),
+        };
+        assert_eq!(culprit(Spec::named("constant")), None);
+        assert_eq!(culprit(Spec::named("constant").with("rate", 1)).as_deref(), Some("rate"));
+        for name in names() {
+            let spec = with_what_it_needs(name).with("a", 1).with("zz", Value::Null);
+            assert!(["a", "zz"].map(Some).contains(&culprit(spec).as_deref()), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_tell_parameters_apart() {
+        let settings = |rate| {
+            let spec = Spec::named("constant").with("rate_mbps", rate);
+            find(&spec).expect("a possible rate").settings()
+        };
+        assert_eq!(settings(1.0), settings(1.0));
+        assert_ne!(settings(1.0), settings(1.5));
     }
 
     #[test]
