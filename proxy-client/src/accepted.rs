@@ -4,7 +4,6 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use millrace_config::Class;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
@@ -43,8 +42,8 @@ pub struct Accepted {
     pub bytes: Vec<u8>,
     /// Who opened it.
     pub client: Option<SocketAddr>,
-    /// Its listener's class.
-    pub class: Class,
+    /// The number of its listener's lane.
+    pub lane: usize,
     /// Its place among the flows that the process may have.
     pub admission: Admission,
     /// When patience ends.

@@ -3,6 +3,7 @@
 pub mod accepted;
 mod backoff;
 pub mod intercept;
+pub mod lane;
 pub mod pool;
 pub mod role;
 pub mod run;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use millrace_cc::registry::names;
+use millrace_tunnel::algorithms;
 use millrace_tunnel::cli::{self, ConfigArgs};
 
 #[derive(Parser)]
@@ -28,13 +28,16 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(ConfigArgs { config }) => {
-            let config = millrace_config::load_client(&config, &names())?;
+            let config = millrace_config::load_client(&config, &algorithms::check)?;
             millrace_client::run::check(&config)?;
             millrace_client::run::run(&config)
         }
         Command::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
-            millrace_client::run::check(&millrace_config::load_client(&config, &names())?)?;
+            millrace_client::run::check(&millrace_config::load_client(
+                &config,
+                &algorithms::check,
+            )?)?;
             println!("{path}: ok");
             Ok(ExitCode::SUCCESS)
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use millrace_config::{Class, ClientTunnel, Connections, Host, HostPort};
+use millrace_config::{ClientTunnel, Connections, Host, HostPort};
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, H3_NO_ERROR};
 use millrace_tunnel::udp::{PortOptions, UdpPort};
@@ -22,7 +22,8 @@ const MAX_CONNECTING: usize = 32;
 
 #[derive(Debug)]
 struct Link {
-    class: Option<Class>,
+    /// The lane that it is kept for; `None` with one connection for each flow.
+    lane: Option<usize>,
     /// Streams can be opened, be it as early data.
     open: bool,
     established: bool,
@@ -46,7 +47,7 @@ pub type ConnectedCount = Arc<AtomicUsize>;
 /// See the module.
 pub struct Pool {
     config: ClientTunnel,
-    classes: Vec<Class>,
+    lanes: usize,
     links: HashMap<ConnId, Link>,
     backoff: Backoff,
     /// Which server is tried next.
@@ -63,20 +64,18 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Nothing is connected yet. `classes` are those of the listeners.
+    /// Nothing is connected yet. `lanes` is how many the listeners have.
     pub fn new(
         config: ClientTunnel,
-        mut classes: Vec<Class>,
+        lanes: usize,
         handle: WorkerHandle,
         connected: ConnectedCount,
     ) -> Self {
-        classes.sort_unstable();
-        classes.dedup();
         let (resolved_to, resolved) = channel();
         Self {
             backoff: Backoff::new(config.reconnect_min, config.reconnect_max),
             config,
-            classes,
+            lanes,
             links: HashMap::new(),
             server: 0,
             address: None,
@@ -116,8 +115,8 @@ impl Pool {
         }
     }
 
-    /// A connection that a new flow of `class` can use now.
-    pub fn choose(&self, core: &Core, class: Class) -> Option<ConnId> {
+    /// A connection that a new flow of `lane` can use now.
+    pub fn choose(&self, core: &Core, lane: usize) -> Option<ConnId> {
         let usable = |(id, link): &(&ConnId, &Link)| {
             link.open && !link.retired && core.conn(**id).is_some_and(|conn| conn.is_open())
         };
@@ -126,7 +125,7 @@ impl Pool {
                 .links
                 .iter()
                 .filter(usable)
-                .filter(|(_, link)| link.class == Some(class))
+                .filter(|(_, link)| link.lane == Some(lane))
                 .map(|(id, _)| *id)
                 .next(),
             Connections::PerFlow { .. } => {
@@ -226,8 +225,8 @@ impl Pool {
         }
         let Some(address) = self.address.or_else(|| self.resolve()) else { return };
         self.address = Some(address);
-        for class in missing {
-            if let Err(error) = self.connect(core, address, class) {
+        for lane in missing {
+            if let Err(error) = self.connect(core, address, lane) {
                 tracing::warn!(server = %address, %error, "can't connect");
                 self.backoff.failed(core.now(), random_fraction());
                 return;
@@ -263,12 +262,12 @@ impl Pool {
     }
 
     /// One entry for each connection to make.
-    fn missing(&self, wanted: usize) -> Vec<Option<Class>> {
+    fn missing(&self, wanted: usize) -> Vec<Option<usize>> {
         let live = || self.links.values().filter(|link| !link.retired);
         match self.config.connections {
             Connections::Shared => {
-                let has = |class| live().any(|link| link.class == Some(class));
-                self.classes.iter().filter(|class| !has(**class)).map(|it| Some(*it)).collect()
+                let has = |lane| live().any(|link| link.lane == lane);
+                (0..self.lanes).map(Some).filter(|lane| !has(*lane)).collect()
             }
             Connections::PerFlow { warm } => {
                 let idle = live().filter(|link| link.flows == 0).count();
@@ -283,7 +282,7 @@ impl Pool {
         &mut self,
         core: &mut Core,
         server: SocketAddr,
-        class: Option<Class>,
+        lane: Option<usize>,
     ) -> io::Result<()> {
         let no_family = || io::Error::other("no socket of the server's address family");
         let port = *self.ports.get(&server.is_ipv4()).ok_or_else(no_family)?;
@@ -293,7 +292,7 @@ impl Pool {
             .connect(port, local, server, name, self.session.as_deref())
             .map_err(io::Error::other)?;
         let link = Link {
-            class,
+            lane,
             open: false,
             established: false,
             flows: 0,

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use millrace_config::{Class, ClientLimits};
+use millrace_config::ClientLimits;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, RelayStart};
 use millrace_tunnel::flow::{FlowLabel, H3_CONNECT_ERROR};
@@ -23,6 +23,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use crate::accepted::{Accepted, Outcome, Stage};
 use crate::intercept::{Handshake, Mode, RejectReason};
+use crate::lane::Lane;
 use crate::pool::Pool;
 
 /// Connections taken from a listener before others have their turn.
@@ -50,8 +51,8 @@ pub struct Door {
     pub listening: Listening,
     /// How they say where they want to go.
     pub mode: Mode,
-    /// The class of their flows.
-    pub class: Class,
+    /// The number of their flows' lane.
+    pub lane: usize,
     /// The listener's own address.
     pub address: Option<SocketAddr>,
 }
@@ -63,15 +64,17 @@ pub struct ClientRole {
     open: Vec<usize>,
     accepted: HashMap<u64, Accepted>,
     next_key: u64,
+    lanes: Vec<Lane>,
     pool: Pool,
     limits: ClientLimits,
     connect_timeout: Duration,
 }
 
 impl ClientRole {
-    /// A role that accepts at `doors` and uses the connections of `pool`.
+    /// A role that accepts at `doors` and uses the connections of `pool`, which has `lanes`.
     pub fn new(
         doors: Vec<Door>,
+        lanes: Vec<Lane>,
         pool: Pool,
         limits: ClientLimits,
         connect_timeout: Duration,
@@ -81,6 +84,7 @@ impl ClientRole {
             open: Vec::new(),
             accepted: HashMap::new(),
             next_key: FIRST_ACCEPTED,
+            lanes,
             pool,
             limits,
             connect_timeout,
@@ -161,7 +165,7 @@ impl ClientRole {
             handshake,
             bytes: Vec::new(),
             client: peer,
-            class: door.class,
+            lane: door.lane,
             admission,
             deadline: core.now() + self.limits.handshake_timeout,
             stage: Stage::Handshake,
@@ -217,10 +221,13 @@ impl ClientRole {
     fn request(&mut self, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get_mut(&key) else { return };
         let Stage::Waiting(destination) = &accepted.stage else { return };
-        let Some(conn) = self.pool.choose(core, accepted.class) else { return };
+        let Some(conn) = self.pool.choose(core, accepted.lane) else { return };
+        let lane = &self.lanes[accepted.lane];
+        core.steer(conn, None, &lane.algorithm);
         let request = ConnectRequest {
             destination: destination.clone(),
-            class: Some(accepted.class.as_str().to_owned()),
+            class: Some(lane.class.as_str().to_owned()),
+            congestion_control: lane.wish.map(str::to_owned),
             client_address: accepted.client,
         };
         let fields: Vec<_> = request
@@ -268,7 +275,7 @@ impl ClientRole {
             label: FlowLabel {
                 client: accepted.client,
                 destination: destination.to_string(),
-                class: accepted.class,
+                class: self.lanes[accepted.lane].class,
             },
             admission: accepted.admission,
             confirmed,

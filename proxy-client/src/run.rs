@@ -20,6 +20,7 @@ use millrace_wire::Destination;
 use mio::net::{TcpListener, UnixListener};
 
 use crate::intercept::{Mode, UnixSocket, listen_tcp};
+use crate::lane;
 use crate::pool::{ConnectedCount, Pool};
 use crate::role::{ClientRole, Door, Listening};
 
@@ -57,17 +58,18 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     };
     let connected = ConnectedCount::default();
     let workers = config.runtime.worker_count();
-    let (mut doors, unix_sockets) = open_doors(&config.listen, workers)?;
+    let (lanes, lane_of) = lane::lanes(&config.listen, transport)?;
+    let (mut doors, unix_sockets) = open_doors(&config.listen, &lane_of, workers)?;
     let mut tunnel_settings = config.tunnel.clone();
     tunnel_settings.mark = usable_mark(config)?;
     for index in 0..workers {
         let tunnel = TunnelConfig::new(Side::Client, transport, &config.tunnel.credentials)?;
         let index = u8::try_from(index).context("at most 256 workers")?;
         let mine = doors.remove(0);
-        let classes = config.listen.iter().map(|listen| listen.class).collect();
+        let lanes = lanes.clone();
         let (worker, handle) = Worker::new(index, tunnel, settings, shared.clone(), |handle| {
-            let pool = Pool::new(tunnel_settings.clone(), classes, handle, connected.clone());
-            ClientRole::new(mine, pool, config.limits.clone(), config.tunnel.connect_timeout)
+            let pool = Pool::new(tunnel_settings.clone(), lanes.len(), handle, connected.clone());
+            ClientRole::new(mine, lanes, pool, config.limits.clone(), config.tunnel.connect_timeout)
         })
         .context("can't start the tunnel's sockets")?;
         process.spawn(worker, handle)?;
@@ -115,11 +117,12 @@ fn usable_mark(config: &ClientConfig) -> anyhow::Result<Option<u32>> {
 /// second value.
 fn open_doors(
     listens: &[Listen],
+    lane_of: &[usize],
     workers: usize,
 ) -> anyhow::Result<(Vec<Vec<Door>>, Vec<UnixSocket>)> {
     let mut doors: Vec<Vec<Door>> = (0..workers).map(|_| Vec::new()).collect();
     let mut unix_sockets = Vec::new();
-    for listen in listens {
+    for (listen, lane) in listens.iter().zip(lane_of.iter().copied()) {
         let mode = mode_of(&listen.interception)?;
         let what = listen.interception.as_str();
         match &listen.address {
@@ -131,12 +134,7 @@ fn open_doors(
                     address = listener.local_addr()?;
                     let listening = Listening::Tcp(TcpListener::from_std(listener));
                     let mode = mode.clone();
-                    mine.push(Door {
-                        listening,
-                        mode,
-                        class: listen.class,
-                        address: Some(address),
-                    });
+                    mine.push(Door { listening, mode, lane, address: Some(address) });
                 }
                 tracing::info!(%address, what, "listening");
             }
@@ -146,7 +144,7 @@ fn open_doors(
                     let listener = UnixListener::from_std(socket.try_clone_listener()?);
                     let listening = Listening::Unix(listener);
                     let mode = mode.clone();
-                    mine.push(Door { listening, mode, class: listen.class, address: None });
+                    mine.push(Door { listening, mode, lane, address: None });
                 }
                 tracing::info!(address = %listen.address, what, "listening");
                 unix_sockets.push(socket);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use millrace_cc::registry::names;
+use millrace_tunnel::algorithms;
 use millrace_tunnel::certificates::{self, CertificatesArgs};
 use millrace_tunnel::cli::{self, ConfigArgs};
 
@@ -31,13 +31,16 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(ConfigArgs { config }) => {
-            let config = millrace_config::load_server(&config, &names())?;
+            let config = millrace_config::load_server(&config, &algorithms::check)?;
             millrace_server::run::check(&config)?;
             millrace_server::run::run(&config)
         }
         Command::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
-            millrace_server::run::check(&millrace_config::load_server(&config, &names())?)?;
+            millrace_server::run::check(&millrace_config::load_server(
+                &config,
+                &algorithms::check,
+            )?)?;
             println!("{path}: ok");
             Ok(ExitCode::SUCCESS)
         }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
+use millrace_cc::registry::Algorithm;
 use millrace_config::{Acl, Class, Dial};
+use millrace_tunnel::algorithms::{Algorithms, Selectable};
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, RelayStart};
 use millrace_tunnel::flow::FlowLabel;
@@ -39,6 +41,10 @@ pub struct ServerShared {
     pub dial: Dial,
     /// For destinations with a name.
     pub resolver: Resolver,
+    /// The congestion control of each class.
+    pub algorithms: Arc<Algorithms>,
+    /// What flows may ask for instead.
+    pub selectable: Arc<Selectable>,
 }
 
 enum Stage {
@@ -119,7 +125,10 @@ impl ServerRole {
         };
         let Some(client_ended) = core.own_stream(conn, stream, key) else { return };
         let now = core.now();
-        let ConnectRequest { destination, class, client_address } = request;
+        let ConnectRequest { destination, class, congestion_control, client_address } = request;
+        let class = class_of(class.as_deref());
+        let algorithm = self.choose(core, class, congestion_control);
+        core.steer(conn, Some(stream), &algorithm);
         self.pending.insert(
             key,
             Pending {
@@ -128,7 +137,7 @@ impl ServerRole {
                 label: FlowLabel {
                     client: client_address,
                     destination: destination.to_string(),
-                    class: class_of(class.as_deref()),
+                    class,
                 },
                 admission,
                 client_ended,
@@ -145,6 +154,25 @@ impl ServerRole {
                 }
             }
         }
+    }
+
+    /// The algorithm that a flow asks for, if it may have it, else that of its class.
+    fn choose(&self, core: &Core, class: Class, wish: Option<String>) -> Algorithm {
+        let of_class = || self.shared.algorithms.of(class).clone();
+        let Some(name) = wish else { return of_class() };
+        if let Some(algorithm) = self.shared.selectable.get(&name) {
+            return algorithm.clone();
+        }
+        let algorithm = of_class();
+        core.shared.metrics.congestion_control_refused.inc();
+        if self.shared.selectable.is_first_refusal(&name) {
+            tracing::warn!(
+                asked = name,
+                instead = algorithm.name(),
+                "a flow may not choose this congestion control; logged once"
+            );
+        }
+        algorithm
     }
 
     /// Dials those of the addresses that are allowed.

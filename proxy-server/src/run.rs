@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use millrace_config::{Acl, ConfigError, ServerConfig};
 use millrace_tunnel::admin::{AdminServer, Health};
+use millrace_tunnel::algorithms::{Algorithms, Selectable};
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::own_addresses::own_addresses;
 use millrace_tunnel::process::Process;
@@ -48,6 +49,10 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
         acl: Arc::new(Acl::new(config.allow.clone(), own_addresses(&config.tunnel.listen)?)),
         dial: config.dial.clone(),
         resolver: Resolver::start()?,
+        algorithms: Arc::new(Algorithms::new(transport)?),
+        selectable: Arc::new(Selectable::new(
+            config.tunnel.selectable_congestion_control.as_deref(),
+        )?),
     };
     let mut ticket_key = [0; TICKET_KEY_BYTES];
     boring::rand::rand_bytes(&mut ticket_key)?;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
-pub use flow_info::{FlowInfo, FlowState};
+pub use flow_info::{ControllerInfo, FlowInfo, FlowState};
 
 use crate::metrics::Metrics;
 

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use millrace_cc::quiche_adapter;
+use millrace_cc::registry::Algorithm;
 use quiche::h3;
 
-use crate::admin::FlowInfo;
+use crate::admin::{ControllerInfo, FlowInfo};
 use crate::flow::Flow;
 use crate::metrics::WorkerCounters;
 use crate::udp::UdpPort;
@@ -96,8 +97,8 @@ pub struct Conn {
     pub(crate) wants_room: bool,
     /// A packet or a timer has come since the last drive: only these make room.
     pub(crate) news: bool,
-    /// Name of its congestion control.
-    algorithm: &'static str,
+    /// Its congestion control.
+    algorithm: Algorithm,
     /// At most two messages: sending stops at the first that finds no room.
     blocked: VecDeque<Blocked>,
 }
@@ -109,7 +110,7 @@ impl Conn {
         port: usize,
         peer: SocketAddr,
         reserved_bytes: u64,
-        algorithm: &'static str,
+        algorithm: Algorithm,
         now: Instant,
     ) -> Self {
         Self {
@@ -149,6 +150,30 @@ impl Conn {
     /// What resumes the session later (RFC 8446, Section 2.2), once the server has sent it.
     pub fn session(&self) -> Option<&[u8]> {
         self.quic.session()
+    }
+
+    /// Lets `algorithm` drive it from now on.
+    pub(crate) fn steer(&mut self, algorithm: &Algorithm) {
+        if self.algorithm.settings() == algorithm.settings() {
+            return;
+        }
+        match quiche_adapter::replace(&mut self.quic, algorithm) {
+            Ok(()) => {
+                tracing::debug!(
+                    conn = self.id.serial,
+                    from = self.algorithm.name(),
+                    to = algorithm.name(),
+                    "congestion control changed"
+                );
+                self.algorithm = algorithm.clone();
+            }
+            Err(error) => tracing::error!(
+                conn = self.id.serial,
+                algorithm = algorithm.name(),
+                %error,
+                "congestion control not changed"
+            ),
+        }
     }
 
     /// Starts HTTP/3 as soon as the transport allows it.
@@ -320,7 +345,7 @@ impl Conn {
             client: flow.label.client.map_or_else(|| "unix".to_owned(), |it| it.to_string()),
             destination: flow.label.destination.clone(),
             class: flow.label.class,
-            algorithm: self.algorithm.to_owned(),
+            algorithm: self.algorithm.name().to_owned(),
             bytes_up,
             bytes_down,
             age_s: now.saturating_duration_since(flow.opened).as_secs_f64(),
@@ -330,7 +355,8 @@ impl Conn {
                 .map(|path| path.rtt.as_secs_f64() * 1e3),
             rate_mbps: flow.meter.mbps(),
             cwnd_bytes: path.as_ref().map_or(0, |path| path.cwnd as u64),
-            pacing_mbps: controller.map(|(metrics, _)| metrics.pacing_rate.mbps()),
+            pacing_mbps: controller.as_ref().map(|(metrics, _)| metrics.pacing_rate.mbps()),
+            controller: controller.map(|(metrics, path)| ControllerInfo::new(&metrics, path)),
             loss: stats.lost as f64 / stats.sent.max(1) as f64,
             state: flow.state(self.quic.is_server()),
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use boring::ssl::SslRef;
+use millrace_cc::registry::Algorithm;
 use millrace_config::Host;
 use mio::{Interest, Registry, Token};
 use quiche::h3;
@@ -52,8 +53,8 @@ pub struct Core {
     pub(crate) quic_config: quiche::Config,
     pub(crate) h3_config: h3::Config,
     pub(crate) worker: u8,
-    /// Name of the congestion control of new connections.
-    algorithm: &'static str,
+    /// The congestion control of new connections.
+    algorithm: Algorithm,
     pub(crate) now: Instant,
     pub(crate) max_connection_window_bytes: u64,
     /// Streams were read outside of [`Core::handle_streams`].
@@ -205,8 +206,8 @@ impl Core {
         let entry = self.conns.vacant_entry();
         let id = ConnId { slot: entry.key(), serial: self.next_serial };
         self.next_serial += 1;
-        let conn =
-            entry.insert(Conn::new(id, quic, port, peer, reserved, self.algorithm, self.now));
+        let algorithm = self.algorithm.clone();
+        let conn = entry.insert(Conn::new(id, quic, port, peer, reserved, algorithm, self.now));
         self.by_cid.extend(cids.iter().cloned().map(|cid| (cid, id.slot)));
         conn.cids = cids;
         self.shared.metrics.connections.of(ConnectionState::Connecting).inc();
@@ -253,6 +254,17 @@ impl Core {
         conn.wants_room |= matches!(stream, Err(h3::Error::StreamBlocked));
         self.mark_dirty(id.slot);
         stream
+    }
+
+    /// Lets `algorithm` drive a connection, unless it carries other streams than `stream`: a
+    /// connection has one congestion control, and the flow that begins on it when there is no
+    /// other chooses for those that join.
+    pub fn steer(&mut self, id: ConnId, stream: Option<u64>, algorithm: &Algorithm) {
+        if let Some(conn) = self.conn_mut(id)
+            && conn.streams.keys().all(|other| Some(*other) == stream)
+        {
+            conn.steer(algorithm);
+        }
     }
 
     /// Answers a request; `end` when no body follows, after which the stream is forgotten.

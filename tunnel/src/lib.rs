@@ -1,6 +1,7 @@
 //! What both proxies share: the QUIC event loop, the relay, certificates and metrics.
 
 pub mod admin;
+pub mod algorithms;
 pub mod certificates;
 pub mod cli;
 mod close_reason;

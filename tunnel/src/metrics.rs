@@ -147,6 +147,8 @@ pub struct Metrics {
     pub handshake_failures: CounterFamily<HandshakeFailure>,
     /// Destinations that the allow-list refused.
     pub destinations_denied: CounterFamily<DeniedReason>,
+    /// Flows that asked for a congestion control that they may not choose.
+    pub congestion_control_refused: IntCounter,
     /// Input that a parser refused.
     pub protocol_errors: CounterFamily<Parser>,
     /// What was thrown away.
@@ -214,6 +216,10 @@ impl Metrics {
                 "millrace_destinations_denied_total",
                 "Destinations that the allow-list refused",
                 "reason",
+            )?,
+            congestion_control_refused: counter(
+                "millrace_congestion_control_refused_total",
+                "Flows that asked for a congestion control that they may not choose",
             )?,
             protocol_errors: CounterFamily::register(
                 &registry,

@@ -11,6 +11,7 @@ use millrace_cc::registry::{self, Algorithm};
 use millrace_config::{ConfigError, Credentials, Source, Transport};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
+use crate::algorithms;
 use crate::stateless_reset::StatelessReset;
 
 /// Unidirectional streams that a peer may open: control and both QPACK ones
@@ -91,24 +92,11 @@ impl Error {
     }
 }
 
-/// The algorithm that a configuration names.
-///
-/// # Errors
-/// See [`registry::find`].
-pub fn algorithm(transport: &Transport) -> Result<Algorithm, registry::Error> {
-    let choice = &transport.congestion_control;
-    let spec = registry::Spec::named(&choice.name);
-    registry::find(&match choice.rate_mbps {
-        Some(mbps) => spec.with("rate_mbps", mbps),
-        None => spec,
-    })
-}
-
 /// What new connections of a worker are made with.
 pub struct TunnelConfig {
     pub(crate) quic: quiche::Config,
     pub(crate) http3: quiche::h3::Config,
-    pub(crate) algorithm: &'static str,
+    pub(crate) algorithm: Algorithm,
     pub(crate) reset: Option<StatelessReset>,
 }
 
@@ -122,7 +110,7 @@ impl TunnelConfig {
         transport: &Transport,
         credentials: &Credentials,
     ) -> Result<Self, Error> {
-        let algorithm = algorithm(transport)?;
+        let algorithm = algorithms::algorithm(&transport.congestion_control)?;
         let reset = match side {
             Side::Client => None,
             Side::Server { .. } => {
@@ -139,7 +127,7 @@ impl TunnelConfig {
             reset,
             quic: quic_config(side, transport, credentials, &algorithm)?,
             http3: h3_config()?,
-            algorithm: algorithm.name(),
+            algorithm,
         })
     }
 }

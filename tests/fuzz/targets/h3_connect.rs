@@ -5,14 +5,16 @@
 use libfuzzer_sys::fuzz_target;
 use millrace_wire::{
     ConnectFailure,
-    h3_connect::{MAX_CLASS_BYTES, Response, parse_request, parse_response},
+    h3_connect::{MAX_NAME_BYTES, Response, parse_request, parse_response},
 };
 
 fuzz_target!(|input: &[u8]| {
     let fields = split(input);
     match parse_request(fields.iter().copied()) {
         Ok(request) => {
-            assert!(request.class.as_ref().is_none_or(|class| class.len() <= MAX_CLASS_BYTES));
+            for name in [&request.class, &request.congestion_control].into_iter().flatten() {
+                assert!(name.len() <= MAX_NAME_BYTES);
+            }
             let again = request.fields();
             let again = again.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
             assert_eq!(parse_request(again), Ok(request));

@@ -8,9 +8,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
+use crate::congestion_control::RawCongestionControl;
 use crate::transport::tunnel_section;
 use crate::value::{BindAddress, Host, HostPort, Int};
-use crate::{Admin, Class, ConfigError, Credentials, Log, Runtime, Source, Transport};
+use crate::{
+    Admin, CheckAlgorithm, Class, ConfigError, CongestionControl, Credentials, Log, Runtime,
+    Source, Transport,
+};
 
 /// A whole client configuration, checked.
 #[derive(Clone, Debug)]
@@ -75,7 +79,7 @@ pub enum Connections {
 }
 
 /// One `[[listen]]`: a door through which flows come in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Listen {
     /// How the destination of a flow is learnt; key `mode`.
     pub interception: Interception,
@@ -83,6 +87,9 @@ pub struct Listen {
     pub address: ListenAddress,
     /// The class of its flows; default `bulk`.
     pub class: Class,
+    /// The algorithm of its flows instead of their class's. The server is asked for the one of
+    /// this name, with the server's parameters.
+    pub congestion_control: Option<CongestionControl>,
 }
 
 /// How a listener learns where a flow wants to go.
@@ -210,6 +217,7 @@ struct RawListen {
     destination: Option<HostPort>,
     #[serde(default)]
     class: Class,
+    congestion_control: Option<RawCongestionControl>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -237,11 +245,14 @@ impl ClientConfig {
     pub const ADMIN_ADDRESS: SocketAddr =
         SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 
-    pub(crate) fn from_source(source: Source, known_cc: &[&str]) -> Result<Self, ConfigError> {
+    pub(crate) fn from_source(
+        source: Source,
+        known: CheckAlgorithm<'_>,
+    ) -> Result<Self, ConfigError> {
         let raw: Raw = source.deserialize()?;
         Ok(Self {
-            tunnel: raw.tunnel.check(&source, known_cc)?,
-            listen: check_listeners(raw.listen, &source)?,
+            tunnel: raw.tunnel.check(&source, known)?,
+            listen: check_listeners(raw.listen, &source, known)?,
             limits: ClientLimits {
                 max_flows: raw.limits.max_flows.get(),
                 handshake_timeout: raw.limits.handshake_timeout_s.seconds(),
@@ -265,12 +276,15 @@ impl ClientConfig {
 }
 
 impl RawTunnel {
-    fn check(self, source: &Source, known_cc: &[&str]) -> Result<ClientTunnel, ConfigError> {
+    fn check(
+        mut self,
+        source: &Source,
+        known: CheckAlgorithm<'_>,
+    ) -> Result<ClientTunnel, ConfigError> {
         if self.servers.is_empty() {
             return Err(source.error("tunnel.servers", "needs at least one \"host:port\""));
         }
-        let transport = self.transport();
-        transport.check(source, known_cc)?;
+        let transport = self.transport(source, known)?;
         let connections = match (self.connections, self.warm_connections) {
             (RawConnections::Shared, None) => Connections::Shared,
             (RawConnections::PerFlow, warm) => {
@@ -317,7 +331,11 @@ impl RawTunnel {
     }
 }
 
-fn check_listeners(raw: Vec<RawListen>, source: &Source) -> Result<Vec<Listen>, ConfigError> {
+fn check_listeners(
+    raw: Vec<RawListen>,
+    source: &Source,
+    known: CheckAlgorithm<'_>,
+) -> Result<Vec<Listen>, ConfigError> {
     if raw.is_empty() {
         return Err(source.error("listen", "needs at least one [[listen]] section"));
     }
@@ -325,7 +343,7 @@ fn check_listeners(raw: Vec<RawListen>, source: &Source) -> Result<Vec<Listen>, 
     let mut listeners = Vec::with_capacity(raw.len());
     for (index, raw) in raw.into_iter().enumerate() {
         let key = format!("listen[{index}]");
-        let listener = raw.check(source, &key)?;
+        let listener = raw.check(source, &key, known)?;
         let any_port = matches!(listener.address, ListenAddress::Tcp(at) if at.port() == 0);
         if !any_port && !seen.insert(listener.address.clone()) {
             let problem = format!("{} is used by an earlier [[listen]]", listener.address);
@@ -337,7 +355,12 @@ fn check_listeners(raw: Vec<RawListen>, source: &Source) -> Result<Vec<Listen>, 
 }
 
 impl RawListen {
-    fn check(self, source: &Source, key: &str) -> Result<Listen, ConfigError> {
+    fn check(
+        self,
+        source: &Source,
+        key: &str,
+        known: CheckAlgorithm<'_>,
+    ) -> Result<Listen, ConfigError> {
         let kernel_tells = matches!(self.mode, RawMode::Tproxy | RawMode::Redirect);
         let address = match (self.address, self.unix) {
             (Some(address), None) => ListenAddress::Tcp(address.0),
@@ -372,6 +395,10 @@ impl RawListen {
             (RawMode::HttpConnect, None) => Interception::HttpConnect,
             (RawMode::Socks5, None) => Interception::Socks5,
         };
-        Ok(Listen { interception, address, class: self.class })
+        let congestion_control = match self.congestion_control {
+            Some(raw) => Some(raw.check(source, &format!("{key}.congestion_control"), known)?),
+            None => None,
+        };
+        Ok(Listen { interception, address, class: self.class, congestion_control })
     }
 }

@@ -10,6 +10,7 @@
 
 mod client;
 mod common;
+mod congestion_control;
 pub mod destinations;
 mod error;
 mod server;
@@ -23,34 +24,35 @@ pub use client::{
     ClientConfig, ClientLimits, ClientTunnel, Connections, Interception, Listen, ListenAddress,
 };
 pub use common::{Admin, Class, Credentials, Log, LogFormat, LogLevel, Runtime};
+pub use congestion_control::{AlgorithmProblem, CheckAlgorithm, CongestionControl};
 pub use destinations::{Acl, Denied, DeniedReason};
 pub use error::ConfigError;
 pub use server::{Allow, Dial, ServerConfig, ServerLimits, ServerTunnel};
 pub use source::Source;
-pub use transport::{CongestionControl, Transport};
+pub use transport::Transport;
 pub use value::{Host, HostPort};
 
 /// Parses and checks a client configuration.
 ///
-/// `file_name` is used in errors, and its directory is where relative paths start. `known_cc` are
-/// the names that `congestion_control` may have.
+/// `file_name` is used in errors, and its directory is where relative paths start. `known`
+/// says which algorithms `congestion_control` may name.
 ///
 /// # Errors
 /// The first thing found wrong.
 pub fn parse_client(
     text: &str,
     file_name: &Path,
-    known_cc: &[&str],
+    known: CheckAlgorithm<'_>,
 ) -> Result<ClientConfig, ConfigError> {
-    ClientConfig::from_source(Source::new(text, file_name), known_cc)
+    ClientConfig::from_source(Source::new(text, file_name), known)
 }
 
 /// Reads, parses and checks a client configuration; see [`parse_client`].
 ///
 /// # Errors
 /// The file can't be read, or the first thing found wrong in it.
-pub fn load_client(path: &Path, known_cc: &[&str]) -> Result<ClientConfig, ConfigError> {
-    ClientConfig::from_source(Source::read(path)?, known_cc)
+pub fn load_client(path: &Path, known: CheckAlgorithm<'_>) -> Result<ClientConfig, ConfigError> {
+    ClientConfig::from_source(Source::read(path)?, known)
 }
 
 /// Parses and checks a server configuration; parameters as for [`parse_client`].
@@ -60,15 +62,15 @@ pub fn load_client(path: &Path, known_cc: &[&str]) -> Result<ClientConfig, Confi
 pub fn parse_server(
     text: &str,
     file_name: &Path,
-    known_cc: &[&str],
+    known: CheckAlgorithm<'_>,
 ) -> Result<ServerConfig, ConfigError> {
-    ServerConfig::from_source(Source::new(text, file_name), known_cc)
+    ServerConfig::from_source(Source::new(text, file_name), known)
 }
 
 /// Reads, parses and checks a server configuration; see [`parse_server`].
 ///
 /// # Errors
 /// The file can't be read, or the first thing found wrong in it.
-pub fn load_server(path: &Path, known_cc: &[&str]) -> Result<ServerConfig, ConfigError> {
-    ServerConfig::from_source(Source::read(path)?, known_cc)
+pub fn load_server(path: &Path, known: CheckAlgorithm<'_>) -> Result<ServerConfig, ConfigError> {
+    ServerConfig::from_source(Source::read(path)?, known)
 }

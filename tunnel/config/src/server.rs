@@ -13,9 +13,13 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
+use crate::congestion_control::RawCongestionControl;
 use crate::transport::tunnel_section;
 use crate::value::{BindAddress, Int, from_string};
-use crate::{Admin, ConfigError, Credentials, Log, Runtime, Source, Transport};
+use crate::{
+    Admin, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Log, Runtime, Source,
+    Transport,
+};
 
 /// A whole server configuration, checked.
 #[derive(Clone, Debug)]
@@ -45,6 +49,9 @@ pub struct ServerTunnel {
     pub listen: Vec<SocketAddr>,
     /// Keys `client_ca`, `certificate` and `private_key`.
     pub credentials: Credentials,
+    /// What a flow may ask for by its name, with the parameters given here; `None`, without the
+    /// key, is every algorithm that needs no parameter.
+    pub selectable_congestion_control: Option<Vec<CongestionControl>>,
     /// The keys that the client has too.
     pub transport: Transport,
 }
@@ -117,6 +124,7 @@ tunnel_section! {
         client_ca: PathBuf,
         certificate: PathBuf,
         private_key: PathBuf,
+        selectable_congestion_control: Option<Vec<RawCongestionControl>>,
     }
 }
 
@@ -157,10 +165,13 @@ impl ServerConfig {
     /// Where the admin listener is by default; not the client's, so that both fit on one host.
     pub const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
 
-    pub(crate) fn from_source(source: Source, known_cc: &[&str]) -> Result<Self, ConfigError> {
+    pub(crate) fn from_source(
+        source: Source,
+        known: CheckAlgorithm<'_>,
+    ) -> Result<Self, ConfigError> {
         let raw: Raw = source.deserialize()?;
         Ok(Self {
-            tunnel: raw.tunnel.check(&source, known_cc)?,
+            tunnel: raw.tunnel.check(&source, known)?,
             allow: check_allow(raw.destinations.allow, &source)?,
             dial: raw.dial.check(&source)?,
             limits: raw.limits.check(&source)?,
@@ -181,7 +192,11 @@ impl ServerConfig {
 }
 
 impl RawTunnel {
-    fn check(self, source: &Source, known_cc: &[&str]) -> Result<ServerTunnel, ConfigError> {
+    fn check(
+        mut self,
+        source: &Source,
+        known: CheckAlgorithm<'_>,
+    ) -> Result<ServerTunnel, ConfigError> {
         if self.listen.is_empty() {
             let problem = "needs at least one address, as \"0.0.0.0:4433\"";
             return Err(source.error("tunnel.listen", problem));
@@ -194,8 +209,7 @@ impl RawTunnel {
                 return Err(source.error(&key, format!("{address} is listed twice")));
             }
         }
-        let transport = self.transport();
-        transport.check(source, known_cc)?;
+        let transport = self.transport(source, known)?;
         let credentials = RawCredentials {
             ca_key: "client_ca",
             ca: &self.client_ca,
@@ -203,7 +217,9 @@ impl RawTunnel {
             private_key: &self.private_key,
         }
         .resolve(source)?;
-        Ok(ServerTunnel { listen, credentials, transport })
+        let selectable_congestion_control =
+            check_selectable(self.selectable_congestion_control, source, known)?;
+        Ok(ServerTunnel { listen, credentials, selectable_congestion_control, transport })
     }
 }
 
@@ -261,6 +277,25 @@ impl RawLimits {
         }
         Ok(limits)
     }
+}
+
+fn check_selectable(
+    raw: Option<Vec<RawCongestionControl>>,
+    source: &Source,
+    known: CheckAlgorithm<'_>,
+) -> Result<Option<Vec<CongestionControl>>, ConfigError> {
+    let Some(raw) = raw else { return Ok(None) };
+    let mut names = HashSet::new();
+    let mut selectable = Vec::with_capacity(raw.len());
+    for (index, raw) in raw.into_iter().enumerate() {
+        let key = format!("tunnel.selectable_congestion_control[{index}]");
+        let choice = raw.check(source, &key, known)?;
+        if !names.insert(choice.name.clone()) {
+            return Err(source.error(&key, format!("{:?} is listed twice", choice.name)));
+        }
+        selectable.push(choice);
+    }
+    Ok(Some(selectable))
 }
 
 fn check_allow(raw: Vec<RawAllow>, source: &Source) -> Result<Vec<Allow>, ConfigError> {

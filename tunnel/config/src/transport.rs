@@ -1,89 +1,9 @@
 //! What both ends set about the QUIC tunnel.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-
-use crate::{ConfigError, Source};
-
-/// A congestion control algorithm and its parameters.
-///
-/// Written as a name, `"cubic"`, or as a table, `{ name = "constant", rate_mbps = 10 }`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CongestionControl {
-    /// One of the names that the caller passed as known.
-    pub name: String,
-    /// The rate of `constant` in Mbit/s (10^6 bit/s), 0.01 to 100000; no other algorithm has it.
-    pub rate_mbps: Option<f64>,
-}
-
-impl Default for CongestionControl {
-    fn default() -> Self {
-        Self { name: "cubic".to_owned(), rate_mbps: None }
-    }
-}
-
-impl CongestionControl {
-    const RATE_MBPS: std::ops::RangeInclusive<f64> = 0.01..=100_000.0;
-
-    fn check(&self, source: &Source, known: &[&str]) -> Result<(), ConfigError> {
-        let key = "tunnel.congestion_control";
-        if !known.contains(&self.name.as_str()) {
-            let names = known.join(", ");
-            let problem = format!("unknown algorithm {:?}; allowed are {names}", self.name);
-            return Err(source.error(key, problem));
-        }
-        match (self.name.as_str(), self.rate_mbps) {
-            ("constant", None) => Err(source.error(
-                key,
-                "\"constant\" needs its rate: { name = \"constant\", rate_mbps = 10 }",
-            )),
-            ("constant", Some(rate)) if !Self::RATE_MBPS.contains(&rate) => Err(source.error(
-                &format!("{key}.rate_mbps"),
-                format!("{rate} is out of range; allowed is 0.01 to 100000"),
-            )),
-            ("constant", Some(_)) | (_, None) => Ok(()),
-            (name, Some(_)) => Err(source.error(
-                &format!("{key}.rate_mbps"),
-                format!("only \"constant\" has a fixed rate, {name:?} finds its own"),
-            )),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for CongestionControl {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Table {
-            name: String,
-            rate_mbps: Option<f64>,
-        }
-
-        struct NameOrTable;
-        impl<'de> Visitor<'de> for NameOrTable {
-            type Value = CongestionControl;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "a name as \"cubic\", or a table as { name = \"constant\", rate_mbps = 10 }",
-                )
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<CongestionControl, E> {
-                Ok(CongestionControl { name: name.to_owned(), rate_mbps: None })
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<CongestionControl, M::Error> {
-                let Table { name, rate_mbps } =
-                    Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(CongestionControl { name, rate_mbps })
-            }
-        }
-        deserializer.deserialize_any(NameOrTable)
-    }
-}
+use crate::{Class, ConfigError, CongestionControl, Source};
 
 /// The keys of `[tunnel]` that client and server share.
 ///
@@ -93,6 +13,8 @@ impl<'de> Deserialize<'de> for CongestionControl {
 pub struct Transport {
     /// The algorithm of new connections for what this end sends; default `cubic`.
     pub congestion_control: CongestionControl,
+    /// `[tunnel.class.*]`: the algorithms of classes that have another one.
+    pub class_congestion_control: BTreeMap<Class, CongestionControl>,
     /// Silence after which a connection is given up, 1 s to 10 min; default 30 s. Too small, and
     /// a short outage ends all flows; too large, and a dead peer holds them that long.
     pub idle_timeout: Duration,
@@ -115,8 +37,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    pub(crate) fn check(&self, source: &Source, known_cc: &[&str]) -> Result<(), ConfigError> {
-        self.congestion_control.check(source, known_cc)?;
+    pub(crate) fn check(&self, source: &Source) -> Result<(), ConfigError> {
         let ordered = [
             ("initial_window_bytes", self.initial_window_bytes),
             ("max_stream_window_bytes", self.max_stream_window_bytes),
@@ -146,7 +67,9 @@ macro_rules! tunnel_section {
         struct $name {
             $($(#[$meta])* $field: $type,)*
             #[serde(default)]
-            congestion_control: $crate::transport::CongestionControl,
+            congestion_control: $crate::congestion_control::RawCongestionControl,
+            #[serde(default)]
+            class: $crate::congestion_control::RawClasses,
             #[serde(default)]
             idle_timeout_s: $crate::value::Int<30, 1, 600>,
             #[serde(default)]
@@ -162,16 +85,29 @@ macro_rules! tunnel_section {
         }
 
         impl $name {
-            fn transport(&self) -> $crate::transport::Transport {
-                $crate::transport::Transport {
-                    congestion_control: self.congestion_control.clone(),
+            fn transport(
+                &mut self,
+                source: &$crate::Source,
+                known: $crate::CheckAlgorithm<'_>,
+            ) -> Result<$crate::transport::Transport, $crate::ConfigError> {
+                let congestion_control = std::mem::take(&mut self.congestion_control);
+                let classes = std::mem::take(&mut self.class);
+                let transport = $crate::transport::Transport {
+                    congestion_control: congestion_control.check(
+                        source,
+                        "tunnel.congestion_control",
+                        known,
+                    )?,
+                    class_congestion_control: classes.check(source, known)?,
                     idle_timeout: self.idle_timeout_s.seconds(),
                     max_udp_payload_bytes: self.max_udp_payload_bytes.get(),
                     initial_window_bytes: self.initial_window_bytes.get(),
                     max_stream_window_bytes: self.max_stream_window_bytes.get(),
                     max_connection_window_bytes: self.max_connection_window_bytes.get(),
                     memory_cap_bytes: self.memory_cap_mb.get::<u64>() * 1_000_000,
-                }
+                };
+                transport.check(source)?;
+                Ok(transport)
             }
         }
     };

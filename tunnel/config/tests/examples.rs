@@ -1,22 +1,24 @@
 //! The documented examples load, hold every key there is, and show its default.
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use millrace_config::{
     ClientConfig, ConfigError, ServerConfig, load_client, load_server, parse_client, parse_server,
 };
+use support::known;
 
 const CLIENT: &str = include_str!("../../../proxy-client/client.example.toml");
 const SERVER: &str = include_str!("../../../proxy-server/server.example.toml");
-const KNOWN_CC: &[&str] = &["constant", "cubic"];
 
 fn client(text: &str) -> Result<ClientConfig, ConfigError> {
-    parse_client(text, Path::new("/etc/millrace/client.toml"), KNOWN_CC)
+    parse_client(text, Path::new("/etc/millrace/client.toml"), &known)
 }
 
 fn server(text: &str) -> Result<ServerConfig, ConfigError> {
-    parse_server(text, Path::new("/etc/millrace/server.toml"), KNOWN_CC)
+    parse_server(text, Path::new("/etc/millrace/server.toml"), &known)
 }
 
 #[test]
@@ -32,8 +34,8 @@ fn both_load() {
 #[test]
 fn both_load_from_disk() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    load_client(&root.join("proxy-client/client.example.toml"), KNOWN_CC).unwrap();
-    load_server(&root.join("proxy-server/server.example.toml"), KNOWN_CC).unwrap();
+    load_client(&root.join("proxy-client/client.example.toml"), &known).unwrap();
+    load_server(&root.join("proxy-server/server.example.toml"), &known).unwrap();
 }
 
 #[test]
@@ -77,7 +79,9 @@ fn every_key_of_the_schema_is_in_the_example() {
             for key in keys_of(&header, text, parse) {
                 let set = format!("\n{key} = ");
                 let commented = format!("\n# {key} = ");
-                assert!(text.contains(&set) || text.contains(&commented), "lacks {section}.{key}");
+                let table = format!("\n# [{section}.{key}.");
+                let has = [set, commented, table].iter().any(|shown| text.contains(shown));
+                assert!(has, "lacks {section}.{key}");
                 keys += 1;
             }
         }
@@ -139,7 +143,7 @@ fn certificate_files_are_checked_on_demand() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("server.toml");
     fs::write(&path, SERVER).unwrap();
-    let config = load_server(&path, KNOWN_CC).unwrap();
+    let config = load_server(&path, &known).unwrap();
     let error = config.check_files().unwrap_err();
     assert_eq!(error.key.as_deref(), Some("tunnel.client_ca"));
     assert_eq!(error.line, SERVER.lines().position(|l| l.starts_with("client_ca")).map(|l| l + 1));
@@ -164,12 +168,39 @@ fn certificate_files_are_checked_on_demand() {
 fn a_file_that_is_no_configuration_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let absent = directory.path().join("absent.toml");
-    let error = load_client(&absent, KNOWN_CC).unwrap_err();
+    let error = load_client(&absent, &known).unwrap_err();
     assert_eq!((error.file, error.line), (absent, None));
     let large = directory.path().join("large.toml");
     fs::write(&large, vec![b'#'; (1 << 20) + 1]).unwrap();
-    assert!(load_client(&large, KNOWN_CC).unwrap_err().problem.contains("longer than"));
+    assert!(load_client(&large, &known).unwrap_err().problem.contains("longer than"));
     let binary = directory.path().join("binary.toml");
     fs::write(&binary, [0xff, 0xfe]).unwrap();
-    assert!(load_client(&binary, KNOWN_CC).unwrap_err().problem.contains("UTF-8"));
+    assert!(load_client(&binary, &known).unwrap_err().problem.contains("UTF-8"));
+}
+
+/// What the examples only show as comments is right too.
+#[test]
+fn commented_congestion_control_loads() {
+    let uncommented = |text: &str| {
+        let mut whole = String::new();
+        for line in text.lines() {
+            let shown =
+                ["[tunnel.class.", "congestion_control = ", "selectable_congestion_control = "]
+                    .iter()
+                    .any(|start| {
+                        line.strip_prefix("# ").is_some_and(|rest| rest.starts_with(start))
+                    });
+            whole.push_str(if shown { &line[2..] } else { line });
+            whole.push('\n');
+        }
+        whole
+    };
+    let config = client(&uncommented(CLIENT)).unwrap();
+    let classes = &config.tunnel.transport.class_congestion_control;
+    assert!(!classes.is_empty());
+    assert!(config.listen.iter().any(|listen| listen.congestion_control.is_some()));
+    let config = server(&uncommented(SERVER)).unwrap();
+    assert!(!config.tunnel.transport.class_congestion_control.is_empty());
+    let selectable = config.tunnel.selectable_congestion_control.unwrap();
+    assert!(selectable.iter().any(|choice| !choice.parameters.is_empty()));
 }

@@ -1,12 +1,13 @@
 //! Every file under `valid/` loads; every file under `invalid/` is refused with the message that
 //! its first line expects (`# expect: LINE:COLUMN: KEY: PROBLEM`, or a part of that).
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use millrace_config::{ConfigError, load_client, load_server};
-
-const KNOWN_CC: &[&str] = &["bbr2", "constant", "cubic"];
+use support::known;
 
 fn files(kind: &str, side: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(kind).join(side);
@@ -18,8 +19,8 @@ fn files(kind: &str, side: &str) -> Vec<PathBuf> {
 
 fn load(side: &str, path: &Path) -> Result<(), ConfigError> {
     match side {
-        "client" => load_client(path, KNOWN_CC).map(drop),
-        _ => load_server(path, KNOWN_CC).map(drop),
+        "client" => load_client(path, &known).map(drop),
+        _ => load_server(path, &known).map(drop),
     }
 }
 

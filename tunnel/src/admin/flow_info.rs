@@ -1,5 +1,8 @@
 //! One flow as `/flows` shows it.
 
+use std::collections::BTreeMap;
+
+use millrace_cc::{Metrics, PathModel};
 use millrace_config::Class;
 use serde::{Deserialize, Serialize};
 
@@ -32,10 +35,44 @@ pub struct FlowInfo {
     pub cwnd_bytes: u64,
     /// Pacing rate of the connection; none when it isn't paced.
     pub pacing_mbps: Option<f64>,
+    /// What the connection's controller says; none when it is one of quiche's own.
+    pub controller: Option<ControllerInfo>,
     /// Lost packets of the connection as a fraction of those sent, 0 to 1.
     pub loss: f64,
     /// How far it is.
     pub state: FlowState,
+}
+
+/// A connection's congestion controller now, and what it knows of the path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ControllerInfo {
+    /// Name of its state.
+    pub state: String,
+    /// The algorithm's own figures, by names with their units.
+    pub figures: BTreeMap<String, f64>,
+    /// Most recent rate at which the path delivered.
+    pub delivery_mbps: f64,
+    /// The highest ever.
+    pub peak_delivery_mbps: f64,
+    /// Smallest round trip; none before the first sample.
+    pub min_rtt_ms: Option<f64>,
+    /// Share of packets lost over about the last ten acknowledgements, 0 to 1.
+    pub recent_loss: f64,
+}
+
+impl ControllerInfo {
+    /// Figures that are no finite number, which JSON does not have, are left out.
+    pub(crate) fn new(metrics: &Metrics, path: &PathModel) -> Self {
+        let figures = metrics.figures.iter().filter(|(_, value)| value.is_finite());
+        Self {
+            state: metrics.state.to_owned(),
+            figures: figures.map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            delivery_mbps: path.delivery_rate.mbps(),
+            peak_delivery_mbps: path.peak_delivery_rate.mbps(),
+            min_rtt_ms: path.min_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+            recent_loss: path.loss_short,
+        }
+    }
 }
 
 /// How far a flow is.

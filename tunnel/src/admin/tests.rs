@@ -22,6 +22,14 @@ fn flow() -> FlowInfo {
         rate_mbps: 12.0,
         cwnd_bytes: 14_520,
         pacing_mbps: Some(10.0),
+        controller: Some(ControllerInfo {
+            state: "slow start".to_owned(),
+            figures: [("window_packets".to_owned(), 10.0)].into(),
+            delivery_mbps: 9.5,
+            peak_delivery_mbps: 11.0,
+            min_rtt_ms: Some(50.0),
+            recent_loss: 0.0,
+        }),
         loss: 0.01,
         state: FlowState::Open,
     }

@@ -14,11 +14,14 @@ pub const MAX_FIELD_SECTION_BYTES: usize = 16 * 1024;
 /// Most fields in a section, pseudo-header fields included.
 pub const MAX_FIELDS: usize = 64;
 
-/// Longest class name, in bytes.
-pub const MAX_CLASS_BYTES: usize = 64;
+/// Longest name of a class or an algorithm, in bytes.
+pub const MAX_NAME_BYTES: usize = 64;
 
 /// The request field that names the flow's class.
 pub const CLASS_FIELD: &str = "millrace-class";
+
+/// The request field that names the congestion control which the flow wants of the server.
+pub const CONGESTION_CONTROL_FIELD: &str = "millrace-congestion-control";
 
 /// The request field with the address of the client's client.
 pub const CLIENT_ADDRESS_FIELD: &str = "millrace-client-address";
@@ -32,8 +35,11 @@ pub struct ConnectRequest {
     /// Where to.
     pub destination: Destination,
     /// The flow's class (`millrace-class`): letters, digits, `-`, `_` and `.`, at most
-    /// [`MAX_CLASS_BYTES`]. To be believed from an authenticated peer only.
+    /// [`MAX_NAME_BYTES`]. To be believed from an authenticated peer only.
     pub class: Option<String>,
+    /// The congestion control that it wants of the server (`millrace-congestion-control`): a name
+    /// as for the class. What it may have is the server's to say.
+    pub congestion_control: Option<String>,
     /// Who opened the flow (`millrace-client-address`). To be believed from an authenticated peer
     /// only.
     pub client_address: Option<SocketAddr>,
@@ -99,9 +105,9 @@ pub enum Error {
     /// Extended CONNECT (RFC 9220) of a protocol that is not offered.
     #[error("extended CONNECT with the protocol {0} is not implemented")]
     ExtendedConnect(String),
-    /// A class that is empty, too long or has other bytes.
-    #[error("millrace-class is not 1 to {MAX_CLASS_BYTES} letters, digits, '-', '_' and '.'")]
-    BadClass,
+    /// A class or an algorithm's name that is empty, too long or has other bytes.
+    #[error("{0} is not 1 to {MAX_NAME_BYTES} letters, digits, '-', '_' and '.'")]
+    BadToken(&'static str),
     /// A client address that is no `IP:port`.
     #[error("millrace-client-address is not an IP address with a port")]
     BadClientAddress,
@@ -130,7 +136,7 @@ impl Error {
             Self::TooLarge
                 | Self::MethodNotAllowed
                 | Self::ExtendedConnect(_)
-                | Self::BadClass
+                | Self::BadToken(_)
                 | Self::BadClientAddress
         )
     }
@@ -144,7 +150,7 @@ pub fn parse_request<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<ConnectRequest, Error> {
     let [mut method, mut authority, mut protocol, mut scheme, mut path] = [None; 5];
-    let [mut class, mut client_address, mut host] = [None; 3];
+    let [mut class, mut congestion_control, mut client_address, mut host] = [None; 4];
     for field in Checked::new(fields) {
         let (name, value) = field?;
         match name {
@@ -157,6 +163,9 @@ pub fn parse_request<'a>(
             b"host" => once(&mut host, value, "host")?,
             b"content-length" => return Err(Error::HasContent),
             _ if name == CLASS_FIELD.as_bytes() => once(&mut class, value, CLASS_FIELD)?,
+            _ if name == CONGESTION_CONTROL_FIELD.as_bytes() => {
+                once(&mut congestion_control, value, CONGESTION_CONTROL_FIELD)?;
+            }
             _ if name == CLIENT_ADDRESS_FIELD.as_bytes() => {
                 once(&mut client_address, value, CLIENT_ADDRESS_FIELD)?;
             }
@@ -180,7 +189,10 @@ pub fn parse_request<'a>(
     }
     Ok(ConnectRequest {
         destination: parse_authority(&lossy(authority))?,
-        class: class.map(parse_class).transpose()?,
+        class: class.map(|name| parse_name(name, CLASS_FIELD)).transpose()?,
+        congestion_control: congestion_control
+            .map(|name| parse_name(name, CONGESTION_CONTROL_FIELD))
+            .transpose()?,
         client_address: client_address.map(parse_client_address).transpose()?,
     })
 }
@@ -228,6 +240,9 @@ impl ConnectRequest {
             vec![(":method", "CONNECT".into()), (":authority", self.destination.to_string())];
         if let Some(class) = &self.class {
             fields.push((CLASS_FIELD, class.clone()));
+        }
+        if let Some(name) = &self.congestion_control {
+            fields.push((CONGESTION_CONTROL_FIELD, name.clone()));
         }
         if let Some(address) = self.client_address {
             fields.push((CLIENT_ADDRESS_FIELD, address.to_string()));
@@ -311,12 +326,12 @@ fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &'static str) ->
     }
 }
 
-fn parse_class(value: &[u8]) -> Result<String, Error> {
+fn parse_name(value: &[u8], field: &'static str) -> Result<String, Error> {
     let allowed = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    if (1..=MAX_CLASS_BYTES).contains(&value.len()) && value.iter().all(allowed) {
+    if (1..=MAX_NAME_BYTES).contains(&value.len()) && value.iter().all(allowed) {
         Ok(lossy(value))
     } else {
-        Err(Error::BadClass)
+        Err(Error::BadToken(field))
     }
 }
 

@@ -13,7 +13,12 @@ fn response(fields: Fields) -> Result<Response, Error> {
 }
 
 fn plain(authority: &str) -> ConnectRequest {
-    ConnectRequest { destination: authority.parse().unwrap(), class: None, client_address: None }
+    ConnectRequest {
+        destination: authority.parse().unwrap(),
+        class: None,
+        congestion_control: None,
+        client_address: None,
+    }
 }
 
 #[test]
@@ -27,12 +32,14 @@ fn accepted() {
         ("host", "origin.example:443"),
         ("te", "trailers"),
         ("millrace-class", "live-4k.v2_a"),
+        ("millrace-congestion-control", "vivace-latency"),
         ("millrace-client-address", "192.0.2.9:5000"),
         ("user-agent", "x"),
         ("empty", ""),
     ];
     let want = ConnectRequest {
         class: Some("live-4k.v2_a".into()),
+        congestion_control: Some("vivace-latency".into()),
         client_address: Some("192.0.2.9:5000".parse().unwrap()),
         ..plain("origin.example:443")
     };
@@ -41,11 +48,14 @@ fn accepted() {
 
 #[test]
 fn own_requests_are_accepted() {
-    for (class, client_address) in
-        [(None, None), (Some("video"), Some("[2001:db8::1]:5000")), (None, Some("192.0.2.1:0"))]
-    {
+    for (class, congestion_control, client_address) in [
+        (None, None, None),
+        (Some("video"), None, Some("[2001:db8::1]:5000")),
+        (None, Some("copa"), Some("192.0.2.1:0")),
+    ] {
         let sent = ConnectRequest {
             class: class.map(str::to_owned),
+            congestion_control: congestion_control.map(str::to_owned),
             client_address: client_address.map(|a| a.parse().unwrap()),
             ..plain("[::1]:554")
         };
@@ -157,11 +167,15 @@ fn refused_fields() {
 }
 
 #[test]
-fn refused_class_and_client_address() {
-    let long = "a".repeat(MAX_CLASS_BYTES + 1);
-    for class in ["", "a b", "a/b", "\u{e4}", &long] {
-        let got = request(&[CONNECT[0], CONNECT[1], (CLASS_FIELD, class)]);
-        assert_eq!(got, Err(Error::BadClass), "{class:?}");
+fn refused_names_and_client_address() {
+    let long = "a".repeat(MAX_NAME_BYTES + 1);
+    for field in [CLASS_FIELD, CONGESTION_CONTROL_FIELD] {
+        for name in ["", "a b", "a/b", "\u{e4}", &long] {
+            let got = request(&[CONNECT[0], CONNECT[1], (field, name)]);
+            assert_eq!(got, Err(Error::BadToken(field)), "{name:?}");
+        }
+        let got = request(&[CONNECT[0], CONNECT[1], (field, "a"), (field, "a")]);
+        assert_eq!(got, Err(Error::Repeated(field)));
     }
     let longest = &long[1..];
     let got = request(&[CONNECT[0], CONNECT[1], (CLASS_FIELD, longest)]);
