@@ -26,6 +26,7 @@ pub struct PairBuilder {
     client: Settings,
     allow: Vec<(String, String)>,
     fixed: SocketAddr,
+    doors: [String; 5],
     relay: Option<RelayOptions>,
     tunnel_port: Option<u16>,
     server_identity: Option<(PathBuf, Identity)>,
@@ -76,6 +77,7 @@ impl Default for PairBuilder {
                 ("::1".into(), "\"1-65535\"".into()),
             ],
             fixed: (Ipv4Addr::LOCALHOST, 9).into(),
+            doors: std::array::from_fn(|_| String::new()),
             relay: None,
             tunnel_port: None,
             server_identity: None,
@@ -127,6 +129,13 @@ impl PairBuilder {
     #[must_use]
     pub fn fixed(mut self, to: SocketAddr) -> Self {
         self.fixed = to;
+        self
+    }
+
+    /// Adds keys to a door's section, by its place in [`Pair::doors`].
+    #[must_use]
+    pub fn door(mut self, door: usize, keys: &str) -> Self {
+        self.doors[door].push_str(&format!("\n{keys}"));
         self
     }
 
@@ -252,18 +261,16 @@ impl PairBuilder {
         let [fixed, http, socks, proxy] = std::array::from_fn(|_| tcp::unused(Ipv4Addr::LOCALHOST));
         let unix = dir.join("client.sock");
         let to = self.fixed;
-        client.push(
-            "listen",
-            &format!("mode = \"fixed\"\naddress = \"{fixed}\"\ndestination = \"{to}\""),
-        );
-        client.push("listen", &format!("mode = \"http_connect\"\naddress = \"{http}\""));
-        client
-            .push("listen", &format!("mode = \"socks5\"\naddress = \"{socks}\"\nclass = \"rtsp\""));
-        client.push(
-            "listen",
-            &format!("mode = \"proxy_protocol\"\naddress = \"{proxy}\"\nclass = \"dash\""),
-        );
-        client.push("listen", &format!("mode = \"proxy_protocol\"\nunix = \"{}\"", unix.display()));
+        let doors = [
+            format!("mode = \"fixed\"\naddress = \"{fixed}\"\ndestination = \"{to}\""),
+            format!("mode = \"http_connect\"\naddress = \"{http}\""),
+            format!("mode = \"socks5\"\naddress = \"{socks}\"\nclass = \"rtsp\""),
+            format!("mode = \"proxy_protocol\"\naddress = \"{proxy}\"\nclass = \"dash\""),
+            format!("mode = \"proxy_protocol\"\nunix = \"{}\"", unix.display()),
+        ];
+        for (door, more) in doors.iter().zip(&self.doors) {
+            client.push("listen", &format!("{door}{more}"));
+        }
         write(&dir.join("client.toml"), client);
         [
             Door::Fixed(fixed),

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod congestion_control;
 mod interception;
 mod unreachable;
 mod world;

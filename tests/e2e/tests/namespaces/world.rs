@@ -7,14 +7,14 @@ use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::origin::{Origin, listen};
 use millrace_e2e::program::Program;
 use millrace_e2e::wait::SOON;
-use millrace_e2e::{binaries, turn};
+use millrace_e2e::{binaries, priority, turn};
 use millrace_lab::emulator::{Emulator, LinkConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::run::Run;
 use millrace_lab::topology::{CLIENT_EDGE, KernelCc, ORIGIN, SERVER_EDGE, Topology};
 use socket2::Socket;
 
-/// What differs between tests.
+/// What differs between tests. Keys of `[tunnel]` may go ahead of the sections.
 pub struct Options<'a> {
     /// The `[[listen]]` sections of the client.
     pub listen: &'a str,
@@ -26,12 +26,13 @@ pub struct Options<'a> {
 
 /// Fields are dropped in this order: programs, then the link, then the namespaces.
 pub struct World {
-    _server: Program,
+    server: Program,
     pub client: Program,
+    measured: bool,
     _link: Emulator,
     pub topology: Topology,
-    _run: Run,
-    _turn: turn::Turn,
+    run: Run,
+    _turn: Option<turn::Turn>,
 }
 
 impl World {
@@ -39,19 +40,44 @@ impl World {
     /// rules and routes.
     pub fn start(options: &Options<'_>, prepare: impl FnOnce(&Topology)) -> Self {
         let turn = turn::alone();
+        let link = LinkConfig::new(1_000_000_000, 10_000_000, 2_000_000, 0.0, 0.0, 1);
+        Self { _turn: Some(turn), ..Self::build(link, options, false, prepare) }
+    }
+
+    /// The same over another link, with the programs before all others: their rates count. The
+    /// caller sees to its turn itself.
+    pub fn measured(link: LinkConfig, options: &Options<'_>) -> Self {
+        Self::build(link, options, true, |_| {})
+    }
+
+    fn build(
+        link: LinkConfig,
+        options: &Options<'_>,
+        measured: bool,
+        prepare: impl FnOnce(&Topology),
+    ) -> Self {
         let run = Run::start().unwrap();
         let topology = Topology::build(&run, KernelCc::Cubic).unwrap();
-        let link = LinkConfig::new(1_000_000_000, 10_000_000, 2_000_000, 0.0, 0.0, 1);
         let link = topology.start_link(link).unwrap();
         prepare(&topology);
-        let dir = run.scratch().to_owned();
-        Certificates::make(&dir);
-        let server = start(&topology.server_edge, &dir, "server", &server_toml(options));
-        let client = start(&topology.client_edge, &dir, "client", &client_toml(options));
-        client.expect_log("a connection", SOON, |line| {
-            line.contains("connection established").then_some(())
-        });
-        Self { _server: server, client, _link: link, topology, _run: run, _turn: turn }
+        Certificates::make(run.scratch());
+        let (server, client) = start_both(&topology, run.scratch(), options, measured);
+        Self { server, client, measured, _link: link, topology, run, _turn: None }
+    }
+
+    /// Ends both programs and starts them with another configuration.
+    pub fn restart(&mut self, options: &Options<'_>) {
+        for program in [&mut self.client, &mut self.server] {
+            program.kill();
+        }
+        let dir = self.run.scratch();
+        (self.server, self.client) = start_both(&self.topology, dir, options, self.measured);
+    }
+
+    /// `/flows` of the server.
+    pub fn server_flows(&self) -> serde_json::Value {
+        let admin = SocketAddr::from(([127, 0, 0, 1], 9465));
+        self.topology.server_edge.inside(|| Ok(millrace_e2e::admin::flows(admin))).unwrap()
     }
 
     /// An origin behind the server edge, on a port.
@@ -111,12 +137,31 @@ fn client_toml(options: &Options<'_>) -> String {
     )
 }
 
-fn start(namespace: &Namespace, dir: &Path, side: &str, config: &str) -> Program {
+/// Both programs, with the tunnel up.
+fn start_both(
+    topology: &Topology,
+    dir: &Path,
+    options: &Options<'_>,
+    measured: bool,
+) -> (Program, Program) {
+    let start = |namespace, side, config: &str| start(namespace, dir, side, config, measured);
+    let server = start(&topology.server_edge, "server", &server_toml(options));
+    let client = start(&topology.client_edge, "client", &client_toml(options));
+    client.expect_log("a connection", SOON, |line| {
+        line.contains("connection established").then_some(())
+    });
+    (server, client)
+}
+
+fn start(namespace: &Namespace, dir: &Path, side: &str, config: &str, measured: bool) -> Program {
     let path = dir.join(format!("{side}.toml"));
     std::fs::write(&path, config).unwrap();
     let mut command =
         namespace.command(binaries::path(&format!("millrace-{side}")).to_str().unwrap());
     command.args(["run", "--config"]).arg(&path);
+    if measured {
+        priority::raise(&mut command);
+    }
     let program = Program::start(side, command);
     program.expect_log("its admin listener", SOON, |line| {
         (line.contains("listening") && line.contains("admin")).then_some(())

@@ -7,8 +7,6 @@ mod claims;
 mod csv;
 mod defaults;
 pub mod document;
-#[cfg(test)]
-mod made_up;
 mod panels;
 mod plot;
 mod samples;

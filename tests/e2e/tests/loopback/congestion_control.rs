@@ -1,0 +1,156 @@
+//! Which congestion control a flow's connection has, at both ends.
+
+use std::io::{Read, Write};
+
+use millrace_e2e::admin::{self, Metrics};
+use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::Pair;
+use millrace_e2e::wait::{self, SOON};
+use serde_json::Value;
+use socket2::Socket;
+
+/// A flow that has carried a byte there and back.
+fn open(pair: &Pair, door: usize, origin: &Origin) -> Socket {
+    let mut flow = pair.doors[door].open(&origin.address().to_string()).unwrap();
+    flow.write_all(b"x").unwrap();
+    flow.read_exact(&mut [0]).unwrap();
+    flow
+}
+
+/// The only flow, as server and client show it.
+fn shown(pair: &Pair) -> [Value; 2] {
+    [pair.addresses.server_admin, pair.addresses.client_admin].map(|admin| {
+        let flows = admin::flows(admin);
+        let flows = flows["flows"].as_array().unwrap();
+        assert_eq!(flows.len(), 1, "{flows:?}");
+        flows[0].clone()
+    })
+}
+
+/// The flow is over at both ends.
+fn close(pair: &Pair, flow: Socket) {
+    drop(flow);
+    for admin in [pair.addresses.server_admin, pair.addresses.client_admin] {
+        wait::for_true("the flow is over", SOON, || {
+            admin::flows(admin)["flows"].as_array().is_some_and(Vec::is_empty)
+        });
+    }
+}
+
+#[test]
+fn default_class_and_listener_choose() {
+    let origin = Origin::echo();
+    let pair = Pair::builder()
+        .fixed(origin.address())
+        .server("tunnel.congestion_control", "\"reno\"")
+        .server("tunnel.class.rtsp.congestion_control", "{ name = \"constant\", rate_mbps = 50 }")
+        .server("tunnel.selectable_congestion_control", "[\"vivace-latency\"]")
+        .client("tunnel.class.rtsp.congestion_control", "\"bbr2\"")
+        .door(0, "congestion_control = \"vivace-latency\"")
+        .door(4, "congestion_control = { name = \"constant\", rate_mbps = 40 }")
+        .start();
+    let expected = [
+        // The listener's, which the server allows.
+        (0, "vivace-latency", "vivace-latency"),
+        // Both defaults.
+        (1, "reno", "cubic"),
+        // The class's.
+        (2, "constant", "bbr2"),
+        // A class without one of its own.
+        (3, "reno", "cubic"),
+        // The listener's, which the server does not allow.
+        (4, "reno", "constant"),
+    ];
+    for (door, at_server, at_client) in expected {
+        let flow = open(&pair, door, &origin);
+        let [server, client] = shown(&pair);
+        assert_eq!(server["algorithm"], at_server, "door {door}: {server}");
+        assert_eq!(client["algorithm"], at_client, "door {door}: {client}");
+        close(&pair, flow);
+    }
+    let refused = || {
+        Metrics::fetch(pair.addresses.server_admin)
+            .sum("millrace_congestion_control_refused_total", &[])
+    };
+    assert_eq!(refused(), 1.0);
+    close(&pair, open(&pair, 4, &origin));
+    assert_eq!(refused(), 2.0);
+    let complaints = pair.server.log_text().matches("may not choose").count();
+    assert_eq!(complaints, 1, "logged for each flow");
+}
+
+/// Without a list of its own the server allows every algorithm that needs no parameter.
+#[test]
+fn what_needs_no_parameter_may_be_asked_for() {
+    let origin = Origin::echo();
+    let pair = Pair::builder()
+        .fixed(origin.address())
+        .door(0, "congestion_control = \"bbr2\"")
+        .door(1, "congestion_control = { name = \"constant\", rate_mbps = 40 }")
+        .start();
+    for (door, at_server) in [(0, "bbr2"), (1, "cubic")] {
+        let flow = open(&pair, door, &origin);
+        assert_eq!(shown(&pair)[0]["algorithm"], at_server);
+        close(&pair, flow);
+    }
+}
+
+/// With a connection for each flow, the next flow's congestion control takes a living path over.
+#[test]
+fn a_connection_changes_its_algorithm_between_flows() {
+    let origin = Origin::echo();
+    let pair = Pair::builder()
+        .fixed(origin.address())
+        .client("tunnel.connections", "\"per_flow\"")
+        .client("tunnel.warm_connections", 1)
+        // One event loop, one warm connection.
+        .both("runtime.workers", 1)
+        .door(0, "congestion_control = \"vivace-latency\"")
+        .door(1, "congestion_control = \"bbr2\"")
+        .start();
+    let mut connections = Vec::new();
+    for (door, algorithm) in
+        [(0, "vivace-latency"), (3, "cubic"), (1, "bbr2"), (0, "vivace-latency")]
+    {
+        let mut flow = open(&pair, door, &origin);
+        // More than an initial window, both ways: the path has something to hand over.
+        let sent = millrace_e2e::data::pattern(3, 1_000_000);
+        let mut received = vec![0; sent.len()];
+        let mut reader = flow.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| reader.read_exact(&mut received).unwrap());
+            flow.write_all(&sent).unwrap();
+        });
+        drop(reader);
+        assert!(received == sent, "door {door}: other bytes came back");
+        for shown in shown(&pair) {
+            assert_eq!(shown["algorithm"], algorithm, "door {door}: {shown}");
+        }
+        connections.push(shown(&pair)[0]["connection"].clone());
+        close(&pair, flow);
+    }
+    let mut distinct = connections.clone();
+    distinct.sort_by_key(ToString::to_string);
+    distinct.dedup();
+    assert!(distinct.len() < connections.len(), "no connection was used again: {connections:?}");
+}
+
+/// What people see of a controller, at both ends.
+#[test]
+fn the_controller_is_shown_with_its_figures() {
+    let origin = Origin::echo();
+    let pair = Pair::builder()
+        .fixed(origin.address())
+        .both("tunnel.congestion_control", "\"vivace-latency\"")
+        .start();
+    let flow = open(&pair, 1, &origin);
+    for shown in shown(&pair) {
+        let controller = &shown["controller"];
+        assert!(controller["state"].as_str().is_some_and(|state| !state.is_empty()), "{shown}");
+        assert!(controller["figures"].as_object().is_some_and(|it| !it.is_empty()), "{shown}");
+        assert!(controller["min_rtt_ms"].as_f64().is_some_and(|rtt| rtt > 0.0), "{shown}");
+        assert!(shown["pacing_mbps"].as_f64().is_some_and(|rate| rate > 0.0), "{shown}");
+        assert!(shown["cwnd_bytes"].as_u64().is_some_and(|window| window > 2000), "{shown}");
+    }
+    close(&pair, flow);
+}
