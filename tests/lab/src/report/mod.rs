@@ -7,6 +7,8 @@ mod claims;
 mod csv;
 mod defaults;
 pub mod document;
+#[cfg(test)]
+mod made_up;
 mod panels;
 mod plot;
 mod samples;
