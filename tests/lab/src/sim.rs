@@ -85,9 +85,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if files.is_empty() {
         bail!("no scenario of these has a name with {}", options.only.join(" or "));
     }
-    let quick = options
-        .quick
-        .then(|| files.iter_mut().map(simulate::quicker).next_back().unwrap_or_default());
+    let mut quick = None;
+    for file in files.iter_mut().filter(|_| options.quick) {
+        quick = Some(simulate::quicker(file));
+    }
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let simulated = simulate::Options {
         out: options.out.clone(),

@@ -107,6 +107,23 @@ fn a_claim_that_falls_short_without_a_reason_fails() {
 }
 
 #[test]
+fn quick_shortens_every_scenario() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(small(directory.path(), "at_least = 1")).unwrap();
+    for name in ["small", "other"] {
+        let text = text.replace("name = \"small\"", &format!("name = \"{name}\"\nrepeat = 5"));
+        fs::write(directory.path().join(format!("{name}.toml")), text).unwrap();
+    }
+    let scenarios = directory.path().display().to_string();
+    let results = directory.path().join("results").display().to_string();
+    let output = lab(&["sim", "--quick", "--json", "--out", &results, &scenarios]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = json["scenarios"].as_array().unwrap();
+    assert_eq!(all.len(), 2);
+    assert!(all.iter().all(|scenario| scenario["counts"]["runs"] == 1), "{json}");
+}
+
+#[test]
 fn an_unknown_algorithm_fails_and_the_known_ones_are_listed() {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("results").display().to_string();
