@@ -35,23 +35,46 @@ fn random_loss_is_no_signal() {
     }
 }
 
+/// Three flows, 20 s after each other, in half a bandwidth-delay product of buffer.
+fn three(config: IrisConfig, seed: u64) -> Run {
+    let mut path = Path::new(Link::new(20.0, 50.0, 62_500, 0.0), seed);
+    for flow in 0..3 {
+        path = path.flow(&config, Source::Bulk, 20.0 * f64::from(flow) + 0.13 * seed as f64);
+    }
+    path.run(100.0)
+}
+
+fn shares(run: &Run, from: f64, to: f64) -> Vec<f64> {
+    run.flows.iter().map(|flow| flow.mbps(from, to)).collect()
+}
+
 #[test]
 fn three_flows_that_come_one_after_the_other_share_fairly() {
-    let mut path = Path::new(Link::new(20.0, 50.0, 62_500, 0.0), 1);
-    for flow in 0..3 {
-        path = path.flow(&IRIS, Source::Bulk, 20.0 * f64::from(flow));
+    for seed in 1..=3 {
+        let run = three(IRIS, seed);
+        let (soon, late) = (shares(&run, 45.0, 50.0), shares(&run, 60.0, 100.0));
+        assert!(jain(&soon) > 0.95 && jain(&late) > 0.99, "{soon:.1?} {late:.1?}");
+        assert!(run.p95_queueing_ms(60.0) < 20.0, "thirty packets are 16 ms");
     }
-    let run = path.run(80.0);
-    let shares = |from, to| run.flows.iter().map(|flow| flow.mbps(from, to)).collect::<Vec<_>>();
-    assert!(jain(&shares(45.0, 50.0)) > 0.95, "{:.1?}", shares(45.0, 50.0));
-    assert!(jain(&shares(60.0, 80.0)) > 0.99, "{:.1?}", shares(60.0, 80.0));
+}
+
+#[test]
+fn a_full_buffer_is_not_taken_for_the_path() {
+    // Their queue loads do not fit: T is the RTT of the full buffer until a drain shows it.
+    let slow = IrisConfig { window_s: 10.0, ..IRIS };
+    for config in [IrisConfig::mid(), slow] {
+        let run = three(config, 1);
+        let late = shares(&run, 80.0, 100.0);
+        assert!(jain(&late) > 0.9, "{late:.1?}");
+    }
 }
 
 #[test]
 fn a_buffer_below_the_queue_load_is_not_overrun() {
     let run = bulk(Link::new(20.0, 50.0, 10_000, 0.0), 60.0);
     assert!(run.flows[0].mbps(3.0, 60.0) > 19.5);
-    assert!(run.flows[0].loss() < 0.03, "{}", run.flows[0].loss());
+    // Eq. 12 and 13 alone lose a third, until the rest make ten packets of 2.7 ms.
+    assert!(run.flows[0].loss() < 0.05, "{}", run.flows[0].loss());
 }
 
 #[test]

@@ -1,92 +1,171 @@
-/// Least packets over which losses are judged against chance. Fewer see nothing below some
-/// per cent, more are late.
+/// Least packets over which losses are judged against chance. Fewer see nothing below some per
+/// cent, more are late.
 const LEAST_MEMORY_PACKETS: f64 = 400.0;
-/// Packets after which the rate of random losses is taken over.
-const BLOCK_PACKETS: f64 = 200.0;
 /// How far losses must exceed what chance would have, in standard deviations.
-const DEVIATIONS: f64 = 3.0;
+const DEVIATIONS: f64 = 4.0;
+/// Least packets of a trial, and losses that it must have had at the share before it.
+const TRIAL_PACKETS: f64 = 200.0;
+const TRIAL_LOST: f64 = 5.0;
+/// Losses that stay above this share of what they were are not the flow's.
+const REMAINING: f64 = 0.5;
+/// Rate of a trial, as a share of what arrives: a little less, so that a buffer that was full
+/// drains.
+const TRIAL_GAIN: f64 = 0.97;
 /// Most that is believed to be random. The paper shows 5 %.
-const MOST_RANDOM: f64 = 0.1;
+const MOST_RANDOM: f64 = 0.2;
 
+/// Most that is borne where others seem to overflow the buffer: above that all who share it back
+/// off.
+const MOST_SHARED: f64 = 0.03;
+
+/// Packets and those of them that were lost.
 #[derive(Clone, Copy, Debug, Default)]
-struct Count {
+pub(super) struct Count {
     packets: f64,
     lost: f64,
 }
 
 impl Count {
-    fn add(&mut self, packets: u64, lost: u64) {
+    pub(super) fn add(&mut self, packets: u64, lost: u64) {
         self.packets += packets as f64;
         self.lost += lost as f64;
     }
 
-    fn fade(&mut self, most_packets: f64) {
+    /// Lets all that was before count for no more than `most_packets`.
+    pub(super) fn fade(&mut self, most_packets: f64) {
         let keep = (most_packets / self.packets.max(1.0)).min(1.0);
         self.packets *= keep;
         self.lost *= keep;
     }
 
-    fn share(&self) -> f64 {
+    pub(super) fn lost(&self) -> f64 {
+        self.lost
+    }
+
+    pub(super) fn share(&self) -> f64 {
         self.lost / self.packets.max(1.0)
     }
 
-    /// Whether that is more than losses at rate `base` would be by chance.
-    fn exceeds(&self, base: f64) -> bool {
-        let variance = self.packets * base * (1.0 - base) + 1.0;
-        self.lost > self.packets * base + DEVIATIONS * variance.sqrt() + 1.0
+    /// Standard deviation of what is lost at `random`, and one for what is not known of it.
+    fn deviation(&self, random: f64) -> f64 {
+        (self.packets * random * (1.0 - random) + 1.0).sqrt()
     }
+
+    fn exceeds(&self, random: f64) -> bool {
+        self.lost > self.packets * random + DEVIATIONS * self.deviation(random) + 1.0
+    }
+
+    fn falls_short_of(&self, random: f64) -> bool {
+        self.lost + DEVIATIONS * self.deviation(random) < self.packets * random
+    }
+}
+
+/// What losses say of the rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Chance.
+    Random,
+    /// More than chance: a trial begins at this share of what the times of acknowledgements make
+    /// of the receiving rate.
+    Excess { share: f64 },
+    /// A trial is on: the rate may not rise.
+    Trial,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    /// What was lost before it.
+    before: f64,
+    count: Count,
+    /// Whether one before it ended with losses.
+    repeated: bool,
+    /// Whether the queue went in it.
+    drained: bool,
 }
 
 /// Tells losses that the flow itself causes, by filling a buffer that can't hold its queue
 /// load, from random ones.
 ///
-/// The paper has one receiving rate, by times alone, and loses any number of packets
-/// where the buffer holds less than B: the full buffer's delay no longer grows, so the receiving
-/// rate seems to equal the sending rate, and the queue load stays below its target. Losses that
-/// exceed the random ones therefore lower the receiving rate. Random are those that stay while
-/// the flow sends less than the path can carry: only such epochs teach the rate of them.
+/// The paper takes the receiving rate from times alone, and then loses any number of packets where
+/// the buffer holds less than B: the delay of a full buffer does not grow, so that the
+/// receiving rate seems to equal the sending rate, and the queue load stays below its target.
+/// (10 kB at 20 Mbit/s: the rate rises to 30 Mbit/s.) Here losses that exceed the random ones lower
+/// the receiving rate. Then the flow tries: at a rate that arrives, losses of its own
+/// end, random ones stay.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     random: f64,
     recent: Count,
-    block: Count,
+    trial: Option<Trial>,
 }
 
 impl Losses {
-    /// The share of packets that arrive as far as the flow's own rate decides, 1 while losses are
-    /// by chance.
-    ///
-    /// `round_packets` is how many packets make a round trip, `below_capacity` whether the path
-    /// could have carried more.
+    /// Takes in an epoch of start-up that showed no queue: its losses are random.
+    pub(super) fn on_start_up(&mut self, packets: u64, lost: u64) {
+        self.recent.add(packets, lost);
+        self.recent.fade(LEAST_MEMORY_PACKETS);
+        self.random = self.recent.share().min(MOST_RANDOM);
+    }
+
+    /// Whether a trial is on.
+    pub(super) fn is_trying(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// Takes in an epoch. `round_packets` is how many packets make a round trip. `settled` is
+    /// there when the epoch was sent after the last verdict, and then tells whether the
+    /// queue had drained.
     pub(super) fn on_epoch(
         &mut self,
         (packets, lost): (u64, u64),
         round_packets: f64,
-        below_capacity: bool,
-    ) -> f64 {
-        if below_capacity {
-            self.learn(packets, lost);
+        settled: Option<bool>,
+    ) -> Verdict {
+        if let Some(trial) = &mut self.trial {
+            if let Some(drained) = settled {
+                trial.count.add(packets, lost);
+                trial.drained |= drained;
+            }
+            let enough = TRIAL_PACKETS.max(TRIAL_LOST / trial.before);
+            if trial.count.packets < enough {
+                return Verdict::Trial;
+            }
+            let Trial { before, count, repeated, drained } = *trial;
+            self.trial = None;
+            self.recent = Count::default();
+            if count.share() <= REMAINING * before {
+                return Verdict::Random;
+            }
+            // In a queue that stays, others make them: to back off alone would leave them the path.
+            if !drained {
+                self.random = count.share().clamp(self.random, MOST_SHARED.max(self.random));
+                return Verdict::Random;
+            }
+            // Once may be the rest of a fall of the capacity.
+            if !repeated {
+                return self.try_below(count, true);
+            }
+            self.random = count.share().min(MOST_RANDOM);
+            return Verdict::Random;
         }
         self.recent.add(packets, lost);
         self.recent.fade(round_packets.max(LEAST_MEMORY_PACKETS));
+        if self.recent.falls_short_of(self.random) {
+            self.random = self.recent.share();
+        }
         let mut epoch = Count::default();
         epoch.add(packets, lost);
         match [epoch, self.recent].into_iter().find(|count| count.exceeds(self.random)) {
-            Some(count) => {
-                // Answered once: the next answer is to what the lower rate loses.
-                self.recent = Count::default();
-                ((1.0 - count.share()) / (1.0 - self.random)).min(1.0)
-            }
-            None => 1.0,
+            Some(count) => self.try_below(count, false),
+            None => Verdict::Random,
         }
     }
 
-    fn learn(&mut self, packets: u64, lost: u64) {
-        self.block.add(packets, lost);
-        if self.block.packets >= BLOCK_PACKETS {
-            self.random = self.block.share().min(MOST_RANDOM);
-            self.block = Count::default();
-        }
+    fn try_below(&mut self, lost: Count, repeated: bool) -> Verdict {
+        self.trial =
+            Some(Trial { before: lost.share(), count: Count::default(), repeated, drained: false });
+        let arriving = (1.0 - lost.share()) / (1.0 - self.random);
+        Verdict::Excess { share: TRIAL_GAIN * arriving.min(1.0) }
     }
 
     /// Share of packets that is lost by chance.
@@ -99,26 +178,51 @@ impl Losses {
 mod tests {
     use super::*;
 
-    #[test]
-    fn random_losses_are_learnt_below_capacity_and_ignored_at_it() {
-        let mut losses = Losses::default();
-        for _ in 0..10 {
-            losses.on_epoch((100, 5), 200.0, true);
+    /// Epochs of 100 packets on a path that carries 100 at a time, and loses some by chance.
+    fn follow(losses: &mut Losses, random: u64, epochs: usize) -> f64 {
+        let mut sent = 105.0_f64;
+        let mut settled = None;
+        for _ in 0..epochs {
+            let packets = sent.round() as u64;
+            let lost = packets.saturating_sub(100) + random;
+            match losses.on_epoch((packets, lost), 200.0, settled) {
+                Verdict::Excess { share } => {
+                    sent *= share;
+                    settled = None;
+                }
+                Verdict::Trial => settled = Some(sent < 100.0),
+                Verdict::Random => {}
+            }
         }
-        assert!((losses.random() - 0.05).abs() < 1e-9);
-        for lost in [5, 2, 9, 6, 3, 8] {
-            assert_eq!(losses.on_epoch((100, lost), 200.0, false), 1.0);
-        }
-        assert!((losses.random() - 0.05).abs() < 1e-9, "at capacity nothing is learnt");
+        sent
     }
 
     #[test]
-    fn a_buffer_that_overflows_lowers_the_rate_at_once_or_as_soon_as_it_is_sure() {
+    fn losses_of_its_own_lower_the_rate_and_are_not_learnt() {
         let mut losses = Losses::default();
-        assert_eq!(losses.on_epoch((100, 50), 200.0, false), 0.5);
-        let few = (0..4).map(|_| losses.on_epoch((100, 2), 200.0, false)).collect::<Vec<_>>();
-        assert_eq!(few[..2], [1.0, 1.0]);
-        assert!(few.contains(&0.98), "{few:?}");
+        let sent = follow(&mut losses, 0, 50);
+        assert!((95.0..=100.0).contains(&sent), "{sent}");
         assert_eq!(losses.random(), 0.0);
+    }
+
+    #[test]
+    fn random_losses_are_learnt_from_a_trial_and_then_ignored() {
+        let mut losses = Losses::default();
+        let sent = follow(&mut losses, 5, 50);
+        assert!((80.0..=100.0).contains(&sent), "{sent}");
+        assert!((losses.random() - 0.05).abs() < 0.01, "{}", losses.random());
+        for lost in [5, 2, 9, 6, 3, 8] {
+            assert_eq!(losses.on_epoch((100, lost), 200.0, None), Verdict::Random);
+        }
+        for _ in 0..10 {
+            losses.on_epoch((100, 0), 200.0, None);
+        }
+        assert!(losses.random() < 0.02, "they have ended: {}", losses.random());
+    }
+
+    #[test]
+    fn half_of_the_capacity_is_noticed_at_once() {
+        let verdict = Losses::default().on_epoch((100, 50), 200.0, None);
+        assert_eq!(verdict, Verdict::Excess { share: 0.5 * TRIAL_GAIN });
     }
 }

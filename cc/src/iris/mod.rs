@@ -99,7 +99,7 @@ impl IrisConfig {
             delta_ms: 3.0,
             expansion_packets: None,
             loop_gain: 0.25,
-            window_s: 10.0,
+            window_s: 5.0,
             initial_rate_mbps: 0.1,
         }
     }

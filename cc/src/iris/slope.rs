@@ -65,3 +65,47 @@ impl DelaySlope {
         self.fitted
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EPOCH: Duration = Duration::from_millis(50);
+
+    /// A path of 20 Mbit/s: each epoch's excess of rate becomes queue.
+    fn fitted(noise_s: f64, sign: f64) -> DelaySlope {
+        let mut slope = DelaySlope::new(EPOCH);
+        for n in 0..100_u32 {
+            let excess_mbps = f64::from(n % 7) - 3.0;
+            let noise = if n % 2 == 0 { noise_s } else { -noise_s };
+            slope.add(EPOCH, excess_mbps, sign * excess_mbps / 20.0 * 0.05 + noise);
+        }
+        slope
+    }
+
+    #[test]
+    fn k_is_an_epoch_over_the_capacity() {
+        let slope = fitted(0.0, 1.0);
+        assert!((slope.fitted().expect("5 s") - 0.0025).abs() < 1e-9);
+        assert!((slope.get(20.0) - 0.0025).abs() < 1e-9);
+        assert!((fitted(0.001, 1.0).get(20.0) - 0.0025).abs() < 2e-4, "jitter of 1 ms");
+    }
+
+    #[test]
+    fn a_stretched_epoch_counts_for_longer() {
+        let mut slope = DelaySlope::new(EPOCH);
+        for excess in [-2.0, -1.0, 1.0, 2.0] {
+            slope.add(EPOCH * 2, excess, excess * 0.005);
+        }
+        slope.fit();
+        assert!((slope.get(20.0) - 0.0025).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_bad_fit_changes_nothing_and_a_stale_one_is_bounded() {
+        assert_eq!(fitted(0.0, -1.0).fitted(), None, "a queue that shrinks under load");
+        assert_eq!(fitted(0.1, 1.0).fitted(), None, "noise");
+        assert_eq!(fitted(0.1, 1.0).get(20.0), 0.0025, "physics, then");
+        assert_eq!(fitted(0.0, 1.0).get(200.0), 0.0005, "twice the 0.00025 of ten times the rate");
+    }
+}

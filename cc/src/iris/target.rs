@@ -25,12 +25,22 @@ pub(super) struct TargetDelay {
     samples: VecDeque<(Time, Duration)>,
     sorted: Vec<Duration>,
     target: Option<Duration>,
+    lowest: Option<Duration>,
     lowest_at: Option<Time>,
+    flat: bool,
 }
 
 impl TargetDelay {
     pub(super) fn new(kind: Target) -> Self {
-        Self { kind, samples: VecDeque::new(), sorted: Vec::new(), target: None, lowest_at: None }
+        Self {
+            kind,
+            samples: VecDeque::new(),
+            sorted: Vec::new(),
+            target: None,
+            lowest: None,
+            lowest_at: None,
+            flat: true,
+        }
     }
 
     /// An epoch's mean RTT. Those older than `window` are forgotten, and those within `tolerance`
@@ -49,6 +59,8 @@ impl TargetDelay {
         self.sorted.extend(self.samples.iter().map(|(_, rtt)| *rtt));
         let (min, max) = (self.sorted.iter().min().copied(), self.sorted.iter().max().copied());
         let (Some(min), Some(max)) = (min, max) else { return };
+        self.lowest = Some(min);
+        self.flat = max <= min + tolerance;
         let mut newest = self.samples.iter().rev();
         self.lowest_at = newest.find(|(_, rtt)| *rtt <= min + tolerance).map(|(at, _)| *at);
         let middle = self.sorted.len() / 2;
@@ -69,6 +81,16 @@ impl TargetDelay {
         self.target
     }
 
+    /// The smallest RTT of the window.
+    pub(super) fn lowest(&self) -> Option<Duration> {
+        self.lowest
+    }
+
+    /// Whether all RTTs of the window are alike.
+    pub(super) fn is_flat(&self) -> bool {
+        self.flat
+    }
+
     /// When the smallest RTT of the window was last seen.
     pub(super) fn lowest_at(&self) -> Option<Time> {
         self.lowest_at
@@ -80,5 +102,56 @@ impl TargetDelay {
             self.samples.pop_front();
         }
         self.update(Duration::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(10);
+    const TOLERANCE: Duration = Duration::from_millis(1);
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_smallest_of_the_window_counts_until_it_is_old() {
+        let mut target = TargetDelay::new(Target::Min);
+        for (time, rtt) in [(0, 60), (100, 50), (200, 70), (300, 51), (400, 80)] {
+            target.add(at(time), ms(rtt), WINDOW, TOLERANCE);
+        }
+        assert_eq!((target.get(), target.lowest_at()), (Some(ms(50)), Some(at(300))), "confirmed");
+        target.add(at(10_250), ms(90), WINDOW, TOLERANCE);
+        assert_eq!(target.get(), Some(ms(51)));
+        target.forget_before(at(400));
+        assert_eq!(target.get(), Some(ms(80)));
+        assert!(!target.is_flat());
+    }
+
+    #[test]
+    fn the_median_is_bounded_by_the_middle_of_the_extremes() {
+        let mut target = TargetDelay::new(Target::Mid);
+        for (time, rtt) in [50, 60, 62, 90, 100].into_iter().enumerate() {
+            target.add(at(time as u64), ms(rtt), WINDOW, TOLERANCE);
+        }
+        assert_eq!((target.get(), target.lowest()), (Some(ms(62)), Some(ms(50))));
+        for time in 5..50 {
+            target.add(at(time), ms(100), WINDOW, TOLERANCE);
+        }
+        assert_eq!(target.get(), Some(ms(75)));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut target = TargetDelay::new(Target::Min);
+        (0..10_000).for_each(|time| target.add(at(time / 100), ms(50), WINDOW, TOLERANCE));
+        assert_eq!(target.samples.len(), MOST_SAMPLES);
+        assert!(target.is_flat());
     }
 }

@@ -1,0 +1,340 @@
+//! From outcomes of epochs to rates: a file for each state.
+
+mod drain;
+mod start_up;
+mod steady;
+
+use std::time::Duration;
+
+use drain::Drain;
+
+use super::IrisConfig;
+use super::epoch::Outcome;
+use super::losses::{Count, Losses, Verdict};
+use super::slope::DelaySlope;
+use super::target::TargetDelay;
+use crate::Time;
+use crate::estimators::WindowedMax;
+
+/// gamma of Eq. 13: weight of the newest receiving rate.
+const RECEIVED_WEIGHT: f64 = 0.8;
+/// The highest receiving rate is remembered for this long: no epoch shows more, but for
+/// acknowledgements that came at once.
+const CAPACITY_WINDOW: Duration = Duration::from_secs(10);
+/// An RTT that is this share of B's queue above the smallest confirms it.
+const CONFIRMS: f64 = 0.1;
+/// A queue above the smallest RTT below this share of B is none.
+const DRAINED: f64 = 0.5;
+/// Where the queue load reaches B the buffer can hold it, and Eq. 7 answers; losses then decide
+/// only when an epoch loses more than this share, which no competitor's overflow does.
+const HEAVY_LOSS: f64 = 0.2;
+/// After a rise that made losses the flow goes at Eq. 6's pace only, for so many round trips.
+const CAREFUL_ROUNDS: u32 = 5;
+/// Least and largest rate, 10^6 bit/s: a packet every half second, and where arithmetic ends.
+const RATES_MBPS: (f64, f64) = (0.02, 100_000.0);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// Doubling.
+    Starting,
+    /// Letting the queue drain until then, to go on at the rate.
+    Draining { until: Time, resume_mbps: f64 },
+    /// Eq. 7.
+    Steady,
+}
+
+/// What a complete epoch tells of the path.
+#[derive(Clone, Copy, Debug)]
+struct Feedback {
+    now: Time,
+    outcome: Outcome,
+    /// Receiving over sending rate.
+    stretch: f64,
+    /// r^_i and r_i, 10^6 bit/s.
+    newest_mbps: f64,
+    received_mbps: f64,
+    /// rtt_i and T.
+    rtt: Duration,
+    target: Duration,
+    /// How long a rate lasts until its feedback decides on the next: a round trip and an epoch.
+    hold: Duration,
+    /// A trial of [`Losses`] is on.
+    trial: bool,
+}
+
+impl Feedback {
+    fn queue(&self) -> Duration {
+        self.rtt.saturating_sub(self.target)
+    }
+
+    /// For how long packets have left that the epoch's own did not meet in the queue, on
+    /// average.
+    fn unseen(&self) -> Duration {
+        self.now.since(self.outcome.closed) + self.outcome.duration / 2
+    }
+}
+
+/// Decides rates from the outcomes of epochs (Sections IV and V).
+///
+/// A decision stands until an epoch that was sent at its rate is complete. The paper decides
+/// with each epoch, which on a path of 800 ms are 16 decisions before the first has shown
+/// what it does.
+#[derive(Debug)]
+pub(super) struct Control {
+    config: IrisConfig,
+    state: State,
+    rate_mbps: f64,
+    decision: u64,
+    mtu_bytes: u64,
+    target: TargetDelay,
+    slope: DelaySlope,
+    losses: Losses,
+    start_losses: Count,
+    capacity: WindowedMax<u64>,
+    /// r^ and RTT of the epoch before.
+    received_before: Option<f64>,
+    rtt_before: Option<Duration>,
+    received_mbps: f64,
+    load_packets: f64,
+    drained: bool,
+    rises: u32,
+    careful_until: Time,
+    overloaded: u32,
+    last_drain: Option<Drain>,
+    drain_decision: u64,
+    trial_decision: u64,
+    trial_mbps: f64,
+}
+
+impl Control {
+    pub(super) fn new(config: IrisConfig, start_mbps: f64, mtu_bytes: u64) -> Self {
+        Self {
+            state: State::Starting,
+            rate_mbps: bounded(start_mbps),
+            decision: 0,
+            mtu_bytes,
+            target: TargetDelay::new(config.target),
+            slope: DelaySlope::new(config.epoch()),
+            losses: Losses::default(),
+            start_losses: Count::default(),
+            capacity: WindowedMax::new(CAPACITY_WINDOW.as_nanos() as u64),
+            received_before: None,
+            rtt_before: None,
+            received_mbps: bounded(start_mbps),
+            load_packets: 0.0,
+            drained: true,
+            rises: 0,
+            careful_until: Time::ZERO,
+            overloaded: 0,
+            last_drain: None,
+            drain_decision: 0,
+            trial_decision: 0,
+            trial_mbps: 0.0,
+            config,
+        }
+    }
+
+    pub(super) fn rate_mbps(&self) -> f64 {
+        self.rate_mbps
+    }
+
+    /// The rate that the window is for: not that of a drain.
+    pub(super) fn lasting_mbps(&self) -> f64 {
+        match self.state {
+            State::Draining { resume_mbps, .. } => bounded(resume_mbps.max(self.rate_mbps)),
+            _ => self.rate_mbps,
+        }
+    }
+
+    /// Count of the decision in force.
+    pub(super) fn decision(&self) -> u64 {
+        self.decision
+    }
+
+    /// Whether nothing has been decided.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.state == State::Starting && self.decision == 0
+    }
+
+    pub(super) fn set_mtu(&mut self, mtu_bytes: u64) {
+        self.mtu_bytes = mtu_bytes;
+    }
+
+    fn set(&mut self, rate_mbps: f64) {
+        self.rate_mbps = bounded(rate_mbps);
+        self.decision += 1;
+    }
+
+    /// Time passes.
+    pub(super) fn on_time(&mut self, now: Time) {
+        if let State::Draining { until, resume_mbps } = self.state
+            && now >= until
+        {
+            self.state = State::Steady;
+            self.set(resume_mbps);
+        }
+    }
+
+    /// Packets per second of a rate.
+    fn per_second(&self, mbps: f64) -> f64 {
+        mbps * 1e6 / 8.0 / self.mtu_bytes as f64
+    }
+
+    fn load_of(&self, outcome: &Outcome, queue: Duration) -> f64 {
+        self.per_second(outcome.sent_mbps) * queue.as_secs_f64()
+    }
+
+    /// An epoch is complete; `smoothed` is the smoothed RTT.
+    pub(super) fn on_outcome(&mut self, now: Time, outcome: &Outcome, smoothed: Duration) {
+        let Some(rtt) = outcome.rtt else { return };
+        let hold = smoothed + self.config.epoch();
+        let target = self.see_delay(now, rtt, hold);
+        self.judge_drain(outcome, rtt);
+        let lowest = self.target.lowest().unwrap_or(rtt);
+        self.drained =
+            self.load_of(outcome, rtt.saturating_sub(lowest)) < DRAINED * self.config.load_packets;
+        self.load_packets = self.load_of(outcome, rtt.saturating_sub(target));
+        self.learn(outcome, rtt);
+        let verdict = self.judge_losses(outcome, hold);
+        let Some(stretch) = outcome.stretch else { return };
+        let (newest_mbps, received_mbps) = self.receiving(outcome, stretch);
+        let trial = verdict == Verdict::Trial;
+        let feedback = Feedback {
+            now,
+            outcome: *outcome,
+            stretch,
+            newest_mbps,
+            received_mbps,
+            rtt,
+            target,
+            hold,
+            trial,
+        };
+        match (verdict, self.state) {
+            (Verdict::Excess { share }, _) => self.begin_trial(&feedback, share),
+            _ if outcome.decision != self.decision => {}
+            (_, State::Starting) => self.start_up(&feedback),
+            (_, State::Draining { .. }) => {}
+            (_, State::Steady) if outcome.partial => {}
+            (_, State::Steady) => self.steady(&feedback),
+        }
+    }
+
+    /// T, after an epoch of this RTT.
+    fn see_delay(&mut self, now: Time, rtt: Duration, hold: Duration) -> Duration {
+        // So much longer that the drain which confirms a minimum is seen before it is forgotten.
+        let window = self.config.window() + hold * 3;
+        let confirms = CONFIRMS * self.config.load_packets;
+        let tolerance_s = confirms / self.per_second(self.received_mbps).max(confirms);
+        self.target.add(now, rtt, window, Duration::from_secs_f64(tolerance_s));
+        self.target.get().unwrap_or(rtt)
+    }
+
+    /// r^_i (Eq. 12) and r_i (Eq. 13), with all packets that were sent: random losses are none of
+    /// the rate's business.
+    fn receiving(&mut self, outcome: &Outcome, stretch: f64) -> (f64, f64) {
+        let highest = self.capacity.get().unwrap_or(0) as f64 / 1e6;
+        let newest = (outcome.sent_mbps * stretch).min(outcome.sent_mbps.max(highest));
+        let before = self.received_before.unwrap_or(newest);
+        // A drain's rate says nothing of the rate after it.
+        self.received_before = (outcome.decision != self.drain_decision).then_some(newest);
+        (newest, RECEIVED_WEIGHT * newest + (1.0 - RECEIVED_WEIGHT) * before)
+    }
+
+    fn note_received(&mut self, now: Time, mbps: f64) {
+        self.received_mbps = mbps;
+        self.capacity.add(now.as_nanos(), (mbps * 1e6) as u64);
+    }
+
+    /// A point for k: the RTT's rise over the excess of the sending rate.
+    fn learn(&mut self, outcome: &Outcome, rtt: Duration) {
+        let before = self.rtt_before.replace(rtt);
+        if let (Some(before), Some(stretch), false) = (before, outcome.stretch, outcome.partial) {
+            let rise = rtt.as_secs_f64() - before.as_secs_f64();
+            self.slope.add(outcome.duration, outcome.sent_mbps * (1.0 - stretch), rise);
+        }
+    }
+
+    fn judge_losses(&mut self, outcome: &Outcome, hold: Duration) -> Verdict {
+        let (packets, lost) = (outcome.packets, outcome.lost);
+        if self.state == State::Starting {
+            self.judge_start_up_losses(outcome);
+            return Verdict::Random;
+        }
+        let heavy = lost as f64 > HEAVY_LOSS * packets as f64;
+        if self.load_packets >= self.config.load_packets && !heavy && !self.losses.is_trying() {
+            return Verdict::Random;
+        }
+        let round_packets = self.per_second(outcome.sent_mbps) * hold.as_secs_f64();
+        let settled = outcome.decision >= self.trial_decision;
+        self.losses.on_epoch((packets, lost), round_packets, settled.then_some(self.drained))
+    }
+
+    /// The flow loses packets by its own rate: down to what arrives, to see whether that ends it.
+    fn begin_trial(&mut self, feedback: &Feedback, share: f64) {
+        if self.rises > 0 {
+            self.careful_until = feedback.now + feedback.hold * CAREFUL_ROUNDS;
+        }
+        self.rises = 0;
+        self.trial_mbps = (feedback.newest_mbps * share).min(self.lasting_mbps());
+        self.received_before = None;
+        match &mut self.state {
+            State::Draining { resume_mbps, .. } => *resume_mbps = self.trial_mbps,
+            _ => self.set(self.trial_mbps),
+        }
+        self.trial_decision = self.decision;
+    }
+
+    /// No feedback: half the rate, and a new start if it goes on. The paper says nothing of it.
+    pub(super) fn on_timeout(&mut self, outage: bool) {
+        let rate = self.lasting_mbps() / 2.0;
+        self.state = if outage { State::Starting } else { State::Steady };
+        self.forget_last();
+        self.set(rate);
+    }
+
+    /// Goes on from a rate that is known.
+    pub(super) fn go_on_at(&mut self, rate_mbps: f64) {
+        self.state = State::Steady;
+        self.received_mbps = bounded(rate_mbps);
+        self.forget_last();
+        self.set(rate_mbps);
+    }
+
+    fn forget_last(&mut self) {
+        self.received_before = None;
+        self.rtt_before = None;
+        self.rises = 0;
+        self.overloaded = 0;
+    }
+
+    /// Starts from `rate_mbps` instead: nothing has been decided.
+    pub(super) fn start_at(&mut self, rate_mbps: f64) {
+        self.rate_mbps = bounded(rate_mbps);
+    }
+
+    pub(super) fn state(&self) -> &'static str {
+        match self.state {
+            State::Starting => "starting",
+            State::Draining { .. } => "draining",
+            State::Steady => "steady",
+        }
+    }
+
+    pub(super) fn figures(&self) -> Vec<(&'static str, f64)> {
+        let target = self.target.get().unwrap_or_default();
+        vec![
+            ("received_mbps", self.received_mbps),
+            ("queue_load_packets", self.load_packets),
+            ("target_delay_ms", target.as_secs_f64() * 1e3),
+            ("slope_ms_per_mbps", self.slope.get(self.received_mbps) * 1e3),
+            ("fitted_slope_ms_per_mbps", self.slope.fitted().unwrap_or(0.0) * 1e3),
+            ("random_loss", self.losses.random()),
+            ("decisions", self.decision as f64),
+        ]
+    }
+}
+
+fn bounded(mbps: f64) -> f64 {
+    if mbps.is_nan() { RATES_MBPS.0 } else { mbps.clamp(RATES_MBPS.0, RATES_MBPS.1) }
+}

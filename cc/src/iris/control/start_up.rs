@@ -1,0 +1,48 @@
+use super::super::epoch::Outcome;
+use super::{Control, Feedback};
+
+/// Start-up ends when less than this share of its rate is received while the queue load is above
+/// B: the queue grows.
+const QUEUE_RECEIVED: f64 = 0.9;
+/// And in any case above so many times B.
+const OVERLOAD: f64 = 3.0;
+/// It also ends when this many packets and this share are lost beyond the random losses: a
+/// doubling that is too much loses up to half, and no random loss is meant to end it.
+const LOST_PACKETS: f64 = 3.0;
+const LOST_SHARE: f64 = 0.2;
+/// Over at least so many packets, because the first epochs have two.
+const LEAST_PACKETS: f64 = 20.0;
+/// A queue load below this share of B is none: what is then lost is lost by chance.
+const EMPTY: f64 = 0.25;
+
+impl Control {
+    /// Doubles the rate (Section V-C), once per round trip and not with each epoch: there would be
+    /// 16 doublings before the first feedback on a path of 800 ms. Ends by queue load as well as by
+    /// loss: the paper would fill whatever buffer there is.
+    pub(super) fn start_up(&mut self, feedback: &Feedback) {
+        let outcome = &feedback.outcome;
+        let load = self.load_packets / self.config.load_packets;
+        let growing = feedback.newest_mbps < QUEUE_RECEIVED * outcome.sent_mbps;
+        let lost = self.start_losses.lost() >= LOST_PACKETS
+            && self.start_losses.share() > self.losses.random() + LOST_SHARE;
+        if lost || load > OVERLOAD || load > 1.0 && growing {
+            let share = (1.0 - self.start_losses.share()) / (1.0 - self.losses.random());
+            let arrived = if lost { outcome.sent_mbps * share } else { f64::INFINITY };
+            self.note_received(feedback.now, feedback.newest_mbps.min(arrived));
+            self.slope.fit();
+            self.drain(feedback, self.received_mbps);
+        } else if !outcome.partial {
+            self.received_mbps = feedback.newest_mbps;
+            self.set(outcome.sent_mbps * 2.0);
+        }
+    }
+
+    pub(super) fn judge_start_up_losses(&mut self, outcome: &Outcome) {
+        self.start_losses.add(outcome.packets, outcome.lost);
+        self.start_losses.fade(LEAST_PACKETS.max(outcome.packets as f64));
+        let few = (outcome.lost as f64) < LOST_SHARE * outcome.packets as f64;
+        if few && self.load_packets < EMPTY * self.config.load_packets {
+            self.losses.on_start_up(outcome.packets, outcome.lost);
+        }
+    }
+}
