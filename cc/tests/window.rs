@@ -1,15 +1,15 @@
-//! Window algorithms and Copa over modelled paths: what they carry, how they share, what real
+//! Window algorithms and Copa over simulated paths: what they carry, how they share, what real
 //! conditions do to them.
 
-mod path;
+mod simulated;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::window::{CubicConfig, RenoConfig, VegasConfig};
 use millrace_cc::{Bandwidth, ControllerConfig};
-use path::{Link, Path, Run, Source};
-use std::sync::Arc;
+use simulated::{Link, Path, Run, Source};
 
 const LOSS_BASED: [&str; 4] = ["reno", "cubic", "westwood", "illinois"];
 const ALL: [&str; 6] = ["reno", "cubic", "westwood", "illinois", "vegas", "copa"];
@@ -22,7 +22,7 @@ fn config(name: &str) -> Arc<dyn ControllerConfig> {
 }
 
 fn bulk(name: &str, link: Link, duration_s: f64) -> Run {
-    Path::new(link, 1).flow(&*config(name), Source::Bulk, 0.0).run(duration_s)
+    Path::new(link, 1).flow_of(config(name), Source::Bulk, 0.0).run(duration_s)
 }
 
 fn goodput(name: &str, link: Link, duration_s: f64) -> f64 {
@@ -73,7 +73,7 @@ fn a_link_that_shrinks_is_followed() {
         let run = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1)
             .change(20.0, Link::new(5.0, 40.0, 100_000, 0.0))
             .change(40.0, Link::new(20.0, 40.0, 100_000, 0.0))
-            .flow(&*config(name), Source::Bulk, 0.0)
+            .flow_of(config(name), Source::Bulk, 0.0)
             .run(80.0);
         let flow = &run.flows[0];
         let (small, loss, large) = (flow.mbps(25.0, 40.0), flow.loss(), flow.mbps(55.0, 80.0));
@@ -85,10 +85,9 @@ fn a_link_that_shrinks_is_followed() {
 #[test]
 fn two_flows_share() {
     for name in ALL {
-        let (one, two) = (config(name), config(name));
         let run = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1)
-            .flow(&*one, Source::Bulk, 0.0)
-            .flow(&*two, Source::Bulk, 5.0)
+            .flow_of(config(name), Source::Bulk, 0.0)
+            .flow_of(config(name), Source::Bulk, 5.0)
             .run(125.0);
         let rates = [run.flows[0].mbps(45.0, 125.0), run.flows[1].mbps(45.0, 125.0)];
         let jain = (rates[0] + rates[1]).powi(2) / (2.0 * (rates[0].powi(2) + rates[1].powi(2)));
@@ -104,7 +103,7 @@ fn a_sender_that_pauses_neither_collapses_nor_bursts() {
     let link = Link::new(20.0, 40.0, 100_000, 0.0);
     let video = Source::Segments { bytes: 625_000, period: Duration::from_secs(1) };
     for name in ALL {
-        let run = Path::new(link, 1).flow(&*config(name), video, 0.0).run(60.0);
+        let run = Path::new(link, 1).flow_of(config(name), video, 0.0).run(60.0);
         let flow = &run.flows[0];
         let late = &flow.segment_s[20..];
         let mean = late.iter().sum::<f64>() / late.len() as f64;
@@ -121,7 +120,7 @@ fn a_slow_source_leaves_the_window_where_it_is_of_use() {
     let source = Source::Constant { rate: Bandwidth::from_mbps(2.0) };
     for name in ALL {
         let run = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1)
-            .flow(&*config(name), source, 0.0)
+            .flow_of(config(name), source, 0.0)
             .run(60.0);
         let flow = &run.flows[0];
         assert!((flow.mbps(5.0, 60.0) - 2.0).abs() < 0.05, "{name}: {}", flow.mbps(5.0, 60.0));
@@ -179,14 +178,14 @@ fn acknowledgements_for_many_packets_and_jitter_are_borne() {
 
 #[test]
 fn copa_yields_less_to_cubic_than_vegas_does() {
-    let share = |own: &dyn ControllerConfig| {
+    let share = |own: Arc<dyn ControllerConfig>| {
         let run = Path::new(Link::new(20.0, 40.0, 200_000, 0.0), 1)
-            .flow(own, Source::Bulk, 0.0)
+            .flow_of(own, Source::Bulk, 0.0)
             .flow(&CubicConfig::default(), Source::Bulk, 0.0)
             .run(120.0);
         run.flows[0].mbps(20.0, 120.0) / 20.0
     };
-    let (copa, vegas) = (share(&*config("copa")), share(&VegasConfig::default()));
+    let (copa, vegas) = (share(config("copa")), share(Arc::new(VegasConfig::default())));
     println!("of the link beside CUBIC: Copa {copa:.2}, Vegas {vegas:.2}");
     assert!(copa > 0.25 && vegas < 0.25, "{copa:.2} {vegas:.2}");
 }

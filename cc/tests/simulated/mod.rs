@@ -167,8 +167,18 @@ impl Path {
 
     /// Adds a flow that starts at `start_s`.
     pub fn flow(
-        mut self,
+        self,
         config: &(impl ControllerConfig + Clone + 'static),
+        source: Source,
+        start_s: f64,
+    ) -> Self {
+        self.flow_of(Arc::new(config.clone()), source, start_s)
+    }
+
+    /// The same with an algorithm of which only the name is known.
+    pub fn flow_of(
+        mut self,
+        algorithm: Arc<dyn ControllerConfig>,
         source: Source,
         start_s: f64,
     ) -> Self {
@@ -177,7 +187,7 @@ impl Path {
             start: Duration::from_secs_f64(start_s),
             ack: self.ack,
             packet_bytes: PACKET_BYTES + HEADER_BYTES,
-            ..Flow::bulk(Arc::new(config.clone()))
+            ..Flow::bulk(algorithm)
         });
         self
     }

@@ -266,13 +266,14 @@ impl Controller for Bbr {
         self.sampler.on_discarded(number);
     }
 
-    /// Linux, `bbr_undo_cwnd`.
+    /// Linux, `bbr_undo_cwnd`, which is called once all losses of a recovery were mistaken. With each
+    /// of them it would be too often: on a path that goes on reordering, startup would never end.
     fn on_spurious_loss(&mut self, _now: Time, packet: &LostPacket) {
         self.sampler.on_spurious_loss(packet);
         self.recovery.on_spurious_loss();
-        self.full_pipe.forget_rounds();
-        self.policer.reset();
         if self.recovery.take_left() {
+            self.full_pipe.forget_rounds();
+            self.policer.reset();
             self.window_bytes = self.window_bytes.max(self.prior_window_bytes);
         }
     }

@@ -201,6 +201,24 @@ fn a_mistaken_loss_is_undone() {
 }
 
 #[test]
+fn startup_looks_again_after_a_recovery_that_was_all_mistaken_and_no_earlier() {
+    for mistaken in [1, 2] {
+        let controller = &mut path().controller;
+        let rate = Bandwidth::from_mbps(8.0);
+        for _ in 0..3 {
+            controller.full_pipe.on_round(rate);
+        }
+        let late = [0, 1].map(|number| LostPacket { number, sent: Time::ZERO, bytes: 1000 });
+        controller.recovery.on_lost(&late, 2);
+        for packet in &late[..mistaken] {
+            controller.on_spurious_loss(Time::ZERO, packet);
+        }
+        controller.full_pipe.on_round(rate);
+        assert_eq!(controller.full_pipe.is_full(), mistaken == 1);
+    }
+}
+
+#[test]
 fn the_second_probe_timeout_in_a_row_closes_the_window_until_something_arrives() {
     let mut path = path();
     probing(&mut path);
