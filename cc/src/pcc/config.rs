@@ -84,8 +84,10 @@ pub struct PccConfig {
     /// An interval that lost more than this share shows a path that has become slower: the rate
     /// falls at once to what was delivered. None is the paper.
     pub fall_at_loss: Option<f64>,
-    /// The same for an interval with a clear RTT gradient of more than this.
-    pub fall_at_gradient: Option<f64>,
+    /// Each gap between packets is drawn from this share of it around its mean. Packets at equal
+    /// distances keep step with those of other flows, and then it is always the same flow that
+    /// finds the buffer full. Zero is the paper.
+    pub gap_spread: f64,
     /// What keeps noise in RTTs from deciding.
     pub noise_filter: NoiseFilter,
     /// How the first rate is found. The two settings below are of the first kind only.
@@ -112,6 +114,9 @@ impl PccConfig {
         }
         if !(self.probe_step > 0.0 && self.probe_step <= 0.5) {
             return Some("probe_step must be above 0 and at most 0.5");
+        }
+        if !(0.0..=0.9).contains(&self.gap_spread) {
+            return Some("gap_spread must be 0 to 0.9");
         }
         let rest = [
             self.conversion_factor,

@@ -1,11 +1,15 @@
 use std::time::Duration;
 
 use super::config::NoiseFilter;
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
 use super::config::{PccConfig, StartUpKind};
 use super::monitor_interval::{Extent, Intervals};
 use super::noise::AckFilter;
 use super::pipelined::Pipelined;
 use super::rate_control::RateControl;
+use crate::estimators::WindowedMin;
 use crate::{
     Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
     Time, Tuning,
@@ -39,8 +43,18 @@ const WINDOW_ROUND_TRIPS: u32 = 3;
 /// Least time beyond one round trip that the window covers, for acknowledgement delay and
 /// scheduling on paths with next to no RTT.
 const WINDOW_SLACK: Duration = Duration::from_millis(50);
+/// For those who mind latency the window covers one and a half of the least round trip and this,
+/// which is for paths that have become longer. A longer queue is no news, but the longer it is the
+/// later comes feedback: on a link that slows down, without a bound, it grows by seconds.
+const QUEUE_SLACK: Duration = Duration::from_millis(100);
+/// The least round trip is that of so long. A queue that stays raises it in the end, and a path
+/// that has become much longer has a window that is too small until then.
+const LEAST_RTT_WINDOW: Duration = Duration::from_secs(60);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
+
+/// Keeps the draws of gaps apart from those of probes.
+const GAP_SEED: u64 = 0x6761_7073;
 
 /// A sender of this family: see [`PccConfig`].
 ///
@@ -56,11 +70,16 @@ pub(super) struct Pcc {
     rate: Bandwidth,
     start: PathStart,
     smoothed_rtt: Option<Duration>,
+    least_rtt: WindowedMin<Duration>,
     mtu_bytes: u64,
     probe_timeouts: u32,
     /// Present while that kind of start-up runs: then there are no intervals.
     pipelined: Option<Pipelined>,
     start_up: StartUpKind,
+    /// What the gap after the last packet is of its mean.
+    gap: f64,
+    gap_spread: f64,
+    gap_rng: Pcg64Mcg,
     /// Present with Proteus's filter.
     ack_filter: Option<AckFilter>,
 }
@@ -74,8 +93,12 @@ impl Pcc {
             rate,
             start: *start,
             smoothed_rtt: None,
+            least_rtt: WindowedMin::new(LEAST_RTT_WINDOW.as_nanos() as u64),
             mtu_bytes: start.mtu_bytes.max(1),
             probe_timeouts: 0,
+            gap: 1.0,
+            gap_spread: config.gap_spread,
+            gap_rng: Pcg64Mcg::seed_from_u64(start.seed ^ GAP_SEED),
             pipelined: None,
             start_up: config.start_up,
             ack_filter: (config.noise_filter == NoiseFilter::Proteus).then(AckFilter::default),
@@ -146,6 +169,10 @@ impl Pcc {
 
 impl Controller for Pcc {
     fn on_packet_sent(&mut self, packet: &SentPacket) {
+        if self.gap_spread > 0.0 {
+            let part = f64::from(self.gap_rng.next_u32()) / f64::from(u32::MAX);
+            self.gap = 1.0 + self.gap_spread * (2.0 * part - 1.0);
+        }
         if let Some(start_up) = &mut self.pipelined {
             return start_up.on_sent(packet);
         }
@@ -179,6 +206,7 @@ impl Controller for Pcc {
             }
             let mean = self.smoothed_rtt.replace(rtt.smoothed).unwrap_or(rtt.smoothed);
             self.bound();
+            self.least_rtt.add(event.now.as_nanos(), rtt.latest);
             let mut filter = self.ack_filter.as_mut();
             if filter.as_mut().is_none_or(|filter| filter.admits(event.now, rtt.latest, mean))
                 && let Some(largest) = event.acked.last()
@@ -266,12 +294,19 @@ impl Controller for Pcc {
                 .max(self.start.initial_window_bytes)
                 .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
         }
-        let time = (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK);
+        let time = match self.least_rtt.get() {
+            Some(least) if self.control.minds_latency() => least * 3 / 2 + QUEUE_SLACK,
+            _ => (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK),
+        };
         self.rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 
     fn pacing_rate(&self) -> Bandwidth {
-        self.rate
+        if self.gap_spread == 0.0 {
+            return self.rate;
+        }
+        let least = Bandwidth::from_mbps(MIN_RATE_MBPS);
+        self.rate.scaled(1.0 / self.gap).clamp(least, Bandwidth::from_mbps(MAX_RATE_MBPS))
     }
 
     fn metrics(&self) -> Metrics {

@@ -27,7 +27,15 @@ pub const VIVACE_LOSS: PccConfig = vivace("vivace-loss", Utility::VIVACE_LOSS);
 /// Vivace for cellular links.
 pub const VIVACE_LTE: PccConfig = vivace("vivace-lte", Utility::VIVACE_LTE);
 /// Vivace with a share of the bottleneck of its own.
-pub const VIVACE_WEIGHTED: PccConfig = vivace("vivace-weighted", Utility::VIVACE_WEIGHTED);
+///
+/// The gradient is almost flat around the equilibrium, so that steps must be as small as it, and
+/// drop-tail must not favour one flow: with even gaps, targets of 75 and 25 Mbit/s ended at 97 and
+/// 3, the smaller one losing 38 % of its packets and the larger one 6 %.
+pub const VIVACE_WEIGHTED: PccConfig = PccConfig {
+    min_change: 0.0,
+    gap_spread: 0.9,
+    ..vivace("vivace-weighted", Utility::VIVACE_WEIGHTED)
+};
 /// Proteus as primary flow (SIGCOMM '20).
 pub const PROTEUS_P: PccConfig = proteus("proteus-p", Utility::PROTEUS_P);
 /// Proteus as scavenger.
@@ -86,7 +94,7 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         loss_errors: 0.0,
         double_check: true,
         fall_at_loss: None,
-        fall_at_gradient: None,
+        gap_spread: 0.0,
         noise_filter: NoiseFilter::None,
         start_up: StartUpKind::Doubling,
         initial_ignorance: false,

@@ -23,8 +23,6 @@ const STARTED_ABOVE: f64 = 0.9;
 const MAX_OVER_SENT: f64 = 1.25;
 /// By how much it comes down in one round.
 const OVER_SENT_DECREASE: f64 = 0.9;
-/// A gradient of this many standard errors is a line and no step: a longer path is not a slower one.
-const CLEAR_ERRORS: f64 = 10.0;
 /// Losses above a limit by this many standard errors are no chance.
 const SURE_ERRORS: f64 = 2.0;
 /// What an interval without feedback leaves of the rate (Section 4.3).
@@ -115,6 +113,10 @@ impl RateControl {
 
     pub(super) fn tune(&mut self, tuning: Tuning) -> bool {
         self.utility.tune(tuning)
+    }
+
+    pub(super) fn minds_latency(&self) -> bool {
+        self.utility.minds_latency()
     }
 
     /// How many round trips the next interval is to take.
@@ -213,11 +215,9 @@ impl RateControl {
         if self.is_starting() || delivered <= 0.0 || delivered >= self.central_mbps {
             return false;
         }
-        let clear = seen.gradient > CLEAR_ERRORS * outcome.slope.error;
-        let above = |limit: Option<f64>, value: f64| limit.is_some_and(|limit| value > limit);
         let chance = (seen.loss * (1.0 - seen.loss) / outcome.packets as f64).sqrt();
-        let falls = above(self.config.fall_at_loss, seen.loss - SURE_ERRORS * chance)
-            || clear && above(self.config.fall_at_gradient, seen.gradient);
+        let sure = seen.loss - SURE_ERRORS * chance;
+        let falls = self.config.fall_at_loss.is_some_and(|limit| sure > limit);
         if falls {
             self.decisions += 1;
             self.set_central(delivered);

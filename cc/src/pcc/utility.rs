@@ -124,7 +124,9 @@ impl Utility {
     pub(super) fn of(&self, seen: &Observed) -> f64 {
         let rate = seen.rate_mbps;
         let eq1 = |exponent: f64, latency_weight: f64, loss_weight: f64, gradient: f64| {
-            rate.powf(exponent) - latency_weight * rate * gradient - loss_weight * rate * seen.loss
+            libm::pow(rate, exponent)
+                - latency_weight * rate * gradient
+                - loss_weight * rate * seen.loss
         };
         let rising = seen.gradient.max(0.0);
         match *self {
@@ -158,6 +160,18 @@ impl Utility {
         }
     }
 
+    /// Whether a queue costs anything before it overflows.
+    pub(super) fn minds_latency(&self) -> bool {
+        match *self {
+            Self::Vivace { latency_weight, .. }
+            | Self::ProteusPrimary { latency_weight, .. }
+            | Self::ProteusScavenger { latency_weight, .. }
+            | Self::ProteusHybrid { latency_weight, .. } => latency_weight > 0.0,
+            Self::Weighted { .. } | Self::Allegro {} => false,
+            Self::AllegroLatency {} => true,
+        }
+    }
+
     /// Changes what is striven for; whether there is such a thing here.
     pub(super) fn tune(&mut self, tuning: Tuning) -> bool {
         match (self, tuning) {
@@ -188,7 +202,7 @@ impl Utility {
 }
 
 fn allegro(rate: f64, loss: f64, latency: f64) -> f64 {
-    let bears = 1.0 / (1.0 + (LOSS_STEEPNESS * (loss - BEARABLE_LOSS)).exp());
+    let bears = 1.0 / (1.0 + libm::exp(LOSS_STEEPNESS * (loss - BEARABLE_LOSS)));
     rate * (1.0 - loss) * bears * latency - rate * loss
 }
 
@@ -198,7 +212,7 @@ fn allegro_latency(seen: &Observed) -> f64 {
     }
     let before = if seen.previous_rtt_s > 0.0 { seen.previous_rtt_s } else { seen.rtt_s };
     let growth = 1.0 - before / seen.rtt_s;
-    let latency = 1.0 - 1.0 / (1.0 + (-LATENCY_STEEPNESS * growth).exp());
+    let latency = 1.0 - 1.0 / (1.0 + libm::exp(-LATENCY_STEEPNESS * growth));
     allegro(seen.rate_mbps, seen.loss, latency) / seen.rtt_s
 }
 
