@@ -66,11 +66,17 @@ const fn proteus(name: &'static str, utility: Utility) -> PccConfig {
 }
 
 /// Fixed steps have no boundary. The interval is NSDI '15, Section 3.1.
+///
+/// Start-up is Vivace's: of ten packets one lost by chance ends it at about 1 Mbit/s, and steps of
+/// one per cent then take minutes. On 100 Mbit/s, 30 ms and 75 kB, from 10 s to 60 s: 93.5 Mbit/s
+/// at 3 % loss and 17.7 at 3.5 % without, 97.9 and 94.4 with it.
 const fn allegro(name: &'static str, utility: Utility) -> PccConfig {
     PccConfig {
         steps: Steps::Fixed,
         interval_round_trips: [1.7, 2.2],
         probe_step: 0.01,
+        initial_ignorance: true,
+        start_from_delivered: true,
         ..published(name, utility)
     }
 }
