@@ -1,8 +1,7 @@
-//! The other members of the PCC family over modelled paths.
+//! The other members of the PCC family over simulated paths.
 
 // Each test file uses a part of it.
-#[allow(dead_code)]
-mod path;
+mod simulated;
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use millrace_cc::pcc::{
     VIVACE_LATENCY, VIVACE_LOSS, VIVACE_LTE, VIVACE_WEIGHTED,
 };
 use millrace_cc::{Bandwidth, ConstantConfig};
-use path::{Link, Path, Run, Source};
+use simulated::{Link, Path, Run, Source};
 
 const ALL: [PccConfig; 9] = [
     VIVACE_LATENCY,

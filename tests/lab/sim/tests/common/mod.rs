@@ -55,3 +55,31 @@ pub fn logged(setup: &Setup) -> (Outcome, Log) {
     let outcome = run(setup, &mut log).expect("a setup that can be run");
     (outcome, log)
 }
+
+/// Every algorithm of the library that looks at the path.
+pub fn algorithms() -> Vec<Arc<dyn ControllerConfig>> {
+    let mut all = millrace_replay::algorithms();
+    all.retain(|algorithm| algorithm.name() != "constant");
+    all
+}
+
+impl Log {
+    /// What of the first flow's goodput a link of `mbps` carried between two moments: 1 is full
+    /// packets all the time.
+    pub fn share(&self, mbps: f64, from_s: f64, to_s: f64) -> f64 {
+        let inside = |at: &Time| at.as_secs_f64() > from_s + 1e-6 && at.as_secs_f64() < to_s + 1e-6;
+        let samples = self.samples.iter().filter(|(at, ..)| inside(at));
+        let goodput: Vec<_> = samples.map(|(_, _, flows)| flows[0].goodput.mbps()).collect();
+        let payload = (1500 - HEADER_BYTES) as f64 / 1500.0;
+        goodput.iter().sum::<f64>() / goodput.len().max(1) as f64 / payload / mbps
+    }
+
+    /// Seconds from a moment until a second begins that carries four fifths of `mbps`.
+    pub fn reached_s(&self, mbps: f64, from_s: f64) -> f64 {
+        let end_s = self.samples.last().map_or(0.0, |(at, ..)| at.as_secs_f64());
+        let tenths = (0_u32..).map(|tenth| f64::from(tenth) / 10.0);
+        let mut later = tenths.take_while(|later| from_s + later + 1.0 < end_s);
+        let reached = |later: &f64| self.share(mbps, from_s + later, from_s + later + 1.0) > 0.8;
+        later.find(reached).unwrap_or(f64::INFINITY)
+    }
+}

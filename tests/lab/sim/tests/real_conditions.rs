@@ -1,0 +1,297 @@
+//! What papers leave out, for every algorithm of the library: reordering, acknowledgements in
+//! bunches, pauses, outages, routes and rates that change, and the ends of the range of paths.
+//!
+//! Each test has a floor for all, which a new algorithm has to reach too. An algorithm with a lower
+//! one has its reason beside it. Floors are a few per cent below what was measured.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Log, algorithms, link, logged, setup};
+use millrace_cc::{
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathStart, SentPacket, Time,
+};
+use millrace_sim::{AckPolicy, Flow, Link, LinkChange, Outcome, Rate, Setup, Source};
+
+const MS: Duration = Duration::from_millis(1);
+const MBPS: f64 = 20.0;
+
+/// 20 Mbit/s and 50 ms, with a buffer of one bandwidth-delay product: 50 ms of queue.
+fn path() -> Link {
+    link(MBPS, 50, 125_000)
+}
+
+fn bulk(algorithm: &Arc<dyn ControllerConfig>, link: Link, seconds: u64) -> (Outcome, Log) {
+    logged(&setup(link, vec![Flow::bulk(algorithm.clone())], seconds))
+}
+
+/// `usual`, but for the algorithms that are named.
+fn floor(name: &str, usual: f64, others: &[(&str, f64)]) -> f64 {
+    others.iter().find(|(other, _)| *other == name).map_or(usual, |(_, floor)| *floor)
+}
+
+/// An algorithm that is not told of mistaken losses.
+#[derive(Debug)]
+struct Untold<T>(T);
+
+impl ControllerConfig for Untold<Arc<dyn ControllerConfig>> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn build(&self, now: Time, start: &PathStart) -> Box<dyn Controller> {
+        Box::new(Untold(self.0.build(now, start)))
+    }
+}
+
+impl Controller for Untold<Box<dyn Controller>> {
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        self.0.on_packet_sent(packet);
+    }
+
+    fn on_event(&mut self, event: &CongestionEvent<'_>) {
+        self.0.on_event(event);
+    }
+
+    fn on_probe_timeout(&mut self, now: Time) {
+        self.0.on_probe_timeout(now);
+    }
+
+    fn on_app_limited(&mut self, now: Time, in_flight_bytes: u64) {
+        self.0.on_app_limited(now, in_flight_bytes);
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.0.window_bytes()
+    }
+
+    fn pacing_rate(&self) -> Bandwidth {
+        self.0.pacing_rate()
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.0.metrics()
+    }
+}
+
+/// A packet takes 0.6 ms, so that up to 7 overtake another, and soon so many are expected.
+#[test]
+fn a_little_reordering_is_no_congestion() {
+    // A scavenger: jitter is what it knows others by.
+    let others = [("proteus-s", 0.05), ("allegro-latency", 0.55)];
+    let link = Link { jitter: 4 * MS, reorder: true, ..path() };
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        // Soon, while what was mistaken for loss would still be felt.
+        let share = |algorithm| bulk(&algorithm, link.clone(), 8).1.share(MBPS, 2.0, 8.0);
+        let (told, least) = (share(algorithm.clone()), floor(name, 0.85, &others));
+        println!("{name}: {told:.2} of the link, 4 ms of reordering");
+        assert!(told > least, "{name}: {told:.2}");
+        if ["cubic", "reno", "vegas", "westwood"].contains(&name) {
+            let untold = share(Arc::new(Untold(algorithm)));
+            println!("{name}: {untold:.2} if not told");
+            assert!(untold < least, "{name}: {untold:.2} without being told of mistakes");
+        }
+    }
+}
+
+/// Up to 25 packets overtake another: more than a sender ever expects, so mistakes go on.
+#[test]
+fn reordering_that_goes_on_is_borne() {
+    let others = [("allegro-latency", 0.6), ("proteus-h", 0.7), ("proteus-s", 0.6)];
+    let link = Link { jitter: 15 * MS, reorder: true, ..path() };
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        let share = |algorithm| {
+            let (outcome, log) = bulk(&algorithm, link.clone(), 25);
+            (log.share(MBPS, 5.0, 25.0), outcome.flows[0].spurious_losses)
+        };
+        let ((told, mistakes), least) = (share(algorithm.clone()), floor(name, 0.85, &others));
+        println!("{name}: {told:.2} of the link, 15 ms of reordering, {mistakes} mistakes");
+        assert!(told > least && mistakes > 20, "{name}: {told:.2} {mistakes}");
+        let by_loss = ["cubic", "reno", "vegas", "westwood", "illinois", "bbr3"];
+        if by_loss.contains(&name) {
+            let (untold, _) = share(Arc::new(Untold(algorithm)));
+            println!("{name}: {untold:.2} if not told");
+            assert!(untold < least, "{name}: {untold:.2} without being told of mistakes");
+        }
+    }
+}
+
+#[test]
+fn acknowledgements_may_come_in_bunches() {
+    // Copa aims at two packets of queue, 1.2 ms, and takes what bunches add to the smallest RTT of
+    // half a round trip for more of them. Vegas does so with its two to four.
+    let every_20_ms = [("copa", 0.5), ("vegas", 0.75), ("iris-mid", 0.7), ("iris-min", 0.55)];
+    for (aggregation_ms, every, others) in
+        [(5, 2, &[("copa", 0.75)][..]), (20, 2, &every_20_ms), (0, 10, &[("copa", 0.75)])]
+    {
+        for algorithm in algorithms() {
+            let name = algorithm.name();
+            let aggregation = aggregation_ms * MS;
+            let ack = AckPolicy { every, aggregation, ..AckPolicy::default() };
+            let flow = Flow { ack, ..Flow::bulk(algorithm) };
+            let share = logged(&setup(path(), vec![flow], 20)).1.share(MBPS, 4.0, 20.0);
+            println!("{name}: {share:.2} of the link, bunches of {aggregation_ms} ms, {every}");
+            let least = floor(name, 0.8, others);
+            assert!(share > least, "{name}, {aggregation_ms} ms, {every}: {share:.2}");
+        }
+    }
+}
+
+/// A second of 3.6 Mbit/s each second, which is 0.19 s of the link.
+#[test]
+fn a_video_is_in_time_and_neither_collapses_nor_bursts() {
+    let source = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    // These fill any buffer.
+    let greedy = [
+        ["reno", "cubic", "illinois", "westwood"],
+        ["vegas", "allegro", "vivace-loss", "vivace-weighted"],
+    ];
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        let flow = Flow { source, ..Flow::bulk(algorithm) };
+        let warmup = Duration::from_secs(5);
+        let (outcome, log) = logged(&Setup { warmup, ..setup(path(), vec![flow], 40) });
+        let took = log.segments[3..].iter().map(|done| done.completed - done.requested);
+        let slowest = took.max().expect("forty segments");
+        let late = log.samples.iter().filter(|(at, ..)| at.as_secs_f64() > 5.0);
+        let rates = late.map(|(_, _, flows)| flows[0].metrics.pacing_rate.mbps());
+        let least = rates.fold(f64::INFINITY, f64::min);
+        let flow = &outcome.flows[0];
+        let (queueing, loss) = (flow.queueing.p95, flow.loss_rate());
+        println!(
+            "{name}: {slowest:.2?}, {least:.1} Mbit/s, {queueing:.1?} of queue, {loss:.4} lost"
+        );
+        assert!(log.segments.len() == 40, "{name}: {} segments", log.segments.len());
+        assert!(slowest < Duration::from_millis(500), "{name}: {slowest:.2?}");
+        assert!(least > 0.5 * MBPS, "{name}: {least:.1} Mbit/s");
+        // BBR's first version learns nothing from rates that the application limits, so it stays in
+        // startup, but for its probes of the RTT, and sends each segment at once, as Linux does.
+        let states = log.samples.iter().map(|(_, _, flows)| flows[0].metrics.state);
+        let in_startup = states.filter(|state| *state == "startup").count() > 380;
+        assert_eq!(in_startup, name == "bbr", "{name}");
+        if !in_startup && !greedy.as_flattened().contains(&name) {
+            assert!(queueing < 30 * MS, "{name}: {queueing:.1?}");
+        }
+        let most =
+            floor(name, 0.005, &[("bbr", 0.3), ("vivace-loss", 0.06), ("vivace-weighted", 0.06)]);
+        assert!(loss < most, "{name}: {loss:.4}");
+    }
+}
+
+fn changed(
+    algorithm: &Arc<dyn ControllerConfig>,
+    link: Link,
+    changes: [(u64, LinkChange); 2],
+    seconds: u64,
+    seed: u64,
+) -> Log {
+    let changes = changes.map(|(at_s, change)| (Duration::from_secs(at_s), change)).to_vec();
+    let setup = setup(link, vec![Flow::bulk(algorithm.clone())], seconds);
+    logged(&Setup { changes, seed, ..setup }).1
+}
+
+#[test]
+fn an_outage_is_over_when_it_is_over() {
+    let to = |loss| LinkChange { loss: Some(loss), ..LinkChange::default() };
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        let log = changed(&algorithm, path(), [(10, to(1.0)), (13, to(0.0))], 30, 1);
+        let (before, during) = (log.share(MBPS, 5.0, 10.0), log.share(MBPS, 10.5, 13.0));
+        let (reached_s, after) = (log.reached_s(MBPS, 13.0), log.share(MBPS, 20.0, 30.0));
+        println!("{name}: {before:.2}, 80 % after {reached_s:.1} s, {after:.2}");
+        assert!(before > 0.9 && during == 0.0, "{name}: {before:.2} {during:.2}");
+        assert!(reached_s < 5.0 && after > 0.9, "{name}: {reached_s:.1} s, {after:.2}");
+    }
+}
+
+/// 20 ms become 200 ms, of which the buffer is a quarter, and 20 ms again.
+#[test]
+fn another_route_is_followed() {
+    let to = |rtt_ms: u32| LinkChange { rtt: Some(rtt_ms * MS), ..LinkChange::default() };
+    // A packet more in a round trip needs minutes to make up for the factor of ten. Illinois and
+    // Vegas take the longer path for a queue, and Vegas makes room in it.
+    let others = [
+        ("reno", 0.65),
+        ("westwood", 0.65),
+        ("illinois", 0.35),
+        ("vegas", 0.2),
+        // In flight they have 1.5 times the smallest RTT of a minute and 100 ms: for that minute
+        // they are held to 130 of 200 ms.
+        ("vivace-latency", 0.6),
+        ("proteus-p", 0.4),
+        ("proteus-s", 0.4),
+        ("proteus-h", 0.4),
+        ("allegro-latency", 0.1),
+    ];
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        let logs = [1, 2, 3].map(|seed| {
+            changed(&algorithm, link(MBPS, 20, 125_000), [(15, to(200)), (55, to(20))], 70, seed)
+        });
+        let far = logs.iter().map(|log| log.share(MBPS, 35.0, 55.0)).sum::<f64>() / 3.0;
+        println!("{name}: {far:.2} of the link by the long route");
+        assert!(far > floor(name, 0.85, &others), "{name}: {far:.2}");
+        for log in logs {
+            let (reached_s, back) = (log.reached_s(MBPS, 55.0), log.share(MBPS, 60.0, 70.0));
+            println!("{name}: back after {reached_s:.1} s, {back:.2}");
+            assert!(back > 0.9 && reached_s < 5.0, "{name}: {back:.2}, {reached_s:.1} s");
+        }
+    }
+}
+
+#[test]
+fn a_rate_that_falls_and_rises_is_followed() {
+    let to = |mbps| {
+        let rate = Some(Rate::Constant(Bandwidth::from_mbps(mbps)));
+        LinkChange { rate, ..LinkChange::default() }
+    };
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        let log = changed(&algorithm, path(), [(10, to(4.0)), (25, to(MBPS))], 45, 1);
+        let (slow, reached_s) = (log.share(4.0, 14.0, 25.0), log.reached_s(MBPS, 25.0));
+        let again = log.share(MBPS, 32.0, 45.0);
+        println!("{name}: {slow:.2} of the slow link, 80 % after {reached_s:.1} s, {again:.2}");
+        assert!(slow > 0.9 && reached_s < 6.0 && again > 0.9, "{name}");
+    }
+}
+
+#[test]
+fn round_trips_of_a_tenth_of_a_millisecond_and_of_two_seconds_work() {
+    // Each probe of the RTT costs BBR three round trips; Westwood's estimate lags behind slow start
+    // by ten. Why Allegro's latency member leaves a third is not known.
+    let others = [("bbr", 0.65), ("bbr3", 0.7), ("westwood", 0.2), ("allegro-latency", 0.6)];
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        let near = Link { rtt: MS / 10, buffer_bytes: 15_000, ..path() };
+        let near = bulk(&algorithm, near, 8).1.share(MBPS, 3.0, 8.0);
+        let far = bulk(&algorithm, link(MBPS, 2_000, 5_000_000), 120).1.share(MBPS, 60.0, 120.0);
+        println!("{name}: {near:.2} of the link with 0.1 ms, {far:.2} with 2 s");
+        assert!(near > 0.9 && far > floor(name, 0.9, &others), "{name}: {near:.2} {far:.2}");
+    }
+}
+
+#[test]
+fn fifty_kilobits_and_ten_gigabits_work() {
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        let (outcome, log) = bulk(&algorithm, link(0.05, 50, 15_000), 120);
+        let (slow, loss) = (log.share(0.05, 40.0, 120.0), outcome.flows[0].loss_rate());
+        // Iris takes a second to come so far; to others half of one is 500 round trips.
+        let tenths = if name.starts_with("iris") { 15_u32 } else { 5 };
+        let duration = 100 * MS * tenths;
+        let flow = Flow::bulk(algorithm);
+        let (_, log) = logged(&Setup { duration, ..setup(link(1e4, 1, 1_250_000), vec![flow], 1) });
+        let end_s = duration.as_secs_f64();
+        let fast = log.share(1e4, end_s - 0.2, end_s);
+        println!("{name}: {slow:.2} of 50 kbit/s, {loss:.2} lost, {fast:.2} of 10 Gbit/s");
+        assert!(slow > 0.85 && fast > 0.85, "{name}: {slow:.2} {fast:.2}");
+        // PCC's members and Iris never send less than 100 kbit/s.
+        let rate_based = ["allegro", "vivace", "proteus", "iris"];
+        let floored = rate_based.iter().any(|family| name.starts_with(family));
+        assert!(floored || loss < 0.25, "{name}: {loss:.2}");
+    }
+}
