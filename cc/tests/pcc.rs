@@ -1,6 +1,5 @@
 //! The other members of the PCC family over simulated paths.
 
-// Each test file uses a part of it.
 mod simulated;
 
 use std::time::Duration;
