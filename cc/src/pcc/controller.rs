@@ -298,7 +298,9 @@ impl Controller for Pcc {
             Some(least) if self.control.minds_latency() => least * 3 / 2 + QUEUE_SLACK,
             _ => (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK),
         };
-        self.rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        // Asked for with each packet: exact arithmetic would cost more than all else.
+        let window = self.rate.bits_per_s() as f64 / 8.0 * time.as_secs_f64();
+        (window as u64).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 
     fn pacing_rate(&self) -> Bandwidth {

@@ -136,6 +136,8 @@ impl Interval {
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     waiting: VecDeque<Interval>,
+    /// Whether an interval may have become complete: spares looking for it with each packet.
+    news: bool,
     /// Memory of intervals that are done.
     spare: Vec<Vec<u64>>,
 }
@@ -194,6 +196,7 @@ impl Intervals {
             && last.is_due(packet.time, packet.number)
         {
             last.closed = Some(packet.time);
+            self.news = true;
         }
     }
 
@@ -204,23 +207,27 @@ impl Intervals {
             last.on_sent(packet);
         }
     }
+}
 
-    fn owner(&mut self, number: u64) -> Option<&mut Interval> {
-        let after = self.waiting.partition_point(|interval| interval.first <= number);
-        self.waiting.get_mut(after.checked_sub(1)?)
-    }
+/// The interval in which packet `number` was sent, if any.
+fn owner(waiting: &mut VecDeque<Interval>, number: u64) -> Option<&mut Interval> {
+    let after = waiting.partition_point(|interval| interval.first <= number);
+    waiting.get_mut(after.checked_sub(1)?)
+}
 
+impl Intervals {
     pub(super) fn on_acked(&mut self, now: Time, packet: &AckedPacket) {
-        if let Some(interval) = self.owner(packet.number)
+        if let Some(interval) = owner(&mut self.waiting, packet.number)
             && interval.settle(packet.number)
         {
             interval.on_acked(now, packet.bytes);
+            self.news |= interval.unsettled_packets == 0;
         }
     }
 
     /// A clean RTT sample: see [`super::Pcc`] on which ones are.
     pub(super) fn on_rtt(&mut self, packet: &AckedPacket, rtt: Duration) {
-        if let Some(interval) = self.owner(packet.number)
+        if let Some(interval) = owner(&mut self.waiting, packet.number)
             && interval.closed.is_none_or(|closed| packet.sent < closed)
             && packet.sent >= interval.opened
         {
@@ -230,17 +237,18 @@ impl Intervals {
     }
 
     pub(super) fn on_lost(&mut self, packet: &LostPacket) {
-        if let Some(interval) = self.owner(packet.number)
+        if let Some(interval) = owner(&mut self.waiting, packet.number)
             && interval.settle(packet.number)
         {
             interval.lost += 1;
+            self.news |= interval.unsettled_packets == 0;
         }
     }
 
     /// A packet that had counted as lost was only late. If its interval has been judged, that
     /// stands: its rate is history.
     pub(super) fn on_spurious_loss(&mut self, number: u64) {
-        if let Some(interval) = self.owner(number)
+        if let Some(interval) = owner(&mut self.waiting, number)
             && interval.lost > 0
             && number - interval.first < 64 * interval.unsettled.len() as u64
         {
@@ -250,8 +258,9 @@ impl Intervals {
     }
 
     pub(super) fn on_discarded(&mut self, number: u64) {
-        if let Some(interval) = self.owner(number) {
+        if let Some(interval) = owner(&mut self.waiting, number) {
             interval.settle(number);
+            self.news |= interval.unsettled_packets == 0;
         }
     }
 
@@ -266,9 +275,14 @@ impl Intervals {
 
     /// The oldest interval of which every packet's fate is known.
     pub(super) fn pop_complete(&mut self) -> Option<(u64, Outcome)> {
+        if !self.news {
+            return None;
+        }
         let complete =
             |interval: &Interval| interval.closed.is_some() && interval.unsettled_packets == 0;
-        let at = self.waiting.iter().position(complete)?;
+        let found = self.waiting.iter().position(complete);
+        self.news = found.is_some();
+        let at = found?;
         let interval = self.waiting.remove(at)?;
         let interval = self.recycle(interval);
         Some((interval.id, interval.outcome(interval.closed?)))
