@@ -80,7 +80,7 @@ impl Controller for Untold<Box<dyn Controller>> {
 #[test]
 fn a_little_reordering_is_no_congestion() {
     // A scavenger: jitter is what it knows others by.
-    let others = [("proteus-s", 0.05), ("allegro-latency", 0.55)];
+    let others = [("proteus-s", 0.05)];
     let link = Link { jitter: 4 * MS, reorder: true, ..path() };
     for algorithm in algorithms() {
         let name = algorithm.name();
@@ -100,7 +100,7 @@ fn a_little_reordering_is_no_congestion() {
 /// Up to 25 packets overtake another: more than a sender ever expects, so mistakes go on.
 #[test]
 fn reordering_that_goes_on_is_borne() {
-    let others = [("allegro-latency", 0.6), ("proteus-h", 0.7), ("proteus-s", 0.6)];
+    let others = [("proteus-h", 0.7), ("proteus-s", 0.6)];
     let link = Link { jitter: 15 * MS, reorder: true, ..path() };
     for algorithm in algorithms() {
         let name = algorithm.name();
@@ -262,8 +262,8 @@ fn a_rate_that_falls_and_rises_is_followed() {
 #[test]
 fn round_trips_of_a_tenth_of_a_millisecond_and_of_two_seconds_work() {
     // Each probe of the RTT costs BBR three round trips; Westwood's estimate lags behind slow start
-    // by ten. Why Allegro's latency member leaves a third is not known.
-    let others = [("bbr", 0.65), ("bbr3", 0.7), ("westwood", 0.2), ("allegro-latency", 0.6)];
+    // by ten.
+    let others = [("bbr", 0.65), ("bbr3", 0.7), ("westwood", 0.2)];
     for algorithm in algorithms() {
         let name = algorithm.name();
         let near = Link { rtt: MS / 10, buffer_bytes: 15_000, ..path() };
