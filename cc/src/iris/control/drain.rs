@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::super::epoch::Outcome;
+use super::start_up::TRIED_EPOCHS;
 use super::{Control, Feedback, State};
 use crate::Time;
 
@@ -39,8 +40,11 @@ impl Control {
     pub(super) fn drain(&mut self, feedback: &Feedback, resume_mbps: f64) {
         // The epoch's packets met the queue before those that have left since then.
         let excess = (feedback.outcome.sent_mbps / resume_mbps.max(1e-9) - 1.0).clamp(0.0, 1.0);
-        let unseen = feedback.now.since(feedback.outcome.closed).mul_f64(excess);
-        let queue = feedback.queue() + unseen;
+        let mut unseen = feedback.now.since(feedback.outcome.closed);
+        if self.is_starting() {
+            unseen = unseen.min(self.config.epoch() * TRIED_EPOCHS);
+        }
+        let queue = feedback.queue() + unseen.mul_f64(excess);
         let time = queue.mul_f64(1.0 / (1.0 - GAIN)) + self.config.epoch();
         let until = feedback.now + time.min(LONGEST);
         self.state = State::Draining { until, resume_mbps };

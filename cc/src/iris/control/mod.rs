@@ -35,8 +35,9 @@ const RATES_MBPS: (f64, f64) = (0.02, 100_000.0);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Doubling.
-    Starting,
+    /// Doubling: a rate is tried until then, and before its feedback comes the one that is known
+    /// to be good is used.
+    Starting { until: Option<Time>, good_mbps: f64 },
     /// Letting the queue drain until then, to go on at the rate.
     Draining { until: Time, resume_mbps: f64 },
     /// Eq. 7.
@@ -103,13 +104,14 @@ pub(super) struct Control {
     last_drain: Option<Drain>,
     drain_decision: u64,
     trial_decision: u64,
+    tried_decision: u64,
     trial_mbps: f64,
 }
 
 impl Control {
     pub(super) fn new(config: IrisConfig, start_mbps: f64, mtu_bytes: u64) -> Self {
         Self {
-            state: State::Starting,
+            state: State::Starting { until: None, good_mbps: bounded(start_mbps) },
             rate_mbps: bounded(start_mbps),
             decision: 0,
             mtu_bytes,
@@ -129,6 +131,7 @@ impl Control {
             last_drain: None,
             drain_decision: 0,
             trial_decision: 0,
+            tried_decision: 0,
             trial_mbps: 0.0,
             config,
         }
@@ -153,7 +156,11 @@ impl Control {
 
     /// Whether nothing has been decided.
     pub(super) fn is_fresh(&self) -> bool {
-        self.state == State::Starting && self.decision == 0
+        self.decision == 0 && self.is_starting()
+    }
+
+    fn is_starting(&self) -> bool {
+        matches!(self.state, State::Starting { .. })
     }
 
     pub(super) fn set_mtu(&mut self, mtu_bytes: u64) {
@@ -167,11 +174,16 @@ impl Control {
 
     /// Time passes.
     pub(super) fn on_time(&mut self, now: Time) {
-        if let State::Draining { until, resume_mbps } = self.state
-            && now >= until
-        {
-            self.state = State::Steady;
-            self.set(resume_mbps);
+        match self.state {
+            State::Draining { until, resume_mbps } if now >= until => {
+                self.state = State::Steady;
+                self.set(resume_mbps);
+            }
+            State::Starting { until: Some(until), good_mbps } if now >= until => {
+                self.state = State::Starting { until: None, good_mbps };
+                self.set(good_mbps);
+            }
+            _ => {}
         }
     }
 
@@ -212,8 +224,11 @@ impl Control {
         };
         match (verdict, self.state) {
             (Verdict::Excess { share }, _) => self.begin_trial(&feedback, share),
+            (_, State::Starting { .. }) if outcome.decision >= self.tried_decision => {
+                self.start_up(&feedback);
+            }
             _ if outcome.decision != self.decision => {}
-            (_, State::Starting) => self.start_up(&feedback),
+            (_, State::Starting { .. }) => {}
             (_, State::Draining { .. }) => {}
             (_, State::Steady) if outcome.partial => {}
             (_, State::Steady) => self.steady(&feedback),
@@ -257,7 +272,7 @@ impl Control {
 
     fn judge_losses(&mut self, outcome: &Outcome, hold: Duration) -> Verdict {
         let (packets, lost) = (outcome.packets, outcome.lost);
-        if self.state == State::Starting {
+        if self.is_starting() {
             self.judge_start_up_losses(outcome);
             return Verdict::Random;
         }
@@ -288,9 +303,13 @@ impl Control {
     /// No feedback: half the rate, and a new start if it goes on. The paper says nothing of it.
     pub(super) fn on_timeout(&mut self, outage: bool) {
         let rate = self.lasting_mbps() / 2.0;
-        self.state = if outage { State::Starting } else { State::Steady };
+        self.state = match outage {
+            true => State::Starting { until: None, good_mbps: bounded(rate) },
+            false => State::Steady,
+        };
         self.forget_last();
         self.set(rate);
+        self.tried_decision = self.decision;
     }
 
     /// Goes on from a rate that is known.
@@ -315,7 +334,7 @@ impl Control {
 
     pub(super) fn state(&self) -> &'static str {
         match self.state {
-            State::Starting => "starting",
+            State::Starting { .. } => "starting",
             State::Draining { .. } => "draining",
             State::Steady => "steady",
         }

@@ -1,5 +1,5 @@
 use super::super::epoch::Outcome;
-use super::{Control, Feedback};
+use super::{Control, Feedback, State};
 
 /// Start-up ends when less than this share of its rate is received while the queue load is above
 /// B: the queue grows.
@@ -10,6 +10,10 @@ const OVERLOAD: f64 = 3.0;
 /// doubling that is too much loses up to half, and no random loss is meant to end it.
 const LOST_PACKETS: f64 = 3.0;
 const LOST_SHARE: f64 = 0.2;
+/// A doubled rate is tried for so many epochs, and the rest of the round trip goes on at the one
+/// before: what is too much fills the queue for 200 ms and not for a round trip. At 20 Mbit/s
+/// and 1000 ms over 60 s: 17.3 Mbit/s with 10 ms of queueing on average, 17.8 with 36 without.
+pub(super) const TRIED_EPOCHS: u32 = 4;
 /// Over at least so many packets, because the first epochs have two.
 const LEAST_PACKETS: f64 = 20.0;
 /// A queue load below this share of B is none: what is then lost is lost by chance.
@@ -33,7 +37,10 @@ impl Control {
             self.drain(feedback, self.received_mbps);
         } else if !outcome.partial {
             self.received_mbps = feedback.newest_mbps;
+            let until = feedback.now + self.config.epoch() * TRIED_EPOCHS;
+            self.state = State::Starting { until: Some(until), good_mbps: outcome.sent_mbps };
             self.set(outcome.sent_mbps * 2.0);
+            self.tried_decision = self.decision;
         }
     }
 
