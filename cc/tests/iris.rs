@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_cc::Bandwidth;
 use millrace_cc::iris::IrisConfig;
-use simulated::{Link, Path, Run, Source};
+use simulated::{Link, Path, Record, Run, Source};
 
 const IRIS: IrisConfig = IrisConfig::min();
 
@@ -34,13 +34,13 @@ fn random_loss_is_no_signal() {
             let (goodput, queueing) = (run.flows[0].mbps(3.0, 30.0), run.p95_queueing_ms(3.0));
             assert!(goodput > 0.97 * 20.0, "{loss}: {goodput:.2} Mbit/s");
             assert!(queueing < p95_ms, "{loss}: {queueing:.1} ms");
-            // Ten packets are 5.4 ms.
+            // Ten packets are 5.4 ms; after a run of losses the flow keeps fewer for some seconds.
             let late = run.queueing.iter().filter(|(at, _)| at.as_secs_f64() > 3.0);
             let (count, sum) = late.fold((0, 0.0), |(count, sum), (_, delay)| {
                 (count + 1, sum + delay.as_secs_f64() * 1e3)
             });
             let mean = sum / f64::from(count);
-            assert!((4.0..5.5).contains(&mean), "{loss}: {mean:.1} ms");
+            assert!((3.0..5.5).contains(&mean), "{loss}: {mean:.1} ms");
         }
     }
 }
@@ -72,13 +72,22 @@ fn three_flows_that_come_one_after_the_other_share_fairly() {
 
 #[test]
 fn a_full_buffer_is_not_taken_for_the_path() {
-    // Their queue loads do not fit: T is the RTT of the full buffer until a drain shows it.
-    let slow = IrisConfig { window_s: 10.0, ..IRIS };
-    for config in [IrisConfig::mid(), slow] {
-        let run = three(config, 1);
-        let late = shares(&run, 80.0, 100.0);
-        assert!(jain(&late) > 0.9, "{late:.1?}");
+    // Their queue loads do not fit, and a drain by one of them empties nothing.
+    let mid = three(IrisConfig::mid(), 1);
+    let late = shares(&mid, 80.0, 100.0);
+    assert!(jain(&late) > 0.9, "{late:.1?}");
+
+    let mut path = Path::new(Link::new(50.0, 50.0, 140_000, 0.0), 1);
+    for flow in 0..15 {
+        path = path.flow(&IRIS, Source::Bulk, 10.0 * f64::from(flow));
     }
+    let run = path.run(200.0);
+    let late = shares(&run, 180.0, 200.0);
+    assert!(jain(&late) > 0.9, "{late:.1?}");
+    let [lost, sent] = [|flow: &Record| flow.lost_packets, |flow: &Record| flow.sent_packets]
+        .map(|count| run.flows.iter().map(count).sum::<u64>() as f64);
+    // With B alone it is a fifth.
+    assert!(lost / sent < 0.05, "{:.3} lost", lost / sent);
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Count {
         (self.packets * random * (1.0 - random) + 1.0).sqrt()
     }
 
-    fn exceeds(&self, random: f64) -> bool {
+    /// Whether that is more than chance makes of `random`.
+    pub(super) fn exceeds(&self, random: f64) -> bool {
         self.lost > self.packets * random + DEVIATIONS * self.deviation(random) + 1.0
     }
 

@@ -53,8 +53,10 @@ const PROBE_TIMEOUTS: u32 = 2;
 /// From so many on, the path is taken for unknown and start-up runs again, as after a time-out
 /// in TCP (RFC 5681, Section 3.1). The paper says nothing of outages.
 const OUTAGE_TIMEOUTS: u32 = 3;
-/// The window is this many round trips of the rate: it never decides while acknowledgements
-/// come, bounds what the transport buffers, and stops a sender that hears nothing.
+/// The window is this many round trips of the rate, without a queue: it does not decide while the
+/// queue is that of Eq. 3, and stops a sender that hears nothing. It bounds the queue where the
+/// capacity falls to a fraction at once and the buffer has no end (recorded LTE links, 20 MB: 0.14
+/// s of queueing on average instead of 30 with round trips as long as the queue makes them).
 const WINDOW_ROUND_TRIPS: u32 = 3;
 /// Least time beyond one round trip that the window covers, for acknowledgement delay and
 /// scheduling on paths with next to no RTT.
@@ -244,9 +246,10 @@ impl Controller for Iris {
     }
 
     fn window_bytes(&self) -> u64 {
-        let Some(rtt) = self.smoothed_rtt else {
+        let Some(smoothed) = self.smoothed_rtt else {
             return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
         };
+        let rtt = self.control.least_rtt().unwrap_or(smoothed);
         let time = (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK);
         let rate = Bandwidth::from_mbps(self.control.lasting_mbps());
         rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Time;
+use crate::estimators::WindowedMin;
 
 /// Which RTT counts as that of the path without the flow's own queue: T in Eq. 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -13,8 +14,11 @@ pub enum Target {
     Mid,
 }
 
-/// Most RTTs that are kept: an epoch is rarely shorter than 25 ms.
+/// Most RTTs that are kept: at 50 ms an epoch, those of 25 s.
 const MOST_SAMPLES: usize = 512;
+/// The smallest RTT is remembered for so many windows. With one, T becomes the RTT of a full buffer
+/// when no drain succeeds for 5 s, and no flow sees a queue any more.
+const REMEMBERED_WINDOWS: u32 = 6;
 
 /// T: the RTT from which a queue is counted, from the epochs' mean RTTs of the last while.
 ///
@@ -24,6 +28,8 @@ pub(super) struct TargetDelay {
     kind: Target,
     samples: VecDeque<(Time, Duration)>,
     sorted: Vec<Duration>,
+    /// The smallest of several windows: a queue that others keep is not to become T.
+    memory: WindowedMin<Duration>,
     target: Option<Duration>,
     lowest: Option<Duration>,
     lowest_at: Option<Time>,
@@ -36,6 +42,7 @@ impl TargetDelay {
             kind,
             samples: VecDeque::new(),
             sorted: Vec::new(),
+            memory: WindowedMin::new(0),
             target: None,
             lowest: None,
             lowest_at: None,
@@ -51,6 +58,9 @@ impl TargetDelay {
         while self.samples.len() > MOST_SAMPLES || self.samples.front().is_some_and(old) {
             self.samples.pop_front();
         }
+        let memory = window * REMEMBERED_WINDOWS;
+        self.memory.set_window(u64::try_from(memory.as_nanos()).unwrap_or(u64::MAX));
+        self.memory.add(at.as_nanos(), rtt);
         self.update(tolerance);
     }
 
@@ -59,19 +69,20 @@ impl TargetDelay {
         self.sorted.extend(self.samples.iter().map(|(_, rtt)| *rtt));
         let (min, max) = (self.sorted.iter().min().copied(), self.sorted.iter().max().copied());
         let (Some(min), Some(max)) = (min, max) else { return };
-        self.lowest = Some(min);
+        let lowest = self.memory.get().unwrap_or(min);
+        self.lowest = Some(lowest);
         self.flat = max <= min + tolerance;
         let mut newest = self.samples.iter().rev();
         self.lowest_at = newest.find(|(_, rtt)| *rtt <= min + tolerance).map(|(at, _)| *at);
         let middle = self.sorted.len() / 2;
         self.target = Some(match self.kind {
-            Target::Min => min,
+            Target::Min => lowest,
             // The paper's median alone follows the flow's own queue without end: packets of
             // its own above the median raise the median. Half way between the extremes
             // bounds it to twice the queue load where nobody else fills the buffer.
             Target::Mid => {
                 let median = *self.sorted.select_nth_unstable(middle).1;
-                median.min(min + (max - min) / 2)
+                median.min(lowest + (max - lowest) / 2)
             }
         });
     }
@@ -81,7 +92,7 @@ impl TargetDelay {
         self.target
     }
 
-    /// The smallest RTT of the window.
+    /// The smallest RTT.
     pub(super) fn lowest(&self) -> Option<Duration> {
         self.lowest
     }
@@ -100,6 +111,10 @@ impl TargetDelay {
     pub(super) fn forget_before(&mut self, at: Time) {
         while self.samples.len() > 1 && self.samples.front().is_some_and(|(time, _)| *time < at) {
             self.samples.pop_front();
+        }
+        self.memory.clear();
+        for (time, rtt) in &self.samples {
+            self.memory.add(time.as_nanos(), *rtt);
         }
         self.update(Duration::ZERO);
     }
@@ -127,11 +142,13 @@ mod tests {
             target.add(at(time), ms(rtt), WINDOW, TOLERANCE);
         }
         assert_eq!((target.get(), target.lowest_at()), (Some(ms(50)), Some(at(300))), "confirmed");
-        target.add(at(10_250), ms(90), WINDOW, TOLERANCE);
-        assert_eq!(target.get(), Some(ms(51)));
-        target.forget_before(at(400));
-        assert_eq!(target.get(), Some(ms(80)));
         assert!(!target.is_flat());
+        target.add(at(10_250), ms(90), WINDOW, TOLERANCE);
+        assert_eq!((target.get(), target.lowest_at()), (Some(ms(50)), Some(at(300))));
+        target.add(at(60_250), ms(90), WINDOW, TOLERANCE);
+        assert_eq!((target.get(), target.lowest_at()), (Some(ms(51)), Some(at(60_250))));
+        target.forget_before(at(60_250));
+        assert_eq!(target.get(), Some(ms(90)));
     }
 
     #[test]

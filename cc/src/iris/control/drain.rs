@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::super::epoch::Outcome;
+use super::super::losses::Count;
 use super::start_up::TRIED_EPOCHS;
 use super::{Control, Feedback, State};
 use crate::Time;
@@ -11,6 +12,10 @@ const GAIN: f64 = 0.5;
 const LONGEST: Duration = Duration::from_secs(4);
 /// Least time from one drain to the next, as a share of T's window.
 const BETWEEN: f64 = 0.2;
+/// An RTT that varies by less than this share of the excess over T is not that of a queue.
+const UNCHANGED: f64 = 0.2;
+/// So many drains in a row show that T is of another path.
+const USELESS_DRAINS: u32 = 2;
 /// An overload that lasts for so many decisions is not going away by Eq. 6, which takes at most
 /// delta/epoch (6 %) off the rate.
 const OVERLOADED_DECISIONS: u32 = 3;
@@ -22,8 +27,10 @@ pub(super) struct Drain {
     /// RTT and T before it.
     rtt: Duration,
     target: Duration,
-    /// The smallest RTT since.
-    lowest: Option<Duration>,
+    /// The RTTs since that differ most from it.
+    lowest: Duration,
+    highest: Duration,
+    count: Count,
     judged: bool,
 }
 
@@ -52,7 +59,9 @@ impl Control {
             from: feedback.now,
             rtt: feedback.rtt,
             target: feedback.target,
-            lowest: None,
+            lowest: feedback.rtt,
+            highest: feedback.rtt,
+            count: Count::default(),
             judged: false,
         });
         self.overloaded = 0;
@@ -61,8 +70,8 @@ impl Control {
         self.drain_decision = self.decision;
     }
 
-    pub(super) fn needs_drain(&self, now: Time) -> bool {
-        let window = self.config.window();
+    pub(super) fn needs_drain(&self, now: Time, hold: Duration) -> bool {
+        let window = self.window(hold);
         let since = self.last_drain.map_or(Duration::MAX, |drain| now.since(drain.from));
         if since < window.mul_f64(BETWEEN) {
             return false;
@@ -73,22 +82,30 @@ impl Control {
         stale || unknown || self.overloaded >= OVERLOADED_DECISIONS
     }
 
-    /// The drain's epochs tell whether the queue was the flow's: if the RTT hardly fell, T is of
-    /// another path, or others hold the queue.
+    /// The drain's epochs tell whether there was a queue: one of the flow's own falls, one of
+    /// others varies, and a rate that fell lets it grow. If the RTT stays as it was, T is of
+    /// another path, or the buffer is full, which losses tell.
     pub(super) fn judge_drain(&mut self, outcome: &Outcome, rtt: Duration) {
         let Some(drain) = &mut self.last_drain else { return };
         if drain.judged || outcome.closed <= drain.from {
             return;
         }
-        drain.lowest = Some(drain.lowest.map_or(rtt, |lowest| lowest.min(rtt)));
+        drain.lowest = drain.lowest.min(rtt);
+        drain.highest = drain.highest.max(rtt);
+        drain.count.add(outcome.packets, outcome.lost);
         let over = !matches!(self.state, State::Draining { .. });
         if !over || outcome.decision != self.decision {
             return;
         }
         drain.judged = true;
-        let fallen = drain.rtt.saturating_sub(drain.lowest.unwrap_or(rtt));
-        if fallen * 2 < drain.rtt.saturating_sub(drain.target) {
-            self.target.forget_before(drain.from);
+        let varied = drain.highest.saturating_sub(drain.lowest);
+        let excess = drain.rtt.saturating_sub(drain.target);
+        let unchanged = varied < excess.mul_f64(UNCHANGED);
+        let (from, full) = (drain.from, drain.count.share() > self.losses.random());
+        self.useless_drains = if unchanged && !full { self.useless_drains + 1 } else { 0 };
+        if self.useless_drains >= USELESS_DRAINS {
+            self.useless_drains = 0;
+            self.target.forget_before(from);
         }
     }
 }

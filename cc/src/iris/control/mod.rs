@@ -3,6 +3,7 @@
 mod drain;
 mod start_up;
 mod steady;
+mod trial;
 
 use std::time::Duration;
 
@@ -21,15 +22,10 @@ const RECEIVED_WEIGHT: f64 = 0.8;
 /// The highest receiving rate is remembered for this long: no epoch shows more, but for
 /// acknowledgements that came at once.
 const CAPACITY_WINDOW: Duration = Duration::from_secs(10);
+/// T's window is at least so many decisions.
+const WINDOW_HOLDS: u32 = 8;
 /// An RTT that is this share of B's queue above the smallest confirms it.
 const CONFIRMS: f64 = 0.1;
-/// A queue above the smallest RTT below this share of B is none.
-const DRAINED: f64 = 0.5;
-/// Where the queue load reaches B the buffer can hold it, and Eq. 7 answers; losses then decide
-/// only when an epoch loses more than this share, which no competitor's overflow does.
-const HEAVY_LOSS: f64 = 0.2;
-/// After a rise that made losses the flow goes at Eq. 6's pace only, for so many round trips.
-const CAREFUL_ROUNDS: u32 = 5;
 /// Least and largest rate, 10^6 bit/s: a packet every half second, and where arithmetic ends.
 const RATES_MBPS: (f64, f64) = (0.02, 100_000.0);
 
@@ -97,11 +93,17 @@ pub(super) struct Control {
     rtt_before: Option<Duration>,
     received_mbps: f64,
     load_packets: f64,
-    drained: bool,
+    /// B, or as much of it as the buffer holds.
+    load_target: f64,
+    load_before_trial: f64,
+    /// Above the smallest RTT.
+    queue: Duration,
+    trial_queue: Duration,
     rises: u32,
     careful_until: Time,
     overloaded: u32,
     last_drain: Option<Drain>,
+    useless_drains: u32,
     drain_decision: u64,
     trial_decision: u64,
     tried_decision: u64,
@@ -124,11 +126,15 @@ impl Control {
             rtt_before: None,
             received_mbps: bounded(start_mbps),
             load_packets: 0.0,
-            drained: true,
+            load_target: config.load_packets,
+            load_before_trial: config.load_packets,
+            queue: Duration::ZERO,
+            trial_queue: Duration::ZERO,
             rises: 0,
             careful_until: Time::ZERO,
             overloaded: 0,
             last_drain: None,
+            useless_drains: 0,
             drain_decision: 0,
             trial_decision: 0,
             tried_decision: 0,
@@ -147,6 +153,11 @@ impl Control {
             State::Draining { resume_mbps, .. } => bounded(resume_mbps.max(self.rate_mbps)),
             _ => self.rate_mbps,
         }
+    }
+
+    /// The smallest RTT that is remembered.
+    pub(super) fn least_rtt(&self) -> Option<Duration> {
+        self.target.lowest()
     }
 
     /// Count of the decision in force.
@@ -192,6 +203,12 @@ impl Control {
         mbps * 1e6 / 8.0 / self.mtu_bytes as f64
     }
 
+    /// T's window: longer than the paths' round trips, or a queue of seconds would be T before its
+    /// feedback has drained it.
+    fn window(&self, hold: Duration) -> Duration {
+        self.config.window().max(hold * WINDOW_HOLDS)
+    }
+
     fn load_of(&self, outcome: &Outcome, queue: Duration) -> f64 {
         self.per_second(outcome.sent_mbps) * queue.as_secs_f64()
     }
@@ -203,8 +220,7 @@ impl Control {
         let target = self.see_delay(now, rtt, hold);
         self.judge_drain(outcome, rtt);
         let lowest = self.target.lowest().unwrap_or(rtt);
-        self.drained =
-            self.load_of(outcome, rtt.saturating_sub(lowest)) < DRAINED * self.config.load_packets;
+        self.queue = rtt.saturating_sub(lowest);
         self.load_packets = self.load_of(outcome, rtt.saturating_sub(target));
         self.learn(outcome, rtt);
         let verdict = self.judge_losses(outcome, hold);
@@ -238,7 +254,7 @@ impl Control {
     /// T, after an epoch of this RTT.
     fn see_delay(&mut self, now: Time, rtt: Duration, hold: Duration) -> Duration {
         // So much longer that the drain which confirms a minimum is seen before it is forgotten.
-        let window = self.config.window() + hold * 3;
+        let window = self.window(hold) + hold * 3;
         let confirms = CONFIRMS * self.config.load_packets;
         let tolerance_s = confirms / self.per_second(self.received_mbps).max(confirms);
         self.target.add(now, rtt, window, Duration::from_secs_f64(tolerance_s));
@@ -268,36 +284,6 @@ impl Control {
             let rise = rtt.as_secs_f64() - before.as_secs_f64();
             self.slope.add(outcome.duration, outcome.sent_mbps * (1.0 - stretch), rise);
         }
-    }
-
-    fn judge_losses(&mut self, outcome: &Outcome, hold: Duration) -> Verdict {
-        let (packets, lost) = (outcome.packets, outcome.lost);
-        if self.is_starting() {
-            self.judge_start_up_losses(outcome);
-            return Verdict::Random;
-        }
-        let heavy = lost as f64 > HEAVY_LOSS * packets as f64;
-        if self.load_packets >= self.config.load_packets && !heavy && !self.losses.is_trying() {
-            return Verdict::Random;
-        }
-        let round_packets = self.per_second(outcome.sent_mbps) * hold.as_secs_f64();
-        let settled = outcome.decision >= self.trial_decision;
-        self.losses.on_epoch((packets, lost), round_packets, settled.then_some(self.drained))
-    }
-
-    /// The flow loses packets by its own rate: down to what arrives, to see whether that ends it.
-    fn begin_trial(&mut self, feedback: &Feedback, share: f64) {
-        if self.rises > 0 {
-            self.careful_until = feedback.now + feedback.hold * CAREFUL_ROUNDS;
-        }
-        self.rises = 0;
-        self.trial_mbps = (feedback.newest_mbps * share).min(self.lasting_mbps());
-        self.received_before = None;
-        match &mut self.state {
-            State::Draining { resume_mbps, .. } => *resume_mbps = self.trial_mbps,
-            _ => self.set(self.trial_mbps),
-        }
-        self.trial_decision = self.decision;
     }
 
     /// No feedback: half the rate, and a new start if it goes on. The paper says nothing of it.

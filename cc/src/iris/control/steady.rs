@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::trial::LOAD_INCREASE_PER_S;
 use super::{Control, Feedback};
 
 /// A queue load below this share of B is none: then the rise doubles.
@@ -25,9 +26,12 @@ impl Control {
     pub(super) fn steady(&mut self, feedback: &Feedback) {
         self.note_received(feedback.now, feedback.received_mbps);
         let load = self.expected_load(feedback);
-        let target = self.config.load_packets;
-        self.overloaded = if load > OVERLOAD * target { self.overloaded + 1 } else { 0 };
-        if self.needs_drain(feedback.now) {
+        let grown = self.load_target + LOAD_INCREASE_PER_S * feedback.hold.as_secs_f64();
+        self.load_target = grown.min(self.config.load_packets);
+        let target = self.load_target;
+        let overload = load > OVERLOAD * self.config.load_packets;
+        self.overloaded = if overload { self.overloaded + 1 } else { 0 };
+        if self.needs_drain(feedback.now, feedback.hold) {
             return self.drain(feedback, feedback.received_mbps);
         }
         let k = self.slope.get(feedback.received_mbps);
@@ -69,7 +73,7 @@ impl Control {
     /// A rise that fills no queue doubles. Eq. 6 alone adds 0.6 % of the rate with an empty
     /// queue, 12 s from 10 to 20 Mbit/s on 50 ms; the paper's figure takes about one.
     fn rise(&mut self, feedback: &Feedback, load: f64, step: f64) -> f64 {
-        let idle = load < NO_LOAD * self.config.load_packets;
+        let idle = load < NO_LOAD * self.load_target;
         let allowed = idle && feedback.now >= self.careful_until;
         self.rises = if allowed { self.rises.saturating_add(1) } else { 0 };
         let usual = (USUAL_HOLD.as_secs_f64() / feedback.hold.as_secs_f64()).min(1.0);
