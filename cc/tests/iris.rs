@@ -94,7 +94,7 @@ fn a_full_buffer_is_not_taken_for_the_path() {
 fn a_buffer_below_the_queue_load_is_not_overrun() {
     let run = bulk(Link::new(20.0, 50.0, 10_000, 0.0), 60.0);
     assert!(run.flows[0].mbps(3.0, 60.0) > 19.5);
-    // Eq. 12 and 13 alone lose a third, until the rest make ten packets of 2.7 ms.
+    // Eq. 3 alone would lose a third, until ten packets meet 2.7 ms.
     assert!(run.flows[0].loss() < 0.05, "{}", run.flows[0].loss());
 }
 

@@ -90,8 +90,8 @@ struct Trial {
 /// The paper takes the receiving rate from times alone, and then loses any number of packets where
 /// the buffer holds less than B: the delay of a full buffer does not grow, so that the
 /// receiving rate seems to equal the sending rate, and the queue load stays below its target.
-/// (10 kB at 20 Mbit/s: the rate rises to 30 Mbit/s.) Here losses that exceed the random ones lower
-/// the receiving rate. Then the flow tries: at a rate that arrives, losses of its own
+/// (10 kB at 20 Mbit/s: by Eq. 3 the rate rises to 30 Mbit/s.) Here losses that exceed the random
+/// ones lower the receiving rate. Then the flow tries: at a rate that arrives, losses of its own
 /// end, random ones stay.
 #[derive(Debug, Default)]
 pub(super) struct Losses {

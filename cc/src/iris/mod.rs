@@ -17,15 +17,18 @@ mod losses;
 mod slope;
 mod target;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use control::Control;
 use epoch::{Epochs, Extent};
+use serde::de::Error;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub use target::Target;
 
-use crate::registry::{self, Entry};
+use crate::registry::{Algorithm, Entry};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathModel, PathStart,
     SentPacket, Time,
@@ -33,15 +36,23 @@ use crate::{
 
 /// The algorithms of this family.
 pub(crate) const ENTRIES: &[Entry] = &[
-    Entry { names: &["iris-min", "iris"], make: registry::read::<IrisConfig> },
+    Entry { names: &["iris-min", "iris"], make: read },
     Entry {
         names: &["iris-mid"],
         make: |mut parameters| {
             parameters.entry("target").or_insert_with(|| "mid".into());
-            registry::read::<IrisConfig>(parameters)
+            read(parameters)
         },
     },
 ];
+
+fn read(parameters: Map<String, Value>) -> Result<Algorithm, serde_json::Error> {
+    let config: IrisConfig = serde_json::from_value(Value::Object(parameters))?;
+    match config.out_of_range() {
+        None => Ok(Algorithm::Controller(Arc::new(config))),
+        Some(problem) => Err(serde_json::Error::custom(problem)),
+    }
+}
 
 /// Least packets of an epoch. The paper starts at 100 kbit/s with epochs of 50 ms, in which there
 /// is not one packet of 1500 bytes: an epoch then lasts until two have left, because one has no
@@ -68,26 +79,28 @@ const GIVE_UP_ROUND_TRIPS: u32 = 4;
 /// Least time until then: a last packet may wait for an acknowledgement delay and a probe.
 const MIN_GIVE_UP: Duration = Duration::from_millis(200);
 
-/// Settings of Iris; also its factory.
+/// Settings of Iris; also its factory. What too little and too much of each costs is measured in
+/// `docs/cc/iris.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IrisConfig {
     /// What T is: the two algorithms differ in nothing else.
     pub target: Target,
-    /// Length of an epoch (Table I: 50).
+    /// Length of an epoch, 1 to 1000 (Table I: 50).
     pub epoch_ms: f64,
-    /// B: packets that the flow keeps in the queue (Table I: 10).
+    /// B: packets that the flow keeps in the queue, 2 to 10000 (Table I: 10).
     pub load_packets: f64,
-    /// delta: largest change of RTT that one epoch is to make (Table I: 3).
+    /// delta: largest change of RTT that one epoch is to make, 0.01 to 1000 (Table I: 3).
     pub delta_ms: f64,
-    /// M: packets of load error at which the step nears its largest (Table I: 100). `None`
-    /// derives it from `loop_gain`.
+    /// M: packets of load error at which the step nears its largest, 1 to 1000000 (Table I:
+    /// 100). `None` derives it from `loop_gain`, rate and RTT.
     pub expansion_packets: Option<f64>,
-    /// Share of the load's error that one decision is to remove.
+    /// Share of the load's error that one decision is to remove, 0.01 to 1.
     pub loop_gain: f64,
-    /// Window of T (the paper gives none).
+    /// Seconds from one drain to the next, 0.5 to 600. T is the smallest RTT of six times
+    /// that, or the median of once (the paper has a window and no size).
     pub window_s: f64,
-    /// Least rate to start with (Section V-C: 0.1).
+    /// Least rate to start with, 0.02 to 1000 (Section V-C: 0.1).
     pub initial_rate_mbps: f64,
 }
 
@@ -109,6 +122,23 @@ impl IrisConfig {
     /// `iris-mid`: T is the median RTT.
     pub const fn mid() -> Self {
         Self { target: Target::Mid, ..Self::min() }
+    }
+
+    /// Which setting can't be, and what it may be.
+    fn out_of_range(&self) -> Option<String> {
+        let ranges = [
+            ("epoch_ms", self.epoch_ms, 1.0..=1000.0),
+            ("load_packets", self.load_packets, 2.0..=10_000.0),
+            ("delta_ms", self.delta_ms, 0.01..=1000.0),
+            ("expansion_packets", self.expansion_packets.unwrap_or(100.0), 1.0..=1e6),
+            ("loop_gain", self.loop_gain, 0.01..=1.0),
+            ("window_s", self.window_s, 0.5..=600.0),
+            ("initial_rate_mbps", self.initial_rate_mbps, 0.02..=1000.0),
+        ];
+        let wrong = ranges.iter().find(|(_, value, range)| !range.contains(value));
+        wrong.map(|(name, value, range)| {
+            format!("{name} is {value}; allowed are {} to {}", range.start(), range.end())
+        })
     }
 
     fn epoch(&self) -> Duration {
@@ -275,4 +305,35 @@ fn initial_mbps(config: &IrisConfig, start: &PathStart, rtt: Duration) -> f64 {
     let time = rtt.max(config.epoch());
     let window = Bandwidth::from_bytes_and_time(start.initial_window_bytes, time).mbps();
     window.max(config.initial_rate_mbps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{self, Spec};
+
+    #[test]
+    fn settings_are_found_by_name_and_kept_in_range() {
+        let name = |spec: Spec| registry::find(&spec).map(|found| found.name());
+        assert_eq!(name(Spec::named("iris").with("load_packets", 20)), Ok("iris-min"));
+        assert_eq!(name(Spec::named("iris-mid").with("window_s", 2)), Ok("iris-mid"));
+        for (parameter, value) in [("epoch_ms", 0.0), ("window_s", -1.0), ("loop_gain", 1.5)] {
+            let error = name(Spec::named("iris").with(parameter, value)).expect_err("impossible");
+            assert!(error.to_string().contains(parameter), "{error}");
+        }
+    }
+
+    #[test]
+    fn it_starts_with_100_kbit_per_s_or_the_initial_window() {
+        let start = |initial_window_bytes| PathStart {
+            mtu_bytes: 1350,
+            initial_window_bytes,
+            initial_rtt: Duration::from_millis(333),
+            seed: 1,
+        };
+        let mbps = |start, rtt| initial_mbps(&IrisConfig::min(), &start, rtt);
+        assert_eq!(mbps(start(2700), Duration::from_secs(1)), 0.1);
+        assert_eq!(mbps(start(13_500), Duration::from_millis(100)), 1.08);
+        assert_eq!(mbps(start(13_500), Duration::from_micros(100)), 2.16, "an epoch at least");
+    }
 }

@@ -41,7 +41,7 @@ impl Control {
     /// queue at all times: when the window has passed, the smallest RTT in it is one with B packets
     /// in the queue, T rises by those, and so on, B packets more with each window. And a flow that
     /// comes when others hold a queue takes that for the path: it gets more than they, for good
-    /// (two flows: 62 to 38 %). So a flow whose smallest RTT is a window old drains. Flows
+    /// (two flows: 62 to 38 % in theory). So a flow whose smallest RTT is a window old drains. Flows
     /// that share a queue see its smallest RTT at the same moment, hence drain at the same
     /// moment, and after one window all have the same T.
     pub(super) fn drain(&mut self, feedback: &Feedback, resume_mbps: f64) {
