@@ -100,7 +100,9 @@ fn a_little_reordering_is_no_congestion() {
 /// Up to 25 packets overtake another: more than a sender ever expects, so mistakes go on.
 #[test]
 fn reordering_that_goes_on_is_borne() {
-    let others = [("proteus-h", 0.7), ("proteus-s", 0.6)];
+    // To Iris losses beyond the random ones are congestion, and mistakes look like these until they
+    // are known.
+    let others = [("proteus-h", 0.7), ("proteus-s", 0.6), ("iris-mid", 0.75)];
     let link = Link { jitter: 15 * MS, reorder: true, ..path() };
     for algorithm in algorithms() {
         let name = algorithm.name();
@@ -288,7 +290,9 @@ fn fifty_kilobits_and_ten_gigabits_work() {
         let end_s = duration.as_secs_f64();
         let fast = log.share(1e4, end_s - 0.2, end_s);
         println!("{name}: {slow:.2} of 50 kbit/s, {loss:.2} lost, {fast:.2} of 10 Gbit/s");
-        assert!(slow > 0.85 && fast > 0.85, "{name}: {slow:.2} {fast:.2}");
+        // Iris-min leaves a sixth to lose a third and not two, as those that never fall below.
+        let least = floor(name, 0.85, &[("iris-min", 0.8)]);
+        assert!(slow > least && fast > 0.85, "{name}: {slow:.2} {fast:.2}");
         // PCC's members and Iris never send less than 100 kbit/s.
         let rate_based = ["allegro", "vivace", "proteus", "iris"];
         let floored = rate_based.iter().any(|family| name.starts_with(family));
