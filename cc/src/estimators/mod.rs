@@ -6,9 +6,6 @@
 //! - `RoundCounter`: packet-timed round trips.
 //! - `RateSampler`: the rate at which the path delivers, and whether the application held it back.
 
-// Until each has its users.
-#![allow(dead_code, unused_imports)]
-
 mod persistent_congestion;
 mod rate_sample;
 mod regression;

@@ -172,11 +172,6 @@ impl RateSampler {
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.lost_bytes
     }
-
-    /// When something was last delivered.
-    pub(crate) fn delivered_at(&self) -> Time {
-        self.delivered_at
-    }
 }
 
 #[cfg(test)]
@@ -259,7 +254,7 @@ mod tests {
             }
         }
         assert_eq!(run.sampler.delivered_bytes(), 40_000);
-        assert_eq!(run.sampler.delivered_at(), ms(49));
+        assert_eq!(run.sampler.delivered_at, ms(49));
     }
 
     #[test]

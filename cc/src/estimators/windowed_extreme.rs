@@ -77,10 +77,6 @@ impl<T: Copy + Ord> WindowedMin<T> {
         self.0.add(position, std::cmp::Reverse(value));
     }
 
-    pub(crate) fn expire(&mut self, position: u64) {
-        self.0.expire(position);
-    }
-
     pub(crate) fn get(&self) -> Option<T> {
         self.0.get().map(|value| value.0)
     }
