@@ -1,0 +1,11 @@
+--- Settings of the origin's Lua handlers. nginx reads them at start and at reload.
+return {
+  -- File with the keys that sign access tokens (docs/nginx.md); nil where no location asks for one.
+  -- Example: "/etc/millrace/token.keys"
+  token_keys = nil,
+
+  -- Playback sessions that are kept, and for how long after they were last heard of. A session takes
+  -- about 3 KB of the dictionary `qoe` in nginx.conf.
+  max_sessions = 1000,
+  session_timeout_s = 300,
+}

@@ -1,0 +1,26 @@
+# What docker-entrypoint.sh does not know of millrace-server. Variables:
+#   ORIGIN              host:port, the only destination that flows may have
+#   CONGESTION_CONTROL  for what goes to the viewers; default vivace-latency
+# shellcheck shell=sh disable=SC2034
+role=server
+admin_port=9465
+
+write_config() {
+    check_host_port ORIGIN "${ORIGIN:-}" 80
+    case ${ORIGIN%:*} in
+    *[!0-9.]*) allowed="name = \"${ORIGIN%:*}\"" ;;
+    *) allowed="network = \"${ORIGIN%:*}\"" ;;
+    esac
+    cat <<END
+[tunnel]
+listen = ["0.0.0.0:4433"]
+client_ca = "/certificates/ca.pem"
+certificate = "/certificates/server.pem"
+private_key = "/certificates/server.key"
+congestion_control = "${CONGESTION_CONTROL:-vivace-latency}"
+
+[[destinations.allow]]
+$allowed
+ports = [${ORIGIN##*:}]
+END
+}
