@@ -28,7 +28,8 @@ figures: setup ## The papers' figures in the simulator, claims judged; target/la
 	cd tests/lab/report && npm run build
 	$(LAB) sim tests/lab/scenarios $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick); \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
-	$(LAB) report target/lab/results --out target/lab/report.html && exit $$judged
+	$(LAB) report target/lab/results --out target/lab/report.html \
+		--table target/lab/claims.md && exit $$judged
 
 test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
 	tests/scripts/test.sh
@@ -38,6 +39,7 @@ check: setup ## Format, lints, licences and sources of dependencies, strict Type
 
 unit: setup ## The tests that need neither root nor the network
 	cargo test --release --workspace
+	nginx-conf/lua/test.sh
 
 bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algorithm, speed of the simulator; target/bench/
 	cargo bench --package millrace-replay

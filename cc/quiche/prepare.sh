@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes cc/run-make-setup-first/quiche: quiche's published source with the
-# patches of this directory. Does nothing when that is already so.
+# patches of this directory. Does nothing when that is already so; with --check
+# never, and fails when it is not so.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$here/../run-make-setup-first
@@ -9,6 +10,7 @@ stamp=$(cat "$here"/*.patch "$here/Cargo.lock" "$here/prepare.sh" | sha256sum | 
 if [ "$(cat "$out/stamp" 2>/dev/null || true)" = "$stamp" ]; then
     exit 0
 fi
+[ "${1:-}" != --check ] || exit 1
 
 cargo fetch --locked --manifest-path "$here/Cargo.toml"
 source=$(cargo metadata --locked --offline --format-version 1 --manifest-path "$here/Cargo.toml" |

@@ -146,14 +146,27 @@ pub fn find(spec: &Spec) -> Result<Algorithm, Error> {
     })
 }
 
-/// The first parameter without which `reason` would not be given: serde does not tell.
+/// The first parameter, in alphabetical order, without which `reason` would not be given: serde does
+/// not tell. One that has to be there only if it is no other's fault.
 fn culprit(entry: &Entry, parameters: &Map<String, Value>, reason: &str) -> Option<String> {
-    let is_wrong = |parameter: &&String| {
+    let without = |parameter: &str| {
         let mut others = parameters.clone();
-        others.remove(*parameter);
-        (entry.make)(others).map_or_else(|error| error.to_string() != reason, |_| true)
+        others.remove(parameter);
+        (entry.make)(others).err().map(|error| error.to_string())
     };
-    parameters.keys().find(is_wrong).cloned()
+    let mut names: Vec<_> = parameters.keys().collect();
+    names.sort_unstable();
+    let mut needed = None;
+    for name in names {
+        match without(name) {
+            Some(same) if same == reason => {}
+            Some(other) if other.contains(&format!("missing field `{name}`")) => {
+                needed = needed.or(Some(name));
+            }
+            _ => return Some(name.clone()),
+        }
+    }
+    needed.cloned()
 }
 
 #[cfg(test)]
@@ -210,6 +223,8 @@ mod tests {
         };
         assert_eq!(culprit(Spec::named("constant")), None);
         assert_eq!(culprit(Spec::named("constant").with("rate", 1)).as_deref(), Some("rate"));
+        let fast = Spec::named("constant").with("rate_mbps", "fast");
+        assert_eq!(culprit(fast).as_deref(), Some("rate_mbps"));
         for name in names() {
             let spec = with_what_it_needs(name).with("a", 1).with("zz", Value::Null);
             assert!(["a", "zz"].map(Some).contains(&culprit(spec).as_deref()), "{name}");

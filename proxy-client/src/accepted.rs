@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use millrace_tunnel::conn::ConnId;
+use millrace_tunnel::peer_limits::HandshakePlace;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use millrace_wire::{ConnectFailure, Destination};
@@ -42,14 +43,20 @@ pub struct Accepted {
     pub bytes: Vec<u8>,
     /// Who opened it.
     pub client: Option<SocketAddr>,
+    /// The number of its listener.
+    pub door: usize,
     /// The number of its listener's lane.
     pub lane: usize,
+    /// Its place among the handshakes of its address, until it has said where it wants to go.
+    pub handshake_place: Option<HandshakePlace>,
     /// Its place among the flows that the process may have.
     pub admission: Admission,
     /// When patience ends.
     pub deadline: Instant,
     /// How far it is.
     pub stage: Stage,
+    /// Servers that it has been offered to.
+    pub offers: u32,
 }
 
 /// What reading led to.
@@ -110,6 +117,12 @@ impl Accepted {
                 }
             }
         }
+    }
+
+    /// Whether its request is on this stream.
+    pub fn is_requested_on(&self, conn: ConnId, stream: u64) -> bool {
+        matches!(&self.stage, Stage::Requested { conn: its, stream: own, .. }
+            if (*its, *own) == (conn, stream))
     }
 
     /// Whether the client waits to hear that the flow is connected.

@@ -25,10 +25,19 @@ impl Backoff {
         self.not_before = Some(now + pause.mul_f64(0.5 + 0.5 * jitter));
     }
 
-    /// An attempt succeeded.
-    pub fn succeeded(&mut self) {
-        self.failures = 0;
+    /// The next attempt may be made at once. The pause after it is as if this had not been said.
+    pub fn retry_now(&mut self) {
         self.not_before = None;
+    }
+
+    /// What an attempt led to lasted for `time`: if that is at least the longest pause, the next
+    /// pause is the shortest again. A server that takes connections and ends them, for instance
+    /// because it refuses the client's certificate, which it learns last (RFC 8446, Section 2), is
+    /// not asked more often than one that answers nothing.
+    pub fn lasted(&mut self, time: Duration) {
+        if time >= self.max {
+            self.failures = 0;
+        }
     }
 
     /// Whether the next attempt may be made.
@@ -56,8 +65,12 @@ mod tests {
             backoff.failed(now, 1.0);
             assert_eq!(backoff.next(), Some(now + Duration::from_millis(expected_ms)));
         }
-        backoff.succeeded();
+        backoff.retry_now();
         assert!(backoff.ready(now));
+        backoff.lasted(max / 2);
+        backoff.failed(now, 0.0);
+        assert_eq!(backoff.next(), Some(now + max / 2), "it lasted for a moment only");
+        backoff.lasted(max);
         backoff.failed(now, 0.0);
         assert_eq!(backoff.next(), Some(now + min / 2));
         assert!(!backoff.ready(now));

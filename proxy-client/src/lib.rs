@@ -2,8 +2,17 @@
 
 pub mod accepted;
 mod backoff;
+pub mod direct;
+pub mod doctor;
+pub mod doors;
 pub mod intercept;
 pub mod lane;
+mod link;
+pub mod nginx;
 pub mod pool;
+pub mod reload;
+mod requests;
 pub mod role;
 pub mod run;
+pub mod server;
+pub mod udp;

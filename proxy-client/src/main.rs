@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use millrace_client::nginx::{self, NginxArgs};
 use millrace_tunnel::algorithms;
 use millrace_tunnel::cli::{self, ConfigArgs};
+use millrace_tunnel::doctor::DoctorArgs;
 
 #[derive(Parser)]
 #[command(version, about = "The end of the Millrace tunnel near the viewer")]
@@ -19,6 +21,10 @@ enum Command {
     Run(ConfigArgs),
     /// Checks a configuration and the files it names; binds nothing
     Check(ConfigArgs),
+    /// Finds out why a configuration does not work on this machine, and says what to do
+    Doctor(DoctorArgs),
+    /// Starts nginx with transparent listening sockets, which it can't open itself
+    Nginx(NginxArgs),
 }
 
 fn main() -> ExitCode {
@@ -32,6 +38,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             millrace_client::run::check(&config)?;
             millrace_client::run::run(&config)
         }
+        Command::Doctor(arguments) => millrace_client::doctor::run(&arguments),
         Command::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
             millrace_client::run::check(&millrace_config::load_client(
@@ -41,5 +48,6 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             println!("{path}: ok");
             Ok(ExitCode::SUCCESS)
         }
+        Command::Nginx(arguments) => nginx::run(&arguments),
     }
 }

@@ -1,65 +1,65 @@
-//! The tunnel connections of one worker: kept warm, and made again when they break.
+//! The tunnel connections of one worker: kept warm, watched, and made again when they break.
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use millrace_config::{ClientTunnel, Connections, Host, HostPort};
+use millrace_config::{ClientTunnel, Connections, HostPort, TunnelServer};
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, H3_NO_ERROR};
+use millrace_tunnel::liveness::source_address;
 use millrace_tunnel::udp::{PortOptions, UdpPort};
 use millrace_tunnel::worker::WorkerHandle;
 
-use crate::backoff::Backoff;
+use crate::link::Link;
+use crate::server::{Resolved, Server};
 
 /// Connections that may be under way at a time with one connection per flow: more would only
 /// compete for the same path.
 const MAX_CONNECTING: usize = 32;
+/// An attempt to connect that has had no answer for so long gets company: its next packet may be
+/// seconds away, and the server may come back any moment.
+const ATTEMPT_PATIENCE: Duration = Duration::from_millis(500);
+/// Attempts under way for one purpose. More than one matters on paths with round trips of seconds.
+const MAX_ATTEMPTS: usize = 4;
+/// The lane of the one connection that a server has while it gets no flows.
+const STANDBY_LANE: usize = 0;
 
-#[derive(Debug)]
-struct Link {
-    /// The lane that it is kept for; `None` with one connection for each flow.
-    lane: Option<usize>,
-    /// Streams can be opened, be it as early data.
-    open: bool,
-    established: bool,
-    flows: usize,
-    started: Instant,
-    /// Takes no new flows: the server said so, or it is to be closed.
-    retired: bool,
-    has_session: bool,
-}
-
-impl Link {
-    /// Whether the server is there, and takes new flows on it.
-    fn healthy(&self) -> bool {
-        self.established && !self.retired
-    }
-}
-
-/// How many healthy connections all workers have, for the health check.
+/// How many workers have a healthy server, for the health check.
 pub type ConnectedCount = Arc<AtomicUsize>;
+
+/// What the servers can do for a new flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is one that can take it.
+    Up,
+    /// There is none at the moment, but it is worth while to wait for one.
+    Pending,
+    /// There is none, or none with room.
+    Down,
+}
 
 /// See the module.
 pub struct Pool {
     config: ClientTunnel,
     lanes: usize,
     links: HashMap<ConnId, Link>,
-    backoff: Backoff,
-    /// Which server is tried next.
-    server: usize,
-    address: Option<SocketAddr>,
-    resolving: bool,
-    resolved: Receiver<io::Result<SocketAddr>>,
-    resolved_to: Sender<io::Result<SocketAddr>>,
-    session: Option<Vec<u8>>,
+    servers: Vec<Server>,
+    resolved: Receiver<Resolved>,
+    resolved_to: Sender<Resolved>,
     ports: HashMap<bool, usize>,
     handle: WorkerHandle,
     connected: ConnectedCount,
+    /// Whether this worker counts in `connected`.
+    counted: bool,
+    /// When there was a usable server last.
+    last_up: Instant,
+    /// Since when other workers have one and this one has none.
+    others_up: Option<Instant>,
     draining: bool,
 }
 
@@ -67,25 +67,25 @@ impl Pool {
     /// Nothing is connected yet. `lanes` is how many the listeners have.
     pub fn new(
         config: ClientTunnel,
+        servers: Vec<Server>,
         lanes: usize,
         handle: WorkerHandle,
         connected: ConnectedCount,
     ) -> Self {
         let (resolved_to, resolved) = channel();
         Self {
-            backoff: Backoff::new(config.reconnect_min, config.reconnect_max),
             config,
             lanes,
             links: HashMap::new(),
-            server: 0,
-            address: None,
-            resolving: false,
+            servers,
             resolved,
             resolved_to,
-            session: None,
             ports: HashMap::new(),
             handle,
             connected,
+            counted: false,
+            last_up: Instant::now(),
+            others_up: None,
             draining: false,
         }
     }
@@ -109,36 +109,72 @@ impl Pool {
         match failure {
             Some(error) if self.ports.is_empty() => Err(error),
             _ => {
-                self.maintain(core);
+                self.maintain(core, 0);
                 Ok(())
             }
         }
     }
 
-    /// A connection that a new flow of `lane` can use now.
-    pub fn choose(&self, core: &Core, lane: usize) -> Option<ConnId> {
-        let usable = |(id, link): &(&ConnId, &Link)| {
-            link.open && !link.retired && core.conn(**id).is_some_and(|conn| conn.is_open())
-        };
-        match self.config.connections {
-            Connections::Shared => self
-                .links
-                .iter()
-                .filter(usable)
-                .filter(|(_, link)| link.lane == Some(lane))
-                .map(|(id, _)| *id)
-                .next(),
-            Connections::PerFlow { .. } => {
-                let idle = self.links.iter().filter(usable).filter(|(_, link)| link.flows == 0);
-                idle.map(|(id, _)| *id).next()
-            }
+    /// What can be done for a new flow.
+    pub fn state(&self, now: Instant) -> State {
+        let hopeless = |server: &Server| !server.is_healthy() && server.is_down();
+        let patience = self.config.health_timeout;
+        if self.servers.iter().any(|server| server.is_usable(now)) {
+            State::Up
+        } else if self.others_up().is_some_and(|since| now.duration_since(since) < patience) {
+            // What they have reached, this one will reach soon.
+            State::Pending
+        } else if self.servers.iter().all(|server| server.is_full(now) || hopeless(server))
+            || now.saturating_duration_since(self.last_up) >= patience
+        {
+            State::Down
+        } else {
+            State::Pending
         }
     }
 
+    /// Whether a server would take flows if it had room.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.servers.iter().any(|server| server.is_healthy() && server.is_full(now))
+    }
+
+    /// A connection that a new flow of `lane` can use now: the one with the fewest flows among
+    /// those to the preferred servers.
+    pub fn choose(&self, core: &Core, lane: usize) -> Option<ConnId> {
+        let now = core.now();
+        let active = self.active_priority(now);
+        let fits = |id: ConnId, link: &Link| {
+            let server = &self.servers[link.server];
+            let reached = match active {
+                Some(active) => server.is_usable(now) && server.config.priority == active,
+                // Early data on the way to a server that may well be there.
+                None => !server.is_full(now) && !server.is_down(),
+            };
+            let free = match self.config.connections {
+                Connections::Shared => link.lane == Some(lane),
+                Connections::PerFlow { .. } => link.flows == 0,
+            };
+            reached && free && link.takes_flows() && core.conn(id).is_some_and(|it| it.is_open())
+        };
+        let usable = self.links.iter().filter(|(id, link)| fits(**id, link));
+        usable.min_by_key(|(_, link)| (!link.established, link.flows)).map(|(id, _)| *id)
+    }
+
+    /// What a connection's server is called as an authority: its name, and its port.
+    pub fn authority(&self, id: ConnId) -> String {
+        let server = self.links.get(&id).map(|link| &self.servers[link.server].config);
+        let authority = |it: &TunnelServer| {
+            HostPort { host: it.name.clone(), port: it.address.port }.to_string()
+        };
+        server.map(authority).unwrap_or_default()
+    }
+
     /// A flow begins on a connection.
-    pub fn flow_begins(&mut self, id: ConnId) {
+    pub fn flow_begins(&mut self, core: &Core, id: ConnId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.flows += 1;
+            link.last_flow = core.now();
+            self.servers[link.server].metrics.flows.inc();
         }
     }
 
@@ -150,6 +186,14 @@ impl Pool {
         self.close_surplus(core);
     }
 
+    /// The server at the other end has no room for a flow.
+    pub fn on_full(&mut self, core: &Core, id: ConnId) {
+        // One that goes away refuses what it has no time for; that says nothing about its room.
+        if let Some(link) = self.links.get(&id).filter(|link| !link.retired) {
+            self.servers[link.server].on_full(core.now());
+        }
+    }
+
     /// A connection can be used.
     pub fn on_open(&mut self, id: ConnId) {
         if let Some(link) = self.links.get_mut(&id) {
@@ -158,90 +202,107 @@ impl Pool {
     }
 
     /// A connection's handshake is over: the server is there.
-    pub fn on_established(&mut self, id: ConnId) {
-        if let Some(link) = self.links.get_mut(&id) {
-            link.established = true;
-            self.connected.fetch_add(1, Ordering::Relaxed);
-            self.backoff.succeeded();
+    pub fn on_established(&mut self, core: &mut Core, id: ConnId) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        link.established = true;
+        let (server, lane) = (link.server, link.lane);
+        self.servers[server].connected(core.now());
+        // The other attempts at the same are of no use any more.
+        for (other, link) in &mut self.links {
+            if (link.server, link.lane) == (server, lane) && !link.established && lane.is_some() {
+                link.retired = true;
+                core.close(*other, H3_NO_ERROR, b"another attempt succeeded");
+            }
         }
-    }
-
-    /// Whether a server is there for new flows.
-    pub fn has_established(&self) -> bool {
-        self.links.values().any(Link::healthy)
+        self.update(core);
+        self.maintain(core, 0);
     }
 
     /// A connection is gone.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(link) = self.links.remove(&id) else { return };
-        if link.healthy() {
-            self.connected.fetch_sub(1, Ordering::Relaxed);
+        let server = &mut self.servers[link.server];
+        // Of those that are not wanted any more it is no news.
+        let wanted = !link.retired || link.flows > 0;
+        if wanted && !self.draining {
+            tracing::warn!(server = %server.config, reason, "tunnel connection lost");
+            match link.established {
+                true => server.lost(core.now()),
+                false if link.overdue => {}
+                false => server.failed(link.started),
+            }
         }
-        if self.draining || link.retired && link.flows == 0 {
-            return;
-        }
-        tracing::warn!(server = %self.server(), reason, "tunnel connection lost");
-        self.backoff.failed(core.now(), random_fraction());
-        if !link.established {
-            self.next_server();
-        }
-        self.address = None;
-        self.maintain(core);
+        self.update(core);
+        self.maintain(core, 0);
     }
 
     /// The server takes no more flows on a connection.
     pub fn on_going_away(&mut self, core: &mut Core, id: ConnId) {
         if let Some(link) = self.links.get_mut(&id) {
-            if link.healthy() {
-                self.connected.fetch_sub(1, Ordering::Relaxed);
-            }
             link.retired = true;
         }
+        self.update(core);
         self.close_surplus(core);
-        self.maintain(core);
+        self.maintain(core, 0);
+    }
+
+    /// Asks servers that are silent whether they are still there. The connections that have been
+    /// silent for too long since the last call; they get no new flows until they are heard again.
+    pub fn watch(&mut self, core: &mut Core) -> Vec<ConnId> {
+        let mut lost = Vec::new();
+        for (id, link) in &mut self.links {
+            let shared = matches!(self.config.connections, Connections::Shared);
+            if link.watch(core, *id, &self.config, shared) {
+                tracing::warn!(server = %self.servers[link.server].config, "server is silent");
+                lost.push(*id);
+            }
+        }
+        for id in &lost {
+            let server = &mut self.servers[self.links[id].server];
+            server.failed(core.now());
+        }
+        self.update(core);
+        lost
     }
 
     /// Makes the connections that should be there; `wanted` flows wait for one of their own.
-    pub fn maintain_for(&mut self, core: &mut Core, wanted: usize) {
+    pub fn maintain(&mut self, core: &mut Core, wanted: usize) {
         if self.draining {
             return;
         }
-        while let Ok(address) = self.resolved.try_recv() {
-            self.resolving = false;
-            match address {
-                Ok(address) => self.address = Some(address),
-                Err(error) => {
-                    tracing::warn!(server = %self.server(), %error, "server's name not resolved");
-                    self.backoff.failed(core.now(), random_fraction());
-                    self.next_server();
-                }
-            }
+        while let Ok((server, address)) = self.resolved.try_recv() {
+            self.servers[server].on_resolved(core.now(), address);
         }
         self.give_up_late(core);
         self.keep_session(core);
-        let missing = self.missing(wanted);
-        if missing.is_empty() || !self.backoff.ready(core.now()) {
-            return;
-        }
-        let Some(address) = self.address.or_else(|| self.resolve()) else { return };
-        self.address = Some(address);
-        for lane in missing {
-            if let Err(error) = self.connect(core, address, lane) {
-                tracing::warn!(server = %address, %error, "can't connect");
-                self.backoff.failed(core.now(), random_fraction());
-                return;
+        for index in 0..self.servers.len() {
+            let missing = self.missing(core.now(), index, wanted);
+            let server = &mut self.servers[index];
+            if missing.is_empty() || !server.may_be_tried(core.now()) {
+                continue;
+            }
+            let Some(address) = server.address(index, &self.resolved_to, &self.handle) else {
+                continue;
+            };
+            for lane in missing {
+                if let Err(error) = self.connect(core, index, address, lane) {
+                    tracing::warn!(server = %address, %error, "can't connect");
+                    self.servers[index].failed(core.now());
+                    break;
+                }
             }
         }
     }
 
-    /// As [`Pool::maintain_for`], with no flow waiting.
-    pub fn maintain(&mut self, core: &mut Core) {
-        self.maintain_for(core, 0);
-    }
-
-    /// When [`Pool::maintain_for`] has something to do that is not the next tick's.
+    /// When [`Pool::maintain`] or [`Pool::watch`] has something to do before the next tick.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.backoff.next().filter(|_| !self.draining)
+        if self.draining {
+            return None;
+        }
+        let servers = self.servers.iter().flat_map(|it| [it.next_attempt(), it.full_until()]);
+        let links = self.links.values().filter_map(Link::next_look);
+        let now = Instant::now();
+        servers.flatten().filter(|at| *at > now).chain(links).min()
     }
 
     /// No new connections from now on.
@@ -249,30 +310,75 @@ impl Pool {
         self.draining = true;
     }
 
-    fn server(&self) -> &HostPort {
-        &self.config.servers[self.server]
+    /// The lowest priority that a usable server has.
+    fn active_priority(&self, now: Instant) -> Option<u32> {
+        let usable = self.servers.iter().filter(|server| server.is_usable(now));
+        usable.map(|server| server.config.priority).min()
     }
 
-    /// Another server knows nothing of the sessions of this one.
-    fn next_server(&mut self) {
-        if self.config.servers.len() > 1 {
-            self.server = (self.server + 1) % self.config.servers.len();
-            self.session = None;
+    /// Since when other workers have a healthy server, as far as that is news to this one, which
+    /// has none.
+    fn others_up(&self) -> Option<Instant> {
+        let others = self.connected.load(Ordering::Relaxed) > usize::from(self.counted);
+        let none_here = !self.servers.iter().any(Server::is_healthy);
+        (others && none_here).then(|| self.others_up.unwrap_or_else(Instant::now))
+    }
+
+    /// Draws what follows from the state of the connections.
+    fn update(&mut self, core: &Core) {
+        for (index, server) in self.servers.iter_mut().enumerate() {
+            let here = |link: &Link| link.server == index && link.healthy();
+            server.set_healthy(!self.draining && self.links.values().any(here));
+        }
+        if self.servers.iter().any(|server| server.is_usable(core.now())) {
+            self.last_up = core.now();
+        }
+        let others_up = self.others_up();
+        if others_up.is_some() && self.others_up.is_none() {
+            for server in &mut self.servers {
+                server.try_now();
+            }
+        }
+        self.others_up = others_up;
+        let healthy = self.servers.iter().any(Server::is_healthy);
+        if healthy != std::mem::replace(&mut self.counted, healthy) {
+            match healthy {
+                true => self.connected.fetch_add(1, Ordering::Relaxed),
+                false => self.connected.fetch_sub(1, Ordering::Relaxed),
+            };
         }
     }
 
-    /// One entry for each connection to make.
-    fn missing(&self, wanted: usize) -> Vec<Option<usize>> {
-        let live = || self.links.values().filter(|link| !link.retired);
+    /// One entry for each connection to make to a server.
+    fn missing(&mut self, now: Instant, index: usize, wanted: usize) -> Vec<Option<usize>> {
+        for link in self.links.values_mut().filter(|link| link.server == index) {
+            let waited = now.saturating_duration_since(link.started);
+            if !link.established && !link.overdue && !link.retired && waited >= ATTEMPT_PATIENCE {
+                link.overdue = true;
+                self.servers[index].failed(link.started);
+            }
+        }
+        let server = &self.servers[index];
+        let first = self.servers.iter().map(|server| server.config.priority).min();
+        let active = self.active_priority(now).or(first);
+        let in_use =
+            active == Some(server.config.priority) && (server.is_healthy() || !server.is_down());
+        let live = || {
+            let here = |link: &&Link| link.server == index && link.takes_flows();
+            self.links.values().filter(here).filter(|link| link.established || !link.overdue)
+        };
         match self.config.connections {
             Connections::Shared => {
                 let has = |lane| live().any(|link| link.lane == lane);
-                (0..self.lanes).map(Some).filter(|lane| !has(*lane)).collect()
+                let lanes = if in_use { 0..self.lanes } else { STANDBY_LANE..STANDBY_LANE + 1 };
+                lanes.map(Some).filter(|lane| !has(*lane)).collect()
             }
             Connections::PerFlow { warm } => {
                 let idle = live().filter(|link| link.flows == 0).count();
                 let connecting = live().filter(|link| !link.established).count();
-                let missing = (warm + wanted).saturating_sub(idle);
+                // One is needed in any case, to know whether the server is there.
+                let wanted = if in_use { warm.max(1) + wanted } else { 1 };
+                let missing = wanted.saturating_sub(idle);
                 vec![None; missing.min(MAX_CONNECTING.saturating_sub(connecting))]
             }
         }
@@ -281,51 +387,36 @@ impl Pool {
     fn connect(
         &mut self,
         core: &mut Core,
-        server: SocketAddr,
+        server: usize,
+        address: SocketAddr,
         lane: Option<usize>,
     ) -> io::Result<()> {
+        self.limit_attempts(core, server, lane);
         let no_family = || io::Error::other("no socket of the server's address family");
-        let port = *self.ports.get(&server.is_ipv4()).ok_or_else(no_family)?;
-        let local = SocketAddr::new(source_address(server)?, core.port_number(port));
-        let name = &self.config.server_name;
+        let port = *self.ports.get(&address.is_ipv4()).ok_or_else(no_family)?;
+        let local = SocketAddr::new(source_address(address)?, core.port_number(port));
+        let Server { config, session, .. } = &self.servers[server];
         let id = core
-            .connect(port, local, server, name, self.session.as_deref())
+            .connect(port, local, address, &config.name, session.as_deref())
             .map_err(io::Error::other)?;
-        let link = Link {
-            lane,
-            open: false,
-            established: false,
-            flows: 0,
-            started: core.now(),
-            retired: false,
-            has_session: false,
-        };
-        self.links.insert(id, link);
+        self.links.insert(id, Link::new(server, lane, core.now()));
         Ok(())
     }
 
-    /// A literal address at once; a name through a thread, since the system's resolver blocks.
-    fn resolve(&mut self) -> Option<SocketAddr> {
-        let HostPort { host, port } = self.server().clone();
-        let name = match host {
-            Host::Ip(ip) => return Some(SocketAddr::new(ip, port)),
-            Host::Name(name) => name,
-        };
-        if !self.resolving {
-            let (answer, handle) = (self.resolved_to.clone(), self.handle.clone());
-            let spawned =
-                std::thread::Builder::new().name("resolver".to_owned()).spawn(move || {
-                    let first =
-                        (name.as_str(), port).to_socket_addrs().and_then(|mut addresses| {
-                            addresses.next().ok_or_else(|| io::Error::other("no address"))
-                        });
-                    // The worker may have ended since.
-                    let _ = answer.send(first);
-                    handle.wake();
-                });
-            self.resolving = spawned.is_ok();
+    /// Makes room for another attempt: the oldest that had no answer goes.
+    fn limit_attempts(&mut self, core: &mut Core, server: usize, lane: Option<usize>) {
+        let mut attempts: Vec<_> = self
+            .links
+            .iter_mut()
+            .filter(|(_, link)| (link.server, link.lane) == (server, lane))
+            .filter(|(_, link)| link.overdue && !link.established && !link.retired)
+            .collect();
+        if attempts.len() >= MAX_ATTEMPTS {
+            attempts.sort_unstable_by_key(|(_, link)| link.started);
+            let (id, link) = &mut attempts[0];
+            link.retired = true;
+            core.close(**id, H3_NO_ERROR, b"connecting took too long");
         }
-        None
     }
 
     fn give_up_late(&mut self, core: &mut Core) {
@@ -341,43 +432,27 @@ impl Pool {
     fn keep_session(&mut self, core: &Core) {
         for (id, link) in self.links.iter_mut().filter(|(_, link)| !link.has_session) {
             if let Some(session) = core.conn(*id).and_then(|conn| conn.session()) {
-                self.session = Some(session.to_vec());
+                self.servers[link.server].session = Some(session.to_vec());
                 link.has_session = true;
             }
         }
     }
 
+    /// Closes idle connections that nobody needs: what went away, and more than are kept warm.
     fn close_surplus(&mut self, core: &mut Core) {
         let keep = match self.config.connections {
-            Connections::Shared => usize::MAX,
-            Connections::PerFlow { warm } => warm,
+            Connections::Shared => 1,
+            Connections::PerFlow { warm } => warm.max(1),
         };
-        let mut idle = 0;
+        let mut idle: HashMap<(usize, Option<usize>), usize> = HashMap::new();
         for (id, link) in self.links.iter_mut().filter(|(_, link)| link.flows == 0) {
-            idle += usize::from(link.healthy());
-            if link.retired || (link.healthy() && idle > keep) {
-                if link.healthy() {
-                    self.connected.fetch_sub(1, Ordering::Relaxed);
-                }
+            let kept = idle.entry((link.server, link.lane)).or_default();
+            *kept += usize::from(link.healthy());
+            if link.retired || (link.healthy() && *kept > keep) {
                 link.retired = true;
                 core.close(*id, H3_NO_ERROR, b"");
             }
         }
+        self.update(core);
     }
-}
-
-/// The address that this machine sends from towards `server`.
-fn source_address(server: SocketAddr) -> io::Result<IpAddr> {
-    let any: IpAddr =
-        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let probe = UdpSocket::bind((any, 0))?;
-    // Sends nothing: it only looks up the route.
-    probe.connect(server)?;
-    Ok(probe.local_addr()?.ip())
-}
-
-fn random_fraction() -> f64 {
-    let mut bytes = [0; 4];
-    boring::rand::rand_bytes(&mut bytes).expect("BoringSSL's generator does not fail");
-    f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }

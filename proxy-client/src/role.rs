@@ -5,90 +5,99 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use millrace_config::ClientLimits;
+use millrace_config::{ClientConfig, ClientLimits, OnFailure};
 use millrace_tunnel::conn::ConnId;
-use millrace_tunnel::core::{Core, RelayStart};
-use millrace_tunnel::flow::{FlowLabel, H3_CONNECT_ERROR};
-use millrace_tunnel::metrics::{FlowFailure, Parser};
+use millrace_tunnel::core::Core;
+use millrace_tunnel::flow::{FlowEnd, H3_CONNECT_ERROR};
+use millrace_tunnel::metrics::{self, FlowFailure, Parser};
+use millrace_tunnel::reload::Latest;
 use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::socket::Socket;
-use millrace_tunnel::streams::{failure_metric, fields_of};
-use millrace_wire::h3_connect::{self, ConnectRequest, Response};
-use millrace_wire::{ConnectFailure, Destination};
-use mio::Interest;
+use millrace_wire::ConnectFailure;
 use mio::event::Event;
-use mio::net::{TcpListener, UnixListener};
-use quiche::h3;
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::accepted::{Accepted, Outcome, Stage};
+use crate::direct::{self, Direct};
+use crate::doors::{Door, is_transient};
 use crate::intercept::{Handshake, Mode, RejectReason};
 use crate::lane::Lane;
-use crate::pool::Pool;
+use crate::pool::{Pool, State};
+use crate::reload::Reloadable;
+use crate::udp::{self, UdpFlows};
 
 /// Connections taken from a listener before others have their turn.
 const ACCEPT_TURNS: usize = 256;
 /// Keys below are listeners, from here on accepted connections.
 const FIRST_ACCEPTED: u64 = 1 << 16;
-/// How long a refused client has to read why.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Silence after which the system asks whether the client is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// A listening socket of this worker.
-#[derive(Debug)]
-pub enum Listening {
-    /// On an IP address.
-    Tcp(TcpListener),
-    /// On a Unix socket.
-    Unix(UnixListener),
-}
-
-/// One way in.
-#[derive(Debug)]
-pub struct Door {
-    /// Where connections arrive.
-    pub listening: Listening,
-    /// How they say where they want to go.
-    pub mode: Mode,
-    /// The number of their flows' lane.
-    pub lane: usize,
-    /// The listener's own address.
-    pub address: Option<SocketAddr>,
+/// What is known of a door whether it is open or not.
+#[derive(Clone, Debug)]
+pub(crate) struct DoorSeen {
+    pub(crate) mode: Mode,
+    pub(crate) lane: usize,
+    pub(crate) on_failure: OnFailure,
 }
 
 /// See the module.
 pub struct ClientRole {
     doors: Vec<Door>,
+    /// The same for flows that outlive their door.
+    pub(crate) doors_seen: Vec<DoorSeen>,
     /// Doors with connections left to accept.
     open: Vec<usize>,
-    accepted: HashMap<u64, Accepted>,
-    next_key: u64,
-    lanes: Vec<Lane>,
-    pool: Pool,
-    limits: ClientLimits,
-    connect_timeout: Duration,
+    pub(crate) accepted: HashMap<u64, Accepted>,
+    pub(crate) next_key: u64,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) pool: Pool,
+    /// The way past the tunnel, if a door has it.
+    pub(crate) direct: Option<Direct>,
+    pub(crate) several_servers: bool,
+    /// UDP flows and their listeners.
+    pub(crate) udp: UdpFlows,
+    pub(crate) limits: ClientLimits,
+    pub(crate) connect_timeout: Duration,
+    latest: Latest<Reloadable>,
 }
 
 impl ClientRole {
     /// A role that accepts at `doors` and uses the connections of `pool`, which has `lanes`.
     pub fn new(
         doors: Vec<Door>,
-        lanes: Vec<Lane>,
+        udp: UdpFlows,
         pool: Pool,
-        limits: ClientLimits,
-        connect_timeout: Duration,
+        direct: Option<Direct>,
+        config: &ClientConfig,
+        latest: Latest<Reloadable>,
     ) -> Self {
+        let Reloadable { lanes, limits } = (*latest.get()).clone();
+        let seen = |door: &Door| DoorSeen {
+            mode: door.mode.clone(),
+            lane: door.lane,
+            on_failure: door.on_failure,
+        };
         Self {
+            doors_seen: doors.iter().map(seen).collect(),
             doors,
             open: Vec::new(),
             accepted: HashMap::new(),
             next_key: FIRST_ACCEPTED,
             lanes,
             pool,
+            direct,
+            udp,
+            several_servers: config.tunnel.servers.len() > 1,
             limits,
-            connect_timeout,
+            connect_timeout: config.tunnel.connect_timeout,
+            latest,
         }
+    }
+
+    /// The door that a connection came in by.
+    pub(crate) fn door(&self, accepted: &Accepted) -> &DoorSeen {
+        &self.doors_seen[accepted.door]
     }
 
     fn accept_all(&mut self, core: &mut Core) {
@@ -99,15 +108,7 @@ impl ClientRole {
                     self.open.push(index);
                     break;
                 }
-                let accepted = match &door.listening {
-                    Listening::Tcp(listener) => {
-                        listener.accept().map(|(it, peer)| (Socket::Tcp(it), Some(peer)))
-                    }
-                    Listening::Unix(listener) => {
-                        listener.accept().map(|(it, _)| (Socket::Unix(it), None))
-                    }
-                };
-                match accepted {
+                match door.accept() {
                     Ok((socket, peer)) => self.on_accepted(core, index, socket, peer),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if is_transient(&error) => {}
@@ -124,13 +125,21 @@ impl ClientRole {
     fn on_accepted(
         &mut self,
         core: &mut Core,
-        door: usize,
+        index: usize,
         mut socket: Socket,
         peer: Option<SocketAddr>,
     ) {
-        let door = &self.doors[door];
+        let door = &self.doors[index];
         let Some(admission) = core.shared.admit_flow() else {
             tracing::warn!("flow refused: max_flows reached");
+            socket.reset();
+            return;
+        };
+        let Ok(handshake_place) =
+            peer.map(|peer| core.shared.peers.begin_handshake(peer.ip(), core.now())).transpose()
+        else {
+            // Silent: whoever floods would fill the log too.
+            core.shared.metrics.drops.of(metrics::Drop::PeerHandshakes).inc();
             socket.reset();
             return;
         };
@@ -165,10 +174,13 @@ impl ClientRole {
             handshake,
             bytes: Vec::new(),
             client: peer,
+            door: index,
             lane: door.lane,
+            handshake_place,
             admission,
             deadline: core.now() + self.limits.handshake_timeout,
             stage: Stage::Handshake,
+            offers: 0,
         };
         self.accepted.insert(key, accepted);
         self.advance(core, key);
@@ -192,6 +204,7 @@ impl ClientRole {
             Outcome::Wait => {}
             Outcome::Ready(destination) => {
                 accepted.stage = Stage::Waiting(destination);
+                accepted.handshake_place = None;
                 accepted.deadline = core.now() + self.connect_timeout;
                 self.request(core, key);
                 self.maintain(core);
@@ -217,125 +230,6 @@ impl ClientRole {
         }
     }
 
-    /// Opens a stream for a connection that waits for one, if that is possible now.
-    fn request(&mut self, core: &mut Core, key: u64) {
-        let Some(accepted) = self.accepted.get_mut(&key) else { return };
-        let Stage::Waiting(destination) = &accepted.stage else { return };
-        let Some(conn) = self.pool.choose(core, accepted.lane) else { return };
-        let lane = &self.lanes[accepted.lane];
-        core.steer(conn, None, &lane.algorithm);
-        let request = ConnectRequest {
-            destination: destination.clone(),
-            class: Some(lane.class.as_str().to_owned()),
-            congestion_control: lane.wish.map(str::to_owned),
-            client_address: accepted.client,
-        };
-        let fields: Vec<_> = request
-            .fields()
-            .iter()
-            .map(|(name, value)| h3::Header::new(name.as_bytes(), value.as_bytes()))
-            .collect();
-        match core.request(conn, &fields, key) {
-            Ok(stream) => {
-                self.pool.flow_begins(conn);
-                let destination = destination.clone();
-                if accepted.expects_reply() {
-                    accepted.deadline = core.now() + self.connect_timeout;
-                    accepted.stage = Stage::Requested { conn, stream, destination };
-                } else {
-                    // The client is not told anyway: its first bytes go with the request.
-                    self.relay(core, key, conn, stream, &destination, false);
-                }
-            }
-            // Later: a notice comes when there is room.
-            Err(h3::Error::StreamBlocked) => {}
-            Err(h3::Error::TransportError(quiche::Error::StreamLimit)) => {
-                self.fail(core, key, ConnectFailure::Overloaded);
-            }
-            Err(error) => tracing::debug!(%error, "the request waits for another connection"),
-        }
-    }
-
-    fn relay(
-        &mut self,
-        core: &mut Core,
-        key: u64,
-        conn: ConnId,
-        stream: u64,
-        destination: &Destination,
-        confirmed: bool,
-    ) {
-        let Some(accepted) = self.accepted.remove(&key) else { return };
-        let to_socket = accepted.handshake.success_reply();
-        core.relay(RelayStart {
-            conn,
-            stream,
-            socket: accepted.socket,
-            known: true,
-            label: FlowLabel {
-                client: accepted.client,
-                destination: destination.to_string(),
-                class: self.lanes[accepted.lane].class,
-            },
-            admission: accepted.admission,
-            confirmed,
-            stream_finished: false,
-            to_stream: accepted.bytes,
-            to_socket,
-        });
-    }
-
-    fn on_response(&mut self, core: &mut Core, key: u64, fields: &[h3::Header]) {
-        let Some(accepted) = self.accepted.get(&key) else { return };
-        let Stage::Requested { conn, stream, destination } = &accepted.stage else { return };
-        let (conn, stream, destination) = (*conn, *stream, destination.clone());
-        match h3_connect::parse_response(fields_of(fields)) {
-            Ok(Response::Interim) => {}
-            Ok(Response::Established) => {
-                self.relay(core, key, conn, stream, &destination, true);
-            }
-            Ok(Response::Failed { failure, .. }) => {
-                tracing::info!(%destination, %failure, "flow refused");
-                core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-                self.fail(core, key, failure);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "malformed response");
-                core.shared.metrics.protocol_errors.of(Parser::Http3).inc();
-                core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-                self.fail(core, key, ConnectFailure::Internal);
-            }
-        }
-    }
-
-    /// There will be no flow: tells the client as its protocol does.
-    fn fail(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
-        let Some(accepted) = self.accepted.get(&key) else { return };
-        core.shared.metrics.flows_failed.of(failure_metric(failure)).inc();
-        let reply = accepted.failure_reply(failure);
-        if let Stage::Requested { conn, .. } = accepted.stage {
-            self.pool.flow_ends(core, conn);
-        }
-        self.turn_away(core, key, reply);
-    }
-
-    /// Closes after `reply`, or with a reset when there is none.
-    fn turn_away(&mut self, core: &mut Core, key: u64, reply: Option<Vec<u8>>) {
-        use std::io::Write;
-        let Some(mut accepted) = self.accepted.remove(&key) else { return };
-        let Some(reply) = reply else {
-            accepted.socket.reset();
-            return;
-        };
-        // To close with unread bytes would reset, and could take the reply away again.
-        let said = accepted.socket.write(&reply).is_ok_and(|sent| sent == reply.len());
-        if said && accepted.socket.shutdown_write().is_ok() && !accepted.discard() {
-            accepted.stage = Stage::Closing;
-            accepted.deadline = core.now() + CLOSE_PATIENCE;
-            self.accepted.insert(key, accepted);
-        }
-    }
-
     fn request_waiting(&mut self, core: &mut Core) {
         let waiting =
             |(key, it): (&u64, &Accepted)| matches!(it.stage, Stage::Waiting(_)).then_some(*key);
@@ -344,12 +238,13 @@ impl ClientRole {
         for key in keys {
             self.request(core, key);
         }
+        self.request_waiting_udp(core);
     }
 
     fn maintain(&mut self, core: &mut Core) {
         let waiting =
             self.accepted.values().filter(|it| matches!(it.stage, Stage::Waiting(_))).count();
-        self.pool.maintain_for(core, waiting);
+        self.pool.maintain(core, waiting);
     }
 
     fn expire(&mut self, core: &mut Core, now: Instant) {
@@ -385,37 +280,78 @@ impl ClientRole {
         }
     }
 
-    /// Fails the requests on a connection that is gone and, when it never came about, those that
-    /// wait for one: each has so had one attempt.
-    fn on_disconnected(&mut self, core: &mut Core, lost: ConnId, established: bool) {
-        let hopeless = !established && !self.pool.has_established();
+    /// The requests on a connection that is gone have to go elsewhere, or fail.
+    fn on_disconnected(&mut self, core: &mut Core, lost: ConnId) {
+        self.leave(core, &[lost]);
+        self.leave_udp(core, &[lost]);
         let on_it = |(key, it): (&u64, &Accepted)| match it.stage {
             Stage::Requested { conn, .. } => (conn == lost).then_some(*key),
-            Stage::Waiting(_) => hopeless.then_some(*key),
-            Stage::Handshake | Stage::Closing => None,
+            _ => None,
         };
         let keys: Vec<_> = self.accepted.iter().filter_map(on_it).collect();
         for key in keys {
             self.fail(core, key, ConnectFailure::TunnelUnavailable);
         }
     }
+
+    /// Looks after the servers, and after what waits for one.
+    fn watch(&mut self, core: &mut Core) {
+        let lost = self.pool.watch(core);
+        if !lost.is_empty() {
+            // A flow that nobody has answered would wait for a server that is gone. It is better
+            // off with an end that lets its client try again, where that leads elsewhere.
+            let elsewhere = self.pool.state(core.now()) == State::Up
+                || self.doors.iter().any(|door| door.withdraws())
+                || self.direct.is_some();
+            for conn in lost.iter().filter(|_| elsewhere) {
+                core.end_unconfirmed(*conn);
+            }
+            self.leave(core, &lost);
+            self.leave_udp(core, &lost);
+        }
+        self.set_doors(core);
+        self.request_waiting(core);
+    }
+
+    /// Opens and closes the doors that withdraw.
+    fn set_doors(&mut self, core: &mut Core) {
+        let up = match self.pool.state(core.now()) {
+            State::Up => true,
+            State::Down => false,
+            State::Pending => return,
+        };
+        for index in 0..self.doors.len() {
+            let door = &mut self.doors[index];
+            if !door.withdraws() || door.is_open() == up {
+                continue;
+            }
+            door.set_open(core, Core::role_token(index), up);
+            // Who came before the end; with an open one, who waited for the loop to listen.
+            self.open.push(index);
+        }
+        self.accept_all(core);
+    }
 }
 
 impl Role for ClientRole {
     fn start(&mut self, core: &mut Core) -> io::Result<()> {
+        self.pool.start(core)?;
+        self.udp.start(core)?;
         for (index, door) in self.doors.iter_mut().enumerate() {
-            let token = Core::role_token(index);
-            match &mut door.listening {
-                Listening::Tcp(it) => core.registry().register(it, token, Interest::READABLE)?,
-                Listening::Unix(it) => core.registry().register(it, token, Interest::READABLE)?,
-            }
+            // Those that withdraw do so as soon as it is known that there is no server.
+            door.set_open(core, Core::role_token(index), true);
         }
-        self.pool.start(core)
+        Ok(())
     }
 
     fn on_event(&mut self, core: &mut Core, key: usize, _event: &Event) {
         let key = key as u64;
-        if key >= FIRST_ACCEPTED {
+        if key & direct::KEY_BIT != 0 {
+            let failed = self.direct.as_mut().and_then(|direct| direct.on_event(core, key));
+            self.on_direct_failed(core, failed);
+        } else if key & udp::KEY_BIT != 0 {
+            self.on_udp_event(core, key);
+        } else if key >= FIRST_ACCEPTED {
             self.advance(core, key);
         } else {
             self.open.push(key as usize);
@@ -424,6 +360,11 @@ impl Role for ClientRole {
     }
 
     fn on_wake(&mut self, core: &mut Core) {
+        Reloadable { lanes: self.lanes, limits: self.limits } = (*self.latest.get()).clone();
+        if let Some(direct) = &mut self.direct {
+            let failed = direct.on_wake(core);
+            self.on_direct_failed(core, failed);
+        }
         self.maintain(core);
     }
 
@@ -433,21 +374,53 @@ impl Role for ClientRole {
                 self.pool.on_open(conn);
                 self.request_waiting(core);
             }
-            Notice::Established(conn) => self.pool.on_established(conn),
+            Notice::Established(conn) => {
+                self.pool.on_established(core, conn);
+                self.set_doors(core);
+                self.request_waiting(core);
+            }
             Notice::Room(_) => self.request_waiting(core),
-            Notice::Disconnected { conn, established, reason } => {
-                self.on_disconnected(core, conn, established);
+            Notice::Disconnected { conn, reason, .. } => {
                 self.pool.on_disconnected(core, conn, &reason);
+                self.on_disconnected(core, conn);
                 self.maintain(core);
+                self.request_waiting(core);
             }
-            Notice::Response { key, fields, .. } => self.on_response(core, key, &fields),
-            Notice::StreamLost { key } | Notice::StreamFinished { key, .. } => {
-                self.fail(core, key, ConnectFailure::Internal);
+            Notice::Response { conn, stream, key, fields } if self.udp.has(key) => {
+                self.on_udp_response(core, (conn, stream, key), &fields);
             }
-            Notice::FlowEnded { conn } => {
+            Notice::StreamLost { conn, stream, key }
+            | Notice::StreamFinished { conn, stream, key }
+                if self.udp.has(key) =>
+            {
+                self.on_udp_stream_lost(core, conn, stream, key);
+            }
+            Notice::DatagramsEnded { conn, key, .. } => {
+                self.on_udp_ended(core, conn, key);
+                self.request_waiting(core);
+            }
+            Notice::Response { conn, stream, key, fields } => {
+                if self.accepted.get(&key).is_some_and(|it| it.is_requested_on(conn, stream)) {
+                    self.on_response(core, key, &fields);
+                }
+            }
+            Notice::StreamLost { conn, stream, key }
+            | Notice::StreamFinished { conn, stream, key } => {
+                // It may have been offered to another server meanwhile.
+                let current = |it: &&Accepted| it.is_requested_on(conn, stream);
+                if self.accepted.get(&key).filter(current).is_some() {
+                    self.fail(core, key, ConnectFailure::Internal);
+                }
+            }
+            Notice::FlowEnded { conn, end } => {
+                if end == FlowEnd::Refused(FlowFailure::Overloaded) {
+                    self.pool.on_full(core, conn);
+                    self.set_doors(core);
+                }
                 self.pool.flow_ends(core, conn);
                 self.request_waiting(core);
             }
+            Notice::FlowReturned(returned) => self.on_returned(core, *returned),
             Notice::GoingAway(conn) => self.pool.on_going_away(core, conn),
             Notice::Request { conn, stream, .. } => {
                 core.reset_stream(conn, stream, H3_CONNECT_ERROR);
@@ -457,43 +430,33 @@ impl Role for ClientRole {
 
     fn on_tick(&mut self, core: &mut Core, now: Instant) {
         self.expire(core, now);
+        self.expire_udp(core, now);
+        self.read_udp_doors(core);
         self.accept_all(core);
         self.maintain(core);
-        self.request_waiting(core);
+        self.watch(core);
+        if let Some(direct) = &mut self.direct {
+            let failed = direct.on_tick(core);
+            self.on_direct_failed(core, failed);
+        }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.pool.next_deadline()
+        let direct = self.direct.as_ref().and_then(Direct::next_deadline);
+        [self.pool.next_deadline(), direct, self.udp.next_deadline()].into_iter().flatten().min()
     }
 
     fn drain(&mut self, core: &mut Core) {
-        for door in &mut self.doors {
-            // A failure means that the loop does not watch it any more.
-            let _ = match &mut door.listening {
-                Listening::Tcp(it) => core.registry().deregister(it),
-                Listening::Unix(it) => core.registry().deregister(it),
-            };
+        for door in self.doors.drain(..) {
+            door.close(core);
         }
-        self.doors.clear();
         self.open.clear();
+        self.udp.drain();
         self.pool.drain();
     }
 
     fn pending(&self) -> usize {
-        self.accepted.values().filter(|it| !matches!(it.stage, Stage::Closing)).count()
+        let accepted = self.accepted.values().filter(|it| !matches!(it.stage, Stage::Closing));
+        accepted.count() + self.udp.pending() + self.direct.as_ref().map_or(0, Direct::len)
     }
-}
-
-/// Errors of the connection that was to be accepted, not of the listener (accept(2)).
-fn is_transient(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-            | io::ErrorKind::NetworkDown
-            | io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::PermissionDenied
-    )
 }

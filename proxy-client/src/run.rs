@@ -1,28 +1,37 @@
 //! From a checked configuration to a running process.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
+use caps::Capability;
 use millrace_config::{
-    ClientConfig, ConfigError, Host, HostPort, Interception, Listen, ListenAddress,
+    ClientConfig, ConfigError, Host, HostPort, Interception, Listen, ListenAddress, OnFailure,
 };
-use millrace_tunnel::admin::{AdminServer, Health};
+use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::metrics::Metrics;
+use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
+use millrace_tunnel::reload::Latest;
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::transport::{Side, TunnelConfig};
-use millrace_tunnel::worker::{Worker, WorkerSettings};
-use millrace_tunnel::{limits, logging};
+use millrace_tunnel::worker::{Worker, WorkerHandle, WorkerSettings};
+use millrace_tunnel::{limits, logging, peer_limits};
 use millrace_wire::Destination;
 use mio::net::{TcpListener, UnixListener};
 
+use crate::direct::{self, Direct};
+use crate::doors::{Door, Listening, SharedSocket};
 use crate::intercept::{Mode, UnixSocket, listen_tcp};
 use crate::lane;
 use crate::pool::{ConnectedCount, Pool};
-use crate::role::{ClientRole, Door, Listening};
+use crate::reload::{Reloadable, Reloader};
+use crate::role::ClientRole;
+use crate::server::Server;
+use crate::udp::{UdpDoor, UdpFlows};
 
 /// Checks what only the files that a configuration names can tell. Binds nothing.
 ///
@@ -30,6 +39,7 @@ use crate::role::{ClientRole, Door, Listening};
 /// The first thing found wrong.
 pub fn check(config: &ClientConfig) -> Result<(), ConfigError> {
     config.check_files()?;
+    Account::find(&config.runtime, &config.source)?;
     TunnelConfig::new(Side::Client, &config.tunnel.transport, &config.tunnel.credentials)
         .map_err(|error| error.in_config(&config.source, "ca"))?;
     Ok(())
@@ -41,56 +51,95 @@ pub fn check(config: &ClientConfig) -> Result<(), ConfigError> {
 /// Whatever keeps the client from starting.
 pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     logging::init(&config.log)?;
-    let mut process = Process::new()?;
-    for warning in limits::check(config.limits.max_flows, &config.tunnel.credentials.private_key) {
-        tracing::warn!("{warning}");
-    }
     let metrics = Metrics::new("millrace-client", env!("CARGO_PKG_VERSION"))?;
+    let mut process = Process::new(metrics.clone())?;
+    limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
     let transport = &config.tunnel.transport;
-    let shared = Shared::new(metrics.clone(), transport.memory_cap_bytes, config.limits.max_flows);
-    let settings = WorkerSettings {
-        flow_idle_timeout: config.limits.flow_idle_timeout,
-        half_close_timeout: config.limits.half_close_timeout,
-        handshake_timeout: None,
-        keepalive: Some(config.tunnel.keepalive),
-        max_connection_window_bytes: transport.max_connection_window_bytes,
-        max_connections: 0,
-    };
+    let shared = Shared::new(
+        metrics.clone(),
+        transport.memory_cap_bytes,
+        config.limits.max_flows,
+        peer_limits(config),
+    );
+    let settings = settings(config);
     let connected = ConnectedCount::default();
     let workers = config.runtime.worker_count();
     let (lanes, lane_of) = lane::lanes(&config.listen, transport)?;
-    let (mut doors, unix_sockets) = open_doors(&config.listen, &lane_of, workers)?;
+    let latest = Latest::new(Reloadable { lanes, limits: config.limits.clone() });
+    let mut doors = open_doors(&config.listen, &lane_of, workers)?;
+    let mut udp_doors = open_udp_doors(&config.listen, &lane_of, workers)?;
     let mut tunnel_settings = config.tunnel.clone();
     tunnel_settings.mark = usable_mark(config)?;
-    for index in 0..workers {
-        let tunnel = TunnelConfig::new(Side::Client, transport, &config.tunnel.credentials)?;
+    let admin = admin::bind(config.admin.address)?;
+    let tunnels = tunnels(config, workers)?;
+    // Marks are set on sockets to come too. Threads have the privileges of the one that starts
+    // them, so all of them come later.
+    let keep = if tunnel_settings.mark.is_some() { &[Capability::CAP_NET_ADMIN][..] } else { &[] };
+    privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), keep)?;
+    let names: Vec<_> = config.tunnel.servers.iter().map(ToString::to_string).collect();
+    let server_metrics = metrics.servers(&names)?;
+    let direct = match config.listen.iter().any(|it| it.on_failure == OnFailure::Direct) {
+        true => Some(direct::Policy::new(config, tunnel_settings.mark)?),
+        false => None,
+    };
+    for (index, tunnel) in tunnels.into_iter().enumerate() {
         let index = u8::try_from(index).context("at most 256 workers")?;
         let mine = doors.remove(0);
-        let lanes = lanes.clone();
+        let udp = UdpFlows::new(udp_doors.remove(0));
+        let latest = latest.clone();
         let (worker, handle) = Worker::new(index, tunnel, settings, shared.clone(), |handle| {
-            let pool = Pool::new(tunnel_settings.clone(), lanes.len(), handle, connected.clone());
-            ClientRole::new(mine, lanes, pool, config.limits.clone(), config.tunnel.connect_timeout)
+            let lanes = latest.get().lanes.len();
+            let settings = tunnel_settings.clone();
+            let servers = std::iter::zip(&settings.servers, &server_metrics)
+                .map(|(server, metrics)| Server::new(server.clone(), &settings, metrics.clone()))
+                .collect();
+            let direct =
+                direct.clone().map(|it| Direct::new(it, config.limits.clone(), handle.clone()));
+            let pool = Pool::new(settings, servers, lanes, handle, connected.clone());
+            ClientRole::new(mine, udp, pool, direct, config, latest)
         })
         .context("can't start the tunnel's sockets")?;
         process.spawn(worker, handle)?;
     }
-    let _admin = match config.admin.address {
-        Some(address) => {
-            let connected = Arc::clone(&connected);
-            let health = Box::new(move || match connected.load(Ordering::Relaxed) {
-                0 => Health::Unhealthy("no connection to a server".to_owned()),
-                _ => Health::Healthy,
-            });
-            let admin = AdminServer::start(address, metrics, process.flow_source(), health)
-                .with_context(|| format!("can't bind admin.address {address}"))?;
-            tracing::info!(address = %admin.address(), what = "admin", "listening");
-            Some(admin)
-        }
-        None => None,
-    };
-    let code = process.run(config.runtime.drain_timeout);
-    drop(unix_sockets);
+    let connections = Arc::clone(&connected);
+    let health = Box::new(move || match connections.load(Ordering::Relaxed) {
+        0 => Health::Unhealthy("no connection to a server".to_owned()),
+        _ => Health::Healthy,
+    });
+    let _admin = process.serve_admin(admin, &config.admin, health)?;
+    let mut reloader = Reloader { started: config, lane_of, latest, shared };
+    let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
+    let code = process.run(config.runtime.drain_timeout, &mut reload);
     Ok(code)
+}
+
+/// What new connections are made with, for each worker.
+pub(crate) fn tunnels(config: &ClientConfig, workers: usize) -> anyhow::Result<Vec<TunnelConfig>> {
+    let tunnel = |_| {
+        TunnelConfig::new(Side::Client, &config.tunnel.transport, &config.tunnel.credentials)
+            .map_err(|error| error.in_config(&config.source, "ca").into())
+    };
+    (0..workers).map(tunnel).collect()
+}
+
+pub(crate) fn settings(config: &ClientConfig) -> WorkerSettings {
+    WorkerSettings {
+        flow_idle_timeout: config.limits.flow_idle_timeout,
+        half_close_timeout: config.limits.half_close_timeout,
+        udp_idle_timeout: config.limits.udp_idle_timeout,
+        handshake_timeout: None,
+        keepalive: Some(config.tunnel.keepalive),
+        max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
+        max_connections: 0,
+    }
+}
+
+/// What one client address may take.
+pub(crate) fn peer_limits(config: &ClientConfig) -> peer_limits::Limits {
+    peer_limits::Limits {
+        handshakes_per_address: config.limits.max_handshakes_per_address,
+        ..peer_limits::Limits::default()
+    }
 }
 
 /// The mark of the tunnel's sockets. Where nothing on this host intercepts, a process that may not
@@ -113,17 +162,15 @@ fn usable_mark(config: &ClientConfig) -> anyhow::Result<Option<u32>> {
     Ok(None)
 }
 
-/// For each worker one listener at each address. The Unix sockets' files live as long as the
-/// second value.
+/// For each worker one listener at each address, closed still.
 fn open_doors(
     listens: &[Listen],
     lane_of: &[usize],
     workers: usize,
-) -> anyhow::Result<(Vec<Vec<Door>>, Vec<UnixSocket>)> {
+) -> anyhow::Result<Vec<Vec<Door>>> {
     let mut doors: Vec<Vec<Door>> = (0..workers).map(|_| Vec::new()).collect();
-    let mut unix_sockets = Vec::new();
     for (listen, lane) in listens.iter().zip(lane_of.iter().copied()) {
-        let mode = mode_of(&listen.interception)?;
+        let Some(mode) = mode_of(&listen.interception)? else { continue };
         let what = listen.interception.as_str();
         match &listen.address {
             ListenAddress::Tcp(address) => {
@@ -134,36 +181,70 @@ fn open_doors(
                     address = listener.local_addr()?;
                     let listening = Listening::Tcp(TcpListener::from_std(listener));
                     let mode = mode.clone();
-                    mine.push(Door { listening, mode, lane, address: Some(address) });
+                    mine.push(Door::new(listening, mode, lane, Some(address), listen.on_failure));
                 }
                 tracing::info!(%address, what, "listening");
             }
             ListenAddress::Unix(path) => {
                 let socket = UnixSocket::listen(path, None)?;
-                for mine in &mut doors {
-                    let listener = UnixListener::from_std(socket.try_clone_listener()?);
-                    let listening = Listening::Unix(listener);
-                    let mode = mode.clone();
-                    mine.push(Door { listening, mode, lane, address: None });
+                let listeners: io::Result<Vec<_>> =
+                    doors.iter().map(|_| socket.try_clone_listener()).collect();
+                let shared = Arc::new(SharedSocket::new(socket));
+                for (mine, listener) in doors.iter_mut().zip(listeners?) {
+                    let listener = UnixListener::from_std(listener);
+                    let listening = Listening::Unix(listener, shared.clone());
+                    mine.push(Door::new(listening, mode.clone(), lane, None, listen.on_failure));
                 }
                 tracing::info!(address = %listen.address, what, "listening");
-                unix_sockets.push(socket);
             }
         }
     }
-    Ok((doors, unix_sockets))
+    Ok(doors)
 }
 
-fn mode_of(interception: &Interception) -> anyhow::Result<Mode> {
-    Ok(match interception {
+/// The same for UDP, bound.
+fn open_udp_doors(
+    listens: &[Listen],
+    lane_of: &[usize],
+    workers: usize,
+) -> anyhow::Result<Vec<Vec<UdpDoor>>> {
+    let mut doors: Vec<Vec<UdpDoor>> = (0..workers).map(|_| Vec::new()).collect();
+    for (listen, lane) in listens.iter().zip(lane_of.iter().copied()) {
+        let (Interception::Udp { destination }, ListenAddress::Tcp(address)) =
+            (&listen.interception, &listen.address)
+        else {
+            continue;
+        };
+        let destination = destination_of(destination)?;
+        let mut address = *address;
+        for mine in &mut doors {
+            let door = UdpDoor::bind(address, workers > 1, destination.clone(), lane)
+                .with_context(|| format!("can't bind the UDP address {address} of a [[listen]]"))?;
+            // Port 0 is the same one for all workers.
+            address = door.local();
+            mine.push(door);
+        }
+        tracing::info!(%address, what = "udp", "listening");
+    }
+    Ok(doors)
+}
+
+fn destination_of(HostPort { host, port }: &HostPort) -> anyhow::Result<Destination> {
+    Ok(match host {
+        Host::Ip(ip) => Destination::from_address(SocketAddr::new(*ip, *port))?,
+        Host::Name(name) => Destination::from_host_port(name, *port)?,
+    })
+}
+
+/// How TCP connections say where they want to go; `None` for UDP.
+fn mode_of(interception: &Interception) -> anyhow::Result<Option<Mode>> {
+    Ok(Some(match interception {
         Interception::Tproxy => Mode::Tproxy,
         Interception::Redirect => Mode::Redirect,
         Interception::ProxyProtocol => Mode::ProxyProtocol,
         Interception::HttpConnect => Mode::HttpConnect,
         Interception::Socks5 => Mode::Socks5,
-        Interception::Fixed { destination: HostPort { host, port } } => Mode::Fixed(match host {
-            Host::Ip(ip) => Destination::from_address(SocketAddr::new(*ip, *port))?,
-            Host::Name(name) => Destination::from_host_port(name, *port)?,
-        }),
-    })
+        Interception::Fixed { destination } => Mode::Fixed(destination_of(destination)?),
+        Interception::Udp { .. } => return Ok(None),
+    }))
 }

@@ -1,6 +1,7 @@
 //! The far end of the tunnel: takes flows from it to their destinations.
 
-pub mod dial;
-pub mod resolve;
+pub mod doctor;
+pub mod reload;
 pub mod role;
 pub mod run;
+pub mod shared;

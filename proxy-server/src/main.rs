@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use millrace_tunnel::algorithms;
 use millrace_tunnel::certificates::{self, CertificatesArgs};
 use millrace_tunnel::cli::{self, ConfigArgs};
+use millrace_tunnel::doctor::DoctorArgs;
 
 #[derive(Parser)]
 #[command(version, about = "The end of the Millrace tunnel near the origin")]
@@ -20,6 +21,8 @@ enum Command {
     Run(ConfigArgs),
     /// Checks a configuration and the files it names; binds nothing
     Check(ConfigArgs),
+    /// Finds out why a configuration does not work on this machine, and says what to do
+    Doctor(DoctorArgs),
     /// Makes a certificate authority, and certificates for servers and clients
     Certificates(CertificatesArgs),
 }
@@ -35,6 +38,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             millrace_server::run::check(&config)?;
             millrace_server::run::run(&config)
         }
+        Command::Doctor(arguments) => millrace_server::doctor::run(&arguments),
         Command::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
             millrace_server::run::check(&millrace_config::load_server(

@@ -2,56 +2,45 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use millrace_cc::registry::Algorithm;
-use millrace_config::{Acl, Class, Dial};
-use millrace_tunnel::algorithms::{Algorithms, Selectable};
+use millrace_config::Class;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, RelayStart};
+use millrace_tunnel::datagrams::{DatagramsStart, Near};
+use millrace_tunnel::dial::{Dialer, Progress, interleave};
 use millrace_tunnel::flow::FlowLabel;
 use millrace_tunnel::metrics::{FlowFailure, Parser};
+use millrace_tunnel::reload::Latest;
+use millrace_tunnel::resolve::Resolved;
 use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::streams::{failure_metric, fields_of};
 use millrace_tunnel::udp::UdpPort;
 use millrace_tunnel::worker::WorkerHandle;
-use millrace_wire::h3_connect::{self, ConnectRequest, H3_MESSAGE_ERROR};
+use millrace_wire::connect_udp::CAPSULE_PROTOCOL;
+use millrace_wire::h3_connect::{self, Carries, ConnectRequest, H3_MESSAGE_ERROR};
 use millrace_wire::{ConnectFailure, Destination};
 use mio::event::Event;
 use mio::net::TcpStream;
 use quiche::h3;
 
-use crate::dial::{Dialer, Progress, interleave};
-use crate::resolve::{Resolved, Resolver};
+use crate::shared::ServerShared;
 
 /// Attempts of one dialler are told apart in the lower bits of their token's key.
 const ATTEMPT_BITS: u32 = 4;
-
-/// What all workers of a server use.
-#[derive(Clone)]
-pub struct ServerShared {
-    /// Where flows may go.
-    pub acl: Arc<Acl>,
-    /// How destinations are connected to.
-    pub dial: Dial,
-    /// For destinations with a name.
-    pub resolver: Resolver,
-    /// The congestion control of each class.
-    pub algorithms: Arc<Algorithms>,
-    /// What flows may ask for instead.
-    pub selectable: Arc<Selectable>,
-}
 
 enum Stage {
     Resolving,
     Dialing(Dialer),
     /// Connected, but the answer found no room in the connection yet.
     Answering(TcpStream),
+    /// The same for a UDP flow.
+    AnsweringUdp(Near),
     /// Failed, and the same.
     Refusing(ConnectFailure),
 }
@@ -60,17 +49,24 @@ enum Stage {
 struct Pending {
     conn: ConnId,
     stream: u64,
+    /// Whether it is a UDP flow.
+    udp: bool,
     label: FlowLabel,
+    /// What was asked for, unless that was an address.
+    name: Option<String>,
     admission: Admission,
     /// Whether the client has ended its direction already.
     client_ended: bool,
+    /// What the connection is told ahead of the flow: a PROXY header, where one is handed over.
+    header: Vec<u8>,
     deadline: Instant,
     stage: Stage,
 }
 
 /// See the module.
 pub struct ServerRole {
-    shared: ServerShared,
+    latest: Latest<ServerShared>,
+    shared: Arc<ServerShared>,
     ports: Vec<UdpPort>,
     pending: HashMap<u64, Pending>,
     next_key: u64,
@@ -82,10 +78,11 @@ pub struct ServerRole {
 
 impl ServerRole {
     /// A role that takes connections on `ports`.
-    pub fn new(shared: ServerShared, ports: Vec<UdpPort>, handle: WorkerHandle) -> Self {
+    pub fn new(latest: Latest<ServerShared>, ports: Vec<UdpPort>, handle: WorkerHandle) -> Self {
         let (answer_to, answers) = channel();
         Self {
-            shared,
+            shared: latest.get(),
+            latest,
             ports,
             pending: HashMap::new(),
             next_key: 0,
@@ -115,7 +112,8 @@ impl ServerRole {
         };
         let key = self.next_key;
         self.next_key += 1;
-        let Some(admission) = core.shared.admit_flow().filter(|_| !self.draining) else {
+        let admission = if self.draining { None } else { core.admit_flow(conn) };
+        let Some(admission) = admission else {
             // Not worth a place in the table: when the table is full, answers are best effort.
             let fields = failure_fields(ConnectFailure::Overloaded);
             if core.respond(conn, stream, &fields, true).is_err() {
@@ -125,22 +123,29 @@ impl ServerRole {
         };
         let Some(client_ended) = core.own_stream(conn, stream, key) else { return };
         let now = core.now();
-        let ConnectRequest { destination, class, congestion_control, client_address } = request;
+        let ConnectRequest { carries, destination, class, congestion_control, client_address } =
+            request;
         let class = class_of(class.as_deref());
-        let algorithm = self.choose(core, class, congestion_control);
+        let algorithm = self.shared.choose(core, class, congestion_control);
         core.steer(conn, Some(stream), &algorithm);
         self.pending.insert(
             key,
             Pending {
                 conn,
                 stream,
+                udp: carries != Carries::Tcp,
                 label: FlowLabel {
                     client: client_address,
                     destination: destination.to_string(),
                     class,
                 },
+                name: match &destination {
+                    Destination::Name { host, .. } => Some(host.clone()),
+                    Destination::Address(_) => None,
+                },
                 admission,
                 client_ended,
+                header: Vec::new(),
                 deadline: now + self.shared.dial.timeout,
                 stage: Stage::Resolving,
             },
@@ -156,25 +161,6 @@ impl ServerRole {
         }
     }
 
-    /// The algorithm that a flow asks for, if it may have it, else that of its class.
-    fn choose(&self, core: &Core, class: Class, wish: Option<String>) -> Algorithm {
-        let of_class = || self.shared.algorithms.of(class).clone();
-        let Some(name) = wish else { return of_class() };
-        if let Some(algorithm) = self.shared.selectable.get(&name) {
-            return algorithm.clone();
-        }
-        let algorithm = of_class();
-        core.shared.metrics.congestion_control_refused.inc();
-        if self.shared.selectable.is_first_refusal(&name) {
-            tracing::warn!(
-                asked = name,
-                instead = algorithm.name(),
-                "a flow may not choose this congestion control; logged once"
-            );
-        }
-        algorithm
-    }
-
     /// Dials those of the addresses that are allowed.
     fn dial(&mut self, core: &mut Core, key: u64, addresses: &[SocketAddr]) {
         let Some(pending) = self.pending.get_mut(&key) else { return };
@@ -183,7 +169,13 @@ impl ServerRole {
         for address in addresses {
             // As the kernel dials it: an IPv4-mapped address is an IPv4 address.
             let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-            match self.shared.acl.permits(address.ip(), address.port()) {
+            let (ip, port) = (address.ip(), address.port());
+            let acl = if pending.udp { &self.shared.udp_acl } else { &self.shared.acl };
+            let permitted = match &pending.name {
+                Some(name) => acl.permits_named(name, ip, port),
+                None => acl.permits(ip, port),
+            };
+            match permitted {
                 Ok(()) => allowed.push(address),
                 Err(error) => denied = denied.or(Some(error)),
             }
@@ -192,6 +184,7 @@ impl ServerRole {
             (true, Some(denied)) => {
                 tracing::warn!(
                     destination = %pending.label.destination,
+                    protocol = if pending.udp { "udp" } else { "tcp" },
                     reason = denied.reason.as_str(),
                     "{denied}"
                 );
@@ -199,11 +192,33 @@ impl ServerRole {
                 self.refuse(core, key, ConnectFailure::Forbidden);
             }
             (true, None) => self.refuse(core, key, ConnectFailure::NameNotResolved),
+            (false, _) if pending.udp => self.open_udp(core, key, &allowed),
             (false, _) => {
+                let Pending { name, header, label, .. } = pending;
+                self.shared.hand_over(name.as_deref(), &mut allowed, header, label.client);
                 pending.stage = Stage::Dialing(Dialer::new(interleave(&allowed), core.now()));
                 self.advance(core, key);
             }
         }
+    }
+
+    /// Opens a socket towards the first address to which that is possible: UDP has no handshake
+    /// that would tell which of them answers.
+    fn open_udp(&mut self, core: &mut Core, key: u64, addresses: &[SocketAddr]) {
+        let Some(pending) = self.pending.get_mut(&key) else { return };
+        let mut failure = ConnectFailure::Internal;
+        for peer in interleave(addresses) {
+            let same_family = |it: &&IpAddr| it.is_ipv4() == peer.is_ipv4();
+            let source = self.shared.dial.bind_source.iter().find(same_family).copied();
+            match UdpPort::connect(peer, source) {
+                Ok(port) => {
+                    pending.stage = Stage::AnsweringUdp(Near::Own { port, peer });
+                    return self.answer(core, key);
+                }
+                Err(error) => failure = ConnectFailure::from(&error),
+            }
+        }
+        self.refuse(core, key, failure);
     }
 
     fn advance(&mut self, core: &mut Core, key: u64) {
@@ -254,13 +269,19 @@ impl ServerRole {
                 let fields = [h3::Header::new(b":status", b"200")];
                 core.respond(pending.conn, pending.stream, &fields, false)
             }
+            Stage::AnsweringUdp(_) => {
+                let (name, value) = CAPSULE_PROTOCOL;
+                let capsules = h3::Header::new(name.as_bytes(), value.as_bytes());
+                let fields = [h3::Header::new(b":status", b"200"), capsules];
+                core.respond(pending.conn, pending.stream, &fields, false)
+            }
             Stage::Resolving | Stage::Dialing(_) => return,
         };
         if matches!(sent, Err(h3::Error::StreamBlocked)) {
             return;
         }
         let Some(pending) = self.pending.remove(&key) else { return };
-        let Pending { conn, stream, label, admission, client_ended, stage, .. } = pending;
+        let Pending { conn, stream, label, admission, client_ended, header, stage, .. } = pending;
         match (stage, sent) {
             (Stage::Answering(socket), Ok(())) => core.relay(RelayStart {
                 conn,
@@ -272,8 +293,22 @@ impl ServerRole {
                 confirmed: true,
                 stream_finished: client_ended,
                 to_stream: Vec::new(),
-                to_socket: Vec::new(),
+                to_socket: header,
+                again: None,
             }),
+            (Stage::AnsweringUdp(near), Ok(())) => {
+                let finished = client_ended;
+                // Without it the reason has been logged, and the stream reset.
+                let _ = core.start_datagrams(DatagramsStart {
+                    conn,
+                    stream,
+                    near,
+                    label,
+                    admission,
+                    key,
+                    finished,
+                });
+            }
             (Stage::Answering(socket), Err(_)) => {
                 Socket::Tcp(socket).reset();
                 core.shared.metrics.flows_failed.of(FlowFailure::PeerReset).inc();
@@ -311,6 +346,7 @@ impl Role for ServerRole {
     }
 
     fn on_wake(&mut self, core: &mut Core) {
+        self.shared = self.latest.get();
         while let Ok(Resolved { key, addresses }) = self.answers.try_recv() {
             match addresses {
                 Ok(addresses) => self.dial(core, key, &addresses),
@@ -338,7 +374,7 @@ impl Role for ServerRole {
                     pending.client_ended = true;
                 }
             }
-            Notice::StreamLost { key } => self.drop_pending(|other, _| other == key),
+            Notice::StreamLost { key, .. } => self.drop_pending(|other, _| other == key),
             Notice::Room(conn) => {
                 let blocked = self.pending.iter().filter(|(_, pending)| pending.conn == conn);
                 let blocked: Vec<_> = blocked.map(|(key, _)| *key).collect();
@@ -350,6 +386,8 @@ impl Role for ServerRole {
             | Notice::Established(_)
             | Notice::Response { .. }
             | Notice::FlowEnded { .. }
+            | Notice::DatagramsEnded { .. }
+            | Notice::FlowReturned(_)
             | Notice::GoingAway(_) => {}
         }
     }
@@ -367,7 +405,7 @@ impl Role for ServerRole {
                 Some(dialer.next_deadline().map_or(pending.deadline, |at| at.min(pending.deadline)))
             }
             Stage::Resolving => Some(pending.deadline),
-            Stage::Answering(_) | Stage::Refusing(_) => None,
+            Stage::Answering(_) | Stage::AnsweringUdp(_) | Stage::Refusing(_) => None,
         });
         deadlines.min()
     }

@@ -2,23 +2,26 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context;
-use millrace_config::{Acl, ConfigError, ServerConfig};
-use millrace_tunnel::admin::{AdminServer, Health};
+use millrace_config::{Acl, ConfigError, Protocol, ServerConfig, ServerLimits};
+use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::own_addresses::own_addresses;
+use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
+use millrace_tunnel::reload::Latest;
+use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::transport::{Side, TICKET_KEY_BYTES, TunnelConfig};
 use millrace_tunnel::udp::{PortOptions, UdpPort};
-use millrace_tunnel::worker::{Worker, WorkerSettings};
-use millrace_tunnel::{limits, logging};
+use millrace_tunnel::worker::{Worker, WorkerHandle, WorkerSettings};
+use millrace_tunnel::{limits, logging, peer_limits};
 
-use crate::resolve::Resolver;
-use crate::role::{ServerRole, ServerShared};
+use crate::reload::Reloader;
+use crate::role::ServerRole;
+use crate::shared::ServerShared;
 
 /// Checks what only the files that a configuration names can tell. Binds nothing.
 ///
@@ -26,6 +29,7 @@ use crate::role::{ServerRole, ServerShared};
 /// The first thing found wrong.
 pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
     config.check_files()?;
+    Account::find(&config.runtime, &config.source)?;
     let side = Side::Server { max_streams: 0, ticket_key: &[0; TICKET_KEY_BYTES] };
     TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials)
         .map_err(|error| error.in_config(&config.source, "client_ca"))?;
@@ -38,59 +42,93 @@ pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
 /// Whatever keeps the server from starting.
 pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     logging::init(&config.log)?;
-    let mut process = Process::new()?;
-    for warning in limits::check(config.limits.max_flows, &config.tunnel.credentials.private_key) {
-        tracing::warn!("{warning}");
-    }
     let metrics = Metrics::new("millrace-server", env!("CARGO_PKG_VERSION"))?;
+    let mut process = Process::new(metrics.clone())?;
+    limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
     let transport = &config.tunnel.transport;
-    let shared = Shared::new(metrics.clone(), transport.memory_cap_bytes, config.limits.max_flows);
-    let server = ServerShared {
-        acl: Arc::new(Acl::new(config.allow.clone(), own_addresses(&config.tunnel.listen)?)),
-        dial: config.dial.clone(),
-        resolver: Resolver::start()?,
-        algorithms: Arc::new(Algorithms::new(transport)?),
-        selectable: Arc::new(Selectable::new(
-            config.tunnel.selectable_congestion_control.as_deref(),
-        )?),
-    };
+    let shared = Shared::new(
+        metrics.clone(),
+        transport.memory_cap_bytes,
+        config.limits.max_flows,
+        peer_limits(&config.limits),
+    );
+    let workers = config.runtime.worker_count();
+    let ports = bind(&config.tunnel.listen, workers)?;
+    let admin = admin::bind(config.admin.address)?;
+    let tunnels = tunnels(config, workers)?;
+    // Threads have the privileges of the one that starts them, so all of them come later.
+    privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), &[])?;
+    let resolver = Resolver::start()?;
+    let latest = Latest::new(server_shared(config, resolver.clone())?);
+    let settings = settings(config, workers);
+    for (index, (tunnel, mine)) in tunnels.into_iter().zip(ports).enumerate() {
+        let index = u8::try_from(index).context("at most 256 workers")?;
+        let (latest, shared) = (latest.clone(), shared.clone());
+        let (worker, handle) = Worker::new(index, tunnel, settings, shared, |handle| {
+            ServerRole::new(latest, mine, handle)
+        })?;
+        process.spawn(worker, handle)?;
+    }
+    let _admin = process.serve_admin(admin, &config.admin, Box::new(|| Health::Healthy))?;
+    let mut reloader = Reloader { started: config, latest, shared, resolver };
+    let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
+    Ok(process.run(config.runtime.drain_timeout, &mut reload))
+}
+
+/// What new connections are made with, for each worker. Session tickets of before are not taken: a
+/// client whose authority is not trusted any more must not resume.
+pub(crate) fn tunnels(config: &ServerConfig, workers: usize) -> anyhow::Result<Vec<TunnelConfig>> {
     let mut ticket_key = [0; TICKET_KEY_BYTES];
     boring::rand::rand_bytes(&mut ticket_key)?;
     let side = Side::Server {
         max_streams: config.limits.max_flows_per_connection as u64,
         ticket_key: &ticket_key,
     };
-    let workers = config.runtime.worker_count();
-    let settings = WorkerSettings {
+    let tunnel = |_| {
+        TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials)
+            .map_err(|error| error.in_config(&config.source, "client_ca").into())
+    };
+    (0..workers).map(tunnel).collect()
+}
+
+pub(crate) fn server_shared(
+    config: &ServerConfig,
+    resolver: Resolver,
+) -> anyhow::Result<ServerShared> {
+    let own = own_addresses(&config.tunnel.listen)?;
+    let acl = |protocol| Acl::of(protocol, &config.allow, own.iter().copied());
+    Ok(ServerShared {
+        acl: acl(Protocol::Tcp),
+        udp_acl: acl(Protocol::Udp),
+        dial: config.dial.clone(),
+        resolver,
+        algorithms: Algorithms::new(&config.tunnel.transport)?,
+        selectable: Selectable::new(config.tunnel.selectable_congestion_control.as_deref())?,
+    })
+}
+
+pub(crate) fn settings(config: &ServerConfig, workers: usize) -> WorkerSettings {
+    WorkerSettings {
         flow_idle_timeout: config.limits.flow_idle_timeout,
         half_close_timeout: config.limits.half_close_timeout,
+        udp_idle_timeout: config.limits.udp_idle_timeout,
         handshake_timeout: Some(config.limits.handshake_timeout),
         keepalive: None,
-        max_connection_window_bytes: transport.max_connection_window_bytes,
+        max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
         max_connections: config.limits.max_connections.div_ceil(workers),
-    };
-    let mut ports = bind(&config.tunnel.listen, workers)?;
-    for index in 0..workers {
-        let tunnel = TunnelConfig::new(side, transport, &config.tunnel.credentials)?;
-        let index = u8::try_from(index).context("at most 256 workers")?;
-        let mine = ports.remove(0);
-        let (server, shared) = (server.clone(), shared.clone());
-        let (worker, handle) = Worker::new(index, tunnel, settings, shared, |handle| {
-            ServerRole::new(server, mine, handle)
-        })?;
-        process.spawn(worker, handle)?;
     }
-    let _admin = match config.admin.address {
-        Some(address) => {
-            let health = Box::new(|| Health::Healthy);
-            let admin = AdminServer::start(address, metrics, process.flow_source(), health)
-                .with_context(|| format!("can't bind admin.address {address}"))?;
-            tracing::info!(address = %admin.address(), what = "admin", "listening");
-            Some(admin)
-        }
-        None => None,
-    };
-    Ok(process.run(config.runtime.drain_timeout))
+}
+
+/// What one client may take.
+pub(crate) fn peer_limits(limits: &ServerLimits) -> peer_limits::Limits {
+    peer_limits::Limits {
+        retry_from_handshakes: limits.retry_from_handshakes,
+        handshakes_per_address: limits.max_handshakes_per_address,
+        handshakes_per_address_per_s: limits.handshakes_per_address_per_s as f64,
+        connections_per_peer: limits.max_connections_per_peer,
+        flows_per_peer: limits.max_flows_per_peer,
+        memory_per_peer_bytes: limits.memory_per_peer_bytes,
+    }
 }
 
 /// For each worker one socket on each address.

@@ -2,9 +2,10 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 
-// One frame more or less at the first rung, 42 ms of 60 s, is 2.1 kbit/s of the mean: bitrates
-// that differ by less are the same.
-const FRAME_KBPS = 2.1;
+// How well the measure repeats: six sessions that showed the same segments, one at the first rung
+// and the top rung from there on, had means of 3545.7 to 3550.5 kbit/s, because the browser showed the
+// first rung for two frames (42 ms each) more or less. One segment more at the first rung is 50 kbit/s.
+const REPEATS_WITHIN_KBPS = 4.8;
 
 const dir = process.argv[2];
 const runs = readdirSync(dir).map((run) => JSON.parse(readFileSync(join(dir, run, "results.json"), "utf8")).variants);
@@ -21,7 +22,7 @@ try {
   const stalls = median("millrace", "stalls");
   const claims = [
     [`mean bitrate ${millrace} is at least 3 times CUBIC's ${cubic} kbit/s`, millrace >= 3 * cubic],
-    [`mean bitrate ${millrace} is not below BBR's ${bbr} kbit/s`, millrace >= bbr - FRAME_KBPS],
+    [`mean bitrate ${millrace} is not below BBR's ${bbr} kbit/s`, millrace >= bbr - REPEATS_WITHIN_KBPS],
     [`no stall: ${stalls}`, stalls === 0],
   ];
   for (const [text, holds] of claims) console.log(`${holds ? "holds" : "FALLS SHORT"}: ${text} (${runs.length} run(s))`);

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what building, testing and the demo need. Debian's packages and npm's only,
-# from wherever this machine's own configuration says; does nothing that is done already.
+# Installs what building, testing and the demo need: Debian's packages, and npm's, Go's and PyPI's
+# of lock files, from wherever this machine's own configuration says; does nothing that is done
+# already.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -12,8 +13,11 @@ command -v node >/dev/null || fail "node is missing; Node.js 20.19 or newer is n
 node -e 'const [a,b]=process.versions.node.split(".").map(Number);process.exit(a>20||a==20&&b>=19?0:1)' ||
     fail "Node.js 20.19 or newer is needed, this is $(node --version)"
 
-packages="chromium clang cmake curl ethtool ffmpeg g++ git iproute2 libclang-dev libnginx-mod-stream
-    make nftables nginx-light openssl patch procps python3-venv valgrind"
+packages="chromium clang cmake conntrack curl debootstrap ethtool ffmpeg g++ git iproute2 iptables
+    libclang-dev libnginx-mod-http-lua libnginx-mod-stream lua-busted lua-cjson luajit2 make nftables
+    nginx-light openssl patch procps python3-venv valgrind"
+# Docker may have come from elsewhere; both at once don't fit together.
+[ -x /usr/sbin/dockerd ] || [ -x /usr/bin/dockerd ] || packages="$packages docker.io"
 missing=""
 for package in $packages; do
     dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null |
@@ -40,3 +44,29 @@ for package in player tests/lab/report; do
         cp "$package/package-lock.json" "$stamp"
     fi
 done
+
+# The peers of the interop tests (docs/interop.md), without which everything else works.
+go_module=tests/interop/go
+stamp=target/interop/go.sum
+if ! cmp -s $go_module/go.sum $stamp; then
+    if command -v go >/dev/null && (cd $go_module && go mod download); then
+        mkdir -p target/interop
+        cp $go_module/go.sum $stamp
+    else
+        say "the interop tests need Go $(sed -n 's/^go //p' $go_module/go.mod), or any from 1.21 on" \
+            "that may fetch it (GOTOOLCHAIN=auto); Debian 12's is too old, see https://go.dev/dl/"
+    fi
+fi
+locked=tests/interop/python/requirements.txt
+venv=target/interop/venv
+if ! cmp -s $locked $venv/requirements.txt; then
+    if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        say "installing the Python packages of the interop tests"
+        python3 -m venv --clear $venv
+        $venv/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+            --requirement $locked
+        cp $locked $venv/requirements.txt
+    else
+        say "the interop tests need Python 3.11 or newer, this is $(python3 --version)"
+    fi
+fi

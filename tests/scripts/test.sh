@@ -32,9 +32,15 @@ part unit cargo test --release --workspace
 # because they measure rates and delays.
 part namespaces $as_root env "PATH=$PATH" cargo test --release --workspace --no-fail-fast -- \
     --ignored --test-threads=1
+part lua nginx-conf/lua/test.sh
 part player npm --prefix player test
 part report npm --prefix tests/lab/report test
 part demo $as_root env "PATH=$PATH" tests/scripts/demo.sh
+part deployment tests/scripts/deployment.sh
+part interop tests/scripts/interop.sh
+# Ten minutes; SOAK_SECONDS for another time. It needs 20 at least.
+part soak $as_root env "PATH=$PATH" "SOAK_SECONDS=${SOAK_SECONDS:-600}" tests/scripts/soak.sh
+part compose $as_root env "PATH=$PATH" tests/scripts/compose.sh
 part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
 part leftovers $as_root target/release/millrace-lab clean
 

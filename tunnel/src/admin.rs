@@ -1,4 +1,5 @@
-//! The admin listener: `/metrics` (Prometheus), `/flows` (JSON) and `/healthz`, over HTTP/1.1.
+//! The admin listener: `/metrics` (Prometheus), `/flows` (JSON), `/healthz` and `/qlog`, over
+//! HTTP/1.1.
 //!
 //! It has a thread of its own, so that a slow scrape never delays the data path. Everything a
 //! client can hold on to is bounded: connections, the size of a request's head, and the time for
@@ -8,18 +9,23 @@
 
 mod flow_info;
 mod http;
+mod qlog;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use anyhow::Context;
 use tokio::sync::{Semaphore, watch};
 
+pub(crate) use flow_info::FlowSeen;
 pub use flow_info::{ControllerInfo, FlowInfo, FlowState};
 
 use crate::metrics::Metrics;
+use crate::qlog::{QlogError, TraceInfo};
 
 /// Connections at a time; more wait in the listener's queue.
 const MAX_CONNECTIONS: usize = 16;
@@ -37,6 +43,22 @@ pub trait FlowSource: Send + Sync {
     /// The flows now, in any order. It may block, on a thread of the admin listener, but must come
     /// back within a second or so by itself.
     fn flows(&self) -> Vec<FlowInfo>;
+
+    /// The traces that run.
+    ///
+    /// # Errors
+    /// There can be none.
+    fn traces(&self) -> Result<Vec<TraceInfo>, QlogError> {
+        Err(QlogError::NotConfigured)
+    }
+
+    /// Begins or ends the trace of a connection; its file.
+    ///
+    /// # Errors
+    /// See [`QlogError`].
+    fn trace(&self, _connection: &str, _on: bool) -> Result<PathBuf, QlogError> {
+        Err(QlogError::NotConfigured)
+    }
 }
 
 /// The answer to `/healthz`.
@@ -59,6 +81,17 @@ struct Content {
     is_loopback: bool,
 }
 
+/// Binds `address`, port 0 for any, if there is to be a listener.
+///
+/// # Errors
+/// The address can't be bound.
+pub fn bind(address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
+    let bind = |address| {
+        TcpListener::bind(address).with_context(|| format!("can't bind admin.address {address}"))
+    };
+    address.map(bind).transpose()
+}
+
 /// A running admin listener. It ends when this is dropped.
 pub struct AdminServer {
     address: SocketAddr,
@@ -67,17 +100,16 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Binds `address`, port 0 for any, and serves from a thread of its own.
+    /// Serves what comes to `listener` from a thread of its own.
     ///
     /// # Errors
-    /// The address can't be bound, or the thread can't be started.
+    /// The thread can't be started.
     pub fn start(
-        address: SocketAddr,
+        listener: TcpListener,
         metrics: Arc<Metrics>,
         flows: Box<dyn FlowSource>,
         health: HealthCheck,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let is_loopback = address.ip().to_canonical().is_loopback();

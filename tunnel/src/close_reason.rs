@@ -8,6 +8,8 @@ use crate::metrics::HandshakeFailure;
 
 /// TLS alerts are QUIC errors from here on (RFC 9001, Section 4.8).
 const CRYPTO_ERROR: u64 = 0x100;
+/// RFC 9000, Section 10.2.3: what an application's code becomes during the handshake.
+const APPLICATION_ERROR: u64 = 0xc;
 /// RFC 8446, Section 6.2: the peer was asked for a certificate and sent none.
 const CERTIFICATE_REQUIRED: u64 = 116;
 
@@ -22,6 +24,11 @@ pub(crate) fn handshake_failure(quic: &mut quiche::Connection) -> HandshakeFailu
             None => HandshakeFailure::Timeout,
         };
     };
+    // Given up by us: before a handshake's end there is nothing else to say with an HTTP/3 code.
+    if matches!((error.is_app, error.error_code), (true, H3_NO_ERROR) | (false, APPLICATION_ERROR))
+    {
+        return HandshakeFailure::Timeout;
+    }
     if !error.is_app && error.error_code == CRYPTO_ERROR + CERTIFICATE_REQUIRED {
         return HandshakeFailure::NoCertificate;
     }

@@ -2,15 +2,19 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cc::quiche_adapter;
 use millrace_cc::registry::Algorithm;
 use quiche::h3;
 
-use crate::admin::{ControllerInfo, FlowInfo};
-use crate::flow::Flow;
+use crate::admin::{ControllerInfo, FlowInfo, FlowSeen};
+use crate::datagrams::{self, Early};
 use crate::metrics::WorkerCounters;
+use crate::peer_limits::{HandshakePlace, PeerPlace};
+use crate::qlog::{QlogError, QlogSink, Trace};
 use crate::udp::UdpPort;
 
 /// How long before its time a packet may leave. Packets that leave together make one
@@ -40,6 +44,8 @@ impl ConnId {
 pub enum Owner {
     /// A flow in relay, by its slot.
     Flow(usize),
+    /// A UDP flow, by its slot.
+    Datagrams(usize),
     /// The role, by a key of its own choice.
     Role(u64),
     /// Nobody yet: the role has still to look at the request.
@@ -82,12 +88,25 @@ pub struct Conn {
     pub(crate) streams: HashMap<u64, Owner>,
     /// Flows that may have something to send, in turn.
     pub(crate) ready: VecDeque<usize>,
+    /// UDP flows that may have something to send, in turn.
+    pub(crate) ready_datagrams: VecDeque<usize>,
+    /// Datagrams that are ahead of their flow.
+    pub(crate) early: Early,
     /// Whether the handshake's end has been handled.
     pub(crate) established: bool,
     /// Part of the process's memory cap that its receive window may use.
     pub(crate) reserved_bytes: u64,
+    /// While its handshake is under way, at a server.
+    pub(crate) handshake_place: Option<HandshakePlace>,
+    /// Once the peer is authenticated, at a server.
+    pub(crate) peer_place: Option<PeerPlace>,
+    /// Its trace, if one is wanted.
+    pub(crate) trace: Option<Trace>,
     pub(crate) opened: Instant,
     pub(crate) last_sent: Instant,
+    /// Packets received when they were last looked at, and when there were new ones.
+    pub(crate) heard_packets: usize,
+    pub(crate) heard: Instant,
     /// In the worker's list of connections with work to do.
     pub(crate) dirty: bool,
     pub(crate) peer_goaway: bool,
@@ -123,10 +142,17 @@ impl Conn {
             peer,
             streams: HashMap::new(),
             ready: VecDeque::new(),
+            ready_datagrams: VecDeque::new(),
+            early: Early::default(),
             established: false,
             reserved_bytes,
+            handshake_place: None,
+            peer_place: None,
+            trace: None,
             opened: now,
             last_sent: now,
+            heard_packets: 0,
+            heard: now,
             dirty: false,
             peer_goaway: false,
             next_peer_stream: 0,
@@ -145,6 +171,11 @@ impl Conn {
     /// Whether the handshake is over, and not only early data possible.
     pub fn is_established(&self) -> bool {
         self.established
+    }
+
+    /// Whether the peer carries UDP (RFC 9298); `None` while it has not said yet.
+    pub fn carries_udp(&self) -> Option<bool> {
+        self.h3.as_ref().and_then(|h3| datagrams::offered(h3, &self.quic))
     }
 
     /// What resumes the session later (RFC 8446, Section 2.2), once the server has sent it.
@@ -305,6 +336,42 @@ impl Conn {
         self.quic.on_message_sent(now, bytes.len());
     }
 
+    /// Begins a trace of it, or ends the one that runs; where that is.
+    pub(crate) fn trace(
+        &mut self,
+        name: &str,
+        sink: Option<&Arc<QlogSink>>,
+    ) -> Result<PathBuf, QlogError> {
+        let running = self.trace.take_if(|trace| !trace.is_stopped());
+        match (sink, running) {
+            (Some(_), Some(running)) => {
+                self.trace = Some(running);
+                Err(QlogError::Running)
+            }
+            (Some(sink), None) => {
+                let (trace, writer) = sink.start(name)?;
+                let title = format!("millrace {name}");
+                self.quic.set_qlog(Box::new(writer), title, self.peer.to_string());
+                let file = trace.file().to_owned();
+                self.trace = Some(trace);
+                Ok(file)
+            }
+            (None, Some(running)) => {
+                if let Some(streamer) = self.quic.qlog_streamer() {
+                    // It flushes what it has; an error says that it has ended already.
+                    let _ = streamer.finish_log();
+                }
+                Ok(running.file().to_owned())
+            }
+            (None, None) => Err(QlogError::NotRunning),
+        }
+    }
+
+    /// Whether `name` is one of its IDs in hexadecimal.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.cids.iter().any(|cid| hex(cid) == name)
+    }
+
     /// Whether datagrams wait for the socket.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
@@ -331,7 +398,7 @@ fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -
 
 impl Conn {
     /// What people want to know of one of its flows.
-    pub(crate) fn describe(&self, slot: usize, flow: &Flow, now: Instant) -> FlowInfo {
+    pub(crate) fn describe(&self, flow: FlowSeen<'_>, now: Instant) -> FlowInfo {
         let path = self.quic.path_stats().find(|path| path.active);
         let stats = self.quic.stats();
         let controller = quiche_adapter::inspect(&self.quic);
@@ -340,7 +407,8 @@ impl Conn {
             false => (flow.sent_bytes, flow.received_bytes),
         };
         FlowInfo {
-            id: self.id.serial << 32 | slot as u64,
+            id: self.id.serial << 32 | flow.number,
+            protocol: flow.protocol,
             connection: hex(self.quic.source_id().as_ref()),
             client: flow.label.client.map_or_else(|| "unix".to_owned(), |it| it.to_string()),
             destination: flow.label.destination.clone(),
@@ -353,12 +421,12 @@ impl Conn {
                 .as_ref()
                 .filter(|path| path.min_rtt.is_some())
                 .map(|path| path.rtt.as_secs_f64() * 1e3),
-            rate_mbps: flow.meter.mbps(),
+            rate_mbps: flow.rate_mbps,
             cwnd_bytes: path.as_ref().map_or(0, |path| path.cwnd as u64),
             pacing_mbps: controller.as_ref().map(|(metrics, _)| metrics.pacing_rate.mbps()),
             controller: controller.map(|(metrics, path)| ControllerInfo::new(&metrics, path)),
             loss: stats.lost as f64 / stats.sent.max(1) as f64,
-            state: flow.state(self.quic.is_server()),
+            state: flow.state,
         }
     }
 }

@@ -14,15 +14,18 @@ use quiche::h3;
 use slab::Slab;
 
 use crate::conn::{Conn, ConnId, Owner};
+use crate::datagrams::{Run, UdpFlow};
 use crate::deadlines::Deadlines;
 use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
-use crate::metrics::{ConnectionState, WorkerCounters};
+use crate::metrics::{self, ConnectionState, WorkerCounters};
+use crate::retry::Retry;
 use crate::role::Notice;
 use crate::shared::{Admission, Shared};
 use crate::socket::Socket;
 use crate::stateless_reset::StatelessReset;
 use crate::transport::TunnelConfig;
-use crate::udp::{SEND_MESSAGE_BYTES, UdpPort};
+use crate::udp::{RecvBuffers, SEND_MESSAGE_BYTES, UdpPort};
+use crate::worker::WorkerSettings;
 
 /// Bytes of our connection IDs; the first says which worker has the connection.
 pub const CONN_ID_BYTES: usize = 16;
@@ -39,6 +42,7 @@ pub(crate) const KIND_FLOW: usize = 1;
 pub(crate) const KIND_ROLE: usize = 2;
 pub(crate) const KIND_UDP: usize = 3;
 pub(crate) const KIND_OWN: usize = 4;
+pub(crate) const KIND_DATAGRAMS: usize = 5;
 
 /// See the module.
 pub struct Core {
@@ -47,6 +51,13 @@ pub struct Core {
     pub(crate) conns: Slab<Conn>,
     pub(crate) by_cid: HashMap<Vec<u8>, usize>,
     pub(crate) flows: Slab<Flow>,
+    pub(crate) udp_flows: Slab<UdpFlow>,
+    /// For the sockets of UDP flows; the kernel gives it memory once there are some.
+    pub(crate) near_buffers: RecvBuffers,
+    /// Received datagrams that are about to leave together.
+    pub(crate) run: Run,
+    /// What path MTU discovery may find at most.
+    pub(crate) largest_packet_bytes: usize,
     pub(crate) deadlines: Deadlines,
     pub(crate) notices: VecDeque<Notice>,
     pub(crate) dirty: VecDeque<usize>,
@@ -63,6 +74,9 @@ pub struct Core {
     pub(crate) scratch: Vec<u8>,
     pub(crate) out: Vec<u8>,
     pub(crate) reset: Option<StatelessReset>,
+    pub(crate) retry: Option<Retry>,
+    /// A refusal has been logged since the last tick: a flood must not fill the log.
+    pub(crate) refusal_logged: bool,
     pub(crate) counters: Arc<WorkerCounters>,
     /// Connections that peers may open.
     pub(crate) max_connections: usize,
@@ -80,7 +94,7 @@ impl Core {
         registry: Registry,
         worker: u8,
         tunnel: TunnelConfig,
-        max_connection_window_bytes: u64,
+        settings: &WorkerSettings,
         shared: Arc<Shared>,
     ) -> Self {
         Self {
@@ -89,6 +103,10 @@ impl Core {
             conns: Slab::new(),
             by_cid: HashMap::new(),
             flows: Slab::new(),
+            udp_flows: Slab::new(),
+            near_buffers: RecvBuffers::default(),
+            run: Run::default(),
+            largest_packet_bytes: usize::from(tunnel.max_udp_payload_bytes),
             deadlines: Deadlines::default(),
             notices: VecDeque::new(),
             dirty: VecDeque::new(),
@@ -97,17 +115,31 @@ impl Core {
             algorithm: tunnel.algorithm,
             worker,
             now: Instant::now(),
-            max_connection_window_bytes,
+            max_connection_window_bytes: settings.max_connection_window_bytes,
             read_streams: false,
             next_serial: 1,
             scratch: vec![0; SCRATCH_BYTES],
             out: vec![0; SEND_MESSAGE_BYTES],
             reset: tunnel.reset,
+            retry: tunnel.retry,
+            refusal_logged: false,
             counters: shared.metrics.worker(),
-            max_connections: 0,
+            max_connections: settings.max_connections,
             refusing: false,
             shared,
         }
+    }
+
+    /// New connections are made so from now on.
+    pub(crate) fn reload(&mut self, tunnel: TunnelConfig, settings: &WorkerSettings) {
+        self.largest_packet_bytes = usize::from(tunnel.max_udp_payload_bytes);
+        self.quic_config = tunnel.quic;
+        self.h3_config = tunnel.http3;
+        self.algorithm = tunnel.algorithm;
+        self.reset = tunnel.reset;
+        self.retry = tunnel.retry;
+        self.max_connection_window_bytes = settings.max_connection_window_bytes;
+        self.max_connections = settings.max_connections;
     }
 
     /// The token under which a role's event source reports as `key`.
@@ -153,7 +185,7 @@ impl Core {
 
     /// The number of flows in relay.
     pub fn flow_count(&self) -> usize {
-        self.flows.len()
+        self.flows.len() + self.udp_flows.len()
     }
 
     /// Dials a server through `port`, which must be bound to `local`'s family.
@@ -169,22 +201,9 @@ impl Core {
         session: Option<&[u8]>,
     ) -> Result<ConnId, quiche::Error> {
         let cid = self.new_cid();
-        let reserved = self.reserve_window();
-        let scid = quiche::ConnectionId::from_ref(&cid);
-        let name = match server_name {
-            Host::Name(name) => Some(name.as_str()),
-            Host::Ip(_) => None,
-        };
-        let mut quic = quiche::connect(name, &scid, local, server, &mut self.quic_config)
+        let reserved = self.reserve_least_window();
+        let mut quic = open_connection(&mut self.quic_config, server_name, &cid, local, server)
             .inspect_err(|_| self.shared.release_memory(reserved))?;
-        if let Host::Ip(ip) = server_name {
-            // quiche would look for the address among the certificate's names.
-            let tls: &mut SslRef = quic.as_mut();
-            if tls.verify_param_mut().set_ip(*ip).is_err() {
-                self.shared.release_memory(reserved);
-                return Err(quiche::Error::TlsFail);
-            }
-        }
         if let Some(session) = session {
             // An old ticket only costs the early data.
             let _ = quic.set_session(session);
@@ -330,8 +349,13 @@ impl Core {
         }
         conn.streams.insert(stream, Owner::Flow(slot));
         conn.ready.push_back(slot);
+        // Until its end is known to be in order: the kernel sends a FIN for a killed process else.
+        socket.abort_on_close(true);
         let mut flow = Flow::new(id, stream, socket, label, admission, now)
             .with_first_bytes(start.to_stream, start.to_socket);
+        if let Some(key) = start.again {
+            flow.retain(key);
+        }
         flow.confirmed = confirmed;
         flow.queued = true;
         flow.stream_finished = start.stream_finished;
@@ -360,16 +384,51 @@ impl Core {
         u128::from_ne_bytes(token)
     }
 
-    /// Takes a receive window out of the memory cap, and sets it for the next connection.
-    pub(crate) fn reserve_window(&mut self) -> u64 {
+    /// Takes the least receive window out of the memory cap, and sets it for the next connection.
+    /// It has to do until the peer is authenticated, so that strangers leave the memory alone.
+    pub(crate) fn reserve_least_window(&mut self) -> u64 {
+        self.shared.take_memory(MIN_CONNECTION_WINDOW_BYTES);
+        self.quic_config.set_max_connection_window(MIN_CONNECTION_WINDOW_BYTES);
+        MIN_CONNECTION_WINDOW_BYTES
+    }
+
+    /// Gives an authenticated connection its share of the memory that is left. `false` when its
+    /// peer has used up what it may.
+    pub(crate) fn grow_window(&mut self, slot: usize) -> bool {
+        let Some(conn) = self.conns.get_mut(slot) else { return false };
         let share = self.shared.memory_left() / WINDOW_SHARE;
-        let window = share.clamp(
-            MIN_CONNECTION_WINDOW_BYTES,
-            self.max_connection_window_bytes.max(MIN_CONNECTION_WINDOW_BYTES),
-        );
-        self.shared.take_memory(window);
-        self.quic_config.set_max_connection_window(window);
-        window
+        let most = self.max_connection_window_bytes.max(MIN_CONNECTION_WINDOW_BYTES);
+        let mut window = share.clamp(MIN_CONNECTION_WINDOW_BYTES, most);
+        if let Some(place) = &mut conn.peer_place {
+            let left = place.memory_left();
+            if left < MIN_CONNECTION_WINDOW_BYTES {
+                return false;
+            }
+            window = window.min((left / WINDOW_SHARE).max(MIN_CONNECTION_WINDOW_BYTES));
+            place.take_memory(window);
+        }
+        self.shared.take_memory(window - conn.reserved_bytes);
+        conn.reserved_bytes = window;
+        conn.quic.set_max_connection_window(window);
+        true
+    }
+
+    /// A place for a flow that a peer wants on a connection, or `None` when the process or the
+    /// peer has as many as it may.
+    pub fn admit_flow(&mut self, id: ConnId) -> Option<Admission> {
+        let conn = self.conn(id).filter(|conn| conn.quic.local_error().is_none())?;
+        let place = match &conn.peer_place {
+            // In early data the peer is not known yet: only the process's limit counts.
+            None => None,
+            Some(peer) => match peer.admit_flow() {
+                Some(place) => Some(place),
+                None => {
+                    self.shared.metrics.drops.of(metrics::Drop::PeerFlows).inc();
+                    return None;
+                }
+            },
+        };
+        Some(self.shared.admit_flow()?.of_peer(place))
     }
 
     /// A flow's socket reported something.
@@ -391,6 +450,29 @@ impl Core {
         }
         self.mark_dirty(id.slot);
     }
+}
+
+/// A client's connection of which nothing has been sent yet. The server's certificate must be for
+/// `server_name`.
+pub(crate) fn open_connection(
+    config: &mut quiche::Config,
+    server_name: &Host,
+    cid: &[u8],
+    local: SocketAddr,
+    server: SocketAddr,
+) -> Result<quiche::Connection, quiche::Error> {
+    let scid = quiche::ConnectionId::from_ref(cid);
+    let name = match server_name {
+        Host::Name(name) => Some(name.as_str()),
+        Host::Ip(_) => None,
+    };
+    let mut quic = quiche::connect(name, &scid, local, server, config)?;
+    if let Host::Ip(ip) = server_name {
+        // quiche would look for the address among the certificate's names.
+        let tls: &mut SslRef = quic.as_mut();
+        tls.verify_param_mut().set_ip(*ip).map_err(|_| quiche::Error::TlsFail)?;
+    }
+    Ok(quic)
 }
 
 /// RFC 9114, Section 8.1.
@@ -419,4 +501,7 @@ pub struct RelayStart {
     pub to_stream: Vec<u8>,
     /// Bytes that go to the socket before what the stream brings.
     pub to_socket: Vec<u8>,
+    /// The role's key for it, if the flow is to come back ([`Notice::FlowReturned`]) when it could
+    /// not be connected and can begin again.
+    pub again: Option<u64>,
 }

@@ -32,6 +32,8 @@ impl Core {
             } else {
                 self.pump_ready(slot)
             };
+            let more_datagrams = self.pump_datagrams(slot);
+            let more = more || more_datagrams;
             if std::mem::take(&mut self.read_streams) {
                 // What was read may have been the last before the end of its stream.
                 self.handle_streams(slot);
@@ -42,6 +44,11 @@ impl Core {
             turn_bytes += SEND_AHEAD_BYTES;
             match flushed {
                 Flushed::Paced(at, false) => break Some(at),
+                // All that was left of them had to be dropped: others may have come.
+                Flushed::All(false) if more_datagrams => {
+                    self.mark_dirty(slot);
+                    break None;
+                }
                 Flushed::All(false) | Flushed::Blocked => break None,
                 Flushed::Paced(_, true) | Flushed::All(true) if !more => break None,
                 _ if turn_bytes >= TURN_BYTES => {

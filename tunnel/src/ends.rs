@@ -4,12 +4,24 @@ use crate::close_reason::{close_reason, handshake_failure};
 use crate::conn::{Conn, Owner};
 use crate::core::Core;
 use crate::flow::{Flow, FlowEnd, H3_CONNECT_ERROR};
-use crate::metrics::{ConnectionState, FlowFailure, Label};
+use crate::metrics::{ConnectionState, FlowFailure, HandshakeFailure, Label};
 use crate::role::Notice;
 
 impl Core {
     /// Takes a flow out, and lets both its ends know when that is before its time.
     pub(crate) fn end_flow(&mut self, flow_slot: usize, end: FlowEnd) {
+        let Some(flow) = self.flows.get(flow_slot) else { return };
+        // What comes as early data is passed on after the handshake only; and who has too much to
+        // do says so before connecting.
+        let unreached = match end {
+            FlowEnd::Refused(failure) => failure == FlowFailure::Overloaded,
+            _ => self.conn(flow.conn).is_some_and(|conn| !conn.quic.is_established()),
+        };
+        self.end_flow_of(flow_slot, end, unreached);
+    }
+
+    /// As [`Core::end_flow`]; `unreached` says that the peer certainly passed nothing on.
+    fn end_flow_of(&mut self, flow_slot: usize, end: FlowEnd, unreached: bool) {
         let Some(flow) = self.flows.try_remove(flow_slot) else { return };
         let slot = flow.conn.slot;
         if let Some(conn) = self.conn_mut(flow.conn) {
@@ -20,6 +32,14 @@ impl Core {
             }
             self.mark_dirty(slot);
         }
+        self.notices.push_back(Notice::FlowEnded { conn: flow.conn, end });
+        let recoverable =
+            matches!(end, FlowEnd::TunnelLost | FlowEnd::Refused(FlowFailure::Overloaded));
+        if recoverable && flow.can_begin_again(unreached) {
+            let returned = flow.begin_again(end);
+            self.notices.extend(returned.map(|it| Notice::FlowReturned(Box::new(it))));
+            return;
+        }
         tracing::debug!(
             destination = %flow.label.destination,
             sent_bytes = flow.sent_bytes,
@@ -28,13 +48,13 @@ impl Core {
             "flow ended"
         );
         self.count_end(end);
-        self.notices.push_back(Notice::FlowEnded { conn: flow.conn });
-        if end != FlowEnd::Complete {
-            flow.socket.reset();
+        match end {
+            FlowEnd::Complete => flow.socket.abort_on_close(false),
+            _ => flow.socket.reset(),
         }
     }
 
-    fn count_end(&self, end: FlowEnd) {
+    pub(crate) fn count_end(&self, end: FlowEnd) {
         let failure = match end {
             FlowEnd::Complete => return self.shared.metrics.flows_closed.inc(),
             FlowEnd::NearReset => FlowFailure::TcpReset,
@@ -72,16 +92,29 @@ impl Core {
         self.counters.packets_lost.add(conn.quic.stats().lost as u64);
         let reason = close_reason(&mut conn.quic);
         let mut owners: Vec<_> = conn.streams.values().copied().collect();
-        owners.retain(|owner| matches!(owner, Owner::Flow(_)));
+        owners.retain(|owner| matches!(owner, Owner::Flow(_) | Owner::Datagrams(_)));
         for owner in owners {
-            if let Owner::Flow(flow) = owner {
-                self.end_flow(flow, FlowEnd::TunnelLost);
+            match owner {
+                Owner::Flow(flow) => {
+                    self.end_flow_of(flow, FlowEnd::TunnelLost, !conn.quic.is_established());
+                }
+                Owner::Datagrams(flow) => self.end_datagrams(flow, FlowEnd::TunnelLost),
+                Owner::Role(_) | Owner::Unclaimed { .. } => {}
             }
         }
         let Conn { id, established, .. } = conn;
         if !established {
             let failure = handshake_failure(&mut conn.quic);
-            tracing::warn!(peer = %conn.peer, reason, failure = failure.as_str(), "handshake failed");
+            let failed = failure.as_str();
+            match failure {
+                // Ever again while a peer is away.
+                HandshakeFailure::Timeout => {
+                    tracing::debug!(peer = %conn.peer, reason, failure = failed, "handshake failed");
+                }
+                _ => {
+                    tracing::warn!(peer = %conn.peer, reason, failure = failed, "handshake failed")
+                }
+            }
             self.shared.metrics.handshake_failures.of(failure).inc();
         }
         self.notices.push_back(Notice::Disconnected { conn: id, established, reason });

@@ -8,9 +8,9 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use millrace_config::Class;
+use millrace_config::{Class, Protocol};
 
-use crate::admin::FlowState;
+use crate::admin::{FlowSeen, FlowState};
 use crate::conn::ConnId;
 use crate::metrics::FlowFailure;
 use crate::shared::Admission;
@@ -23,6 +23,10 @@ pub const H3_CONNECT_ERROR: u64 = 0x10f;
 const FRAME_OVERHEAD: usize = 10;
 /// Room in the stream below which it is not worth while to read from TCP.
 const MIN_READ_BYTES: usize = 1024;
+
+/// What a flow may have sent before it is known to be connected and still begin again elsewhere:
+/// more than any request has.
+const RETAIN_BYTES: usize = 64 << 10;
 
 /// What people want to know of a flow.
 #[derive(Clone, Debug)]
@@ -127,6 +131,32 @@ impl Waiting {
     }
 }
 
+/// What a flow needs to begin again over another connection.
+#[derive(Debug)]
+struct Retained {
+    /// The role's key for it.
+    key: u64,
+    /// All that the socket brought.
+    bytes: Vec<u8>,
+}
+
+/// A flow that was never connected to its destination, and can begin again.
+#[derive(Debug)]
+pub struct Returned {
+    /// What the role gave with [`crate::core::RelayStart::again`].
+    pub key: u64,
+    /// The near end.
+    pub socket: Socket,
+    /// For people.
+    pub label: FlowLabel,
+    /// Its place among those allowed.
+    pub admission: Admission,
+    /// What the near end has sent until now.
+    pub bytes: Vec<u8>,
+    /// Why it came to nothing.
+    pub end: FlowEnd,
+}
+
 /// A flow in relay.
 #[derive(Debug)]
 pub struct Flow {
@@ -151,7 +181,9 @@ pub struct Flow {
     /// The peer has sent the end of the stream, and all before it was read.
     pub(crate) stream_finished: bool,
     /// Held for as long as the flow lives.
-    _admission: Admission,
+    admission: Admission,
+    /// What has gone to the stream, for as long as the flow might have to begin again.
+    retained: Option<Retained>,
     to_stream: Waiting,
     to_socket: Waiting,
     sent_end: bool,
@@ -183,7 +215,8 @@ impl Flow {
             socket_writable: true,
             stream_readable: true,
             stream_finished: false,
-            _admission: admission,
+            admission,
+            retained: None,
             to_stream: Waiting::default(),
             to_socket: Waiting::default(),
             sent_end: false,
@@ -198,13 +231,46 @@ impl Flow {
         self
     }
 
+    /// Keeps what goes to the stream until the flow is confirmed, so that it can begin again.
+    pub(crate) fn retain(&mut self, key: u64) {
+        self.retained = Some(Retained { key, bytes: self.to_stream.rest().to_vec() });
+    }
+
+    /// Whether it may begin again elsewhere: the destination can't have got a byte of it.
+    /// `unreached` says that the peer certainly passed nothing on.
+    pub(crate) fn can_begin_again(&self, unreached: bool) -> bool {
+        let retained = self.retained.as_ref().filter(|_| !self.confirmed);
+        self.received_bytes == 0 && retained.is_some_and(|it| unreached || it.bytes.is_empty())
+    }
+
+    /// Takes it apart for another beginning; `None` when it can't have one.
+    pub(crate) fn begin_again(self, end: FlowEnd) -> Option<Returned> {
+        let Retained { key, bytes } = self.retained?;
+        let Self { socket, label, admission, .. } = self;
+        Some(Returned { key, socket, label, admission, bytes, end })
+    }
+
     /// Whether both directions have ended.
     pub(crate) fn complete(&self) -> bool {
         self.sent_end && self.received_end
     }
 
+    /// What is shown of it.
+    pub(crate) fn seen(&self, slot: usize, at_server: bool) -> FlowSeen<'_> {
+        FlowSeen {
+            number: slot as u64,
+            protocol: Protocol::Tcp,
+            label: &self.label,
+            opened: self.opened,
+            sent_bytes: self.sent_bytes,
+            received_bytes: self.received_bytes,
+            rate_mbps: self.meter.mbps(),
+            state: self.state(at_server),
+        }
+    }
+
     /// How far it is, seen from a server or a client.
-    pub(crate) fn state(&self, at_server: bool) -> FlowState {
+    fn state(&self, at_server: bool) -> FlowState {
         let (client_ended, destination_ended) = match at_server {
             true => (self.received_end, self.sent_end),
             false => (self.sent_end, self.received_end),
@@ -269,6 +335,7 @@ impl Flow {
             },
             Ok(read) => {
                 self.active = now;
+                self.keep(&scratch[..read]);
                 match h3.send_body(quic, self.stream, &scratch[..read], false) {
                     Ok(sent) => {
                         self.sent_bytes += sent as u64;
@@ -286,6 +353,17 @@ impl Flow {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Pump::More,
             Err(_) => Pump::Failed(FlowEnd::NearReset),
+        }
+    }
+
+    /// Keeps what was read for another beginning, within bounds.
+    fn keep(&mut self, read: &[u8]) {
+        let confirmed = self.confirmed;
+        match &mut self.retained {
+            Some(kept) if !confirmed && kept.bytes.len() + read.len() <= RETAIN_BYTES => {
+                kept.bytes.extend_from_slice(read);
+            }
+            kept => *kept = None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What both proxies share: the QUIC event loop, the relay, certificates and metrics.
 
+mod accept;
 pub mod admin;
 pub mod algorithms;
 pub mod certificates;
@@ -7,16 +8,26 @@ pub mod cli;
 mod close_reason;
 pub mod conn;
 pub mod core;
+pub mod datagrams;
 mod deadlines;
+pub mod dial;
+pub mod doctor;
 mod drive;
 mod ends;
 pub mod flow;
 pub mod limits;
+pub mod liveness;
 pub mod logging;
 pub mod metrics;
 pub mod own_addresses;
+pub mod peer_limits;
+pub mod privileges;
 pub mod process;
+pub mod qlog;
 mod receive;
+pub mod reload;
+pub mod resolve;
+mod retry;
 pub mod role;
 pub mod shared;
 pub mod socket;

@@ -42,6 +42,13 @@ pub fn check(max_flows: usize, private_key: &Path) -> Vec<Warning> {
     warnings
 }
 
+/// Logs what [`check`] finds.
+pub fn warn(max_flows: usize, private_key: &Path) {
+    for warning in check(max_flows, private_key) {
+        tracing::warn!("{warning}");
+    }
+}
+
 /// Compares the largest socket buffers with [`UDP_BUFFER_BYTES`]. `directory` has the files
 /// `rmem_max` and `wmem_max`; what can't be read, as in some containers, is not warned about.
 fn udp_buffers(directory: &Path) -> Vec<Warning> {

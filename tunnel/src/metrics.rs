@@ -6,6 +6,7 @@
 //! scrape, and all labels are enums, so that no peer can make the number of series grow.
 
 mod family;
+mod servers;
 mod worker;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 
 use family::label;
 pub use family::{CounterFamily, GaugeFamily, Label};
+pub use servers::ServerMetrics;
 use worker::Workers;
 pub use worker::{LocalCounter, WorkerCounters};
 
@@ -87,6 +89,16 @@ label! {
 }
 
 label! {
+    /// What became of a reload of the configuration.
+    ReloadResult {
+        /// The new one is in force.
+        Done = "done",
+        /// The new one is wrong, and the one before in force.
+        Refused = "refused",
+    }
+}
+
+label! {
     /// A parser of what peers send.
     Parser {
         /// PROXY protocol, both versions.
@@ -115,8 +127,30 @@ label! {
         FlowLimit = "flow_limit",
         /// The memory cap was reached.
         MemoryCap = "memory_cap",
+        /// A handshake of an address that has as many under way as it may.
+        PeerHandshakes = "peer_handshakes",
+        /// A handshake of an address that begins too many in a short time.
+        PeerHandshakeRate = "peer_handshake_rate",
+        /// A connection of a peer that has as many as it may.
+        PeerConnections = "peer_connections",
+        /// A flow of a peer that has as many as it may.
+        PeerFlows = "peer_flows",
+        /// A connection of a peer whose memory is used up.
+        PeerMemory = "peer_memory",
+        /// A packet with a Retry token that is forged, expired or of another client.
+        InvalidToken = "invalid_token",
         /// The socket's send queue was full for too long.
         SendQueue = "send_queue",
+        /// A datagram of a UDP flow whose queue was full: the oldest in it.
+        DatagramQueue = "datagram_queue",
+        /// A datagram of a UDP flow that is larger than a packet, or than a link beyond.
+        DatagramTooLarge = "datagram_too_large",
+        /// A datagram with a context ID that nobody agreed on.
+        DatagramContext = "datagram_context",
+        /// A datagram of a UDP flow that does not exist, or not yet for too long.
+        DatagramFlow = "datagram_flow",
+        /// A datagram that the socket of its UDP flow did not take.
+        DatagramSocket = "datagram_socket",
     }
 }
 
@@ -141,6 +175,8 @@ pub struct Metrics {
     pub flows_failed: CounterFamily<FlowFailure>,
     /// Flows now.
     pub flows_active: IntGauge,
+    /// Flows that a client connected to their destination itself, past the tunnel.
+    pub flows_direct: IntCounter,
     /// QUIC connections now.
     pub connections: GaugeFamily<ConnectionState>,
     /// QUIC handshakes that failed.
@@ -153,6 +189,10 @@ pub struct Metrics {
     pub protocol_errors: CounterFamily<Parser>,
     /// What was thrown away.
     pub drops: CounterFamily<Drop>,
+    /// Reloads of the configuration.
+    pub reloads: CounterFamily<ReloadResult>,
+    /// Clients that were asked to prove their address first.
+    pub retries_sent: IntCounter,
     /// Bytes of tunnel buffers in use.
     pub memory_used_bytes: IntGauge,
     /// Limit of `memory_used_bytes`.
@@ -199,6 +239,10 @@ impl Metrics {
                 "reason",
             )?,
             flows_active: gauge("millrace_flows_active", "Flows now")?,
+            flows_direct: counter(
+                "millrace_flows_direct_total",
+                "Flows connected to their destination without the tunnel",
+            )?,
             connections: GaugeFamily::register(
                 &registry,
                 "millrace_connections",
@@ -232,6 +276,16 @@ impl Metrics {
                 "millrace_drops_total",
                 "Datagrams, connections and flows thrown away",
                 "reason",
+            )?,
+            reloads: CounterFamily::register(
+                &registry,
+                "millrace_reloads_total",
+                "Reloads of the configuration",
+                "result",
+            )?,
+            retries_sent: counter(
+                "millrace_retries_sent_total",
+                "Retry packets: clients asked to prove their address first",
             )?,
             memory_used_bytes: gauge(
                 "millrace_memory_used_bytes",

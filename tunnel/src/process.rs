@@ -1,14 +1,20 @@
 //! The life of a process: workers, signals, and an orderly end.
 
 use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_config::Admin;
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::admin::{FlowInfo, FlowSource};
+use crate::admin::{AdminServer, FlowInfo, FlowSource, HealthCheck};
+use crate::metrics::{Metrics, ReloadResult};
+use crate::qlog::{QlogError, QlogSink, TraceInfo};
 use crate::role::Role;
 use crate::worker::{Worker, WorkerHandle};
 
@@ -22,23 +28,29 @@ enum Event {
     Ended(io::Result<()>),
 }
 
+/// Takes the configuration anew and hands it to the workers; all of it, or nothing after an error.
+/// Its answer is the new drain time-out.
+pub type Reload<'a> = dyn FnMut(&[WorkerHandle]) -> anyhow::Result<Duration> + 'a;
+
 /// The workers of a process.
 pub struct Process {
     events: Receiver<Event>,
     sender: Sender<Event>,
     handles: Vec<WorkerHandle>,
+    metrics: Arc<Metrics>,
 }
 
 impl Process {
-    /// Takes the signals that end a process out of the default handling. To be called before any
-    /// other thread is started: they inherit it.
+    /// Takes the signals that end a process or reload its configuration out of the default handling.
+    /// To be called before any other thread is started: they inherit it.
     ///
     /// # Errors
     /// When the system refuses a signal mask or a thread.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(metrics: Arc<Metrics>) -> io::Result<Self> {
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGTERM);
         signals.add(Signal::SIGINT);
+        signals.add(Signal::SIGHUP);
         signals.thread_block()?;
         let (sender, events) = channel();
         let signal_sender = sender.clone();
@@ -49,7 +61,7 @@ impl Process {
                 }
             }
         })?;
-        Ok(Self { events, sender, handles: Vec::new() })
+        Ok(Self { events, sender, handles: Vec::new(), metrics })
     }
 
     /// Runs a worker on a thread of its own.
@@ -73,14 +85,29 @@ impl Process {
         Ok(())
     }
 
-    /// The flows of all workers, for the admin listener.
-    pub fn flow_source(&self) -> Box<dyn FlowSource> {
-        Box::new(Flows(self.handles.clone()))
+    /// Starts the admin listener on `listener`, if there is one, with the flows of the workers that
+    /// run now.
+    ///
+    /// # Errors
+    /// Its thread can't be started.
+    pub fn serve_admin(
+        &self,
+        listener: Option<TcpListener>,
+        config: &Admin,
+        health: HealthCheck,
+    ) -> io::Result<Option<AdminServer>> {
+        let Some(listener) = listener else { return Ok(None) };
+        let dir = config.qlog_dir.as_deref();
+        let qlog = dir.map(|dir| QlogSink::new(dir, config.qlog_max_bytes));
+        let flows = Box::new(Flows { workers: self.handles.clone(), qlog });
+        let admin = AdminServer::start(listener, self.metrics.clone(), flows, health)?;
+        tracing::info!(address = %admin.address(), what = "admin", "listening");
+        Ok(Some(admin))
     }
 
-    /// Waits for SIGTERM or SIGINT, then for the flows to end, at most `drain_timeout`; a second
-    /// signal ends the wait. The exit code says whether all went in order.
-    pub fn run(self, drain_timeout: Duration) -> ExitCode {
+    /// Reloads at each SIGHUP. Waits for SIGTERM or SIGINT, then for the flows to end, at most
+    /// `drain_timeout`; a second signal ends the wait. The exit code says whether all went in order.
+    pub fn run(self, mut drain_timeout: Duration, reload: &mut Reload<'_>) -> ExitCode {
         let mut running = self.handles.len();
         let mut deadline: Option<Instant> = None;
         while running > 0 {
@@ -92,6 +119,14 @@ impl Process {
                 }
             };
             match event {
+                Some(Event::Signal(Signal::SIGHUP)) if deadline.is_none() => {
+                    if let Some(timeout) = self.reload(reload) {
+                        drain_timeout = timeout;
+                    }
+                }
+                Some(Event::Signal(Signal::SIGHUP)) => {
+                    tracing::warn!("not reloaded: draining");
+                }
                 Some(Event::Signal(signal)) => {
                     let again = deadline.is_some();
                     let at = Instant::now() + if again { Duration::ZERO } else { drain_timeout };
@@ -118,12 +153,43 @@ impl Process {
         tracing::info!("drained");
         ExitCode::SUCCESS
     }
+
+    fn reload(&self, reload: &mut Reload<'_>) -> Option<Duration> {
+        let outcome = reload(&self.handles);
+        let result = if outcome.is_ok() { ReloadResult::Done } else { ReloadResult::Refused };
+        self.metrics.reloads.of(result).inc();
+        match outcome {
+            Ok(drain_timeout) => {
+                tracing::info!("configuration reloaded");
+                Some(drain_timeout)
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(error, "not reloaded; the configuration before stays in force");
+                None
+            }
+        }
+    }
 }
 
-struct Flows(Vec<WorkerHandle>);
+struct Flows {
+    workers: Vec<WorkerHandle>,
+    qlog: Option<Arc<QlogSink>>,
+}
 
 impl FlowSource for Flows {
     fn flows(&self) -> Vec<FlowInfo> {
-        self.0.iter().flat_map(|worker| worker.flows(LIST_PATIENCE)).collect()
+        self.workers.iter().flat_map(|worker| worker.flows(LIST_PATIENCE)).collect()
+    }
+
+    fn traces(&self) -> Result<Vec<TraceInfo>, QlogError> {
+        Ok(self.qlog.as_ref().ok_or(QlogError::NotConfigured)?.traces())
+    }
+
+    fn trace(&self, connection: &str, on: bool) -> Result<PathBuf, QlogError> {
+        let sink = self.qlog.as_ref().ok_or(QlogError::NotConfigured)?;
+        let sink = on.then(|| sink.clone());
+        let ask = |worker: &WorkerHandle| worker.trace(connection, sink.clone(), LIST_PATIENCE);
+        self.workers.iter().find_map(ask).unwrap_or(Err(QlogError::NoConnection))
     }
 }

@@ -4,11 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use quiche::{ConnectionId, Header, RecvInfo, Type};
+use quiche::{Header, RecvInfo, Type};
 
+use crate::accept::Arrival;
 use crate::admin::FlowInfo;
-use crate::core::{CONN_ID_BYTES, Core, H3_NO_ERROR, MIN_CONNECTION_WINDOW_BYTES};
-use crate::metrics::{Drop, HandshakeFailure};
+use crate::core::{CONN_ID_BYTES, Core, H3_NO_ERROR};
+use crate::datagrams;
+use crate::metrics::Drop;
 use crate::stateless_reset;
 use crate::udp::{RecvBuffers, UdpPort};
 
@@ -71,10 +73,13 @@ impl Core {
                         self.on_unknown(socket, from, to, &cid, datagram);
                         return;
                     }
-                    None => match self.accept(port, socket, from, to, &header) {
-                        Some(slot) => slot,
-                        None => return,
-                    },
+                    None => {
+                        let arrival = Arrival { port, socket, from, to, len: datagram.len() };
+                        match self.accept(&arrival, &header) {
+                            Some(slot) => slot,
+                            None => return,
+                        }
+                    }
                 }
             }
         };
@@ -84,10 +89,14 @@ impl Core {
         if let Err(error) = conn.quic.recv(datagram, info) {
             tracing::debug!(peer = %from, %error, "packet refused");
         }
+        let many = conn.quic.dgram_recv_queue_len() >= datagrams::TAKE_AT;
         if self.refusing && !conn.established {
             // CONNECTION_REFUSED (RFC 9000, Section 20.1), so that the client tries elsewhere
             // at once; an error only says that it is closed already.
             let _ = conn.quic.close(false, 0x2, b"shutting down");
+        }
+        if many {
+            self.receive_datagrams(slot);
         }
         self.mark_dirty(slot);
     }
@@ -124,55 +133,6 @@ impl Core {
         if let Some(answer) = self.reset.as_mut().and_then(|reset| reset.answer(cid, len)) {
             // Lost, it is sent again for the peer's next packet.
             let _ = socket.send(from, to.ip(), &answer, answer.len());
-        }
-    }
-
-    /// A packet of no connection that we have: a new one, or none of ours.
-    fn accept(
-        &mut self,
-        port: usize,
-        socket: &UdpPort,
-        from: SocketAddr,
-        to: SocketAddr,
-        header: &Header<'_>,
-    ) -> Option<usize> {
-        if self.max_connections == 0 || header.ty != Type::Initial {
-            self.shared.metrics.drops.of(Drop::UnknownConnection).inc();
-            return None;
-        }
-        if !quiche::version_is_supported(header.version) {
-            let mut out = [0; 1200];
-            let len = quiche::negotiate_version(&header.scid, &header.dcid, &mut out).ok()?;
-            // Unanswered, the client asks again.
-            let _ = socket.send(from, to.ip(), &out[..len], len);
-            return None;
-        }
-        let limit = if self.conns.len() >= self.max_connections {
-            Some(Drop::ConnectionLimit)
-        } else {
-            self.shared.memory_full(MIN_CONNECTION_WINDOW_BYTES).then_some(Drop::MemoryCap)
-        };
-        if let Some(limit) = limit {
-            self.shared.metrics.drops.of(limit).inc();
-            tracing::warn!(peer = %from, "connection refused: limit reached");
-            self.shared.metrics.handshake_failures.of(HandshakeFailure::Overloaded).inc();
-            return None;
-        }
-        let cid = self.new_cid();
-        let reserved = self.reserve_window();
-        let scid = ConnectionId::from_ref(&cid);
-        let token = self.reset.as_ref().map(|reset| reset.token(&cid));
-        self.quic_config.set_stateless_reset_token(token);
-        match quiche::accept(&scid, None, to, from, &mut self.quic_config) {
-            Ok(quic) => {
-                let cids = vec![cid, header.dcid.to_vec()];
-                Some(self.insert(quic, cids, port, from, reserved).slot)
-            }
-            Err(error) => {
-                self.shared.release_memory(reserved);
-                tracing::error!(peer = %from, %error, "connection can't be accepted");
-                None
-            }
         }
     }
 
@@ -223,12 +183,14 @@ impl Core {
 
     /// Called once a tick: rates of flows, and new allowances.
     pub(crate) fn on_tick(&mut self) {
+        self.refusal_logged = false;
         if let Some(reset) = &mut self.reset {
             reset.tick();
         }
         for (_, flow) in &mut self.flows {
             flow.meter.tick(flow.sent_bytes + flow.received_bytes, Self::TICK);
         }
+        self.tick_datagrams();
     }
 
     /// Whether a connection still has something that the peer has not acknowledged.
@@ -243,12 +205,14 @@ impl Core {
     /// What the admin listener shows.
     pub(crate) fn flow_infos(&self) -> Vec<FlowInfo> {
         let now = Instant::now();
-        self.flows
+        let tcp = self.flows.iter().filter_map(|(slot, flow)| {
+            let conn = self.conn(flow.conn)?;
+            Some(conn.describe(flow.seen(slot, conn.quic.is_server()), now))
+        });
+        let udp = self
+            .udp_flows
             .iter()
-            .filter_map(|(slot, flow)| {
-                let conn = self.conn(flow.conn)?;
-                Some(conn.describe(slot, flow, now))
-            })
-            .collect()
+            .filter_map(|(slot, flow)| Some(self.conn(flow.conn)?.describe(flow.seen(slot), now)));
+        tcp.chain(udp).collect()
     }
 }

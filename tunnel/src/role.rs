@@ -8,6 +8,7 @@ use quiche::h3;
 
 use crate::conn::ConnId;
 use crate::core::Core;
+use crate::flow::{FlowEnd, Returned};
 
 /// Something that a role has to know of.
 #[derive(Debug)]
@@ -56,6 +57,10 @@ pub enum Notice {
     },
     /// The peer reset a stream that the role owns.
     StreamLost {
+        /// On which connection.
+        conn: ConnId,
+        /// On which stream.
+        stream: u64,
         /// The role's key.
         key: u64,
     },
@@ -65,7 +70,20 @@ pub enum Notice {
     FlowEnded {
         /// On which connection it was.
         conn: ConnId,
+        /// How.
+        end: FlowEnd,
     },
+    /// A UDP flow is over.
+    DatagramsEnded {
+        /// On which connection it was.
+        conn: ConnId,
+        /// The role's key.
+        key: u64,
+        /// How.
+        end: FlowEnd,
+    },
+    /// A flow came to nothing before its destination was connected, and can begin again.
+    FlowReturned(Box<Returned>),
     /// The peer takes no more streams on this connection.
     GoingAway(ConnId),
 }

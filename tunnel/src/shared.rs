@@ -4,35 +4,53 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::metrics::{self, Metrics};
+use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Shared {
     /// Counters of the process.
     pub metrics: Arc<Metrics>,
-    memory_cap_bytes: u64,
+    /// What each peer may take.
+    pub peers: Arc<PeerLimits>,
+    memory_cap_bytes: AtomicU64,
     memory_bytes: AtomicU64,
     flows: AtomicUsize,
-    max_flows: usize,
+    max_flows: AtomicUsize,
 }
 
 impl Shared {
     /// Nothing in use yet.
-    pub fn new(metrics: Arc<Metrics>, memory_cap_bytes: u64, max_flows: usize) -> Arc<Self> {
-        metrics.memory_cap_bytes.set(i64::try_from(memory_cap_bytes).unwrap_or(i64::MAX));
-        Arc::new(Self {
+    pub fn new(
+        metrics: Arc<Metrics>,
+        memory_cap_bytes: u64,
+        max_flows: usize,
+        peers: Limits,
+    ) -> Arc<Self> {
+        let shared = Self {
             metrics,
-            memory_cap_bytes,
+            peers: Arc::new(PeerLimits::default()),
+            memory_cap_bytes: AtomicU64::default(),
             memory_bytes: AtomicU64::new(0),
             flows: AtomicUsize::new(0),
-            max_flows,
-        })
+            max_flows: AtomicUsize::default(),
+        };
+        shared.set_limits(memory_cap_bytes, max_flows, peers);
+        Arc::new(shared)
+    }
+
+    /// Other limits from now on; what goes beyond them already stays.
+    pub fn set_limits(&self, memory_cap_bytes: u64, max_flows: usize, peers: Limits) {
+        self.metrics.memory_cap_bytes.set(i64::try_from(memory_cap_bytes).unwrap_or(i64::MAX));
+        self.memory_cap_bytes.store(memory_cap_bytes, Ordering::Relaxed);
+        self.max_flows.store(max_flows, Ordering::Relaxed);
+        self.peers.set(peers);
     }
 
     /// A place among the flows that the process may have, or `None` when all are taken.
     pub fn admit_flow(self: &Arc<Self>) -> Option<Admission> {
         let taken = self.flows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flows| {
-            (flows < self.max_flows).then_some(flows + 1)
+            (flows < self.max_flows.load(Ordering::Relaxed)).then_some(flows + 1)
         });
         if taken.is_err() {
             self.metrics.drops.of(metrics::Drop::FlowLimit).inc();
@@ -40,11 +58,12 @@ impl Shared {
         }
         self.metrics.flows_opened.inc();
         self.metrics.flows_active.inc();
-        Some(Admission(self.clone()))
+        Some(Admission { shared: self.clone(), _peer: None })
     }
 
     pub(crate) fn memory_left(&self) -> u64 {
-        self.memory_cap_bytes.saturating_sub(self.memory_bytes.load(Ordering::Relaxed))
+        let cap = self.memory_cap_bytes.load(Ordering::Relaxed);
+        cap.saturating_sub(self.memory_bytes.load(Ordering::Relaxed))
     }
 
     /// Whether another connection's least window would go beyond the cap.
@@ -65,11 +84,24 @@ impl Shared {
 
 /// A flow's place among those that the process may have; given back when dropped.
 #[derive(Debug)]
-pub struct Admission(Arc<Shared>);
+pub struct Admission {
+    shared: Arc<Shared>,
+    /// The same among those that its peer may have.
+    _peer: Option<FlowPlace>,
+}
+
+impl Admission {
+    /// Counts for a peer too.
+    pub(crate) fn of_peer(self, place: Option<FlowPlace>) -> Self {
+        let mut admission = self;
+        admission._peer = place;
+        admission
+    }
+}
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.0.flows.fetch_sub(1, Ordering::Relaxed);
-        self.0.metrics.flows_active.dec();
+        self.shared.flows.fetch_sub(1, Ordering::Relaxed);
+        self.shared.metrics.flows_active.dec();
     }
 }

@@ -62,10 +62,24 @@ impl Socket {
 
     /// Closes so that a TCP peer sees a reset: an end that must not look like a complete one.
     pub fn reset(self) {
-        if let Self::Tcp(socket) = &self {
+        self.abort_on_close(true);
+    }
+
+    /// Whether a TCP peer sees a reset when the socket is closed, be it by the kernel because the
+    /// process was killed.
+    pub fn abort_on_close(&self, abort: bool) {
+        if let Self::Tcp(socket) = self {
             // A failure means that the connection is gone already.
-            let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
+            let _ = socket2::SockRef::from(socket).set_linger(abort.then_some(Duration::ZERO));
         }
+    }
+
+    /// Watches a socket under another token, as [`Socket::watch`].
+    ///
+    /// # Errors
+    /// When the loop can't take it.
+    pub fn watch_again(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.register(registry, token, true)
     }
 }
 

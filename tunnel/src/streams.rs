@@ -30,6 +30,7 @@ impl Core {
             }
         }
         self.note_established(slot);
+        self.receive_datagrams(slot);
         self.queue_writable(slot);
     }
 
@@ -47,14 +48,16 @@ impl Core {
         self.maintain_cids(slot);
     }
 
-    /// The handshake's end. A client has it only with the server's settings: TLS 1.3 lets it
-    /// finish before the server has looked at its certificate.
+    /// The handshake's end. A client has it only when it is confirmed (RFC 9001, Section 4.1.2) and
+    /// it knows the server's settings: TLS 1.3 lets it finish before the server has looked at its
+    /// certificate, and some servers send their settings before that too.
     fn note_established(&mut self, slot: usize) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         let proven = conn.quic.is_server()
             || conn.h3.as_ref().is_some_and(|h3| h3.peer_settings_raw().is_some());
-        if proven && conn.quic.is_established() && !conn.established {
+        if proven && conn.quic.is_handshake_confirmed() && !conn.established {
             conn.established = true;
+            conn.handshake_place = None;
             tracing::info!(
                 peer = %conn.peer,
                 resumed = conn.quic.is_resumed(),
@@ -65,11 +68,17 @@ impl Core {
             connections.of(ConnectionState::Connecting).dec();
             connections.of(ConnectionState::Established).inc();
             self.notices.push_back(Notice::Established(conn.id));
+            if !self.welcome(slot) {
+                return;
+            }
+            let Some(conn) = self.conns.get_mut(slot) else { return };
             // What came as early data may go out now.
             let flows: Vec<_> = conn.streams.values().copied().collect();
             for owner in flows {
-                if let Owner::Flow(flow) = owner {
-                    self.pump_to_socket(flow);
+                match owner {
+                    Owner::Flow(flow) => drop(self.pump_to_socket(flow)),
+                    Owner::Datagrams(flow) => self.read_capsules(flow),
+                    Owner::Role(_) | Owner::Unclaimed { .. } => {}
                 }
             }
         }
@@ -139,12 +148,17 @@ impl Core {
             (h3::Event::Reset(_), Some(Owner::Flow(flow))) => {
                 self.end_flow(flow, FlowEnd::FarReset);
             }
+            (h3::Event::Data, Some(Owner::Datagrams(flow))) => self.read_capsules(flow),
+            (h3::Event::Finished, Some(Owner::Datagrams(flow))) => self.datagrams_finished(flow),
+            (h3::Event::Reset(_), Some(Owner::Datagrams(flow))) => {
+                self.end_datagrams(flow, FlowEnd::FarReset);
+            }
             (h3::Event::Finished, Some(Owner::Role(key))) => {
                 self.notices.push_back(Notice::StreamFinished { conn: id, stream, key });
             }
             (h3::Event::Reset(_), Some(Owner::Role(key))) => {
                 conn.reset(stream, H3_CONNECT_ERROR);
-                self.notices.push_back(Notice::StreamLost { key });
+                self.notices.push_back(Notice::StreamLost { conn: id, stream, key });
             }
             (h3::Event::Finished, Some(Owner::Unclaimed { .. })) => {
                 conn.streams.insert(stream, Owner::Unclaimed { finished: true });
@@ -157,7 +171,7 @@ impl Core {
                 self.notices.push_back(Notice::GoingAway(id));
             }
             // Trailers mean nothing here; data waits for its flow, or nobody wants it any more.
-            (h3::Event::Headers { .. }, Some(Owner::Unclaimed { .. })) => {}
+            (h3::Event::Headers { .. }, Some(Owner::Unclaimed { .. } | Owner::Datagrams(_))) => {}
             (h3::Event::Data | h3::Event::Finished, _) | (h3::Event::PriorityUpdate, _) => {}
         }
     }
@@ -184,6 +198,7 @@ impl Core {
     fn queue_writable(&mut self, slot: usize) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         while let Some(stream) = conn.quic.stream_writable_next() {
+            // UDP flows that have something to send are in a list already.
             let Some(Owner::Flow(flow_slot)) = conn.streams.get(&stream) else { continue };
             if let Some(flow) = self.flows.get_mut(*flow_slot).filter(|flow| !flow.queued) {
                 flow.queued = true;

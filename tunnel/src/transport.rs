@@ -12,6 +12,8 @@ use millrace_config::{ConfigError, Credentials, Source, Transport};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
 use crate::algorithms;
+use crate::datagrams;
+use crate::retry::Retry;
 use crate::stateless_reset::StatelessReset;
 
 /// Unidirectional streams that a peer may open: control and both QPACK ones
@@ -98,6 +100,8 @@ pub struct TunnelConfig {
     pub(crate) http3: quiche::h3::Config,
     pub(crate) algorithm: Algorithm,
     pub(crate) reset: Option<StatelessReset>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) max_udp_payload_bytes: u16,
 }
 
 impl TunnelConfig {
@@ -111,8 +115,8 @@ impl TunnelConfig {
         credentials: &Credentials,
     ) -> Result<Self, Error> {
         let algorithm = algorithms::algorithm(&transport.congestion_control)?;
-        let reset = match side {
-            Side::Client => None,
+        let (reset, retry) = match side {
+            Side::Client => (None, None),
             Side::Server { .. } => {
                 let path = &credentials.private_key;
                 let key = fs::read(path).map_err(|error| Error::Credentials {
@@ -120,11 +124,13 @@ impl TunnelConfig {
                     path: path.display().to_string(),
                     problem: error.to_string(),
                 })?;
-                Some(StatelessReset::new(&key)?)
+                (Some(StatelessReset::new(&key)?), Some(Retry::new(&key)?))
             }
         };
         Ok(Self {
             reset,
+            retry,
+            max_udp_payload_bytes: transport.max_udp_payload_bytes,
             quic: quic_config(side, transport, credentials, &algorithm)?,
             http3: h3_config()?,
             algorithm,
@@ -161,6 +167,7 @@ fn quic_config(
     config.set_max_stream_window(transport.max_stream_window_bytes);
     config.set_max_connection_window(connection);
     config.set_initial_max_streams_uni(MAX_UNI_STREAMS);
+    config.enable_dgram(true, datagrams::RECEIVE_QUEUE, datagrams::SEND_QUEUE);
     if let Side::Server { max_streams, ticket_key } = side {
         config.set_initial_max_streams_bidi(max_streams);
         config.set_ticket_key(ticket_key)?;
@@ -175,6 +182,8 @@ fn h3_config() -> Result<quiche::h3::Config, Error> {
     config.set_max_field_section_size(MAX_FIELD_SECTION_BYTES as u64);
     config.set_qpack_max_table_capacity(0);
     config.set_qpack_blocked_streams(0);
+    // RFC 9220; of a client it says nothing. HTTP datagrams are announced where QUIC has them.
+    config.enable_extended_connect(true);
     Ok(config)
 }
 

@@ -13,6 +13,8 @@ const RECV_BATCH: usize = 16;
 const RECV_MESSAGE_BYTES: usize = 65_536;
 /// Asked of the kernel for each direction; it grants at most `net.core.{r,w}mem_max`.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
+/// The same for the socket of one flow: what comes while an event loop is busy elsewhere.
+const FLOW_BUFFER_BYTES: usize = 1 << 20;
 /// Largest message with segmentation offload: the largest UDP payload over IPv4.
 pub const SEND_MESSAGE_BYTES: usize = 65_507;
 
@@ -41,6 +43,7 @@ pub struct PortOptions {
 }
 
 /// A bound UDP socket.
+#[derive(Debug)]
 pub struct UdpPort {
     socket: mio::net::UdpSocket,
     state: UdpSocketState,
@@ -68,6 +71,27 @@ impl UdpPort {
         socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
         socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
         socket.bind(&address.into())?;
+        Self::new(socket)
+    }
+
+    /// A socket that talks to `destination` only, from `source` where one is given.
+    ///
+    /// # Errors
+    /// As the system says: there may be no route.
+    pub fn connect(destination: SocketAddr, source: Option<IpAddr>) -> io::Result<Self> {
+        let domain = Domain::for_address(destination);
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_recv_buffer_size(FLOW_BUFFER_BYTES)?;
+        socket.set_send_buffer_size(FLOW_BUFFER_BYTES)?;
+        if let Some(source) = source {
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        socket.connect(&destination.into())?;
+        Self::new(socket)
+    }
+
+    fn new(socket: Socket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let socket = mio::net::UdpSocket::from_std(socket.into());
         let local = socket.local_addr()?;
@@ -143,6 +167,9 @@ impl UdpPort {
         for (message, meta) in slices.iter_mut().zip(&buffers.meta).take(messages) {
             let ip = meta.dst_ip.unwrap_or(self.local.ip());
             let to = SocketAddr::new(ip, self.local.port());
+            if meta.len == 0 {
+                take(meta.addr, to, &mut []);
+            }
             for datagram in message[..meta.len].chunks_mut(meta.stride.max(1)) {
                 take(meta.addr, to, datagram);
             }
@@ -193,17 +220,18 @@ mod tests {
     #[test]
     fn datagrams_keep_their_boundaries_through_offloads() {
         let (a, b) = (port(), port());
+        a.send(b.local(), a.local().ip(), &[], 0).expect("send");
         let contents: Vec<u8> = (0..2500_u32).map(|i| (i / 1000) as u8).collect();
         a.send(b.local(), a.local().ip(), &contents, 1000).expect("send");
         let mut buffers = RecvBuffers::default();
         let mut seen = Vec::new();
-        while seen.len() < 3 {
+        while seen.len() < 4 {
             b.receive(&mut buffers, |from, to, datagram| {
                 assert_eq!((from, to), (a.local(), b.local()));
-                seen.push((datagram[0], datagram.len()));
+                seen.push((datagram.first().copied(), datagram.len()));
             })
             .expect("receive");
         }
-        assert_eq!(seen, [(0, 1000), (1, 1000), (2, 500)]);
+        assert_eq!(seen, [(None, 0), (Some(0), 1000), (Some(1), 1000), (Some(2), 500)]);
     }
 }

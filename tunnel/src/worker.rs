@@ -1,6 +1,7 @@
 //! One event loop on one thread.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::{Duration, Instant};
@@ -9,8 +10,11 @@ use mio::{Events, Poll, Token, Waker};
 
 use crate::admin::FlowInfo;
 use crate::conn::Conn;
-use crate::core::{Core, H3_NO_ERROR, KIND_FLOW, KIND_OWN, KIND_ROLE, KIND_SHIFT, KIND_UDP};
+use crate::core::{
+    Core, H3_NO_ERROR, KIND_DATAGRAMS, KIND_FLOW, KIND_OWN, KIND_ROLE, KIND_SHIFT, KIND_UDP,
+};
 use crate::flow::FlowEnd;
+use crate::qlog::{QlogError, QlogSink};
 use crate::role::Role;
 use crate::shared::Shared;
 use crate::timer::Timer;
@@ -29,6 +33,8 @@ const INDEX_MASK: usize = (1 << KIND_SHIFT) - 1;
 enum Command {
     Flows(SyncSender<Vec<FlowInfo>>),
     Drain { deadline: Instant },
+    Reload(Box<Update>),
+    Trace { connection: String, sink: Option<Arc<QlogSink>>, answer: SyncSender<Traced> },
 }
 
 /// What keeps a worker going.
@@ -38,6 +44,8 @@ pub struct WorkerSettings {
     pub flow_idle_timeout: Duration,
     /// The same once one direction has ended.
     pub half_close_timeout: Duration,
+    /// Silence in both directions after which a UDP flow ends.
+    pub udp_idle_timeout: Duration,
     /// How long a peer's handshake may take; for servers.
     pub handshake_timeout: Option<Duration>,
     /// Interval of packets that keep a silent connection alive; the client's task.
@@ -46,6 +54,15 @@ pub struct WorkerSettings {
     pub max_connection_window_bytes: u64,
     /// Connections that peers may open; none at a client.
     pub max_connections: usize,
+}
+
+/// Where the trace is; `None` when the worker does not have the connection.
+type Traced = Option<Result<PathBuf, QlogError>>;
+
+/// What a worker makes new connections with after a reload.
+struct Update {
+    tunnel: TunnelConfig,
+    settings: WorkerSettings,
 }
 
 /// The rest of the process's hold on a worker.
@@ -62,10 +79,35 @@ impl WorkerHandle {
         let _ = self.waker.wake();
     }
 
+    /// Makes new connections so from now on; those that exist stay as they are. The role looks for
+    /// what is new to it in [`Role::on_wake`].
+    pub fn reload(&self, tunnel: TunnelConfig, settings: WorkerSettings) {
+        let _ = self.commands.send(Command::Reload(Box::new(Update { tunnel, settings })));
+        self.wake();
+    }
+
     /// Takes nothing new, lets flows end, and stops at `deadline` at the latest.
     pub fn drain(&self, deadline: Instant) {
         let _ = self.commands.send(Command::Drain { deadline });
         self.wake();
+    }
+
+    /// Begins the trace of a connection in `sink`, or ends it; `None` when the worker does not have
+    /// the connection.
+    ///
+    /// # Errors
+    /// See [`QlogError`].
+    pub fn trace(
+        &self,
+        connection: &str,
+        sink: Option<Arc<QlogSink>>,
+        patience: Duration,
+    ) -> Option<Result<PathBuf, QlogError>> {
+        let (answer, traced) = std::sync::mpsc::sync_channel(1);
+        let connection = connection.to_owned();
+        let _ = self.commands.send(Command::Trace { connection, sink, answer });
+        self.wake();
+        traced.recv_timeout(patience).unwrap_or(Some(Err(QlogError::NoAnswer)))
     }
 
     /// The worker's flows; empty when it does not answer within `patience`.
@@ -109,9 +151,7 @@ impl<R: Role> Worker<R> {
         let (commands, orders) = channel();
         let handle = WorkerHandle { waker, commands };
         let registry = poll.registry().try_clone()?;
-        let window = settings.max_connection_window_bytes;
-        let mut core = Core::new(registry, index, tunnel, window, shared);
-        core.max_connections = settings.max_connections;
+        let mut core = Core::new(registry, index, tunnel, &settings, shared);
         let mut role = make_role(handle.clone());
         role.start(&mut core)?;
         let worker = Self {
@@ -165,6 +205,7 @@ impl<R: Role> Worker<R> {
             (WAKER, ..) => self.obey(),
             (TIMER, ..) => self.timer.fired(),
             (_, KIND_FLOW, slot) => self.core.on_socket_event(slot, event),
+            (_, KIND_DATAGRAMS, slot) => self.core.on_datagram_socket(slot),
             (_, KIND_ROLE, key) => self.role.on_event(&mut self.core, key, event),
             (_, KIND_UDP, port) => {
                 self.udp_ready[port] |= event.is_readable();
@@ -189,6 +230,17 @@ impl<R: Role> Worker<R> {
                     self.role.drain(&mut self.core);
                 }
                 Command::Drain { .. } => {}
+                Command::Trace { connection, sink, answer } => {
+                    let conns = &mut self.core.conns;
+                    let found = conns.iter_mut().find(|(_, conn)| conn.is_called(&connection));
+                    let traced = found.map(|(_, conn)| conn.trace(&connection, sink.as_ref()));
+                    let _ = answer.send(traced);
+                }
+                Command::Reload(update) => {
+                    let Update { tunnel, settings } = *update;
+                    self.core.reload(tunnel, &settings);
+                    self.settings = settings;
+                }
             }
         }
         self.role.on_wake(&mut self.core);
@@ -223,8 +275,14 @@ impl<R: Role> Worker<R> {
         let now = self.core.now;
         if now >= self.next_tick {
             self.next_tick = now + Core::TICK;
-            let WorkerSettings { flow_idle_timeout, half_close_timeout, keepalive, .. } =
-                self.settings;
+            let WorkerSettings {
+                flow_idle_timeout,
+                half_close_timeout,
+                udp_idle_timeout,
+                keepalive,
+                ..
+            } = self.settings;
+            self.core.end_silent_datagrams(udp_idle_timeout, self.draining.is_some());
             self.core.end_flows(|flow| {
                 let patience =
                     if flow.half_closed() { half_close_timeout } else { flow_idle_timeout };
@@ -267,6 +325,7 @@ impl<R: Role> Worker<R> {
         let over = self.core.now >= deadline;
         if over {
             self.core.end_flows(|_| Some(FlowEnd::Drained));
+            self.core.end_datagram_flows(|_| Some(FlowEnd::Drained));
         }
         let idle = self.core.flow_count() == 0 && self.role.pending() == 0;
         if !over && (!idle || self.core.unsent()) {

@@ -1,4 +1,5 @@
-//! What controllers are told by quiche: two connections in memory, packets handed over by the test.
+//! What controllers are told by quiche, and what its streams do since they are patched: two
+//! connections in memory, packets handed over by the test.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -134,7 +135,7 @@ fn pair(algorithm: &Algorithm) -> (Connection, Connection) {
         config.set_initial_max_data(1 << 24);
         config.set_initial_max_stream_data_bidi_local(1 << 24);
         config.set_initial_max_stream_data_bidi_remote(1 << 24);
-        config.set_initial_max_streams_bidi(1);
+        config.set_initial_max_streams_bidi(2);
         config.verify_peer(false);
         config
     };
@@ -255,4 +256,35 @@ fn quiches_own_algorithm_takes_over_and_gives_back() {
     }
     assert!(sent > 60_000, "only {sent} bytes left");
     assert_eq!(received, sent);
+}
+
+/// RFC 9000, Section 3.1: nothing of a stream is sent after RESET_STREAM, least of all an end in
+/// order, which a peer that RESET_STREAM has not reached takes for that of a complete stream.
+#[test]
+fn a_reset_stream_has_no_end_in_order() {
+    const CUT: u64 = 4;
+    let (mut server, mut client) = pair(&Witnesses::new("reset").algorithm());
+    client.stream_send(CUT, b"x", false).unwrap();
+    exchange(&mut client, &mut server);
+    server.stream_send(CUT, &[9; 5_000], false).unwrap();
+    server.stream_send(0, &[7; 5_000], false).unwrap();
+    let mut buffer = [0; 1500];
+    let (len, info) = server.send(&mut buffer).unwrap();
+    deliver(&mut client, &[(buffer[..len].to_vec(), info)]);
+    let (begun, fin) = client.stream_recv(CUT, &mut buffer).unwrap();
+    assert!(begun > 1000 && !fin, "the first packet brought {begun} bytes of the stream");
+
+    server.stream_shutdown(CUT, quiche::Shutdown::Write, 1).unwrap();
+    // The first of these has RESET_STREAM, and is lost.
+    deliver(&mut client, &flight(&mut server)[1..]);
+    let got = client.stream_recv(CUT, &mut buffer);
+    assert_eq!(got, Err(quiche::Error::Done));
+    assert!(!client.stream_finished(CUT), "it looks complete");
+
+    // That comes again, when acknowledgements have shown its packet to be lost.
+    for _ in 0..5 {
+        server.stream_send(0, &[8; 5_000], false).unwrap();
+        exchange(&mut server, &mut client);
+    }
+    assert_eq!(client.stream_recv(CUT, &mut buffer), Err(quiche::Error::StreamReset(1)));
 }

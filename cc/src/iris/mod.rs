@@ -28,10 +28,11 @@ use serde_json::{Map, Value};
 
 pub use target::Target;
 
+use crate::estimators::SpuriousTimeout;
 use crate::registry::{Algorithm, Entry};
 use crate::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathModel, PathStart,
-    SentPacket, Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
+    PathStart, SentPacket, Time,
 };
 
 /// The algorithms of this family.
@@ -64,8 +65,8 @@ const PROBE_TIMEOUTS: u32 = 2;
 /// From so many on, the path is taken for unknown and start-up runs again, as after a time-out
 /// in TCP (RFC 5681, Section 3.1). The paper says nothing of outages.
 const OUTAGE_TIMEOUTS: u32 = 3;
-/// The window is this many round trips of the rate, without a queue: it does not decide while the
-/// queue is that of Eq. 3, and stops a sender that hears nothing. It bounds the queue where the
+/// The window is this many round trips of the rate, without a queue, and B: it does not decide while
+/// the queue is that of Eq. 3, and stops a sender that hears nothing. It bounds the queue where the
 /// capacity falls to a fraction at once and the buffer has no end (recorded LTE links, 20 MB: 0.14
 /// s of queueing on average instead of 30 with round trips as long as the queue makes them).
 const WINDOW_ROUND_TRIPS: u32 = 3;
@@ -179,6 +180,8 @@ pub struct Iris {
     smoothed_rtt: Option<Duration>,
     mtu_bytes: u64,
     probe_timeouts: u32,
+    /// The rate, 10^6 bit/s.
+    spurious_timeout: SpuriousTimeout<f64>,
 }
 
 impl Iris {
@@ -193,6 +196,7 @@ impl Iris {
             smoothed_rtt: None,
             mtu_bytes,
             probe_timeouts: 0,
+            spurious_timeout: SpuriousTimeout::default(),
         }
     }
 
@@ -230,6 +234,9 @@ impl Controller for Iris {
         if !event.acked.is_empty() {
             self.probe_timeouts = 0;
         }
+        if let Some(rate_mbps) = self.spurious_timeout.on_event(event) {
+            self.control.go_on_at(rate_mbps);
+        }
         self.control.on_time(event.now);
         let limit = (self.rtt() * GIVE_UP_ROUND_TRIPS).max(MIN_GIVE_UP);
         self.epochs.give_up_overdue(event.now, limit);
@@ -242,9 +249,16 @@ impl Controller for Iris {
         self.epochs.on_discarded(number);
     }
 
-    fn on_probe_timeout(&mut self, _now: Time) {
+    fn on_spurious_loss(&mut self, _now: Time, _packet: &LostPacket) {
+        self.control.on_mistake();
+    }
+
+    fn on_probe_timeout(&mut self, now: Time) {
         self.probe_timeouts = self.probe_timeouts.saturating_add(1);
         if self.probe_timeouts >= PROBE_TIMEOUTS {
+            if !self.control.is_starting() {
+                self.spurious_timeout.on_timeout(now, self.control.lasting_mbps());
+            }
             self.epochs.clear();
             self.control.on_timeout(self.probe_timeouts >= OUTAGE_TIMEOUTS);
         }
@@ -282,7 +296,8 @@ impl Controller for Iris {
         let rtt = self.control.least_rtt().unwrap_or(smoothed);
         let time = (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK);
         let rate = Bandwidth::from_mbps(self.control.lasting_mbps());
-        rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        let load = (self.config.load_packets * self.mtu_bytes as f64) as u64;
+        (rate.bytes_in(time) + load).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 
     fn pacing_rate(&self) -> Bandwidth {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::controller::Pcc;
@@ -90,6 +92,11 @@ pub struct PccConfig {
     pub gap_spread: f64,
     /// What keeps noise in RTTs from deciding.
     pub noise_filter: NoiseFilter,
+    /// Of those who mind latency: the window covers one and a half of the least round trip and so
+    /// many milliseconds, at the rate in force. Less bounds the queue of a link that slows down,
+    /// and holds back where its rate varies much or its path becomes longer. Beyond the papers,
+    /// which have no window.
+    pub queue_slack_ms: f64,
     /// How the first rate is found. The two settings below are of the first kind only.
     pub start_up: StartUpKind,
     /// Whether start-up ignores the first 50 losses and gradients below 0.2 (Section 5.2.1).
@@ -106,6 +113,10 @@ impl PccConfig {
         largest.unwrap_or(f64::INFINITY)
     }
 
+    pub(super) fn queue_slack(&self) -> Duration {
+        Duration::from_secs_f64(self.queue_slack_ms / 1e3)
+    }
+
     /// Why these settings can't be, if so.
     pub(super) fn fault(&self) -> Option<&'static str> {
         let [shortest, longest] = self.interval_round_trips;
@@ -117,6 +128,9 @@ impl PccConfig {
         }
         if !(0.0..=0.9).contains(&self.gap_spread) {
             return Some("gap_spread must be 0 to 0.9");
+        }
+        if !(0.0..=60_000.0).contains(&self.queue_slack_ms) {
+            return Some("queue_slack_ms must be 0 to 60000");
         }
         let rest = [
             self.conversion_factor,

@@ -1,15 +1,15 @@
 use std::time::Duration;
 
-use super::config::NoiseFilter;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::config::{PccConfig, StartUpKind};
+use super::config::{NoiseFilter, PccConfig, StartUpKind};
+use super::least_rtt::LeastRtt;
 use super::monitor_interval::{Extent, Intervals};
 use super::noise::AckFilter;
 use super::pipelined::Pipelined;
 use super::rate_control::RateControl;
-use crate::estimators::WindowedMin;
+use crate::estimators::SpuriousTimeout;
 use crate::{
     Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
     Time, Tuning,
@@ -30,8 +30,8 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// Probe time-outs in a row that count as a time-out. The first only asks whether the last
 /// packet was lost (RFC 9002, Section 6.2).
 const PROBE_TIMEOUTS: u32 = 2;
-/// Least rate, 10^6 bit/s.
-const MIN_RATE_MBPS: f64 = 0.1;
+/// Least rate, 10^6 bit/s: a packet each half second. (With 0.1 a link of 50 kbit/s lost 64 to 88 %.)
+const MIN_RATE_MBPS: f64 = 0.02;
 /// Least rate in packets a round trip: one would leave nothing to compare.
 const MIN_RATE_PACKETS: f64 = 2.0;
 /// Largest rate, 10^6 bit/s: only there to keep arithmetic finite.
@@ -43,13 +43,6 @@ const WINDOW_ROUND_TRIPS: u32 = 3;
 /// Least time beyond one round trip that the window covers, for acknowledgement delay and
 /// scheduling on paths with next to no RTT.
 const WINDOW_SLACK: Duration = Duration::from_millis(50);
-/// For those who mind latency the window covers one and a half of the least round trip and this,
-/// which is for paths that have become longer. A longer queue is no news, but the longer it is the
-/// later comes feedback: on a link that slows down, without a bound, it grows by seconds.
-const QUEUE_SLACK: Duration = Duration::from_millis(100);
-/// The least round trip is that of so long. A queue that stays raises it in the end, and a path
-/// that has become much longer has a window that is too small until then.
-const LEAST_RTT_WINDOW: Duration = Duration::from_secs(60);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
 
@@ -70,9 +63,12 @@ pub(super) struct Pcc {
     rate: Bandwidth,
     start: PathStart,
     smoothed_rtt: Option<Duration>,
-    least_rtt: WindowedMin<Duration>,
+    /// Of those who mind latency.
+    least_rtt: Option<LeastRtt>,
     mtu_bytes: u64,
     probe_timeouts: u32,
+    /// The central rate, 10^6 bit/s.
+    spurious_timeout: SpuriousTimeout<f64>,
     /// Present while that kind of start-up runs: then there are no intervals.
     pipelined: Option<Pipelined>,
     start_up: StartUpKind,
@@ -93,9 +89,10 @@ impl Pcc {
             rate,
             start: *start,
             smoothed_rtt: None,
-            least_rtt: WindowedMin::new(LEAST_RTT_WINDOW.as_nanos() as u64),
+            least_rtt: config.utility.minds_latency().then(|| LeastRtt::new(config.queue_slack())),
             mtu_bytes: start.mtu_bytes.max(1),
             probe_timeouts: 0,
+            spurious_timeout: SpuriousTimeout::default(),
             gap: 1.0,
             gap_spread: config.gap_spread,
             gap_rng: Pcg64Mcg::seed_from_u64(start.seed ^ GAP_SEED),
@@ -131,7 +128,7 @@ impl Pcc {
         }
         let limit = (self.rtt() * TIMEOUT_ROUND_TRIPS).max(MIN_TIMEOUT);
         if self.intervals.is_overdue(now, limit) {
-            self.time_out();
+            self.time_out(now);
         }
         if !self.intervals.is_open() {
             self.rate = self.waiting();
@@ -159,7 +156,10 @@ impl Pcc {
         true
     }
 
-    fn time_out(&mut self) {
+    fn time_out(&mut self, now: Time) {
+        if !self.control.is_starting() {
+            self.spurious_timeout.on_timeout(now, self.control.central_mbps());
+        }
         self.intervals.clear();
         self.control.on_timeout();
         self.begin_start_up();
@@ -206,7 +206,13 @@ impl Controller for Pcc {
             }
             let mean = self.smoothed_rtt.replace(rtt.smoothed).unwrap_or(rtt.smoothed);
             self.bound();
-            self.least_rtt.add(event.now.as_nanos(), rtt.latest);
+            let central = self.control.central_mbps();
+            if let Some(least) = &mut self.least_rtt
+                && let Some(before) = least.add(event.now, rtt.latest, rtt.smoothed, central)
+            {
+                self.intervals.clear();
+                self.control.learn_from(before);
+            }
             let mut filter = self.ack_filter.as_mut();
             if filter.as_mut().is_none_or(|filter| filter.admits(event.now, rtt.latest, mean))
                 && let Some(largest) = event.acked.last()
@@ -216,6 +222,11 @@ impl Controller for Pcc {
         }
         if !event.acked.is_empty() {
             self.probe_timeouts = 0;
+        }
+        if let Some(before) = self.spurious_timeout.on_event(event) {
+            self.pipelined = None;
+            self.intervals.clear();
+            self.control.learn_from(before);
         }
         if self.start_up_event(event) {
             return;
@@ -247,10 +258,10 @@ impl Controller for Pcc {
         self.control.tune(tuning)
     }
 
-    fn on_probe_timeout(&mut self, _now: Time) {
+    fn on_probe_timeout(&mut self, now: Time) {
         self.probe_timeouts = self.probe_timeouts.saturating_add(1);
         if self.probe_timeouts >= PROBE_TIMEOUTS {
-            self.time_out();
+            self.time_out(now);
         }
     }
 
@@ -294,9 +305,9 @@ impl Controller for Pcc {
                 .max(self.start.initial_window_bytes)
                 .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
         }
-        let time = match self.least_rtt.get() {
-            Some(least) if self.control.minds_latency() => least * 3 / 2 + QUEUE_SLACK,
-            _ => (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK),
+        let time = match self.least_rtt.as_ref().and_then(LeastRtt::covered) {
+            Some(covered) => covered,
+            None => (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK),
         };
         // Asked for with each packet: exact arithmetic would cost more than all else.
         let window = self.rate.bits_per_s() as f64 / 8.0 * time.as_secs_f64();

@@ -101,6 +101,7 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         double_check: true,
         fall_at_loss: None,
         gap_spread: 0.0,
+        queue_slack_ms: 100.0,
         noise_filter: NoiseFilter::None,
         start_up: StartUpKind::Doubling,
         initial_ignorance: false,

@@ -18,6 +18,7 @@ mod config;
 mod controller;
 mod fixed_step;
 mod gradient;
+mod least_rtt;
 mod members;
 mod monitor_interval;
 

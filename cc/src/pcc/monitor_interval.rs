@@ -11,6 +11,9 @@ const MAX_SPAN: u64 = 1 << 20;
 /// pile up when nothing comes back; the oldest is then given up.
 const MAX_WAITING: usize = 16;
 
+/// Losses above a limit by this many standard errors are no chance.
+const SURE_ERRORS: f64 = 2.0;
+
 /// When an interval may end: after `duration` and with `packets` packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
@@ -43,6 +46,14 @@ pub(super) struct Outcome {
     pub(super) lost: u64,
     /// Whether the application ran out of data in it.
     pub(super) app_limited: bool,
+}
+
+impl Outcome {
+    /// By how much a share `loss` of its packets is above what chance makes of none.
+    pub(super) fn sure_loss(&self, loss: f64) -> f64 {
+        let packets = self.packets.max(1) as f64;
+        loss - SURE_ERRORS * (loss * (1.0 - loss) / packets).sqrt()
+    }
 }
 
 /// The packets from one change of rate to the next.

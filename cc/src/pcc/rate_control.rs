@@ -23,8 +23,6 @@ const STARTED_ABOVE: f64 = 0.9;
 const MAX_OVER_SENT: f64 = 1.25;
 /// By how much it comes down in one round.
 const OVER_SENT_DECREASE: f64 = 0.9;
-/// Losses above a limit by this many standard errors are no chance.
-const SURE_ERRORS: f64 = 2.0;
 /// What an interval without feedback leaves of the rate (Section 4.3).
 const TIMEOUT_DECREASE: f64 = 0.5;
 /// So many time-outs in a row mean an outage, after which the path is unknown and the rate
@@ -115,10 +113,6 @@ impl RateControl {
         self.utility.tune(tuning)
     }
 
-    pub(super) fn minds_latency(&self) -> bool {
-        self.utility.minds_latency()
-    }
-
     /// How many round trips the next interval is to take.
     pub(super) fn interval_round_trips(&mut self) -> f64 {
         let [shortest, longest] = self.config.interval_round_trips;
@@ -189,7 +183,7 @@ impl RateControl {
         let reached = outcome.sent_mbps / outcome.target_mbps;
         // A flow that has nothing to send learns nothing of the path: run it again.
         let decides = match &self.start_up {
-            Some(start_up) => reached >= STARTED_ABOVE || start_up.shows_queue(&seen),
+            Some(start_up) => reached >= STARTED_ABOVE || start_up.shows_queue(&outcome, &seen),
             None => reached >= LIMITED_BELOW || !outcome.app_limited,
         };
         if outcome.packets == 0 || !decides {
@@ -215,8 +209,7 @@ impl RateControl {
         if self.is_starting() || delivered <= 0.0 || delivered >= self.central_mbps {
             return false;
         }
-        let chance = (seen.loss * (1.0 - seen.loss) / outcome.packets as f64).sqrt();
-        let sure = seen.loss - SURE_ERRORS * chance;
+        let sure = outcome.sure_loss(seen.loss);
         let falls = self.config.fall_at_loss.is_some_and(|limit| sure > limit);
         if falls {
             self.decisions += 1;

@@ -132,6 +132,11 @@ impl Handshake {
         Ok(Self { state })
     }
 
+    /// The handshake of a connection that has nothing more to say, or to be told, before its flow.
+    pub fn over(destination: Destination) -> Self {
+        Self { state: State::Known(destination) }
+    }
+
     /// Looks at the client's bytes: all that were received and not consumed yet. A buffer of
     /// [`MAX_HANDSHAKE_BYTES`] never fills without an answer other than [`Step::NeedMore`].
     ///

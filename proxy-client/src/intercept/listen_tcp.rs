@@ -45,6 +45,29 @@ fn hint(source: &io::Error, step: &str) -> &'static str {
 /// # Errors
 /// Names the address, the step that failed, and the capability that is missing, if one is.
 pub fn listen_tcp(address: SocketAddr, transparent: bool) -> Result<TcpListener, TcpListenError> {
+    open(address, transparent, Sharing::ReusePort)
+}
+
+/// The same with `IP_TRANSPARENT` and without `SO_REUSEPORT`, for a program that shares one socket
+/// among its own processes, as nginx does.
+///
+/// # Errors
+/// As [`listen_tcp`].
+pub fn listen_tcp_alone(address: SocketAddr) -> Result<TcpListener, TcpListenError> {
+    open(address, true, Sharing::Alone)
+}
+
+#[derive(PartialEq)]
+enum Sharing {
+    ReusePort,
+    Alone,
+}
+
+fn open(
+    address: SocketAddr,
+    transparent: bool,
+    sharing: Sharing,
+) -> Result<TcpListener, TcpListenError> {
     let step =
         |step: &'static str| move |source: io::Error| TcpListenError { address, step, source };
     let socket = Socket::new(
@@ -57,7 +80,9 @@ pub fn listen_tcp(address: SocketAddr, transparent: bool) -> Result<TcpListener,
         socket.set_only_v6(true).map_err(step("IPV6_V6ONLY"))?;
     }
     socket.set_reuse_address(true).map_err(step("SO_REUSEADDR"))?;
-    socket.set_reuse_port(true).map_err(step("SO_REUSEPORT"))?;
+    if sharing == Sharing::ReusePort {
+        socket.set_reuse_port(true).map_err(step("SO_REUSEPORT"))?;
+    }
     if transparent {
         let set = if address.is_ipv6() {
             socket.set_ip_transparent_v6(true)

@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::BACKLOG;
@@ -58,6 +59,7 @@ impl UnixSocket {
             move |source: io::Error| UnixListenError::Io { path: path.into(), step, source }
         };
         remove_stale(path)?;
+        remove_stale(&withdrawn_path(path))?;
         let socket = new_socket().map_err(step("socket"))?;
         let address = SockAddr::unix(path).map_err(step("path"))?;
         socket.bind(&address).map_err(|source| match source.kind() {
@@ -96,16 +98,46 @@ impl UnixSocket {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Takes the file away, so that whoever connects is told at once that nobody is there; it waits
+    /// beside its place under a name that ends in `.withdrawn`.
+    ///
+    /// # Errors
+    /// When the directory may not be changed.
+    pub fn withdraw(&self) -> io::Result<()> {
+        rename(&self.path, &withdrawn_path(&self.path))
+    }
+
+    /// Puts the file back.
+    ///
+    /// # Errors
+    /// When the directory may not be changed, or somebody has taken the place.
+    pub fn publish(&self) -> io::Result<()> {
+        rename(&withdrawn_path(&self.path), &self.path)
+    }
 }
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
-        if ours && let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket file");
+        for path in [&self.path, &withdrawn_path(&self.path)] {
+            let ours =
+                fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
+            if ours && let Err(error) = fs::remove_file(path) {
+                tracing::warn!(path = %path.display(), %error, "cannot remove the socket file");
+            }
         }
     }
+}
+
+fn withdrawn_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".withdrawn");
+    name.into()
+}
+
+/// Renames without replacing anybody's file.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE)?)
 }
 
 fn new_socket() -> io::Result<Socket> {
@@ -171,6 +203,34 @@ mod tests {
         assert!(matches!(error, UnixListenError::InUse(_)), "{error}");
         UnixStream::connect(&path).unwrap();
         drop(socket);
+    }
+
+    #[test]
+    fn a_withdrawn_socket_is_away_until_it_is_published_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flows.sock");
+        let socket = UnixSocket::listen(&path, None).unwrap();
+        socket.withdraw().unwrap();
+        let error = UnixStream::connect(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        // Still ours, though its name is free.
+        let error = UnixSocket::listen(&path, None).unwrap_err();
+        assert!(matches!(error, UnixListenError::InUse(_)), "{error}");
+        socket.publish().unwrap();
+        UnixStream::connect(&path).unwrap();
+        socket.withdraw().unwrap();
+        drop(socket);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn publishing_takes_nobodys_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flows.sock");
+        let socket = UnixSocket::listen(&path, None).unwrap();
+        socket.withdraw().unwrap();
+        let _other = UnixListener::bind(&path).unwrap();
+        assert_eq!(socket.publish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
 
     #[test]

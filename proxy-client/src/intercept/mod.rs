@@ -23,7 +23,7 @@ mod original;
 use millrace_wire::Destination;
 
 pub use handshake::{Handshake, MAX_HANDSHAKE_BYTES, Reject, RejectReason, Step};
-pub use listen_tcp::{TcpListenError, listen_tcp};
+pub use listen_tcp::{TcpListenError, listen_tcp, listen_tcp_alone};
 pub use listen_unix::{UnixListenError, UnixSocket};
 pub use original::{Interception, OriginalDestinationError, original_destination};
 

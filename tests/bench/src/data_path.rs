@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use millrace_lab::process::require;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -114,15 +114,17 @@ pub fn interleaved(
 }
 
 /// Raises the soft limit of open files, which the programs started from here inherit.
-fn allow_descriptors(wanted: usize) -> Result<()> {
+///
+/// # Errors
+/// When the hard limit is lower, and can't be raised.
+pub fn allow_descriptors(wanted: usize) -> Result<()> {
     let wanted = wanted as u64 + 1024;
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < wanted {
-        anyhow::ensure!(
-            hard >= wanted,
-            "idle flows take {wanted} descriptors, but {hard} are allowed: run `ulimit -Hn {wanted}`"
-        );
-        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
+        // The hard limit too, as far as the account may.
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).with_context(|| {
+            format!("idle flows take {wanted} descriptors, but {hard} are allowed: `ulimit -Hn {wanted}`")
+        })?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Memory that idle flows hold in each proxy.
 
 use std::fs;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -46,14 +47,7 @@ pub fn measure(flows: usize, arena: &Arena, origin: &Origin, settings: &Settings
     let mut way = Way::start(Variant::Millrace, arena, origin, settings)?;
     pause(SETTLE)?;
     let before = resident(&way)?;
-    let mut streams = Vec::with_capacity(flows);
-    for index in 0..flows {
-        millrace_lab::interrupt::check()?;
-        let stream = sink::open(&arena.client, way.door, 1)
-            .and_then(|mut stream| sink::read_exactly(&mut stream, 1).map(|()| stream))
-            .with_context(|| format!("idle flow {index} of {flows}"))?;
-        streams.push(stream);
-    }
+    let mut streams = open(flows, arena, &way)?;
     pause(SETTLE)?;
     way.must_run()?;
     let opened = resident(&way)?;
@@ -77,7 +71,25 @@ pub fn measure(flows: usize, arena: &Arena, origin: &Origin, settings: &Settings
     })
 }
 
-fn resident(way: &Way) -> Result<PerFlow> {
+/// Opens `flows` flows; one byte from the origin has come through each.
+///
+/// # Errors
+/// When one can't be opened, or on Ctrl-C.
+pub fn open(flows: usize, arena: &Arena, way: &Way) -> Result<Vec<TcpStream>> {
+    let one = |index| {
+        millrace_lab::interrupt::check()?;
+        sink::open(&arena.client, way.door, 1)
+            .and_then(|mut stream| sink::read_exactly(&mut stream, 1).map(|()| stream))
+            .with_context(|| format!("idle flow {index} of {flows}"))
+    };
+    (0..flows).map(one).collect()
+}
+
+/// Resident bytes of both proxies.
+///
+/// # Errors
+/// When one of them has ended.
+pub fn resident(way: &Way) -> Result<PerFlow> {
     let of = |role: &str| {
         let part = way.parts.iter().find(|part| part.role == role);
         let pid = part.with_context(|| format!("no {role}"))?.process.pid();

@@ -2,6 +2,7 @@
 //!
 //! The data path runs in two network namespaces of its own and needs root for that.
 
+use std::net::SocketAddrV4;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,6 +10,7 @@ use clap::{Parser, Subcommand};
 use millrace_lab::interrupt;
 
 mod arena;
+mod beside_idle;
 mod certificates;
 mod controllers;
 mod cpu;
@@ -37,6 +39,8 @@ struct Cli {
 enum Action {
     /// Bulk flows through Millrace, plain TCP and an nginx stream proxy; memory of idle flows
     DataPath(data_path::DataPath),
+    /// What thousands of idle flows cost: memory, CPU, and the rate of a bulk flow beside them
+    BesideIdle(beside_idle::BesideIdle),
     /// Our own event loop beside the same data path on tokio-quiche; how evenly each paces
     Loops(loops::Loops),
     /// Instructions that each congestion controller takes for a packet
@@ -45,6 +49,12 @@ enum Action {
     Simulator(simulator::Simulator),
     /// Where the CPU time of the proxies goes
     Profile(profile::Profile),
+    /// The load generator, started by the others
+    #[command(hide = true)]
+    Origin {
+        /// Where to listen
+        address: SocketAddrV4,
+    },
 }
 
 fn main() -> ExitCode {
@@ -65,9 +75,11 @@ fn main() -> ExitCode {
 fn run(action: Action) -> Result<()> {
     match action {
         Action::DataPath(options) => data_path::run(&options),
+        Action::BesideIdle(options) => beside_idle::run(&options),
         Action::Loops(options) => loops::run(&options),
         Action::Controllers(options) => controllers::run(&options),
         Action::Simulator(options) => simulator::run(&options),
         Action::Profile(options) => profile::run(&options),
+        Action::Origin { address } => origin::serve(address),
     }
 }

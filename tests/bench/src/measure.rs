@@ -75,14 +75,22 @@ pub fn run(
 ) -> Result<Sample> {
     await_quiet(plan.patience)?;
     let mut way = Way::start(plan.variant, arena, origin, settings)?;
+    run_through(&mut way, plan, round, arena)
+}
+
+/// Runs `plan` once through `way`, which is running already, without waiting for a quiet machine.
+///
+/// # Errors
+/// When a flow ends, or on Ctrl-C.
+pub fn run_through(way: &mut Way, plan: &Plan, round: usize, arena: &Arena) -> Result<Sample> {
     let streams = (0..plan.flows)
         .map(|_| sink::open(&arena.client, way.door, ENDLESS))
         .collect::<Result<Vec<_>>>()?;
     let bulk = Bulk::start(streams)?;
     pause(plan.warmup)?;
-    let before = Snapshot::take(&way, &bulk)?;
+    let before = Snapshot::take(way, &bulk)?;
     pause(plan.duration)?;
-    let after = Snapshot::take(&way, &bulk)?;
+    let after = Snapshot::take(way, &bulk)?;
     way.must_run()?;
     bulk.finish()?;
     after.since(&before, plan, round)

@@ -7,12 +7,14 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use millrace_lab::netns::Namespace;
+use millrace_lab::process::Running;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{Domain, Socket, Type};
 
@@ -26,12 +28,13 @@ const LISTENER: u64 = u64::MAX;
 /// How long the thread may sleep before it looks whether it should end.
 const LOOK_EVERY_MS: u16 = 50;
 
-/// A running generator; its thread ends when this is dropped.
+/// A running generator; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Origin {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    _process: Option<Running>,
 }
 
 impl Origin {
@@ -40,13 +43,7 @@ impl Origin {
     /// # Errors
     /// When the port can't be opened.
     pub fn start(host: &Namespace, ip: Ipv4Addr) -> Result<Self> {
-        let listener = host.inside(|| {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&SocketAddr::V4(SocketAddrV4::new(ip, 0)).into())?;
-            socket.listen(4096)?;
-            Ok(TcpListener::from(socket))
-        })?;
+        let listener = host.inside(|| listen(SocketAddrV4::new(ip, 0)))?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let serving = Serving::new(listener, stop.clone())?;
@@ -55,7 +52,23 @@ impl Origin {
                 eprintln!("millrace-bench: origin: {error:#}");
             }
         })?;
-        Ok(Self { address, stop, thread: Some(thread) })
+        Ok(Self { address, stop, thread: Some(thread), _process: None })
+    }
+
+    /// The same as a process of its own, for more flows than one process may have descriptors for
+    /// at both their ends. Its log goes to `scratch`.
+    ///
+    /// # Errors
+    /// When the process can't be started.
+    pub fn start_apart(host: &Namespace, ip: Ipv4Addr, scratch: &Path) -> Result<Self> {
+        // Nothing else listens in the namespace.
+        let address = SocketAddrV4::new(ip, 8080);
+        let program = std::env::current_exe().context("the path of this program")?;
+        let mut command = host.command(&program.to_string_lossy());
+        command.arg("origin").arg(address.to_string());
+        let process = Running::start("origin", &mut command, &scratch.join("origin.log"))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        Ok(Self { address: address.into(), stop, thread: None, _process: Some(process) })
     }
 
     /// Where it listens.
@@ -71,6 +84,22 @@ impl Drop for Origin {
             thread.join().ok();
         }
     }
+}
+
+/// Serves at `address` until the process is ended: what [`Origin::start_apart`] starts.
+///
+/// # Errors
+/// When the port can't be opened.
+pub fn serve(address: SocketAddrV4) -> Result<()> {
+    Serving::new(listen(address)?, Arc::default())?.run()
+}
+
+fn listen(address: SocketAddrV4) -> Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::V4(address).into()).with_context(|| format!("bind to {address}"))?;
+    socket.listen(4096)?;
+    Ok(TcpListener::from(socket))
 }
 
 struct Connection {

@@ -52,6 +52,9 @@ impl Variant {
     }
 }
 
+/// More than any of the benches opens.
+const MAX_FLOWS: u32 = 25_000;
+
 /// What the variants need to know.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -169,7 +172,7 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
         Some(rate) => format!("{{ name = \"constant\", rate_mbps = {rate} }}"),
     };
     let common = format!(
-        "\n[runtime]\nworkers = {}\n[admin]\naddress = \"none\"\n[log]\nlevel = \"warn\"\n",
+        "\n[limits]\nmax_flows = {MAX_FLOWS}\n[runtime]\nworkers = {}\n[admin]\naddress = \"none\"\n[log]\nlevel = \"warn\"\n",
         settings.workers
     );
     let server = format!(

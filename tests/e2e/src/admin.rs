@@ -14,8 +14,16 @@ use crate::tcp;
 /// # Errors
 /// When nobody listens or the answer is no HTTP.
 pub fn get(from: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+    request(from, "GET", path)
+}
+
+/// The same with another method.
+///
+/// # Errors
+/// When nobody listens or the answer is no HTTP.
+pub fn request(from: SocketAddr, method: &str, path: &str) -> io::Result<(u16, String)> {
     let mut socket = tcp::connect_within(from, Duration::from_secs(5))?;
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: {from}\r\nConnection: close\r\n\r\n")?;
+    write!(socket, "{method} {path} HTTP/1.1\r\nHost: {from}\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     socket.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);

@@ -3,6 +3,7 @@
 //!
 //! - [`pair`]: a server and a client with temporary certificates, on loopback.
 //! - [`doors`]: the client side of each interception mode. [`origin`]: what is behind the tunnel.
+//! - [`udp`]: the same for UDP.
 //! - [`relay`]: a UDP path between the two that delays, swallows or records.
 //! - [`admin`]: `/metrics`, `/flows` and `/healthz` read back.
 //!
@@ -22,4 +23,5 @@ pub mod relay;
 pub mod settings;
 pub mod tcp;
 pub mod turn;
+pub mod udp;
 pub mod wait;

@@ -125,6 +125,14 @@ impl PairBuilder {
         self
     }
 
+    /// Lets UDP flows go to all ports of a network.
+    #[must_use]
+    pub fn allow_udp(mut self, network: &str) -> Self {
+        let ports = "protocol = \"udp\"\nports = [\"1-65535\"]";
+        self.server.push("destinations.allow", &format!("network = \"{network}\"\n{ports}"));
+        self
+    }
+
     /// Where the `fixed` door leads.
     #[must_use]
     pub fn fixed(mut self, to: SocketAddr) -> Self {
@@ -136,6 +144,30 @@ impl PairBuilder {
     #[must_use]
     pub fn door(mut self, door: usize, keys: &str) -> Self {
         self.doors[door].push_str(&format!("\n{keys}"));
+        self
+    }
+
+    /// Lets the client connect to all ports of a network without the tunnel, where a door has
+    /// `on_failure = "direct"`.
+    #[must_use]
+    pub fn direct(mut self, network: &str) -> Self {
+        let body = format!("network = \"{network}\"\nports = [\"1-65535\"]");
+        self.client.push("direct.allow", &body);
+        self
+    }
+
+    /// The same for one port.
+    #[must_use]
+    pub fn direct_port(mut self, network: &str, port: u16) -> Self {
+        let body = format!("network = \"{network}\"\nports = [{port}]");
+        self.client.push("direct.allow", &body);
+        self
+    }
+
+    /// Adds a door that [`Pair::doors`] does not have.
+    #[must_use]
+    pub fn listen(mut self, body: &str) -> Self {
+        self.client.push("listen", body);
         self
     }
 
@@ -206,7 +238,7 @@ impl PairBuilder {
             client_admin: tcp::unused(Ipv4Addr::LOCALHOST),
         };
         self.write_server(dir.path(), &addresses, &certificates);
-        let server = start_server(dir.path(), &addresses, self.measured);
+        let server = start_server(&dir.path().join("server.toml"), &addresses, self.measured);
         let relay = self.relay.take().map(|options| Relay::start(addresses.tunnel, options));
         let towards = relay.as_ref().map_or(addresses.tunnel, Relay::address);
         let doors = self.write_client(dir.path(), towards, &addresses, &certificates);
@@ -318,7 +350,27 @@ impl Pair {
     /// # Panics
     /// When it does not start.
     pub fn start_server_again(&mut self) {
-        self.server = start_server(self.dir.path(), &self.addresses, false);
+        self.server = start_server(&self.dir().join("server.toml"), &self.addresses, false);
+    }
+
+    /// Starts another server beside the first, with the same configuration and certificate.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start_another_server(&self, tunnel: SocketAddr) -> Program {
+        let addresses = Addresses {
+            tunnel,
+            server_admin: tcp::unused(Ipv4Addr::LOCALHOST),
+            client_admin: self.addresses.client_admin,
+        };
+        let text = std::fs::read_to_string(self.dir().join("server.toml")).expect("it was written");
+        let text = text
+            .replace(&self.addresses.tunnel.to_string(), &tunnel.to_string())
+            .replace(&self.addresses.server_admin.to_string(), &addresses.server_admin.to_string());
+        let path = self.dir().join(format!("server-{}.toml", tunnel.port()));
+        std::fs::write(&path, text).expect("a configuration file");
+        start_server(&path, &addresses, false)
     }
 
     /// Starts the client anew, with its configuration as it was; the old one must have ended.
@@ -344,8 +396,8 @@ pub fn run_with(mut program: Command, config: &Path) -> Command {
     program
 }
 
-fn start_server(dir: &Path, addresses: &Addresses, measured: bool) -> Program {
-    let mut command = run_with(binaries::server(), &dir.join("server.toml"));
+fn start_server(config: &Path, addresses: &Addresses, measured: bool) -> Program {
+    let mut command = run_with(binaries::server(), config);
     if measured {
         priority::raise(&mut command);
     }

@@ -156,19 +156,13 @@ impl Program {
     }
 
     /// For how long its threads, each on its own, have waited for a processor while they had work:
-    /// the longest of them (`schedstat`).
+    /// the longest of them.
     ///
     /// # Panics
     /// When it is gone.
     #[must_use]
     pub fn run_delay(&self) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid()))
-            .unwrap_or_else(|error| panic!("{} is gone: {error}", self.name));
-        let waited_ns = |task: fs::DirEntry| {
-            let times = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            times.split(' ').nth(1)?.parse::<u64>().ok()
-        };
-        Duration::from_nanos(tasks.flatten().filter_map(waited_ns).max().unwrap_or(0))
+        run_delay(&self.pid().to_string())
     }
 
     /// Number of open file descriptors.
@@ -181,6 +175,25 @@ impl Program {
             .unwrap_or_else(|error| panic!("{} is gone: {error}", self.name))
             .count()
     }
+}
+
+/// [`Program::run_delay`] of the tests' own threads: relays, origins, readers.
+///
+/// # Panics
+/// Without `/proc`.
+#[must_use]
+pub fn own_run_delay() -> Duration {
+    run_delay("self")
+}
+
+fn run_delay(process: &str) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"))
+        .unwrap_or_else(|error| panic!("process {process} is gone: {error}"));
+    let waited_ns = |task: fs::DirEntry| {
+        let times = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        times.split(' ').nth(1)?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(tasks.flatten().filter_map(waited_ns).max().unwrap_or(0))
 }
 
 impl Drop for Program {

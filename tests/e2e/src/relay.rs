@@ -20,7 +20,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use socket2::SockRef;
 
-use crate::priority;
+use crate::{priority, wait};
 
 /// The most that one receive call answers, with offload.
 const MESSAGE_BYTES: usize = 65_536;
@@ -37,6 +37,8 @@ pub struct RelayOptions {
     /// Keep the kernel's receive time and the size of each datagram from the server. Turns
     /// aggregation off, so that every datagram is seen.
     pub record: bool,
+    /// Of a thousand messages in either direction so many do not arrive.
+    pub loss_permille: u32,
 }
 
 /// A datagram from the server.
@@ -53,6 +55,8 @@ struct Shared {
     stop: AtomicBool,
     swallow: AtomicBool,
     swallowed: AtomicU64,
+    rebind: AtomicBool,
+    sent: AtomicBool,
     records: Mutex<Vec<Record>>,
 }
 
@@ -82,6 +86,7 @@ impl Relay {
             queues: [VecDeque::new(), VecDeque::new()],
             shared: shared.clone(),
             buffer: vec![0; MESSAGE_BYTES],
+            random: 1,
         };
         let thread = std::thread::Builder::new().name("relay".into()).spawn(move || state.run());
         Self { address, shared, thread: Some(thread.expect("a thread")) }
@@ -102,6 +107,23 @@ impl Relay {
     #[must_use]
     pub fn swallowed(&self) -> u64 {
         self.shared.swallowed.load(Ordering::Relaxed)
+    }
+
+    /// Gives each client another address towards the server, as a NAT does that has lost its table.
+    ///
+    /// # Panics
+    /// When the path has ended.
+    pub fn rebind(&self) {
+        self.shared.rebind.store(true, Ordering::Relaxed);
+        wait::for_true("the relay rebinds", wait::SOON, || {
+            !self.shared.rebind.load(Ordering::Relaxed)
+        });
+    }
+
+    /// Whether anything has been passed on to the server since the last [`Relay::rebind`].
+    #[must_use]
+    pub fn has_sent(&self) -> bool {
+        self.shared.sent.load(Ordering::Relaxed)
     }
 
     /// Takes what has been recorded until now.
@@ -137,12 +159,20 @@ struct State {
     queues: [VecDeque<Message>; 2],
     shared: Arc<Shared>,
     buffer: Vec<u8>,
+    random: u64,
 }
 
 impl State {
     fn run(mut self) {
         priority::raise_thread();
         while !self.shared.stop.load(Ordering::Relaxed) {
+            if self.shared.rebind.load(Ordering::Relaxed) {
+                for (_, socket) in &mut self.sessions {
+                    *socket = towards(self.server, self.options);
+                }
+                self.shared.sent.store(false, Ordering::Relaxed);
+                self.shared.rebind.store(false, Ordering::Relaxed);
+            }
             let readable = self.wait();
             for (index, readable) in readable.into_iter().enumerate() {
                 for _ in 0..if readable { BATCH } else { 0 } {
@@ -205,6 +235,9 @@ impl State {
             self.shared.swallowed.fetch_add(1, Ordering::Relaxed);
             return true;
         }
+        if self.is_lost() {
+            return true;
+        }
         self.queues[usize::from(index > 0)].push_back(Message {
             due: Instant::now() + self.options.one_way,
             session,
@@ -214,15 +247,21 @@ impl State {
         true
     }
 
+    /// Draws whether a message gets lost (xorshift64, Marsaglia 2003), the same in every run.
+    fn is_lost(&mut self) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % 1000 < u64::from(self.options.loss_permille)
+    }
+
     /// The session of a client, made when it is new.
     fn session(&mut self, from: Option<SockaddrStorage>) -> Option<usize> {
         let v4 = from.as_ref()?.as_sockaddr_in()?;
         let from = SocketAddr::from((v4.ip(), v4.port()));
         let known = self.sessions.iter().position(|(client, _)| *client == from);
         Some(known.unwrap_or_else(|| {
-            let socket = open(self.options);
-            socket.connect(self.server).expect("a UDP socket can be connected");
-            self.sessions.push((from, socket));
+            self.sessions.push((from, towards(self.server, self.options)));
             self.sessions.len() - 1
         }))
     }
@@ -240,11 +279,20 @@ impl State {
                 let control = [ControlMessage::UdpGsoSegments(&segment)];
                 let control = &control[..usize::from(message.segment.is_some())];
                 let parts = [IoSlice::new(&message.bytes)];
+                if !to_client {
+                    self.shared.sent.store(true, Ordering::Relaxed);
+                }
                 // What can't be sent is lost, as on any path.
                 sendmsg(socket.as_raw_fd(), &parts, control, MsgFlags::MSG_DONTWAIT, to).ok();
             }
         }
     }
+}
+
+fn towards(server: SocketAddr, options: RelayOptions) -> UdpSocket {
+    let socket = open(options);
+    socket.connect(server).expect("a UDP socket can be connected");
+    socket
 }
 
 fn open(options: RelayOptions) -> UdpSocket {
@@ -282,7 +330,7 @@ mod tests {
     #[test]
     fn delays_each_way() {
         let one_way = Duration::from_millis(40);
-        let (client, server, _relay) = ends(RelayOptions { one_way, record: false });
+        let (client, server, _relay) = ends(RelayOptions { one_way, ..Default::default() });
         let mut buffer = [0; 100];
         let started = Instant::now();
         client.send(b"there").unwrap();
@@ -314,5 +362,33 @@ mod tests {
         relay.swallow(false);
         client.send(b"again").unwrap();
         assert_eq!(server.recv_from(&mut buffer).unwrap().0, 5);
+    }
+
+    #[test]
+    fn rebinds() {
+        let (client, server, relay) = ends(RelayOptions::default());
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            client.send(b"here").unwrap();
+            seen.push(server.recv_from(&mut [0; 100]).unwrap().1);
+            assert!(relay.has_sent());
+            relay.rebind();
+        }
+        assert!(!relay.has_sent());
+        assert!(seen[0] != seen[1] && seen[1] != seen[2]);
+        // The old mapping is gone.
+        server.send_to(b"back", seen[2]).unwrap();
+        client.recv(&mut [0; 100]).unwrap_err();
+    }
+
+    #[test]
+    fn loses() {
+        let (client, server, _relay) =
+            ends(RelayOptions { loss_permille: 500, ..Default::default() });
+        for _ in 0..200 {
+            client.send(b"perhaps").unwrap();
+        }
+        let arrived = std::iter::from_fn(|| server.recv_from(&mut [0; 100]).ok()).count();
+        assert!((60..140).contains(&arrived), "{arrived} of 200");
     }
 }

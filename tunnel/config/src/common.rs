@@ -117,6 +117,11 @@ pub struct Runtime {
     /// How long running flows may go on after SIGTERM, 0 to 1 h; default 30 s. Too small cuts
     /// off transfers; too large delays restarts.
     pub drain_timeout: Duration,
+    /// The account that a process which was started as root becomes, once it has bound its
+    /// addresses; `None`, without the key, changes nothing.
+    pub user: Option<String>,
+    /// Its group; without the key that of the user.
+    pub group: Option<String>,
 }
 
 impl Runtime {
@@ -132,14 +137,27 @@ impl Runtime {
 pub(crate) struct RawRuntime {
     workers: Int<0, 0, 256>,
     drain_timeout_s: Int<30, 0, 3600>,
+    user: Option<String>,
+    group: Option<String>,
 }
 
-impl From<RawRuntime> for Runtime {
-    fn from(raw: RawRuntime) -> Self {
-        Self {
-            workers: NonZeroUsize::new(raw.workers.get()),
-            drain_timeout: raw.drain_timeout_s.seconds(),
+impl RawRuntime {
+    pub(crate) fn check(self, source: &Source) -> Result<Runtime, ConfigError> {
+        for (key, name) in [("user", &self.user), ("group", &self.group)] {
+            if name.as_ref().is_some_and(String::is_empty) {
+                let problem = "must be a name; leave the key out to change nothing";
+                return Err(source.error(&format!("runtime.{key}"), problem));
+            }
         }
+        if self.user.is_none() && self.group.is_some() {
+            return Err(source.error("runtime.group", "only goes with runtime.user"));
+        }
+        Ok(Runtime {
+            workers: NonZeroUsize::new(self.workers.get()),
+            drain_timeout: self.drain_timeout_s.seconds(),
+            user: self.user,
+            group: self.group,
+        })
     }
 }
 
@@ -149,6 +167,10 @@ pub struct Admin {
     /// The address to bind; `None`, written `"none"`, serves nothing. It is loopback unless
     /// `allow_remote` is set, because it has no authentication and shows who watches what.
     pub address: Option<SocketAddr>,
+    /// Where `/qlog` may write traces; `None`, without the key, allows none. It must exist.
+    pub qlog_dir: Option<PathBuf>,
+    /// Largest trace, 1 MB to 10 GB; default 64 MB (MB is 10^6 bytes).
+    pub qlog_max_bytes: u64,
 }
 
 #[derive(Default, DeriveDeserialize)]
@@ -156,6 +178,8 @@ pub struct Admin {
 pub(crate) struct RawAdmin {
     address: Option<AdminAddress>,
     allow_remote: bool,
+    qlog_dir: Option<PathBuf>,
+    qlog_max_mb: Int<64, 1, 10_000>,
 }
 
 #[derive(Clone, Copy)]
@@ -190,7 +214,11 @@ impl RawAdmin {
                 );
                 Err(source.error("admin.address", problem))
             }
-            address => Ok(Admin { address }),
+            address => Ok(Admin {
+                address,
+                qlog_dir: self.qlog_dir.as_ref().map(|dir| source.resolve(dir)),
+                qlog_max_bytes: self.qlog_max_mb.get::<u64>() * 1_000_000,
+            }),
         }
     }
 }

@@ -13,21 +13,23 @@ mod common;
 mod congestion_control;
 pub mod destinations;
 mod error;
+mod listen;
 mod server;
+mod servers;
 mod source;
 mod transport;
 mod value;
 
 use std::path::Path;
 
-pub use client::{
-    ClientConfig, ClientLimits, ClientTunnel, Connections, Interception, Listen, ListenAddress,
-};
+pub use client::{ClientConfig, ClientLimits, ClientTunnel, Connections};
 pub use common::{Admin, Class, Credentials, Log, LogFormat, LogLevel, Runtime};
 pub use congestion_control::{AlgorithmProblem, CheckAlgorithm, CongestionControl};
 pub use destinations::{Acl, Denied, DeniedReason};
 pub use error::ConfigError;
-pub use server::{Allow, Dial, ServerConfig, ServerLimits, ServerTunnel};
+pub use listen::{Interception, Listen, ListenAddress, OnFailure};
+pub use server::{Allow, AllowedHost, Dial, Protocol, ServerConfig, ServerLimits, ServerTunnel};
+pub use servers::TunnelServer;
 pub use source::Source;
 pub use transport::Transport;
 pub use value::{Host, HostPort};

@@ -9,13 +9,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
+use serde::{Deserialize, Serialize};
 
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::congestion_control::RawCongestionControl;
 use crate::transport::tunnel_section;
-use crate::value::{BindAddress, Int, from_string};
+use crate::value::{BindAddress, Host, Int, from_string};
 use crate::{
     Admin, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Log, Runtime, Source,
     Transport,
@@ -56,13 +56,39 @@ pub struct ServerTunnel {
     pub transport: Transport,
 }
 
-/// One `[[destinations.allow]]`: addresses and ports that flows may go to.
+/// One `[[destinations.allow]]`: hosts and ports that flows may go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allow {
-    /// Addresses; a single address is written without prefix length.
-    pub network: IpNet,
+    /// Key `network` or `name`.
+    pub host: AllowedHost,
+    /// What may go there; default `tcp`. A rule for one says nothing of the other.
+    pub protocol: Protocol,
     /// Ports, written as `80` or `"8000-8100"`; at least one.
     pub ports: Vec<RangeInclusive<u16>>,
+    /// Dialled instead of the destination, and told viewer and destination by a PROXY header of
+    /// version 2; a server edge's nginx.
+    pub hand_to: Option<SocketAddr>,
+}
+
+/// What a flow is beyond the tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// A TCP connection.
+    #[default]
+    Tcp,
+    /// UDP datagrams, by CONNECT-UDP (RFC 9298).
+    Udp,
+}
+
+/// What one `[[destinations.allow]]` is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllowedHost {
+    /// Addresses; a single address is written without prefix length.
+    Network(IpNet),
+    /// Whatever a flow's own name resolves to when that is this one, as for an origin whose
+    /// addresses change. In lower case, without a dot at the end.
+    Name(String),
 }
 
 /// `[dial]`: how destinations are connected to.
@@ -92,12 +118,34 @@ pub struct ServerLimits {
     /// Flows at a time on one connection, 1 to `max_flows`, which is the default. Too small refuses flows of
     /// a busy client edge; too large lets one edge take all.
     pub max_flows_per_connection: usize,
+    /// QUIC handshakes under way from which on new clients have to prove their address first
+    /// (Retry, RFC 9000 §8.1.2), 0 to 1000000; default 64. 0 asks everyone. Too small costs a
+    /// round trip when many clients come at once; too large keeps state for forged addresses.
+    pub retry_from_handshakes: usize,
+    /// QUIC handshakes under way from one IPv4 address or IPv6 /64, 1 to 100000; default 256. More
+    /// are dropped. Too small delays many clients behind one address.
+    pub max_handshakes_per_address: usize,
+    /// New QUIC handshakes a second from one IPv4 address or IPv6 /64, after as many at once as may
+    /// be under way, 1 to 100000; default 100. Too large lets one address take all processor time.
+    pub handshakes_per_address_per_s: usize,
+    /// QUIC connections at a time of one client, known by the common name in its certificate, 1 to
+    /// `max_connections`, which is the default. More are closed.
+    pub max_connections_per_peer: usize,
+    /// Flows at a time of one client over all its connections, 1 to `max_flows`, which is the
+    /// default. More are refused.
+    pub max_flows_per_peer: usize,
+    /// Receive windows of one client's connections together, 1 MB up to `tunnel.memory_cap_mb`,
+    /// which is the default. Connections beyond it are closed.
+    pub memory_per_peer_bytes: u64,
     /// How long a QUIC handshake may take, 1 s to 5 min; default 10 s.
     pub handshake_timeout: Duration,
     /// Silence in both directions after which a flow is reset, 10 s to 7 days; default 1 h.
     pub flow_idle_timeout: Duration,
     /// Silence of the other direction after one has ended, 1 s to 1 day; default 5 min.
     pub half_close_timeout: Duration,
+    /// Silence in both directions after which a UDP flow ends, 1 s to 1 day; default 2 min, and
+    /// RFC 9298 §3.1 advises against less. Too large keeps dead flows: UDP has no other end.
+    pub udp_idle_timeout: Duration,
 }
 
 #[derive(Deserialize)]
@@ -136,9 +184,33 @@ struct RawDestinations {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawAllow {
+pub(crate) struct RawAllow {
+    network: Option<Network>,
+    name: Option<Host>,
+    #[serde(default)]
+    protocol: Protocol,
+    ports: Vec<Ports>,
+    hand_to: Option<BindAddress>,
+}
+
+/// The same where nobody else is handed flows to.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawAllowDirect {
     network: Network,
     ports: Vec<Ports>,
+}
+
+impl From<RawAllowDirect> for RawAllow {
+    fn from(raw: RawAllowDirect) -> Self {
+        Self {
+            network: Some(raw.network),
+            name: None,
+            protocol: Protocol::Tcp,
+            ports: raw.ports,
+            hand_to: None,
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -156,9 +228,16 @@ struct RawLimits {
     max_connections: Int<10_000, 1, 1_000_000>,
     max_flows: Int<10_000, 1, 1_000_000>,
     max_flows_per_connection: Option<Int<10_000, 1, 1_000_000>>,
+    retry_from_handshakes: Int<64, 0, 1_000_000>,
+    max_handshakes_per_address: Int<256, 1, 100_000>,
+    handshakes_per_address_per_s: Int<100, 1, 100_000>,
+    max_connections_per_peer: Option<Int<10_000, 1, 1_000_000>>,
+    max_flows_per_peer: Option<Int<10_000, 1, 1_000_000>>,
+    memory_per_peer_mb: Option<Int<512, 1, 1_000_000>>,
     handshake_timeout_s: Int<10, 1, 300>,
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
+    udp_idle_timeout_s: Int<120, 1, 86_400>,
 }
 
 impl ServerConfig {
@@ -170,12 +249,13 @@ impl ServerConfig {
         known: CheckAlgorithm<'_>,
     ) -> Result<Self, ConfigError> {
         let raw: Raw = source.deserialize()?;
+        let tunnel = raw.tunnel.check(&source, known)?;
         Ok(Self {
-            tunnel: raw.tunnel.check(&source, known)?,
-            allow: check_allow(raw.destinations.allow, &source)?,
+            allow: check_allow(raw.destinations.allow, "destinations.allow", &source)?,
             dial: raw.dial.check(&source)?,
-            limits: raw.limits.check(&source)?,
-            runtime: raw.runtime.into(),
+            limits: raw.limits.check(&source, &tunnel.transport)?,
+            tunnel,
+            runtime: raw.runtime.check(&source)?,
             admin: raw.admin.check(&source, Self::ADMIN_ADDRESS)?,
             log: raw.log,
             source,
@@ -256,24 +336,54 @@ impl RawDial {
 }
 
 impl RawLimits {
-    fn check(self, source: &Source) -> Result<ServerLimits, ConfigError> {
+    fn check(self, source: &Source, transport: &Transport) -> Result<ServerLimits, ConfigError> {
         let max_flows = self.max_flows.get();
+        let max_connections = self.max_connections.get();
         let limits = ServerLimits {
-            max_connections: self.max_connections.get(),
+            max_connections,
             max_flows,
             max_flows_per_connection: self
                 .max_flows_per_connection
                 .map_or(max_flows, |set| set.get()),
+            retry_from_handshakes: self.retry_from_handshakes.get(),
+            max_handshakes_per_address: self.max_handshakes_per_address.get(),
+            handshakes_per_address_per_s: self.handshakes_per_address_per_s.get(),
+            max_connections_per_peer: self
+                .max_connections_per_peer
+                .map_or(max_connections, |set| set.get()),
+            max_flows_per_peer: self.max_flows_per_peer.map_or(max_flows, |set| set.get()),
+            memory_per_peer_bytes: self
+                .memory_per_peer_mb
+                .map_or(transport.memory_cap_bytes, |set| set.get::<u64>() * 1_000_000),
             handshake_timeout: self.handshake_timeout_s.seconds(),
             flow_idle_timeout: self.flow_idle_timeout_s.seconds(),
             half_close_timeout: self.half_close_timeout_s.seconds(),
+            udp_idle_timeout: self.udp_idle_timeout_s.seconds(),
         };
-        if limits.max_flows_per_connection > limits.max_flows {
+        let memory_cap_bytes = transport.memory_cap_bytes;
+        let within = [
+            ("max_flows_per_connection", limits.max_flows_per_connection, "max_flows", max_flows),
+            ("max_flows_per_peer", limits.max_flows_per_peer, "max_flows", max_flows),
+            (
+                "max_connections_per_peer",
+                limits.max_connections_per_peer,
+                "max_connections",
+                max_connections,
+            ),
+        ];
+        for (part, set, whole, most) in within {
+            if set > most {
+                let problem = format!("{set} must not be more than limits.{whole}, {most}");
+                return Err(source.error(&format!("limits.{part}"), problem));
+            }
+        }
+        if limits.memory_per_peer_bytes > memory_cap_bytes {
             let problem = format!(
-                "{} must not be more than limits.max_flows, {}",
-                limits.max_flows_per_connection, limits.max_flows
+                "{} must not be more than tunnel.memory_cap_mb, {}",
+                limits.memory_per_peer_bytes / 1_000_000,
+                memory_cap_bytes / 1_000_000
             );
-            return Err(source.error("limits.max_flows_per_connection", problem));
+            return Err(source.error("limits.memory_per_peer_mb", problem));
         }
         Ok(limits)
     }
@@ -298,27 +408,63 @@ fn check_selectable(
     Ok(Some(selectable))
 }
 
-fn check_allow(raw: Vec<RawAllow>, source: &Source) -> Result<Vec<Allow>, ConfigError> {
+/// Checks the entries of the allow-list that the file calls `list`.
+pub(crate) fn check_allow(
+    raw: Vec<RawAllow>,
+    list: &str,
+    source: &Source,
+) -> Result<Vec<Allow>, ConfigError> {
     let mut allow = Vec::with_capacity(raw.len());
     for (index, raw) in raw.into_iter().enumerate() {
-        let key = format!("destinations.allow[{index}]");
-        let network = raw.network.0;
-        if network.trunc() != network {
-            let problem = format!(
-                "{network} has bits set beyond its prefix length; write {} for the network or \
-                 {} for the one address",
-                network.trunc(),
-                network.addr()
-            );
-            return Err(source.error(&format!("{key}.network"), problem));
-        }
+        let key = format!("{list}[{index}]");
+        let host = match (raw.network, raw.name) {
+            (Some(Network(network)), None) => check_network(network, &key, source)?,
+            (None, Some(Host::Name(name))) => {
+                AllowedHost::Name(name.trim_end_matches('.').to_ascii_lowercase())
+            }
+            (None, Some(Host::Ip(address))) => {
+                let problem = format!("{address} is an address; write network = \"{address}\"");
+                return Err(source.error(&format!("{key}.name"), problem));
+            }
+            (None, None) | (Some(_), Some(_)) => {
+                let problem = "needs either network, as \"198.18.3.0/24\", or name, as \
+                               \"origin.example\"";
+                return Err(source.error(&key, problem));
+            }
+        };
         if raw.ports.is_empty() {
             let problem = "needs at least one port, as [80, 443, \"8000-8100\"]";
             return Err(source.error(&format!("{key}.ports"), problem));
         }
-        allow.push(Allow { network, ports: raw.ports.into_iter().map(|ports| ports.0).collect() });
+        let hand_to = raw.hand_to.map(|address| address.0);
+        if let Some(address) = hand_to.filter(|it| it.port() == 0 || it.ip().is_unspecified()) {
+            let problem = format!(
+                "{address} can't be dialled; expected an address and a port, as \"127.0.0.1:4480\""
+            );
+            return Err(source.error(&format!("{key}.hand_to"), problem));
+        }
+        if hand_to.is_some() && raw.protocol == Protocol::Udp {
+            let problem = "a PROXY header begins a TCP connection; a rule with protocol = \"udp\" \
+                           can't have it";
+            return Err(source.error(&format!("{key}.hand_to"), problem));
+        }
+        let ports = raw.ports.into_iter().map(|ports| ports.0).collect();
+        allow.push(Allow { host, protocol: raw.protocol, ports, hand_to });
     }
     Ok(allow)
+}
+
+fn check_network(network: IpNet, key: &str, source: &Source) -> Result<AllowedHost, ConfigError> {
+    if network.trunc() == network {
+        return Ok(AllowedHost::Network(network));
+    }
+    let problem = format!(
+        "{network} has bits set beyond its prefix length; write {} for the network or {} for the \
+         one address",
+        network.trunc(),
+        network.addr()
+    );
+    Err(source.error(&format!("{key}.network"), problem))
 }
 
 struct Network(IpNet);

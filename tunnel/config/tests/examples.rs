@@ -73,6 +73,7 @@ fn every_key_of_the_schema_is_in_the_example() {
             let header = match section.as_str() {
                 "listen" => "[[listen]]".to_owned(),
                 "destinations" => "[[destinations.allow]]".to_owned(),
+                "direct" => "[[direct.allow]]".to_owned(),
                 _ => format!("[{section}]"),
             };
             assert!(text.contains(&format!("\n{header}\n")), "the example lacks {header}");
@@ -102,7 +103,7 @@ fn the_example_shows_the_defaults() {
             }
         };
         let whole = show(text).unwrap();
-        let lists = ["[[listen]]", "[[destinations.allow]]"];
+        let lists = ["[[listen]]", "[[destinations.allow]]", "[[direct.allow]]"];
         let mut section = "";
         for line in text.lines() {
             if line.starts_with('[') {

@@ -1,16 +1,22 @@
 //! One flow as `/flows` shows it.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use millrace_cc::{Metrics, PathModel};
-use millrace_config::Class;
+use millrace_config::{Class, Protocol};
 use serde::{Deserialize, Serialize};
+
+use crate::flow::FlowLabel;
 
 /// A flow now. Rates are in Mbit/s (10^6 bit/s).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowInfo {
     /// Number of the flow, unique within the process.
     pub id: u64,
+    /// What it is beyond the tunnel: tcp or udp.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// The QUIC connection that carries it, in hexadecimal.
     pub connection: String,
     /// Address of the client, or `unix`.
@@ -41,6 +47,21 @@ pub struct FlowInfo {
     pub loss: f64,
     /// How far it is.
     pub state: FlowState,
+}
+
+/// What is the flow's own of that.
+pub(crate) struct FlowSeen<'a> {
+    /// Unique in its connection.
+    pub(crate) number: u64,
+    pub(crate) protocol: Protocol,
+    pub(crate) label: &'a FlowLabel,
+    pub(crate) opened: Instant,
+    /// From the near end to the tunnel.
+    pub(crate) sent_bytes: u64,
+    /// From the tunnel to the near end.
+    pub(crate) received_bytes: u64,
+    pub(crate) rate_mbps: f64,
+    pub(crate) state: FlowState,
 }
 
 /// A connection's congestion controller now, and what it knows of the path.

@@ -13,9 +13,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::net::TcpStream;
 
-use super::{Content, FlowInfo, HEAD_TIMEOUT, Health, MAX_HEAD_BYTES, MAX_HEAD_FIELDS};
+use super::{Content, FlowInfo, HEAD_TIMEOUT, Health, MAX_HEAD_BYTES, MAX_HEAD_FIELDS, qlog};
 
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 #[derive(Serialize)]
 struct Flows {
@@ -46,8 +46,15 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
         return response(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
     }
     let path = request.uri().path();
+    if path == "/qlog" || path.starts_with("/qlog/") {
+        return qlog::answer(request, content).await;
+    }
     if !["/metrics", "/flows", "/healthz"].contains(&path) {
-        return response(StatusCode::NOT_FOUND, TEXT, "there are /metrics, /flows and /healthz\n");
+        return response(
+            StatusCode::NOT_FOUND,
+            TEXT,
+            "there are /metrics, /flows, /healthz and /qlog\n",
+        );
     }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET and HEAD only\n");
@@ -80,12 +87,12 @@ async fn flows(content: Arc<Content>) -> Response<Full<Bytes>> {
     }
 }
 
-fn failed(error: &dyn std::error::Error) -> Response<Full<Bytes>> {
+pub(super) fn failed(error: &dyn std::error::Error) -> Response<Full<Bytes>> {
     tracing::error!(%error, "an admin request failed");
     response(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "failed; the log says why\n")
 }
 
-fn response(
+pub(super) fn response(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Bytes>,

@@ -10,6 +10,7 @@ use super::*;
 fn flow() -> FlowInfo {
     FlowInfo {
         id: 7,
+        protocol: millrace_config::Protocol::Tcp,
         connection: "0a0b".to_owned(),
         client: "198.18.1.2:50000".to_owned(),
         destination: "198.18.3.2:80".to_owned(),
@@ -60,8 +61,8 @@ fn start(flows: Box<dyn FlowSource>) -> Fixture {
             Health::Unhealthy("no server answers".to_owned())
         }
     });
-    let address = "127.0.0.1:0".parse().unwrap();
-    let server = AdminServer::start(address, Arc::clone(&metrics), flows, health).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = AdminServer::start(listener, Arc::clone(&metrics), flows, health).unwrap();
     Fixture { server, metrics, healthy }
 }
 

@@ -37,7 +37,7 @@ pub enum Identity {
     },
     /// A client.
     Client {
-        /// Common name.
+        /// Common name, and subject alternative name.
         name: String,
     },
 }
@@ -112,8 +112,10 @@ impl Authority {
                 let first = names.first().cloned().unwrap_or_default();
                 (names, first, ExtendedKeyUsagePurpose::ServerAuth)
             }
+            // Some verifiers want an alternative name (RFC 5280, Section 4.1.2.6, calls names in
+            // the subject alone a legacy).
             Identity::Client { name } => {
-                (Vec::new(), name.clone(), ExtendedKeyUsagePurpose::ClientAuth)
+                (vec![name.clone()], name.clone(), ExtendedKeyUsagePurpose::ClientAuth)
             }
         };
         let mut parameters = parameters(validity, names, &common_name)?;

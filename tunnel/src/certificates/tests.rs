@@ -1,6 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use boring::nid::Nid;
 use boring::pkey::PKey;
 use boring::ssl::{SslAcceptor, SslConnector, SslMethod, SslVerifyMode};
 use boring::x509::X509;
@@ -79,6 +80,11 @@ fn what_the_command_makes_works_for_mutual_tls() {
         for name in ["millrace-server", "198.18.2.2"] {
             shake_hands(&ca.certificate, &server, client, name).unwrap();
         }
+        let certificate = X509::from_pem(client.certificate.as_bytes()).unwrap();
+        let common = certificate.subject_name().entries_by_nid(Nid::COMMONNAME).next().unwrap();
+        let alternatives = certificate.subject_alt_names().expect("there are such names");
+        let [alternative] = alternatives.iter().collect::<Vec<_>>()[..] else { panic!("one name") };
+        assert_eq!(alternative.dnsname().unwrap().as_bytes(), common.data().as_slice());
     }
     shake_hands(&ca.certificate, &server, &alice, "other-server").unwrap_err();
     shake_hands(&ca.certificate, &alice, &alice, "alice").unwrap_err();

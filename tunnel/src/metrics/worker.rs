@@ -35,6 +35,10 @@ pub struct WorkerCounters {
     pub bytes_up: LocalCounter,
     /// Flow bytes from destination to client.
     pub bytes_down: LocalCounter,
+    /// Datagrams of UDP flows from client to destination.
+    pub datagrams_up: LocalCounter,
+    /// Datagrams of UDP flows from destination to client.
+    pub datagrams_down: LocalCounter,
     /// UDP payload bytes sent.
     pub tunnel_bytes_sent: LocalCounter,
     /// UDP payload bytes received.
@@ -54,6 +58,11 @@ impl WorkerCounters {
     pub(crate) fn bytes(&self, to_client: bool, bytes: u64) {
         if to_client { self.bytes_down.add(bytes) } else { self.bytes_up.add(bytes) }
     }
+
+    /// Counts datagrams of UDP flows in the same way.
+    pub(crate) fn datagrams(&self, to_client: bool, count: u64) {
+        if to_client { self.datagrams_down.add(count) } else { self.datagrams_up.add(count) }
+    }
 }
 
 /// Sums up the workers' counters when they are asked for. A clone is the same set.
@@ -61,6 +70,7 @@ impl WorkerCounters {
 pub(super) struct Workers {
     counters: Arc<Mutex<Vec<Arc<WorkerCounters>>>>,
     flow_bytes: IntCounterVec,
+    flow_datagrams: IntCounterVec,
     tunnel_bytes: IntCounterVec,
     packets_sent: IntCounter,
     packets_received: IntCounter,
@@ -77,6 +87,10 @@ impl Workers {
             flow_bytes: with_direction(
                 "millrace_flow_bytes_total",
                 "Bytes of flows, up is from client to destination",
+            )?,
+            flow_datagrams: with_direction(
+                "millrace_flow_datagrams_total",
+                "Datagrams of UDP flows, up is from client to destination",
             )?,
             tunnel_bytes: with_direction(
                 "millrace_tunnel_bytes_total",
@@ -109,9 +123,10 @@ impl Workers {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn parts(&self) -> [&dyn Collector; 6] {
+    fn parts(&self) -> [&dyn Collector; 7] {
         [
             &self.flow_bytes,
+            &self.flow_datagrams,
             &self.tunnel_bytes,
             &self.packets_sent,
             &self.packets_received,
@@ -138,6 +153,8 @@ impl Collector for Workers {
         };
         set(&self.flow_bytes.with_label_values(&["up"]), |c| &c.bytes_up);
         set(&self.flow_bytes.with_label_values(&["down"]), |c| &c.bytes_down);
+        set(&self.flow_datagrams.with_label_values(&["up"]), |c| &c.datagrams_up);
+        set(&self.flow_datagrams.with_label_values(&["down"]), |c| &c.datagrams_down);
         set(&self.tunnel_bytes.with_label_values(&["sent"]), |c| &c.tunnel_bytes_sent);
         set(&self.tunnel_bytes.with_label_values(&["received"]), |c| &c.tunnel_bytes_received);
         set(&self.packets_sent, |c| &c.packets_sent);

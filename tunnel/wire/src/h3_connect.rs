@@ -1,10 +1,12 @@
-//! HTTP/3 CONNECT (RFC 9114 §4.4): field lists of the tunnel's requests and responses.
+//! HTTP/3 CONNECT (RFC 9114 §4.4) and CONNECT-UDP (RFC 9298): field lists of the tunnel's requests
+//! and responses.
 //!
 //! The HTTP/3 layer has decoded the field section; what it must still refuse as malformed
 //! (RFC 9114 §4.1.2, §4.2, §4.3) is refused here.
 
 use std::net::SocketAddr;
 
+use crate::connect_udp::{self, PathError};
 use crate::{AuthorityError, ConnectFailure, Destination, parse_authority};
 
 /// Largest field section, in bytes as RFC 9114 §4.2.2 counts them (name, value and 32 a field). To
@@ -32,6 +34,8 @@ pub const H3_MESSAGE_ERROR: u64 = 0x10e;
 /// A request to connect a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectRequest {
+    /// What it is to carry.
+    pub carries: Carries,
     /// Where to.
     pub destination: Destination,
     /// The flow's class (`millrace-class`): letters, digits, `-`, `_` and `.`, at most
@@ -43,6 +47,18 @@ pub struct ConnectRequest {
     /// Who opened the flow (`millrace-client-address`). To be believed from an authenticated peer
     /// only.
     pub client_address: Option<SocketAddr>,
+}
+
+/// What a request's stream is to carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Carries {
+    /// The bytes of a TCP connection.
+    Tcp,
+    /// Capsules, beside datagrams.
+    Udp {
+        /// `:authority`: the proxy itself, as host and port.
+        proxy: String,
+    },
 }
 
 /// What a server answered.
@@ -105,6 +121,12 @@ pub enum Error {
     /// Extended CONNECT (RFC 9220) of a protocol that is not offered.
     #[error("extended CONNECT with the protocol {0} is not implemented")]
     ExtendedConnect(String),
+    /// The :path of a CONNECT-UDP request.
+    #[error(transparent)]
+    BadPath(#[from] PathError),
+    /// `:authority` or `:scheme` of an extended CONNECT is empty (RFC 9298 §3.4).
+    #[error("the pseudo-header field {0} is empty")]
+    Empty(&'static str),
     /// A class or an algorithm's name that is empty, too long or has other bytes.
     #[error("{0} is not 1 to {MAX_NAME_BYTES} letters, digits, '-', '_' and '.'")]
     BadToken(&'static str),
@@ -123,6 +145,7 @@ impl Error {
         match self {
             Self::TooLarge => 431,
             Self::MethodNotAllowed => 405,
+            Self::BadPath(PathError::OtherPath) => 404,
             Self::ExtendedConnect(_) => 501,
             _ => 400,
         }
@@ -136,6 +159,7 @@ impl Error {
             Self::TooLarge
                 | Self::MethodNotAllowed
                 | Self::ExtendedConnect(_)
+                | Self::BadPath(_)
                 | Self::BadToken(_)
                 | Self::BadClientAddress
         )
@@ -175,11 +199,11 @@ pub fn parse_request<'a>(
     if method.ok_or(Error::Missing(":method"))? != b"CONNECT" {
         return Err(Error::MethodNotAllowed);
     }
-    if let Some(protocol) = protocol {
-        return Err(Error::ExtendedConnect(lossy(protocol)));
+    if let Some(other) = protocol.filter(|it| *it != connect_udp::PROTOCOL.as_bytes()) {
+        return Err(Error::ExtendedConnect(lossy(other)));
     }
     for (unwanted, name) in [(scheme, ":scheme"), (path, ":path")] {
-        if unwanted.is_some() {
+        if unwanted.is_some() && protocol.is_none() {
             return Err(Error::UnexpectedPseudo(name.into()));
         }
     }
@@ -187,8 +211,21 @@ pub fn parse_request<'a>(
     if host.is_some_and(|host| host != authority) {
         return Err(Error::HostDiffers);
     }
+    let (carries, destination) = match protocol {
+        None => (Carries::Tcp, parse_authority(&lossy(authority))?),
+        Some(_) => {
+            for (field, name) in [(Some(authority), ":authority"), (scheme, ":scheme")] {
+                if field.ok_or(Error::Missing(name))?.is_empty() {
+                    return Err(Error::Empty(name));
+                }
+            }
+            let path = path.ok_or(Error::Missing(":path"))?;
+            (Carries::Udp { proxy: lossy(authority) }, connect_udp::parse_path(path)?)
+        }
+    };
     Ok(ConnectRequest {
-        destination: parse_authority(&lossy(authority))?,
+        carries,
+        destination,
         class: class.map(|name| parse_name(name, CLASS_FIELD)).transpose()?,
         congestion_control: congestion_control
             .map(|name| parse_name(name, CONGESTION_CONTROL_FIELD))
@@ -236,8 +273,17 @@ pub fn parse_response<'a>(
 impl ConnectRequest {
     /// The request's fields, in the order to send them.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let mut fields =
-            vec![(":method", "CONNECT".into()), (":authority", self.destination.to_string())];
+        let mut fields = vec![(":method", "CONNECT".into())];
+        match &self.carries {
+            Carries::Tcp => fields.push((":authority", self.destination.to_string())),
+            Carries::Udp { proxy } => fields.extend([
+                (":protocol", connect_udp::PROTOCOL.into()),
+                (":scheme", "https".into()),
+                (":authority", proxy.clone()),
+                (":path", connect_udp::path(&self.destination)),
+                (connect_udp::CAPSULE_PROTOCOL.0, connect_udp::CAPSULE_PROTOCOL.1.into()),
+            ]),
+        }
         if let Some(class) = &self.class {
             fields.push((CLASS_FIELD, class.clone()));
         }

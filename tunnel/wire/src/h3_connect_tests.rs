@@ -14,6 +14,7 @@ fn response(fields: Fields) -> Result<Response, Error> {
 
 fn plain(authority: &str) -> ConnectRequest {
     ConnectRequest {
+        carries: Carries::Tcp,
         destination: authority.parse().unwrap(),
         class: None,
         congestion_control: None,
@@ -88,14 +89,8 @@ fn refused_heads() {
             405,
         ),
         (
-            &[
-                method,
-                (":protocol", "connect-udp"),
-                (":scheme", "https"),
-                (":path", "/"),
-                authority,
-            ],
-            ExtendedConnect("connect-udp".into()),
+            &[method, (":protocol", "connect-ip"), (":scheme", "https"), (":path", "/"), authority],
+            ExtendedConnect("connect-ip".into()),
             501,
         ),
         (&[method, authority, ("host", "other.example:443")], HostDiffers, 400),
@@ -233,4 +228,53 @@ fn responses_refused() {
     assert_eq!(response(&request_field), Err(Error::UnexpectedPseudo(":path".into())));
     let late = [("x", "y"), (":status", "200")];
     assert_eq!(response(&late), Err(Error::PseudoAfterRegular(":status".into())));
+}
+
+const UDP: [(&str, &str); 5] = [
+    (":method", "CONNECT"),
+    (":protocol", "connect-udp"),
+    (":scheme", "https"),
+    (":authority", "proxy.example:4433"),
+    (":path", "/.well-known/masque/udp/192.0.2.6/53/"),
+];
+
+#[test]
+fn connect_udp() {
+    let want = ConnectRequest {
+        carries: Carries::Udp { proxy: "proxy.example:4433".into() },
+        ..plain("192.0.2.6:53")
+    };
+    assert_eq!(request(&UDP), Ok(want.clone()));
+    let fields = want.fields();
+    assert!(fields.contains(&("capsule-protocol", "?1".into())), "{fields:?}");
+    let read = parse_request(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+    assert_eq!(read, Ok(want.clone()));
+    // RFC 9297 §3.4: any other value counts as if the field were not there.
+    for value in ["?0", "1", ""] {
+        assert_eq!(request(&[&UDP[..], &[("capsule-protocol", value)]].concat()), Ok(want.clone()));
+    }
+}
+
+#[test]
+fn refused_connect_udp() {
+    use Error::*;
+    for missing in 2..UDP.len() {
+        let mut fields = UDP.to_vec();
+        let (name, _) = fields.remove(missing);
+        let error = request(&fields).unwrap_err();
+        assert!(matches!(error, Missing(of) if of == name), "{name}: {error}");
+        assert!(error.is_malformed(), "{error}");
+    }
+    let with = |index: usize, value| {
+        let mut fields = UDP.to_vec();
+        fields[index].1 = value;
+        let error = request(&fields).unwrap_err();
+        (error.clone(), error.status(), error.is_malformed())
+    };
+    assert_eq!(with(1, "connect-ip"), (ExtendedConnect("connect-ip".into()), 501, false));
+    assert_eq!(with(2, ""), (Empty(":scheme"), 400, true));
+    assert_eq!(with(3, ""), (Empty(":authority"), 400, true));
+    assert_eq!(with(4, "/other"), (BadPath(PathError::OtherPath), 404, false));
+    let (_, status, malformed) = with(4, "/.well-known/masque/udp/192.0.2.6/0/");
+    assert_eq!((status, malformed), (400, false));
 }

@@ -1,5 +1,6 @@
 //! Pure parsers and encoders for what Millrace reads from a peer before it relays a byte: PROXY
-//! protocol headers, SOCKS5, HTTP/1.1 CONNECT heads and HTTP/3 CONNECT field lists.
+//! protocol headers, SOCKS5, HTTP/1.1 CONNECT heads, HTTP/3 CONNECT field lists, and the datagrams and capsules of
+//! CONNECT-UDP.
 //!
 //! Nothing here does I/O, keeps state or allocates more than the length cap of its format. An
 //! incremental parser is a function of all bytes read so far: it answers [`Parsed::Incomplete`]
@@ -8,10 +9,13 @@
 //! an error, and no cap needs a caller to count: an incomplete input that reached the cap of its
 //! format is an error.
 
+pub mod capsule;
+pub mod connect_udp;
 pub mod destination;
 pub mod failure;
 pub mod h3_connect;
 pub mod http_connect;
+pub mod http_datagram;
 pub mod proxy_protocol;
 pub mod socks5;
 

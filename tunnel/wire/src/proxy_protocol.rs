@@ -1,4 +1,4 @@
-//! PROXY protocol versions 1 and 2, receiving side.
+//! PROXY protocol: versions 1 and 2 received, version 2 sent.
 //!
 //! After `doc/proxy-protocol.txt` of HAProxy 2.x ("the specification" below; its section numbers
 //! are used). The parsers are our own, for crates that were considered give no strict incremental
@@ -268,6 +268,34 @@ fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::BadChecksum)
+    }
+}
+
+/// A version 2 header for a TCP flow from `source` to `destination` (§2.2). The format knows one
+/// family for both: where they differ, the IPv4 one is written as an IPv4-mapped IPv6 address.
+pub fn encode_v2(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
+    let mut header = V2_SIGNATURE.to_vec();
+    // Version 2, PROXY.
+    header.push(0x21);
+    let (family, addresses) = match (source.ip(), destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            (0x11, [source.octets(), destination.octets()].concat())
+        }
+        (source, destination) => (0x21, [mapped(source), mapped(destination)].concat()),
+    };
+    header.push(family);
+    // 12 or 36: two addresses and two ports.
+    header.extend([0, addresses.len() as u8 + 4]);
+    header.extend(addresses);
+    header.extend(source.port().to_be_bytes());
+    header.extend(destination.port().to_be_bytes());
+    header
+}
+
+fn mapped(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
     }
 }
 

@@ -35,6 +35,33 @@ fn with_checksum(more: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn what_is_sent_is_what_others_read() {
+    for (source, destination, read) in [
+        ("192.0.2.1:5000", "198.51.100.2:80", ("192.0.2.1:5000", "198.51.100.2:80")),
+        ("[2001:db8::1]:1", "[2001:db8::2]:2", ("[2001:db8::1]:1", "[2001:db8::2]:2")),
+        ("192.0.2.1:5000", "[2001:db8::2]:2", ("[::ffff:192.0.2.1]:5000", "[2001:db8::2]:2")),
+        ("[2001:db8::1]:1", "192.0.2.1:5000", ("[2001:db8::1]:1", "[::ffff:192.0.2.1]:5000")),
+    ] {
+        let header = encode_v2(source.parse().unwrap(), destination.parse().unwrap());
+        assert_incremental(parse, &header, &proxied(read.0, read.1));
+        let theirs = ppp::v2::Header::try_from(&header[..]).unwrap();
+        assert_eq!((theirs.command, theirs.protocol), (Command::Proxy, Protocol::Stream));
+        let (source, destination): (SocketAddr, SocketAddr) = match theirs.addresses {
+            Addresses::IPv4(it) => (
+                (it.source_address, it.source_port).into(),
+                (it.destination_address, it.destination_port).into(),
+            ),
+            Addresses::IPv6(it) => (
+                (it.source_address, it.source_port).into(),
+                (it.destination_address, it.destination_port).into(),
+            ),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(proxied(read.0, read.1), Header::Proxied { source, destination });
+    }
+}
+
+#[test]
 fn version_1() {
     let longest = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
     let worst = format!("PROXY UNKNOWN {longest} {longest} 65535 65535\r\n");

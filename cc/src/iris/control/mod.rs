@@ -170,7 +170,7 @@ impl Control {
         self.decision == 0 && self.is_starting()
     }
 
-    fn is_starting(&self) -> bool {
+    pub(super) fn is_starting(&self) -> bool {
         matches!(self.state, State::Starting { .. })
     }
 
@@ -296,6 +296,11 @@ impl Control {
         self.forget_last();
         self.set(rate);
         self.tried_decision = self.decision;
+    }
+
+    /// A packet that had been taken for lost was late.
+    pub(super) fn on_mistake(&mut self) {
+        self.losses.on_mistake();
     }
 
     /// Goes on from a rate that is known.

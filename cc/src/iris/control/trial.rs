@@ -37,7 +37,7 @@ impl Control {
         let known = self.losses.random();
         let drained = settled.then_some(self.queue <= empty);
         let verdict = self.losses.on_epoch((packets, lost), round_packets, drained);
-        if self.losses.random() > known {
+        if self.losses.random() > known || verdict == Verdict::Mistake {
             self.load_target = self.load_target.max(self.load_before_trial);
         }
         verdict

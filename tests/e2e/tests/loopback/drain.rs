@@ -1,13 +1,16 @@
 //! SIGTERM: what runs may finish within the deadline, what is new is refused, and the exit is clean.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use millrace_e2e::admin;
+use millrace_e2e::admin::{self, Metrics};
+use millrace_e2e::binaries;
 use millrace_e2e::doors::{Door, Refusal};
 use millrace_e2e::origin::Origin;
-use millrace_e2e::pair::Pair;
+use millrace_e2e::pair::{Pair, run_with};
+use millrace_e2e::program::Program;
 use millrace_e2e::tcp::{self, End};
 use millrace_e2e::wait;
 use nix::sys::signal::Signal;
@@ -79,6 +82,41 @@ fn a_server_lets_its_flows_finish() {
     // The next server takes over where the first one was.
     pair.start_server_again();
     pair.wait_healthy(wait::SOON);
+    finish(running_flow(&pair, &origin));
+}
+
+/// What is new goes to the other server at once, what runs ends where it is, and in time.
+#[test]
+fn a_draining_servers_clients_go_to_the_next_one() {
+    let origin = Origin::echo();
+    let [first, second] = [(); 2].map(|()| tcp::unused_port());
+    let mut pair = Pair::builder()
+        .server("runtime.drain_timeout_s", 30)
+        .tunnel_port(first)
+        .client("tunnel.servers", format!("[\"127.0.0.1:{first}\", \"127.0.0.1:{second}\"]"))
+        .client("tunnel.reconnect_max_s", 1)
+        .start();
+    let mut flow = running_flow(&pair, &origin);
+    let admin = tcp::unused(std::net::Ipv4Addr::LOCALHOST);
+    let text = fs::read_to_string(pair.dir().join("server.toml")).unwrap();
+    let text = text.replace(&pair.addresses.tunnel.to_string(), &format!("127.0.0.1:{second}"));
+    let text = text.replace(&pair.addresses.server_admin.to_string(), &admin.to_string());
+    let config = pair.dir().join("second.toml");
+    fs::write(&config, text).unwrap();
+    let _second = Program::start("the second server", run_with(binaries::server(), &config));
+    wait::for_true("the second server", wait::SOON, || admin::get(admin, "/healthz").is_ok());
+    let carried = |at| Metrics::fetch(at).sum("millrace_flows_opened_total", &[]);
+    let before = carried(pair.addresses.server_admin);
+    assert_eq!(carried(admin), 0.0);
+
+    pair.server.signal(Signal::SIGTERM);
+    wait::for_true("a new flow by the second server", wait::SOON, || {
+        pair.http().open(&origin.address().to_string()).is_ok() && carried(admin) > 0.0
+    });
+    assert_eq!(carried(pair.addresses.server_admin), before);
+    still_echoes(&mut flow);
+    finish(flow);
+    assert_eq!(pair.server.wait(Duration::from_secs(5)).code(), Some(0));
     finish(running_flow(&pair, &origin));
 }
 

@@ -64,7 +64,7 @@ fn a_warm_connection_saves_the_handshake() {
     let pair = Pair::builder()
         .client("tunnel.connections", "\"per_flow\"")
         .client("tunnel.warm_connections", 1)
-        .relay(RelayOptions { one_way, record: false })
+        .relay(RelayOptions { one_way, ..Default::default() })
         .alone()
         .start();
     let fastest = (0..4).map(|_| {

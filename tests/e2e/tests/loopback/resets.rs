@@ -4,11 +4,14 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::mpsc;
 
+use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::data;
 use millrace_e2e::doors::Door;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
+use millrace_e2e::relay::RelayOptions;
 use millrace_e2e::tcp::{self, End};
+use millrace_e2e::wait;
 
 /// Unix sockets have no reset to pass on; those on TCP do.
 fn tcp_doors(pair: &Pair) -> impl Iterator<Item = &Door> {
@@ -101,5 +104,73 @@ fn an_answer_cut_off_by_a_reset_is_not_taken_for_whole() {
         flow.shutdown(Shutdown::Write).unwrap();
         let (_, error) = data::receive_until_error(&flow);
         assert_eq!(End::of(error.as_ref()), End::Reset, "{door:?}");
+    }
+}
+
+/// The reset meets the client's own end on its way: many times, since it is a matter of timing.
+#[test]
+fn a_reset_after_the_last_byte_is_no_end_in_order() {
+    const BYTES: usize = 2700;
+    let origin = Origin::start(|mut stream| {
+        if stream.read_exact(&mut [0; BYTES]).is_ok() {
+            tcp::reset(stream);
+        }
+    });
+    let relay = RelayOptions { one_way: std::time::Duration::from_millis(2), ..Default::default() };
+    let pair = Pair::builder().fixed(origin.address()).relay(relay).start();
+    std::thread::scope(|scope| {
+        for door in (0..6).flat_map(|_| tcp_doors(&pair)) {
+            let origin = &origin;
+            scope.spawn(move || {
+                for n in 0..60 {
+                    let mut flow = door.open(&origin.address().to_string()).unwrap();
+                    flow.write_all(&[7; BYTES]).unwrap();
+                    std::thread::sleep(std::time::Duration::from_micros(n * 100));
+                    flow.shutdown(Shutdown::Write).ok();
+                    assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{door:?}");
+                }
+            });
+        }
+    });
+}
+
+/// The client ends an upload in order, and resets while most of it waits at the server for an origin
+/// that reads nothing: what waits is lost, so that the origin must not see an end in order.
+#[test]
+fn a_reset_after_the_end_of_an_upload_that_waits_reaches_the_origin() {
+    const BYTES: u64 = 24_000_000;
+    let (told, tell) = (mpsc::channel(), mpsc::channel());
+    let (go, gone) = (told.0, std::sync::Mutex::new(told.1));
+    let (say, said) = tell;
+    let origin = Origin::start(move |stream| {
+        gone.lock().unwrap().recv().unwrap();
+        let (sum, error) = data::receive_until_error(&stream);
+        say.send((sum.bytes, End::of(error.as_ref()))).unwrap();
+    });
+    let pair = Pair::builder()
+        .fixed(origin.address())
+        .both("tunnel.initial_window_bytes", 33_554_432)
+        .start();
+    let active = |admin| Metrics::fetch(admin).sum("millrace_flows_active", &[]);
+    for door in tcp_doors(&pair) {
+        let flow = door.open(&origin.address().to_string()).unwrap();
+        data::send(&flow, 11, BYTES).unwrap();
+        flow.shutdown(Shutdown::Write).unwrap();
+        wait::for_true("the end is on its way", wait::SOON, || {
+            let flows = admin::flows(pair.addresses.server_admin).to_string();
+            flows.contains("client_ended") || flows.contains("open")
+        });
+        tcp::reset(flow);
+        wait::for_true("the client has no flow", wait::SOON, || {
+            active(pair.addresses.client_admin) == 0.0
+        });
+        // It may take until the origin reads, but not longer than a round trip.
+        wait::until(std::time::Duration::from_secs(1), || {
+            (active(pair.addresses.server_admin) == 0.0).then_some(())
+        });
+        go.send(()).unwrap();
+        let (bytes, end) = said.recv_timeout(tcp::PATIENCE).unwrap();
+        assert!(bytes < BYTES, "nothing had to wait");
+        assert_eq!(end, End::Reset, "{door:?}: {bytes} of {BYTES} bytes");
     }
 }

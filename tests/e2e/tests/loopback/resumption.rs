@@ -61,7 +61,8 @@ fn a_connection_that_comes_back_is_resumed_with_early_data() {
 fn a_new_flow_takes_one_round_trip() {
     let one_way = Duration::from_millis(100);
     let origin = Origin::echo();
-    let pair = Pair::builder().relay(RelayOptions { one_way, record: false }).alone().start();
+    let pair =
+        Pair::builder().relay(RelayOptions { one_way, ..Default::default() }).alone().start();
     let open = || {
         let started = Instant::now();
         let mut flow = pair.http().open(&origin.address().to_string()).unwrap();

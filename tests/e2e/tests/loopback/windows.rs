@@ -29,7 +29,7 @@ fn goodput_mbps(path: &Path, builder: PairBuilder) -> f64 {
     let rate = format!("{{ name = \"constant\", rate_mbps = {} }}", path.rate_mbps);
     let pair = builder
         .server("tunnel.congestion_control", rate)
-        .relay(RelayOptions { one_way: path.round_trip / 2, record: false })
+        .relay(RelayOptions { one_way: path.round_trip / 2, ..Default::default() })
         .measured()
         .start();
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();

@@ -1,12 +1,13 @@
 //! TPROXY on a gateway, REDIRECT on a gateway and on a host: with the shipped rules.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 
 use millrace_e2e::origin::{answer_with_hash, echo, source};
 use millrace_e2e::tcp::{self, End};
 use millrace_e2e::{data, wait};
 use millrace_lab::netns::Namespace;
+use millrace_lab::process::output_of;
 use millrace_lab::topology::{CLIENT_EDGE_INSIDE, ORIGIN, Topology};
 
 use crate::world::{Options, World, load_rules};
@@ -16,7 +17,7 @@ const REFUSED: [ErrorKind; 2] = [ErrorKind::ConnectionRefused, ErrorKind::Connec
 
 const CLIENT_ADMIN: &str = "127.0.0.1:9464";
 
-const TPROXY: Options<'_> = Options {
+pub const TPROXY: Options<'_> = Options {
     listen: "[[listen]]\nmode = \"tproxy\"\naddress = \"127.0.0.1:15001\"\nclass = \"dash\"\n",
     allow: &["198.18.3.0/24"],
     server: "",
@@ -28,7 +29,7 @@ const REDIRECT: Options<'_> = Options {
     server: "",
 };
 
-fn tproxy_rules(topology: &Topology, addition: &str) {
+pub fn tproxy_rules(topology: &Topology, addition: &str) {
     let edge = &topology.client_edge;
     edge.ip("rule add fwmark 0x4d54 lookup 4454").unwrap();
     edge.ip("route add local default dev lo table 4454").unwrap();
@@ -82,6 +83,26 @@ fn flows_are_carried(world: &World, from: &Namespace) {
     drop(origin);
 }
 
+/// Of the flows from `from` only those to `destinations` are carried, where that is said.
+fn only_some_destinations(world: &World, from: &Namespace, table: &str) {
+    let edge = &world.topology.client_edge;
+    let rule = |rule: &str| output_of(edge.command("nft").arg(rule)).unwrap();
+    let origin = world.origin(80, echo);
+    let carried = || {
+        let before = World::flows_opened(edge, CLIENT_ADMIN);
+        let mut flow = World::connect(from, &format!("{ORIGIN}:80")).unwrap();
+        flow.write_all(b"x").unwrap();
+        flow.read_exact(&mut [0]).unwrap();
+        World::flows_opened(edge, CLIENT_ADMIN) - before
+    };
+    rule(&format!("flush set inet {table} destinations"));
+    rule(&format!("add element inet {table} destinations {{ 198.18.99.0/24 }}"));
+    assert_eq!(carried(), 0.0, "another destination was intercepted");
+    rule(&format!("add element inet {table} destinations {{ {ORIGIN} }}"));
+    assert_eq!(carried(), 1.0, "the destination was not intercepted");
+    drop(origin);
+}
+
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn tproxy_on_a_gateway() {
@@ -89,6 +110,43 @@ fn tproxy_on_a_gateway() {
         tproxy_rules(topology, "millrace_tproxy client_interfaces { \"lan\" }");
     });
     flows_are_carried(&world, &world.topology.player);
+    only_some_destinations(&world, &world.topology.player, "millrace_tproxy");
+}
+
+/// Flows that began while nobody listened went straight on, and do so after the client's return: its
+/// listener would reset them, and their origin would never hear of it.
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn what_passed_while_the_client_was_away_goes_on_after_its_return() {
+    let mut world = World::start(&TPROXY, |topology| {
+        tproxy_rules(topology, "millrace_tproxy client_interfaces { \"lan\" }");
+    });
+    let origin = world.origin(80, echo);
+    world.client.kill();
+    let mut passed = World::connect(&world.topology.player, &format!("{ORIGIN}:80")).unwrap();
+    let port = passed.local_addr().unwrap().as_socket().unwrap().port();
+    let turn = |flow: &mut socket2::Socket| {
+        flow.write_all(b"x").unwrap();
+        flow.read_exact(&mut [0]).unwrap();
+    };
+    turn(&mut passed);
+    world.restart(&TPROXY);
+    let opened = |world: &World| World::flows_opened(&world.topology.client_edge, CLIENT_ADMIN);
+    turn(&mut passed);
+    assert_eq!(opened(&world), 0.0, "the flow was intercepted");
+    tcp::reset(passed);
+
+    // New ones are intercepted again, from the same port too.
+    let again = world.topology.player.inside(|| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        tcp::prepare(&socket)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
+        socket.connect(&format!("{ORIGIN}:80").parse::<SocketAddr>()?.into())?;
+        Ok(socket)
+    });
+    turn(&mut again.unwrap());
+    turn(&mut World::connect(&world.topology.player, &format!("{ORIGIN}:80")).unwrap());
+    assert_eq!((opened(&world), origin.accepted()), (2.0, 3));
 }
 
 /// A client that connects to the listener itself is turned away; nothing dials itself.
@@ -119,6 +177,7 @@ fn redirect_on_a_gateway() {
         load_rules(&topology.client_edge, "redirect.nft", &added);
     });
     flows_are_carried(&world, &world.topology.player);
+    only_some_destinations(&world, &world.topology.player, "millrace_redirect");
 }
 
 /// Flows of the edge's own processes, root's included: the tunnel's own packets must not come back.
@@ -130,6 +189,7 @@ fn redirect_on_a_host() {
         load_rules(&topology.client_edge, "redirect.nft", &added);
     });
     flows_are_carried(&world, &world.topology.client_edge);
+    only_some_destinations(&world, &world.topology.client_edge, "millrace_redirect");
 }
 
 #[test]
@@ -139,4 +199,5 @@ fn tproxy_on_a_host() {
         tproxy_rules(topology, "millrace_tproxy client_uids { 0-4294967294 }");
     });
     flows_are_carried(&world, &world.topology.client_edge);
+    only_some_destinations(&world, &world.topology.client_edge, "millrace_tproxy");
 }

@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod congestion_control;
+mod doctor;
 mod interception;
+mod path_change;
+mod privileges;
 mod unreachable;
 mod world;

@@ -26,7 +26,7 @@ pub struct Options<'a> {
 
 /// Fields are dropped in this order: programs, then the link, then the namespaces.
 pub struct World {
-    server: Program,
+    pub server: Program,
     pub client: Program,
     measured: bool,
     _link: Emulator,
@@ -72,6 +72,16 @@ impl World {
         }
         let dir = self.run.scratch();
         (self.server, self.client) = start_both(&self.topology, dir, options, self.measured);
+    }
+
+    /// What the client's doctor finds at the client edge.
+    pub fn doctor(&self) -> (Option<i32>, serde_json::Value) {
+        let program = binaries::path("millrace-client");
+        let mut command = self.topology.client_edge.command(program.to_str().unwrap());
+        command.args(["doctor", "--json", "--config"]).arg(self.run.scratch().join("client.toml"));
+        let ended = Program::run("doctor", command, SOON);
+        let found = serde_json::from_str(&ended.output);
+        (ended.code, found.unwrap_or_else(|error| panic!("{error}: {}", ended.output)))
     }
 
     /// `/flows` of the server.

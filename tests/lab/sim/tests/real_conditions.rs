@@ -100,9 +100,7 @@ fn a_little_reordering_is_no_congestion() {
 /// Up to 25 packets overtake another: more than a sender ever expects, so mistakes go on.
 #[test]
 fn reordering_that_goes_on_is_borne() {
-    // To Iris losses beyond the random ones are congestion, and mistakes look like these until they
-    // are known.
-    let others = [("proteus-h", 0.7), ("proteus-s", 0.6), ("iris-mid", 0.75)];
+    let others = [("proteus-h", 0.7), ("proteus-s", 0.6)];
     let link = Link { jitter: 15 * MS, reorder: true, ..path() };
     for algorithm in algorithms() {
         let name = algorithm.name();
@@ -156,14 +154,18 @@ fn a_video_is_in_time_and_neither_collapses_nor_bursts() {
         let name = algorithm.name();
         let flow = Flow { source, ..Flow::bulk(algorithm) };
         let warmup = Duration::from_secs(5);
-        let (outcome, log) = logged(&Setup { warmup, ..setup(path(), vec![flow], 40) });
+        let run = |seed| logged(&Setup { warmup, seed, ..setup(path(), vec![flow.clone()], 40) });
+        let (outcome, log) = run(1);
         let took = log.segments[3..].iter().map(|done| done.completed - done.requested);
         let slowest = took.max().expect("forty segments");
         let late = log.samples.iter().filter(|(at, ..)| at.as_secs_f64() > 5.0);
         let rates = late.map(|(_, _, flows)| flows[0].metrics.pacing_rate.mbps());
         let least = rates.fold(f64::INFINITY, f64::min);
         let flow = &outcome.flows[0];
-        let (queueing, loss) = (flow.queueing.p95, flow.loss_rate());
+        let queueing = flow.queueing.p95;
+        // Where several rates are stable, chance has one of them.
+        let losses = (1..=8).map(|seed| run(seed).0.flows[0].loss_rate());
+        let loss = losses.sum::<f64>() / 8.0;
         println!(
             "{name}: {slowest:.2?}, {least:.1} Mbit/s, {queueing:.1?} of queue, {loss:.4} lost"
         );
@@ -210,25 +212,32 @@ fn an_outage_is_over_when_it_is_over() {
     }
 }
 
+/// A mobile link between two cells: nothing is lost, all of it comes late.
+#[test]
+fn a_link_that_stands_still_goes_on_where_it_was() {
+    let to = |mbps| {
+        let rate = Some(Rate::Constant(Bandwidth::from_mbps(mbps)));
+        LinkChange { rate, ..LinkChange::default() }
+    };
+    // The round trip of the pause is one of the ten of which BBR takes the largest delivery rate.
+    let others = [("bbr", 0.7), ("bbr3", 0.8)];
+    for algorithm in algorithms() {
+        let name = algorithm.name();
+        let log = changed(&algorithm, path(), [(10, to(0.005)), (12, to(MBPS))], 20, 1);
+        let (reached_s, after) = (log.reached_s(MBPS, 12.0), log.share(MBPS, 13.0, 16.0));
+        println!("{name}: 80 % after {reached_s:.1} s of the pause, {after:.2} from 1 to 4 s");
+        let least = floor(name, 0.85, &others);
+        assert!(reached_s < 2.0 && after > least, "{name}: {reached_s:.1} s, {after:.2}");
+    }
+}
+
 /// 20 ms become 200 ms, of which the buffer is a quarter, and 20 ms again.
 #[test]
 fn another_route_is_followed() {
     let to = |rtt_ms: u32| LinkChange { rtt: Some(rtt_ms * MS), ..LinkChange::default() };
     // A packet more in a round trip needs minutes to make up for the factor of ten. Illinois and
     // Vegas take the longer path for a queue, and Vegas makes room in it.
-    let others = [
-        ("reno", 0.65),
-        ("westwood", 0.65),
-        ("illinois", 0.35),
-        ("vegas", 0.2),
-        // In flight they have 1.5 times the smallest RTT of a minute and 100 ms: for that minute
-        // they are held to 130 of 200 ms.
-        ("vivace-latency", 0.6),
-        ("proteus-p", 0.4),
-        ("proteus-s", 0.4),
-        ("proteus-h", 0.4),
-        ("allegro-latency", 0.1),
-    ];
+    let others = [("reno", 0.65), ("westwood", 0.65), ("illinois", 0.35), ("vegas", 0.2)];
     for algorithm in algorithms() {
         let name = algorithm.name();
         let logs = [1, 2, 3].map(|seed| {
@@ -290,12 +299,13 @@ fn fifty_kilobits_and_ten_gigabits_work() {
         let end_s = duration.as_secs_f64();
         let fast = log.share(1e4, end_s - 0.2, end_s);
         println!("{name}: {slow:.2} of 50 kbit/s, {loss:.2} lost, {fast:.2} of 10 Gbit/s");
-        // Iris-min leaves a sixth to lose a third and not two, as those that never fall below.
-        let least = floor(name, 0.85, &[("iris-min", 0.8)]);
-        assert!(slow > least && fast > 0.85, "{name}: {slow:.2} {fast:.2}");
-        // PCC's members and Iris never send less than 100 kbit/s.
+        assert!(slow > 0.85 && fast > 0.85, "{name}: {slow:.2} {fast:.2}");
+        // Of the two minutes the first ten seconds go at what the initial window makes of the
+        // smallest round trip, 0.35 Mbit/s, until intervals of ten packets have shown how that is.
+        // Iris keeps ten packets in a queue of ten.
         let rate_based = ["allegro", "vivace", "proteus", "iris"];
-        let floored = rate_based.iter().any(|family| name.starts_with(family));
-        assert!(floored || loss < 0.25, "{name}: {loss:.2}");
+        let most =
+            if rate_based.iter().any(|family| name.starts_with(family)) { 0.5 } else { 0.25 };
+        assert!(loss < most, "{name}: {loss:.2}");
     }
 }

@@ -14,6 +14,7 @@ mod plot;
 mod samples;
 mod series;
 mod summary;
+mod table;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -44,6 +45,9 @@ pub struct Options {
     /// The page [default: report.html in that directory]; figures/*.csv are written beside it
     #[arg(long)]
     pub out: Option<PathBuf>,
+    /// The claims as Markdown tables, too
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
     /// Its heading
     #[arg(long, default_value = "Millrace: the papers' figures")]
     pub title: String,
@@ -66,6 +70,9 @@ pub fn run(options: &Options) -> Result<()> {
     let directory = directory.unwrap_or(Path::new("."));
     write_csv(&document, directory)?;
     fs::write(&out, fill(&page, &document)?).with_context(|| out.display().to_string())?;
+    if let Some(file) = &options.table {
+        fs::write(file, table::text(&document)).with_context(|| file.display().to_string())?;
+    }
     let count = |verdict: &str| {
         let claims = document.figures.iter().flat_map(|figure| &figure.claims);
         claims.filter(|claim| claim.verdict == verdict).count()

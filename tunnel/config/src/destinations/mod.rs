@@ -8,16 +8,19 @@
 //! (loopback, link-local, metadata services and so on, and the server's own addresses) the entry's
 //! network must moreover lie inside that range: `0.0.0.0/0` does not open `127.0.0.1`,
 //! `127.0.0.0/8` does.
+//!
+//! An entry for a name permits the addresses of flows that ask for that very name, wherever they
+//! are outside the special ranges.
 
 mod embedded;
 mod special;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 
-use crate::Allow;
+use crate::{Allow, AllowedHost, Protocol};
 use embedded::Embedded;
 
 /// The allow-list of a server, with the ranges that need to be named explicitly.
@@ -28,7 +31,17 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// An allow-list from the configuration.
+    /// The part of a configuration's allow-list that is for `protocol`; see [`Acl::new`].
+    pub fn of(
+        protocol: Protocol,
+        allow: &[Allow],
+        own_addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Self {
+        let allow = allow.iter().filter(|entry| entry.protocol == protocol);
+        Self::new(allow.cloned().collect(), own_addresses)
+    }
+
+    /// An allow-list from entries of one protocol.
     ///
     /// `own_addresses` are all addresses at which this host can be reached; a listener on
     /// `0.0.0.0` or `[::]` has those of every interface. Loopback ones are a special range anyway.
@@ -37,6 +50,19 @@ impl Acl {
         let own = own.filter(|own| !own.is_unspecified() && !own.is_loopback());
         let own = own.map(|own| (IpNet::from(own), DeniedReason::OwnAddress));
         Self { allow, special: special::ranges().chain(own).collect() }
+    }
+
+    /// Every port of every address, except that what is special needs an entry of `allow` as ever:
+    /// for flows whose destination nobody chose for us.
+    pub fn everywhere(allow: Vec<Allow>, own_addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let whole = any.map(|ip| Allow {
+            host: AllowedHost::Network(IpNet::new_assert(ip, 0)),
+            protocol: Protocol::Tcp,
+            ports: vec![1..=u16::MAX],
+            hand_to: None,
+        });
+        Self::new(allow.into_iter().chain(whole).collect(), own_addresses)
     }
 
     /// Whether a flow may go to port `port` of `ip`.
@@ -58,9 +84,40 @@ impl Acl {
         Ok(())
     }
 
+    /// Whom a flow to port `port` of `ip`, which is permitted, is handed to instead: the choice of
+    /// the first entry that has it, or the `name` that it asked for.
+    pub fn hand_to(&self, name: Option<&str>, ip: IpAddr, port: u16) -> Option<SocketAddr> {
+        let ip = ip.to_canonical();
+        let is_host =
+            |entry: &Allow| entry.has_address(ip) || name.is_some_and(|name| entry.has_name(name));
+        let has = |entry: &&Allow| is_host(entry) && entry.has_port(port);
+        self.allow.iter().find(has)?.hand_to
+    }
+
+    /// Whether a flow that asked for `name` may go to port `port` of `ip`, one of its addresses.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn permits_named(&self, name: &str, ip: IpAddr, port: u16) -> Result<(), Denied> {
+        if !self.allow.iter().any(|entry| entry.has_name(name) && entry.has_port(port)) {
+            return self.permits(ip, port);
+        }
+        let outer = ip.to_canonical();
+        let embedded = embedded::forms(outer).into_iter().map(|form| form.address().into());
+        for form in std::iter::once(outer).chain(embedded) {
+            self.permits_possible_form(form, port).map_err(|reason| Denied {
+                ip,
+                form,
+                port,
+                reason,
+            })?;
+        }
+        Ok(())
+    }
+
     fn permits_form(&self, ip: IpAddr, port: u16) -> Result<(), DeniedReason> {
         self.permits_possible_form(ip, port)?;
-        let mut entries = self.allow.iter().filter(|entry| entry.network.contains(&ip)).peekable();
+        let mut entries = self.allow.iter().filter(|entry| entry.has_address(ip)).peekable();
         if entries.peek().is_none() {
             return Err(DeniedReason::NotListed);
         }
@@ -76,9 +133,8 @@ impl Acl {
     fn permits_possible_form(&self, ip: IpAddr, port: u16) -> Result<(), DeniedReason> {
         for (range, reason) in self.special.iter().filter(|(range, _)| range.contains(&ip)) {
             let explicit = self.allow.iter().any(|entry| {
-                range.contains(&entry.network)
-                    && entry.network.contains(&ip)
-                    && entry.has_port(port)
+                let AllowedHost::Network(network) = &entry.host else { return false };
+                range.contains(network) && network.contains(&ip) && entry.has_port(port)
             });
             if !explicit {
                 return Err(*reason);
@@ -89,6 +145,15 @@ impl Acl {
 }
 
 impl Allow {
+    fn has_address(&self, ip: IpAddr) -> bool {
+        matches!(&self.host, AllowedHost::Network(network) if network.contains(&ip))
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        matches!(&self.host, AllowedHost::Name(listed) if listed.eq_ignore_ascii_case(name))
+    }
+
     fn has_port(&self, port: u16) -> bool {
         self.ports.iter().any(|ports| ports.contains(&port))
     }

@@ -6,8 +6,10 @@ fn acl(networks: &[&str]) -> Acl {
     let allow = networks
         .iter()
         .map(|network| Allow {
-            network: network.parse().unwrap(),
+            host: AllowedHost::Network(network.parse().unwrap()),
+            protocol: Protocol::Tcp,
             ports: vec![80..=80, 8000..=8100],
+            hand_to: None,
         })
         .collect();
     Acl::new(allow, OWN.map(|own| own.parse().unwrap()))
@@ -149,4 +151,112 @@ fn a_refusal_names_the_address_the_form_and_the_reason() {
         denied.to_string(),
         "destination 198.18.3.2 port 80 is denied: it is in no [[destinations.allow]]"
     );
+}
+
+#[test]
+fn the_first_entry_that_has_an_address_says_whom_it_is_handed_to() {
+    let edge = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let entry = |network: &str, port: u16, hand_to| Allow {
+        host: AllowedHost::Network(network.parse().unwrap()),
+        protocol: Protocol::Tcp,
+        ports: vec![port..=port],
+        hand_to,
+    };
+    let acl = Acl::new(
+        vec![
+            entry("198.18.3.1/32", 80, Some(edge(1))),
+            entry("198.18.3.1/32", 443, Some(edge(2))),
+            entry("198.18.3.0/24", 80, None),
+            entry("198.18.0.0/15", 80, Some(edge(3))),
+            Allow {
+                host: AllowedHost::Name("origin.example".to_owned()),
+                protocol: Protocol::Tcp,
+                ports: vec![80..=80],
+                hand_to: Some(edge(4)),
+            },
+        ],
+        [],
+    );
+    let named = |name, ip: &str, port| acl.hand_to(name, ip.parse().unwrap(), port);
+    let hand_to = |ip: &str, port| named(None, ip, port);
+    assert_eq!(hand_to("198.18.3.1", 80), Some(edge(1)));
+    assert_eq!(hand_to("::ffff:198.18.3.1", 80), Some(edge(1)));
+    assert_eq!(hand_to("198.18.3.1", 443), Some(edge(2)));
+    assert_eq!(hand_to("198.18.3.2", 80), None);
+    assert_eq!(hand_to("198.19.0.1", 80), Some(edge(3)));
+    assert_eq!(hand_to("198.19.0.1", 443), None);
+    assert_eq!(named(Some("origin.example"), "10.0.0.1", 80), Some(edge(4)));
+    assert_eq!(named(Some("other.example"), "10.0.0.1", 80), None);
+}
+
+#[test]
+fn a_name_is_allowed_with_whatever_it_resolves_to_outside_special_ranges() {
+    let allow =
+        |host| Allow { host, protocol: Protocol::Tcp, ports: vec![443..=443], hand_to: None };
+    let name = allow(AllowedHost::Name("origin.example".to_owned()));
+    let loopback = allow(AllowedHost::Network("127.0.0.9/32".parse().unwrap()));
+    let acl = Acl::new(vec![name, loopback], OWN.map(|own| own.parse().unwrap()));
+    let reason = |name: &str, ip: &str, port| {
+        acl.permits_named(name, ip.parse().unwrap(), port).err().map(|denied| denied.reason)
+    };
+    let cases = [
+        ("origin.example", "198.18.3.2", 443, None),
+        ("origin.example.", "2001:db8:3::2", 443, None),
+        ("ORIGIN.example", "10.0.0.1", 443, None),
+        ("origin.example", "127.0.0.9", 443, None),
+        ("origin.example", "198.18.3.2", 80, Some(DeniedReason::NotListed)),
+        ("other.example", "198.18.3.2", 443, Some(DeniedReason::NotListed)),
+        ("a.origin.example", "198.18.3.2", 443, Some(DeniedReason::NotListed)),
+        ("origin.example", "127.0.0.1", 443, Some(DeniedReason::Loopback)),
+        ("origin.example", "169.254.169.254", 443, Some(DeniedReason::Metadata)),
+        ("origin.example", "::ffff:127.0.0.1", 443, Some(DeniedReason::Loopback)),
+        ("origin.example", "64:ff9b::7f00:1", 443, Some(DeniedReason::Loopback)),
+        ("origin.example", "198.18.2.2", 443, Some(DeniedReason::OwnAddress)),
+    ];
+    for (name, ip, port, expected) in cases {
+        assert_eq!(reason(name, ip, port), expected, "{name} at {ip} port {port}");
+    }
+    // Whoever asks for the address itself did not ask for the name.
+    assert!(acl.permits("198.18.3.2".parse().unwrap(), 443).is_err());
+}
+
+#[test]
+fn everywhere_is_all_but_special_ranges() {
+    let allow = Allow {
+        host: AllowedHost::Network("127.0.0.1/32".parse().unwrap()),
+        protocol: Protocol::Tcp,
+        ports: vec![80..=80],
+        hand_to: None,
+    };
+    let acl = Acl::everywhere(vec![allow], OWN.map(|own| own.parse().unwrap()));
+    let cases = [
+        ("203.0.113.9", 1, None),
+        ("2001:db8::1", 65535, None),
+        ("127.0.0.1", 80, None),
+        ("127.0.0.1", 81, Some(DeniedReason::Loopback)),
+        ("198.18.2.2", 80, Some(DeniedReason::OwnAddress)),
+        ("169.254.169.254", 80, Some(DeniedReason::Metadata)),
+        ("::1", 80, Some(DeniedReason::Loopback)),
+    ];
+    for (ip, port, expected) in cases {
+        assert_eq!(reason(&acl, ip, port), expected, "{ip} port {port}");
+    }
+}
+
+#[test]
+fn a_rule_is_for_one_protocol_only() {
+    let allow = |network: &str, protocol| Allow {
+        host: AllowedHost::Network(network.parse().unwrap()),
+        protocol,
+        ports: vec![1..=u16::MAX],
+        hand_to: None,
+    };
+    let both = [allow("198.18.3.0/24", Protocol::Tcp), allow("198.18.4.0/24", Protocol::Udp)];
+    for (protocol, open, closed) in
+        [(Protocol::Tcp, "198.18.3.1", "198.18.4.1"), (Protocol::Udp, "198.18.4.1", "198.18.3.1")]
+    {
+        let acl = Acl::of(protocol, &both, []);
+        assert!(acl.permits(open.parse().unwrap(), 53).is_ok(), "{protocol:?}");
+        assert!(acl.permits(closed.parse().unwrap(), 53).is_err(), "{protocol:?}");
+    }
 }

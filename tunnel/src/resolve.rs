@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use millrace_tunnel::worker::WorkerHandle;
+use crate::worker::WorkerHandle;
 
 /// Names resolved at a time. A dead name server holds a thread for its whole time-out, so that
 /// with few of them one bad name would delay all others.

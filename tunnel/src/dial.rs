@@ -59,6 +59,7 @@ pub struct Dialer {
     started: usize,
     next_attempt: Instant,
     failure: ConnectFailure,
+    mark: Option<u32>,
 }
 
 impl Dialer {
@@ -70,7 +71,13 @@ impl Dialer {
             started: 0,
             next_attempt: now,
             failure: ConnectFailure::Internal,
+            mark: None,
         }
+    }
+
+    /// Sets `SO_MARK` on the sockets, by which firewall rules let them pass.
+    pub fn with_mark(self, mark: Option<u32>) -> Self {
+        Self { mark, ..self }
     }
 
     /// When [`Dialer::advance`] has something to do without an event.
@@ -96,7 +103,7 @@ impl Dialer {
             let Some(address) = self.addresses.pop_front() else { break };
             let number = self.started;
             self.started += 1;
-            match connect(address, dial, registry, token(number)) {
+            match connect(address, dial, self.mark, registry, token(number)) {
                 Ok(socket) => {
                     let give_up = now + dial.per_address_timeout;
                     self.attempts.push(Attempt { socket, number, give_up });
@@ -139,6 +146,7 @@ impl Dialer {
 fn connect(
     address: SocketAddr,
     dial: &Dial,
+    mark: Option<u32>,
     registry: &Registry,
     token: Token,
 ) -> io::Result<TcpStream> {
@@ -146,6 +154,9 @@ fn connect(
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    if let Some(mark) = mark {
+        socket.set_mark(mark)?;
+    }
     let same_family = |source: &&IpAddr| source.is_ipv4() == address.is_ipv4();
     if let Some(source) = dial.bind_source.iter().find(same_family) {
         socket.bind(&SocketAddr::new(*source, 0).into())?;

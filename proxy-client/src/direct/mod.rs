@@ -1,0 +1,332 @@
+//! Flows past the tunnel: while no server can take them, the client connects those to their
+//! destination itself that its configuration lets.
+//!
+//! Never an open proxy: where clients name the destination, the address that is about to be dialled
+//! must be in `[[direct.allow]]`. What the kernel intercepted goes where it was going anyway, except
+//! to addresses that only this machine has a way to (its own, loopback, link-local, metadata
+//! services): for its client they would mean another machine, or none.
+
+mod relay;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use millrace_config::{Acl, ClientConfig, ClientLimits, Dial};
+use millrace_tunnel::core::Core;
+use millrace_tunnel::dial::{Dialer, Progress, interleave};
+use millrace_tunnel::metrics::FlowFailure;
+use millrace_tunnel::own_addresses::own_addresses;
+use millrace_tunnel::resolve::{Resolved, Resolver};
+use millrace_tunnel::socket::Socket;
+use millrace_tunnel::worker::WorkerHandle;
+use millrace_wire::{ConnectFailure, Destination};
+
+use crate::accepted::Accepted;
+use relay::{Pumped, Relay};
+
+/// Keys with this bit are ours.
+pub const KEY_BIT: u64 = 1 << 48;
+/// Sockets of one flow are told apart in the lower bits.
+const SOCKET_BITS: u32 = 5;
+/// The two sockets of a relay; below them are attempts to connect.
+const NEAR: u64 = 16;
+const FAR: u64 = 17;
+/// Start of the next address's attempt after the one before (RFC 8305, Section 5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Who says where a flow goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    /// The kernel that intercepted it, or the configuration.
+    Interception,
+    /// The client.
+    Client,
+}
+
+/// What all workers of a client need for it.
+#[derive(Clone)]
+pub struct Policy {
+    listed: Arc<Acl>,
+    intercepted: Arc<Acl>,
+    resolver: Resolver,
+    dial: Dial,
+    mark: Option<u32>,
+}
+
+impl Policy {
+    /// As the configuration says; `mark` is what the tunnel's own sockets have too.
+    ///
+    /// # Errors
+    /// The interfaces can't be read, or there are no threads left.
+    pub fn new(config: &ClientConfig, mark: Option<u32>) -> io::Result<Self> {
+        let all: [SocketAddr; 2] =
+            [(Ipv4Addr::UNSPECIFIED, 0).into(), (Ipv6Addr::UNSPECIFIED, 0).into()];
+        let own = own_addresses(&all)?;
+        Ok(Self {
+            listed: Arc::new(Acl::new(config.direct.clone(), own.iter().copied())),
+            intercepted: Arc::new(Acl::everywhere(config.direct.clone(), own)),
+            resolver: Resolver::start()?,
+            dial: Dial {
+                timeout: config.tunnel.connect_timeout,
+                per_address_timeout: config.tunnel.connect_timeout,
+                attempt_delay: ATTEMPT_DELAY,
+                bind_source: Vec::new(),
+            },
+            mark,
+        })
+    }
+
+    fn acl(&self, named_by: NamedBy) -> &Acl {
+        match named_by {
+            NamedBy::Interception => &self.intercepted,
+            NamedBy::Client => &self.listed,
+        }
+    }
+}
+
+enum Stage {
+    Resolving,
+    Dialing(Dialer),
+}
+
+struct Dialing {
+    accepted: Accepted,
+    destination: Destination,
+    named_by: NamedBy,
+    deadline: Instant,
+    stage: Stage,
+}
+
+/// A flow that could not be connected this way either.
+pub type Failed = (Accepted, ConnectFailure);
+
+/// See the module.
+pub struct Direct {
+    policy: Policy,
+    limits: ClientLimits,
+    dialing: HashMap<u64, Dialing>,
+    relays: HashMap<u64, Relay>,
+    /// Relays with more to do than one turn allowed, and since when there are any.
+    busy: VecDeque<u64>,
+    busy_since: Option<Instant>,
+    next: u64,
+    answers: Receiver<Resolved>,
+    answer_to: Sender<Resolved>,
+    handle: WorkerHandle,
+}
+
+impl Direct {
+    /// No flow yet.
+    pub fn new(policy: Policy, limits: ClientLimits, handle: WorkerHandle) -> Self {
+        let (answer_to, answers) = channel();
+        Self {
+            policy,
+            limits,
+            dialing: HashMap::new(),
+            relays: HashMap::new(),
+            busy: VecDeque::new(),
+            busy_since: None,
+            next: 0,
+            answers,
+            answer_to,
+            handle,
+        }
+    }
+
+    /// Flows that are connected or about to be.
+    pub fn len(&self) -> usize {
+        self.dialing.len() + self.relays.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Begins to connect a flow. `Some` when that came to nothing already.
+    pub fn start(
+        &mut self,
+        core: &Core,
+        accepted: Accepted,
+        destination: Destination,
+        named_by: NamedBy,
+    ) -> Option<Failed> {
+        let number = self.next;
+        self.next += 1;
+        let deadline = core.now() + self.policy.dial.timeout;
+        let name = destination.clone();
+        let stage = Stage::Resolving;
+        let dialing = Dialing { accepted, destination, named_by, deadline, stage };
+        self.dialing.insert(number, dialing);
+        match name {
+            Destination::Address(address) => self.dial(core, number, &[address]),
+            Destination::Name { host, port } => {
+                let (answer, handle) = (self.answer_to.clone(), self.handle.clone());
+                match self.policy.resolver.ask(number, host, port, answer, handle) {
+                    true => None,
+                    false => self.give_up(number, ConnectFailure::Overloaded),
+                }
+            }
+        }
+    }
+
+    /// Answers of the resolver.
+    pub fn on_wake(&mut self, core: &Core) -> Vec<Failed> {
+        let answers: Vec<_> = self.answers.try_iter().collect();
+        let handle = |Resolved { key, addresses }| match addresses {
+            Ok(addresses) => self.dial(core, key, &addresses),
+            Err(_) => self.give_up(key, ConnectFailure::NameNotResolved),
+        };
+        answers.into_iter().filter_map(handle).collect()
+    }
+
+    /// A socket reported something.
+    pub fn on_event(&mut self, core: &Core, key: u64) -> Option<Failed> {
+        let (number, socket) = ((key & !KEY_BIT) >> SOCKET_BITS, key & ((1 << SOCKET_BITS) - 1));
+        if socket >= NEAR {
+            self.pump(core, number);
+            return None;
+        }
+        let Dialing { stage: Stage::Dialing(dialer), .. } = self.dialing.get_mut(&number)? else {
+            return None;
+        };
+        match dialer.on_event(socket as usize, core.now()) {
+            Progress::Waiting => self.advance(core, number),
+            progress => self.on_progress(core, number, progress),
+        }
+    }
+
+    /// Time passes: attempts begin and end, and so do flows in which nothing moves.
+    pub fn on_tick(&mut self, core: &Core) -> Vec<Failed> {
+        let now = core.now();
+        self.busy_since = None;
+        for number in std::mem::take(&mut self.busy) {
+            self.pump(core, number);
+        }
+        let silent: Vec<_> = self
+            .relays
+            .iter()
+            .filter(|(_, relay)| relay.is_silent(now, &self.limits))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in silent {
+            if let Some(relay) = self.relays.remove(&number) {
+                core.shared.metrics.flows_failed.of(FlowFailure::IdleTimeout).inc();
+                relay.reset();
+            }
+        }
+        let numbers: Vec<_> = self.dialing.keys().copied().collect();
+        numbers.into_iter().filter_map(|number| self.advance(core, number)).collect()
+    }
+
+    /// When [`Direct::on_tick`] has something to do before the next tick.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let dials = self.dialing.values().map(|dialing| match &dialing.stage {
+            Stage::Dialing(dialer) => {
+                dialer.next_deadline().map_or(dialing.deadline, |at| at.min(dialing.deadline))
+            }
+            Stage::Resolving => dialing.deadline,
+        });
+        dials.chain(self.busy_since).min()
+    }
+
+    /// Dials those of the addresses that are allowed.
+    fn dial(&mut self, core: &Core, number: u64, addresses: &[SocketAddr]) -> Option<Failed> {
+        let dialing = self.dialing.get_mut(&number)?;
+        let acl = self.policy.acl(dialing.named_by);
+        let mut allowed = Vec::new();
+        let mut denied = None;
+        for address in addresses {
+            // As the kernel dials it: an IPv4-mapped address is an IPv4 address.
+            let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+            match acl.permits(address.ip(), address.port()) {
+                Ok(()) => allowed.push(address),
+                Err(error) => denied = denied.or(Some(error)),
+            }
+        }
+        if allowed.is_empty() {
+            let Some(denied) = denied else {
+                return self.give_up(number, ConnectFailure::NameNotResolved);
+            };
+            tracing::warn!(
+                destination = %dialing.destination,
+                reason = denied.reason.as_str(),
+                "not connected without the tunnel: not in [[direct.allow]]"
+            );
+            core.shared.metrics.destinations_denied.of(denied.reason).inc();
+            return self.give_up(number, ConnectFailure::Forbidden);
+        }
+        let dialer = Dialer::new(interleave(&allowed), core.now()).with_mark(self.policy.mark);
+        dialing.stage = Stage::Dialing(dialer);
+        self.advance(core, number)
+    }
+
+    fn advance(&mut self, core: &Core, number: u64) -> Option<Failed> {
+        let now = core.now();
+        let dialing = self.dialing.get_mut(&number)?;
+        if now >= dialing.deadline {
+            return self.give_up(number, ConnectFailure::TimedOut);
+        }
+        let Stage::Dialing(dialer) = &mut dialing.stage else { return None };
+        let token = |attempt: usize| Core::role_token(key(number, attempt as u64));
+        let progress = dialer.advance(core.registry(), &self.policy.dial, token, now);
+        self.on_progress(core, number, progress)
+    }
+
+    fn on_progress(&mut self, core: &Core, number: u64, progress: Progress) -> Option<Failed> {
+        match progress {
+            Progress::Waiting => None,
+            Progress::Failed(failure) => self.give_up(number, failure),
+            Progress::Connected(far) => {
+                let Dialing { accepted, destination, .. } = self.dialing.remove(&number)?;
+                let tokens = [NEAR, FAR].map(|socket| Core::role_token(key(number, socket)));
+                tracing::info!(client = ?accepted.client, %destination, "flow without the tunnel");
+                match Relay::start(core, accepted, Socket::Tcp(far), tokens) {
+                    Ok(relay) => {
+                        core.shared.metrics.flows_direct.inc();
+                        self.relays.insert(number, relay);
+                        self.pump(core, number);
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "a flow's socket can't be watched");
+                        core.shared.metrics.flows_failed.of(FlowFailure::Internal).inc();
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    fn pump(&mut self, core: &Core, number: u64) {
+        let Some(relay) = self.relays.get_mut(&number) else { return };
+        match relay.pump(core.now()) {
+            Pumped::Wait => {}
+            Pumped::More => {
+                self.busy.push_back(number);
+                self.busy_since.get_or_insert(core.now());
+            }
+            Pumped::Complete => {
+                core.shared.metrics.flows_closed.inc();
+                self.relays.remove(&number);
+            }
+            Pumped::Failed => {
+                core.shared.metrics.flows_failed.of(FlowFailure::TcpReset).inc();
+                if let Some(relay) = self.relays.remove(&number) {
+                    relay.reset();
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, number: u64, failure: ConnectFailure) -> Option<Failed> {
+        self.dialing.remove(&number).map(|dialing| (dialing.accepted, failure))
+    }
+}
+
+fn key(number: u64, socket: u64) -> usize {
+    (KEY_BIT | number << SOCKET_BITS | socket) as usize
+}

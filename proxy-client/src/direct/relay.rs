@@ -1,0 +1,170 @@
+//! One flow between two sockets of this machine.
+
+use std::io::{self, Read, Write};
+use std::time::Instant;
+
+use millrace_config::ClientLimits;
+use millrace_tunnel::core::Core;
+use millrace_tunnel::shared::Admission;
+use millrace_tunnel::socket::Socket;
+use mio::Token;
+
+use crate::accepted::Accepted;
+
+/// Most that is read at a time, and that waits for a slow reader.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Chunks of one direction before other flows have their turn.
+const TURN_CHUNKS: usize = 16;
+
+/// What pumping achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pumped {
+    /// Nothing until an event.
+    Wait,
+    /// There may be more at once.
+    More,
+    /// Both directions have ended in order.
+    Complete,
+    /// One of the sockets failed.
+    Failed,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Half {
+    waiting: Vec<u8>,
+    done: usize,
+    read_end: bool,
+    sent_end: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Relay {
+    near: Socket,
+    far: Socket,
+    up: Half,
+    down: Half,
+    active: Instant,
+    /// Held for as long as the flow lives.
+    _admission: Admission,
+}
+
+impl Relay {
+    /// Begins with what was said before; the loop knows both sockets, under other tokens.
+    ///
+    /// # Errors
+    /// When it can't take them.
+    pub fn start(
+        core: &Core,
+        accepted: Accepted,
+        mut far: Socket,
+        [near_token, far_token]: [Token; 2],
+    ) -> io::Result<Self> {
+        let to_near = accepted.handshake.success_reply();
+        let Accepted { socket: mut near, bytes, admission, .. } = accepted;
+        near.watch_again(core.registry(), near_token)?;
+        far.watch_again(core.registry(), far_token)?;
+        for socket in [&near, &far] {
+            // As in the tunnel: an end that must not look like a complete one.
+            socket.abort_on_close(true);
+        }
+        let half = |waiting| Half { waiting, ..Half::default() };
+        let (up, down) = (half(bytes), half(to_near));
+        Ok(Self { near, far, up, down, active: core.now(), _admission: admission })
+    }
+
+    /// Moves what can be moved.
+    pub fn pump(&mut self, now: Instant) -> Pumped {
+        let Self { near, far, up, down, .. } = self;
+        // The second only if the first went well: an error is told once, and who reads after a write
+        // has failed is told of an end in order.
+        let pumped = up.pump(near, far).and_then(|up| Ok((up, down.pump(far, near)?)));
+        let Ok(((up_moved, up_more), (down_moved, down_more))) = pumped else {
+            return Pumped::Failed;
+        };
+        if up_moved || down_moved {
+            self.active = now;
+        }
+        let more = up_more || down_more;
+        match (self.up.sent_end && self.down.sent_end, more) {
+            (true, _) => {
+                self.near.abort_on_close(false);
+                self.far.abort_on_close(false);
+                Pumped::Complete
+            }
+            (false, true) => Pumped::More,
+            (false, false) => Pumped::Wait,
+        }
+    }
+
+    /// Whether nothing has moved for longer than allowed.
+    pub fn is_silent(&self, now: Instant, limits: &ClientLimits) -> bool {
+        let patience = match self.up.sent_end != self.down.sent_end {
+            true => limits.half_close_timeout,
+            false => limits.flow_idle_timeout,
+        };
+        now.saturating_duration_since(self.active) > patience
+    }
+
+    /// Ends both sides with a reset.
+    pub fn reset(self) {
+        self.near.reset();
+        self.far.reset();
+    }
+}
+
+impl Half {
+    /// Whether anything moved, and whether there may be more at once.
+    fn pump(&mut self, from: &mut Socket, to: &mut Socket) -> io::Result<(bool, bool)> {
+        let mut chunk = [0; CHUNK_BYTES];
+        let mut moved = false;
+        for _ in 0..TURN_CHUNKS {
+            if self.done < self.waiting.len() {
+                match to.write(&self.waiting[self.done..]) {
+                    Ok(written) => self.done += written,
+                    Err(error) => return settle(error, moved),
+                }
+                moved = true;
+                if self.done == self.waiting.len() {
+                    // An idle flow holds no buffer.
+                    (self.waiting, self.done) = (Vec::new(), 0);
+                }
+            } else if self.read_end {
+                if !self.sent_end {
+                    to.shutdown_write()?;
+                    self.sent_end = true;
+                    moved = true;
+                }
+                return Ok((moved, false));
+            } else {
+                match from.read(&mut chunk) {
+                    Ok(0) => self.read_end = true,
+                    Ok(read) => {
+                        moved = true;
+                        let written = match to.write(&chunk[..read]) {
+                            Ok(written) => written,
+                            Err(error) if is_transient(&error) => 0,
+                            Err(error) => return Err(error),
+                        };
+                        self.waiting.extend_from_slice(&chunk[written..read]);
+                    }
+                    Err(error) => return settle(error, moved),
+                }
+            }
+        }
+        Ok((moved, true))
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn settle(error: io::Error, moved: bool) -> io::Result<(bool, bool)> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Ok((moved, false)),
+        io::ErrorKind::Interrupted => Ok((moved, true)),
+        _ => Err(error),
+    }
+}

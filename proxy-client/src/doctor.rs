@@ -1,0 +1,82 @@
+//! `millrace-client doctor`.
+
+mod interception;
+mod rules;
+
+use std::process::ExitCode;
+
+use caps::{CapSet, Capability};
+use millrace_config::{ClientConfig, Interception, Listen, ListenAddress};
+use millrace_tunnel::algorithms;
+use millrace_tunnel::doctor::{self, DoctorArgs, End, Report};
+use millrace_tunnel::transport::{Side, TunnelConfig};
+
+/// Looks at everything, and prints what it found.
+///
+/// # Errors
+/// The configuration is wrong, which has an exit code of its own.
+pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let config = millrace_config::load_client(&arguments.config, &algorithms::check)?;
+    let mut report = Report::default();
+    let credentials = &config.tunnel.credentials;
+    doctor::kernel(&mut report);
+    doctor::limits(&mut report, config.limits.max_flows, &credentials.private_key);
+    doctor::account(&mut report, &config.runtime, &config.source);
+    for listen in &config.listen {
+        if let ListenAddress::Tcp(address) = listen.address {
+            doctor::bind_privilege(&mut report, address.port());
+        }
+    }
+    capabilities(&mut report, &config);
+    interception::look(&mut report, &config);
+    doctor::certificates(&mut report, End::Client, credentials);
+    servers(&mut report, &config);
+    report.print(arguments.json)
+}
+
+pub(crate) fn intercepts(listen: &Listen) -> bool {
+    matches!(listen.interception, Interception::Tproxy | Interception::Redirect)
+}
+
+/// CAP_NET_ADMIN, for marks and for transparent listeners.
+fn capabilities(report: &mut Report, config: &ClientConfig) {
+    let transparent = config.listen.iter().any(|it| it.interception == Interception::Tproxy);
+    if config.tunnel.mark.is_none() && !transparent {
+        return report.ok("capabilities", "none is needed");
+    }
+    let check = "CAP_NET_ADMIN";
+    let remedy = "start it as root with runtime.user, or AmbientCapabilities=CAP_NET_ADMIN in the \
+                  systemd unit, or --cap-add NET_ADMIN for docker run";
+    match caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN) {
+        Ok(true) => report.ok(check, "is there, for tunnel.mark and transparent listeners"),
+        _ if config.listen.iter().any(intercepts) => {
+            let found = "is missing: interception and tunnel.mark need it";
+            report.fail(check, found, remedy);
+        }
+        _ => report.warn(
+            check,
+            "is missing: tunnel.mark is not set, which only matters where flows are intercepted",
+            format!("tunnel.mark = 0 if none are; else {remedy}"),
+        ),
+    }
+}
+
+fn servers(report: &mut Report, config: &ClientConfig) {
+    let tunnel = &config.tunnel;
+    for server in &tunnel.servers {
+        match TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials) {
+            Ok(made) => doctor::reach(
+                report,
+                made,
+                &server.address,
+                &server.name,
+                tunnel.mark,
+                tunnel.connect_timeout,
+            ),
+            Err(error) => {
+                let remedy = "mend the points about certificates above";
+                return report.fail("servers", error.to_string(), remedy);
+            }
+        }
+    }
+}

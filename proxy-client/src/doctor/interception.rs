@@ -1,0 +1,210 @@
+//! What transparent listeners need of the system: rules, routes, settings.
+
+use std::net::IpAddr;
+use std::process::Command;
+
+use millrace_config::{ClientConfig, Interception, ListenAddress};
+use millrace_tunnel::doctor::{Report, sysctl};
+use serde_json::Value;
+
+use super::intercepts;
+use super::rules::Rules;
+
+/// The mark of the shipped rules, for rules that are not there yet.
+const DELIVER_MARK: u32 = 0x4d54;
+
+/// Looks at all of it, if there is a transparent listener.
+pub fn look(report: &mut Report, config: &ClientConfig) {
+    if !config.listen.iter().any(intercepts) {
+        return;
+    }
+    let rules = match output("nft", &["-j", "list", "ruleset"])
+        .and_then(|json| Rules::parse(&json).map_err(|error| error.to_string()))
+    {
+        Ok(rules) => Some(rules),
+        Err(error) => {
+            let remedy = "as root, with Debian's package nftables: nft list ruleset";
+            report.skip("nftables", format!("the rules can't be read: {error}"), remedy);
+            None
+        }
+    };
+    for listen in config.listen.iter().filter(|it| intercepts(it)) {
+        let ListenAddress::Tcp(address) = listen.address else { continue };
+        let transparent = listen.interception == Interception::Tproxy;
+        if let Some(rules) = &rules {
+            listener(report, rules, address.port(), transparent);
+        }
+        if transparent {
+            let given = rules.iter().flat_map(|rules| &rules.tproxy);
+            let mark = given.filter(|(port, _)| *port == address.port()).find_map(|(_, it)| *it);
+            routes(report, mark.unwrap_or(DELIVER_MARK), address.ip());
+            reverse_path_filter(report);
+        } else {
+            loopback_routes(report, rules.as_ref(), address.ip());
+        }
+    }
+    if let Some(rules) = &rules {
+        own_mark(report, rules, config.tunnel.mark);
+        scope(report, rules);
+    }
+}
+
+/// The output of a program, or why there is none.
+fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{program}: {}", said.lines().next().unwrap_or("failed")));
+    }
+    String::from_utf8(output.stdout).map_err(|error| format!("{program}: {error}"))
+}
+
+fn listener(report: &mut Report, rules: &Rules, port: u16, transparent: bool) {
+    let (file, found) = match transparent {
+        true => ("tproxy.nft", rules.tproxy.iter().any(|(to, _)| *to == port)),
+        false => ("redirect.nft", rules.redirect.contains(&port)),
+    };
+    if found {
+        report.ok("nftables", format!("a rule leads to port {port}"));
+    } else {
+        let remedy = format!(
+            "set listener_port = {port} in proxy-client/nftables/{file} and load it: nft -f {file}"
+        );
+        report.fail("nftables", format!("no rule leads to port {port}"), remedy);
+    }
+}
+
+/// Packets with the mark have to come in on the loopback (ip-rule(8)).
+fn routes(report: &mut Report, mark: u32, ip: IpAddr) {
+    let (family, check) = if ip.is_ipv4() { ("-4", "ip rule") } else { ("-6", "ip -6 rule") };
+    let add = format!(
+        "ip {family} rule add fwmark {mark:#x} lookup 4454; ip {family} route add local default \
+         dev lo table 4454"
+    );
+    let listed = output("ip", &["-json", family, "rule", "show"])
+        .and_then(|json| serde_json::from_str(&json).map_err(|error| error.to_string()));
+    let list: Value = match listed {
+        Ok(list) => list,
+        Err(error) => return report.skip(check, error, "install Debian's package iproute2"),
+    };
+    let Some(table) = table_of(&list, mark) else {
+        return report.fail(check, format!("none for mark {mark:#x}"), add);
+    };
+    let listed = output("ip", &["-json", family, "route", "show", "table", &table])
+        .and_then(|json| serde_json::from_str(&json).map_err(|error| error.to_string()));
+    let is_local = |route: &Value| route["type"] == "local" && route["dst"] == "default";
+    match listed {
+        Ok(Value::Array(routes)) if routes.iter().any(is_local) => {
+            report.ok(check, format!("mark {mark:#x} leads to table {table}, and that to lo"));
+        }
+        _ => report.fail(
+            check,
+            format!("table {table} of mark {mark:#x} has no `local default dev lo`"),
+            format!("ip {family} route add local default dev lo table {table}"),
+        ),
+    }
+}
+
+fn table_of(list: &Value, mark: u32) -> Option<String> {
+    let number = |value: &Value| match value {
+        Value::String(text) => u32::from_str_radix(text.trim_start_matches("0x"), 16).ok(),
+        value => u32::try_from(value.as_u64()?).ok(),
+    };
+    let rules = list.as_array()?;
+    let rule = rules.iter().find(|rule| number(&rule["fwmark"]) == Some(mark))?;
+    match &rule["table"] {
+        Value::String(name) => Some(name.clone()),
+        value => Some(value.as_u64()?.to_string()),
+    }
+}
+
+/// Strict filtering drops what comes in on another interface than the answer would leave by.
+fn reverse_path_filter(report: &mut Report) {
+    let check = "rp_filter";
+    match sysctl("net/ipv4/conf/all/rp_filter") {
+        Some(1) => report.warn(
+            check,
+            "is strict: where routes are not the same both ways, intercepted packets are dropped",
+            "sysctl -w net.ipv4.conf.all.rp_filter=2",
+        ),
+        Some(value) => report.ok(check, format!("{value}, not strict")),
+        None => report.skip(check, "can't be read", "sysctl net.ipv4.conf.all.rp_filter"),
+    }
+}
+
+/// A gateway's clients are redirected to the address of the interface, not to the loopback.
+fn loopback_routes(report: &mut Report, rules: Option<&Rules>, ip: IpAddr) {
+    let check = "route_localnet";
+    let gateway = rules.is_some_and(|rules| rules.client_interfaces);
+    if ip.is_loopback() && gateway {
+        let found = "a gateway's clients can't reach a listener on the loopback";
+        let remedy = "listen on 0.0.0.0 or on the client interface's address";
+        return report.fail(check, found, remedy);
+    }
+    if sysctl("net/ipv4/conf/all/route_localnet") == Some(1) {
+        report.warn(
+            check,
+            "is on: services on 127.0.0.1 can be reached from the network",
+            "sysctl -w net.ipv4.conf.all.route_localnet=0; millrace needs it nowhere",
+        );
+    } else {
+        report.ok(check, "is off, and not needed");
+    }
+}
+
+/// Without a rule that lets the tunnel's packets pass they would be intercepted themselves.
+fn own_mark(report: &mut Report, rules: &Rules, mark: Option<u32>) {
+    let check = "tunnel.mark";
+    match mark {
+        Some(mark) if rules.marks.contains(&mark) => {
+            report.ok(check, format!("a rule looks for {mark:#x}"));
+        }
+        Some(mark) => {
+            let remedy = format!("own_mark = {mark:#x} in the rules, as in the shipped files");
+            report.fail(check, format!("no rule looks for {mark:#x}"), remedy);
+        }
+        None => {
+            let remedy = "leave the key out, or set the mark that the rules let pass";
+            report.fail(check, "is 0, so that the tunnel may intercept itself", remedy);
+        }
+    }
+}
+
+/// What is intercepted at all, and what that needs.
+fn scope(report: &mut Report, rules: &Rules) {
+    if !rules.client_interfaces && !rules.client_uids {
+        report.warn(
+            "scope",
+            "the shipped rules intercept nothing yet",
+            "nft add element inet millrace_tproxy client_interfaces '{ \"lan0\" }' on a gateway, \
+             client_uids '{ 1000 }' on a host; millrace_redirect likewise",
+        );
+    }
+    if rules.client_interfaces {
+        match sysctl("net/ipv4/ip_forward") {
+            Some(0) => report.fail(
+                "ip_forward",
+                "is off: what is not intercepted does not get through the gateway",
+                "sysctl -w net.ipv4.ip_forward=1 (and net.ipv6.conf.all.forwarding=1)",
+            ),
+            Some(_) => report.ok("ip_forward", "is on"),
+            None => report.skip("ip_forward", "can't be read", "sysctl net.ipv4.ip_forward"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_a_mark_is_found_as_ip_shows_it() {
+        let list = r#"[{"priority":0,"src":"all","table":"local"},
+            {"priority":32765,"src":"all","fwmark":"0x4d54","table":"4454"},
+            {"priority":32766,"src":"all","table":"main"}]"#;
+        let list: Value = serde_json::from_str(list).unwrap();
+        assert_eq!(table_of(&list, 0x4d54).as_deref(), Some("4454"));
+        assert_eq!(table_of(&list, 0x4d55), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! What matters of the packet filter's rules, from `nft -j list ruleset` (libnftables-json(5)).
+
+use serde_json::Value;
+
+/// See the module.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Ports that flows are handed to, each with the mark that its packets get.
+    pub tproxy: Vec<(u16, Option<u32>)>,
+    /// Ports that flows are redirected to.
+    pub redirect: Vec<u16>,
+    /// Marks that some rule looks for.
+    pub marks: Vec<u32>,
+    /// Interfaces whose flows are intercepted, as the shipped files name them.
+    pub client_interfaces: bool,
+    /// Users whose flows are intercepted.
+    pub client_uids: bool,
+}
+
+impl Rules {
+    /// Reads the list.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub fn parse(json: &str) -> serde_json::Result<Self> {
+        let list: Value = serde_json::from_str(json)?;
+        let mut rules = Self::default();
+        for item in list["nftables"].as_array().into_iter().flatten() {
+            rules.take_set(&item["set"]);
+            if let Some(expressions) = item["rule"]["expr"].as_array() {
+                rules.take_rule(expressions);
+            }
+        }
+        Ok(rules)
+    }
+
+    fn take_set(&mut self, set: &Value) {
+        let ours = set["table"].as_str().is_some_and(|it| it.starts_with("millrace_"));
+        let filled = set["elem"].as_array().is_some_and(|elements| !elements.is_empty());
+        match set["name"].as_str() {
+            Some("client_interfaces") => self.client_interfaces |= ours && filled,
+            Some("client_uids") => self.client_uids |= ours && filled,
+            _ => {}
+        }
+    }
+
+    fn take_rule(&mut self, expressions: &[Value]) {
+        let is_mark = |value: &Value| value["meta"]["key"] == "mark";
+        let number = |value: &Value| u32::try_from(value.as_u64()?).ok();
+        let port = |value: &Value| u16::try_from(value["port"].as_u64()?).ok();
+        let given = expressions.iter().map(|it| &it["mangle"]);
+        let given = given.filter(|it| is_mark(&it["key"])).find_map(|it| number(&it["value"]));
+        for expression in expressions {
+            if is_mark(&expression["match"]["left"]) {
+                self.marks.extend(number(&expression["match"]["right"]));
+            }
+            self.tproxy.extend(port(&expression["tproxy"]).map(|port| (port, given)));
+            self.redirect.extend(port(&expression["redirect"]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_rules_are_understood_as_nft_lists_them() {
+        let json = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
+            {"set": {"family": "inet", "name": "client_interfaces", "table": "millrace_tproxy",
+                "type": "ifname", "handle": 3, "elem": ["lan"]}},
+            {"set": {"family": "inet", "name": "client_uids", "table": "millrace_tproxy",
+                "type": "uid", "handle": 4}},
+            {"rule": {"table": "millrace_tproxy", "chain": "prerouting", "expr": [
+                {"match": {"op": "==", "left": {"meta": {"key": "mark"}}, "right": 19794}},
+                {"accept": null}]}},
+            {"rule": {"table": "millrace_tproxy", "chain": "intercept", "expr": [
+                {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "tcp"}},
+                {"tproxy": {"family": "ip", "addr": "127.0.0.1", "port": 15001}},
+                {"mangle": {"key": {"meta": {"key": "mark"}}, "value": 19796}},
+                {"accept": null}]}},
+            {"rule": {"table": "millrace_redirect", "chain": "output", "expr": [
+                {"redirect": {"port": 15002}}]}}]}"#;
+        let expected = Rules {
+            tproxy: vec![(15001, Some(0x4d54))],
+            redirect: vec![15002],
+            marks: vec![0x4d52],
+            client_interfaces: true,
+            client_uids: false,
+        };
+        assert_eq!(Rules::parse(json).unwrap(), expected);
+        assert_eq!(Rules::parse(r#"{"nftables": []}"#).unwrap(), Rules::default());
+        assert!(Rules::parse("nonsense").is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! One connection to a server, as the pool sees it.
+
+use std::time::{Duration, Instant};
+
+use millrace_config::ClientTunnel;
+use millrace_tunnel::conn::ConnId;
+use millrace_tunnel::core::Core;
+
+/// Round trips that a server gets for its answer, however short the configured time is.
+const PATIENCE_ROUND_TRIPS: u32 = 3;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Link {
+    /// The server's number.
+    pub server: usize,
+    /// The lane that it is kept for; `None` with one connection for each flow.
+    pub lane: Option<usize>,
+    /// Streams can be opened, be it as early data.
+    pub open: bool,
+    /// The handshake is over.
+    pub established: bool,
+    /// Flows on it, and requests for them.
+    pub flows: usize,
+    /// When the newest of them began.
+    pub last_flow: Instant,
+    /// When connecting began.
+    pub started: Instant,
+    /// Takes no new flows: the server said so, or it is to be closed.
+    pub retired: bool,
+    /// An attempt that had no answer in time, and stays in case that one comes.
+    pub overdue: bool,
+    /// Its session is known.
+    pub has_session: bool,
+    /// Nothing has come for too long.
+    silent: bool,
+    /// When something came last, as far as is known.
+    heard: Instant,
+    /// The first question since then, and the last.
+    asked: Option<(Instant, Instant)>,
+    /// When to look again, if the regular ticks do not do.
+    next_look: Option<Instant>,
+}
+
+impl Link {
+    /// An attempt to connect that begins `now`.
+    pub fn new(server: usize, lane: Option<usize>, now: Instant) -> Self {
+        Self {
+            server,
+            lane,
+            open: false,
+            established: false,
+            flows: 0,
+            last_flow: now,
+            started: now,
+            retired: false,
+            overdue: false,
+            has_session: false,
+            silent: false,
+            heard: now,
+            asked: None,
+            next_look: None,
+        }
+    }
+
+    /// Whether the server is there, and takes new flows on it.
+    pub fn healthy(&self) -> bool {
+        self.established && self.takes_flows()
+    }
+
+    /// Whether it can have new flows, as soon as it is open.
+    pub fn takes_flows(&self) -> bool {
+        !self.retired && !self.silent
+    }
+
+    /// Asks the server whether it is there if it is silent. `true` when it has just been silent for
+    /// too long.
+    pub fn watch(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        config: &ClientTunnel,
+        shared: bool,
+    ) -> bool {
+        let now = core.now();
+        self.next_look = None;
+        if !self.established || self.retired {
+            return false;
+        }
+        let Some(silence) = core.silence(id) else { return false };
+        self.heard = now - silence;
+        // With one connection for each flow those that only carry a flow need no watch: nothing
+        // new comes to them, and there can be very many.
+        let settled = now.saturating_duration_since(self.last_flow) > config.connect_timeout;
+        if !shared && self.flows > 0 && settled {
+            self.asked = None;
+            return false;
+        }
+        let answered = self.asked.is_some_and(|(first, _)| self.heard > first);
+        if answered || silence < config.health_interval {
+            self.asked = None;
+            self.next_look = Some(self.heard + config.health_interval);
+            if std::mem::take(&mut self.silent) {
+                tracing::info!(conn = id.number(), "server heard again");
+            }
+            return false;
+        }
+        let (first, last) = match self.asked {
+            Some((first, last)) if now.duration_since(last) < config.health_interval => {
+                (first, last)
+            }
+            asked => {
+                core.ping(id);
+                // The usual reason at a client for hearing nothing: its own address is gone.
+                core.follow_route(id);
+                (asked.map_or(now, |(first, _)| first), now)
+            }
+        };
+        self.asked = Some((first, last));
+        let patience = PATIENCE_ROUND_TRIPS * core.rtt(id).unwrap_or(Duration::ZERO);
+        let verdict = (self.heard + config.health_timeout).max(first + patience);
+        if now >= verdict {
+            return !std::mem::replace(&mut self.silent, true);
+        }
+        self.next_look = Some(verdict.min(last + config.health_interval));
+        false
+    }
+
+    /// When [`Link::watch`] has something to do before the next tick.
+    pub fn next_look(&self) -> Option<Instant> {
+        self.next_look
+    }
+}

@@ -1,0 +1,250 @@
+//! The way of a UDP flow: request, answer, end.
+
+use std::time::Instant;
+
+use millrace_tunnel::conn::ConnId;
+use millrace_tunnel::core::Core;
+use millrace_tunnel::datagrams::{DatagramsStart, Queue};
+use millrace_tunnel::flow::{FlowLabel, H3_CONNECT_ERROR};
+use millrace_tunnel::metrics::{Drop, Parser};
+use millrace_tunnel::streams::{failure_metric, fields_of};
+use millrace_wire::ConnectFailure;
+use millrace_wire::h3_connect::{self, Carries, ConnectRequest, Response};
+use quiche::h3;
+
+use super::{REFUSED_FOR, Stage, UdpFlow, UdpOpen};
+use crate::pool::State;
+use crate::role::ClientRole;
+
+impl ClientRole {
+    /// Asks for a UDP flow; its key. `None` when there are as many as may be.
+    pub fn open_udp(&mut self, core: &mut Core, open: UdpOpen) -> Option<u64> {
+        // Those that were refused count too: their table is bounded by this alone.
+        if self.udp.draining || self.udp.flows.len() >= self.limits.max_flows {
+            return None;
+        }
+        let admission = core.shared.admit_flow()?;
+        let UdpOpen { destination, near, client, lane } = open;
+        let key = self.next_key;
+        self.next_key += 1;
+        let flow = UdpFlow {
+            stage: Stage::Waiting,
+            destination,
+            client,
+            lane,
+            near: Some(near),
+            admission: Some(admission),
+            door: None,
+            queue: Queue::default(),
+            deadline: core.now() + self.connect_timeout,
+        };
+        self.udp.flows.insert(key, flow);
+        self.request_udp(core, key);
+        Some(key)
+    }
+
+    /// Ends a flow, whatever has become of it.
+    pub fn close_udp(&mut self, core: &mut Core, key: u64) {
+        let Some(flow) = self.udp.flows.get(&key) else { return };
+        match flow.stage {
+            // Its end is told, and the flow goes then.
+            Stage::Open(id) => return core.stop_datagrams(id),
+            Stage::Requested { conn, stream } => {
+                core.reset_stream(conn, stream, H3_CONNECT_ERROR);
+                self.pool.flow_ends(core, conn);
+            }
+            Stage::Waiting | Stage::Refused => {}
+        }
+        self.udp.remove(key);
+    }
+
+    /// Opens the streams of the flows that wait for a connection.
+    pub(crate) fn request_waiting_udp(&mut self, core: &mut Core) {
+        let waiting =
+            |(key, it): (&u64, &UdpFlow)| matches!(it.stage, Stage::Waiting).then_some(*key);
+        let mut keys: Vec<_> = self.udp.flows.iter().filter_map(waiting).collect();
+        keys.sort_unstable();
+        for key in keys {
+            self.request_udp(core, key);
+        }
+    }
+
+    fn request_udp(&mut self, core: &mut Core, key: u64) {
+        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
+        if self.pool.state(core.now()) == State::Down {
+            let failure = match self.pool.is_full(core.now()) {
+                true => ConnectFailure::Overloaded,
+                false => ConnectFailure::TunnelUnavailable,
+            };
+            return self.fail_udp(core, key, failure);
+        }
+        let Some(conn) = self.pool.choose(core, flow.lane) else { return };
+        match core.conn(conn).and_then(|conn| conn.carries_udp()) {
+            Some(true) => {}
+            // The server's settings are still to come.
+            None => return,
+            Some(false) => {
+                if !std::mem::replace(&mut self.udp.complained, true) {
+                    tracing::warn!("a server does not carry UDP (RFC 9298); logged once");
+                }
+                return self.fail_udp(core, key, ConnectFailure::Internal);
+            }
+        }
+        let lane = &self.lanes[flow.lane];
+        core.steer(conn, None, &lane.algorithm);
+        let request = ConnectRequest {
+            carries: Carries::Udp { proxy: self.pool.authority(conn) },
+            destination: flow.destination.clone(),
+            class: Some(lane.class.as_str().to_owned()),
+            congestion_control: lane.wish.map(str::to_owned),
+            client_address: Some(flow.client),
+        };
+        let fields: Vec<_> = request
+            .fields()
+            .iter()
+            .map(|(name, value)| h3::Header::new(name.as_bytes(), value.as_bytes()))
+            .collect();
+        match core.request(conn, &fields, key) {
+            Ok(stream) => {
+                flow.stage = Stage::Requested { conn, stream };
+                self.pool.flow_begins(core, conn);
+            }
+            // Later: a notice comes when there is room.
+            Err(h3::Error::StreamBlocked) => {}
+            Err(h3::Error::TransportError(quiche::Error::StreamLimit)) => {
+                self.pool.on_full(core, conn);
+                self.fail_udp(core, key, ConnectFailure::Overloaded);
+            }
+            Err(error) => tracing::debug!(%error, "the request waits for another connection"),
+        }
+    }
+
+    /// The answer to a request.
+    pub(crate) fn on_udp_response(
+        &mut self,
+        core: &mut Core,
+        (conn, stream, key): (ConnId, u64, u64),
+        fields: &[h3::Header],
+    ) {
+        let Some(flow) = self.requested_udp(conn, stream, key) else { return };
+        let failure = match h3_connect::parse_response(fields_of(fields)) {
+            Ok(Response::Interim) => return,
+            Ok(Response::Established) => return self.start_udp(core, conn, stream, key),
+            Ok(Response::Failed { failure, .. }) => {
+                tracing::info!(destination = %flow.destination, %failure, "UDP flow refused");
+                failure
+            }
+            Err(error) => {
+                tracing::warn!(%error, "malformed response");
+                core.shared.metrics.protocol_errors.of(Parser::Http3).inc();
+                ConnectFailure::Internal
+            }
+        };
+        core.reset_stream(conn, stream, H3_CONNECT_ERROR);
+        if failure == ConnectFailure::Overloaded {
+            self.pool.on_full(core, conn);
+        }
+        self.fail_udp(core, key, failure);
+    }
+
+    fn requested_udp(&mut self, conn: ConnId, stream: u64, key: u64) -> Option<&mut UdpFlow> {
+        let current = |flow: &&mut UdpFlow| {
+            matches!(flow.stage, Stage::Requested { conn: its, stream: own }
+                if (its, own) == (conn, stream))
+        };
+        self.udp.flows.get_mut(&key).filter(current)
+    }
+
+    fn start_udp(&mut self, core: &mut Core, conn: ConnId, stream: u64, key: u64) {
+        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
+        let (Some(near), Some(admission)) = (flow.near.take(), flow.admission.take()) else {
+            return;
+        };
+        let label = FlowLabel {
+            client: Some(flow.client),
+            destination: flow.destination.to_string(),
+            class: self.lanes[flow.lane].class,
+        };
+        let finished = false;
+        let start = DatagramsStart { conn, stream, near, label, admission, key, finished };
+        let Some(id) = core.start_datagrams(start) else {
+            return self.fail_udp(core, key, ConnectFailure::Internal);
+        };
+        flow.stage = Stage::Open(id);
+        while let Some(payload) = flow.queue.pop() {
+            core.send_datagram(id, &payload);
+        }
+    }
+
+    /// The stream of a request is gone without an answer.
+    pub(crate) fn on_udp_stream_lost(
+        &mut self,
+        core: &mut Core,
+        conn: ConnId,
+        stream: u64,
+        key: u64,
+    ) {
+        if self.requested_udp(conn, stream, key).is_some() {
+            self.fail_udp(core, key, ConnectFailure::Internal);
+        }
+    }
+
+    /// A flow is over: its client's next datagram begins another.
+    pub(crate) fn on_udp_ended(&mut self, core: &mut Core, conn: ConnId, key: u64) {
+        self.udp.remove(key);
+        self.pool.flow_ends(core, conn);
+    }
+
+    /// Requests on these connections, which are of no use now, are made again elsewhere, and flows
+    /// begin again with their next datagram if there is another server.
+    pub(crate) fn leave_udp(&mut self, core: &mut Core, lost: &[ConnId]) {
+        let elsewhere = self.pool.state(core.now()) == State::Up;
+        for conn in lost {
+            if elsewhere {
+                core.lose_datagrams(*conn);
+            }
+            let on_it = |it: &&mut UdpFlow| matches!(it.stage, Stage::Requested { conn: its, .. } if its == *conn);
+            for flow in self.udp.flows.values_mut().filter(on_it) {
+                if let Stage::Requested { conn, stream } = flow.stage {
+                    core.reset_stream(conn, stream, H3_CONNECT_ERROR);
+                    flow.stage = Stage::Waiting;
+                    self.pool.flow_ends(core, conn);
+                }
+            }
+        }
+        self.request_waiting_udp(core);
+    }
+
+    /// Ends what has waited for too long.
+    pub(crate) fn expire_udp(&mut self, core: &mut Core, now: Instant) {
+        let late = |(key, it): (&u64, &UdpFlow)| {
+            (!matches!(it.stage, Stage::Open(_)) && it.deadline <= now).then_some(*key)
+        };
+        let late: Vec<_> = self.udp.flows.iter().filter_map(late).collect();
+        for key in late {
+            match self.udp.flows.get(&key).map(|flow| &flow.stage) {
+                Some(Stage::Waiting) => {
+                    self.fail_udp(core, key, ConnectFailure::TunnelUnavailable);
+                }
+                Some(Stage::Requested { conn, stream }) => {
+                    core.reset_stream(*conn, *stream, H3_CONNECT_ERROR);
+                    self.fail_udp(core, key, ConnectFailure::TimedOut);
+                }
+                _ => self.udp.remove(key),
+            }
+        }
+    }
+
+    /// There is no flow: its client is not told, as UDP has no word for it.
+    fn fail_udp(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
+        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
+        core.shared.metrics.flows_failed.of(failure_metric(failure)).inc();
+        let stage = std::mem::replace(&mut flow.stage, Stage::Refused);
+        core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
+        (flow.near, flow.admission, flow.queue) = (None, None, Queue::default());
+        flow.deadline = core.now() + REFUSED_FOR;
+        if let Stage::Requested { conn, .. } = stage {
+            self.pool.flow_ends(core, conn);
+        }
+    }
+}

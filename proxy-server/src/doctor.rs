@@ -1,0 +1,98 @@
+//! `millrace-server doctor`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use millrace_config::ServerConfig;
+use millrace_tunnel::doctor::{self, DoctorArgs, End, Report};
+use millrace_tunnel::own_addresses::own_addresses;
+
+use millrace_tunnel::algorithms;
+
+/// Long enough for a server on this machine.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Looks at everything, and prints what it found.
+///
+/// # Errors
+/// The configuration is wrong, which has an exit code of its own.
+pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let config = millrace_config::load_server(&arguments.config, &algorithms::check)?;
+    let mut report = Report::default();
+    let credentials = &config.tunnel.credentials;
+    doctor::kernel(&mut report);
+    doctor::limits(&mut report, config.limits.max_flows, &credentials.private_key);
+    doctor::account(&mut report, &config.runtime, &config.source);
+    doctor::certificates(&mut report, End::Server, credentials);
+    destinations(&mut report, &config);
+    for address in &config.tunnel.listen {
+        doctor::bind_privilege(&mut report, address.port());
+        answers(&mut report, *address);
+    }
+    report.print(arguments.json)
+}
+
+fn destinations(report: &mut Report, config: &ServerConfig) {
+    if config.allow.is_empty() {
+        let remedy = "add [[destinations.allow]] with the network and ports of the origins";
+        report.fail("destinations", "none is allowed, so that every flow is refused", remedy);
+    } else {
+        report.ok("destinations", format!("{} entries", config.allow.len()));
+    }
+}
+
+/// Whether a server answers at an address: with the versions that it has, since it is asked for one
+/// that there is not (RFC 9000, Section 6). That costs it no state.
+fn answers(report: &mut Report, address: SocketAddr) {
+    let check = format!("tunnel.listen {address}");
+    let is_here = address.ip().is_unspecified()
+        || own_addresses(&[SocketAddr::new(unspecified(address), 0)])
+            .is_ok_and(|own| own.contains(&address.ip().to_canonical()));
+    if !is_here {
+        let remedy = "correct tunnel.listen, or `ip address add` it";
+        return report.fail(&check, "this machine does not have the address", remedy);
+    }
+    if address.port() == 0 {
+        return report.ok(&check, "the system chooses the port");
+    }
+    let to = match address.ip() {
+        ip if !ip.is_unspecified() => address,
+        IpAddr::V4(_) => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V6(_) => (Ipv6Addr::LOCALHOST, address.port()).into(),
+    };
+    match probe(to) {
+        Ok(true) => report.ok(&check, "a QUIC server answers"),
+        Ok(false) | Err(_) => report.skip(
+            &check,
+            "nobody answers",
+            "right while millrace-server is not running; else look at its log, and for a firewall \
+             rule on the loopback",
+        ),
+    }
+}
+
+fn unspecified(address: SocketAddr) -> IpAddr {
+    match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+fn probe(to: SocketAddr) -> std::io::Result<bool> {
+    let socket = UdpSocket::bind((unspecified(to), 0))?;
+    socket.connect(to)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    // A long header, a version of the kind that forces negotiation (RFC 9000, Section 15), two
+    // connection IDs of eight bytes, and what a first packet is padded to.
+    let mut packet = vec![0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8];
+    packet.extend([1; 8]);
+    packet.push(8);
+    packet.extend([2; 8]);
+    packet.resize(1200, 0);
+    socket.send(&packet)?;
+    let mut answer = [0; 1500];
+    let length = socket.recv(&mut answer)?;
+    // Version negotiation has version 0 (RFC 8999, Section 6).
+    Ok(length > 5 && answer[0] & 0x80 != 0 && answer[1..5] == [0; 4])
+}

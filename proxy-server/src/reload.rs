@@ -1,0 +1,63 @@
+//! SIGHUP: what can change while flows run, changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_config::ServerConfig;
+use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
+use millrace_tunnel::resolve::Resolver;
+use millrace_tunnel::shared::Shared;
+use millrace_tunnel::worker::WorkerHandle;
+use millrace_tunnel::{algorithms, limits};
+
+use crate::run;
+use crate::shared::ServerShared;
+
+/// See the module.
+pub struct Reloader<'a> {
+    /// What can't change is as it was at the start.
+    pub started: &'a ServerConfig,
+    /// For new flows.
+    pub latest: Latest<ServerShared>,
+    /// For what all workers count together.
+    pub shared: Arc<Shared>,
+    /// Goes on.
+    pub resolver: Resolver,
+}
+
+impl Reloader<'_> {
+    /// Takes the configuration file anew. Connections keep their certificates and windows, flows
+    /// their destinations; what is new gets what the file says now.
+    ///
+    /// # Errors
+    /// Whatever is wrong in it; nothing has changed then.
+    pub fn reload(&mut self, handles: &[WorkerHandle]) -> anyhow::Result<Duration> {
+        let config = millrace_config::load_server(self.started.source.file(), &algorithms::check)?;
+        config.check_files()?;
+        let tunnels = run::tunnels(&config, handles.len())?;
+        let server = run::server_shared(&config, self.resolver.clone())?;
+        // From here on nothing can fail.
+        let started = self.started;
+        needs_restart(
+            at_start(started),
+            at_start(&config),
+            &[("tunnel.listen", config.tunnel.listen != started.tunnel.listen)],
+        );
+        limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+        self.shared.set_limits(
+            config.tunnel.transport.memory_cap_bytes,
+            config.limits.max_flows,
+            run::peer_limits(&config.limits),
+        );
+        self.latest.set(server);
+        let settings = run::settings(&config, handles.len());
+        for (handle, tunnel) in handles.iter().zip(tunnels) {
+            handle.reload(tunnel, settings);
+        }
+        Ok(config.runtime.drain_timeout)
+    }
+}
+
+fn at_start(config: &ServerConfig) -> AtStart<'_> {
+    AtStart { runtime: &config.runtime, admin: &config.admin, log: &config.log }
+}

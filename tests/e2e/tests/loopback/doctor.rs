@@ -1,0 +1,176 @@
+//! `doctor`: each point that keeps a pair from working is found, with what to do.
+
+use std::fs;
+use std::time::Duration;
+
+use millrace_e2e::binaries;
+use millrace_e2e::certificates::{Authority, SERVER_NAME};
+use millrace_e2e::pair::Pair;
+use millrace_e2e::program::Program;
+use millrace_e2e::relay::RelayOptions;
+use serde_json::Value;
+
+/// Longest connection attempt in these tests, and what else the doctor does.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Found {
+    code: Option<i32>,
+    json: Value,
+}
+
+impl Found {
+    fn findings(&self) -> impl Iterator<Item = (&str, &str, String)> {
+        let findings = self.json["findings"].as_array().unwrap().iter();
+        findings.map(|it| {
+            let text = |key: &str| it[key].as_str().unwrap_or_default();
+            (text("check"), text("verdict"), format!("{} -> {}", text("found"), text("remedy")))
+        })
+    }
+
+    #[track_caller]
+    fn has(&self, check: &str, verdict: &str, said: &str) {
+        let is_it = |(its, how, what): (&str, &str, String)| {
+            its.starts_with(check) && how == verdict && what.contains(said)
+        };
+        assert!(self.findings().any(is_it), "no {check} {verdict} {said:?}: {:#}", self.json);
+    }
+}
+
+fn doctor(pair: &Pair, side: &str, change: impl Fn(String) -> String) -> Found {
+    let before = fs::read_to_string(pair.dir().join(format!("{side}.toml"))).unwrap();
+    let file = pair.dir().join(format!("{side}-doctor.toml"));
+    fs::write(&file, change(before)).unwrap();
+    let mut command = if side == "client" { binaries::client() } else { binaries::server() };
+    command.args(["doctor", "--json", "--config"]).arg(&file);
+    let ended = Program::run("doctor", command, PATIENCE);
+    let json = serde_json::from_str(&ended.output);
+    Found { code: ended.code, json: json.unwrap_or_else(|e| panic!("{e}: {}", ended.output)) }
+}
+
+fn same(text: String) -> String {
+    text
+}
+
+#[test]
+fn a_pair_that_works_has_nothing_that_failed() {
+    let pair = Pair::builder().start();
+    let client = doctor(&pair, "client", same);
+    client.has("server ", "ok", "round trip");
+    client.has("path MTU", "ok", "1452");
+    client.has("MTU", "ok", "bytes on the way");
+    client.has("chain", "ok", "tunnel.ca");
+    client.has("names", "ok", "client");
+    let server = doctor(&pair, "server", same);
+    server.has("tunnel.listen", "ok", "answers");
+    server.has("names", "ok", SERVER_NAME);
+    server.has("destinations", "ok", "2 entries");
+    for found in [client, server] {
+        assert_eq!(found.code, Some(0), "{:#}", found.json);
+        assert!(found.findings().all(|(_, verdict, _)| verdict != "failed"), "{:#}", found.json);
+    }
+    // For people.
+    let mut command = binaries::client();
+    command.args(["doctor", "--config"]).arg(pair.dir().join("client.toml"));
+    let ended = Program::run("doctor", command, PATIENCE);
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.output.contains("ok       server 127.0.0.1:"), "{}", ended.output);
+    assert!(ended.output.contains("\n0 failed, "), "{}", ended.output);
+}
+
+#[test]
+fn what_a_client_gets_wrong_is_found() {
+    let mut pair = Pair::builder().relay(RelayOptions::default()).start();
+    let other = Authority::make(pair.dir());
+    let expired = other.sign("edge", -30..-1);
+    let future = other.sign("edge", 1..30);
+    let ca = pair.certificates.ca.display().to_string();
+    let own = pair.certificates.client.clone();
+    let with = |identity: &millrace_e2e::certificates::Identity| {
+        let (certificate, key) = (identity.certificate.clone(), identity.private_key.clone());
+        let (old, old_key) = (own.certificate.clone(), own.private_key.clone());
+        move |text: String| {
+            text.replace(old.to_str().unwrap(), certificate.to_str().unwrap())
+                .replace(old_key.to_str().unwrap(), key.to_str().unwrap())
+        }
+    };
+    let failed = |found: &Found| assert_eq!(found.code, Some(1), "{:#}", found.json);
+
+    let found = doctor(&pair, "client", |text| text.replace(SERVER_NAME, "elsewhere.test"));
+    failed(&found);
+    found.has("server ", "failed", &format!("certificate is for {SERVER_NAME}"));
+
+    let found = doctor(&pair, "client", |text| {
+        text.replace(&format!("\"{ca}\""), &format!("\"{}\"", other.ca.display()))
+    });
+    failed(&found);
+    found.has("server ", "failed", "tunnel.ca must be");
+    found.has("chain", "warning", "would not be taken");
+
+    let found = doctor(&pair, "client", with(&expired));
+    failed(&found);
+    found.has("tunnel.certificate", "failed", "has expired");
+    found.has("server ", "failed", "did not take our certificate");
+
+    let found = doctor(&pair, "client", with(&future));
+    found.has("tunnel.certificate", "failed", "set the clock");
+
+    let found = doctor(&pair, "client", |text| {
+        let servers = text.lines().find(|line| line.starts_with("servers")).unwrap();
+        text.replace(servers, "servers = [\"no-such-host.invalid:4433\"]")
+    });
+    failed(&found);
+    found.has("server no-such-host.invalid:4433", "failed", "has no address");
+
+    // A path that swallows everything, and one that ends where nobody listens.
+    let short = |text: String| text.replace("[tunnel]", "[tunnel]\nconnect_timeout_s = 2");
+    pair.relay.as_ref().unwrap().swallow(true);
+    let found = doctor(&pair, "client", short);
+    failed(&found);
+    found.has("server ", "failed", "no answer");
+    drop(pair.relay.take());
+    let found = doctor(&pair, "client", short);
+    failed(&found);
+    found.has("server ", "failed", "nobody listens");
+}
+
+#[test]
+fn what_a_server_gets_wrong_is_found() {
+    let mut pair = Pair::builder().start();
+    let other = Authority::make(pair.dir());
+    let expired = other.sign(SERVER_NAME, -30..-1);
+    let own = pair.certificates.server.clone();
+    let found = doctor(&pair, "server", |text| {
+        text.replace(own.certificate.to_str().unwrap(), expired.certificate.to_str().unwrap())
+            .replace(own.private_key.to_str().unwrap(), expired.private_key.to_str().unwrap())
+    });
+    assert_eq!(found.code, Some(1), "{:#}", found.json);
+    found.has("tunnel.certificate", "failed", "has expired");
+
+    let found = doctor(&pair, "server", |text| {
+        text.split_once("[[destinations.allow]]").unwrap().0.to_owned()
+    });
+    assert_eq!(found.code, Some(1), "{:#}", found.json);
+    found.has("destinations", "failed", "[[destinations.allow]]");
+
+    let found = doctor(&pair, "server", |text| {
+        text.replace(&pair.addresses.tunnel.to_string(), "198.18.77.77:4433")
+    });
+    found.has("tunnel.listen 198.18.77.77:4433", "failed", "does not have the address");
+
+    pair.server.kill();
+    let found = doctor(&pair, "server", same);
+    found.has("tunnel.listen", "skipped", "nobody answers");
+}
+
+#[test]
+fn a_wrong_configuration_has_its_own_exit_code() {
+    let pair = Pair::builder().start();
+    for side in ["client", "server"] {
+        let file = pair.dir().join("wrong.toml");
+        fs::write(&file, "[nonsense]\n").unwrap();
+        let mut command = if side == "client" { binaries::client() } else { binaries::server() };
+        command.args(["doctor", "--config"]).arg(&file);
+        let ended = Program::run("doctor", command, PATIENCE);
+        assert_eq!(ended.code, Some(64), "{}", ended.output);
+    }
+}

@@ -1,0 +1,15 @@
+//! The shipped nginx configurations (`nginx-conf/`) with Debian's nginx, as a gateway's client edge,
+//! a server edge and an origin. Needs root, nginx and its modules: `make setup` installs them.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod access_list;
+mod client_edge;
+mod edges;
+mod fail_open;
+mod http;
+mod origin_files;
+mod origin_qoe;
+mod origin_tokens;
+mod server_edge;
+mod site;

@@ -1,0 +1,11 @@
+//! Peers of the server that are not millrace-client, and those that mean it harm.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod amplification;
+mod connect_udp;
+mod flood;
+mod peer;
+mod peer_limits;
+mod requests;
+mod retry;

@@ -1,0 +1,76 @@
+//! The claims as Markdown, for documents.
+
+use std::fmt::Write as _;
+
+use super::document::{Claim, Document};
+
+/// A heading for each scenario with claims, and below it a table of them.
+pub(super) fn text(document: &Document) -> String {
+    let mut text = String::new();
+    for figure in document.figures.iter().filter(|figure| !figure.claims.is_empty()) {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "### {}: {}\n", figure.id, figure.title);
+        text.push_str("| claim | bound | measured | |\n|---|---|---|---|\n");
+        for claim in &figure.claims {
+            let (words, measured) = (cell(&claim.text), cell(&measured(claim)));
+            let verdict = match claim.verdict.as_str() {
+                "holds" => "holds".to_owned(),
+                other => format!("**{other}**"),
+            };
+            let _ = writeln!(text, "| {words} | {} | {measured} | {verdict} |", cell(&claim.bound));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn measured(claim: &Claim) -> String {
+    let Some(value) = claim.measured else { return String::new() };
+    let unit = if claim.unit.is_empty() { String::new() } else { format!(" {}", claim.unit) };
+    let at = if claim.at.is_empty() { String::new() } else { format!(" ({})", claim.at) };
+    format!("{value}{unit}{at}")
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::document::Figure;
+
+    #[test]
+    fn each_claim_is_a_row_with_its_verdict() {
+        let claim = |verdict: &str, measured| Claim {
+            text: "a | b".to_owned(),
+            source: None,
+            metric: "throughput_mbps".to_owned(),
+            bound: "at least 90".to_owned(),
+            verdict: verdict.to_owned(),
+            measured,
+            spread: None,
+            unit: "Mbit/s",
+            at: "bbr".to_owned(),
+            reason: None,
+            points: Vec::new(),
+        };
+        let figure = Figure {
+            id: "fig".to_owned(),
+            title: "A figure".to_owned(),
+            source: None,
+            about: None,
+            notes: Vec::new(),
+            claims: vec![claim("holds", Some(91.5)), claim("not measured", None)],
+            plots: Vec::new(),
+            csv: None,
+        };
+        let figures = vec![figure];
+        let document =
+            Document { title: String::new(), facts: Vec::new(), warnings: Vec::new(), figures };
+        let text = text(&document);
+        assert!(text.starts_with("### fig: A figure\n\n"), "{text}");
+        assert!(text.contains("| a \\| b | at least 90 | 91.5 Mbit/s (bbr) | holds |"), "{text}");
+        assert!(text.contains("| at least 90 |  | **not measured** |"), "{text}");
+    }
+}

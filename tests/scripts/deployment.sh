@@ -1,0 +1,65 @@
+#!/bin/bash
+# Checks the systemd units and the Kubernetes manifest with tools that know both formats:
+# systemd-analyze, and kubernetes-validate with the schemas of Kubernetes itself. After `make build`.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+validator=kubernetes-validate==1.37.0
+manifest=proxy-server/kubernetes/millrace-server.yaml
+work=$PWD/target/test/deployment
+rm -rf "$work"
+mkdir -p "$work"
+fail() { echo "deployment.sh: $*" >&2; exit 1; }
+
+# systemd: no word that it does not know, and an exposure below 2 of 10.
+for unit in proxy-server/systemd/millrace-server.service proxy-client/systemd/millrace-client.service; do
+    # It also looks whether the program is there.
+    copy=$work/${unit##*/}
+    sed "s|/usr/local/bin/|$PWD/target/release/|" "$unit" >"$copy"
+    said=$(systemd-analyze verify --man=no "$copy" 2>&1) || fail "$unit: $said"
+    [ -z "$said" ] || fail "$unit: $said"
+    systemd-analyze security --offline=true --threshold=20 --no-pager "$copy" >"$work/security" ||
+        fail "$unit: $(cat "$work/security")"
+done
+
+# nginx has a master that stays root, so that its exposure is another.
+unit=nginx-conf/client-edge/millrace-nginx.service
+sed "s|/usr/local/bin/|$PWD/target/release/|" "$unit" >"$work/${unit##*/}"
+said=$(systemd-analyze verify --man=no "$work/${unit##*/}" 2>&1) || fail "$unit: $said"
+[ -z "$said" ] || fail "$unit: $said"
+
+# Kubernetes: the manifest, and the configuration in it, which the server itself checks.
+venv=target/tools/kubernetes-validate
+if ! [ -x "$venv/bin/kubernetes-validate" ] || [ "$(cat "$venv/version" 2>/dev/null)" != "$validator" ]; then
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$validator"
+    echo "$validator" >"$venv/version"
+fi
+"$venv/bin/kubernetes-validate" --strict "$manifest" >"$work/kubernetes" 2>&1 ||
+    fail "$manifest: $(cat "$work/kubernetes")"
+sed 's/containerPort/containerPorts/' "$manifest" >"$work/wrong.yaml"
+! "$venv/bin/kubernetes-validate" --strict "$work/wrong.yaml" >/dev/null 2>&1 ||
+    fail "kubernetes-validate takes anything"
+target/release/millrace-server certificates --dir "$work/certificates" \
+    --server-name millrace-server --client edge >/dev/null
+"$venv/bin/python" - "$manifest" "$work" <<'END'
+import sys, yaml
+manifest, work = sys.argv[1:]
+documents = {d["kind"]: d for d in yaml.safe_load_all(open(manifest))}
+toml = documents["ConfigMap"]["data"]["server.toml"]
+open(f"{work}/server.toml", "w").write(toml.replace("/certificates/", f"{work}/certificates/"))
+pod = documents["Deployment"]["spec"]["template"]
+labels = pod["metadata"]["labels"]
+for kind, selector in [
+    ("Service", documents["Service"]["spec"]["selector"]),
+    ("NetworkPolicy", documents["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]),
+    ("PodDisruptionBudget", documents["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"]),
+    ("Deployment", documents["Deployment"]["spec"]["selector"]["matchLabels"]),
+]:
+    assert selector.items() <= labels.items(), f"{kind} selects {selector}, the pods have {labels}"
+names = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+assert documents["Service"]["spec"]["ports"][0]["targetPort"] in names
+END
+target/release/millrace-server check --config "$work/server.toml" >/dev/null
+echo "deployment.sh: units and manifest are well"

@@ -1,0 +1,189 @@
+//! New connections: which are taken, and what a peer has to show before.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use boring::hash::{MessageDigest, hash};
+use boring::nid::Nid;
+use boring::x509::X509;
+use quiche::{ConnectionId, Header, RetryConnectionIds, Type};
+
+use crate::core::{Core, MIN_CONNECTION_WINDOW_BYTES};
+use crate::metrics::{Drop, HandshakeFailure};
+use crate::peer_limits::AddressLimit;
+use crate::retry::Validation;
+use crate::udp::UdpPort;
+
+/// RFC 9000, Section 14.1: a server drops shorter datagrams with an Initial packet, or it would
+/// answer with more than it got.
+const MIN_INITIAL_BYTES: usize = 1200;
+/// RFC 9114, Section 8.1.
+const H3_EXCESSIVE_LOAD: u64 = 0x107;
+
+/// How a datagram came.
+pub(crate) struct Arrival<'a> {
+    pub(crate) port: usize,
+    pub(crate) socket: &'a UdpPort,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) len: usize,
+}
+
+impl Core {
+    /// A packet of no connection that we have: a new one, or none of ours.
+    pub(crate) fn accept(&mut self, arrival: &Arrival<'_>, header: &Header<'_>) -> Option<usize> {
+        let Arrival { from, to, .. } = *arrival;
+        if self.max_connections == 0 || header.ty != Type::Initial {
+            self.shared.metrics.drops.of(Drop::UnknownConnection).inc();
+            return None;
+        }
+        if arrival.len < MIN_INITIAL_BYTES {
+            self.shared.metrics.drops.of(Drop::Malformed).inc();
+            return None;
+        }
+        if !quiche::version_is_supported(header.version) {
+            let mut out = [0; MIN_INITIAL_BYTES];
+            let len = quiche::negotiate_version(&header.scid, &header.dcid, &mut out).ok()?;
+            // Unanswered, the client asks again.
+            let _ = arrival.socket.send(from, to.ip(), &out[..len], len);
+            return None;
+        }
+        if self.conns.len() >= self.max_connections {
+            return self.turn_away(from, Drop::ConnectionLimit);
+        }
+        if self.shared.memory_full(MIN_CONNECTION_WINDOW_BYTES) {
+            return self.turn_away(from, Drop::MemoryCap);
+        }
+        let original = match self.validate(from, header) {
+            Validation::Proven(original) => Some(original),
+            Validation::Invalid => return self.turn_away(from, Drop::InvalidToken),
+            Validation::Unproven if self.shared.peers.wants_proof() => {
+                self.send_retry(arrival, header);
+                return None;
+            }
+            Validation::Unproven => None,
+        };
+        let place = match self.shared.peers.begin_handshake(from.ip(), self.now) {
+            Ok(place) => place,
+            Err(AddressLimit::Handshakes) => return self.turn_away(from, Drop::PeerHandshakes),
+            Err(AddressLimit::Rate) => return self.turn_away(from, Drop::PeerHandshakeRate),
+        };
+        let cid = self.new_cid();
+        let reserved = self.reserve_least_window();
+        let scid = ConnectionId::from_ref(&cid);
+        let token = self.reset.as_ref().map(|reset| reset.token(&cid));
+        self.quic_config.set_stateless_reset_token(token);
+        let accepted = match &original {
+            None => quiche::accept(&scid, None, to, from, &mut self.quic_config),
+            Some(original) => {
+                let retried = RetryConnectionIds {
+                    original_destination_cid: &ConnectionId::from_ref(original),
+                    retry_source_cid: &header.dcid,
+                };
+                quiche::accept_with_retry(&scid, retried, to, from, &mut self.quic_config)
+            }
+        };
+        match accepted {
+            Ok(quic) => {
+                let cids = vec![cid, header.dcid.to_vec()];
+                let slot = self.insert(quic, cids, arrival.port, from, reserved).slot;
+                self.conns[slot].handshake_place = Some(place);
+                Some(slot)
+            }
+            Err(error) => {
+                self.shared.release_memory(reserved);
+                tracing::error!(peer = %from, %error, "connection can't be accepted");
+                None
+            }
+        }
+    }
+
+    /// Drops the first packet of a connection: an answer would be more than a flood deserves.
+    fn turn_away(&mut self, from: SocketAddr, reason: Drop) -> Option<usize> {
+        use crate::metrics::Label;
+        self.shared.metrics.drops.of(reason).inc();
+        if matches!(reason, Drop::ConnectionLimit | Drop::MemoryCap) {
+            self.shared.metrics.handshake_failures.of(HandshakeFailure::Overloaded).inc();
+        }
+        if !std::mem::replace(&mut self.refusal_logged, true) {
+            tracing::warn!(
+                peer = %from,
+                reason = reason.as_str(),
+                "connection refused; others like it may not be logged"
+            );
+        }
+        None
+    }
+
+    fn validate(&self, from: SocketAddr, header: &Header<'_>) -> Validation {
+        match (&self.retry, &header.token) {
+            (Some(retry), Some(token)) => retry.check(token, from, &header.dcid, unix_time_s()),
+            _ => Validation::Unproven,
+        }
+    }
+
+    fn send_retry(&mut self, arrival: &Arrival<'_>, header: &Header<'_>) {
+        let Some(retry) = &self.retry else { return };
+        let Arrival { from, to, .. } = *arrival;
+        let given = self.new_cid();
+        let token = retry.token(from, &header.dcid, &given, unix_time_s());
+        let mut out = [0; MIN_INITIAL_BYTES];
+        let given = ConnectionId::from_ref(&given);
+        let version = header.version;
+        match quiche::retry(&header.scid, &header.dcid, &given, &token, version, &mut out) {
+            // Lost, it is sent again for the client's next packet.
+            Ok(len) => drop(arrival.socket.send(from, to.ip(), &out[..len], len)),
+            Err(error) => tracing::debug!(peer = %from, %error, "no Retry possible"),
+        }
+        self.shared.metrics.retries_sent.inc();
+    }
+
+    /// A handshake is over: counts the connection as one of its peer's, and gives it its share of
+    /// the memory. `false` when it may not stay.
+    pub(crate) fn welcome(&mut self, slot: usize) -> bool {
+        self.identify(slot);
+        let Some(conn) = self.conns.get(slot) else { return false };
+        let limit = if conn.quic.is_server() && conn.peer_place.is_none() {
+            Some(Drop::PeerConnections)
+        } else {
+            (!self.grow_window(slot)).then_some(Drop::PeerMemory)
+        };
+        let Some(limit) = limit else { return true };
+        let id = self.conns[slot].id;
+        self.turn_away(self.conns[slot].peer, limit);
+        self.close(id, H3_EXCESSIVE_LOAD, b"this client has as much as it may");
+        false
+    }
+
+    /// Finds out whose connection it is, where peers count.
+    fn identify(&mut self, slot: usize) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if !conn.quic.is_server() || conn.peer_place.is_some() {
+            return;
+        }
+        let Some(name) = conn.quic.peer_cert().and_then(peer_name) else { return };
+        conn.peer_place = self.shared.peers.join(&name);
+    }
+}
+
+/// What the authority calls a peer: the common name, which stays when a certificate is renewed;
+/// without one the certificate itself.
+fn peer_name(certificate: &[u8]) -> Option<String> {
+    let parsed = X509::from_der(certificate).ok()?;
+    let named = parsed
+        .subject_name()
+        .entries_by_nid(Nid::COMMONNAME)
+        .next()
+        .and_then(|entry| entry.data().as_utf8().ok())
+        .map(|name| name.to_string());
+    let own = || {
+        let digest = hash(MessageDigest::sha256(), certificate).ok()?;
+        Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    };
+    named.filter(|name| !name.is_empty()).or_else(own)
+}
+
+/// Tokens outlive this process, so that its own clock would not do.
+fn unix_time_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,195 @@
+//! Datagrams on their way into the tunnel.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use millrace_wire::capsule;
+use millrace_wire::http_datagram::{self, Head};
+use quiche::h3;
+
+use super::queue::share;
+use super::{Near, SEND_QUEUE, UdpFlow};
+use crate::conn::Conn;
+use crate::core::Core;
+use crate::flow::FlowEnd;
+use crate::metrics::Drop;
+use crate::udp::RecvBuffers;
+
+/// Datagrams of one flow before the others have their turn.
+const TURN: usize = 16;
+/// How long a new connection's datagrams may wait for path MTU discovery to find room for them.
+const MTU_PATIENCE: Duration = Duration::from_secs(2);
+/// The packet size that every path has (RFC 9000, Section 14).
+const MIN_PACKET_BYTES: usize = 1200;
+/// First byte and packet number of a short header, authentication tag, type and length of the frame
+/// (RFC 9000, Sections 17.3.1 and 12.4; RFC 9001, Section 5.3; RFC 9221, Section 4).
+const PACKET_OVERHEAD_BYTES: usize = 1 + 4 + 16 + 3;
+/// Type and length of a DATA frame (RFC 9114, Section 7.1).
+const DATA_FRAME_BYTES: usize = 10;
+
+/// What became of the oldest datagram of a flow.
+enum Sent {
+    /// It is on its way, with so many bytes of payload.
+    Yes(u64),
+    /// It has to wait.
+    Later,
+    /// No packet has room for it.
+    TooLarge,
+    /// The stream is gone.
+    Gone,
+}
+
+impl UdpFlow {
+    /// Adds a payload to those that wait; how many old ones had to go.
+    pub(super) fn enqueue(&mut self, payload: &[u8], most_bytes: usize) -> u64 {
+        let head = http_datagram::head(self.stream);
+        let mut datagram = Vec::with_capacity(Head::MAX_BYTES + payload.len());
+        datagram.extend_from_slice(head.as_bytes());
+        datagram.extend_from_slice(payload);
+        self.queue.push(datagram, most_bytes)
+    }
+
+    /// Takes one batch from its own socket; how many old datagrams had to go.
+    fn read(
+        &mut self,
+        buffers: &mut RecvBuffers,
+        most_bytes: usize,
+        now: Instant,
+    ) -> io::Result<u64> {
+        let Self { near: Near::Own { port, .. }, stream, queue, .. } = self else {
+            self.readable = false;
+            return Ok(0);
+        };
+        let head = http_datagram::head(*stream);
+        let mut dropped = 0;
+        let received = port.receive(buffers, |_, _, payload| {
+            let mut datagram = Vec::with_capacity(Head::MAX_BYTES + payload.len());
+            datagram.extend_from_slice(head.as_bytes());
+            datagram.extend_from_slice(payload);
+            dropped += queue.push(datagram, most_bytes);
+        });
+        match received {
+            Ok(true) => self.active = now,
+            Ok(false) => self.readable = false,
+            Err(error) if self.near.is_fatal(&error) => return Err(error),
+            // Of an earlier datagram, as one that was too large for a link further on.
+            Err(_) => {}
+        }
+        Ok(dropped)
+    }
+
+    /// Hands its oldest datagram to the connection; `None` when there is none. `largest` is the
+    /// largest packet that path MTU discovery may come to.
+    fn send_front(&mut self, conn: &mut Conn, largest: usize, now: Instant) -> Option<Sent> {
+        let front = self.queue.front()?;
+        let head_bytes = http_datagram::head(self.stream).as_bytes().len();
+        let payload_bytes = (front.len() - head_bytes) as u64;
+        let h3 = conn.h3.as_mut()?;
+        if !h3.dgram_enabled_by_peer(&conn.quic) {
+            let capsule = capsule::datagram(&front[head_bytes - Head::CONTEXT_BYTES..]);
+            return Some(match conn.quic.stream_capacity(self.stream) {
+                Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
+                    match h3.send_body(&mut conn.quic, self.stream, &capsule, false) {
+                        Ok(_) => {
+                            self.queue.pop();
+                            Sent::Yes(payload_bytes)
+                        }
+                        Err(h3::Error::Done) => Sent::Later,
+                        Err(_) => Sent::Gone,
+                    }
+                }
+                Ok(_) => Sent::Later,
+                Err(_) => Sent::Gone,
+            });
+        }
+        if conn.quic.dgram_send_queue_len() >= SEND_QUEUE {
+            return Some(Sent::Later);
+        }
+        let found = conn.quic.pmtu();
+        let most = |packet_bytes: usize| {
+            let overhead = PACKET_OVERHEAD_BYTES + conn.quic.destination_id().len();
+            // quiche's own figure is that of the probe while it probes.
+            let own = conn.quic.dgram_max_writable_len().unwrap_or(0);
+            own.min(packet_bytes.saturating_sub(overhead))
+        };
+        if front.len() > most(found.unwrap_or(MIN_PACKET_BYTES)) {
+            let young = now.saturating_duration_since(conn.opened) < MTU_PATIENCE;
+            if found.is_none() && young && front.len() < largest {
+                return Some(Sent::Later);
+            }
+            self.queue.pop();
+            return Some(Sent::TooLarge);
+        }
+        let datagram = self.queue.pop()?;
+        Some(match conn.quic.dgram_send_buf(datagram) {
+            Ok(()) => Sent::Yes(payload_bytes),
+            Err(_) => Sent::TooLarge,
+        })
+    }
+}
+
+impl Core {
+    /// Moves datagrams into a connection, its flows in turn. Whether there is more to do at once.
+    pub(crate) fn pump_datagrams(&mut self, slot: usize) -> bool {
+        let Some(conn) = self.conns.get_mut(slot) else { return false };
+        if conn.ready_datagrams.is_empty() || !conn.established {
+            return false;
+        }
+        let most_bytes = share(self.udp_flows.len());
+        let (mut ends, mut more) = (Vec::new(), false);
+        let (mut too_large, mut dropped, mut datagrams, mut bytes) = (0, 0, 0, 0);
+        for _ in 0..conn.ready_datagrams.len() {
+            let Some(flow_slot) = conn.ready_datagrams.pop_front() else { break };
+            let Some(flow) = self.udp_flows.get_mut(flow_slot).filter(|it| it.conn == conn.id)
+            else {
+                continue;
+            };
+            flow.ready = false;
+            if flow.readable {
+                match flow.read(&mut self.near_buffers, most_bytes, self.now) {
+                    Ok(old) => dropped += old,
+                    Err(error) => {
+                        tracing::info!(destination = %flow.label.destination, %error, "UDP flow");
+                        ends.push((flow_slot, FlowEnd::NearReset));
+                        continue;
+                    }
+                }
+            }
+            let mut waits = false;
+            for _ in 0..TURN {
+                match flow.send_front(conn, self.largest_packet_bytes, self.now) {
+                    Some(Sent::Yes(payload)) => {
+                        datagrams += 1;
+                        bytes += payload;
+                        flow.sent_bytes += payload;
+                    }
+                    Some(Sent::TooLarge) => too_large += 1,
+                    Some(Sent::Later) => {
+                        waits = true;
+                        break;
+                    }
+                    Some(Sent::Gone) => {
+                        ends.push((flow_slot, FlowEnd::FarReset));
+                        break;
+                    }
+                    None => break,
+                }
+            }
+            if flow.readable || !flow.queue.is_empty() {
+                flow.ready = true;
+                conn.ready_datagrams.push_back(flow_slot);
+                more |= !waits;
+            }
+        }
+        self.counters.bytes(conn.quic.is_server(), bytes);
+        self.counters.datagrams(conn.quic.is_server(), datagrams);
+        if too_large > 0 {
+            self.shared.metrics.drops.of(Drop::DatagramTooLarge).inc_by(too_large);
+        }
+        self.count_queue_drops(dropped);
+        for (flow, end) in ends {
+            self.end_datagrams(flow, end);
+        }
+        more
+    }
+}

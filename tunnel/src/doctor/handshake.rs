@@ -1,0 +1,262 @@
+//! A real handshake with a server, as the client would make it, and what the path is like.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use boring::x509::X509;
+use millrace_config::{Host, HostPort};
+use quiche::{RecvInfo, h3};
+use socket2::SockRef;
+
+use super::Report;
+use super::certificates::alternative_names;
+use crate::close_reason::{close_reason, handshake_failure};
+use crate::core::{CONN_ID_BYTES, open_connection};
+use crate::metrics::HandshakeFailure;
+use crate::transport::TunnelConfig;
+
+/// What QUIC needs (RFC 9000, Section 14), IPv6 and UDP headers included.
+const LEAST_MTU: u32 = 1200 + 48;
+/// How long the search for the largest packet of the path may take.
+const MTU_SEARCH: Duration = Duration::from_secs(1);
+/// Longest wait for one packet: the transport's timers are looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Resolves `server`, and makes a connection to each of its addresses until one succeeds.
+pub fn reach(
+    report: &mut Report,
+    mut config: TunnelConfig,
+    server: &HostPort,
+    server_name: &Host,
+    mark: Option<u32>,
+    patience: Duration,
+) {
+    let check = format!("server {server}");
+    let addresses: Vec<SocketAddr> = match resolve(server) {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            let remedy = "correct tunnel.servers, or look at /etc/resolv.conf and `getent hosts`";
+            return report.fail(&check, format!("its name has no address: {error}"), remedy);
+        }
+    };
+    for (index, address) in addresses.iter().enumerate() {
+        let mut found = Report::default();
+        let reached =
+            attempt(&mut found, &check, &mut config, *address, server_name, mark, patience)
+                .unwrap_or_else(|error| {
+                    let remedy = format!("`ip route get {}` shows what is missing", address.ip());
+                    found.fail(&check, format!("{address}: {error}"), remedy);
+                    false
+                });
+        if reached || index + 1 == addresses.len() {
+            report.findings.append(&mut found.findings);
+            return;
+        }
+    }
+}
+
+fn resolve(server: &HostPort) -> io::Result<Vec<SocketAddr>> {
+    match &server.host {
+        Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, server.port)]),
+        Host::Name(name) => {
+            let addresses: Vec<_> = (name.as_str(), server.port).to_socket_addrs()?.collect();
+            if addresses.is_empty() { Err(io::Error::other("none")) } else { Ok(addresses) }
+        }
+    }
+}
+
+/// Whether it was reached.
+fn attempt(
+    report: &mut Report,
+    check: &str,
+    config: &mut TunnelConfig,
+    server: SocketAddr,
+    server_name: &Host,
+    mark: Option<u32>,
+    patience: Duration,
+) -> io::Result<bool> {
+    let any: IpAddr = if server.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    if let Some(mark) = mark {
+        // Without the privilege the point about marks has said so.
+        let _ = SockRef::from(&socket).set_mark(mark);
+    }
+    socket.connect(server)?;
+    route_mtu(report, &socket, server);
+    let mut cid = [0; CONN_ID_BYTES];
+    boring::rand::rand_bytes(&mut cid).map_err(io::Error::other)?;
+    let local = socket.local_addr()?;
+    let quic = open_connection(&mut config.quic, server_name, &cid, local, server)
+        .map_err(io::Error::other)?;
+    let mut dialled = Dialled { socket, quic, h3: None, refused: false };
+    let started = Instant::now();
+    dialled.drive(config, started + patience, Dialled::is_taken)?;
+    if !dialled.is_taken() {
+        dialled.say_failure(report, check, server, server_name);
+        return Ok(false);
+    }
+    let rtt = dialled.quic.path_stats().find(|path| path.active).map(|path| path.rtt);
+    let rtt_ms = rtt.unwrap_or_default().as_secs_f64() * 1e3;
+    report.ok(check, format!("{server} took our certificate; round trip {rtt_ms:.1} ms"));
+    let most = usize::from(config.max_udp_payload_bytes);
+    dialled.drive(config, Instant::now() + MTU_SEARCH, |it| it.largest() >= most)?;
+    let largest = dialled.largest();
+    if largest >= most {
+        report.ok("path MTU", format!("packets of {largest} bytes arrive"));
+    } else {
+        report.warn(
+            "path MTU",
+            format!("packets of {largest} bytes arrive, those of {most} do not"),
+            "it works; smaller packets cost processor time. Look for a tunnel or VPN on the way, \
+             and whether ICMP \"fragmentation needed\" is filtered",
+        );
+    }
+    let _ = dialled.quic.close(true, 0x100, b"");
+    dialled.send();
+    Ok(true)
+}
+
+/// What the route's first link carries.
+fn route_mtu(report: &mut Report, socket: &UdpSocket, server: SocketAddr) {
+    let (level, name) = match server {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let (mut mtu, mut length) = (0_u32, size_of::<u32>() as libc::socklen_t);
+    // SAFETY: the option writes one int into a variable of that size.
+    let result = unsafe {
+        let (value, fd) = ((&raw mut mtu).cast(), socket.as_raw_fd());
+        libc::getsockopt(fd, level, name, value, &raw mut length)
+    };
+    if result != 0 {
+        return report.skip("MTU", "the kernel does not tell", "`ip route get` shows it");
+    }
+    if mtu >= LEAST_MTU {
+        report.ok("MTU", format!("{mtu} bytes on the way out to {}", server.ip()));
+    } else {
+        let found =
+            format!("{mtu} bytes on the way out to {}; QUIC needs {LEAST_MTU}", server.ip());
+        report.fail("MTU", found, "raise the MTU of that interface or route (`ip link set mtu`)");
+    }
+}
+
+struct Dialled {
+    socket: UdpSocket,
+    quic: quiche::Connection,
+    h3: Option<h3::Connection>,
+    /// The host answered that nobody listens (ICMP).
+    refused: bool,
+}
+
+impl Dialled {
+    /// The server's settings come once it has taken our certificate: TLS 1.3 lets a client finish
+    /// before.
+    fn is_taken(&self) -> bool {
+        self.h3.as_ref().is_some_and(|h3| h3.peer_settings_raw().is_some())
+    }
+
+    fn largest(&self) -> usize {
+        self.quic.path_stats().find(|path| path.active).map_or(0, |path| path.pmtu)
+    }
+
+    fn send(&mut self) {
+        let mut out = [0; 65_535];
+        while let Ok((length, _)) = self.quic.send(&mut out) {
+            match self.socket.send(&out[..length]) {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => self.refused = true,
+                // Too large for the link, as probes may be: lost, like any other.
+                _ => {}
+            }
+        }
+    }
+
+    /// Until `done`, the end of the connection, or `until`.
+    fn drive(
+        &mut self,
+        config: &TunnelConfig,
+        until: Instant,
+        done: impl Fn(&Self) -> bool,
+    ) -> io::Result<()> {
+        let mut buffer = [0; 65_535];
+        let info = RecvInfo { from: self.socket.peer_addr()?, to: self.socket.local_addr()? };
+        loop {
+            if self.h3.is_none() && self.quic.is_established() {
+                self.h3 = h3::Connection::with_transport(&mut self.quic, &config.http3).ok();
+            }
+            if let Some(h3) = &mut self.h3 {
+                while h3.poll(&mut self.quic).is_ok() {}
+            }
+            self.send();
+            let now = Instant::now();
+            if done(self) || self.quic.is_closed() || now >= until {
+                return Ok(());
+            }
+            let wait = self.quic.timeout().unwrap_or(LOOK_EVERY).min(LOOK_EVERY).min(until - now);
+            self.socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
+            match self.socket.recv(&mut buffer) {
+                Ok(length) => drop(self.quic.recv(&mut buffer[..length], info)),
+                Err(error) => {
+                    self.refused |= error.kind() == ErrorKind::ConnectionRefused;
+                    self.quic.on_timeout();
+                }
+            }
+        }
+    }
+
+    fn say_failure(
+        &mut self,
+        report: &mut Report,
+        check: &str,
+        server: SocketAddr,
+        server_name: &Host,
+    ) {
+        let port = server.port();
+        if self.quic.local_error().is_none() && self.quic.peer_error().is_none() {
+            let (found, remedy) = if self.refused {
+                (
+                    "nobody listens there".to_owned(),
+                    "start millrace-server, or correct tunnel.servers",
+                )
+            } else {
+                ("no answer".to_owned(), "see below")
+            };
+            let remedy = match remedy {
+                "see below" => format!(
+                    "let UDP port {port} pass both ways in every firewall on the way; see whether \
+                     packets come with `tcpdump udp port {port}` at the server, and what \
+                     `millrace-server doctor` says there"
+                ),
+                other => other.to_owned(),
+            };
+            return report.fail(check, format!("{server}: {found}"), remedy);
+        }
+        let reason = close_reason(&mut self.quic);
+        let remedy = match handshake_failure(&mut self.quic) {
+            HandshakeFailure::UnknownAuthority => {
+                "tunnel.ca must be the ca.pem that the server's certificate comes from".to_owned()
+            }
+            HandshakeFailure::Expired => {
+                "look at both clocks (`timedatectl`); if they are right, the server's certificate \
+                 is to be renewed: `millrace-server certificates --renew` there"
+                    .to_owned()
+            }
+            HandshakeFailure::WrongName => {
+                let certificate = self.quic.peer_cert().and_then(|der| X509::from_der(der).ok());
+                let names = certificate.map(|it| alternative_names(&it)).unwrap_or_default();
+                format!(
+                    "tunnel.server_name is {server_name}, the server's certificate is for {}",
+                    if names.is_empty() { "another name".to_owned() } else { names.join(", ") }
+                )
+            }
+            _ if self.quic.peer_error().is_some() => {
+                "the server did not take our certificate or has no room: its log says why; its \
+                 client_ca must be the authority of our certificate"
+                    .to_owned()
+            }
+            _ => "the server's log may say more".to_owned(),
+        };
+        report.fail(check, format!("{server}: {reason}"), remedy);
+    }
+}

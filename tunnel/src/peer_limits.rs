@@ -1,0 +1,376 @@
+//! What one peer may take: by its address until its certificate is known, by the name in the
+//! certificate from then on.
+//!
+//! A lock is taken when a handshake begins or ends and when a connection is authenticated; flows
+//! count in atomics of their peer, and packets touch nothing of this.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// Addresses that are remembered. One whose handshakes are over and whose rate has recovered is
+/// forgotten when there are more.
+const MAX_ADDRESSES: usize = 65_536;
+/// How often the table is searched for addresses to forget.
+const FORGET_EVERY: Duration = Duration::from_secs(1);
+
+/// The limits; `Default` has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Handshakes under way from which on a client has to prove its address first.
+    pub retry_from_handshakes: usize,
+    /// Handshakes under way from one address.
+    pub handshakes_per_address: usize,
+    /// New ones from one address in a second, after as many as may be under way.
+    pub handshakes_per_address_per_s: f64,
+    /// Connections of one authenticated peer.
+    pub connections_per_peer: usize,
+    /// Flows of one authenticated peer.
+    pub flows_per_peer: usize,
+    /// Receive windows of one authenticated peer's connections together.
+    pub memory_per_peer_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            retry_from_handshakes: usize::MAX,
+            handshakes_per_address: usize::MAX,
+            handshakes_per_address_per_s: f64::INFINITY,
+            connections_per_peer: usize::MAX,
+            flows_per_peer: usize::MAX,
+            memory_per_peer_bytes: u64::MAX,
+        }
+    }
+}
+
+/// Which limit of an address was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressLimit {
+    /// Too many handshakes under way, or too many addresses.
+    Handshakes,
+    /// Too many new ones in a short time.
+    Rate,
+}
+
+/// All peers of a process.
+#[derive(Debug, Default)]
+pub struct PeerLimits {
+    limits: RwLock<Limits>,
+    handshakes: AtomicUsize,
+    addresses: Mutex<Addresses>,
+    peers: Mutex<HashMap<String, Arc<Peer>>>,
+}
+
+#[derive(Debug, Default)]
+struct Addresses {
+    by_address: HashMap<IpAddr, Address>,
+    forgot: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Address {
+    under_way: usize,
+    /// New handshakes that it may begin now.
+    credit: f64,
+    counted: Instant,
+}
+
+impl Address {
+    fn earn(&mut self, limits: &Limits, now: Instant) {
+        let earned = now.saturating_duration_since(self.counted).as_secs_f64();
+        let most = limits.handshakes_per_address as f64;
+        self.credit = (self.credit + earned * limits.handshakes_per_address_per_s).min(most);
+        self.counted = now;
+    }
+}
+
+/// One authenticated peer.
+#[derive(Debug, Default)]
+struct Peer {
+    connections: AtomicUsize,
+    flows: AtomicUsize,
+    memory_bytes: AtomicU64,
+}
+
+impl PeerLimits {
+    /// Nobody has anything yet.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits: RwLock::new(limits), ..Self::default() }
+    }
+
+    /// Other limits from now on; who has more keeps it.
+    pub fn set(&self, limits: Limits) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a client has to prove its address before a handshake begins.
+    pub fn wants_proof(&self) -> bool {
+        self.handshakes.load(Ordering::Relaxed) >= self.limits().retry_from_handshakes
+    }
+
+    /// A place for a handshake with the peer at `ip`.
+    ///
+    /// # Errors
+    /// The limit that was reached.
+    pub fn begin_handshake(
+        self: &Arc<Self>,
+        ip: IpAddr,
+        now: Instant,
+    ) -> Result<HandshakePlace, AddressLimit> {
+        let limits = self.limits();
+        let key = key(ip);
+        let mut addresses = self.addresses();
+        if !addresses.by_address.contains_key(&key) && !addresses.make_room(&limits, now) {
+            return Err(AddressLimit::Handshakes);
+        }
+        let address = addresses.by_address.entry(key).or_insert_with(|| Address {
+            under_way: 0,
+            credit: limits.handshakes_per_address as f64,
+            counted: now,
+        });
+        address.earn(&limits, now);
+        if address.under_way >= limits.handshakes_per_address {
+            return Err(AddressLimit::Handshakes);
+        }
+        if address.credit < 1.0 {
+            return Err(AddressLimit::Rate);
+        }
+        address.credit -= 1.0;
+        address.under_way += 1;
+        self.handshakes.fetch_add(1, Ordering::Relaxed);
+        Ok(HandshakePlace { limits: self.clone(), key })
+    }
+
+    /// A place for a connection of the peer that its certificate calls `name`; `None` when it has
+    /// as many as it may.
+    pub fn join(self: &Arc<Self>, name: &str) -> Option<PeerPlace> {
+        let limits = self.limits();
+        let mut peers = lock(&self.peers);
+        let peer = peers.entry(name.to_owned()).or_default();
+        // Under the lock, as is leaving: nobody takes the last place twice.
+        if peer.connections.load(Ordering::Relaxed) >= limits.connections_per_peer {
+            return None;
+        }
+        peer.connections.fetch_add(1, Ordering::Relaxed);
+        let peer = peer.clone();
+        Some(PeerPlace { limits: self.clone(), name: name.to_owned(), peer, memory_bytes: 0 })
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, Addresses> {
+        lock(&self.addresses)
+    }
+}
+
+// Counts are right whatever thread panicked beside them.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Addresses {
+    /// Forgets addresses that nothing has to be remembered of; whether there is room for one more.
+    fn make_room(&mut self, limits: &Limits, now: Instant) -> bool {
+        let rested = self.forgot.is_none_or(|at| now.saturating_duration_since(at) > FORGET_EVERY);
+        if self.by_address.len() >= MAX_ADDRESSES / 2 && rested {
+            self.forgot = Some(now);
+            self.by_address.retain(|_, address| {
+                address.earn(limits, now);
+                address.under_way > 0 || address.credit < limits.handshakes_per_address as f64
+            });
+        }
+        self.by_address.len() < MAX_ADDRESSES
+    }
+}
+
+/// A host may have all addresses of an IPv6 /64 (RFC 4291, Section 2.5.4).
+fn key(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        v4 => v4,
+    }
+}
+
+/// A handshake's place among those of its address; given back when dropped.
+#[derive(Debug)]
+pub struct HandshakePlace {
+    limits: Arc<PeerLimits>,
+    key: IpAddr,
+}
+
+impl Drop for HandshakePlace {
+    fn drop(&mut self) {
+        self.limits.handshakes.fetch_sub(1, Ordering::Relaxed);
+        if let Some(address) = self.limits.addresses().by_address.get_mut(&self.key) {
+            address.under_way -= 1;
+        }
+    }
+}
+
+/// A connection's place among those of its peer; given back when dropped.
+#[derive(Debug)]
+pub struct PeerPlace {
+    limits: Arc<PeerLimits>,
+    name: String,
+    peer: Arc<Peer>,
+    memory_bytes: u64,
+}
+
+impl PeerPlace {
+    /// Who the peer is, by its certificate.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is left of the memory that the peer may have. Of two connections that come up at once
+    /// each may see what the other is about to take.
+    pub fn memory_left(&self) -> u64 {
+        let most = self.limits.limits().memory_per_peer_bytes;
+        most.saturating_sub(self.peer.memory_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Takes `bytes` of it, for as long as this place is held.
+    pub fn take_memory(&mut self, bytes: u64) {
+        self.peer.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory_bytes += bytes;
+    }
+
+    /// A place for a flow; `None` when the peer has as many as it may.
+    pub fn admit_flow(&self) -> Option<FlowPlace> {
+        let most = self.limits.limits().flows_per_peer;
+        let taken = self.peer.flows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flows| {
+            (flows < most).then_some(flows + 1)
+        });
+        taken.is_ok().then(|| FlowPlace(self.peer.clone()))
+    }
+}
+
+impl Drop for PeerPlace {
+    fn drop(&mut self) {
+        self.peer.memory_bytes.fetch_sub(self.memory_bytes, Ordering::Relaxed);
+        let mut peers = lock(&self.limits.peers);
+        if self.peer.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            peers.remove(&self.name);
+        }
+    }
+}
+
+/// A flow's place among those of its peer; given back when dropped.
+#[derive(Debug)]
+pub struct FlowPlace(Arc<Peer>);
+
+impl Drop for FlowPlace {
+    fn drop(&mut self) {
+        self.0.flows.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limited(limits: Limits) -> Arc<PeerLimits> {
+        Arc::new(PeerLimits::new(limits))
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn handshakes_of_one_address_are_limited_and_others_are_not() {
+        let peers = limited(Limits { handshakes_per_address: 2, ..Limits::default() });
+        let now = Instant::now();
+        let begin = |text: &str| peers.begin_handshake(ip(text), now);
+        let first = begin("198.18.0.1").unwrap();
+        let _second = begin("::ffff:198.18.0.1").unwrap();
+        assert_eq!(begin("198.18.0.1").unwrap_err(), AddressLimit::Handshakes);
+        let _other = begin("198.18.0.2").unwrap();
+        drop(first);
+        let _again = begin("198.18.0.1").unwrap();
+        let [_a, _b] = ["2001:db8::1", "2001:db8::2"].map(|text| begin(text).unwrap());
+        assert_eq!(begin("2001:db8::3").unwrap_err(), AddressLimit::Handshakes);
+        let _next_network = begin("2001:db8:0:1::3").unwrap();
+    }
+
+    #[test]
+    fn handshakes_that_fail_at_once_are_limited_by_their_rate() {
+        let limits = Limits {
+            handshakes_per_address: 4,
+            handshakes_per_address_per_s: 10.0,
+            ..Limits::default()
+        };
+        let (peers, start) = (limited(limits), Instant::now());
+        let mut begun = 0;
+        for ms in 0..1000 {
+            let now = start + Duration::from_millis(ms);
+            begun += usize::from(peers.begin_handshake(ip("198.18.0.1"), now).is_ok());
+        }
+        assert!((13..=14).contains(&begun), "{begun} in a second");
+    }
+
+    #[test]
+    fn proof_is_wanted_from_so_many_handshakes_on() {
+        let peers = limited(Limits { retry_from_handshakes: 2, ..Limits::default() });
+        let now = Instant::now();
+        let first = peers.begin_handshake(ip("198.18.0.1"), now).unwrap();
+        assert!(!peers.wants_proof());
+        let _second = peers.begin_handshake(ip("198.18.0.2"), now).unwrap();
+        assert!(peers.wants_proof());
+        drop(first);
+        assert!(!peers.wants_proof());
+        peers.set(Limits { retry_from_handshakes: 0, ..Limits::default() });
+        assert!(peers.wants_proof());
+    }
+
+    #[test]
+    fn addresses_are_forgotten_and_never_more_than_there_is_room_for() {
+        let limits = Limits {
+            handshakes_per_address: 1,
+            handshakes_per_address_per_s: 1.0,
+            ..Limits::default()
+        };
+        let (peers, start) = (limited(limits), Instant::now());
+        let address = |number: u32| IpAddr::from((0xc612_0000 + number).to_be_bytes());
+        let begin = |number, at| peers.begin_handshake(address(number), at).map(drop);
+        let most = u32::try_from(MAX_ADDRESSES).unwrap();
+        (0..most).for_each(|number| begin(number, start).unwrap());
+        assert_eq!(begin(most, start), Err(AddressLimit::Handshakes));
+        begin(most, start + Duration::from_secs(3)).unwrap();
+        assert_eq!(peers.addresses().by_address.len(), 1);
+    }
+
+    #[test]
+    fn a_peer_has_so_many_connections_flows_and_bytes_over_all_its_connections() {
+        let peers = limited(Limits {
+            connections_per_peer: 2,
+            flows_per_peer: 3,
+            memory_per_peer_bytes: 100,
+            ..Limits::default()
+        });
+        let [mut one, mut two] = [(); 2].map(|()| peers.join("edge-1").unwrap());
+        assert!(peers.join("edge-1").is_none());
+        let other = peers.join("edge-2").unwrap();
+        one.take_memory(60);
+        assert_eq!([&one, &two, &other].map(PeerPlace::memory_left), [40, 40, 100]);
+        let flows: Vec<_> = [&one, &two, &one].map(|place| place.admit_flow().unwrap()).into();
+        assert!(one.admit_flow().is_none() && two.admit_flow().is_none());
+        assert!(other.admit_flow().is_some());
+        drop(flows);
+        assert!(two.admit_flow().is_some());
+        drop(one);
+        assert_eq!(two.memory_left(), 100);
+        two.take_memory(101);
+        assert_eq!(two.memory_left(), 0);
+        drop((two, other));
+        assert!(peers.peers.lock().unwrap().is_empty());
+    }
+}
