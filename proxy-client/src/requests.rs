@@ -10,7 +10,7 @@ use millrace_tunnel::core::{Core, RelayStart};
 use millrace_tunnel::flow::{FlowEnd, FlowLabel, H3_CONNECT_ERROR, Returned};
 use millrace_tunnel::metrics::{FlowFailure, Parser};
 use millrace_tunnel::streams::{failure_metric, fields_of};
-use millrace_wire::h3_connect::{self, Carries, ConnectRequest, Response};
+use millrace_wire::h3_connect::{self, Carries, Response};
 use millrace_wire::{ConnectFailure, Destination};
 use quiche::h3;
 
@@ -37,20 +37,7 @@ impl ClientRole {
         }
         let Some(conn) = self.pool.choose(core, accepted.lane) else { return };
         let lane = &self.lanes[accepted.lane];
-        core.steer(conn, None, &lane.algorithm);
-        let request = ConnectRequest {
-            carries: Carries::Tcp,
-            destination: destination.clone(),
-            class: Some(lane.class.as_str().to_owned()),
-            congestion_control: lane.wish.map(str::to_owned),
-            client_address: accepted.client,
-        };
-        let fields: Vec<_> = request
-            .fields()
-            .iter()
-            .map(|(name, value)| h3::Header::new(name.as_bytes(), value.as_bytes()))
-            .collect();
-        match core.request(conn, &fields, key) {
+        match lane.request(core, conn, Carries::Tcp, destination, accepted.client, key) {
             Ok(stream) => {
                 self.pool.flow_begins(core, conn);
                 let destination = destination.clone();

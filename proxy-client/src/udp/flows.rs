@@ -9,7 +9,7 @@ use millrace_tunnel::flow::{FlowLabel, H3_CONNECT_ERROR};
 use millrace_tunnel::metrics::{Drop, Parser};
 use millrace_tunnel::streams::{failure_metric, fields_of};
 use millrace_wire::ConnectFailure;
-use millrace_wire::h3_connect::{self, Carries, ConnectRequest, Response};
+use millrace_wire::h3_connect::{self, Carries, Response};
 use quiche::h3;
 
 use super::{REFUSED_FOR, Stage, UdpFlow, UdpOpen};
@@ -91,20 +91,8 @@ impl ClientRole {
             }
         }
         let lane = &self.lanes[flow.lane];
-        core.steer(conn, None, &lane.algorithm);
-        let request = ConnectRequest {
-            carries: Carries::Udp { proxy: self.pool.authority(conn) },
-            destination: flow.destination.clone(),
-            class: Some(lane.class.as_str().to_owned()),
-            congestion_control: lane.wish.map(str::to_owned),
-            client_address: Some(flow.client),
-        };
-        let fields: Vec<_> = request
-            .fields()
-            .iter()
-            .map(|(name, value)| h3::Header::new(name.as_bytes(), value.as_bytes()))
-            .collect();
-        match core.request(conn, &fields, key) {
+        let carries = Carries::Udp { proxy: self.pool.authority(conn) };
+        match lane.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
                 flow.stage = Stage::Requested { conn, stream };
                 self.pool.flow_begins(core, conn);
