@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::allow::{RawAllowDirect, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::listen::{RawListen, check_listeners};
-use crate::server::{RawAllowDirect, check_allow};
 use crate::servers::{RawServer, TunnelServer, check_servers};
 use crate::transport::tunnel_section;
 use crate::value::{Host, Int};

@@ -8,6 +8,7 @@
 //! Relative paths in a file start at the directory of that file. The documented examples are
 //! `proxy-client/client.example.toml` and `proxy-server/server.example.toml`.
 
+mod allow;
 mod client;
 mod common;
 mod congestion_control;
@@ -15,6 +16,7 @@ pub mod destinations;
 mod error;
 mod listen;
 mod server;
+mod server_limits;
 mod servers;
 mod source;
 mod transport;
@@ -22,13 +24,15 @@ mod value;
 
 use std::path::Path;
 
+pub use allow::{Allow, AllowedHost, Protocol};
 pub use client::{ClientConfig, ClientLimits, ClientTunnel, Connections};
 pub use common::{Admin, Class, Credentials, Log, LogFormat, LogLevel, Runtime};
 pub use congestion_control::{AlgorithmProblem, CheckAlgorithm, CongestionControl};
 pub use destinations::{Acl, Denied, DeniedReason};
 pub use error::ConfigError;
 pub use listen::{Interception, Listen, ListenAddress, OnFailure};
-pub use server::{Allow, AllowedHost, Dial, Protocol, ServerConfig, ServerLimits, ServerTunnel};
+pub use server::{Dial, ServerConfig, ServerTunnel};
+pub use server_limits::ServerLimits;
 pub use servers::TunnelServer;
 pub use source::Source;
 pub use transport::Transport;

@@ -1,0 +1,125 @@
+//! `[limits]` of a server.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::value::Int;
+use crate::{ConfigError, Source, Transport};
+
+/// `[limits]` of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// QUIC connections at a time, 1 to 1000000; default 10000. More are refused.
+    pub max_connections: usize,
+    /// Flows at a time over all connections, 1 to 1000000; default 10000. More are refused; each
+    /// takes a descriptor and buffers.
+    pub max_flows: usize,
+    /// Flows at a time on one connection, 1 to `max_flows`, which is the default. Too small refuses flows of
+    /// a busy client edge; too large lets one edge take all.
+    pub max_flows_per_connection: usize,
+    /// QUIC handshakes under way from which on new clients have to prove their address first
+    /// (Retry, RFC 9000 §8.1.2), 0 to 1000000; default 64. 0 asks everyone. Too small costs a
+    /// round trip when many clients come at once; too large keeps state for forged addresses.
+    pub retry_from_handshakes: usize,
+    /// QUIC handshakes under way from one IPv4 address or IPv6 /64, 1 to 100000; default 256. More
+    /// are dropped. Too small delays many clients behind one address.
+    pub max_handshakes_per_address: usize,
+    /// New QUIC handshakes a second from one IPv4 address or IPv6 /64, after as many at once as may
+    /// be under way, 1 to 100000; default 100. Too large lets one address take all processor time.
+    pub handshakes_per_address_per_s: usize,
+    /// QUIC connections at a time of one client, known by the common name in its certificate, 1 to
+    /// `max_connections`, which is the default. More are closed.
+    pub max_connections_per_peer: usize,
+    /// Flows at a time of one client over all its connections, 1 to `max_flows`, which is the
+    /// default. More are refused.
+    pub max_flows_per_peer: usize,
+    /// Receive windows of one client's connections together, 1 MB up to `tunnel.memory_cap_mb`,
+    /// which is the default. Connections beyond it are closed.
+    pub memory_per_peer_bytes: u64,
+    /// How long a QUIC handshake may take, 1 s to 5 min; default 10 s.
+    pub handshake_timeout: Duration,
+    /// Silence in both directions after which a flow is reset, 10 s to 7 days; default 1 h.
+    pub flow_idle_timeout: Duration,
+    /// Silence of the other direction after one has ended, 1 s to 1 day; default 5 min.
+    pub half_close_timeout: Duration,
+    /// Silence in both directions after which a UDP flow ends, 1 s to 1 day; default 2 min, and
+    /// RFC 9298 §3.1 advises against less. Too large keeps dead flows: UDP has no other end.
+    pub udp_idle_timeout: Duration,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawLimits {
+    max_connections: Int<10_000, 1, 1_000_000>,
+    max_flows: Int<10_000, 1, 1_000_000>,
+    max_flows_per_connection: Option<Int<10_000, 1, 1_000_000>>,
+    retry_from_handshakes: Int<64, 0, 1_000_000>,
+    max_handshakes_per_address: Int<256, 1, 100_000>,
+    handshakes_per_address_per_s: Int<100, 1, 100_000>,
+    max_connections_per_peer: Option<Int<10_000, 1, 1_000_000>>,
+    max_flows_per_peer: Option<Int<10_000, 1, 1_000_000>>,
+    memory_per_peer_mb: Option<Int<512, 1, 1_000_000>>,
+    handshake_timeout_s: Int<10, 1, 300>,
+    flow_idle_timeout_s: Int<3600, 10, 604_800>,
+    half_close_timeout_s: Int<300, 1, 86_400>,
+    udp_idle_timeout_s: Int<120, 1, 86_400>,
+}
+
+impl RawLimits {
+    pub(crate) fn check(
+        self,
+        source: &Source,
+        transport: &Transport,
+    ) -> Result<ServerLimits, ConfigError> {
+        let max_flows = self.max_flows.get();
+        let max_connections = self.max_connections.get();
+        let limits = ServerLimits {
+            max_connections,
+            max_flows,
+            max_flows_per_connection: self
+                .max_flows_per_connection
+                .map_or(max_flows, |set| set.get()),
+            retry_from_handshakes: self.retry_from_handshakes.get(),
+            max_handshakes_per_address: self.max_handshakes_per_address.get(),
+            handshakes_per_address_per_s: self.handshakes_per_address_per_s.get(),
+            max_connections_per_peer: self
+                .max_connections_per_peer
+                .map_or(max_connections, |set| set.get()),
+            max_flows_per_peer: self.max_flows_per_peer.map_or(max_flows, |set| set.get()),
+            memory_per_peer_bytes: self
+                .memory_per_peer_mb
+                .map_or(transport.memory_cap_bytes, |set| set.get::<u64>() * 1_000_000),
+            handshake_timeout: self.handshake_timeout_s.seconds(),
+            flow_idle_timeout: self.flow_idle_timeout_s.seconds(),
+            half_close_timeout: self.half_close_timeout_s.seconds(),
+            udp_idle_timeout: self.udp_idle_timeout_s.seconds(),
+        };
+        let memory_cap_bytes = transport.memory_cap_bytes;
+        let within = [
+            ("max_flows_per_connection", limits.max_flows_per_connection, "max_flows", max_flows),
+            ("max_flows_per_peer", limits.max_flows_per_peer, "max_flows", max_flows),
+            (
+                "max_connections_per_peer",
+                limits.max_connections_per_peer,
+                "max_connections",
+                max_connections,
+            ),
+        ];
+        for (part, set, whole, most) in within {
+            if set > most {
+                let problem = format!("{set} must not be more than limits.{whole}, {most}");
+                return Err(source.error(&format!("limits.{part}"), problem));
+            }
+        }
+        if limits.memory_per_peer_bytes > memory_cap_bytes {
+            let problem = format!(
+                "{} must not be more than tunnel.memory_cap_mb, {}",
+                limits.memory_per_peer_bytes / 1_000_000,
+                memory_cap_bytes / 1_000_000
+            );
+            return Err(source.error("limits.memory_per_peer_mb", problem));
+        }
+        Ok(limits)
+    }
+}
