@@ -244,10 +244,19 @@ impl Conn {
 
     /// Ends both directions of a stream at once (RFC 9000, Section 3.5).
     pub(crate) fn reset(&mut self, stream: u64, code: u64) {
-        self.streams.remove(&stream);
         // An error only says that the direction has ended already.
         let _ = self.quic.stream_shutdown(stream, quiche::Shutdown::Write, code);
+        self.abandon(stream, code);
+    }
+
+    /// Forgets a stream on which all has been written: whatever the peer sends is of no use.
+    pub(crate) fn abandon(&mut self, stream: u64, code: u64) {
+        self.streams.remove(&stream);
+        // As above.
         let _ = self.quic.stream_shutdown(stream, quiche::Shutdown::Read, code);
+        if let Some(h3) = &mut self.h3 {
+            h3.forget_stream(stream);
+        }
     }
 
     /// Sends what is due, at most `most_bytes`, in messages as large as offload allows.

@@ -302,9 +302,8 @@ impl Core {
         conn.wants_room |= matches!(sent, Err(h3::Error::StreamBlocked));
         sent?;
         if end {
-            conn.streams.remove(&stream);
-            // Whatever the peer had sent already is of no use (RFC 9114, Section 4.1).
-            let _ = conn.quic.stream_shutdown(stream, quiche::Shutdown::Read, H3_NO_ERROR);
+            // RFC 9114, Section 4.1.
+            conn.abandon(stream, H3_NO_ERROR);
         }
         self.mark_dirty(id.slot);
         Ok(())

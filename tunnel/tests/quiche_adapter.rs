@@ -258,6 +258,47 @@ fn quiches_own_algorithm_takes_over_and_gives_back() {
     assert_eq!(received, sent);
 }
 
+/// A stream that one end gives up is over when the other has answered STOP_SENDING. Its place is
+/// free then (RFC 9000, Section 4.6), also where what was sent had been acknowledged before; here
+/// two places are all there are.
+#[test]
+fn streams_that_were_given_up_leave_nothing() {
+    use quiche::Shutdown::{Read, Write};
+    for (server_gives_up, sent_before) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let (mut server, mut client) = pair(&Witnesses::new("places").algorithm());
+        for stream in (1..50).map(|number| 4 * number) {
+            client.stream_send(stream, b"request", false).unwrap_or_else(|error| {
+                panic!("stream {stream}, {server_gives_up}, {sent_before}: {error}")
+            });
+            exchange(&mut client, &mut server);
+            let (first, second) = match server_gives_up {
+                true => (&mut server, &mut client),
+                false => (&mut client, &mut server),
+            };
+            first.stream_shutdown(stream, Write, 1).unwrap();
+            if sent_before {
+                exchange(first, second);
+            }
+            first.stream_shutdown(stream, Read, 1).unwrap();
+            exchange(first, second);
+            let told = second.stream_recv(stream, &mut [0; 100]);
+            assert_eq!(told, Err(quiche::Error::StreamReset(1)));
+            // An error only says that the direction has ended already.
+            let _ = second.stream_shutdown(stream, Write, 1);
+            let _ = second.stream_shutdown(stream, Read, 1);
+            for _ in 0..3 {
+                exchange(&mut server, &mut client);
+            }
+            for conn in [&mut server, &mut client] {
+                let gone = Err(quiche::Error::InvalidStreamState(stream));
+                assert_eq!(conn.stream_capacity(stream), gone, "state of stream {stream} is left");
+            }
+        }
+    }
+}
+
 /// RFC 9000, Section 3.1: nothing of a stream is sent after RESET_STREAM, least of all an end in
 /// order, which a peer that RESET_STREAM has not reached takes for that of a complete stream.
 #[test]

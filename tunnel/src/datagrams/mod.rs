@@ -208,11 +208,9 @@ impl Core {
         if let Some(conn) = self.conn_mut(id) {
             match (end, &mut conn.h3) {
                 (FlowEnd::Complete | FlowEnd::Idle, Some(h3)) => {
-                    conn.streams.remove(&stream);
-                    // An error of either only says that the direction has ended already.
+                    // An error only says that the direction has ended already.
                     let _ = h3.send_body(&mut conn.quic, stream, &[], true);
-                    let read = quiche::Shutdown::Read;
-                    let _ = conn.quic.stream_shutdown(stream, read, H3_NO_ERROR);
+                    conn.abandon(stream, H3_NO_ERROR);
                 }
                 _ => conn.reset(stream, H3_CONNECT_ERROR),
             }

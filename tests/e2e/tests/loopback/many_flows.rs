@@ -99,15 +99,43 @@ fn there_and_back(mut flow: &Socket, seed: usize, part: std::ops::Range<usize>) 
 #[test]
 fn ten_thousand_flows_in_turn_leave_no_descriptor_and_no_memory() {
     const FLOWS: usize = 10_000;
-    const LANES: usize = 8;
-    const STEP: usize = 2_000;
+    let pair = Pair::builder().alone().start();
     let origin = Origin::start(|mut stream| {
         let mut request = [0; 4];
         if stream.read_exact(&mut request).is_ok() {
             stream.write_all(&request).ok();
         }
     });
+    in_turn(&pair, FLOWS, |number| small_flow(&pair, number, &origin));
+    let client = Metrics::fetch(pair.addresses.client_admin);
+    assert!(client.sum("millrace_flows_closed_total", &[]) >= FLOWS as f64);
+}
+
+#[test]
+fn flows_that_are_cut_off_in_turn_leave_no_descriptor_and_no_memory() {
+    const FLOWS: usize = 20_000;
     let pair = Pair::builder().alone().start();
+    let origin = Origin::start(|mut stream| {
+        let mut who = [0];
+        match stream.read_exact(&mut who) {
+            Ok(()) if who == BY_ORIGIN => tcp::reset(stream),
+            Ok(()) => {
+                while stream.write_all(&who).is_ok() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            Err(_) => {}
+        }
+    });
+    in_turn(&pair, FLOWS, |number| cut_off(&pair, number, &origin));
+    let client = Metrics::fetch(pair.addresses.client_admin);
+    assert!(client.sum("millrace_flows_failed_total", &[]) >= FLOWS as f64);
+}
+
+/// Runs flows, a few at a time, and looks after each fifth of them for what they left.
+fn in_turn(pair: &Pair, flows: usize, run: impl Fn(u32) + Sync) {
+    const LANES: usize = 8;
+    let step = flows / 5;
     let next = AtomicUsize::new(0);
     let run_until = |end: usize| {
         std::thread::scope(|scope| {
@@ -115,7 +143,7 @@ fn ten_thousand_flows_in_turn_leave_no_descriptor_and_no_memory() {
                 scope.spawn(|| {
                     while next.load(Ordering::Relaxed) < end {
                         let flow = next.fetch_add(1, Ordering::Relaxed);
-                        small_flow(&pair, flow as u32, &origin);
+                        run(flow as u32);
                     }
                 });
             }
@@ -127,26 +155,21 @@ fn ten_thousand_flows_in_turn_leave_no_descriptor_and_no_memory() {
         let programs = [&pair.client, &pair.server];
         (programs.map(|p| p.descriptors()), programs.map(|p| p.rss_bytes()))
     };
-    let (descriptors, first_rss) = run_until(STEP);
+    let (descriptors, first_rss) = run_until(step);
     let mut last_rss = first_rss;
-    for end in (2 * STEP..=FLOWS).step_by(STEP) {
+    for end in (2 * step..=flows).step_by(step) {
         let (now, rss) = run_until(end);
         println!("after {end} flows: descriptors {now:?}, rss {rss:?}");
         // Admin connections come and go.
         for (now, first) in now.iter().zip(&descriptors) {
-            assert!(*now <= first + 4, "{now} descriptors after {end} flows, {first} after {STEP}");
+            assert!(*now <= first + 4, "{now} descriptors after {end} flows, {first} after {step}");
         }
         last_rss = rss;
     }
     for (first, last) in first_rss.iter().zip(&last_rss) {
-        // A leak of 512 bytes for each of the 8,000 flows since would show.
-        assert!(
-            *last <= first + 4 * MIB,
-            "memory after {STEP} flows {first}, after {FLOWS} {last}"
-        );
+        let most = first + MIB;
+        assert!(*last <= most, "memory after {step} flows {first}, after {flows} {last}");
     }
-    let client = Metrics::fetch(pair.addresses.client_admin);
-    assert!(client.sum("millrace_flows_closed_total", &[]) >= FLOWS as f64);
 }
 
 fn small_flow(pair: &Pair, number: u32, origin: &Origin) {
@@ -156,4 +179,27 @@ fn small_flow(pair: &Pair, number: u32, origin: &Origin) {
     flow.write_all(&number.to_be_bytes()).unwrap();
     let (answer, end) = tcp::drain(&flow);
     assert_eq!((answer, end), (number.to_be_bytes().to_vec(), tcp::End::Eof), "flow {number}");
+}
+
+/// Who ends a flow before its time.
+const BY_ORIGIN: [u8; 1] = [1];
+/// See [`BY_ORIGIN`].
+const BY_CLIENT: [u8; 1] = [2];
+
+fn cut_off(pair: &Pair, number: u32, origin: &Origin) {
+    // Not the Unix socket, which can't carry a reset.
+    let door = &pair.doors[1 + number as usize / 3 % 3];
+    let mut flow = door.open(&origin.address().to_string()).unwrap();
+    if number.is_multiple_of(3) {
+        flow.write_all(&BY_ORIGIN).unwrap();
+        return assert_eq!(tcp::drain(&flow), (vec![], tcp::End::Reset), "flow {number}");
+    }
+    flow.write_all(&BY_CLIENT).unwrap();
+    flow.read_exact(&mut [0]).unwrap();
+    if number % 3 == 1 {
+        // What it sends has an end in order, and is acknowledged.
+        flow.shutdown(Shutdown::Write).unwrap();
+        flow.read_exact(&mut [0; 2]).unwrap();
+    }
+    tcp::reset(flow);
 }
