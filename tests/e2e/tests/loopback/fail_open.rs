@@ -22,12 +22,12 @@ const DOWNLOADS: usize = 50;
 /// A rate at which the machine has time for other things.
 const SLOW: &str = "{ name = \"constant\", rate_mbps = 40 }";
 /// What the design promises.
-const AT_MOST: Duration = Duration::from_secs(2);
+pub(crate) const AT_MOST: Duration = Duration::from_secs(2);
 /// The looking itself takes its time on a busy machine.
-const LOOKING: Duration = Duration::from_millis(500);
+pub(crate) const LOOKING: Duration = Duration::from_millis(500);
 
 /// `http_connect` and `proxy_protocol` go direct, the Unix socket withdraws.
-fn builder() -> PairBuilder {
+pub(crate) fn builder() -> PairBuilder {
     Pair::builder()
         .both("tunnel.congestion_control", SLOW)
         .door(1, "on_failure = \"direct\"")
@@ -37,14 +37,14 @@ fn builder() -> PairBuilder {
 }
 
 /// Downloads that do not end by themselves, all of them known to move.
-struct Downloads {
+pub(crate) struct Downloads {
     stop: Arc<AtomicBool>,
     flows: Vec<JoinHandle<Option<End>>>,
     _origin: Origin,
 }
 
 impl Downloads {
-    fn start(pair: &Pair) -> Self {
+    pub(crate) fn start(pair: &Pair) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let origin = Origin::start(|mut stream| while stream.write_all(&[7; 4096]).is_ok() {});
         let (moving, moves) = mpsc::channel();
@@ -77,14 +77,14 @@ impl Downloads {
     }
 
     /// How all of them ended; `None` if by the players themselves.
-    fn end_with(self, end: Option<End>) {
+    pub(crate) fn end_with(self, end: Option<End>) {
         for flow in self.flows {
             assert_eq!(flow.join().unwrap(), end);
         }
     }
 }
 
-fn echoes(mut flow: Socket) -> bool {
+pub(crate) fn echoes(mut flow: Socket) -> bool {
     let mut answer = [0; 4];
     let said = flow.write_all(b"ping").and_then(|()| flow.read_exact(&mut answer));
     said.is_ok() && &answer == b"ping"
@@ -97,7 +97,7 @@ fn new_flow(pair: &Pair, door: &Door, origin: &Origin) -> Option<bool> {
     echoes(flow).then(|| past_the_tunnel(pair) > before)
 }
 
-fn past_the_tunnel(pair: &Pair) -> f64 {
+pub(crate) fn past_the_tunnel(pair: &Pair) -> f64 {
     Metrics::fetch(pair.addresses.client_admin).sum("millrace_flows_direct_total", &[])
 }
 
@@ -119,7 +119,7 @@ fn is_refused(door: &Door) -> bool {
 /// From now on: new flows go past the tunnel through the doors that may, and the Unix socket is
 /// away, both within two seconds.
 #[track_caller]
-fn goes_direct(pair: &Pair, origin: &Origin) {
+pub(crate) fn goes_direct(pair: &Pair, origin: &Origin) {
     let since = Instant::now();
     wait::for_true("a new flow goes direct", AT_MOST + LOOKING, || {
         new_flow(pair, pair.http(), origin) == Some(true)
@@ -136,7 +136,7 @@ fn goes_direct(pair: &Pair, origin: &Origin) {
 
 /// From now on: new flows take the tunnel again within two seconds, through every door.
 #[track_caller]
-fn uses_the_tunnel(pair: &Pair, origin: &Origin) {
+pub(crate) fn uses_the_tunnel(pair: &Pair, origin: &Origin) {
     let since = Instant::now();
     wait::for_true("a new flow takes the tunnel", AT_MOST + LOOKING, || {
         new_flow(pair, pair.http(), origin) == Some(false)

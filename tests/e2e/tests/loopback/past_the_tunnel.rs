@@ -1,0 +1,81 @@
+//! Flows past the tunnel keep TCP's meaning also where that is a matter of timing.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+
+use millrace_e2e::origin::Origin;
+use millrace_e2e::tcp::{self, End};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::Socket;
+
+use crate::fail_open::{builder, goes_direct, past_the_tunnel};
+
+/// Threads with so many flows each, one after the other.
+const LANES: usize = 5;
+const TURNS: usize = 20;
+/// What the destination reads before it resets: the first is less than one turn of the relay.
+const READ_BYTES: [usize; 4] = [1, 10_000, 300_000, 2_000_000];
+
+/// Uploads without end, and says how the flow ended.
+fn upload(mut flow: Socket) -> io::Result<End> {
+    let chunk = [7; 64 << 10];
+    flow.set_nonblocking(true)?;
+    loop {
+        match flow.read(&mut [0; 64]) {
+            Ok(0) => return Ok(End::Eof),
+            Ok(read) => return Err(io::Error::other(format!("{read} bytes that nobody sent"))),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Ok(End::of(Some(&error))),
+        }
+        match flow.write(&chunk) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let mut events =
+                    [PollFd::new(flow.as_fd(), PollFlags::POLLIN | PollFlags::POLLOUT)];
+                let patience = PollTimeout::try_from(tcp::PATIENCE).map_err(io::Error::other)?;
+                if poll(&mut events, patience)? == 0 {
+                    return Ok(End::Never);
+                }
+            }
+            // What a reset says that comes after an end in order (`tcp_reset` in Linux).
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(End::Eof),
+            Err(error) => return Ok(End::of(Some(&error))),
+        }
+    }
+}
+
+/// The client's bytes find out first that the destination is gone: what its socket says after that
+/// looks like an end in order, and must not be passed on.
+#[test]
+fn a_destination_that_resets_an_upload_is_never_taken_for_one_that_ends() {
+    let mut pair = builder().start();
+    pair.server.kill();
+    goes_direct(&pair, &Origin::echo());
+    let before = past_the_tunnel(&pair);
+    let origins = READ_BYTES.map(|bytes| {
+        Origin::start(move |mut flow| {
+            if flow.read_exact(&mut vec![0; bytes]).is_ok() {
+                tcp::reset(flow);
+            }
+        })
+    });
+    let ends: Vec<End> = std::thread::scope(|scope| {
+        let (pair, origins) = (&pair, &origins);
+        let lanes: Vec<_> = (0..LANES)
+            .map(|lane| {
+                scope.spawn(move || {
+                    let turn = |turn: usize| {
+                        let door = &pair.doors[1 + 2 * (turn % 2)];
+                        let to = origins[(lane + turn) % origins.len()].address();
+                        upload(door.open(&to.to_string()).unwrap()).unwrap()
+                    };
+                    (0..TURNS).map(turn).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        lanes.into_iter().flat_map(|lane| lane.join().unwrap()).collect()
+    });
+    let wrong = ends.iter().filter(|end| **end != End::Reset).count();
+    assert_eq!(wrong, 0, "of {} uploads not reset: {ends:?}", ends.len());
+    assert_eq!(past_the_tunnel(&pair) - before, (LANES * TURNS) as f64);
+}
