@@ -16,6 +16,7 @@ mod half_close;
 mod malformed;
 mod many_flows;
 mod modes;
+mod outage;
 mod past_the_tunnel;
 mod path_change;
 mod peers;
