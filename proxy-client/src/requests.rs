@@ -166,9 +166,9 @@ impl ClientRole {
             Mode::ProxyProtocol | Mode::HttpConnect | Mode::Socks5 => NamedBy::Client,
             Mode::Tproxy | Mode::Redirect | Mode::Fixed(_) => NamedBy::Interception,
         };
-        let destination = destination.clone();
+        let (destination, class) = (destination.clone(), self.lanes[accepted.lane].class);
         if let Some(accepted) = self.accepted.remove(&key) {
-            let failed = direct.start(core, accepted, destination, named_by);
+            let failed = direct.start(core, accepted, destination, class, named_by);
             self.on_direct_failed(core, failed);
         }
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use millrace_config::{ClientConfig, ClientLimits, OnFailure};
+use millrace_tunnel::admin::FlowInfo;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::Core;
 use millrace_tunnel::flow::{FlowEnd, H3_CONNECT_ERROR};
@@ -453,6 +454,10 @@ impl Role for ClientRole {
         self.open.clear();
         self.udp.drain();
         self.pool.drain();
+    }
+
+    fn flows_past_tunnel(&self) -> Vec<FlowInfo> {
+        self.direct.as_ref().map_or_else(Vec::new, Direct::flows)
     }
 
     fn pending(&self) -> usize {

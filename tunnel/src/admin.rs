@@ -21,8 +21,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::{Semaphore, watch};
 
-pub(crate) use flow_info::FlowSeen;
-pub use flow_info::{ControllerInfo, FlowInfo, FlowState};
+pub use flow_info::{ControllerInfo, FlowInfo, FlowSeen, FlowState};
 
 use crate::metrics::Metrics;
 use crate::qlog::{QlogError, TraceInfo};

@@ -417,25 +417,20 @@ impl Conn {
         };
         FlowInfo {
             id: self.id.serial << 32 | flow.number,
-            protocol: flow.protocol,
-            connection: hex(self.quic.source_id().as_ref()),
-            client: flow.label.client.map_or_else(|| "unix".to_owned(), |it| it.to_string()),
-            destination: flow.label.destination.clone(),
-            class: flow.label.class,
-            algorithm: self.algorithm.name().to_owned(),
+            past_tunnel: false,
+            connection: Some(hex(self.quic.source_id().as_ref())),
+            algorithm: Some(self.algorithm.name().to_owned()),
             bytes_up,
             bytes_down,
-            age_s: now.saturating_duration_since(flow.opened).as_secs_f64(),
             rtt_ms: path
                 .as_ref()
                 .filter(|path| path.min_rtt.is_some())
                 .map(|path| path.rtt.as_secs_f64() * 1e3),
-            rate_mbps: flow.rate_mbps,
-            cwnd_bytes: path.as_ref().map_or(0, |path| path.cwnd as u64),
+            cwnd_bytes: Some(path.as_ref().map_or(0, |path| path.cwnd as u64)),
             pacing_mbps: controller.as_ref().map(|(metrics, _)| metrics.pacing_rate.mbps()),
             controller: controller.map(|(metrics, path)| ControllerInfo::new(&metrics, path)),
-            loss: stats.lost as f64 / stats.sent.max(1) as f64,
-            state: flow.state,
+            loss: Some(stats.lost as f64 / stats.sent.max(1) as f64),
+            ..FlowInfo::past_tunnel(flow, now)
         }
     }
 }

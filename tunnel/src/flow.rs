@@ -75,7 +75,7 @@ impl FlowEnd {
 
 /// Bytes of both directions per tick, for the rate that people see.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Meter {
+pub struct Meter {
     counted_bytes: u64,
     bytes_per_s: f64,
 }
@@ -84,13 +84,15 @@ impl Meter {
     /// Weight of the newest interval: with four a second, a memory of about one second.
     const WEIGHT: f64 = 0.25;
 
-    pub(crate) fn tick(&mut self, bytes: u64, interval: Duration) {
+    /// An interval has passed; `bytes` is the count since the beginning.
+    pub fn tick(&mut self, bytes: u64, interval: Duration) {
         let rate = (bytes - self.counted_bytes) as f64 / interval.as_secs_f64();
         self.counted_bytes = bytes;
         self.bytes_per_s += Self::WEIGHT * (rate - self.bytes_per_s);
     }
 
-    pub(crate) fn mbps(&self) -> f64 {
+    /// The rate now.
+    pub fn mbps(&self) -> f64 {
         self.bytes_per_s * 8.0 / 1e6
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use mio::event::Event;
 use quiche::h3;
 
+use crate::admin::FlowInfo;
 use crate::conn::ConnId;
 use crate::core::Core;
 use crate::flow::{FlowEnd, Returned};
@@ -115,6 +116,11 @@ pub trait Role {
 
     /// Take nothing new from now on.
     fn drain(&mut self, core: &mut Core);
+
+    /// Flows that do not go through the tunnel, for the admin listener.
+    fn flows_past_tunnel(&self) -> Vec<FlowInfo> {
+        Vec::new()
+    }
 
     /// Flows that have not reached the relay yet.
     fn pending(&self) -> usize;

@@ -221,8 +221,10 @@ impl<R: Role> Worker<R> {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Flows(answer) => {
+                    let mut flows = self.core.flow_infos();
+                    flows.extend(self.role.flows_past_tunnel());
                     // Nobody waits any more: then the answer is of no use.
-                    let _ = answer.send(self.core.flow_infos());
+                    let _ = answer.send(flows);
                 }
                 Command::Drain { deadline } if self.draining.is_none() => {
                     self.draining = Some(deadline);

@@ -15,9 +15,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use millrace_config::{Acl, ClientConfig, ClientLimits, Dial};
+use millrace_config::{Acl, Class, ClientConfig, ClientLimits, Dial, Protocol};
+use millrace_tunnel::admin::{FlowInfo, FlowSeen, FlowState};
 use millrace_tunnel::core::Core;
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
+use millrace_tunnel::flow::FlowLabel;
 use millrace_tunnel::metrics::FlowFailure;
 use millrace_tunnel::own_addresses::own_addresses;
 use millrace_tunnel::resolve::{Resolved, Resolver};
@@ -95,10 +97,26 @@ enum Stage {
 
 struct Dialing {
     accepted: Accepted,
-    destination: Destination,
+    label: FlowLabel,
+    opened: Instant,
     named_by: NamedBy,
     deadline: Instant,
     stage: Stage,
+}
+
+impl Dialing {
+    fn seen(&self, number: u64) -> FlowSeen<'_> {
+        FlowSeen {
+            number,
+            protocol: Protocol::Tcp,
+            label: &self.label,
+            opened: self.opened,
+            sent_bytes: 0,
+            received_bytes: 0,
+            rate_mbps: 0.0,
+            state: FlowState::Connecting,
+        }
+    }
 }
 
 /// A flow that could not be connected this way either.
@@ -113,6 +131,7 @@ pub struct Direct {
     /// Relays with more to do than one turn allowed, and since when there are any.
     busy: VecDeque<u64>,
     busy_since: Option<Instant>,
+    metered: Instant,
     next: u64,
     answers: Receiver<Resolved>,
     answer_to: Sender<Resolved>,
@@ -130,6 +149,7 @@ impl Direct {
             relays: HashMap::new(),
             busy: VecDeque::new(),
             busy_since: None,
+            metered: Instant::now(),
             next: 0,
             answers,
             answer_to,
@@ -147,22 +167,33 @@ impl Direct {
         self.len() == 0
     }
 
+    /// What the admin listener shows of them.
+    pub fn flows(&self) -> Vec<FlowInfo> {
+        let now = Instant::now();
+        let dialing = self.dialing.iter().map(|(number, dialing)| dialing.seen(*number));
+        let relays = self.relays.iter().map(|(number, relay)| relay.seen(*number));
+        dialing.chain(relays).map(|flow| FlowInfo::past_tunnel(flow, now)).collect()
+    }
+
     /// Begins to connect a flow. `Some` when that came to nothing already.
     pub fn start(
         &mut self,
         core: &Core,
         accepted: Accepted,
         destination: Destination,
+        class: Class,
         named_by: NamedBy,
     ) -> Option<Failed> {
         let number = self.next;
         self.next += 1;
-        let deadline = core.now() + self.policy.dial.timeout;
-        let name = destination.clone();
+        let opened = core.now();
+        let deadline = opened + self.policy.dial.timeout;
+        let label =
+            FlowLabel { client: accepted.client, destination: destination.to_string(), class };
         let stage = Stage::Resolving;
-        let dialing = Dialing { accepted, destination, named_by, deadline, stage };
+        let dialing = Dialing { accepted, label, opened, named_by, deadline, stage };
         self.dialing.insert(number, dialing);
-        match name {
+        match destination {
             Destination::Address(address) => self.dial(core, number, &[address]),
             Destination::Name { host, port } => {
                 let (answer, handle) = (self.answer_to.clone(), self.handle.clone());
@@ -206,6 +237,11 @@ impl Direct {
         self.busy_since = None;
         for number in std::mem::take(&mut self.busy) {
             self.pump(core, number);
+        }
+        let interval = now.saturating_duration_since(self.metered);
+        if interval >= Core::TICK {
+            self.metered = now;
+            self.relays.values_mut().for_each(|relay| relay.tick(interval));
         }
         let silent: Vec<_> = self
             .relays
@@ -253,7 +289,7 @@ impl Direct {
                 return self.give_up(number, ConnectFailure::NameNotResolved);
             };
             tracing::warn!(
-                destination = %dialing.destination,
+                destination = dialing.label.destination,
                 reason = denied.reason.as_str(),
                 "not connected without the tunnel: not in [[direct.allow]]"
             );
@@ -282,10 +318,11 @@ impl Direct {
             Progress::Waiting => None,
             Progress::Failed(failure) => self.give_up(number, failure),
             Progress::Connected(far) => {
-                let Dialing { accepted, destination, .. } = self.dialing.remove(&number)?;
+                let Dialing { accepted, label, opened, .. } = self.dialing.remove(&number)?;
                 let tokens = [NEAR, FAR].map(|socket| Core::role_token(key(number, socket)));
-                tracing::info!(client = ?accepted.client, %destination, "flow without the tunnel");
-                match Relay::start(core, accepted, Socket::Tcp(far), tokens) {
+                let (client, destination) = (&label.client, &label.destination);
+                tracing::info!(?client, destination, "flow without the tunnel");
+                match Relay::start(core, accepted, Socket::Tcp(far), (label, opened), tokens) {
                     Ok(relay) => {
                         core.shared.metrics.flows_direct.inc();
                         self.relays.insert(number, relay);

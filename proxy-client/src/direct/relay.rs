@@ -1,10 +1,12 @@
 //! One flow between two sockets of this machine.
 
 use std::io::{self, Read, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use millrace_config::ClientLimits;
+use millrace_config::{ClientLimits, Protocol};
+use millrace_tunnel::admin::{FlowSeen, FlowState};
 use millrace_tunnel::core::Core;
+use millrace_tunnel::flow::{FlowLabel, Meter};
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use mio::Token;
@@ -34,6 +36,8 @@ pub enum Pumped {
 struct Half {
     waiting: Vec<u8>,
     done: usize,
+    /// All that has been read.
+    bytes: u64,
     read_end: bool,
     sent_end: bool,
 }
@@ -46,6 +50,9 @@ pub struct Relay {
     up: Half,
     down: Half,
     active: Instant,
+    label: FlowLabel,
+    opened: Instant,
+    meter: Meter,
     /// Held for as long as the flow lives.
     _admission: Admission,
 }
@@ -59,6 +66,7 @@ impl Relay {
         core: &Core,
         accepted: Accepted,
         mut far: Socket,
+        (label, opened): (FlowLabel, Instant),
         [near_token, far_token]: [Token; 2],
     ) -> io::Result<Self> {
         let to_near = accepted.handshake.success_reply();
@@ -69,9 +77,11 @@ impl Relay {
             // As in the tunnel: an end that must not look like a complete one.
             socket.abort_on_close(true);
         }
-        let half = |waiting| Half { waiting, ..Half::default() };
-        let (up, down) = (half(bytes), half(to_near));
-        Ok(Self { near, far, up, down, active: core.now(), _admission: admission })
+        let up = Half { bytes: bytes.len() as u64, waiting: bytes, ..Half::default() };
+        // An answer of ours is none of the destination's bytes.
+        let down = Half { waiting: to_near, ..Half::default() };
+        let (active, meter) = (core.now(), Meter::default());
+        Ok(Self { near, far, up, down, active, label, opened, meter, _admission: admission })
     }
 
     /// Moves what can be moved.
@@ -105,6 +115,30 @@ impl Relay {
             false => limits.flow_idle_timeout,
         };
         now.saturating_duration_since(self.active) > patience
+    }
+
+    /// An interval has passed, for the rate that people see.
+    pub fn tick(&mut self, interval: Duration) {
+        self.meter.tick(self.up.bytes + self.down.bytes, interval);
+    }
+
+    /// What is shown of it.
+    pub fn seen(&self, number: u64) -> FlowSeen<'_> {
+        FlowSeen {
+            number,
+            protocol: Protocol::Tcp,
+            label: &self.label,
+            opened: self.opened,
+            sent_bytes: self.up.bytes,
+            received_bytes: self.down.bytes,
+            rate_mbps: self.meter.mbps(),
+            state: match (self.up.sent_end, self.down.sent_end) {
+                (false, false) => FlowState::Open,
+                (true, false) => FlowState::ClientEnded,
+                (false, true) => FlowState::DestinationEnded,
+                (true, true) => FlowState::Closing,
+            },
+        }
     }
 
     /// Ends both sides with a reset.
@@ -142,6 +176,7 @@ impl Half {
                     Ok(0) => self.read_end = true,
                     Ok(read) => {
                         moved = true;
+                        self.bytes += read as u64;
                         let written = match to.write(&chunk[..read]) {
                             Ok(written) => written,
                             Err(error) if is_transient(&error) => 0,

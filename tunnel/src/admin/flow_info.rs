@@ -17,8 +17,12 @@ pub struct FlowInfo {
     /// What it is beyond the tunnel: tcp or udp.
     #[serde(default)]
     pub protocol: Protocol,
-    /// The QUIC connection that carries it, in hexadecimal.
-    pub connection: String,
+    /// Whether it goes past the tunnel, to its destination by TCP.
+    #[serde(default)]
+    pub past_tunnel: bool,
+    /// The QUIC connection that carries it, in hexadecimal; none past the tunnel, as of all that is a
+    /// connection's.
+    pub connection: Option<String>,
     /// Address of the client, or `unix`.
     pub client: String,
     /// Where the flow goes, `host:port`.
@@ -26,7 +30,7 @@ pub struct FlowInfo {
     /// What it carries.
     pub class: Class,
     /// Congestion control of its connection.
-    pub algorithm: String,
+    pub algorithm: Option<String>,
     /// Bytes from client to destination so far.
     pub bytes_up: u64,
     /// Bytes from destination to client so far.
@@ -38,30 +42,63 @@ pub struct FlowInfo {
     /// Both directions of the flow over the last second or so.
     pub rate_mbps: f64,
     /// Congestion window of the connection.
-    pub cwnd_bytes: u64,
+    pub cwnd_bytes: Option<u64>,
     /// Pacing rate of the connection; none when it isn't paced.
     pub pacing_mbps: Option<f64>,
     /// What the connection's controller says; none when it is one of quiche's own.
     pub controller: Option<ControllerInfo>,
     /// Lost packets of the connection as a fraction of those sent, 0 to 1.
-    pub loss: f64,
+    pub loss: Option<f64>,
     /// How far it is.
     pub state: FlowState,
 }
 
 /// What is the flow's own of that.
-pub(crate) struct FlowSeen<'a> {
-    /// Unique in its connection.
-    pub(crate) number: u64,
-    pub(crate) protocol: Protocol,
-    pub(crate) label: &'a FlowLabel,
-    pub(crate) opened: Instant,
-    /// From the near end to the tunnel.
-    pub(crate) sent_bytes: u64,
-    /// From the tunnel to the near end.
-    pub(crate) received_bytes: u64,
-    pub(crate) rate_mbps: f64,
-    pub(crate) state: FlowState,
+#[derive(Clone, Copy, Debug)]
+pub struct FlowSeen<'a> {
+    /// Unique in its connection, or among those past the tunnel.
+    pub number: u64,
+    /// Beyond the tunnel.
+    pub protocol: Protocol,
+    /// What it is called.
+    pub label: &'a FlowLabel,
+    /// When it began.
+    pub opened: Instant,
+    /// From the near end to the tunnel, or past it.
+    pub sent_bytes: u64,
+    /// To the near end.
+    pub received_bytes: u64,
+    /// Of both directions.
+    pub rate_mbps: f64,
+    /// How far it is.
+    pub state: FlowState,
+}
+
+impl FlowInfo {
+    /// A client's flow past the tunnel. Connections are counted from 1, which leaves the numbers below
+    /// theirs.
+    pub fn past_tunnel(flow: FlowSeen<'_>, now: Instant) -> Self {
+        Self {
+            id: flow.number,
+            protocol: flow.protocol,
+            past_tunnel: true,
+            connection: None,
+            client: flow.label.client.map_or_else(|| "unix".to_owned(), |it| it.to_string()),
+            destination: flow.label.destination.clone(),
+            class: flow.label.class,
+            algorithm: None,
+            bytes_up: flow.sent_bytes,
+            bytes_down: flow.received_bytes,
+            age_s: now.saturating_duration_since(flow.opened).as_secs_f64(),
+            rtt_ms: None,
+            rate_mbps: flow.rate_mbps,
+            cwnd_bytes: None,
+            pacing_mbps: None,
+            controller: None,
+            loss: None,
+            state: flow.state,
+        }
+    }
 }
 
 /// A connection's congestion controller now, and what it knows of the path.

@@ -11,17 +11,18 @@ fn flow() -> FlowInfo {
     FlowInfo {
         id: 7,
         protocol: millrace_config::Protocol::Tcp,
-        connection: "0a0b".to_owned(),
+        past_tunnel: false,
+        connection: Some("0a0b".to_owned()),
         client: "198.18.1.2:50000".to_owned(),
         destination: "198.18.3.2:80".to_owned(),
         class: Class::Dash,
-        algorithm: "cubic".to_owned(),
+        algorithm: Some("cubic".to_owned()),
         bytes_up: 100,
         bytes_down: u64::MAX,
         age_s: 1.5,
         rtt_ms: None,
         rate_mbps: 12.0,
-        cwnd_bytes: 14_520,
+        cwnd_bytes: Some(14_520),
         pacing_mbps: Some(10.0),
         controller: Some(ControllerInfo {
             state: "slow start".to_owned(),
@@ -31,7 +32,7 @@ fn flow() -> FlowInfo {
             min_rtt_ms: Some(50.0),
             recent_loss: 0.0,
         }),
-        loss: 0.01,
+        loss: Some(0.01),
         state: FlowState::Open,
     }
 }

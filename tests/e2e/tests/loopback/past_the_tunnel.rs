@@ -1,11 +1,15 @@
-//! Flows past the tunnel keep TCP's meaning also where that is a matter of timing.
+//! Flows past the tunnel: TCP's meaning where that is a matter of timing, and what is shown of them.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 
 use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::Pair;
 use millrace_e2e::tcp::{self, End};
+use millrace_e2e::{admin, wait};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::Value;
 use socket2::Socket;
 
 use crate::fail_open::{builder, goes_direct, past_the_tunnel};
@@ -78,4 +82,61 @@ fn a_destination_that_resets_an_upload_is_never_taken_for_one_that_ends() {
     let wrong = ends.iter().filter(|end| **end != End::Reset).count();
     assert_eq!(wrong, 0, "of {} uploads not reset: {ends:?}", ends.len());
     assert_eq!(past_the_tunnel(&pair) - before, (LANES * TURNS) as f64);
+}
+
+/// The client's flow to `origin` as `/flows` shows it, once that many bytes have come back.
+fn shown(pair: &Pair, origin: &Origin, bytes: usize) -> Value {
+    let to = origin.address().to_string();
+    let find = || {
+        let flows = admin::flows(pair.addresses.client_admin);
+        let flows = flows["flows"].as_array().cloned().unwrap_or_default();
+        let is_it = |flow: &Value| flow["destination"] == *to && flow["bytes_down"] == bytes;
+        flows.into_iter().find(|flow| is_it(flow) && flow["rate_mbps"].as_f64() > Some(0.0))
+    };
+    wait::until(wait::SOON, find).unwrap_or_else(|| panic!("{to} is not shown"))
+}
+
+#[test]
+fn flows_show_those_past_the_tunnel() {
+    const BYTES: usize = 5000;
+    let mut pair = builder().start();
+    let open = |pair: &Pair, door: usize, origin: &Origin| {
+        let mut flow = pair.doors[door].open(&origin.address().to_string()).unwrap();
+        flow.write_all(&[1; BYTES]).unwrap();
+        flow.read_exact(&mut [0; BYTES]).unwrap();
+        flow
+    };
+    let end = |mut flow: Socket| {
+        flow.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(flow.read(&mut [0]).unwrap(), 0);
+    };
+    let inside = Origin::echo();
+    let in_tunnel = open(&pair, 1, &inside);
+    let flow = shown(&pair, &inside, BYTES);
+    assert_eq!(flow["past_tunnel"], false, "{flow}");
+    end(in_tunnel);
+    pair.server.kill();
+    goes_direct(&pair, &Origin::echo());
+    for (door, class) in [(1, "bulk"), (3, "dash")] {
+        let origin = Origin::echo();
+        let past = open(&pair, door, &origin);
+        let flow = shown(&pair, &origin, BYTES);
+        assert_eq!(flow["past_tunnel"], true, "{flow}");
+        assert_eq!(flow["bytes_up"], BYTES, "{flow}");
+        assert_eq!(flow["class"], class, "{flow}");
+        assert_eq!(flow["state"], "open", "{flow}");
+        assert!(flow["age_s"].as_f64() > Some(0.0), "{flow}");
+        for of_a_connection in ["connection", "algorithm", "rtt_ms", "cwnd_bytes", "loss"] {
+            assert_eq!(flow[of_a_connection], Value::Null, "{flow}");
+        }
+        let client = match door {
+            1 => past.local_addr().unwrap().as_socket().unwrap().to_string(),
+            _ => "192.0.2.9:40000".to_owned(),
+        };
+        assert_eq!(flow["client"], *client, "{flow}");
+        end(past);
+    }
+    wait::for_true("no flow is shown", wait::SOON, || {
+        admin::flows(pair.addresses.client_admin)["flows"].as_array().is_some_and(Vec::is_empty)
+    });
 }
