@@ -21,7 +21,8 @@ shift
 cd "$(dirname "$0")"
 work=$(cd ../.. && pwd)/target/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
-[ $# -gt 0 ] || set -- authority config controller h3_connect http_connect proxy_protocol socks5
+[ $# -gt 0 ] || set -- authority config connect_udp controller datagrams h3_connect http_connect \
+	proxy_protocol socks5
 
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 CARGO_TARGET_DIR=$work cargo build --quiet --release --locked --target "$triple"
