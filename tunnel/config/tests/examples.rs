@@ -26,7 +26,7 @@ fn both_load() {
     let config = client(CLIENT).unwrap();
     assert_eq!(config.tunnel.servers[0].to_string(), "198.18.2.2:4433");
     assert_eq!(config.tunnel.mark, Some(0x4d52));
-    assert_eq!(config.listen.len(), 3);
+    assert_eq!(config.listen.len(), 4);
     let config = server(SERVER).unwrap();
     assert_eq!(config.allow[0].ports, [80..=80, 443..=443, 554..=554, 8000..=8100]);
 }
