@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use caps::{CapSet, Capability};
 use millrace_config::{ClientConfig, Interception, Listen, ListenAddress};
 use millrace_tunnel::algorithms;
-use millrace_tunnel::doctor::{self, DoctorArgs, End, Report};
+use millrace_tunnel::doctor::{self, DoctorArgs, End, Report, Wanted};
 use millrace_tunnel::transport::{Side, TunnelConfig};
 
 /// Looks at everything, and prints what it found.
@@ -63,16 +63,17 @@ fn capabilities(report: &mut Report, config: &ClientConfig) {
 
 fn servers(report: &mut Report, config: &ClientConfig) {
     let tunnel = &config.tunnel;
+    let udp = config.listen.iter().any(|it| matches!(it.interception, Interception::Udp { .. }));
     for server in &tunnel.servers {
+        let wanted = Wanted {
+            server: &server.address,
+            server_name: &server.name,
+            mark: tunnel.mark,
+            patience: tunnel.connect_timeout,
+            udp,
+        };
         match TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials) {
-            Ok(made) => doctor::reach(
-                report,
-                made,
-                &server.address,
-                &server.name,
-                tunnel.mark,
-                tunnel.connect_timeout,
-            ),
+            Ok(made) => doctor::reach(report, made, wanted),
             Err(error) => {
                 let remedy = "mend the points about certificates above";
                 return report.fail("servers", error.to_string(), remedy);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millrace_config::ServerConfig;
+use millrace_config::{Protocol, ServerConfig};
 use millrace_tunnel::doctor::{self, DoctorArgs, End, Report};
 use millrace_tunnel::own_addresses::own_addresses;
 
@@ -38,7 +38,12 @@ fn destinations(report: &mut Report, config: &ServerConfig) {
         let remedy = "add [[destinations.allow]] with the network and ports of the origins";
         report.fail("destinations", "none is allowed, so that every flow is refused", remedy);
     } else {
-        report.ok("destinations", format!("{} entries", config.allow.len()));
+        let udp = config.allow.iter().filter(|it| it.protocol == Protocol::Udp).count();
+        let entries = format!("{} entries for TCP, {udp} for UDP", config.allow.len() - udp);
+        report.ok("destinations", entries);
+        if udp > 0 {
+            doctor::udp_ports(report, config.limits.max_flows);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::Report;
 use super::certificates::alternative_names;
 use crate::close_reason::{close_reason, handshake_failure};
 use crate::core::{CONN_ID_BYTES, open_connection};
+use crate::datagrams::offered;
 use crate::metrics::HandshakeFailure;
 use crate::transport::TunnelConfig;
 
@@ -24,17 +25,25 @@ const MTU_SEARCH: Duration = Duration::from_secs(1);
 /// Longest wait for one packet: the transport's timers are looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Resolves `server`, and makes a connection to each of its addresses until one succeeds.
-pub fn reach(
-    report: &mut Report,
-    mut config: TunnelConfig,
-    server: &HostPort,
-    server_name: &Host,
-    mark: Option<u32>,
-    patience: Duration,
-) {
-    let check = format!("server {server}");
-    let addresses: Vec<SocketAddr> = match resolve(server) {
+/// A server, and what a client wants of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Where it is.
+    pub server: &'a HostPort,
+    /// The name that its certificate must be for.
+    pub server_name: &'a Host,
+    /// SO_MARK of the socket.
+    pub mark: Option<u32>,
+    /// Time for the handshake.
+    pub patience: Duration,
+    /// Whether it has to carry UDP flows.
+    pub udp: bool,
+}
+
+/// Resolves a server, and makes a connection to each of its addresses until one succeeds.
+pub fn reach(report: &mut Report, mut config: TunnelConfig, wanted: Wanted<'_>) {
+    let check = format!("server {}", wanted.server);
+    let addresses: Vec<SocketAddr> = match resolve(wanted.server) {
         Ok(addresses) => addresses,
         Err(error) => {
             let remedy = "correct tunnel.servers, or look at /etc/resolv.conf and `getent hosts`";
@@ -44,12 +53,11 @@ pub fn reach(
     for (index, address) in addresses.iter().enumerate() {
         let mut found = Report::default();
         let reached =
-            attempt(&mut found, &check, &mut config, *address, server_name, mark, patience)
-                .unwrap_or_else(|error| {
-                    let remedy = format!("`ip route get {}` shows what is missing", address.ip());
-                    found.fail(&check, format!("{address}: {error}"), remedy);
-                    false
-                });
+            attempt(&mut found, &check, &mut config, *address, wanted).unwrap_or_else(|error| {
+                let remedy = format!("`ip route get {}` shows what is missing", address.ip());
+                found.fail(&check, format!("{address}: {error}"), remedy);
+                false
+            });
         if reached || index + 1 == addresses.len() {
             report.findings.append(&mut found.findings);
             return;
@@ -73,9 +81,7 @@ fn attempt(
     check: &str,
     config: &mut TunnelConfig,
     server: SocketAddr,
-    server_name: &Host,
-    mark: Option<u32>,
-    patience: Duration,
+    Wanted { server_name, mark, patience, udp, .. }: Wanted<'_>,
 ) -> io::Result<bool> {
     let any: IpAddr = if server.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -100,6 +106,9 @@ fn attempt(
     let rtt = dialled.quic.path_stats().find(|path| path.active).map(|path| path.rtt);
     let rtt_ms = rtt.unwrap_or_default().as_secs_f64() * 1e3;
     report.ok(check, format!("{server} took our certificate; round trip {rtt_ms:.1} ms"));
+    if udp {
+        dialled.say_udp(report, server);
+    }
     let most = usize::from(config.max_udp_payload_bytes);
     dialled.drive(config, Instant::now() + MTU_SEARCH, |it| it.largest() >= most)?;
     let largest = dialled.largest();
@@ -155,6 +164,28 @@ impl Dialled {
     /// before.
     fn is_taken(&self) -> bool {
         self.h3.as_ref().is_some_and(|h3| h3.peer_settings_raw().is_some())
+    }
+
+    /// What CONNECT-UDP needs: see [`crate::datagrams::offered`].
+    fn say_udp(&self, report: &mut Report, server: SocketAddr) {
+        let Some(h3) = &self.h3 else { return };
+        let needed = [
+            ("extended CONNECT (RFC 9220)", h3.extended_connect_enabled_by_peer()),
+            ("HTTP datagrams (RFC 9297)", h3.dgram_enabled_by_peer(&self.quic)),
+        ];
+        let named = |offered: bool| {
+            let names = needed.iter().filter(|(_, it)| *it == offered).map(|(name, _)| *name);
+            names.collect::<Vec<_>>().join(" and ")
+        };
+        if offered(h3, &self.quic) == Some(true) {
+            return report.ok("UDP", format!("{server} offers {}", named(true)));
+        }
+        report.fail(
+            "UDP",
+            format!("{server} does not offer {}", named(false)),
+            "use a millrace-server there that carries UDP (docs/udp.md), or leave this server out \
+             of tunnel.servers; else the datagrams of [[listen]] mode = \"udp\" are dropped",
+        );
     }
 
     fn largest(&self) -> usize {

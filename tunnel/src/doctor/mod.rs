@@ -12,8 +12,8 @@ use clap::Args;
 use serde::Serialize;
 
 pub use certificates::{End, certificates};
-pub use handshake::reach;
-pub use system::{account, bind_privilege, kernel, limits, sysctl};
+pub use handshake::{Wanted, reach};
+pub use system::{account, bind_privilege, kernel, limits, sysctl, udp_ports};
 
 /// Which configuration to look at, and how to say what was found.
 #[derive(Args, Clone, Debug)]

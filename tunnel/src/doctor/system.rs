@@ -78,7 +78,36 @@ pub fn bind_privilege(report: &mut Report, port: u16) {
     }
 }
 
+/// Whether there is a port for each UDP flow. Unlike TCP's connections those of a source address
+/// can't share one, whatever their destinations are.
+pub fn udp_ports(report: &mut Report, max_flows: usize) {
+    let (check, name) = ("UDP ports", "net/ipv4/ip_local_port_range");
+    let range = read(name).and_then(|text| {
+        let mut ends = text.split_whitespace().map_while(|end| end.parse::<u16>().ok());
+        Some((ends.next()?, ends.next()?))
+    });
+    let Some((first, last)) = range else {
+        return report.skip(check, "can't be read", "sysctl net.ipv4.ip_local_port_range");
+    };
+    let ports = usize::from(last.saturating_sub(first)) + 1;
+    if ports >= max_flows {
+        return report.ok(check, format!("{ports} for at most {max_flows} flows"));
+    }
+    report.warn(
+        check,
+        format!("{ports} from {first} to {last}: the system has none for UDP flows beyond that"),
+        format!(
+            "sysctl -w net.ipv4.ip_local_port_range=\"1025 65535\", without the ports of services \
+             (net.ipv4.ip_local_reserved_ports), or limits.max_flows = {ports}"
+        ),
+    );
+}
+
 /// A number below `/proc/sys`.
 pub fn sysctl(name: &str) -> Option<i64> {
-    fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?.trim().parse().ok()
+    read(name)?.trim().parse().ok()
+}
+
+fn read(name: &str) -> Option<String> {
+    fs::read_to_string(Path::new("/proc/sys").join(name)).ok()
 }

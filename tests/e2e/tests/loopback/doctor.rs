@@ -1,6 +1,7 @@
 //! `doctor`: each point that keeps a pair from working is found, with what to do.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use millrace_e2e::binaries;
@@ -8,7 +9,10 @@ use millrace_e2e::certificates::{Authority, SERVER_NAME};
 use millrace_e2e::pair::Pair;
 use millrace_e2e::program::Program;
 use millrace_e2e::relay::RelayOptions;
+use millrace_e2e::tcp;
 use serde_json::Value;
+
+use crate::offering::{Offer, OfferingServer};
 
 /// Longest connection attempt in these tests, and what else the doctor does.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -63,7 +67,10 @@ fn a_pair_that_works_has_nothing_that_failed() {
     let server = doctor(&pair, "server", same);
     server.has("tunnel.listen", "ok", "answers");
     server.has("names", "ok", SERVER_NAME);
-    server.has("destinations", "ok", "2 entries");
+    server.has("destinations", "ok", "2 entries for TCP, 0 for UDP");
+    for found in [&client, &server] {
+        assert!(found.findings().all(|(check, ..)| !check.starts_with("UDP")), "{:#}", found.json);
+    }
     for found in [client, server] {
         assert_eq!(found.code, Some(0), "{:#}", found.json);
         assert!(found.findings().all(|(_, verdict, _)| verdict != "failed"), "{:#}", found.json);
@@ -160,6 +167,51 @@ fn what_a_server_gets_wrong_is_found() {
     pair.server.kill();
     let found = doctor(&pair, "server", same);
     found.has("tunnel.listen", "skipped", "nobody answers");
+}
+
+/// A client with a UDP listener says of each server whether that carries UDP.
+#[test]
+fn a_server_that_does_not_carry_udp_is_found() {
+    let door = tcp::unused(Ipv4Addr::LOCALHOST);
+    let listener = format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"127.0.0.1:9\"");
+    let pair = Pair::builder().listen(&listener).start();
+    let found = doctor(&pair, "client", same);
+    assert_eq!(found.code, Some(0), "{:#}", found.json);
+    let both = "extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297)";
+    found.has("UDP", "ok", &format!("{} offers {both}", pair.addresses.tunnel));
+
+    for (extended_connect, datagrams, missing) in [
+        (false, false, both),
+        (true, false, "does not offer HTTP datagrams (RFC 9297) ->"),
+        (false, true, "does not offer extended CONNECT (RFC 9220) ->"),
+    ] {
+        let at: SocketAddr = tcp::unused(Ipv4Addr::LOCALHOST);
+        let offer = Offer { extended_connect, datagrams };
+        let _server = OfferingServer::start(at, &pair.certificates, offer);
+        let to_it =
+            |text: String| text.replace(&pair.addresses.tunnel.to_string(), &at.to_string());
+        let found = doctor(&pair, "client", to_it);
+        assert_eq!(found.code, Some(1), "{:#}", found.json);
+        found.has("server ", "ok", "took our certificate");
+        found.has("UDP", "failed", missing);
+        found.has("UDP", "failed", "or leave this server out of tunnel.servers");
+        // For TCP alone it is as good as any.
+        let without = |text: String| to_it(text).replace(&format!("[[listen]]\n{listener}\n"), "");
+        let found = doctor(&pair, "client", without);
+        assert_eq!(found.code, Some(0), "{:#}", found.json);
+        assert!(found.findings().all(|(check, ..)| check != "UDP"), "{:#}", found.json);
+    }
+}
+
+#[test]
+fn a_server_with_fewer_ports_than_udp_flows_is_found() {
+    let pair = Pair::builder().allow_udp("127.0.0.1").start();
+    let found = doctor(&pair, "server", |text| format!("{text}\n[limits]\nmax_flows = 1000\n"));
+    found.has("destinations", "ok", "2 entries for TCP, 1 for UDP");
+    found.has("UDP ports", "ok", "for at most 1000 flows");
+    let found = doctor(&pair, "server", |text| format!("{text}\n[limits]\nmax_flows = 100000\n"));
+    found.has("UDP ports", "warning", "limits.max_flows = ");
+    assert_eq!(found.code, Some(0), "{:#}", found.json);
 }
 
 #[test]

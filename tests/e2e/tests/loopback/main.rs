@@ -18,6 +18,7 @@ mod many_flows;
 mod modes;
 mod outage;
 mod past_the_tunnel;
+mod offering;
 mod path_change;
 mod peers;
 mod qlog;
