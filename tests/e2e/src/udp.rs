@@ -1,7 +1,7 @@
 //! UDP origins, and clients of a UDP listener.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -37,7 +37,15 @@ impl UdpEcho {
     /// # Panics
     /// When it can't have a port.
     pub fn with(answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> Self {
-        let socket = socket();
+        Self::at(Ipv4Addr::LOCALHOST.into(), answer)
+    }
+
+    /// The same on another address of this machine.
+    ///
+    /// # Panics
+    /// When it can't have a port.
+    pub fn at(ip: IpAddr, answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> Self {
+        let socket = socket_at(ip);
         socket.set_read_timeout(Some(LOOK_EVERY)).expect("a UDP socket");
         let address = socket.local_addr().expect("it is bound");
         let (seen, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -82,19 +90,23 @@ impl Drop for UdpEcho {
 /// When there is none.
 #[must_use]
 pub fn socket() -> UdpSocket {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
+    socket_at(Ipv4Addr::LOCALHOST.into())
+}
+
+fn socket_at(ip: IpAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((ip, 0)).expect("loopback");
     // As much as the system grants.
     let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER_BYTES);
     socket
 }
 
-/// A client of a UDP listener.
+/// A client of a UDP listener, on the listener's address.
 ///
 /// # Panics
 /// When there is no socket.
 #[must_use]
 pub fn client(door: SocketAddr) -> UdpSocket {
-    let socket = socket();
+    let socket = socket_at(door.ip());
     socket.connect(door).expect("a UDP address");
     socket
 }

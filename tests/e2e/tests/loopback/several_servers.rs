@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use millrace_e2e::admin::Metrics;
 use millrace_e2e::doors::Door;
 use millrace_e2e::origin::Origin;
-use millrace_e2e::pair::Pair;
+use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::program::Program;
 use millrace_e2e::tcp::{self, End};
+use millrace_e2e::udp::{self, UdpEcho};
 use millrace_e2e::{data, wait};
 use nix::sys::signal::Signal;
 
@@ -24,9 +25,13 @@ struct Two {
 
 /// `list` makes the client's `servers` out of both addresses.
 fn two(list: impl Fn([SocketAddr; 2]) -> String) -> Two {
+    two_of(Pair::builder(), list)
+}
+
+fn two_of(pair: PairBuilder, list: impl Fn([SocketAddr; 2]) -> String) -> Two {
     let ports = [tcp::unused_port(), tcp::unused_port()];
     let addresses = ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    let pair = Pair::builder()
+    let pair = pair
         .both("runtime.drain_timeout_s", 20)
         .both("runtime.workers", 1)
         .client("tunnel.servers", list(addresses))
@@ -220,4 +225,70 @@ fn a_running_flow_outlives_the_change_to_another_server() {
     flow.shutdown(Shutdown::Write).unwrap();
     assert_eq!(tcp::drain(&flow), (vec![], End::Eof));
     assert_eq!(two.pair.server.wait(wait::SOON).code(), Some(0));
+}
+
+/// Two servers, and a listener whose datagrams are echoed.
+fn two_with_udp(echo: &UdpEcho) -> (Two, SocketAddr) {
+    let door = tcp::unused(Ipv4Addr::LOCALHOST);
+    let body =
+        format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{}\"", echo.address());
+    let pair = Pair::builder().allow_udp("127.0.0.1").listen(&body);
+    // Nothing but silence is to end a flow on a silent server.
+    let pair = pair.client("tunnel.idle_timeout_s", 60);
+    (two_of(pair, preferred), door)
+}
+
+/// Unlike TCP's, which have bytes to lose, UDP flows do not wait for their server to come back.
+#[test]
+fn udp_flows_begin_again_elsewhere_when_their_server_is_silent() {
+    let echo = UdpEcho::start();
+    let (two, door) = two_with_udp(&echo);
+    let (running, asking) = (udp::client(door), udp::client(door));
+    assert!(udp::exchange(&running, b"first", wait::SOON).is_some());
+    assert_eq!([two.flows(0), two.flows(1)], [1.0, 0.0]);
+
+    two.pair.server.signal(Signal::SIGSTOP);
+    // A request that the silent server has already is made again, with what waits for its answer.
+    assert_eq!(udp::exchange(&asking, b"only", wait::SOON).as_deref(), Some(&b"only"[..]));
+    assert_eq!(two.flows(1), 1.0);
+    let again = udp::exchange(&running, b"again", wait::SOON);
+    assert_eq!(again.as_deref(), Some(&b"again"[..]), "the next datagram begins a flow");
+    assert_eq!(two.flows(1), 2.0);
+
+    // They stay where they are when the first is back, and new ones go there.
+    two.pair.server.signal(Signal::SIGCONT);
+    two.wait_healthy(0);
+    let before = two.flows(0);
+    for client in [&running, &asking] {
+        assert_eq!(udp::exchange(client, b"stays", wait::SOON).as_deref(), Some(&b"stays"[..]));
+    }
+    assert_eq!([two.flows(0), two.flows(1)], [before, 2.0]);
+    assert!(udp::exchange(&udp::client(door), b"new", wait::SOON).is_some());
+    assert_eq!([two.flows(0), two.flows(1)], [before + 1.0, 2.0]);
+}
+
+/// Without another server they wait for it.
+#[test]
+fn udp_flows_stay_when_all_servers_are_silent() {
+    let echo = UdpEcho::start();
+    let (mut two, door) = two_with_udp(&echo);
+    two.other.kill();
+    wait::for_true("the second server is gone", wait::SOON, || {
+        two.of("millrace_server_healthy", 1) == 0.0
+    });
+    let client = udp::client(door);
+    assert!(udp::exchange(&client, b"first", wait::SOON).is_some());
+    let opened = || {
+        let client = Metrics::fetch(two.pair.addresses.client_admin);
+        client.sum("millrace_flows_opened_total", &[])
+    };
+    assert_eq!(opened(), 1.0);
+    two.pair.server.signal(Signal::SIGSTOP);
+    wait::for_true("the first server is silent", wait::SOON, || {
+        two.of("millrace_server_healthy", 0) == 0.0
+    });
+    two.pair.server.signal(Signal::SIGCONT);
+    two.wait_healthy(0);
+    assert_eq!(udp::exchange(&client, b"again", wait::SOON).as_deref(), Some(&b"again"[..]));
+    assert_eq!(opened(), 1.0, "it is the flow of before");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::{self, Metrics};
@@ -12,6 +12,8 @@ use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::udp::{self, UdpEcho};
 use millrace_e2e::wait::SOON;
 use millrace_e2e::{data, tcp, wait};
+
+use crate::offering::{Offer, OfferingServer};
 
 /// How long nothing must come where nothing may come.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -65,6 +67,65 @@ fn datagrams_of_all_sizes_arrive_whole_and_in_order() {
         let flow = &admin::flows(admin)["flows"][0];
         assert_eq!(flow["protocol"], "udp", "{flow}");
         assert_eq!(flow["destination"], origin.address().to_string(), "{flow}");
+    }
+}
+
+/// Listener, tunnel and destination.
+#[test]
+fn all_of_it_over_ipv6() {
+    let here = Ipv6Addr::LOCALHOST;
+    let origin = UdpEcho::at(here.into(), |datagram| datagram.to_vec());
+    let (door, tunnel) = (tcp::unused(here), tcp::unused(here));
+    let to = origin.address();
+    let pair = Pair::builder()
+        .allow_udp("::1")
+        .tunnel_port(tunnel.port())
+        .server("tunnel.listen", format!("[\"{tunnel}\"]"))
+        .client("tunnel.servers", format!("[\"{tunnel}\"]"))
+        .listen(&format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{to}\""))
+        .start();
+    let clients = [udp::client(door), udp::client(door)];
+    // Of a round the last is the largest that the tunnel's packets have room for.
+    for (number, size) in [1, 0, 1200, 1410, 300, 1410].into_iter().enumerate() {
+        for (client, seed) in clients.iter().zip([1, 2]) {
+            let datagram = pattern(number as u64 * 10 + seed, size);
+            assert!(udp::exchange(client, &datagram, SOON) == Some(datagram), "{number}: {size}");
+        }
+    }
+    assert_eq!(origin.seen(), 12);
+    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
+        let flows = admin::flows(admin);
+        let flows = flows["flows"].as_array().unwrap();
+        assert_eq!(flows.len(), 2, "{flows:?}");
+        assert!(flows.iter().all(|flow| flow["destination"] == to.to_string()), "{flows:?}");
+        assert_eq!(dropped(admin, "datagram_too_large"), 0.0);
+    }
+}
+
+/// A server that offers only half of what CONNECT-UDP needs is asked for nothing.
+#[test]
+fn with_a_server_that_does_not_carry_udp_datagrams_are_dropped_and_counted() {
+    for (extended_connect, datagrams) in [(true, false), (false, true)] {
+        let (pair, door) = pair_to((Ipv4Addr::LOCALHOST, 9).into());
+        let at = tcp::unused(Ipv4Addr::LOCALHOST);
+        let pair = pair.client("tunnel.servers", format!("[\"{at}\"]")).unhealthy().start();
+        let offer = Offer { extended_connect, datagrams };
+        let _server = OfferingServer::start(at, &pair.certificates, offer);
+        pair.wait_healthy(SOON);
+        let admin = pair.addresses.client_admin;
+        let of = |name| Metrics::fetch(admin).sum(name, &[]);
+        let client = udp::client(door);
+        // Asked for again a second later, and no more than once a second.
+        for round in 1..=2 {
+            wait::for_true("it is refused", SOON, || {
+                client.send(b"anybody?").unwrap();
+                of("millrace_flows_failed_total") >= f64::from(round)
+            });
+        }
+        assert_eq!(of("millrace_server_flows_total"), 0.0, "{offer:?}");
+        assert!(dropped(admin, "datagram_flow") >= 2.0, "{offer:?}");
+        let log = pair.client.log_text();
+        assert_eq!(log.matches("does not carry UDP").count(), 1, "{log}");
     }
 }
 
