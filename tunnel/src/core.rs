@@ -70,7 +70,6 @@ pub struct Core {
     pub(crate) max_connection_window_bytes: u64,
     /// Streams were read outside of [`Core::handle_streams`].
     pub(crate) read_streams: bool,
-    next_serial: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) out: Vec<u8>,
     pub(crate) reset: Option<StatelessReset>,
@@ -117,7 +116,6 @@ impl Core {
             now: Instant::now(),
             max_connection_window_bytes: settings.max_connection_window_bytes,
             read_streams: false,
-            next_serial: 1,
             scratch: vec![0; SCRATCH_BYTES],
             out: vec![0; SEND_MESSAGE_BYTES],
             reset: tunnel.reset,
@@ -223,8 +221,7 @@ impl Core {
         reserved: u64,
     ) -> ConnId {
         let entry = self.conns.vacant_entry();
-        let id = ConnId { slot: entry.key(), serial: self.next_serial };
-        self.next_serial += 1;
+        let id = ConnId { slot: entry.key(), serial: self.shared.new_number() };
         let algorithm = self.algorithm.clone();
         let conn = entry.insert(Conn::new(id, quic, port, peer, reserved, algorithm, self.now));
         self.by_cid.extend(cids.iter().cloned().map(|cid| (cid, id.slot)));

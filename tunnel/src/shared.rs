@@ -17,6 +17,7 @@ pub struct Shared {
     memory_bytes: AtomicU64,
     flows: AtomicUsize,
     max_flows: AtomicUsize,
+    next_number: AtomicU64,
 }
 
 impl Shared {
@@ -34,6 +35,7 @@ impl Shared {
             memory_bytes: AtomicU64::new(0),
             flows: AtomicUsize::new(0),
             max_flows: AtomicUsize::default(),
+            next_number: AtomicU64::new(1),
         };
         shared.set_limits(memory_cap_bytes, max_flows, peers);
         Arc::new(shared)
@@ -45,6 +47,11 @@ impl Shared {
         self.memory_cap_bytes.store(memory_cap_bytes, Ordering::Relaxed);
         self.max_flows.store(max_flows, Ordering::Relaxed);
         self.peers.set(peers);
+    }
+
+    /// A number that nothing of the process has had before.
+    pub fn new_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A place among the flows that the process may have, or `None` when all are taken.

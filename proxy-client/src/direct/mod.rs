@@ -132,7 +132,6 @@ pub struct Direct {
     busy: VecDeque<u64>,
     busy_since: Option<Instant>,
     metered: Instant,
-    next: u64,
     answers: Receiver<Resolved>,
     answer_to: Sender<Resolved>,
     handle: WorkerHandle,
@@ -150,7 +149,6 @@ impl Direct {
             busy: VecDeque::new(),
             busy_since: None,
             metered: Instant::now(),
-            next: 0,
             answers,
             answer_to,
             handle,
@@ -184,8 +182,7 @@ impl Direct {
         class: Class,
         named_by: NamedBy,
     ) -> Option<Failed> {
-        let number = self.next;
-        self.next += 1;
+        let number = core.shared.new_number();
         let opened = core.now();
         let deadline = opened + self.policy.dial.timeout;
         let label =

@@ -15,6 +15,9 @@ use crate::settings::Settings;
 use crate::turn::{self, Turn};
 use crate::{admin, binaries, priority, tcp, wait};
 
+/// Workers of both programs where a test does not set them: as on a machine with so many cores.
+const WORKERS_VARIABLE: &str = "E2E_WORKERS";
+
 /// How long a program gets to start and the tunnel to come up.
 const START: Duration = Duration::from_secs(15);
 
@@ -229,6 +232,10 @@ impl PairBuilder {
     pub fn start(mut self) -> Pair {
         let turn = if self.alone { turn::alone() } else { turn::shared() };
         raise_descriptor_limit();
+        if let Ok(workers) = std::env::var(WORKERS_VARIABLE) {
+            self.server.set_default("runtime.workers", &workers);
+            self.client.set_default("runtime.workers", &workers);
+        }
         let dir = tempfile::Builder::new().prefix("millrace-e2e-").tempdir().expect("a directory");
         let certificates = Certificates::make(dir.path());
         let tunnel_port = self.tunnel_port.unwrap_or_else(tcp::unused_port);

@@ -1,5 +1,6 @@
 //! What operators see: `/metrics`, `/flows`, `/healthz`.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 
 use millrace_e2e::admin::{self, Metrics};
@@ -113,5 +114,29 @@ fn other_paths_are_not_found() {
     let pair = Pair::builder().start();
     for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
         assert_eq!(admin::get(admin, "/").unwrap().0, 404);
+    }
+}
+
+#[test]
+fn flows_of_different_workers_have_different_numbers() {
+    const FLOWS: usize = 32;
+    let origin = Origin::echo();
+    let pair = Pair::builder().both("runtime.workers", 4).start();
+    let to = origin.address().to_string();
+    let open = |_| {
+        let mut flow = pair.http().open(&to).unwrap();
+        flow.write_all(b"x").unwrap();
+        flow.read_exact(&mut [0]).unwrap();
+        flow
+    };
+    let _flows: Vec<_> = (0..FLOWS).map(open).collect();
+    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
+        let shown = admin::flows(admin);
+        let shown = shown["flows"].as_array().unwrap();
+        let numbers: HashSet<_> = shown.iter().map(|flow| flow["id"].as_u64().unwrap()).collect();
+        let connections: HashSet<_> =
+            shown.iter().map(|flow| flow["connection"].as_str().unwrap()).collect();
+        assert!(connections.len() > 1, "all flows are on one connection");
+        assert_eq!(numbers.len(), FLOWS, "{shown:?}");
     }
 }

@@ -18,12 +18,12 @@ use socket2::Socket;
 
 use crate::fail_open::{AT_MOST, Downloads, LOOKING, builder, echoes, uses_the_tunnel};
 
-const OUTAGES: usize = 5;
+const OUTAGES: usize = 3;
 const WORKERS: usize = 2;
 /// Each worker has one for each class of its listeners.
 const CONNECTIONS: usize = WORKERS * 3;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
-const OUTAGE: Duration = Duration::from_secs(9);
+const OUTAGE: Duration = Duration::from_secs(7);
 /// For one attempt to connect. A new flow may wait so long for a connection, and then for its answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const IDLE_FLOWS: usize = 20;
@@ -36,7 +36,7 @@ const LOOKS: usize = 4;
 /// What is resident in either program may grow by so much from the second outage to the last: about
 /// 2 KiB for each flow of those between. Measured were 0.2 MB over ten outages, and once 1.2 MB over five
 /// on a machine with much else to do.
-const RSS_SLACK_BYTES: u64 = 4 << 20;
+const RSS_SLACK_BYTES: u64 = 2 << 20;
 
 /// What both programs have, client and server.
 #[derive(Clone, Debug)]

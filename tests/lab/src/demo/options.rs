@@ -112,6 +112,9 @@ pub struct DemoOptions {
     /// What to compare, in this order
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cubic,bbr,millrace")]
     pub variants: Vec<Variant>,
+    /// How often a session is played at most, until neither the link nor the machine falls behind
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub attempts: u32,
     /// The link
     #[command(flatten)]
     pub link: LinkOptions,

@@ -125,6 +125,25 @@ impl Session {
             emulator: Emulated::from(report),
         }
     }
+
+    fn name(&self) -> &'static str {
+        self.variant.name()
+    }
+
+    /// Why it can't be trusted, if that is so.
+    #[must_use]
+    pub fn doubt(&self) -> Option<String> {
+        (!self.valid).then(|| format!("{}: {}", self.label, self.invalid_because.join("; ")))
+    }
+}
+
+/// All of them, in the order in which they were played.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// One for each variant.
+    pub counted: Vec<Session>,
+    /// Those that were played again, because the link or the machine fell behind.
+    pub left_out: Vec<Session>,
 }
 
 #[derive(Serialize)]
@@ -150,18 +169,32 @@ struct Document<'a> {
     machine: Machine,
     #[serde(serialize_with = "by_name")]
     variants: &'a [Session],
+    #[serde(serialize_with = "with_names")]
+    left_out: &'a [Session],
 }
 
 /// As an object whose keys are in the order of the sessions.
 fn by_name<S: Serializer>(sessions: &[Session], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(sessions.iter().map(|session| (session.variant.name(), session)))
+    serializer.collect_map(sessions.iter().map(|session| (session.name(), session)))
+}
+
+/// As a list, in which a variant may be several times.
+fn with_names<S: Serializer>(sessions: &[Session], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Named<'a> {
+        variant: &'static str,
+        #[serde(flatten)]
+        session: &'a Session,
+    }
+    let named = |session| Named { variant: Session::name(session), session };
+    serializer.collect_seq(sessions.iter().map(named))
 }
 
 /// Writes `results.json`.
 ///
 /// # Errors
 /// When it can't be written.
-pub fn write(path: &Path, options: &DemoOptions, link: LinkConfig, all: &[Session]) -> Result<()> {
+pub fn write(path: &Path, options: &DemoOptions, link: LinkConfig, all: &Sessions) -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let system = uname()?;
     let media = match &options.media {
@@ -182,7 +215,8 @@ pub fn write(path: &Path, options: &DemoOptions, link: LinkConfig, all: &[Sessio
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             millrace_lab: env!("CARGO_PKG_VERSION"),
         },
-        variants: all,
+        variants: &all.counted,
+        left_out: &all.left_out,
     };
     let text = serde_json::to_string_pretty(&document)?;
     fs::write(path, text + "\n").with_context(|| path.display().to_string())
@@ -220,16 +254,6 @@ pub fn table(all: &[Session]) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
-}
-
-/// Sessions that can't be trusted, with the reasons.
-#[must_use]
-pub fn doubts(all: &[Session]) -> Vec<String> {
-    let doubt = |session: &Session| {
-        (!session.valid)
-            .then(|| format!("{}: {}", session.label, session.invalid_because.join("; ")))
-    };
-    all.iter().filter_map(doubt).collect()
 }
 
 #[cfg(test)]
@@ -300,8 +324,19 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_was_left_out_is_kept_with_its_variant() {
+        let left_out = [session(Variant::Bbr, false), session(Variant::Bbr, false)];
+        let mut out = Vec::new();
+        with_names(&left_out, &mut serde_json::Serializer::new(&mut out)).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(value[1]["variant"], "bbr");
+        assert_eq!((&value[1]["valid"], &value[1]["stalls"]), (&false.into(), &2.into()));
+    }
+
+    #[test]
     fn an_invalid_session_is_named() {
-        let sessions = [session(Variant::Cubic, false), session(Variant::Bbr, true)];
-        assert_eq!(doubts(&sessions), ["plain TCP, CUBIC: late; busy"]);
+        let doubt = session(Variant::Cubic, false).doubt();
+        assert_eq!(doubt.as_deref(), Some("plain TCP, CUBIC: late; busy"));
+        assert_eq!(session(Variant::Bbr, true).doubt(), None);
     }
 }
