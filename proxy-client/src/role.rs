@@ -113,6 +113,8 @@ impl ClientRole {
                     Ok((socket, peer)) => self.on_accepted(core, index, socket, peer),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if is_transient(&error) => {}
+                    // It refuses connections now, and who came before has been let in.
+                    Err(_) if !door.is_open() => break,
                     Err(error) => {
                         tracing::error!(%error, "can't accept; trying again");
                         self.open.push(index);

@@ -18,6 +18,7 @@ pub struct Shared {
     flows: AtomicUsize,
     max_flows: AtomicUsize,
     next_number: AtomicU64,
+    at_work: AtomicUsize,
 }
 
 impl Shared {
@@ -36,6 +37,7 @@ impl Shared {
             flows: AtomicUsize::new(0),
             max_flows: AtomicUsize::default(),
             next_number: AtomicU64::new(1),
+            at_work: AtomicUsize::default(),
         };
         shared.set_limits(memory_cap_bytes, max_flows, peers);
         Arc::new(shared)
@@ -52,6 +54,21 @@ impl Shared {
     /// A number that nothing of the process has had before.
     pub fn new_number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A worker begins, or has something to do again.
+    pub(crate) fn begin_work(&self) {
+        self.at_work.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A worker that drains has nothing left to do.
+    pub(crate) fn end_work(&self) {
+        self.at_work.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether no worker has anything left to do.
+    pub(crate) fn all_done(&self) -> bool {
+        self.at_work.load(Ordering::Relaxed) == 0
     }
 
     /// A place among the flows that the process may have, or `None` when all are taken.

@@ -128,6 +128,8 @@ pub struct Worker<R> {
     role: R,
     settings: WorkerSettings,
     draining: Option<Instant>,
+    /// Whether it counts as one that has something to do.
+    at_work: bool,
     udp_ready: Vec<bool>,
     buffers: RecvBuffers,
     next_tick: Instant,
@@ -154,6 +156,7 @@ impl<R: Role> Worker<R> {
         let mut core = Core::new(registry, index, tunnel, &settings, shared);
         let mut role = make_role(handle.clone());
         role.start(&mut core)?;
+        core.shared.begin_work();
         let worker = Self {
             poll,
             timer,
@@ -163,6 +166,7 @@ impl<R: Role> Worker<R> {
             role,
             settings,
             draining: None,
+            at_work: true,
             buffers: RecvBuffers::default(),
             next_tick: Instant::now(),
         };
@@ -329,8 +333,16 @@ impl<R: Role> Worker<R> {
             self.core.end_flows(|_| Some(FlowEnd::Drained));
             self.core.end_datagram_flows(|_| Some(FlowEnd::Drained));
         }
-        let idle = self.core.flow_count() == 0 && self.role.pending() == 0;
-        if !over && (!idle || self.core.unsent()) {
+        let busy = self.core.flow_count() > 0 || self.role.pending() > 0 || self.core.unsent();
+        match (self.at_work, busy) {
+            (true, false) => self.core.shared.end_work(),
+            (false, true) => self.core.shared.begin_work(),
+            _ => {}
+        }
+        self.at_work = busy;
+        // All end together. Packets are given to the sockets of an address by their connection's
+        // worker, counted in the order of the sockets: when one goes, those of others change theirs.
+        if !over && !self.core.shared.all_done() {
             return false;
         }
         let open: Vec<_> = self.core.conns.iter().map(|(_, conn)| conn.id).collect();

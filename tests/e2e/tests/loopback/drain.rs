@@ -16,6 +16,11 @@ use millrace_e2e::wait;
 use nix::sys::signal::Signal;
 use socket2::Socket;
 
+/// More than two: those that have nothing to do must not disturb the others.
+const WORKERS: usize = 4;
+/// New flows while a server drains.
+const FLOWS: usize = 20;
+
 /// An echo flow that is known to run.
 fn running_flow(pair: &Pair, origin: &Origin) -> Socket {
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
@@ -64,7 +69,10 @@ fn a_client_lets_its_flows_finish() {
 #[test]
 fn a_server_lets_its_flows_finish() {
     let origin = Origin::echo();
-    let mut pair = Pair::builder().server("runtime.drain_timeout_s", 30).start();
+    let mut pair = Pair::builder()
+        .server("runtime.drain_timeout_s", 30)
+        .both("runtime.workers", WORKERS)
+        .start();
     let mut flow = running_flow(&pair, &origin);
     pair.server.signal(Signal::SIGTERM);
     wait::for_true("new flows are refused", wait::SOON, || {
@@ -83,6 +91,8 @@ fn a_server_lets_its_flows_finish() {
     pair.start_server_again();
     pair.wait_healthy(wait::SOON);
     finish(running_flow(&pair, &origin));
+    let log = pair.client.log_text();
+    assert!(!log.contains("can't accept"), "a listener that refuses was tried: {log}");
 }
 
 /// What is new goes to the other server at once, what runs ends where it is, and in time.
@@ -92,6 +102,7 @@ fn a_draining_servers_clients_go_to_the_next_one() {
     let [first, second] = [(); 2].map(|()| tcp::unused_port());
     let mut pair = Pair::builder()
         .server("runtime.drain_timeout_s", 30)
+        .both("runtime.workers", WORKERS)
         .tunnel_port(first)
         .client("tunnel.servers", format!("[\"127.0.0.1:{first}\", \"127.0.0.1:{second}\"]"))
         .client("tunnel.reconnect_max_s", 1)
@@ -106,13 +117,16 @@ fn a_draining_servers_clients_go_to_the_next_one() {
     let _second = Program::start("the second server", run_with(binaries::server(), &config));
     wait::for_true("the second server", wait::SOON, || admin::get(admin, "/healthz").is_ok());
     let carried = |at| Metrics::fetch(at).sum("millrace_flows_opened_total", &[]);
-    let before = carried(pair.addresses.server_admin);
     assert_eq!(carried(admin), 0.0);
 
     pair.server.signal(Signal::SIGTERM);
     wait::for_true("a new flow by the second server", wait::SOON, || {
         pair.http().open(&origin.address().to_string()).is_ok() && carried(admin) > 0.0
     });
+    let before = carried(pair.addresses.server_admin);
+    for _ in 0..FLOWS {
+        assert!(pair.http().open(&origin.address().to_string()).is_ok());
+    }
     assert_eq!(carried(pair.addresses.server_admin), before);
     still_echoes(&mut flow);
     finish(flow);
@@ -135,7 +149,10 @@ fn an_idle_pair_ends_at_once() {
 fn the_deadline_ends_what_does_not_finish_with_a_reset() {
     for client in [true, false] {
         let origin = Origin::echo();
-        let mut pair = Pair::builder().both("runtime.drain_timeout_s", 1).start();
+        let mut pair = Pair::builder()
+            .both("runtime.drain_timeout_s", 1)
+            .both("runtime.workers", WORKERS)
+            .start();
         let mut flow = running_flow(&pair, &origin);
         let program = if client { &mut pair.client } else { &mut pair.server };
         let started = Instant::now();
