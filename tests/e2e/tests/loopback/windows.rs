@@ -17,12 +17,14 @@ struct Path {
     warm_up: Duration,
     /// Round trips enough to tell a rate, short enough to find one without the machine's other work.
     slice: Duration,
+    /// At most: a lost datagram (a socket overflows while the machine does something else) holds the
+    /// bytes after it back for a round trip or more, which one slice shows and the next one does not.
     slices: u32,
 }
 
 /// What one download reaches after the warm-up, in Mbit/s: the best slice, since a window that is too
-/// small caps each of them.
-fn goodput_mbps(path: &Path, builder: PairBuilder) -> f64 {
+/// small caps each of them. The first one that reaches `enough` ends the search.
+fn goodput_mbps(path: &Path, enough: f64, builder: PairBuilder) -> f64 {
     let origin = Origin::start(|stream| {
         data::send(&stream, 19, 1 << 40).ok();
     });
@@ -35,21 +37,27 @@ fn goodput_mbps(path: &Path, builder: PairBuilder) -> f64 {
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
     let mut buffer = vec![0; 1 << 18];
     let started = Instant::now();
-    let mut slices = vec![0; path.slices as usize];
-    loop {
-        let read = flow.read(&mut buffer).unwrap();
-        assert!(read > 0, "the download ended");
-        let Some(since) = started.elapsed().checked_sub(path.warm_up) else { continue };
-        let index = since.div_duration_f64(path.slice) as usize;
-        match slices.get_mut(index) {
-            Some(bytes) => *bytes += read,
-            None => break,
+    let mut download_until = |end: Instant| {
+        let mut bytes = 0;
+        while Instant::now() < end {
+            let read = flow.read(&mut buffer).unwrap();
+            assert!(read > 0, "the download ended");
+            bytes += read;
+        }
+        bytes
+    };
+    download_until(started + path.warm_up);
+    let mut best = 0.0;
+    for slice in 1..=path.slices {
+        let bytes = download_until(started + path.warm_up + path.slice * slice);
+        let mbps = bytes as f64 * 8e-6 / path.slice.as_secs_f64();
+        println!("{} Mbit/s over {:?}: {mbps:.1} Mbit/s", path.rate_mbps, path.round_trip);
+        best = mbps.max(best);
+        if best >= enough {
+            break;
         }
     }
-    let best = slices.iter().max().expect("at least one slice");
-    let mbps = *best as f64 * 8e-6 / path.slice.as_secs_f64();
-    println!("{} Mbit/s over {:?}: {mbps:.1} Mbit/s", path.rate_mbps, path.round_trip);
-    mbps
+    best
 }
 
 const LONG: Path = Path {
@@ -57,26 +65,28 @@ const LONG: Path = Path {
     round_trip: Duration::from_millis(800),
     warm_up: Duration::from_millis(4500),
     slice: Duration::from_secs(4),
-    slices: 1,
+    slices: 5,
 };
 
 #[test]
 fn a_path_of_42_mbps_and_800_ms_fills() {
-    let mbps = goodput_mbps(&LONG, Pair::builder());
-    assert!(mbps >= FILLED * 42.0, "{mbps:.1} of 42 Mbit/s");
+    let enough = FILLED * 42.0;
+    let mbps = goodput_mbps(&LONG, enough, Pair::builder());
+    assert!(mbps >= enough, "{mbps:.1} of 42 Mbit/s");
 }
 
-/// That the test above can tell: with windows that may not grow, window / round trip is all there is.
+/// That the test above can tell: with windows that may not grow, window / round trip is all there
+/// is, and half of it is what arrives, since quiche announces more when half is consumed.
 #[test]
 fn windows_that_may_not_grow_cap_the_rate() {
     let window = 1 << 20;
     let builder = Pair::builder()
         .both("tunnel.max_stream_window_bytes", window)
         .both("tunnel.max_connection_window_bytes", window);
-    let mbps = goodput_mbps(&LONG, builder);
     let cap = f64::from(window) * 8e-6 / LONG.round_trip.as_secs_f64();
+    let mbps = goodput_mbps(&LONG, 0.4 * cap, builder);
     assert!(mbps <= 1.1 * cap, "{mbps:.1} Mbit/s with a cap of {cap:.1}");
-    assert!(mbps >= 0.5 * cap, "{mbps:.1} Mbit/s with a cap of {cap:.1}");
+    assert!(mbps >= 0.4 * cap, "{mbps:.1} Mbit/s with a cap of {cap:.1}");
 }
 
 #[test]
@@ -86,8 +96,9 @@ fn a_path_of_1_gbps_and_100_ms_fills() {
         round_trip: Duration::from_millis(100),
         warm_up: Duration::from_secs(2),
         slice: Duration::from_secs(1),
-        slices: 5,
+        slices: 15,
     };
-    let mbps = goodput_mbps(&path, Pair::builder());
-    assert!(mbps >= FILLED * 1000.0, "{mbps:.1} of 1000 Mbit/s");
+    let enough = FILLED * 1000.0;
+    let mbps = goodput_mbps(&path, enough, Pair::builder());
+    assert!(mbps >= enough, "{mbps:.1} of 1000 Mbit/s");
 }
