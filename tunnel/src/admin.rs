@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::{Semaphore, watch};
 
-pub use flow_info::{ControllerInfo, FlowInfo, FlowSeen, FlowState};
+pub use flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, FlowState};
 
 use crate::metrics::Metrics;
 use crate::qlog::{QlogError, TraceInfo};

@@ -10,7 +10,7 @@ use millrace_cc::quiche_adapter;
 use millrace_cc::registry::Algorithm;
 use quiche::h3;
 
-use crate::admin::{ControllerInfo, FlowInfo, FlowSeen};
+use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::datagrams::{self, Early};
 use crate::metrics::WorkerCounters;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
@@ -430,6 +430,14 @@ impl Conn {
             pacing_mbps: controller.as_ref().map(|(metrics, _)| metrics.pacing_rate.mbps()),
             controller: controller.map(|(metrics, path)| ControllerInfo::new(&metrics, path)),
             loss: Some(stats.lost as f64 / stats.sent.max(1) as f64),
+            counts: Some(ConnectionCounts {
+                sent_packets: stats.sent as u64,
+                retransmitted_packets: stats.retrans as u64,
+                lost_packets: stats.lost as u64,
+                sent_bytes: stats.sent_bytes,
+                received_packets: stats.recv as u64,
+                received_bytes: stats.recv_bytes,
+            }),
             ..FlowInfo::past_tunnel(flow, now)
         }
     }

@@ -19,11 +19,19 @@ const MOST_BYTES: u64 = 4 << 20;
 /// # Errors
 /// When the connection fails in another way than by being refused.
 pub fn get(namespace: &Namespace, address: SocketAddr, path: &str) -> Result<Option<String>> {
-    let answer = namespace.inside(|| match TcpStream::connect_timeout(&address, TIMEOUT) {
+    namespace.inside(|| get_here(address, path))
+}
+
+/// The same for a thread that is in the right namespace already.
+///
+/// # Errors
+/// As [`get`].
+pub fn get_here(address: SocketAddr, path: &str) -> Result<Option<String>> {
+    let answer = match TcpStream::connect_timeout(&address, TIMEOUT) {
         Ok(stream) => exchange(stream, address, path).map(Some),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
         Err(error) => Err(error).context("connect"),
-    });
+    };
     let Some(answer) = answer.with_context(|| format!("http://{address}{path}"))? else {
         return Ok(None);
     };

@@ -3,29 +3,37 @@
 //! - [`emulator`]: the link. Its logic is pure and exact in virtual time; a driver thread moves
 //!   real frames through it.
 //! - [`netns`], [`veth`], [`process`]: namespaces, interfaces and processes that remove themselves.
-//! - [`topology`]: player, client edge, link, server edge and origin, joined.
-//! - [`bulk`], [`calibrate`]: traffic with known properties, to find out whether the link is right.
+//! - [`topology`], [`proxies`]: player, client edge, link, server edge and origin, joined; the two
+//!   proxies.
+//! - [`calibrate`]: traffic with known properties, to find out whether the link is right.
 //! - [`host`], [`http`], [`interrupt`], [`run`], [`clean`]: how busy the machine is, readiness by
 //!   asking, the end by Ctrl-C, and what a run leaves.
 //! - [`scenario`]: files that say what to run and what is claimed of it.
-//! - [`simulate`], [`results`]: scenarios in virtual time, and what they leave.
+//! - [`simulate`], [`emulate`]: scenarios in virtual time, and with real packets.
+//! - [`runner`], [`measure`], [`results`]: all runs of a scenario, the figures of each, and what they
+//!   leave.
 //! - [`report`]: one page with the figures and claims of many runs.
 //! - [`demo`]: the same video over plain TCP and through Millrace.
 
-pub mod bulk;
 pub mod calibrate;
 pub mod clean;
 pub mod demo;
+pub mod emulate;
 pub mod emulator;
 pub mod host;
 pub mod http;
 pub mod interrupt;
+pub mod measure;
 pub mod netns;
 pub mod process;
+pub mod proxies;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod runner;
 pub mod scenario;
 pub mod simulate;
+pub mod tcp_info;
 pub mod topology;
+pub mod traces;
 pub mod veth;

@@ -10,6 +10,8 @@ use millrace_lab::demo::DemoOptions;
 use millrace_lab::{clean, demo, interrupt, report};
 
 mod emu;
+mod outcome;
+mod scenarios;
 mod sim;
 
 #[derive(Parser)]
@@ -23,14 +25,16 @@ struct Cli {
 enum Action {
     /// Play the same video over plain TCP and through Millrace, and compare
     Demo(DemoOptions),
-    /// Run kernel TCP over the emulated link, or measure the link itself
+    /// Run scenarios with real packets and judge their claims; needs root
     Emu(emu::Options),
+    /// Measure the emulated link itself; fails when it is out of tolerance
+    Calibrate(emu::CalibrateOptions),
     /// Run scenarios in the simulator and judge their claims
     Sim(sim::Options),
     /// Show the scenarios with a line each
-    List(sim::ListOptions),
+    List(scenarios::ListOptions),
     /// Check scenario files without running them
-    Check(sim::CheckOptions),
+    Check(scenarios::CheckOptions),
     /// Draw results and judge claims: one page that needs nothing but a browser
     Report(report::Options),
     /// Remove namespaces, processes and files that a crashed run left
@@ -61,9 +65,10 @@ fn run(action: Action) -> Result<ExitCode> {
     match action {
         Action::Demo(options) => demo::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Emu(options) => emu::run(&options),
+        Action::Calibrate(options) => emu::calibrate(&options),
         Action::Sim(options) => sim::run(&options),
-        Action::List(options) => sim::list(&options),
-        Action::Check(options) => sim::check(&options),
+        Action::List(options) => scenarios::list(&options),
+        Action::Check(options) => scenarios::check(&options),
         Action::Report(options) => report::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Clean => {
             let removed = clean::clean()?;

@@ -98,6 +98,14 @@ impl Running {
         }
     }
 
+    /// Asks it to end, and does not wait for it. Several that are asked first and dropped then end side
+    /// by side.
+    pub fn ask_to_end(&self) {
+        if !self.ended {
+            self.signal(Signal::SIGTERM);
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
             // Gone already is fine.

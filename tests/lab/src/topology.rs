@@ -10,7 +10,7 @@
 
 use anyhow::Result;
 
-use crate::emulator::{Emulator, LinkConfig};
+use crate::emulator::{Emulator, Plan};
 use crate::netns::Namespace;
 use crate::run::Run;
 use crate::veth::{self, End};
@@ -30,6 +30,17 @@ pub const SERVER_EDGE: &str = "198.18.2.2";
 pub const SERVER_EDGE_INSIDE: &str = "198.18.3.1";
 /// The origin's address.
 pub const ORIGIN: &str = "198.18.3.2";
+
+/// All that is routed of IPv6 (RFC 5180's test network).
+const NETWORK_6: &str = "2001:2::/48";
+const PLAYER_6: &str = "2001:2:0:1::2";
+/// As [`CLIENT_EDGE_INSIDE`].
+pub const CLIENT_EDGE_INSIDE_6: &str = "2001:2:0:1::1";
+const CLIENT_EDGE_6: &str = "2001:2:0:2::1";
+const SERVER_EDGE_6: &str = "2001:2:0:2::2";
+const SERVER_EDGE_INSIDE_6: &str = "2001:2:0:3::1";
+/// As [`ORIGIN`].
+pub const ORIGIN_6: &str = "2001:2:0:3::2";
 
 /// A kernel congestion control for the hosts at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +108,7 @@ impl Topology {
     ///
     /// # Errors
     /// As [`Emulator::start`].
-    pub fn start_link(&self, link: LinkConfig) -> Result<Emulator> {
+    pub fn start_link(&self, link: impl Into<Plan>) -> Result<Emulator> {
         Emulator::start(&self.link, LINK_CLIENT, LINK_SERVER, link)
     }
 
@@ -140,6 +151,38 @@ impl Topology {
             edge.sysctl("net.ipv4.ip_forward", "1")?;
         }
         Ok(())
+    }
+
+    /// Adds IPv6 (addresses of RFC 5180's test network) beside IPv4. Nothing of its own crosses the
+    /// link: no autoconfiguration, no duplicate detection, neighbours known beforehand.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn add_ipv6(&self, cc: KernelCc) -> Result<()> {
+        let cc = cc.name();
+        let hosts = [
+            (&self.player, "eth0", PLAYER_6),
+            (&self.client_edge, "lan", CLIENT_EDGE_INSIDE_6),
+            (&self.client_edge, "wan", CLIENT_EDGE_6),
+            (&self.server_edge, "wan", SERVER_EDGE_6),
+            (&self.server_edge, "lan", SERVER_EDGE_INSIDE_6),
+            (&self.origin, "eth0", ORIGIN_6),
+        ];
+        for (host, device, address) in hosts {
+            host.ip(&format!("-6 addr add {address}/64 dev {device} nodad"))?;
+        }
+        for edge in [&self.client_edge, &self.server_edge] {
+            edge.sysctl("net.ipv6.conf.all.forwarding", "1")?;
+        }
+        let route = |host: &Namespace, via: &str, more: &str| {
+            host.ip(&format!("-6 route add {NETWORK_6} via {via} {more}"))
+        };
+        route(&self.player, CLIENT_EDGE_INSIDE_6, &format!("congctl {cc}"))?;
+        route(&self.origin, SERVER_EDGE_INSIDE_6, &format!("congctl {cc}"))?;
+        route(&self.client_edge, SERVER_EDGE_6, "")?;
+        route(&self.server_edge, CLIENT_EDGE_6, "")?;
+        let end = |namespace, address| End { namespace, name: "wan", address: Some(address) };
+        veth::acquaint(end(&self.client_edge, CLIENT_EDGE_6), end(&self.server_edge, SERVER_EDGE_6))
     }
 
     fn tune(&self) -> Result<()> {

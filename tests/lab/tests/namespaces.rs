@@ -8,10 +8,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use millrace_lab::bulk::{self, BulkReport, Times};
-use millrace_lab::emulator::{LinkConfig, PipeConfig, Report};
+use millrace_lab::emulate::Emulation;
+use millrace_lab::emulator::{LinkConfig, PipeConfig};
+use millrace_lab::proxies::Binaries;
 use millrace_lab::run::Run;
+use millrace_lab::runner::{Driver, Ran, Request};
+use millrace_lab::scenario::File;
 use millrace_lab::topology::{KernelCc, Topology};
+use millrace_lab::traces::Traces;
 use millrace_lab::{calibrate, interrupt, netns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -48,35 +52,79 @@ fn rate_delay_and_loss_are_what_was_asked_for() {
     assert!(lost - found.lost <= 1, "emulator lost {lost}, the receiver misses {}", found.lost);
 }
 
-fn download(cc: KernelCc) -> (BulkReport, Report) {
-    let run = Run::start().unwrap();
-    let topology = Topology::build(&run, cc).unwrap();
-    let emulator = topology.start_link(link(0.01)).unwrap();
-    let times = Times { duration: Duration::from_secs(15), warmup: Duration::from_secs(3) };
-    let flow = bulk::run(&topology, cc, times, |_| {}).unwrap();
-    (flow, emulator.finish().unwrap())
+/// What a scenario on the demo's link came to, and what the driver says of itself.
+fn emulate(flows: &str, more: &str) -> Ran {
+    let text = format!(
+        "name = \"test\"\ntitle = \"Test\"\nduration_s = 12\nwarmup_s = 3\n{more}\n\
+         link = {{ rate_mbps = 12, rtt_ms = 100, buffer_bytes = 150000, loss = 0.01 }}\n{flows}"
+    );
+    let file = File::parse(&text, Path::new("test.toml")).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let binaries = Binaries::beside(Path::new(env!("CARGO_BIN_EXE_millrace-lab"))).unwrap();
+    let emulation = Emulation::new(Traces::find(None), binaries).unwrap();
+    let scenario = &file.cells[0].scenario;
+    let request = Request { scenario, seed: 7, with_series: true, directory: out.path() };
+    emulation.run(&request).unwrap().unwrap()
+}
+
+fn figure(ran: &Ran, flow: usize, name: &str) -> f64 {
+    ran.figures.flows[flow].figures.0[name]
 }
 
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn kernel_tcp_behaves_as_on_such_a_path() {
-    let (cubic, link) = download(KernelCc::Cubic);
-    assert_eq!(cubic.congestion_control, "cubic");
+    let cubic = emulate("[[flow]]\ncc = \"kernel:cubic\"", "");
     // Mathis: 1448 B x 8 / 100 ms x 1.22 / sqrt(0.01) = 1.4 Mbit/s; CUBIC is a little above Reno.
-    assert!((0.6..3.0).contains(&cubic.goodput_mbps), "{cubic:?}");
-    assert!((100.0..103.0).contains(&cubic.rtt_min_ms), "{cubic:?}");
-    assert!(link.down.transports.tcp_packets > 0 && link.oversize_frames == 0);
+    let slow = figure(&cubic, 0, "goodput_mbps");
+    assert!((0.6..3.0).contains(&slow), "{cubic:?}");
+    assert!((100.0..103.0).contains(&figure(&cubic, 0, "rtt_ms.min")), "{cubic:?}");
 
-    let (bbr, _) = download(KernelCc::Bbr);
-    assert_eq!(bbr.congestion_control, "bbr");
-    assert!(bbr.goodput_mbps > 3.0 * cubic.goodput_mbps, "{bbr:?} {cubic:?}");
-    assert!(bbr.goodput_mbps < 12.0, "{bbr:?}");
+    let bbr = emulate("[[flow]]\ncc = \"kernel:bbr\"", "");
+    let fast = figure(&bbr, 0, "goodput_mbps");
+    assert!((3.0 * slow..12.0).contains(&fast), "{bbr:?}");
+    // 1448 of 1500 bytes are payload.
+    let ratio = fast / figure(&bbr, 0, "throughput_mbps");
+    assert!((0.95..0.967).contains(&ratio), "{ratio}");
 }
 
-/// A bulk flow in a process of its own, and the identifier of its run.
+/// Both ways, both versions of IP, a shared connection, a longer round trip: the link tells the flows
+/// apart, and what it saw agrees with what the proxies say.
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn flows_of_all_kinds_cross_beside_each_other() {
+    for version in [4, 6] {
+        let flows = "[[flow]]\ncc = \"vivace-latency\"\n\
+             [[flow]]\ncc = \"cubic\"\nextra_rtt_ms = 50\n\
+             [[flow]]\ncc = \"bbr\"\ndirection = \"up\"\n\
+             [[flow]]\ncc = \"vivace-loss\"\ncount = 2\nconnections = \"shared\"\n\
+             [[flow]]\ncc = \"kernel:reno\"\nstop_s = 8";
+        let ran = emulate(flows, &format!("ip = {version}"));
+        assert_eq!(ran.figures.flows.len(), 6);
+        for flow in 0..6 {
+            assert!(figure(&ran, flow, "goodput_mbps") > 0.05, "flow {flow}: {ran:?}");
+        }
+        // Both wait in one queue, so that what is left between them is the one's own way.
+        let apart = figure(&ran, 1, "rtt_ms.min") - figure(&ran, 0, "rtt_ms.min");
+        assert!((30.0..80.0).contains(&apart), "{apart} ms: {ran:?}");
+        // An upload has the way up to itself.
+        assert!(figure(&ran, 2, "throughput_mbps") > 6.0, "{ran:?}");
+        let account = ran.account.as_ref().unwrap();
+        for differs in account["telemetry_differs_by"].as_array().unwrap() {
+            let differs = differs.as_f64().unwrap_or_default();
+            assert!(differs.abs() < 0.02, "{account}");
+        }
+        let crossed = &account["emulator"]["down"];
+        assert!(
+            crossed["tcp_packets"].as_u64() > Some(0) && crossed["udp_packets"].as_u64() > Some(0)
+        );
+    }
+}
+
+/// A measurement in a process of its own, and the identifier of its run.
 fn start() -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_millrace-lab"))
-        .args(["emu", "--traffic", "cubic", "--duration-s", "60"])
+        .args(["calibrate", "--duration-s", "60"])
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()

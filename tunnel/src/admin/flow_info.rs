@@ -49,8 +49,28 @@ pub struct FlowInfo {
     pub controller: Option<ControllerInfo>,
     /// Lost packets of the connection as a fraction of those sent, 0 to 1.
     pub loss: Option<f64>,
+    /// What its connection has sent and received.
+    #[serde(default)]
+    pub counts: Option<ConnectionCounts>,
     /// How far it is.
     pub state: FlowState,
+}
+
+/// What a connection has sent and received so far; bytes are UDP payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionCounts {
+    /// QUIC packets sent.
+    pub sent_packets: u64,
+    /// Of these, packets with data that had been sent before.
+    pub retransmitted_packets: u64,
+    /// Of these, packets given up as lost.
+    pub lost_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// QUIC packets received.
+    pub received_packets: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
 }
 
 /// What is the flow's own of that.
@@ -96,6 +116,7 @@ impl FlowInfo {
             pacing_mbps: None,
             controller: None,
             loss: None,
+            counts: None,
             state: flow.state,
         }
     }

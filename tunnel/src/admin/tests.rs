@@ -33,6 +33,7 @@ fn flow() -> FlowInfo {
             recent_loss: 0.0,
         }),
         loss: Some(0.01),
+        counts: None,
         state: FlowState::Open,
     }
 }

@@ -5,21 +5,27 @@ use crate::{LinkChange, Setup};
 
 /// What is known beforehand to happen.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub enum Item {
+    /// The bottleneck changes.
     Change(LinkChange),
     /// The values drawn at random are drawn again.
     Redraw,
+    /// This flow starts.
     Start(usize),
+    /// This flow stops.
     Stop(usize),
+    /// Something is asked of this flow's algorithm.
     Tune(usize, Tuning),
+    /// From here on totals count.
     WarmedUp,
+    /// The observer's turn.
     Sample,
 }
 
 /// Items in the order of time. Of items at one moment a sample comes first: it is about what was
 /// before. Then they come in the order in which they were listed, and a redraw last.
 #[derive(Debug)]
-pub(crate) struct Agenda {
+pub struct Agenda {
     /// The last one comes first.
     listed: Vec<(u64, Item)>,
     redraw: Periodic,
@@ -39,7 +45,9 @@ impl Periodic {
 }
 
 impl Agenda {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    /// Of a whole run; times are counted from its start.
+    #[must_use]
+    pub fn new(setup: &Setup) -> Self {
         let ns = |duration: std::time::Duration| duration.as_nanos() as u64;
         let mut listed = vec![(ns(setup.warmup), Item::WarmedUp)];
         listed.extend(setup.changes.iter().map(|(at, to)| (ns(*at), Item::Change(to.clone()))));
@@ -60,13 +68,15 @@ impl Agenda {
         }
     }
 
-    pub(crate) fn next_ns(&self) -> u64 {
+    /// When the next item is due; `u64::MAX` when there is none.
+    #[must_use]
+    pub fn next_ns(&self) -> u64 {
         let listed_ns = self.listed.last().map_or(NEVER, |(at_ns, _)| *at_ns);
         listed_ns.min(self.redraw.next_ns).min(self.sample.next_ns)
     }
 
     /// The next item that is due at `now_ns`.
-    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<Item> {
+    pub fn pop(&mut self, now_ns: u64) -> Option<Item> {
         if self.sample.next_ns <= now_ns {
             self.sample.advance();
             return Some(Item::Sample);

@@ -4,16 +4,16 @@ use millrace_cc::{Bandwidth, Time};
 use rand_core::RngCore;
 
 use crate::agenda::{Agenda, Item};
+use crate::bottleneck::Bottleneck;
 use crate::flow::FlowRun;
 use crate::link::queue::LinkSized;
-use crate::link::{Pipe, PipeConfig, PipeCounters, Verdict};
+use crate::link::{PipeCounters, Verdict};
 use crate::outcome::ratio;
-use crate::random::{Purpose, Redraw, seed};
 use crate::sender::Departure;
 use crate::timers::{NEVER, Timers};
 use crate::{
-    FlowSample, HEADER_BYTES, Link, LinkChange, LinkOutcome, LinkSample, Observer, Outcome,
-    PacketDelivered, Rate, SegmentDone, Setup,
+    FlowSample, HEADER_BYTES, LinkOutcome, LinkSample, Observer, Outcome, PacketDelivered,
+    SegmentDone, Setup,
 };
 
 /// A packet on the link.
@@ -57,10 +57,7 @@ pub(crate) struct Engine<'a> {
     now_ns: u64,
     timers: Timers,
     agenda: Agenda,
-    redraw: Option<Redraw>,
-    /// As it is now.
-    link: Link,
-    pipe: Pipe<Packet>,
+    bottleneck: Bottleneck<Packet>,
     /// Probability of loss of acknowledgements, as the bound of a draw of 64 bits.
     reverse_below: u128,
     flows: Vec<FlowRun>,
@@ -72,27 +69,20 @@ pub(crate) struct Engine<'a> {
 impl<'a> Engine<'a> {
     /// `setup` has been validated.
     pub(crate) fn new(setup: &'a Setup, observer: &'a mut dyn Observer) -> Self {
-        let link = setup.link.clone();
         let flows: Vec<_> = (0..).zip(&setup.flows).collect();
-        let mut engine = Self {
+        Self {
             setup,
             observer,
             now_ns: 0,
             timers: Timers::new(SHARED + PER_FLOW * flows.len()),
             agenda: Agenda::new(setup),
-            redraw: setup.random_change.clone().map(|ranges| Redraw::new(ranges, setup.seed)),
-            pipe: Pipe::new(pipe_config(&link), seed(setup.seed, Purpose::Link, 0)),
-            reverse_below: below(link.loss_reverse),
-            link,
+            bottleneck: Bottleneck::new(setup, 0),
+            reverse_below: below(setup.link.loss_reverse),
             flows: flows.iter().map(|(index, flow)| FlowRun::new(setup, *index, flow)).collect(),
             samples: vec![FlowSample::default(); flows.len()],
             at_warmup: Default::default(),
             at_sample: Default::default(),
-        };
-        if let Rate::Trace(trace) = &engine.link.rate {
-            engine.pipe.follow(0, trace.clone());
         }
-        engine
     }
 
     pub(crate) fn run(mut self) -> Outcome {
@@ -137,11 +127,13 @@ impl<'a> Engine<'a> {
     fn on_agenda(&mut self) {
         while let Some(item) = self.agenda.pop(self.now_ns) {
             match item {
-                Item::Change(change) => self.change(&change),
+                Item::Change(change) => {
+                    self.bottleneck.change(self.now_ns, &change);
+                    self.changed();
+                }
                 Item::Redraw => {
-                    if let Some(change) = self.redraw.as_mut().map(Redraw::draw) {
-                        self.change(&change);
-                    }
+                    self.bottleneck.redraw(self.now_ns);
+                    self.changed();
                 }
                 Item::Start(flow) => {
                     self.flows[flow].started = true;
@@ -158,9 +150,9 @@ impl<'a> Engine<'a> {
                     }
                 }
                 Item::WarmedUp => {
-                    let _ = self.pipe.queue_bytes_at(self.now_ns);
-                    let capacity_bytes = self.pipe.capacity_bytes(self.now_ns);
-                    self.at_warmup = (self.pipe.counters(), capacity_bytes);
+                    let _ = self.bottleneck.pipe.queue_bytes_at(self.now_ns);
+                    let capacity_bytes = self.bottleneck.pipe.capacity_bytes(self.now_ns);
+                    self.at_warmup = (self.bottleneck.pipe.counters(), capacity_bytes);
                     self.flows.iter_mut().for_each(FlowRun::on_warmed_up);
                 }
                 Item::Sample => self.sample(),
@@ -169,32 +161,18 @@ impl<'a> Engine<'a> {
         self.timers.set(AGENDA, self.agenda.next_ns());
     }
 
-    fn change(&mut self, change: &LinkChange) {
-        let link = &mut self.link;
-        link.rtt = change.rtt.unwrap_or(link.rtt);
-        link.buffer_bytes = change.buffer_bytes.unwrap_or(link.buffer_bytes);
-        link.loss = change.loss.unwrap_or(link.loss);
-        link.loss_reverse = change.loss_reverse.unwrap_or(link.loss_reverse);
-        link.jitter = change.jitter.unwrap_or(link.jitter);
-        self.reverse_below = below(link.loss_reverse);
-        if let Some(rate) = &change.rate {
-            link.rate = rate.clone();
-            match rate {
-                Rate::Constant(rate) => self.pipe.set_rate(self.now_ns, rate.bits_per_s()),
-                Rate::Trace(trace) => self.pipe.follow(self.now_ns, trace.clone()),
-            }
-        }
-        let rate_bps = self.pipe.config().rate_bps;
-        self.pipe.reconfigure(self.now_ns, PipeConfig { rate_bps, ..pipe_config(&self.link) });
+    /// After the bottleneck has changed.
+    fn changed(&mut self) {
+        self.reverse_below = below(self.bottleneck.link().loss_reverse);
         self.schedule_link();
     }
 
     fn schedule_link(&mut self) {
-        self.timers.set(LINK, self.pipe.next_due_ns().unwrap_or(NEVER));
+        self.timers.set(LINK, self.bottleneck.pipe.next_due_ns().unwrap_or(NEVER));
     }
 
     fn on_link(&mut self) {
-        while let Some(released) = self.pipe.pop_due(self.now_ns) {
+        while let Some(released) = self.bottleneck.pipe.pop_due(self.now_ns) {
             self.deliver(&released.packet, released.waited_ns);
         }
         self.schedule_link();
@@ -244,7 +222,7 @@ impl<'a> Engine<'a> {
     }
 
     fn acknowledge(&mut self, index: usize) {
-        let rtt_ns = self.link.rtt.as_nanos() as u64;
+        let rtt_ns = self.bottleneck.link().rtt.as_nanos() as u64;
         let flow = &mut self.flows[index];
         // Both ways together are the round trip, odd nanosecond included.
         let back_ns = rtt_ns - rtt_ns / 2 + flow.extra_rtt_ns;
@@ -286,7 +264,7 @@ impl<'a> Engine<'a> {
         while let Some(departure) = flow.sender.send(now) {
             sent = true;
             let packet = Packet { departure, flow: index as u32 };
-            match self.pipe.arrive(self.now_ns, packet) {
+            match self.bottleneck.pipe.arrive(self.now_ns, packet) {
                 Verdict::Accepted => {}
                 Verdict::Lost(_) => flow.counts.chance_lost += 1,
                 Verdict::Dropped(_) => flow.counts.dropped += 1,
@@ -302,9 +280,9 @@ impl<'a> Engine<'a> {
 
     fn sample(&mut self) {
         let every = self.setup.sample_every;
-        let queue_bytes = self.pipe.queue_bytes_at(self.now_ns);
+        let queue_bytes = self.bottleneck.pipe.queue_bytes_at(self.now_ns);
         let (counters, capacity_bytes) =
-            (self.pipe.counters(), self.pipe.capacity_bytes(self.now_ns));
+            (self.bottleneck.pipe.counters(), self.bottleneck.pipe.capacity_bytes(self.now_ns));
         let (before, capacity_before) =
             std::mem::replace(&mut self.at_sample, (counters, capacity_bytes));
         let rate = |bytes| Bandwidth::from_bytes_and_time(bytes, every);
@@ -313,8 +291,8 @@ impl<'a> Engine<'a> {
             throughput: rate(counters.delivered_bytes - before.delivered_bytes),
             queue_bytes,
             dropped_packets: counters.dropped_packets - before.dropped_packets,
-            rtt: self.link.rtt,
-            loss: self.link.loss,
+            rtt: self.bottleneck.link().rtt,
+            loss: self.bottleneck.link().loss,
         };
         for (flow, sample) in self.flows.iter_mut().zip(&mut self.samples) {
             flow.sample(every, sample);
@@ -324,15 +302,15 @@ impl<'a> Engine<'a> {
 
     /// Every packet that was sent has arrived, was lost, or is inside: in total and flow by flow.
     fn assert_conserved(&self) {
-        let total = self.pipe.counters();
-        let inside = self.pipe.inside_packets();
+        let total = self.bottleneck.pipe.counters();
+        let inside = self.bottleneck.pipe.inside_packets();
         assert_eq!(
             total.arrived_packets,
             total.delivered_packets + total.lost_packets + total.dropped_packets + inside,
             "packets of the link: {total:?}, {inside} inside"
         );
         let mut inside = vec![0; self.flows.len()];
-        for packet in self.pipe.inside() {
+        for packet in self.bottleneck.pipe.inside() {
             inside[packet.flow as usize] += 1;
         }
         for (flow, inside) in self.flows.iter().zip(inside) {
@@ -346,7 +324,8 @@ impl<'a> Engine<'a> {
     }
 
     fn outcome(&self) -> Outcome {
-        let (total, capacity_bytes) = (self.pipe.counters(), self.pipe.capacity_bytes(self.now_ns));
+        let (total, capacity_bytes) =
+            (self.bottleneck.pipe.counters(), self.bottleneck.pipe.capacity_bytes(self.now_ns));
         let (before, capacity_before) = &self.at_warmup;
         let capacity_bytes = capacity_bytes - capacity_before;
         let delivered_bytes = total.delivered_bytes - before.delivered_bytes;
@@ -360,7 +339,7 @@ impl<'a> Engine<'a> {
                 delivered_packets: total.delivered_packets - before.delivered_packets,
                 dropped_packets: total.dropped_packets - before.dropped_packets,
                 chance_lost_packets: total.lost_packets - before.lost_packets,
-                inside_packets: self.pipe.inside_packets(),
+                inside_packets: self.bottleneck.pipe.inside_packets(),
                 queue_max_bytes: total.queue_max_bytes,
             },
             flows: flows.map(|(run, flow)| run.outcome(self.setup, flow)).collect(),
@@ -372,20 +351,4 @@ impl<'a> Engine<'a> {
 fn below(probability: f64) -> u128 {
     // 2^64 as a float is exact; the product is within the cast's range for 0..=1.
     (probability * 18_446_744_073_709_551_616.0) as u128
-}
-
-fn pipe_config(link: &Link) -> PipeConfig {
-    let rate_bps = match &link.rate {
-        Rate::Constant(rate) => rate.bits_per_s(),
-        // Not in force while the trace is.
-        Rate::Trace(_) => 1_000_000,
-    };
-    PipeConfig {
-        rate_bps,
-        delay_ns: link.rtt.as_nanos() as u64 / 2,
-        buffer_bytes: link.buffer_bytes,
-        loss: link.loss,
-        jitter_ns: link.jitter.as_nanos() as u64,
-        reorder: link.reorder,
-    }
 }

@@ -21,6 +21,7 @@
 //! the first time.
 
 mod agenda;
+mod bottleneck;
 mod engine;
 mod flow;
 pub mod link;
@@ -34,11 +35,14 @@ mod tally;
 mod timers;
 pub mod trace;
 
+pub use agenda::{Agenda, Item};
+pub use bottleneck::Bottleneck;
 pub use observe::{FlowSample, LinkSample, NoObserver, Observer, PacketDelivered, SegmentDone};
 pub use outcome::{Delays, FlowOutcome, LinkOutcome, Outcome};
 pub use setup::{
     AckPolicy, Flow, HEADER_BYTES, Link, LinkChange, RandomChange, Rate, Setup, SetupError, Source,
 };
+pub use tally::DelayTally;
 pub use trace::Trace;
 
 /// Runs `setup` from its first moment to its last.

@@ -257,6 +257,21 @@ impl Setup {
     /// # Errors
     /// Names the first value that is out of range, and the range.
     pub fn validate(&self) -> Result<(), SetupError> {
+        self.validate_course()?;
+        check((1..=MAX_FLOWS).contains(&self.flows.len()), || {
+            format!("{} flows; allowed are 1 to {MAX_FLOWS}", self.flows.len())
+        })?;
+        for (index, flow) in self.flows.iter().enumerate() {
+            flow.validate(&format!("flow {index}"))?;
+        }
+        Ok(())
+    }
+
+    /// Checks the bottleneck, what becomes of it, and the times: all but the flows.
+    ///
+    /// # Errors
+    /// As [`Self::validate`].
+    pub fn validate_course(&self) -> Result<(), SetupError> {
         check(!self.duration.is_zero() && self.duration <= MAX_DURATION, || {
             format!("duration of {:?}; allowed are up to 1000000 s", self.duration)
         })?;
@@ -264,18 +279,12 @@ impl Setup {
         check(self.sample_every >= Duration::from_micros(100), || {
             format!("a sample each {:?}; allowed are 100 us and more", self.sample_every)
         })?;
-        check((1..=MAX_FLOWS).contains(&self.flows.len()), || {
-            format!("{} flows; allowed are 1 to {MAX_FLOWS}", self.flows.len())
-        })?;
         self.link.validate()?;
         for (index, (_, change)) in self.changes.iter().enumerate() {
             change.validate(&format!("change {index}"))?;
         }
         if let Some(change) = &self.random_change {
             change.validate()?;
-        }
-        for (index, flow) in self.flows.iter().enumerate() {
-            flow.validate(&format!("flow {index}"))?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ const USUAL_NS: u64 = 1_000_000;
 
 /// A distribution of delays in bounded memory.
 #[derive(Debug)]
-pub(crate) struct DelayTally {
+pub struct DelayTally {
     histogram: Histogram<u64>,
     count: u64,
     sum_ns: u128,
@@ -21,15 +21,24 @@ pub(crate) struct DelayTally {
     max_ns: u64,
 }
 
+impl Default for DelayTally {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl DelayTally {
-    pub(crate) fn new() -> Self {
+    /// Of nothing.
+    #[must_use]
+    pub fn new() -> Self {
         let mut histogram = Histogram::new_with_bounds(FINEST_NS, USUAL_NS, DIGITS)
             .expect("the bounds are far enough apart");
         histogram.auto(true);
         Self { histogram, count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
     }
 
-    pub(crate) fn record(&mut self, delay_ns: u64) {
+    /// Counts one.
+    pub fn record(&mut self, delay_ns: u64) {
         self.histogram += delay_ns;
         self.count += 1;
         self.sum_ns += u128::from(delay_ns);
@@ -37,11 +46,14 @@ impl DelayTally {
         self.max_ns = self.max_ns.max(delay_ns);
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Forgets all.
+    pub fn clear(&mut self) {
         *self = Self::new();
     }
 
-    pub(crate) fn summary(&self) -> Delays {
+    /// The figures.
+    #[must_use]
+    pub fn summary(&self) -> Delays {
         if self.count == 0 {
             return Delays::default();
         }

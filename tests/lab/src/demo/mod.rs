@@ -19,12 +19,13 @@ pub use self::player::Qoe;
 use self::player::{Player, Seat};
 use self::progress::Step;
 use self::results::{Session, Sessions};
-use self::tunnel::{Binaries, Setup, Tunnel};
+use self::tunnel::{Setup, Tunnel};
 use crate::emulator::{LinkConfig, Report};
 use crate::host::CpuTime;
 use crate::interrupt;
 use crate::netns::Namespace;
 use crate::process::{output_of, require};
+use crate::proxies::Binaries;
 use crate::run::{Run, require_root};
 use crate::topology::{self, Topology};
 

@@ -2,26 +2,19 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::json;
 
+use crate::http;
 use crate::netns::Namespace;
-use crate::process::{Running, output_of, tail};
+use crate::process::{Running, output_of};
+use crate::proxies::{Binaries, CLIENT_NAME, Proxy, SERVER_NAME};
 use crate::topology::{ORIGIN, SERVER_EDGE, Topology};
-use crate::{http, interrupt};
 
 /// The algorithm that the demo shows.
 const CONGESTION_CONTROL: &str = "vivace-latency";
-
-/// Name of the server's certificate.
-const SERVER_NAME: &str = "millrace-server";
-
-/// Name of the client's certificate.
-const CLIENT_NAME: &str = "demo";
 
 /// Where either proxy answers about itself, in its own namespace.
 const ADMIN: &str = "127.0.0.1:9464";
@@ -31,32 +24,6 @@ const TUNNEL_PORT: u16 = 4433;
 
 /// Mark of the tunnel's own packets, which the interception lets pass.
 const TUNNEL_MARK: u32 = 0x4d52;
-
-/// The built proxies.
-#[derive(Debug, Clone)]
-pub struct Binaries {
-    client: PathBuf,
-    server: PathBuf,
-}
-
-impl Binaries {
-    /// The proxies beside this program.
-    ///
-    /// # Errors
-    /// When they have not been built.
-    pub fn locate() -> Result<Self> {
-        let own = std::env::current_exe()?;
-        let directory = own.parent().context("this program lies in no directory")?;
-        let find = |name: &str| {
-            let path = directory.join(name);
-            if !path.is_file() {
-                bail!("{} is missing: run `make build` first", path.display());
-            }
-            Ok(path)
-        };
-        Ok(Self { client: find("millrace-client")?, server: find("millrace-server")? })
-    }
-}
 
 /// Both proxies, running. Dropping them stops them.
 #[derive(Debug)]
@@ -71,9 +38,6 @@ const TPROXY_LISTENER: &str = "127.0.0.1:15001";
 /// The mark and the routing table of `tproxy.nft`.
 const DELIVER_MARK: &str = "0x4d54";
 const DELIVER_TABLE: &str = "4454";
-
-/// How long the tunnel may take until it is up.
-const READY_WITHIN: Duration = Duration::from_secs(20);
 
 /// Where the parts of a tunnel come from and go to.
 #[derive(Debug, Clone, Copy)]
@@ -95,19 +59,15 @@ impl Tunnel {
     /// When a proxy refuses its configuration or is not ready in time; with its log.
     pub fn start(topology: &Topology, setup: Setup<'_>) -> Result<Self> {
         let directory = setup.scratch.join("tunnel");
-        fs::create_dir_all(&directory)?;
-        output_of(
-            Command::new(&setup.binaries.server)
-                .args(["certificates", "--server-name", SERVER_NAME, "--client", CLIENT_NAME])
-                .arg("--dir")
-                .arg(&directory),
-        )?;
+        setup.binaries.certify(&directory)?;
+        let admin: SocketAddr = ADMIN.parse()?;
         let server = start(&Proxy {
             name: "millrace-server",
             binary: &setup.binaries.server,
             namespace: &topology.server_edge,
             config: &directory.join("server.toml"),
             text: server_config()?,
+            admin,
             log: &setup.logs.join("server.log"),
         })?;
         let client = start(&Proxy {
@@ -116,6 +76,7 @@ impl Tunnel {
             namespace: &topology.client_edge,
             config: &directory.join("client.toml"),
             text: client_config()?,
+            admin,
             log: &setup.logs.join("client.log"),
         })?;
         intercept(&topology.client_edge, setup.rules)?;
@@ -183,30 +144,9 @@ fn client_config() -> Result<String> {
     toml::to_string(&config).context("client configuration")
 }
 
-struct Proxy<'a> {
-    name: &'a str,
-    binary: &'a Path,
-    namespace: &'a Namespace,
-    config: &'a Path,
-    text: String,
-    log: &'a Path,
-}
-
 fn start(proxy: &Proxy<'_>) -> Result<Running> {
-    fs::write(proxy.config, &proxy.text)?;
-    let binary = proxy.binary.to_str().context("a path that is not UTF-8")?;
-    let mut command = proxy.namespace.command(binary);
-    command.arg("run").arg("--config").arg(proxy.config);
-    let mut running = Running::start(proxy.name, &mut command, proxy.log)?;
-    let admin: SocketAddr = ADMIN.parse()?;
-    let ready = interrupt::wait_for(READY_WITHIN, || {
-        running.must_run(proxy.log)?;
-        http::get(proxy.namespace, admin, "/healthz")
-    })?;
-    let seconds = READY_WITHIN.as_secs();
-    ready.with_context(|| {
-        format!("{} not ready within {seconds} s\n{}", proxy.name, tail(proxy.log))
-    })?;
+    let mut running = proxy.start()?;
+    proxy.ready(&mut running)?;
     Ok(running)
 }
 

@@ -1,13 +1,21 @@
 //! The user-space link emulator.
 //!
-//! [`millrace_sim::link`] is the link in virtual time, [`driver`] moves real Ethernet frames through
-//! two of them, one a direction, between two interfaces of one namespace.
+//! [`millrace_sim::link`] is the link in virtual time and [`millrace_sim::Bottleneck`] what becomes
+//! of it, as in the simulator. [`forward`] moves real Ethernet frames through two of them, one a
+//! direction, between two interfaces of one namespace; [`course`] is what it sees of a run.
 
-pub mod driver;
+mod clock;
+pub mod course;
+mod driver;
+mod forward;
+pub mod plan;
 mod port;
 pub(crate) mod sched;
 pub mod stats;
 
+pub(crate) use clock::monotonic_ns;
+pub use course::Course;
 pub use driver::Emulator;
 pub use millrace_sim::link::{LinkConfig, PipeConfig};
+pub use plan::{Back, FlowPlan, Plan};
 pub use stats::Report;

@@ -52,6 +52,22 @@ impl Frame {
         };
         (at < self.len).then(|| self.room[at])
     }
+
+    /// The last four bytes of the source's and of the destination's address; `None` when the frame is
+    /// not IP.
+    pub fn addresses(&self) -> Option<[u32; 2]> {
+        let ends = match [self.room[12], self.room[13]] {
+            IPV4 => [16, 20],
+            IPV6 => [24, 40],
+            _ => return None,
+        };
+        let word = |end: usize| {
+            let at = ETHERNET_HEADER + end - 4;
+            let bytes = self.room.get(at..at + 4)?.try_into().ok()?;
+            (at + 4 <= self.len).then_some(u32::from_be_bytes(bytes))
+        };
+        Some([word(ends[0])?, word(ends[1])?])
+    }
 }
 
 impl LinkSized for Frame {

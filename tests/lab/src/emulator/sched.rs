@@ -1,5 +1,8 @@
 //! The priority of the emulator's thread.
 
+use std::fs::File;
+use std::io::Write;
+
 use nix::errno::Errno;
 
 /// Above this rate a real-time thread on a small machine would starve the hosts it serves.
@@ -26,5 +29,23 @@ pub fn raise(rate_bps: u64) -> &'static str {
     match Errno::result(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) }) {
         Ok(_) => "nice -15",
         Err(_) => "normal",
+    }
+}
+
+/// While it is held, no processor of this machine falls asleep so deeply that it takes time to wake
+/// up: of a virtual machine, none is handed back to the host, which takes tens of microseconds and, on
+/// a busy host, milliseconds to get it again. (Documentation/power/pm_qos_interface.rst)
+#[derive(Debug)]
+pub struct Awake {
+    _held: File,
+}
+
+impl Awake {
+    /// `None` where the kernel doesn't offer it.
+    #[must_use]
+    pub fn hold() -> Option<Self> {
+        let mut held = File::options().write(true).open("/dev/cpu_dma_latency").ok()?;
+        held.write_all(&0_i32.to_ne_bytes()).ok()?;
+        Some(Self { _held: held })
     }
 }

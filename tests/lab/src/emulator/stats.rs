@@ -1,7 +1,7 @@
 //! What the emulator says about itself.
 
 use hdrhistogram::Histogram;
-use millrace_sim::link::{LinkConfig, PipeCounters};
+use millrace_sim::link::PipeCounters;
 use serde::Serialize;
 
 /// Longest value that the histograms tell apart: 10 s in nanoseconds.
@@ -109,26 +109,9 @@ pub struct PipeReport {
     pub waited: Quantiles,
 }
 
-/// A tenth of a second in the direction of the data.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Sample {
-    /// End of the interval since the emulator started, in seconds.
-    pub t_s: f64,
-    /// Delivered, in Mbit/s.
-    pub delivered_mbps: f64,
-    /// Waiting in the buffer at the end of the interval.
-    pub queue_bytes: u64,
-    /// Taken by random loss in the interval.
-    pub lost_packets: u64,
-    /// Refused by the full buffer in the interval.
-    pub dropped_packets: u64,
-}
-
 /// A finished run of the emulator.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What was emulated.
-    pub link: LinkConfig,
     /// How long it ran, in seconds.
     pub duration_s: f64,
     /// Server to client.
@@ -152,9 +135,6 @@ pub struct Report {
     pub priority: &'static str,
     /// Why these figures can't be trusted; empty when they can.
     pub invalid: Vec<String>,
-    /// The direction of the data, every 100 ms (the first hour).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub series: Vec<Sample>,
 }
 
 impl Report {

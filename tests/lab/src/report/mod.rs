@@ -3,6 +3,7 @@
 //! [`Plot`] is the form that a scenario file gives its results; [`document`] is what the page is
 //! made from. The page itself is `tests/lab/report/`, built with the rest by `make build`.
 
+mod beside;
 mod claims;
 mod csv;
 mod defaults;
@@ -40,9 +41,11 @@ const CSV_DIRECTORY: &str = "figures";
 /// What can be asked of the report.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Directory with results, of one scenario or of many
-    pub directory: PathBuf,
-    /// The page [default: report.html in that directory]; figures/*.csv are written beside it
+    /// Directory with results, of one scenario or of many; several as LABEL=DIR are shown side by side,
+    /// each held against the first
+    #[arg(required = true, value_name = "[LABEL=]DIR")]
+    pub results: Vec<Labelled>,
+    /// The page [default: report.html in the first directory]; figures/*.csv are written beside it
     #[arg(long)]
     pub out: Option<PathBuf>,
     /// The claims as Markdown tables, too
@@ -56,6 +59,35 @@ pub struct Options {
     pub page: PathBuf,
 }
 
+/// A directory with results and what they are called beside others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Labelled {
+    /// What they are called.
+    pub label: String,
+    /// Where they are.
+    pub directory: PathBuf,
+}
+
+impl std::str::FromStr for Labelled {
+    type Err = String;
+
+    /// `LABEL=DIR`, or a directory that labels itself by its name.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (label, directory) = match text.split_once('=') {
+            Some((label, directory)) => (label.to_owned(), PathBuf::from(directory)),
+            None => {
+                let directory = PathBuf::from(text);
+                let name = directory.file_name().map(|name| name.to_string_lossy().into_owned());
+                (name.unwrap_or_else(|| text.to_owned()), directory)
+            }
+        };
+        if label.is_empty() || directory.as_os_str().is_empty() {
+            return Err(format!("{text:?}, expected a directory or LABEL=DIRECTORY"));
+        }
+        Ok(Self { label, directory })
+    }
+}
+
 /// Writes the page and the CSV files.
 ///
 /// # Errors
@@ -64,8 +96,9 @@ pub fn run(options: &Options) -> Result<()> {
     let page = fs::read_to_string(&options.page).with_context(|| {
         format!("{} is missing: run `make build` first", options.page.display())
     })?;
-    let document = read(&options.directory, &options.title)?;
-    let out = options.out.clone().unwrap_or_else(|| options.directory.join("report.html"));
+    let document = read(&options.results, &options.title)?;
+    let first = options.results.first().context("there are results")?;
+    let out = options.out.clone().unwrap_or_else(|| first.directory.join("report.html"));
     let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     write_csv(&document, directory)?;
@@ -84,15 +117,44 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the results below a directory show.
+/// What the results below some directories show.
 ///
 /// # Errors
-/// There are none, or they can't be read.
-pub fn read(directory: &Path, title: &str) -> Result<Document> {
-    let summaries = summary::read_all(directory)?;
-    let figures = summaries.iter().map(figure).collect::<Result<Vec<_>>>()?;
-    let (facts, warnings) = (facts(&summaries), warnings(&summaries));
+/// There are none, they can't be read, or two have one label.
+pub fn read(results: &[Labelled], title: &str) -> Result<Document> {
+    let mut labels: Vec<&str> = results.iter().map(|of| of.label.as_str()).collect();
+    labels.sort_unstable();
+    if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!("two results are called {:?}: say LABEL=DIR", pair[0]);
+    }
+    let mut all = Vec::new();
+    for of in results {
+        all.push((of.label.clone(), summary::read_all(&of.directory)?));
+    }
+    let heads: Vec<&Summary> = all.iter().flat_map(|(_, summaries)| summaries).collect();
+    let (facts, warnings) = (facts(&heads), warnings(&heads));
+    let figures = match &results {
+        [_] => all.iter().flat_map(|(_, it)| it).map(figure).collect::<Result<Vec<_>>>()?,
+        _ => side_by_side(all)?,
+    };
     Ok(Document { title: title.to_owned(), facts, warnings, figures })
+}
+
+fn side_by_side(all: Vec<(String, Vec<Summary>)>) -> Result<Vec<Figure>> {
+    let first = all.first().map(|(label, _)| label.clone()).unwrap_or_default();
+    let of = |(summary, pairs): (Summary, Vec<beside::Pair>)| {
+        let mut figure = figure(&summary)?;
+        let judged = || pairs.iter().flat_map(|pair| &pair.others);
+        let (count, agree) = (judged().count(), judged().filter(|(.., agrees)| *agrees).count());
+        if count > 0 {
+            figure.notes.push(format!("{agree} of {count} figures agree with {first}."));
+        }
+        if let Some(table) = beside::table(&first, &pairs) {
+            figure.plots.push(vec![Panel::Table(table)]);
+        }
+        Ok(figure)
+    };
+    beside::join(all).into_iter().map(of).collect()
 }
 
 /// Puts a document into the built page.
@@ -179,7 +241,7 @@ fn notes(summary: &Summary) -> Vec<String> {
     notes
 }
 
-fn facts(summaries: &[Summary]) -> Vec<Fact> {
+fn facts(summaries: &[&Summary]) -> Vec<Fact> {
     let all = |of: fn(&Stamp) -> Option<String>| {
         let values: BTreeSet<_> = summaries.iter().filter_map(|s| of(&s.stamp)).collect();
         values.into_iter().collect::<Vec<_>>().join("; ")
@@ -222,7 +284,7 @@ fn date(unix_s: f64) -> Option<String> {
     Some(format!("{}-{month:02}-{:02} {:02}:{minute:02} UTC", at.year(), at.day(), at.hour()))
 }
 
-fn warnings(summaries: &[Summary]) -> Vec<String> {
+fn warnings(summaries: &[&Summary]) -> Vec<String> {
     let named = |wanted: fn(&Summary) -> bool| {
         let names = summaries.iter().filter(|s| wanted(s)).map(|s| s.scenario.name.as_str());
         names.collect::<Vec<_>>().join(", ")

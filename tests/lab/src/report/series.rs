@@ -45,7 +45,7 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Result<(Vec<Panel>, Vec<
     let mut drawn: Vec<(Option<Setting>, Panel)> = Vec::new();
     let mut mean_over_s: f64 = 0.0;
     for cell in &summary.cells {
-        let Some(file) = file_of(summary, cell, plot) else { continue };
+        let Some(file) = file_of(cell, plot) else { continue };
         let run = read(&file, column).with_context(|| file.display().to_string())?;
         for (panel, line, over_s) in lines(cell, plot, column, &run) {
             mean_over_s = mean_over_s.max(over_s);
@@ -73,15 +73,15 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Result<(Vec<Panel>, Vec<
 }
 
 /// The series of the repeat asked for, or of the first that has one.
-fn file_of(summary: &Summary, cell: &Cell, plot: &Plot) -> Option<PathBuf> {
+fn file_of(cell: &Cell, plot: &Plot) -> Option<PathBuf> {
     let named = |run: &&str| match plot.repeat {
         Some(repeat) => run.ends_with(&format!("-r{repeat:02}")),
         None => true,
     };
     let runs = cell.runs.iter().filter_map(|run| run.as_str()).filter(named);
     let file = |run: &str| {
-        let below = summary.directory.join(run).join("series.parquet");
-        let beside = summary.directory.join("runs").join(run).join("series.parquet");
+        let below = cell.directory.join(run).join("series.parquet");
+        let beside = cell.directory.join("runs").join(run).join("series.parquet");
         [below, beside].into_iter().find(|file| file.is_file())
     };
     runs.filter_map(file).next()

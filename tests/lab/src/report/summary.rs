@@ -59,6 +59,9 @@ pub(super) struct Scenario {
 /// One combination of the swept values.
 #[derive(Debug, Deserialize)]
 pub(super) struct Cell {
+    /// Where its runs are found.
+    #[serde(skip)]
+    pub(super) directory: PathBuf,
     pub(super) at: Map<String, Value>,
     /// Directories of the valid runs.
     #[serde(default)]
@@ -216,5 +219,8 @@ fn read(file: &Path) -> Result<Summary> {
         bail!("{}: format {}, this program reads {FORMAT}", file.display(), summary.format);
     }
     summary.directory = file.parent().unwrap_or(Path::new(".")).to_owned();
+    for cell in &mut summary.cells {
+        cell.directory.clone_from(&summary.directory);
+    }
     Ok(summary)
 }

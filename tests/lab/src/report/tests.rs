@@ -3,20 +3,25 @@
 //! `UPDATE_SNAPSHOTS=1` writes it anew.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::document::{Document, Panel};
 use super::made_up::{ALGORITHMS, around, cell, made_up, write};
-use super::{csv, fill, read};
+use super::{Labelled, csv, fill, read};
 
 const PAGE: &str = r#"<script type="application/json">"millrace-report-data"</script>"#;
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/report/test/made-up.json");
 
+fn alone(directory: &Path) -> [Labelled; 1] {
+    [Labelled { label: "made up".to_owned(), directory: directory.to_owned() }]
+}
+
 fn document() -> Document {
     let root = tempfile::tempdir().unwrap();
     made_up(root.path());
-    read(root.path(), "Made-up results").unwrap()
+    read(&alone(root.path()), "Made-up results").unwrap()
 }
 
 #[test]
@@ -73,7 +78,7 @@ fn one_algorithm_under_two_labels_stays_two() {
     });
     let plots = json!([{"kind": "bars", "x": "cc", "series": "cc"}]);
     write(root.path(), "labels", json!({"cells": cells, "plots": plots}));
-    let document = read(root.path(), "").unwrap();
+    let document = read(&alone(root.path()), "").unwrap();
     let chart = panels(&document, "labels")[0][0].chart().unwrap();
     let heights: Vec<_> =
         chart.series.iter().map(|line| (line.name.as_str(), line.points[0][1])).collect();
@@ -152,8 +157,8 @@ fn csv_has_a_row_for_each_point() {
 #[test]
 fn a_directory_without_results_is_refused() {
     let root = tempfile::tempdir().unwrap();
-    let error = read(root.path(), "").unwrap_err().to_string();
+    let error = read(&alone(root.path()), "").unwrap_err().to_string();
     assert!(error.contains("no summary.json"), "{error}");
     write(root.path(), "a", json!({"format": 2}));
-    assert!(read(root.path(), "").unwrap_err().to_string().contains("format 2"));
+    assert!(read(&alone(root.path()), "").unwrap_err().to_string().contains("format 2"));
 }

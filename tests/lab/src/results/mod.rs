@@ -24,7 +24,7 @@ pub use write::{Directory, RunFile, write_json, write_run};
 pub struct Figures(pub BTreeMap<&'static str, f64>);
 
 /// What a run came to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RunFigures {
     /// The bottleneck's.
     pub link: Figures,

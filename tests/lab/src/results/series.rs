@@ -12,9 +12,11 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
 /// The columns that can be drawn.
-pub const COLUMNS: [&str; 8] = [
+pub const COLUMNS: [&str; 10] = [
     "rate_mbps",
     "sent_mbps",
+    "throughput_mbps",
+    "telemetry_mbps",
     "rtt_ms",
     "loss_rate",
     "window_bytes",
@@ -29,6 +31,8 @@ const SCHEMA: &str = "message series {
     required binary cc (utf8);
     required double rate_mbps;
     required double sent_mbps;
+    required double throughput_mbps;
+    optional double telemetry_mbps;
     optional double rtt_ms;
     required double loss_rate;
     optional double window_bytes;
@@ -47,10 +51,14 @@ pub struct Row {
     pub time_s: f64,
     /// Number of the flow; -1 is the link.
     pub flow: i32,
-    /// What arrived; of the link, what came out.
+    /// What arrived for the first time; of the link, what came out.
     pub rate_mbps: f64,
     /// What left the sender; of the link, what it could carry.
     pub sent_mbps: f64,
+    /// What left the link, in bytes of the network layer.
+    pub throughput_mbps: f64,
+    /// The same, as the flow's ends have it; of real ones only.
+    pub telemetry_mbps: Option<f64>,
     /// Mean of the samples.
     pub rtt_ms: Option<f64>,
     /// Lost of sent.
@@ -106,6 +114,8 @@ fn write_group(
     column.close()?;
     doubles(group, rows, |row| row.rate_mbps)?;
     doubles(group, rows, |row| row.sent_mbps)?;
+    doubles(group, rows, |row| row.throughput_mbps)?;
+    optional(group, rows, |row| row.telemetry_mbps)?;
     optional(group, rows, |row| row.rtt_ms)?;
     doubles(group, rows, |row| row.loss_rate)?;
     optional(group, rows, |row| row.window_bytes)?;
@@ -151,6 +161,8 @@ mod tests {
             flow,
             rate_mbps: 9.5,
             sent_mbps: 10.0,
+            throughput_mbps: 9.8,
+            telemetry_mbps: None,
             rtt_ms: (flow == 0).then_some(30.5),
             loss_rate: 0.01,
             window_bytes: None,
@@ -179,8 +191,8 @@ mod tests {
         assert_eq!(read[2].get_double(0).unwrap(), 0.1);
         assert_eq!(read[0].get_int(1).unwrap(), 0);
         assert_eq!(read[0].get_string(2).unwrap(), "cubic");
-        assert_eq!(read[0].get_double(5).unwrap(), 30.5);
-        assert!(read[1].get_double(5).is_err(), "the link has no round trip");
-        assert_eq!(read[1].get_double(10).unwrap(), 3000.0);
+        assert_eq!(read[0].get_double(7).unwrap(), 30.5);
+        assert!(read[1].get_double(7).is_err(), "the link has no round trip");
+        assert_eq!(read[1].get_double(12).unwrap(), 3000.0);
     }
 }

@@ -18,6 +18,8 @@ pub type Table = BTreeMap<&'static str, Statistics>;
 pub struct Summary {
     /// 1.
     pub format: u32,
+    /// What ran it: `sim` or `emu`.
+    pub driver: &'static str,
     /// What the file says of itself.
     pub scenario: Head,
     /// What was left out for speed; with it, the summary proves nothing.
@@ -53,6 +55,8 @@ pub struct Counts {
     pub failed: usize,
     /// Done, but they don't count.
     pub invalid: usize,
+    /// Done in vain before a run that counts or the last attempt at one; not among the runs.
+    pub left_out: usize,
 }
 
 /// Why runs are not done.
@@ -182,6 +186,7 @@ impl Summary {
         let cells = file.cells.iter().zip(runs).enumerate();
         Self {
             format: 1,
+            driver: "sim",
             scenario: file.head.clone(),
             quick: None,
             keys: file.sweep.iter().map(|(key, _)| key.clone()).collect(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{RunFigures, Stamp};
 use crate::scenario::{At, Scenario};
@@ -38,6 +39,9 @@ pub struct RunFile<'a> {
     pub series: bool,
     /// What ran, with every default filled in.
     pub settings: &'a Scenario,
+    /// What the driver says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<&'a Value>,
     /// Who, where and when.
     pub stamp: Stamp,
 }

@@ -5,6 +5,7 @@
 //! but algorithms and traces that are not there.
 
 mod claim;
+mod peer;
 mod reader;
 mod schema;
 mod sweep;
@@ -12,6 +13,7 @@ mod sweep;
 mod tests;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -99,12 +101,17 @@ pub struct Scenario {
     pub duration_s: f64,
     /// How much of that is left out of the figures.
     pub warmup_s: f64,
+    /// Version of the Internet Protocol.
+    pub ip: Ip,
     /// The bottleneck.
     pub link: Link,
     /// What only the simulator knows.
     pub sim: Sim,
     /// How some figures are computed.
     pub measure: Measure,
+    /// Somebody else's programs, by name.
+    #[serde(rename = "peer")]
+    pub peers: BTreeMap<String, Peer>,
     /// Who sends; each entry stands for `count` flows.
     #[serde(rename = "flow")]
     pub groups: Vec<Group>,
@@ -261,12 +268,47 @@ pub enum Via {
     Proxy,
     /// The kernel's TCP from end to end.
     Direct,
+    /// Through somebody else's pair of programs.
+    Peer,
+}
+
+/// Somebody else's pair of programs that carries TCP across the link. In its commands and files, names
+/// in braces stand for what a flow has: `docs/scenarios.md`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Peer {
+    /// Program and arguments of the server's side; none if there is no such program.
+    pub server: Vec<String>,
+    /// Program and arguments of the client's side.
+    pub client: Vec<String>,
+    /// Texts of files that are written for them, by name.
+    pub files: Map<String, Value>,
+}
+
+/// Version of the Internet Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Ip {
+    /// IPv4.
+    #[serde(rename = "4")]
+    V4,
+    /// IPv6.
+    #[serde(rename = "6")]
+    V6,
+}
+
+/// The tunnel connections of a group's flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Connections {
+    /// One for each flow.
+    PerFlow,
+    /// One for all of them.
+    Shared,
 }
 
 /// Flows with the same settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
-    /// Algorithm: a name of `cc/`, or `kernel:` and one of the kernel's.
+    /// Algorithm: a name of `cc/`, `kernel:` and one of the kernel's, or `peer:` and its name.
     pub cc: String,
     /// Its parameters.
     pub parameters: Map<String, Value>,
@@ -287,6 +329,10 @@ pub struct Group {
     pub extra_rtt_ms: f64,
     /// Which way they take.
     pub via: Via,
+    /// Whether they share a tunnel connection.
+    pub connections: Connections,
+    /// Whether their data go from the client to the server.
+    pub upwards: bool,
     /// What is asked of the algorithm while it runs.
     pub change: Vec<FlowChange>,
 }
@@ -356,6 +402,12 @@ impl Group {
     #[must_use]
     pub fn kernel_cc(&self) -> Option<&str> {
         self.cc.strip_prefix("kernel:")
+    }
+
+    /// The peer's name, if it is one's.
+    #[must_use]
+    pub fn peer(&self) -> Option<&str> {
+        self.cc.strip_prefix("peer:")
     }
 
     /// When the flow of this number in the group begins.

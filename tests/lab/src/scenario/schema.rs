@@ -1,12 +1,15 @@
 //! The keys of a scenario file, their ranges and defaults.
 
+use std::collections::BTreeMap;
+
 use crate::report::Plot;
 
+use super::peer;
 use super::reader::Reader;
 use super::tree::{Node, ScenarioError, Text, Value};
 use super::{
-    App, Change, Convergence, FlowChange, Group, Head, Link, Measure, RandomChange, Rate, Scenario,
-    Series, Sim, TraceFormat, Via,
+    App, Change, Connections, Convergence, FlowChange, Group, Head, Ip, Link, Measure, Peer,
+    RandomChange, Rate, Scenario, Series, Sim, TraceFormat, Via,
 };
 
 type Result<T> = std::result::Result<T, ScenarioError>;
@@ -62,6 +65,11 @@ pub(super) fn scenario(text: &Text<'_>, root: &Node) -> Result<Scenario> {
     if warmup_s >= duration_s {
         return Err(reader.error("warmup_s", format!("must be below duration_s, {duration_s}")));
     }
+    let ip = match reader.integer("ip", 4..=6, 4)? {
+        4 => Ip::V4,
+        6 => Ip::V6,
+        other => return Err(reader.error("ip", format!("{other}, expected 4 or 6"))),
+    };
     let Some(mut link_table) = reader.table("link")? else {
         return Err(reader.error("link", "is missing: the table of the bottleneck"));
     };
@@ -69,18 +77,19 @@ pub(super) fn scenario(text: &Text<'_>, root: &Node) -> Result<Scenario> {
     link_table.finish()?;
     let sim = sim(reader.table("sim")?)?;
     let measure = measure(reader.table("measure")?)?;
+    let peers = peer::read(&mut reader, text)?;
     let tables = reader.tables("flow")?;
     if tables.is_empty() {
         return Err(reader.error("flow", "is missing: a [[flow]] for each kind of sender"));
     }
     let groups: Vec<Group> =
-        tables.into_iter().map(|table| group(table, duration_s)).collect::<Result<_>>()?;
+        tables.into_iter().map(|table| group(table, duration_s, &peers)).collect::<Result<_>>()?;
     let flows: u64 = groups.iter().map(|group| group.count).sum();
     if flows > MAX_FLOWS {
         return Err(reader.error("flow", format!("{flows} flows; allowed are {MAX_FLOWS}")));
     }
     reader.finish()?;
-    Ok(Scenario { duration_s, warmup_s, link, sim, measure, groups })
+    Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, groups })
 }
 
 fn link(reader: &mut Reader<'_>) -> Result<Link> {
@@ -193,7 +202,7 @@ fn measure(reader: Option<Reader<'_>>) -> Result<Measure> {
     Ok(measure)
 }
 
-fn group(mut reader: Reader<'_>, duration_s: f64) -> Result<Group> {
+fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>) -> Result<Group> {
     let cc = reader.text("cc")?;
     let kernel = cc.strip_prefix("kernel:");
     if kernel.is_some_and(|kernel| !["cubic", "bbr", "reno"].contains(&kernel)) {
@@ -205,6 +214,15 @@ fn group(mut reader: Reader<'_>, duration_s: f64) -> Result<Group> {
         Some((Value::Table(_), serde_json::Value::Object(map))) => map,
         Some(_) => return Err(reader.error("parameters", "expected a table of settings")),
     };
+    let natural = match (kernel, cc.strip_prefix("peer:")) {
+        (Some(_), _) => Via::Direct,
+        (None, Some(peer)) if peers.contains_key(peer) => Via::Peer,
+        (None, Some(peer)) => {
+            return Err(reader.error("cc", format!("{cc:?}, but there is no [peer.{peer}]")));
+        }
+        (None, None) => Via::Proxy,
+    };
+    let via = via(&mut reader, natural)?;
     let group = Group {
         label: reader.maybe_text("label")?.unwrap_or_else(|| cc.clone()),
         cc,
@@ -215,7 +233,12 @@ fn group(mut reader: Reader<'_>, duration_s: f64) -> Result<Group> {
         start_every_s: reader.number("start_every_s", TIME_S, 0.0)?,
         stop_s: reader.number("stop_s", TIME_S, duration_s)?,
         extra_rtt_ms: reader.number("extra_rtt_ms", RTT_MS, 0.0)?,
-        via: reader.choice("via", &[("proxy", Via::Proxy), ("direct", Via::Direct)])?,
+        via,
+        connections: reader.choice(
+            "connections",
+            &[("per_flow", Connections::PerFlow), ("shared", Connections::Shared)],
+        )?,
+        upwards: reader.choice("direction", &[("down", false), ("up", true)])?,
         change: reader.tables("change")?.into_iter().map(flow_change).collect::<Result<_>>()?,
     };
     if group.stop_s > duration_s {
@@ -228,6 +251,20 @@ fn group(mut reader: Reader<'_>, duration_s: f64) -> Result<Group> {
     }
     reader.finish()?;
     Ok(group)
+}
+
+/// Follows from the algorithm: the kernel's drive its own TCP from end to end, a peer's is its own, all
+/// others drive the tunnel. Saying it again is allowed.
+fn via(reader: &mut Reader<'_>, natural: Via) -> Result<Via> {
+    let words = [("proxy", Via::Proxy), ("direct", Via::Direct), ("peer", Via::Peer)];
+    let given = reader.has("via");
+    let via = reader.choice("via", &words)?;
+    if given && via != natural {
+        let problem =
+            "doesn't go with cc: kernel:... is direct, peer:... is peer, all else is proxy";
+        return Err(reader.error("via", problem));
+    }
+    Ok(natural)
 }
 
 fn app(reader: &mut Reader<'_>) -> Result<App> {

@@ -6,18 +6,30 @@ use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{Bandwidth, Tuning};
 use millrace_sim::{AckPolicy, Flow, Link, LinkChange, RandomChange, Rate, Setup, Source};
 
-use super::{NotDone, Traces};
-use crate::scenario::{self, App, Group, Scenario, Sim, Via};
+use crate::measure::SAMPLE_S;
+use crate::runner::NotDone;
+use crate::scenario::{self, App, Connections, Group, Scenario, Sim, Via};
+use crate::traces::Traces;
 
 /// One run of `scenario`.
 ///
 /// # Errors
 /// What it needs is not there, or only the emulator has it.
-pub(super) fn setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, NotDone> {
+pub fn setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, NotDone> {
     let mut flows = Vec::new();
     for group in &scenario.groups {
         flows.extend(flows_of(group, &scenario.sim)?);
     }
+    let setup = Setup { flows, ..course(scenario, seed, traces)? };
+    setup.validate().map_err(|error| NotDone::Failed(error.to_string()))?;
+    Ok(setup)
+}
+
+/// One run of `scenario` but for its flows.
+///
+/// # Errors
+/// What it needs is not there, or a value is out of range.
+pub fn course(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, NotDone> {
     let link = &scenario.link;
     let rate = match &link.rate {
         scenario::Rate::Constant { rate_mbps } => Rate::Constant(Bandwidth::from_mbps(*rate_mbps)),
@@ -34,12 +46,13 @@ pub(super) fn setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<S
         jitter: ms(link.jitter_ms),
         reorder: link.reorder,
     };
-    let mut setup = Setup::new(first, flows, s(scenario.duration_s));
+    let mut setup = Setup::new(first, Vec::new(), s(scenario.duration_s));
     setup.warmup = s(scenario.warmup_s);
     setup.seed = seed;
+    setup.sample_every = s(SAMPLE_S);
     setup.changes = link.change.iter().map(change).collect();
     setup.random_change = link.random_change.as_ref().map(random_change);
-    setup.validate().map_err(|error| NotDone::Failed(error.to_string()))?;
+    setup.validate_course().map_err(|error| NotDone::Failed(error.to_string()))?;
     Ok(setup)
 }
 
@@ -65,9 +78,21 @@ fn random_change(change: &scenario::RandomChange) -> RandomChange {
 }
 
 fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
-    if group.kernel_cc().is_some() || group.via == Via::Direct {
-        let problem = format!("{}: the kernel's TCP runs in the emulator only", group.cc);
-        return Err(NotDone::Skipped(problem));
+    let whose = match group.via {
+        Via::Proxy => None,
+        Via::Direct => Some("the kernel's TCP runs"),
+        Via::Peer => Some("other programs run"),
+    };
+    if let Some(whose) = whose {
+        return Err(NotDone::Skipped(format!("{}: {whose} in the emulator only", group.cc)));
+    }
+    if group.connections == Connections::Shared && group.count > 1 {
+        let problem = "flows that share a connection run in the emulator only";
+        return Err(NotDone::Skipped(problem.to_owned()));
+    }
+    if group.upwards {
+        let problem = "the simulator's flows go in the direction of the data only";
+        return Err(NotDone::Skipped(problem.to_owned()));
     }
     let source = match group.app {
         App::Bulk => Source::Bulk,

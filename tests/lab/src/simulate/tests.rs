@@ -1,9 +1,14 @@
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::*;
 use crate::results::claims::Verdict;
+use crate::results::{Counts, Summary};
+use crate::runner::{Options, quicker, run};
+use crate::scenario::File;
 
 const TWO: &str = r#"
 name = "two"
@@ -34,14 +39,18 @@ at_most = 0.01
 "#;
 
 fn options(out: &Path, jobs: usize) -> Options {
-    let traces = Traces::find(Some(Path::new("/nonexistent")));
-    Options { out: out.to_owned(), jobs, traces, quick: None }
+    Options { out: out.to_owned(), jobs, attempts: 1, quick: None }
+}
+
+fn simulator(traces: &Path) -> Simulator {
+    Simulator { traces: Traces::find(Some(traces)) }
 }
 
 fn run_text(text: &str, out: &Path, jobs: usize) -> Summary {
     let file = File::parse(text, Path::new("test.toml")).unwrap();
     let mut seen = None;
-    run(&[file], &options(out, jobs), |summary, _| {
+    let simulator = simulator(Path::new("/nonexistent"));
+    run(&simulator, &[file], &options(out, jobs), |summary, _| {
         seen = Some(summary.clone());
         Ok(())
     })
@@ -174,9 +183,7 @@ cc = "constant"
 parameters = { rate_mbps = 4 }
 "#;
     let file = File::parse(text, Path::new("test.toml")).unwrap();
-    let mut options = options(out.path(), 1);
-    options.traces = Traces::find(Some(recorded.path()));
-    run(&[file], &options, |summary, _| {
+    run(&simulator(recorded.path()), &[file], &options(out.path(), 1), |summary, _| {
         let capacity = summary.cells[0].link["capacity_mbps"].median;
         assert!((capacity - 2.0).abs() < 0.01, "{capacity}");
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_sim::Trace;
 
-use super::NotDone;
+use crate::runner::NotDone;
 use crate::scenario::TraceFormat;
 
 /// Where traces are looked for unless the command line or [`VARIABLE`] says otherwise.

@@ -1,4 +1,4 @@
-//! The figures of a run, from the simulator's totals and the record.
+//! The figures of a run, from its totals and the record.
 
 use millrace_sim::{Delays, FlowOutcome, Outcome};
 
@@ -7,8 +7,9 @@ use super::record::{PER_SECOND, Record, with_headers};
 use crate::results::{Figures, FlowFigures, RunFigures};
 use crate::scenario::{Group, Rate, Scenario};
 
-/// `outcome` and `record` of a run of `scenario`.
-pub(super) fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -> RunFigures {
+/// Of a run of `scenario`: from its totals and what was recorded.
+#[must_use]
+pub fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -> RunFigures {
     let mut flows = members(scenario);
     let sample = |at_s: f64| (at_s * PER_SECOND as f64).round() as usize;
     let times = Times {
@@ -69,10 +70,11 @@ pub(super) fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -
         let error = dynamics::share_error(record, &times, &asked, &share_changes, settle, index);
         figures.set_if("share_error", error);
         if let Some(bdp) = bdp_bytes(scenario, group) {
-            let peak = record.flows[index].peak_in_flight_bytes;
-            let peak = with_headers(peak, scenario.sim.packet_bytes) / bdp;
-            figures.set("peak_in_flight_bdp", peak);
-            figures.set("overshoot_bdp", (peak - 1.0).max(0.0));
+            // Zero where nobody knows it: whoever sends has something in flight.
+            let peak = Some(record.flows[index].peak_in_flight_bytes).filter(|peak| *peak > 0);
+            let peak = peak.map(|peak| with_headers(peak, scenario.sim.packet_bytes) / bdp);
+            figures.set_if("peak_in_flight_bdp", peak);
+            figures.set_if("overshoot_bdp", peak.map(|peak| (peak - 1.0).max(0.0)));
         }
         if let Some(drain_ms) = drain_ms(scenario) {
             figures.set("inflation_ratio", ms(of.queueing.p95) / drain_ms);
@@ -81,8 +83,9 @@ pub(super) fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -
     RunFigures { link, flows: flows.into_iter().map(|(flow, _)| flow).collect() }
 }
 
-/// The flows in the simulator's order, each with its group.
-fn members(scenario: &Scenario) -> Vec<(FlowFigures, &Group)> {
+/// The flows in their order, each with its group.
+#[must_use]
+pub fn members(scenario: &Scenario) -> Vec<(FlowFigures, &Group)> {
     let groups = scenario.groups.iter().enumerate();
     let numbered =
         groups.flat_map(|(index, group)| (0..group.count).map(move |n| (index, group, n)));

@@ -11,12 +11,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(total: u64) -> Result<Self> {
+    pub(super) fn new(what: &str, total: u64) -> Result<Self> {
         if !stderr().is_terminal() {
             return Ok(Self { bar: ProgressBar::hidden() });
         }
-        let template = "simulating [{wide_bar}] {percent:>3} %, {eta} left";
-        let style = ProgressStyle::with_template(template)?.progress_chars("=> ");
+        let template = format!("{what} [{{wide_bar}}] {{percent:>3}} %, {{eta}} left");
+        let style = ProgressStyle::with_template(&template)?.progress_chars("=> ");
         let bar = ProgressBar::new(total).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(500));
         Ok(Self { bar })

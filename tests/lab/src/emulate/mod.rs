@@ -1,0 +1,318 @@
+//! Scenarios with real packets: the kernel's TCP or the real proxies, across the emulated link.
+
+mod join;
+mod peers;
+mod places;
+mod steps;
+mod telemetry;
+mod traffic;
+mod tunnels;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::json;
+
+use self::join::Seen;
+use self::places::{MOST_FLOWS, Places};
+use self::telemetry::{Headers, Told};
+use self::traffic::{Flow, Gauge};
+use self::tunnels::{Tunnels, Workshop};
+use crate::emulator::course::LONGEST;
+use crate::emulator::{Back, FlowPlan, Plan, Report, monotonic_ns};
+use crate::host::{CpuShares, CpuTime};
+use crate::interrupt;
+use crate::measure::figures;
+use crate::process::require;
+use crate::proxies::Binaries;
+use crate::run::{Run, require_root};
+use crate::runner::{Driver, NotDone, Ran, Request};
+use crate::scenario::{App, Scenario, Via};
+use crate::simulate::course;
+use crate::topology::{KernelCc, Topology};
+use crate::traces::Traces;
+
+/// What runs beside the proxies, and the Debian packages that have it.
+const PROGRAMS: [(&str, &str); 3] =
+    [("ip", "iproute2"), ("sysctl", "procps"), ("ethtool", "ethtool")];
+
+/// The ends' account of what has crossed may differ from the link's by this part of it.
+const AGREES_WITHIN: f64 = 0.02;
+
+/// Runs scenarios in real time, one after the other.
+#[derive(Debug)]
+pub struct Emulation {
+    traces: Traces,
+    binaries: Binaries,
+}
+
+impl Emulation {
+    /// With these recorded links and proxies.
+    ///
+    /// # Errors
+    /// Without root, or when a program is missing: which, and how to get it.
+    pub fn new(traces: Traces, binaries: Binaries) -> Result<Self> {
+        require_root()?;
+        require(&PROGRAMS)?;
+        Ok(Self { traces, binaries })
+    }
+}
+
+impl Driver for Emulation {
+    const NAME: &'static str = "emu";
+
+    fn run(&self, request: &Request<'_>) -> Result<Result<Ran, NotDone>> {
+        if let Err(reason) = can_be_emulated(request.scenario) {
+            return Ok(Err(NotDone::Skipped(reason)));
+        }
+        let scenario = request.scenario;
+        let setup = match course(scenario, request.seed, &self.traces) {
+            Ok(setup) => setup,
+            Err(not_done) => return Ok(Err(not_done)),
+        };
+        let places = Places::of(scenario);
+        let crossings = places.crossings.iter();
+        let flows = crossings.map(|crossing| {
+            let group = &scenario.groups[crossing.group];
+            FlowPlan {
+                host: Places::mark(crossing),
+                upwards: group.upwards,
+                extra_rtt: Duration::from_secs_f64(group.extra_rtt_ms / 1e3),
+            }
+        });
+        let upwards = scenario.groups.iter().any(|group| group.upwards);
+        let plan = Plan {
+            flows: flows.collect(),
+            back: if upwards { Back::Same } else { Back::Free },
+            setup,
+        };
+        let logs = request.directory.join("logs");
+        fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
+        match self.emulate(request, &places, plan, &logs) {
+            Ok(ran) => {
+                if ran.invalid_because.is_empty() {
+                    fs::remove_dir_all(&logs).with_context(|| logs.display().to_string())?;
+                }
+                Ok(Ok(ran))
+            }
+            Err(error) if error.is::<interrupt::Interrupted>() => Err(error),
+            Err(error) => Ok(Err(NotDone::Failed(format!("{error:#}")))),
+        }
+    }
+
+    /// Milliseconds.
+    fn weight(&self, scenario: &Scenario) -> u64 {
+        (scenario.duration_s * 1e3) as u64
+    }
+}
+
+/// # Errors
+/// What of it the emulator hasn't got.
+fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
+    let flows: u64 = scenario.groups.iter().map(|group| group.count).sum();
+    if flows > MOST_FLOWS {
+        return Err(format!("{flows} flows; the emulator takes {MOST_FLOWS}"));
+    }
+    if scenario.duration_s > LONGEST.as_secs_f64() {
+        let most_s = LONGEST.as_secs();
+        return Err(format!("{} s long; the emulator takes {most_s} s", scenario.duration_s));
+    }
+    for group in &scenario.groups {
+        match group.app {
+            App::Bulk => {}
+            App::OnOff { .. } if !group.upwards => {}
+            App::OnOff { .. } => return Err("segments go down only".to_owned()),
+            App::Dash | App::Rtsp => {
+                return Err("players in scenarios are not there yet".to_owned());
+            }
+        }
+        if !group.change.is_empty() {
+            let problem = "nothing can be asked of an algorithm on the wire while it runs, yet";
+            return Err(problem.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// What came of the time in which the flows ran.
+struct Lived {
+    host: CpuShares,
+    told: Vec<Told>,
+    payload: Vec<Vec<telemetry::Payload>>,
+}
+
+impl Emulation {
+    fn emulate(
+        &self,
+        request: &Request<'_>,
+        places: &Places,
+        plan: Plan,
+        logs: &Path,
+    ) -> Result<Ran> {
+        let scenario = request.scenario;
+        // In the order of their ends: proxies stop before the namespaces go.
+        let run = Run::start()?;
+        let topology = Topology::build(&run, KernelCc::Cubic)?;
+        places.furnish(&topology)?;
+        let emulator = topology.start_link(plan)?;
+        let workshop = Workshop { binaries: &self.binaries, scratch: run.scratch(), logs };
+        let tunnels = Tunnels::start(scenario, places, &topology, workshop)?;
+        let peers = peers::start(scenario, places, &topology, workshop)?;
+
+        let gauges: Vec<Gauge> = places.flows.iter().map(|_| Gauge::default()).collect();
+        let lived = live(scenario, places, &topology, &tunnels, &gauges, || emulator.begin())?;
+        drop((tunnels, peers));
+        let (report, course) = emulator.finish_run()?;
+        let course = course.context("the link was stopped before the run's end")?;
+        let seen = Seen {
+            scenario,
+            places,
+            course: &course,
+            told: lived.told,
+            payload: lived.payload,
+            segments: gauges.iter().map(Gauge::segments).collect(),
+        };
+        let (outcome, record) = (seen.outcome(), seen.record(request.with_series));
+        let disagreement = seen.disagreement();
+        Ok(Ran {
+            figures: figures(scenario, &outcome, &record),
+            rows: record.rows,
+            invalid_because: doubts(&report, &lived.host, &disagreement),
+            account: Some(json!({
+                "emulator": report,
+                "host": lived.host,
+                "telemetry_differs_by": disagreement,
+            })),
+        })
+    }
+}
+
+/// Why a run can't be trusted.
+fn doubts(report: &Report, host: &CpuShares, disagreement: &[Option<f64>]) -> Vec<String> {
+    let mut doubts = report.invalid.clone();
+    doubts.extend(host.doubt());
+    for (index, differs) in disagreement.iter().enumerate() {
+        if let Some(differs) = differs.filter(|differs| differs.abs() > AGREES_WITHIN) {
+            let percent = differs * 100.0;
+            doubts.push(format!("the ends of flow {index} and the link differ by {percent:+.1} %"));
+        }
+    }
+    doubts
+}
+
+/// Lets the flows run from the beginning to the end.
+fn live(
+    scenario: &Scenario,
+    places: &Places,
+    topology: &Topology,
+    tunnels: &Tunnels,
+    gauges: &[Gauge],
+    begin: impl FnOnce() -> Result<u64>,
+) -> Result<Lived> {
+    let over = AtomicBool::new(false);
+    let flows: Vec<Flow<'_>> = places
+        .flows
+        .iter()
+        .zip(gauges)
+        .map(|(place, gauge)| {
+            let group = &scenario.groups[place.group];
+            Flow { group, place, gauge, over: &over }
+        })
+        .collect();
+    let listeners: Vec<_> =
+        flows.iter().map(|flow| flow.listen(topology)).collect::<Result<_>>()?;
+    let direct: Vec<bool> =
+        places.flows.iter().map(|it| scenario.groups[it.group].via == Via::Direct).collect();
+    let headers = Headers::from(scenario.ip);
+    let before = CpuTime::now()?;
+    let began_ns = begin()?;
+    let began = Instant::now() - Duration::from_nanos(monotonic_ns()? - began_ns);
+    let end = began + Duration::from_secs_f64(scenario.duration_s);
+    std::thread::scope(|scope| {
+        // Whatever happens, nobody waits for the others for ever.
+        let ended = Ended(&over);
+        for (flow, listener) in flows.iter().zip(&listeners) {
+            scope.spawn(move || flow.serve(listener));
+        }
+        let players: Vec<_> = flows
+            .iter()
+            .map(|flow| {
+                let enter = topology.player.entrance()?;
+                Ok(scope.spawn(move || enter.enter().and_then(|()| flow.play(began))))
+            })
+            .collect::<Result<_>>()?;
+        let over = &over;
+        let reader = scope.spawn(|| telemetry::read(gauges, &direct, headers, began, over));
+        let mut askers = Vec::new();
+        for (namespace, proxies) in
+            [(&topology.server_edge, &tunnels.servers), (&topology.client_edge, &tunnels.clients)]
+        {
+            let enter = namespace.entrance()?;
+            askers.push(scope.spawn(move || {
+                enter.enter()?;
+                telemetry::ask(proxies, headers, began, over)
+            }));
+        }
+        // A moment longer, for the last sample and the last reading.
+        let mut early = None;
+        interrupt::wait_for::<()>(end - Instant::now() + Duration::from_millis(300), || {
+            let failed = players.iter().position(|it| it.is_finished() && Instant::now() < end);
+            early = early
+                .or(failed.filter(|it| stop_of(scenario, places, *it, began) > Instant::now()));
+            Ok(early.map(|_| ()))
+        })?;
+        drop(ended);
+        let host = CpuTime::now()?.since(before);
+        for (index, player) in players.into_iter().enumerate() {
+            let played = player.join().map_err(|_| anyhow!("a player panicked"))?;
+            played.with_context(|| format!("flow {index}"))?;
+        }
+        let read = reader.join().map_err(|_| anyhow!("the reading thread panicked"))?;
+        let mut asked = Vec::new();
+        for asker in askers {
+            asked.push(asker.join().map_err(|_| anyhow!("an asking thread panicked"))??);
+        }
+        let told = told(scenario, places, &read, asked);
+        let payload = read.into_iter().map(|(payload, _)| payload).collect();
+        Ok(Lived { host, told, payload })
+    })
+}
+
+fn stop_of(scenario: &Scenario, places: &Places, flow: usize, began: Instant) -> Instant {
+    let stop_s = scenario.groups[places.flows[flow].group].stop_s;
+    began + Duration::from_secs_f64(stop_s)
+}
+
+/// By crossing: of a tunnel what the proxy at either end said, else what the kernel did.
+fn told(
+    scenario: &Scenario,
+    places: &Places,
+    read: &[(Vec<telemetry::Payload>, Told)],
+    mut asked: Vec<HashMap<usize, Told>>,
+) -> Vec<Told> {
+    let of = |(index, crossing): (usize, &places::Crossing)| {
+        if scenario.groups[crossing.group].via != Via::Proxy {
+            return crossing.flows.first().map(|flow| read[*flow].1.clone()).unwrap_or_default();
+        }
+        let [server, client] = [0, 1]
+            .map(|end| asked.get_mut(end).and_then(|told| told.remove(&index)).unwrap_or_default());
+        match scenario.groups[crossing.group].upwards {
+            false => Told { sender: server.sender, receiver: client.receiver },
+            true => Told { sender: client.sender, receiver: server.receiver },
+        }
+    };
+    places.crossings.iter().enumerate().map(of).collect()
+}
+
+/// Says that it is over when it is dropped.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

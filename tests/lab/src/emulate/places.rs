@@ -1,0 +1,219 @@
+//! Which address each flow has, so that the link can tell the flows apart.
+//!
+//! A flow has a host of its own at the server's side: for the kernel's TCP an address of the origin,
+//! for the tunnel one of the server edge. Flows that share a tunnel connection share its address.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use anyhow::Result;
+
+use crate::scenario::{Connections, Group, Ip, Scenario, Via};
+use crate::topology::{
+    CLIENT_EDGE_INSIDE, CLIENT_EDGE_INSIDE_6, KernelCc, ORIGIN, ORIGIN_6, Topology,
+};
+
+/// As many flows as there may be: each has sockets, threads and perhaps a process of its own.
+pub const MOST_FLOWS: u64 = 250;
+
+/// Where origins listen.
+const ORIGIN_PORT: u16 = 5001;
+/// Where the servers listen.
+const TUNNEL_PORT: u16 = 4433;
+/// The client edge's first door.
+const FIRST_DOOR: u16 = 20_000;
+
+/// Networks of the flows' hosts at the origin and at the server edge, and how long their prefixes are.
+const HOSTS: [(Ipv4Addr, u8); 2] =
+    [(Ipv4Addr::new(198, 19, 0, 0), 17), (Ipv4Addr::new(198, 19, 128, 0), 17)];
+const HOSTS_6: [(Ipv6Addr, u8); 2] = [
+    (Ipv6Addr::new(0x2001, 2, 0, 4, 0, 0, 0, 0), 64),
+    (Ipv6Addr::new(0x2001, 2, 0, 5, 0, 0, 0, 0), 64),
+];
+
+/// At the origin, at the server edge: indices of [`HOSTS`].
+const AT_ORIGIN: usize = 0;
+const AT_EDGE: usize = 1;
+
+/// The flow's host of this number. An IPv6 address ends in the IPv4 address that it would have.
+fn host(ip: Ip, place: usize, number: u8) -> IpAddr {
+    let four = HOSTS[place].0.to_bits() | u32::from(number);
+    match ip {
+        Ip::V4 => Ipv4Addr::from_bits(four).into(),
+        Ip::V6 => Ipv6Addr::from_bits(HOSTS_6[place].0.to_bits() | u128::from(four)).into(),
+    }
+}
+
+/// The network of the flows' hosts at the origin.
+pub fn origin_network(ip: Ip) -> String {
+    match ip {
+        Ip::V4 => format!("{}/{}", HOSTS[AT_ORIGIN].0, HOSTS[AT_ORIGIN].1),
+        Ip::V6 => format!("{}/{}", HOSTS_6[AT_ORIGIN].0, HOSTS_6[AT_ORIGIN].1),
+    }
+}
+
+/// Where a flow's ends are.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Number of its `[[flow]]`.
+    pub group: usize,
+    /// Index of whatever crosses the link for it, in [`Places::crossings`].
+    pub crossing: usize,
+    /// What the player connects to.
+    pub door: SocketAddr,
+    /// Its origin.
+    pub origin: SocketAddr,
+    /// When it starts.
+    pub start_s: f64,
+}
+
+/// Something that crosses the link and can be told from all else there.
+#[derive(Debug, Clone)]
+pub struct Crossing {
+    /// Number of its `[[flow]]`.
+    pub group: usize,
+    /// Its address at the server's side.
+    pub host: IpAddr,
+    /// The address of the tunnel's server, ours or a peer's; none of the kernel's TCP.
+    pub tunnel: Option<SocketAddr>,
+    /// The flows in it.
+    pub flows: Vec<usize>,
+}
+
+/// All of them.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Version of the Internet Protocol.
+    pub ip: Ip,
+    /// In the order of the scenario.
+    pub flows: Vec<Place>,
+    /// What crosses the link.
+    pub crossings: Vec<Crossing>,
+}
+
+impl Places {
+    /// Of the flows of a scenario that has no more than [`MOST_FLOWS`].
+    pub fn of(scenario: &Scenario) -> Self {
+        let mut places = Self { ip: scenario.ip, flows: Vec::new(), crossings: Vec::new() };
+        for (index, group) in scenario.groups.iter().enumerate() {
+            for number in 0..group.count {
+                places.add(index, group, number);
+            }
+        }
+        places
+    }
+
+    fn add(&mut self, index: usize, group: &Group, member: u64) {
+        // Below MOST_FLOWS, so that every number fits one byte.
+        let flow = self.flows.len();
+        let number = (flow + 1) as u8;
+        let origin = SocketAddr::new(host(self.ip, AT_ORIGIN, number), ORIGIN_PORT);
+        let is_tunnelled = group.via != Via::Direct;
+        let shares = group.via == Via::Proxy && group.connections == Connections::Shared;
+        let joins = shares && member > 0;
+        if !joins {
+            let edge = host(self.ip, AT_EDGE, number);
+            self.crossings.push(Crossing {
+                group: index,
+                host: if is_tunnelled { edge } else { origin.ip() },
+                tunnel: is_tunnelled.then(|| SocketAddr::new(edge, TUNNEL_PORT)),
+                flows: Vec::new(),
+            });
+        }
+        let crossing = self.crossings.len() - 1;
+        self.crossings[crossing].flows.push(flow);
+        let inside = match self.ip {
+            Ip::V4 => CLIENT_EDGE_INSIDE,
+            Ip::V6 => CLIENT_EDGE_INSIDE_6,
+        };
+        let inside = inside.parse().expect("an address of ours");
+        let door = match is_tunnelled {
+            true => SocketAddr::new(inside, FIRST_DOOR + flow as u16),
+            false => origin,
+        };
+        let start_s = group.start_of_s(member);
+        self.flows.push(Place { group: index, crossing, door, origin, start_s });
+    }
+
+    /// The last four bytes of a crossing's address at the server's side, of either version.
+    pub fn mark(crossing: &Crossing) -> u32 {
+        match crossing.host {
+            IpAddr::V4(host) => host.to_bits(),
+            IpAddr::V6(host) => host.to_bits() as u32,
+        }
+    }
+
+    /// Gives the hosts their addresses and makes the ways to them.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn furnish(&self, topology: &Topology) -> Result<()> {
+        let gateway = match self.ip {
+            Ip::V4 => ORIGIN,
+            Ip::V6 => {
+                topology.add_ipv6(KernelCc::Cubic)?;
+                ORIGIN_6
+            }
+        };
+        topology.server_edge.ip(&format!("route add {} via {gateway}", origin_network(self.ip)))?;
+        let origins = self.flows.iter().map(|place| (&topology.origin, "eth0", place.origin.ip()));
+        let edges = self
+            .crossings
+            .iter()
+            .filter_map(|crossing| Some((&topology.server_edge, "wan", crossing.tunnel?.ip())));
+        for (namespace, device, address) in origins.chain(edges) {
+            let (length, more) = if address.is_ipv4() { (32, "") } else { (128, " nodad") };
+            namespace.ip(&format!("addr add {address}/{length} dev {device}{more}"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scenario::File;
+
+    fn places(flows: &str) -> Places {
+        let text = format!(
+            "name = \"a\"\ntitle = \"A\"\nduration_s = 1\n\
+             link = {{ rate_mbps = 1, rtt_ms = 1, buffer_bytes = 1 }}\n{flows}"
+        );
+        let file = File::parse(&text, Path::new("a.toml")).unwrap();
+        Places::of(&file.cells[0].scenario)
+    }
+
+    #[test]
+    fn each_flow_has_a_host_of_its_own() {
+        let all = places(
+            "[[flow]]\ncc = \"cubic\"\ncount = 2\n[[flow]]\ncc = \"kernel:bbr\"\nstart_s = 0.5",
+        );
+        let hosts: Vec<String> = all.crossings.iter().map(|c| c.host.to_string()).collect();
+        assert_eq!(hosts, ["198.19.128.1", "198.19.128.2", "198.19.0.3"]);
+        assert_eq!(all.flows[2].door, all.flows[2].origin, "direct");
+        assert_eq!(all.flows[1].door.to_string(), "198.18.1.1:20001");
+        assert_eq!((all.flows[2].group, all.flows[2].start_s), (1, 0.5));
+    }
+
+    #[test]
+    fn an_ipv6_host_ends_as_its_ipv4_counterpart() {
+        let all = places("ip = 6\n[[flow]]\ncc = \"cubic\"\n[[flow]]\ncc = \"kernel:bbr\"");
+        assert_eq!(all.crossings[0].tunnel.unwrap().to_string(), "[2001:2:0:5::c613:8001]:4433");
+        assert_eq!(Places::mark(&all.crossings[0]), u32::from(Ipv4Addr::new(198, 19, 128, 1)));
+        assert_eq!(Places::mark(&all.crossings[1]), u32::from(Ipv4Addr::new(198, 19, 0, 2)));
+        assert_eq!(all.flows[0].door.to_string(), "[2001:2:0:1::1]:20000");
+    }
+
+    #[test]
+    fn flows_that_share_a_connection_cross_together() {
+        let all = places(
+            "[[flow]]\ncc = \"cubic\"\ncount = 3\nconnections = \"shared\"\n[[flow]]\ncc = \"bbr\"",
+        );
+        assert_eq!(all.crossings.len(), 2);
+        assert_eq!(all.crossings[0].flows, [0, 1, 2]);
+        let crossings: Vec<usize> = all.flows.iter().map(|flow| flow.crossing).collect();
+        assert_eq!(crossings, [0, 0, 0, 1]);
+        assert_eq!(all.crossings[1].host.to_string(), "198.19.128.4");
+    }
+}

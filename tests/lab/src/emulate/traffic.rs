@@ -1,0 +1,334 @@
+//! What the flows of a scenario carry: TCP between player and origin, straight or through the tunnel.
+//!
+//! The player asks with eight bytes, big-endian: how many bytes the origin is to send, [`ENDLESS`] for
+//! as many as it can, [`UPLOAD`] to be sent to instead.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use socket2::{Domain, SockRef, Socket, Type};
+
+use super::places::Place;
+use crate::interrupt;
+use crate::scenario::{App, Group};
+use crate::tcp_info::TcpInfo;
+use crate::topology::Topology;
+
+const ENDLESS: u64 = u64::MAX;
+const UPLOAD: u64 = 0;
+
+/// How long a call on a socket blocks before somebody looks whether it is over.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A link of 2 s round trip that loses every other packet has connected by then.
+const CONNECT_WITHIN: Duration = Duration::from_secs(60);
+/// Per call.
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// A segment of an on/off flow that has arrived whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    /// When its last byte arrived, since the beginning of the run.
+    pub completed_s: f64,
+    /// How long that took.
+    pub took: Duration,
+}
+
+/// What can be read off a flow while it runs.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    received_bytes: AtomicU64,
+    sender: Mutex<Option<OwnedFd>>,
+    receiver: Mutex<Option<OwnedFd>>,
+    segments: Mutex<Vec<Segment>>,
+}
+
+impl Gauge {
+    /// Payload that has arrived.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the kernels of the sender and of the receiver say, once they are connected. Of a tunnelled
+    /// flow these are two connections.
+    pub fn tcp(&self) -> Option<(TcpInfo, TcpInfo)> {
+        let info = |end: &Mutex<Option<OwnedFd>>| {
+            let end = end.lock().unwrap_or_else(PoisonError::into_inner);
+            TcpInfo::of(end.as_ref()?.as_fd()).ok()
+        };
+        Some((info(&self.sender)?, info(&self.receiver)?))
+    }
+
+    /// Segments that have arrived.
+    pub fn segments(&self) -> Vec<Segment> {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is(&self, end: &Mutex<Option<OwnedFd>>, stream: &TcpStream) -> Result<()> {
+        let own = stream.as_fd().try_clone_to_owned()?;
+        *end.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
+        Ok(())
+    }
+
+    fn count(&self, bytes: usize) {
+        self.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// One flow to be carried.
+#[derive(Debug)]
+pub struct Flow<'a> {
+    /// Its settings.
+    pub group: &'a Group,
+    /// Its ends.
+    pub place: &'a Place,
+    /// What can be read off it.
+    pub gauge: &'a Gauge,
+    /// Set when all is over.
+    pub over: &'a AtomicBool,
+}
+
+impl Flow<'_> {
+    fn must_end(&self) -> bool {
+        self.over.load(Ordering::Relaxed) || interrupt::check().is_err()
+    }
+
+    /// Opens the origin's socket in its namespace; connections that it accepts use the kernel's
+    /// congestion control that the scenario asks for.
+    ///
+    /// # Errors
+    /// When the kernel hasn't got it, or the address is taken.
+    pub fn listen(&self, topology: &Topology) -> Result<TcpListener> {
+        topology.origin.inside(|| {
+            let origin = self.place.origin;
+            let socket = Socket::new(Domain::for_address(origin), Type::STREAM, None)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&origin.into())?;
+            // To hear now whether the kernel has it; the connections are told again.
+            set_congestion_control(&SockRef::from(&socket), self.group)?;
+            socket.listen(16)?;
+            // Accepting ends after that too.
+            socket.set_read_timeout(Some(LOOK_EVERY))?;
+            Ok(TcpListener::from(socket))
+        })
+    }
+
+    /// The origin: answers until it is over. A tunnel may try its way with connections that carry
+    /// nothing, so each one is served by itself.
+    ///
+    /// # Errors
+    /// When a socket fails in a way in which ends of connections don't.
+    pub fn serve(&self, listener: &TcpListener) -> Result<()> {
+        std::thread::scope(|scope| {
+            while !self.must_end() {
+                match listener.accept() {
+                    Ok((stream, _)) => {
+                        scope.spawn(move || self.answer(stream));
+                    }
+                    Err(error) if is_pause(&error) => {}
+                    Err(error) => return Err(error).context("origin"),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// One connection of the origin, until its other end has had enough.
+    fn answer(&self, mut stream: TcpStream) -> Result<()> {
+        self.prepare(&stream)?;
+        let upwards = self.group.upwards;
+        let own = if upwards { &self.gauge.receiver } else { &self.gauge.sender };
+        let data = vec![0x5a; CHUNK_BYTES];
+        loop {
+            let mut wanted = [0; 8];
+            if !self.read_whole(&mut stream, &mut wanted)? {
+                return Ok(());
+            }
+            self.gauge.is(own, &stream)?;
+            let mut left = u64::from_be_bytes(wanted);
+            if upwards {
+                return self.drain(&mut stream, None).map(|_| ());
+            }
+            while left > 0 && !self.must_end() {
+                let most = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+                match stream.write(&data[..most]) {
+                    Ok(written) if left != ENDLESS => left -= written as u64,
+                    Ok(_) => {}
+                    Err(error) if is_pause(&error) => {}
+                    // The player has closed.
+                    Err(_) => return Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The player: connects when the flow starts, and stops it when it is to stop. The calling thread
+    /// is in the player's namespace.
+    ///
+    /// # Errors
+    /// When the flow can't be opened or ends before its time.
+    pub fn play(&self, began: Instant) -> Result<()> {
+        let stop = began + Duration::from_secs_f64(self.group.stop_s);
+        if !self.sleep_until(began + Duration::from_secs_f64(self.place.start_s)) {
+            return Ok(());
+        }
+        let mut stream = self.connect()?;
+        self.prepare(&stream)?;
+        // What has not arrived by then is not wanted any more: a reset, not an orderly end, so that
+        // nothing of it goes on crossing the link.
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
+        match (self.group.app, self.group.upwards) {
+            (App::Bulk, false) => {
+                self.gauge.is(&self.gauge.receiver, &stream)?;
+                stream.write_all(&ENDLESS.to_be_bytes())?;
+                let whole = self.drain(&mut stream, Some(stop)).context("receiving")?;
+                if !whole && !self.must_end() {
+                    bail!("the flow ended before its time");
+                }
+                Ok(())
+            }
+            (App::Bulk, true) => {
+                self.gauge.is(&self.gauge.sender, &stream)?;
+                stream.write_all(&UPLOAD.to_be_bytes())?;
+                self.fill(&mut stream, stop).context("sending")
+            }
+            (App::OnOff { segment_bytes, every_s }, false) => {
+                self.gauge.is(&self.gauge.receiver, &stream)?;
+                let every = Duration::from_secs_f64(every_s);
+                self.watch(&mut stream, segment_bytes, every, began, stop)
+            }
+            (App::OnOff { .. } | App::Dash | App::Rtsp, _) => {
+                bail!("this kind of flow can't be emulated")
+            }
+        }
+    }
+
+    /// Prepares a connection of either end. The route's congestion control replaces what a socket had
+    /// before it was connected, and what a listening one would hand on.
+    fn prepare(&self, stream: &TcpStream) -> Result<()> {
+        set_congestion_control(&SockRef::from(stream), self.group)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LOOK_EVERY))?;
+        stream.set_write_timeout(Some(LOOK_EVERY))?;
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<TcpStream> {
+        let door = self.place.door;
+        let socket = Socket::new(Domain::for_address(door), Type::STREAM, None)?;
+        socket.connect_timeout(&door.into(), CONNECT_WITHIN).with_context(|| door.to_string())?;
+        Ok(socket.into())
+    }
+
+    /// Reads until `stop`, or the end. Answers whether it was `stop`.
+    fn drain(&self, stream: &mut TcpStream, stop: Option<Instant>) -> Result<bool> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        while !self.must_end() {
+            if stop.is_some_and(|stop| Instant::now() >= stop) {
+                return Ok(true);
+            }
+            match stream.read(&mut buffer) {
+                Ok(0) => return Ok(false),
+                Ok(read) => self.gauge.count(read),
+                Err(error) if is_pause(&error) => {}
+                Err(error) if stop.is_none() && error.kind() == ErrorKind::ConnectionReset => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    fn fill(&self, stream: &mut TcpStream, stop: Instant) -> Result<()> {
+        let data = vec![0x5a; CHUNK_BYTES];
+        while Instant::now() < stop && !self.must_end() {
+            match stream.write(&data) {
+                Ok(_) => {}
+                Err(error) if is_pause(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A segment when it is due and the one before is there.
+    fn watch(
+        &self,
+        stream: &mut TcpStream,
+        segment_bytes: u64,
+        every: Duration,
+        began: Instant,
+        stop: Instant,
+    ) -> Result<()> {
+        let first = Instant::now();
+        let mut buffer = vec![0; CHUNK_BYTES];
+        for number in 0_u32.. {
+            if !self.sleep_until((first + every * number).min(stop)) || Instant::now() >= stop {
+                return Ok(());
+            }
+            let asked = Instant::now();
+            stream.write_all(&segment_bytes.to_be_bytes()).context("asking for a segment")?;
+            let mut left = segment_bytes;
+            while left > 0 {
+                if Instant::now() >= stop || self.must_end() {
+                    return Ok(());
+                }
+                let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+                match stream.read(&mut buffer[..most]) {
+                    Ok(0) => bail!("the flow ended before its time"),
+                    Ok(read) => {
+                        self.gauge.count(read);
+                        left -= read as u64;
+                    }
+                    Err(error) if is_pause(&error) => {}
+                    Err(error) => return Err(error).context("receiving"),
+                }
+            }
+            let segment =
+                Segment { completed_s: began.elapsed().as_secs_f64(), took: asked.elapsed() };
+            self.gauge.segments.lock().unwrap_or_else(PoisonError::into_inner).push(segment);
+        }
+        Ok(())
+    }
+
+    /// `false` when the end came first.
+    fn sleep_until(&self, at: Instant) -> bool {
+        while !self.must_end() {
+            match at.checked_duration_since(Instant::now()) {
+                None | Some(Duration::ZERO) => return true,
+                Some(left) => std::thread::sleep(left.min(LOOK_EVERY)),
+            }
+        }
+        false
+    }
+
+    /// `false` when there was an end in place of a request.
+    fn read_whole(&self, stream: &mut TcpStream, buffer: &mut [u8]) -> Result<bool> {
+        let mut filled = 0;
+        while filled < buffer.len() && !self.must_end() {
+            match stream.read(&mut buffer[filled..]) {
+                Ok(0) => return Ok(false),
+                Ok(read) => filled += read,
+                Err(error) if is_pause(&error) => {}
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(filled == buffer.len())
+    }
+}
+
+fn set_congestion_control(socket: &SockRef<'_>, group: &Group) -> Result<()> {
+    let Some(name) = group.kernel_cc() else { return Ok(()) };
+    socket
+        .set_tcp_congestion(name.as_bytes())
+        .with_context(|| format!("the kernel's congestion control {name}"))
+}
+
+fn is_pause(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

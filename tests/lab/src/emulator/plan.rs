@@ -1,0 +1,99 @@
+//! What a link is to be, and what becomes of it.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use millrace_cc::Bandwidth;
+use millrace_sim::link::{LinkConfig, PipeConfig};
+use millrace_sim::{Link, Rate, Setup};
+
+/// A link without a course lasts as long as anybody wants.
+const ENDLESS: Duration = Duration::from_secs(1_000_000);
+
+/// Of the way back where nothing of it is to be felt: a packet of 1500 bytes takes 1.2 us.
+const FREE_RATE_BPS: u64 = 10_000_000_000;
+/// As long as a queue there can be at all.
+const FREE_BUFFER_BYTES: u64 = 64 << 20;
+
+/// The way against the direction of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// Propagation and loss only, as the simulator has it: acknowledgements have it to themselves.
+    Free,
+    /// The same rate and buffer as in the direction of the data, changes included.
+    Same,
+}
+
+/// A flow as the link can tell it from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowPlan {
+    /// The last four bytes of the address, of either family, that its packets have at the server's
+    /// side.
+    pub host: u32,
+    /// Whether its data go from the client's side to the server's.
+    pub upwards: bool,
+    /// Its own further propagation, which it meets on the way from the client's side to the server's.
+    pub extra_rtt: Duration,
+}
+
+/// A link, its course and the flows that are told apart. The flows of `setup` itself are not looked
+/// at.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The bottleneck, its changes, times and seed.
+    pub setup: Setup,
+    /// The way back.
+    pub back: Back,
+    /// Who crosses it.
+    pub flows: Vec<FlowPlan>,
+}
+
+impl Plan {
+    /// # Errors
+    /// Names the first value that is out of range, and the range.
+    pub fn validate(&self) -> Result<()> {
+        self.setup.validate_course()?;
+        let mut hosts: Vec<u32> = self.flows.iter().map(|flow| flow.host).collect();
+        hosts.sort_unstable();
+        if hosts.windows(2).any(|pair| pair[0] == pair[1]) {
+            bail!("two flows have one address: the link could not tell them apart");
+        }
+        Ok(())
+    }
+
+    /// The way back of `link`.
+    pub(super) fn back(&self, link: &Link, rate_bps: u64) -> PipeConfig {
+        let (rate_bps, buffer_bytes) = match self.back {
+            Back::Free => (FREE_RATE_BPS, FREE_BUFFER_BYTES),
+            Back::Same => (rate_bps, link.buffer_bytes),
+        };
+        let rtt_ns = link.rtt.as_nanos() as u64;
+        PipeConfig {
+            rate_bps,
+            // Both halves together are the round trip, odd nanosecond included.
+            delay_ns: rtt_ns - rtt_ns / 2,
+            buffer_bytes,
+            loss: link.loss_reverse,
+            jitter_ns: 0,
+            reorder: false,
+        }
+    }
+}
+
+impl From<LinkConfig> for Plan {
+    fn from(config: LinkConfig) -> Self {
+        let LinkConfig { down, up, seed } = config;
+        let rtt = Duration::from_nanos(down.delay_ns + up.delay_ns);
+        let link = Link {
+            rate: Rate::Constant(Bandwidth::from_bits_per_s(down.rate_bps)),
+            rtt,
+            buffer_bytes: down.buffer_bytes,
+            loss: down.loss,
+            loss_reverse: up.loss,
+            jitter: Duration::from_nanos(down.jitter_ns),
+            reorder: down.reorder,
+        };
+        let setup = Setup { seed, ..Setup::new(link, Vec::new(), ENDLESS) };
+        Self { setup, back: Back::Same, flows: Vec::new() }
+    }
+}

@@ -1,0 +1,8 @@
+//! The figures of a run: from the totals and the samples that a driver hands over.
+
+mod dynamics;
+mod figures;
+mod record;
+
+pub use figures::{figures, members};
+pub use record::{FlowPoint, Record, SAMPLE_S};
