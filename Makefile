@@ -4,10 +4,10 @@ LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build demo figures test check unit bench clean
+.PHONY: help setup build demo figures lab lab-full test check unit bench clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
 
 setup: ## Install what is missing: Debian packages, quiche's patched source, npm packages
 	tests/scripts/setup.sh
@@ -30,6 +30,23 @@ figures: setup ## The papers' figures in the simulator, claims judged; target/la
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/results --out target/lab/report.html \
 		--table target/lab/claims.md && exit $$judged
+
+# What 15 minutes show; lab-full has everything, beside the simulator where that has it too.
+WIRE := tests/lab/scenarios/wire
+lab: build ## Scenarios with real packets (15 minutes, as root); target/lab/lab.html
+	$(AS_ROOT) $(LAB) emu $(WIRE) --only wire-loss --only wire-up --only wire-shared \
+		--only wire-rtts --only wire-peer; \
+	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
+	$(LAB) report target/lab/emulated --out target/lab/lab.html --title "Millrace on real packets" \
+		--table target/lab/lab.md && exit $$judged
+
+lab-full: build ## All scenarios with real packets, and the simulator beside them (3 hours); target/lab/lab-full.html
+	$(AS_ROOT) $(LAB) emu $(WIRE) tests/lab/scenarios/both; \
+	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
+	$(LAB) sim $(WIRE) tests/lab/scenarios/both --out target/lab/simulated; \
+	simulated=$$?; [ $$simulated = 0 ] || [ $$simulated = 2 ] || exit $$simulated; \
+	$(LAB) report sim=target/lab/simulated emu=target/lab/emulated \
+		--out target/lab/lab-full.html --title "Millrace on real packets" && exit $$judged
 
 test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
 	tests/scripts/test.sh

@@ -1,6 +1,7 @@
 //! Is the link what it says? UDP packets of known size and time, sent from origin to player and
 //! measured by the receiving kernel's stamps.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -47,13 +48,18 @@ pub struct Calibration {
     pub lost: u64,
     /// Distance from the expectation in standard deviations.
     pub loss_z: f64,
+    /// Packets that an ideal queue, fed with the senders' stamps, refuses where more is offered than
+    /// fits.
+    pub ideal_drops: u64,
+    /// Packets that were refused there.
+    pub drops: u64,
     /// The emulator's own account of the three parts: delay, loss, rate.
     pub emulator: Vec<Report>,
 }
 
 impl Calibration {
     /// What is outside the lab's tolerances: rate 0.5 %, delay error p50 0.15 ms and p99 0.5 ms,
-    /// loss within four standard deviations, emulator valid.
+    /// loss within four standard deviations, drops within two packets, emulator valid.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -67,6 +73,10 @@ impl Calibration {
         }
         if self.loss_z.abs() > 4.0 {
             faults.push(format!("loss off by {:.1} standard deviations", self.loss_z));
+        }
+        if self.drops.abs_diff(self.ideal_drops) > 2 {
+            let (drops, ideal) = (self.drops, self.ideal_drops);
+            faults.push(format!("{drops} packets dropped, an ideal queue drops {ideal}"));
         }
         for report in &self.emulator {
             faults.extend(report.invalid.iter().cloned());
@@ -111,8 +121,9 @@ pub fn run(topology: &Topology, link: LinkConfig, duration: Duration) -> Result<
     let lossy = probe.stream(third, Duration::from_nanos(2 * packet_ns), link)?;
     emulated.push(emulator.finish()?);
     let dropped = emulated[1].down.counters.dropped_packets;
-    let lost = (lossy.sent - lossy.arrived.len() as u64).saturating_sub(dropped);
-    let expected = lossy.sent as f64 * link.down.loss;
+    let offered = lossy.sent_ns.len() as u64;
+    let lost = (offered - lossy.arrived.len() as u64).saturating_sub(dropped);
+    let expected = offered as f64 * link.down.loss;
     let deviation = (expected * (1.0 - link.down.loss)).sqrt();
     let loss_z = if deviation > 0.0 { (lost as f64 - expected) / deviation } else { lost as f64 };
 
@@ -126,17 +137,41 @@ pub fn run(topology: &Topology, link: LinkConfig, duration: Duration) -> Result<
         bail!("nothing crossed the link");
     };
     let bits = (busy.len() - 1) as f64 * 1500.0 * 8.0;
+    let ideal_drops = ideal_drops(&full.sent_ns, packet_ns, link.down.buffer_bytes / 1500);
     Ok(Calibration {
         rate_mbps: rate_bps as f64 / 1e6,
         measured_mbps: bits * 1e3 / (last.received_ns - first.received_ns) as f64,
         delay_us: delay_ns as f64 / 1e3,
         delay_error: delay_error.summary(),
         loss: link.down.loss,
-        offered: lossy.sent,
+        offered,
         lost,
         loss_z,
+        ideal_drops,
+        drops: full.sent_ns.len() as u64 - full.arrived.len() as u64,
         emulator: emulated,
     })
+}
+
+/// How many of packets that arrive at these moments a queue refuses in which so many may wait, each
+/// of which takes `packet_ns` on the line. Shares nothing with the emulator's own queue.
+fn ideal_drops(arrivals_ns: &[u64], packet_ns: u64, most_waiting: u64) -> u64 {
+    // When each packet that was let in is on the line.
+    let mut starts_ns: VecDeque<u64> = VecDeque::new();
+    let (mut free_ns, mut drops) = (0, 0);
+    for at_ns in arrivals_ns {
+        while starts_ns.front().is_some_and(|start_ns| start_ns <= at_ns) {
+            starts_ns.pop_front();
+        }
+        if starts_ns.len() as u64 >= most_waiting && free_ns > *at_ns {
+            drops += 1;
+            continue;
+        }
+        let start_ns = free_ns.max(*at_ns);
+        free_ns = start_ns + packet_ns;
+        starts_ns.push_back(start_ns);
+    }
+    drops
 }
 
 struct Arrived {
@@ -146,7 +181,8 @@ struct Arrived {
 }
 
 struct Crossing {
-    sent: u64,
+    /// When each was sent.
+    sent_ns: Vec<u64>,
     arrived: Vec<Arrived>,
 }
 
@@ -175,9 +211,9 @@ impl Probe {
         std::thread::scope(|scope| {
             let receiving = scope.spawn(move || self.receive(duration + settle));
             let sending = scope.spawn(move || self.send(duration, gap));
-            let sent = sending.join().map_err(|_| anyhow::anyhow!("sender panicked"))??;
+            let sent_ns = sending.join().map_err(|_| anyhow::anyhow!("sender panicked"))??;
             let arrived = receiving.join().map_err(|_| anyhow::anyhow!("receiver panicked"))??;
-            Ok(Crossing { sent, arrived })
+            Ok(Crossing { sent_ns, arrived })
         })
     }
 
@@ -202,25 +238,27 @@ impl Probe {
         Ok(())
     }
 
-    fn send(&self, duration: Duration, gap: Duration) -> Result<u64> {
+    fn send(&self, duration: Duration, gap: Duration) -> Result<Vec<u64>> {
         // Time between the stamp in a packet and its sending would count as the link's.
         sched::raise(0);
         let mut packet = [0; PAYLOAD];
         let started = Instant::now();
-        let mut number = 0;
+        let mut all_sent_ns = Vec::new();
         loop {
+            let number = all_sent_ns.len() as u64;
             let due = gap * u32::try_from(number)?;
             if due >= duration {
-                return Ok(number);
+                return Ok(all_sent_ns);
             }
             if let Some(early) = due.checked_sub(started.elapsed()) {
                 std::thread::sleep(early);
             }
             interrupt::check()?;
             packet[..8].copy_from_slice(&number.to_be_bytes());
-            packet[8..16].copy_from_slice(&now_ns()?.to_be_bytes());
+            let sent_ns = now_ns()?;
+            packet[8..16].copy_from_slice(&sent_ns.to_be_bytes());
             self.sender.send_to(&packet, self.to).context("probe")?;
-            number += 1;
+            all_sent_ns.push(sent_ns);
         }
     }
 
@@ -269,4 +307,21 @@ fn now_ns() -> Result<u64> {
 
 fn nanoseconds(time: TimeSpec) -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ideal_queue_refuses_what_finds_no_place() {
+        // One on the line, two waiting; the fourth and the fifth find no place.
+        assert_eq!(ideal_drops(&[0, 0, 0, 0, 0], 10, 2), 2);
+        // At 10 the second is on the line, and there is a place again.
+        assert_eq!(ideal_drops(&[0, 0, 0, 9, 10, 10], 10, 2), 2);
+        // Twice the rate: half of it, but for what waits at the end.
+        let arrivals: Vec<u64> = (0..1000).map(|number| number * 5).collect();
+        assert!((497..=500).contains(&ideal_drops(&arrivals, 10, 2)));
+        assert_eq!(ideal_drops(&[0, 0, 20], 10, 0), 1);
+    }
 }

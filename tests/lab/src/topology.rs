@@ -86,7 +86,7 @@ const LINK_CLIENT: &str = "to-client";
 const LINK_SERVER: &str = "to-server";
 
 impl Topology {
-    /// Builds it. TCP connections that end at the player or at the origin use `cc`.
+    /// Builds it. TCP connections that cross the link use `cc` unless their sockets say otherwise.
     ///
     /// # Errors
     /// When a namespace, an interface or a route can't be made.
@@ -145,8 +145,8 @@ impl Topology {
         // Per route: a namespace may not change its default, and nginx can't choose per socket.
         self.player.ip(&format!("route add {NETWORK} via {CLIENT_EDGE_INSIDE} congctl {cc}"))?;
         self.origin.ip(&format!("route add {NETWORK} via {SERVER_EDGE_INSIDE} congctl {cc}"))?;
-        self.client_edge.ip(&format!("route add {NETWORK} via {SERVER_EDGE}"))?;
-        self.server_edge.ip(&format!("route add {NETWORK} via {CLIENT_EDGE}"))?;
+        self.client_edge.ip(&format!("route add {NETWORK} via {SERVER_EDGE} congctl {cc}"))?;
+        self.server_edge.ip(&format!("route add {NETWORK} via {CLIENT_EDGE} congctl {cc}"))?;
         for edge in [&self.client_edge, &self.server_edge] {
             edge.sysctl("net.ipv4.ip_forward", "1")?;
         }
@@ -174,13 +174,13 @@ impl Topology {
         for edge in [&self.client_edge, &self.server_edge] {
             edge.sysctl("net.ipv6.conf.all.forwarding", "1")?;
         }
-        let route = |host: &Namespace, via: &str, more: &str| {
-            host.ip(&format!("-6 route add {NETWORK_6} via {via} {more}"))
+        let route = |host: &Namespace, via: &str| {
+            host.ip(&format!("-6 route add {NETWORK_6} via {via} congctl {cc}"))
         };
-        route(&self.player, CLIENT_EDGE_INSIDE_6, &format!("congctl {cc}"))?;
-        route(&self.origin, SERVER_EDGE_INSIDE_6, &format!("congctl {cc}"))?;
-        route(&self.client_edge, SERVER_EDGE_6, "")?;
-        route(&self.server_edge, CLIENT_EDGE_6, "")?;
+        route(&self.player, CLIENT_EDGE_INSIDE_6)?;
+        route(&self.origin, SERVER_EDGE_INSIDE_6)?;
+        route(&self.client_edge, SERVER_EDGE_6)?;
+        route(&self.server_edge, CLIENT_EDGE_6)?;
         let end = |namespace, address| End { namespace, name: "wan", address: Some(address) };
         veth::acquaint(end(&self.client_edge, CLIENT_EDGE_6), end(&self.server_edge, SERVER_EDGE_6))
     }

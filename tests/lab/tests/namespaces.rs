@@ -37,6 +37,7 @@ fn rate_delay_and_loss_are_what_was_asked_for() {
     let error = found.measured_mbps / found.rate_mbps - 1.0;
     assert!(error.abs() < 0.005, "rate {} Mbit/s", found.measured_mbps);
     assert!(found.loss_z.abs() < 4.0, "{} of {} lost", found.lost, found.offered);
+    assert!(found.drops.abs_diff(found.ideal_drops) <= 2, "{} {}", found.drops, found.ideal_drops);
     // Early packets are an error of `run`; late ones depend on what else this machine does.
     assert!(found.delay_error.p50_us < 1000.0, "delay error {:?}", found.delay_error);
     for report in &found.emulator {

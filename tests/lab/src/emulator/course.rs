@@ -290,3 +290,7 @@ impl Watch {
 
 /// Longest run; bounds what is kept of it.
 pub const LONGEST: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+#[path = "course_tests.rs"]
+mod tests;

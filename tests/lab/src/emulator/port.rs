@@ -76,6 +76,27 @@ impl LinkSized for Frame {
     }
 }
 
+#[cfg(test)]
+impl Frame {
+    /// An IPv4 packet of so many bytes.
+    pub fn ipv4(from: u32, to: u32, bytes: usize) -> Self {
+        let mut frame = Self { len: ETHERNET_HEADER + bytes, ..Self::empty() };
+        frame.room[12..14].copy_from_slice(&IPV4);
+        frame.room[ETHERNET_HEADER + 12..][..4].copy_from_slice(&from.to_be_bytes());
+        frame.room[ETHERNET_HEADER + 16..][..4].copy_from_slice(&to.to_be_bytes());
+        frame
+    }
+
+    /// An IPv6 packet of so many bytes, from and to addresses that end so.
+    pub fn ipv6(from: u32, to: u32, bytes: usize) -> Self {
+        let mut frame = Self { len: ETHERNET_HEADER + bytes, ..Self::empty() };
+        frame.room[12..14].copy_from_slice(&IPV6);
+        frame.room[ETHERNET_HEADER + 20..][..4].copy_from_slice(&from.to_be_bytes());
+        frame.room[ETHERNET_HEADER + 36..][..4].copy_from_slice(&to.to_be_bytes());
+        frame
+    }
+}
+
 /// Frames to use again, so that the steady state allocates nothing.
 #[derive(Debug, Default)]
 pub struct Pool(Vec<Frame>);
