@@ -59,7 +59,9 @@ pub struct TcpInfo {
     pub retransmitted_segments: u64,
     /// Segments received with data.
     pub data_segments_received: u64,
-    /// Payload received, without what came twice.
+    /// Payload of a full segment received.
+    pub segment_bytes: u64,
+    /// Payload received in order.
     pub received_bytes: u64,
 }
 
@@ -97,6 +99,7 @@ impl TcpInfo {
             data_segments_sent: u64::from(raw.data_segs_out),
             retransmitted_segments: u64::from(raw.total_retrans),
             data_segments_received: u64::from(raw.data_segs_in),
+            segment_bytes: u64::from(raw.rcv_mss),
             received_bytes: raw.bytes_received,
         })
     }

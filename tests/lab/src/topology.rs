@@ -18,6 +18,8 @@ use crate::veth::{self, End};
 /// All that is routed (RFC 2544's test network). There is no default route: what a browser tries to
 /// reach beside the origin fails at once instead of taking part of the link.
 const NETWORK: &str = "198.18.0.0/15";
+/// The network of the link itself.
+const BETWEEN: &str = "198.18.2.0/24";
 /// The player's address.
 pub const PLAYER: &str = "198.18.1.2";
 /// The client edge towards the player.
@@ -33,6 +35,7 @@ pub const ORIGIN: &str = "198.18.3.2";
 
 /// All that is routed of IPv6 (RFC 5180's test network).
 const NETWORK_6: &str = "2001:2::/48";
+const BETWEEN_6: &str = "2001:2:0:2::/64";
 const PLAYER_6: &str = "2001:2:0:1::2";
 /// As [`CLIENT_EDGE_INSIDE`].
 pub const CLIENT_EDGE_INSIDE_6: &str = "2001:2:0:1::1";
@@ -147,7 +150,8 @@ impl Topology {
         self.origin.ip(&format!("route add {NETWORK} via {SERVER_EDGE_INSIDE} congctl {cc}"))?;
         self.client_edge.ip(&format!("route add {NETWORK} via {SERVER_EDGE} congctl {cc}"))?;
         self.server_edge.ip(&format!("route add {NETWORK} via {CLIENT_EDGE} congctl {cc}"))?;
-        for edge in [&self.client_edge, &self.server_edge] {
+        for (edge, own) in [(&self.client_edge, CLIENT_EDGE), (&self.server_edge, SERVER_EDGE)] {
+            edge.ip(&format!("route replace {BETWEEN} dev wan src {own} congctl {cc}"))?;
             edge.sysctl("net.ipv4.ip_forward", "1")?;
         }
         Ok(())
@@ -172,6 +176,7 @@ impl Topology {
             host.ip(&format!("-6 addr add {address}/64 dev {device} nodad"))?;
         }
         for edge in [&self.client_edge, &self.server_edge] {
+            edge.ip(&format!("-6 route replace {BETWEEN_6} dev wan congctl {cc}"))?;
             edge.sysctl("net.ipv6.conf.all.forwarding", "1")?;
         }
         let route = |host: &Namespace, via: &str| {
@@ -187,9 +192,12 @@ impl Topology {
 
     fn tune(&self) -> Result<()> {
         for host in [&self.player, &self.client_edge, &self.server_edge, &self.origin] {
-            // Neither end may be the limit, and no connection may profit from the one before it.
-            host.sysctl("net.ipv4.tcp_wmem", "4096 262144 33554432")?;
-            host.sysctl("net.ipv4.tcp_rmem", "4096 131072 33554432")?;
+            // Neither end may be the limit, from the start on: a receiver whose buffer is to grow with
+            // what it reads lags behind a slow start over 800 ms, all the more with losses, and BBR then
+            // takes its window for the path's rate (8 to 9 Mbit/s of 42 over 60 s). And no connection
+            // may profit from the one before it.
+            host.sysctl("net.ipv4.tcp_wmem", "4096 8388608 33554432")?;
+            host.sysctl("net.ipv4.tcp_rmem", "4096 16777216 33554432")?;
             host.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
         }
         Ok(())

@@ -165,8 +165,11 @@ pub fn read(
                 window_bytes: Some(sender.window_bytes as f64),
                 pacing_mbps: sender.pacing_mbps,
             });
-            let headers = headers.tcp * receiver.data_segments_received;
-            told.receiver.push(ReceiverTold { at_s, bytes: receiver.received_bytes + headers });
+            // The bytes that the kernel counts are those in order, which a loss holds back for a round
+            // trip; its segments are all there are, and all but a few are full.
+            let each = receiver.segment_bytes + headers.tcp;
+            told.receiver
+                .push(ReceiverTold { at_s, bytes: each * receiver.data_segments_received });
         }
         if !sleep_until(began + EVERY * tick, over) {
             break;
