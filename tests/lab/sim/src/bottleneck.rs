@@ -17,8 +17,14 @@ impl<P: LinkSized> Bottleneck<P> {
     /// As `setup` has it at first, from `now_ns` on.
     #[must_use]
     pub fn new(setup: &Setup, now_ns: u64) -> Self {
+        Self::with_losses(setup, seed(setup.seed, Purpose::Link, 0), now_ns)
+    }
+
+    /// The same with another seed of the losses than the run's.
+    #[must_use]
+    pub fn with_losses(setup: &Setup, loss_seed: u64, now_ns: u64) -> Self {
         let link = setup.link.clone();
-        let pipe = Pipe::new(pipe_config(&link), seed(setup.seed, Purpose::Link, 0));
+        let pipe = Pipe::new(pipe_config(&link), loss_seed);
         let redraw = setup.random_change.clone().map(|ranges| Redraw::new(ranges, setup.seed));
         let mut bottleneck = Self { pipe, link, redraw };
         bottleneck.begin_trace(now_ns);

@@ -87,6 +87,7 @@ impl Driver for Emulation {
         let upwards = scenario.groups.iter().any(|group| group.upwards);
         let plan = Plan {
             flows: flows.collect(),
+            loss_seed: None,
             back: if upwards { Back::Same } else { Back::Free },
             setup,
         };

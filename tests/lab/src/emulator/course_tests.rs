@@ -25,7 +25,7 @@ fn plan(flows: [bool; 2]) -> Plan {
         upwards: flows[index],
         extra_rtt: Duration::ZERO,
     };
-    Plan { setup, back: Back::Free, flows: vec![flow(0), flow(1)] }
+    Plan { setup, loss_seed: None, back: Back::Free, flows: vec![flow(0), flow(1)] }
 }
 
 struct Bench {

@@ -94,7 +94,10 @@ impl Forwarder {
         }
         epoll.add(orders.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, ORDERS))?;
         let started_ns = monotonic_ns()?;
-        let down = Bottleneck::new(&plan.setup, started_ns);
+        let down = match plan.loss_seed {
+            Some(seed) => Bottleneck::with_losses(&plan.setup, seed, started_ns),
+            None => Bottleneck::new(&plan.setup, started_ns),
+        };
         let up = plan.back(down.link(), down.pipe.config().rate_bps);
         Ok(Self {
             ports,

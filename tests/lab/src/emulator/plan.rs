@@ -42,6 +42,8 @@ pub struct FlowPlan {
 pub struct Plan {
     /// The bottleneck, its changes, times and seed.
     pub setup: Setup,
+    /// Seed of the losses, where it isn't the run's.
+    pub loss_seed: Option<u64>,
     /// The way back.
     pub back: Back,
     /// Who crosses it.
@@ -94,6 +96,6 @@ impl From<LinkConfig> for Plan {
             reorder: down.reorder,
         };
         let setup = Setup { seed, ..Setup::new(link, Vec::new(), ENDLESS) };
-        Self { setup, back: Back::Same, flows: Vec::new() }
+        Self { setup, loss_seed: Some(seed), back: Back::Same, flows: Vec::new() }
     }
 }
