@@ -79,14 +79,16 @@ fn kernel_tcp_behaves_as_on_such_a_path() {
     // Mathis: 1448 B x 8 / 100 ms x 1.22 / sqrt(0.01) = 1.4 Mbit/s; CUBIC is a little above Reno.
     let slow = figure(&cubic, 0, "goodput_mbps");
     assert!((0.6..3.0).contains(&slow), "{cubic:?}");
-    assert!((100.0..103.0).contains(&figure(&cubic, 0, "rtt_ms.min")), "{cubic:?}");
+    // The smallest of smoothed ones.
+    assert!((100.0..110.0).contains(&figure(&cubic, 0, "rtt_ms.min")), "{cubic:?}");
 
     let bbr = emulate("[[flow]]\ncc = \"kernel:bbr\"", "");
     let fast = figure(&bbr, 0, "goodput_mbps");
     assert!((3.0 * slow..12.0).contains(&fast), "{bbr:?}");
-    // 1448 of 1500 bytes are payload.
+    // 1448 of 1500 bytes are payload; what a loss holds back for a round trip or two at either end of
+    // the nine seconds is counted by one of the two only.
     let ratio = fast / figure(&bbr, 0, "throughput_mbps");
-    assert!((0.95..0.967).contains(&ratio), "{ratio}");
+    assert!((0.93..0.995).contains(&ratio), "{ratio}");
 }
 
 /// Both ways, both versions of IP, a shared connection, a longer round trip: the link tells the flows
