@@ -51,15 +51,16 @@ struct Crossing<'a> {
 impl Seen<'_> {
     /// The totals, as the simulator has them.
     pub fn outcome(&self) -> Outcome {
-        let flows = (0..self.places.flows.len()).map(|flow| self.flow(flow)).collect();
+        let (crossings, payload) = (self.crossings(), self.payload());
+        let flow = |flow| self.flow(flow, &crossings, &payload);
+        let flows = (0..self.places.flows.len()).map(flow).collect();
         let simulated_packets = self.course.link.arrived_packets;
         Outcome { link: self.course.link.clone(), flows, simulated_packets }
     }
 
     /// The samples.
     pub fn record(&self, with_series: bool) -> Record {
-        let crossings = self.crossings();
-        let payload: Vec<Steps> = self.payload.iter().map(|it| steps_of(it)).collect();
+        let (crossings, payload) = (self.crossings(), self.payload());
         let mut record = Record::new(self.places.flows.len(), with_series);
         for (index, sample) in self.course.samples.iter().enumerate() {
             let from_s = index as f64 * SAMPLE_S;
@@ -106,6 +107,10 @@ impl Seen<'_> {
         self.crossings().into_iter().enumerate().map(compare).collect()
     }
 
+    fn payload(&self) -> Vec<Steps> {
+        self.payload.iter().map(|it| steps_of(it)).collect()
+    }
+
     fn crossings(&self) -> Vec<Crossing<'_>> {
         self.told.iter().enumerate().map(|(index, told)| self.crossing(index, told)).collect()
     }
@@ -141,13 +146,12 @@ impl Seen<'_> {
         if all > 0.0 { payload[flow].between(from_s, to_s) / all } else { 0.0 }
     }
 
-    fn flow(&self, flow: usize) -> FlowOutcome {
+    fn flow(&self, flow: usize, crossings: &[Crossing<'_>], payload: &[Steps]) -> FlowOutcome {
         let place = &self.places.flows[flow];
         let (from_s, to_s) = self.active(flow, self.scenario.warmup_s);
-        let payload: Vec<Steps> = self.payload.iter().map(|it| steps_of(it)).collect();
-        let part = self.part(flow, &payload, from_s, to_s);
+        let part = self.part(flow, payload, from_s, to_s);
         let seen = &self.course.flows[place.crossing];
-        let crossing = &self.crossings()[place.crossing];
+        let crossing = &crossings[place.crossing];
         let active = Duration::from_secs_f64((to_s - from_s).max(0.0));
         let rate = |bytes: f64| Bandwidth::from_bytes_and_time(bytes.round() as u64, active);
         let packets = |packets: f64| (packets * part).round() as u64;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -259,12 +260,12 @@ fn live(
             }));
         }
         // A moment longer, for the last sample and the last reading.
-        let mut early = None;
-        interrupt::wait_for::<()>(end - Instant::now() + Duration::from_millis(300), || {
-            let failed = players.iter().position(|it| it.is_finished() && Instant::now() < end);
-            early = early
-                .or(failed.filter(|it| stop_of(scenario, places, *it, began) > Instant::now()));
-            Ok(early.map(|_| ()))
+        interrupt::wait_for(end - Instant::now() + Duration::from_millis(300), || {
+            let now = Instant::now();
+            let is_early = |(flow, player): (usize, &ScopedJoinHandle<'_, _>)| {
+                player.is_finished() && stop_of(scenario, places, flow, began) > now
+            };
+            Ok(players.iter().enumerate().any(is_early).then_some(()))
         })?;
         drop(ended);
         let host = CpuTime::now()?.since(before);
