@@ -65,7 +65,14 @@ fn emulate(flows: &str, more: &str) -> Ran {
     let emulation = Emulation::new(Traces::find(None), binaries).unwrap();
     let scenario = &file.cells[0].scenario;
     let request = Request { scenario, seed: 7, with_series: true, directory: out.path() };
-    emulation.run(&request).unwrap().unwrap()
+    let ran = emulation.run(&request).unwrap();
+    ran.unwrap_or_else(|not_done| {
+        let logs = std::fs::read_dir(out.path().join("logs")).unwrap();
+        for log in logs.map(|log| log.unwrap().path()) {
+            println!("{}:\n{}", log.display(), std::fs::read_to_string(&log).unwrap());
+        }
+        panic!("{not_done:?}")
+    })
 }
 
 fn figure(ran: &Ran, flow: usize, name: &str) -> f64 {
