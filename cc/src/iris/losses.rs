@@ -86,6 +86,8 @@ pub(super) enum Verdict {
 struct Trial {
     /// What was lost before it.
     cause: Count,
+    /// What was more than chance: the cause of the first of two trials.
+    excess: Count,
     count: Count,
     /// Whether one before it ended with losses.
     repeated: bool,
@@ -131,7 +133,9 @@ impl Losses {
         };
         let rest = trial.cause.pardon(before);
         trial.count.pardon(rest);
-        !trial.cause.exceeds(self.random)
+        trial.excess.pardon(before);
+        // Not by `cause`: what a first trial has lost need not be more than chance to be repeated.
+        before > 0 && !trial.excess.exceeds(self.random)
     }
 
     /// Takes in an epoch of start-up that showed no queue: its losses are random.
@@ -169,7 +173,7 @@ impl Losses {
             if trial.count.packets < enough {
                 return Verdict::Trial;
             }
-            let Trial { cause, count, repeated, drained } = *trial;
+            let Trial { cause, excess, count, repeated, drained } = *trial;
             self.trial = None;
             self.recent = Count::default();
             if count.share() <= REMAINING * cause.share() {
@@ -182,7 +186,7 @@ impl Losses {
             }
             // Once may be the rest of a fall of the capacity.
             if !repeated {
-                return self.try_below(count, true);
+                return self.try_below(count, Some(excess));
             }
             self.random = count.share().min(MOST_RANDOM);
             return Verdict::Random;
@@ -195,13 +199,20 @@ impl Losses {
         let mut epoch = Count::default();
         epoch.add(packets, lost);
         match [epoch, self.recent].into_iter().find(|count| count.exceeds(self.random)) {
-            Some(count) => self.try_below(count, false),
+            Some(count) => self.try_below(count, None),
             None => Verdict::Random,
         }
     }
 
-    fn try_below(&mut self, lost: Count, repeated: bool) -> Verdict {
-        self.trial = Some(Trial { cause: lost, count: Count::default(), repeated, drained: false });
+    /// `again` is what was more than chance before the first of two trials.
+    fn try_below(&mut self, lost: Count, again: Option<Count>) -> Verdict {
+        self.trial = Some(Trial {
+            cause: lost,
+            excess: again.unwrap_or(lost),
+            count: Count::default(),
+            repeated: again.is_some(),
+            drained: false,
+        });
         let arriving = (1.0 - lost.share()) / (1.0 - self.random);
         Verdict::Excess { share: TRIAL_GAIN * arriving.min(1.0) }
     }
@@ -256,6 +267,22 @@ mod tests {
             losses.on_epoch((100, 0), 200.0, None);
         }
         assert!(losses.random() < 0.02, "they have ended: {}", losses.random());
+    }
+
+    #[test]
+    fn what_start_up_saw_too_little_of_is_learnt_from_two_trials() {
+        let mut losses = Losses::default();
+        losses.on_start_up(400, 1);
+        let mut trials = 0;
+        for epoch in 0..400 {
+            // 0.74 %, at 180 packets in 50 ms; a round trip has 3000.
+            let lost = [1, 2, 1][epoch % 3];
+            let settled = Some(true);
+            let verdict = losses.on_epoch((180, lost), 3000.0, settled);
+            trials += u32::from(matches!(verdict, Verdict::Excess { .. }));
+        }
+        assert_eq!(trials, 2);
+        assert!((losses.random() - 0.0074).abs() < 0.001, "{}", losses.random());
     }
 
     #[test]
