@@ -1,7 +1,7 @@
 //! What a run leaves on the machine, and the lock that tells a running lab from a crashed one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,9 @@ use nix::fcntl::{Flock, FlockArg};
 
 /// Locks and scratch directories of all runs.
 const STATE: &str = "/run/millrace-lab";
+
+/// Of 16 million names.
+const NAMES_TRIED: u32 = 16;
 
 /// The first part of the names of everything that a run makes.
 pub const PREFIX: &str = "mr-";
@@ -32,17 +35,10 @@ impl Run {
     pub fn start() -> Result<Self> {
         require_root()?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(STATE).with_context(|| STATE)?;
-        let id = random_id()?;
-        let path = lock_path(&id);
-        let file = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("lock {}", path.display()))?;
+        let (id, file) = take_name(Path::new(STATE), random_id)?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, error)| error)
-            .with_context(|| format!("lock {}", path.display()))?;
+            .with_context(|| format!("lock {}", lock_path(&id).display()))?;
         let scratch = Path::new(STATE).join(&id);
         fs::DirBuilder::new().mode(0o700).create(&scratch)?;
         Ok(Self { id, scratch, lock })
@@ -74,6 +70,27 @@ impl Drop for Run {
         fs::remove_file(lock_path(&self.id)).ok();
         let _ = &self.lock;
     }
+}
+
+/// A name that no other run has, with its lock file in `state`; `random_id` makes names.
+fn take_name(
+    state: &Path,
+    mut random_id: impl FnMut() -> Result<String>,
+) -> Result<(String, File)> {
+    for _ in 0..NAMES_TRIED {
+        let id = random_id()?;
+        let path = state.join(format!("{id}.lock"));
+        match OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path) {
+            Ok(file) => return Ok((id, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("lock {}", path.display())),
+        }
+    }
+    bail!(
+        "{NAMES_TRIED} random names in a row are taken by other runs: `millrace-lab clean` removes \
+         crashed ones, {} has them all",
+        state.display()
+    )
 }
 
 /// # Errors
@@ -151,6 +168,18 @@ mod tests {
         assert_eq!(lock_id(Path::new("/run/millrace-lab/0a1b2c")), None);
         assert_eq!(lock_id(Path::new("/run/millrace-lab/../x.lock")), None);
         assert_eq!(lock_id(Path::new("/run/millrace-lab/0a1b2g.lock")), None);
+    }
+
+    #[test]
+    fn a_taken_name_is_not_taken_again() {
+        let state = tempfile::tempdir().unwrap();
+        let mut names = ["abcdef", "abcdef", "012345"].into_iter().map(|id| Ok(id.to_owned()));
+        let mut next = || names.next().unwrap();
+        assert_eq!(take_name(state.path(), &mut next).unwrap().0, "abcdef");
+        assert_eq!(take_name(state.path(), &mut next).unwrap().0, "012345");
+
+        let error = take_name(state.path(), || Ok("012345".to_owned())).unwrap_err().to_string();
+        assert!(error.contains("millrace-lab clean"), "{error}");
     }
 
     #[test]

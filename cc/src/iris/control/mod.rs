@@ -348,3 +348,6 @@ impl Control {
 fn bounded(mbps: f64) -> f64 {
     if mbps.is_nan() { RATES_MBPS.0 } else { mbps.clamp(RATES_MBPS.0, RATES_MBPS.1) }
 }
+
+#[cfg(test)]
+mod long_path_tests;

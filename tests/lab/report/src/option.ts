@@ -64,6 +64,8 @@ function lines(chart: Chart, look: Look, s: Series): AnySeries[] {
     itemStyle: { color: stroke },
     emphasis: { focus: "series" },
     ...(chart.kind === "cdf" ? { step: "end" as const } : {}),
+    // A name holds for the time that ends at its point.
+    ...(chart.kind === "series" && chart.y.categories !== null ? { step: "start" as const } : {}),
   };
   const ends = s.points.flatMap(([x, , low, high]) => (chart.kind === "lines" && x != null && low != null && high != null && low < high ? [[x, low, x, high] as const] : []));
   return ends.length === 0 ? [line] : [line, whiskers(s.name, ends, stroke)];
@@ -170,6 +172,7 @@ function axis(a: Axis, look: Look, vertical: boolean): Record<string, unknown> {
   const label = { color: look.muted, fontSize: 11, hideOverlap: true };
   if (a.categories !== null) {
     const letters = Math.max(0, ...a.categories.map((c) => c.length));
+    if (vertical) return { ...common, nameGap: letters * LETTER_PX + 14, type: "category", data: [...a.categories], axisLabel: { ...label, interval: 0, hideOverlap: false } };
     const long = a.categories.length * (letters * LETTER_PX + 8) > look.width_px - 90;
     return { ...common, nameGap: long ? 64 : common.nameGap, type: "category", data: [...a.categories], axisLabel: { ...label, interval: 0, hideOverlap: false, rotate: long ? 40 : 0 } };
   }
@@ -201,7 +204,7 @@ export function tooltip(chart: Chart, hovered: Hovered | readonly Hovered[]): st
     const point = chart.kind === "bars" ? series?.points.find((p) => p[0] === h.dataIndex) : series?.points[h.dataIndex ?? -1];
     const shown = point ?? value;
     if (chart.kind === "bars" && point === undefined) return "";
-    return `<tr><th>${key}</th><td>${chart.kind === "lines" || chart.kind === "bars" ? spread(shown[1], shown[2], shown[3], chart.y.unit) : withUnit(shown[1], chart.y.unit)}</td></tr>`;
+    return `<tr><th>${key}</th><td>${chart.kind === "lines" || chart.kind === "bars" ? spread(shown[1], shown[2], shown[3], chart.y.unit) : height(chart, shown[1])}</td></tr>`;
   });
   if (chart.kind === "scatter") return `<table class="tip">${rows.join("")}</table>`;
   const first = all[0];
@@ -209,6 +212,9 @@ export function tooltip(chart: Chart, hovered: Hovered | readonly Hovered[]): st
   const place = chart.x.categories === null ? withUnit(at, chart.x.unit) : (chart.x.categories[chart.kind === "bars" ? (first?.dataIndex ?? 0) : (at ?? 0)] ?? "");
   return `<table class="tip"><tr><th colspan="2">${escape(chart.x.name)}: ${escape(place)}</th></tr>${rows.join("")}</table>`;
 }
+
+/** A value of the vertical axis, in words where it has names. */
+const height = (chart: Chart, value: number | null | undefined): string => (chart.y.categories === null ? withUnit(value, chart.y.unit) : escape(chart.y.categories[value ?? -1] ?? "–"));
 
 function spread(value: number | null | undefined, low: number | null | undefined, high: number | null | undefined, unit: string): string {
   const middle = withUnit(value, unit);
@@ -246,6 +252,10 @@ export function description(chart: Chart): string {
     const last = s.points.at(-1);
     if (chart.kind === "cdf") return `${s.name}: median ${withUnit(s.points[Math.floor((s.points.length - 1) / 2)]?.[0], chart.x.unit)}`;
     if (chart.kind === "scatter") return `${s.name}: ${withUnit(last?.[0], chart.x.unit)}, ${withUnit(last?.[1], chart.y.unit)}`;
+    if (chart.kind === "series" && chart.y.categories !== null) {
+      const names = s.points.map((p) => chart.y.categories?.[p[1] ?? -1] ?? "–");
+      return `${s.name}: ${names.filter((name, i) => name !== names[i - 1]).join(", then ")}`;
+    }
     if (chart.kind === "series") {
       const values = s.points.flatMap((p) => p[1] ?? []);
       return `${s.name}: mean ${withUnit(values.length === 0 ? null : values.reduce((a, b) => a + b, 0) / values.length, chart.y.unit)}`;

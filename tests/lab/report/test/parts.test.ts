@@ -114,6 +114,14 @@ describe("a chart's option", () => {
     expect(shifts.map((s) => s.toFixed(2))).toEqual(["-18.33", "18.33"]);
   });
 
+  it("draws names over time as steps, and says them", () => {
+    const inUse: Chart = { ...CHART, kind: "series", y: { ...AXIS, name: "Algorithm", unit: "", categories: ["bbr", "<i>"] }, series: [{ name: "Flow 1", points: [[0.1, 0], [3, 0], [8, 1]] }], references: [] };
+    const made = option(inUse, new Set(), LOOK) as unknown as { series: { step: string }[]; yAxis: { type: string; data: string[] } };
+    expect([made.series[0]?.step, made.yAxis.type, ...made.yAxis.data]).toEqual(["start", "category", "bbr", "<i>"]);
+    expect(description(inUse)).toContain("Flow 1: bbr, then <i>");
+    expect(tooltip(inUse, [{ seriesName: "Flow 1", seriesType: "line", dataIndex: 2, value: [8, 1] }])).toContain("&#60;i&#62;");
+  });
+
   it("turns labels that would not fit", () => {
     const bars: Chart = { ...CHART, kind: "bars", x: { ...AXIS, categories: ["vivace-latency", "vivace-loss", "cubic"] } };
     const rotation = (width_px: number): unknown => (option(bars, new Set(), { ...LOOK, width_px }).xAxis as { axisLabel: { rotate: number } }).axisLabel.rotate;

@@ -5,12 +5,13 @@ use std::time::Duration;
 use millrace_cc::Bandwidth;
 use millrace_sim::{DelayTally, Delays, FlowOutcome, Outcome};
 
-use super::places::Places;
+use super::places::{Place, Places};
 use super::steps::Steps;
 use super::telemetry::{Payload, SenderTold, Told};
 use super::traffic::Segment;
 use crate::emulator::Course;
 use crate::measure::{FlowPoint, Record, SAMPLE_S};
+use crate::results::series::InUse;
 use crate::scenario::Scenario;
 
 /// A reading older than this says nothing of a sample.
@@ -89,6 +90,15 @@ impl Seen<'_> {
             record.sample(to_s, &sample.link, (0..self.places.flows.len()).map(point));
         }
         record
+    }
+
+    /// The algorithms of each flow; of the kernel's and of peers what the scenario says.
+    pub fn in_use(&self) -> Vec<InUse> {
+        let of = |place: &Place| match &self.told[place.crossing].in_use {
+            none if none.is_empty() => vec![(0.0, self.scenario.groups[place.group].cc.clone())],
+            told => told.clone(),
+        };
+        self.places.flows.iter().map(of).collect()
     }
 
     /// By how much the ends' account of what has crossed differs from the link's, in the order of the

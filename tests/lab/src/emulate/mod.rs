@@ -179,10 +179,12 @@ impl Emulation {
             segments: gauges.iter().map(Gauge::segments).collect(),
         };
         let (outcome, record) = (seen.outcome(), seen.record(request.with_series));
+        let in_use = seen.in_use();
         let disagreement = seen.disagreement();
         Ok(Ran {
             figures: figures(scenario, &outcome, &record),
             rows: record.rows,
+            in_use,
             invalid_because: doubts(&report, &lived.host, &disagreement),
             account: Some(json!({
                 "emulator": report,
@@ -303,8 +305,8 @@ fn told(
         let [server, client] = [0, 1]
             .map(|end| asked.get_mut(end).and_then(|told| told.remove(&index)).unwrap_or_default());
         match scenario.groups[crossing.group].upwards {
-            false => Told { sender: server.sender, receiver: client.receiver },
-            true => Told { sender: client.sender, receiver: server.receiver },
+            false => Told { receiver: client.receiver, ..server },
+            true => Told { receiver: server.receiver, ..client },
         }
     };
     places.crossings.iter().enumerate().map(of).collect()

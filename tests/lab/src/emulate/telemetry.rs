@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::traffic::Gauge;
 use super::tunnels::Asked;
 use crate::http;
+use crate::results::series::InUse;
 use crate::scenario::Ip;
 
 /// How often they are asked.
@@ -68,6 +69,16 @@ pub struct Told {
     pub sender: Vec<SenderTold>,
     /// By the receiver.
     pub receiver: Vec<ReceiverTold>,
+    /// The algorithms that the sender has used; of the proxies only.
+    pub in_use: InUse,
+}
+
+impl Told {
+    fn uses(&mut self, at_s: f64, algorithm: &str) {
+        if self.in_use.last().is_none_or(|(_, last)| last != algorithm) {
+            self.in_use.push((at_s, algorithm.to_owned()));
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,6 +89,7 @@ struct Answer {
 #[derive(Debug, Deserialize)]
 struct Entry {
     destination: String,
+    algorithm: Option<String>,
     rtt_ms: Option<f64>,
     cwnd_bytes: Option<u64>,
     pacing_mbps: Option<f64>,
@@ -114,6 +126,9 @@ pub fn ask(
                 let Some(entry) = answer.flows.iter().find(own) else { continue };
                 let Some(counts) = &entry.counts else { continue };
                 let told = all.entry(*crossing).or_default();
+                if let Some(algorithm) = &entry.algorithm {
+                    told.uses(at_s, algorithm);
+                }
                 told.sender.push(SenderTold {
                     at_s,
                     sent_packets: counts.sent_packets,

@@ -41,16 +41,17 @@ fn rows(out: &mut String, plot: usize, panel: &Panel) {
     for series in &chart.series {
         for point in &series.points {
             let at = |index: usize| number(point.get(index));
-            let x = match (&chart.x.categories, point[0]) {
+            let named = |axis: &Axis, index: usize| match (&axis.categories, point[index]) {
                 // An index, so a whole number.
                 (Some(names), Some(index)) => names[index as usize].clone(),
-                _ => at(0),
+                _ => at(index),
             };
+            let (x, y) = (named(&chart.x, 0), named(&chart.y, 1));
             let (low, high, x_low, x_high) = match panel {
                 Panel::Scatter(_) => (at(4), at(5), at(2), at(3)),
                 _ => (at(2), at(3), String::new(), String::new()),
             };
-            row([title, &series.name, &x_name, &x, &y_name, &at(1), &low, &high, &x_low, &x_high]);
+            row([title, &series.name, &x_name, &x, &y_name, &y, &low, &high, &x_low, &x_high]);
         }
     }
     for dashed in &chart.references {

@@ -24,12 +24,17 @@ const LINK: i32 = -1;
 /// What the link could have carried: its `sent_mbps`.
 const CAPACITY: &str = "sent_mbps";
 
+/// The algorithm in use, by name.
+const ALGORITHM: &str = "cc";
+
 /// Figures that only the link has.
 const OF_THE_LINK: [&str; 1] = ["queue_bytes"];
 
 /// One column of a run, with times and flows.
 struct Run {
     rows: Vec<Row>,
+    /// Of a column of names: what a value stands for.
+    names: Vec<String>,
 }
 
 struct Row {
@@ -47,7 +52,7 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Result<(Vec<Panel>, Vec<
     for cell in &summary.cells {
         let Some(file) = file_of(cell, plot) else { continue };
         let run = read(&file, column).with_context(|| file.display().to_string())?;
-        for (panel, line, over_s) in lines(cell, plot, column, &run) {
+        for (panel, mut line, over_s) in lines(cell, plot, column, &run) {
             mean_over_s = mean_over_s.max(over_s);
             let at = drawn.iter().position(|(known, _)| *known == panel).unwrap_or_else(|| {
                 let made = Panel::Series(empty(plot, column, panel.as_ref()));
@@ -57,6 +62,9 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Result<(Vec<Panel>, Vec<
             let Some(chart) = drawn[at].1.chart_mut() else { continue };
             if plot.optimal && chart.references.is_empty() {
                 chart.references.extend(capacity(&run, plot, over_s));
+            }
+            if column == ALGORITHM {
+                categorise(&mut line, &run.names, chart.y.categories.get_or_insert_default());
             }
             chart.series.push(line);
         }
@@ -124,7 +132,10 @@ fn lines(cell: &Cell, plot: &Plot, column: &str, run: &Run) -> Vec<(Option<Setti
         if !sample.passes(plot) {
             continue;
         }
-        let (points, over_s) = reduced(run, flow, plot, scale);
+        let (points, over_s) = match column {
+            ALGORITHM => (changes(run, flow, plot), 0.0),
+            _ => reduced(run, flow, plot, scale),
+        };
         if points.is_empty() {
             continue;
         }
@@ -154,6 +165,29 @@ fn reduced(run: &Run, flow: i32, plot: &Plot, scale: f64) -> (Vec<Vec<Option<f64
         rows.iter().map(|row| (row.time_s, row.value.map(|value| value * scale))),
         plot.mean_over_s,
     )
+}
+
+/// The first row and the last one of each stretch of equal values, with the end of its time.
+fn changes(run: &Run, flow: i32, plot: &Plot) -> Vec<Vec<Option<f64>>> {
+    let rows: Vec<_> = run.rows.iter().filter(|row| row.flow == flow && shown(row, plot)).collect();
+    let keeps = |index: usize| {
+        index == 0 || rows.get(index + 1).is_none_or(|next| next.value != rows[index].value)
+    };
+    let kept = rows.iter().enumerate().filter(|(index, _)| keeps(*index));
+    kept.map(|(_, row)| vec![Some(rounded(row.time_s)), row.value]).collect()
+}
+
+/// From places in a run's own list of names to places among the chart's.
+fn categorise(line: &mut Line, names: &[String], categories: &mut Vec<String>) {
+    for value in line.points.iter_mut().filter_map(|point| point[1].as_mut()) {
+        // A place in `names`, so a small whole number.
+        let name = &names[*value as usize];
+        let at = categories.iter().position(|known| known == name).unwrap_or_else(|| {
+            categories.push(name.clone());
+            categories.len() - 1
+        });
+        *value = at as f64;
+    }
 }
 
 /// What lies beyond the ends of the axis would only make the page heavier.
@@ -202,11 +236,11 @@ fn read(file: &Path, column: &str) -> Result<Run> {
     };
     let (time, flow) = (index("time_s")?, index("flow")?);
     let (value, capacity) = (index(column)?, index(CAPACITY)?);
-    let mut rows = Vec::new();
+    let (mut rows, mut names) = (Vec::new(), Vec::new());
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group)?;
         let count = usize::try_from(group.metadata().num_rows())?;
-        let column = |index| numbers(group.get_column_reader(index)?, count);
+        let mut column = |index| numbers(group.get_column_reader(index)?, count, &mut names);
         let (times, flows) = (column(time)?, column(flow)?);
         let (values, capacities) = (column(value)?, column(capacity)?);
         for (row, time_s) in times.into_iter().enumerate() {
@@ -218,22 +252,35 @@ fn read(file: &Path, column: &str) -> Result<Run> {
             rows.push(Row { time_s, flow, value: values[row], capacity_mbps: capacities[row] });
         }
     }
-    Ok(Run { rows })
+    Ok(Run { rows, names })
 }
 
-/// All values of one column of a row group; nulls are `None`.
-fn numbers(reader: ColumnReader, count: usize) -> Result<Vec<Option<f64>>> {
+/// All values of one column of a row group; nulls are `None`, texts are places in `names`.
+fn numbers(
+    reader: ColumnReader,
+    count: usize,
+    names: &mut Vec<String>,
+) -> Result<Vec<Option<f64>>> {
     match reader {
-        ColumnReader::DoubleColumnReader(reader) => values(reader, count),
-        ColumnReader::Int32ColumnReader(reader) => values(reader, count),
-        _ => bail!("not a column of numbers"),
+        ColumnReader::DoubleColumnReader(reader) => values(reader, count, |it| Ok(*it)),
+        ColumnReader::Int32ColumnReader(reader) => values(reader, count, |it| Ok(f64::from(*it))),
+        ColumnReader::ByteArrayColumnReader(reader) => values(reader, count, |text| {
+            let text = text.as_utf8()?;
+            let at = names.iter().position(|name| name == text).unwrap_or_else(|| {
+                names.push(text.to_owned());
+                names.len() - 1
+            });
+            Ok(at as f64)
+        }),
+        _ => bail!("neither a column of numbers nor one of names"),
     }
 }
 
-fn values<T: DataType>(mut reader: ColumnReaderImpl<T>, count: usize) -> Result<Vec<Option<f64>>>
-where
-    f64: From<T::T>,
-{
+fn values<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    count: usize,
+    number: impl FnMut(&T::T) -> Result<f64>,
+) -> Result<Vec<Option<f64>>> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
     let mut read = 0;
     while read < count {
@@ -244,7 +291,8 @@ where
         }
         read += records;
     }
-    let mut values = values.into_iter().map(f64::from);
+    let values: Vec<f64> = values.iter().map(number).collect::<Result<_>>()?;
+    let mut values = values.into_iter();
     // A column without nulls has no levels.
     if levels.is_empty() {
         return Ok(values.map(Some).collect());
@@ -266,6 +314,27 @@ mod tests {
         let mean = points.iter().map(|p| p[1].unwrap()).sum::<f64>() / points.len() as f64;
         assert!((mean - whole).abs() < 1e-4, "{mean} {whole}");
         assert_eq!(points.last().unwrap()[0], Some(500.0));
+    }
+
+    #[test]
+    fn names_are_drawn_where_they_change() {
+        let row = |tenth: u32, value| Row {
+            time_s: f64::from(tenth) / 10.0,
+            flow: 0,
+            value: Some(value),
+            capacity_mbps: None,
+        };
+        let values = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0];
+        let rows = values.iter().zip(1..).map(|(value, tenth)| row(tenth, *value)).collect();
+        let run = Run { rows, names: vec!["bbr".to_owned(), "copa".to_owned()] };
+        let plot: Plot = serde_json::from_value(serde_json::json!({ "kind": "series" })).unwrap();
+        let points = changes(&run, 0, &plot);
+        let mut line = Line { name: "Flow 1".to_owned(), points };
+        let mut categories = vec!["cubic".to_owned(), "copa".to_owned()];
+        categorise(&mut line, &run.names, &mut categories);
+        assert_eq!(categories, ["cubic", "copa", "bbr"]);
+        let points: Vec<_> = line.points.iter().map(|p| (p[0].unwrap(), p[1].unwrap())).collect();
+        assert_eq!(points, [(0.1, 2.0), (0.3, 2.0), (0.5, 1.0), (0.6, 2.0)]);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
 /// The columns that can be drawn.
-pub const COLUMNS: [&str; 10] = [
+pub const COLUMNS: [&str; 11] = [
+    "cc",
     "rate_mbps",
     "sent_mbps",
     "throughput_mbps",
@@ -73,11 +74,14 @@ pub struct Row {
     pub queue_bytes: Option<f64>,
 }
 
-/// Writes `rows`; `names` are the flows' algorithms.
+/// Which algorithms a flow has had: each from when on, in seconds.
+pub type InUse = Vec<(f64, String)>;
+
+/// Writes `rows`; `in_use` is by flow.
 ///
 /// # Errors
 /// When the file can't be written.
-pub fn write(path: &Path, rows: &[Row], names: &[String]) -> Result<()> {
+pub fn write(path: &Path, rows: &[Row], in_use: &[InUse]) -> Result<()> {
     let schema = Arc::new(parse_message_type(SCHEMA).context("the schema of the series")?);
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -87,7 +91,7 @@ pub fn write(path: &Path, rows: &[Row], names: &[String]) -> Result<()> {
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     for chunk in rows.chunks(GROUP_ROWS) {
         let mut group = writer.next_row_group()?;
-        write_group(&mut group, chunk, names)?;
+        write_group(&mut group, chunk, in_use)?;
         group.close()?;
     }
     writer.close().with_context(|| path.display().to_string())?;
@@ -97,7 +101,7 @@ pub fn write(path: &Path, rows: &[Row], names: &[String]) -> Result<()> {
 fn write_group(
     group: &mut SerializedRowGroupWriter<'_, File>,
     rows: &[Row],
-    names: &[String],
+    in_use: &[InUse],
 ) -> Result<()> {
     doubles(group, rows, |row| row.time_s)?;
     let mut column = group.next_column()?.context("a column of the schema")?;
@@ -106,8 +110,11 @@ fn write_group(
     column.close()?;
     let mut column = group.next_column()?.context("a column of the schema")?;
     let name = |row: &Row| {
-        let name = usize::try_from(row.flow).ok().and_then(|flow| names.get(flow));
-        ByteArray::from(name.map_or("", String::as_str))
+        let names = usize::try_from(row.flow).ok().and_then(|flow| in_use.get(flow));
+        let since = |it: &&(f64, String)| it.0 < row.time_s;
+        // What it is going to have, before it has any.
+        let name = names.and_then(|names| names.iter().rfind(since).or(names.first()));
+        ByteArray::from(name.map_or("", |(_, name)| name.as_str()))
     };
     let texts: Vec<ByteArray> = rows.iter().map(name).collect();
     column.typed::<ByteArrayType>().write_batch(&texts, None, None)?;

@@ -72,6 +72,8 @@ pub struct Ran {
     pub figures: RunFigures,
     /// Its series, if they were wanted.
     pub rows: Option<Vec<series::Row>>,
+    /// The algorithms that each flow had; empty where they are the scenario's.
+    pub in_use: Vec<series::InUse>,
     /// Why it can't be trusted; empty when it can.
     pub invalid_because: Vec<String>,
     /// What the driver says of itself.
@@ -197,6 +199,13 @@ impl Job<'_> {
         &self.of.cells[self.cell].scenario
     }
 
+    /// The algorithms of the flows, as the scenario has them.
+    fn named(&self) -> Vec<series::InUse> {
+        let count = |group: &crate::scenario::Group| usize::try_from(group.count).unwrap_or(0);
+        let groups = self.scenario().groups.iter();
+        groups.flat_map(|group| vec![vec![(0.0, group.cc.clone())]; count(group)]).collect()
+    }
+
     fn keeps_series(&self) -> bool {
         match self.of.head.series {
             Series::All => true,
@@ -257,11 +266,11 @@ impl Job<'_> {
         let ran = outcome.as_ref().ok();
         let rows = ran.and_then(|ran| ran.rows.as_ref());
         if let Some(rows) = rows {
-            let count = |group: &crate::scenario::Group| usize::try_from(group.count).unwrap_or(0);
-            let names = self.scenario().groups.iter();
-            let names: Vec<String> =
-                names.flat_map(|group| vec![group.cc.clone(); count(group)]).collect();
-            series::write(&path.join("series.parquet"), rows, &names)?;
+            let in_use = match ran.map_or(&[][..], |ran| &ran.in_use) {
+                [] => &self.named(),
+                told => told,
+            };
+            series::write(&path.join("series.parquet"), rows, in_use)?;
         }
         let invalid_because = ran.map_or(&[][..], |ran| &ran.invalid_because);
         let file = RunFile {
