@@ -34,15 +34,16 @@ impl Control {
         let target = self.load_target;
         let overload = load > OVERLOAD * self.config.load_packets;
         self.overloaded = if overload { self.overloaded + 1 } else { 0 };
+        let received = feedback.received_mbps * self.unused(feedback);
         if self.needs_drain(feedback.now, feedback.hold) {
-            return self.drain(feedback, feedback.received_mbps);
+            return self.drain(feedback, received);
         }
         let k = self.slope.get(feedback.received_mbps);
         let expansion = self.expansion(feedback, k);
         let step = step(self.config.delta_ms / 1e3, k, load - target, expansion);
         let step = self.rise(feedback, load, step);
         let most = if feedback.trial { self.trial_mbps } else { f64::INFINITY };
-        self.set((feedback.received_mbps * self.unused(feedback) + step).min(most));
+        self.set((received + step).min(most));
     }
 
     /// The rate in force over the one at which the epoch was sent.

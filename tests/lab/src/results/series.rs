@@ -187,9 +187,9 @@ mod tests {
         let rows: Vec<Row> = (0..300)
             .flat_map(|i| [row(f64::from(i) * 0.1, 0), row(f64::from(i) * 0.1, -1)])
             .collect();
-        let names = ["cubic".to_owned()];
-        write(&path, &rows, &names).unwrap();
-        write(&again, &rows, &names).unwrap();
+        let in_use = [vec![(0.04, "cubic".to_owned()), (1.0, "copa".to_owned())]];
+        write(&path, &rows, &in_use).unwrap();
+        write(&again, &rows, &in_use).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(&again).unwrap());
 
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
@@ -197,7 +197,9 @@ mod tests {
         assert_eq!(read.len(), 600);
         assert_eq!(read[2].get_double(0).unwrap(), 0.1);
         assert_eq!(read[0].get_int(1).unwrap(), 0);
-        assert_eq!(read[0].get_string(2).unwrap(), "cubic");
+        let name = |row: usize| read[row].get_string(2).unwrap().as_str();
+        // Of the link, before the first, up to the change and after it.
+        assert_eq!([name(1), name(0), name(20), name(22)], ["", "cubic", "cubic", "copa"]);
         assert_eq!(read[0].get_double(7).unwrap(), 30.5);
         assert!(read[1].get_double(7).is_err(), "the link has no round trip");
         assert_eq!(read[1].get_double(12).unwrap(), 3000.0);
