@@ -1,6 +1,8 @@
 //! What the emulator says, and leaves behind, on a machine that it can't run on: each as root, which
 //! makes the machine so.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -31,8 +33,9 @@ fn namespaces() -> Vec<String> {
 /// It fails, names `words`, and leaves no namespace of its own.
 fn is_refused(command: &mut Command, words: &[&str]) {
     let before = namespaces();
-    let Output { status, stderr, .. } = command.output().unwrap();
-    let said = String::from_utf8_lossy(&stderr);
+    let Output { status, stderr, stdout } = command.output().unwrap();
+    // What is wrong with a run is said beside those that were done.
+    let said = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
     assert!(status.code().is_some_and(|code| code != 0), "{status}: {said}");
     for word in words {
         assert!(said.contains(word), "{word} is not in: {said}");
@@ -66,7 +69,7 @@ fn a_missing_program_is_named_with_its_package() {
     let mut command = Command::new(LAB);
     command.env("PATH", directory.path()).arg("emu").arg(scenario);
     command.arg("--out").arg(directory.path().join("out"));
-    is_refused(&mut command, &["ethtool", "iproute2"]);
+    is_refused(&mut command, &["ip is not installed", "apt-get install iproute2", "make setup"]);
 }
 
 #[test]
@@ -79,7 +82,7 @@ fn a_trace_that_is_none_is_named() {
     let mut command = Command::new(LAB);
     command.arg("emu").arg(scenario).arg("--traces").arg(directory.path());
     command.arg("--out").arg(directory.path().join("out"));
-    is_refused(&mut command, &["bad.up", "line 2"]);
+    is_refused(&mut command, &["bad.up:2: \"x\" is no whole number"]);
 }
 
 /// A file system of a few pages, gone when this is dropped.
