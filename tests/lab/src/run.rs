@@ -79,7 +79,7 @@ fn take_name(
 ) -> Result<(String, File)> {
     for _ in 0..NAMES_TRIED {
         let id = random_id()?;
-        let path = state.join(format!("{id}.lock"));
+        let path = lock_in(state, &id);
         match OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path) {
             Ok(file) => return Ok((id, file)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -143,7 +143,11 @@ pub fn crashed() -> Result<Vec<Crashed>> {
 }
 
 fn lock_path(id: &str) -> PathBuf {
-    Path::new(STATE).join(format!("{id}.lock"))
+    lock_in(Path::new(STATE), id)
+}
+
+fn lock_in(state: &Path, id: &str) -> PathBuf {
+    state.join(format!("{id}.lock"))
 }
 
 fn lock_id(path: &Path) -> Option<String> {

@@ -30,6 +30,13 @@ fn namespaces() -> Vec<String> {
     names.filter(|name| name.starts_with(PREFIX)).collect()
 }
 
+/// `emu` of a scenario, with results to `out` beside it.
+fn emu(lab: &Path, scenario: &Path) -> Command {
+    let mut command = Command::new(lab);
+    command.arg("emu").arg(scenario).arg("--out").arg(scenario.with_file_name("out"));
+    command
+}
+
 /// It fails, names `words`, and leaves no namespace of its own.
 fn is_refused(command: &mut Command, words: &[&str]) {
     let before = namespaces();
@@ -55,9 +62,10 @@ fn without_root_it_says_what_needs_it() {
         let from = Path::new(LAB).with_file_name(name);
         fs::copy(from, directory.path().join(name)).unwrap();
     }
+    let asked = emu(&lab, &scenario);
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(lab).arg("emu");
-    command.arg(scenario).arg("--out").arg(directory.path().join("out"));
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(asked.get_program()).args(asked.get_args());
     is_refused(&mut command, &["needs root", "network namespaces", "sudo"]);
 }
 
@@ -66,9 +74,8 @@ fn without_root_it_says_what_needs_it() {
 fn a_missing_program_is_named_with_its_package() {
     let directory = tempfile::tempdir().unwrap();
     let scenario = file(directory.path(), SCENARIO);
-    let mut command = Command::new(LAB);
-    command.env("PATH", directory.path()).arg("emu").arg(scenario);
-    command.arg("--out").arg(directory.path().join("out"));
+    let mut command = emu(Path::new(LAB), &scenario);
+    command.env("PATH", directory.path());
     is_refused(&mut command, &["ip is not installed", "apt-get install iproute2", "make setup"]);
 }
 
@@ -79,9 +86,8 @@ fn a_trace_that_is_none_is_named() {
     fs::write(directory.path().join("bad.up"), "1\nx\n").unwrap();
     let link = "trace = \"bad.up\", trace_format = \"mahimahi\"";
     let scenario = file(directory.path(), &SCENARIO.replace("rate_mbps = 10", link));
-    let mut command = Command::new(LAB);
-    command.arg("emu").arg(scenario).arg("--traces").arg(directory.path());
-    command.arg("--out").arg(directory.path().join("out"));
+    let mut command = emu(Path::new(LAB), &scenario);
+    command.arg("--traces").arg(directory.path());
     is_refused(&mut command, &["bad.up:2: \"x\" is no whole number"]);
 }
 
@@ -110,7 +116,8 @@ fn a_full_disk_is_named_and_nothing_is_left() {
     let out = directory.path().join("out");
     fs::create_dir(&out).unwrap();
     let _disk = Tiny::mount(&out);
-    let mut command = Command::new(LAB);
-    command.arg("emu").arg(scenario).arg("--out").arg(&out);
-    is_refused(&mut command, &["No space left on device", out.to_str().unwrap()]);
+    is_refused(
+        &mut emu(Path::new(LAB), &scenario),
+        &["No space left on device", out.to_str().unwrap()],
+    );
 }

@@ -11,21 +11,6 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-/// The columns that can be drawn.
-pub const COLUMNS: [&str; 11] = [
-    "cc",
-    "rate_mbps",
-    "sent_mbps",
-    "throughput_mbps",
-    "telemetry_mbps",
-    "rtt_ms",
-    "loss_rate",
-    "window_bytes",
-    "pacing_mbps",
-    "in_flight_bytes",
-    "queue_bytes",
-];
-
 const SCHEMA: &str = "message series {
     required double time_s;
     required int32 flow;
