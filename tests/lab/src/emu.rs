@@ -10,6 +10,7 @@ use clap::Args;
 use millrace_lab::calibrate;
 use millrace_lab::demo::LinkOptions;
 use millrace_lab::emulate::Emulation;
+use millrace_lab::emulator::Access;
 use millrace_lab::proxies::Binaries;
 use millrace_lab::run::Run;
 use millrace_lab::runner;
@@ -18,6 +19,19 @@ use millrace_lab::traces::Traces;
 
 use crate::outcome::Tally;
 use crate::scenarios::{Chosen, UNUSABLE};
+
+#[derive(Debug, Args)]
+struct AccessOption {
+    /// How the emulator gets at the frames [default: packet sockets if the kernel has them]
+    #[arg(long, value_enum)]
+    access: Option<Access>,
+}
+
+impl AccessOption {
+    fn get(&self) -> Access {
+        self.access.unwrap_or_else(Access::best)
+    }
+}
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -29,6 +43,8 @@ pub struct Options {
     /// How often a run is done at most, until neither the link nor the machine falls behind
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
+    #[command(flatten)]
+    access: AccessOption,
 }
 
 #[derive(Debug, Args)]
@@ -38,12 +54,14 @@ pub struct CalibrateOptions {
     duration_s: u64,
     #[command(flatten)]
     link: LinkOptions,
+    #[command(flatten)]
+    access: AccessOption,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let Some(work) = options.chosen.load()? else { return Ok(ExitCode::from(UNUSABLE)) };
     let traces = Traces::find(options.chosen.traces.as_deref());
-    let emulation = Emulation::new(traces, Binaries::locate()?)?;
+    let emulation = Emulation::new(traces, Binaries::locate()?, options.access.get())?;
     let asked = runner::Options {
         out: options.out.clone(),
         // Two at once would take the machine away from each other.
@@ -61,7 +79,7 @@ pub fn calibrate(options: &CalibrateOptions) -> Result<ExitCode> {
     let link = options.link.config()?;
     let run = Run::start()?;
     writeln!(stderr(), "run {}", run.name()).ok();
-    let topology = Topology::build(&run, KernelCc::Cubic)?;
+    let topology = Topology::with_access(&run, KernelCc::Cubic, options.access.get())?;
     let found = calibrate::run(&topology, link, Duration::from_secs(options.duration_s))?;
     println!("{}", serde_json::to_string_pretty(&found)?);
     let faults = found.faults();

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! The edges route. The namespace `link` holds the two interfaces that the emulator forwards
-//! between; nothing else is there, so whatever crosses has crossed the emulated link.
+//! between; nothing else is there, so whatever crosses has crossed the emulated link. With TAP
+//! devices it is empty: the edges' own interfaces are the emulator's.
 
 use anyhow::Result;
 
-use crate::emulator::{Emulator, Plan};
+use crate::emulator::{Access, Emulator, Plan, Port};
 use crate::netns::Namespace;
 use crate::run::Run;
 use crate::veth::{self, End};
@@ -81,12 +82,15 @@ pub struct Topology {
     pub server_edge: Namespace,
     /// Where the origin runs.
     pub origin: Namespace,
+    access: Access,
 }
 
 /// The link's interface towards the client edge.
 const LINK_CLIENT: &str = "to-client";
 /// The link's interface towards the server edge.
 const LINK_SERVER: &str = "to-server";
+/// An edge's interface towards the link.
+const WAN: &str = "wan";
 
 impl Topology {
     /// Builds it. TCP connections that cross the link use `cc` unless their sockets say otherwise.
@@ -94,12 +98,21 @@ impl Topology {
     /// # Errors
     /// When a namespace, an interface or a route can't be made.
     pub fn build(run: &Run, cc: KernelCc) -> Result<Self> {
+        Self::with_access(run, cc, Access::best())
+    }
+
+    /// Builds it for an emulator that gets at the frames in this way.
+    ///
+    /// # Errors
+    /// As [`Self::build`].
+    pub fn with_access(run: &Run, cc: KernelCc, access: Access) -> Result<Self> {
         let topology = Self {
             player: Namespace::create(run, "player")?,
             client_edge: Namespace::create(run, "cedge")?,
             link: Namespace::create(run, "link")?,
             server_edge: Namespace::create(run, "sedge")?,
             origin: Namespace::create(run, "origin")?,
+            access,
         };
         topology.join()?;
         topology.route(cc)?;
@@ -110,9 +123,16 @@ impl Topology {
     /// Starts the link.
     ///
     /// # Errors
-    /// As [`Emulator::start`].
+    /// As [`Port::open`] and [`Emulator::start`].
     pub fn start_link(&self, link: impl Into<Plan>) -> Result<Emulator> {
-        Emulator::start(&self.link, LINK_CLIENT, LINK_SERVER, link)
+        let open = |namespace: &Namespace, name| {
+            namespace.inside(|| Ok(Port::open(name, self.access)?))
+        };
+        let ports = match self.access {
+            Access::Packet => [open(&self.link, LINK_CLIENT)?, open(&self.link, LINK_SERVER)?],
+            Access::Tap => [open(&self.client_edge, WAN)?, open(&self.server_edge, WAN)?],
+        };
+        Emulator::start(ports, link)
     }
 
     fn join(&self) -> Result<()> {
@@ -124,18 +144,23 @@ impl Topology {
         let client_lan = end(&self.client_edge, "lan", Some(inside[0].as_str()));
         let origin = end(&self.origin, "eth0", Some(origin.as_str()));
         let server_lan = end(&self.server_edge, "lan", Some(inside[1].as_str()));
-        let client = end(&self.client_edge, "wan", Some(outside[0].as_str()));
-        let server = end(&self.server_edge, "wan", Some(outside[1].as_str()));
+        let client = end(&self.client_edge, WAN, Some(outside[0].as_str()));
+        let server = end(&self.server_edge, WAN, Some(outside[1].as_str()));
         let link_client = end(&self.link, LINK_CLIENT, None);
         let link_server = end(&self.link, LINK_SERVER, None);
         // Not only at the link: a host's 64 KB super-packet, cut up at the edge, reaches the buffer
         // as one burst. CUBIC at 100 Mbit/s, 30 ms and 75 KB then gets half of its rate.
-        for (left, right) in [
-            (player, client_lan),
-            (client, link_client),
-            (link_server, server),
-            (server_lan, origin),
-        ] {
+        let mut cables = vec![(player, client_lan), (server_lan, origin)];
+        match self.access {
+            Access::Packet => cables.extend([(client, link_client), (link_server, server)]),
+            Access::Tap => {
+                for edge in [client, server] {
+                    veth::tap(edge)?;
+                    veth::offloads_off(edge)?;
+                }
+            }
+        }
+        for (left, right) in cables {
             veth::join(left, right)?;
             veth::offloads_off(left)?;
             veth::offloads_off(right)?;
@@ -172,8 +197,8 @@ impl Topology {
         let hosts = [
             (&self.player, "eth0", PLAYER_6),
             (&self.client_edge, "lan", CLIENT_EDGE_INSIDE_6),
-            (&self.client_edge, "wan", CLIENT_EDGE_6),
-            (&self.server_edge, "wan", SERVER_EDGE_6),
+            (&self.client_edge, WAN, CLIENT_EDGE_6),
+            (&self.server_edge, WAN, SERVER_EDGE_6),
             (&self.server_edge, "lan", SERVER_EDGE_INSIDE_6),
             (&self.origin, "eth0", ORIGIN_6),
         ];

@@ -1,4 +1,5 @@
-//! Cables: pairs of virtual Ethernet interfaces between namespaces.
+//! Cables: pairs of virtual Ethernet interfaces between namespaces, and TAP devices, which are one
+//! end of a cable whose other end is a file.
 
 use std::process::Command;
 
@@ -30,12 +31,28 @@ pub fn join(left: End<'_>, right: End<'_>) -> Result<()> {
         right.name,
         right.namespace.name()
     ))?;
-    for end in [left, right] {
-        if let Some(address) = end.address {
-            end.namespace.ip(&format!("addr add {address} dev {}", end.name))?;
-        }
-        end.namespace.ip(&format!("link set {} up", end.name))?;
+    set_up(left)?;
+    set_up(right)
+}
+
+/// Makes a TAP device, which is there until its namespace goes. It is up when this returns, and
+/// carries frames while somebody has it open.
+///
+/// # Errors
+/// When `ip` fails.
+pub fn tap(end: End<'_>) -> Result<()> {
+    /// Frames that may wait to be read: a quarter of a second at 500 Mbit/s.
+    const QUEUE_FRAMES: u32 = 10_000;
+    end.namespace.ip(&format!("tuntap add dev {} mode tap", end.name))?;
+    end.namespace.ip(&format!("link set {} txqueuelen {QUEUE_FRAMES}", end.name))?;
+    set_up(end)
+}
+
+fn set_up(end: End<'_>) -> Result<()> {
+    if let Some(address) = end.address {
+        end.namespace.ip(&format!("addr add {address} dev {}", end.name))?;
     }
+    end.namespace.ip(&format!("link set {} up", end.name))?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use millrace_lab::emulate::Emulation;
-use millrace_lab::emulator::{LinkConfig, PipeConfig};
+use millrace_lab::emulator::{Access, LinkConfig, PipeConfig};
 use millrace_lab::proxies::Binaries;
 use millrace_lab::run::Run;
 use millrace_lab::runner::{Driver, Ran, Request};
@@ -31,8 +31,18 @@ fn link(loss: f64) -> LinkConfig {
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn rate_delay_and_loss_are_what_was_asked_for() {
+    the_link_is_what_it_says(Access::Packet);
+}
+
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn rate_delay_and_loss_are_what_was_asked_for_with_tap_devices() {
+    the_link_is_what_it_says(Access::Tap);
+}
+
+fn the_link_is_what_it_says(access: Access) {
     let run = Run::start().unwrap();
-    let topology = Topology::build(&run, KernelCc::Cubic).unwrap();
+    let topology = Topology::with_access(&run, KernelCc::Cubic, access).unwrap();
     let found = calibrate::run(&topology, link(0.05), Duration::from_secs(12)).unwrap();
     let error = found.measured_mbps / found.rate_mbps - 1.0;
     assert!(error.abs() < 0.005, "rate {} Mbit/s", found.measured_mbps);
@@ -62,7 +72,7 @@ fn emulate(flows: &str, more: &str) -> Ran {
     let file = File::parse(&text, Path::new("test.toml")).unwrap();
     let out = tempfile::tempdir().unwrap();
     let binaries = Binaries::beside(Path::new(env!("CARGO_BIN_EXE_millrace-lab"))).unwrap();
-    let emulation = Emulation::new(Traces::find(None), binaries).unwrap();
+    let emulation = Emulation::new(Traces::find(None), binaries, Access::best()).unwrap();
     let scenario = &file.cells[0].scenario;
     let request = Request { scenario, seed: 7, with_series: true, directory: out.path() };
     let ran = emulation.run(&request).unwrap();

@@ -24,7 +24,7 @@ use self::telemetry::{Headers, Told};
 use self::traffic::{Flow, Gauge};
 use self::tunnels::{Tunnels, Workshop};
 use crate::emulator::course::LONGEST;
-use crate::emulator::{Back, FlowPlan, Plan, Report, monotonic_ns};
+use crate::emulator::{Access, Back, FlowPlan, Plan, Report, monotonic_ns};
 use crate::host::{CpuShares, CpuTime};
 use crate::interrupt;
 use crate::measure::figures;
@@ -49,17 +49,18 @@ const AGREES_WITHIN: f64 = 0.02;
 pub struct Emulation {
     traces: Traces,
     binaries: Binaries,
+    access: Access,
 }
 
 impl Emulation {
-    /// With these recorded links and proxies.
+    /// With these recorded links and proxies; the emulator gets at the frames by `access`.
     ///
     /// # Errors
     /// Without root, or when a program is missing: which, and how to get it.
-    pub fn new(traces: Traces, binaries: Binaries) -> Result<Self> {
+    pub fn new(traces: Traces, binaries: Binaries, access: Access) -> Result<Self> {
         require_root()?;
         require(&PROGRAMS)?;
-        Ok(Self { traces, binaries })
+        Ok(Self { traces, binaries, access })
     }
 }
 
@@ -158,7 +159,7 @@ impl Emulation {
         let scenario = request.scenario;
         // In the order of their ends: proxies stop before the namespaces go.
         let run = Run::start()?;
-        let topology = Topology::build(&run, KernelCc::Cubic)?;
+        let topology = Topology::with_access(&run, KernelCc::Cubic, self.access)?;
         places.furnish(&topology)?;
         let emulator = topology.start_link(plan)?;
         let workshop = Workshop { binaries: &self.binaries, scratch: run.scratch(), logs };

@@ -8,8 +8,8 @@ use millrace_sim::link::queue::LinkSized;
 use millrace_sim::link::{PipeCounters, Released, Verdict};
 use millrace_sim::{Agenda, Bottleneck, DelayTally, Delays, Item, LinkOutcome, LinkSample};
 
+use super::frame::Frame;
 use super::plan::Plan;
-use super::port::Frame;
 
 /// Of a packet that belongs to none.
 pub(super) const NO_FLOW: u32 = u32::MAX;

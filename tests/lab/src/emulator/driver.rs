@@ -3,18 +3,17 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::clock::monotonic_ns;
 use super::course::Course;
 use super::forward::Forwarder;
 use super::plan::Plan;
+use super::port::Port;
 use super::stats::Report;
-use crate::netns::Namespace;
 
 /// What the link did and, of a run that came to its end, what there was to see of it.
 pub type Finished = (Report, Option<Course>);
@@ -64,42 +63,19 @@ impl AsFd for Orders {
 }
 
 impl Emulator {
-    /// Forwards every frame between the interfaces `client_side` and `server_side` of `namespace`
-    /// until stopped. When this returns, both interfaces are open; the link is as `plan` has it at
-    /// first until [`Self::begin`].
+    /// Forwards every frame between `ports`, towards the client and towards the server, until
+    /// stopped. The link is as `plan` has it at first until [`Self::begin`].
     ///
     /// # Errors
-    /// An invalid `plan`, a missing interface, or a missing privilege (packet sockets need
-    /// `CAP_NET_RAW`).
-    pub fn start(
-        namespace: &Namespace,
-        client_side: &str,
-        server_side: &str,
-        plan: impl Into<Plan>,
-    ) -> Result<Self> {
+    /// An invalid `plan`, or no descriptor left.
+    pub fn start(ports: [Port; 2], plan: impl Into<Plan>) -> Result<Self> {
         let plan = plan.into();
         plan.validate()?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let orders =
             Arc::new(Orders { stop: AtomicBool::new(false), begin_ns: AtomicU64::new(0), wake });
-        let (ready, opened) = mpsc::channel();
-        let (names, in_thread) = ((client_side.to_owned(), server_side.to_owned()), orders.clone());
-        let enter = namespace.entrance()?;
-        let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
-            let forwarder =
-                enter.enter().and_then(|()| Forwarder::open(&names.0, &names.1, plan, in_thread));
-            match forwarder {
-                Ok(forwarder) => {
-                    ready.send(Ok(())).ok();
-                    forwarder.run()
-                }
-                Err(error) => {
-                    ready.send(Err(error)).ok();
-                    Err(anyhow!("the link never started"))
-                }
-            }
-        })?;
-        opened.recv().context("the link's thread ended before it opened its interfaces")??;
+        let forwarder = Forwarder::new(ports, plan, orders.clone())?;
+        let thread = std::thread::Builder::new().name("link".into()).spawn(|| forwarder.run())?;
         Ok(Self { orders, thread: Some(thread) })
     }
 

@@ -14,8 +14,9 @@ use nix::time::ClockId;
 use super::clock::{both_clocks, clock_ns, monotonic_ns};
 use super::course::{Packet, Watch};
 use super::driver::{Finished, Orders};
+use super::frame::{Frame, Pool, Received};
 use super::plan::Plan;
-use super::port::{Frame, Pool, Port, Received};
+use super::port::Port;
 use super::sched;
 use super::stats::{Durations, PipeReport, Report, Transports};
 
@@ -80,14 +81,7 @@ const ORDERS: u64 = 2;
 const UP_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Forwarder {
-    /// Opens both interfaces of the calling thread's namespace.
-    pub(super) fn open(
-        client: &str,
-        server: &str,
-        plan: Plan,
-        orders: Arc<Orders>,
-    ) -> Result<Self> {
-        let ports = [Port::open(client)?, Port::open(server)?];
+    pub(super) fn new(ports: [Port; 2], plan: Plan, orders: Arc<Orders>) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for (token, port) in (0..).zip(&ports) {
             epoll.add(port.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, token))?;
@@ -262,7 +256,7 @@ impl Forwarder {
     /// Takes in what port `index` has received; it leaves by the other one.
     fn receive(&mut self, index: usize) -> Result<()> {
         let mut received = std::mem::take(&mut self.received);
-        let (_, oversize) = self.ports[index].receive(&mut self.pool, &mut received)?;
+        let oversize = self.ports[index].receive(&mut self.pool, &mut received)?;
         self.oversize += oversize as u64;
         let (now_ns, wall_ns) = both_clocks()?;
         let downwards = index == UP;
@@ -294,7 +288,7 @@ impl Forwarder {
         let mut kernel_drops = 0;
         for port in &self.ports {
             kernel_drops += port
-                .take_kernel_drops()
+                .kernel_drops()
                 .with_context(|| format!("kernel's drop count of {}", port.name()))?;
         }
         let [down, up] = &self.directions;
@@ -309,6 +303,7 @@ impl Forwarder {
             oversize_frames: self.oversize,
             cpu_s: clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)? as f64 / 1e9,
             priority,
+            access: self.ports[DOWN].access(),
             invalid: Vec::new(),
         };
         report.judge();

@@ -4,6 +4,8 @@ use hdrhistogram::Histogram;
 use millrace_sim::link::PipeCounters;
 use serde::Serialize;
 
+use super::port::Access;
+
 /// Longest value that the histograms tell apart: 10 s in nanoseconds.
 const LONGEST_NS: u64 = 10_000_000_000;
 
@@ -133,6 +135,8 @@ pub struct Report {
     pub cpu_s: f64,
     /// The thread's scheduling class.
     pub priority: &'static str,
+    /// How it got at the frames.
+    pub access: Access,
     /// Why these figures can't be trusted; empty when they can.
     pub invalid: Vec<String>,
 }
