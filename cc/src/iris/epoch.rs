@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::estimators::SentRing;
+use crate::estimators::{Regression, SentRing};
 use crate::{AckedPacket, Bandwidth, LostPacket, SentPacket, Time};
 
 /// Most epochs that wait for their packets: more than six seconds of 50 ms. The oldest is given
@@ -14,6 +14,8 @@ const LIMITED_BELOW: f64 = 0.97;
 const SHORT_BELOW: f64 = 0.5;
 /// Least spread between two RTT samples for a rate between them, as a share of the epoch.
 const LEAST_SPREAD: f64 = 0.25;
+/// So many samples make a line; fewer are measured from the last one of the epoch before.
+const LEAST_LINE: u64 = 16;
 /// Bounds of what a single epoch may say of receiving over sending rate: beyond them it is
 /// acknowledgements that were held back.
 const STRETCH: std::ops::RangeInclusive<f64> = 0.125..=4.0;
@@ -42,6 +44,30 @@ impl Mark {
         }
         let ratio = sent.as_secs_f64() / acked.as_secs_f64().max(1e-9);
         Some(ratio.clamp(*STRETCH.start(), *STRETCH.end()))
+    }
+}
+
+/// When packets left and came back, over the bytes that the epoch had sent by then.
+///
+/// The paper measures from the first to the last sample, and with these two any jitter of theirs:
+/// 0.35 % of 42 Mbit/s on real packets, 0.2 % by the slopes of all. Over bytes and not times, because
+/// a sender that stood still for a moment would weigh the samples otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lines {
+    sent: Regression,
+    acked: Regression,
+}
+
+impl Lines {
+    fn add(&mut self, megabytes: f64, since: Mark, mark: Mark) {
+        self.sent.add_point(megabytes, mark.sent.since(since.sent).as_secs_f64());
+        self.acked.add_point(megabytes, mark.acked.since(since.acked).as_secs_f64());
+    }
+
+    /// Receiving over sending rate.
+    fn ratio(&self) -> f64 {
+        let ratio = self.sent.slope().value / self.acked.slope().value.max(1e-9);
+        ratio.clamp(*STRETCH.start(), *STRETCH.end())
     }
 }
 
@@ -85,6 +111,7 @@ struct Epoch {
     rtt_samples: u64,
     first_mark: Option<Mark>,
     last_mark: Option<Mark>,
+    lines: Lines,
     limited: bool,
     /// Data had run out before it: nothing connects it to the epoch before.
     after_gap: bool,
@@ -101,6 +128,10 @@ impl Epoch {
         let least = self.extent.duration.mul_f64(LEAST_SPREAD);
         let before = before.filter(|_| !self.after_gap).or(self.first_mark);
         let stretch = before.zip(self.last_mark).and_then(|(from, to)| to.ratio_since(from, least));
+        let stretch = match self.rtt_samples >= LEAST_LINE {
+            true => stretch.map(|_| self.lines.ratio()),
+            false => stretch,
+        };
         let samples = self.rtt_samples as f64;
         let short = duration < self.extent.duration.mul_f64(SHORT_BELOW);
         let limited = self.limited && sent < self.target.scaled(LIMITED_BELOW);
@@ -118,6 +149,15 @@ impl Epoch {
     }
 }
 
+/// Where a packet belongs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// Its epoch, counted from the first of all.
+    epoch: u64,
+    /// What the epoch had sent with it, bytes.
+    sent_bytes: u64,
+}
+
 /// The epochs whose packets are under way, oldest first.
 ///
 /// A packet belongs to the epoch in which it was sent, by number. An epoch is complete when
@@ -126,8 +166,7 @@ impl Epoch {
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
     waiting: VecDeque<Epoch>,
-    /// Which epoch each packet is of, counted from the first of all.
-    packets: SentRing<u64>,
+    packets: SentRing<Place>,
     /// Count of the oldest that waits.
     oldest: u64,
     /// The last sample of the epoch before the oldest.
@@ -155,11 +194,12 @@ impl Epochs {
             self.open(packet, decision, target, extent);
         }
         let newest = self.oldest + self.waiting.len() as u64 - 1;
-        self.packets.push(packet.number, newest);
         if let Some(last) = self.waiting.back_mut() {
             last.unsettled += 1;
             last.sent_packets += 1;
             last.sent_bytes += packet.bytes;
+            let place = Place { epoch: newest, sent_bytes: last.sent_bytes };
+            self.packets.push(packet.number, place);
         }
     }
 
@@ -182,26 +222,28 @@ impl Epochs {
             rtt_samples: 0,
             first_mark: None,
             last_mark: None,
+            lines: Lines::default(),
             limited: false,
             after_gap: std::mem::take(&mut self.gap),
         });
     }
 
-    /// The epoch of a packet whose fate was open until now.
-    fn settle(&mut self, number: u64) -> Option<&mut Epoch> {
-        let count = self.packets.take(number)?;
-        let epoch = self.waiting.get_mut(usize::try_from(count.checked_sub(self.oldest)?).ok()?)?;
+    /// The epoch of a packet whose fate was open until now, and what that had sent with it.
+    fn settle(&mut self, number: u64) -> Option<(&mut Epoch, u64)> {
+        let Place { epoch, sent_bytes } = self.packets.take(number)?;
+        let epoch = self.waiting.get_mut(usize::try_from(epoch.checked_sub(self.oldest)?).ok()?)?;
         epoch.unsettled -= 1;
-        Some(epoch)
+        Some((epoch, sent_bytes))
     }
 
     /// `sampled` tells whether the packet is an RTT sample.
     pub(super) fn on_acked(&mut self, now: Time, packet: &AckedPacket, sampled: bool) {
-        let Some(epoch) = self.settle(packet.number) else { return };
+        let Some((epoch, sent_bytes)) = self.settle(packet.number) else { return };
         epoch.acked += 1;
         if sampled {
             let mark = Mark { sent: packet.sent, acked: now };
-            epoch.first_mark.get_or_insert(mark);
+            let first = *epoch.first_mark.get_or_insert(mark);
+            epoch.lines.add(sent_bytes as f64 / 1e6, first, mark);
             epoch.last_mark = Some(mark);
             epoch.rtt_sum_s += now.since(packet.sent).as_secs_f64();
             epoch.rtt_samples += 1;
@@ -209,7 +251,7 @@ impl Epochs {
     }
 
     pub(super) fn on_lost(&mut self, packet: &LostPacket) {
-        if let Some(epoch) = self.settle(packet.number) {
+        if let Some((epoch, _)) = self.settle(packet.number) {
             epoch.lost += 1;
         }
     }

@@ -57,6 +57,16 @@ fn a_pause_does_not_end_start_up_below_what_had_arrived() {
         ..outcome(&control, at(1900), 36.5)
     };
     control.on_outcome(at(1900) + RTT, &burst, RTT);
+    assert_eq!(control.state(), "starting", "what is left of the queue will tell");
+
+    control.on_time(at(1900) + RTT);
+    assert_eq!(control.rate_mbps(), 36.0);
+    let after = Outcome {
+        stretch: Some(42.0 / 36.0),
+        rtt: Some(RTT + Duration::from_millis(13)),
+        ..outcome(&control, at(1950), 36.0)
+    };
+    control.on_outcome(at(1950) + RTT, &after, RTT);
     assert_eq!(control.state(), "draining");
-    assert!(control.lasting_mbps() >= 36.0, "{}", control.lasting_mbps());
+    assert!((control.lasting_mbps() - 42.0).abs() < 0.1, "{}", control.lasting_mbps());
 }

@@ -8,6 +8,7 @@ mod trial;
 use std::time::Duration;
 
 use drain::Drain;
+use start_up::START_GAIN;
 
 use super::IrisConfig;
 use super::epoch::Outcome;
@@ -22,6 +23,8 @@ const RECEIVED_WEIGHT: f64 = 0.8;
 /// The highest receiving rate is remembered for this long: no epoch shows more, but for
 /// acknowledgements that came at once.
 const CAPACITY_WINDOW: Duration = Duration::from_secs(10);
+/// Most epochs of a round trip.
+const EPOCHS_PER_ROUND: u32 = 4;
 /// T's window is at least so many decisions.
 const WINDOW_HOLDS: u32 = 8;
 /// An RTT that is this share of B's queue above the smallest confirms it.
@@ -198,6 +201,17 @@ impl Control {
         }
     }
 
+    /// How long an epoch is. What it says of the queue's growth is taken for a whole round trip, so
+    /// that on a path of 800 ms, whose rates last for 16 epochs of the paper's 50 ms, the
+    /// measurement's noise was ten packets of queue load and more, and the rate went up and down
+    /// with it.
+    pub(super) fn epoch(&self, smoothed: Duration) -> Duration {
+        match self.state {
+            State::Steady => self.config.epoch().max(smoothed / EPOCHS_PER_ROUND),
+            State::Starting { .. } | State::Draining { .. } => self.config.epoch(),
+        }
+    }
+
     /// Packets per second of a rate.
     fn per_second(&self, mbps: f64) -> f64 {
         mbps * 1e6 / 8.0 / self.mtu_bytes as f64
@@ -216,7 +230,7 @@ impl Control {
     /// An epoch is complete; `smoothed` is the smoothed RTT.
     pub(super) fn on_outcome(&mut self, now: Time, outcome: &Outcome, smoothed: Duration) {
         let Some(rtt) = outcome.rtt else { return };
-        let hold = smoothed + self.config.epoch();
+        let hold = smoothed + self.epoch(smoothed);
         let target = self.see_delay(now, rtt, hold);
         self.judge_drain(outcome, rtt);
         let lowest = self.target.lowest().unwrap_or(rtt);
@@ -264,7 +278,13 @@ impl Control {
     /// r^_i (Eq. 12) and r_i (Eq. 13), with all packets that were sent: random losses are none of
     /// the rate's business.
     fn receiving(&mut self, outcome: &Outcome, stretch: f64) -> (f64, f64) {
-        let highest = self.capacity.get().unwrap_or(0) as f64 / 1e6;
+        let highest = match self.state {
+            // What was tried is arriving still.
+            State::Starting { good_mbps, .. } if outcome.decision > self.tried_decision => {
+                good_mbps * START_GAIN
+            }
+            _ => self.capacity.get().unwrap_or(0) as f64 / 1e6,
+        };
         let newest = (outcome.sent_mbps * stretch).min(outcome.sent_mbps.max(highest));
         let before = self.received_before.unwrap_or(newest);
         // A drain's rate says nothing of the rate after it.

@@ -1,6 +1,8 @@
 use super::super::epoch::Outcome;
 use super::{Control, Feedback, State};
 
+/// What the rate is multiplied with in start-up.
+pub(super) const START_GAIN: f64 = 2.0;
 /// Start-up ends when less than this share of its rate is received while the queue load is above
 /// B: the queue grows.
 const QUEUE_RECEIVED: f64 = 0.9;
@@ -29,7 +31,10 @@ impl Control {
         let growing = feedback.newest_mbps < QUEUE_RECEIVED * outcome.sent_mbps;
         let lost = self.start_losses.lost() >= LOST_PACKETS
             && self.start_losses.share() > self.losses.random() + LOST_SHARE;
-        if lost || load > OVERLOAD || load > 1.0 && growing {
+        let overloaded = load > OVERLOAD || load > 1.0 && growing;
+        // The queue is still there when the rate before is sent again, and says the same.
+        let unclear = outcome.partial && outcome.decision == self.tried_decision;
+        if lost || overloaded && !unclear {
             let share = (1.0 - self.start_losses.share()) / (1.0 - self.losses.random());
             let arrived = if lost { outcome.sent_mbps * share } else { f64::INFINITY };
             let received = feedback.newest_mbps.min(arrived);
@@ -40,7 +45,7 @@ impl Control {
             self.received_mbps = feedback.newest_mbps;
             let until = feedback.now + self.config.epoch() * TRIED_EPOCHS;
             self.state = State::Starting { until: Some(until), good_mbps: outcome.sent_mbps };
-            self.set(outcome.sent_mbps * 2.0);
+            self.set(outcome.sent_mbps * START_GAIN);
             self.tried_decision = self.decision;
         }
     }
