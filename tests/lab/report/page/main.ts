@@ -1,7 +1,8 @@
 /** The page: what was run, which claims hold, and a section for each figure. */
 import "./style.css";
 import { count, grouped, seriesNames, type Figure, type Report, type Verdict } from "../src/data.ts";
-import type { Look } from "../src/option.ts";
+import { LABEL_FONT } from "../src/labels.ts";
+import type { Look } from "../src/marks.ts";
 import { styles } from "../src/style.ts";
 import { badge, claimsTable } from "./claims.ts";
 import { element } from "./dom.ts";
@@ -9,8 +10,11 @@ import { plots, type Plots } from "./plot.ts";
 
 const VERDICTS = ["holds", "falls short", "not measured"] as const satisfies readonly Verdict[];
 
+/** From so many letters on a fact takes a whole row. */
+const LONG_FACT = 80;
+
 function header(report: Report): HTMLElement {
-  const facts = report.facts.map((f) => element("div", {}, element("dt", {}, f.name), element("dd", {}, f.value)));
+  const facts = report.facts.map((f) => element("div", f.value.length > LONG_FACT ? { class: "long" } : {}, element("dt", {}, f.name), element("dd", {}, f.value)));
   const warnings = report.warnings.map((w) => element("p", { class: "warning" }, w));
   return element("header", {}, element("h1", {}, report.title), ...warnings, element("dl", { class: "facts" }, ...facts));
 }
@@ -54,6 +58,14 @@ function section(figure: Figure, draw: Plots): HTMLElement {
   return made;
 }
 
+/** Measures texts as labels of marks are set. */
+function measure(): (text: string) => number {
+  const context = document.createElement("canvas").getContext("2d");
+  if (context === null) throw new Error("texts can't be measured: no canvas");
+  context.font = `${LABEL_FONT.fontSize}px ${LABEL_FONT.fontFamily}`;
+  return (text) => Math.ceil(context.measureText(text).width);
+}
+
 function start(): void {
   const report = JSON.parse(document.getElementById("data")?.textContent ?? "null") as Report | string | null;
   if (report === null || typeof report === "string") {
@@ -61,14 +73,15 @@ function start(): void {
     return;
   }
   document.title = report.title;
-  const style = styles(report.figures.flatMap((f) => f.plots.flatMap(seriesNames)));
+  const given = styles(report.figures.flatMap((f) => f.plots.flatMap(seriesNames)), report.sets);
+  const textWidth_px = measure();
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const look = (width_px: number): Look => {
     const css = getComputedStyle(document.documentElement);
     const of = (name: string): string => css.getPropertyValue(name).trim();
-    return { mode: dark.matches ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), width_px, style };
+    return { mode: dark.matches ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), width_px, textWidth_px, styles: given };
   };
-  const draw = plots(look, style);
+  const draw = plots(look, given, report.sets);
   const summary = element("section", { class: "summary" }, element("h2", {}, "Claims"), tally(report.figures), ...shortfalls(report.figures), contents(report.figures));
   document.body.append(header(report), element("main", {}, summary, ...report.figures.map((f) => section(f, draw))));
   dark.addEventListener("change", draw.redraw);

@@ -2,15 +2,16 @@
 import { BarChart, CustomChart, LineChart, ScatterChart } from "echarts/charts";
 import { GridComponent, TooltipComponent } from "echarts/components";
 import { init, use, type ECharts } from "echarts/core";
-import { LabelLayout } from "echarts/features";
 import { SVGRenderer } from "echarts/renderers";
-import { seriesNames, type Chart, type Corner, type Panel, type Table } from "../src/data.ts";
+import type { Chart, Corner, Panel, Table } from "../src/data.ts";
 import { withUnit } from "../src/format.ts";
-import { description, option, referenceDash, type Look } from "../src/option.ts";
-import { DASH_ARRAY, HUES, type Dash, type Style } from "../src/style.ts";
+import type { Look } from "../src/marks.ts";
+import { description, option } from "../src/option.ts";
+import type { Styles } from "../src/style.ts";
 import { element } from "./dom.ts";
+import { legend } from "./legend.ts";
 
-use([BarChart, CustomChart, LineChart, ScatterChart, GridComponent, TooltipComponent, LabelLayout, SVGRenderer]);
+use([BarChart, CustomChart, LineChart, ScatterChart, GridComponent, TooltipComponent, SVGRenderer]);
 
 const ARROW: Readonly<Record<Corner, string>> = { "low-low": "↙", "low-high": "↖", "high-low": "↘", "high-high": "↗" };
 
@@ -29,7 +30,7 @@ export interface Plots {
   readonly drawAll: () => void;
 }
 
-export function plots(look: (width_px: number) => Look, style: (name: string) => Style): Plots {
+export function plots(look: (width_px: number) => Look, styles: Styles, sets: readonly string[]): Plots {
   const all: (Drawn & { readonly hidden: Set<string> })[] = [];
   const draw = (d: (typeof all)[number]): void => {
     d.instance ??= init(d.place, null, { renderer: "svg" });
@@ -58,23 +59,22 @@ export function plots(look: (width_px: number) => Look, style: (name: string) =>
       here.push(d);
       seen.observe(place);
       const frame = element("figure", { class: "panel" });
-      if (panel.title !== null) frame.append(element("figcaption", {}, panel.title));
-      const around = element("div", { class: "around" }, place);
-      if (panel.kind === "scatter" && panel.ideal !== null) around.append(element("span", { class: `ideal ${panel.ideal}`, "aria-hidden": "true" }, `${ARROW[panel.ideal]} better`));
-      frame.append(around);
+      const caption = element("figcaption", {}, panel.title ?? "");
+      if (panel.kind === "scatter" && panel.ideal !== null) caption.append(" ", element("span", { class: "ideal" }, `${ARROW[panel.ideal]} better`));
+      if (caption.textContent !== "") frame.append(caption);
+      frame.append(place);
       const numbers = numbersOf(panel);
       if (numbers !== null) frame.append(numbers);
       return frame;
     });
-    const names = seriesNames(panels);
-    const toggle = (name: string): void => {
-      if (!hidden.delete(name)) hidden.add(name);
+    const hide = (names: readonly string[]): void => {
+      hidden.clear();
+      for (const name of names) hidden.add(name);
       for (const d of here) if (d.instance !== null) draw(d);
     };
     const size = panels.length === 1 ? "one" : panels.length <= 6 && panels.every((p) => p.kind !== "series") ? "few" : "many";
-    const dashed = [...new Map(here.flatMap((d) => d.chart.references.map((r, i) => [r.name, referenceDash(i)] as const)))];
-    const key = names.length > 1 || dashed.length > 0 ? [legend(names, dashed, style, toggle)] : [];
-    return element("div", { class: `plot ${size}` }, ...key, element("div", { class: "panels" }, ...cells));
+    const key = legend(here.map((d) => d.chart), styles, sets, hide);
+    return element("div", { class: `plot ${size}` }, ...(key === null ? [] : [key]), element("div", { class: "panels" }, ...cells));
   };
 
   return {
@@ -84,43 +84,13 @@ export function plots(look: (width_px: number) => Look, style: (name: string) =>
   };
 }
 
-/** Buttons that show and hide a series in every panel, then the dashed lines. */
-function legend(names: readonly string[], dashed: readonly (readonly [string, Dash])[], style: (name: string) => Style, toggle: (name: string) => void): HTMLElement {
-  const buttons = names.map((name) => {
-    const button = element("button", { type: "button", "aria-pressed": "true", title: "Show or hide" });
-    button.append(swatch(style(name)), name);
-    button.addEventListener("click", () => {
-      button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
-      toggle(name);
-    });
-    return button;
-  });
-  return element("div", { class: "legend", role: "group", "aria-label": "Series" }, ...buttons, ...dashed.map(([name, dash]) => element("span", {}, swatch({ hue: "ink", dash, symbol: null }), name)));
-}
-
-const SVG = "http://www.w3.org/2000/svg";
-const SHAPES = { circle: "M10 5a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", rect: "M10.5 1.5h7v7h-7z", triangle: "M14 .5l4.5 8.5h-9z", diamond: "M14 0l5 5l-5 5l-5 -5z" } as const;
-
-/** The line and symbol of a series; its colour follows the style sheet. */
-function swatch(style: Omit<Style, "symbol"> & { readonly symbol: Style["symbol"] | null }): SVGElement {
-  const svg = document.createElementNS(SVG, "svg");
-  for (const [name, value] of Object.entries({ viewBox: "0 0 28 10", width: "28", height: "10", "aria-hidden": "true", style: `color:light-dark(${HUES[style.hue].light},${HUES[style.hue].dark})` })) svg.setAttribute(name, value);
-  const line = document.createElementNS(SVG, "path");
-  for (const [name, value] of Object.entries({ d: "M0 5h28", stroke: "currentColor", "stroke-width": "2", "stroke-dasharray": DASH_ARRAY[style.dash] })) line.setAttribute(name, value);
-  svg.append(line);
-  if (style.symbol === null) return svg;
-  const mark = document.createElementNS(SVG, "path");
-  mark.setAttribute("d", SHAPES[style.symbol]);
-  mark.setAttribute("fill", "currentColor");
-  svg.append(mark);
-  return svg;
-}
-
 function tableOf(table: Table): HTMLElement {
   const head = element("tr", {}, ...table.columns.map((c) => element("th", { scope: "col" }, c)));
   const body = table.rows.map((row) => element("tr", {}, ...row.map((cell, i) => (i === 0 ? element("th", { scope: "row" }, cell) : element("td", {}, cell)))));
-  const caption = table.title === null ? [] : [element("caption", {}, table.title)];
-  return element("div", { class: "scroll" }, element("table", { class: "plain" }, ...caption, element("thead", {}, head), element("tbody", {}, ...body)));
+  // Beside the part that scrolls, where it would be cut off.
+  const caption = table.title === null ? [] : [element("figcaption", {}, table.title)];
+  const scroll = element("div", { class: "scroll" }, element("table", { class: "plain" }, element("thead", {}, head), element("tbody", {}, ...body)));
+  return element("figure", { class: "table" }, ...caption, scroll);
 }
 
 /** The plotted numbers as a table, made when it is opened; long series are in the CSV only. */

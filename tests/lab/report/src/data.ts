@@ -4,6 +4,8 @@ export interface Report {
   readonly facts: readonly Fact[];
   /** What a reader must know before believing a figure. */
   readonly warnings: readonly string[];
+  /** The labels of results side by side, as in `cubic (sim)` at the end of a series' name; none of one result. */
+  readonly sets: readonly string[];
   readonly figures: readonly Figure[];
 }
 

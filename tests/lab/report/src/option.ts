@@ -2,24 +2,13 @@
 import type { BarSeriesOption, CustomSeriesOption, LineSeriesOption, ScatterSeriesOption } from "echarts/charts";
 import type { GridComponentOption, TooltipComponentOption } from "echarts/components";
 import type { ComposeOption } from "echarts/core";
-import type { Axis, Chart, Scatter, Series } from "./data.ts";
+import type { Axis, Chart, Series } from "./data.ts";
 import { axisName, figure, tick, withUnit } from "./format.ts";
-import { front } from "./front.ts";
-import { dashPattern, HUES, type Mode, type Style } from "./style.ts";
+import { colour, drawn, paint, shape, whiskers, type AnySeries, type Look } from "./marks.ts";
+import { scatter } from "./scatter.ts";
+import { dashPattern } from "./style.ts";
 
 export type Option = ComposeOption<BarSeriesOption | CustomSeriesOption | LineSeriesOption | ScatterSeriesOption | GridComponentOption | TooltipComponentOption>;
-type AnySeries = BarSeriesOption | CustomSeriesOption | LineSeriesOption | ScatterSeriesOption;
-
-export interface Look {
-  readonly mode: Mode;
-  readonly text: string;
-  readonly muted: string;
-  readonly line: string;
-  readonly back: string;
-  /** Of the chart's place. */
-  readonly width_px: number;
-  readonly style: (name: string) => Style;
-}
 
 /** Points are drawn as symbols up to this many; more would hide the line. */
 const SYMBOLS_AT_MOST = 40;
@@ -27,30 +16,8 @@ const SYMBOLS_AT_MOST = 40;
 /** Width of a letter of an axis' labels, about. */
 const LETTER_PX = 6;
 
-const colour = (look: Look, name: string): string => HUES[look.style(name).hue][look.mode];
-
-const drawn = (points: Series["points"]): (number | null)[][] => points.map((p) => [...p]);
-
-interface Coordinates {
-  value(dimension: number): unknown;
-  coord(point: number[]): number[];
-  size(of: number[]): number[];
-}
-
-/** A thin line from [x, low] to [x, high], or from [low, y] to [high, y]; `shift` moves it across, given the width of a category. */
-function whiskers(name: string, ends: readonly (readonly [number, number, number, number])[], stroke: string, shift: (category_px: number) => number = () => 0): CustomSeriesOption {
-  const renderItem = (_: unknown, api: Coordinates): unknown => {
-    const [x1 = 0, y1] = api.coord([Number(api.value(0)), Number(api.value(1))]);
-    const [x2 = 0, y2] = api.coord([Number(api.value(2)), Number(api.value(3))]);
-    const by = shift(api.size([1, 0])[0] ?? 0);
-    return { type: "line", shape: { x1: x1 + by, y1, x2: x2 + by, y2 }, style: { stroke, lineWidth: 1.25, opacity: 0.75 } };
-  };
-  // The library's own type of `renderItem` can't be written without its internals.
-  return { type: "custom", name, silent: true, z: 1, clip: true, tooltip: { show: false }, encode: { x: [0, 2], y: [1, 3] }, data: ends.map((e) => [...e]), renderItem: renderItem as unknown as NonNullable<CustomSeriesOption["renderItem"]> };
-}
-
 function lines(chart: Chart, look: Look, s: Series): AnySeries[] {
-  const style = look.style(s.name);
+  const style = look.styles.of(s.name);
   const stroke = colour(look, s.name);
   const few = s.points.length <= SYMBOLS_AT_MOST && chart.kind === "lines";
   const line: LineSeriesOption = {
@@ -58,10 +25,10 @@ function lines(chart: Chart, look: Look, s: Series): AnySeries[] {
     name: s.name,
     data: drawn(s.points.map((p) => [p[0] ?? null, p[1] ?? null])),
     showSymbol: few,
-    symbol: style.symbol,
-    symbolSize: 7,
+    symbol: shape(style.symbol),
+    symbolSize: style.fill === "full" ? 8 : 10,
     lineStyle: { width: chart.kind === "series" ? 1.5 : 2, type: dashPattern(style.dash), color: stroke },
-    itemStyle: { color: stroke },
+    itemStyle: paint(look, s.name),
     emphasis: { focus: "series" },
     ...(chart.kind === "cdf" ? { step: "end" as const } : {}),
     // A name holds for the time that ends at its point.
@@ -82,7 +49,6 @@ function bars(chart: Chart, look: Look, visible: readonly Series[]): AnySeries[]
   const alone = visible.every((s) => s.points.length <= 1);
   const side_by_side = alone ? 1 : visible.length;
   return visible.flatMap((s, i) => {
-    const stroke = colour(look, s.name);
     const categories = chart.x.categories ?? [];
     const bar: BarSeriesOption = {
       type: "bar",
@@ -90,7 +56,7 @@ function bars(chart: Chart, look: Look, visible: readonly Series[]): AnySeries[]
       barMaxWidth: BAR_AT_MOST_PX,
       barGap: alone ? "-100%" : `${BAR_GAP * 100}%`,
       barCategoryGap: `${CATEGORY_GAP * 100}%`,
-      itemStyle: { color: stroke, decal: { symbol: "none" } },
+      itemStyle: paint(look, s.name),
       data: categories.map((_, i) => s.points.find((p) => p[0] === i)?.[1] ?? null),
     };
     const ends = s.points.flatMap(([x, , low, high]) => (x != null && low != null && high != null && low < high ? [[x, low, x, high] as const] : []));
@@ -101,46 +67,6 @@ function bars(chart: Chart, look: Look, visible: readonly Series[]): AnySeries[]
     };
     return ends.length > 0 ? [bar, { ...whiskers(s.name, ends, look.text, shift), z: 5 }] : [bar];
   });
-}
-
-function scatter(chart: Scatter, look: Look, visible: readonly Series[]): AnySeries[] {
-  const out: AnySeries[] = [];
-  const single = visible.every((s) => s.points.length === 1);
-  for (const s of visible) {
-    const stroke = colour(look, s.name);
-    const ends = s.points.flatMap(([x, y, xl, xh, yl, yh]) => {
-      if (x == null || y == null) return [];
-      const across = xl != null && xh != null && xl < xh ? [[xl, y, xh, y] as const] : [];
-      return [...across, ...(yl != null && yh != null && yl < yh ? [[x, yl, x, yh] as const] : [])];
-    });
-    if (ends.length > 0) out.push(whiskers(s.name, ends, stroke));
-    out.push({
-      type: "scatter",
-      name: s.name,
-      symbol: look.style(s.name).symbol,
-      symbolSize: 12,
-      itemStyle: { color: stroke, borderColor: look.back, borderWidth: 1 },
-      label: { show: single, formatter: "{a}", position: "right", color: look.text, fontSize: 11 },
-      labelLayout: { moveOverlap: "shiftY" },
-      data: drawn(s.points),
-    });
-  }
-  const places = visible.flatMap((s) => s.points.flatMap(([x, y]) => (x != null && y != null ? [{ name: s.name, x, y }] : [])));
-  if (chart.front && chart.ideal !== null && places.length > 1) {
-    out.push({
-      type: "line",
-      name: "Pareto front",
-      silent: true,
-      z: 0,
-      symbol: "circle",
-      symbolSize: 22,
-      itemStyle: { color: "transparent", borderColor: look.muted, borderWidth: 1.5 },
-      lineStyle: { color: look.muted, width: 6, opacity: 0.35 },
-      tooltip: { show: false },
-      data: front(places, chart.ideal).map((p) => [p.x, p.y]),
-    });
-  }
-  return out;
 }
 
 /** Of the dashed lines of a chart, by their number. */
@@ -185,19 +111,19 @@ const escape = (text: string): string => text.replace(/[&<>"']/g, (c) => `&#${c.
 interface Hovered {
   readonly seriesName?: string;
   readonly seriesType?: string;
-  readonly color?: unknown;
   readonly value?: unknown;
   readonly dataIndex?: number;
   readonly axisValue?: unknown;
 }
 
 /** The text of a tooltip: a row for each series under the pointer. */
-export function tooltip(chart: Chart, hovered: Hovered | readonly Hovered[]): string {
+export function tooltip(chart: Chart, hovered: Hovered | readonly Hovered[], look: Look): string {
   const all = (Array.isArray(hovered) ? hovered : [hovered]).filter((h: Hovered) => h.seriesType !== "custom") as readonly Hovered[];
   const rows = all.map((h) => {
     const series = chart.series.find((s) => s.name === h.seriesName);
     const value = Array.isArray(h.value) ? (h.value as (number | null)[]) : [];
-    const key = `<span class="dot" style="background:${typeof h.color === "string" ? escape(h.color) : "currentColor"}"></span>${escape(h.seriesName ?? "")}`;
+    const { color, borderColor } = series === undefined ? { color: look.text, borderColor: look.text } : paint(look, series.name);
+    const key = `<span class="dot" style="background:${color};border-color:${borderColor}"></span>${escape(h.seriesName ?? "")}`;
     if (chart.kind === "scatter") {
       return `<tr><th colspan="2">${key}</th></tr><tr><td>${escape(chart.x.name)}</td><td>${spread(value[0], value[2], value[3], chart.x.unit)}</td></tr><tr><td>${escape(chart.y.name)}</td><td>${spread(value[1], value[4], value[5], chart.y.unit)}</td></tr>`;
     }
@@ -229,14 +155,14 @@ export function option(chart: Chart, hidden: ReadonlySet<string>, look: Look): O
   return {
     animation: false,
     textStyle: { fontFamily: "system-ui, sans-serif", color: look.text },
-    grid: { left: 12, right: chart.kind === "scatter" ? 84 : 18, top: 14, bottom: 14, outerBoundsMode: "same", outerBoundsContain: "all" },
+    grid: { left: 12, right: 18, top: 14, bottom: 14, outerBoundsMode: "same", outerBoundsContain: "all" },
     tooltip: {
       trigger: byItem ? "item" : "axis",
       confine: true,
       backgroundColor: look.back,
       borderColor: look.line,
       textStyle: { color: look.text, fontSize: 12 },
-      formatter: (hovered) => tooltip(chart, hovered as Hovered | Hovered[]),
+      formatter: (hovered) => tooltip(chart, hovered as Hovered | Hovered[], look),
     },
     xAxis: axis(chart.x, look, false),
     yAxis: axis(chart.y, look, true),

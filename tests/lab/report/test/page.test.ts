@@ -2,9 +2,9 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium, type Browser, type Page } from "playwright-core";
+import { chromium, type Browser, type Locator, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { count, type Report } from "../src/data.ts";
+import { count, type Panel, type Report, type Series } from "../src/data.ts";
 
 const PAGE = new URL("../dist/index.html", import.meta.url);
 /** Written by `cargo test -p millrace-lab`, so that both sides mean the same. */
@@ -15,7 +15,18 @@ const PLACE = '"millrace-report-data"';
 let dir = "";
 let browser: Browser;
 let address = "";
+/** The same with two sets of results. */
+let beside = "";
 let report: Report;
+
+const SETS = ["sim", "emu"] as const;
+
+/** The report as if it had been made of two sets that differ by little. */
+function twice(of: Report): Report {
+  const both = (s: Series): Series[] => SETS.map((set, i) => ({ name: `${s.name} (${set})`, points: s.points.map((p) => p.map((v, k) => (v !== null && k < 2 ? v * (1 + 0.01 * i) : v))) }));
+  const panel = (p: Panel): Panel => (p.kind === "table" ? p : { ...p, series: p.series.flatMap(both) });
+  return { ...of, sets: SETS, figures: of.figures.map((f) => ({ ...f, plots: f.plots.map((plot) => plot.map(panel)) })) };
+}
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "millrace-page-test-"));
@@ -23,8 +34,12 @@ beforeAll(async () => {
   report = JSON.parse(json) as Report;
   const parts = (await readFile(PAGE, "utf8")).split(PLACE);
   expect(parts).toHaveLength(2);
-  await writeFile(join(dir, "report.html"), parts.join(json.replaceAll("<", "\\u003c")));
-  address = `file://${join(dir, "report.html")}`;
+  const write = async (name: string, text: string): Promise<string> => {
+    await writeFile(join(dir, name), parts.join(text.replaceAll("<", "\\u003c")));
+    return `file://${join(dir, name)}`;
+  };
+  address = await write("report.html", json);
+  beside = await write("beside.html", JSON.stringify(twice(report)));
   browser = await chromium.launch({ executablePath: process.env["MILLRACE_CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox", "--no-proxy-server", "--disable-gpu"] });
 }, 60_000);
 
@@ -39,14 +54,14 @@ interface Opened {
   readonly requests: string[];
 }
 
-async function open(width: number, colorScheme: "light" | "dark"): Promise<Opened> {
+async function open(width: number, colorScheme: "light" | "dark", at = address): Promise<Opened> {
   const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
   const problems: string[] = [];
   const requests: string[] = [];
   page.on("console", (m) => ["error", "warning"].includes(m.type()) && problems.push(m.text()));
   page.on("pageerror", (e) => problems.push(e.message));
   page.on("request", (r) => requests.push(r.url()));
-  await page.goto(address);
+  await page.goto(at);
   return { page, problems, requests };
 }
 
@@ -77,6 +92,79 @@ describe.each(WIDTHS_PX)("at %i px", { timeout: 60_000 }, (width) => {
     expect(problems).toEqual([]);
     expect(requests.filter((r) => !r.startsWith("file:") && !r.startsWith("data:"))).toEqual([]);
     expect(requests.filter((r) => r.startsWith("file:"))).toHaveLength(1);
+    await page.close();
+  });
+});
+
+interface Rect {
+  readonly text: string;
+  readonly left: number;
+  readonly top: number;
+  readonly right: number;
+  readonly bottom: number;
+}
+
+const scatters = (page: Page): Locator => page.locator('.chart[aria-label^="Scatter"]');
+
+/** The texts of a chart, those that name its marks first, and the place of its axes' lines. */
+async function drawn(chart: Locator, names: readonly string[]): Promise<{ labels: Rect[]; others: Rect[]; plot: Rect }> {
+  const all = await chart.locator("svg").evaluate((svg) => {
+    const rect = (e: Element): Rect => {
+      const { left, top, right, bottom } = e.getBoundingClientRect();
+      return { text: e.textContent, left, top, right, bottom };
+    };
+    const axes = [...svg.querySelectorAll("path")].map(rect).filter((r) => r.right - r.left > 100 || r.bottom - r.top > 100);
+    const [xs, ys] = [axes.flatMap((r) => [r.left, r.right]), axes.flatMap((r) => [r.top, r.bottom])];
+    return { texts: [...svg.querySelectorAll("text")].map(rect), plot: { text: "", left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys) } };
+  });
+  return { labels: all.texts.filter((t) => names.includes(t.text)), others: all.texts.filter((t) => !names.includes(t.text)), plot: all.plot };
+}
+
+describe.each(WIDTHS_PX)("labels of marks at %i px", { timeout: 60_000 }, (width) => {
+  it.each(["one set", "two sets"])("lie neither on each other nor outside of the plot, %s", async (sets) => {
+    const { page } = await open(width, "light", sets === "one set" ? address : beside);
+    await seeEverything(page);
+    const names = [...new Set(report.figures.flatMap((f) => f.plots.flat().flatMap((p) => (p.kind === "scatter" ? p.series.map((s) => s.name) : []))))];
+    expect(await scatters(page).count()).toBeGreaterThan(1);
+    for (const chart of await scatters(page).all()) {
+      const { labels, others, plot } = await drawn(chart, names);
+      expect(labels.length).toBeGreaterThanOrEqual(width > 1000 ? 8 : 4);
+      const apart = (a: Rect, b: Rect): boolean => a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 1 || b.bottom <= a.top + 1;
+      const bad = labels.flatMap((a, i) => [...labels.slice(i + 1), ...others].filter((b) => !apart(a, b)).map((b) => `${a.text} on ${b.text}`));
+      expect(bad).toEqual([]);
+      const out = labels.filter((l) => l.left < plot.left - 1 || l.right > plot.right + 1 || l.top < plot.top - 1 || l.bottom > plot.bottom + 1);
+      expect(out.map((l) => l.text)).toEqual([]);
+    }
+    await page.close();
+  });
+});
+
+describe("two sets of results", { timeout: 60_000 }, () => {
+  it("have a button each beside those of the algorithms, and are hidden together", async () => {
+    const { page } = await open(1280, "light", beside);
+    await seeEverything(page);
+    const plot = page.locator("#made-lines .plot").first();
+    const buttons = await plot.locator(".legend button").allInnerTexts();
+    expect(buttons.slice(-2)).toEqual([...SETS]);
+    expect(buttons).toHaveLength(14);
+    const strokes = (dash: "[stroke-dasharray]" | ":not([stroke-dasharray])"): Promise<number> => plot.locator(`.chart svg path[stroke="#111fd5"][stroke-width="2"]${dash}[fill="none"]`).count();
+    expect([await strokes("[stroke-dasharray]"), await strokes(":not([stroke-dasharray])")]).toEqual([1, 1]);
+    await plot.getByRole("button", { name: "emu" }).click();
+    await expect.poll(() => strokes("[stroke-dasharray]")).toBe(0);
+    expect(await strokes(":not([stroke-dasharray])")).toBe(1);
+    await plot.getByRole("button", { name: "vivace-latency" }).click();
+    await expect.poll(() => strokes(":not([stroke-dasharray])")).toBe(0);
+    await plot.getByRole("button", { name: "emu" }).click();
+    expect(await strokes("[stroke-dasharray]")).toBe(0);
+    await page.close();
+  });
+
+  it("leave an algorithm its colour in every legend of the page", async () => {
+    const { page } = await open(1280, "light", beside);
+    const keys = await page.locator('.legend [aria-label="Series"] button').evaluateAll((all) => all.map((b) => [b.textContent, b.querySelector("svg")?.getAttribute("style") ?? ""] as const));
+    const names = new Set(keys.map(([name]) => name));
+    expect(names.size).toBeGreaterThan(11);
+    expect(new Set(keys.map((k) => k.join(" "))).size).toBe(names.size);
     await page.close();
   });
 });

@@ -2,8 +2,11 @@ import { describe, expect, it } from "vitest";
 import { grouped, type Chart, type Panel } from "../src/data.ts";
 import { axisName, figure, tick, withUnit } from "../src/format.ts";
 import { front } from "../src/front.ts";
-import { description, option, tooltip, type Look } from "../src/option.ts";
-import { HUES, styles } from "../src/style.ts";
+import type { Look } from "../src/marks.ts";
+import { description, option, tooltip } from "../src/option.ts";
+import { FRONT } from "../src/scatter.ts";
+import { parted } from "../src/sets.ts";
+import { HUES, styles, type Styles } from "../src/style.ts";
 
 const AXIS = { name: "Loss", unit: "%", log: false, range: null, categories: null };
 const CHART: Chart = {
@@ -17,7 +20,7 @@ const CHART: Chart = {
   ],
   references: [{ name: "goal", points: [[0, 90], [2, 90]] }],
 };
-const LOOK: Look = { mode: "light", text: "#000", muted: "#666", line: "#ddd", back: "#fff", width_px: 800, style: styles(["cubic", "<b>"]) };
+const LOOK: Look = { mode: "light", text: "#000", muted: "#666", line: "#ddd", back: "#fff", width_px: 800, textWidth_px: (text) => text.length * 6, styles: styles(["cubic", "<b>"], []) };
 
 describe("numbers", () => {
   it("are short and have their unit", () => {
@@ -30,23 +33,52 @@ describe("numbers", () => {
 });
 
 describe("styles", () => {
+  const alone = (...names: string[]): Styles => styles(names, []);
+
   it("are the same for an algorithm whatever else there is", () => {
-    expect(styles(["x", "y", "cubic"])("cubic")).toEqual(styles(["cubic"])("cubic"));
-    expect(styles(["kernel:cubic"])("kernel:cubic")).toEqual(styles(["cubic"])("cubic"));
+    expect(alone("x", "y", "cubic").of("cubic")).toEqual(alone("cubic").of("cubic"));
+    const { of } = alone("kernel:cubic", "cubic");
+    expect(of("kernel:cubic").hue).toBe(of("cubic").hue);
+    expect([of("kernel:cubic").dash, of("kernel:cubic").symbol]).not.toEqual([of("cubic").dash, of("cubic").symbol]);
   });
 
   it("number flows in the same way in every report", () => {
-    expect(styles(["cubic", "Flow 1", "Flow 2 (bbr)"])("Flow 2 (bbr)")).toEqual(styles(["Flow 2 (bbr)"])("Flow 2 (bbr)"));
+    expect(alone("cubic", "Flow 1", "Flow 2: bbr").of("Flow 2: bbr")).toEqual(alone("Flow 2: bbr").of("Flow 2: bbr"));
     const flows = Array.from({ length: 30 }, (_, i) => `Flow ${i + 1}`);
-    expect(new Set(flows.map((n) => JSON.stringify(styles(flows)(n)))).size).toBe(30);
+    expect(new Set(flows.map((n) => JSON.stringify(alone(...flows).of(n)))).size).toBe(30);
   });
 
-  it("give unknown names what nobody has, and differ for 40 names", () => {
+  it("give unknown names what nobody has, and differ for 40 names without their dash", () => {
     const names = ["cubic", "bbr", ...Array.from({ length: 38 }, (_, i) => `own ${i}`)];
-    const of = styles(names);
+    const { of } = alone(...names);
     const hues = names.slice(2, 12).map((n) => of(n).hue);
     expect(new Set([...hues, of("cubic").hue, of("bbr").hue]).size).toBe(12);
-    expect(new Set(names.map((n) => JSON.stringify(of(n)))).size).toBe(40);
+    expect(new Set(names.map((n) => `${of(n).hue} ${of(n).symbol}`)).size).toBe(40);
+  });
+
+  it("keep colour and symbol of an algorithm in every set of results, which have a dash and a fill each", () => {
+    const owners = ["cubic", "bbr", "own"];
+    const sets = ["sim", "emu", "a (b)"];
+    const { of } = styles(sets.flatMap((set) => owners.map((owner) => `${owner} (${set})`)), sets);
+    for (const owner of owners) {
+      const all = sets.map((set) => of(`${owner} (${set})`));
+      expect(new Set(all.map((s) => `${s.hue} ${s.symbol}`)).size).toBe(1);
+      expect(new Set(all.map((s) => s.dash)).size).toBe(3);
+      expect(new Set(all.map((s) => s.fill)).size).toBe(3);
+    }
+    expect(new Set(owners.map((owner) => of(`${owner} (emu)`).hue)).size).toBe(3);
+    expect(new Set(owners.map((owner) => of(`${owner} (emu)`).dash)).size).toBe(1);
+  });
+
+  it("take what stands in parentheses for a set's label only where there is such a set", () => {
+    expect(parted("cubic (sim)", ["sim"])).toEqual({ owner: "cubic", set: "sim" });
+    expect(parted("cubic (sim)", ["emu"])).toEqual({ owner: "cubic (sim)", set: null });
+    expect(parted("Flow 1: bbr (sim)", ["im", "sim"])).toEqual({ owner: "Flow 1: bbr", set: "sim" });
+  });
+
+  it("tell the algorithms of one figure by their symbols alone", () => {
+    const names = ["cubic", "bbr", "vivace-latency", "vivace-loss", "iris-min", "proteus-p"];
+    expect(new Set(names.map((n) => alone(...names).of(n).symbol)).size).toBe(names.length);
   });
 });
 
@@ -119,7 +151,7 @@ describe("a chart's option", () => {
     const made = option(inUse, new Set(), LOOK) as unknown as { series: { step: string }[]; yAxis: { type: string; data: string[] } };
     expect([made.series[0]?.step, made.yAxis.type, ...made.yAxis.data]).toEqual(["start", "category", "bbr", "<i>"]);
     expect(description(inUse)).toContain("Flow 1: bbr, then <i>");
-    expect(tooltip(inUse, [{ seriesName: "Flow 1", seriesType: "line", dataIndex: 2, value: [8, 1] }])).toContain("&#60;i&#62;");
+    expect(tooltip(inUse, [{ seriesName: "Flow 1", seriesType: "line", dataIndex: 2, value: [8, 1] }], LOOK)).toContain("&#60;i&#62;");
   });
 
   it("turns labels that would not fit", () => {
@@ -129,10 +161,29 @@ describe("a chart's option", () => {
   });
 
   it("tells value and range of what is under the pointer, without markup from names", () => {
-    const text = tooltip(CHART, [{ seriesName: "cubic", seriesType: "line", dataIndex: 0, value: [0, 90] }, { seriesName: "<b>", seriesType: "line", dataIndex: 0, value: [0, 1] }]);
+    const text = tooltip(CHART, [{ seriesName: "cubic", seriesType: "line", dataIndex: 0, value: [0, 90] }, { seriesName: "<b>", seriesType: "line", dataIndex: 0, value: [0, 1] }], LOOK);
     expect(text).toContain("90\u202fMbit/s <small>(80 to 95)</small>");
     expect(text).toContain("Loss: 0\u202f%");
     expect(text).not.toContain("<b>");
+  });
+
+  it("fills marks and draws lines by the set, in the algorithm's colour", () => {
+    const two: Chart = { ...CHART, series: ["cubic (sim)", "cubic (emu)"].map((name) => ({ name, points: [[0, 1], [1, 2]] })), references: [] };
+    const look: Look = { ...LOOK, styles: styles(["cubic (sim)", "cubic (emu)"], ["sim", "emu"]) };
+    const made = option(two, new Set(), look).series as { lineStyle: { color: string; type: unknown }; itemStyle: { color: string; borderColor: string } }[];
+    const ink = HUES.ink.light;
+    expect(made.map((s) => [s.lineStyle.color, s.lineStyle.type])).toEqual([[ink, "solid"], [ink, [3, 2.5]]]);
+    expect(made.map((s) => [s.itemStyle.color, s.itemStyle.borderColor])).toEqual([[ink, ink], ["#fff", ink]]);
+  });
+
+  it("has a Pareto front for each set", () => {
+    const points = { "a (sim)": [1, 5], "b (sim)": [2, 6], "a (emu)": [3, 3], "b (emu)": [4, 4] };
+    const both: Chart = { ...CHART, kind: "scatter", ideal: "low-high", front: true, series: Object.entries(points).map(([name, point]) => ({ name, points: [point] })), references: [] };
+    const look: Look = { ...LOOK, styles: styles(Object.keys(points), ["sim", "emu"]) };
+    const made = option(both, new Set(), look).series as { name?: string; data: number[][]; lineStyle: { type: unknown } }[];
+    const fronts = made.filter((s) => s.name === FRONT);
+    expect(fronts.map((s) => s.data)).toEqual([[[1, 5], [2, 6]], [[3, 3], [4, 4]]]);
+    expect(fronts.map((s) => s.lineStyle.type)).toEqual(["solid", [7.5, 6.25]]);
   });
 
   it("is described in words", () => {

@@ -101,6 +101,13 @@ fn tag(label: &str, summary: &mut Summary) {
     }
 }
 
+/// A series' name, with the label of its results where that is not in it yet.
+pub(super) fn named(name: String, sample: &Sample<'_>) -> String {
+    let Some(label) = sample.setting(KEY).map(|label| label.to_string()) else { return name };
+    let end = format!(" ({label})");
+    if name == label || name.ends_with(&end) { name } else { name + &end }
+}
+
 fn compare(all: &[(String, Summary)]) -> Vec<Pair> {
     let Some(((_, first), others)) = all.split_first() else { return Vec::new() };
     let mut pairs = Vec::new();

@@ -13,6 +13,8 @@ pub struct Document {
     pub facts: Vec<Fact>,
     /// What a reader must know before believing a figure.
     pub warnings: Vec<String>,
+    /// The labels of results side by side, which end names as in `cubic (sim)`; none of one result.
+    pub sets: Vec<String>,
     /// A section each.
     pub figures: Vec<Figure>,
 }

@@ -137,7 +137,11 @@ pub fn read(results: &[Labelled], title: &str) -> Result<Document> {
         [_] => all.iter().flat_map(|(_, it)| it).map(figure).collect::<Result<Vec<_>>>()?,
         _ => side_by_side(all)?,
     };
-    Ok(Document { title: title.to_owned(), facts, warnings, figures })
+    let sets = match results {
+        [_] => Vec::new(),
+        _ => results.iter().map(|of| of.label.clone()).collect(),
+    };
+    Ok(Document { title: title.to_owned(), facts, warnings, sets, figures })
 }
 
 fn side_by_side(all: Vec<(String, Vec<Summary>)>) -> Result<Vec<Figure>> {
@@ -261,10 +265,7 @@ fn facts(summaries: &[&Summary]) -> Vec<Fact> {
     let finished = summaries.iter().filter_map(|summary| summary.stamp.finished_unix_s);
     let date = finished.reduce(f64::max).and_then(date).unwrap_or_default();
     let facts = [
-        (
-            "Commit",
-            all(|stamp| stamp.commit.as_ref().map(|commit| commit.chars().take(12).collect())),
-        ),
+        ("Commit", all(|stamp| stamp.commit.as_deref().map(short))),
         ("Version", all(|stamp| stamp.version.clone())),
         ("Command", all(command)),
         ("Finished", date),
@@ -275,6 +276,12 @@ fn facts(summaries: &[&Summary]) -> Vec<Fact> {
     ];
     let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
     facts.map(|(name, value)| Fact { name, value }).collect()
+}
+
+/// Twelve digits; with the `+` that stands for changes since.
+fn short(commit: &str) -> String {
+    let changed = if commit.ends_with('+') { "+" } else { "" };
+    format!("{:.12}{changed}", commit.trim_end_matches('+'))
 }
 
 fn date(unix_s: f64) -> Option<String> {

@@ -1,5 +1,6 @@
 //! One plot of one summary as panels.
 
+use super::beside;
 use super::document::{Axis, Chart, Dashed, Line, Panel, Scatter, Table};
 use super::plot::{Kind, Plot};
 use super::samples::{Level, Middle, Sample, Setting, middle, samples, values};
@@ -106,18 +107,21 @@ pub(super) fn y_axis(plot: &Plot, of: &Quantity) -> Axis {
     axis(of, plot.y_name.as_ref(), plot.log_y, plot.y_range)
 }
 
-/// One line for each value of the series' key, with what `each` makes of its samples.
+/// One line for each value of the series' key, with what `each` makes of its samples; of several
+/// results side by side one for each of them.
 fn series_of(
     plot: &Plot,
     part: &[Sample<'_>],
     mut each: impl FnMut(&[Sample<'_>]) -> Vec<Vec<Option<f64>>>,
 ) -> Vec<Line> {
     let key = series_key(plot);
-    split(part, Some(key))
+    let results = (!values(part, beside::KEY).is_empty()).then_some(beside::KEY);
+    split(part, results)
         .into_iter()
+        .flat_map(|(_, part)| split(&part, Some(key)))
         .filter_map(|(value, part)| {
             let points = each(&part);
-            let name = value?.shown(key);
+            let name = beside::named(value?.shown(key), part.first()?);
             (!points.is_empty()).then_some(Line { name, points })
         })
         .collect()
@@ -325,9 +329,11 @@ pub(super) fn add_references(panel: &mut Panel, plot: &Plot, value: Option<&Sett
     }
 }
 
-/// Panels of one plot can be compared by eye: their axes upwards end at the same value.
+/// Panels of one plot can be compared by eye: their axes upwards end at the same value. A scatter
+/// plot's points are compared within their panel, and would lie on each other at another's scale.
 pub(super) fn share_ends(panels: &mut [Panel], plot: &Plot) {
-    if panels.len() < 2 || plot.y_range.is_some() || plot.log_y || plot.kind == Kind::Cdf {
+    let apart = matches!(plot.kind, Kind::Cdf | Kind::Scatter);
+    if panels.len() < 2 || plot.y_range.is_some() || plot.log_y || apart {
         return;
     }
     let heights = |chart: &Chart| {

@@ -8,6 +8,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
+use super::beside;
 use super::document::{Chart, Dashed, Line, Panel};
 use super::panels::{add_references, first_y, share_ends, title, x_axis, y_axis};
 use super::plot::Plot;
@@ -146,14 +147,15 @@ fn lines(cell: &Cell, plot: &Plot, column: &str, run: &Run) -> Vec<(Option<Setti
     made
 }
 
-/// `Flow 2`; with its algorithm where flows differ in it.
+/// `Flow 2`; with its algorithm where flows differ in it, and its results' label where there are
+/// several.
 fn name_of(sample: &Sample<'_>, plot: &Plot, cell: &Cell, default: &str) -> String {
     let key = plot.series.as_deref().unwrap_or(default);
     let name = sample.setting(key).map_or_else(|| "link".to_owned(), |value| value.shown(key));
     let mixed = cell.flows.windows(2).any(|pair| pair[0].label != pair[1].label);
     match sample.setting("label") {
-        Some(label) if key == "flow" && mixed => format!("{name} ({label})"),
-        _ => name,
+        Some(label) if key == "flow" && mixed => format!("{name}: {label}"),
+        _ => beside::named(name, sample),
     }
 }
 

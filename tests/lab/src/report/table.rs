@@ -66,8 +66,7 @@ mod tests {
             csv: None,
         };
         let figures = vec![figure];
-        let document =
-            Document { title: String::new(), facts: Vec::new(), warnings: Vec::new(), figures };
+        let document = Document { figures, ..Document::default() };
         let text = text(&document);
         assert!(text.starts_with("### fig: A figure\n\n"), "{text}");
         assert!(text.contains("| a \\| b | at least 90 | 91.5 Mbit/s (bbr) | holds |"), "{text}");

@@ -86,6 +86,51 @@ fn one_algorithm_under_two_labels_stays_two() {
 }
 
 #[test]
+fn panels_of_a_scatter_plot_have_a_scale_each() {
+    let root = tempfile::tempdir().unwrap();
+    let cells = [(2.0, 150.0), (100.0, 10.0)].map(|(rate, delay)| {
+        let figures = json!({"goodput_mbps": around(rate), "queueing_ms.p95": around(delay)});
+        cell(0, json!({"link.rate_mbps": rate}), &[("bbr", figures)])
+    });
+    let plot = |kind: &str| json!({"kind": kind, "panel": "link.rate_mbps"});
+    let plots = [plot("scatter"), plot("bars")];
+    write(
+        root.path(),
+        "rates",
+        json!({"keys": ["link.rate_mbps"], "cells": cells, "plots": plots}),
+    );
+    let document = read(&alone(root.path()), "").unwrap();
+    let ranges = panels(&document, "rates")
+        .iter()
+        .map(|plot| plot.iter().map(|panel| panel.chart().unwrap().y.range).collect::<Vec<_>>());
+    let ranges: Vec<_> = ranges.collect();
+    assert_eq!(ranges, [[None, None], [Some([0.0, 120.0]), Some([0.0, 120.0])]]);
+}
+
+#[test]
+fn results_side_by_side_are_named_at_the_end_of_each_series() {
+    let root = tempfile::tempdir().unwrap();
+    let plots = json!([{"kind": "bars"}, {"kind": "bars", "series": "flow.0.cc"}]);
+    let labelled = ["sim", "emu"].map(|label| {
+        let cells = [cell(
+            0,
+            json!({"flow.0.cc": "bbr"}),
+            &[("bbr", json!({"goodput_mbps": around(90.0)}))],
+        )];
+        write(&root.path().join(label), "one", json!({"cells": cells, "plots": plots}));
+        Labelled { label: label.to_owned(), directory: root.path().join(label) }
+    });
+    let document = read(&labelled, "").unwrap();
+    assert_eq!(document.sets, ["sim", "emu"]);
+    for plot in &panels(&document, "one")[..2] {
+        let series = &plot[0].chart().unwrap().series;
+        let names: Vec<_> = series.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["bbr (sim)", "bbr (emu)"]);
+    }
+    assert!(read(&labelled[..1], "").unwrap().sets.is_empty());
+}
+
+#[test]
 fn what_never_came_keeps_a_distribution_below_all() {
     let document = document();
     let chart = panels(&document, "made-repeats")[1][0].chart().unwrap();
