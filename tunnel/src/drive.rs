@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::conn::{Flushed, RELEASE_SLACK};
+use crate::conn::Flushed;
 use crate::core::{Core, SCRATCH_BYTES};
 use crate::flow::{FlowEnd, Pump};
 use crate::role::Notice;
@@ -70,7 +70,7 @@ impl Core {
         }
         let paced = paced.or_else(|| {
             let release = conn.quic.get_next_release_time()?;
-            release.time(self.now + RELEASE_SLACK)
+            release.time(self.now + conn.release_slack())
         });
         let next = [paced, conn.timeout()].into_iter().flatten().min();
         self.deadlines.set(slot, next);
