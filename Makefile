@@ -35,7 +35,7 @@ figures: setup ## The papers' figures in the simulator, claims judged; target/la
 WIRE := tests/lab/scenarios/wire
 lab: build ## Scenarios with real packets (15 minutes, as root); target/lab/lab.html
 	$(AS_ROOT) $(LAB) emu $(WIRE) --only wire-loss --only wire-up --only wire-shared \
-		--only wire-rtts --only wire-peer; \
+		--only wire-rtts --only wire-peer --only wire-many; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/emulated --out target/lab/lab.html --title "Millrace on real packets" \
 		--table target/lab/lab.md && exit $$judged
