@@ -208,7 +208,8 @@ impl Iris {
 impl Controller for Iris {
     fn on_packet_sent(&mut self, packet: &SentPacket) {
         self.control.on_time(packet.time);
-        let extent = Extent { duration: self.control.epoch(self.rtt()), packets: MIN_EPOCH_PACKETS };
+        let extent =
+            Extent { duration: self.control.epoch(self.rtt()), packets: MIN_EPOCH_PACKETS };
         self.epochs.on_sent(packet, self.control.decision(), self.pacing_rate(), extent);
     }
 

@@ -26,6 +26,9 @@ const HEADERS: usize = 28;
 /// A packet of 1500 bytes on the link.
 const PAYLOAD: usize = 1500 - HEADERS;
 
+/// A second of 200 Mbit/s, with what the kernel adds to each packet.
+const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
+
 /// How far the emulator's two clocks may be read apart.
 const CLOCKS_APART_NS: u64 = 2_000;
 
@@ -198,6 +201,8 @@ impl Probe {
         let sender = topology.origin.inside(|| Ok(UdpSocket::bind((ORIGIN, 0))?))?;
         let to = receiver.local_addr()?;
         receiver.set_read_timeout(Some(Duration::from_millis(50)))?;
+        // What its thread can't read in time isn't the link's loss.
+        setsockopt(&receiver, sockopt::RcvBufForce, &RECEIVE_BUFFER_BYTES)?;
         setsockopt(&receiver, sockopt::ReceiveTimestampns, &true)?;
         Ok(Self { sender, receiver, to })
     }
@@ -266,8 +271,13 @@ impl Probe {
         let mut arrived = Vec::new();
         let mut room = [0; 2048];
         let end = Instant::now() + duration;
-        while Instant::now() < end {
-            let Some((length, received_ns)) = self.receive_one(&mut room)? else { continue };
+        loop {
+            let Some((length, received_ns)) = self.receive_one(&mut room)? else {
+                if Instant::now() < end {
+                    continue;
+                }
+                return Ok(arrived);
+            };
             if length == PAYLOAD {
                 let word = |at: usize| {
                     let bytes = room[at..at + 8].try_into().expect("eight bytes are eight");
@@ -276,7 +286,6 @@ impl Probe {
                 arrived.push(Arrived { number: word(0), sent_ns: word(8), received_ns });
             }
         }
-        Ok(arrived)
     }
 
     /// A packet's length and when the kernel received it; `None` when none came for a while.

@@ -125,9 +125,8 @@ impl Topology {
     /// # Errors
     /// As [`Port::open`] and [`Emulator::start`].
     pub fn start_link(&self, link: impl Into<Plan>) -> Result<Emulator> {
-        let open = |namespace: &Namespace, name| {
-            namespace.inside(|| Ok(Port::open(name, self.access)?))
-        };
+        let open =
+            |namespace: &Namespace, name| namespace.inside(|| Ok(Port::open(name, self.access)?));
         let ports = match self.access {
             Access::Packet => [open(&self.link, LINK_CLIENT)?, open(&self.link, LINK_SERVER)?],
             Access::Tap => [open(&self.client_edge, WAN)?, open(&self.server_edge, WAN)?],

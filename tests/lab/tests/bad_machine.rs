@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use millrace_lab::run::PREFIX;
 
@@ -37,8 +38,12 @@ fn emu(lab: &Path, scenario: &Path) -> Command {
     command
 }
 
+/// One at a time: a namespace says of which run it is, and not of which test.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// It fails, names `words`, and leaves no namespace of its own.
 fn is_refused(command: &mut Command, words: &[&str]) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = namespaces();
     let Output { status, stderr, stdout } = command.output().unwrap();
     // What is wrong with a run is said beside those that were done.

@@ -17,6 +17,7 @@ use super::driver::{Finished, Orders};
 use super::frame::{Frame, Pool, Received};
 use super::plan::Plan;
 use super::port::Port;
+use super::reading::Reading;
 use super::sched;
 use super::stats::{Durations, PipeReport, Report, Transports};
 
@@ -59,7 +60,11 @@ pub(super) struct Forwarder {
     /// them.
     beyond: Vec<VecDeque<(u64, Packet)>>,
     watch: Watch,
+    /// Frames and orders.
     epoll: Epoll,
+    /// Orders only.
+    deaf: Epoll,
+    reading: Reading,
     orders: Arc<Orders>,
     pool: Pool,
     received: Vec<Received>,
@@ -86,7 +91,10 @@ impl Forwarder {
         for (token, port) in (0..).zip(&ports) {
             epoll.add(port.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, token))?;
         }
-        epoll.add(orders.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, ORDERS))?;
+        let deaf = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        for epoll in [&epoll, &deaf] {
+            epoll.add(orders.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, ORDERS))?;
+        }
         let started_ns = monotonic_ns()?;
         let down = match plan.loss_seed {
             Some(seed) => Bottleneck::with_losses(&plan.setup, seed, started_ns),
@@ -94,6 +102,7 @@ impl Forwarder {
         };
         let up = plan.back(down.link(), down.pipe.config().rate_bps);
         Ok(Self {
+            reading: Reading::new(ports[DOWN].access()),
             ports,
             up: Pipe::new(up, plan.setup.seed ^ UP_SEED),
             down,
@@ -101,6 +110,7 @@ impl Forwarder {
             beyond: plan.flows.iter().map(|_| VecDeque::new()).collect(),
             watch: Watch::new(plan.clone()),
             epoll,
+            deaf,
             orders,
             pool: Pool::default(),
             received: Vec::new(),
@@ -120,18 +130,33 @@ impl Forwarder {
         let priority = sched::raise(self.down.pipe.config().rate_bps);
         let _awake = sched::Awake::hold();
         let mut events = [EpollEvent::empty(); 3];
+        self.reading.adapt(self.least_delay_ns());
         while !self.orders.must_stop() {
             self.release()?;
             let ready = self.wait(&mut events)?;
-            for event in &events[..ready] {
-                match event.data() {
-                    0 => self.receive(0)?,
-                    1 => self.receive(1)?,
-                    _ => self.take_orders(),
-                }
+            if events[..ready].iter().any(|event| event.data() == ORDERS) {
+                self.take_orders();
             }
+            self.read(&events[..ready])?;
         }
         self.report(priority)
+    }
+
+    /// Reads the ports that have something, or both when it is time to look.
+    fn read(&mut self, events: &[EpollEvent]) -> Result<()> {
+        let now_ns = monotonic_ns()?;
+        let looking = self.reading.next_ns();
+        if looking.is_some_and(|next_ns| now_ns < next_ns) {
+            return Ok(());
+        }
+        let mut most_found = 0;
+        for (token, index) in (0..).zip([DOWN, UP]) {
+            if looking.is_some() || events.iter().any(|event| event.data() == token) {
+                most_found = most_found.max(self.receive(index)?);
+            }
+        }
+        self.reading.looked(now_ns, most_found);
+        Ok(())
     }
 
     fn take_orders(&mut self) {
@@ -150,7 +175,12 @@ impl Forwarder {
         if self.watch.on_time(now_ns, &mut self.down) {
             let rate_bps = self.down.pipe.config().rate_bps;
             self.up.reconfigure(now_ns, self.plan.back(self.down.link(), rate_bps));
+            self.reading.adapt(self.least_delay_ns());
         }
+    }
+
+    fn least_delay_ns(&self) -> u64 {
+        self.down.pipe.config().delay_ns.min(self.up.config().delay_ns)
     }
 
     /// Hands over everything that is due.
@@ -217,7 +247,12 @@ impl Forwarder {
 
     /// When there is something to do next, `u64::MAX` if never.
     fn next_ns(&self) -> u64 {
-        let pipes = [self.down.pipe.next_due_ns(), self.up.next_due_ns(), self.watch.next_ns()];
+        let pipes = [
+            self.down.pipe.next_due_ns(),
+            self.up.next_due_ns(),
+            self.watch.next_ns(),
+            self.reading.next_ns(),
+        ];
         let beyond = self.beyond.iter().filter_map(|queue| queue.front().map(|(due, _)| *due));
         pipes.into_iter().flatten().chain(beyond).min().unwrap_or(u64::MAX)
     }
@@ -231,12 +266,13 @@ impl Forwarder {
             tv_sec: (left_ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (left_ns % 1_000_000_000) as libc::c_long,
         };
+        let epoll = if self.reading.next_ns().is_some() { &self.deaf } else { &self.epoll };
         // epoll_wait counts in milliseconds; epoll_pwait2 (Linux 5.11) in nanoseconds.
         // SAFETY: EpollEvent is a transparent epoll_event; all pointers outlive the call.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
-                self.epoll.0.as_raw_fd(),
+                epoll.0.as_raw_fd(),
                 events.as_mut_ptr().cast::<libc::epoll_event>(),
                 events.len() as libc::c_int,
                 &raw const timeout,
@@ -253,11 +289,13 @@ impl Forwarder {
         }
     }
 
-    /// Takes in what port `index` has received; it leaves by the other one.
-    fn receive(&mut self, index: usize) -> Result<()> {
+    /// Takes in what port `index` has received; it leaves by the other one. Answers how many frames
+    /// those were.
+    fn receive(&mut self, index: usize) -> Result<usize> {
         let mut received = std::mem::take(&mut self.received);
         let oversize = self.ports[index].receive(&mut self.pool, &mut received)?;
         self.oversize += oversize as u64;
+        let found = received.len();
         let (now_ns, wall_ns) = both_clocks()?;
         let downwards = index == UP;
         for Received { wall_ns: stamp_ns, frame } in received.drain(..) {
@@ -281,7 +319,7 @@ impl Forwarder {
             }
         }
         self.received = received;
-        Ok(())
+        Ok(found)
     }
 
     fn report(self, priority: &'static str) -> Result<Finished> {

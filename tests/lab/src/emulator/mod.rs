@@ -11,6 +11,7 @@ mod forward;
 mod frame;
 pub mod plan;
 mod port;
+mod reading;
 pub(crate) mod sched;
 pub mod stats;
 

@@ -13,7 +13,7 @@ use self::tap::Tap;
 use super::frame::{Frame, Pool, Received};
 
 /// Frames that are read or written at a time.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// How the emulator gets at the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
