@@ -107,6 +107,16 @@ fn kernel_tcp_behaves_as_on_such_a_path() {
     assert!((0.93..0.995).contains(&ratio), "{ratio}");
 }
 
+/// CUBIC is limited by its window, which at 1 % of loss has a dozen packets.
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn a_window_that_limits_makes_no_small_packets() {
+    let ran = emulate("[[flow]]\ncc = \"cubic\"", "");
+    let link = |name| ran.figures.link.0[name];
+    let size = link("delivered_mbps") * 1e6 / 8.0 * 9.0 / link("delivered_packets");
+    assert!(size > 1400.0, "{size} bytes on average: {ran:?}");
+}
+
 /// Both ways, both versions of IP, a shared connection, a longer round trip: the link tells the flows
 /// apart, and what it saw agrees with what the proxies say.
 #[test]
