@@ -40,7 +40,7 @@ lab: build ## Scenarios with real packets (15 minutes, as root); target/lab/lab.
 	$(LAB) report target/lab/emulated --out target/lab/lab.html --title "Millrace on real packets" \
 		--table target/lab/lab.md && exit $$judged
 
-lab-full: build ## All scenarios with real packets, and the simulator beside them (3 hours); target/lab/lab-full.html
+lab-full: build ## All scenarios with real packets, and the simulator beside them (about 1.5 hours); target/lab/lab-full.html
 	$(AS_ROOT) $(LAB) emu $(WIRE) tests/lab/scenarios/both; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) sim $(WIRE) tests/lab/scenarios/both --out target/lab/simulated; \
