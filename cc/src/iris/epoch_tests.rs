@@ -54,6 +54,17 @@ fn it_measures_rate_mean_rtt_and_loss_by_packet_number() {
 }
 
 #[test]
+fn one_late_sample_hardly_moves_the_stretch() {
+    let mut epochs = Epochs::default();
+    send(&mut epochs, 0..51, 1);
+    (0..49).for_each(|number| ack(&mut epochs, number, RTT));
+    ack(&mut epochs, 49, RTT + Duration::from_millis(1));
+    let stretch = epochs.pop_complete().expect("complete").stretch.expect("samples");
+    // From the first sample to the last it would be 49/50.
+    assert!((0.995..1.0).contains(&stretch), "{stretch}");
+}
+
+#[test]
 fn an_epoch_holds_two_packets_however_slow_and_ends_with_its_decision() {
     let mut epochs = Epochs::default();
     let extent = Extent { duration: Duration::from_millis(50), packets: 2 };

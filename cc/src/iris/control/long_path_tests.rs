@@ -41,6 +41,16 @@ fn what_was_not_sent_does_not_lower_the_rate() {
     assert!(control.lasting_mbps() > 60.0, "it rises: {}", control.lasting_mbps());
 }
 
+/// Noise of an epoch's length counts for the whole of a round trip; start-up and drains are shorter.
+#[test]
+fn epochs_of_a_known_rate_are_longer() {
+    let mut control = Control::new(IrisConfig::min(), 1.0, 1500);
+    assert_eq!(control.epoch(RTT), EPOCH);
+    control.go_on_at(40.0);
+    assert_eq!(control.epoch(RTT), RTT / 4);
+    assert_eq!(control.epoch(EPOCH * 2), EPOCH);
+}
+
 /// 36 Mbit/s arrived; then the flow ran dry for a while, and a burst after that met its own queue.
 #[test]
 fn a_pause_does_not_end_start_up_below_what_had_arrived() {

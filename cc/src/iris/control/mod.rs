@@ -110,6 +110,8 @@ pub(super) struct Control {
     drain_decision: u64,
     trial_decision: u64,
     tried_decision: u64,
+    /// The one of a try that lacked data.
+    unclear_decision: Option<u64>,
     trial_mbps: f64,
 }
 
@@ -141,6 +143,7 @@ impl Control {
             drain_decision: 0,
             trial_decision: 0,
             tried_decision: 0,
+            unclear_decision: None,
             trial_mbps: 0.0,
             config,
         }

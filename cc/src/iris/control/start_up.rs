@@ -32,9 +32,14 @@ impl Control {
         let lost = self.start_losses.lost() >= LOST_PACKETS
             && self.start_losses.share() > self.losses.random() + LOST_SHARE;
         let overloaded = load > OVERLOAD || load > 1.0 && growing;
-        // The queue is still there when the rate before is sent again, and says the same.
-        let unclear = outcome.partial && outcome.decision == self.tried_decision;
-        if lost || overloaded && !unclear {
+        // The queue is still there when the rate before is sent again, and says the same. It is not
+        // tried twice: a video's segments would end in each try.
+        let unclear = overloaded && outcome.partial && outcome.decision == self.tried_decision;
+        if unclear {
+            self.unclear_decision = Some(self.tried_decision);
+        }
+        let tried_enough = overloaded || self.unclear_decision == Some(self.tried_decision);
+        if lost || tried_enough && !unclear {
             let share = (1.0 - self.start_losses.share()) / (1.0 - self.losses.random());
             let arrived = if lost { outcome.sent_mbps * share } else { f64::INFINITY };
             let received = feedback.newest_mbps.min(arrived);
