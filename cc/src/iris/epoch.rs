@@ -50,8 +50,8 @@ impl Mark {
 /// When packets left and came back, over the bytes that the epoch had sent by then.
 ///
 /// The paper measures from the first to the last sample, and with these two any jitter of theirs:
-/// 0.35 % of 42 Mbit/s on real packets, 0.2 % by the slopes of all. Over bytes and not times, because
-/// a sender that stood still for a moment would weigh the samples otherwise.
+/// 0.35 % of 42 Mbit/s on real packets, 0.2 % by a line through all. Over bytes and not over the times
+/// of sending, because a sender that stood still for a moment would weigh the samples otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lines {
     sent: Regression,

@@ -26,7 +26,7 @@ const HEADERS: usize = 28;
 /// A packet of 1500 bytes on the link.
 const PAYLOAD: usize = 1500 - HEADERS;
 
-/// A second of 200 Mbit/s, with what the kernel adds to each packet.
+/// So that the receiving thread may fall behind the link for a while.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 
 /// How far the emulator's two clocks may be read apart.
