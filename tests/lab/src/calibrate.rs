@@ -245,7 +245,7 @@ impl Probe {
 
     fn send(&self, duration: Duration, gap: Duration) -> Result<Vec<u64>> {
         // Time between the stamp in a packet and its sending would count as the link's.
-        sched::raise(0);
+        sched::raise(true);
         let mut packet = [0; PAYLOAD];
         let started = Instant::now();
         let mut all_sent_ns = Vec::new();

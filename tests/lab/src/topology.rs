@@ -11,7 +11,7 @@
 
 use anyhow::Result;
 
-use crate::emulator::{Access, Emulator, Plan, Port};
+use crate::emulator::{Access, Emulator, FIFO_PRIORITY, Plan, Port};
 use crate::netns::Namespace;
 use crate::run::Run;
 use crate::veth::{self, End};
@@ -123,15 +123,22 @@ impl Topology {
     /// Starts the link.
     ///
     /// # Errors
-    /// As [`Port::open`] and [`Emulator::start`].
+    /// As [`Port::open`], [`veth::receive_apart`] and [`Emulator::start`].
     pub fn start_link(&self, link: impl Into<Plan>) -> Result<Emulator> {
+        let plan = link.into();
+        if self.access == Access::Packet && plan.is_fast() {
+            for namespace in [&self.client_edge, &self.server_edge] {
+                let wan = End { namespace, name: WAN, address: None };
+                veth::receive_apart(wan, FIFO_PRIORITY)?;
+            }
+        }
         let open =
             |namespace: &Namespace, name| namespace.inside(|| Ok(Port::open(name, self.access)?));
         let ports = match self.access {
             Access::Packet => [open(&self.link, LINK_CLIENT)?, open(&self.link, LINK_SERVER)?],
             Access::Tap => [open(&self.client_edge, WAN)?, open(&self.server_edge, WAN)?],
         };
-        Emulator::start(ports, link)
+        Emulator::start(ports, plan)
     }
 
     fn join(&self) -> Result<()> {

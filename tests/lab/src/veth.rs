@@ -1,9 +1,11 @@
 //! Cables: pairs of virtual Ethernet interfaces between namespaces, and TAP devices, which are one
 //! end of a cable whose other end is a file.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
 
 use crate::netns::Namespace;
 use crate::process::{ip, output_of};
@@ -82,6 +84,46 @@ pub fn offloads_off(end: End<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets threads of their own receive what comes out of this end (threaded NAPI, Linux 5.12), at this
+/// real-time priority. Otherwise the receiving host's network stack runs inside the call of whoever
+/// puts a frame in at the other end. Frames that such a thread finds together are merged where the
+/// protocol allows it (GRO), as a network card's are.
+///
+/// # Errors
+/// When the kernel can't, or without the privilege (`CAP_SYS_NICE`).
+pub fn receive_apart(end: End<'_>, fifo_priority: i32) -> Result<()> {
+    let before = napi_threads(end.name)?;
+    output_of(end.namespace.command("ethtool").args(["-K", end.name, "gro", "on"]))?;
+    // `ip netns exec` shows the namespace's own /sys.
+    let switch = format!("echo 1 > /sys/class/net/{}/threaded", end.name);
+    output_of(end.namespace.command("sh").args(["-c", &switch]))
+        .context("links this fast need threaded NAPI (Linux 5.12)")?;
+    for thread in napi_threads(end.name)?.difference(&before) {
+        let param = libc::sched_param { sched_priority: fifo_priority };
+        // SAFETY: `param` outlives the call.
+        Errno::result(unsafe { libc::sched_setscheduler(*thread, libc::SCHED_FIFO, &param) })
+            .with_context(|| format!("priority of the receiving thread of {}", end.name))?;
+    }
+    Ok(())
+}
+
+/// The kernel's threads that receive from interfaces of this name, in all namespaces.
+fn napi_threads(device: &str) -> Result<BTreeSet<libc::pid_t>> {
+    let start = format!("napi/{device}-");
+    let mut threads = BTreeSet::new();
+    for entry in std::fs::read_dir("/proc").context("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // One that has ended meanwhile has no name.
+        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if name.starts_with(&start) {
+            threads.insert(pid);
+        }
+    }
+    Ok(threads)
 }
 
 /// Makes two ends know each other's hardware address for good, so that no address resolution

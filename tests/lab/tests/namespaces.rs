@@ -63,6 +63,43 @@ fn the_link_is_what_it_says(access: Access) {
     assert!(lost - found.lost <= 1, "emulator lost {lost}, the receiver misses {}", found.lost);
 }
 
+/// The kernel's threads that receive from a link, and how each is scheduled.
+fn receiving_threads() -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let threads = processes.filter(|entry| {
+        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        name.starts_with("napi/wan-")
+    });
+    let pid = |name: std::ffi::OsString| name.to_str().unwrap().parse().unwrap();
+    // SAFETY: a plain value; one that has ended meanwhile is an error, below zero.
+    threads.map(|entry| unsafe { libc::sched_getscheduler(pid(entry.file_name())) }).collect()
+}
+
+/// How fast it is depends on what else this machine does; nothing may get lost for it.
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn a_fast_link_is_received_from_by_threads_that_go_with_it() {
+    let run = Run::start().unwrap();
+    let topology = Topology::with_access(&run, KernelCc::Cubic, Access::Packet).unwrap();
+    let buffer_bytes = PipeConfig::bdp_bytes(400_000_000, 30 * MS);
+    let link = LinkConfig::new(400_000_000, 30 * MS, buffer_bytes, 0.05, 0.0, 7);
+    let found = calibrate::run(&topology, link, Duration::from_secs(3)).unwrap();
+    let real_time =
+        receiving_threads().into_iter().filter(|policy| *policy == libc::SCHED_FIFO).count();
+    assert!(real_time >= 2, "{real_time} threads");
+    assert!(found.loss_z.abs() < 4.0, "{} of {} lost", found.lost, found.offered);
+    for report in &found.emulator {
+        assert!(report.priority.starts_with("SCHED_FIFO"), "{}", report.priority);
+        assert_eq!((report.kernel_drops, report.send_errors), (0, 0));
+    }
+    drop(topology);
+    interrupt::wait_for(Duration::from_secs(10), || {
+        Ok((receiving_threads().len() <= real_time - 2).then_some(()))
+    })
+    .unwrap()
+    .expect("they end with their interfaces");
+}
+
 /// What a scenario on the demo's link came to, and what the driver says of itself.
 fn emulate(flows: &str, more: &str) -> Ran {
     let text = format!(

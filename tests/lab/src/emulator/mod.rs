@@ -21,4 +21,5 @@ pub use driver::Emulator;
 pub use millrace_sim::link::{LinkConfig, PipeConfig};
 pub use plan::{Back, FlowPlan, Plan};
 pub use port::{Access, Port};
+pub use sched::FIFO_PRIORITY;
 pub use stats::Report;

@@ -5,20 +5,17 @@ use std::io::Write;
 
 use nix::errno::Errno;
 
-/// Above this rate a real-time thread on a small machine would starve the hosts it serves.
-const REALTIME_BELOW_BPS: u64 = 500_000_000;
-
 /// Above ordinary threads, below the kernel's own real-time threads (50).
-const FIFO_PRIORITY: i32 = 10;
+pub const FIFO_PRIORITY: i32 = 10;
 
 const NICE: i32 = -15;
 
-/// Lifts the calling thread above all ordinary ones and asks for exact timers. Says in words what
-/// was granted.
-pub fn raise(rate_bps: u64) -> &'static str {
+/// Lifts the calling thread above all ordinary ones, or above most, and asks for exact timers. Says in
+/// words what was granted.
+pub fn raise(realtime: bool) -> &'static str {
     // SAFETY: plain values; both calls affect the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
-    if rate_bps <= REALTIME_BELOW_BPS {
+    if realtime {
         let param = libc::sched_param { sched_priority: FIFO_PRIORITY };
         // SAFETY: `param` outlives the call; 0 is the calling thread.
         if Errno::result(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) }).is_ok() {
