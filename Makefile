@@ -4,7 +4,7 @@ LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build demo figures lab lab-full test check unit bench clean
+.PHONY: help setup build demo figures lab lab-full qoe test check unit bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -47,6 +47,11 @@ lab-full: build ## All scenarios with real packets, and the simulator beside the
 	simulated=$$?; [ $$simulated = 0 ] || [ $$simulated = 2 ] || exit $$simulated; \
 	$(LAB) report sim=target/lab/simulated emu=target/lab/emulated \
 		--out target/lab/lab-full.html --title "Millrace on real packets" && exit $$judged
+
+qoe: build ## Players in browsers over recorded links, as root (hours; ONLY=iris-fig15 for one); target/lab/qoe.html
+	$(AS_ROOT) $(LAB) emu tests/lab/scenarios/qoe $(if $(ONLY),--only $(ONLY)) --out target/lab/qoe; \
+	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
+	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged
 
 test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
 	tests/scripts/test.sh

@@ -1,6 +1,6 @@
 /** Writes down what the player does. Derives nothing: the figures come from `src/qoe.ts`. */
-import { MediaPlayer, type FragmentRequest, type MediaPlayerClass, type Representation } from "dashjs";
-import type { AnnouncedRung, Appended, PlayerEvent, PlayerRecord, Sample } from "../src/schema.ts";
+import { MediaPlayer, type MediaPlayerClass, type Representation } from "dashjs";
+import type { AnnouncedRung, Appended, Download, PlayerEvent, PlayerRecord, Sample } from "../src/schema.ts";
 import type { Options } from "./options.ts";
 
 const SAMPLE_MS = 100;
@@ -20,6 +20,18 @@ interface AppendedEvent {
   representationId?: string;
 }
 
+/** What dash.js hands over; its own types say less, and call the end's date differently. */
+interface LoadedRequest {
+  mediaType: string;
+  representation?: Representation;
+  duration?: number;
+  index?: number;
+  bytesTotal?: number;
+  startDate?: Date | null;
+  firstByteDate?: Date | null;
+  endDate?: Date | null;
+}
+
 export class Collector {
   readonly #player: MediaPlayerClass;
   readonly #video: HTMLVideoElement;
@@ -27,6 +39,7 @@ export class Collector {
   readonly #events: PlayerEvent[] = [];
   readonly #samples: Sample[] = [];
   readonly #appended: Appended[] = [];
+  readonly #downloads: Download[] = [];
   readonly #durations = new Map<string, number>();
   #requested_ms: number | null = null;
   #frame: { media_s: number; height: number } | null = null;
@@ -73,6 +86,7 @@ export class Collector {
       events: [...this.#events],
       samples: [...this.#samples],
       appended: [...this.#appended],
+      downloads: [...this.#downloads],
       truncated: this.#truncated,
       error: this.#error,
     };
@@ -101,20 +115,28 @@ export class Collector {
     on<{ mediaType: string; newRepresentation: Representation }>(events.QUALITY_CHANGE_REQUESTED, (e) => {
       if (e.mediaType === "video") this.#event("quality_requested", { rung_kbps: kbps(e.newRepresentation) });
     });
-    on<{ request: FragmentRequest & { duration?: number; index?: number; representation?: Representation; bytesTotal?: number } }>(
-      events.FRAGMENT_LOADING_COMPLETED,
-      ({ request }) => {
-        const { representation, duration, index } = request;
-        if (request.mediaType !== "video" || !representation || typeof duration !== "number" || typeof index !== "number") return;
-        this.#ladder.set(representation.id, announced(representation));
-        this.#durations.set(`${representation.id}/${index}`, duration);
-        const oldest = this.#durations.keys().next();
-        if (this.#durations.size > PENDING_MAX && !oldest.done) this.#durations.delete(oldest.value);
-      },
-    );
+    on<{ request: LoadedRequest }>(events.FRAGMENT_LOADING_COMPLETED, ({ request }) => {
+      const { representation, duration, index } = request;
+      if (request.mediaType !== "video" || !representation) return;
+      this.#onDownload(request, representation);
+      if (typeof duration !== "number" || typeof index !== "number") return;
+      this.#ladder.set(representation.id, announced(representation));
+      this.#durations.set(`${representation.id}/${index}`, duration);
+      const oldest = this.#durations.keys().next();
+      if (this.#durations.size > PENDING_MAX && !oldest.done) this.#durations.delete(oldest.value);
+    });
     on<{ request?: { representation?: Representation } }>(events.FRAGMENT_LOADING_ABANDONED, () => this.#event("request_abandoned"));
     // Not in the public list of events; the only one that tells what reached the source buffer.
     on<AppendedEvent>("bytesAppendedEndFragment", (e) => this.#onAppended(e));
+  }
+
+  #onDownload(request: LoadedRequest, representation: Representation): void {
+    const { startDate, firstByteDate, endDate, bytesTotal } = request;
+    // Nothing of these is there for what came from nowhere.
+    if (!startDate || !firstByteDate || !endDate || bytesTotal === undefined) return;
+    const t = (date: Date): number => Math.round(date.getTime() - performance.timeOrigin - (this.#requested_ms ?? 0)) / 1000;
+    if (this.#downloads.length >= ENTRIES_MAX) this.#truncated = true;
+    else this.#downloads.push({ start_s: t(startDate), first_byte_s: t(firstByteDate), end_s: t(endDate), bytes: bytesTotal, rung_kbps: kbps(representation) });
   }
 
   #onAppended(e: AppendedEvent): void {

@@ -6,8 +6,8 @@ import { startOverlay } from "./overlay.ts";
 
 declare global {
   interface Window {
-    /** For the measuring program: what has been recorded so far, or why nothing ever will be. */
-    __millrace?: { readonly record?: () => PlayerRecord; readonly refused?: string };
+    /** For the measuring program: what has been recorded so far, or why nothing ever will be; with `autoplay=off`, the play request. */
+    __millrace?: { readonly record?: () => PlayerRecord; readonly play?: () => void; readonly refused?: string };
   }
 }
 
@@ -32,9 +32,17 @@ function start(): void {
   const player = MediaPlayer().create();
   player.updateSettings(playerSettings(options));
   const collector = new Collector(player, video, options);
-  window.__millrace = { record: () => collector.record() };
-  collector.start();
-  player.initialize(video, options.mpd, true);
+  const button = element("play", HTMLButtonElement);
+  const { mpd } = options;
+  const play = (): void => {
+    button.hidden = true;
+    collector.start();
+    player.initialize(video, mpd, true);
+  };
+  window.__millrace = { record: () => collector.record(), play };
+  button.hidden = options.autoplay;
+  button.addEventListener("click", play, { once: true });
+  if (options.autoplay) play();
   startOverlay(element("overlay", HTMLElement), message, () => collector.record());
 }
 

@@ -224,7 +224,7 @@ function round(x: number | null, digits: number): number | null {
 }
 
 /** The figures of a session; what only the measuring program knows is added by it. */
-export type Qoe = Omit<Session, "version" | "events" | "screenshots" | "url" | "browser" | "error" | "abr" | "buffer_target_s" | "cmcd" | "ladder_kbps">;
+export type Qoe = Omit<Session, "version" | "events" | "downloads" | "screenshots" | "url" | "browser" | "error" | "abr" | "buffer_target_s" | "cmcd" | "ladder_kbps">;
 
 /** All figures of a record that was observed for `duration_s`. Without a table PSNR is null. */
 export function qoe(record: PlayerRecord, duration_s: number, table: PsnrTable | null): Qoe {

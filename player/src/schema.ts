@@ -65,6 +65,10 @@ export type Sample = z.infer<typeof sampleSchema>;
 export const appendedSchema = z.strictObject({ t: notNegative, start_s: notNegative, duration_s: z.number().positive(), rung_kbps: z.number().positive() });
 export type Appended = z.infer<typeof appendedSchema>;
 
+/** A segment, initialisation included, that came over the network: asked for, first byte, last byte. */
+export const downloadSchema = z.strictObject({ start_s: finite, first_byte_s: finite, end_s: finite, bytes: z.int().min(0), rung_kbps: z.number().positive() });
+export type Download = z.infer<typeof downloadSchema>;
+
 /** A rung as the manifest announces it. */
 export const announcedRungSchema = z.strictObject({ kbps: z.number().positive(), height: z.int() });
 export type AnnouncedRung = z.infer<typeof announcedRungSchema>;
@@ -81,6 +85,7 @@ export const recordSchema = z.strictObject({
   events: z.array(playerEventSchema),
   samples: z.array(sampleSchema),
   appended: z.array(appendedSchema),
+  downloads: z.array(downloadSchema),
   truncated: z.boolean(),
   error: z.string().nullable(),
 });
@@ -115,6 +120,7 @@ export const sessionSchema = z.strictObject({
   session_s: notNegative,
   seconds: z.array(secondSchema),
   events: z.array(playerEventSchema),
+  downloads: z.array(downloadSchema),
   screenshots: z.array(z.strictObject({ t: notNegative, file: z.string() })),
   abr: z.string(),
   buffer_target_s: z.number(),

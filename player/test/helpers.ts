@@ -29,7 +29,7 @@ export function makeRecord(events: PlayerEvent[], stretches: readonly Stretch[],
       dropped_frames: i,
     });
   }
-  return { version: 1, now_s: end_s, abr: "throughput", buffer_target_s: 15, cmcd: "query", ladder: LADDER, events, samples, appended: [], truncated: false, error: null };
+  return { version: 1, now_s: end_s, abr: "throughput", buffer_target_s: 15, cmcd: "query", ladder: LADDER, events, samples, appended: [], downloads: [], truncated: false, error: null };
 }
 
 /** Rung 350: 30 dB + second; rung 3600: 40 dB + second; frozen: 20 dB less the lag. */

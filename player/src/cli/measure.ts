@@ -7,10 +7,12 @@ import { parseJson, psnrTableSchema, recordSchema, sessionSchema, type PlayerRec
 import { openBrowser, type Browser } from "./browser.ts";
 import { EXIT, run, UsageError } from "./exit.ts";
 
-const USAGE = "usage: measure --url URL --duration-s N --out session.json --psnr psnr.json [--screenshots DIR] [--query 'abr=bola&buffer_s=15'] [--record FILE]";
+const USAGE = "usage: measure --url URL --duration-s N --out session.json --psnr psnr.json [--screenshots DIR] [--query 'abr=bola&buffer_s=15'] [--record FILE] [--wait]";
 const LOAD_TIMEOUT_MS = 30_000;
 /** A question to the page; a page that cannot answer in this time is broken. */
 const ASK_TIMEOUT_MS = 10_000;
+/** For whoever starts several at once, each over a slow machine. */
+const TOLD_TIMEOUT_MS = 300_000;
 const POLL_MS = 250;
 /** Screenshots at these parts of the session. */
 const SCREENSHOT_AT = [0.1, 0.35, 0.65, 0.95];
@@ -24,11 +26,13 @@ interface Arguments {
   readonly psnr: string;
   /** Where to keep what the page recorded, for whoever doubts the figures. */
   readonly record: string | null;
+  /** Load the page, say `ready`, and play on SIGUSR2. */
+  readonly wait: boolean;
 }
 
 function parseArguments(): Arguments {
   const { values } = parseArgs({
-    options: { url: { type: "string" }, "duration-s": { type: "string" }, out: { type: "string" }, screenshots: { type: "string" }, psnr: { type: "string" }, query: { type: "string" }, record: { type: "string" } },
+    options: { url: { type: "string" }, "duration-s": { type: "string" }, out: { type: "string" }, screenshots: { type: "string" }, psnr: { type: "string" }, query: { type: "string" }, record: { type: "string" }, wait: { type: "boolean", default: false } },
   });
   const need = (name: "url" | "duration-s" | "out" | "psnr"): string => {
     const value = values[name];
@@ -44,7 +48,8 @@ function parseArguments(): Arguments {
     throw new UsageError(`--url ${need("url")}: not an address such as http://198.18.0.1/`);
   }
   for (const [key, value] of new URLSearchParams(values.query ?? "")) url.searchParams.set(key, value);
-  return { url, duration_s, out: resolve(need("out")), screenshots: values.screenshots ? resolve(values.screenshots) : null, psnr: need("psnr"), record: values.record ?? null };
+  if (values.wait) url.searchParams.set("autoplay", "off");
+  return { url, duration_s, wait: values.wait, out: resolve(need("out")), screenshots: values.screenshots ? resolve(values.screenshots) : null, psnr: need("psnr"), record: values.record ?? null };
 }
 
 /** Rejects when `work` takes longer than `ms`. */
@@ -65,13 +70,26 @@ interface Observed {
 
 /** A session in which no page appeared. */
 const emptyRecord = (duration_s: number, error: string): PlayerRecord => ({
-  version: 1, now_s: duration_s, abr: "unknown", buffer_target_s: 0, cmcd: "unknown", ladder: [], events: [], samples: [], appended: [], truncated: false, error,
+  version: 1, now_s: duration_s, abr: "unknown", buffer_target_s: 0, cmcd: "unknown", ladder: [], events: [], samples: [], appended: [], downloads: [], truncated: false, error,
 });
 
 type Ask = { now_s: number | null } | { refused: string };
 /** Part of the page; serialised into it, so it can use nothing from here. */
 const askNow = "(() => { const m = window.__millrace; return m?.refused !== undefined ? { refused: m.refused } : { now_s: m?.record?.().now_s ?? null } })()";
+const askToPlay = "window.__millrace.play()";
 const askRecord = "window.__millrace.record()";
+
+/** Says that all is loaded and waits to be told to play. */
+function told(): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`nobody asked to play within ${TOLD_TIMEOUT_MS / 1000} s (SIGUSR2)`)), TOLD_TIMEOUT_MS);
+    process.once("SIGUSR2", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    process.stdout.write("ready\n");
+  });
+}
 
 async function observe(browser: Browser, args: Arguments): Promise<Observed> {
   const { page } = browser;
@@ -94,7 +112,13 @@ async function observe(browser: Browser, args: Arguments): Promise<Observed> {
   let zero_ms = Date.now();
   const first = (await within(ASK_TIMEOUT_MS, "asking the page", page.evaluate(askNow))) as Ask;
   if ("refused" in first) throw new UsageError(`the page refuses its address: ${first.refused}`);
-  zero_ms = Date.now() - (first.now_s ?? 0) * 1000;
+  if (args.wait) {
+    await told();
+    await within(ASK_TIMEOUT_MS, "the play request", page.evaluate(askToPlay));
+    zero_ms = Date.now();
+  } else {
+    zero_ms = Date.now() - (first.now_s ?? 0) * 1000;
+  }
   const elapsed = (): number => (Date.now() - zero_ms) / 1000;
   let lastRead = 0;
   try {
@@ -132,6 +156,7 @@ function toSession(args: Arguments, observed: Observed, table: PsnrTable, browse
     version: 1,
     ...qoe(record, args.duration_s, table),
     events: record.events,
+    downloads: record.downloads,
     screenshots,
     abr: record.abr,
     buffer_target_s: record.buffer_target_s,
@@ -160,7 +185,7 @@ async function main(): Promise<number> {
   const browser = await opening;
   let session: Session;
   try {
-    const observed = await within(LOAD_TIMEOUT_MS * 2 + args.duration_s * 1000 + ASK_TIMEOUT_MS * 3, "the measurement", observe(browser, args));
+    const observed = await within(LOAD_TIMEOUT_MS * 2 + (args.wait ? TOLD_TIMEOUT_MS : 0) + args.duration_s * 1000 + ASK_TIMEOUT_MS * 3, "the measurement", observe(browser, args));
     if (args.record !== null) await writeFile(args.record, JSON.stringify(observed.record));
     session = toSession(args, observed, table, browser.version);
   } finally {

@@ -9,11 +9,12 @@ use anyhow::Result;
 use clap::Args;
 use millrace_lab::calibrate;
 use millrace_lab::demo::LinkOptions;
-use millrace_lab::emulate::Emulation;
+use millrace_lab::emulate::{Emulation, Theatre};
 use millrace_lab::emulator::Access;
 use millrace_lab::proxies::Binaries;
 use millrace_lab::run::Run;
 use millrace_lab::runner;
+use millrace_lab::scenario::Group;
 use millrace_lab::topology::{KernelCc, Topology};
 use millrace_lab::traces::Traces;
 
@@ -45,6 +46,15 @@ pub struct Options {
     attempts: u32,
     #[command(flatten)]
     access: AccessOption,
+    /// Video for flows with app = "dash" instead of Big Buck Bunny (anything ffmpeg reads)
+    #[arg(long)]
+    media: Option<PathBuf>,
+    /// Where the encoded video is kept for the next time
+    #[arg(long, default_value = "target/media")]
+    media_dir: PathBuf,
+    /// The built player
+    #[arg(long, default_value = "player")]
+    player_dir: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -61,7 +71,13 @@ pub struct CalibrateOptions {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let Some(work) = options.chosen.load()? else { return Ok(ExitCode::from(UNUSABLE)) };
     let traces = Traces::find(options.chosen.traces.as_deref());
-    let emulation = Emulation::new(traces, Binaries::locate()?, options.access.get())?;
+    let mut emulation = Emulation::new(traces, Binaries::locate()?, options.access.get())?;
+    let scenarios = work.files.iter().flat_map(|file| &file.cells).map(|cell| &cell.scenario);
+    if scenarios.flat_map(|scenario| &scenario.groups).any(Group::is_dash) {
+        let media = options.media.as_deref();
+        let theatre = Theatre::prepare(&options.player_dir, &options.media_dir, media)?;
+        emulation = emulation.with_theatre(theatre);
+    }
     let asked = runner::Options {
         out: options.out.clone(),
         // Two at once would take the machine away from each other.

@@ -5,9 +5,10 @@
 //! - [`netns`], [`veth`], [`process`]: namespaces, interfaces and processes that remove themselves.
 //! - [`topology`], [`proxies`]: player, client edge, link, server edge and origin, joined; the two
 //!   proxies.
+//! - [`player`], [`site`]: a real player in a browser, and the web server that it plays from.
 //! - [`calibrate`]: traffic with known properties, to find out whether the link is right.
-//! - [`host`], [`http`], [`interrupt`], [`run`], [`clean`]: how busy the machine is, readiness by
-//!   asking, the end by Ctrl-C, and what a run leaves.
+//! - [`host`], [`http`], [`interrupt`], [`step`], [`run`], [`clean`]: how busy the machine is, readiness
+//!   by asking, the end by Ctrl-C, progress, and what a run leaves.
 //! - [`scenario`]: files that say what to run and what is claimed of it.
 //! - [`simulate`], [`emulate`]: scenarios in virtual time, and with real packets.
 //! - [`runner`], [`measure`], [`results`]: all runs of a scenario, the figures of each, and what they
@@ -25,6 +26,7 @@ pub mod http;
 pub mod interrupt;
 pub mod measure;
 pub mod netns;
+pub mod player;
 pub mod process;
 pub mod proxies;
 pub mod report;
@@ -33,6 +35,8 @@ pub mod run;
 pub mod runner;
 pub mod scenario;
 pub mod simulate;
+pub mod site;
+pub mod step;
 pub mod tcp_info;
 pub mod topology;
 pub mod traces;

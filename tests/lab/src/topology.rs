@@ -9,6 +9,8 @@
 //! between; nothing else is there, so whatever crosses has crossed the emulated link. With TAP
 //! devices it is empty: the edges' own interfaces are the emulator's.
 
+use std::net::IpAddr;
+
 use anyhow::Result;
 
 use crate::emulator::{Access, Emulator, FIFO_PRIORITY, Plan, Port};
@@ -227,6 +229,23 @@ impl Topology {
         for (left, right) in [(player, client_lan), (client, server), (server_lan, origin)] {
             veth::acquaint(left, right)?;
         }
+        Ok(())
+    }
+
+    /// Connections that the origin accepts at `source`, an address of its own, use the kernel's
+    /// congestion control `cc`: a web server can't choose it for its sockets. `table` is the number of a
+    /// routing table that nobody else uses.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn route_from(&self, source: IpAddr, table: u32, cc: &str) -> Result<()> {
+        let (family, network, via) = match source {
+            IpAddr::V4(_) => ("-4", NETWORK, SERVER_EDGE_INSIDE),
+            IpAddr::V6(_) => ("-6", NETWORK_6, SERVER_EDGE_INSIDE_6),
+        };
+        self.origin.ip(&format!("{family} rule add from {source} lookup {table}"))?;
+        self.origin
+            .ip(&format!("{family} route add {network} via {via} table {table} congctl {cc}"))?;
         Ok(())
     }
 

@@ -1,9 +1,6 @@
 //! The demo: one video, one bad link, three ways to carry it.
 
 mod options;
-mod origin;
-mod player;
-mod progress;
 mod results;
 mod tunnel;
 
@@ -14,19 +11,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 pub use self::options::{DemoOptions, LinkOptions, Variant};
-use self::origin::{Content, Origin};
-pub use self::player::Qoe;
-use self::player::{Player, Seat};
-use self::progress::Step;
 use self::results::{Session, Sessions};
 use self::tunnel::{Setup, Tunnel};
 use crate::emulator::{LinkConfig, Report};
 use crate::host::CpuTime;
 use crate::interrupt;
-use crate::netns::Namespace;
-use crate::process::{output_of, require};
+use crate::player::{Player, Seat, Showing};
+use crate::process::require;
 use crate::proxies::Binaries;
 use crate::run::{Run, require_root};
+use crate::site::{self, Content, Site};
+use crate::step::Step;
 use crate::topology::{self, Topology};
 
 /// What the demo runs, and the Debian packages that have it.
@@ -137,8 +132,15 @@ impl Demo {
         let run = Run::start()?;
         let topology = Topology::build(&run, variant.kernel_cc())?;
         let emulator = topology.start_link(self.link)?;
-        let content = Content { page: &self.player.page(), media: &self.media, logs: &out };
-        let _origin = Origin::start(&topology.origin, content, run.scratch())?;
+        let page = self.player.page();
+        let content = Content {
+            name: "origin",
+            listen: &[format!("{}:80", topology::ORIGIN).parse()?],
+            page: Some(&page),
+            media: Some(&self.media),
+            logs: &out,
+        };
+        let _origin = Site::start(&topology.origin, content, run.scratch())?;
         let tunnel = match (variant, &self.binaries) {
             (Variant::Millrace, Some(binaries)) => {
                 let (rules, scratch) = (&self.rules, run.scratch());
@@ -149,14 +151,21 @@ impl Demo {
 
         let step = Step::begin(what, Some(self.duration))?;
         let seat = Seat { namespace: &topology.player, scratch: run.scratch() };
+        let showing = Showing {
+            url: &format!("http://{}/", topology::ORIGIN),
+            query: "",
+            duration: self.duration,
+            directory: &out,
+            media: &self.media,
+        };
         let mut seen = None;
         let before = CpuTime::now()?;
-        let qoe = self.player.measure(seat, self.duration, &out, &self.media, |elapsed| {
+        let watched = self.player.measure(seat, showing, |elapsed| {
             step.at(elapsed);
             if seen.is_none() && elapsed >= self.duration / 2 {
                 seen = Some(match &tunnel {
                     Some(tunnel) => tunnel.look(&topology, &out)?,
-                    None => kernel_congestion_control(&topology.origin)?,
+                    None => site::congestion_control(&topology.origin, &["dst", topology::PLAYER])?,
                 });
             }
             Ok(())
@@ -167,7 +176,7 @@ impl Demo {
         must_have_crossed(variant, &report)?;
         fs::write(out.join("emulator.json"), serde_json::to_string_pretty(&report)?)?;
         let seen = seen.context("the session ended before its middle")?;
-        Ok(Session::new(variant, qoe, seen, host, &report))
+        Ok(Session::new(variant, watched.qoe, seen, host, &report))
     }
 }
 
@@ -185,17 +194,6 @@ fn must_have_crossed(variant: Variant, report: &Report) -> Result<()> {
         (true, 0, 1..) | (false, 1.., 0) => Ok(()),
         _ => bail!("{tcp} TCP and {udp} UDP packets crossed the link"),
     }
-}
-
-/// What the origin's kernel uses for its connections to the player.
-fn kernel_congestion_control(origin: &Namespace) -> Result<String> {
-    let mut command = origin.command("ss");
-    let text = output_of(command.args(["-tinH", "dst", topology::PLAYER]))?;
-    ["cubic", "bbr", "reno"]
-        .into_iter()
-        .find(|name| text.split_ascii_whitespace().any(|word| word == *name))
-        .map(str::to_owned)
-        .with_context(|| format!("no connection to the player at the origin: {text}"))
 }
 
 fn directory(path: &Path) -> Result<PathBuf> {

@@ -9,9 +9,9 @@ use nix::sys::utsname::uname;
 use serde::{Serialize, Serializer};
 
 use super::options::{DemoOptions, Variant};
-use super::player::Qoe;
 use crate::emulator::{LinkConfig, Report};
 use crate::host::CpuShares;
+use crate::player::Qoe;
 
 /// The emulated link in the units of the command line.
 #[derive(Debug, Clone, Serialize)]

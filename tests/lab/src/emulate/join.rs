@@ -9,9 +9,11 @@ use super::places::{Place, Places};
 use super::steps::Steps;
 use super::telemetry::{Payload, SenderTold, Told};
 use super::traffic::Segment;
+use super::viewers;
 use crate::emulator::Course;
 use crate::measure::{FlowPoint, Record, SAMPLE_S};
-use crate::results::series::InUse;
+use crate::player::Session;
+use crate::results::series::{InUse, Screen};
 use crate::scenario::Scenario;
 
 /// A reading older than this says nothing of a sample.
@@ -37,6 +39,8 @@ pub struct Seen<'a> {
     pub told: Vec<Told>,
     /// By the receivers, in the order of the flows.
     pub payload: Vec<Vec<Payload>>,
+    /// By the viewers, in the order of the flows.
+    pub sessions: Vec<Option<Session>>,
     /// By the receivers of on/off flows, in the order of the flows.
     pub segments: Vec<Vec<Segment>>,
 }
@@ -85,6 +89,7 @@ impl Seen<'_> {
                     window_bytes: told.and_then(|told| told.window_bytes),
                     pacing_mbps: told.and_then(|told| told.pacing_mbps),
                     in_flight_bytes: None,
+                    screen: self.screen(flow, from_s),
                 }
             };
             record.sample(to_s, &sample.link, (0..self.places.flows.len()).map(point));
@@ -115,6 +120,12 @@ impl Seen<'_> {
                 .then(|| crossing.received.between(from_s, to_s) / link - 1.0)
         };
         self.crossings().into_iter().enumerate().map(compare).collect()
+    }
+
+    fn screen(&self, flow: usize, at_s: f64) -> Screen {
+        let into_s = at_s - self.places.flows[flow].start_s;
+        let session = self.sessions[flow].as_ref();
+        session.map_or_else(Screen::default, |session| viewers::screen(session, into_s))
     }
 
     fn payload(&self) -> Vec<Steps> {

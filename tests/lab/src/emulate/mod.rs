@@ -7,6 +7,7 @@ mod steps;
 mod telemetry;
 mod traffic;
 mod tunnels;
+mod viewers;
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,11 +24,14 @@ use self::places::{MOST_FLOWS, Places};
 use self::telemetry::{Headers, Told};
 use self::traffic::{Flow, Gauge};
 use self::tunnels::{Tunnels, Workshop};
+pub use self::viewers::Theatre;
+use self::viewers::Viewers;
 use crate::emulator::course::LONGEST;
 use crate::emulator::{Access, Back, FlowPlan, Plan, Report, monotonic_ns};
 use crate::host::{CpuShares, CpuTime};
 use crate::interrupt;
 use crate::measure::figures;
+use crate::player::{Session, Viewer};
 use crate::process::require;
 use crate::proxies::Binaries;
 use crate::run::{Run, require_root};
@@ -50,6 +54,8 @@ pub struct Emulation {
     traces: Traces,
     binaries: Binaries,
     access: Access,
+    /// None where nobody watches.
+    theatre: Option<Theatre>,
 }
 
 impl Emulation {
@@ -60,7 +66,13 @@ impl Emulation {
     pub fn new(traces: Traces, binaries: Binaries, access: Access) -> Result<Self> {
         require_root()?;
         require(&PROGRAMS)?;
-        Ok(Self { traces, binaries, access })
+        Ok(Self { traces, binaries, access, theatre: None })
+    }
+
+    /// With players, for flows that are watched.
+    #[must_use]
+    pub fn with_theatre(self, theatre: Theatre) -> Self {
+        Self { theatre: Some(theatre), ..self }
     }
 }
 
@@ -68,7 +80,11 @@ impl Driver for Emulation {
     const NAME: &'static str = "emu";
 
     fn run(&self, request: &Request<'_>) -> Result<Result<Ran, NotDone>> {
-        if let Err(reason) = can_be_emulated(request.scenario) {
+        let possible = can_be_emulated(request.scenario).and_then(|()| match &self.theatre {
+            Some(theatre) => theatre.can_show(request.scenario),
+            None => Ok(()),
+        });
+        if let Err(reason) = possible {
             return Ok(Err(NotDone::Skipped(reason)));
         }
         let scenario = request.scenario;
@@ -129,9 +145,9 @@ fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
             App::Bulk => {}
             App::OnOff { .. } if !group.upwards => {}
             App::OnOff { .. } => return Err("segments go down only".to_owned()),
-            App::Dash | App::Rtsp => {
-                return Err("players in scenarios are not there yet".to_owned());
-            }
+            App::Dash { .. } if !group.upwards => {}
+            App::Dash { .. } => return Err("videos go down only".to_owned()),
+            App::Rtsp => return Err("RTSP players in scenarios are not there yet".to_owned()),
         }
         if !group.change.is_empty() {
             let problem = "nothing can be asked of an algorithm on the wire while it runs, yet";
@@ -146,6 +162,7 @@ struct Lived {
     host: CpuShares,
     told: Vec<Told>,
     payload: Vec<Vec<telemetry::Payload>>,
+    sessions: Vec<Option<Session>>,
 }
 
 impl Emulation {
@@ -166,9 +183,15 @@ impl Emulation {
         let tunnels = Tunnels::start(scenario, places, &topology, workshop)?;
         let peers = peers::start(scenario, places, &topology, workshop)?;
 
+        let theatre = self.theatre.as_ref();
+        let (scratch, directory) = (run.scratch(), request.directory);
+        let Viewers { seats, sites } =
+            Viewers::open(theatre, scenario, places, &topology, scratch, directory)?;
+
         let gauges: Vec<Gauge> = places.flows.iter().map(|_| Gauge::default()).collect();
-        let lived = live(scenario, places, &topology, &tunnels, &gauges, || emulator.begin())?;
-        drop((tunnels, peers));
+        let stage = Stage { scenario, places, topology: &topology, tunnels: &tunnels };
+        let lived = stage.live(&gauges, seats, || emulator.begin())?;
+        drop((tunnels, peers, sites));
         let (report, course) = emulator.finish_run()?;
         let course = course.context("the link was stopped before the run's end")?;
         let seen = Seen {
@@ -177,20 +200,31 @@ impl Emulation {
             course: &course,
             told: lived.told,
             payload: lived.payload,
+            sessions: lived.sessions,
             segments: gauges.iter().map(Gauge::segments).collect(),
         };
         let (outcome, record) = (seen.outcome(), seen.record(request.with_series));
         let in_use = seen.in_use();
         let disagreement = seen.disagreement();
+        let mut figures = figures(scenario, &outcome, &record);
+        let mut doubts = doubts(&report, &lived.host, &disagreement);
+        let mut players = Vec::new();
+        for (flow, session) in seen.sessions.iter().enumerate() {
+            let Some(session) = session else { continue };
+            viewers::add(&mut figures.flows[flow].figures, session);
+            doubts.extend(viewers::doubts(flow, session));
+            players.push(viewers::account(session));
+        }
         Ok(Ran {
-            figures: figures(scenario, &outcome, &record),
+            figures,
             rows: record.rows,
             in_use,
-            invalid_because: doubts(&report, &lived.host, &disagreement),
+            invalid_because: doubts,
             account: Some(json!({
                 "emulator": report,
                 "host": lived.host,
                 "telemetry_differs_by": disagreement,
+                "players": players,
             })),
         })
     }
@@ -209,82 +243,105 @@ fn doubts(report: &Report, host: &CpuShares, disagreement: &[Option<f64>]) -> Ve
     doubts
 }
 
-/// Lets the flows run from the beginning to the end.
-fn live(
-    scenario: &Scenario,
-    places: &Places,
-    topology: &Topology,
-    tunnels: &Tunnels,
-    gauges: &[Gauge],
-    begin: impl FnOnce() -> Result<u64>,
-) -> Result<Lived> {
-    let over = AtomicBool::new(false);
-    let flows: Vec<Flow<'_>> = places
-        .flows
-        .iter()
-        .zip(gauges)
-        .map(|(place, gauge)| {
-            let group = &scenario.groups[place.group];
-            Flow { group, place, gauge, over: &over }
-        })
-        .collect();
-    let listeners: Vec<_> =
-        flows.iter().map(|flow| flow.listen(topology)).collect::<Result<_>>()?;
-    let direct: Vec<bool> =
-        places.flows.iter().map(|it| scenario.groups[it.group].via == Via::Direct).collect();
-    let headers = Headers::from(scenario.ip);
-    let before = CpuTime::now()?;
-    let began_ns = begin()?;
-    let began = Instant::now() - Duration::from_nanos(monotonic_ns()? - began_ns);
-    let end = began + Duration::from_secs_f64(scenario.duration_s);
-    std::thread::scope(|scope| {
-        // Whatever happens, nobody waits for the others for ever.
-        let ended = Ended(&over);
-        for (flow, listener) in flows.iter().zip(&listeners) {
-            scope.spawn(move || flow.serve(listener));
-        }
-        let players: Vec<_> = flows
+/// Where flows run.
+struct Stage<'a> {
+    scenario: &'a Scenario,
+    places: &'a Places,
+    topology: &'a Topology,
+    tunnels: &'a Tunnels,
+}
+
+impl Stage<'_> {
+    /// Lets the flows run from the beginning to the end. Those that have a viewer are its.
+    fn live(
+        &self,
+        gauges: &[Gauge],
+        viewers: Vec<Option<Viewer>>,
+        begin: impl FnOnce() -> Result<u64>,
+    ) -> Result<Lived> {
+        let Self { scenario, places, topology, tunnels } = *self;
+        let over = AtomicBool::new(false);
+        let flows: Vec<Flow<'_>> = places
+            .flows
             .iter()
-            .map(|flow| {
-                let enter = topology.player.entrance()?;
-                Ok(scope.spawn(move || enter.enter().and_then(|()| flow.play(began))))
+            .zip(gauges)
+            .map(|(place, gauge)| {
+                let group = &scenario.groups[place.group];
+                Flow { group, place, gauge, over: &over }
             })
+            .collect();
+        let listeners: Vec<_> = flows
+            .iter()
+            .map(|flow| (!flow.group.is_dash()).then(|| flow.listen(topology)).transpose())
             .collect::<Result<_>>()?;
-        let over = &over;
-        let reader = scope.spawn(|| telemetry::read(gauges, &direct, headers, began, over));
-        let mut askers = Vec::new();
-        for (namespace, proxies) in
-            [(&topology.server_edge, &tunnels.servers), (&topology.client_edge, &tunnels.clients)]
-        {
-            let enter = namespace.entrance()?;
-            askers.push(scope.spawn(move || {
-                enter.enter()?;
-                telemetry::ask(proxies, headers, began, over)
-            }));
-        }
-        // A moment longer, for the last sample and the last reading.
-        interrupt::wait_for(end - Instant::now() + Duration::from_millis(300), || {
-            let now = Instant::now();
-            let is_early = |(flow, player): (usize, &ScopedJoinHandle<'_, _>)| {
-                player.is_finished() && stop_of(scenario, places, flow, began) > now
+        let direct: Vec<bool> =
+            places.flows.iter().map(|it| scenario.groups[it.group].via == Via::Direct).collect();
+        let headers = Headers::from(scenario.ip);
+        let before = CpuTime::now()?;
+        let began_ns = begin()?;
+        let began = Instant::now() - Duration::from_nanos(monotonic_ns()? - began_ns);
+        let end = began + Duration::from_secs_f64(scenario.duration_s);
+        std::thread::scope(|scope| {
+            // Whatever happens, nobody waits for the others for ever.
+            let ended = Ended(&over);
+            for (flow, listener) in flows.iter().zip(&listeners) {
+                if let Some(listener) = listener {
+                    scope.spawn(move || flow.serve(listener));
+                }
+            }
+            let players: Vec<_> = flows
+                .iter()
+                .zip(viewers)
+                .map(|(flow, viewer)| {
+                    let enter = topology.player.entrance()?;
+                    Ok(scope.spawn(move || match viewer {
+                        Some(viewer) => viewers::watch(viewer, flow, topology, began),
+                        None => enter.enter().and_then(|()| flow.play(began)).map(|()| None),
+                    }))
+                })
+                .collect::<Result<_>>()?;
+            let over = &over;
+            let reader = scope.spawn(|| telemetry::read(gauges, &direct, headers, began, over));
+            let mut askers = Vec::new();
+            for (namespace, proxies) in [
+                (&topology.server_edge, &tunnels.servers),
+                (&topology.client_edge, &tunnels.clients),
+            ] {
+                let enter = namespace.entrance()?;
+                askers.push(scope.spawn(move || {
+                    enter.enter()?;
+                    telemetry::ask(proxies, headers, began, over)
+                }));
+            }
+            // A moment longer, for the last sample and the last reading.
+            interrupt::wait_for(end - Instant::now() + Duration::from_millis(300), || {
+                let now = Instant::now();
+                let is_early = |(flow, player): (usize, &ScopedJoinHandle<'_, _>)| {
+                    player.is_finished() && stop_of(scenario, places, flow, began) > now
+                };
+                Ok(players.iter().enumerate().any(is_early).then_some(()))
+            })?;
+            drop(ended);
+            let host = CpuTime::now()?.since(before);
+            let mut sessions = Vec::new();
+            for (index, player) in players.into_iter().enumerate() {
+                let played = player.join().map_err(|_| anyhow!("a player panicked"))?;
+                sessions.push(played.with_context(|| format!("flow {index}"))?);
+            }
+            let read = reader.join().map_err(|_| anyhow!("the reading thread panicked"))?;
+            let mut asked = Vec::new();
+            for asker in askers {
+                asked.push(asker.join().map_err(|_| anyhow!("an asking thread panicked"))??);
+            }
+            let told = told(scenario, places, &read, asked);
+            let arrived = |(flow, (payload, _)): (usize, (Vec<_>, _))| match &sessions[flow] {
+                Some(session) => viewers::arrivals(session, places.flows[flow].start_s),
+                None => payload,
             };
-            Ok(players.iter().enumerate().any(is_early).then_some(()))
-        })?;
-        drop(ended);
-        let host = CpuTime::now()?.since(before);
-        for (index, player) in players.into_iter().enumerate() {
-            let played = player.join().map_err(|_| anyhow!("a player panicked"))?;
-            played.with_context(|| format!("flow {index}"))?;
-        }
-        let read = reader.join().map_err(|_| anyhow!("the reading thread panicked"))?;
-        let mut asked = Vec::new();
-        for asker in askers {
-            asked.push(asker.join().map_err(|_| anyhow!("an asking thread panicked"))??);
-        }
-        let told = told(scenario, places, &read, asked);
-        let payload = read.into_iter().map(|(payload, _)| payload).collect();
-        Ok(Lived { host, told, payload })
-    })
+            let payload = read.into_iter().enumerate().map(arrived).collect();
+            Ok(Lived { host, told, payload, sessions })
+        })
+    }
 }
 
 fn stop_of(scenario: &Scenario, places: &Places, flow: usize, began: Instant) -> Instant {

@@ -201,7 +201,7 @@ impl Flow<'_> {
                 let every = Duration::from_secs_f64(every_s);
                 self.watch(&mut stream, segment_bytes, every, began, stop)
             }
-            (App::OnOff { .. } | App::Dash | App::Rtsp, _) => {
+            (App::OnOff { .. } | App::Dash { .. } | App::Rtsp, _) => {
                 bail!("this kind of flow can't be emulated")
             }
         }
@@ -297,7 +297,7 @@ impl Flow<'_> {
     }
 
     /// `false` when the end came first.
-    fn sleep_until(&self, at: Instant) -> bool {
+    pub fn sleep_until(&self, at: Instant) -> bool {
         while !self.must_end() {
             match at.checked_duration_since(Instant::now()) {
                 None | Some(Duration::ZERO) => return true,

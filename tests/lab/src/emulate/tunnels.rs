@@ -190,7 +190,13 @@ fn server_config<'a>(
 fn client_config(group: &Group, crossing: &Crossing, places: &Places, admin: SocketAddr) -> Value {
     let door = |flow: &usize| {
         let place = &places.flows[*flow];
-        json!({ "mode": "fixed", "address": place.door, "destination": place.origin })
+        let class = if group.is_dash() { "dash" } else { "bulk" };
+        json!({
+            "mode": "fixed",
+            "address": place.door,
+            "destination": place.origin,
+            "class": class,
+        })
     };
     let listen: Vec<Value> = crossing.flows.iter().map(door).collect();
     json!({

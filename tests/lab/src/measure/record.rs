@@ -2,7 +2,7 @@
 
 use millrace_sim::{FlowSample, HEADER_BYTES, LinkSample};
 
-use crate::results::series::Row;
+use crate::results::series::{Row, Screen};
 
 /// Length of a sample.
 pub const SAMPLE_S: f64 = 0.1;
@@ -44,6 +44,8 @@ pub struct FlowPoint {
     pub pacing_mbps: Option<f64>,
     /// Bytes of UDP payload in flight at the end.
     pub in_flight_bytes: Option<u64>,
+    /// What its player showed, if it has one.
+    pub screen: Screen,
 }
 
 impl From<&FlowSample> for FlowPoint {
@@ -59,6 +61,7 @@ impl From<&FlowSample> for FlowPoint {
             window_bytes: Some(sample.metrics.window_bytes as f64),
             pacing_mbps: Some(sample.metrics.pacing_rate.mbps()),
             in_flight_bytes: Some(sample.in_flight_bytes),
+            screen: Screen::default(),
         }
     }
 }
@@ -121,6 +124,7 @@ impl Record {
                 pacing_mbps: flow.pacing_mbps,
                 in_flight_bytes: flow.in_flight_bytes.map(|bytes| bytes as f64),
                 queue_bytes: None,
+                screen: flow.screen,
             });
         }
         let Some(rows) = &mut self.rows else { return };
@@ -137,6 +141,7 @@ impl Record {
             pacing_mbps: None,
             in_flight_bytes: None,
             queue_bytes: Some(link.queue_bytes as f64),
+            screen: Screen::default(),
         });
     }
 }

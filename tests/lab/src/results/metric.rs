@@ -1,7 +1,7 @@
 //! Names of the figures. `docs/results.md` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 33] = [
+pub const OF_FLOW: [&str; 41] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -35,6 +35,14 @@ pub const OF_FLOW: [&str; 33] = [
     "segment_s.p50",
     "segment_s.p95",
     "segment_s.max",
+    "startup_s",
+    "stalls",
+    "rebuffer_ratio",
+    "bitrate_kbps",
+    "switches",
+    "psnr_db",
+    "dropped_frames",
+    "watched_s",
 ];
 
 /// Figures of the link.

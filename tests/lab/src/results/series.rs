@@ -25,6 +25,9 @@ const SCHEMA: &str = "message series {
     optional double pacing_mbps;
     optional double in_flight_bytes;
     optional double queue_bytes;
+    optional double shown_kbps;
+    optional double psnr_db;
+    optional double buffer_s;
 }";
 
 /// Rows of a group: bounds what a reader must hold.
@@ -57,6 +60,19 @@ pub struct Row {
     pub in_flight_bytes: Option<f64>,
     /// Of the link, at the end.
     pub queue_bytes: Option<f64>,
+    /// Of a player.
+    pub screen: Screen,
+}
+
+/// What a player showed; of players only.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Screen {
+    /// The rung on the screen.
+    pub shown_kbps: Option<f64>,
+    /// Of what is on the screen, against what should be there.
+    pub psnr_db: Option<f64>,
+    /// What the player has in its buffer.
+    pub buffer_s: Option<f64>,
 }
 
 /// Which algorithms a flow has had: each from when on, in seconds.
@@ -113,7 +129,10 @@ fn write_group(
     optional(group, rows, |row| row.window_bytes)?;
     optional(group, rows, |row| row.pacing_mbps)?;
     optional(group, rows, |row| row.in_flight_bytes)?;
-    optional(group, rows, |row| row.queue_bytes)
+    optional(group, rows, |row| row.queue_bytes)?;
+    optional(group, rows, |row| row.screen.shown_kbps)?;
+    optional(group, rows, |row| row.screen.psnr_db)?;
+    optional(group, rows, |row| row.screen.buffer_s)
 }
 
 fn doubles(
@@ -161,6 +180,7 @@ mod tests {
             pacing_mbps: Some(11.0),
             in_flight_bytes: Some(1452.0),
             queue_bytes: (flow < 0).then_some(3000.0),
+            screen: Screen { buffer_s: (flow == 0).then_some(12.5), ..Screen::default() },
         }
     }
 
@@ -188,5 +208,6 @@ mod tests {
         assert_eq!(read[0].get_double(7).unwrap(), 30.5);
         assert!(read[1].get_double(7).is_err(), "the link has no round trip");
         assert_eq!(read[1].get_double(12).unwrap(), 3000.0);
+        assert_eq!(read[0].get_double(15).unwrap(), 12.5);
     }
 }

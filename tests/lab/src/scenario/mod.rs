@@ -254,10 +254,45 @@ pub enum App {
         /// Time from one segment to the next.
         every_s: f64,
     },
-    /// A real DASH player: emulator only.
-    Dash,
+    /// A real DASH player in a browser: emulator only.
+    Dash {
+        /// How it chooses the next segment's rung.
+        abr: Abr,
+        /// How much it strives to have in its buffer.
+        buffer_s: f64,
+    },
     /// A real RTSP player: emulator only.
     Rtsp,
+}
+
+/// How a DASH player chooses the next segment's rung: a name that its page takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Abr {
+    /// By the throughput of the last segments alone, as the Iris paper's player.
+    Throughput,
+    /// BOLA (Spiteri, Urgaonkar, Sitaraman, 2016), by the buffer.
+    Bola,
+    /// dash.js's mix of the two.
+    Dynamic,
+    /// Learn2Adapt-LowLatency.
+    L2a,
+    /// Low-on-Latency-plus.
+    Lolp,
+}
+
+impl Abr {
+    /// Its name, for the page.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Bola => "bola",
+            Self::Dynamic => "dynamic",
+            Self::L2a => "l2a",
+            Self::Lolp => "lolp",
+        }
+    }
 }
 
 /// Which way a flow takes.
@@ -398,6 +433,12 @@ impl File {
 }
 
 impl Group {
+    /// Whether somebody watches it in a browser.
+    #[must_use]
+    pub fn is_dash(&self) -> bool {
+        matches!(self.app, App::Dash { .. })
+    }
+
     /// The kernel's algorithm, if it is one.
     #[must_use]
     pub fn kernel_cc(&self) -> Option<&str> {

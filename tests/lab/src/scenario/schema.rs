@@ -8,7 +8,7 @@ use super::peer;
 use super::reader::Reader;
 use super::tree::{Node, ScenarioError, Text, Value};
 use super::{
-    App, Change, Connections, Convergence, FlowChange, Group, Head, Ip, Link, Measure, Peer,
+    Abr, App, Change, Connections, Convergence, FlowChange, Group, Head, Ip, Link, Measure, Peer,
     RandomChange, Rate, Scenario, Series, Sim, TraceFormat, Via,
 };
 
@@ -280,16 +280,28 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
     let word = reader.choice("app", &words)?;
     let segment_bytes = reader.maybe_integer("segment_bytes", 1..=1_000_000_000)?;
     let every_s = reader.maybe_number("every_s", 0.001..=1000.0)?;
+    let all = [Abr::Throughput, Abr::Bola, Abr::Dynamic, Abr::L2a, Abr::Lolp];
+    let abr = reader.choice("abr", &all.map(|abr| (abr.name(), abr)))?;
+    // The Iris paper's.
+    let buffer_s = reader.number("buffer_s", 1.0..=120.0, 15.0)?;
+    for (key, of, app) in [
+        ("segment_bytes", Word::OnOff, "on_off"),
+        ("every_s", Word::OnOff, "on_off"),
+        ("abr", Word::Dash, "dash"),
+        ("buffer_s", Word::Dash, "dash"),
+    ] {
+        if word != of && reader.has(key) {
+            return Err(reader.error(key, format!("is only for app = \"{app}\"")));
+        }
+    }
     match (word, segment_bytes, every_s) {
         (Word::OnOff, Some(segment_bytes), Some(every_s)) => {
             Ok(App::OnOff { segment_bytes, every_s })
         }
         (Word::OnOff, _, _) => Err(reader.error("app", "on_off needs segment_bytes and every_s")),
-        (_, Some(_), _) => Err(reader.error("segment_bytes", "is only for app = \"on_off\"")),
-        (_, _, Some(_)) => Err(reader.error("every_s", "is only for app = \"on_off\"")),
-        (Word::Bulk, None, None) => Ok(App::Bulk),
-        (Word::Dash, None, None) => Ok(App::Dash),
-        (Word::Rtsp, None, None) => Ok(App::Rtsp),
+        (Word::Bulk, _, _) => Ok(App::Bulk),
+        (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s }),
+        (Word::Rtsp, _, _) => Ok(App::Rtsp),
     }
 }
 

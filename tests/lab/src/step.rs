@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// One step of the demo, shown until it is dropped.
+/// One step of something long, shown until it is dropped.
 #[derive(Debug)]
 pub struct Step {
     bar: ProgressBar,

@@ -1,0 +1,301 @@
+//! The player's programs: media, measured sessions in a browser, the report.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::interrupt;
+use crate::netns::Namespace;
+use crate::process::{Running, must_succeed, run_logged, tail};
+
+/// Longest time for encoding the ladder and measuring its PSNR.
+const MEDIA_AT_MOST: Duration = Duration::from_secs(1800);
+
+/// What a session may take beyond its length: the browser's start, the page over a bad link, the
+/// end.
+const SESSION_MARGIN: Duration = Duration::from_secs(90);
+
+/// What a browser may take to start and to load the page from its own host.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// What a session may take after its end: to hand over what was seen, and to close the browser.
+const CLOSE_WITHIN: Duration = Duration::from_secs(30);
+
+/// `measure.js` exits so when the video never began; the session is then still described.
+const NEVER_PLAYED: i32 = 3;
+
+/// `measure.js` says so, on a line, when it waits to be told to play.
+const READY: &str = "ready";
+
+/// What a viewer saw. `docs/qoe.md` defines each.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Qoe {
+    /// From the play request to the first frame, in seconds; none when it never came.
+    pub startup_s: Option<f64>,
+    /// Interruptions after that.
+    pub stalls: u32,
+    /// Time in interruptions over the session's time.
+    pub rebuffer_ratio: f64,
+    /// Mean bitrate of what was shown, in kbit/s.
+    pub bitrate_kbps: Option<f64>,
+    /// Changes of quality.
+    pub switches: u32,
+    /// Mean PSNR of what was shown, in dB.
+    pub psnr_db: Option<f64>,
+    /// What went wrong in the player.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A session, second by second.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Session {
+    /// Its figures.
+    #[serde(flatten)]
+    pub qoe: Qoe,
+    /// Frames that were decoded and not shown.
+    pub dropped_frames: u64,
+    /// Time in which the picture stood still although the player said that it played.
+    pub frozen_outside_stalls_s: f64,
+    /// How long it lasted; less than asked for when the presentation ended.
+    pub session_s: f64,
+    /// One for each second.
+    pub seconds: Vec<Second>,
+    /// What came over the network.
+    pub downloads: Vec<Download>,
+}
+
+/// What was on the screen in a second of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct Second {
+    /// The rung shown longest; none before the first frame.
+    pub rung_kbps: Option<f64>,
+    /// Mean of what was shown.
+    pub psnr_db: Option<f64>,
+    /// At the second's end.
+    pub buffer_s: Option<f64>,
+}
+
+/// A segment that came over the network; times in seconds since the play request.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct Download {
+    /// When its first byte came.
+    pub first_byte_s: f64,
+    /// When its last byte came.
+    pub end_s: f64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What is to be shown to a viewer, and where what becomes of it goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Showing<'a> {
+    /// The page.
+    pub url: &'a str,
+    /// What the page is asked, as a query string.
+    pub query: &'a str,
+    /// How long.
+    pub duration: Duration,
+    /// For session.json and screenshots.
+    pub directory: &'a Path,
+    /// The presentation's directory.
+    pub media: &'a Path,
+}
+
+impl Showing<'_> {
+    fn session(&self) -> PathBuf {
+        self.directory.join("session.json")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.join("measure.log")
+    }
+}
+
+/// Where a browser runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat<'a> {
+    /// Its network.
+    pub namespace: &'a Namespace,
+    /// Its temporary files, so that they go with the run even after a crash.
+    pub scratch: &'a Path,
+}
+
+/// The built player.
+#[derive(Debug, Clone)]
+pub struct Player {
+    dist: PathBuf,
+}
+
+impl Player {
+    /// # Errors
+    /// When it has not been built.
+    pub fn locate(directory: &Path) -> Result<Self> {
+        let dist = directory.join("dist");
+        for file in ["media.js", "measure.js", "report.js", "page/index.html"] {
+            if !dist.join(file).is_file() {
+                bail!("{} is missing: run `make build` first", dist.join(file).display());
+            }
+        }
+        let dist = dist.canonicalize().with_context(|| dist.display().to_string())?;
+        Ok(Self { dist })
+    }
+
+    /// The page's directory.
+    #[must_use]
+    pub fn page(&self) -> PathBuf {
+        self.dist.join("page")
+    }
+
+    /// Encodes the ladder into `directory` unless it is there already.
+    ///
+    /// # Errors
+    /// When the encoder fails, or on Ctrl-C.
+    pub fn media(
+        &self,
+        directory: &Path,
+        source: Option<&Path>,
+        log: &Path,
+        tick: impl FnMut(Duration) -> Result<()>,
+    ) -> Result<()> {
+        let mut command = self.node("media.js");
+        command.arg("--out").arg(directory);
+        if let Some(source) = source {
+            command.arg("--media").arg(source);
+        }
+        let status = run_logged("media", &mut command, log, MEDIA_AT_MOST, tick)?;
+        must_succeed("media", status, log)
+    }
+
+    /// Shows it at `seat`, from the moment at which the page is there.
+    ///
+    /// # Errors
+    /// When nothing could be measured, or on Ctrl-C. A video that never began is a result.
+    pub fn measure(
+        &self,
+        seat: Seat<'_>,
+        showing: Showing<'_>,
+        tick: impl FnMut(Duration) -> Result<()>,
+    ) -> Result<Session> {
+        let mut command = self.measuring(seat, showing);
+        command.arg("--screenshots").arg(showing.directory);
+        let log = showing.log();
+        let at_most = showing.duration + SESSION_MARGIN;
+        let status = run_logged("the player", &mut command, &log, at_most, tick)?;
+        session(status, &showing.session(), &log)
+    }
+
+    /// Opens the page at `seat`. It plays when [`Viewer::play`] says so.
+    ///
+    /// # Errors
+    /// When the program can't be started.
+    pub fn open(&self, seat: Seat<'_>, showing: Showing<'_>) -> Result<Viewer> {
+        let (session, log) = (showing.session(), showing.log());
+        let mut command = self.measuring(seat, showing);
+        command.arg("--wait");
+        let running = Running::start("the player", &mut command, &log)?;
+        Ok(Viewer { running, session, log })
+    }
+
+    fn measuring(&self, seat: Seat<'_>, showing: Showing<'_>) -> Command {
+        let mut command = seat.namespace.command("node");
+        command
+            .env("TMPDIR", seat.scratch)
+            .arg(self.dist.join("measure.js"))
+            .args(["--url", showing.url, "--query", showing.query])
+            .args(["--duration-s", &showing.duration.as_secs_f64().to_string()])
+            .arg("--out")
+            .arg(showing.session())
+            .arg("--psnr")
+            .arg(showing.media.join("psnr.json"));
+        command
+    }
+
+    /// Draws the report of all sessions in `directory`.
+    ///
+    /// # Errors
+    /// When it can't be drawn, or on Ctrl-C.
+    pub fn report(&self, directory: &Path, out: &Path) -> Result<()> {
+        let mut command = self.node("report.js");
+        command.arg("--in").arg(directory).arg("--out").arg(out);
+        let log = directory.join("report.log");
+        let at_most = Duration::from_secs(120);
+        let status = run_logged("the report", &mut command, &log, at_most, |_| Ok(()))?;
+        must_succeed("the report", status, &log)
+    }
+
+    fn node(&self, script: &str) -> Command {
+        let mut command = Command::new("node");
+        command.arg(self.dist.join(script));
+        command
+    }
+}
+
+/// A browser with the page in it. Dropping it closes it.
+#[derive(Debug)]
+pub struct Viewer {
+    running: Running,
+    session: PathBuf,
+    log: PathBuf,
+}
+
+impl Viewer {
+    /// Waits until the page is there.
+    ///
+    /// # Errors
+    /// When the browser ended, with its log, or takes too long.
+    pub fn ready(&mut self) -> Result<()> {
+        let ready = interrupt::wait_for(READY_WITHIN, || {
+            self.running.must_run(&self.log)?;
+            let said = fs::read_to_string(&self.log).unwrap_or_default();
+            Ok(said.lines().any(|line| line == READY).then_some(()))
+        })?;
+        ready.with_context(|| {
+            let seconds = READY_WITHIN.as_secs();
+            format!("the page was not there within {seconds} s\n{}", tail(&self.log))
+        })
+    }
+
+    /// The play request.
+    ///
+    /// # Errors
+    /// When the player has gone.
+    pub fn play(&self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.running.pid())?);
+        kill(pid, Signal::SIGUSR2).context("the player")
+    }
+
+    /// What was seen, as soon as it is known: `left` is what is left of the session. `tick` is called
+    /// every now and then.
+    ///
+    /// # Errors
+    /// When nothing was measured, or not in time; or the first error of `tick`.
+    pub fn finish(
+        mut self,
+        left: Duration,
+        mut tick: impl FnMut() -> Result<()>,
+    ) -> Result<Session> {
+        let status = interrupt::wait_for(left + CLOSE_WITHIN, || {
+            tick()?;
+            self.running.ended()
+        })?;
+        let status = status.with_context(|| format!("no end of it\n{}", tail(&self.log)))?;
+        session(status, &self.session, &self.log)
+    }
+}
+
+/// What a player that ended with `status` has written.
+fn session(status: ExitStatus, session: &Path, log: &Path) -> Result<Session> {
+    if status.code() != Some(NEVER_PLAYED) {
+        must_succeed("the player", status, log)?;
+    }
+    let text = fs::read_to_string(session)
+        .with_context(|| format!("{}\n{}", session.display(), tail(log)))?;
+    serde_json::from_str(&text).with_context(|| session.display().to_string())
+}
