@@ -13,7 +13,7 @@ const FIGURES = { startup_s: 1, stalls: 0, rebuffer_ratio: 0.125, bitrate_kbps: 
 
 function session(screenshots: Session["screenshots"]): Session {
   const record = makeRecord([{ t: 1, type: "playing" }], [{ from: 1, to: 5, media_s: 0, height: 1080 }], 4);
-  return { version: 1, ...qoe(record, 4, TABLE), events: [], screenshots, abr: "throughput", buffer_target_s: 15, cmcd: "query", ladder_kbps: [350, 3600], url: "http://198.18.0.1/", browser: "Chromium", error: null };
+  return { version: 1, ...qoe(record, 4, TABLE), events: [], downloads: [], screenshots, abr: "throughput", buffer_target_s: 15, cmcd: "query", ladder_kbps: [350, 3600], url: "http://198.18.0.1/", browser: "Chromium", error: null };
 }
 
 let dir = "";
