@@ -199,9 +199,16 @@ fn shown(row: &Row, plot: &Plot) -> bool {
 
 fn capacity(run: &Run, plot: &Plot, over_s: f64) -> Option<Dashed> {
     let rows = run.rows.iter().filter(|row| row.flow == LINK && shown(row, plot));
-    let (points, _) = means(rows.map(|row| (row.time_s, row.capacity_mbps)), Some(over_s));
-    let points: Vec<[f64; 2]> = points.iter().filter_map(|p| Some([p[0]?, p[1]?])).collect();
+    let (points, over_s) = means(rows.map(|row| (row.time_s, row.capacity_mbps)), Some(over_s));
+    let points = held(&points, over_s);
     (!points.is_empty()).then(|| Dashed { name: "Capacity of the link".to_owned(), points })
+}
+
+/// A dashed line has a value from its time on; a mean is of the time before its own.
+fn held(means: &[Vec<Option<f64>>], over_s: f64) -> Vec<[f64; 2]> {
+    let known: Vec<[f64; 2]> = means.iter().filter_map(|p| Some([p[0]?, p[1]?])).collect();
+    let from = |[end_s, mean]: &[f64; 2]| [rounded((end_s - over_s).max(0.0)), *mean];
+    known.iter().map(from).chain(known.last().copied()).collect()
 }
 
 fn means(
@@ -337,6 +344,13 @@ mod tests {
         assert_eq!(categories, ["cubic", "copa", "bbr"]);
         let points: Vec<_> = line.points.iter().map(|p| (p[0].unwrap(), p[1].unwrap())).collect();
         assert_eq!(points, [(0.1, 2.0), (0.3, 2.0), (0.5, 1.0), (0.6, 2.0)]);
+    }
+
+    #[test]
+    fn a_mean_is_held_over_its_own_time() {
+        let means =
+            [vec![Some(1.0), Some(20.0)], vec![Some(2.0), None], vec![Some(3.0), Some(5.0)]];
+        assert_eq!(held(&means, 1.0), [[0.0, 20.0], [2.0, 5.0], [3.0, 5.0]]);
     }
 
     #[test]
