@@ -10,6 +10,9 @@ import type { Appended, PlayerEvent, PlayerRecord, PsnrTable, Sample, Second, Se
 /** The picture may stand still this long between frames before it counts as frozen: two frames at 10/s, and the sampling step. */
 const FROZEN_MIN_S = 0.5;
 
+/** After this time the decoder has caught up with what a stall held back. */
+const SETTLED_S = 1;
+
 export interface Stall {
   readonly start_s: number;
   readonly end_s: number;
@@ -189,6 +192,20 @@ export function frozenOutsideStalls(list: readonly Piece[]): number {
   return total;
 }
 
+/** Frames dropped while playing undisturbed. What is dropped where a stall or the start-up ends is the network's doing: the decoder catches up. */
+export function droppedUndisturbed(samples: readonly Sample[], line: Timeline): number {
+  const undisturbed = (from_s: number, to_s: number): boolean =>
+    line.startup_s !== null && from_s >= line.startup_s + SETTLED_S && line.stalls.every((s) => to_s < s.start_s || from_s >= s.end_s + SETTLED_S);
+  let dropped = 0;
+  let before: Sample | undefined;
+  for (const sample of samples) {
+    if (sample.t > line.session_s) break;
+    if (before && undisturbed(before.t, sample.t)) dropped += sample.dropped_frames - before.dropped_frames;
+    before = sample;
+  }
+  return dropped;
+}
+
 function seconds(record: PlayerRecord, line: Timeline, list: readonly Piece[], table: PsnrTable | null): Second[] {
   const out: Second[] = [];
   let nextPiece = 0;
@@ -242,6 +259,7 @@ export function qoe(record: PlayerRecord, duration_s: number, table: PsnrTable |
     switches: countSwitches(list),
     psnr_db: round(table && timeMean(list, (p) => piecePsnr(p, table)), 3),
     dropped_frames: record.samples.findLast((s) => s.t <= line.session_s)?.dropped_frames ?? 0,
+    dropped_undisturbed: droppedUndisturbed(record.samples, line),
     frozen_outside_stalls_s: round(frozenOutsideStalls(list), 3),
     played_s: round(playing.reduce((sum, p) => sum + p.end_s - p.start_s, 0), 3),
     session_s: round(line.session_s, 3),

@@ -114,6 +114,8 @@ export const sessionSchema = z.strictObject({
   switches: z.int().min(0),
   psnr_db: finite.nullable(),
   dropped_frames: z.int().min(0),
+  /** Of these, while it played and had played for a second: this machine's doing. */
+  dropped_undisturbed: z.int().min(0),
   /** Time in which the picture stood still although the player said that it played. */
   frozen_outside_stalls_s: notNegative,
   played_s: notNegative,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { frozenOutsideStalls, pieces, qoe, rungAt, shownRung, timeline } from "../src/qoe.ts";
+import { droppedUndisturbed, frozenOutsideStalls, pieces, qoe, rungAt, shownRung, timeline } from "../src/qoe.ts";
 import { LADDER, makeRecord, TABLE } from "./helpers.ts";
 
 describe("timeline", () => {
@@ -29,6 +29,24 @@ describe("timeline", () => {
 
   it("ends with the presentation", () => {
     expect(timeline([{ t: 1, type: "playing" }, { t: 8, type: "ended" }, { t: 8.1, type: "waiting" }], 10)).toEqual({ startup_s: 1, stalls: [], session_s: 8 });
+  });
+});
+
+describe("dropped frames", () => {
+  const samples = (dropped: readonly number[]) => dropped.map((dropped_frames, t) => ({ t, frame_media_s: t, frame_height: 360, buffer_s: 1, throughput_kbps: null, dropped_frames }));
+  const line = { startup_s: 1, stalls: [{ start_s: 5, end_s: 6, to_end: false }], session_s: 10 };
+
+  it("are this machine's where nothing disturbed the player", () => {
+    // From 3 s to 4 s, and from 8 s to 9 s.
+    expect(droppedUndisturbed(samples([0, 0, 0, 0, 2, 2, 2, 2, 2, 3]), line)).toBe(3);
+  });
+
+  it("are the network's at start-up, in a stall and for a second after either", () => {
+    expect(droppedUndisturbed(samples([0, 1, 2, 2, 2, 3, 4, 5, 5, 5]), line)).toBe(0);
+  });
+
+  it("are nobody's where nothing played", () => {
+    expect(droppedUndisturbed(samples([0, 1, 2]), { startup_s: null, stalls: [], session_s: 3 })).toBe(0);
   });
 });
 

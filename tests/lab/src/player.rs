@@ -61,6 +61,8 @@ pub struct Session {
     pub qoe: Qoe,
     /// Frames that were decoded and not shown.
     pub dropped_frames: u64,
+    /// Of these, while it played and had played for a second.
+    pub dropped_undisturbed: u64,
     /// Time in which the picture stood still although the player said that it played.
     pub frozen_outside_stalls_s: f64,
     /// How long it lasted; less than asked for when the presentation ended.

@@ -272,7 +272,8 @@ mod tests {
     fn session() -> Session {
         serde_json::from_value(json!({
             "startup_s": 0.5, "stalls": 1, "rebuffer_ratio": 0.25, "bitrate_kbps": null, "switches": 2,
-            "psnr_db": 34.5, "dropped_frames": 0, "frozen_outside_stalls_s": 0.0, "session_s": 2.0,
+            "psnr_db": 34.5, "dropped_frames": 3,
+            "dropped_undisturbed": 0, "frozen_outside_stalls_s": 0.0, "session_s": 2.0,
             "seconds": [
                 { "rung_kbps": null, "psnr_db": null, "buffer_s": 0.0 },
                 { "rung_kbps": 620.0, "psnr_db": 34.5, "buffer_s": 3.0 },
