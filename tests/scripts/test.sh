@@ -36,6 +36,7 @@ part lua nginx-conf/lua/test.sh
 part player npm --prefix player test
 part report npm --prefix tests/lab/report test
 part demo $as_root env "PATH=$PATH" tests/scripts/demo.sh
+part players $as_root env "PATH=$PATH" tests/scripts/players.sh
 part deployment tests/scripts/deployment.sh
 part interop tests/scripts/interop.sh
 # Ten minutes; SOAK_SECONDS for another time. It needs 20 at least.

@@ -120,6 +120,9 @@ impl Viewers {
             return Ok(all);
         }
         let theatre = theatre.context("nobody has prepared the player")?;
+        // nginx takes relative paths from its own directory.
+        let directory =
+            &directory.canonicalize().with_context(|| directory.display().to_string())?;
         let logs = directory.join("logs");
         for (flow, place) in (0..).zip(&places.flows) {
             if let (true, Some(cc)) = (group(place).is_dash(), group(place).kernel_cc()) {
@@ -246,9 +249,9 @@ pub fn add(figures: &mut Figures, session: &Session) {
 /// Why a session says more about this machine than about the link.
 pub fn doubts(flow: usize, session: &Session) -> Vec<String> {
     let mut doubts = Vec::new();
-    if session.dropped_frames > 0 {
-        doubts
-            .push(format!("the browser of flow {flow} dropped {} frames", session.dropped_frames));
+    let dropped = session.dropped_undisturbed;
+    if dropped > 0 {
+        doubts.push(format!("the browser of flow {flow} dropped {dropped} frames while it played"));
     }
     if session.frozen_outside_stalls_s > 0.0 {
         let still_s = session.frozen_outside_stalls_s;
