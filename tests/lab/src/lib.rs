@@ -31,6 +31,7 @@ pub mod process;
 pub mod proxies;
 pub mod report;
 pub mod results;
+pub mod rtsp;
 pub mod run;
 pub mod runner;
 pub mod scenario;

@@ -1,0 +1,4 @@
+//! RTSP: what arrives at a player, packet by packet, and what a viewer would have seen of it.
+
+pub mod interleaved;
+pub mod playout;
