@@ -1,5 +1,6 @@
 import { MediaPlayer } from "dashjs";
 import type { PlayerRecord } from "../src/schema.ts";
+import { startChart } from "./chart.ts";
 import { Collector } from "./collector.ts";
 import { parseOptions, playerSettings } from "./options.ts";
 import { startOverlay } from "./overlay.ts";
@@ -32,18 +33,35 @@ function start(): void {
   const player = MediaPlayer().create();
   player.updateSettings(playerSettings(options));
   const collector = new Collector(player, video, options);
+  const record = (): PlayerRecord => collector.record();
   const button = element("play", HTMLButtonElement);
   const { mpd } = options;
+  let asked = false;
   const play = (): void => {
+    if (asked) return;
+    asked = true;
     button.hidden = true;
     collector.start();
     player.initialize(video, mpd, true);
   };
-  window.__millrace = { record: () => collector.record(), play };
+  window.__millrace = { record, play };
   button.hidden = options.autoplay;
-  button.addEventListener("click", play, { once: true });
+  button.addEventListener("click", play);
+  element("save", HTMLButtonElement).addEventListener("click", () => save(record()));
   if (options.autoplay) play();
-  startOverlay(element("overlay", HTMLElement), message, () => collector.record());
+  startOverlay(element("overlay", HTMLElement), message, record);
+  const chart = element("chart", HTMLElement);
+  chart.hidden = !options.chart;
+  if (options.chart) startChart(chart, record);
+}
+
+/** Hands the log over as a file. */
+function save(record: PlayerRecord): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(record)], { type: "application/json" }));
+  link.download = "millrace-session.json";
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 start();

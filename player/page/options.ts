@@ -28,6 +28,8 @@ export interface Options {
   readonly fastSwitch: boolean;
   /** Off: plays when asked to. */
   readonly autoplay: boolean;
+  /** A chart of the session below the picture. */
+  readonly chart: boolean;
 }
 
 function oneOf<T extends string>(name: string, value: string, allowed: readonly T[]): T {
@@ -39,7 +41,7 @@ function oneOf<T extends string>(name: string, value: string, allowed: readonly 
 /** Reads the query string of the page's address. */
 export function parseOptions(search: string): Options {
   const query = new URLSearchParams(search);
-  for (const key of query.keys()) oneOf("query parameter", key, ["mpd", "abr", "buffer_s", "cmcd", "fast_switch", "autoplay"]);
+  for (const key of query.keys()) oneOf("query parameter", key, ["mpd", "abr", "buffer_s", "cmcd", "fast_switch", "autoplay", "chart"]);
   const buffer_s = Number(query.get("buffer_s") ?? 15);
   if (!(buffer_s >= 1 && buffer_s <= 120)) throw new Error(`buffer_s=${query.get("buffer_s") ?? ""}: allowed is 1 to 120`);
   return {
@@ -49,6 +51,7 @@ export function parseOptions(search: string): Options {
     cmcd: oneOf("cmcd", query.get("cmcd") ?? "query", CMCD),
     fastSwitch: oneOf("fast_switch", query.get("fast_switch") ?? "on", ON_OFF) === "on",
     autoplay: oneOf("autoplay", query.get("autoplay") ?? "on", ON_OFF) === "on",
+    chart: oneOf("chart", query.get("chart") ?? "on", ON_OFF) === "on",
   };
 }
 

@@ -7,7 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { mediaInfoSchema, parseJson, psnrTableSchema, sessionSchema, type Session } from "../src/schema.ts";
+import { openBrowser } from "../src/cli/browser.ts";
+import { mediaInfoSchema, parseJson, psnrTableSchema, recordSchema, sessionSchema, type Session } from "../src/schema.ts";
 
 const exec = promisify(execFile);
 const DIST = new URL("../dist/", import.meta.url).pathname;
@@ -110,6 +111,26 @@ describe("in a browser", { timeout: 120_000 }, () => {
     withheldFrom = Infinity;
     expect(code).toBe(3);
     expect(session).toMatchObject({ startup_s: null, bitrate_kbps: null, psnr_db: null, rebuffer_ratio: 1, stalls: 1 });
+  });
+
+  it("hands its log to whoever looks at the page", async () => {
+    const browser = await openBrowser();
+    try {
+      const { page } = browser;
+      await page.goto(`${base}?autoplay=off`);
+      expect(await page.evaluate("window.__millrace.record().now_s")).toBeNull();
+      await page.click("#play");
+      await page.waitForFunction("window.__millrace.record().samples.length > 20");
+      // Rung, throughput and buffer are drawn.
+      await page.waitForSelector("#chart canvas");
+      const [download] = await Promise.all([page.waitForEvent("download"), page.click("#save")]);
+      expect(download.suggestedFilename()).toBe("millrace-session.json");
+      const record = parseJson(recordSchema, await readFile(await download.path(), "utf8"), "the log");
+      expect(record.events[0]).toMatchObject({ type: "play_request", t: 0 });
+      expect(record.downloads.length).toBeGreaterThan(0);
+    } finally {
+      await browser.close();
+    }
   });
 
   it("refuses an address that the page refuses", async () => {

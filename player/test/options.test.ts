@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { parseOptions, playerSettings } from "../page/options.ts";
 
 it("has the lab's defaults", () => {
-  expect(parseOptions("")).toEqual({ mpd: "/media/manifest.mpd", abr: "throughput", buffer_s: 15, cmcd: "query", fastSwitch: true, autoplay: true });
+  expect(parseOptions("")).toEqual({ mpd: "/media/manifest.mpd", abr: "throughput", buffer_s: 15, cmcd: "query", fastSwitch: true, autoplay: true, chart: true });
 });
 
 it("turns on exactly the rules of the strategy", () => {
@@ -14,6 +14,6 @@ it("turns on exactly the rules of the strategy", () => {
   expect(active("?abr=bola")).toEqual(["bolaRule"]);
 });
 
-it.each(["?abr=none", "?buffer_s=0", "?buffer_s=x", "?cmcd=maybe", "?fast_switch=1", "?autoplay=later", "?abrr=bola"])("refuses %s", (search) => {
+it.each(["?abr=none", "?buffer_s=0", "?buffer_s=x", "?cmcd=maybe", "?fast_switch=1", "?autoplay=later", "?chart=2", "?abrr=bola"])("refuses %s", (search) => {
   expect(() => parseOptions(search)).toThrow(/allowed/);
 });

@@ -48,6 +48,8 @@ function parseArguments(): Arguments {
     throw new UsageError(`--url ${need("url")}: not an address such as http://198.18.0.1/`);
   }
   for (const [key, value] of new URLSearchParams(values.query ?? "")) url.searchParams.set(key, value);
+  // Drawing it would take time from the decoder.
+  if (!url.searchParams.has("chart")) url.searchParams.set("chart", "off");
   if (values.wait) url.searchParams.set("autoplay", "off");
   return { url, duration_s, wait: values.wait, out: resolve(need("out")), screenshots: values.screenshots ? resolve(values.screenshots) : null, psnr: need("psnr"), record: values.record ?? null };
 }

@@ -1,0 +1,49 @@
+/** The last two minutes as a chart: rung and throughput by the left scale, the buffer by the right one. */
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { qoe } from "../src/qoe.ts";
+import type { PlayerRecord, Second } from "../src/schema.ts";
+
+const EVERY_MS = 1000;
+const WINDOW_S = 120;
+const HEIGHT_PX = 150;
+const TEXT = "#ccc";
+const GRID = { stroke: "rgb(255 255 255 / 12%)", width: 1 };
+
+const fromZero = (_: uPlot, __: number, high: number): uPlot.Range.MinMax => [0, Math.max(1, high) * 1.1];
+const axis = (label: string, scale: string, side: uPlot.Axis.Side): uPlot.Axis => ({
+  label, scale, side, stroke: TEXT, grid: side === 1 ? { show: false } : GRID, ticks: GRID, size: 46, labelSize: 18, font: "11px system-ui", labelFont: "11px system-ui",
+});
+
+function options(width: number): uPlot.Options {
+  const stepped = uPlot.paths.stepped?.({ align: 1 });
+  return {
+    width,
+    height: HEIGHT_PX,
+    cursor: { show: false },
+    scales: { x: { time: false }, kbps: { range: fromZero }, s: { range: fromZero } },
+    axes: [{ stroke: TEXT, grid: GRID, ticks: GRID, size: 28, font: "11px system-ui" }, axis("kbit/s", "kbps", 3), axis("buffer, s", "s", 1)],
+    series: [
+      { label: "s" },
+      { label: "Rung", scale: "kbps", stroke: "#4da3ff", width: 2, ...(stepped ? { paths: stepped } : {}), points: { show: false } },
+      { label: "Throughput", scale: "kbps", stroke: "#9ad06b", width: 1, points: { show: false } },
+      { label: "Buffer", scale: "s", stroke: "#ffb454", width: 1, dash: [4, 3], points: { show: false } },
+    ],
+  };
+}
+
+/** What the chart shows of a session's seconds. */
+export function columns(seconds: readonly Second[]): uPlot.AlignedData {
+  const last = seconds.slice(-WINDOW_S);
+  return [last.map((s) => s.t), last.map((s) => s.rung_kbps), last.map((s) => s.throughput_kbps), last.map((s) => s.buffer_s)];
+}
+
+/** Draws into `box` and keeps it up to date. */
+export function startChart(box: HTMLElement, record: () => PlayerRecord): void {
+  const plot = new uPlot(options(box.clientWidth), columns([]), box);
+  new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: HEIGHT_PX })).observe(box);
+  setInterval(() => {
+    const now = record();
+    plot.setData(columns(qoe(now, now.now_s ?? 0, null).seconds));
+  }, EVERY_MS);
+}
