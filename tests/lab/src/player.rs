@@ -200,7 +200,7 @@ impl Player {
     pub fn open(&self, seat: Seat<'_>, showing: Showing<'_>) -> Result<Viewer> {
         let (session, log) = (showing.session(), showing.log());
         let mut command = self.measuring(seat, showing);
-        command.arg("--wait");
+        command.arg("--wait").arg("--record").arg(showing.directory.join("record.json"));
         let running = Running::start("the player", &mut command, &log)?;
         Ok(Viewer { running, session, log })
     }
