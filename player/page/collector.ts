@@ -26,7 +26,6 @@ interface LoadedRequest {
   representation?: Representation;
   duration?: number;
   index?: number;
-  bytesTotal?: number;
   startDate?: Date | null;
   firstByteDate?: Date | null;
   endDate?: Date | null;
@@ -115,10 +114,10 @@ export class Collector {
     on<{ mediaType: string; newRepresentation: Representation }>(events.QUALITY_CHANGE_REQUESTED, (e) => {
       if (e.mediaType === "video") this.#event("quality_requested", { rung_kbps: kbps(e.newRepresentation) });
     });
-    on<{ request: LoadedRequest }>(events.FRAGMENT_LOADING_COMPLETED, ({ request }) => {
+    on<{ request: LoadedRequest; response?: ArrayBuffer | null }>(events.FRAGMENT_LOADING_COMPLETED, ({ request, response }) => {
       const { representation, duration, index } = request;
       if (request.mediaType !== "video" || !representation) return;
-      this.#onDownload(request, representation);
+      this.#onDownload(request, representation, response?.byteLength);
       if (typeof duration !== "number" || typeof index !== "number") return;
       this.#ladder.set(representation.id, announced(representation));
       this.#durations.set(`${representation.id}/${index}`, duration);
@@ -130,13 +129,13 @@ export class Collector {
     on<AppendedEvent>("bytesAppendedEndFragment", (e) => this.#onAppended(e));
   }
 
-  #onDownload(request: LoadedRequest, representation: Representation): void {
-    const { startDate, firstByteDate, endDate, bytesTotal } = request;
+  #onDownload(request: LoadedRequest, representation: Representation, bytes: number | undefined): void {
+    const { startDate, firstByteDate, endDate } = request;
     // Nothing of these is there for what came from nowhere.
-    if (!startDate || !firstByteDate || !endDate || bytesTotal === undefined) return;
+    if (!startDate || !firstByteDate || !endDate || bytes === undefined) return;
     const t = (date: Date): number => Math.round(date.getTime() - performance.timeOrigin - (this.#requested_ms ?? 0)) / 1000;
     if (this.#downloads.length >= ENTRIES_MAX) this.#truncated = true;
-    else this.#downloads.push({ start_s: t(startDate), first_byte_s: t(firstByteDate), end_s: t(endDate), bytes: bytesTotal, rung_kbps: kbps(representation) });
+    else this.#downloads.push({ start_s: t(startDate), first_byte_s: t(firstByteDate), end_s: t(endDate), bytes, rung_kbps: kbps(representation) });
   }
 
   #onAppended(e: AppendedEvent): void {

@@ -71,7 +71,7 @@ impl Parser {
 fn rtp(channel: u8, packet: &[u8]) -> Option<RtpPacket> {
     const VERSION: u8 = 2;
     let header: &[u8; RTP_HEADER_BYTES] = packet.first_chunk()?;
-    if channel % 2 != 0 || header[0] >> 6 != VERSION {
+    if !channel.is_multiple_of(2) || header[0] >> 6 != VERSION {
         return None;
     }
     Some(RtpPacket {
