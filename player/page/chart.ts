@@ -1,10 +1,8 @@
 /** The last two minutes as a chart: rung and throughput by the left scale, the buffer by the right one. */
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { qoe } from "../src/qoe.ts";
-import type { PlayerRecord, Second } from "../src/schema.ts";
+import type { Second } from "../src/schema.ts";
 
-const EVERY_MS = 1000;
 const WINDOW_S = 120;
 const HEIGHT_PX = 150;
 const TEXT = "#ccc";
@@ -38,18 +36,15 @@ function options(width: number): uPlot.Options {
 }
 
 /** What the chart shows of a session's seconds. */
-export function columns(seconds: readonly Second[]): uPlot.AlignedData {
+function columns(seconds: readonly Second[]): uPlot.AlignedData {
   const last = seconds.slice(-WINDOW_S);
   const mbps = (kbps: number | null): number | null => (kbps === null ? null : kbps / 1000);
   return [last.map((s) => s.t), last.map((s) => mbps(s.rung_kbps)), last.map((s) => mbps(s.throughput_kbps)), last.map((s) => s.buffer_s)];
 }
 
-/** Draws into `box` and keeps it up to date. */
-export function startChart(box: HTMLElement, record: () => PlayerRecord): void {
+/** Draws into `box` what the answer is called with. */
+export function openChart(box: HTMLElement): (seconds: readonly Second[]) => void {
   const plot = new uPlot(options(box.clientWidth), columns([]), box);
   new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: HEIGHT_PX })).observe(box);
-  setInterval(() => {
-    const now = record();
-    plot.setData(columns(qoe(now, now.now_s ?? 0, null).seconds));
-  }, EVERY_MS);
+  return (seconds) => plot.setData(columns(seconds));
 }

@@ -1,6 +1,6 @@
 import { MediaPlayer } from "dashjs";
 import type { PlayerRecord } from "../src/schema.ts";
-import { startChart } from "./chart.ts";
+import { openChart } from "./chart.ts";
 import { Collector } from "./collector.ts";
 import { parseOptions, playerSettings } from "./options.ts";
 import { startOverlay } from "./overlay.ts";
@@ -49,10 +49,9 @@ function start(): void {
   button.addEventListener("click", play);
   element("save", HTMLButtonElement).addEventListener("click", () => save(record()));
   if (options.autoplay) play();
-  startOverlay(element("overlay", HTMLElement), message, record);
   const chart = element("chart", HTMLElement);
   chart.hidden = !options.chart;
-  if (options.chart) startChart(chart, record);
+  startOverlay(element("overlay", HTMLElement), message, record, options.chart ? openChart(chart) : undefined);
 }
 
 /** Hands the log over as a file. */

@@ -1,14 +1,12 @@
 /** The few live figures in the corner of the picture. */
-import { qoe } from "../src/qoe.ts";
-import type { PlayerRecord } from "../src/schema.ts";
+import { qoe, type Qoe } from "../src/qoe.ts";
+import type { PlayerRecord, Second } from "../src/schema.ts";
 
 const EVERY_MS = 1000;
 
 const show = (x: number | null | undefined, digits: number, unit: string): string => (x == null ? "–" : `${x.toFixed(digits)} ${unit}`);
 
-function rows(record: PlayerRecord): [string, string][] {
-  const now_s = record.now_s ?? 0;
-  const figures = qoe(record, now_s, null);
+function rows(record: PlayerRecord, figures: Qoe): [string, string][] {
   const last = record.samples.at(-1);
   const second = figures.seconds.at(-1);
   return [
@@ -21,12 +19,14 @@ function rows(record: PlayerRecord): [string, string][] {
   ];
 }
 
-/** Keeps `list` up to date. */
-export function startOverlay(list: HTMLElement, message: HTMLElement, record: () => PlayerRecord): void {
+/** Keeps `list` up to date; `chart`, if there is one, sees the session's seconds. */
+export function startOverlay(list: HTMLElement, message: HTMLElement, record: () => PlayerRecord, chart?: (seconds: readonly Second[]) => void): void {
   const draw = (): void => {
     const now = record();
+    const figures = qoe(now, now.now_s ?? 0, null);
+    chart?.(figures.seconds);
     list.replaceChildren(
-      ...rows(now).flatMap(([name, value]) => {
+      ...rows(now, figures).flatMap(([name, value]) => {
         const dt = document.createElement("dt");
         const dd = document.createElement("dd");
         dt.textContent = name;
