@@ -48,7 +48,8 @@ lab-full: build ## All scenarios with real packets, and the simulator beside the
 	$(LAB) report sim=target/lab/simulated emu=target/lab/emulated \
 		--out target/lab/lab-full.html --title "Millrace on real packets" && exit $$judged
 
-qoe: build ## Players in browsers over recorded links, as root (hours; ONLY=iris-fig15 for one); target/lab/qoe.html
+qoe: build ## Players in browsers and of streams, as root (hours; ONLY=iris-fig15 for one); target/lab/qoe.html
+	tests/scripts/live555.sh
 	$(AS_ROOT) $(LAB) emu tests/lab/scenarios/qoe $(if $(ONLY),--only $(ONLY)) --out target/lab/qoe; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged

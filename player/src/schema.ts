@@ -44,6 +44,37 @@ export const mediaInfoSchema = z.strictObject({
 });
 export type MediaInfo = z.infer<typeof mediaInfoSchema>;
 
+/** quality.json: what else there is to say of each rung and second of the clip; SSIM of luma, VMAF of `vmaf_v0.6.1`. */
+export const qualitySchema = z.strictObject({
+  version: z.literal(1),
+  /** Of the presentation. */
+  key: z.string(),
+  ffmpeg: z.string(),
+  rungs: z.array(z.strictObject({ kbps: z.number().positive(), ssim: z.array(finite), vmaf: z.array(finite) })).min(1),
+});
+export type Quality = z.infer<typeof qualitySchema>;
+
+/** stream-RATE.json: a stream for RTSP, and what its frames are like; luma PSNR in dB. */
+export const streamInfoSchema = z.strictObject({
+  version: z.literal(1),
+  key: z.string(),
+  credit: z.string().nullable(),
+  source: z.strictObject({ name: z.string(), sha256: z.string(), fps: z.number(), clip_s: z.int() }),
+  ffmpeg: z.string(),
+  mbps: z.number().positive(),
+  width: z.int(),
+  height: z.int(),
+  achieved_mbps: z.number(),
+  /** The stream is the same clip `loops` times. */
+  clip_bytes: z.int().positive(),
+  loops: z.int().positive(),
+  /** [frame of the clip] */
+  frame_db: z.array(finite).min(1),
+  /** [second whose last frame is frozen][seconds later - 1] */
+  freeze_db: z.array(z.array(finite).min(1)),
+});
+export type StreamInfo = z.infer<typeof streamInfoSchema>;
+
 /** An event as the page saw it, `t` in seconds since the play request. */
 export const playerEventSchema = z.object({ t: finite, type: z.string() }).catchall(z.union([z.string(), z.number(), z.boolean(), z.null()]));
 export type PlayerEvent = z.infer<typeof playerEventSchema>;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { groupMse, psnrDb } from "../src/media/compare.ts";
+import { groupMse, psnrDb, ssimFrames, vmafFrames } from "../src/media/compare.ts";
 import { checkRate, finishManifest } from "../src/media/encode.ts";
 import { LADDER } from "../src/media/ladder.ts";
 
@@ -45,5 +45,12 @@ describe("PSNR of mean squared errors", () => {
     const log = [1, 3, 5, 7].map((mse, n) => `n:${n + 1} mse_avg:9.00 mse_y:${mse}.00 mse_u:9.00 mse_v:9.00 psnr_avg:9\n`).join("");
     expect(groupMse(log, 2, 2, "log")).toEqual([2, 6]);
     expect(() => groupMse(log, 2, 3, "log")).toThrow("4 frames compared instead of 6");
+  });
+});
+
+describe("SSIM and VMAF", () => {
+  it("are read frame by frame", () => {
+    expect(ssimFrames("n:1 Y:0.990000 U:0.98 V:0.97 All:0.98 (20.0)\nn:2 Y:1.000000 U:1 V:1 All:1 (inf)\n")).toEqual([0.99, 1]);
+    expect(vmafFrames('{"frames":[{"frameNum":0,"metrics":{"vmaf":91.5}},{"frameNum":1,"metrics":{"vmaf":100}}]}')).toEqual([91.5, 100]);
   });
 });

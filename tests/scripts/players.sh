@@ -1,6 +1,7 @@
 #!/bin/sh
-# Two browsers in a scenario on real packets, then one through an outage: the claims must hold, each
-# session must be there, and the stall must be where the outage puts it. Needs root, nginx and Chromium; the video is the demo's.
+# Two browsers in a scenario on real packets, then a browser and a stream through an outage: the claims must
+# hold, each session must be there, and the stall must be where the outage puts it. Needs root, nginx, Chromium
+# and live555; the video is the demo's.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -17,3 +18,8 @@ done
 # An outage of a known length makes a stall where arithmetic puts it.
 target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-outage.toml
 node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
+
+# The same of openRTSP's.
+tests/scripts/live555.sh
+target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-rtsp.toml
+node tests/scripts/outage-stream.mjs "$out"/qoe-rtsp/runs/????-r00/player-0

@@ -1,5 +1,5 @@
-//! The admin listener: `/metrics` (Prometheus), `/flows` (JSON), `/healthz` and `/qlog`, over
-//! HTTP/1.1.
+//! The admin listener: a page for people, `/metrics` (Prometheus), `/flows` (JSON), `/healthz` and
+//! `/qlog`, over HTTP/1.1.
 //!
 //! It has a thread of its own, so that a slow scrape never delays the data path. Everything a
 //! client can hold on to is bounded: connections, the size of a request's head, and the time for
@@ -7,6 +7,7 @@
 //! loopback the `Host` field must name this machine, or any web page could read `/flows` through a
 //! DNS name of its own that leads here.
 
+mod dashboard;
 mod flow_info;
 mod http;
 mod qlog;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::{Semaphore, watch};
 
-pub use flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, FlowState};
+pub use flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, FlowState, PlayerInfo};
 
 use crate::metrics::Metrics;
 use crate::qlog::{QlogError, TraceInfo};

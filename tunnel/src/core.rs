@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use boring::ssl::SslRef;
 use millrace_cc::registry::Algorithm;
-use millrace_config::Host;
+use millrace_config::{Class, Host};
 use mio::{Interest, Registry, Token};
 use quiche::h3;
 use slab::Slab;
@@ -351,6 +351,9 @@ impl Core {
             .with_first_bytes(start.to_stream, start.to_socket);
         if let Some(key) = start.again {
             flow.retain(key);
+        }
+        if conn.quic.is_server() && flow.label.class == Class::Dash {
+            flow.watch_player();
         }
         flow.confirmed = confirmed;
         flow.queued = true;

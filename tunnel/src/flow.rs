@@ -13,6 +13,7 @@ use millrace_config::{Class, Protocol};
 use crate::admin::{FlowSeen, FlowState};
 use crate::conn::ConnId;
 use crate::metrics::FlowFailure;
+use crate::player_watch::PlayerWatch;
 use crate::shared::Admission;
 use crate::socket::Socket;
 
@@ -190,6 +191,8 @@ pub struct Flow {
     to_socket: Waiting,
     sent_end: bool,
     received_end: bool,
+    /// Of a server's flow with a player behind it.
+    player: Option<Box<PlayerWatch>>,
 }
 
 impl Flow {
@@ -223,6 +226,7 @@ impl Flow {
             to_socket: Waiting::default(),
             sent_end: false,
             received_end: false,
+            player: None,
         }
     }
 
@@ -231,6 +235,13 @@ impl Flow {
         self.to_stream = Waiting::of(to_stream);
         self.to_socket = Waiting::of(to_socket);
         self
+    }
+
+    /// Reads what the player says of itself in its requests, from the first on.
+    pub(crate) fn watch_player(&mut self) {
+        let mut watch = Box::<PlayerWatch>::default();
+        watch.take(self.to_socket.rest(), self.opened);
+        self.player = Some(watch);
     }
 
     /// Keeps what goes to the stream until the flow is confirmed, so that it can begin again.
@@ -268,6 +279,7 @@ impl Flow {
             received_bytes: self.received_bytes,
             rate_mbps: self.meter.mbps(),
             state: self.state(at_server),
+            player: self.player.as_ref().and_then(|player| player.last()),
         }
     }
 
@@ -395,6 +407,9 @@ impl Flow {
                 Ok(read) => {
                     self.received_bytes += read as u64;
                     self.active = now;
+                    if let Some(player) = &mut self.player {
+                        player.take(&scratch[..read], now);
+                    }
                     let written = match self.socket.write(&scratch[..read]) {
                         Ok(written) => written,
                         Err(error) => match self.write_failed(&error) {

@@ -21,6 +21,7 @@ pub mod logging;
 pub mod metrics;
 pub mod own_addresses;
 pub mod peer_limits;
+mod player_watch;
 pub mod privileges;
 pub mod process;
 pub mod qlog;

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fit, rungFile } from "./encode.ts";
 import { ffmpeg, type Source } from "./ffmpeg.ts";
-import { FREEZE_LAGS, FREEZE_SAMPLES_PER_S, LADDER, PSNR_CAP_DB, type Rung } from "./ladder.ts";
+import { FREEZE_LAGS, FREEZE_SAMPLES_PER_S, LADDER, PSNR_CAP_DB } from "./ladder.ts";
 import type { PsnrTable } from "../schema.ts";
 
 const WIDTH = 1920;
@@ -15,19 +15,40 @@ export function psnrDb(mse: number): number {
   return Math.round(Math.min(PSNR_CAP_DB, db) * 1000) / 1000;
 }
 
+/** Mean of each group of `perGroup` frames. */
+export function groupMeans(values: readonly number[], perGroup: number, groups: number, what: string): number[] {
+  if (values.length < perGroup * groups) throw new Error(`${what}: ${values.length} frames compared instead of ${perGroup * groups}`);
+  return Array.from({ length: groups }, (_, g) => values.slice(g * perGroup, (g + 1) * perGroup).reduce((a, b) => a + b, 0) / perGroup);
+}
+
 /** Reads the log of ffmpeg's psnr filter: mean luma error of each group of `perGroup` frames. */
 export function groupMse(log: string, perGroup: number, groups: number, what: string): number[] {
-  const errors = [...log.matchAll(/\bmse_y:([\d.]+)/g)].map((m) => Number(m[1]));
-  if (errors.length < perGroup * groups) throw new Error(`${what}: ${errors.length} frames compared instead of ${perGroup * groups}`);
-  return Array.from({ length: groups }, (_, g) => errors.slice(g * perGroup, (g + 1) * perGroup).reduce((a, b) => a + b, 0) / perGroup);
+  return groupMeans([...log.matchAll(/\bmse_y:([\d.]+)/g)].map((m) => Number(m[1])), perGroup, groups, what);
+}
+
+/** The log of ffmpeg's ssim filter: luma of each frame. */
+export const ssimFrames = (log: string): number[] => [...log.matchAll(/\bY:([\d.]+)/g)].map((m) => Number(m[1]));
+
+/** The log of ffmpeg's libvmaf filter: a value for each frame. */
+export function vmafFrames(log: string): number[] {
+  const { frames } = JSON.parse(log) as { frames: { metrics: { vmaf: number } }[] };
+  return frames.map((frame) => frame.metrics.vmaf);
 }
 
 /** Expression of ffmpeg's select filter: `n` evenly spaced frames of each second. */
 const sampled = (fps: number, n: number): string => Array.from({ length: n }, (_, i) => `eq(mod(n,${fps}),${Math.floor((i * fps) / n)})`).join("+");
 
-/** One decode of the rung and of the source for the whole row of the table. */
-async function compareRung(source: Source, clip_s: number, dir: string, rung: Rung, onProgress: (done: number) => void): Promise<PsnrTable["rungs"][number]> {
-  const log = (lag: number): string => join(dir, `psnr-${rung.kbps}-${lag}.log`);
+/** An encoded file beside its source. */
+export interface Comparison {
+  /** Log of ffmpeg's psnr filter, a line for each frame. */
+  readonly frames: string;
+  /** [second whose last frame is frozen][seconds later - 1], in dB */
+  readonly freeze_db: number[][];
+}
+
+/** Decodes `file` and the source once for both. Logs are written into `dir`, and begin with `name`. */
+export async function compareFile(source: Source, clip_s: number, file: string, dir: string, name: string, onProgress: (done: number) => void): Promise<Comparison> {
+  const log = (lag: number): string => join(dir, `${name}-${lag}.log`);
   const lags = Array.from({ length: FREEZE_LAGS }, (_, i) => i + 1);
   const n = FREEZE_SAMPLES_PER_S;
   const { fps } = source;
@@ -45,13 +66,14 @@ async function compareRung(source: Source, clip_s: number, dir: string, rung: Ru
     ...lags.map((l) => `[f${l}][t${l}]psnr=shortest=1:stats_file=${log(l)}[o${l}]`),
   ].join(";");
   const outputs = [0, ...lags].flatMap((l) => ["-map", `[o${l}]`, "-f", "null", "/dev/null"]);
-  await ffmpeg(["-i", rungFile(dir, rung), "-i", source.file, "-filter_complex", graph, ...outputs], clip_s, onProgress);
+  // A byte stream says nothing of its rate that a demuxer would believe.
+  const rate = file.endsWith(".264") ? ["-framerate", String(fps)] : [];
+  await ffmpeg([...rate, "-i", file, "-i", source.file, "-filter_complex", graph, ...outputs], clip_s, onProgress);
 
-  const mse = (lag: number, perGroup: number): Promise<number[]> => readFile(log(lag), "utf8").then((text) => groupMse(text, perGroup, clip_s, `rung ${rung.kbps}, lag ${lag}`));
-  const byLag = await Promise.all(lags.map((l) => mse(l, n)));
+  const read = (lag: number): Promise<string> => readFile(log(lag), "utf8");
+  const byLag = await Promise.all(lags.map(async (l) => groupMse(await read(l), n, clip_s, `${name}, lag ${l}`)));
   return {
-    kbps: rung.kbps,
-    psnr_db: (await mse(0, fps)).map(psnrDb),
+    frames: await read(0),
     freeze_db: Array.from({ length: clip_s }, (_, s) => byLag.map((row) => psnrDb(row[s] ?? NaN))),
   };
 }
@@ -60,7 +82,9 @@ async function compareRung(source: Source, clip_s: number, dir: string, rung: Ru
 export async function comparePsnr(source: Source, clip_s: number, dir: string, onProgress: (done: number) => void): Promise<PsnrTable> {
   const rungs: PsnrTable["rungs"] = [];
   for (const [i, rung] of LADDER.entries()) {
-    rungs.push(await compareRung(source, clip_s, dir, rung, (done) => onProgress((i + done) / LADDER.length)));
+    const name = `psnr-${rung.kbps}`;
+    const found = await compareFile(source, clip_s, rungFile(dir, rung), dir, name, (done) => onProgress((i + done) / LADDER.length));
+    rungs.push({ kbps: rung.kbps, psnr_db: groupMse(found.frames, source.fps, clip_s, name).map(psnrDb), freeze_db: found.freeze_db });
   }
   return { version: 1, plane: "y", cap_db: PSNR_CAP_DB, clip_s, rungs };
 }

@@ -43,8 +43,8 @@ export function execute(command: string, args: readonly string[], onLine?: (line
 }
 
 /** Runs ffmpeg; `onProgress` gets the fraction of `duration_s` that is done. */
-export async function ffmpeg(args: readonly string[], duration_s: number, onProgress: (done: number) => void): Promise<void> {
-  await execute("ffmpeg", ["-nostdin", "-hide_banner", "-v", "error", "-y", "-progress", "pipe:1", ...args], (line) => {
+export async function ffmpeg(args: readonly string[], duration_s: number, onProgress: (done: number) => void, program = "ffmpeg"): Promise<void> {
+  await execute(program, ["-nostdin", "-hide_banner", "-v", "error", "-y", "-progress", "pipe:1", ...args], (line) => {
     const match = /^out_time_us=(\d+)$/.exec(line);
     if (match?.[1]) onProgress(Math.min(1, Number(match[1]) / 1e6 / duration_s));
   });

@@ -115,6 +115,7 @@ impl Dialing {
             received_bytes: 0,
             rate_mbps: 0.0,
             state: FlowState::Connecting,
+            player: None,
         }
     }
 }

@@ -138,6 +138,7 @@ impl Relay {
                 (false, true) => FlowState::DestinationEnded,
                 (true, true) => FlowState::Closing,
             },
+            player: None,
         }
     }
 

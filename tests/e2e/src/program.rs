@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use crate::wait;
@@ -81,12 +82,17 @@ impl Program {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Sends it a signal.
+    /// Sends it a signal. After SIGSTOP it stands still: on a busy machine its threads go on for a while
+    /// else.
     ///
     /// # Panics
     /// When it has been waited for already.
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        if signal == Signal::SIGSTOP {
+            let stopped = waitid(Id::Pid(self.pid()), WaitPidFlag::WSTOPPED);
+            stopped.unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        }
     }
 
     /// Kills it without a chance to say anything.

@@ -1,5 +1,6 @@
 //! `millrace-lab emu` and `calibrate`.
 
+use std::collections::BTreeSet;
 use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use millrace_lab::calibrate;
 use millrace_lab::demo::LinkOptions;
-use millrace_lab::emulate::{Emulation, Theatre};
+use millrace_lab::emulate::{Emulation, Equipment, Streams, Theatre};
 use millrace_lab::emulator::Access;
 use millrace_lab::proxies::Binaries;
 use millrace_lab::run::Run;
@@ -44,14 +45,24 @@ pub struct Options {
     /// How often a run is done at most, until neither the link nor the machine falls behind
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
+    /// So many runs at once; more than one takes the machine away from the others, unless they are slow
+    /// links. Runs in which it falls behind are done again
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4))]
+    jobs: u32,
     #[command(flatten)]
     access: AccessOption,
-    /// Video for flows with app = "dash" instead of Big Buck Bunny (anything ffmpeg reads)
+    /// Video for flows with app = "dash" or "rtsp" instead of Big Buck Bunny (anything ffmpeg reads)
     #[arg(long)]
     media: Option<PathBuf>,
     /// Where the encoded video is kept for the next time
     #[arg(long, default_value = "target/media")]
     media_dir: PathBuf,
+    /// The same of the streams for RTSP
+    #[arg(long, default_value = "target/streams")]
+    streams_dir: PathBuf,
+    /// live555's server and openRTSP, as tests/scripts/live555.sh fetches them
+    #[arg(long, default_value = "target/tools/live555")]
+    live555_dir: PathBuf,
     /// The built player
     #[arg(long, default_value = "player")]
     player_dir: PathBuf,
@@ -71,17 +82,27 @@ pub struct CalibrateOptions {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let Some(work) = options.chosen.load()? else { return Ok(ExitCode::from(UNUSABLE)) };
     let traces = Traces::find(options.chosen.traces.as_deref());
-    let mut emulation = Emulation::new(traces, Binaries::locate()?, options.access.get())?;
+    let emulation = Emulation::new(traces, Binaries::locate()?, options.access.get())?;
     let scenarios = work.files.iter().flat_map(|file| &file.cells).map(|cell| &cell.scenario);
-    if scenarios.flat_map(|scenario| &scenario.groups).any(Group::is_dash) {
-        let media = options.media.as_deref();
-        let theatre = Theatre::prepare(&options.player_dir, &options.media_dir, media)?;
-        emulation = emulation.with_theatre(theatre);
+    let groups: Vec<&Group> = scenarios.flat_map(|scenario| &scenario.groups).collect();
+    let media = options.media.as_deref();
+    let mut equipment = Equipment::default();
+    let watched = groups.iter().filter(|group| group.is_dash());
+    if let Some(longest_s) = watched.map(|it| it.stop_s - it.start_s).reduce(f64::max) {
+        let longest = Duration::from_secs_f64(longest_s);
+        let theatre = Theatre::prepare(&options.player_dir, &options.media_dir, media, longest)?;
+        equipment.theatre = Some(theatre);
     }
+    let rates: BTreeSet<u64> = groups.iter().filter_map(|group| group.stream_mbps()).collect();
+    if !rates.is_empty() {
+        let Options { live555_dir, player_dir, streams_dir, .. } = options;
+        let streams = Streams::prepare(live555_dir, player_dir, streams_dir, media, &rates)?;
+        equipment.streams = Some(streams);
+    }
+    let emulation = emulation.with(equipment);
     let asked = runner::Options {
         out: options.out.clone(),
-        // Two at once would take the machine away from each other.
-        jobs: 1,
+        jobs: usize::try_from(options.jobs)?,
         attempts: options.attempts,
         quick: work.quick,
     };

@@ -1,5 +1,6 @@
 //! Ctrl-C and SIGTERM: noted, then acted on by whoever waits, so that every `Drop` still runs.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -58,6 +59,14 @@ pub fn wait_for<T>(
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Whether a call on a socket with a time limit only came back so that somebody can look whether it is
+/// over.
+#[must_use]
+pub fn is_pause(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 #[cfg(test)]

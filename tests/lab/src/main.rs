@@ -10,6 +10,7 @@ use millrace_lab::demo::DemoOptions;
 use millrace_lab::{clean, demo, interrupt, report};
 
 mod emu;
+mod media;
 mod outcome;
 mod scenarios;
 mod sim;
@@ -29,6 +30,8 @@ enum Action {
     Emu(emu::Options),
     /// Measure the emulated link itself; fails when it is out of tolerance
     Calibrate(emu::CalibrateOptions),
+    /// Make what players play, with tables of its quality: DASH, and streams for RTSP
+    Media(media::Options),
     /// Run scenarios in the simulator and judge their claims
     Sim(sim::Options),
     /// Show the scenarios with a line each
@@ -66,6 +69,7 @@ fn run(action: Action) -> Result<ExitCode> {
         Action::Demo(options) => demo::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Emu(options) => emu::run(&options),
         Action::Calibrate(options) => emu::calibrate(&options),
+        Action::Media(options) => media::run(&options),
         Action::Sim(options) => sim::run(&options),
         Action::List(options) => scenarios::list(&options),
         Action::Check(options) => scenarios::check(&options),

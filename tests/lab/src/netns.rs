@@ -1,6 +1,7 @@
 //! Network namespaces that remove themselves.
 
 use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -112,6 +113,15 @@ impl Namespace {
             });
             thread.join().map_err(|_| anyhow!("a thread in {} panicked", self.name))?
         })
+    }
+
+    /// Whether something at `address` takes connections from inside.
+    ///
+    /// # Errors
+    /// When the namespace can't be entered.
+    pub fn listens(&self, address: SocketAddr) -> Result<bool> {
+        const AT_MOST: Duration = Duration::from_secs(1);
+        self.inside(|| Ok(TcpStream::connect_timeout(&address, AT_MOST).is_ok()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The player's programs: media, measured sessions in a browser, the report.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -16,6 +17,9 @@ use crate::process::{Running, must_succeed, run_logged, tail};
 
 /// Longest time for encoding the ladder and measuring its PSNR.
 const MEDIA_AT_MOST: Duration = Duration::from_secs(1800);
+
+/// The same of the streams for RTSP: up to four, two of them with four times the pixels.
+const STREAMS_AT_MOST: Duration = Duration::from_secs(4 * 1800);
 
 /// What a session may take beyond its length: the browser's start, the page over a bad link, the
 /// end.
@@ -140,7 +144,9 @@ impl Player {
     /// When it has not been built.
     pub fn locate(directory: &Path) -> Result<Self> {
         let dist = directory.join("dist");
-        for file in ["media.js", "measure.js", "report.js", "page/index.html"] {
+        for file in
+            ["media.js", "streams.js", "quality.js", "measure.js", "report.js", "page/index.html"]
+        {
             if !dist.join(file).is_file() {
                 bail!("{} is missing: run `make build` first", dist.join(file).display());
             }
@@ -155,7 +161,8 @@ impl Player {
         self.dist.join("page")
     }
 
-    /// Encodes the ladder into `directory` unless it is there already.
+    /// Encodes the ladder into `directory` unless it is there already; a presentation of `length`, or of
+    /// the usual one.
     ///
     /// # Errors
     /// When the encoder fails, or on Ctrl-C.
@@ -163,16 +170,53 @@ impl Player {
         &self,
         directory: &Path,
         source: Option<&Path>,
+        length: Option<Duration>,
         log: &Path,
         tick: impl FnMut(Duration) -> Result<()>,
     ) -> Result<()> {
         let mut command = self.node("media.js");
         command.arg("--out").arg(directory);
-        if let Some(source) = source {
-            command.arg("--media").arg(source);
+        if let Some(length) = length {
+            command.args(["--length-s", &length.as_secs_f64().ceil().to_string()]);
         }
-        let status = run_logged("media", &mut command, log, MEDIA_AT_MOST, tick)?;
-        must_succeed("media", status, log)
+        encode("media", command, source, log, MEDIA_AT_MOST, tick)
+    }
+
+    /// Measures SSIM and VMAF of the rungs in `directory`, made of `source`, with an ffmpeg that can.
+    ///
+    /// # Errors
+    /// When it can't, or on Ctrl-C.
+    pub fn quality(
+        &self,
+        directory: &Path,
+        source: Option<&Path>,
+        program: &Path,
+        log: &Path,
+        tick: impl FnMut(Duration) -> Result<()>,
+    ) -> Result<()> {
+        let mut command = self.node("quality.js");
+        command.arg("--dir").arg(directory).arg("--ffmpeg").arg(program);
+        encode("quality", command, source, log, MEDIA_AT_MOST, tick)
+    }
+
+    /// Encodes the streams of these rates for RTSP into `directory` unless they are there already.
+    ///
+    /// # Errors
+    /// When the encoder fails, or on Ctrl-C.
+    pub fn streams(
+        &self,
+        directory: &Path,
+        source: Option<&Path>,
+        rates: &BTreeSet<u64>,
+        log: &Path,
+        tick: impl FnMut(Duration) -> Result<()>,
+    ) -> Result<()> {
+        let mut command = self.node("streams.js");
+        command.arg("--out").arg(directory);
+        for mbps in rates {
+            command.args(["--mbps", &mbps.to_string()]);
+        }
+        encode("streams", command, source, log, STREAMS_AT_MOST, tick)
     }
 
     /// Shows it at `seat`, from the moment at which the page is there.
@@ -237,6 +281,22 @@ impl Player {
         command.arg(self.dist.join(script));
         command
     }
+}
+
+/// Runs a program that makes something of `source`, or of the bundled video.
+fn encode(
+    name: &str,
+    mut command: Command,
+    source: Option<&Path>,
+    log: &Path,
+    at_most: Duration,
+    tick: impl FnMut(Duration) -> Result<()>,
+) -> Result<()> {
+    if let Some(source) = source {
+        command.arg("--media").arg(source);
+    }
+    let status = run_logged(name, &mut command, log, at_most, tick)?;
+    must_succeed(name, status, log)
 }
 
 /// A browser with the page in it. Dropping it closes it.

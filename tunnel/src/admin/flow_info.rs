@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use millrace_cc::{Metrics, PathModel};
 use millrace_config::{Class, Protocol};
+use millrace_wire::cmcd::PlayerReport;
 use serde::{Deserialize, Serialize};
 
 use crate::flow::FlowLabel;
@@ -52,8 +53,41 @@ pub struct FlowInfo {
     /// What its connection has sent and received.
     #[serde(default)]
     pub counts: Option<ConnectionCounts>,
+    /// What its player says of itself; of a server's flows of class dash, if the player speaks CMCD.
+    #[serde(default)]
+    pub player: Option<PlayerInfo>,
     /// How far it is.
     pub state: FlowState,
+}
+
+/// What a player said with its last request that said anything (CTA-5004).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlayerInfo {
+    /// Media in its buffer then.
+    pub buffer_s: Option<f64>,
+    /// Bitrate of what it asked for.
+    pub bitrate_kbps: Option<u64>,
+    /// The highest that it may ask for.
+    pub top_bitrate_kbps: Option<u64>,
+    /// Throughput that it has measured.
+    pub throughput_kbps: Option<u64>,
+    /// Whether its buffer had run empty before.
+    pub starved: bool,
+    /// Time since then.
+    pub age_s: f64,
+}
+
+impl PlayerInfo {
+    fn new(heard: Instant, report: PlayerReport, now: Instant) -> Self {
+        Self {
+            buffer_s: report.buffer_ms.map(|ms| ms as f64 / 1e3),
+            bitrate_kbps: report.bitrate_kbps,
+            top_bitrate_kbps: report.top_bitrate_kbps,
+            throughput_kbps: report.throughput_kbps,
+            starved: report.starved,
+            age_s: now.saturating_duration_since(heard).as_secs_f64(),
+        }
+    }
 }
 
 /// What a connection has sent and received so far; bytes are UDP payload.
@@ -92,6 +126,8 @@ pub struct FlowSeen<'a> {
     pub rate_mbps: f64,
     /// How far it is.
     pub state: FlowState,
+    /// What its player said last, and when.
+    pub player: Option<(Instant, PlayerReport)>,
 }
 
 impl FlowInfo {
@@ -117,6 +153,7 @@ impl FlowInfo {
             controller: None,
             loss: None,
             counts: None,
+            player: flow.player.map(|(heard, report)| PlayerInfo::new(heard, report, now)),
             state: flow.state,
         }
     }

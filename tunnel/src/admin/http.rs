@@ -13,7 +13,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::net::TcpStream;
 
-use super::{Content, FlowInfo, HEAD_TIMEOUT, Health, MAX_HEAD_BYTES, MAX_HEAD_FIELDS, qlog};
+use super::{
+    Content, FlowInfo, HEAD_TIMEOUT, Health, MAX_HEAD_BYTES, MAX_HEAD_FIELDS, dashboard, qlog,
+};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -49,17 +51,18 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
     if path == "/qlog" || path.starts_with("/qlog/") {
         return qlog::answer(request, content).await;
     }
-    if !["/metrics", "/flows", "/healthz"].contains(&path) {
-        return response(
-            StatusCode::NOT_FOUND,
-            TEXT,
-            "there are /metrics, /flows, /healthz and /qlog\n",
-        );
+    let page = dashboard::file(path);
+    if page.is_none() && !["/metrics", "/flows", "/healthz"].contains(&path) {
+        let text = "there are / (a page for people), /metrics, /flows, /healthz and /qlog\n";
+        return response(StatusCode::NOT_FOUND, TEXT, text);
     }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET and HEAD only\n");
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
+    }
+    if let Some(page) = page {
+        return page;
     }
     match path {
         "/metrics" => match content.metrics.render() {

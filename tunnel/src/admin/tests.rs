@@ -34,6 +34,14 @@ fn flow() -> FlowInfo {
         }),
         loss: Some(0.01),
         counts: None,
+        player: Some(PlayerInfo {
+            buffer_s: Some(12.5),
+            bitrate_kbps: Some(3600),
+            top_bitrate_kbps: Some(3600),
+            throughput_kbps: None,
+            starved: false,
+            age_s: 0.25,
+        }),
         state: FlowState::Open,
     }
 }
@@ -110,6 +118,22 @@ fn flows_are_served_as_json() {
 }
 
 #[test]
+fn the_page_has_all_its_files_and_lets_nothing_in() {
+    let fixture = start(Box::new(OneFlow));
+    let (status, head, page) = get(&fixture.server, "/");
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: text/html"), "{head}");
+    assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
+    for (name, content_type) in [("dashboard.js", "text/javascript"), ("dashboard.css", "text/css")]
+    {
+        assert!(page.contains(&format!("\"{name}\"")), "the page uses {name}");
+        let (status, head, _) = get(&fixture.server, &format!("/{name}"));
+        assert_eq!(status, 200);
+        assert!(head.contains(&format!("content-type: {content_type}")), "{head}");
+    }
+}
+
+#[test]
 fn health_follows_the_check() {
     let fixture = start(Box::new(OneFlow));
     assert_eq!(get(&fixture.server, "/healthz").0, 200);
@@ -122,7 +146,7 @@ fn health_follows_the_check() {
 fn what_is_no_request_of_ours_gets_the_right_status() {
     let fixture = start(Box::new(OneFlow));
     let server = &fixture.server;
-    assert_eq!(get(server, "/").0, 404);
+    assert_eq!(get(server, "/dashboard.html").0, 404);
     assert_eq!(get(server, "/metrics/").0, 404);
     let (status, head, _) = send(server, "POST /flows HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(status, 405);

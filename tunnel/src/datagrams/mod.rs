@@ -103,6 +103,7 @@ impl UdpFlow {
             received_bytes: self.received_bytes,
             rate_mbps: self.meter.mbps(),
             state: FlowState::Open,
+            player: None,
         }
     }
 }

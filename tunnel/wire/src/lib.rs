@@ -1,6 +1,6 @@
 //! Pure parsers and encoders for what Millrace reads from a peer before it relays a byte: PROXY
 //! protocol headers, SOCKS5, HTTP/1.1 CONNECT heads, HTTP/3 CONNECT field lists, and the datagrams and capsules of
-//! CONNECT-UDP.
+//! CONNECT-UDP; and what players say of themselves in their requests (CMCD).
 //!
 //! Nothing here does I/O, keeps state or allocates more than the length cap of its format. An
 //! incremental parser is a function of all bytes read so far: it answers [`Parsed::Incomplete`]
@@ -10,6 +10,7 @@
 //! format is an error.
 
 pub mod capsule;
+pub mod cmcd;
 pub mod connect_udp;
 pub mod destination;
 pub mod failure;

@@ -110,10 +110,12 @@ fn a_client_without_server_is_unhealthy() {
 }
 
 #[test]
-fn other_paths_are_not_found() {
+fn there_is_a_page_for_people_and_other_paths_are_not_found() {
     let pair = Pair::builder().start();
     for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
-        assert_eq!(admin::get(admin, "/").unwrap().0, 404);
+        let (status, page) = admin::get(admin, "/").unwrap();
+        assert!(status == 200 && page.contains("dashboard.js"), "{status}: {page}");
+        assert_eq!(admin::get(admin, "/index.html").unwrap().0, 404);
     }
 }
 

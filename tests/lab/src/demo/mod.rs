@@ -115,7 +115,7 @@ impl Demo {
         }
         let step = Step::begin("preparing the video (kept for the next time)", None)?;
         let log = self.out.join("media.log");
-        self.player.media(&self.media, options.media.as_deref(), &log, |elapsed| {
+        self.player.media(&self.media, options.media.as_deref(), None, &log, |elapsed| {
             step.at(elapsed);
             Ok(())
         })

@@ -9,10 +9,9 @@ use super::places::{Place, Places};
 use super::steps::Steps;
 use super::telemetry::{Payload, SenderTold, Told};
 use super::traffic::Segment;
-use super::viewers;
+use super::view::View;
 use crate::emulator::Course;
 use crate::measure::{FlowPoint, Record, SAMPLE_S};
-use crate::player::Session;
 use crate::results::series::{InUse, Screen};
 use crate::scenario::Scenario;
 
@@ -39,8 +38,8 @@ pub struct Seen<'a> {
     pub told: Vec<Told>,
     /// By the receivers, in the order of the flows.
     pub payload: Vec<Vec<Payload>>,
-    /// By the viewers, in the order of the flows.
-    pub sessions: Vec<Option<Session>>,
+    /// By the players, in the order of the flows.
+    pub views: Vec<Option<View>>,
     /// By the receivers of on/off flows, in the order of the flows.
     pub segments: Vec<Vec<Segment>>,
 }
@@ -124,8 +123,7 @@ impl Seen<'_> {
 
     fn screen(&self, flow: usize, at_s: f64) -> Screen {
         let into_s = at_s - self.places.flows[flow].start_s;
-        let session = self.sessions[flow].as_ref();
-        session.map_or_else(Screen::default, |session| viewers::screen(session, into_s))
+        self.views[flow].as_ref().map_or_else(Screen::default, |view| view.screen(into_s))
     }
 
     fn payload(&self) -> Vec<Steps> {

@@ -3,10 +3,13 @@
 mod join;
 mod peers;
 mod places;
+mod players;
 mod steps;
+mod streams;
 mod telemetry;
 mod traffic;
 mod tunnels;
+mod view;
 mod viewers;
 
 use std::collections::HashMap;
@@ -21,17 +24,19 @@ use serde_json::json;
 
 use self::join::Seen;
 use self::places::{MOST_FLOWS, Places};
+pub use self::players::Equipment;
+use self::players::{Players, Room, Seat};
+pub use self::streams::Streams;
 use self::telemetry::{Headers, Told};
 use self::traffic::{Flow, Gauge};
 use self::tunnels::{Tunnels, Workshop};
+use self::view::View;
 pub use self::viewers::Theatre;
-use self::viewers::Viewers;
 use crate::emulator::course::LONGEST;
 use crate::emulator::{Access, Back, FlowPlan, Plan, Report, monotonic_ns};
 use crate::host::{CpuShares, CpuTime};
 use crate::interrupt;
 use crate::measure::figures;
-use crate::player::{Session, Viewer};
 use crate::process::require;
 use crate::proxies::Binaries;
 use crate::run::{Run, require_root};
@@ -54,8 +59,7 @@ pub struct Emulation {
     traces: Traces,
     binaries: Binaries,
     access: Access,
-    /// None where nobody watches.
-    theatre: Option<Theatre>,
+    equipment: Equipment,
 }
 
 impl Emulation {
@@ -66,13 +70,13 @@ impl Emulation {
     pub fn new(traces: Traces, binaries: Binaries, access: Access) -> Result<Self> {
         require_root()?;
         require(&PROGRAMS)?;
-        Ok(Self { traces, binaries, access, theatre: None })
+        Ok(Self { traces, binaries, access, equipment: Equipment::default() })
     }
 
     /// With players, for flows that are watched.
     #[must_use]
-    pub fn with_theatre(self, theatre: Theatre) -> Self {
-        Self { theatre: Some(theatre), ..self }
+    pub fn with(self, equipment: Equipment) -> Self {
+        Self { equipment, ..self }
     }
 }
 
@@ -80,14 +84,11 @@ impl Driver for Emulation {
     const NAME: &'static str = "emu";
 
     fn run(&self, request: &Request<'_>) -> Result<Result<Ran, NotDone>> {
-        let possible = can_be_emulated(request.scenario).and_then(|()| match &self.theatre {
-            Some(theatre) => theatre.can_show(request.scenario),
-            None => Ok(()),
-        });
+        let scenario = request.scenario;
+        let possible = can_be_emulated(scenario).and_then(|()| self.equipment.can_show(scenario));
         if let Err(reason) = possible {
             return Ok(Err(NotDone::Skipped(reason)));
         }
-        let scenario = request.scenario;
         let setup = match course(scenario, request.seed, &self.traces) {
             Ok(setup) => setup,
             Err(not_done) => return Ok(Err(not_done)),
@@ -145,9 +146,8 @@ fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
             App::Bulk => {}
             App::OnOff { .. } if !group.upwards => {}
             App::OnOff { .. } => return Err("segments go down only".to_owned()),
-            App::Dash { .. } if !group.upwards => {}
-            App::Dash { .. } => return Err("videos go down only".to_owned()),
-            App::Rtsp => return Err("RTSP players in scenarios are not there yet".to_owned()),
+            App::Dash { .. } | App::Rtsp { .. } if !group.upwards => {}
+            App::Dash { .. } | App::Rtsp { .. } => return Err("videos go down only".to_owned()),
         }
         if !group.change.is_empty() {
             let problem = "nothing can be asked of an algorithm on the wire while it runs, yet";
@@ -162,7 +162,7 @@ struct Lived {
     host: CpuShares,
     told: Vec<Told>,
     payload: Vec<Vec<telemetry::Payload>>,
-    sessions: Vec<Option<Session>>,
+    views: Vec<Option<View>>,
 }
 
 impl Emulation {
@@ -183,15 +183,14 @@ impl Emulation {
         let tunnels = Tunnels::start(scenario, places, &topology, workshop)?;
         let peers = peers::start(scenario, places, &topology, workshop)?;
 
-        let theatre = self.theatre.as_ref();
-        let (scratch, directory) = (run.scratch(), request.directory);
-        let Viewers { seats, sites } =
-            Viewers::open(theatre, scenario, places, &topology, scratch, directory)?;
+        let room = Room { scratch: run.scratch(), directory: request.directory, logs };
+        let Players { seats, sites, rtsp } =
+            self.equipment.open(scenario, places, &topology, room)?;
 
         let gauges: Vec<Gauge> = places.flows.iter().map(|_| Gauge::default()).collect();
         let stage = Stage { scenario, places, topology: &topology, tunnels: &tunnels };
         let lived = stage.live(&gauges, seats, || emulator.begin())?;
-        drop((tunnels, peers, sites));
+        drop((tunnels, peers, sites, rtsp));
         let (report, course) = emulator.finish_run()?;
         let course = course.context("the link was stopped before the run's end")?;
         let seen = Seen {
@@ -200,7 +199,7 @@ impl Emulation {
             course: &course,
             told: lived.told,
             payload: lived.payload,
-            sessions: lived.sessions,
+            views: lived.views,
             segments: gauges.iter().map(Gauge::segments).collect(),
         };
         let (outcome, record) = (seen.outcome(), seen.record(request.with_series));
@@ -209,11 +208,11 @@ impl Emulation {
         let mut figures = figures(scenario, &outcome, &record);
         let mut doubts = doubts(&report, &lived.host, &disagreement);
         let mut players = Vec::new();
-        for (flow, session) in seen.sessions.iter().enumerate() {
-            let Some(session) = session else { continue };
-            viewers::add(&mut figures.flows[flow].figures, session);
-            doubts.extend(viewers::doubts(flow, session));
-            players.push(viewers::account(session));
+        for (flow, view) in seen.views.iter().enumerate() {
+            let Some(view) = view else { continue };
+            view.add_to(&mut figures.flows[flow].figures);
+            doubts.extend(view.doubts.iter().map(|doubt| format!("flow {flow}: {doubt}")));
+            players.push(view.account.clone());
         }
         Ok(Ran {
             figures,
@@ -252,11 +251,11 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Lets the flows run from the beginning to the end. Those that have a viewer are its.
+    /// Lets the flows run from the beginning to the end. Those that have a player are its.
     fn live(
         &self,
         gauges: &[Gauge],
-        viewers: Vec<Option<Viewer>>,
+        seats: Vec<Option<Seat>>,
         begin: impl FnOnce() -> Result<u64>,
     ) -> Result<Lived> {
         let Self { scenario, places, topology, tunnels } = *self;
@@ -272,7 +271,7 @@ impl Stage<'_> {
             .collect();
         let listeners: Vec<_> = flows
             .iter()
-            .map(|flow| (!flow.group.is_dash()).then(|| flow.listen(topology)).transpose())
+            .map(|flow| (!flow.group.is_watched()).then(|| flow.listen(topology)).transpose())
             .collect::<Result<_>>()?;
         let direct: Vec<bool> =
             places.flows.iter().map(|it| scenario.groups[it.group].via == Via::Direct).collect();
@@ -291,11 +290,11 @@ impl Stage<'_> {
             }
             let players: Vec<_> = flows
                 .iter()
-                .zip(viewers)
-                .map(|(flow, viewer)| {
+                .zip(seats)
+                .map(|(flow, seat)| {
                     let enter = topology.player.entrance()?;
-                    Ok(scope.spawn(move || match viewer {
-                        Some(viewer) => viewers::watch(viewer, flow, topology, began),
+                    Ok(scope.spawn(move || match seat {
+                        Some(seat) => seat.watch(flow, topology, began),
                         None => enter.enter().and_then(|()| flow.play(began)).map(|()| None),
                     }))
                 })
@@ -323,10 +322,10 @@ impl Stage<'_> {
             })?;
             drop(ended);
             let host = CpuTime::now()?.since(before);
-            let mut sessions = Vec::new();
+            let mut views = Vec::new();
             for (index, player) in players.into_iter().enumerate() {
                 let played = player.join().map_err(|_| anyhow!("a player panicked"))?;
-                sessions.push(played.with_context(|| format!("flow {index}"))?);
+                views.push(played.with_context(|| format!("flow {index}"))?);
             }
             let read = reader.join().map_err(|_| anyhow!("the reading thread panicked"))?;
             let mut asked = Vec::new();
@@ -334,12 +333,12 @@ impl Stage<'_> {
                 asked.push(asker.join().map_err(|_| anyhow!("an asking thread panicked"))??);
             }
             let told = told(scenario, places, &read, asked);
-            let arrived = |(flow, (payload, _)): (usize, (Vec<_>, _))| match &sessions[flow] {
-                Some(session) => viewers::arrivals(session, places.flows[flow].start_s),
+            let arrived = |((payload, _), view): ((Vec<_>, _), &Option<View>)| match view {
+                Some(view) => view.arrivals.clone(),
                 None => payload,
             };
-            let payload = read.into_iter().enumerate().map(arrived).collect();
-            Ok(Lived { host, told, payload, sessions })
+            let payload = read.into_iter().zip(&views).map(arrived).collect();
+            Ok(Lived { host, told, payload, views })
         })
     }
 }

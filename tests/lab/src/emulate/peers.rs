@@ -1,7 +1,7 @@
 //! Somebody else's pair of programs: one for each flow that names it.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub fn start(
             for (_, running, log) in &mut started {
                 running.must_run(log)?;
             }
-            Ok(listens(&topology.client_edge, door)?.then_some(()))
+            Ok(topology.client_edge.listens(door)?.then_some(()))
         })?;
         open.with_context(|| {
             let logs: Vec<String> = started.iter().map(|(_, _, log)| tail(log)).collect();
@@ -71,12 +71,6 @@ pub fn start(
         all.extend(started.into_iter().map(|(_, running, _)| running));
     }
     Ok(all)
-}
-
-/// Whether `door` takes connections.
-fn listens(namespace: &Namespace, door: SocketAddr) -> Result<bool> {
-    const AT_MOST: Duration = Duration::from_secs(1);
-    namespace.inside(|| Ok(TcpStream::connect_timeout(&door, AT_MOST).is_ok()))
 }
 
 /// What the names in braces stand for.

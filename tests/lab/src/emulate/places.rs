@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 
-use crate::scenario::{Connections, Group, Ip, Scenario, Via};
+use crate::rtsp::live555;
+use crate::scenario::{App, Connections, Group, Ip, Scenario, Via};
 use crate::topology::{
     CLIENT_EDGE_INSIDE, CLIENT_EDGE_INSIDE_6, KernelCc, ORIGIN, ORIGIN_6, Topology,
 };
@@ -15,8 +16,8 @@ use crate::topology::{
 /// As many flows as there may be: each has sockets, threads and perhaps a process of its own.
 pub const MOST_FLOWS: u64 = 250;
 
-/// Where origins listen.
-const ORIGIN_PORT: u16 = 5001;
+/// Where origins of our own listen.
+pub const ORIGIN_PORT: u16 = 5001;
 /// Where the servers listen.
 const TUNNEL_PORT: u16 = 4433;
 /// The client edge's first door.
@@ -106,7 +107,11 @@ impl Places {
         // Below MOST_FLOWS, so that every number fits one byte.
         let flow = self.flows.len();
         let number = (flow + 1) as u8;
-        let origin = SocketAddr::new(host(self.ip, AT_ORIGIN, number), ORIGIN_PORT);
+        let port = match group.app {
+            App::Rtsp { .. } => live555::PORT,
+            _ => ORIGIN_PORT,
+        };
+        let origin = SocketAddr::new(host(self.ip, AT_ORIGIN, number), port);
         let is_tunnelled = group.via != Via::Direct;
         let shares = group.via == Via::Proxy && group.connections == Connections::Shared;
         let joins = shares && member > 0;

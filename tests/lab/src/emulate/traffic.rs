@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::places::Place;
-use crate::interrupt;
+use crate::interrupt::{self, is_pause};
 use crate::scenario::{App, Group};
 use crate::tcp_info::TcpInfo;
 use crate::topology::Topology;
@@ -201,7 +201,7 @@ impl Flow<'_> {
                 let every = Duration::from_secs_f64(every_s);
                 self.watch(&mut stream, segment_bytes, every, began, stop)
             }
-            (App::OnOff { .. } | App::Dash { .. } | App::Rtsp, _) => {
+            (App::OnOff { .. } | App::Dash { .. } | App::Rtsp { .. }, _) => {
                 bail!("this kind of flow can't be emulated")
             }
         }
@@ -327,8 +327,4 @@ fn set_congestion_control(socket: &SockRef<'_>, group: &Group) -> Result<()> {
     socket
         .set_tcp_congestion(name.as_bytes())
         .with_context(|| format!("the kernel's congestion control {name}"))
-}
-
-fn is_pause(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

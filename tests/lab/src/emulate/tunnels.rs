@@ -7,10 +7,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::places::{Crossing, Places, origin_network};
+use super::places::{Crossing, ORIGIN_PORT, Places, origin_network};
 use crate::process::Running;
 use crate::proxies::{Binaries, CLIENT_NAME, Proxy, SERVER_NAME};
-use crate::scenario::{Group, Scenario, Via};
+use crate::rtsp::live555;
+use crate::scenario::{App, Group, Scenario, Via};
 use crate::topology::Topology;
 
 /// The servers' first admin port; the clients have the same ones in another namespace.
@@ -182,7 +183,7 @@ fn server_config<'a>(
             "congestion_control": congestion_control(group),
         },
         // The flows' origins and nothing else.
-        "destinations": { "allow": [{ "network": network, "ports": [5001] }] },
+        "destinations": { "allow": [{ "network": network, "ports": [ORIGIN_PORT, live555::PORT] }] },
         "admin": { "address": admin },
     })
 }
@@ -190,7 +191,11 @@ fn server_config<'a>(
 fn client_config(group: &Group, crossing: &Crossing, places: &Places, admin: SocketAddr) -> Value {
     let door = |flow: &usize| {
         let place = &places.flows[*flow];
-        let class = if group.is_dash() { "dash" } else { "bulk" };
+        let class = match group.app {
+            App::Dash { .. } => "dash",
+            App::Rtsp { .. } => "rtsp",
+            App::Bulk | App::OnOff { .. } => "bulk",
+        };
         json!({
             "mode": "fixed",
             "address": place.door,

@@ -6,22 +6,22 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::places::{Place, Places};
+use super::players::Room;
 use super::telemetry::Payload;
 use super::traffic::Flow;
-use crate::player::{Player, Seat, Session, Showing, Viewer};
+use super::view::{Guard, View};
+use crate::player::{Player, Seat, Second, Session, Showing, Viewer};
 use crate::process::require;
-use crate::results::Figures;
 use crate::results::series::Screen;
 use crate::scenario::{App, Group, Scenario};
-use crate::site::{self, Content, Site};
+use crate::site::{Content, Site};
 use crate::step::Step;
 use crate::topology::{PLAYER, Topology};
 
@@ -34,8 +34,8 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("chromium", "chromium"),
 ];
 
-/// The first routing table of the flows that choose their congestion control by route.
-const FIRST_TABLE: u32 = 1000;
+/// As long as presentations are that nobody asks to be longer: none is made again for less.
+const USUAL: Duration = Duration::from_secs(90);
 
 /// What is shown, and by what.
 #[derive(Debug, Clone)]
@@ -52,18 +52,24 @@ struct Media {
 }
 
 impl Theatre {
-    /// Finds the built player and encodes the video into `media`, unless it is there already.
+    /// Finds the built player and encodes the video into `media`, unless it is there already and long
+    /// enough for sessions of `longest`.
     ///
     /// # Errors
     /// When a program or the player is missing, or the video can't be encoded.
-    pub fn prepare(player: &Path, media: &Path, source: Option<&Path>) -> Result<Self> {
+    pub fn prepare(
+        player: &Path,
+        media: &Path,
+        source: Option<&Path>,
+        longest: Duration,
+    ) -> Result<Self> {
         require(&PROGRAMS)?;
         let player = Player::locate(player)?;
         fs::create_dir_all(media).with_context(|| media.display().to_string())?;
         let media = media.canonicalize().with_context(|| media.display().to_string())?;
         let step = Step::begin("preparing the video (kept for the next time)", None)?;
         let log = media.with_extension("log");
-        player.media(&media, source, &log, |elapsed| {
+        player.media(&media, source, Some(longest.max(USUAL)), &log, |elapsed| {
             step.at(elapsed);
             Ok(())
         })?;
@@ -108,9 +114,9 @@ impl Viewers {
         scenario: &Scenario,
         places: &Places,
         topology: &Topology,
-        scratch: &Path,
-        directory: &Path,
+        room: Room<'_>,
     ) -> Result<Self> {
+        let Room { scratch, directory, .. } = room;
         let group = |place: &Place| &scenario.groups[place.group];
         let mut all =
             Self { seats: places.flows.iter().map(|_| None).collect(), sites: Vec::new() };
@@ -124,11 +130,6 @@ impl Viewers {
         let directory =
             &directory.canonicalize().with_context(|| directory.display().to_string())?;
         let logs = directory.join("logs");
-        for (flow, place) in (0..).zip(&places.flows) {
-            if let (true, Some(cc)) = (group(place).is_dash(), group(place).kernel_cc()) {
-                topology.route_from(place.origin.ip(), FIRST_TABLE + flow, cc)?;
-            }
-        }
         let content = Content {
             name: "origin",
             listen: &origins,
@@ -178,37 +179,50 @@ pub fn watch(
     flow: &Flow<'_>,
     topology: &Topology,
     began: Instant,
-) -> Result<Option<Session>> {
-    let at = |time_s| began + Duration::from_secs_f64(time_s);
-    let (start, stop) = (at(flow.place.start_s), at(flow.group.stop_s));
-    if !flow.sleep_until(start) {
+) -> Result<Option<View>> {
+    let mut guard = Guard::of(flow, topology, began);
+    if !flow.sleep_until(guard.start) {
         return Ok(None);
     }
     viewer.play()?;
-    let middle = start + (stop - start) / 2;
-    let mut unchecked = flow.group.kernel_cc();
-    let left = stop.saturating_duration_since(Instant::now());
-    let session = viewer.finish(left, || {
-        let now = Instant::now();
-        if flow.over.load(Ordering::Relaxed) && now < stop {
-            bail!("the run ended before its time");
-        }
-        if let Some(wanted) = unchecked.filter(|_| now >= middle) {
-            unchecked = None;
-            let host = flow.place.origin.ip().to_string();
-            let used = site::congestion_control(&topology.origin, &["src", &host])?;
-            if used != wanted {
-                bail!("the origin's kernel uses {used}, not {wanted}");
-            }
-        }
-        Ok(())
-    })?;
-    Ok(Some(session))
+    let left = guard.stop.saturating_duration_since(Instant::now());
+    let session = viewer.finish(left, || guard.look())?;
+    Ok(Some(view(&session, flow.place.start_s)))
+}
+
+/// Of a session that began at `start_s`.
+fn view(session: &Session, start_s: f64) -> View {
+    let qoe = &session.qoe;
+    let figures = [
+        ("startup_s", qoe.startup_s),
+        ("stalls", Some(f64::from(qoe.stalls))),
+        ("rebuffer_ratio", Some(qoe.rebuffer_ratio)),
+        ("bitrate_kbps", qoe.bitrate_kbps),
+        ("switches", Some(f64::from(qoe.switches))),
+        ("psnr_db", qoe.psnr_db),
+        ("dropped_frames", Some(session.dropped_frames as f64)),
+        ("watched_s", Some(session.session_s)),
+    ];
+    let screen = |second: &Second| Screen {
+        shown_kbps: second.rung_kbps,
+        psnr_db: second.psnr_db,
+        buffer_s: second.buffer_s,
+    };
+    View {
+        figures: figures.to_vec(),
+        seconds: session.seconds.iter().map(screen).collect(),
+        arrivals: arrivals(session, start_s),
+        doubts: doubts(session),
+        account: json!({
+            "error": qoe.error,
+            "frozen_outside_stalls_s": session.frozen_outside_stalls_s,
+        }),
+    }
 }
 
 /// When the payload of a session that began at `start_s` arrived. A segment's bytes are taken for
 /// evenly spread from its first to its last.
-pub fn arrivals(session: &Session, start_s: f64) -> Vec<Payload> {
+fn arrivals(session: &Session, start_s: f64) -> Vec<Payload> {
     let mut downloads = session.downloads.clone();
     downloads.sort_by(|a, b| a.end_s.total_cmp(&b.end_s));
     let mut all = vec![Payload { at_s: start_s, bytes: 0 }];
@@ -223,49 +237,18 @@ pub fn arrivals(session: &Session, start_s: f64) -> Vec<Payload> {
     all
 }
 
-/// What was on the screen `at_s` seconds into the session.
-pub fn screen(session: &Session, at_s: f64) -> Screen {
-    let second = (at_s >= 0.0).then(|| session.seconds.get(at_s as usize)).flatten();
-    second.map_or_else(Screen::default, |second| Screen {
-        shown_kbps: second.rung_kbps,
-        psnr_db: second.psnr_db,
-        buffer_s: second.buffer_s,
-    })
-}
-
-/// Adds what a viewer saw to the figures of the flow.
-pub fn add(figures: &mut Figures, session: &Session) {
-    let qoe = &session.qoe;
-    figures.set_if("startup_s", qoe.startup_s);
-    figures.set("stalls", f64::from(qoe.stalls));
-    figures.set("rebuffer_ratio", qoe.rebuffer_ratio);
-    figures.set_if("bitrate_kbps", qoe.bitrate_kbps);
-    figures.set("switches", f64::from(qoe.switches));
-    figures.set_if("psnr_db", qoe.psnr_db);
-    figures.set("dropped_frames", session.dropped_frames as f64);
-    figures.set("watched_s", session.session_s);
-}
-
 /// Why a session says more about this machine than about the link.
-pub fn doubts(flow: usize, session: &Session) -> Vec<String> {
+fn doubts(session: &Session) -> Vec<String> {
     let mut doubts = Vec::new();
     let dropped = session.dropped_undisturbed;
     if dropped > 0 {
-        doubts.push(format!("the browser of flow {flow} dropped {dropped} frames while it played"));
+        doubts.push(format!("the browser dropped {dropped} frames while it played"));
     }
     if session.frozen_outside_stalls_s > 0.0 {
         let still_s = session.frozen_outside_stalls_s;
-        doubts.push(format!("the picture of flow {flow} stood still for {still_s} s of playing"));
+        doubts.push(format!("the picture stood still for {still_s} s of playing"));
     }
     doubts
-}
-
-/// What is kept of a session beside its figures.
-pub fn account(session: &Session) -> Value {
-    json!({
-        "error": session.qoe.error,
-        "frozen_outside_stalls_s": session.frozen_outside_stalls_s,
-    })
 }
 
 #[cfg(test)]
@@ -297,20 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_is_that_of_the_second() {
-        let session = session();
-        assert_eq!(screen(&session, -0.1), Screen::default());
-        assert_eq!(screen(&session, 0.9).buffer_s, Some(0.0));
-        assert_eq!(screen(&session, 1.0).shown_kbps, Some(620.0));
-        assert_eq!(screen(&session, 2.0), Screen::default());
-    }
-
-    #[test]
-    fn what_never_came_is_no_figure() {
-        let mut figures = Figures::default();
-        add(&mut figures, &session());
-        assert_eq!(figures.0.get("bitrate_kbps"), None);
-        assert_eq!(figures.0["stalls"], 1.0);
-        assert!(doubts(0, &session()).is_empty());
+    fn a_view_has_what_was_seen_and_what_never_came_is_no_figure() {
+        let view = view(&session(), 10.0);
+        assert_eq!(view.seconds[0].buffer_s, Some(0.0));
+        assert_eq!(view.seconds[1].shown_kbps, Some(620.0));
+        assert!(view.figures.contains(&("bitrate_kbps", None)));
+        assert!(view.figures.contains(&("stalls", Some(1.0))));
+        assert!(view.doubts.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::summary::CellRuns;
 use super::{FlowFigures, RunFigures, Statistics};
-use crate::scenario::{At, Claim, Condition, File, Over, Statistic, Test, Where};
+use crate::scenario::{Against, At, Claim, Condition, File, Over, Statistic, Test, Where};
 
 /// A claim and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -193,7 +193,11 @@ impl Data<'_> {
             let Some(value) = self.value(&subject, &condition.metric, condition) else { continue };
             let mut push = |reference: Option<(f64, String)>| {
                 // Zero by zero is nothing; never by never is nothing either.
-                let measured = reference.as_ref().map_or(value, |(by, _)| value / by);
+                let measured = match (&reference, condition.reference.as_ref().map(|it| it.how)) {
+                    (Some((by, _)), Some(Against::Ratio)) => value / by,
+                    (Some((less, _)), Some(Against::Difference)) => value - less,
+                    _ => value,
+                };
                 let slack = condition.bound.slack(measured);
                 let (reference, reference_cc) = reference.unzip();
                 points.push(Point {
@@ -209,7 +213,7 @@ impl Data<'_> {
                     slack,
                 });
             };
-            match &condition.ratio_to {
+            match &condition.reference {
                 None => push(None),
                 Some(reference) => {
                     for by in
@@ -359,7 +363,7 @@ fn distinct(flows: &[&FlowFigures]) -> Vec<String> {
 
 /// The figure of a condition for people.
 fn described(condition: &Condition) -> String {
-    let Some(reference) = &condition.ratio_to else { return condition.metric.clone() };
+    let Some(reference) = &condition.reference else { return condition.metric.clone() };
     let of = if reference.metric == condition.metric { "" } else { reference.metric.as_str() };
     let test = |(key, test): &(String, Test)| match test {
         Test::Is(Value::String(text)) if key == "cc" => text.clone(),
@@ -373,7 +377,11 @@ fn described(condition: &Condition) -> String {
     };
     let at: Vec<String> = reference.filter.0.iter().map(test).collect();
     let of = [of.to_owned(), at.join(", ")].into_iter().filter(|part| !part.is_empty());
-    format!("{} / {}", condition.metric, of.collect::<Vec<_>>().join(" at "))
+    let sign = match reference.how {
+        Against::Ratio => "/",
+        Against::Difference => "-",
+    };
+    format!("{} {sign} {}", condition.metric, of.collect::<Vec<_>>().join(" at "))
 }
 
 #[cfg(test)]

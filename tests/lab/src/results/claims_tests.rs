@@ -97,6 +97,16 @@ fn a_ratio_is_of_the_cell_that_differs_in_nothing_else() {
 }
 
 #[test]
+fn a_difference_is_to_the_same_cell_as_a_ratio() {
+    let less = "metric = \"throughput_mbps\"\nwhere = { cc = \"good\" }\nminus = { where = { cc = \"bad\" } }\n";
+    let found = judged(&format!("{less}at_least = 3"));
+    assert_eq!((found.verdict, found.measured), (Verdict::Holds, Some(3.0)));
+    let measured: Vec<f64> = found.points.iter().map(|point| point.measured).collect();
+    assert_eq!(measured, [3.0, 6.0]);
+    assert_eq!(verdict(&format!("{less}at_least = 3.5")), Verdict::FallsShort);
+}
+
+#[test]
 fn a_ratio_to_a_flow_of_the_same_run() {
     let ratio = "metric = \"throughput_mbps\"\nwhere = { group = 0 }\nratio_to = { where = { cc = \"cubic\" } }\n";
     let measured: Vec<f64> =

@@ -1,7 +1,7 @@
 //! Names of the figures. `docs/results.md` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 41] = [
+pub const OF_FLOW: [&str; 43] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -42,6 +42,8 @@ pub const OF_FLOW: [&str; 41] = [
     "switches",
     "psnr_db",
     "dropped_frames",
+    "lost_frames",
+    "rtp_loss",
     "watched_s",
 ];
 

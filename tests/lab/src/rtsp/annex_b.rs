@@ -9,12 +9,12 @@ use std::io::{self, Read};
 const CHUNK_BYTES: usize = 1 << 16;
 
 /// What a file consists of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Census {
     /// NAL units.
     pub units: u64,
-    /// Of these, slices that begin a picture.
-    pub pictures: u64,
+    /// Of each picture the bytes of its slices, without start codes.
+    pub pictures: Vec<u64>,
     /// The longest, without its start code.
     pub longest_bytes: u64,
     /// The whole file.
@@ -64,9 +64,7 @@ impl Scan {
                     0 => self.header = byte,
                     // A slice begins with `first_mb_in_slice` in Exp-Golomb code: a leading 1 is zero, and a
                     // picture begins with its first macroblock.
-                    1 if matches!(self.header & 0x1f, 1 | 5) && byte & 0x80 != 0 => {
-                        self.census.pictures += 1;
-                    }
+                    1 if is_slice(self.header) && byte & 0x80 != 0 => self.census.pictures.push(0),
                     _ => {}
                 }
                 *length += 1;
@@ -78,15 +76,23 @@ impl Scan {
     /// The zeros before a start code, or at the end, are not the unit's.
     fn close(&mut self) {
         let Some(length) = self.unit_bytes.take() else { return };
+        let length = length.saturating_sub(self.zeros);
         self.census.units += 1;
-        self.census.longest_bytes =
-            self.census.longest_bytes.max(length.saturating_sub(self.zeros));
+        self.census.longest_bytes = self.census.longest_bytes.max(length);
+        if let (true, Some(picture)) = (is_slice(self.header), self.census.pictures.last_mut()) {
+            *picture += length;
+        }
     }
 
     fn finish(mut self) -> Census {
         self.close();
         self.census
     }
+}
+
+/// By a NAL unit's first byte.
+pub(super) fn is_slice(header: u8) -> bool {
+    matches!(header & 0x1f, 1 | 5)
 }
 
 #[cfg(test)]
@@ -115,7 +121,8 @@ mod tests {
             &[0, 0, 0, 1, 0x41, 0x9a, 0, 0, 3, 7],
         ]
         .concat();
-        let expected = Census { units: 4, pictures: 2, longest_bytes: 6, bytes: file.len() as u64 };
+        let bytes = file.len() as u64;
+        let expected = Census { units: 4, pictures: vec![9, 6], longest_bytes: 6, bytes };
         assert_eq!(census(file.as_slice()).unwrap(), expected);
         assert_eq!(census(Trickle(&file)).unwrap(), expected);
     }

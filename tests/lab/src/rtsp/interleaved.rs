@@ -2,6 +2,8 @@
 
 use anyhow::{Result, bail};
 
+use super::annex_b::is_slice;
+
 /// A response's head; a longer one is no RTSP.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// A response's body, an SDP description.
@@ -23,6 +25,8 @@ pub struct RtpPacket {
     pub marker: bool,
     /// Whole packet, header included.
     pub bytes: usize,
+    /// Bytes of slices in it, as they are in the file: NAL units without start codes.
+    pub slice_bytes: usize,
 }
 
 /// Takes a connection's bytes in pieces of any size and finds the RTP packets among them.
@@ -80,7 +84,23 @@ fn rtp(channel: u8, packet: &[u8]) -> Option<RtpPacket> {
         timestamp: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
         marker: header[1] & 0x80 != 0,
         bytes: packet.len(),
+        slice_bytes: slice_bytes(packet),
     })
+}
+
+/// Of H.264 (RFC 6184): a whole NAL unit, or a fragment of one (FU-A), whose first two bytes stand for
+/// the unit's first.
+fn slice_bytes(packet: &[u8]) -> usize {
+    const FU_A: u8 = 28;
+    const START: u8 = 0x80;
+    let sources = usize::from(packet[0] & 0x0f);
+    match packet.get(RTP_HEADER_BYTES + 4 * sources..) {
+        Some([first, header, data @ ..]) if first & 0x1f == FU_A && is_slice(*header) => {
+            data.len() + usize::from(header & START != 0)
+        }
+        Some(unit @ [first, ..]) if is_slice(*first) => unit.len(),
+        _ => 0,
+    }
 }
 
 /// Of a request or response with its body; `None` while a part is missing.
@@ -145,6 +165,19 @@ mod tests {
             assert!(found.iter().all(|it| it.timestamp == 900_000 && it.channel == 0));
             assert!(parser.pending.is_empty());
         }
+    }
+
+    #[test]
+    fn fragments_add_up_to_the_slice_and_parameter_sets_do_not_count() {
+        let header = rtp_packet(0, 0, false)[..RTP_HEADER_BYTES].to_vec();
+        let bytes = |payload: &[u8]| slice_bytes(&[header.as_slice(), payload].concat());
+        // An IDR slice of 7 bytes: its first, then 2, 3 and 1.
+        assert_eq!(bytes(&[0x7c, 0x85, 1, 2]), 3);
+        assert_eq!(bytes(&[0x7c, 0x05, 3, 4, 5]), 3);
+        assert_eq!(bytes(&[0x7c, 0x45, 6]), 1);
+        assert_eq!(bytes(&[0x41, 1, 2, 3]), 4);
+        assert_eq!(bytes(&[0x67, 1, 2, 3]), 0, "a parameter set");
+        assert_eq!(bytes(&[]), 0);
     }
 
     #[test]

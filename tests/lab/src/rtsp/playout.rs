@@ -6,6 +6,8 @@
 //! session does lasts to its end, and a session that never began is one stall as long as itself: as
 //! `docs/qoe.md` has it of DASH.
 
+use serde::Serialize;
+
 /// A frame of the stream, in the order of display.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
@@ -13,10 +15,13 @@ pub struct Frame {
     pub media_s: f64,
     /// When its last packet arrived, since the play request; `None` if one is missing.
     pub whole_s: Option<f64>,
+    /// Whether all that it refers to is whole too. If not, the picture before it stays, although it is
+    /// not waited for.
+    pub decodable: bool,
 }
 
 /// A time in which the picture stood still for want of data.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stall {
     /// Since the play request.
     pub start_s: f64,
@@ -70,7 +75,7 @@ impl Playout {
                 }
                 offset_s = end_s - frame.media_s;
             }
-            if frame.whole_s.is_some() {
+            if frame.whole_s.is_some() && frame.decodable {
                 playout.shown_s[index] = Some(frame.media_s + offset_s);
             }
         }
@@ -78,6 +83,17 @@ impl Playout {
             playout.session_s = session_s.min(last.media_s + offset_s);
         }
         playout
+    }
+
+    /// Media that a player holds at `at_s` and has not shown yet: up to the last frame that was whole by
+    /// then. `frames` are those that were played.
+    #[must_use]
+    pub fn buffered_s(&self, frames: &[Frame], at_s: f64) -> f64 {
+        let arrived = |it: &&Frame| it.whole_s.is_some_and(|whole_s| whole_s <= at_s);
+        let Some(newest) = frames.iter().rfind(arrived) else { return 0.0 };
+        let shown = self.shown_s.iter().rposition(|it| it.is_some_and(|shown_s| shown_s <= at_s));
+        let from_s = shown.map_or(0.0, |shown| frames[shown].media_s);
+        (newest.media_s - from_s).max(0.0)
     }
 
     /// Time in stalls over the session's.
@@ -112,7 +128,8 @@ mod tests {
     fn frames(count: u32, late_s: impl Fn(u32) -> Option<f64>) -> Vec<Frame> {
         let frame = |number: u32| {
             let media_s = f64::from(number) / 10.0;
-            Frame { media_s, whole_s: late_s(number).map(|late_s| media_s + late_s) }
+            let whole_s = late_s(number).map(|late_s| media_s + late_s);
+            Frame { media_s, whole_s, decodable: true }
         };
         (0..count).map(frame).collect()
     }
@@ -127,6 +144,7 @@ mod tests {
         assert!(near(seen.startup_s.unwrap(), 1.2), "{seen:?}");
         assert!(seen.stalls.is_empty() && near(seen.shown_s[10].unwrap(), 2.2));
         assert!(near(seen.session_s, 11.1), "until all is shown: {}", seen.session_s);
+        assert!(near(seen.buffered_s(&frames(100, |_| Some(0.2)), 5.05), 1.0));
     }
 
     /// For 3 s nothing arrives, then all of it at once: a buffer of a second makes 2 s of stall, and as
@@ -150,6 +168,16 @@ mod tests {
         assert!(seen.stalls.is_empty());
         assert_eq!(seen.shown_s[20], None);
         assert!(seen.shown_s[21].is_some());
+    }
+
+    #[test]
+    fn what_refers_to_a_lost_frame_is_neither_shown_nor_waited_for() {
+        let mut frames = frames(50, |it| (it != 20).then_some(0.0));
+        frames[21..30].iter_mut().for_each(|it| it.decodable = false);
+        let seen = Playout::of(&frames, 0.5, 60.0);
+        assert!(seen.stalls.is_empty());
+        let shown: Vec<bool> = seen.shown_s[19..31].iter().map(Option::is_some).collect();
+        assert!(shown[0] && shown[11] && shown[1..11].iter().all(|shown| !shown), "{shown:?}");
     }
 
     #[test]

@@ -35,18 +35,29 @@ pub struct Condition {
     pub over_flows: Over,
     /// How several repeats become one value.
     pub over_repeats: Statistic,
-    /// By what it is divided.
-    pub ratio_to: Option<Reference>,
+    /// What it is held against.
+    pub reference: Option<Reference>,
     /// What it must be.
     pub bound: Bound,
 }
 
-/// What a figure is divided by.
+/// How a figure is held against another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// Divided by it.
+    Ratio,
+    /// Less it: of figures in dB, whose ratio says nothing.
+    Difference,
+}
+
+/// What a figure is held against.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
+    /// How.
+    pub how: Against,
     /// Which figure; the condition's own unless set.
     pub metric: String,
-    /// Of which runs and flows; what isn't named here is as with the figure divided.
+    /// Of which runs and flows; what isn't named here is as with the figure itself.
     pub filter: Where,
 }
 
@@ -157,18 +168,12 @@ fn condition(
         _ => filter(reader, keys)?,
     };
     reader.node("where");
-    let ratio_to = match reader.table("ratio_to")? {
-        None => None,
-        Some(mut table) => {
-            let own = figure(&mut table)?;
-            let reference = Reference {
-                metric: own.unwrap_or_else(|| metric.clone()),
-                filter: self::filter(&mut table, keys)?,
-            };
-            table.finish()?;
-            Some(reference)
-        }
-    };
+    let ratio = reference(reader, "ratio_to", Against::Ratio, &metric, keys)?;
+    let difference = reference(reader, "minus", Against::Difference, &metric, keys)?;
+    if ratio.is_some() && difference.is_some() {
+        return Err(reader.error("minus", "either ratio_to or minus, not both"));
+    }
+    let reference = ratio.or(difference);
     let number = f64::MIN..=f64::MAX;
     let bound = Bound {
         at_least: reader.maybe_number("at_least", number.clone())?,
@@ -182,9 +187,24 @@ fn condition(
         filter,
         over_flows: reader.choice("over_flows", &flows)?,
         over_repeats: reader.choice("over_repeats", &repeats)?,
-        ratio_to,
+        reference,
         bound,
     })
+}
+
+/// The value of `key`, what a figure is held against.
+fn reference(
+    reader: &mut Reader<'_>,
+    key: &'static str,
+    how: Against,
+    metric: &str,
+    keys: &[String],
+) -> Result<Option<Reference>> {
+    let Some(mut table) = reader.table(key)? else { return Ok(None) };
+    let metric = figure(&mut table)?.unwrap_or_else(|| metric.to_owned());
+    let filter = filter(&mut table, keys)?;
+    table.finish()?;
+    Ok(Some(Reference { how, metric, filter }))
 }
 
 /// The value of `metric`.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-pub use claim::{Bound, Claim, Condition, Over, Reference, Statistic, Test, Where};
+pub use claim::{Against, Bound, Claim, Condition, Over, Reference, Statistic, Test, Where};
 pub use tree::ScenarioError;
 
 use crate::report::Plot;
@@ -262,8 +262,16 @@ pub enum App {
         buffer_s: f64,
     },
     /// A real RTSP player: emulator only.
-    Rtsp,
+    Rtsp {
+        /// The stream: its mean rate, one of [`STREAM_MBPS`].
+        media_mbps: u64,
+        /// How much media the player holds before it begins, and after each stall.
+        client_buffer_s: f64,
+    },
 }
+
+/// The streams that there are (Vivace, Figure 12(a)); `player/src/media/streams.ts` makes them.
+pub const STREAM_MBPS: [u64; 4] = [15, 30, 50, 95];
 
 /// How a DASH player chooses the next segment's rung: a name that its page takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -437,6 +445,21 @@ impl Group {
     #[must_use]
     pub fn is_dash(&self) -> bool {
         matches!(self.app, App::Dash { .. })
+    }
+
+    /// The rate of the stream that it plays, if it does.
+    #[must_use]
+    pub fn stream_mbps(&self) -> Option<u64> {
+        match self.app {
+            App::Rtsp { media_mbps, .. } => Some(media_mbps),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a player of its own, that is not ours.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        matches!(self.app, App::Dash { .. } | App::Rtsp { .. })
     }
 
     /// The kernel's algorithm, if it is one.

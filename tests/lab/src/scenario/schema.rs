@@ -9,7 +9,7 @@ use super::reader::Reader;
 use super::tree::{Node, ScenarioError, Text, Value};
 use super::{
     Abr, App, Change, Connections, Convergence, FlowChange, Group, Head, Ip, Link, Measure, Peer,
-    RandomChange, Rate, Scenario, Series, Sim, TraceFormat, Via,
+    RandomChange, Rate, STREAM_MBPS, Scenario, Series, Sim, TraceFormat, Via,
 };
 
 type Result<T> = std::result::Result<T, ScenarioError>;
@@ -284,11 +284,16 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
     let abr = reader.choice("abr", &all.map(|abr| (abr.name(), abr)))?;
     // The Iris paper's.
     let buffer_s = reader.number("buffer_s", 1.0..=120.0, 15.0)?;
+    let media_mbps = reader.maybe_integer("media_mbps", 1..=1000)?;
+    // What players of live streams have, such as VLC's network cache.
+    let client_buffer_s = reader.number("client_buffer_s", 0.0..=120.0, 1.0)?;
     for (key, of, app) in [
         ("segment_bytes", Word::OnOff, "on_off"),
         ("every_s", Word::OnOff, "on_off"),
         ("abr", Word::Dash, "dash"),
         ("buffer_s", Word::Dash, "dash"),
+        ("media_mbps", Word::Rtsp, "rtsp"),
+        ("client_buffer_s", Word::Rtsp, "rtsp"),
     ] {
         if word != of && reader.has(key) {
             return Err(reader.error(key, format!("is only for app = \"{app}\"")));
@@ -301,7 +306,16 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
         (Word::OnOff, _, _) => Err(reader.error("app", "on_off needs segment_bytes and every_s")),
         (Word::Bulk, _, _) => Ok(App::Bulk),
         (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s }),
-        (Word::Rtsp, _, _) => Ok(App::Rtsp),
+        (Word::Rtsp, _, _) => match media_mbps {
+            Some(media_mbps) if STREAM_MBPS.contains(&media_mbps) => {
+                Ok(App::Rtsp { media_mbps, client_buffer_s })
+            }
+            given => {
+                let given = given.map_or("is missing".to_owned(), |it| it.to_string());
+                let problem = format!("{given}: there are streams of {STREAM_MBPS:?} Mbit/s");
+                Err(reader.error("media_mbps", problem))
+            }
+        },
     }
 }
 

@@ -99,7 +99,7 @@ fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
         App::OnOff { segment_bytes, every_s } => {
             Source::Segments { bytes: segment_bytes, period: s(every_s) }
         }
-        App::Dash { .. } | App::Rtsp => {
+        App::Dash { .. } | App::Rtsp { .. } => {
             return Err(NotDone::Skipped("players run in the emulator only".to_owned()));
         }
     };

@@ -1,0 +1,241 @@
+//! Players of streams: the flows with `app = "rtsp"`.
+//!
+//! One live555MediaServer at the origin serves all of them, each at an address of its own. The player is
+//! openRTSP; the recorder in its path, in the player's namespace, takes down what arrived, and what a
+//! viewer would have seen follows from that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use super::telemetry::Payload;
+use super::traffic::Flow;
+use super::view::{Guard, View};
+use crate::player::Player;
+use crate::process::{Running, require, tail};
+use crate::results::series::Screen;
+use crate::rtsp::frames::Assembly;
+use crate::rtsp::interleaved::RtpPacket;
+use crate::rtsp::live555::Live555;
+use crate::rtsp::relay::{Recorder, Relay};
+use crate::rtsp::session::Session;
+use crate::rtsp::stream::Stream;
+use crate::scenario::{App, Scenario};
+use crate::step::Step;
+use crate::topology::Topology;
+
+/// What players run beside live555, and the Debian packages that have it.
+const PROGRAMS: [(&str, &str); 3] = [("ss", "iproute2"), ("node", "nodejs"), ("ffmpeg", "ffmpeg")];
+
+/// How often the account of what has arrived gets an entry.
+const PAYLOAD_EVERY_S: f64 = 0.05;
+
+/// What is served, and by what.
+#[derive(Debug, Clone)]
+pub struct Streams {
+    live555: Live555,
+    directory: PathBuf,
+    by_mbps: BTreeMap<u64, Arc<Stream>>,
+}
+
+impl Streams {
+    /// Finds live555 and encodes the streams of these rates into `directory`, unless they are there already.
+    ///
+    /// # Errors
+    /// When a program or the player is missing, or a stream can't be encoded or served.
+    pub fn prepare(
+        live555: &Path,
+        player: &Path,
+        directory: &Path,
+        source: Option<&Path>,
+        rates: &BTreeSet<u64>,
+    ) -> Result<Self> {
+        require(&PROGRAMS)?;
+        let live555 = Live555::locate(live555)?;
+        let player = Player::locate(player)?;
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let directory = directory.canonicalize()?;
+        let step = Step::begin("preparing the streams (kept for the next time)", None)?;
+        let log = directory.with_extension("log");
+        player.streams(&directory, source, rates, &log, |elapsed| {
+            step.at(elapsed);
+            Ok(())
+        })?;
+        let load = |mbps: &u64| Ok((*mbps, Arc::new(Stream::load(&directory, *mbps)?)));
+        let by_mbps = rates.iter().map(load).collect::<Result<_>>()?;
+        Ok(Self { live555, directory, by_mbps })
+    }
+
+    /// # Errors
+    /// What of it can't be shown.
+    pub fn can_show(&self, scenario: &Scenario) -> Result<(), String> {
+        for group in &scenario.groups {
+            let App::Rtsp { media_mbps, .. } = group.app else { continue };
+            let Some(stream) = self.by_mbps.get(&media_mbps) else {
+                return Err(format!("nobody has prepared the stream of {media_mbps} Mbit/s"));
+            };
+            let (lasts_s, most_s) = (group.stop_s - group.start_s, stream.duration().as_secs_f64());
+            if lasts_s > most_s {
+                return Err(format!("a session of {lasts_s} s; the stream has {most_s} s"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the server at the origin, and waits until it listens at `address`, one of its own.
+    ///
+    /// # Errors
+    /// When it does not; with its log.
+    pub fn serve(&self, topology: &Topology, address: SocketAddr, logs: &Path) -> Result<Running> {
+        let log = logs.join("live555.log");
+        self.live555.serve(&topology.origin, &self.directory, address, &log)
+    }
+
+    /// A player that leaves what it saw in `directory`.
+    ///
+    /// # Errors
+    /// When that can't be made, or nobody has prepared the stream.
+    pub fn client(&self, mbps: u64, buffer_s: f64, directory: &Path) -> Result<Client> {
+        let stream = self.by_mbps.get(&mbps).context("nobody has prepared the stream")?;
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let directory = directory.canonicalize()?;
+        Ok(Client {
+            live555: self.live555.clone(),
+            stream: Arc::clone(stream),
+            buffer_s,
+            directory,
+        })
+    }
+}
+
+/// A player that has not begun.
+#[derive(Debug)]
+pub struct Client {
+    live555: Live555,
+    stream: Arc<Stream>,
+    buffer_s: f64,
+    /// For what it leaves.
+    directory: PathBuf,
+}
+
+impl Client {
+    /// Watches its flow from the beginning to the end.
+    ///
+    /// # Errors
+    /// When nothing could be measured, or a connection did not use the congestion control that it should.
+    pub fn watch(
+        self,
+        flow: &Flow<'_>,
+        topology: &Topology,
+        began: Instant,
+    ) -> Result<Option<View>> {
+        let mut guard = Guard::of(flow, topology, began);
+        let log = self.directory.join("openrtsp.log");
+        // In the player's network for good: the recorder's connections are there too.
+        topology.player.entrance()?.enter()?;
+        let relay = Relay::open()?;
+        if !flow.sleep_until(guard.start) {
+            return Ok(None);
+        }
+        let address = relay.address()?;
+        let mut running = self.live555.fetch(
+            &topology.player,
+            address,
+            &self.stream.file,
+            &self.directory,
+            &log,
+        )?;
+        let mut seen = Seen { assembly: Assembly::new(self.stream.fps()), payload: Vec::new() };
+        let origin: SocketAddr = flow.place.door;
+        let played = relay.carry(origin, &mut seen, || {
+            guard.look()?;
+            Ok(Instant::now() >= guard.stop || running.ended()?.is_some())
+        })?;
+        if seen.assembly.packets == 0 && running.ended()?.is_some() {
+            bail!("openRTSP ended before anything came\n{}", tail(&log));
+        }
+        drop(running);
+        // A stream that broke off leaves its viewer in a stall to the end.
+        flow.sleep_until(guard.stop);
+        let session_s = guard.stop.saturating_duration_since(played).as_secs_f64();
+        let session = Session::of(&self.stream, &seen.assembly, self.buffer_s, session_s);
+        let path = self.directory.join("session.json");
+        fs::write(&path, serde_json::to_string(&session)?)
+            .with_context(|| path.display().to_string())?;
+        let played_s = played.saturating_duration_since(began).as_secs_f64();
+        Ok(Some(view(&session, &seen.payload, played_s)))
+    }
+}
+
+/// What the recorder takes down; times since the player's connection.
+struct Seen {
+    assembly: Assembly,
+    payload: Vec<Payload>,
+}
+
+impl Recorder for Seen {
+    fn bytes(&mut self, at_s: f64, bytes: usize) {
+        let total = bytes as u64 + self.payload.last().map_or(0, |last| last.bytes);
+        match self.payload.last_mut() {
+            Some(last)
+                if last.at_s.div_euclid(PAYLOAD_EVERY_S) == at_s.div_euclid(PAYLOAD_EVERY_S) =>
+            {
+                *last = Payload { at_s, bytes: total };
+            }
+            _ => self.payload.push(Payload { at_s, bytes: total }),
+        }
+    }
+
+    fn packet(&mut self, at_s: f64, packet: RtpPacket) -> Result<()> {
+        self.assembly.take(packet, at_s)
+    }
+}
+
+/// Of a session that began at `start_s`.
+fn view(session: &Session, payload: &[Payload], start_s: f64) -> View {
+    let figures = [
+        ("startup_s", session.startup_s),
+        ("stalls", Some(session.stalls.len() as f64)),
+        ("rebuffer_ratio", Some(session.rebuffer_ratio)),
+        ("psnr_db", session.psnr_db),
+        ("lost_frames", Some(session.lost_frames as f64)),
+        ("rtp_loss", Some(session.rtp_loss)),
+        ("watched_s", Some(session.session_s)),
+    ];
+    let seconds = session.seconds.iter().map(|second| Screen {
+        shown_kbps: None,
+        psnr_db: second.psnr_db,
+        buffer_s: Some(second.buffer_s),
+    });
+    let arrivals = payload.iter().map(|it| Payload { at_s: start_s + it.at_s, bytes: it.bytes });
+    let truncated = session.truncated_frames;
+    let doubt = || format!("the RTSP server cut off {truncated} frames");
+    View {
+        figures: figures.to_vec(),
+        seconds: seconds.collect(),
+        arrivals: std::iter::once(Payload { at_s: start_s, bytes: 0 }).chain(arrivals).collect(),
+        doubts: (truncated > 0).then(doubt).into_iter().collect(),
+        account: json!({ "lost_frames": session.lost_frames, "rtp_loss": session.rtp_loss }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_account_of_what_arrived_is_bounded_in_time() {
+        let mut seen = Seen { assembly: Assembly::new(24.0), payload: Vec::new() };
+        for at_ms in [1.0, 20.0, 49.0, 51.0, 52.0, 120.0] {
+            seen.bytes(at_ms / 1e3, 10);
+        }
+        let pairs: Vec<(f64, u64)> = seen.payload.iter().map(|it| (it.at_s, it.bytes)).collect();
+        assert_eq!(pairs, [(0.049, 30), (0.052, 50), (0.12, 60)]);
+    }
+}

@@ -1,0 +1,243 @@
+//! A recorder in a player's path: it passes on what server and player say to each other, and takes down
+//! when each RTP packet arrived. (openRTSP prints sums only.)
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use socket2::{Domain, Socket, Type};
+
+use super::interleaved::{Parser, RtpPacket};
+use crate::interrupt::is_pause;
+
+/// How long a call on a socket blocks before somebody looks whether it is over.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// As a player's patience.
+const CONNECT_WITHIN: Duration = Duration::from_secs(60);
+/// Per call.
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// What a session brought.
+pub trait Recorder {
+    /// So many bytes, `at_s` after the player's connection.
+    fn bytes(&mut self, at_s: f64, bytes: usize);
+    /// Among them, this packet.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    fn packet(&mut self, at_s: f64, packet: RtpPacket) -> Result<()>;
+}
+
+/// Waits for a player on loopback.
+#[derive(Debug)]
+pub struct Relay {
+    listener: TcpListener,
+}
+
+impl Relay {
+    /// Of the network in which the calling thread is.
+    ///
+    /// # Errors
+    /// When there is no port.
+    pub fn open() -> Result<Self> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        socket.listen(1)?;
+        // Accepting ends after that too.
+        socket.set_read_timeout(Some(LOOK_EVERY))?;
+        Ok(Self { listener: socket.into() })
+    }
+
+    /// Where the player is to connect to.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn address(&self) -> Result<SocketAddr> {
+        Ok(self.listener.local_addr()?)
+    }
+
+    /// Waits for the player and passes on what it and `server` say until one of them ends, or `is_over`
+    /// says so; it is asked every now and then. Answers when the player connected. The calling thread is in
+    /// the player's network.
+    ///
+    /// # Errors
+    /// When the player does not come before it is over, the first error of `recorder` or `is_over`, or
+    /// when the server says what is no RTSP.
+    pub fn carry(
+        &self,
+        server: SocketAddr,
+        recorder: &mut impl Recorder,
+        mut is_over: impl FnMut() -> Result<bool>,
+    ) -> Result<Instant> {
+        let player = loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => break stream,
+                Err(error) if is_pause(&error) && !is_over()? => {}
+                Err(error) => return Err(error).context("the player did not connect"),
+            }
+        };
+        let began = Instant::now();
+        let server = connect(server)?;
+        for stream in [&player, &server] {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(LOOK_EVERY))?;
+            // A player that takes nothing any more must not hold up the end.
+            stream.set_write_timeout(Some(CONNECT_WITHIN))?;
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| pass_on(&player, &server));
+            let carried = record(&server, &player, began, recorder, is_over);
+            for stream in [&player, &server] {
+                stream.shutdown(Shutdown::Both).ok();
+            }
+            carried
+        })?;
+        Ok(began)
+    }
+}
+
+fn connect(server: SocketAddr) -> Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+    socket.connect_timeout(&server.into(), CONNECT_WITHIN).with_context(|| server.to_string())?;
+    Ok(socket.into())
+}
+
+/// What the player says, until it ends or is shut down.
+fn pass_on(mut player: &TcpStream, mut server: &TcpStream) {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        match player.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) if server.write_all(&buffer[..read]).is_ok() => {}
+            Err(error) if is_pause(&error) => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    server.shutdown(Shutdown::Write).ok();
+}
+
+fn record(
+    mut server: &TcpStream,
+    mut player: &TcpStream,
+    began: Instant,
+    recorder: &mut impl Recorder,
+    mut is_over: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let mut parser = Parser::default();
+    let mut buffer = vec![0; CHUNK_BYTES];
+    while !is_over()? {
+        let read = match server.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(read) => read,
+            Err(error) if is_pause(&error) => continue,
+            // Seen by the player as well; what it saw until then is the result.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error).context("receiving"),
+        };
+        let at_s = began.elapsed().as_secs_f64();
+        recorder.bytes(at_s, read);
+        let mut first_wrong = Ok(());
+        parser.take(&buffer[..read], |packet| {
+            if first_wrong.is_ok() {
+                first_wrong = recorder.packet(at_s, packet);
+            }
+        })?;
+        first_wrong?;
+        match player.write_all(&buffer[..read]) {
+            Ok(()) => {}
+            // It has gone.
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) if is_pause(&error) => bail!("the player takes nothing any more"),
+            Err(error) => return Err(error).context("passing on to the player"),
+        }
+    }
+    Ok(())
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Seen {
+        bytes: usize,
+        packets: Vec<(f64, u16)>,
+    }
+
+    impl Recorder for Seen {
+        fn bytes(&mut self, _at_s: f64, bytes: usize) {
+            self.bytes += bytes;
+        }
+
+        fn packet(&mut self, at_s: f64, packet: RtpPacket) -> Result<()> {
+            self.packets.push((at_s, packet.sequence));
+            Ok(())
+        }
+    }
+
+    fn interleaved(sequence: u8) -> Vec<u8> {
+        let mut packet = vec![b'$', 0, 0, 13, 0x80, 96, 0, sequence];
+        packet.resize(4 + 13, 0);
+        packet
+    }
+
+    #[test]
+    fn both_directions_pass_and_packets_are_timed() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let relay = Relay::open().unwrap();
+        let door = relay.address().unwrap();
+        let mut seen = Seen::default();
+        let (first_came, first_has_come) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, _) = server.accept().unwrap();
+                let mut asked = [0; 4];
+                stream.read_exact(&mut asked).unwrap();
+                assert_eq!(&asked, b"PLAY");
+                stream.write_all(&interleaved(1)).unwrap();
+                // Its time is taken before the player has it, so the pause lies between the two times.
+                first_has_come.recv().unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                stream.write_all(&interleaved(2)).unwrap();
+            });
+            let player = scope.spawn(move || {
+                let mut stream = TcpStream::connect(door).unwrap();
+                stream.write_all(b"PLAY").unwrap();
+                let mut all = vec![0; interleaved(1).len()];
+                stream.read_exact(&mut all).unwrap();
+                first_came.send(()).unwrap();
+                stream.read_to_end(&mut all).unwrap();
+                all
+            });
+            relay.carry(address, &mut seen, || Ok(false)).unwrap();
+            assert_eq!(player.join().unwrap(), [interleaved(1), interleaved(2)].concat());
+        });
+        assert_eq!(seen.bytes, 34);
+        let [(first_s, 1), (second_s, 2)] = seen.packets[..] else { panic!("{:?}", seen.packets) };
+        assert!(second_s - first_s >= 0.05, "{first_s} {second_s}");
+    }
+
+    #[test]
+    fn it_ends_when_it_is_over_even_without_a_player() {
+        let over = AtomicBool::new(false);
+        let relay = Relay::open().unwrap();
+        let server = relay.address().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(150));
+                over.store(true, Ordering::Relaxed);
+            });
+            let mut seen = Seen::default();
+            let ended = relay.carry(server, &mut seen, || Ok(over.load(Ordering::Relaxed)));
+            assert!(ended.unwrap_err().to_string().contains("did not connect"));
+        });
+    }
+}

@@ -1,0 +1,104 @@
+//! What the player behind a flow says of itself, read from its requests as they pass by.
+//!
+//! Requests are passed on as they came, whatever is found in them. At most one head is kept; where the
+//! next request can't be found, nothing is read any more.
+
+use std::time::Instant;
+
+use millrace_wire::Parsed;
+use millrace_wire::cmcd::{self, PlayerReport};
+
+/// Reads one flow's requests.
+#[derive(Debug, Default)]
+pub(crate) struct PlayerWatch {
+    /// The beginning of a head.
+    head: Vec<u8>,
+    /// Of a request's content.
+    content_left: u64,
+    /// Nothing can be read any more.
+    lost: bool,
+    last: Option<(Instant, PlayerReport)>,
+}
+
+impl PlayerWatch {
+    /// Takes what the player sent next.
+    pub(crate) fn take(&mut self, mut bytes: &[u8], now: Instant) {
+        while !self.lost && !bytes.is_empty() {
+            if self.content_left > 0 {
+                let skipped =
+                    bytes.len().min(usize::try_from(self.content_left).unwrap_or(usize::MAX));
+                self.content_left -= skipped as u64;
+                bytes = &bytes[skipped..];
+                continue;
+            }
+            let before = self.head.len();
+            let room = cmcd::MAX_HEAD_BYTES - before;
+            let taken = &bytes[..bytes.len().min(room)];
+            self.head.extend_from_slice(taken);
+            // A head ends with a line; one that comes byte by byte is not parsed with each.
+            if before > 0 && !taken.contains(&b'\n') && self.head.len() < cmcd::MAX_HEAD_BYTES {
+                return;
+            }
+            match cmcd::parse(&self.head) {
+                Ok(Parsed::Incomplete) => return,
+                Ok(Parsed::Complete { value, consumed }) => {
+                    self.content_left = value.content_bytes;
+                    if let Some(report) = value.report {
+                        self.last = Some((now, report));
+                    }
+                    // A head that was complete before would have been taken before.
+                    bytes = &bytes[consumed - before..];
+                    self.head = Vec::new();
+                }
+                Err(_) => *self = Self { lost: true, last: self.last, ..Self::default() },
+            }
+        }
+    }
+
+    /// The last report and when it came.
+    pub(crate) fn last(&self) -> Option<(Instant, PlayerReport)> {
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = "GET /1?CMCD=bl%3D1000 HTTP/1.1\r\nHost: a\r\n\r\n";
+    const BEACON: &str = "POST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET /9 HT";
+    const SECOND: &str = "GET /2?CMCD=bl%3D2500%2Cbs HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    fn buffer_ms(watch: &PlayerWatch) -> Option<u64> {
+        watch.last().and_then(|(_, report)| report.buffer_ms)
+    }
+
+    #[test]
+    fn requests_are_found_however_they_come() {
+        let all = [FIRST, BEACON, SECOND].concat();
+        for piece in [1, 7, 40, 1000] {
+            let mut watch = PlayerWatch::default();
+            let now = Instant::now();
+            all.as_bytes().chunks(piece).for_each(|bytes| watch.take(bytes, now));
+            assert_eq!(buffer_ms(&watch), Some(2500), "pieces of {piece}");
+            assert!(watch.last().unwrap().1.starved && watch.head.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_http_ends_the_reading_and_keeps_no_memory() {
+        let mut watch = PlayerWatch::default();
+        let now = Instant::now();
+        watch.take(FIRST.as_bytes(), now);
+        watch.take(b"\x16\x03\x01\n", now);
+        watch.take(SECOND.as_bytes(), now);
+        assert_eq!(buffer_ms(&watch), Some(1000));
+
+        let mut endless = PlayerWatch::default();
+        endless.take(b"GET /", now);
+        for _ in 0..40 {
+            endless.take(&[b'a'; 1000], now);
+        }
+        assert!(endless.lost && endless.head.capacity() == 0);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a DASH or HLS player says of itself with its requests: Common Media Client Data (CTA-5004,
+//! September 2020), in the query or in header fields of HTTP/1.1 requests that pass by.
+//!
+//! The data is a hint and nothing more: what is not as specified says nothing, and a request is never
+//! refused for it.
+
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use crate::Parsed;
+
+/// Longest request head that is looked at, with its empty line, in bytes.
+pub const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// Most header fields in a request head.
+pub const MAX_FIELDS: usize = 64;
+
+/// Longest query argument or header field that is looked at, in bytes. Players send a few hundred.
+pub const MAX_DATA_BYTES: usize = 2048;
+
+/// The header fields (CTA-5004, Section 3.1).
+const FIELDS: [&str; 4] = ["cmcd-request", "cmcd-object", "cmcd-status", "cmcd-session"];
+
+/// What a player said of itself. What it did not say is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlayerReport {
+    /// `bl`: media that it has and has not shown, in ms.
+    pub buffer_ms: Option<u64>,
+    /// `br`: encoded bitrate of what it asks for, in kbit/s.
+    pub bitrate_kbps: Option<u64>,
+    /// `tb`: highest bitrate that it may ask for, in kbit/s.
+    pub top_bitrate_kbps: Option<u64>,
+    /// `mtp`: throughput that it has measured, in kbit/s.
+    pub throughput_kbps: Option<u64>,
+    /// `bs`: its buffer was empty at some time since its last request.
+    pub starved: bool,
+    /// `su`: it starts, seeks or recovers, and needs this at once.
+    pub urgent: bool,
+}
+
+/// A request's head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Bytes of content that follow.
+    pub content_bytes: u64,
+    /// What the player said, if it said anything.
+    pub report: Option<PlayerReport>,
+}
+
+/// Why nothing can be read of a connection any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No HTTP/1.1 request: TLS, for example.
+    #[error("not HTTP/1")]
+    NotHttp,
+    /// The head is longer than [`MAX_HEAD_BYTES`], or has more than [`MAX_FIELDS`] fields.
+    #[error("the request head is too large")]
+    TooLarge,
+    /// What follows the head can't be told: chunked content, a tunnel, another protocol.
+    #[error("the next request can't be found")]
+    Opaque,
+}
+
+/// Parses a request's head, up to and with its empty line.
+///
+/// # Errors
+/// See [`Error`].
+pub fn parse(buf: &[u8]) -> Result<Parsed<Request>, Error> {
+    let window = &buf[..buf.len().min(MAX_HEAD_BYTES)];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut head = httparse::Request::new(&mut fields);
+    let consumed = match head.parse(window) {
+        Ok(httparse::Status::Complete(consumed)) => consumed,
+        Ok(httparse::Status::Partial) if window.len() == MAX_HEAD_BYTES => {
+            return Err(Error::TooLarge);
+        }
+        Ok(httparse::Status::Partial) => return Ok(Parsed::Incomplete),
+        Err(httparse::Error::TooManyHeaders) => return Err(Error::TooLarge),
+        Err(_) => return Err(Error::NotHttp),
+    };
+    if head.method == Some("CONNECT") {
+        return Err(Error::Opaque);
+    }
+    let mut content_bytes = None;
+    let mut report = head.path.and_then(of_query);
+    for field in head.headers.iter() {
+        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        if is("transfer-encoding") || is("upgrade") {
+            return Err(Error::Opaque);
+        }
+        if is("content-length") {
+            let bytes = str::from_utf8(field.value).ok().and_then(|text| text.trim().parse().ok());
+            // Two of them, or none that is a number: readers may differ in where the next request is.
+            content_bytes = match (content_bytes, bytes) {
+                (None, Some(bytes)) => Some(bytes),
+                _ => return Err(Error::Opaque),
+            };
+        }
+        if FIELDS.into_iter().any(is) {
+            report = merged(report, of_data(field.value));
+        }
+    }
+    let content_bytes = content_bytes.unwrap_or(0);
+    Ok(Parsed::Complete { value: Request { content_bytes, report }, consumed })
+}
+
+/// Of a request target; the argument's value is percent-encoded (CTA-5004, Section 2).
+fn of_query(target: &str) -> Option<PlayerReport> {
+    let (_, query) = target.split_once('?')?;
+    let value = query.split('&').find_map(|argument| argument.strip_prefix("CMCD="))?;
+    if value.len() > 3 * MAX_DATA_BYTES {
+        return None;
+    }
+    let data: Vec<u8> = percent_encoding::percent_decode_str(value).collect();
+    of_data(&data)
+}
+
+/// Of the data itself, which has the form of a dictionary of RFC 9651.
+fn of_data(data: &[u8]) -> Option<PlayerReport> {
+    if data.len() > MAX_DATA_BYTES {
+        return None;
+    }
+    let data: Dictionary = Parser::new(data).parse().ok()?;
+    let item = |key: &str| match data.get(key)? {
+        ListEntry::Item(item) => Some(&item.bare_item),
+        ListEntry::InnerList(_) => None,
+    };
+    let number = |key: &str| match item(key)? {
+        BareItem::Integer(number) => u64::try_from(i64::from(*number)).ok(),
+        _ => None,
+    };
+    let is_set = |key: &str| matches!(item(key), Some(BareItem::Boolean(true)));
+    Some(PlayerReport {
+        buffer_ms: number("bl"),
+        bitrate_kbps: number("br"),
+        top_bitrate_kbps: number("tb"),
+        throughput_kbps: number("mtp"),
+        starved: is_set("bs"),
+        urgent: is_set("su"),
+    })
+}
+
+/// The parts that header fields bring.
+fn merged(one: Option<PlayerReport>, other: Option<PlayerReport>) -> Option<PlayerReport> {
+    let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
+    Some(PlayerReport {
+        buffer_ms: one.buffer_ms.or(other.buffer_ms),
+        bitrate_kbps: one.bitrate_kbps.or(other.bitrate_kbps),
+        top_bitrate_kbps: one.top_bitrate_kbps.or(other.top_bitrate_kbps),
+        throughput_kbps: one.throughput_kbps.or(other.throughput_kbps),
+        starved: one.starved || other.starved,
+        urgent: one.urgent || other.urgent,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::assert_incremental;
+
+    const REPORT: PlayerReport = PlayerReport {
+        buffer_ms: Some(21_300),
+        bitrate_kbps: Some(3200),
+        top_bitrate_kbps: Some(6000),
+        throughput_kbps: Some(25_400),
+        starved: true,
+        urgent: false,
+    };
+
+    fn report(head: &str) -> Option<PlayerReport> {
+        match parse(head.as_bytes()) {
+            Ok(Parsed::Complete { value, .. }) => value.report,
+            other => panic!("{head:?}: {other:?}"),
+        }
+    }
+
+    /// As dash.js sends it, and as CTA-5004 has it in fields.
+    #[test]
+    fn both_forms_are_read() {
+        let query = "GET /media/seg-1.m4s?a=b&CMCD=bl%3D21300%2Cbr%3D3200%2Cbs%2Ccid%3D%22a%2Cbl%3D9%22%2C\
+             mtp%3D25400%2Cnor%3D%22seg-2.m4s%22%2Cot%3Dv%2Cpr%3D1.08%2Csf%3Dd%2Csid%3D%226e2f%22%2Cst%3Dv%2Ctb%3D6000 \
+             HTTP/1.1\r\nHost: a\r\n\r\n";
+        let fields = "GET /seg HTTP/1.1\r\nHost: a\r\nCMCD-Request: mtp=25400,bl=21300\r\n\
+             CMCD-Object: br=3200,d=4004,ot=v,tb=6000\r\nCMCD-Status: bs,rtp=15000\r\n\
+             CMCD-Session: sid=\"6e2f\"\r\n\r\n";
+        for head in [query, fields] {
+            let value = Request { content_bytes: 0, report: Some(REPORT) };
+            assert_incremental(parse, head.as_bytes(), &value);
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_is_nothing_and_never_an_error() {
+        assert_eq!(report("GET /seg HTTP/1.1\r\nHost: a\r\n\r\n"), None);
+        assert_eq!(report("GET /seg?CMCD=bl%3D%3D HTTP/1.1\r\n\r\n"), None);
+        assert_eq!(report("GET /seg?CMCD=%ff HTTP/1.1\r\n\r\n"), None);
+        let long = format!("GET /seg?CMCD=a%3D{} HTTP/1.1\r\n\r\n", "1".repeat(3 * MAX_DATA_BYTES));
+        assert_eq!(report(&long), None);
+        let wrong = report("GET /seg?CMCD=bl%3D-1%2Cbr%3Dx%2Cbs%3D%3F0 HTTP/1.1\r\n\r\n");
+        assert_eq!(wrong, Some(PlayerReport::default()));
+    }
+
+    #[test]
+    fn the_next_request_is_where_the_content_ends_or_nowhere() {
+        let content = "POST /beacon HTTP/1.1\r\nContent-Length: 12\r\n\r\n";
+        let Ok(Parsed::Complete { value, .. }) = parse(content.as_bytes()) else { panic!() };
+        assert_eq!(value.content_bytes, 12);
+        for field in ["Transfer-Encoding: chunked", "Upgrade: h2c", "Content-Length: 1x"] {
+            let head = format!("POST / HTTP/1.1\r\n{field}\r\n\r\n");
+            assert_eq!(parse(head.as_bytes()), Err(Error::Opaque), "{field}");
+        }
+        assert_eq!(parse(b"CONNECT a:1 HTTP/1.1\r\n\r\n"), Err(Error::Opaque));
+        assert_eq!(parse(b"\x16\x03\x01\x02\x00\x01"), Err(Error::NotHttp));
+        let long = [b"GET /".as_slice(), &[b'a'; MAX_HEAD_BYTES]].concat();
+        assert_eq!(parse(&long), Err(Error::TooLarge));
+    }
+}
