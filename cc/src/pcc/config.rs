@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::controller::Pcc;
 use super::utility::Utility;
+use crate::restart::Restart;
 use crate::{Controller, ControllerConfig, PathStart, Time};
 
 /// How a rate is found before there is one to learn from.
@@ -97,6 +98,9 @@ pub struct PccConfig {
     /// and holds back where its rate varies much or its path becomes longer. Beyond the papers,
     /// which have no window.
     pub queue_slack_ms: f64,
+    /// Whether a train of packets at twice the rate asks after each rest of a round trip what the
+    /// path carries by now. Beyond the papers, whose senders never rest.
+    pub restart: bool,
     /// How the first rate is found. The two settings below are of the first kind only.
     pub start_up: StartUpKind,
     /// Whether start-up ignores the first 50 losses and gradients below 0.2 (Section 5.2.1).
@@ -156,6 +160,7 @@ impl ControllerConfig for PccConfig {
     }
 
     fn build(&self, _now: Time, start: &PathStart) -> Box<dyn Controller> {
-        Box::new(Pcc::new(*self, start))
+        let pcc = Pcc::new(*self, start);
+        if self.restart { Box::new(Restart::new(pcc)) } else { Box::new(pcc) }
     }
 }

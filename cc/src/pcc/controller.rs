@@ -10,6 +10,7 @@ use super::noise::AckFilter;
 use super::pipelined::Pipelined;
 use super::rate_control::RateControl;
 use crate::estimators::SpuriousTimeout;
+use crate::restart::Resumable;
 use crate::{
     Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
     Time, Tuning,
@@ -164,6 +165,12 @@ impl Pcc {
         self.control.on_timeout();
         self.begin_start_up();
         self.rate = self.waiting();
+    }
+}
+
+impl Resumable for Pcc {
+    fn is_starting(&self) -> bool {
+        self.control.is_starting()
     }
 }
 

@@ -38,8 +38,9 @@ pub const VIVACE_WEIGHTED: PccConfig = PccConfig {
 };
 /// Proteus as primary flow (SIGCOMM '20).
 pub const PROTEUS_P: PccConfig = proteus("proteus-p", Utility::PROTEUS_P);
-/// Proteus as scavenger.
-pub const PROTEUS_S: PccConfig = proteus("proteus-s", Utility::PROTEUS_S);
+/// Proteus as scavenger: it does not ask for more than it has.
+pub const PROTEUS_S: PccConfig =
+    PccConfig { restart: false, ..proteus("proteus-s", Utility::PROTEUS_S) };
 /// Proteus as primary flow up to a rate.
 pub const PROTEUS_H: PccConfig = proteus("proteus-h", Utility::PROTEUS_H);
 /// PCC Allegro (NSDI '15).
@@ -55,6 +56,7 @@ const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
         max_boundary: Some(0.1),
         max_boundary_down: Some(0.1),
         min_change: 0.005,
+        restart: true,
         initial_ignorance: true,
         start_from_delivered: true,
         ..published(name, utility)
@@ -103,6 +105,7 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         gap_spread: 0.0,
         queue_slack_ms: 100.0,
         noise_filter: NoiseFilter::None,
+        restart: false,
         start_up: StartUpKind::Doubling,
         initial_ignorance: false,
         start_from_delivered: false,

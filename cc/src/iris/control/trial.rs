@@ -51,7 +51,13 @@ impl Control {
         self.rises = 0;
         self.load_before_trial = self.load_target;
         self.load_target = (self.load_target * LOAD_DECREASE).max(LEAST_LOAD_PACKETS);
-        self.trial_mbps = (feedback.newest_mbps * share).min(self.lasting_mbps());
+        // Of an epoch that lacked data nothing is known but that its packets were lost. (A player's last
+        // packet of a segment, lost and sent again, made a trial at 0.07 of 1.4 Mbit/s, of 200 packets.)
+        let arrives = match feedback.outcome.partial {
+            true => self.lasting_mbps(),
+            false => feedback.newest_mbps,
+        };
+        self.trial_mbps = (arrives * share).min(self.lasting_mbps());
         self.received_before = None;
         match &mut self.state {
             State::Draining { resume_mbps, .. } => *resume_mbps = self.trial_mbps,

@@ -1,0 +1,294 @@
+//! After a rest: a train of packets that asks what the path carries by now.
+//!
+//! A video player asks for a segment, rests, asks for the next. Algorithms that learn from
+//! intervals in which there was always something to send then learn from a part of the time only,
+//! and climb by a few per cent a decision: over a link whose rate varies they send each segment at
+//! what the path carried some segments ago. (RFC 7661, Section 4.4 bounds what a window may be
+//! after a rest; nothing in the papers asks whether the path has become faster.)
+
+use std::time::Duration;
+
+use crate::{
+    Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, SentPacket, Time,
+    Tuning,
+};
+
+/// How much faster than the rate in force a train goes: what start-up does, too.
+const GAIN: f64 = 2.0;
+/// Least packets of a train: half of them may come to wait at a link that carries the rate in
+/// force, as after an initial window (RFC 9002, Section 7.2).
+const MIN_PACKETS: u64 = 16;
+/// Least duration of a train: over less, arrivals show schedulers and not the path.
+const MIN_TIME: Duration = Duration::from_millis(10);
+/// Most packets of a train: what is kept of it is of fixed size, what it may queue is not.
+const MAX_PACKETS: u64 = 1024;
+/// So much of a train must have been delivered after its first acknowledgement, as a share of
+/// [`MIN_PACKETS`], to tell a rate.
+const TELLING_SHARE: f64 = 0.5;
+/// A difference that an algorithm finds by itself in one decision, and a train may be off by.
+const TOLERANCE: f64 = 0.1;
+/// Largest rate: only there to keep arithmetic finite.
+const MAX_RATE: Bandwidth = Bandwidth::from_bits_per_s(100_000_000_000);
+/// A train whose acknowledgements take longer than so many round trips tells nothing.
+const GIVE_UP_ROUND_TRIPS: u32 = 4;
+/// Least time until then: a last packet may wait for an acknowledgement delay and a probe.
+const MIN_GIVE_UP: Duration = Duration::from_millis(200);
+
+/// An algorithm that can go on from a rate.
+pub(crate) trait Resumable: Controller {
+    /// Whether it is still looking for its first rate. It is then left alone.
+    fn is_starting(&self) -> bool;
+}
+
+/// `inner`, told after each rest of a round trip and more what a train showed.
+///
+/// `inner` does not see the train's packets leave; those that it never saw it ignores later.
+#[derive(Debug)]
+pub(crate) struct Restart<C> {
+    inner: C,
+    smoothed_rtt: Option<Duration>,
+    /// There was nothing to send.
+    ran_out: bool,
+    /// When anything last left or arrived.
+    last: Time,
+    train: Option<Train>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    /// The rate of the algorithm, of which the train is a multiple.
+    base: Bandwidth,
+    began: Time,
+    last_sent: Time,
+    first: u64,
+    newest: u64,
+    packets: u64,
+    sent_bytes: u64,
+    /// More of it is to be sent.
+    open: bool,
+    unsettled: u64,
+    first_ack: Option<Time>,
+    last_ack: Time,
+    acked_after_first: u64,
+    bytes_after_first: u64,
+}
+
+impl Train {
+    fn new(base: Bandwidth, packet: &SentPacket) -> Self {
+        Self {
+            base,
+            began: packet.time,
+            last_sent: packet.time,
+            first: packet.number,
+            newest: packet.number,
+            packets: 0,
+            sent_bytes: 0,
+            open: true,
+            unsettled: 0,
+            first_ack: None,
+            last_ack: packet.time,
+            acked_after_first: 0,
+            bytes_after_first: 0,
+        }
+    }
+
+    fn on_sent(&mut self, packet: &SentPacket) {
+        self.newest = packet.number;
+        self.last_sent = packet.time;
+        self.packets += 1;
+        self.unsettled += 1;
+        // The last packet's own time is not over.
+        let long = self.packets > MIN_PACKETS && packet.time.since(self.began) >= MIN_TIME;
+        if long || self.packets >= MAX_PACKETS {
+            self.open = false;
+        } else {
+            self.sent_bytes += packet.bytes;
+        }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        (self.first..=self.newest).contains(&number)
+    }
+
+    fn on_acked(&mut self, now: Time, bytes: u64) {
+        self.unsettled = self.unsettled.saturating_sub(1);
+        let first = *self.first_ack.get_or_insert(now);
+        // What the first acknowledgement names had arrived before it: no time for them.
+        if first < now {
+            self.acked_after_first += 1;
+            self.bytes_after_first += bytes;
+        }
+        self.last_ack = now;
+    }
+
+    fn is_over(&self) -> bool {
+        !self.open && self.unsettled == 0
+    }
+
+    /// What it says that the path carries; not more than was sent.
+    fn delivered(&self) -> Option<Bandwidth> {
+        let took = self.last_ack.since(self.first_ack?);
+        let telling = self.acked_after_first as f64 >= TELLING_SHARE * MIN_PACKETS as f64;
+        if !telling || took.is_zero() || self.packets <= MIN_PACKETS {
+            return None;
+        }
+        let sent_time = self.last_sent.since(self.began);
+        let sent = Bandwidth::from_bytes_and_time(self.sent_bytes, sent_time);
+        let delivered = Bandwidth::from_bytes_and_time(self.bytes_after_first, took);
+        Some(delivered.min(sent))
+    }
+
+    /// The rate to go on from, where it is another one.
+    fn verdict(&self) -> Option<Bandwidth> {
+        let delivered = self.delivered()?;
+        let change = delivered.mbps() / self.base.mbps().max(f64::MIN_POSITIVE) - 1.0;
+        (change.abs() > TOLERANCE).then_some(delivered)
+    }
+}
+
+impl<C: Resumable> Restart<C> {
+    pub(crate) fn new(inner: C) -> Self {
+        Self { inner, smoothed_rtt: None, ran_out: false, last: Time::default(), train: None }
+    }
+
+    /// A rest is over: nothing was under way for a round trip, because there was nothing to send.
+    fn rested(&self, packet: &SentPacket) -> bool {
+        let Some(rtt) = self.smoothed_rtt else { return false };
+        self.ran_out
+            && packet.has_data
+            && packet.prior_in_flight_bytes == 0
+            && packet.time.since(self.last) >= rtt
+            && !self.inner.is_starting()
+    }
+
+    fn conclude(&mut self, event: &CongestionEvent<'_>) {
+        let (Some(train), Some(rtt)) = (self.train, self.smoothed_rtt) else { return };
+        let limit = (rtt * GIVE_UP_ROUND_TRIPS).max(MIN_GIVE_UP);
+        let overdue = event.now.since(train.last_sent) > limit;
+        if !train.is_over() && !overdue {
+            return;
+        }
+        self.train = None;
+        if let Some(rate) = train.verdict().filter(|_| !self.inner.is_starting()) {
+            let mut path = PathModel::default();
+            path.smoothed_rtt = rtt;
+            path.max_delivery_rate = rate;
+            // Not to bound what was delivered.
+            path.window_bytes = rate.bytes_in(rtt).saturating_mul(2);
+            self.inner.inherit(event.now, &path);
+        }
+    }
+}
+
+impl<C: Resumable> Controller for Restart<C> {
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        if self.rested(packet) {
+            self.train = Some(Train::new(self.inner.pacing_rate(), packet));
+        }
+        self.ran_out = false;
+        self.last = packet.time;
+        match &mut self.train {
+            Some(train) if train.open => train.on_sent(packet),
+            _ => self.inner.on_packet_sent(packet),
+        }
+    }
+
+    fn on_event(&mut self, event: &CongestionEvent<'_>) {
+        self.last = event.now;
+        self.smoothed_rtt = event.rtt.map_or(self.smoothed_rtt, |rtt| Some(rtt.smoothed));
+        if let Some(train) = &mut self.train {
+            for packet in event.acked {
+                if train.has(packet.number) {
+                    train.on_acked(event.now, packet.bytes);
+                }
+            }
+            for packet in event.lost {
+                if train.has(packet.number) {
+                    train.unsettled = train.unsettled.saturating_sub(1);
+                }
+            }
+        }
+        if event.app_limited {
+            self.run_out();
+        }
+        self.inner.on_event(event);
+        self.conclude(event);
+    }
+
+    fn on_packet_discarded(&mut self, number: u64) {
+        if let Some(train) = &mut self.train
+            && train.has(number)
+        {
+            train.unsettled = train.unsettled.saturating_sub(1);
+        }
+        self.inner.on_packet_discarded(number);
+    }
+
+    fn on_spurious_loss(&mut self, now: Time, packet: &LostPacket) {
+        self.inner.on_spurious_loss(now, packet);
+    }
+
+    fn tune(&mut self, tuning: Tuning) -> bool {
+        self.inner.tune(tuning)
+    }
+
+    fn on_probe_timeout(&mut self, now: Time) {
+        self.inner.on_probe_timeout(now);
+    }
+
+    fn on_app_limited(&mut self, now: Time, in_flight_bytes: u64) {
+        self.run_out();
+        self.inner.on_app_limited(now, in_flight_bytes);
+    }
+
+    fn on_mtu(&mut self, mtu_bytes: u64) {
+        self.inner.on_mtu(mtu_bytes);
+    }
+
+    fn inherit(&mut self, now: Time, path: &PathModel) {
+        self.train = None;
+        if !path.smoothed_rtt.is_zero() {
+            self.smoothed_rtt = Some(path.smoothed_rtt);
+        }
+        self.inner.inherit(now, path);
+    }
+
+    fn window_bytes(&self) -> u64 {
+        let window = self.inner.window_bytes();
+        match &self.train {
+            Some(_) => (window as f64 * GAIN) as u64,
+            None => window,
+        }
+    }
+
+    fn pacing_rate(&self) -> Bandwidth {
+        match &self.train {
+            Some(train) if train.open => train.base.scaled(GAIN).min(MAX_RATE),
+            _ => self.inner.pacing_rate(),
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        let metrics = self.inner.metrics();
+        let state = match &self.train {
+            Some(train) if train.open => "restart",
+            _ => metrics.state,
+        };
+        Metrics {
+            state,
+            pacing_rate: self.pacing_rate(),
+            window_bytes: self.window_bytes(),
+            ..metrics
+        }
+    }
+}
+
+impl<C: Resumable> Restart<C> {
+    /// There is nothing more to send: a train that has not ended tells nothing.
+    fn run_out(&mut self) {
+        self.ran_out = true;
+        if self.train.is_some_and(|train| train.open) {
+            self.train = None;
+        }
+    }
+}
