@@ -1,10 +1,11 @@
-//! After a rest: a train of packets that asks what the path carries by now.
+//! Trains of packets that ask what the path carries by now.
 //!
 //! A video player asks for a segment, rests, asks for the next. Algorithms that learn from
 //! intervals in which there was always something to send then learn from a part of the time only,
 //! and climb by a few per cent a decision: over a link whose rate varies they send each segment at
 //! what the path carried some segments ago. (RFC 7661, Section 4.4 bounds what a window may be
-//! after a rest; nothing in the papers asks whether the path has become faster.)
+//! after a rest; nothing in the papers asks whether the path has become faster.) And on a slow
+//! link a decision takes a second: one that has come back from 0.1 to 20 Mbit/s is 54 of them away.
 
 use std::time::Duration;
 
@@ -22,9 +23,14 @@ const MIN_PACKETS: u64 = 16;
 const MIN_TIME: Duration = Duration::from_millis(10);
 /// Most packets of a train: what is kept of it is of fixed size, what it may queue is not.
 const MAX_PACKETS: u64 = 1024;
-/// So much of a train must have been delivered after its first acknowledgement, as a share of
-/// [`MIN_PACKETS`], to tell a rate.
-const TELLING_SHARE: f64 = 0.5;
+/// So many packets must have arrived after those of the first acknowledgement to tell a rate.
+const LEAST_ACKED: u64 = 8;
+/// Least time in which acknowledgements came, as a share of that in which the train was sent.
+const LEAST_SPREAD: f64 = 0.5;
+/// A train arrived as it was sent if so much of its rate did.
+const ARRIVED: f64 = 0.9;
+/// After a rest there is a train only if there was this much to send before it.
+const BURST_PACKETS: u64 = 2 * MIN_PACKETS;
 /// A difference that an algorithm finds by itself in one decision, and a train may be off by.
 const TOLERANCE: f64 = 0.1;
 /// Largest rate: only there to keep arithmetic finite.
@@ -38,9 +44,14 @@ const MIN_GIVE_UP: Duration = Duration::from_millis(200);
 pub(crate) trait Resumable: Controller {
     /// Whether it is still looking for its first rate. It is then left alone.
     fn is_starting(&self) -> bool;
+
+    /// Whether the path seems to carry far more than the rate.
+    fn is_far_below(&self) -> bool {
+        false
+    }
 }
 
-/// `inner`, told after each rest of a round trip and more what a train showed.
+/// `inner`, told after each rest of a round trip and more, and when it asks, what a train showed.
 ///
 /// `inner` does not see the train's packets leave; those that it never saw it ignores later.
 #[derive(Debug)]
@@ -52,10 +63,25 @@ pub(crate) struct Restart<C> {
     /// When anything last left or arrived.
     last: Time,
     train: Option<Train>,
+    /// The last train arrived as fast as it was sent: the next follows at once.
+    again: bool,
+    /// Packets since the last rest, and from the one before to that.
+    burst: u64,
+    burst_before: u64,
+}
+
+/// Why there is a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Nothing was under way for a round trip, because there was nothing to send.
+    Rest,
+    /// The algorithm climbs, and the path carries far more.
+    Slow,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Train {
+    cause: Cause,
     /// The rate of the algorithm, of which the train is a multiple.
     base: Bandwidth,
     began: Time,
@@ -74,8 +100,9 @@ struct Train {
 }
 
 impl Train {
-    fn new(base: Bandwidth, packet: &SentPacket) -> Self {
+    fn new(cause: Cause, base: Bandwidth, packet: &SentPacket) -> Self {
         Self {
+            cause,
             base,
             began: packet.time,
             last_sent: packet.time,
@@ -125,66 +152,103 @@ impl Train {
         !self.open && self.unsettled == 0
     }
 
-    /// What it says that the path carries; not more than was sent.
-    fn delivered(&self) -> Option<Bandwidth> {
+    /// What was sent, and what of it is what the path carries.
+    fn sent_and_delivered(&self) -> Option<(Bandwidth, Bandwidth)> {
         let took = self.last_ack.since(self.first_ack?);
-        let telling = self.acked_after_first as f64 >= TELLING_SHARE * MIN_PACKETS as f64;
-        if !telling || took.is_zero() || self.packets <= MIN_PACKETS {
+        let sent_time = self.last_sent.since(self.began);
+        // Acknowledgements that came at once show nothing, and faster than sent nothing arrives.
+        let compressed = took < sent_time.mul_f64(LEAST_SPREAD);
+        if self.open || self.acked_after_first < LEAST_ACKED || took.is_zero() || compressed {
             return None;
         }
-        let sent_time = self.last_sent.since(self.began);
         let sent = Bandwidth::from_bytes_and_time(self.sent_bytes, sent_time);
         let delivered = Bandwidth::from_bytes_and_time(self.bytes_after_first, took);
-        Some(delivered.min(sent))
-    }
-
-    /// The rate to go on from, where it is another one.
-    fn verdict(&self) -> Option<Bandwidth> {
-        let delivered = self.delivered()?;
-        let change = delivered.mbps() / self.base.mbps().max(f64::MIN_POSITIVE) - 1.0;
-        (change.abs() > TOLERANCE).then_some(delivered)
+        Some((sent, delivered.min(sent)))
     }
 }
 
 impl<C: Resumable> Restart<C> {
     pub(crate) fn new(inner: C) -> Self {
-        Self { inner, smoothed_rtt: None, ran_out: false, last: Time::default(), train: None }
+        Self {
+            inner,
+            smoothed_rtt: None,
+            ran_out: false,
+            last: Time::default(),
+            train: None,
+            again: false,
+            burst: 0,
+            burst_before: 0,
+        }
     }
 
-    /// A rest is over: nothing was under way for a round trip, because there was nothing to send.
-    fn rested(&self, packet: &SentPacket) -> bool {
-        let Some(rtt) = self.smoothed_rtt else { return false };
-        self.ran_out
-            && packet.has_data
+    /// Why a train is to begin with this packet, if so.
+    fn cause(&self, packet: &SentPacket) -> Option<Cause> {
+        let rtt = self.smoothed_rtt?;
+        if self.train.is_some() || !packet.has_data || self.inner.is_starting() {
+            return None;
+        }
+        if self.again || self.inner.is_far_below() {
+            return Some(Cause::Slow);
+        }
+        let rested = self.ran_out
             && packet.prior_in_flight_bytes == 0
-            && packet.time.since(self.last) >= rtt
-            && !self.inner.is_starting()
+            && packet.time.since(self.last) >= rtt;
+        // Of those who send little at a time the algorithm would never see a packet.
+        (rested && self.burst_before > BURST_PACKETS).then_some(Cause::Rest)
     }
 
     fn conclude(&mut self, event: &CongestionEvent<'_>) {
         let (Some(train), Some(rtt)) = (self.train, self.smoothed_rtt) else { return };
         let limit = (rtt * GIVE_UP_ROUND_TRIPS).max(MIN_GIVE_UP);
-        let overdue = event.now.since(train.last_sent) > limit;
-        if !train.is_over() && !overdue {
+        if train.is_over() || event.now.since(train.last_sent) > limit {
+            self.end(event.now, &train, rtt);
+        }
+    }
+
+    /// The algorithm goes on from what the train has shown.
+    fn end(&mut self, now: Time, train: &Train, rtt: Duration) {
+        self.train = None;
+        let shown = train.sent_and_delivered();
+        self.again = shown.is_some_and(|(sent, delivered)| delivered >= sent.scaled(ARRIVED));
+        let rate = shown.map_or(train.base, |(_, delivered)| delivered);
+        let change = rate.mbps() / train.base.mbps().max(f64::MIN_POSITIVE) - 1.0;
+        // One that the algorithm asked for is an answer in any case, or it would ask again.
+        let news = train.cause == Cause::Slow || change.abs() > TOLERANCE;
+        if !news || self.inner.is_starting() {
             return;
         }
-        self.train = None;
-        if let Some(rate) = train.verdict().filter(|_| !self.inner.is_starting()) {
-            let mut path = PathModel::default();
-            path.smoothed_rtt = rtt;
-            path.max_delivery_rate = rate;
-            // Not to bound what was delivered.
-            path.window_bytes = rate.bytes_in(rtt).saturating_mul(2);
-            self.inner.inherit(event.now, &path);
+        let mut path = PathModel::default();
+        path.smoothed_rtt = rtt;
+        path.max_delivery_rate = rate;
+        // Not to bound what was delivered.
+        path.window_bytes = rate.bytes_in(rtt).saturating_mul(2);
+        self.inner.inherit(now, &path);
+    }
+
+    /// There is nothing more to send: a train that has not ended tells nothing.
+    fn run_out(&mut self, now: Time) {
+        self.ran_out = true;
+        self.again = false;
+        if let (Some(train), Some(rtt)) = (self.train, self.smoothed_rtt)
+            && train.open
+        {
+            self.end(now, &train, rtt);
         }
     }
 }
 
 impl<C: Resumable> Controller for Restart<C> {
     fn on_packet_sent(&mut self, packet: &SentPacket) {
-        if self.rested(packet) {
-            self.train = Some(Train::new(self.inner.pacing_rate(), packet));
+        if let Some(cause) = self.cause(packet) {
+            // What it sent before has nothing to do with what it sends after.
+            self.inner.on_app_limited(packet.time, packet.prior_in_flight_bytes);
+            self.train = Some(Train::new(cause, self.inner.pacing_rate(), packet));
+            self.again = false;
         }
+        if self.ran_out && packet.prior_in_flight_bytes == 0 {
+            self.burst_before = std::mem::take(&mut self.burst);
+        }
+        self.burst = self.burst.saturating_add(1);
         self.ran_out = false;
         self.last = packet.time;
         match &mut self.train {
@@ -209,7 +273,7 @@ impl<C: Resumable> Controller for Restart<C> {
             }
         }
         if event.app_limited {
-            self.run_out();
+            self.run_out(event.now);
         }
         self.inner.on_event(event);
         self.conclude(event);
@@ -237,7 +301,7 @@ impl<C: Resumable> Controller for Restart<C> {
     }
 
     fn on_app_limited(&mut self, now: Time, in_flight_bytes: u64) {
-        self.run_out();
+        self.run_out(now);
         self.inner.on_app_limited(now, in_flight_bytes);
     }
 
@@ -247,6 +311,7 @@ impl<C: Resumable> Controller for Restart<C> {
 
     fn inherit(&mut self, now: Time, path: &PathModel) {
         self.train = None;
+        self.again = false;
         if !path.smoothed_rtt.is_zero() {
             self.smoothed_rtt = Some(path.smoothed_rtt);
         }
@@ -279,16 +344,6 @@ impl<C: Resumable> Controller for Restart<C> {
             pacing_rate: self.pacing_rate(),
             window_bytes: self.window_bytes(),
             ..metrics
-        }
-    }
-}
-
-impl<C: Resumable> Restart<C> {
-    /// There is nothing more to send: a train that has not ended tells nothing.
-    fn run_out(&mut self) {
-        self.ran_out = true;
-        if self.train.is_some_and(|train| train.open) {
-            self.train = None;
         }
     }
 }

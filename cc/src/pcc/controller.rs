@@ -172,6 +172,10 @@ impl Resumable for Pcc {
     fn is_starting(&self) -> bool {
         self.control.is_starting()
     }
+
+    fn is_far_below(&self) -> bool {
+        self.control.is_far_below()
+    }
 }
 
 impl Controller for Pcc {

@@ -5,6 +5,8 @@ use super::config::{NoiseFilter, PccConfig};
 use super::policy::{Measured, Policy, Round};
 use super::utility::{Observed, Utility};
 
+/// So many rises in a row that the boundary has cut off show a link that carries far more.
+const FAR_BELOW: u32 = 3;
 /// Pairs of probes of which a majority decides with Proteus's filter (SIGCOMM '20, Section 5).
 const VOTES: usize = 3;
 
@@ -81,6 +83,10 @@ impl Policy for Gradient {
 
     fn state(&self) -> &'static str {
         if self.unsure.is_some() { "double-check" } else { "learning" }
+    }
+
+    fn is_far_below(&self) -> bool {
+        self.ascent.up && self.ascent.over >= FAR_BELOW
     }
 
     fn last_gradient(&self) -> f64 {

@@ -101,6 +101,11 @@ impl RateControl {
         self.decisions
     }
 
+    /// Whether the path seems to carry far more than the rate.
+    pub(super) fn is_far_below(&self) -> bool {
+        self.policy.is_far_below()
+    }
+
     pub(super) fn is_starting(&self) -> bool {
         self.start_up.is_some()
     }

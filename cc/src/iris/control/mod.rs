@@ -113,6 +113,7 @@ pub(super) struct Control {
     /// The one of a try that lacked data.
     unclear_decision: Option<u64>,
     trial_mbps: f64,
+    trial_since: Time,
 }
 
 impl Control {
@@ -145,6 +146,7 @@ impl Control {
             tried_decision: 0,
             unclear_decision: None,
             trial_mbps: 0.0,
+            trial_since: Time::ZERO,
             config,
         }
     }

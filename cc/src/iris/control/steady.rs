@@ -42,7 +42,10 @@ impl Control {
         let expansion = self.expansion(feedback, k);
         let step = step(self.config.delta_ms / 1e3, k, load - target, expansion);
         let step = self.rise(feedback, load, step);
-        let most = if feedback.trial { self.trial_mbps } else { f64::INFINITY };
+        let most = match feedback.trial {
+            true => self.trial_limit(feedback, load),
+            false => f64::INFINITY,
+        };
         self.set((received + step).min(most));
     }
 

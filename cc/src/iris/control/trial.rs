@@ -18,6 +18,12 @@ pub(super) const LOAD_INCREASE_PER_S: f64 = 0.5;
 const LEAST_LOAD_PACKETS: f64 = 2.0;
 /// After a rise that made losses the flow goes at Eq. 6's pace only, for so many round trips.
 const CAREFUL_ROUNDS: u32 = 5;
+/// A trial keeps to its rate for so many round trips, and grows from then on by this share a decision
+/// while there is no queue.
+const TRIAL_ROUNDS: u32 = 10;
+const TRIAL_GROWTH: f64 = 1.1;
+/// Else it goes back a little.
+const TRIAL_BACK: f64 = 0.97;
 
 impl Control {
     /// What the epoch's losses say of the rate.
@@ -58,6 +64,7 @@ impl Control {
             false => feedback.newest_mbps,
         };
         self.trial_mbps = (arrives * share).min(self.lasting_mbps());
+        self.trial_since = feedback.now;
         self.received_before = None;
         match &mut self.state {
             State::Draining { resume_mbps, .. } => *resume_mbps = self.trial_mbps,
@@ -65,5 +72,19 @@ impl Control {
         }
         self.trial_decision = self.decision;
         self.trial_queue = self.queue;
+    }
+
+    /// The highest rate of the trial that is on.
+    ///
+    /// It takes hundreds of packets, on a slow link seconds, after which the link may carry far more:
+    /// a fall to a quarter for two seconds, which overflowed the buffer, held a flow at a
+    /// third of a link of 1.5 Mbit/s for 14 s. A link that is so slow that the trial takes many
+    /// rounds has no buffer that could be full without showing it.
+    pub(super) fn trial_limit(&mut self, feedback: &Feedback, load: f64) -> f64 {
+        if feedback.now.since(self.trial_since) > feedback.hold * TRIAL_ROUNDS {
+            let gain = if self.is_idle(load) { TRIAL_GROWTH } else { TRIAL_BACK };
+            self.trial_mbps = feedback.received_mbps.max(self.trial_mbps.min(self.rate_mbps)) * gain;
+        }
+        self.trial_mbps
     }
 }
