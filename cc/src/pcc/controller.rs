@@ -176,6 +176,10 @@ impl Resumable for Pcc {
     fn is_far_below(&self) -> bool {
         self.control.is_far_below()
     }
+
+    fn take_fall(&mut self) -> Option<f64> {
+        self.control.take_fall()
+    }
 }
 
 impl Controller for Pcc {

@@ -54,6 +54,8 @@ pub(super) struct RateControl {
     next_id: u64,
     timeouts: u32,
     decisions: u64,
+    /// The rate before a fall that nobody has asked for.
+    fell_from_mbps: Option<f64>,
 }
 
 impl RateControl {
@@ -77,6 +79,7 @@ impl RateControl {
             next_id: 0,
             timeouts: 0,
             decisions: 0,
+            fell_from_mbps: None,
             config,
         };
         control.begin_single(1.0);
@@ -104,6 +107,11 @@ impl RateControl {
     /// Whether the path seems to carry far more than the rate.
     pub(super) fn is_far_below(&self) -> bool {
         self.policy.is_far_below()
+    }
+
+    /// The rate before a fall of the path's, once.
+    pub(super) fn take_fall(&mut self) -> Option<f64> {
+        self.fell_from_mbps.take()
     }
 
     pub(super) fn is_starting(&self) -> bool {
@@ -218,6 +226,7 @@ impl RateControl {
         let falls = self.config.fall_at_loss.is_some_and(|limit| sure > limit);
         if falls {
             self.decisions += 1;
+            self.fell_from_mbps = Some(self.central_mbps);
             self.set_central(delivered);
             self.policy.restart();
             self.begin_round();

@@ -7,7 +7,11 @@
 //! after a rest; nothing in the papers asks whether the path has become faster.) And on a slow
 //! link a decision takes a second: one that has come back from 0.1 to 20 Mbit/s is 54 of them away.
 
+mod comeback;
+
 use std::time::Duration;
+
+use comeback::Comeback;
 
 use crate::{
     Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, SentPacket, Time,
@@ -49,6 +53,11 @@ pub(crate) trait Resumable: Controller {
     fn is_far_below(&self) -> bool {
         false
     }
+
+    /// The rate, 10^6 bit/s, before a sudden fall of the path's, once.
+    fn take_fall(&mut self) -> Option<f64> {
+        None
+    }
 }
 
 /// `inner`, told after each rest of a round trip and more, and when it asks, what a train showed.
@@ -68,6 +77,7 @@ pub(crate) struct Restart<C> {
     /// Packets since the last rest, and from the one before to that.
     burst: u64,
     burst_before: u64,
+    comeback: Comeback,
 }
 
 /// Why there is a train.
@@ -178,16 +188,21 @@ impl<C: Resumable> Restart<C> {
             again: false,
             burst: 0,
             burst_before: 0,
+            comeback: Comeback::default(),
         }
     }
 
     /// Why a train is to begin with this packet, if so.
-    fn cause(&self, packet: &SentPacket) -> Option<Cause> {
+    fn cause(&mut self, packet: &SentPacket) -> Option<Cause> {
         let rtt = self.smoothed_rtt?;
         if self.train.is_some() || !packet.has_data || self.inner.is_starting() {
             return None;
         }
-        if self.again || self.inner.is_far_below() {
+        if let Some(mbps) = self.inner.take_fall() {
+            self.comeback.on_fall(packet.time, mbps);
+        }
+        let rate_mbps = self.inner.pacing_rate().mbps();
+        if self.comeback.is_due(packet.time, rate_mbps) || self.again || self.inner.is_far_below() {
             return Some(Cause::Slow);
         }
         let rested = self.ran_out
@@ -216,6 +231,9 @@ impl<C: Resumable> Restart<C> {
         let news = train.cause == Cause::Slow || change.abs() > TOLERANCE;
         if !news || self.inner.is_starting() {
             return;
+        }
+        if change < -TOLERANCE {
+            self.comeback.on_fall(now, train.base.mbps());
         }
         let mut path = PathModel::default();
         path.smoothed_rtt = rtt;
