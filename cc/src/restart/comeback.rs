@@ -35,6 +35,14 @@ impl Comeback {
         self.waiting = Some(Waiting { from_mbps, next: now + FIRST, asked: 0 });
     }
 
+    /// What was asked had no answer.
+    pub(super) fn on_silence(&mut self, now: Time) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.asked = waiting.asked.saturating_sub(1);
+            waiting.next = now;
+        }
+    }
+
     /// Whether to ask now, at a rate of `mbps`.
     pub(super) fn is_due(&mut self, now: Time, mbps: f64) -> bool {
         let Some(waiting) = &mut self.waiting else { return false };

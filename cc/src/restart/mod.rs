@@ -14,8 +14,8 @@ use std::time::Duration;
 use comeback::Comeback;
 
 use crate::{
-    Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, SentPacket, Time,
-    Tuning,
+    AckedPacket, Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel,
+    SentPacket, Time, Tuning,
 };
 
 /// How much faster than the rate in force a train goes: what start-up does, too.
@@ -33,7 +33,7 @@ const LEAST_ACKED: u64 = 8;
 const LEAST_SPREAD: f64 = 0.5;
 /// A train arrived as it was sent if so much of its rate did.
 const ARRIVED: f64 = 0.9;
-/// After a rest there is a train only if there was this much to send before it.
+/// There is a train only if there was this much to send since the last rest, or before it.
 const BURST_PACKETS: u64 = 2 * MIN_PACKETS;
 /// A difference that an algorithm finds by itself in one decision, and a train may be off by.
 const TOLERANCE: f64 = 0.1;
@@ -100,6 +100,7 @@ struct Train {
     newest: u64,
     packets: u64,
     sent_bytes: u64,
+    last_bytes: u64,
     /// More of it is to be sent.
     open: bool,
     unsettled: u64,
@@ -120,6 +121,7 @@ impl Train {
             newest: packet.number,
             packets: 0,
             sent_bytes: 0,
+            last_bytes: 0,
             open: true,
             unsettled: 0,
             first_ack: None,
@@ -132,30 +134,53 @@ impl Train {
     fn on_sent(&mut self, packet: &SentPacket) {
         self.newest = packet.number;
         self.last_sent = packet.time;
+        self.last_bytes = packet.bytes;
         self.packets += 1;
         self.unsettled += 1;
-        // The last packet's own time is not over.
+        self.sent_bytes += packet.bytes;
         let long = self.packets > MIN_PACKETS && packet.time.since(self.began) >= MIN_TIME;
         if long || self.packets >= MAX_PACKETS {
-            self.open = false;
-        } else {
-            self.sent_bytes += packet.bytes;
+            self.close();
         }
+    }
+
+    /// Nothing more belongs to it.
+    fn close(&mut self) {
+        self.open = false;
+        // Its time ends with its last packet's beginning.
+        self.sent_bytes -= self.last_bytes;
     }
 
     fn has(&self, number: u64) -> bool {
         (self.first..=self.newest).contains(&number)
     }
 
-    fn on_acked(&mut self, now: Time, bytes: u64) {
-        self.unsettled = self.unsettled.saturating_sub(1);
-        let first = *self.first_ack.get_or_insert(now);
-        // What the first acknowledgement names had arrived before it: no time for them.
-        if first < now {
-            self.acked_after_first += 1;
-            self.bytes_after_first += bytes;
+    /// Takes in an acknowledgement, with those packets that left after the train: where many are
+    /// acknowledged at once the time is theirs, too.
+    fn on_acked(&mut self, now: Time, acked: &[AckedPacket]) {
+        let mine = acked.iter().filter(|packet| self.has(packet.number)).count() as u64;
+        self.unsettled = self.unsettled.saturating_sub(mine);
+        let since = acked.iter().filter(|packet| packet.number >= self.first);
+        let (packets, bytes) =
+            since.fold((0, 0), |(packets, bytes), packet| (packets + 1, bytes + packet.bytes));
+        if packets == 0 {
+            return;
+        }
+        match self.first_ack {
+            // What the first acknowledgement names had arrived before it: no time for them.
+            None => self.first_ack = Some(now),
+            Some(_) => {
+                self.acked_after_first += packets;
+                self.bytes_after_first += bytes;
+            }
         }
         self.last_ack = now;
+    }
+
+    fn on_settled(&mut self, number: u64) {
+        if self.has(number) {
+            self.unsettled = self.unsettled.saturating_sub(1);
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -198,6 +223,10 @@ impl<C: Resumable> Restart<C> {
         if self.train.is_some() || !packet.has_data || self.inner.is_starting() {
             return None;
         }
+        // Of those who send little at a time the algorithm would never see a packet.
+        if self.burst.max(self.burst_before) <= BURST_PACKETS {
+            return None;
+        }
         if let Some(mbps) = self.inner.take_fall() {
             self.comeback.on_fall(packet.time, mbps);
         }
@@ -208,8 +237,7 @@ impl<C: Resumable> Restart<C> {
         let rested = self.ran_out
             && packet.prior_in_flight_bytes == 0
             && packet.time.since(self.last) >= rtt;
-        // Of those who send little at a time the algorithm would never see a packet.
-        (rested && self.burst_before > BURST_PACKETS).then_some(Cause::Rest)
+        rested.then_some(Cause::Rest)
     }
 
     fn conclude(&mut self, event: &CongestionEvent<'_>) {
@@ -228,7 +256,7 @@ impl<C: Resumable> Restart<C> {
         let rate = shown.map_or(train.base, |(_, delivered)| delivered);
         let change = rate.mbps() / train.base.mbps().max(f64::MIN_POSITIVE) - 1.0;
         // One that the algorithm asked for is an answer in any case, or it would ask again.
-        let news = train.cause == Cause::Slow || change.abs() > TOLERANCE;
+        let news = train.cause == Cause::Slow || change > TOLERANCE;
         if !news || self.inner.is_starting() {
             return;
         }
@@ -243,15 +271,17 @@ impl<C: Resumable> Restart<C> {
         self.inner.inherit(now, &path);
     }
 
-    /// There is nothing more to send: a train that has not ended tells nothing.
+    /// There is nothing more to send: a train ends with what it has.
     fn run_out(&mut self, now: Time) {
         self.ran_out = true;
-        self.again = false;
-        if let (Some(train), Some(rtt)) = (self.train, self.smoothed_rtt)
-            && train.open
-        {
-            self.end(now, &train, rtt);
+        let Some(train) = self.train.as_mut().filter(|train| train.open) else { return };
+        if train.packets > LEAST_ACKED {
+            return train.close();
         }
+        if train.cause == Cause::Slow {
+            self.comeback.on_silence(now);
+        }
+        self.train = None;
     }
 }
 
@@ -279,16 +309,8 @@ impl<C: Resumable> Controller for Restart<C> {
         self.last = event.now;
         self.smoothed_rtt = event.rtt.map_or(self.smoothed_rtt, |rtt| Some(rtt.smoothed));
         if let Some(train) = &mut self.train {
-            for packet in event.acked {
-                if train.has(packet.number) {
-                    train.on_acked(event.now, packet.bytes);
-                }
-            }
-            for packet in event.lost {
-                if train.has(packet.number) {
-                    train.unsettled = train.unsettled.saturating_sub(1);
-                }
-            }
+            train.on_acked(event.now, event.acked);
+            event.lost.iter().for_each(|packet| train.on_settled(packet.number));
         }
         if event.app_limited {
             self.run_out(event.now);
@@ -298,10 +320,8 @@ impl<C: Resumable> Controller for Restart<C> {
     }
 
     fn on_packet_discarded(&mut self, number: u64) {
-        if let Some(train) = &mut self.train
-            && train.has(number)
-        {
-            train.unsettled = train.unsettled.saturating_sub(1);
+        if let Some(train) = &mut self.train {
+            train.on_settled(number);
         }
         self.inner.on_packet_discarded(number);
     }
@@ -365,3 +385,7 @@ impl<C: Resumable> Controller for Restart<C> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -83,7 +83,8 @@ impl Control {
     pub(super) fn trial_limit(&mut self, feedback: &Feedback, load: f64) -> f64 {
         if feedback.now.since(self.trial_since) > feedback.hold * TRIAL_ROUNDS {
             let gain = if self.is_idle(load) { TRIAL_GROWTH } else { TRIAL_BACK };
-            self.trial_mbps = feedback.received_mbps.max(self.trial_mbps.min(self.rate_mbps)) * gain;
+            self.trial_mbps =
+                feedback.received_mbps.max(self.trial_mbps.min(self.rate_mbps)) * gain;
         }
         self.trial_mbps
     }
