@@ -21,7 +21,6 @@ pub mod iris;
 mod path_model;
 pub mod pcc;
 pub mod registry;
-mod restart;
 mod time;
 pub mod window;
 

@@ -30,7 +30,6 @@ pub use target::Target;
 
 use crate::estimators::SpuriousTimeout;
 use crate::registry::{Algorithm, Entry};
-use crate::restart::{Restart, Resumable};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
     PathStart, SentPacket, Time,
@@ -104,9 +103,6 @@ pub struct IrisConfig {
     pub window_s: f64,
     /// Least rate to start with, 0.02 to 1000 (Section V-C: 0.1).
     pub initial_rate_mbps: f64,
-    /// Whether a train of packets at twice the rate asks after each rest of a round trip what the
-    /// path carries by now. Beyond the paper, whose senders never rest.
-    pub restart: bool,
 }
 
 impl IrisConfig {
@@ -121,7 +117,6 @@ impl IrisConfig {
             loop_gain: 0.25,
             window_s: 5.0,
             initial_rate_mbps: 0.1,
-            restart: true,
         }
     }
 
@@ -171,8 +166,7 @@ impl ControllerConfig for IrisConfig {
     }
 
     fn build(&self, _now: Time, start: &PathStart) -> Box<dyn Controller> {
-        let iris = Iris::new(*self, start);
-        if self.restart { Box::new(Restart::new(iris)) } else { Box::new(iris) }
+        Box::new(Iris::new(*self, start))
     }
 }
 
@@ -208,12 +202,6 @@ impl Iris {
 
     fn rtt(&self) -> Duration {
         self.smoothed_rtt.unwrap_or(self.start.initial_rtt)
-    }
-}
-
-impl Resumable for Iris {
-    fn is_starting(&self) -> bool {
-        self.control.is_starting()
     }
 }
 

@@ -3,8 +3,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::controller::Pcc;
+use super::restart::Restart;
 use super::utility::Utility;
-use crate::restart::Restart;
 use crate::{Controller, ControllerConfig, PathStart, Time};
 
 /// How a rate is found before there is one to learn from.

@@ -9,8 +9,8 @@ use super::monitor_interval::{Extent, Intervals};
 use super::noise::AckFilter;
 use super::pipelined::Pipelined;
 use super::rate_control::RateControl;
+use super::restart::Resumable;
 use crate::estimators::SpuriousTimeout;
-use crate::restart::Resumable;
 use crate::{
     Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
     Time, Tuning,

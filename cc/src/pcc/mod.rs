@@ -12,6 +12,7 @@
 //! - `start_up`, `gradient`, `fixed_step`: from outcomes to the next rate.
 //! - `pipelined`: a start-up for long RTTs, from acknowledgements as they come.
 //! - `rate_control`: which intervals are needed next; runs one of these three.
+//! - `restart`: trains of packets that ask what the path carries by now.
 //! - `controller`: all of it behind [`Controller`](crate::Controller).
 
 mod config;
@@ -26,6 +27,7 @@ mod noise;
 mod pipelined;
 mod policy;
 mod rate_control;
+mod restart;
 mod start_up;
 mod utility;
 

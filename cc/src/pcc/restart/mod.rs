@@ -33,6 +33,8 @@ const LEAST_ACKED: u64 = 8;
 const LEAST_SPREAD: f64 = 0.5;
 /// A train arrived as it was sent if so much of its rate did.
 const ARRIVED: f64 = 0.9;
+/// There is no train while more than this share of the window is in flight.
+const MOST_IN_FLIGHT: f64 = 0.8;
 /// There is a train only if there was this much to send since the last rest, or before it.
 const BURST_PACKETS: u64 = 2 * MIN_PACKETS;
 /// A difference that an algorithm finds by itself in one decision, and a train may be off by.
@@ -45,7 +47,7 @@ const GIVE_UP_ROUND_TRIPS: u32 = 4;
 const MIN_GIVE_UP: Duration = Duration::from_millis(200);
 
 /// An algorithm that can go on from a rate.
-pub(crate) trait Resumable: Controller {
+pub(super) trait Resumable: Controller {
     /// Whether it is still looking for its first rate. It is then left alone.
     fn is_starting(&self) -> bool;
 
@@ -64,7 +66,7 @@ pub(crate) trait Resumable: Controller {
 ///
 /// `inner` does not see the train's packets leave; those that it never saw it ignores later.
 #[derive(Debug)]
-pub(crate) struct Restart<C> {
+pub(super) struct Restart<C> {
     inner: C,
     smoothed_rtt: Option<Duration>,
     /// There was nothing to send.
@@ -85,8 +87,12 @@ pub(crate) struct Restart<C> {
 enum Cause {
     /// Nothing was under way for a round trip, because there was nothing to send.
     Rest,
-    /// The algorithm climbs, and the path carries far more.
-    Slow,
+    /// The one before it arrived as it was sent.
+    Again,
+    /// The path had become slower some time ago.
+    Fall,
+    /// The algorithm climbs, and the path seems to carry far more.
+    FarBelow,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +209,7 @@ impl Train {
 }
 
 impl<C: Resumable> Restart<C> {
-    pub(crate) fn new(inner: C) -> Self {
+    pub(super) fn new(inner: C) -> Self {
         Self {
             inner,
             smoothed_rtt: None,
@@ -227,12 +233,22 @@ impl<C: Resumable> Restart<C> {
         if self.burst.max(self.burst_before) <= BURST_PACKETS {
             return None;
         }
+        // What the window holds back is not the rate's fault.
+        if packet.prior_in_flight_bytes as f64 > MOST_IN_FLIGHT * self.inner.window_bytes() as f64 {
+            return None;
+        }
         if let Some(mbps) = self.inner.take_fall() {
             self.comeback.on_fall(packet.time, mbps);
         }
         let rate_mbps = self.inner.pacing_rate().mbps();
-        if self.comeback.is_due(packet.time, rate_mbps) || self.again || self.inner.is_far_below() {
-            return Some(Cause::Slow);
+        if self.comeback.is_due(packet.time, rate_mbps) {
+            return Some(Cause::Fall);
+        }
+        if self.again {
+            return Some(Cause::Again);
+        }
+        if self.inner.is_far_below() {
+            return Some(Cause::FarBelow);
         }
         let rested = self.ran_out
             && packet.prior_in_flight_bytes == 0
@@ -253,16 +269,15 @@ impl<C: Resumable> Restart<C> {
         self.train = None;
         let shown = train.sent_and_delivered();
         self.again = shown.is_some_and(|(sent, delivered)| delivered >= sent.scaled(ARRIVED));
-        let rate = shown.map_or(train.base, |(_, delivered)| delivered);
-        let change = rate.mbps() / train.base.mbps().max(f64::MIN_POSITIVE) - 1.0;
+        let more = shown.map(|(_, delivered)| delivered);
+        let more = more.filter(|rate| rate.mbps() > train.base.mbps() * (1.0 + TOLERANCE));
         // One that the algorithm asked for is an answer in any case, or it would ask again.
-        let news = train.cause == Cause::Slow || change > TOLERANCE;
-        if !news || self.inner.is_starting() {
+        if self.inner.is_starting() || (more.is_none() && train.cause != Cause::FarBelow) {
             return;
         }
-        if change < -TOLERANCE {
-            self.comeback.on_fall(now, train.base.mbps());
-        }
+        // Less is left to the algorithm: on a link that falls to a fifth for seconds at a time, those
+        // that were told so had half as much again to wait for a segment when it came back.
+        let rate = more.unwrap_or(train.base);
         let mut path = PathModel::default();
         path.smoothed_rtt = rtt;
         path.max_delivery_rate = rate;
@@ -278,7 +293,7 @@ impl<C: Resumable> Restart<C> {
         if train.packets > LEAST_ACKED {
             return train.close();
         }
-        if train.cause == Cause::Slow {
+        if train.cause == Cause::Fall {
             self.comeback.on_silence(now);
         }
         self.train = None;
@@ -357,11 +372,8 @@ impl<C: Resumable> Controller for Restart<C> {
     }
 
     fn window_bytes(&self) -> u64 {
-        let window = self.inner.window_bytes();
-        match &self.train {
-            Some(_) => (window as f64 * GAIN) as u64,
-            None => window,
-        }
+        // A train comes on top of what the algorithm keeps in flight.
+        self.inner.window_bytes() + self.train.map_or(0, |train| train.sent_bytes)
     }
 
     fn pacing_rate(&self) -> Bandwidth {
