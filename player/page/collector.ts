@@ -68,6 +68,11 @@ export class Collector {
     this.#event("error", { message });
   }
 
+  /** The proxy says that this algorithm carries the session from now on. */
+  algorithm(name: string): void {
+    this.#event("algorithm", { algorithm: name });
+  }
+
   get error(): string | null {
     return this.#error;
   }

@@ -4,6 +4,7 @@ import { openChart } from "./chart.ts";
 import { Collector } from "./collector.ts";
 import { parseOptions, playerSettings } from "./options.ts";
 import { startOverlay } from "./overlay.ts";
+import { sessionName, watchProxy, type Heard } from "./proxy.ts";
 
 declare global {
   interface Window {
@@ -31,17 +32,20 @@ function start(): void {
     return;
   }
   const player = MediaPlayer().create();
-  player.updateSettings(playerSettings(options));
+  const session = sessionName();
+  player.updateSettings(playerSettings(options, session));
   const collector = new Collector(player, video, options);
   const record = (): PlayerRecord => collector.record();
   const button = element("play", HTMLButtonElement);
-  const { mpd } = options;
+  const { mpd, proxy } = options;
+  let heard = (): Heard | null => null;
   let asked = false;
   const play = (): void => {
     if (asked) return;
     asked = true;
     button.hidden = true;
     collector.start();
+    if (proxy !== null) heard = watchProxy(proxy, session, (name) => collector.algorithm(name));
     player.initialize(video, mpd, true);
   };
   window.__millrace = { record, play };
@@ -51,7 +55,7 @@ function start(): void {
   if (options.autoplay) play();
   const chart = element("chart", HTMLElement);
   chart.hidden = !options.chart;
-  startOverlay(element("overlay", HTMLElement), message, record, options.chart ? openChart(chart) : undefined);
+  startOverlay(element("overlay", HTMLElement), message, { record, heard: () => heard(), ...(options.chart ? { chart: openChart(chart) } : {}) });
 }
 
 /** Hands the log over as a file. */

@@ -75,7 +75,14 @@ export const streamInfoSchema = z.strictObject({
 });
 export type StreamInfo = z.infer<typeof streamInfoSchema>;
 
-/** An event as the page saw it, `t` in seconds since the play request. */
+/**
+ * An event as the page saw it, `t` in seconds since the play request. By `type`:
+ *
+ * - `play_request` (`mpd`), `first_frame` (`media_s`, `height`), `playing` and `waiting` (`media_s`), `ended`
+ * - `quality_requested` (`rung_kbps`), `request_abandoned`
+ * - `algorithm` (`algorithm`): from the proxy; the first congestion control that carried the session, and each that took its place
+ * - `error` (`message`)
+ */
 export const playerEventSchema = z.object({ t: finite, type: z.string() }).catchall(z.union([z.string(), z.number(), z.boolean(), z.null()]));
 export type PlayerEvent = z.infer<typeof playerEventSchema>;
 
