@@ -47,6 +47,8 @@ function start(): void {
     collector.start();
     if (proxy !== null) heard = watchProxy(proxy, session, (name) => collector.algorithm(name));
     player.initialize(video, mpd, true);
+    // dash.js would ask one on the Internet where the manifest names none; the manifest is not there yet.
+    player.clearDefaultUTCTimingSources();
   };
   window.__millrace = { record, play };
   button.hidden = options.autoplay;

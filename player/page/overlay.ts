@@ -12,11 +12,20 @@ function rows(record: PlayerRecord, figures: Qoe): [string, string][] {
   const second = figures.seconds.at(-1);
   return [
     ["Rung", show(second?.rung_kbps, 0, "kbit/s")],
+    ...(record.live_target_s === null ? [] : liveRows(record)),
     ["Buffer", show(last?.buffer_s, 1, "s")],
     ["Throughput", show(last?.throughput_kbps, 0, "kbit/s")],
     ["Start-up", show(figures.startup_s, 2, "s")],
     ["Stalls", figures.startup_s === null ? "–" : `${figures.stalls} (${figures.stall_s.toFixed(1)} s)`],
     ["Switches", String(figures.switches)],
+  ];
+}
+
+function liveRows(record: PlayerRecord): [string, string][] {
+  const last = record.samples.at(-1);
+  return [
+    ["Latency", `${show(last?.latency_s, 2, "s")} of ${show(record.live_target_s, 2, "s")}`],
+    ["Speed", show(last?.playback_rate, 2, "x")],
   ];
 }
 

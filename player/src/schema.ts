@@ -96,6 +96,9 @@ export const sampleSchema = z.strictObject({
   buffer_s: notNegative.nullable(),
   throughput_kbps: notNegative.nullable(),
   dropped_frames: z.int().min(0),
+  /** Of a live stream: how long ago what is shown was live, from the first frame on. */
+  latency_s: notNegative.nullable().default(null),
+  playback_rate: notNegative.default(1),
 });
 export type Sample = z.infer<typeof sampleSchema>;
 
@@ -119,6 +122,8 @@ export const recordSchema = z.strictObject({
   abr: z.string(),
   buffer_target_s: z.number(),
   cmcd: z.string(),
+  /** How far behind the live edge the player wants to be; null of what is not live. */
+  live_target_s: notNegative.nullable().default(null),
   ladder: z.array(announcedRungSchema),
   events: z.array(playerEventSchema),
   samples: z.array(sampleSchema),
@@ -137,8 +142,20 @@ export const secondSchema = z.strictObject({
   throughput_kbps: notNegative.nullable(),
   stalled: z.boolean(),
   stalled_s: notNegative,
+  /** At the second's end; null of what is not live. */
+  latency_s: notNegative.nullable().default(null),
 });
 export type Second = z.infer<typeof secondSchema>;
+
+/** A live session: samples from start-up on, stalls included, and the playback rates while it played. */
+export const liveSchema = z.strictObject({
+  target_s: notNegative.nullable(),
+  latency_mean_s: notNegative.nullable(),
+  latency_p95_s: notNegative.nullable(),
+  rate_min: notNegative.nullable(),
+  rate_max: notNegative.nullable(),
+});
+export type Live = z.infer<typeof liveSchema>;
 
 /** session.json: one measurement. Null means that it did not happen, never that it was not looked at. */
 export const sessionSchema = z.strictObject({
@@ -158,6 +175,8 @@ export const sessionSchema = z.strictObject({
   frozen_outside_stalls_s: notNegative,
   played_s: notNegative,
   session_s: notNegative,
+  /** Null of what is not live. */
+  live: liveSchema.nullable().default(null),
   seconds: z.array(secondSchema),
   events: z.array(playerEventSchema),
   downloads: z.array(downloadSchema),

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { parseOptions, playerSettings } from "../page/options.ts";
 
 it("has the lab's defaults", () => {
-  expect(parseOptions("")).toEqual({ mpd: "/media/manifest.mpd", abr: "throughput", buffer_s: 15, cmcd: "query", fastSwitch: true, autoplay: true, chart: true, proxy: null });
+  expect(parseOptions("")).toEqual({ mpd: "/media/manifest.mpd", abr: "throughput", buffer_s: 15, cmcd: "query", fastSwitch: true, autoplay: true, chart: true, live: false, latency_s: null, proxy: null });
 });
 
 it("turns on exactly the rules of the strategy", () => {
@@ -19,6 +19,6 @@ it("takes a proxy with and without the slash, and tells players apart", () => {
   expect(playerSettings(parseOptions(""), "name")).toMatchObject({ streaming: { cmcd: { sid: "name" } } });
 });
 
-it.each(["?abr=none", "?buffer_s=0", "?buffer_s=x", "?cmcd=maybe", "?fast_switch=1", "?autoplay=later", "?chart=2", "?abrr=bola", "?proxy=198.18.3.1:9465", "?proxy=http://a/flows", "?proxy=http://u@a", "?proxy=ftp://a", "?proxy=http://a&cmcd=off"])("refuses %s", (search) => {
+it.each(["?abr=none", "?buffer_s=0", "?buffer_s=x", "?cmcd=maybe", "?fast_switch=1", "?autoplay=later", "?chart=2", "?abrr=bola", "?proxy=198.18.3.1:9465", "?proxy=http://a/flows", "?proxy=http://u@a", "?proxy=ftp://a", "?proxy=http://a&cmcd=off", "?live=yes", "?latency_s=2", "?live=on&latency_s=0.1", "?live=on&latency_s=x"])("refuses %s", (search) => {
   expect(() => parseOptions(search)).toThrow(/allowed/);
 });
