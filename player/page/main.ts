@@ -57,7 +57,7 @@ function start(): void {
   if (options.autoplay) play();
   const chart = element("chart", HTMLElement);
   chart.hidden = !options.chart;
-  startOverlay(element("overlay", HTMLElement), message, { record, heard: () => heard(), ...(options.chart ? { chart: openChart(chart) } : {}) });
+  startOverlay(element("overlay", HTMLElement), message, { record, heard: () => heard(), ...(options.chart ? { chart: openChart(chart, options.live) } : {}) });
 }
 
 /** Hands the log over as a file. */
