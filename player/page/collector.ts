@@ -40,6 +40,8 @@ export class Collector {
   readonly #appended: Appended[] = [];
   readonly #downloads: Download[] = [];
   readonly #durations = new Map<string, number>();
+  /** Of segments that come chunk by chunk, what is there already. */
+  readonly #chunkBytes = new WeakMap<LoadedRequest, number>();
   #requested_ms: number | null = null;
   #frame: { media_s: number; height: number } | null = null;
   readonly #ladder = new Map<string, AnnouncedRung>();
@@ -68,6 +70,11 @@ export class Collector {
     this.#event("error", { message });
   }
 
+  /** The proxy says that this algorithm carries the session from now on. */
+  algorithm(name: string): void {
+    this.#event("algorithm", { algorithm: name });
+  }
+
   get error(): string | null {
     return this.#error;
   }
@@ -81,6 +88,7 @@ export class Collector {
       abr: this.#options.abr,
       buffer_target_s: this.#options.buffer_s,
       cmcd: this.#options.cmcd,
+      live_target_s: this.#options.live ? (positive(this.#player.isReady() ? this.#player.getTargetLiveDelay() : null) ?? this.#options.latency_s) : null,
       ladder: [...this.#ladder.values()].sort((a, b) => a.kbps - b.kbps),
       events: [...this.#events],
       samples: [...this.#samples],
@@ -114,10 +122,13 @@ export class Collector {
     on<{ mediaType: string; newRepresentation: Representation }>(events.QUALITY_CHANGE_REQUESTED, (e) => {
       if (e.mediaType === "video") this.#event("quality_requested", { rung_kbps: kbps(e.newRepresentation) });
     });
+    on<{ request: LoadedRequest; response?: ArrayBuffer | null }>(events.FRAGMENT_LOADING_PROGRESS, ({ request, response }) => {
+      this.#chunkBytes.set(request, (this.#chunkBytes.get(request) ?? 0) + (response?.byteLength ?? 0));
+    });
     on<{ request: LoadedRequest; response?: ArrayBuffer | null }>(events.FRAGMENT_LOADING_COMPLETED, ({ request, response }) => {
       const { representation, duration, index } = request;
       if (request.mediaType !== "video" || !representation) return;
-      this.#onDownload(request, representation, response?.byteLength);
+      this.#onDownload(request, representation, response ? response.byteLength + (this.#chunkBytes.get(request) ?? 0) : undefined);
       if (typeof duration !== "number" || typeof index !== "number") return;
       this.#ladder.set(representation.id, announced(representation));
       this.#durations.set(`${representation.id}/${index}`, duration);
@@ -178,9 +189,13 @@ export class Collector {
       buffer_s,
       throughput_kbps: Number.isFinite(throughput) && throughput > 0 ? throughput : null,
       dropped_frames: this.#video.getVideoPlaybackQuality().droppedVideoFrames,
+      // Nothing is behind the live edge before the first frame.
+      latency_s: this.#options.live && this.#frame ? positive(this.#player.getCurrentLiveLatency()) : null,
+      playback_rate: this.#video.playbackRate,
     });
   }
 }
 
+const positive = (x: number | null): number | null => (x !== null && Number.isFinite(x) && x > 0 ? x : null);
 const kbps = (r: Representation): number => Math.round(r.bandwidth / 1000);
 const announced = (r: Representation): AnnouncedRung => ({ kbps: kbps(r), height: r.height });

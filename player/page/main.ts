@@ -4,6 +4,7 @@ import { openChart } from "./chart.ts";
 import { Collector } from "./collector.ts";
 import { parseOptions, playerSettings } from "./options.ts";
 import { startOverlay } from "./overlay.ts";
+import { sessionName, watchProxy, type Heard } from "./proxy.ts";
 
 declare global {
   interface Window {
@@ -31,18 +32,23 @@ function start(): void {
     return;
   }
   const player = MediaPlayer().create();
-  player.updateSettings(playerSettings(options));
+  const session = sessionName();
+  player.updateSettings(playerSettings(options, session));
   const collector = new Collector(player, video, options);
   const record = (): PlayerRecord => collector.record();
   const button = element("play", HTMLButtonElement);
-  const { mpd } = options;
+  const { mpd, proxy } = options;
+  let heard = (): Heard | null => null;
   let asked = false;
   const play = (): void => {
     if (asked) return;
     asked = true;
     button.hidden = true;
     collector.start();
+    if (proxy !== null) heard = watchProxy(proxy, session, (name) => collector.algorithm(name));
     player.initialize(video, mpd, true);
+    // dash.js would ask one on the Internet where the manifest names none; the manifest is not there yet.
+    player.clearDefaultUTCTimingSources();
   };
   window.__millrace = { record, play };
   button.hidden = options.autoplay;
@@ -51,7 +57,7 @@ function start(): void {
   if (options.autoplay) play();
   const chart = element("chart", HTMLElement);
   chart.hidden = !options.chart;
-  startOverlay(element("overlay", HTMLElement), message, record, options.chart ? openChart(chart) : undefined);
+  startOverlay(element("overlay", HTMLElement), message, { record, heard: () => heard(), ...(options.chart ? { chart: openChart(chart, options.live) } : {}) });
 }
 
 /** Hands the log over as a file. */

@@ -5,7 +5,7 @@
  * plays, except between a `waiting` and the next `playing`, which is a stall. A stall that has not ended when
  * the session ends lasts to the end. A session that never played is one stall as long as itself.
  */
-import type { Appended, PlayerEvent, PlayerRecord, PsnrTable, Sample, Second, Session } from "./schema.ts";
+import type { Appended, Live, PlayerEvent, PlayerRecord, PsnrTable, Sample, Second, Session } from "./schema.ts";
 
 /** The picture may stand still this long between frames before it counts as frozen: two frames at 10/s, and the sampling step. */
 const FROZEN_MIN_S = 0.5;
@@ -229,9 +229,32 @@ function seconds(record: PlayerRecord, line: Timeline, list: readonly Piece[], t
       throughput_kbps: round(sample?.throughput_kbps ?? null, 1),
       stalled: stalled_s >= Math.min(1, line.session_s - t) / 2,
       stalled_s: round(stalled_s, 3),
+      latency_s: round(sample?.latency_s ?? null, 3),
     });
   }
   return out;
+}
+
+/** The value that `part` of them do not exceed (nearest rank); null of none. */
+export function percentile(values: readonly number[], part: number): number | null {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)] ?? null;
+}
+
+/** Latency and playback rates of a live session. Samples are a tenth of a second apart, so that each counts the same. */
+export function live(record: Pick<PlayerRecord, "samples">, line: Timeline, target_s: number): Live {
+  const { startup_s, session_s, stalls } = line;
+  const started = record.samples.filter((s) => startup_s !== null && s.t >= startup_s && s.t <= session_s);
+  const latency = started.flatMap((s) => s.latency_s ?? []);
+  const rates = started.filter((s) => stalls.every((x) => s.t < x.start_s || s.t >= x.end_s)).map((s) => s.playback_rate);
+  const mean = latency.length > 0 ? latency.reduce((a, b) => a + b, 0) / latency.length : null;
+  return {
+    target_s,
+    latency_mean_s: round(mean, 3),
+    latency_p95_s: round(percentile(latency, 0.95), 3),
+    rate_min: round(percentile(rates, 0), 3),
+    rate_max: round(percentile(rates, 1), 3),
+  };
 }
 
 function round(x: number, digits: number): number;
@@ -263,6 +286,7 @@ export function qoe(record: PlayerRecord, duration_s: number, table: PsnrTable |
     frozen_outside_stalls_s: round(frozenOutsideStalls(list), 3),
     played_s: round(playing.reduce((sum, p) => sum + p.end_s - p.start_s, 0), 3),
     session_s: round(line.session_s, 3),
+    live: record.live_target_s === null ? null : live(record, line, record.live_target_s),
     seconds: seconds(record, line, list, table),
   };
 }

@@ -75,7 +75,14 @@ export const streamInfoSchema = z.strictObject({
 });
 export type StreamInfo = z.infer<typeof streamInfoSchema>;
 
-/** An event as the page saw it, `t` in seconds since the play request. */
+/**
+ * An event as the page saw it, `t` in seconds since the play request. By `type`:
+ *
+ * - `play_request` (`mpd`), `first_frame` (`media_s`, `height`), `playing` and `waiting` (`media_s`), `ended`
+ * - `quality_requested` (`rung_kbps`), `request_abandoned`
+ * - `algorithm` (`algorithm`): from the proxy; the first congestion control that carried the session, and each that took its place
+ * - `error` (`message`)
+ */
 export const playerEventSchema = z.object({ t: finite, type: z.string() }).catchall(z.union([z.string(), z.number(), z.boolean(), z.null()]));
 export type PlayerEvent = z.infer<typeof playerEventSchema>;
 
@@ -89,6 +96,9 @@ export const sampleSchema = z.strictObject({
   buffer_s: notNegative.nullable(),
   throughput_kbps: notNegative.nullable(),
   dropped_frames: z.int().min(0),
+  /** Of a live stream: how long ago what is shown was live, from the first frame on. */
+  latency_s: notNegative.nullable().default(null),
+  playback_rate: notNegative.default(1),
 });
 export type Sample = z.infer<typeof sampleSchema>;
 
@@ -112,6 +122,8 @@ export const recordSchema = z.strictObject({
   abr: z.string(),
   buffer_target_s: z.number(),
   cmcd: z.string(),
+  /** How far behind the live edge the player wants to be; null of what is not live. */
+  live_target_s: notNegative.nullable().default(null),
   ladder: z.array(announcedRungSchema),
   events: z.array(playerEventSchema),
   samples: z.array(sampleSchema),
@@ -130,8 +142,20 @@ export const secondSchema = z.strictObject({
   throughput_kbps: notNegative.nullable(),
   stalled: z.boolean(),
   stalled_s: notNegative,
+  /** At the second's end; null of what is not live. */
+  latency_s: notNegative.nullable().default(null),
 });
 export type Second = z.infer<typeof secondSchema>;
+
+/** A live session: samples from start-up on, stalls included, and the playback rates while it played. */
+export const liveSchema = z.strictObject({
+  target_s: notNegative.nullable(),
+  latency_mean_s: notNegative.nullable(),
+  latency_p95_s: notNegative.nullable(),
+  rate_min: notNegative.nullable(),
+  rate_max: notNegative.nullable(),
+});
+export type Live = z.infer<typeof liveSchema>;
 
 /** session.json: one measurement. Null means that it did not happen, never that it was not looked at. */
 export const sessionSchema = z.strictObject({
@@ -151,6 +175,8 @@ export const sessionSchema = z.strictObject({
   frozen_outside_stalls_s: notNegative,
   played_s: notNegative,
   session_s: notNegative,
+  /** Null of what is not live. */
+  live: liveSchema.nullable().default(null),
   seconds: z.array(secondSchema),
   events: z.array(playerEventSchema),
   downloads: z.array(downloadSchema),

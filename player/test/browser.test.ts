@@ -1,49 +1,35 @@
 /** The whole way in a real browser: encode, serve, play, measure. Needs ffmpeg and Chromium, and nothing but loopback. */
-import { execFile, spawn } from "node:child_process";
-import { createServer, type Server } from "node:http";
+import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openBrowser } from "../src/cli/browser.ts";
 import { mediaInfoSchema, parseJson, psnrTableSchema, recordSchema, sessionSchema, type Session } from "../src/schema.ts";
+import { DIST, exec, makeMedia, openSite, type Site } from "./site.ts";
 
-const exec = promisify(execFile);
-const DIST = new URL("../dist/", import.meta.url).pathname;
 const SESSION_S = 8;
-const TYPES: Record<string, string> = { html: "text/html", js: "text/javascript", css: "text/css", mpd: "application/dash+xml", mp4: "video/mp4", m4s: "video/iso.segment" };
 
 let dir = "";
 /** Segments from this number on never arrive. */
 let withheldFrom = Infinity;
 let requests: string[] = [];
-let server: Server;
+let site: Site;
 let base = "";
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "millrace-browser-test-"));
-  await exec("ffmpeg", ["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=640x360:rate=24:duration=4", "-c:v", "libx264", "-preset", "ultrafast", join(dir, "source.mp4")]);
-  await exec("node", [join(DIST, "media.js"), "--out", join(dir, "media"), "--media", join(dir, "source.mp4")]);
-  server = createServer((request, response) => {
-    const path = new URL(request.url ?? "/", "http://x").pathname;
-    requests.push(request.url ?? "");
-    const segment = /seg-\d+-(\d+)\.m4s$/.exec(path)?.[1];
-    if (segment !== undefined && Number(segment) >= withheldFrom) return;
-    const file = path.startsWith("/media/") ? join(dir, path) : join(DIST, "page", path === "/" ? "index.html" : path);
-    readFile(file).then(
-      (body) => response.writeHead(200, { "content-type": TYPES[file.split(".").pop() ?? ""] ?? "application/octet-stream" }).end(body),
-      () => response.writeHead(404).end(),
-    );
+  await makeMedia(dir);
+  site = await openSite(dir, ({ url = "/" }) => {
+    requests.push(url);
+    const segment = /seg-\d+-(\d+)\.m4s(\?|$)/.exec(url)?.[1];
+    return segment === undefined || Number(segment) < withheldFrom;
   });
-  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  base = site.base;
 }, 300_000);
 
 afterAll(async () => {
-  server.closeAllConnections();
-  server.close();
+  site.close();
   await rm(dir, { recursive: true });
 });
 

@@ -27,9 +27,11 @@ export function makeRecord(events: PlayerEvent[], stretches: readonly Stretch[],
       buffer_s: s?.still ? 0 : 5,
       throughput_kbps: 4000,
       dropped_frames: i,
+      latency_s: null,
+      playback_rate: 1,
     });
   }
-  return { version: 1, now_s: end_s, abr: "throughput", buffer_target_s: 15, cmcd: "query", ladder: LADDER, events, samples, appended: [], downloads: [], truncated: false, error: null };
+  return { version: 1, now_s: end_s, abr: "throughput", buffer_target_s: 15, cmcd: "query", live_target_s: null, ladder: LADDER, events, samples, appended: [], downloads: [], truncated: false, error: null };
 }
 
 /** Rung 350: 30 dB + second; rung 3600: 40 dB + second; frozen: 20 dB less the lag. */

@@ -33,7 +33,7 @@ describe("timeline", () => {
 });
 
 describe("dropped frames", () => {
-  const samples = (dropped: readonly number[]) => dropped.map((dropped_frames, t) => ({ t, frame_media_s: t, frame_height: 360, buffer_s: 1, throughput_kbps: null, dropped_frames }));
+  const samples = (dropped: readonly number[]) => dropped.map((dropped_frames, t) => ({ t, frame_media_s: t, frame_height: 360, buffer_s: 1, throughput_kbps: null, dropped_frames, latency_s: null, playback_rate: 1 }));
   const line = { startup_s: 1, stalls: [{ start_s: 5, end_s: 6, to_end: false }], session_s: 10 };
 
   it("are this machine's where nothing disturbed the player", () => {
@@ -63,13 +63,13 @@ describe("shown rung", () => {
   });
 
   it("believes the frame's height over the buffer: a replacement that came while decoding is not seen", () => {
-    const sample = { t: 2.5, frame_media_s: 0.5, frame_height: 360, buffer_s: 1, throughput_kbps: null, dropped_frames: 0 };
+    const sample = { t: 2.5, frame_media_s: 0.5, frame_height: 360, buffer_s: 1, throughput_kbps: null, dropped_frames: 0, latency_s: null, playback_rate: 1 };
     expect(shownRung({ ladder: LADDER, appended: late }, sample)).toBe(350);
   });
 
   it("falls back to the buffer where rungs share a height", () => {
     const ladder = LADDER.map((r) => ({ ...r, height: 360 }));
-    const sample = { t: 2.5, frame_media_s: 0.5, frame_height: 360, buffer_s: 1, throughput_kbps: null, dropped_frames: 0 };
+    const sample = { t: 2.5, frame_media_s: 0.5, frame_height: 360, buffer_s: 1, throughput_kbps: null, dropped_frames: 0, latency_s: null, playback_rate: 1 };
     expect(shownRung({ ladder, appended: late }, sample)).toBe(3600);
   });
 });
@@ -182,5 +182,32 @@ describe("frozen outside of stalls", () => {
   it("finds none in smooth play", () => {
     const record = makeRecord([{ t: 0, type: "playing" }], [{ from: 0, to: 7, media_s: 0, height: 360 }], 6);
     expect(frozenOutsideStalls(pieces(record, timeline(record.events, 6)))).toBe(0);
+  });
+});
+
+describe("a live session", () => {
+  const record = makeRecord(
+    [{ t: 1, type: "playing" }, { t: 4, type: "waiting" }, { t: 6, type: "playing" }],
+    [
+      { from: 1, to: 4, media_s: 100, height: 1080 },
+      { from: 4, to: 6, media_s: 103, height: 1080, still: true },
+      { from: 6, to: 10, media_s: 103, height: 1080 },
+    ],
+    8,
+  );
+  // Two seconds behind; the stall adds two more, and stalled the rate means nothing.
+  const samples = record.samples.map((s) => ({ ...s, latency_s: s.t < 1 ? null : 2 + Math.min(2, Math.max(0, s.t - 4)), playback_rate: s.t < 1 ? 1.5 : s.t >= 4 && s.t < 6 ? 0 : s.t < 6 ? 0.97 : 1.04 }));
+
+  it("has its latency with the stalls, its rates without, and nothing of the start-up", () => {
+    const figures = qoe({ ...record, live_target_s: 2, samples }, 8, null);
+    expect(figures.live).toMatchObject({ target_s: 2, rate_min: 0.97, rate_max: 1.04, latency_p95_s: 4 });
+    // 3 s at 2, 2 s at 3 in the mean, 2 s at 4; the sample at 8 s as well.
+    expect(figures.live?.latency_mean_s).toBeCloseTo((3 * 2 + 2 * 3 + 2 * 4) / 7, 1);
+    expect(figures.seconds.map((s) => s.latency_s)).toEqual([null, 2, 2, 2, 2.9, 3.9, 4, 4]);
+  });
+
+  it("is none if the manifest is not live, and has no figures if nothing played", () => {
+    expect(qoe(record, 8, null).live).toBeNull();
+    expect(qoe({ ...record, events: [], live_target_s: 2 }, 8, null).live).toEqual({ target_s: 2, latency_mean_s: null, latency_p95_s: null, rate_min: null, rate_max: null });
   });
 });

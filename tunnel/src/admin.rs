@@ -5,7 +5,8 @@
 //! client can hold on to is bounded: connections, the size of a request's head, and the time for
 //! it. There is no authentication; the configuration binds loopback unless told otherwise. On
 //! loopback the `Host` field must name this machine, or any web page could read `/flows` through a
-//! DNS name of its own that leads here.
+//! DNS name of its own that leads here. Pages of other origins read nothing, except `/flows` by those
+//! that `admin.allow_origins` lists.
 
 mod dashboard;
 mod flow_info;
@@ -20,6 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
+use millrace_config::WebOrigin;
 use tokio::sync::{Semaphore, watch};
 
 pub use flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, FlowState, PlayerInfo};
@@ -78,6 +80,8 @@ struct Content {
     metrics: Arc<Metrics>,
     flows: Box<dyn FlowSource>,
     health: HealthCheck,
+    /// Pages from there may read `/flows`.
+    origins: Vec<WebOrigin>,
     is_loopback: bool,
 }
 
@@ -100,7 +104,7 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Serves what comes to `listener` from a thread of its own.
+    /// Serves what comes to `listener` from a thread of its own. Pages from `origins` may read `/flows`.
     ///
     /// # Errors
     /// The thread can't be started.
@@ -109,11 +113,12 @@ impl AdminServer {
         metrics: Arc<Metrics>,
         flows: Box<dyn FlowSource>,
         health: HealthCheck,
+        origins: Vec<WebOrigin>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let is_loopback = address.ip().to_canonical().is_loopback();
-        let content = Arc::new(Content { metrics, flows, health, is_loopback });
+        let content = Arc::new(Content { metrics, flows, health, origins, is_loopback });
         // FlowSource may block; two at a time are enough for any dashboard.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()

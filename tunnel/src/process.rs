@@ -100,7 +100,8 @@ impl Process {
         let dir = config.qlog_dir.as_deref();
         let qlog = dir.map(|dir| QlogSink::new(dir, config.qlog_max_bytes));
         let flows = Box::new(Flows { workers: self.handles.clone(), qlog });
-        let admin = AdminServer::start(listener, self.metrics.clone(), flows, health)?;
+        let origins = config.allow_origins.clone();
+        let admin = AdminServer::start(listener, self.metrics.clone(), flows, health, origins)?;
         tracing::info!(address = %admin.address(), what = "admin", "listening");
         Ok(Some(admin))
     }

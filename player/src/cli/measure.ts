@@ -72,7 +72,7 @@ interface Observed {
 
 /** A session in which no page appeared. */
 const emptyRecord = (duration_s: number, error: string): PlayerRecord => ({
-  version: 1, now_s: duration_s, abr: "unknown", buffer_target_s: 0, cmcd: "unknown", ladder: [], events: [], samples: [], appended: [], downloads: [], truncated: false, error,
+  version: 1, now_s: duration_s, abr: "unknown", buffer_target_s: 0, cmcd: "unknown", live_target_s: null, ladder: [], events: [], samples: [], appended: [], downloads: [], truncated: false, error,
 });
 
 type Ask = { now_s: number | null } | { refused: string };

@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 
 use crate::value::{Int, from_string};
-use crate::{ConfigError, Source};
+use crate::{ConfigError, Source, WebOrigin};
 
 /// What a flow carries; it decides which connection and which rules a flow gets.
 #[derive(
@@ -161,6 +161,9 @@ impl RawRuntime {
     }
 }
 
+/// Most entries of `admin.allow_origins`: each request is compared with all of them.
+const MAX_ORIGINS: usize = 64;
+
 /// `[admin]`: where `/metrics`, `/flows` and `/healthz` are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
@@ -171,6 +174,8 @@ pub struct Admin {
     pub qlog_dir: Option<PathBuf>,
     /// Largest trace, 1 MB to 10 GB; default 64 MB (MB is 10^6 bytes).
     pub qlog_max_bytes: u64,
+    /// Web pages that may read `/flows`, by their origin; none by default, at most 64.
+    pub allow_origins: Vec<WebOrigin>,
 }
 
 #[derive(Default, DeriveDeserialize)]
@@ -180,6 +185,7 @@ pub(crate) struct RawAdmin {
     allow_remote: bool,
     qlog_dir: Option<PathBuf>,
     qlog_max_mb: Int<64, 1, 10_000>,
+    allow_origins: Vec<WebOrigin>,
 }
 
 #[derive(Clone, Copy)]
@@ -204,7 +210,11 @@ impl<'de> Deserialize<'de> for AdminAddress {
 }
 
 impl RawAdmin {
-    pub(crate) fn check(&self, source: &Source, default: SocketAddr) -> Result<Admin, ConfigError> {
+    pub(crate) fn check(self, source: &Source, default: SocketAddr) -> Result<Admin, ConfigError> {
+        if self.allow_origins.len() > MAX_ORIGINS {
+            let problem = format!("at most {MAX_ORIGINS} origins");
+            return Err(source.error("admin.allow_origins", problem));
+        }
         let address = self.address.map_or(Some(default), |AdminAddress(address)| address);
         match address {
             Some(remote) if !remote.ip().to_canonical().is_loopback() && !self.allow_remote => {
@@ -218,6 +228,7 @@ impl RawAdmin {
                 address,
                 qlog_dir: self.qlog_dir.as_ref().map(|dir| source.resolve(dir)),
                 qlog_max_bytes: self.qlog_max_mb.get::<u64>() * 1_000_000,
+                allow_origins: self.allow_origins,
             }),
         }
     }

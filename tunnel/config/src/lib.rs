@@ -15,6 +15,7 @@ mod congestion_control;
 pub mod destinations;
 mod error;
 mod listen;
+mod origin;
 mod server;
 mod server_limits;
 mod servers;
@@ -31,6 +32,7 @@ pub use congestion_control::{AlgorithmProblem, CheckAlgorithm, CongestionControl
 pub use destinations::{Acl, Denied, DeniedReason};
 pub use error::ConfigError;
 pub use listen::{Interception, Listen, ListenAddress, OnFailure};
+pub use origin::WebOrigin;
 pub use server::{Dial, ServerConfig, ServerTunnel};
 pub use server_limits::ServerLimits;
 pub use servers::TunnelServer;

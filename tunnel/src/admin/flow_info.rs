@@ -61,7 +61,7 @@ pub struct FlowInfo {
 }
 
 /// What a player said with its last request that said anything (CTA-5004).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlayerInfo {
     /// Media in its buffer then.
     pub buffer_s: Option<f64>,
@@ -73,6 +73,9 @@ pub struct PlayerInfo {
     pub throughput_kbps: Option<u64>,
     /// Whether its buffer had run empty before.
     pub starved: bool,
+    /// Name of its playback session (`sid`). A player's connections all have the same.
+    #[serde(default)]
+    pub session: Option<String>,
     /// Time since then.
     pub age_s: f64,
 }
@@ -85,6 +88,7 @@ impl PlayerInfo {
             top_bitrate_kbps: report.top_bitrate_kbps,
             throughput_kbps: report.throughput_kbps,
             starved: report.starved,
+            session: report.session.map(|session| session.as_str().to_owned()),
             age_s: now.saturating_duration_since(heard).as_secs_f64(),
         }
     }

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, ORIGIN,
+    VARY,
+};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -69,7 +72,11 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
             Ok(text) => response(StatusCode::OK, prometheus::TEXT_FORMAT, text),
             Err(error) => failed(&error),
         },
-        "/flows" => flows(content).await,
+        "/flows" => {
+            let mut answer = flows(Arc::clone(&content)).await;
+            share(request, &content, &mut answer);
+            answer
+        }
         _ => match (content.health)() {
             Health::Healthy => response(StatusCode::OK, TEXT, "ok\n"),
             Health::Unhealthy(reason) => {
@@ -87,6 +94,20 @@ async fn flows(content: Arc<Content>) -> Response<Full<Bytes>> {
         Ok(Ok(json)) => response(StatusCode::OK, "application/json", json),
         Ok(Err(error)) => failed(&error),
         Err(error) => failed(&error),
+    }
+}
+
+/// Lets a page from elsewhere read the answer, if its origin is listed (CORS; WHATWG Fetch, Section
+/// 3.3). Without these fields the browser keeps the answer from the page.
+fn share(request: &Request<Incoming>, content: &Content, answer: &mut Response<Full<Bytes>>) {
+    if content.origins.is_empty() || request.method() != Method::GET {
+        return;
+    }
+    answer.headers_mut().insert(VARY, HeaderValue::from_static("Origin"));
+    let mut sent = request.headers().get_all(ORIGIN).iter();
+    let (Some(origin), None) = (sent.next(), sent.next()) else { return };
+    if content.origins.iter().any(|listed| listed.as_str().as_bytes() == origin.as_bytes()) {
+        answer.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     }
 }
 

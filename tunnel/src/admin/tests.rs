@@ -40,6 +40,7 @@ fn flow() -> FlowInfo {
             top_bitrate_kbps: Some(3600),
             throughput_kbps: None,
             starved: false,
+            session: Some("6e2f".to_owned()),
             age_s: 0.25,
         }),
         state: FlowState::Open,
@@ -61,6 +62,10 @@ struct Fixture {
 }
 
 fn start(flows: Box<dyn FlowSource>) -> Fixture {
+    start_for(flows, &[])
+}
+
+fn start_for(flows: Box<dyn FlowSource>, origins: &[&str]) -> Fixture {
     let metrics = Metrics::new("millrace-test", "0").unwrap();
     let healthy = Arc::new(AtomicBool::new(true));
     let is_healthy = Arc::clone(&healthy);
@@ -72,7 +77,9 @@ fn start(flows: Box<dyn FlowSource>) -> Fixture {
         }
     });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = AdminServer::start(listener, Arc::clone(&metrics), flows, health).unwrap();
+    let origins = origins.iter().map(|origin| origin.parse().unwrap()).collect();
+    let shown = Arc::clone(&metrics);
+    let server = AdminServer::start(listener, shown, flows, health, origins).unwrap();
     Fixture { server, metrics, healthy }
 }
 
@@ -174,6 +181,49 @@ fn a_foreign_name_that_leads_here_is_refused() {
         let request = format!("GET /flows HTTP/1.1\r\nHost: {host}\r\n\r\n");
         assert_eq!(send(&fixture.server, &request).0, expected, "{host}");
     }
+}
+
+#[test]
+fn only_pages_of_listed_origins_may_read_the_flows() {
+    const LISTED: &str = "http://198.18.3.2";
+    let fixture = start_for(Box::new(OneFlow), &["https://a.example", LISTED]);
+    let ask = |method: &str, path: &str, fields: &str| {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        let (status, head, _) = send(&fixture.server, &request);
+        let value = |name: &str| {
+            head.lines()
+                .find_map(|line| line.strip_prefix(name))
+                .map(|value| value.trim().to_owned())
+        };
+        (status, value("access-control-allow-origin:"), value("vary:"))
+    };
+    let origin = |origin: &str| format!("Origin: {origin}\r\n");
+    let vary = Some("origin".to_owned());
+
+    let shared = (200, Some(LISTED.to_owned()), vary.clone());
+    assert_eq!(ask("GET", "/flows", &origin(LISTED)), shared);
+    let others =
+        ["http://198.18.3.2:8080", "https://198.18.3.2", "http://198.18.3.20", "null", "*", ""];
+    for other in others {
+        assert_eq!(ask("GET", "/flows", &origin(other)), (200, None, vary.clone()), "{other}");
+    }
+    let twice = origin(LISTED).repeat(2);
+    assert_eq!(ask("GET", "/flows", &twice), (200, None, vary.clone()));
+    assert_eq!(ask("GET", "/flows", ""), (200, None, vary));
+    for (method, path, status) in [
+        ("HEAD", "/flows", 200),
+        ("OPTIONS", "/flows", 405),
+        ("GET", "/metrics", 200),
+        ("GET", "/healthz", 200),
+        ("GET", "/", 200),
+        ("GET", "/qlog", 403),
+    ] {
+        assert_eq!(ask(method, path, &origin(LISTED)), (status, None, None), "{method} {path}");
+    }
+
+    let closed = start(Box::new(OneFlow));
+    let request = format!("GET /flows HTTP/1.1\r\nHost: localhost\r\n{}\r\n", origin(LISTED));
+    assert!(!send(&closed.server, &request).1.contains("access-control"));
 }
 
 #[test]

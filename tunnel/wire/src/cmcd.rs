@@ -4,6 +4,8 @@
 //! The data is a hint and nothing more: what is not as specified says nothing, and a request is never
 //! refused for it.
 
+use std::fmt;
+
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::Parsed;
@@ -16,6 +18,9 @@ pub const MAX_FIELDS: usize = 64;
 
 /// Longest query argument or header field that is looked at, in bytes. Players send a few hundred.
 pub const MAX_DATA_BYTES: usize = 2048;
+
+/// Longest session ID, in bytes (CTA-5004, `sid`).
+pub const MAX_SESSION_BYTES: usize = 64;
 
 /// The header fields (CTA-5004, Section 3.1).
 const FIELDS: [&str; 4] = ["cmcd-request", "cmcd-object", "cmcd-status", "cmcd-session"];
@@ -35,6 +40,37 @@ pub struct PlayerReport {
     pub starved: bool,
     /// `su`: it starts, seeks or recovers, and needs this at once.
     pub urgent: bool,
+    /// `sid`: its playback session, the same with all its connections.
+    pub session: Option<SessionId>,
+}
+
+/// Name that a player has given its session: ASCII, at least one byte and at most
+/// [`MAX_SESSION_BYTES`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SessionId {
+    bytes: [u8; MAX_SESSION_BYTES],
+    length: u8,
+}
+
+impl SessionId {
+    fn new(text: &str) -> Option<Self> {
+        let length = u8::try_from(text.len()).ok().filter(|length| *length > 0)?;
+        let mut bytes = [0; MAX_SESSION_BYTES];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        text.is_ascii().then_some(Self { bytes, length })
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        // ASCII by construction.
+        str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
 }
 
 /// A request's head.
@@ -128,6 +164,10 @@ fn of_data(data: &[u8]) -> Option<PlayerReport> {
         BareItem::Integer(number) => u64::try_from(i64::from(*number)).ok(),
         _ => None,
     };
+    let session = match item("sid") {
+        Some(BareItem::String(text)) => SessionId::new(text.as_str()),
+        _ => None,
+    };
     let is_set = |key: &str| matches!(item(key), Some(BareItem::Boolean(true)));
     Some(PlayerReport {
         buffer_ms: number("bl"),
@@ -136,6 +176,7 @@ fn of_data(data: &[u8]) -> Option<PlayerReport> {
         throughput_kbps: number("mtp"),
         starved: is_set("bs"),
         urgent: is_set("su"),
+        session,
     })
 }
 
@@ -149,6 +190,7 @@ fn merged(one: Option<PlayerReport>, other: Option<PlayerReport>) -> Option<Play
         throughput_kbps: one.throughput_kbps.or(other.throughput_kbps),
         starved: one.starved || other.starved,
         urgent: one.urgent || other.urgent,
+        session: one.session.or(other.session),
     })
 }
 
@@ -157,14 +199,17 @@ mod tests {
     use super::*;
     use crate::test_support::assert_incremental;
 
-    const REPORT: PlayerReport = PlayerReport {
-        buffer_ms: Some(21_300),
-        bitrate_kbps: Some(3200),
-        top_bitrate_kbps: Some(6000),
-        throughput_kbps: Some(25_400),
-        starved: true,
-        urgent: false,
-    };
+    fn expected() -> PlayerReport {
+        PlayerReport {
+            buffer_ms: Some(21_300),
+            bitrate_kbps: Some(3200),
+            top_bitrate_kbps: Some(6000),
+            throughput_kbps: Some(25_400),
+            starved: true,
+            urgent: false,
+            session: SessionId::new("6e2f"),
+        }
+    }
 
     fn report(head: &str) -> Option<PlayerReport> {
         match parse(head.as_bytes()) {
@@ -183,7 +228,7 @@ mod tests {
              CMCD-Object: br=3200,d=4004,ot=v,tb=6000\r\nCMCD-Status: bs,rtp=15000\r\n\
              CMCD-Session: sid=\"6e2f\"\r\n\r\n";
         for head in [query, fields] {
-            let value = Request { content_bytes: 0, report: Some(REPORT) };
+            let value = Request { content_bytes: 0, report: Some(expected()) };
             assert_incremental(parse, head.as_bytes(), &value);
         }
     }
@@ -197,6 +242,20 @@ mod tests {
         assert_eq!(report(&long), None);
         let wrong = report("GET /seg?CMCD=bl%3D-1%2Cbr%3Dx%2Cbs%3D%3F0 HTTP/1.1\r\n\r\n");
         assert_eq!(wrong, Some(PlayerReport::default()));
+    }
+
+    #[test]
+    fn a_session_is_named_as_specified_or_not_at_all() {
+        let session = |sid: &str| {
+            report(&format!("GET / HTTP/1.1\r\nCMCD-Session: sid={sid}\r\n\r\n")).unwrap().session
+        };
+        let longest = "a".repeat(MAX_SESSION_BYTES);
+        for name in ["6e2fb550-c457-11e9-bb97-0800200c9a66", &longest] {
+            assert_eq!(session(&format!("\"{name}\"")).unwrap().as_str(), name);
+        }
+        for sid in ["\"\"", &format!("\"{longest}a\""), "6", "a", "?1"] {
+            assert_eq!(session(sid), None, "{sid}");
+        }
     }
 
     #[test]
