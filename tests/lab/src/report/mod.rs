@@ -8,17 +8,20 @@ mod claims;
 mod csv;
 mod defaults;
 pub mod document;
+mod gallery;
 #[cfg(test)]
 mod made_up;
 mod panels;
 mod plot;
 mod samples;
 mod series;
-mod summary;
+mod spread;
+pub(crate) mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
 mod units;
+pub(crate) mod viewers;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,6 +32,7 @@ use clap::Args;
 use time::OffsetDateTime;
 
 use document::{Document, Fact, Figure, Panel};
+use gallery::IMAGES_AT_MOST_BYTES;
 pub use plot::{Corner, Kind, OneOrMore, Plot, Reference, Scalar};
 use summary::{Stamp, Summary};
 
@@ -201,6 +205,10 @@ fn figure(summary: &Summary) -> Result<Figure> {
             plots.push(panels);
         }
     }
+    if let Some((table, said)) = spread::table(summary) {
+        plots.push(vec![Panel::Table(table)]);
+        notes.push(said);
+    }
     notes.dedup();
     let csv = (!plots.is_empty()).then(|| format!("{CSV_DIRECTORY}/{}.csv", scenario.name));
     Ok(Figure {
@@ -211,6 +219,7 @@ fn figure(summary: &Summary) -> Result<Figure> {
         notes,
         claims: claims::claims(summary),
         plots,
+        gallery: gallery::gallery(summary, IMAGES_AT_MOST_BYTES)?,
         csv,
     })
 }
