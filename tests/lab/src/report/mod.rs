@@ -11,6 +11,8 @@ pub mod document;
 mod gallery;
 #[cfg(test)]
 mod made_up;
+#[cfg(test)]
+mod made_up_players;
 mod panels;
 mod plot;
 mod samples;

@@ -81,7 +81,7 @@ fn agreement(figures: &[&str], all: &[&super::summary::Figures]) -> String {
         };
         let all = all.iter().filter_map(|figures| figures.get(*name)).map(of);
         let widest = all.fold(0.0, f64::max);
-        let name = quantity.name.to_lowercase();
+        let name = within_sentence(&quantity.name);
         match widest.is_finite() {
             true => format!("{name} {}", shown(widest, quantity.unit)),
             false => format!("{name} without bound (it came in some runs only)"),
@@ -89,6 +89,12 @@ fn agreement(figures: &[&str], all: &[&super::summary::Figures]) -> String {
     };
     let widest: Vec<String> = figures.iter().map(widest).collect();
     format!("Runs of the same cell were apart by at most: {}.", widest.join(", "))
+}
+
+/// `Mean bitrate` with a small letter, `PSNR` as it is.
+fn within_sentence(name: &str) -> String {
+    let is_abbreviation = name.chars().take(2).all(char::is_uppercase);
+    if is_abbreviation { name.to_owned() } else { name.to_lowercase() }
 }
 
 #[cfg(test)]
@@ -121,10 +127,10 @@ mod tests {
     #[test]
     fn each_figure_has_its_median_and_its_range() {
         let (table, said) = table(&summary(&[Some(1.0), Some(3.0), Some(1.5)])).unwrap();
-        assert_eq!(table.columns, ["Algorithm", "At", "Runs", "Bitrate", "Rebuffer ratio"]);
+        assert_eq!(table.columns, ["Algorithm", "At", "Runs", "Mean bitrate", "Rebuffer ratio"]);
         let row = ["bbr", "random loss 3 %", "3", "1500 kbit/s (1000 to 3000)", "1.5 % (1 to 3)"];
         assert_eq!(table.rows, [row.map(str::to_owned)]);
-        assert!(said.ends_with("at most: bitrate 2000 kbit/s, rebuffer ratio 2 %."), "{said}");
+        assert!(said.ends_with("at most: mean bitrate 2000 kbit/s, rebuffer ratio 2 %."), "{said}");
     }
 
     #[test]
@@ -134,6 +140,6 @@ mod tests {
         assert!(said.starts_with("One run of each"), "{said}");
         let (of_two, said) = table(&summary(&[Some(1.0), None])).unwrap();
         assert_eq!(of_two.rows[0][3], "never");
-        assert!(said.contains("bitrate without bound"), "{said}");
+        assert!(said.contains("mean bitrate without bound"), "{said}");
     }
 }
