@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openBrowser } from "../src/cli/browser.ts";
-import { mediaInfoSchema, parseJson, psnrTableSchema, recordSchema, sessionSchema, type Session } from "../src/schema.ts";
+import { mediaInfoSchema, parseJson, picturesSchema, psnrTableSchema, recordSchema, sessionSchema, type Session } from "../src/schema.ts";
 
 const exec = promisify(execFile);
 const DIST = new URL("../dist/", import.meta.url).pathname;
@@ -48,7 +48,7 @@ afterAll(async () => {
 });
 
 const args = (name: string, url: string): string[] => [
-  join(DIST, "measure.js"), "--url", url, "--duration-s", String(SESSION_S), "--out", join(dir, name, "session.json"), "--screenshots", join(dir, name), "--psnr", join(dir, "media/psnr.json"),
+  join(DIST, "measure.js"), "--url", url, "--duration-s", String(SESSION_S), "--out", join(dir, name, "session.json"), "--screenshots", join(dir, name), "--psnr", join(dir, "media/psnr.json"), "--record", join(dir, name, "record.json"),
 ];
 
 async function measure(name: string, url: string): Promise<{ code: number; session: Session }> {
@@ -84,6 +84,19 @@ describe("in a browser", { timeout: 120_000 }, () => {
     expect(session.psnr_db).toBeGreaterThan(20);
     expect(session.screenshots).toHaveLength(4);
     expect(requests.some((r) => r.includes(".m4s?CMCD="))).toBe(true);
+  });
+
+  it("draws again what was on the screen, as good as the rung was measured", async () => {
+    await exec("node", [join(DIST, "pictures.js"), "--media-dir", join(dir, "media"), "--media", join(dir, "source.mp4"), "--at", "0", "--at", String(SESSION_S - 1), join(dir, "good")]);
+    const { pictures } = parseJson(picturesSchema, await readFile(join(dir, "good/pictures.json"), "utf8"), "pictures.json");
+    const table = parseJson(psnrTableSchema, await readFile(join(dir, "media/psnr.json"), "utf8"), "psnr.json");
+    expect(pictures[0]).toMatchObject({ t: 0, files: null, psnr_db: null });
+    const last = pictures[1];
+    expect(last).toMatchObject({ rung_kbps: 3600, frozen_s: 0 });
+    // Another frame than the right one would be as far off as a frozen picture.
+    const rung = table.rungs.find((r) => r.kbps === 3600);
+    expect(last?.psnr_db).toBeGreaterThan((Math.min(...(rung?.psnr_db ?? [])) + Math.max(...(rung?.freeze_db.flat() ?? []))) / 2);
+    for (const file of Object.values(last?.files ?? {})) expect((await readFile(join(dir, "good", file))).toString("latin1", 8, 12)).toBe("WEBP");
   });
 
   it("sees the stall when segments stop coming, to the end", async () => {

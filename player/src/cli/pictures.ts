@@ -11,7 +11,7 @@ import { EXIT, run, UsageError } from "./exit.ts";
 import { originOf } from "./origin.ts";
 
 const USAGE = "usage: npm run pictures -- (--media-dir DIR | --stream FILE.json) --at SECONDS... [--media FILE] SESSION_DIR...\nSESSION_DIR has session.json, and of DASH record.json; DIR or FILE.json is what was played, made of FILE.";
-/** Each costs about 80 kB. */
+/** Each costs up to 100 kB. */
 const MOST_PICTURES = 12;
 
 /** What was played. */

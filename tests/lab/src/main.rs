@@ -42,6 +42,8 @@ enum Action {
     Check(scenarios::CheckOptions),
     /// Draw results and judge claims: one page that needs nothing but a browser
     Report(report::Options),
+    /// Keep results in the repository: page, figures of each flow, and how they were got
+    Keep(report::keep::Options),
     /// Remove namespaces, processes and files that a crashed run left
     Clean,
 }
@@ -77,6 +79,7 @@ fn run(action: Action) -> Result<ExitCode> {
         Action::List(options) => scenarios::list(&options),
         Action::Check(options) => scenarios::check(&options),
         Action::Report(options) => report::run(&options).map(|()| ExitCode::SUCCESS),
+        Action::Keep(options) => report::keep::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Clean => {
             let removed = clean::clean()?;
             for name in &removed {

@@ -268,6 +268,18 @@ fn pictures_are_side_by_side_and_what_has_no_room_is_named() {
     assert!(all.images[bbr.whole.unwrap()].starts_with("data:image/webp;base64,UklGR"));
     assert_eq!(all.views[1].seen[0].frozen_s, 1.25);
 
+    // Of several players of one [[flow]] the first stands for all.
+    let same = |flow: i64| {
+        let mut part: Value = serde_json::json!({"group": 0, "cc": "bbr", "label": "bbr"});
+        part["flow"] = flow.into();
+        serde_json::from_value(part).unwrap()
+    };
+    let mut of_two = super::summary::read_all(root.path()).unwrap().remove(0);
+    of_two.cells[0].flows = vec![same(1), same(0)];
+    let viewers = super::viewers::viewers(&of_two);
+    assert_eq!(viewers.iter().filter(|it| it.cell.at == of_two.cells[0].at).count(), 1);
+    assert!(viewers[0].directory.ends_with("0000-r00/player-0"), "the only one with a session");
+
     // At 5 s one viewer of two has two images of their own; at 10 s there is a third.
     let less = super::gallery::gallery(summary, 110).unwrap().unwrap();
     assert!(less.views.iter().all(|view| view.t == 5.0), "{:?}", less.views);
