@@ -1,7 +1,7 @@
 /** The whole way in a real browser: encode, serve, play, measure. Needs ffmpeg and Chromium, and nothing but loopback. */
 import { execFile, spawn } from "node:child_process";
 import { createServer, type Server } from "node:http";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,6 +26,8 @@ beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "millrace-browser-test-"));
   await exec("ffmpeg", ["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=640x360:rate=24:duration=4", "-c:v", "libx264", "-preset", "ultrafast", join(dir, "source.mp4")]);
   await exec("node", [join(DIST, "media.js"), "--out", join(dir, "media"), "--media", join(dir, "source.mp4")]);
+  const quality = { version: 1, key: "k", ffmpeg: "f", rungs: [350, 620, 1570, 2540, 3600].map((kbps) => ({ kbps, ssim: [0.9, 0.9, 0.9, 0.9], vmaf: [80, 80, 80, 80] })) };
+  await writeFile(join(dir, "quality.json"), JSON.stringify(quality));
   server = createServer((request, response) => {
     const path = new URL(request.url ?? "/", "http://x").pathname;
     requests.push(request.url ?? "");
@@ -48,7 +50,7 @@ afterAll(async () => {
 });
 
 const args = (name: string, url: string): string[] => [
-  join(DIST, "measure.js"), "--url", url, "--duration-s", String(SESSION_S), "--out", join(dir, name, "session.json"), "--screenshots", join(dir, name), "--psnr", join(dir, "media/psnr.json"), "--record", join(dir, name, "record.json"),
+  join(DIST, "measure.js"), "--url", url, "--duration-s", String(SESSION_S), "--out", join(dir, name, "session.json"), "--screenshots", join(dir, name), "--psnr", join(dir, "media/psnr.json"), "--quality", join(dir, "quality.json"), "--record", join(dir, name, "record.json"),
 ];
 
 async function measure(name: string, url: string): Promise<{ code: number; session: Session }> {
@@ -82,6 +84,7 @@ describe("in a browser", { timeout: 120_000 }, () => {
     expect(session.seconds).toHaveLength(SESSION_S);
     expect(session.seconds.at(-1)).toMatchObject({ rung_kbps: 3600, stalled: false });
     expect(session.psnr_db).toBeGreaterThan(20);
+    expect(session).toMatchObject({ ssim: 0.9, vmaf: 80 });
     expect(session.screenshots).toHaveLength(4);
     expect(requests.some((r) => r.includes(".m4s?CMCD="))).toBe(true);
   });
@@ -123,7 +126,7 @@ describe("in a browser", { timeout: 120_000 }, () => {
     const { code, session } = await measure("dead", base);
     withheldFrom = Infinity;
     expect(code).toBe(3);
-    expect(session).toMatchObject({ startup_s: null, bitrate_kbps: null, psnr_db: null, rebuffer_ratio: 1, stalls: 1 });
+    expect(session).toMatchObject({ startup_s: null, bitrate_kbps: null, psnr_db: null, ssim: null, vmaf: null, rebuffer_ratio: 1, stalls: 1 });
   });
 
   it("hands its log to whoever looks at the page", async () => {

@@ -52,7 +52,7 @@ export function gallery(of: Gallery, styles: Styles): HTMLElement {
     });
     controls.append(choice);
   }
-  controls.append(element("label", { for: `${id}-time` }, "Second"), slider, time, source);
+  controls.append(element("label", { for: `${id}-time` }, "Second"), time, slider, source);
   show();
   const caption = element("figcaption", {}, "What viewers saw at the same second of their sessions");
   const below = element("p", { class: "source" }, "Above the whole picture, below its middle at full size (1080p). PSNR is that of this frame against the source's that was due. ", of.credit ?? "");

@@ -36,7 +36,11 @@ pub(super) fn table(summary: &Summary) -> Option<(Table, String)> {
     let mut columns = vec!["Algorithm".to_owned()];
     columns.extend(places.then(|| "At".to_owned()));
     columns.push("Runs".to_owned());
-    columns.extend(figures.iter().map(|name| quantity(name).name));
+    // Units in the heads: the cells are long enough without.
+    columns.extend(figures.iter().map(|name| {
+        let of = quantity(name);
+        if of.unit.is_empty() { of.name } else { format!("{}, {}", of.name, of.unit) }
+    }));
     let row = |(cell, part): &(&Cell, &Part)| {
         let mut row = vec![super::beside::named(part.label.clone(), &Sample::flow(cell, part))];
         row.extend(places.then(|| place(cell)));
@@ -54,14 +58,15 @@ pub(super) fn table(summary: &Summary) -> Option<(Table, String)> {
 fn words(found: Option<&Statistic>, name: &str) -> String {
     let quantity = quantity(name);
     let Some(found) = found else { return "–".to_owned() };
-    let of = |value: f64, unit| shown(value * quantity.scale, unit);
+    let of = |value: f64| shown(value * quantity.scale, "");
     let Some(median) = found.median else { return "never".to_owned() };
-    let most = || found.max.map_or_else(|| "never".to_owned(), |max| of(max, ""));
+    let most = || found.max.map_or_else(|| "never".to_owned(), of);
     match found.min {
-        Some(min) if found.max != Some(min) => {
-            format!("{} ({} to {})", of(median, quantity.unit), of(min, ""), most())
+        // What rounding makes equal is no spread to speak of.
+        Some(min) if of(min) != most() => {
+            format!("{} ({} to {})", of(median), of(min), most())
         }
-        _ => of(median, quantity.unit),
+        _ => of(median),
     }
 }
 
@@ -127,8 +132,11 @@ mod tests {
     #[test]
     fn each_figure_has_its_median_and_its_range() {
         let (table, said) = table(&summary(&[Some(1.0), Some(3.0), Some(1.5)])).unwrap();
-        assert_eq!(table.columns, ["Algorithm", "At", "Runs", "Mean bitrate", "Rebuffer ratio"]);
-        let row = ["bbr", "random loss 3 %", "3", "1500 kbit/s (1000 to 3000)", "1.5 % (1 to 3)"];
+        assert_eq!(
+            table.columns,
+            ["Algorithm", "At", "Runs", "Mean bitrate, kbit/s", "Rebuffer ratio, %"]
+        );
+        let row = ["bbr", "random loss 3 %", "3", "1500 (1000 to 3000)", "1.5 (1 to 3)"];
         assert_eq!(table.rows, [row.map(str::to_owned)]);
         assert!(said.ends_with("at most: mean bitrate 2000 kbit/s, rebuffer ratio 2 %."), "{said}");
     }
@@ -136,7 +144,7 @@ mod tests {
     #[test]
     fn one_run_has_no_spread_and_what_never_came_is_no_agreement() {
         let (table_of_one, said) = table(&summary(&[Some(2.0)])).unwrap();
-        assert_eq!(table_of_one.rows[0][3], "2000 kbit/s");
+        assert_eq!(table_of_one.rows[0][3], "2000");
         assert!(said.starts_with("One run of each"), "{said}");
         let (of_two, said) = table(&summary(&[Some(1.0), None])).unwrap();
         assert_eq!(of_two.rows[0][3], "never");
