@@ -4,7 +4,7 @@ LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build demo figures lab lab-full qoe test check unit bench clean
+.PHONY: help setup build demo figures lab lab-full qoe keep test check unit bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -53,6 +53,9 @@ qoe: build ## Players in browsers and of streams, as root (hours; ONLY=iris-fig1
 	$(AS_ROOT) $(LAB) emu tests/lab/scenarios/qoe $(if $(ONLY),--only $(ONLY)) --out target/lab/qoe; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged
+
+keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
+	$(LAB) keep $(FROM)
 
 test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
 	tests/scripts/test.sh

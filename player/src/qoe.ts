@@ -5,7 +5,7 @@
  * plays, except between a `waiting` and the next `playing`, which is a stall. A stall that has not ended when
  * the session ends lasts to the end. A session that never played is one stall as long as itself.
  */
-import type { Appended, Live, PlayerEvent, PlayerRecord, PsnrTable, Sample, Second, Session } from "./schema.ts";
+import type { Appended, Live, PlayerEvent, PlayerRecord, PsnrTable, Quality, Sample, Second, Session } from "./schema.ts";
 
 /** The picture may stand still this long between frames before it counts as frozen: two frames at 10/s, and the sampling step. */
 const FROZEN_MIN_S = 0.5;
@@ -144,6 +144,17 @@ export function piecePsnr(piece: Piece, table: PsnrTable): number | null {
   return lags[Math.min(lag, lags.length) - 1] ?? null;
 }
 
+/**
+ * SSIM or VMAF of a piece: that of the second shown. Null where nothing was shown and where the picture was frozen,
+ * for there is no table of frozen pictures.
+ */
+export function pieceQuality(piece: Piece, quality: Quality, of: "ssim" | "vmaf"): number | null {
+  if (!piece.playing || piece.media_s === null || piece.rung_kbps === null) return null;
+  const rung = quality.rungs.find((r) => r.kbps === piece.rung_kbps);
+  if (!rung) throw new Error(`quality.json has no rung of ${piece.rung_kbps} kbit/s`);
+  return rung[of][Math.floor(piece.media_s + 1e-3) % rung[of].length] ?? null;
+}
+
 /** Mean of `value` over the pieces' time; null if there is none. */
 export function timeMean(list: readonly Piece[], value: (piece: Piece) => number | null): number | null {
   let sum = 0;
@@ -206,7 +217,22 @@ export function droppedUndisturbed(samples: readonly Sample[], line: Timeline): 
   return dropped;
 }
 
-function seconds(record: PlayerRecord, line: Timeline, list: readonly Piece[], table: PsnrTable | null): Second[] {
+/** What the frames are like that a session may show: without one, what is read from it is null. */
+export interface Tables {
+  readonly psnr: PsnrTable | null;
+  readonly quality: Quality | null;
+}
+
+/** Means over the time of some pieces: PSNR with frozen pictures, SSIM and VMAF without. */
+function means(list: readonly Piece[], { psnr, quality }: Tables): Pick<Second, "psnr_db" | "ssim" | "vmaf"> {
+  return {
+    psnr_db: round(psnr && timeMean(list, (p) => piecePsnr(p, psnr)), 3),
+    ssim: round(quality && timeMean(list, (p) => pieceQuality(p, quality, "ssim")), 4),
+    vmaf: round(quality && timeMean(list, (p) => pieceQuality(p, quality, "vmaf")), 2),
+  };
+}
+
+function seconds(record: PlayerRecord, line: Timeline, list: readonly Piece[], tables: Tables): Second[] {
   const out: Second[] = [];
   let nextPiece = 0;
   let nextSample = 0;
@@ -224,7 +250,7 @@ function seconds(record: PlayerRecord, line: Timeline, list: readonly Piece[], t
     out.push({
       t,
       rung_kbps: longest?.[0] ?? null,
-      psnr_db: round(table && timeMean(inside, (p) => piecePsnr(p, table)), 3),
+      ...means(inside, tables),
       buffer_s: round(sample?.buffer_s ?? null, 3),
       throughput_kbps: round(sample?.throughput_kbps ?? null, 1),
       stalled: stalled_s >= Math.min(1, line.session_s - t) / 2,
@@ -266,8 +292,9 @@ function round(x: number | null, digits: number): number | null {
 /** The figures of a session; what only the measuring program knows is added by it. */
 export type Qoe = Omit<Session, "version" | "events" | "downloads" | "screenshots" | "url" | "browser" | "error" | "abr" | "buffer_target_s" | "cmcd" | "ladder_kbps">;
 
-/** All figures of a record that was observed for `duration_s`. Without a table PSNR is null. */
-export function qoe(record: PlayerRecord, duration_s: number, table: PsnrTable | null): Qoe {
+/** All figures of a record that was observed for `duration_s`. Without a table PSNR is null, without `quality` SSIM and VMAF. */
+export function qoe(record: PlayerRecord, duration_s: number, psnr: PsnrTable | null, quality: Quality | null = null): Qoe {
+  const tables = { psnr, quality };
   const line = timeline(record.events, duration_s);
   const list = pieces(record, line);
   const stall_s = line.stalls.reduce((sum, s) => sum + s.end_s - s.start_s, 0);
@@ -280,13 +307,13 @@ export function qoe(record: PlayerRecord, duration_s: number, table: PsnrTable |
     rebuffer_ratio: line.session_s > 0 ? round(Math.min(1, stall_s / line.session_s), 5) : 0,
     bitrate_kbps: round(timeMean(playing, (p) => p.rung_kbps), 1),
     switches: countSwitches(list),
-    psnr_db: round(table && timeMean(list, (p) => piecePsnr(p, table)), 3),
+    ...means(list, tables),
     dropped_frames: record.samples.findLast((s) => s.t <= line.session_s)?.dropped_frames ?? 0,
     dropped_undisturbed: droppedUndisturbed(record.samples, line),
     frozen_outside_stalls_s: round(frozenOutsideStalls(list), 3),
     played_s: round(playing.reduce((sum, p) => sum + p.end_s - p.start_s, 0), 3),
     session_s: round(line.session_s, 3),
     live: record.live_target_s === null ? null : live(record, line, record.live_target_s),
-    seconds: seconds(record, line, list, table),
+    seconds: seconds(record, line, list, tables),
   };
 }

@@ -138,6 +138,9 @@ export const secondSchema = z.strictObject({
   t: z.int().min(0),
   rung_kbps: z.number().nullable(),
   psnr_db: finite.nullable(),
+  /** Of what played; null without a quality.json. */
+  ssim: finite.nullable(),
+  vmaf: finite.nullable(),
   buffer_s: notNegative.nullable(),
   throughput_kbps: notNegative.nullable(),
   stalled: z.boolean(),
@@ -168,6 +171,9 @@ export const sessionSchema = z.strictObject({
   bitrate_kbps: z.number().positive().nullable(),
   switches: z.int().min(0),
   psnr_db: finite.nullable(),
+  /** Of what played: frozen pictures don't count, for which there is no table. Null without a quality.json. */
+  ssim: finite.nullable(),
+  vmaf: finite.nullable(),
   dropped_frames: z.int().min(0),
   /** Of these, while it played and had played for a second: this machine's doing. */
   dropped_undisturbed: z.int().min(0),
@@ -190,6 +196,43 @@ export const sessionSchema = z.strictObject({
   error: z.string().nullable(),
 });
 export type Session = z.infer<typeof sessionSchema>;
+
+/** What became of a frame of a stream, in seconds since the play request. */
+export const frameSeenSchema = z.object({ shown_s: notNegative.nullable() });
+export type FrameSeen = z.infer<typeof frameSeenSchema>;
+
+/** What is read of a session with a stream, which `millrace-lab emu` writes. */
+export const streamSessionSchema = z.object({
+  session_s: notNegative,
+  seconds: z.array(z.object({ buffer_s: notNegative })),
+  /** In the order of the stream. */
+  frames: z.array(frameSeenSchema),
+});
+export type StreamSession = z.infer<typeof streamSessionSchema>;
+
+/** pictures.json: what was on the screen at some instants of a session; files lie beside it. */
+export const picturesSchema = z.strictObject({
+  version: z.literal(1),
+  credit: z.string().nullable(),
+  pictures: z.array(
+    z.strictObject({
+      /** Asked for, in seconds since the play request. */
+      t: notNegative,
+      /** The rung on the screen; null of a stream, and before the first frame. */
+      rung_kbps: z.number().positive().nullable(),
+      /** Media time of the frame on the screen; null before the first. */
+      media_s: notNegative.nullable(),
+      /** How long it had stood by then; 0 while it played. */
+      frozen_s: notNegative,
+      /** Luma, of this frame against the source's that was due. */
+      psnr_db: finite.nullable(),
+      buffer_s: notNegative.nullable(),
+      /** The picture, a part of it at full size, and the same of the source's that was due; null before the first frame. */
+      files: z.strictObject({ whole: z.string(), part: z.string(), source: z.string(), source_part: z.string() }).nullable(),
+    }),
+  ),
+});
+export type Pictures = z.infer<typeof picturesSchema>;
 
 /** Parses `text` as JSON of `schema`; the error says which file and which field. */
 export function parseJson<T>(schema: z.ZodType<T>, text: string, file: string): T {

@@ -1,11 +1,11 @@
 /** The whole way in a real browser: encode, serve, play, measure. Needs ffmpeg and Chromium, and nothing but loopback. */
 import { spawn } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openBrowser } from "../src/cli/browser.ts";
-import { mediaInfoSchema, parseJson, psnrTableSchema, recordSchema, sessionSchema, type Session } from "../src/schema.ts";
+import { mediaInfoSchema, parseJson, picturesSchema, psnrTableSchema, recordSchema, sessionSchema, type Session } from "../src/schema.ts";
 import { DIST, exec, makeMedia, openSite, type Site } from "./site.ts";
 
 const SESSION_S = 8;
@@ -20,6 +20,8 @@ let base = "";
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "millrace-browser-test-"));
   await makeMedia(dir);
+  const quality = { version: 1, key: "k", ffmpeg: "f", rungs: [350, 620, 1570, 2540, 3600].map((kbps) => ({ kbps, ssim: [0.9, 0.9, 0.9, 0.9], vmaf: [80, 80, 80, 80] })) };
+  await writeFile(join(dir, "quality.json"), JSON.stringify(quality));
   site = await openSite(dir, ({ url = "/" }) => {
     requests.push(url);
     const segment = /seg-\d+-(\d+)\.m4s(\?|$)/.exec(url)?.[1];
@@ -34,7 +36,7 @@ afterAll(async () => {
 });
 
 const args = (name: string, url: string): string[] => [
-  join(DIST, "measure.js"), "--url", url, "--duration-s", String(SESSION_S), "--out", join(dir, name, "session.json"), "--screenshots", join(dir, name), "--psnr", join(dir, "media/psnr.json"),
+  join(DIST, "measure.js"), "--url", url, "--duration-s", String(SESSION_S), "--out", join(dir, name, "session.json"), "--screenshots", join(dir, name), "--psnr", join(dir, "media/psnr.json"), "--quality", join(dir, "quality.json"), "--record", join(dir, name, "record.json"),
 ];
 
 async function measure(name: string, url: string): Promise<{ code: number; session: Session }> {
@@ -68,8 +70,22 @@ describe("in a browser", { timeout: 120_000 }, () => {
     expect(session.seconds).toHaveLength(SESSION_S);
     expect(session.seconds.at(-1)).toMatchObject({ rung_kbps: 3600, stalled: false });
     expect(session.psnr_db).toBeGreaterThan(20);
+    expect(session).toMatchObject({ ssim: 0.9, vmaf: 80 });
     expect(session.screenshots).toHaveLength(4);
     expect(requests.some((r) => r.includes(".m4s?CMCD="))).toBe(true);
+  });
+
+  it("draws again what was on the screen, as good as the rung was measured", async () => {
+    await exec("node", [join(DIST, "pictures.js"), "--media-dir", join(dir, "media"), "--media", join(dir, "source.mp4"), "--at", "0", "--at", String(SESSION_S - 1), join(dir, "good")]);
+    const { pictures } = parseJson(picturesSchema, await readFile(join(dir, "good/pictures.json"), "utf8"), "pictures.json");
+    const table = parseJson(psnrTableSchema, await readFile(join(dir, "media/psnr.json"), "utf8"), "psnr.json");
+    expect(pictures[0]).toMatchObject({ t: 0, files: null, psnr_db: null });
+    const last = pictures[1];
+    expect(last).toMatchObject({ rung_kbps: 3600, frozen_s: 0 });
+    // Another frame than the right one would be as far off as a frozen picture.
+    const rung = table.rungs.find((r) => r.kbps === 3600);
+    expect(last?.psnr_db).toBeGreaterThan((Math.min(...(rung?.psnr_db ?? [])) + Math.max(...(rung?.freeze_db.flat() ?? []))) / 2);
+    for (const file of Object.values(last?.files ?? {})) expect((await readFile(join(dir, "good", file))).toString("latin1", 8, 12)).toBe("WEBP");
   });
 
   it("sees the stall when segments stop coming, to the end", async () => {
@@ -96,7 +112,7 @@ describe("in a browser", { timeout: 120_000 }, () => {
     const { code, session } = await measure("dead", base);
     withheldFrom = Infinity;
     expect(code).toBe(3);
-    expect(session).toMatchObject({ startup_s: null, bitrate_kbps: null, psnr_db: null, rebuffer_ratio: 1, stalls: 1 });
+    expect(session).toMatchObject({ startup_s: null, bitrate_kbps: null, psnr_db: null, ssim: null, vmaf: null, rebuffer_ratio: 1, stalls: 1 });
   });
 
   it("hands its log to whoever looks at the page", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { droppedUndisturbed, frozenOutsideStalls, pieces, qoe, rungAt, shownRung, timeline } from "../src/qoe.ts";
 import { LADDER, makeRecord, TABLE } from "./helpers.ts";
+import type { Quality } from "../src/schema.ts";
 
 describe("timeline", () => {
   it("takes start-up from the first playing and ignores waiting before it", () => {
@@ -133,6 +134,38 @@ describe("figures", () => {
     const figures = qoe(record, 2.5, null);
     expect(figures).toMatchObject({ session_s: 2.5, bitrate_kbps: 3600, psnr_db: null });
     expect(figures.seconds).toHaveLength(3);
+  });
+});
+
+describe("SSIM and VMAF", () => {
+  /** Rung 350: 0.8 and 50; rung 3600: 0.9 + second / 100 and 90 + second. */
+  const QUALITY: Quality = {
+    version: 1, key: "k", ffmpeg: "f",
+    rungs: [
+      { kbps: 350, ssim: [0.8, 0.8, 0.8, 0.8], vmaf: [50, 50, 50, 50] },
+      { kbps: 3600, ssim: [0.9, 0.91, 0.92, 0.93], vmaf: [90, 91, 92, 93] },
+    ],
+  };
+  const record = makeRecord(
+    [{ t: 0, type: "playing" }, { t: 2, type: "waiting" }, { t: 4, type: "playing" }],
+    [
+      { from: 0, to: 2, media_s: 0, height: 1080 },
+      { from: 2, to: 4, media_s: 1.998, height: 1080, still: true },
+      { from: 4, to: 7, media_s: 2, height: 350 + 10 },
+    ],
+    5,
+  );
+
+  it("are means of what played: a frozen picture does not count", () => {
+    const figures = qoe(record, 5, TABLE, QUALITY);
+    expect(figures.seconds.map((s) => s.ssim)).toEqual([0.9, 0.91, null, null, 0.8]);
+    expect(figures.seconds.map((s) => s.vmaf)).toEqual([90, 91, null, null, 50]);
+    expect(figures).toMatchObject({ ssim: 0.87, vmaf: 77 });
+  });
+
+  it("are null where nobody has measured them, and refused of another ladder", () => {
+    expect(qoe(record, 5, TABLE)).toMatchObject({ ssim: null, vmaf: null });
+    expect(() => qoe(record, 5, TABLE, { ...QUALITY, rungs: QUALITY.rungs.slice(1) })).toThrow("no rung of 350");
   });
 });
 

@@ -3,11 +3,11 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { qoe } from "../qoe.ts";
-import { parseJson, psnrTableSchema, recordSchema, sessionSchema, type PlayerRecord, type PsnrTable, type Session } from "../schema.ts";
+import { parseJson, psnrTableSchema, qualitySchema, recordSchema, sessionSchema, type PlayerRecord, type PsnrTable, type Quality, type Session } from "../schema.ts";
 import { openBrowser, type Browser } from "./browser.ts";
 import { EXIT, run, UsageError } from "./exit.ts";
 
-const USAGE = "usage: measure --url URL --duration-s N --out session.json --psnr psnr.json [--screenshots DIR] [--query 'abr=bola&buffer_s=15'] [--record FILE] [--wait]";
+const USAGE = "usage: measure --url URL --duration-s N --out session.json --psnr psnr.json [--quality quality.json] [--screenshots DIR] [--query 'abr=bola&buffer_s=15'] [--record FILE] [--wait]";
 const LOAD_TIMEOUT_MS = 30_000;
 /** A question to the page; a page that cannot answer in this time is broken. */
 const ASK_TIMEOUT_MS = 10_000;
@@ -24,6 +24,8 @@ interface Arguments {
   readonly out: string;
   readonly screenshots: string | null;
   readonly psnr: string;
+  /** SSIM and VMAF, where they have been measured. */
+  readonly quality: string | null;
   /** Where to keep what the page recorded, for whoever doubts the figures. */
   readonly record: string | null;
   /** Load the page, say `ready`, and play on SIGUSR2. */
@@ -32,7 +34,7 @@ interface Arguments {
 
 function parseArguments(): Arguments {
   const { values } = parseArgs({
-    options: { url: { type: "string" }, "duration-s": { type: "string" }, out: { type: "string" }, screenshots: { type: "string" }, psnr: { type: "string" }, query: { type: "string" }, record: { type: "string" }, wait: { type: "boolean", default: false } },
+    options: { url: { type: "string" }, "duration-s": { type: "string" }, out: { type: "string" }, screenshots: { type: "string" }, psnr: { type: "string" }, quality: { type: "string" }, query: { type: "string" }, record: { type: "string" }, wait: { type: "boolean", default: false } },
   });
   const need = (name: "url" | "duration-s" | "out" | "psnr"): string => {
     const value = values[name];
@@ -51,7 +53,7 @@ function parseArguments(): Arguments {
   // Drawing it would take time from the decoder.
   if (!url.searchParams.has("chart")) url.searchParams.set("chart", "off");
   if (values.wait) url.searchParams.set("autoplay", "off");
-  return { url, duration_s, wait: values.wait, out: resolve(need("out")), screenshots: values.screenshots ? resolve(values.screenshots) : null, psnr: need("psnr"), record: values.record ?? null };
+  return { url, duration_s, wait: values.wait, out: resolve(need("out")), screenshots: values.screenshots ? resolve(values.screenshots) : null, psnr: need("psnr"), quality: values.quality ?? null, record: values.record ?? null };
 }
 
 /** Rejects when `work` takes longer than `ms`. */
@@ -150,13 +152,21 @@ async function observe(browser: Browser, args: Arguments): Promise<Observed> {
 
 const firstLine = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause)).split("\n")[0] ?? "";
 
-function toSession(args: Arguments, observed: Observed, table: PsnrTable, browser: string): Session {
+/** quality.json, if it is of the same clip and ladder as the PSNR. */
+async function readQuality(file: string, table: PsnrTable): Promise<Quality> {
+  const quality = parseJson(qualitySchema, await readFile(file, "utf8"), file);
+  const same = quality.rungs.length === table.rungs.length && table.rungs.every((r) => quality.rungs.some((q) => q.kbps === r.kbps && q.ssim.length === table.clip_s && q.vmaf.length === table.clip_s));
+  if (!same) throw new Error(`${file} has other rungs or another clip than the PSNR table; make it again with npm run quality`);
+  return quality;
+}
+
+function toSession(args: Arguments, observed: Observed, table: PsnrTable, quality: Quality | null, browser: string): Session {
   const { record, screenshots } = observed;
   const missing = record.ladder.map((r) => r.kbps).filter((kbps) => !table.rungs.some((r) => r.kbps === kbps));
   if (missing.length > 0) throw new Error(`${args.psnr} has no rung of ${missing.join(", ")} kbit/s, the presentation does; make both with the media tool`);
   return sessionSchema.parse({
     version: 1,
-    ...qoe(record, args.duration_s, table),
+    ...qoe(record, args.duration_s, table, quality),
     events: record.events,
     downloads: record.downloads,
     screenshots,
@@ -173,6 +183,7 @@ function toSession(args: Arguments, observed: Observed, table: PsnrTable, browse
 async function main(): Promise<number> {
   const args = parseArguments();
   const table = parseJson(psnrTableSchema, await readFile(args.psnr, "utf8"), args.psnr);
+  const quality = args.quality === null ? null : await readQuality(args.quality, table);
   await mkdir(dirname(args.out), { recursive: true });
   if (args.screenshots !== null) await mkdir(args.screenshots, { recursive: true });
 
@@ -189,7 +200,7 @@ async function main(): Promise<number> {
   try {
     const observed = await within(LOAD_TIMEOUT_MS * 2 + (args.wait ? TOLD_TIMEOUT_MS : 0) + args.duration_s * 1000 + ASK_TIMEOUT_MS * 3, "the measurement", observe(browser, args));
     if (args.record !== null) await writeFile(args.record, JSON.stringify(observed.record));
-    session = toSession(args, observed, table, browser.version);
+    session = toSession(args, observed, table, quality, browser.version);
   } finally {
     await browser.close();
   }

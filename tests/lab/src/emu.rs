@@ -12,6 +12,8 @@ use millrace_lab::calibrate;
 use millrace_lab::demo::LinkOptions;
 use millrace_lab::emulate::{Emulation, Equipment, Streams, Theatre};
 use millrace_lab::emulator::Access;
+use millrace_lab::interrupt;
+use millrace_lab::pictures::{self, Material};
 use millrace_lab::proxies::Binaries;
 use millrace_lab::run::Run;
 use millrace_lab::runner;
@@ -51,21 +53,11 @@ pub struct Options {
     jobs: u32,
     #[command(flatten)]
     access: AccessOption,
-    /// Video for flows with app = "dash" or "rtsp" instead of Big Buck Bunny (anything ffmpeg reads)
-    #[arg(long)]
-    media: Option<PathBuf>,
-    /// Where the encoded video is kept for the next time
-    #[arg(long, default_value = "target/media")]
-    media_dir: PathBuf,
-    /// The same of the streams for RTSP
-    #[arg(long, default_value = "target/streams")]
-    streams_dir: PathBuf,
     /// live555's server and openRTSP, as tests/scripts/live555.sh fetches them
     #[arg(long, default_value = "target/tools/live555")]
     live555_dir: PathBuf,
-    /// The built player
-    #[arg(long, default_value = "player")]
-    player_dir: PathBuf,
+    #[command(flatten)]
+    played: Material,
 }
 
 #[derive(Debug, Args)]
@@ -85,18 +77,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let emulation = Emulation::new(traces, Binaries::locate()?, options.access.get())?;
     let scenarios = work.files.iter().flat_map(|file| &file.cells).map(|cell| &cell.scenario);
     let groups: Vec<&Group> = scenarios.flat_map(|scenario| &scenario.groups).collect();
-    let media = options.media.as_deref();
+    let Material { media, media_dir, streams_dir, player_dir } = &options.played;
+    let media = media.as_deref();
     let mut equipment = Equipment::default();
     let watched = groups.iter().filter(|group| group.is_dash());
     if let Some(longest_s) = watched.map(|it| it.stop_s - it.start_s).reduce(f64::max) {
         let longest = Duration::from_secs_f64(longest_s);
-        let theatre = Theatre::prepare(&options.player_dir, &options.media_dir, media, longest)?;
+        let theatre = Theatre::prepare(player_dir, media_dir, media, longest)?;
         equipment.theatre = Some(theatre);
     }
     let rates: BTreeSet<u64> = groups.iter().filter_map(|group| group.stream_mbps()).collect();
     if !rates.is_empty() {
-        let Options { live555_dir, player_dir, streams_dir, .. } = options;
-        let streams = Streams::prepare(live555_dir, player_dir, streams_dir, media, &rates)?;
+        let live555 = &options.live555_dir;
+        let streams = Streams::prepare(live555, player_dir, streams_dir, media, &rates)?;
         equipment.streams = Some(streams);
     }
     let emulation = emulation.with(equipment);
@@ -108,7 +101,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let how = options.chosen.how();
     let mut tally = Tally::default();
-    runner::run(&emulation, &work.files, &asked, |summary, path| tally.add(summary, path, how))?;
+    let mut kept = Vec::new();
+    runner::run(&emulation, &work.files, &asked, |summary, path| {
+        kept.push(path.to_owned());
+        tally.add(summary, path, how)
+    })?;
+    // When nothing is measured any more. What was measured stands without pictures.
+    for path in kept {
+        match pictures::draw_in(&path, &options.played) {
+            Err(error) if error.is::<interrupt::Interrupted>() => return Err(error),
+            Err(error) => _ = writeln!(stderr(), "millrace-lab: no pictures: {error:#}"),
+            Ok(()) => {}
+        }
+    }
     tally.close(how)
 }
 

@@ -13,6 +13,7 @@
 //! - [`simulate`], [`emulate`]: scenarios in virtual time, and with real packets.
 //! - [`runner`], [`measure`], [`results`]: all runs of a scenario, the figures of each, and what they
 //!   leave.
+//! - [`pictures`]: what was on the players' screens, drawn again after the runs.
 //! - [`report`]: one page with the figures and claims of many runs.
 //! - [`demo`]: the same video over plain TCP and through Millrace.
 
@@ -26,6 +27,7 @@ pub mod http;
 pub mod interrupt;
 pub mod measure;
 pub mod netns;
+pub mod pictures;
 pub mod player;
 pub mod process;
 pub mod proxies;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use millrace_lab::demo::DemoOptions;
-use millrace_lab::{clean, demo, interrupt, report};
+use millrace_lab::{clean, demo, interrupt, pictures, report};
 
 mod emu;
 mod media;
@@ -32,6 +32,8 @@ enum Action {
     Calibrate(emu::CalibrateOptions),
     /// Make what players play, with tables of its quality: DASH, and streams for RTSP
     Media(media::Options),
+    /// Draw what was on the players' screens at other instants than `emu` did
+    Pictures(pictures::Options),
     /// Run scenarios in the simulator and judge their claims
     Sim(sim::Options),
     /// Show the scenarios with a line each
@@ -40,6 +42,8 @@ enum Action {
     Check(scenarios::CheckOptions),
     /// Draw results and judge claims: one page that needs nothing but a browser
     Report(report::Options),
+    /// Keep results in the repository: page, figures of each flow, and how they were got
+    Keep(report::keep::Options),
     /// Remove namespaces, processes and files that a crashed run left
     Clean,
 }
@@ -70,10 +74,12 @@ fn run(action: Action) -> Result<ExitCode> {
         Action::Emu(options) => emu::run(&options),
         Action::Calibrate(options) => emu::calibrate(&options),
         Action::Media(options) => media::run(&options),
+        Action::Pictures(options) => pictures::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Sim(options) => sim::run(&options),
         Action::List(options) => scenarios::list(&options),
         Action::Check(options) => scenarios::check(&options),
         Action::Report(options) => report::run(&options).map(|()| ExitCode::SUCCESS),
+        Action::Keep(options) => report::keep::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Clean => {
             let removed = clean::clean()?;
             for name in &removed {

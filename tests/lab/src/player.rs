@@ -52,6 +52,12 @@ pub struct Qoe {
     pub switches: u32,
     /// Mean PSNR of what was shown, in dB.
     pub psnr_db: Option<f64>,
+    /// Mean SSIM of what played; none where the rungs' has not been measured.
+    #[serde(default)]
+    pub ssim: Option<f64>,
+    /// Mean VMAF of what played; the same.
+    #[serde(default)]
+    pub vmaf: Option<f64>,
     /// What went wrong in the player.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -124,6 +130,15 @@ impl Showing<'_> {
     }
 }
 
+/// What was played in a session.
+#[derive(Debug, Clone, Copy)]
+pub enum Played<'a> {
+    /// DASH: the presentation's directory.
+    Presentation(&'a Path),
+    /// RTSP: the stream's description, `stream-RATE.json`.
+    Stream(&'a Path),
+}
+
 /// Where a browser runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Seat<'a> {
@@ -144,9 +159,15 @@ impl Player {
     /// When it has not been built.
     pub fn locate(directory: &Path) -> Result<Self> {
         let dist = directory.join("dist");
-        for file in
-            ["media.js", "streams.js", "quality.js", "measure.js", "report.js", "page/index.html"]
-        {
+        for file in [
+            "media.js",
+            "streams.js",
+            "quality.js",
+            "pictures.js",
+            "measure.js",
+            "report.js",
+            "page/index.html",
+        ] {
             if !dist.join(file).is_file() {
                 bail!("{} is missing: run `make build` first", dist.join(file).display());
             }
@@ -219,6 +240,32 @@ impl Player {
         encode("streams", command, source, log, STREAMS_AT_MOST, tick)
     }
 
+    /// Draws what was on the screen at these instants of sessions, each in a directory of its own, with
+    /// what they `played`, made of `source`.
+    ///
+    /// # Errors
+    /// When that is not there, is not made of the source, or on Ctrl-C.
+    pub fn pictures(
+        &self,
+        sessions: &[PathBuf],
+        at_s: &[f64],
+        played: Played<'_>,
+        source: Option<&Path>,
+        log: &Path,
+        tick: impl FnMut(Duration) -> Result<()>,
+    ) -> Result<()> {
+        let mut command = self.node("pictures.js");
+        match played {
+            Played::Presentation(directory) => command.arg("--media-dir").arg(directory),
+            Played::Stream(description) => command.arg("--stream").arg(description),
+        };
+        for at_s in at_s {
+            command.args(["--at", &at_s.to_string()]);
+        }
+        command.args(sessions);
+        encode("pictures", command, source, log, MEDIA_AT_MOST, tick)
+    }
+
     /// Shows it at `seat`, from the moment at which the page is there.
     ///
     /// # Errors
@@ -260,6 +307,10 @@ impl Player {
             .arg(showing.session())
             .arg("--psnr")
             .arg(showing.media.join("psnr.json"));
+        let quality = showing.media.join("quality.json");
+        if quality.is_file() {
+            command.arg("--quality").arg(quality);
+        }
         command
     }
 

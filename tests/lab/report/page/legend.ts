@@ -48,6 +48,12 @@ export function legend(charts: readonly Chart[], styles: Styles, sets: readonly 
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** The mark of an algorithm. */
+export const mark = (name: string, styles: Styles): SVGElement => {
+  const { hue, symbol, fill } = styles.of(name);
+  return swatch({ hue, symbol, fill });
+};
+
 /** A line, a mark or both; the colour follows the style sheet. */
 function swatch({ hue, dash, symbol, fill }: Shown): SVGElement {
   const width = dash === undefined ? 12 : 28;

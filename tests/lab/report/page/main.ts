@@ -1,11 +1,12 @@
 /** The page: what was run, which claims hold, and a section for each figure. */
 import "./style.css";
-import { count, grouped, seriesNames, type Figure, type Report, type Verdict } from "../src/data.ts";
+import { count, grouped, seriesNames, viewers, type Figure, type Report, type Verdict } from "../src/data.ts";
 import { LABEL_FONT } from "../src/labels.ts";
 import type { Look } from "../src/marks.ts";
-import { styles } from "../src/style.ts";
+import { styles, type Styles } from "../src/style.ts";
 import { badge, claimsTable } from "./claims.ts";
 import { element } from "./dom.ts";
+import { gallery } from "./gallery.ts";
 import { plots, type Plots } from "./plot.ts";
 
 const VERDICTS = ["holds", "falls short", "not measured"] as const satisfies readonly Verdict[];
@@ -45,13 +46,14 @@ function shortfalls(figures: readonly Figure[]): readonly HTMLElement[] {
   return rows.length === 0 ? [] : [element("details", { class: "shortfalls" }, element("summary", {}, `What falls short, and why`), element("ul", {}, ...rows))];
 }
 
-function section(figure: Figure, draw: Plots): HTMLElement {
+function section(figure: Figure, draw: Plots, given: Styles): HTMLElement {
   const made = element("section", { id: figure.id, class: "figure" }, element("h2", {}, figure.title));
   const source = [figure.source, figure.id].filter((x) => x !== null).join(" · ");
   made.append(element("p", { class: "source" }, source));
   if (figure.about !== null) made.append(element("p", {}, figure.about));
   for (const panels of grouped(figure.plots)) made.append(draw.add(panels));
   if (figure.plots.length === 0) made.append(element("p", { class: "warning" }, "Nothing was measured that could be drawn."));
+  if (figure.gallery !== null) made.append(gallery(figure.gallery, given));
   if (figure.notes.length > 0) made.append(element("ul", { class: "notes" }, ...figure.notes.map((n) => element("li", {}, n))));
   if (figure.claims.length > 0) made.append(claimsTable(figure.claims));
   if (figure.csv !== null) made.append(element("p", { class: "source" }, element("a", { href: figure.csv }, "Numbers as CSV")));
@@ -73,7 +75,7 @@ function start(): void {
     return;
   }
   document.title = report.title;
-  const given = styles(report.figures.flatMap((f) => f.plots.flatMap(seriesNames)), report.sets);
+  const given = styles(report.figures.flatMap((f) => [...f.plots.flatMap(seriesNames), ...viewers(f.gallery)]), report.sets);
   const textWidth_px = measure();
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const look = (width_px: number): Look => {
@@ -83,7 +85,7 @@ function start(): void {
   };
   const draw = plots(look, given, report.sets);
   const summary = element("section", { class: "summary" }, element("h2", {}, "Claims"), tally(report.figures), ...shortfalls(report.figures), contents(report.figures));
-  document.body.append(header(report), element("main", {}, summary, ...report.figures.map((f) => section(f, draw))));
+  document.body.append(header(report), element("main", {}, summary, ...report.figures.map((f) => section(f, draw, given))));
   dark.addEventListener("change", draw.redraw);
   addEventListener("beforeprint", draw.drawAll);
   let width = document.body.clientWidth;

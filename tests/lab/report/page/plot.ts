@@ -72,7 +72,7 @@ export function plots(look: (width_px: number) => Look, styles: Styles, sets: re
       for (const name of names) hidden.add(name);
       for (const d of here) if (d.instance !== null) draw(d);
     };
-    const size = panels.length === 1 ? "one" : panels.length <= 6 && panels.every((p) => p.kind !== "series") ? "few" : "many";
+    const size = panels.length === 1 ? "one" : panels.length === 4 && panels.every((p) => p.kind !== "series") ? "few four" : panels.length <= 6 && panels.every((p) => p.kind !== "series") ? "few" : "many";
     const key = legend(here.map((d) => d.chart), styles, sets, hide);
     return element("div", { class: `plot ${size}` }, ...(key === null ? [] : [key]), element("div", { class: "panels" }, ...cells));
   };

@@ -25,8 +25,44 @@ export interface Figure {
   readonly claims: readonly Claim[];
   /** Plots; one has several panels when it is split by a key. */
   readonly plots: readonly (readonly Panel[])[];
+  /** What was on the players' screens; null where nobody played or nothing was drawn. */
+  readonly gallery: Gallery | null;
   /** The file with the plotted numbers, relative to the page. */
   readonly csv: string | null;
+}
+
+export interface Gallery {
+  readonly credit: string | null;
+  readonly notes: readonly string[];
+  readonly views: readonly View[];
+  /** Data URLs; the rest names them by their number. */
+  readonly images: readonly string[];
+}
+
+/** All viewers at the same instant of their sessions. */
+export interface View {
+  /** What was swept but for the algorithm. */
+  readonly place: string;
+  /** Seconds since the play request. */
+  readonly t: number;
+  /** The source's picture that was due for the first of them. */
+  readonly source: number | null;
+  readonly seen: readonly Seen[];
+}
+
+export interface Seen {
+  readonly name: string;
+  readonly rung_kbps: number | null;
+  /** Null before the first frame. */
+  readonly media_s: number | null;
+  /** How long the picture had stood; 0 while it played. */
+  readonly frozen_s: number;
+  readonly psnr_db: number | null;
+  readonly buffer_s: number | null;
+  readonly whole: number | null;
+  /** A part at full size, and the same of the source's frame that was due. */
+  readonly part: number | null;
+  readonly source_part: number | null;
 }
 
 export type Verdict = "holds" | "falls short" | "not measured";
@@ -120,6 +156,11 @@ export function count(claims: readonly Claim[]): Record<Verdict, number> {
 /** The names of a plot's series, in the order of their first panel. */
 export function seriesNames(panels: readonly Panel[]): string[] {
   return [...new Set(panels.flatMap((p) => (p.kind === "table" ? [] : p.series.map((s) => s.name))))];
+}
+
+/** Whose pictures there are. */
+export function viewers(gallery: Gallery | null): string[] {
+  return [...new Set(gallery?.views.flatMap((v) => v.seen.map((s) => s.name)) ?? [])];
 }
 
 /**

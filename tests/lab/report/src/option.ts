@@ -44,6 +44,15 @@ const BAR_GAP = 0.1;
 /** Of a category's width. */
 const CATEGORY_GAP = 0.3;
 
+/** A bar has no symbol: of those that share a hue, as the kernel's own algorithms with ours, each but the solid one is pale, with an edge in its dash. */
+function barStyle(chart: Chart, look: Look, name: string): NonNullable<BarSeriesOption["itemStyle"]> {
+  const own = look.styles.of(name);
+  const plain = paint(look, name);
+  const isShared = chart.series.some((s) => s.name !== name && look.styles.of(s.name).hue === own.hue);
+  if (!isShared || own.fill !== "full" || own.dash === "solid") return plain;
+  return { ...plain, color: `${plain.borderColor}66`, borderWidth: 1.5, borderType: dashPattern(own.dash, 0.5) };
+}
+
 function bars(chart: Chart, look: Look, visible: readonly Series[]): AnySeries[] {
   // Series with a bar each stand on their own category; grouped bars would leave gaps there.
   const alone = visible.every((s) => s.points.length <= 1);
@@ -56,7 +65,7 @@ function bars(chart: Chart, look: Look, visible: readonly Series[]): AnySeries[]
       barMaxWidth: BAR_AT_MOST_PX,
       barGap: alone ? "-100%" : `${BAR_GAP * 100}%`,
       barCategoryGap: `${CATEGORY_GAP * 100}%`,
-      itemStyle: paint(look, s.name),
+      itemStyle: barStyle(chart, look, s.name),
       data: categories.map((_, i) => s.points.find((p) => p[0] === i)?.[1] ?? null),
     };
     const ends = s.points.flatMap(([x, , low, high]) => (x != null && low != null && high != null && low < high ? [[x, low, x, high] as const] : []));

@@ -169,6 +169,47 @@ describe("two sets of results", { timeout: 60_000 }, () => {
   });
 });
 
+describe("what viewers saw", { timeout: 60_000 }, () => {
+  const gallery = (page: Page): Locator => page.locator("section[id='made-players'] .gallery");
+
+  it("stands side by side at the second that the reader chooses", async () => {
+    const { page } = await open(1280, "light");
+    const cards = gallery(page).locator(".card");
+    const views = report.figures.find((f) => f.id === "made-players")?.gallery?.views ?? [];
+    const first = views[0];
+    const names = first?.seen.map((s) => s.name) ?? [];
+    expect(names.length).toBeGreaterThan(2);
+    expect(await cards.count()).toBe(1 + names.length);
+    const slider = gallery(page).locator("input[type=range]");
+    await slider.focus();
+    await page.keyboard.press("Home");
+    expect(await gallery(page).locator("output").innerText()).toBe("5 s");
+    expect(await cards.locator(".badge").allInnerTexts()).toEqual(["nothing yet"]);
+    expect(await cards.locator("img").count()).toBe(2 * names.length);
+    await page.keyboard.press("End");
+    expect(await gallery(page).locator("output").innerText()).toBe("10 s");
+    expect(await cards.locator(".badge").allInnerTexts()).toEqual(["frozen for 1.25 s"]);
+    expect(await cards.locator("img").count()).toBe(2 * (1 + names.length));
+    expect(await cards.nth(1).innerText()).toContain("36.5\u202fdB");
+    // Every image is one that the browser can show.
+    expect(await cards.locator("img").evaluateAll((all) => all.every((img) => (img as HTMLImageElement).naturalWidth > 0))).toBe(true);
+    await page.close();
+  });
+
+  it("has the source in its place, and another link, when asked", async () => {
+    const { page } = await open(1280, "light");
+    const part = gallery(page).locator(".card").nth(1).locator("img.part");
+    const source = gallery(page).locator(".card").nth(0).locator("img.part");
+    expect(await part.getAttribute("src")).not.toBe(await source.getAttribute("src"));
+    await gallery(page).locator("button").click();
+    expect(await part.getAttribute("src")).toBe(await source.getAttribute("src"));
+    await gallery(page).locator("select").selectOption({ label: "trace fast-5mbps" });
+    expect(await gallery(page).locator(".card").count()).toBeGreaterThan(3);
+    expect(await gallery(page).locator("button").getAttribute("aria-pressed")).toBe("true");
+    await page.close();
+  });
+});
+
 describe("the page", { timeout: 60_000 }, () => {
   it("hides a series in all panels with the keyboard, and shows it again", async () => {
     const { page } = await open(1280, "light");

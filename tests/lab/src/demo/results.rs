@@ -268,6 +268,8 @@ mod tests {
             bitrate_kbps: Some(1570.4),
             switches: 3,
             psnr_db: Some(38.26),
+            ssim: None,
+            vmaf: None,
             error: None,
         };
         let emulator = Emulated {

@@ -200,6 +200,8 @@ fn view(session: &Session, start_s: f64) -> View {
         ("bitrate_kbps", qoe.bitrate_kbps),
         ("switches", Some(f64::from(qoe.switches))),
         ("psnr_db", qoe.psnr_db),
+        ("ssim", qoe.ssim),
+        ("vmaf", qoe.vmaf),
         ("dropped_frames", Some(session.dropped_frames as f64)),
         ("watched_s", Some(session.session_s)),
     ];

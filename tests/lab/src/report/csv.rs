@@ -67,7 +67,7 @@ fn named(axis: &Axis) -> String {
 }
 
 /// RFC 4180, Section 2: quotes around what has a comma, a quote or a line's end.
-fn quoted(cell: &str) -> String {
+pub(super) fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {

@@ -45,8 +45,59 @@ pub struct Figure {
     pub claims: Vec<Claim>,
     /// One plot has several panels when it is split by a key.
     pub plots: Vec<Vec<Panel>>,
+    /// What players showed.
+    pub gallery: Option<Gallery>,
     /// The file with the plotted numbers.
     pub csv: Option<String>,
+}
+
+/// What was on the players' screens.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Gallery {
+    /// Whom the video is to be credited to.
+    pub credit: Option<String>,
+    /// What was left out.
+    pub notes: Vec<String>,
+    /// At each instant and place.
+    pub views: Vec<View>,
+    /// As data URLs; the rest names them by their number.
+    pub images: Vec<String>,
+}
+
+/// All viewers at the same instant of their sessions.
+#[derive(Debug, Clone, Serialize)]
+pub struct View {
+    /// What was swept but for the algorithm; empty if nothing was.
+    pub place: String,
+    /// Since the play request, in seconds.
+    pub t: f64,
+    /// The source's picture that was due for the first of them.
+    pub source: Option<usize>,
+    /// Each.
+    pub seen: Vec<Seen>,
+}
+
+/// What one of them saw.
+#[derive(Debug, Clone, Serialize)]
+pub struct Seen {
+    /// The algorithm.
+    pub name: String,
+    /// The rung; none of a stream.
+    pub rung_kbps: Option<f64>,
+    /// Media time of the frame; none before the first.
+    pub media_s: Option<f64>,
+    /// How long it had stood; 0 while it played.
+    pub frozen_s: f64,
+    /// Of the frame, against the source's that was due.
+    pub psnr_db: Option<f64>,
+    /// In the player.
+    pub buffer_s: Option<f64>,
+    /// The picture, made small.
+    pub whole: Option<usize>,
+    /// A part of it at full size.
+    pub part: Option<usize>,
+    /// The same part of the source's frame that was due.
+    pub source_part: Option<usize>,
 }
 
 /// A claim and what was measured.

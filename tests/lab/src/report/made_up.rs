@@ -10,6 +10,8 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
 
+use super::made_up_players::players;
+
 pub(super) const ALGORITHMS: [&str; 12] = [
     "vivace-latency",
     "vivace-loss",
@@ -80,10 +82,11 @@ pub(super) fn write(root: &Path, name: &str, more: Value) {
 }
 
 /// Ten seconds of some flows and the link.
-fn write_series(root: &Path, scenario: &str, cell: usize, flows: i32) {
+pub(super) fn write_series(root: &Path, scenario: &str, cell: usize, flows: i32) {
     let schema = "message series { required double time_s; required int32 flow;
         required binary cc (UTF8); required double rate_mbps; required double sent_mbps;
-        optional double rtt_ms; optional double queue_bytes; }";
+        optional double rtt_ms; optional double queue_bytes; optional double shown_kbps;
+        optional double psnr_db; optional double buffer_s; }";
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let directory = root.join(scenario).join(format!("runs/{cell:04}-r00"));
     fs::create_dir_all(&directory).unwrap();
@@ -119,7 +122,8 @@ fn write_series(root: &Path, scenario: &str, cell: usize, flows: i32) {
                     3 => Some(share(row)),
                     4 => Some(if row.1 < 0 { 100.0 } else { share(row) }),
                     5 => (row.1 >= 0).then_some(31.0),
-                    _ => (row.1 < 0).then_some(40_000.0 * (1.0 + row.0.sin())),
+                    6 => (row.1 < 0).then_some(40_000.0 * (1.0 + row.0.sin())),
+                    player => (row.1 >= 0).then(|| on_screen(row.0, cell)[player - 7]),
                 });
                 let levels = (column >= 5).then_some(&levels[..]);
                 out.typed::<DoubleType>().write_batch(&values, levels, None).unwrap();
@@ -130,6 +134,14 @@ fn write_series(root: &Path, scenario: &str, cell: usize, flows: i32) {
     }
     group.close().unwrap();
     writer.close().unwrap();
+}
+
+/// Rung, PSNR and buffer of a made-up player.
+fn on_screen(time_s: f64, cell: usize) -> [f64; 3] {
+    let rungs = [350.0, 620.0, 1570.0, 2540.0, 3600.0];
+    let rung = (time_s / 3.0) as usize % 3 + cell % 3;
+    let wave = (time_s + cell as f64).sin();
+    [rungs[rung], 32.0 + 2.5 * rung as f64 + wave / 2.0, 8.0 + 5.0 * wave]
 }
 
 fn claim(text: &str, verdict: &str, more: Value) -> Value {
@@ -265,6 +277,8 @@ pub(super) fn made_up(root: &Path) {
     for n in 0..4 {
         write_series(root, "made-series", n, 4);
     }
+
+    players(root, "made-players", &["a/slow-1mbps.txt", "a/fast-5mbps.txt"], &ALGORITHMS[3..8]);
 
     // No plots asked for.
     let cells: Vec<Value> = [50.0, 500.0, 5000.0]

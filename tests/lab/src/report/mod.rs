@@ -8,17 +8,23 @@ mod claims;
 mod csv;
 mod defaults;
 pub mod document;
+mod gallery;
+pub mod keep;
 #[cfg(test)]
 mod made_up;
+#[cfg(test)]
+mod made_up_players;
 mod panels;
 mod plot;
 mod samples;
 mod series;
-mod summary;
+mod spread;
+pub(crate) mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
 mod units;
+pub(crate) mod viewers;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,11 +35,15 @@ use clap::Args;
 use time::OffsetDateTime;
 
 use document::{Document, Fact, Figure, Panel};
+use gallery::IMAGES_AT_MOST_BYTES;
 pub use plot::{Corner, Kind, OneOrMore, Plot, Reference, Scalar};
 use summary::{Stamp, Summary};
 
 /// What the built page has where the figures belong.
 const PLACE: &str = "\"millrace-report-data\"";
+
+/// The built page.
+const PAGE: &str = "tests/lab/report/dist/index.html";
 
 /// Where the figures' numbers go, beside the page.
 const CSV_DIRECTORY: &str = "figures";
@@ -55,7 +65,7 @@ pub struct Options {
     #[arg(long, default_value = "Millrace: the papers' figures")]
     pub title: String,
     /// The page without figures, as `make build` makes it
-    #[arg(long, default_value = "tests/lab/report/dist/index.html", hide = true)]
+    #[arg(long, default_value = PAGE, hide = true)]
     pub page: PathBuf,
 }
 
@@ -93,9 +103,7 @@ impl std::str::FromStr for Labelled {
 /// # Errors
 /// There are no results, they can't be read, the page has not been built, or it can't be written.
 pub fn run(options: &Options) -> Result<()> {
-    let page = fs::read_to_string(&options.page).with_context(|| {
-        format!("{} is missing: run `make build` first", options.page.display())
-    })?;
+    let page = read_page(&options.page)?;
     let document = read(&options.results, &options.title)?;
     let first = options.results.first().context("there are results")?;
     let out = options.out.clone().unwrap_or_else(|| first.directory.join("report.html"));
@@ -117,6 +125,12 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The page without figures.
+fn read_page(page: &Path) -> Result<String> {
+    let missing = || format!("{} is missing: run `make build` first", page.display());
+    fs::read_to_string(page).with_context(missing)
+}
+
 /// What the results below some directories show.
 ///
 /// # Errors
@@ -134,7 +148,7 @@ pub fn read(results: &[Labelled], title: &str) -> Result<Document> {
     let heads: Vec<&Summary> = all.iter().flat_map(|(_, summaries)| summaries).collect();
     let (facts, warnings) = (facts(&heads), warnings(&heads));
     let figures = match &results {
-        [_] => all.iter().flat_map(|(_, it)| it).map(figure).collect::<Result<Vec<_>>>()?,
+        [_] => all.iter().flat_map(|(_, it)| it).map(whole).collect::<Result<Vec<_>>>()?,
         _ => side_by_side(all)?,
     };
     let sets = match results {
@@ -144,10 +158,14 @@ pub fn read(results: &[Labelled], title: &str) -> Result<Document> {
     Ok(Document { title: title.to_owned(), facts, warnings, sets, figures })
 }
 
+fn whole(summary: &Summary) -> Result<Figure> {
+    figure(summary, IMAGES_AT_MOST_BYTES)
+}
+
 fn side_by_side(all: Vec<(String, Vec<Summary>)>) -> Result<Vec<Figure>> {
     let first = all.first().map(|(label, _)| label.clone()).unwrap_or_default();
     let of = |(summary, pairs): (Summary, Vec<beside::Pair>)| {
-        let mut figure = figure(&summary)?;
+        let mut figure = whole(&summary)?;
         let judged = || pairs.iter().flat_map(|pair| &pair.others);
         let (count, agree) = (judged().count(), judged().filter(|(.., agrees)| *agrees).count());
         if count > 0 {
@@ -185,7 +203,7 @@ fn write_csv(document: &Document, beside: &Path) -> Result<()> {
     Ok(())
 }
 
-fn figure(summary: &Summary) -> Result<Figure> {
+fn figure(summary: &Summary, images_bytes: usize) -> Result<Figure> {
     let scenario = &summary.scenario;
     let mut notes = notes(summary);
     let mut plots: Vec<Vec<Panel>> = Vec::new();
@@ -201,6 +219,10 @@ fn figure(summary: &Summary) -> Result<Figure> {
             plots.push(panels);
         }
     }
+    if let Some((table, said)) = spread::table(summary) {
+        plots.push(vec![Panel::Table(table)]);
+        notes.push(said);
+    }
     notes.dedup();
     let csv = (!plots.is_empty()).then(|| format!("{CSV_DIRECTORY}/{}.csv", scenario.name));
     Ok(Figure {
@@ -211,6 +233,7 @@ fn figure(summary: &Summary) -> Result<Figure> {
         notes,
         claims: claims::claims(summary),
         plots,
+        gallery: gallery::gallery(summary, images_bytes)?,
         csv,
     })
 }

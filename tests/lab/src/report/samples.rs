@@ -1,6 +1,7 @@
 //! The cells of a summary as samples: what was set, who it is about, what was measured.
 
 use std::fmt;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -47,6 +48,11 @@ impl Setting {
     /// For people, as the value of this key.
     pub(super) fn shown(&self, key: &str) -> String {
         match self {
+            // Of a file its name; where it lies says nothing of the link.
+            Self::Text(text) if key.ends_with(".trace") => {
+                let stem = Path::new(text).file_stem().and_then(|stem| stem.to_str());
+                stem.unwrap_or(text).to_owned()
+            }
             Self::Text(text) => text.clone(),
             Self::Number(number) => match key {
                 "flow" => format!("Flow {}", number + 1.0),

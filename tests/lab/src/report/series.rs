@@ -83,17 +83,12 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Result<(Vec<Panel>, Vec<
 
 /// The series of the repeat asked for, or of the first that has one.
 fn file_of(cell: &Cell, plot: &Plot) -> Option<PathBuf> {
-    let named = |run: &&str| match plot.repeat {
-        Some(repeat) => run.ends_with(&format!("-r{repeat:02}")),
+    let named = |run: &PathBuf| match plot.repeat {
+        Some(repeat) => run.to_string_lossy().ends_with(&format!("-r{repeat:02}")),
         None => true,
     };
-    let runs = cell.runs.iter().filter_map(|run| run.as_str()).filter(named);
-    let file = |run: &str| {
-        let below = cell.directory.join(run).join("series.parquet");
-        let beside = cell.directory.join("runs").join(run).join("series.parquet");
-        [below, beside].into_iter().find(|file| file.is_file())
-    };
-    runs.filter_map(file).next()
+    let mut files = cell.run_directories().filter(named).map(|run| run.join("series.parquet"));
+    files.find(|file| file.is_file())
 }
 
 fn empty(plot: &Plot, column: &str, value: Option<&Setting>) -> Chart {

@@ -17,164 +17,177 @@ const FORMAT: u64 = 1;
 const MAX_DEPTH: u32 = 4;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Summary {
+pub(crate) struct Summary {
     /// Where it was found.
     #[serde(skip)]
-    pub(super) directory: PathBuf,
+    pub(crate) directory: PathBuf,
     format: u64,
-    pub(super) scenario: Scenario,
+    pub(crate) scenario: Scenario,
     #[serde(default)]
-    pub(super) quick: Option<Value>,
+    pub(crate) quick: Option<Value>,
     #[serde(default)]
-    pub(super) keys: Vec<String>,
+    pub(crate) keys: Vec<String>,
     #[serde(default)]
-    pub(super) cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
     #[serde(default)]
-    pub(super) claims: Vec<Claim>,
+    pub(crate) claims: Vec<Claim>,
     #[serde(default)]
-    pub(super) plots: Vec<Plot>,
+    pub(crate) plots: Vec<Plot>,
     #[serde(default)]
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
     #[serde(default)]
-    pub(super) problems: Vec<Value>,
+    pub(crate) problems: Vec<Value>,
     #[serde(default)]
-    pub(super) stamp: Stamp,
+    pub(crate) stamp: Stamp,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Scenario {
-    pub(super) name: String,
+pub(crate) struct Scenario {
+    pub(crate) name: String,
     #[serde(default)]
-    pub(super) title: Option<String>,
+    pub(crate) title: Option<String>,
     #[serde(default)]
-    pub(super) figure: Option<String>,
+    pub(crate) figure: Option<String>,
     #[serde(default)]
-    pub(super) about: Option<String>,
+    pub(crate) about: Option<String>,
     #[serde(default)]
-    pub(super) duration_s: Option<f64>,
+    pub(crate) duration_s: Option<f64>,
     #[serde(default)]
-    pub(super) repeat: Option<u64>,
+    pub(crate) repeat: Option<u64>,
+    #[serde(default)]
+    pub(crate) pictures_s: Vec<f64>,
 }
 
 /// One combination of the swept values.
 #[derive(Debug, Deserialize)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     /// Where its runs are found.
     #[serde(skip)]
-    pub(super) directory: PathBuf,
-    pub(super) at: Map<String, Value>,
+    pub(crate) directory: PathBuf,
+    pub(crate) at: Map<String, Value>,
     /// Directories of the valid runs.
     #[serde(default)]
-    pub(super) runs: Vec<Value>,
+    pub(crate) runs: Vec<Value>,
     #[serde(default)]
-    pub(super) link: Figures,
+    pub(crate) link: Figures,
     #[serde(default)]
-    pub(super) groups: Vec<Part>,
+    pub(crate) groups: Vec<Part>,
     #[serde(default)]
-    pub(super) flows: Vec<Part>,
+    pub(crate) flows: Vec<Part>,
+}
+
+impl Cell {
+    /// Directories of the valid runs, in the order of the repeats.
+    pub(crate) fn run_directories(&self) -> impl Iterator<Item = PathBuf> {
+        let names = self.runs.iter().filter_map(|run| run.as_str());
+        names.map(|run| {
+            let below = self.directory.join(run);
+            if below.is_dir() { below } else { self.directory.join("runs").join(run) }
+        })
+    }
 }
 
 /// A group of flows, or one flow.
 #[derive(Debug, Deserialize)]
-pub(super) struct Part {
+pub(crate) struct Part {
     #[serde(default)]
-    pub(super) flow: Option<i64>,
-    pub(super) group: i64,
-    pub(super) cc: String,
-    pub(super) label: String,
+    pub(crate) flow: Option<i64>,
+    pub(crate) group: i64,
+    pub(crate) cc: String,
+    pub(crate) label: String,
     #[serde(default)]
-    pub(super) count: Option<u64>,
+    pub(crate) count: Option<u64>,
     #[serde(default)]
-    pub(super) figures: Figures,
+    pub(crate) figures: Figures,
 }
 
-pub(super) type Figures = BTreeMap<String, Statistic>;
+pub(crate) type Figures = BTreeMap<String, Statistic>;
 
 /// A figure over the repeats. A time that never came counts as infinitely long.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(super) struct Statistic {
+pub(crate) struct Statistic {
     #[serde(default)]
-    pub(super) median: Option<f64>,
+    pub(crate) median: Option<f64>,
     #[serde(default)]
-    pub(super) stddev: Option<f64>,
+    pub(crate) stddev: Option<f64>,
     #[serde(default)]
-    pub(super) min: Option<f64>,
+    pub(crate) min: Option<f64>,
     #[serde(default)]
-    pub(super) max: Option<f64>,
+    pub(crate) max: Option<f64>,
     #[serde(default)]
-    pub(super) values: Vec<Option<f64>>,
+    pub(crate) values: Vec<Option<f64>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Claim {
-    pub(super) text: String,
+pub(crate) struct Claim {
+    pub(crate) text: String,
     #[serde(default)]
-    pub(super) source: Option<String>,
-    pub(super) metric: String,
-    pub(super) bound: String,
-    pub(super) verdict: String,
+    pub(crate) source: Option<String>,
+    pub(crate) metric: String,
+    pub(crate) bound: String,
+    pub(crate) verdict: String,
     #[serde(default)]
-    pub(super) measured: Option<f64>,
+    pub(crate) measured: Option<f64>,
     #[serde(default)]
-    pub(super) at: Option<Map<String, Value>>,
+    pub(crate) at: Option<Map<String, Value>>,
     #[serde(default)]
-    pub(super) reason: Option<String>,
+    pub(crate) reason: Option<String>,
     #[serde(default)]
-    pub(super) points: Vec<Point>,
+    pub(crate) points: Vec<Point>,
 }
 
 /// One comparison of a claim.
 #[derive(Debug, Deserialize)]
-pub(super) struct Point {
+pub(crate) struct Point {
     #[serde(default)]
-    pub(super) at: Map<String, Value>,
+    pub(crate) at: Map<String, Value>,
     #[serde(default)]
-    pub(super) cc: Option<String>,
+    pub(crate) cc: Option<String>,
     #[serde(default)]
-    pub(super) value: Option<f64>,
+    pub(crate) value: Option<f64>,
     #[serde(default)]
-    pub(super) reference: Option<f64>,
+    pub(crate) reference: Option<f64>,
     #[serde(default)]
-    pub(super) measured: Option<f64>,
+    pub(crate) measured: Option<f64>,
     #[serde(default)]
-    pub(super) holds: bool,
+    pub(crate) holds: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     #[serde(default)]
-    pub(super) runs: u64,
+    pub(crate) runs: u64,
     #[serde(default)]
-    pub(super) skipped: u64,
+    pub(crate) skipped: u64,
     #[serde(default)]
-    pub(super) failed: u64,
+    pub(crate) failed: u64,
     #[serde(default)]
-    pub(super) invalid: u64,
+    pub(crate) invalid: u64,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     #[serde(default)]
-    pub(super) commit: Option<String>,
+    pub(crate) commit: Option<String>,
     #[serde(default)]
-    pub(super) command: Option<Value>,
+    pub(crate) command: Option<Value>,
     #[serde(default)]
-    pub(super) version: Option<String>,
+    pub(crate) version: Option<String>,
     #[serde(default)]
-    pub(super) kernel: Option<String>,
+    pub(crate) kernel: Option<String>,
     #[serde(default)]
-    pub(super) architecture: Option<String>,
+    pub(crate) architecture: Option<String>,
     #[serde(default)]
-    pub(super) cpus: Option<u64>,
+    pub(crate) cpus: Option<u64>,
     #[serde(default)]
-    pub(super) finished_unix_s: Option<f64>,
+    pub(crate) finished_unix_s: Option<f64>,
 }
 
 /// Every summary below a directory, by name.
 ///
 /// # Errors
 /// There is none, or one can't be read.
-pub(super) fn read_all(directory: &Path) -> Result<Vec<Summary>> {
+pub(crate) fn read_all(directory: &Path) -> Result<Vec<Summary>> {
     let mut files = Vec::new();
     find(directory, MAX_DEPTH, &mut files)
         .with_context(|| format!("read {}", directory.display()))?;

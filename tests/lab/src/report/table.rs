@@ -63,6 +63,7 @@ mod tests {
             notes: Vec::new(),
             claims: vec![claim("holds", Some(91.5)), claim("not measured", None)],
             plots: Vec::new(),
+            gallery: None,
             csv: None,
         };
         let figures = vec![figure];

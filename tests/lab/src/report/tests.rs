@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::document::{Document, Panel};
 use super::made_up::{ALGORITHMS, around, cell, made_up, write};
+use super::made_up_players::players;
 use super::{Labelled, csv, fill, read};
 
 const PAGE: &str = r#"<script type="application/json">"millrace-report-data"</script>"#;
@@ -41,8 +42,11 @@ fn the_page_has_every_claim_and_every_figure() {
     let (_, json) = page.split_once('>').unwrap();
     let json: Value = serde_json::from_str(json.strip_suffix("</script>").unwrap()).unwrap();
     let names: Vec<_> = document.figures.iter().map(|figure| figure.id.as_str()).collect();
-    assert_eq!(names, ["made-buffers", "made-lines", "made-repeats", "made-series", "user-own"]);
-    assert_eq!(json["figures"].as_array().unwrap().len(), 5);
+    assert_eq!(
+        names,
+        ["made-buffers", "made-lines", "made-players", "made-repeats", "made-series", "user-own"]
+    );
+    assert_eq!(json["figures"].as_array().unwrap().len(), 6);
     for text in ["Vivace keeps 90 Mbit/s up", "a twentieth", "Somebody else does"] {
         assert!(page.contains(text), "{text}");
     }
@@ -183,7 +187,7 @@ fn claims_say_where_and_how_sure() {
 fn what_is_missing_or_shortened_is_said() {
     let document = document();
     assert!(document.warnings[0].contains("made-series"));
-    let notes = &document.figures[3].notes;
+    let notes = &document.figures[4].notes;
     assert!(notes.iter().any(|note| note == "Left out: 4 skipped, 2 failed."));
     assert!(notes.iter().any(|note| note == "a trace that is not there"));
     let facts: Vec<_> = document.facts.iter().map(|fact| fact.value.as_str()).collect();
@@ -207,4 +211,77 @@ fn a_directory_without_results_is_refused() {
     assert!(error.contains("no summary.json"), "{error}");
     write(root.path(), "a", json!({"format": 2}));
     assert!(read(&alone(root.path()), "").unwrap_err().to_string().contains("format 2"));
+}
+
+/// The papers' pictures from the scenario's own plots: bars for each trace, and three figures over time.
+#[test]
+fn the_scenario_of_iris_figures_15_and_16_draws_them() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/qoe/iris-fig15.toml");
+    let file = crate::scenario::File::load(Path::new(path)).unwrap();
+    let values = |key: &str| {
+        let (_, values) = file.sweep.iter().find(|(known, _)| known == key).unwrap();
+        values.iter().map(|value| value.as_str().unwrap()).collect::<Vec<_>>()
+    };
+    let (traces, algorithms) = (values("link.trace"), values("flow.0.cc"));
+    let root = tempfile::tempdir().unwrap();
+    players(root.path(), "iris", &traces, &algorithms);
+    let summary = root.path().join("iris/summary.json");
+    let mut made: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
+    made["plots"] = serde_json::to_value(&file.plots).unwrap();
+    fs::write(&summary, made.to_string()).unwrap();
+
+    let document = read(&alone(root.path()), "Iris").unwrap();
+    let charts: Vec<_> =
+        panels(&document, "iris").iter().flatten().filter_map(|panel| panel.chart()).collect();
+    let (bars, over_time): (Vec<_>, Vec<_>) =
+        charts.iter().partition(|chart| chart.x.categories.is_some());
+    let names = |charts: &[&&super::document::Chart]| {
+        charts.iter().map(|chart| chart.y.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&bars), ["Mean bitrate", "Rebuffer ratio", "PSNR", "Switches"]);
+    for chart in bars {
+        assert_eq!(chart.x.categories.as_ref().unwrap().len(), traces.len());
+        let drawn: Vec<_> = chart.series.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(drawn, algorithms);
+        assert!(chart.series.iter().all(|line| line.points.len() == traces.len()));
+    }
+    assert_eq!(names(&over_time), ["Rung on the screen", "PSNR", "Buffer"]);
+    for chart in over_time {
+        assert_eq!(chart.series.len(), algorithms.len());
+        assert!(chart.series.iter().all(|line| line.points.len() > 5));
+    }
+}
+
+#[test]
+fn pictures_are_side_by_side_and_what_has_no_room_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    players(root.path(), "p", &["a/slow.txt", "a/fast.txt"], &["bbr", "cubic"]);
+    let [summary] = &super::summary::read_all(root.path()).unwrap()[..] else { panic!() };
+    let all = super::gallery::gallery(summary, 10_000).unwrap().unwrap();
+    let at: Vec<_> = all.views.iter().map(|view| (view.place.as_str(), view.t)).collect();
+    let [slow, fast] = ["trace slow", "trace fast"];
+    assert_eq!(at, [(slow, 5.0), (slow, 10.0), (fast, 5.0), (fast, 10.0)]);
+    assert!(all.notes.is_empty() && all.images.len() == 3, "each image once");
+    let [bbr, cubic] = &all.views[0].seen[..] else { panic!() };
+    assert_eq!((bbr.name.as_str(), cubic.name.as_str()), ("bbr", "cubic"));
+    assert!(bbr.whole.is_some() && cubic.whole.is_none() && cubic.media_s.is_none());
+    assert!(all.images[bbr.whole.unwrap()].starts_with("data:image/webp;base64,UklGR"));
+    assert_eq!(all.views[1].seen[0].frozen_s, 1.25);
+
+    // Of several players of one [[flow]] the first stands for all.
+    let same = |flow: i64| {
+        let mut part: Value = serde_json::json!({"group": 0, "cc": "bbr", "label": "bbr"});
+        part["flow"] = flow.into();
+        serde_json::from_value(part).unwrap()
+    };
+    let mut of_two = super::summary::read_all(root.path()).unwrap().remove(0);
+    of_two.cells[0].flows = vec![same(1), same(0)];
+    let viewers = super::viewers::viewers(&of_two);
+    assert_eq!(viewers.iter().filter(|it| it.cell.at == of_two.cells[0].at).count(), 1);
+    assert!(viewers[0].directory.ends_with("0000-r00/player-0"), "the only one with a session");
+
+    // At 5 s one viewer of two has two images of their own; at 10 s there is a third.
+    let less = super::gallery::gallery(summary, 110).unwrap().unwrap();
+    assert!(less.views.iter().all(|view| view.t == 5.0), "{:?}", less.views);
+    assert!(less.notes[0].contains("10 s (trace slow); 10 s (trace fast)"), "{:?}", less.notes);
 }

@@ -35,7 +35,7 @@ const SHARES: [&str; 9] = [
 ];
 
 /// Where the spelling alone would not read well.
-const NAMES: [(&str, &str); 21] = [
+const NAMES: [(&str, &str); 27] = [
     ("goodput_mbps", "Goodput"),
     ("throughput_mbps", "Throughput"),
     ("rate_mbps", "Rate"),
@@ -57,6 +57,12 @@ const NAMES: [(&str, &str); 21] = [
     ("ratio_to_others", "Goodput / mean goodput of the others"),
     ("time_to_80_percent_s", "Time to 80 % of the capacity"),
     ("follow_s", "Time to follow a change"),
+    ("bitrate_kbps", "Mean bitrate"),
+    ("shown_kbps", "Rung on the screen"),
+    ("psnr_db", "PSNR"),
+    ("ssim", "SSIM"),
+    ("vmaf", "VMAF"),
+    ("startup_s", "Start-up"),
 ];
 
 /// Of a swept key (`link.loss`), a fact of a flow (`cc`) or a figure (`rtt_ms.p95`, `link.jain`).

@@ -1,7 +1,7 @@
 //! Names of the figures. `docs/results.md` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 43] = [
+pub const OF_FLOW: [&str; 45] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -41,6 +41,8 @@ pub const OF_FLOW: [&str; 43] = [
     "bitrate_kbps",
     "switches",
     "psnr_db",
+    "ssim",
+    "vmaf",
     "dropped_frames",
     "lost_frames",
     "rtp_loss",

@@ -10,6 +10,7 @@ const REPEATS: u64 = 20;
 /// Divides all times of a file and its repeats; says what was done.
 pub fn quicker(file: &mut File) -> String {
     file.head.repeat = file.head.repeat.div_ceil(REPEATS);
+    file.head.pictures_s.iter_mut().for_each(|at_s| *at_s /= TIMES);
     for cell in &mut file.cells {
         let scenario = &mut cell.scenario;
         scenario.duration_s /= TIMES;

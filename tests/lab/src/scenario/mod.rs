@@ -71,6 +71,9 @@ pub struct Head {
     pub seed: u64,
     /// Which repeats keep their series.
     pub series: Series,
+    /// At which instants of a player's session its picture is kept; none where the default will do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pictures_s: Vec<f64>,
 }
 
 /// Which repeats keep their series.

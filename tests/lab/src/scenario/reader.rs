@@ -189,6 +189,22 @@ impl<'a> Reader<'a> {
         if span[0] > span[1] { Err(wrong()) } else { Ok(Some(span)) }
     }
 
+    /// A list of at most so many numbers; without the key, none.
+    pub(super) fn numbers(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+        at_most: usize,
+    ) -> Result<Vec<f64>> {
+        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let wrong = || self.error(key, format!("expected a list of up to {at_most} numbers"));
+        let Value::List(items) = &node.value else { return Err(wrong()) };
+        if items.len() > at_most {
+            return Err(wrong());
+        }
+        items.iter().map(|item| self.number_of(item, key, &range)).collect()
+    }
+
     /// The entries of a table with keys of the user's.
     pub(super) fn entries(&mut self, key: &'static str) -> Result<Vec<(&'a str, &'a Node)>> {
         let Some(node) = self.node(key) else { return Ok(Vec::new()) };

@@ -20,10 +20,23 @@ const LOSS: std::ops::RangeInclusive<f64> = 0.0..=1.0;
 const TIME_S: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 0..=1_000_000_000;
 const MAX_FLOWS: u64 = 10_000;
+/// As many as `player/src/cli/pictures.ts` draws of a session.
+const MOST_PICTURES: usize = 12;
 
 /// Keys of the file that are the same for all cells.
-const HEAD_KEYS: [&str; 10] =
-    ["name", "title", "figure", "about", "repeat", "seed", "series", "sweep", "claim", "plot"];
+const HEAD_KEYS: [&str; 11] = [
+    "name",
+    "title",
+    "figure",
+    "about",
+    "repeat",
+    "seed",
+    "series",
+    "pictures_s",
+    "sweep",
+    "claim",
+    "plot",
+];
 
 /// Keys of the file itself that are not the run's; those of the run are known here too.
 pub(super) fn head(reader: &mut Reader<'_>) -> Result<Head> {
@@ -42,6 +55,7 @@ pub(super) fn head(reader: &mut Reader<'_>) -> Result<Head> {
         repeat: reader.integer("repeat", 1..=10_000, 1)?,
         seed: reader.integer("seed", 0..=1 << 53, 1)?,
         series: reader.choice("series", &series)?,
+        pictures_s: reader.numbers("pictures_s", TIME_S, MOST_PICTURES)?,
     })
 }
 

@@ -1,0 +1,263 @@
+//! `millrace-lab keep`: results that stay in the repository, small enough for it.
+//!
+//! Of each scenario the page, the figures of every run and flow, and how they were got. What has a date
+//! is left out, so that the same runs give the same files.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::csv::quoted;
+use super::document::Document;
+use super::gallery::IMAGES_AT_MOST_BYTES;
+use super::samples::Setting;
+use super::summary::{self, Summary};
+use super::{facts, figure, fill, read_page, warnings};
+use crate::results::metric;
+
+/// Of a page. With it a clone of the repository stays small.
+const PAGE_AT_MOST_BYTES: usize = 3_000_000;
+/// The fact that changes with each run, though nothing else does.
+const DATE: &str = "Finished";
+
+/// Options of `millrace-lab keep`.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Directory with results, of one scenario or of many
+    #[arg(required = true)]
+    results: PathBuf,
+    /// Where each scenario gets a directory of its name
+    #[arg(long, default_value = "docs/results")]
+    out: PathBuf,
+    /// The page without figures, as `make build` makes it
+    #[arg(long, default_value = super::PAGE, hide = true)]
+    page: PathBuf,
+}
+
+/// Writes report.html, flows.csv and README.md of each scenario.
+///
+/// # Errors
+/// There are no results, they can't be read, one was shortened, a page is too large even without pictures,
+/// or it can't be written.
+pub fn run(options: &Options) -> Result<()> {
+    let page = read_page(&options.page)?;
+    for summary in summary::read_all(&options.results)? {
+        let directory = options.out.join(&summary.scenario.name);
+        keep(&summary, &page, &directory)?;
+        println!("{}", directory.display());
+    }
+    Ok(())
+}
+
+fn keep(summary: &Summary, page: &str, directory: &Path) -> Result<()> {
+    let name = &summary.scenario.name;
+    if summary.quick.as_ref().is_some_and(|quick| !quick.is_null()) {
+        bail!("{name}: a quick run proves nothing and is not kept; run it without --quick");
+    }
+    let html = bounded_page(summary, page)?;
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    let texts =
+        [("report.html", html), ("flows.csv", flows(summary)?), ("README.md", readme(summary))];
+    for (file, text) in texts {
+        let path = directory.join(file);
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// With as many pictures as it has room for.
+fn bounded_page(summary: &Summary, page: &str) -> Result<String> {
+    for images_bytes in [IMAGES_AT_MOST_BYTES, IMAGES_AT_MOST_BYTES / 2, 0] {
+        let mut figure = figure(summary, images_bytes)?;
+        figure.csv = Some("flows.csv".to_owned());
+        let mut facts = facts(&[summary]);
+        facts.retain(|fact| fact.name != DATE);
+        let document = Document {
+            title: figure.title.clone(),
+            facts,
+            warnings: warnings(&[summary]),
+            sets: Vec::new(),
+            figures: vec![figure],
+        };
+        let html = fill(page, &document)?;
+        if html.len() <= PAGE_AT_MOST_BYTES {
+            return Ok(html);
+        }
+    }
+    let name = &summary.scenario.name;
+    bail!("{name}: more than {PAGE_AT_MOST_BYTES} bytes of page without pictures; draw fewer plots")
+}
+
+/// How it was got, and how to get it again.
+fn readme(summary: &Summary) -> String {
+    let scenario = &summary.scenario;
+    let title = scenario.title.as_deref().unwrap_or(&scenario.name);
+    let mut text = format!("# {title}\n\n");
+    if let Some(figure) = &scenario.figure {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{figure}.\n");
+    }
+    text.push_str("| | |\n|---|---|\n");
+    for fact in facts(&[summary]).iter().filter(|fact| fact.name != DATE) {
+        let value = fact.value.replace('|', "\\|");
+        let value = if fact.name == "Command" { format!("`{value}`") } else { value };
+        let _ = writeln!(text, "| {} | {value} |", fact.name.to_lowercase());
+    }
+    let counts = summary.counts;
+    let left_out = counts.skipped + counts.failed + counts.invalid;
+    let _ = writeln!(text, "| runs that don't count | {left_out} |\n");
+    text.push_str(
+        "`report.html` needs nothing but a browser. `flows.csv` has the figures of each run that counts \
+         and each flow; docs/results.md says what each is. `inf` is a time that never came, nothing a \
+         figure that does not exist.\n",
+    );
+    text
+}
+
+/// What is read of `run.json`.
+#[derive(Debug, Deserialize)]
+struct RunFile {
+    cell: u64,
+    repeat: u64,
+    seed: u64,
+    at: Map<String, Value>,
+}
+
+/// What is read of `flows.json`.
+#[derive(Debug, Deserialize)]
+struct FlowsFile {
+    link: Map<String, Value>,
+    flows: Vec<Map<String, Value>>,
+}
+
+/// Facts about a flow, before its figures.
+const FACTS: [&str; 6] = ["flow", "group", "cc", "label", "start_s", "stop_s"];
+
+/// A row for each valid run and flow.
+fn flows(summary: &Summary) -> Result<String> {
+    let mut rows: Vec<(Vec<String>, BTreeMap<String, String>)> = Vec::new();
+    for run in summary.cells.iter().flat_map(|cell| cell.run_directories()) {
+        let of: RunFile = read(&run.join("run.json"))?;
+        let FlowsFile { link, flows } = read(&run.join("flows.json"))?;
+        for flow in &flows {
+            let mut facts = vec![of.cell.to_string(), of.repeat.to_string(), of.seed.to_string()];
+            let swept = summary.keys.iter().map(|key| of.at.get(key));
+            facts.extend(swept.chain(FACTS.map(|key| flow.get(key))).map(plain));
+            let mut figures = BTreeMap::new();
+            flatten("", flow, &mut figures);
+            flatten("link.", &link, &mut figures);
+            rows.push((facts, figures));
+        }
+    }
+    let known = metric::names().into_iter();
+    let names: Vec<String> =
+        known.filter(|name| rows.iter().any(|(_, figures)| figures.contains_key(name))).collect();
+    let mut head = vec!["cell", "repeat", "seed"];
+    head.extend(summary.keys.iter().map(String::as_str));
+    head.extend(FACTS);
+    head.extend(names.iter().map(String::as_str));
+    let mut text = line(head.into_iter());
+    for (facts, figures) in &rows {
+        let figures = names.iter().map(|name| figures.get(name).map_or("", String::as_str));
+        text += &line(facts.iter().map(String::as_str).chain(figures));
+    }
+    Ok(text)
+}
+
+fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    cells.map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}
+
+fn plain(value: Option<&Value>) -> String {
+    value.map_or_else(String::new, |value| Setting::from_json(value).to_string())
+}
+
+/// `rtt_ms` with a `p95` within becomes `rtt_ms.p95`; null is what never came.
+fn flatten(before: &str, of: &Map<String, Value>, into: &mut BTreeMap<String, String>) {
+    for (name, value) in of {
+        let name = format!("{before}{name}");
+        match value {
+            Value::Object(inner) => flatten(&format!("{name}."), inner, into),
+            Value::Null => _ = into.insert(name, "inf".to_owned()),
+            other => _ = into.insert(name, plain(Some(other))),
+        }
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::made_up_players::players;
+
+    const PAGE: &str = "<script>\"millrace-report-data\"</script>";
+
+    fn results(root: &Path) -> Summary {
+        players(root, "kept", &["a/slow.txt"], &["bbr", "iris-min"]);
+        let mut all = summary::read_all(root).unwrap();
+        for (cell, cc) in ["bbr", "iris-min"].iter().enumerate() {
+            let run = root.join(format!("kept/runs/{cell:04}-r00"));
+            let at = serde_json::json!({ "link.trace": "a/slow.txt", "flow.0.cc": cc });
+            let file = serde_json::json!({ "cell": cell, "repeat": 0, "seed": 7, "at": at });
+            fs::write(run.join("run.json"), file.to_string()).unwrap();
+            let flow = serde_json::json!({
+                "flow": 0, "group": 0, "cc": cc, "label": "a, b", "start_s": 0.0, "stop_s": 10.0,
+                "rtt_ms": { "p95": 31.5 }, "follow_s": null, "ssim": 0.95,
+            });
+            let file = serde_json::json!({ "link": { "jain": 1.0 }, "flows": [flow] });
+            fs::write(run.join("flows.json"), file.to_string()).unwrap();
+        }
+        all.remove(0)
+    }
+
+    #[test]
+    fn what_is_kept_has_each_run_and_no_date() {
+        let root = tempfile::tempdir().unwrap();
+        let (summary, out) = (results(root.path()), root.path().join("out"));
+        keep(&summary, PAGE, &out).unwrap();
+        let text = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+        let csv = text("flows.csv");
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(
+            lines[..2],
+            [
+                "cell,repeat,seed,link.trace,flow.0.cc,flow,group,cc,label,start_s,stop_s,rtt_ms.p95,\
+                 follow_s,ssim,link.jain",
+                "0,0,7,a/slow.txt,bbr,0,0,bbr,\"a, b\",0,10,31.5,inf,0.95,1",
+            ]
+        );
+        assert_eq!(lines.len(), 3);
+        let all = text("README.md") + &text("report.html");
+        assert!(all.contains("millrace-lab sim made-up.toml") && all.contains("0123456789ab"));
+        assert!(!all.contains("2027-01-15"), "the day of the made-up run");
+        assert!(text("report.html").contains("data:image/webp"));
+    }
+
+    #[test]
+    fn a_page_that_is_too_large_goes_without_pictures_or_not_at_all() {
+        let root = tempfile::tempdir().unwrap();
+        let summary = results(root.path());
+        let empty = bounded_page(&summary, PAGE).unwrap();
+        // A page that leaves room for all but the pictures, and one that leaves none.
+        let without = "data:image/webp";
+        let mut room = PAGE_AT_MOST_BYTES - empty.len();
+        let tight = bounded_page(&summary, &format!("{PAGE}{}", " ".repeat(room))).unwrap();
+        assert!(tight.contains(without) && tight.len() == PAGE_AT_MOST_BYTES);
+        room += 1;
+        let tight = bounded_page(&summary, &format!("{PAGE}{}", " ".repeat(room))).unwrap();
+        assert!(!tight.contains(without) && tight.contains("Left out"));
+        assert!(
+            bounded_page(&summary, &format!("{PAGE}{}", " ".repeat(PAGE_AT_MOST_BYTES))).is_err()
+        );
+    }
+}
