@@ -56,13 +56,17 @@ impl UdpFlow {
         most_bytes: usize,
         now: Instant,
     ) -> io::Result<u64> {
-        let Self { near: Near::Own { port, .. }, stream, queue, .. } = self else {
+        let Self { near: Near::Own { port, peer }, stream, queue, .. } = self else {
             self.readable = false;
             return Ok(0);
         };
         let head = http_datagram::head(*stream);
         let mut dropped = 0;
-        let received = port.receive(buffers, |_, _, payload| {
+        let received = port.receive(buffers, |from, _, payload| {
+            // A port for media has been there before it was connected.
+            if (from.ip(), from.port()) != (peer.ip(), peer.port()) {
+                return;
+            }
             let mut datagram = Vec::with_capacity(Head::MAX_BYTES + payload.len());
             datagram.extend_from_slice(head.as_bytes());
             datagram.extend_from_slice(payload);
@@ -71,7 +75,7 @@ impl UdpFlow {
         match received {
             Ok(true) => self.active = now,
             Ok(false) => self.readable = false,
-            Err(error) if self.near.is_fatal(&error) => return Err(error),
+            Err(error) if self.ends_with(&error) => return Err(error),
             // Of an earlier datagram, as one that was too large for a link further on.
             Err(_) => {}
         }

@@ -10,6 +10,11 @@ use crate::Parsed;
 /// Longest head of a message, with its empty line, in bytes.
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
 
+/// The parameter of a Transport field by which the two ends of a tunnel agree on one SETUP: the client
+/// asks for ports with it, the server says with it that there are some. Neither the player nor the
+/// origin gets to see it.
+pub const MARK: &str = "x-millrace-udp";
+
 /// What a byte stream of RTSP consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unit {
@@ -120,10 +125,14 @@ fn parse_start(line: &[u8]) -> Option<Start> {
     let (first, second) = (words.next()?, words.next()?);
     if is_version(first) {
         let digits = second.len() == 3 && second.bytes().all(|byte| byte.is_ascii_digit());
-        return digits.then(|| second.parse().ok()).flatten().map(|status| Start::Response { status });
+        return digits
+            .then(|| second.parse().ok())
+            .flatten()
+            .map(|status| Start::Response { status });
     }
     let is_method = |text: &str| {
-        !text.is_empty() && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-.".contains(&it))
+        !text.is_empty()
+            && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-.".contains(&it))
     };
     let request = is_method(first) && !second.is_empty() && words.next().is_some_and(is_version);
     request.then(|| Start::Request { method: first.to_owned(), uri: second.to_owned() })
@@ -141,7 +150,14 @@ struct Fields {
 
 impl Fields {
     fn new(start: Start) -> Self {
-        Self { start, cseq: None, session: None, content_bytes: None, transport: None, transports: 0 }
+        Self {
+            start,
+            cseq: None,
+            session: None,
+            content_bytes: None,
+            transport: None,
+            transports: 0,
+        }
     }
 
     /// Takes a line that begins at `at` in the head.
