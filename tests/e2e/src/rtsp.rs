@@ -1,16 +1,18 @@
 //! An RTSP origin and its players, with RTP over UDP (RFC 2326).
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 
+use crate::data::pattern;
 use crate::doors::{Door, read_head, status_of};
-use crate::origin::Origin;
+use crate::origin::{Origin, listen};
 use crate::tcp::PATIENCE;
 use crate::udp;
+use crate::wait::SOON;
 
 /// Two UDP sockets, for RTP and RTCP.
 #[derive(Debug)]
@@ -56,7 +58,16 @@ impl Sockets {
     /// When there are none.
     #[must_use]
     pub fn open() -> Self {
-        Self { rtp: udp::socket(), rtcp: udp::socket() }
+        Self::at(Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// On ports of another address of this machine.
+    ///
+    /// # Panics
+    /// When there are none.
+    #[must_use]
+    pub fn at(ip: IpAddr) -> Self {
+        Self { rtp: udp::socket_at(ip), rtcp: udp::socket_at(ip) }
     }
 
     /// `RTP-RTCP`, as a Transport field has it.
@@ -93,9 +104,17 @@ impl RtspOrigin {
     /// When there are none.
     #[must_use]
     pub fn start() -> Self {
-        let media = Sockets::open();
+        Self::serve(listen((Ipv4Addr::LOCALHOST, 0).into(), 128), Sockets::open())
+    }
+
+    /// Takes connections from `listener`, and sends from `media`.
+    ///
+    /// # Panics
+    /// When it can't tell where it listens.
+    #[must_use]
+    pub fn serve(listener: TcpListener, media: Sockets) -> Self {
         let (ports, (tell, asked)) = (media.ports(), channel());
-        let origin = Origin::start(move |stream| serve(stream, &ports, &tell));
+        let origin = Origin::serve(listener, move |stream| serve(stream, &ports, &tell));
         Self { media, asked, origin }
     }
 
@@ -116,8 +135,10 @@ impl RtspOrigin {
 }
 
 fn serve(mut stream: Socket, ports: &str, tell: &Sender<Asked>) {
-    let peer = stream.peer_addr().ok().and_then(|it| it.as_socket()).map(|it| it.ip());
-    let peer = peer.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let ip = |address: io::Result<SockAddr>| {
+        address.ok().and_then(|it| it.as_socket()).map(|it| it.ip())
+    };
+    let (Some(peer), Some(own)) = (ip(stream.peer_addr()), ip(stream.local_addr())) else { return };
     while let Ok(head) = read_head(&mut stream) {
         let cseq = field(&head, "CSeq").unwrap_or_default();
         let transport = field(&head, "Transport");
@@ -125,7 +146,7 @@ fn serve(mut stream: Socket, ports: &str, tell: &Sender<Asked>) {
         let ends = client.map(|client| Ends::parse(peer, client));
         let chosen = match (transport, client) {
             (Some(_), Some(client)) => format!(
-                "Transport: RTP/AVP;unicast;destination={peer};source=127.0.0.1;\
+                "Transport: RTP/AVP;unicast;destination={peer};source={own};\
                  client_port={client};server_port={ports}\r\nSession: 47;timeout=60\r\n"
             ),
             (Some(transport), None) => format!("Transport: {transport}\r\nSession: 47\r\n"),
@@ -168,8 +189,16 @@ impl Player {
     /// When there is no way.
     #[must_use]
     pub fn connect(door: &Door, origin: SocketAddr) -> Self {
-        let stream = door.open(&origin.to_string()).expect("a flow");
-        let mut player = Self { media: Sockets::open(), stream, cseq: 0 };
+        Self::over(door.open(&origin.to_string()).expect("a flow"), Sockets::open())
+    }
+
+    /// Talks over a connection that there is.
+    ///
+    /// # Panics
+    /// When nobody answers.
+    #[must_use]
+    pub fn over(stream: Socket, media: Sockets) -> Self {
+        let mut player = Self { media, stream, cseq: 0 };
         // As players do, and not before the server has said that it follows.
         assert_eq!(player.ask("OPTIONS", "*", "").status, 200);
         player
@@ -252,4 +281,35 @@ pub fn receive(socket: &UdpSocket, at_most: Duration) -> (Vec<u8>, SocketAddr) {
     let (length, from) = socket.recv_from(&mut buffer).expect("a datagram comes");
     buffer.truncate(length);
     (buffer, from)
+}
+
+/// Sends datagrams both ways, on both ports. `found` is where the player found the origin, and
+/// `to_player` where the origin found the player: each must come from where the other is known to be.
+///
+/// # Panics
+/// When one does not come, or comes from elsewhere.
+#[track_caller]
+pub fn assert_media(
+    player: &Player,
+    origin: &RtspOrigin,
+    (found, to_player): (Ends, Ends),
+    seed: u64,
+) {
+    let Sockets { rtp, rtcp } = &player.media;
+    let ways = [
+        (&origin.media.rtp, to_player.rtp, rtp, found.rtp),
+        (&origin.media.rtcp, to_player.rtcp, rtcp, found.rtcp),
+        (rtp, found.rtp, &origin.media.rtp, to_player.rtp),
+        (rtcp, found.rtcp, &origin.media.rtcp, to_player.rtcp),
+    ];
+    for (way, (from, to, at, seen_from)) in ways.into_iter().enumerate() {
+        for number in 0..20 {
+            // The largest are beyond what a packet of the tunnel has room for.
+            let datagram = pattern(seed << 16 | number, 12 + 76 * number as usize);
+            from.send_to(&datagram, to).expect("a datagram can be sent");
+            let (got, sender) = receive(at, SOON);
+            assert!(got == datagram, "way {way}, datagram {number}: {} bytes", got.len());
+            assert_eq!(sender, seen_from, "way {way}");
+        }
+    }
 }

@@ -88,23 +88,8 @@ impl UdpFlow {
         let front = self.queue.front()?;
         let head_bytes = http_datagram::head(self.stream).as_bytes().len();
         let payload_bytes = (front.len() - head_bytes) as u64;
-        let h3 = conn.h3.as_mut()?;
-        if !h3.dgram_enabled_by_peer(&conn.quic) {
-            let capsule = capsule::datagram(&front[head_bytes - Head::CONTEXT_BYTES..]);
-            return Some(match conn.quic.stream_capacity(self.stream) {
-                Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
-                    match h3.send_body(&mut conn.quic, self.stream, &capsule, false) {
-                        Ok(_) => {
-                            self.queue.pop();
-                            Sent::Yes(payload_bytes)
-                        }
-                        Err(h3::Error::Done) => Sent::Later,
-                        Err(_) => Sent::Gone,
-                    }
-                }
-                Ok(_) => Sent::Later,
-                Err(_) => Sent::Gone,
-            });
+        if !conn.h3.as_ref()?.dgram_enabled_by_peer(&conn.quic) {
+            return self.send_capsule(conn);
         }
         if conn.quic.dgram_send_queue_len() >= SEND_QUEUE {
             return Some(Sent::Later);
@@ -121,6 +106,11 @@ impl UdpFlow {
             if found.is_none() && young && front.len() < largest {
                 return Some(Sent::Later);
             }
+            // RFC 9298, Section 6.2, has it dropped for the sake of the sender's path MTU discovery.
+            // RTP has none (live555 sends 1,456 bytes, whatever the path), and would not get through.
+            if self.medium.is_some() {
+                return self.send_capsule(conn);
+            }
             self.queue.pop();
             return Some(Sent::TooLarge);
         }
@@ -128,6 +118,31 @@ impl UdpFlow {
         Some(match conn.quic.dgram_send_buf(datagram) {
             Ok(()) => Sent::Yes(payload_bytes),
             Err(_) => Sent::TooLarge,
+        })
+    }
+}
+
+impl UdpFlow {
+    /// Sends its oldest datagram in a capsule on the stream (RFC 9297, Section 3.5).
+    fn send_capsule(&mut self, conn: &mut Conn) -> Option<Sent> {
+        let front = self.queue.front()?;
+        let head_bytes = http_datagram::head(self.stream).as_bytes().len();
+        let payload_bytes = (front.len() - head_bytes) as u64;
+        let capsule = capsule::datagram(&front[head_bytes - Head::CONTEXT_BYTES..]);
+        let h3 = conn.h3.as_mut()?;
+        Some(match conn.quic.stream_capacity(self.stream) {
+            Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
+                match h3.send_body(&mut conn.quic, self.stream, &capsule, false) {
+                    Ok(_) => {
+                        self.queue.pop();
+                        Sent::Yes(payload_bytes)
+                    }
+                    Err(h3::Error::Done) => Sent::Later,
+                    Err(_) => Sent::Gone,
+                }
+            }
+            Ok(_) => Sent::Later,
+            Err(_) => Sent::Gone,
         })
     }
 }

@@ -249,6 +249,12 @@ impl Transport {
     /// The one way over UDP to a single receiver. `None` when there are several, which would need
     /// ports each.
     pub fn unicast_udp(&mut self) -> Option<&mut Way> {
+        // What would come after a quote that does not end belongs to it.
+        let quotes =
+            |way: &Way| way.parts.last().is_some_and(|it| it.matches('"').count() % 2 == 1);
+        if self.ways.last().is_some_and(quotes) {
+            return None;
+        }
         let mut ways = self.ways.iter_mut().filter(|way| way.is_unicast_udp());
         let way = ways.next()?;
         ways.next().is_none().then_some(way)

@@ -111,6 +111,7 @@ fn ways_that_are_udp_to_one_receiver() {
         ("RTP/AVP;multicast;port=1-2", false),
         ("RAW/RAW/UDP;unicast", false),
         ("", false),
+        ("RTP/AVP;unicast;mode=\"PLAY", false),
         ("RTP/AVP/TCP,RTP/AVP;unicast", true),
         ("RTP/AVP;unicast,RTP/AVPF;unicast", false),
     ] {

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use millrace_e2e::admin::{self, Metrics};
-use millrace_e2e::data::pattern;
 use millrace_e2e::pair::{Pair, PairBuilder};
-use millrace_e2e::rtsp::{Answer, Ends, Player, RtspOrigin, Sockets, field, receive, request};
+use millrace_e2e::rtsp::{Answer, Ends, Player, RtspOrigin, assert_media, field, receive, request};
 use millrace_e2e::wait::SOON;
 use millrace_e2e::{tcp, udp, wait};
 
@@ -30,26 +29,6 @@ fn set_up(player: &mut Player, origin: &RtspOrigin) -> (Ends, Ends) {
     assert!(answer.head.contains(&own), "{}", answer.head);
     assert!(!answer.head.contains(&origin.media.ports()), "{}", answer.head);
     (answer.ends(), to_player)
-}
-
-/// Datagrams both ways, on both ports, from whom they should come.
-fn assert_media(player: &Player, origin: &RtspOrigin, (found, to_player): (Ends, Ends), seed: u64) {
-    let Sockets { rtp, rtcp } = &player.media;
-    let ways = [
-        (&origin.media.rtp, to_player.rtp, rtp, found.rtp),
-        (&origin.media.rtcp, to_player.rtcp, rtcp, found.rtcp),
-        (rtp, found.rtp, &origin.media.rtp, to_player.rtp),
-        (rtcp, found.rtcp, &origin.media.rtcp, to_player.rtcp),
-    ];
-    for (way, (from, to, at, seen_from)) in ways.into_iter().enumerate() {
-        for number in 0..20 {
-            let datagram = pattern(seed << 16 | number, 12 + 60 * number as usize);
-            from.send_to(&datagram, to).unwrap();
-            let (got, sender) = receive(at, SOON);
-            assert!(got == datagram, "way {way}, datagram {number}: {} bytes", got.len());
-            assert_eq!(sender, seen_from, "way {way}");
-        }
-    }
 }
 
 fn active(from: SocketAddr) -> f64 {
