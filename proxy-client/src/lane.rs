@@ -24,8 +24,7 @@ pub struct Lane {
 
 impl Lane {
     /// Opens a stream on `conn` for a flow of this lane and asks there for its destination; the
-    /// stream. The answer comes with `key`. `rtsp` is the stream of the RTSP flow that has set up a
-    /// UDP flow.
+    /// stream. The answer comes with `key`.
     ///
     /// # Errors
     /// See [`Core::request`].
@@ -36,7 +35,6 @@ impl Lane {
         carries: Carries,
         destination: &Destination,
         client: Option<SocketAddr>,
-        rtsp: Option<u64>,
         key: u64,
     ) -> h3::Result<u64> {
         core.steer(conn, None, &self.algorithm);
@@ -46,7 +44,6 @@ impl Lane {
             class: Some(self.class.as_str().to_owned()),
             congestion_control: self.wish.map(str::to_owned),
             client_address: client,
-            rtsp_stream: rtsp,
         };
         let fields: Vec<_> = request
             .fields()

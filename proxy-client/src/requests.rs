@@ -38,7 +38,7 @@ impl ClientRole {
         }
         let Some(conn) = self.pool.choose(core, accepted.lane) else { return };
         let lane = &self.lanes[accepted.lane];
-        match lane.request(core, conn, Carries::Tcp, destination, accepted.client, None, key) {
+        match lane.request(core, conn, Carries::Tcp, destination, accepted.client, key) {
             Ok(stream) => {
                 self.pool.flow_begins(core, conn);
                 let destination = destination.clone();

@@ -134,14 +134,8 @@ impl ServerRole {
         };
         let Some(client_ended) = core.own_stream(conn, stream, key) else { return };
         let now = core.now();
-        let ConnectRequest {
-            carries,
-            destination,
-            class,
-            congestion_control,
-            client_address,
-            rtsp_stream,
-        } = request;
+        let ConnectRequest { carries, destination, class, congestion_control, client_address } =
+            request;
         let class = class_of(class.as_deref());
         let algorithm = self.shared.choose(core, class, congestion_control);
         core.steer(conn, Some(stream), &algorithm);
@@ -167,7 +161,7 @@ impl ServerRole {
                 stage: Stage::Resolving,
             },
         );
-        if let Some(rtsp) = rtsp_stream {
+        if let Carries::Udp { rtsp_stream: Some(rtsp), .. } = carries {
             return self.open_medium(core, key, rtsp, &destination);
         }
         match destination {

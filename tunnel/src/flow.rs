@@ -250,7 +250,7 @@ impl Flow {
 
     /// Lets `rtsp` write anew what passes from here on, with what the socket has brought already.
     pub(crate) fn follow_rtsp(&mut self, mut rtsp: Box<RtspFlow>) {
-        self.to_stream = Waiting::of(rtsp.from_socket(self.to_stream.rest()));
+        self.to_stream = Waiting::of(rtsp.socket_brought(self.to_stream.rest()));
         self.rtsp = Some(rtsp);
     }
 
@@ -361,7 +361,7 @@ impl Flow {
             Ok(read) => {
                 self.active = now;
                 self.keep(&scratch[..read]);
-                let written = self.rtsp.as_mut().map(|it| it.from_socket(&scratch[..read]));
+                let written = self.rtsp.as_mut().map(|it| it.socket_brought(&scratch[..read]));
                 let bytes = written.as_deref().unwrap_or(&scratch[..read]);
                 if bytes.is_empty() {
                     return Pump::More;
@@ -440,7 +440,7 @@ impl Flow {
                     if let Some(player) = &mut self.player {
                         player.take(&scratch[..read], now);
                     }
-                    let passed = self.rtsp.as_mut().map(|it| it.from_stream(&scratch[..read]));
+                    let passed = self.rtsp.as_mut().map(|it| it.stream_brought(&scratch[..read]));
                     let bytes = passed.as_deref().unwrap_or(&scratch[..read]);
                     if bytes.is_empty() {
                         return Pump::More;

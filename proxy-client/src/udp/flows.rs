@@ -99,9 +99,9 @@ impl ClientRole {
             }
         }
         let lane = &self.lanes[flow.lane];
-        let carries = Carries::Udp { proxy: self.pool.authority(conn) };
-        let (client, rtsp) = (Some(flow.client), pinned.map(|medium| medium.stream));
-        match lane.request(core, conn, carries, &flow.destination, client, rtsp, key) {
+        let rtsp_stream = pinned.map(|medium| medium.stream);
+        let carries = Carries::Udp { proxy: self.pool.authority(conn), rtsp_stream };
+        match lane.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
                 flow.stage = Stage::Requested { conn, stream };
                 self.pool.flow_begins(core, conn);

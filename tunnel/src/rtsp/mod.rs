@@ -106,7 +106,7 @@ pub(crate) struct RtspFlow {
 
 impl RtspFlow {
     /// Takes what the flow's socket brought; what goes to the stream instead.
-    pub(crate) fn from_socket(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn socket_brought(&mut self, bytes: &[u8]) -> Vec<u8> {
         match self.rtsp {
             Rtsp::Client { .. } => self.follower.requests(bytes),
             Rtsp::Server => self.follower.answers(bytes),
@@ -114,7 +114,7 @@ impl RtspFlow {
     }
 
     /// Takes what the stream brought; what goes to the socket instead.
-    pub(crate) fn from_stream(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn stream_brought(&mut self, bytes: &[u8]) -> Vec<u8> {
         match self.rtsp {
             Rtsp::Client { .. } => self.follower.answers(bytes),
             Rtsp::Server => self.follower.requests(bytes),

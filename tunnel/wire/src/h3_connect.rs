@@ -55,8 +55,6 @@ pub struct ConnectRequest {
     /// Who opened the flow (`millrace-client-address`). To be believed from an authenticated peer
     /// only.
     pub client_address: Option<SocketAddr>,
-    /// Of a UDP flow: the stream of the RTSP connection that set it up ([`RTSP_FIELD`]).
-    pub rtsp_stream: Option<u64>,
 }
 
 /// What a request's stream is to carry.
@@ -68,6 +66,8 @@ pub enum Carries {
     Udp {
         /// `:authority`: the proxy itself, as host and port.
         proxy: String,
+        /// The stream of the RTSP flow that has set it up ([`RTSP_FIELD`]).
+        rtsp_stream: Option<u64>,
     },
 }
 
@@ -228,6 +228,7 @@ pub fn parse_request<'a>(
         return Err(Error::HostDiffers);
     }
     let (carries, destination) = match protocol {
+        None if rtsp_stream.is_some() => return Err(Error::BadRtspStream),
         None => (Carries::Tcp, parse_authority(&lossy(authority))?),
         Some(_) => {
             for (field, name) in [(Some(authority), ":authority"), (scheme, ":scheme")] {
@@ -236,10 +237,11 @@ pub fn parse_request<'a>(
                 }
             }
             let path = path.ok_or(Error::Missing(":path"))?;
-            (Carries::Udp { proxy: lossy(authority) }, connect_udp::parse_path(path)?)
+            let destination = connect_udp::parse_path(path)?;
+            let rtsp_stream = rtsp_stream.map(parse_stream).transpose()?;
+            (Carries::Udp { proxy: lossy(authority), rtsp_stream }, destination)
         }
     };
-    let of_udp = carries != Carries::Tcp;
     Ok(ConnectRequest {
         carries,
         destination,
@@ -248,7 +250,6 @@ pub fn parse_request<'a>(
             .map(|name| parse_name(name, CONGESTION_CONTROL_FIELD))
             .transpose()?,
         client_address: client_address.map(parse_client_address).transpose()?,
-        rtsp_stream: rtsp_stream.map(|value| parse_stream(value, of_udp)).transpose()?,
     })
 }
 
@@ -299,7 +300,7 @@ impl ConnectRequest {
         let mut fields = vec![(":method", "CONNECT".into())];
         match &self.carries {
             Carries::Tcp => fields.push((":authority", self.destination.to_string())),
-            Carries::Udp { proxy } => fields.extend([
+            Carries::Udp { proxy, .. } => fields.extend([
                 (":protocol", connect_udp::PROTOCOL.into()),
                 (":scheme", "https".into()),
                 (":authority", proxy.clone()),
@@ -316,7 +317,7 @@ impl ConnectRequest {
         if let Some(address) = self.client_address {
             fields.push((CLIENT_ADDRESS_FIELD, address.to_string()));
         }
-        if let Some(stream) = self.rtsp_stream {
+        if let Carries::Udp { rtsp_stream: Some(stream), .. } = self.carries {
             fields.push((RTSP_FIELD, stream.to_string()));
         }
         fields
@@ -414,8 +415,8 @@ fn parse_client_address(value: &[u8]) -> Result<SocketAddr, Error> {
 }
 
 /// A stream's number (RFC 9000, Section 2.1), which a peer opened.
-fn parse_stream(value: &[u8], of_udp: bool) -> Result<u64, Error> {
-    let digits = of_udp && value.iter().all(u8::is_ascii_digit);
+fn parse_stream(value: &[u8]) -> Result<u64, Error> {
+    let digits = value.iter().all(u8::is_ascii_digit);
     let number = digits.then(|| lossy(value).parse().ok()).flatten();
     number.filter(|number| *number < 1 << 62).ok_or(Error::BadRtspStream)
 }

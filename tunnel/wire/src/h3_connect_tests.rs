@@ -19,7 +19,6 @@ fn plain(authority: &str) -> ConnectRequest {
         class: None,
         congestion_control: None,
         client_address: None,
-        rtsp_stream: None,
     }
 }
 
@@ -242,7 +241,7 @@ const UDP: [(&str, &str); 5] = [
 #[test]
 fn connect_udp() {
     let want = ConnectRequest {
-        carries: Carries::Udp { proxy: "proxy.example:4433".into() },
+        carries: Carries::Udp { proxy: "proxy.example:4433".into(), rtsp_stream: None },
         ..plain("192.0.2.6:53")
     };
     assert_eq!(request(&UDP), Ok(want.clone()));
@@ -250,7 +249,8 @@ fn connect_udp() {
     assert!(fields.contains(&("capsule-protocol", "?1".into())), "{fields:?}");
     let read = parse_request(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
     assert_eq!(read, Ok(want.clone()));
-    let of_rtsp = ConnectRequest { rtsp_stream: Some(4), ..want.clone() };
+    let carries = Carries::Udp { proxy: "proxy.example:4433".into(), rtsp_stream: Some(4) };
+    let of_rtsp = ConnectRequest { carries, ..want.clone() };
     assert_eq!(request(&[&UDP[..], &[("millrace-rtsp", "4")]].concat()), Ok(of_rtsp.clone()));
     assert!(of_rtsp.fields().contains(&("millrace-rtsp", "4".into())));
     // RFC 9297 §3.4: any other value counts as if the field were not there.
