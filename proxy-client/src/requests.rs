@@ -4,11 +4,12 @@
 use std::io::Write;
 use std::time::Duration;
 
-use millrace_config::OnFailure;
+use millrace_config::{Class, OnFailure};
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, RelayStart};
 use millrace_tunnel::flow::{FlowEnd, FlowLabel, H3_CONNECT_ERROR, Returned};
 use millrace_tunnel::metrics::{FlowFailure, Parser};
+use millrace_tunnel::rtsp::Rtsp;
 use millrace_tunnel::streams::{failure_metric, fields_of};
 use millrace_wire::h3_connect::{self, Carries, Response};
 use millrace_wire::{ConnectFailure, Destination};
@@ -47,7 +48,7 @@ impl ClientRole {
                     accepted.stage = Stage::Requested { conn, stream, destination };
                 } else {
                     // The client is not told anyway: its first bytes go with the request.
-                    self.relay(core, key, conn, stream, &destination, false);
+                    self.relay(core, key, conn, stream, &destination, None);
                 }
             }
             // Later: a notice comes when there is room.
@@ -68,12 +69,22 @@ impl ClientRole {
         conn: ConnId,
         stream: u64,
         destination: &Destination,
-        confirmed: bool,
+        answer: Option<&[h3::Header]>,
     ) {
         let Some(accepted) = self.accepted.remove(&key) else { return };
         let to_socket = accepted.handshake.success_reply();
         let door = &self.doors_seen[accepted.door];
         let again = self.several_servers || door.on_failure == OnFailure::Direct;
+        let class = self.lanes[accepted.lane].class;
+        let rtsp = accepted.client.filter(|_| class == Class::Rtsp).map(|player| Rtsp::Client {
+            player,
+            origin: match (&door.mode, destination) {
+                (Mode::Tproxy, Destination::Address(origin)) => Some(origin.ip()),
+                _ => None,
+            },
+            agreed: answer.is_some_and(|fields| h3_connect::follows_rtsp(fields_of(fields))),
+            lane: accepted.lane,
+        });
         core.relay(RelayStart {
             conn,
             stream,
@@ -82,15 +93,16 @@ impl ClientRole {
             label: FlowLabel {
                 client: accepted.client,
                 destination: destination.to_string(),
-                class: self.lanes[accepted.lane].class,
+                class,
             },
             admission: accepted.admission,
-            confirmed,
+            confirmed: answer.is_some(),
             stream_finished: false,
             to_stream: accepted.bytes,
             to_socket,
             again: again
                 .then_some(u64::from(accepted.offers) << OFFERS_SHIFT | accepted.door as u64),
+            rtsp,
         });
     }
 
@@ -101,7 +113,7 @@ impl ClientRole {
         match h3_connect::parse_response(fields_of(fields)) {
             Ok(Response::Interim) => {}
             Ok(Response::Established) => {
-                self.relay(core, key, conn, stream, &destination, true);
+                self.relay(core, key, conn, stream, &destination, Some(fields));
             }
             Ok(Response::Failed { failure, .. }) => {
                 tracing::info!(%destination, %failure, "flow refused");

@@ -423,6 +423,10 @@ impl Role for ClientRole {
                 self.pool.flow_ends(core, conn);
                 self.request_waiting(core);
             }
+            Notice::MediumSetUp(medium) => self.on_medium(core, *medium),
+            Notice::MediaOver { conn, stream, number } => {
+                self.on_media_over(core, conn, stream, number);
+            }
             Notice::FlowReturned(returned) => self.on_returned(core, *returned),
             Notice::GoingAway(conn) => self.pool.on_going_away(core, conn),
             Notice::Request { conn, stream, .. } => {

@@ -59,6 +59,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         metrics.clone(),
         transport.memory_cap_bytes,
         config.limits.max_flows,
+        config.limits.max_rtsp_port_pairs,
         peer_limits(config),
     );
     let settings = settings(config);

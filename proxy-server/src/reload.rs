@@ -47,6 +47,7 @@ impl Reloader<'_> {
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
             config.limits.max_flows,
+            config.limits.max_rtsp_port_pairs,
             run::peer_limits(&config.limits),
         );
         self.latest.set(server);

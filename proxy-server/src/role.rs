@@ -17,13 +17,16 @@ use millrace_tunnel::metrics::{FlowFailure, Parser};
 use millrace_tunnel::reload::Latest;
 use millrace_tunnel::resolve::Resolved;
 use millrace_tunnel::role::{Notice, Role};
+use millrace_tunnel::rtsp::{Medium, Rtsp};
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::streams::{failure_metric, fields_of};
 use millrace_tunnel::udp::UdpPort;
 use millrace_tunnel::worker::WorkerHandle;
 use millrace_wire::connect_udp::CAPSULE_PROTOCOL;
-use millrace_wire::h3_connect::{self, Carries, ConnectRequest, H3_MESSAGE_ERROR};
+use millrace_wire::h3_connect::{
+    self, Carries, ConnectRequest, H3_MESSAGE_ERROR, RTSP_FIELD, RTSP_FOLLOWED,
+};
 use millrace_wire::{ConnectFailure, Destination};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -39,8 +42,8 @@ enum Stage {
     Dialing(Dialer),
     /// Connected, but the answer found no room in the connection yet.
     Answering(TcpStream),
-    /// The same for a UDP flow.
-    AnsweringUdp(Near),
+    /// The same for a UDP flow, and the medium that it carries if it does.
+    AnsweringUdp(Near, Option<Medium>),
     /// Failed, and the same.
     Refusing(ConnectFailure),
 }
@@ -61,6 +64,14 @@ struct Pending {
     header: Vec<u8>,
     deadline: Instant,
     stage: Stage,
+}
+
+impl Pending {
+    /// Whether its SETUP requests are followed: not where somebody else is between here and the
+    /// origin, who is the one to get its media.
+    fn follows_rtsp(&self, core: &Core) -> bool {
+        self.label.class == Class::Rtsp && self.header.is_empty() && core.shared.follows_rtsp()
+    }
 }
 
 /// See the module.
@@ -150,6 +161,9 @@ impl ServerRole {
                 stage: Stage::Resolving,
             },
         );
+        if let Carries::Udp { rtsp_stream: Some(rtsp), .. } = carries {
+            return self.open_medium(core, key, rtsp, &destination);
+        }
         match destination {
             Destination::Address(address) => self.dial(core, key, &[address]),
             Destination::Name { host, port } => {
@@ -202,6 +216,25 @@ impl ServerRole {
         }
     }
 
+    /// Takes the port that an RTSP flow of the same connection has set up. Its origin has been
+    /// permitted with that flow.
+    fn open_medium(
+        &mut self,
+        core: &mut Core,
+        key: u64,
+        rtsp_stream: u64,
+        destination: &Destination,
+    ) {
+        let Some(pending) = self.pending.get_mut(&key) else { return };
+        match core.take_reserved(pending.conn, rtsp_stream, destination) {
+            Some((near, medium)) => {
+                pending.stage = Stage::AnsweringUdp(near, Some(medium));
+                self.answer(core, key);
+            }
+            None => self.refuse(core, key, ConnectFailure::Forbidden),
+        }
+    }
+
     /// Opens a socket towards the first address to which that is possible: UDP has no handshake
     /// that would tell which of them answers.
     fn open_udp(&mut self, core: &mut Core, key: u64, addresses: &[SocketAddr]) {
@@ -212,7 +245,7 @@ impl ServerRole {
             let source = self.shared.dial.bind_source.iter().find(same_family).copied();
             match UdpPort::connect(peer, source) {
                 Ok(port) => {
-                    pending.stage = Stage::AnsweringUdp(Near::Own { port, peer });
+                    pending.stage = Stage::AnsweringUdp(Near::Own { port, peer }, None);
                     return self.answer(core, key);
                 }
                 Err(error) => failure = ConnectFailure::from(&error),
@@ -266,10 +299,14 @@ impl ServerRole {
                 core.respond(pending.conn, pending.stream, &failure_fields(*failure), true)
             }
             Stage::Answering(_) => {
-                let fields = [h3::Header::new(b":status", b"200")];
+                let mut fields = vec![h3::Header::new(b":status", b"200")];
+                if pending.follows_rtsp(core) {
+                    let (name, value) = (RTSP_FIELD.as_bytes(), RTSP_FOLLOWED.as_bytes());
+                    fields.push(h3::Header::new(name, value));
+                }
                 core.respond(pending.conn, pending.stream, &fields, false)
             }
-            Stage::AnsweringUdp(_) => {
+            Stage::AnsweringUdp(..) => {
                 let (name, value) = CAPSULE_PROTOCOL;
                 let capsules = h3::Header::new(name.as_bytes(), value.as_bytes());
                 let fields = [h3::Header::new(b":status", b"200"), capsules];
@@ -281,6 +318,7 @@ impl ServerRole {
             return;
         }
         let Some(pending) = self.pending.remove(&key) else { return };
+        let rtsp = pending.follows_rtsp(core).then_some(Rtsp::Server);
         let Pending { conn, stream, label, admission, client_ended, header, stage, .. } = pending;
         match (stage, sent) {
             (Stage::Answering(socket), Ok(())) => core.relay(RelayStart {
@@ -295,8 +333,9 @@ impl ServerRole {
                 to_stream: Vec::new(),
                 to_socket: header,
                 again: None,
+                rtsp,
             }),
-            (Stage::AnsweringUdp(near), Ok(())) => {
+            (Stage::AnsweringUdp(near, medium), Ok(())) => {
                 let finished = client_ended;
                 // Without it the reason has been logged, and the stream reset.
                 let _ = core.start_datagrams(DatagramsStart {
@@ -307,6 +346,7 @@ impl ServerRole {
                     admission,
                     key,
                     finished,
+                    medium,
                 });
             }
             (Stage::Answering(socket), Err(_)) => {
@@ -388,6 +428,8 @@ impl Role for ServerRole {
             | Notice::FlowEnded { .. }
             | Notice::DatagramsEnded { .. }
             | Notice::FlowReturned(_)
+            | Notice::MediumSetUp(_)
+            | Notice::MediaOver { .. }
             | Notice::GoingAway(_) => {}
         }
     }
@@ -405,7 +447,7 @@ impl Role for ServerRole {
                 Some(dialer.next_deadline().map_or(pending.deadline, |at| at.min(pending.deadline)))
             }
             Stage::Resolving => Some(pending.deadline),
-            Stage::Answering(_) | Stage::AnsweringUdp(_) | Stage::Refusing(_) => None,
+            Stage::Answering(_) | Stage::AnsweringUdp(..) | Stage::Refusing(_) => None,
         });
         deadlines.min()
     }

@@ -50,6 +50,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
         metrics.clone(),
         transport.memory_cap_bytes,
         config.limits.max_flows,
+        config.limits.max_rtsp_port_pairs,
         peer_limits(&config.limits),
     );
     let workers = config.runtime.worker_count();

@@ -22,7 +22,7 @@ cd "$(dirname "$0")"
 work=$(cd ../.. && pwd)/target/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
 [ $# -gt 0 ] || set -- authority cmcd config connect_udp controller datagrams h3_connect \
-	http_connect proxy_protocol socks5
+	http_connect proxy_protocol rtsp socks5
 
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 CARGO_TARGET_DIR=$work cargo build --quiet --release --locked --target "$triple"
@@ -37,7 +37,7 @@ for target; do
 		seeds="$seeds ../../tunnel/config/tests/valid ../../tunnel/config/tests/invalid"
 		;;
 	controller) max_bytes=4096 ;;
-	cmcd | http_connect) max_bytes=17000 ;;
+	cmcd | http_connect | rtsp) max_bytes=17000 ;;
 	proxy_protocol) max_bytes=4500 ;;
 	*) max_bytes=1024 ;;
 	esac

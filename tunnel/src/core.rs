@@ -20,6 +20,7 @@ use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
 use crate::metrics::{self, ConnectionState, WorkerCounters};
 use crate::retry::Retry;
 use crate::role::Notice;
+use crate::rtsp::{AllReserved, Rtsp};
 use crate::shared::{Admission, Shared};
 use crate::socket::Socket;
 use crate::stateless_reset::StatelessReset;
@@ -52,6 +53,8 @@ pub struct Core {
     pub(crate) by_cid: HashMap<Vec<u8>, usize>,
     pub(crate) flows: Slab<Flow>,
     pub(crate) udp_flows: Slab<UdpFlow>,
+    /// Ports for media of RTSP connections, at a server.
+    pub(crate) reserved: AllReserved,
     /// For the sockets of UDP flows; the kernel gives it memory once there are some.
     pub(crate) near_buffers: RecvBuffers,
     /// Received datagrams that are about to leave together.
@@ -103,6 +106,7 @@ impl Core {
             by_cid: HashMap::new(),
             flows: Slab::new(),
             udp_flows: Slab::new(),
+            reserved: AllReserved::new(),
             near_buffers: RecvBuffers::default(),
             run: Run::default(),
             largest_packet_bytes: usize::from(tunnel.max_udp_payload_bytes),
@@ -355,6 +359,9 @@ impl Core {
         if conn.quic.is_server() && flow.label.class == Class::Dash {
             flow.watch_player();
         }
+        if let Some(rtsp) = start.rtsp.and_then(|rtsp| self.follow_rtsp(rtsp, &flow.socket)) {
+            flow.follow_rtsp(rtsp);
+        }
         flow.confirmed = confirmed;
         flow.queued = true;
         flow.stream_finished = start.stream_finished;
@@ -503,4 +510,6 @@ pub struct RelayStart {
     /// The role's key for it, if the flow is to come back ([`Notice::FlowReturned`]) when it could
     /// not be connected and can begin again.
     pub again: Option<u64>,
+    /// Whether its SETUP requests are followed; for flows of class `rtsp`.
+    pub rtsp: Option<Rtsp>,
 }

@@ -98,6 +98,7 @@ impl Core {
             let before = flow.sent_bytes;
             let up = flow.pump_to_stream(&mut conn.quic, h3, &mut self.scratch, self.now);
             self.counters.bytes(conn.quic.is_server(), flow.sent_bytes - before);
+            let news = flow.rtsp.is_some();
             match up {
                 Pump::More => {
                     flow.queued = true;
@@ -108,6 +109,9 @@ impl Core {
                     self.end_flow(flow_slot, end);
                     continue;
                 }
+            }
+            if news {
+                self.rtsp_news(flow_slot);
             }
             self.read_streams |= self.pump_to_socket(flow_slot);
         }
@@ -132,6 +136,10 @@ impl Core {
             }
         };
         self.counters.bytes(!conn.quic.is_server(), flow.received_bytes - before);
+        if flow.rtsp.is_some() {
+            self.rtsp_news(flow_slot);
+        }
+        let Some(flow) = self.flows.get(flow_slot) else { return moved };
         match pumped {
             Pump::Failed(end) => self.end_flow(flow_slot, end),
             _ if flow.complete() => self.end_flow(flow_slot, FlowEnd::Complete),

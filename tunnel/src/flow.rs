@@ -14,6 +14,7 @@ use crate::admin::{FlowSeen, FlowState};
 use crate::conn::ConnId;
 use crate::metrics::FlowFailure;
 use crate::player_watch::PlayerWatch;
+use crate::rtsp::RtspFlow;
 use crate::shared::Admission;
 use crate::socket::Socket;
 
@@ -193,6 +194,8 @@ pub struct Flow {
     received_end: bool,
     /// Of a server's flow with a player behind it.
     player: Option<Box<PlayerWatch>>,
+    /// Of one whose media over UDP are taken along.
+    pub(crate) rtsp: Option<Box<RtspFlow>>,
 }
 
 impl Flow {
@@ -227,6 +230,7 @@ impl Flow {
             sent_end: false,
             received_end: false,
             player: None,
+            rtsp: None,
         }
     }
 
@@ -242,6 +246,12 @@ impl Flow {
         let mut watch = Box::<PlayerWatch>::default();
         watch.take(self.to_socket.rest(), self.opened);
         self.player = Some(watch);
+    }
+
+    /// Lets `rtsp` write anew what passes from here on, with what the socket has brought already.
+    pub(crate) fn follow_rtsp(&mut self, mut rtsp: Box<RtspFlow>) {
+        self.to_stream = Waiting::of(rtsp.socket_brought(self.to_stream.rest()));
+        self.rtsp = Some(rtsp);
     }
 
     /// Keeps what goes to the stream until the flow is confirmed, so that it can begin again.
@@ -338,6 +348,7 @@ impl Flow {
         }
         let most = scratch.len().min(room - FRAME_OVERHEAD);
         match self.socket.read(&mut scratch[..most]) {
+            Ok(0) if self.held(RtspFlow::end_of_socket, |flow| &mut flow.to_stream) => Pump::More,
             Ok(0) => match h3.send_body(quic, self.stream, &[], true) {
                 Ok(_) => {
                     self.sent_end = true;
@@ -350,11 +361,16 @@ impl Flow {
             Ok(read) => {
                 self.active = now;
                 self.keep(&scratch[..read]);
-                match h3.send_body(quic, self.stream, &scratch[..read], false) {
+                let written = self.rtsp.as_mut().map(|it| it.socket_brought(&scratch[..read]));
+                let bytes = written.as_deref().unwrap_or(&scratch[..read]);
+                if bytes.is_empty() {
+                    return Pump::More;
+                }
+                match h3.send_body(quic, self.stream, bytes, false) {
                     Ok(sent) => {
                         self.sent_bytes += sent as u64;
-                        if sent < read {
-                            self.to_stream = Waiting::of(scratch[sent..read].to_vec());
+                        if sent < bytes.len() {
+                            self.to_stream = Waiting::of(bytes[sent..].to_vec());
                         }
                         Pump::More
                     }
@@ -379,6 +395,20 @@ impl Flow {
             }
             kept => *kept = None,
         }
+    }
+
+    /// At the end of a direction: whether anything was held, which waits to be passed on then.
+    fn held(
+        &mut self,
+        end: fn(&mut RtspFlow) -> Vec<u8>,
+        direction: fn(&mut Self) -> &mut Waiting,
+    ) -> bool {
+        let held = self.rtsp.as_mut().map_or_else(Vec::new, |rtsp| end(rtsp));
+        let any = !held.is_empty();
+        if any {
+            *direction(self) = Waiting::of(held);
+        }
+        any
     }
 
     /// Moves one read from the stream to the socket.
@@ -410,15 +440,20 @@ impl Flow {
                     if let Some(player) = &mut self.player {
                         player.take(&scratch[..read], now);
                     }
-                    let written = match self.socket.write(&scratch[..read]) {
+                    let passed = self.rtsp.as_mut().map(|it| it.stream_brought(&scratch[..read]));
+                    let bytes = passed.as_deref().unwrap_or(&scratch[..read]);
+                    if bytes.is_empty() {
+                        return Pump::More;
+                    }
+                    let written = match self.socket.write(bytes) {
                         Ok(written) => written,
                         Err(error) => match self.write_failed(&error) {
                             Pump::Failed(end) => return Pump::Failed(end),
                             _ => 0,
                         },
                     };
-                    if written < read {
-                        self.to_socket = Waiting::of(scratch[written..read].to_vec());
+                    if written < bytes.len() {
+                        self.to_socket = Waiting::of(bytes[written..].to_vec());
                     }
                     return Pump::More;
                 }
@@ -427,6 +462,9 @@ impl Flow {
             }
         }
         if self.stream_finished {
+            if self.held(RtspFlow::end_of_stream, |flow| &mut flow.to_socket) {
+                return Pump::More;
+            }
             self.received_end = true;
             self.active = now;
             if self.socket.shutdown_write().is_err() {

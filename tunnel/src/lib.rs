@@ -30,6 +30,7 @@ pub mod reload;
 pub mod resolve;
 mod retry;
 pub mod role;
+pub mod rtsp;
 pub mod shared;
 pub mod socket;
 mod stateless_reset;

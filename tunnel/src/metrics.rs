@@ -149,6 +149,8 @@ label! {
         DatagramContext = "datagram_context",
         /// A datagram of a UDP flow that does not exist, or not yet for too long.
         DatagramFlow = "datagram_flow",
+        /// A SETUP of RTSP for which no ports were left.
+        RtspPorts = "rtsp_ports",
         /// A datagram that the socket of its UDP flow did not take.
         DatagramSocket = "datagram_socket",
     }

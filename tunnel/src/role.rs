@@ -10,6 +10,7 @@ use crate::admin::FlowInfo;
 use crate::conn::ConnId;
 use crate::core::Core;
 use crate::flow::{FlowEnd, Returned};
+use crate::rtsp::NewMedium;
 
 /// Something that a role has to know of.
 #[derive(Debug)]
@@ -85,6 +86,17 @@ pub enum Notice {
     },
     /// A flow came to nothing before its destination was connected, and can begin again.
     FlowReturned(Box<Returned>),
+    /// An RTSP connection has set up a medium over UDP, for which a client asks its server.
+    MediumSetUp(Box<NewMedium>),
+    /// What an RTSP connection has set up is over, and so are the flows of it that run.
+    MediaOver {
+        /// The connection of the RTSP flow.
+        conn: ConnId,
+        /// Its stream.
+        stream: u64,
+        /// Which medium of it; `None` is all.
+        number: Option<u32>,
+    },
     /// The peer takes no more streams on this connection.
     GoingAway(ConnId),
 }

@@ -17,6 +17,8 @@ pub struct Shared {
     memory_bytes: AtomicU64,
     flows: AtomicUsize,
     max_flows: AtomicUsize,
+    port_pairs: AtomicUsize,
+    max_port_pairs: AtomicUsize,
     next_number: AtomicU64,
     at_work: AtomicUsize,
 }
@@ -27,6 +29,7 @@ impl Shared {
         metrics: Arc<Metrics>,
         memory_cap_bytes: u64,
         max_flows: usize,
+        max_rtsp_port_pairs: usize,
         peers: Limits,
     ) -> Arc<Self> {
         let shared = Self {
@@ -36,18 +39,27 @@ impl Shared {
             memory_bytes: AtomicU64::new(0),
             flows: AtomicUsize::new(0),
             max_flows: AtomicUsize::default(),
+            port_pairs: AtomicUsize::new(0),
+            max_port_pairs: AtomicUsize::default(),
             next_number: AtomicU64::new(1),
             at_work: AtomicUsize::default(),
         };
-        shared.set_limits(memory_cap_bytes, max_flows, peers);
+        shared.set_limits(memory_cap_bytes, max_flows, max_rtsp_port_pairs, peers);
         Arc::new(shared)
     }
 
     /// Other limits from now on; what goes beyond them already stays.
-    pub fn set_limits(&self, memory_cap_bytes: u64, max_flows: usize, peers: Limits) {
+    pub fn set_limits(
+        &self,
+        memory_cap_bytes: u64,
+        max_flows: usize,
+        max_rtsp_port_pairs: usize,
+        peers: Limits,
+    ) {
         self.metrics.memory_cap_bytes.set(i64::try_from(memory_cap_bytes).unwrap_or(i64::MAX));
         self.memory_cap_bytes.store(memory_cap_bytes, Ordering::Relaxed);
         self.max_flows.store(max_flows, Ordering::Relaxed);
+        self.max_port_pairs.store(max_rtsp_port_pairs, Ordering::Relaxed);
         self.peers.set(peers);
     }
 
@@ -85,6 +97,23 @@ impl Shared {
         Some(Admission { shared: self.clone(), _peer: None })
     }
 
+    /// Whether RTSP is followed for RTP over UDP.
+    pub fn follows_rtsp(&self) -> bool {
+        self.max_port_pairs.load(Ordering::Relaxed) > 0
+    }
+
+    /// A place among the pairs of ports that RTSP connections may have, or `None`.
+    pub(crate) fn take_port_pair(self: &Arc<Self>) -> Option<PairPlace> {
+        let taken = self.port_pairs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pairs| {
+            (pairs < self.max_port_pairs.load(Ordering::Relaxed)).then_some(pairs + 1)
+        });
+        if taken.is_err() {
+            self.metrics.drops.of(metrics::Drop::RtspPorts).inc();
+            return None;
+        }
+        Some(PairPlace(self.clone()))
+    }
+
     pub(crate) fn memory_left(&self) -> u64 {
         let cap = self.memory_cap_bytes.load(Ordering::Relaxed);
         cap.saturating_sub(self.memory_bytes.load(Ordering::Relaxed))
@@ -103,6 +132,16 @@ impl Shared {
     pub(crate) fn release_memory(&self, bytes: u64) {
         self.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.metrics.memory_used_bytes.sub(bytes as i64);
+    }
+}
+
+/// The place of a pair of UDP ports; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct PairPlace(Arc<Shared>);
+
+impl Drop for PairPlace {
+    fn drop(&mut self) {
+        self.0.port_pairs.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

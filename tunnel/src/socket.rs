@@ -1,7 +1,7 @@
 //! The near end of a flow.
 
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use mio::net::{TcpStream, UnixStream};
@@ -39,6 +39,14 @@ impl Socket {
     /// When the loop can't take it.
     pub fn watch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.register(registry, token, false)
+    }
+
+    /// The addresses of both ends, this one first, of a TCP connection.
+    pub(crate) fn tcp_addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self {
+            Self::Tcp(socket) => Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)),
+            Self::Unix(_) => None,
+        }
     }
 
     /// Sends the end of this side's data.

@@ -180,7 +180,14 @@ impl Core {
     fn on_flow_answer(&mut self, slot: usize, fields: &[h3::Header]) {
         let Some(flow) = self.flows.get_mut(slot) else { return };
         match h3_connect::parse_response(fields_of(fields)) {
-            Ok(Response::Established) => flow.confirmed = true,
+            Ok(Response::Established) => {
+                flow.confirmed = true;
+                if let Some(rtsp) =
+                    flow.rtsp.as_mut().filter(|_| h3_connect::follows_rtsp(fields_of(fields)))
+                {
+                    rtsp.agree();
+                }
+            }
             Ok(Response::Interim) => {}
             Ok(Response::Failed { failure, .. }) => {
                 tracing::info!(destination = %flow.label.destination, %failure, "flow refused");

@@ -91,6 +91,33 @@ impl UdpPort {
         Self::new(socket)
     }
 
+    /// A socket for [`UdpPort::connect_to`]. `transparent` lets the address be one that is not this
+    /// machine's.
+    ///
+    /// # Errors
+    /// As the system says; `transparent` needs `CAP_NET_ADMIN`.
+    pub fn reserve(address: SocketAddr, transparent: bool) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_recv_buffer_size(FLOW_BUFFER_BYTES)?;
+        socket.set_send_buffer_size(FLOW_BUFFER_BYTES)?;
+        match (transparent, address.is_ipv4()) {
+            (true, true) => socket.set_ip_transparent_v4(true)?,
+            (true, false) => socket.set_ip_transparent_v6(true)?,
+            (false, _) => {}
+        }
+        socket.bind(&address.into())?;
+        Self::new(socket)
+    }
+
+    /// Talks to `peer` only from now on. What others have sent before may still come.
+    ///
+    /// # Errors
+    /// As the system says: there may be no route.
+    pub fn connect_to(&self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(peer)
+    }
+
     fn new(socket: Socket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let socket = mio::net::UdpSocket::from_std(socket.into());

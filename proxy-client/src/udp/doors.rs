@@ -117,6 +117,7 @@ impl ClientRole {
                     near: Near::Shared { port: door.port.clone(), peer: from, local },
                     client: from,
                     lane: door.lane,
+                    medium: None,
                 };
                 let Some(key) = self.open_udp(core, open) else {
                     return core.shared.metrics.drops.of(Drop::DatagramFlow).inc();

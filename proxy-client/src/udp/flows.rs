@@ -24,7 +24,7 @@ impl ClientRole {
             return None;
         }
         let admission = core.shared.admit_flow()?;
-        let UdpOpen { destination, near, client, lane } = open;
+        let UdpOpen { destination, near, client, lane, medium } = open;
         let key = self.next_key;
         self.next_key += 1;
         let flow = UdpFlow {
@@ -34,6 +34,7 @@ impl ClientRole {
             lane,
             near: Some(near),
             admission: Some(admission),
+            medium,
             door: None,
             queue: Queue::default(),
             deadline: core.now() + self.connect_timeout,
@@ -71,14 +72,21 @@ impl ClientRole {
 
     fn request_udp(&mut self, core: &mut Core, key: u64) {
         let Some(flow) = self.udp.flows.get_mut(&key) else { return };
-        if self.pool.state(core.now()) == State::Down {
+        let pinned = flow.medium.as_ref().map(|medium| medium.id);
+        if pinned.is_none() && self.pool.state(core.now()) == State::Down {
             let failure = match self.pool.is_full(core.now()) {
                 true => ConnectFailure::Overloaded,
                 false => ConnectFailure::TunnelUnavailable,
             };
             return self.fail_udp(core, key, failure);
         }
-        let Some(conn) = self.pool.choose(core, flow.lane) else { return };
+        let conn = match pinned {
+            Some(medium) => medium.conn,
+            None => match self.pool.choose(core, flow.lane) {
+                Some(conn) => conn,
+                None => return,
+            },
+        };
         match core.conn(conn).and_then(|conn| conn.carries_udp()) {
             Some(true) => {}
             // The server's settings are still to come.
@@ -91,7 +99,8 @@ impl ClientRole {
             }
         }
         let lane = &self.lanes[flow.lane];
-        let carries = Carries::Udp { proxy: self.pool.authority(conn) };
+        let rtsp_stream = pinned.map(|medium| medium.stream);
+        let carries = Carries::Udp { proxy: self.pool.authority(conn), rtsp_stream };
         match lane.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
                 flow.stage = Stage::Requested { conn, stream };
@@ -153,8 +162,8 @@ impl ClientRole {
             destination: flow.destination.to_string(),
             class: self.lanes[flow.lane].class,
         };
-        let finished = false;
-        let start = DatagramsStart { conn, stream, near, label, admission, key, finished };
+        let (finished, medium) = (false, flow.medium.take());
+        let start = DatagramsStart { conn, stream, near, label, admission, key, finished, medium };
         let Some(id) = core.start_datagrams(start) else {
             return self.fail_udp(core, key, ConnectFailure::Internal);
         };
@@ -191,7 +200,10 @@ impl ClientRole {
             if elsewhere {
                 core.lose_datagrams(*conn);
             }
-            let on_it = |it: &&mut UdpFlow| matches!(it.stage, Stage::Requested { conn: its, .. } if its == *conn);
+            let on_it = |it: &&mut UdpFlow| {
+                let here = matches!(it.stage, Stage::Requested { conn: its, .. } if its == *conn);
+                here && it.medium.is_none()
+            };
             for flow in self.udp.flows.values_mut().filter(on_it) {
                 if let Stage::Requested { conn, stream } = flow.stage {
                     core.reset_stream(conn, stream, H3_CONNECT_ERROR);
@@ -230,6 +242,7 @@ impl ClientRole {
         let stage = std::mem::replace(&mut flow.stage, Stage::Refused);
         core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
         (flow.near, flow.admission, flow.queue) = (None, None, Queue::default());
+        flow.medium = None;
         flow.deadline = core.now() + REFUSED_FOR;
         if let Stage::Requested { conn, .. } = stage {
             self.pool.flow_ends(core, conn);

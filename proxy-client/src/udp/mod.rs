@@ -7,6 +7,7 @@
 
 mod doors;
 mod flows;
+mod media;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::datagrams::{DatagramsId, Near, Queue};
+use millrace_tunnel::rtsp::Medium;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::udp::RecvBuffers;
 use millrace_wire::Destination;
@@ -44,6 +46,9 @@ pub struct UdpOpen {
     pub client: SocketAddr,
     /// The number of its lane.
     pub lane: usize,
+    /// The medium that it carries, if an RTSP flow has set it up: it has to be on the connection of
+    /// that one.
+    pub medium: Option<Medium>,
 }
 
 #[derive(Debug)]
@@ -68,6 +73,8 @@ struct UdpFlow {
     near: Option<Near>,
     /// The same.
     admission: Option<Admission>,
+    /// For as long as the flow may be asked for.
+    medium: Option<Medium>,
     /// The listener at which its client is, if there is one.
     door: Option<usize>,
     queue: Queue,

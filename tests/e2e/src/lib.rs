@@ -3,7 +3,7 @@
 //!
 //! - [`pair`]: a server and a client with temporary certificates, on loopback.
 //! - [`doors`]: the client side of each interception mode. [`origin`]: what is behind the tunnel.
-//! - [`udp`]: the same for UDP.
+//! - [`udp`]: the same for UDP. [`rtsp`]: an origin and its players, with RTP over UDP.
 //! - [`relay`]: a UDP path between the two that delays, swallows or records.
 //! - [`admin`]: `/metrics`, `/flows` and `/healthz` read back.
 //!
@@ -20,6 +20,7 @@ pub mod pair;
 pub mod priority;
 pub mod program;
 pub mod relay;
+pub mod rtsp;
 pub mod settings;
 pub mod tcp;
 pub mod turn;

@@ -93,7 +93,12 @@ pub fn socket() -> UdpSocket {
     socket_at(Ipv4Addr::LOCALHOST.into())
 }
 
-fn socket_at(ip: IpAddr) -> UdpSocket {
+/// The same on another address of this machine.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+pub fn socket_at(ip: IpAddr) -> UdpSocket {
     let socket = UdpSocket::bind((ip, 0)).expect("loopback");
     // As much as the system grants.
     let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER_BYTES);

@@ -110,6 +110,10 @@ pub struct ClientLimits {
     /// 2 min. Too small makes a new flow, with another source port, of the next datagram; too
     /// large keeps dead flows.
     pub udp_idle_timeout: Duration,
+    /// Pairs of UDP ports (RTP and RTCP) at a time for what RTSP players of class `rtsp` set up, 0 to
+    /// 10000; default 1000. 0 leaves RTSP as it is. Beyond it a SETUP passes unchanged. Each takes two
+    /// descriptors and two ports.
+    pub max_rtsp_port_pairs: usize,
 }
 
 #[derive(Deserialize)]
@@ -180,6 +184,7 @@ struct RawLimits {
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
     udp_idle_timeout_s: Int<120, 1, 86_400>,
+    max_rtsp_port_pairs: Int<1000, 0, 10_000>,
 }
 
 impl ClientConfig {
@@ -208,6 +213,7 @@ impl ClientConfig {
                 flow_idle_timeout: raw.limits.flow_idle_timeout_s.seconds(),
                 half_close_timeout: raw.limits.half_close_timeout_s.seconds(),
                 udp_idle_timeout: raw.limits.udp_idle_timeout_s.seconds(),
+                max_rtsp_port_pairs: raw.limits.max_rtsp_port_pairs.get(),
             },
             runtime: raw.runtime.check(&source)?,
             admin: raw.admin.check(&source, Self::ADMIN_ADDRESS)?,

@@ -46,6 +46,10 @@ pub struct ServerLimits {
     /// Silence in both directions after which a UDP flow ends, 1 s to 1 day; default 2 min, and
     /// RFC 9298 §3.1 advises against less. Too large keeps dead flows: UDP has no other end.
     pub udp_idle_timeout: Duration,
+    /// Pairs of UDP ports (RTP and RTCP) at a time for what RTSP connections of class `rtsp` set up,
+    /// 0 to 10000; default 1000. 0 leaves RTSP as it is. Beyond it a SETUP passes unchanged. Each takes
+    /// two descriptors and two ports.
+    pub max_rtsp_port_pairs: usize,
 }
 
 #[derive(Default, Deserialize)]
@@ -64,6 +68,7 @@ pub(crate) struct RawLimits {
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
     udp_idle_timeout_s: Int<120, 1, 86_400>,
+    max_rtsp_port_pairs: Int<1000, 0, 10_000>,
 }
 
 impl RawLimits {
@@ -94,6 +99,7 @@ impl RawLimits {
             flow_idle_timeout: self.flow_idle_timeout_s.seconds(),
             half_close_timeout: self.half_close_timeout_s.seconds(),
             udp_idle_timeout: self.udp_idle_timeout_s.seconds(),
+            max_rtsp_port_pairs: self.max_rtsp_port_pairs.get(),
         };
         let memory_cap_bytes = transport.memory_cap_bytes;
         let within = [

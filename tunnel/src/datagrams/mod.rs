@@ -11,6 +11,7 @@ mod queue;
 mod receive;
 mod send;
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use millrace_config::Protocol;
@@ -27,6 +28,7 @@ use crate::conn::{ConnId, Owner};
 use crate::core::{Core, H3_NO_ERROR, KIND_DATAGRAMS, KIND_SHIFT};
 use crate::flow::{FlowEnd, FlowLabel, H3_CONNECT_ERROR, Meter};
 use crate::role::Notice;
+use crate::rtsp::Medium;
 use crate::shared::Admission;
 
 /// Received DATAGRAM frames that quiche may hold. They are taken when there are
@@ -55,6 +57,9 @@ pub struct DatagramsStart {
     pub key: u64,
     /// Whether the peer has ended the stream already.
     pub finished: bool,
+    /// The medium that it carries, if an RTSP connection has set it up; it ends with that, and not
+    /// before.
+    pub medium: Option<Medium>,
 }
 
 /// A UDP flow that runs, for its owner. Numbers are used again, keys are not.
@@ -85,6 +90,7 @@ pub(crate) struct UdpFlow {
     pub(crate) readable: bool,
     pub(crate) queue: Queue,
     pub(crate) capsules: Capsules,
+    pub(crate) medium: Option<Medium>,
     _admission: Admission,
 }
 
@@ -92,6 +98,12 @@ pub(crate) struct UdpFlow {
 const UDP_NUMBER: u64 = 1 << 31;
 
 impl UdpFlow {
+    /// Whether `error` of its socket is its end. Media go on: their ports are taken as long as the
+    /// RTSP connection lives, and many players have nothing at the one for RTCP.
+    pub(crate) fn ends_with(&self, error: &io::Error) -> bool {
+        self.medium.is_none() && self.near.is_fatal(error)
+    }
+
     /// What is shown of it.
     pub(crate) fn seen(&self, slot: usize) -> FlowSeen<'_> {
         FlowSeen {
@@ -112,9 +124,14 @@ impl Core {
     /// Lets datagrams pass between `near` and a stream from now on. `None` when the connection is
     /// gone or the socket can't be watched.
     pub fn start_datagrams(&mut self, start: DatagramsStart) -> Option<DatagramsId> {
-        let DatagramsStart { conn: id, stream, mut near, label, admission, key, finished } = start;
+        let DatagramsStart { conn: id, stream, mut near, label, admission, key, finished, medium } =
+            start;
         let slot = self.udp_flows.vacant_key();
         self.conn(id)?;
+        if medium.as_ref().is_some_and(|medium| !self.has_rtsp_flow(medium.id)) {
+            self.reset_stream(id, stream, H3_CONNECT_ERROR);
+            return None;
+        }
         if let Near::Own { port, .. } = &mut near {
             let token = Token(KIND_DATAGRAMS << KIND_SHIFT | slot);
             if let Err(error) = self.registry.register(port.source(), token, Interest::READABLE) {
@@ -139,6 +156,7 @@ impl Core {
             readable,
             queue: Queue::default(),
             capsules: Capsules::default(),
+            medium,
             _admission: admission,
         });
         let conn = self.conn_mut(id)?;
@@ -179,7 +197,10 @@ impl Core {
 
     /// Ends the flows on a connection that is of no use any more.
     pub fn lose_datagrams(&mut self, id: ConnId) {
-        self.end_datagram_flows(|flow| (flow.conn == id).then_some(FlowEnd::TunnelLost));
+        // Media have no place elsewhere: they belong to a TCP flow, which stays.
+        self.end_datagram_flows(|flow| {
+            (flow.conn == id && flow.medium.is_none()).then_some(FlowEnd::TunnelLost)
+        });
     }
 
     /// A flow's own socket reported something.
@@ -245,7 +266,9 @@ impl Core {
         let silent = |(slot, flow): (usize, &UdpFlow)| {
             let leaves = draining || self.conn(flow.conn).is_some_and(|conn| conn.peer_goaway);
             let patience = if leaves { patience.min(DRAIN_IDLE) } else { patience };
-            (now.saturating_duration_since(flow.active) > patience).then_some(slot)
+            // A player that pauses has nothing to ask for its media anew with.
+            (flow.medium.is_none() && now.saturating_duration_since(flow.active) > patience)
+                .then_some(slot)
         };
         let silent: Vec<_> = self.udp_flows.iter().filter_map(silent).collect();
         for slot in silent {

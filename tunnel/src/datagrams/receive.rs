@@ -148,7 +148,7 @@ impl Core {
                 _ => Drop::DatagramSocket,
             };
             self.shared.metrics.drops.of(drop).inc_by(count as u64);
-            if flow.near.is_fatal(&error) {
+            if flow.ends_with(&error) {
                 tracing::info!(destination = %flow.label.destination, %error, "UDP flow");
                 self.end_datagrams(slot, FlowEnd::NearReset);
             }

@@ -56,13 +56,17 @@ impl UdpFlow {
         most_bytes: usize,
         now: Instant,
     ) -> io::Result<u64> {
-        let Self { near: Near::Own { port, .. }, stream, queue, .. } = self else {
+        let Self { near: Near::Own { port, peer }, stream, queue, .. } = self else {
             self.readable = false;
             return Ok(0);
         };
         let head = http_datagram::head(*stream);
         let mut dropped = 0;
-        let received = port.receive(buffers, |_, _, payload| {
+        let received = port.receive(buffers, |from, _, payload| {
+            // A port for media has been there before it was connected.
+            if (from.ip(), from.port()) != (peer.ip(), peer.port()) {
+                return;
+            }
             let mut datagram = Vec::with_capacity(Head::MAX_BYTES + payload.len());
             datagram.extend_from_slice(head.as_bytes());
             datagram.extend_from_slice(payload);
@@ -71,7 +75,7 @@ impl UdpFlow {
         match received {
             Ok(true) => self.active = now,
             Ok(false) => self.readable = false,
-            Err(error) if self.near.is_fatal(&error) => return Err(error),
+            Err(error) if self.ends_with(&error) => return Err(error),
             // Of an earlier datagram, as one that was too large for a link further on.
             Err(_) => {}
         }
@@ -84,23 +88,8 @@ impl UdpFlow {
         let front = self.queue.front()?;
         let head_bytes = http_datagram::head(self.stream).as_bytes().len();
         let payload_bytes = (front.len() - head_bytes) as u64;
-        let h3 = conn.h3.as_mut()?;
-        if !h3.dgram_enabled_by_peer(&conn.quic) {
-            let capsule = capsule::datagram(&front[head_bytes - Head::CONTEXT_BYTES..]);
-            return Some(match conn.quic.stream_capacity(self.stream) {
-                Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
-                    match h3.send_body(&mut conn.quic, self.stream, &capsule, false) {
-                        Ok(_) => {
-                            self.queue.pop();
-                            Sent::Yes(payload_bytes)
-                        }
-                        Err(h3::Error::Done) => Sent::Later,
-                        Err(_) => Sent::Gone,
-                    }
-                }
-                Ok(_) => Sent::Later,
-                Err(_) => Sent::Gone,
-            });
+        if !conn.h3.as_ref()?.dgram_enabled_by_peer(&conn.quic) {
+            return self.send_capsule(conn);
         }
         if conn.quic.dgram_send_queue_len() >= SEND_QUEUE {
             return Some(Sent::Later);
@@ -117,6 +106,11 @@ impl UdpFlow {
             if found.is_none() && young && front.len() < largest {
                 return Some(Sent::Later);
             }
+            // RFC 9298, Section 6.2, has it dropped for the sake of the sender's path MTU discovery.
+            // RTP has none (live555 sends 1,456 bytes, whatever the path), and would not get through.
+            if self.medium.is_some() {
+                return self.send_capsule(conn);
+            }
             self.queue.pop();
             return Some(Sent::TooLarge);
         }
@@ -124,6 +118,31 @@ impl UdpFlow {
         Some(match conn.quic.dgram_send_buf(datagram) {
             Ok(()) => Sent::Yes(payload_bytes),
             Err(_) => Sent::TooLarge,
+        })
+    }
+}
+
+impl UdpFlow {
+    /// Sends its oldest datagram in a capsule on the stream (RFC 9297, Section 3.5).
+    fn send_capsule(&mut self, conn: &mut Conn) -> Option<Sent> {
+        let front = self.queue.front()?;
+        let head_bytes = http_datagram::head(self.stream).as_bytes().len();
+        let payload_bytes = (front.len() - head_bytes) as u64;
+        let capsule = capsule::datagram(&front[head_bytes - Head::CONTEXT_BYTES..]);
+        let h3 = conn.h3.as_mut()?;
+        Some(match conn.quic.stream_capacity(self.stream) {
+            Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
+                match h3.send_body(&mut conn.quic, self.stream, &capsule, false) {
+                    Ok(_) => {
+                        self.queue.pop();
+                        Sent::Yes(payload_bytes)
+                    }
+                    Err(h3::Error::Done) => Sent::Later,
+                    Err(_) => Sent::Gone,
+                }
+            }
+            Ok(_) => Sent::Later,
+            Err(_) => Sent::Gone,
         })
     }
 }

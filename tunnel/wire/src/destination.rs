@@ -117,6 +117,16 @@ impl Destination {
         Ok(Self::Address((address.ip(), address.port()).into()))
     }
 
+    /// The same host with another port, which must not be 0.
+    #[must_use]
+    pub fn with_port(&self, port: u16) -> Self {
+        debug_assert_ne!(port, 0);
+        match self {
+            Self::Address(address) => Self::Address((address.ip(), port).into()),
+            Self::Name { host, .. } => Self::Name { host: host.clone(), port },
+        }
+    }
+
     /// The TCP port, never 0.
     pub fn port(&self) -> u16 {
         match self {

@@ -28,6 +28,14 @@ pub const CONGESTION_CONTROL_FIELD: &str = "millrace-congestion-control";
 /// The request field with the address of the client's client.
 pub const CLIENT_ADDRESS_FIELD: &str = "millrace-client-address";
 
+/// In a request for a UDP flow: the number of the stream whose RTSP connection has set the flow up,
+/// and so has its port at the server. In the answer to a TCP flow, with [`RTSP_FOLLOWED`]: the
+/// server follows the SETUP requests in it that are marked with [`crate::rtsp::MARK`].
+pub const RTSP_FIELD: &str = "millrace-rtsp";
+
+/// See [`RTSP_FIELD`].
+pub const RTSP_FOLLOWED: &str = "?1";
+
 /// RFC 9114 §8.1: the error that a malformed message's stream is reset with.
 pub const H3_MESSAGE_ERROR: u64 = 0x10e;
 
@@ -58,6 +66,8 @@ pub enum Carries {
     Udp {
         /// `:authority`: the proxy itself, as host and port.
         proxy: String,
+        /// The stream of the RTSP flow that has set it up ([`RTSP_FIELD`]).
+        rtsp_stream: Option<u64>,
     },
 }
 
@@ -133,6 +143,9 @@ pub enum Error {
     /// A client address that is no `IP:port`.
     #[error("millrace-client-address is not an IP address with a port")]
     BadClientAddress,
+    /// An RTSP stream that is no number, or in a request that is not for UDP.
+    #[error("millrace-rtsp is not the number of a stream, or the request is not for UDP")]
+    BadRtspStream,
     /// A `:status` that is not 100 to 599.
     #[error("the :status of the response is not a number from 100 to 599")]
     BadStatus,
@@ -162,6 +175,7 @@ impl Error {
                 | Self::BadPath(_)
                 | Self::BadToken(_)
                 | Self::BadClientAddress
+                | Self::BadRtspStream
         )
     }
 }
@@ -175,6 +189,7 @@ pub fn parse_request<'a>(
 ) -> Result<ConnectRequest, Error> {
     let [mut method, mut authority, mut protocol, mut scheme, mut path] = [None; 5];
     let [mut class, mut congestion_control, mut client_address, mut host] = [None; 4];
+    let mut rtsp_stream = None;
     for field in Checked::new(fields) {
         let (name, value) = field?;
         match name {
@@ -193,6 +208,7 @@ pub fn parse_request<'a>(
             _ if name == CLIENT_ADDRESS_FIELD.as_bytes() => {
                 once(&mut client_address, value, CLIENT_ADDRESS_FIELD)?;
             }
+            _ if name == RTSP_FIELD.as_bytes() => once(&mut rtsp_stream, value, RTSP_FIELD)?,
             _ => {}
         }
     }
@@ -212,6 +228,7 @@ pub fn parse_request<'a>(
         return Err(Error::HostDiffers);
     }
     let (carries, destination) = match protocol {
+        None if rtsp_stream.is_some() => return Err(Error::BadRtspStream),
         None => (Carries::Tcp, parse_authority(&lossy(authority))?),
         Some(_) => {
             for (field, name) in [(Some(authority), ":authority"), (scheme, ":scheme")] {
@@ -220,7 +237,9 @@ pub fn parse_request<'a>(
                 }
             }
             let path = path.ok_or(Error::Missing(":path"))?;
-            (Carries::Udp { proxy: lossy(authority) }, connect_udp::parse_path(path)?)
+            let destination = connect_udp::parse_path(path)?;
+            let rtsp_stream = rtsp_stream.map(parse_stream).transpose()?;
+            (Carries::Udp { proxy: lossy(authority), rtsp_stream }, destination)
         }
     };
     Ok(ConnectRequest {
@@ -270,13 +289,18 @@ pub fn parse_response<'a>(
     })
 }
 
+/// Whether a response says that the server follows RTSP ([`RTSP_FIELD`]).
+pub fn follows_rtsp<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> bool {
+    fields.into_iter().any(|it| it == (RTSP_FIELD.as_bytes(), RTSP_FOLLOWED.as_bytes()))
+}
+
 impl ConnectRequest {
     /// The request's fields, in the order to send them.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = vec![(":method", "CONNECT".into())];
         match &self.carries {
             Carries::Tcp => fields.push((":authority", self.destination.to_string())),
-            Carries::Udp { proxy } => fields.extend([
+            Carries::Udp { proxy, .. } => fields.extend([
                 (":protocol", connect_udp::PROTOCOL.into()),
                 (":scheme", "https".into()),
                 (":authority", proxy.clone()),
@@ -292,6 +316,9 @@ impl ConnectRequest {
         }
         if let Some(address) = self.client_address {
             fields.push((CLIENT_ADDRESS_FIELD, address.to_string()));
+        }
+        if let Carries::Udp { rtsp_stream: Some(stream), .. } = self.carries {
+            fields.push((RTSP_FIELD, stream.to_string()));
         }
         fields
     }
@@ -385,6 +412,13 @@ fn parse_client_address(value: &[u8]) -> Result<SocketAddr, Error> {
     let address: SocketAddr = lossy(value).parse().map_err(|_| Error::BadClientAddress)?;
     // A zone means nothing on another machine.
     Ok((address.ip(), address.port()).into())
+}
+
+/// A stream's number (RFC 9000, Section 2.1), which a peer opened.
+fn parse_stream(value: &[u8]) -> Result<u64, Error> {
+    let digits = value.iter().all(u8::is_ascii_digit);
+    let number = digits.then(|| lossy(value).parse().ok()).flatten();
+    number.filter(|number| *number < 1 << 62).ok_or(Error::BadRtspStream)
 }
 
 /// Text of bytes; what is not UTF-8 becomes U+FFFD, which no parser here accepts.

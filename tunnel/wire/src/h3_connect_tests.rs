@@ -241,7 +241,7 @@ const UDP: [(&str, &str); 5] = [
 #[test]
 fn connect_udp() {
     let want = ConnectRequest {
-        carries: Carries::Udp { proxy: "proxy.example:4433".into() },
+        carries: Carries::Udp { proxy: "proxy.example:4433".into(), rtsp_stream: None },
         ..plain("192.0.2.6:53")
     };
     assert_eq!(request(&UDP), Ok(want.clone()));
@@ -249,6 +249,10 @@ fn connect_udp() {
     assert!(fields.contains(&("capsule-protocol", "?1".into())), "{fields:?}");
     let read = parse_request(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
     assert_eq!(read, Ok(want.clone()));
+    let carries = Carries::Udp { proxy: "proxy.example:4433".into(), rtsp_stream: Some(4) };
+    let of_rtsp = ConnectRequest { carries, ..want.clone() };
+    assert_eq!(request(&[&UDP[..], &[("millrace-rtsp", "4")]].concat()), Ok(of_rtsp.clone()));
+    assert!(of_rtsp.fields().contains(&("millrace-rtsp", "4".into())));
     // RFC 9297 §3.4: any other value counts as if the field were not there.
     for value in ["?0", "1", ""] {
         assert_eq!(request(&[&UDP[..], &[("capsule-protocol", value)]].concat()), Ok(want.clone()));
@@ -256,8 +260,23 @@ fn connect_udp() {
 }
 
 #[test]
+fn whether_a_server_follows_rtsp() {
+    for (value, follows) in [("?1", true), ("?0", false), ("1", false)] {
+        let fields = [(":status", "200"), ("millrace-rtsp", value)];
+        assert_eq!(response(&fields), Ok(Response::Established));
+        let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        assert_eq!(follows_rtsp(fields), follows, "{value}");
+    }
+}
+
+#[test]
 fn refused_connect_udp() {
     use Error::*;
+    for value in ["", "?1", "-4", "4611686018427387904"] {
+        let error = request(&[&UDP[..], &[(RTSP_FIELD, value)]].concat()).unwrap_err();
+        assert_eq!((&error, error.status(), error.is_malformed()), (&BadRtspStream, 400, false));
+    }
+    assert_eq!(request(&[CONNECT[0], CONNECT[1], (RTSP_FIELD, "4")]), Err(BadRtspStream));
     for missing in 2..UDP.len() {
         let mut fields = UDP.to_vec();
         let (name, _) = fields.remove(missing);

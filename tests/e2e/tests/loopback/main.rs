@@ -26,6 +26,7 @@ mod refused;
 mod reload;
 mod resets;
 mod resumption;
+mod rtsp;
 mod several_servers;
 mod slow_reader;
 mod start_up;

@@ -8,5 +8,6 @@ mod doctor;
 mod interception;
 mod path_change;
 mod privileges;
+mod rtsp;
 mod unreachable;
 mod world;

@@ -289,3 +289,31 @@ fn nothing_is_allowed_that_is_not_listed() {
     let answer = peer.request(&[(":method", "CONNECT"), (":authority", &to)]);
     assert!(matches!(&answer, Answer::Status(status, _) if status == "502"), "{answer:?}");
 }
+
+/// A port of media is asked for by the stream of the RTSP flow that has it. There is none here, and
+/// nothing else is opened in its place, be the destination permitted or not.
+#[test]
+fn a_port_that_no_rtsp_flow_of_the_connection_has_is_refused() {
+    let origin = UdpEcho::start();
+    let pair = pair().start();
+    let mut peer = Peer::connect(&pair, true);
+    let (to, allowed) = (path(origin.address()), open(&mut peer, &origin));
+    let tcp = Origin::echo();
+    let authority = tcp.address().to_string();
+    let connect = [(":method", "CONNECT"), (":authority", &*authority), ("millrace-class", "rtsp")];
+    let (rtsp, answer) = peer.open(&connect);
+    assert!(matches!(&answer, Answer::Status(status, _) if status == "200"), "{answer:?}");
+    for stream in [rtsp, allowed, 0, 4000].map(|stream| stream.to_string()) {
+        let asked = [&fields(&to)[..], &[("millrace-rtsp", &stream)]].concat();
+        let (_, answer) = peer.open(&asked);
+        assert!(matches!(&answer, Answer::Status(status, _) if status == "403"), "{answer:?}");
+    }
+    let asked = [&fields(&to)[..], &[("millrace-rtsp", "?1")]].concat();
+    let (_, answer) = peer.open(&asked);
+    assert!(matches!(&answer, Answer::Status(status, _) if status == "400"), "{answer:?}");
+    assert_eq!(
+        exchange(&mut peer, allowed, b"as before", wait::SOON).as_deref(),
+        Some(&b"as before"[..])
+    );
+    assert_eq!(origin.seen(), 1);
+}
