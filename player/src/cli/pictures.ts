@@ -1,5 +1,5 @@
 /** What was on the screen at some instants of measured sessions: each frame decoded again from what was sent, which costs the measurement nothing. */
-import { access, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { access, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { rungFile } from "../media/encode.ts";
@@ -23,6 +23,8 @@ interface Played {
   /** `null` after the session's end. */
   readonly instants: (directory: string, at: readonly number[]) => Promise<(Instant | null)[]>;
 }
+
+const PICTURE_NAME = /^at-\d+\.\d+s(-part|-source|-source-part)?\.webp$/;
 
 const read = (directory: string, name: string): Promise<string> => readFile(join(directory, name), "utf8");
 
@@ -63,7 +65,7 @@ async function stream(file: string, media: string | undefined): Promise<Played> 
 async function draw(played: Played, directory: string, instant: Instant): Promise<Pictures["pictures"][number]> {
   const { t, buffer_s, shown } = instant;
   if (shown === null) return { t, rung_kbps: null, media_s: null, frozen_s: 0, psnr_db: null, buffer_s, files: null };
-  const name = `at-${t.toFixed(1).padStart(6, "0")}s`;
+  const name = `at-${t.toFixed(3).padStart(8, "0")}s`;
   const files = { whole: `${name}.webp`, part: `${name}-part.webp`, source: `${name}-source.webp`, source_part: `${name}-source-part.webp` };
   const frames = played.clip_s * played.source.fps;
   const at = (file: string): string => join(directory, file);
@@ -84,6 +86,8 @@ async function main(): Promise<number> {
   else throw new UsageError("either --media-dir or --stream");
   for (const directory of positionals.map((p) => resolve(p))) {
     await access(join(directory, "session.json"));
+    // Those of other instants, of a time before.
+    for (const name of await readdir(directory)) if (PICTURE_NAME.test(name)) await rm(join(directory, name));
     const pictures: Pictures["pictures"] = [];
     for (const instant of await played.instants(directory, at)) if (instant) pictures.push(await draw(played, directory, instant));
     // Renamed when all its pictures are there.

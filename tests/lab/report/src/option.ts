@@ -44,12 +44,13 @@ const BAR_GAP = 0.1;
 /** Of a category's width. */
 const CATEGORY_GAP = 0.3;
 
-/** A bar has no symbol: of those that share a hue, as the kernel's own algorithms with ours, each but the solid one is pale, with an edge in its dash. */
+/** A bar has no symbol: of those that share a hue the kernel's, and what is beside a solid one, are pale, with an edge in their dash. */
 function barStyle(chart: Chart, look: Look, name: string): NonNullable<BarSeriesOption["itemStyle"]> {
   const own = look.styles.of(name);
   const plain = paint(look, name);
-  const isShared = chart.series.some((s) => s.name !== name && look.styles.of(s.name).hue === own.hue);
-  if (!isShared || own.fill !== "full" || own.dash === "solid") return plain;
+  const others = chart.series.filter((s) => s.name !== name).map((s) => look.styles.of(s.name));
+  const isPale = others.some((s) => s.hue === own.hue && (s.dash === "solid" || (own.symbol === "down" && s.symbol !== "down")));
+  if (!isPale || own.fill !== "full" || own.dash === "solid") return plain;
   return { ...plain, color: `${plain.borderColor}66`, borderWidth: 1.5, borderType: dashPattern(own.dash, 0.5) };
 }
 

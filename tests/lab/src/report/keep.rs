@@ -104,7 +104,8 @@ fn readme(summary: &Summary) -> String {
         let _ = writeln!(text, "{figure}.\n");
     }
     text.push_str("| | |\n|---|---|\n");
-    for fact in facts(&[summary]).iter().filter(|fact| fact.name != DATE) {
+    let told = facts(&[summary]);
+    for fact in told.iter().filter(|fact| ![DATE, "Scenarios"].contains(&fact.name)) {
         let value = fact.value.replace('|', "\\|");
         let value = if fact.name == "Command" { format!("`{value}`") } else { value };
         let _ = writeln!(text, "| {} | {value} |", fact.name.to_lowercase());
