@@ -6,7 +6,7 @@ use super::policy::{Measured, Policy, Round};
 use super::utility::{Observed, Utility};
 
 /// So many rises in a row that the boundary has cut off show a link that carries far more.
-const FAR_BELOW: u32 = 3;
+const FAR_BELOW: u32 = 5;
 /// Pairs of probes of which a majority decides with Proteus's filter (SIGCOMM '20, Section 5).
 const VOTES: usize = 3;
 
