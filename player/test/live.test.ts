@@ -118,10 +118,14 @@ describe("the page, live", { timeout: 180_000 }, () => {
       // As long on the way as it took to produce.
       expect(record.downloads.some((d) => d.bytes > 10_000 && d.end_s - d.first_byte_s > 0.4)).toBe(true);
       expect(record.error).toBeNull();
-      // The page's own figure against a reckoning without dash.js.
-      const [recorded, reckoned] = await page.evaluate<[number, number]>(`[window.__millrace.record().samples.at(-1).latency_s, (Date.now() - ${zero_ms}) / 1000 - document.querySelector("video").currentTime]`);
-      expect(Math.abs(recorded - reckoned)).toBeLessThan(0.3);
-      expect(await page.locator('#overlay dt:text-is("Latency") + dd').innerText()).toMatch(/^\d\.\d\d s of 0\.80 s$/);
+      // The page's own figure against a reckoning without dash.js, which has none while it waits for the playhead.
+      const off_s = async (): Promise<number> => {
+        const [recorded, reckoned] = await page.evaluate<[number | null, number]>(`[window.__millrace.record().samples.at(-1).latency_s, (Date.now() - ${zero_ms}) / 1000 - document.querySelector("video").currentTime]`);
+        return Math.abs((recorded ?? NaN) - reckoned);
+      };
+      await expect.poll(off_s, { timeout: 30_000 }).toBeLessThan(0.3);
+      const shown = page.locator('#overlay dt:text-is("Latency") + dd');
+      await expect.poll(() => shown.innerText(), { timeout: 30_000 }).toMatch(/^\d+\.\d\d s of 0\.80 s$/);
     } finally {
       await browser.close();
     }
@@ -137,7 +141,7 @@ describe("the page, live", { timeout: 180_000 }, () => {
     expect(session.live?.latency_mean_s).toBeLessThan(6);
     expect(session.live?.rate_min).toBeGreaterThanOrEqual(0.96);
     expect(session.live?.rate_max).toBeLessThanOrEqual(1.04);
-    expect(session.seconds.at(-1)?.latency_s).not.toBeNull();
+    expect(session.seconds.some((s) => s.latency_s !== null)).toBe(true);
     expect(session.psnr_db).toBeGreaterThan(20);
   });
 });

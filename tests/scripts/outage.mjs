@@ -10,11 +10,14 @@ const TOLERANCE_S = 0.1;
 const KEPT_MAX_S = 0.13;
 let failed = false;
 
-/** The buffer between two samples: while it plays and nothing arrives, it falls by a second a second. */
-function bufferAt(samples, t) {
-  const before = samples.findLast((s) => s.t <= t);
-  if (!before) throw new Error(`no sample before ${t} s`);
-  return before.buffer_s - (t - before.t);
+/** A segment that had arrived may take so long until it is in the buffer. */
+const TAKEN_IN_S = 0.5;
+
+/** When what had arrived at `t` has been shown: while it plays and nothing arrives, the buffer falls by a second a second. */
+function shownAt(samples, t) {
+  const ends = samples.filter((s) => s.t > t - 0.2 && s.t < t + TAKEN_IN_S && s.buffer_s > KEPT_MAX_S).map((s) => s.t + s.buffer_s);
+  if (ends.length === 0) throw new Error(`no sample with a buffer near ${t} s`);
+  return Math.max(...ends);
 }
 
 for (const directory of process.argv.slice(2)) {
@@ -25,7 +28,7 @@ for (const directory of process.argv.slice(2)) {
   const kept_s = record.samples.findLast((s) => s.t < OUTAGE.to_s)?.buffer_s;
   if (!stall || !next || kept_s === undefined) throw new Error(`${directory}: no stall, download or sample near the outage`);
   if (kept_s > KEPT_MAX_S) throw new Error(`${directory}: ${kept_s} s in the buffer at the end of the outage; it should be empty by then`);
-  const wanted = { start_s: OUTAGE.from_s + bufferAt(record.samples, OUTAGE.from_s) - kept_s, end_s: next.end_s };
+  const wanted = { start_s: shownAt(record.samples, OUTAGE.from_s) - kept_s, end_s: next.end_s };
   for (const end of ["start_s", "end_s"]) {
     const off_s = stall[end] - wanted[end];
     const verdict = Math.abs(off_s) <= TOLERANCE_S ? "agrees" : "DIFFERS";
