@@ -23,3 +23,7 @@ node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe
 tests/scripts/live555.sh
 target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-rtsp.toml
 node tests/scripts/outage-stream.mjs "$out"/qoe-rtsp/runs/????-r00/player-0
+
+# RTP over UDP, plain and through the tunnel: where nothing is lost all of it comes.
+target/release/millrace-lab emu --attempts 6 --out "$out" --where link.loss=0 --where flow.0.cc=kernel:cubic \
+    --where flow.0.cc=vivace-latency tests/lab/scenarios/qoe/qoe-rtsp-udp.toml

@@ -106,6 +106,13 @@ impl Running {
         }
     }
 
+    /// Sends it SIGHUP, at which openRTSP takes leave of its server.
+    pub fn hang_up(&self) {
+        if !self.ended {
+            self.signal(Signal::SIGHUP);
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
             // Gone already is fine.

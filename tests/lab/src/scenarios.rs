@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use millrace_lab::runner;
 use millrace_lab::scenario::File;
+use millrace_lab::scenario::part::{self, Choice};
 use serde_json::json;
 
 use crate::outcome::How;
@@ -27,6 +28,10 @@ pub struct Chosen {
     /// Only those whose name contains this (can be given several times)
     #[arg(long)]
     only: Vec<String>,
+    /// Only cells with this value of a key that they sweep: `flow.0.cc=iris-min`. Several values of a key
+    /// add up; scenarios that don't sweep it stay as they are
+    #[arg(long = "where", value_name = "KEY=VALUE")]
+    cells: Vec<Choice>,
     /// Directory of recorded links [default: $MILLRACE_TRACES, else ../shared/traces]
     #[arg(long)]
     pub traces: Option<PathBuf>,
@@ -56,6 +61,10 @@ impl Chosen {
         }
         if files.is_empty() {
             bail!("no scenario of these has a name with {}", self.only.join(" or "));
+        }
+        part::choose(&mut files, &self.cells).map_err(anyhow::Error::msg)?;
+        if files.is_empty() {
+            bail!("no cell of these has all that --where asks for");
         }
         let mut quick = None;
         for file in files.iter_mut().filter(|_| self.quick) {

@@ -25,6 +25,8 @@ const NETWORK: &str = "198.18.0.0/15";
 const BETWEEN: &str = "198.18.2.0/24";
 /// The player's address.
 pub const PLAYER: &str = "198.18.1.2";
+/// The player's interface.
+pub const PLAYER_DEVICE: &str = "eth0";
 /// The client edge towards the player.
 pub const CLIENT_EDGE_INSIDE: &str = "198.18.1.1";
 /// The client edge towards the link.
@@ -148,7 +150,7 @@ impl Topology {
         let (player, origin) = (format!("{PLAYER}/24"), format!("{ORIGIN}/24"));
         let inside = [format!("{CLIENT_EDGE_INSIDE}/24"), format!("{SERVER_EDGE_INSIDE}/24")];
         let outside = [format!("{CLIENT_EDGE}/24"), format!("{SERVER_EDGE}/24")];
-        let player = end(&self.player, "eth0", Some(player.as_str()));
+        let player = end(&self.player, PLAYER_DEVICE, Some(player.as_str()));
         let client_lan = end(&self.client_edge, "lan", Some(inside[0].as_str()));
         let origin = end(&self.origin, "eth0", Some(origin.as_str()));
         let server_lan = end(&self.server_edge, "lan", Some(inside[1].as_str()));
@@ -203,7 +205,7 @@ impl Topology {
     pub fn add_ipv6(&self, cc: KernelCc) -> Result<()> {
         let cc = cc.name();
         let hosts = [
-            (&self.player, "eth0", PLAYER_6),
+            (&self.player, PLAYER_DEVICE, PLAYER_6),
             (&self.client_edge, "lan", CLIENT_EDGE_INSIDE_6),
             (&self.client_edge, WAN, CLIENT_EDGE_6),
             (&self.server_edge, WAN, SERVER_EDGE_6),
@@ -232,6 +234,32 @@ impl Topology {
         Ok(())
     }
 
+    /// Adds a host at the server edge with one address, where TCP uses the kernel's congestion control `cc`.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn add_host(&self, run: &Run, name: &str, address: IpAddr, cc: &str) -> Result<Namespace> {
+        let (family, length, more, network, via) = match address {
+            IpAddr::V4(_) => ("-4", 32, "", NETWORK, SERVER_EDGE_INSIDE),
+            IpAddr::V6(_) => ("-6", 128, " nodad", NETWORK_6, SERVER_EDGE_INSIDE_6),
+        };
+        let host = Namespace::create(run, name)?;
+        tune(&host)?;
+        let text = address.to_string();
+        let own = End { namespace: &host, name: "eth0", address: None };
+        let edge = End { namespace: &self.server_edge, name, address: None };
+        veth::join(own, edge)?;
+        for end in [own, edge] {
+            veth::offloads_off(end)?;
+        }
+        host.ip(&format!("addr add {text}/{length} dev eth0{more}"))?;
+        host.ip(&format!("{family} route add {via}/{length} dev eth0"))?;
+        host.ip(&format!("{family} route add {network} via {via} congctl {cc}"))?;
+        self.server_edge.ip(&format!("{family} route add {text}/{length} dev {name}"))?;
+        veth::acquaint(End { address: Some(&text), ..own }, End { address: Some(via), ..edge })?;
+        Ok(host)
+    }
+
     /// Connections that the origin accepts at `source`, an address of its own, use the kernel's
     /// congestion control `cc`: a web server can't choose it for its sockets. `table` is the number of a
     /// routing table that nobody else uses.
@@ -251,14 +279,17 @@ impl Topology {
 
     fn tune(&self) -> Result<()> {
         for host in [&self.player, &self.client_edge, &self.server_edge, &self.origin] {
-            // Neither end may be the limit, from the start on: a receiver whose buffer is to grow with
-            // what it reads lags behind a slow start over 800 ms, all the more with losses, and BBR then
-            // takes its window for the path's rate (8 to 9 Mbit/s of 42 over 60 s). And no connection
-            // may profit from the one before it.
-            host.sysctl("net.ipv4.tcp_wmem", "4096 8388608 33554432")?;
-            host.sysctl("net.ipv4.tcp_rmem", "4096 16777216 33554432")?;
-            host.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
+            tune(host)?;
         }
         Ok(())
     }
+}
+
+/// Neither end may be the limit, from the start on: a receiver whose buffer is to grow with what it reads
+/// lags behind a slow start over 800 ms, all the more with losses, and BBR then takes its window for the
+/// path's rate (8 to 9 Mbit/s of 42 over 60 s). And no connection may profit from the one before it.
+fn tune(host: &Namespace) -> Result<()> {
+    host.sysctl("net.ipv4.tcp_wmem", "4096 8388608 33554432")?;
+    host.sysctl("net.ipv4.tcp_rmem", "4096 16777216 33554432")?;
+    host.sysctl("net.ipv4.tcp_no_metrics_save", "1")
 }

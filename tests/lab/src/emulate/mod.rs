@@ -1,5 +1,6 @@
 //! Scenarios with real packets: the kernel's TCP or the real proxies, across the emulated link.
 
+mod hosts;
 mod join;
 mod peers;
 mod places;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 
+use self::hosts::Hosts;
 use self::join::Seen;
 use self::places::{MOST_FLOWS, Places};
 pub use self::players::Equipment;
@@ -178,17 +180,20 @@ impl Emulation {
         let run = Run::start()?;
         let topology = Topology::with_access(&run, KernelCc::Cubic, self.access)?;
         places.furnish(&topology)?;
+        let hosts = Hosts::build(&run, scenario, places, &topology)?;
         let emulator = topology.start_link(plan)?;
         let workshop = Workshop { binaries: &self.binaries, scratch: run.scratch(), logs };
         let tunnels = Tunnels::start(scenario, places, &topology, workshop)?;
         let peers = peers::start(scenario, places, &topology, workshop)?;
 
-        let room = Room { scratch: run.scratch(), directory: request.directory, logs };
+        let room =
+            Room { scratch: run.scratch(), directory: request.directory, logs, hosts: &hosts };
         let Players { seats, sites, rtsp } =
             self.equipment.open(scenario, places, &topology, room)?;
 
         let gauges: Vec<Gauge> = places.flows.iter().map(|_| Gauge::default()).collect();
-        let stage = Stage { scenario, places, topology: &topology, tunnels: &tunnels };
+        let stage =
+            Stage { scenario, places, hosts: &hosts, topology: &topology, tunnels: &tunnels };
         let lived = stage.live(&gauges, seats, || emulator.begin())?;
         drop((tunnels, peers, sites, rtsp));
         let (report, course) = emulator.finish_run()?;
@@ -246,6 +251,7 @@ fn doubts(report: &Report, host: &CpuShares, disagreement: &[Option<f64>]) -> Ve
 struct Stage<'a> {
     scenario: &'a Scenario,
     places: &'a Places,
+    hosts: &'a Hosts,
     topology: &'a Topology,
     tunnels: &'a Tunnels,
 }
@@ -258,20 +264,21 @@ impl Stage<'_> {
         seats: Vec<Option<Seat>>,
         begin: impl FnOnce() -> Result<u64>,
     ) -> Result<Lived> {
-        let Self { scenario, places, topology, tunnels } = *self;
+        let Self { scenario, places, hosts, topology, tunnels } = *self;
         let over = AtomicBool::new(false);
         let flows: Vec<Flow<'_>> = places
             .flows
             .iter()
             .zip(gauges)
-            .map(|(place, gauge)| {
+            .enumerate()
+            .map(|(flow, (place, gauge))| {
                 let group = &scenario.groups[place.group];
-                Flow { group, place, gauge, over: &over }
+                Flow { group, place, origin: hosts.of(flow, topology), gauge, over: &over }
             })
             .collect();
         let listeners: Vec<_> = flows
             .iter()
-            .map(|flow| (!flow.group.is_watched()).then(|| flow.listen(topology)).transpose())
+            .map(|flow| (!flow.group.is_watched()).then(|| flow.listen()).transpose())
             .collect::<Result<_>>()?;
         let direct: Vec<bool> =
             places.flows.iter().map(|it| scenario.groups[it.group].via == Via::Direct).collect();

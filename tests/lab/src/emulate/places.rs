@@ -22,6 +22,8 @@ pub const ORIGIN_PORT: u16 = 5001;
 const TUNNEL_PORT: u16 = 4433;
 /// The client edge's first door.
 const FIRST_DOOR: u16 = 20_000;
+/// The first player's port for RTP over UDP; RTCP has the next.
+const FIRST_MEDIA: u16 = 21_000;
 
 /// Networks of the flows' hosts at the origin and at the server edge, and how long their prefixes are.
 const HOSTS: [(Ipv4Addr, u8); 2] =
@@ -63,6 +65,10 @@ pub struct Place {
     pub door: SocketAddr,
     /// Its origin.
     pub origin: SocketAddr,
+    /// Whether that is in a namespace of its own.
+    pub is_apart: bool,
+    /// The player's port for RTP over UDP, an even one (RFC 3550, Section 11).
+    pub media_port: u16,
     /// When it starts.
     pub start_s: f64,
 }
@@ -107,10 +113,8 @@ impl Places {
         // Below MOST_FLOWS, so that every number fits one byte.
         let flow = self.flows.len();
         let number = (flow + 1) as u8;
-        let port = match group.app {
-            App::Rtsp { .. } => live555::PORT,
-            _ => ORIGIN_PORT,
-        };
+        let is_apart = matches!(group.app, App::Rtsp { .. });
+        let port = if is_apart { live555::PORT } else { ORIGIN_PORT };
         let origin = SocketAddr::new(host(self.ip, AT_ORIGIN, number), port);
         let is_tunnelled = group.via != Via::Direct;
         let shares = group.via == Via::Proxy && group.connections == Connections::Shared;
@@ -136,7 +140,16 @@ impl Places {
             false => origin,
         };
         let start_s = group.start_of_s(member);
-        self.flows.push(Place { group: index, crossing, door, origin, start_s });
+        let media_port = FIRST_MEDIA + 2 * flow as u16;
+        self.flows.push(Place {
+            group: index,
+            crossing,
+            door,
+            origin,
+            is_apart,
+            media_port,
+            start_s,
+        });
     }
 
     /// The last four bytes of a crossing's address at the server's side, of either version.
@@ -147,7 +160,7 @@ impl Places {
         }
     }
 
-    /// Gives the hosts their addresses and makes the ways to them.
+    /// Gives the hosts their addresses and makes the ways to them, but for origins that are apart.
     ///
     /// # Errors
     /// When `ip` fails.
@@ -160,7 +173,8 @@ impl Places {
             }
         };
         topology.server_edge.ip(&format!("route add {} via {gateway}", origin_network(self.ip)))?;
-        let origins = self.flows.iter().map(|place| (&topology.origin, "eth0", place.origin.ip()));
+        let together = self.flows.iter().filter(|place| !place.is_apart);
+        let origins = together.map(|place| (&topology.origin, "eth0", place.origin.ip()));
         let edges = self
             .crossings
             .iter()

@@ -5,14 +5,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use super::hosts::Hosts;
 use super::places::Places;
-use super::streams::{self, Streams};
+use super::streams::{self, Streams, Way};
 use super::traffic::Flow;
 use super::view::{self, View};
 use super::viewers::{self, Theatre, Viewers};
 use crate::player::Viewer;
 use crate::process::Running;
-use crate::scenario::{App, Scenario};
+use crate::scenario::{App, Scenario, Transport};
 use crate::site::Site;
 use crate::topology::Topology;
 
@@ -34,6 +35,8 @@ pub struct Room<'a> {
     pub directory: &'a Path,
     /// Logs.
     pub logs: &'a Path,
+    /// Origins that are apart.
+    pub hosts: &'a Hosts,
 }
 
 /// A player that waits for its flow to begin.
@@ -52,8 +55,8 @@ pub struct Players {
     pub seats: Vec<Option<Seat>>,
     /// Servers of videos and of the page.
     pub sites: Vec<Site>,
-    /// The server of streams.
-    pub rtsp: Option<Running>,
+    /// Servers of streams.
+    pub rtsp: Vec<Running>,
 }
 
 impl Equipment {
@@ -81,17 +84,21 @@ impl Equipment {
         let mut players = Players {
             seats: seats.into_iter().map(|viewer| viewer.map(Seat::Browser)).collect(),
             sites,
-            rtsp: None,
+            rtsp: Vec::new(),
         };
         for (flow, (place, seat)) in places.flows.iter().zip(&mut players.seats).enumerate() {
             let app = scenario.groups[place.group].app;
-            let App::Rtsp { media_mbps, client_buffer_s } = app else { continue };
+            let App::Rtsp { media_mbps, client_buffer_s, transport } = app else { continue };
             let streams = self.streams.as_ref().context("nobody has prepared the streams")?;
-            if players.rtsp.is_none() {
-                players.rtsp = Some(streams.serve(topology, place.origin, room.logs)?);
-            }
+            let log = room.logs.join(format!("live555-{flow}.log"));
+            let origin = room.hosts.of(flow, topology);
+            players.rtsp.push(streams.serve(origin, place.origin, &log)?);
             let directory = room.directory.join(format!("player-{flow}"));
-            let client = streams.client(media_mbps, client_buffer_s, &directory)?;
+            let way = match transport {
+                Transport::Tcp => Way::Interleaved,
+                Transport::Udp => Way::Datagrams { port: place.media_port },
+            };
+            let client = streams.client(media_mbps, client_buffer_s, way, &directory)?;
             *seat = Some(Seat::Stream(client));
         }
         Ok(players)
@@ -110,7 +117,7 @@ impl Seat {
         began: Instant,
     ) -> Result<Option<View>> {
         match self {
-            Self::Browser(viewer) => viewers::watch(viewer, flow, topology, began),
+            Self::Browser(viewer) => viewers::watch(viewer, flow, began),
             Self::Stream(client) => client.watch(flow, topology, began),
         }
     }

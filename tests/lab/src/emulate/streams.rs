@@ -1,40 +1,48 @@
 //! Players of streams: the flows with `app = "rtsp"`.
 //!
-//! One live555MediaServer at the origin serves all of them, each at an address of its own. The player is
-//! openRTSP; the recorder in its path, in the player's namespace, takes down what arrived, and what a
-//! viewer would have seen follows from that.
+//! Each has a live555MediaServer at an origin of its own. The player is openRTSP; the recorder in its path, in the player's namespace, or at its UDP port takes down what
+//! arrived, and what a viewer would have seen follows from that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 
 use super::telemetry::Payload;
 use super::traffic::Flow;
 use super::view::{Guard, View};
+use crate::netns::Namespace;
 use crate::player::Player;
 use crate::process::{Running, require, tail};
 use crate::results::series::Screen;
+use crate::rtsp::capture::{Capture, Captured};
 use crate::rtsp::frames::Assembly;
-use crate::rtsp::interleaved::RtpPacket;
 use crate::rtsp::live555::Live555;
 use crate::rtsp::relay::{Recorder, Relay};
+use crate::rtsp::rtp::{self, RtpPacket};
 use crate::rtsp::session::Session;
 use crate::rtsp::stream::Stream;
 use crate::scenario::{App, Scenario};
 use crate::step::Step;
-use crate::topology::Topology;
+use crate::topology::{PLAYER_DEVICE, Topology};
 
 /// What players run beside live555, and the Debian packages that have it.
 const PROGRAMS: [(&str, &str); 3] = [("ss", "iproute2"), ("node", "nodejs"), ("ffmpeg", "ffmpeg")];
 
 /// How often the account of what has arrived gets an entry.
 const PAYLOAD_EVERY_S: f64 = 0.05;
+
+/// How long a player has to take leave of a server that would go on sending else.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long before the end a packet must have been overtaken to be lost.
+const LOST_AFTER_S: f64 = 1.0;
 
 /// What is served, and by what.
 #[derive(Debug, Clone)]
@@ -88,20 +96,19 @@ impl Streams {
         Ok(())
     }
 
-    /// Starts the server at the origin, and waits until it listens at `address`, one of its own.
+    /// Starts a server at this origin, and waits until it listens at `address`.
     ///
     /// # Errors
     /// When it does not; with its log.
-    pub fn serve(&self, topology: &Topology, address: SocketAddr, logs: &Path) -> Result<Running> {
-        let log = logs.join("live555.log");
-        self.live555.serve(&topology.origin, &self.directory, address, &log)
+    pub fn serve(&self, origin: &Namespace, address: SocketAddr, log: &Path) -> Result<Running> {
+        self.live555.serve(origin, &self.directory, address, log)
     }
 
     /// A player that leaves what it saw in `directory`.
     ///
     /// # Errors
     /// When that can't be made, or nobody has prepared the stream.
-    pub fn client(&self, mbps: u64, buffer_s: f64, directory: &Path) -> Result<Client> {
+    pub fn client(&self, mbps: u64, buffer_s: f64, way: Way, directory: &Path) -> Result<Client> {
         let stream = self.by_mbps.get(&mbps).context("nobody has prepared the stream")?;
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let directory = directory.canonicalize()?;
@@ -109,9 +116,22 @@ impl Streams {
             live555: self.live555.clone(),
             stream: Arc::clone(stream),
             buffer_s,
+            way,
             directory,
         })
     }
+}
+
+/// How RTP gets to a player.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// In its RTSP connection.
+    Interleaved,
+    /// To this UDP port of its host.
+    Datagrams {
+        /// An even one; RTCP has the next.
+        port: u16,
+    },
 }
 
 /// A player that has not begun.
@@ -120,6 +140,7 @@ pub struct Client {
     live555: Live555,
     stream: Arc<Stream>,
     buffer_s: f64,
+    way: Way,
     /// For what it leaves.
     directory: PathBuf,
 }
@@ -135,28 +156,46 @@ impl Client {
         topology: &Topology,
         began: Instant,
     ) -> Result<Option<View>> {
-        let mut guard = Guard::of(flow, topology, began);
+        let mut guard = Guard::of(flow, began);
         let log = self.directory.join("openrtsp.log");
         // In the player's network for good: the recorder's connections are there too.
         topology.player.entrance()?.enter()?;
         let relay = Relay::open()?;
+        let capture = match self.way {
+            Way::Interleaved => None,
+            Way::Datagrams { port } => Some((port, Capture::open(PLAYER_DEVICE, port)?)),
+        };
         if !flow.sleep_until(guard.start) {
             return Ok(None);
         }
-        let address = relay.address()?;
         let mut running = self.live555.fetch(
             &topology.player,
-            address,
+            relay.address()?,
             &self.stream.file,
+            capture.as_ref().map(|(port, _)| *port),
             &self.directory,
             &log,
         )?;
-        let mut seen = Seen { assembly: Assembly::new(self.stream.fps()), payload: Vec::new() };
-        let origin: SocketAddr = flow.place.door;
-        let played = relay.carry(origin, &mut seen, || {
+        let leaves_within = if capture.is_some() { LEAVES_WITHIN } else { Duration::ZERO };
+        let mut is_over = || {
             guard.look()?;
-            Ok(Instant::now() >= guard.stop || running.ended()?.is_some())
-        })?;
+            let late = Instant::now().checked_duration_since(guard.stop);
+            if late.is_some() {
+                running.hang_up();
+            }
+            Ok(late.is_some_and(|late| late >= leaves_within) || running.ended()?.is_some())
+        };
+        let origin: SocketAddr = flow.place.door;
+        let (played, seen) = match capture {
+            None => {
+                let mut seen = Seen::of(Assembly::new(self.stream.fps()));
+                (relay.carry(origin, &mut seen, &mut is_over)?, seen)
+            }
+            Some((_, capture)) => {
+                let (played, captured) = captured(&relay, origin, capture, &mut is_over)?;
+                (played, Seen::by_udp(&self.stream, captured, played, guard.stop)?)
+            }
+        };
         if seen.assembly.packets == 0 && running.ended()?.is_some() {
             bail!("openRTSP ended before anything came\n{}", tail(&log));
         }
@@ -169,7 +208,36 @@ impl Client {
         fs::write(&path, serde_json::to_string(&session)?)
             .with_context(|| path.display().to_string())?;
         let played_s = played.saturating_duration_since(began).as_secs_f64();
-        Ok(Some(view(&session, &seen.payload, played_s)))
+        Ok(Some(view(&session, &seen, played_s)))
+    }
+}
+
+/// Lets the player and `origin` talk to each other until it is over, and takes down what comes by UDP
+/// meanwhile. Answers when the player connected, too.
+fn captured(
+    relay: &Relay,
+    origin: SocketAddr,
+    capture: Capture,
+    is_over: impl FnMut() -> Result<bool>,
+) -> Result<(Instant, Captured)> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let capturing = scope.spawn(|| capture.record(&over));
+        let carried = relay.carry(origin, &mut NoRtp, is_over);
+        over.store(true, Ordering::Relaxed);
+        let captured = capturing.join().map_err(|_| anyhow!("the capturing thread panicked"))?;
+        Ok((carried?, captured?))
+    })
+}
+
+/// Of an RTSP connection that carries no RTP.
+struct NoRtp;
+
+impl Recorder for NoRtp {
+    fn bytes(&mut self, _at_s: f64, _bytes: usize) {}
+
+    fn packet(&mut self, _at_s: f64, _packet: RtpPacket) -> Result<()> {
+        bail!("RTP in the RTSP connection; it was to come over UDP")
     }
 }
 
@@ -177,6 +245,31 @@ impl Client {
 struct Seen {
     assembly: Assembly,
     payload: Vec<Payload>,
+    /// Packets that came and that it has not seen.
+    missed: u64,
+}
+
+impl Seen {
+    fn of(assembly: Assembly) -> Self {
+        Self { assembly, payload: Vec::new(), missed: 0 }
+    }
+
+    /// What came over UDP to a player that connected when it `played`, up to `stop`.
+    fn by_udp(stream: &Stream, came: Captured, played: Instant, stop: Instant) -> Result<Self> {
+        let lasts_s = stop.saturating_duration_since(played).as_secs_f64();
+        let assembly = Assembly::new(stream.fps()).counting_until(lasts_s - LOST_AFTER_S);
+        let mut seen = Self { missed: came.missed, ..Self::of(assembly) };
+        let mut packets = Vec::new();
+        for (at, packet) in came.packets.into_iter().take_while(|(at, _)| *at <= stop) {
+            let at_s = at.saturating_duration_since(played).as_secs_f64();
+            seen.bytes(at_s, packet.bytes);
+            packets.push((at_s, packet));
+        }
+        for (at_s, packet) in rtp::in_order(packets) {
+            seen.packet(at_s, packet)?;
+        }
+        Ok(seen)
+    }
 }
 
 impl Recorder for Seen {
@@ -198,7 +291,7 @@ impl Recorder for Seen {
 }
 
 /// Of a session that began at `start_s`.
-fn view(session: &Session, payload: &[Payload], start_s: f64) -> View {
+fn view(session: &Session, seen: &Seen, start_s: f64) -> View {
     let figures = [
         ("startup_s", session.startup_s),
         ("stalls", Some(session.stalls.len() as f64)),
@@ -213,14 +306,18 @@ fn view(session: &Session, payload: &[Payload], start_s: f64) -> View {
         psnr_db: second.psnr_db,
         buffer_s: Some(second.buffer_s),
     });
-    let arrivals = payload.iter().map(|it| Payload { at_s: start_s + it.at_s, bytes: it.bytes });
-    let truncated = session.truncated_frames;
-    let doubt = || format!("the RTSP server cut off {truncated} frames");
+    let arrivals =
+        seen.payload.iter().map(|it| Payload { at_s: start_s + it.at_s, bytes: it.bytes });
+    let (truncated, missed) = (session.truncated_frames, seen.missed);
+    let doubts = [
+        (truncated > 0).then(|| format!("the RTSP server cut off {truncated} frames")),
+        (missed > 0).then(|| format!("the recorder missed {missed} packets")),
+    ];
     View {
         figures: figures.to_vec(),
         seconds: seconds.collect(),
         arrivals: std::iter::once(Payload { at_s: start_s, bytes: 0 }).chain(arrivals).collect(),
-        doubts: (truncated > 0).then(doubt).into_iter().collect(),
+        doubts: doubts.into_iter().flatten().collect(),
         account: json!({ "lost_frames": session.lost_frames, "rtp_loss": session.rtp_loss }),
     }
 }
@@ -231,7 +328,7 @@ mod tests {
 
     #[test]
     fn the_account_of_what_arrived_is_bounded_in_time() {
-        let mut seen = Seen { assembly: Assembly::new(24.0), payload: Vec::new() };
+        let mut seen = Seen::of(Assembly::new(24.0));
         for at_ms in [1.0, 20.0, 49.0, 51.0, 52.0, 120.0] {
             seen.bytes(at_ms / 1e3, 10);
         }

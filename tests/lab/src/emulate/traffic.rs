@@ -15,9 +15,9 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::places::Place;
 use crate::interrupt::{self, is_pause};
+use crate::netns::Namespace;
 use crate::scenario::{App, Group};
 use crate::tcp_info::TcpInfo;
-use crate::topology::Topology;
 
 const ENDLESS: u64 = u64::MAX;
 const UPLOAD: u64 = 0;
@@ -86,6 +86,8 @@ pub struct Flow<'a> {
     pub group: &'a Group,
     /// Its ends.
     pub place: &'a Place,
+    /// Where its origin runs.
+    pub origin: &'a Namespace,
     /// What can be read off it.
     pub gauge: &'a Gauge,
     /// Set when all is over.
@@ -102,8 +104,8 @@ impl Flow<'_> {
     ///
     /// # Errors
     /// When the kernel hasn't got it, or the address is taken.
-    pub fn listen(&self, topology: &Topology) -> Result<TcpListener> {
-        topology.origin.inside(|| {
+    pub fn listen(&self) -> Result<TcpListener> {
+        self.origin.inside(|| {
             let origin = self.place.origin;
             let socket = Socket::new(Domain::for_address(origin), Type::STREAM, None)?;
             socket.set_reuse_address(true)?;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::places::Places;
 use super::telemetry::Payload;
 use super::traffic::Flow;
+use crate::netns::Namespace;
 use crate::results::Figures;
 use crate::results::series::Screen;
 use crate::scenario::Scenario;
@@ -49,14 +50,14 @@ impl View {
 }
 
 /// Gives the flows of players over the kernel's TCP their congestion control, by the way back from the
-/// origin: servers of others can't choose it for their sockets.
+/// origin that they share: servers of others can't choose it for their sockets.
 ///
 /// # Errors
 /// When `ip` fails.
 pub fn route(scenario: &Scenario, places: &Places, topology: &Topology) -> Result<()> {
     for (flow, place) in (0..).zip(&places.flows) {
         let group = &scenario.groups[place.group];
-        if let (true, Some(cc)) = (group.is_watched(), group.kernel_cc()) {
+        if let (true, false, Some(cc)) = (group.is_watched(), place.is_apart, group.kernel_cc()) {
             topology.route_from(place.origin.ip(), FIRST_TABLE + flow, cc)?;
         }
     }
@@ -72,21 +73,21 @@ pub struct Guard<'a> {
     pub stop: Instant,
     origin: String,
     over: &'a AtomicBool,
-    topology: &'a Topology,
+    host: &'a Namespace,
     /// The kernel's congestion control, until it has been looked at.
     unchecked: Option<&'a str>,
 }
 
 impl<'a> Guard<'a> {
     /// Of a flow in a run that began at `began`.
-    pub fn of(flow: &Flow<'a>, topology: &'a Topology, began: Instant) -> Self {
+    pub fn of(flow: &Flow<'a>, began: Instant) -> Self {
         let at = |time_s| began + Duration::from_secs_f64(time_s);
         Self {
             start: at(flow.place.start_s),
             stop: at(flow.group.stop_s),
             origin: flow.place.origin.ip().to_string(),
             over: flow.over,
-            topology,
+            host: flow.origin,
             unchecked: flow.group.kernel_cc(),
         }
     }
@@ -104,7 +105,7 @@ impl<'a> Guard<'a> {
         let middle = self.start + self.stop.saturating_duration_since(self.start) / 2;
         if let Some(wanted) = self.unchecked.filter(|_| now >= middle) {
             self.unchecked = None;
-            let used = site::congestion_control(&self.topology.origin, &["src", &self.origin])?;
+            let used = site::congestion_control(self.host, &["src", &self.origin])?;
             if used != wanted {
                 bail!("the origin's kernel uses {used}, not {wanted}");
             }

@@ -174,13 +174,8 @@ impl Viewers {
 ///
 /// # Errors
 /// When nothing could be measured, or a connection did not use the congestion control that it should.
-pub fn watch(
-    viewer: Viewer,
-    flow: &Flow<'_>,
-    topology: &Topology,
-    began: Instant,
-) -> Result<Option<View>> {
-    let mut guard = Guard::of(flow, topology, began);
+pub fn watch(viewer: Viewer, flow: &Flow<'_>, began: Instant) -> Result<Option<View>> {
+    let mut guard = Guard::of(flow, began);
     if !flow.sleep_until(guard.start) {
         return Ok(None);
     }

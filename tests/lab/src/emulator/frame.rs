@@ -55,6 +55,27 @@ impl Frame {
     }
 }
 
+impl Frame {
+    /// What a UDP datagram carries; `None` when the frame is none, a fragment of one, or cut off.
+    pub fn udp_payload(&self) -> Option<&[u8]> {
+        const UDP: u8 = 17;
+        const UDP_HEADER: usize = 8;
+        let packet = self.room.get(ETHERNET_HEADER..self.len)?;
+        let header = match [self.room[12], self.room[13]] {
+            IPV4 if [packet.get(6)? & 0x3f, *packet.get(7)?] != [0, 0] => return None,
+            IPV4 => usize::from(packet.first()? & 0x0f) * 4,
+            IPV6 => 40,
+            _ => return None,
+        };
+        if self.protocol() != Some(UDP) {
+            return None;
+        }
+        let datagram = packet.get(header..)?;
+        let length = usize::from(u16::from_be_bytes([*datagram.get(4)?, *datagram.get(5)?]));
+        datagram.get(UDP_HEADER..length)
+    }
+}
+
 impl LinkSized for Frame {
     fn link_bytes(&self) -> u64 {
         self.len.saturating_sub(ETHERNET_HEADER) as u64

@@ -13,6 +13,7 @@ pub mod plan;
 mod port;
 mod reading;
 pub(crate) mod sched;
+pub(crate) mod sniffer;
 pub mod stats;
 
 pub(crate) use clock::monotonic_ns;

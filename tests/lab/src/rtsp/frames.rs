@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 
-use super::interleaved::RtpPacket;
 use super::playout::Frame;
+use super::rtp::RtpPacket;
 
 /// Of video (RFC 6184, Section 8.2.1).
 const CLOCK_HZ: f64 = 90_000.0;
@@ -14,10 +14,12 @@ const MOST_FRAMES: i64 = 1 << 20;
 /// What has arrived of a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Arrived {
-    /// When its last packet did, if all did; in seconds since the play request.
+    /// When the last of its packets did, if all did; in seconds since the play request.
     pub whole_s: Option<f64>,
     /// Bytes of its slices.
     pub slice_bytes: u64,
+    /// When the last one did so far.
+    latest_s: f64,
     /// A packet before or within it is missing.
     broken: bool,
 }
@@ -28,6 +30,8 @@ pub struct Assembly {
     fps: f64,
     last: Option<Last>,
     frames: Vec<Arrived>,
+    /// Packets that come later than that say nothing of how many are lost.
+    counts_until_s: f64,
     /// Packets that came.
     pub packets: u64,
     /// Packets that did not.
@@ -47,7 +51,21 @@ impl Assembly {
     /// Of a stream with so many frames a second. Its first packet is the first frame's.
     #[must_use]
     pub fn new(fps: f64) -> Self {
-        Self { fps, last: None, frames: Vec::new(), packets: 0, lost_packets: 0 }
+        Self {
+            fps,
+            last: None,
+            frames: Vec::new(),
+            counts_until_s: f64::INFINITY,
+            packets: 0,
+            lost_packets: 0,
+        }
+    }
+
+    /// Counts as lost only what packets overtook that came until then: of what is overtaken shortly before
+    /// the end nobody knows.
+    #[must_use]
+    pub fn counting_until(self, counts_until_s: f64) -> Self {
+        Self { counts_until_s, ..self }
     }
 
     /// Takes the next packet, which arrived at `at_s`.
@@ -71,9 +89,10 @@ impl Assembly {
         if self.frames.len() <= frame {
             self.frames.resize(frame + 1, Arrived::default());
         }
-        self.packets += 1;
+        let counts = at_s <= self.counts_until_s;
+        self.packets += u64::from(counts);
         if missing > 0 {
-            self.lost_packets += u64::from(missing);
+            self.lost_packets += if counts { u64::from(missing) } else { 0 };
             // Which of the two the missing ones were of can't be told.
             self.frames[frame].broken = true;
             if let Some(before) = self.last.map(|last| last.frame) {
@@ -82,8 +101,10 @@ impl Assembly {
         }
         let arrived = &mut self.frames[frame];
         arrived.slice_bytes += packet.slice_bytes as u64;
+        // Over UDP packets overtake each other.
+        arrived.latest_s = arrived.latest_s.max(at_s);
         if packet.marker && !arrived.broken {
-            arrived.whole_s = Some(at_s);
+            arrived.whole_s = Some(arrived.latest_s);
         }
         let (sequence, timestamp) = (packet.sequence, packet.timestamp);
         self.last = Some(Last { sequence, timestamp, ticks, frame });
@@ -118,7 +139,7 @@ mod tests {
     use super::*;
 
     fn packet(sequence: u16, timestamp: u32, marker: bool) -> RtpPacket {
-        RtpPacket { channel: 0, sequence, timestamp, marker, bytes: 112, slice_bytes: 100 }
+        RtpPacket { sequence, timestamp, marker, bytes: 112, slice_bytes: 100 }
     }
 
     /// Frames of two packets at 10 a second; sequence numbers and timestamps pass zero.
@@ -143,6 +164,17 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_is_not_whole_before_a_packet_that_was_overtaken() {
+        let mut assembly = Assembly::new(10.0);
+        for (number, (packet, at_s)) in packets().enumerate() {
+            let at_s = if number == 6 { at_s + 0.2 } else { at_s };
+            assembly.take(packet, at_s).unwrap();
+        }
+        let whole_s = assembly.arrived()[3].whole_s.unwrap();
+        assert!((whole_s - 0.5).abs() < 1e-9, "{whole_s}");
+    }
+
+    #[test]
     fn a_missing_packet_breaks_its_frame_and_all_up_to_the_next_key_frame() {
         for missing in [6, 7] {
             let mut assembly = Assembly::new(10.0);
@@ -155,6 +187,15 @@ mod tests {
             assert!(frames[3..10].iter().all(|it| !it.decodable));
             assert!(frames[10..].iter().all(|it| it.decodable && it.whole_s.is_some()));
         }
+    }
+
+    #[test]
+    fn what_may_still_be_on_its_way_at_the_end_does_not_count_as_lost() {
+        let mut assembly = Assembly::new(10.0).counting_until(1.0);
+        let came = packets().enumerate().filter(|(number, _)| ![7, 35].contains(number));
+        came.for_each(|(_, (packet, at_s))| assembly.take(packet, at_s).unwrap());
+        assert_eq!((assembly.packets, assembly.lost_packets), (20, 1));
+        assert_eq!(assembly.arrived()[17].whole_s, None);
     }
 
     #[test]

@@ -64,8 +64,8 @@ impl Live555 {
         Ok(running)
     }
 
-    /// Starts openRTSP, which fetches `file` from `server` with RTP in the RTSP connection. What it would
-    /// write into `directory` goes nowhere.
+    /// Starts openRTSP, which fetches `file` from `server`, with RTP in the RTSP connection or to this UDP
+    /// port and RTCP to the next. What it would write into `directory` goes nowhere.
     ///
     /// # Errors
     /// When it can't be started.
@@ -74,6 +74,7 @@ impl Live555 {
         namespace: &Namespace,
         server: SocketAddr,
         file: &str,
+        udp_port: Option<u16>,
         directory: &Path,
         log: &Path,
     ) -> Result<Running> {
@@ -84,7 +85,12 @@ impl Live555 {
                 .with_context(|| sink.display().to_string())?;
         }
         let mut command = namespace.command(text(&self.client)?);
-        command.current_dir(directory).args(["-V", "-t"]).arg(format!("rtsp://{server}/{file}"));
+        command.current_dir(directory).arg("-V");
+        match udp_port {
+            None => command.arg("-t"),
+            Some(port) => command.args(["-p", &port.to_string()]),
+        };
+        command.arg(format!("rtsp://{server}/{file}"));
         Running::start("openRTSP", &mut command, log)
     }
 }

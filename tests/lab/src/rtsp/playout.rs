@@ -1,8 +1,9 @@
 //! What a viewer of a stream would have seen: a playout in virtual time, from when its frames arrived.
 //!
 //! The player begins when it holds `buffer_s` of media, shows each frame at its time, stalls where the
-//! next one is not there, and goes on when it holds `buffer_s` again. A frame that was lost is known to
-//! be lost when a later one is whole; the picture before it stays. A stall that has not ended when the
+//! next one is not there, and goes on when it holds `buffer_s` again, with the first frame from there on
+//! that it can show. A frame that was lost is known to be lost when a later one is whole; the picture
+//! before it stays. A stall that has not ended when the
 //! session does lasts to its end, and a session that never began is one stall as long as itself: as
 //! `docs/qoe.md` has it of DASH.
 
@@ -18,6 +19,12 @@ pub struct Frame {
     /// Whether all that it refers to is whole too. If not, the picture before it stays, although it is
     /// not waited for.
     pub decodable: bool,
+}
+
+impl Frame {
+    fn can_be_shown(&self) -> bool {
+        self.whole_s.is_some() && self.decodable
+    }
 }
 
 /// A time in which the picture stood still for want of data.
@@ -38,6 +45,8 @@ pub struct Playout {
     pub stalls: Vec<Stall>,
     /// When each frame was to be seen; none of those that were not.
     pub shown_s: Vec<Option<f64>>,
+    /// So many frames, from the first on, were shown or passed over.
+    pub due: usize,
     /// How long the session lasted: to its given end, or until all was shown.
     pub session_s: f64,
 }
@@ -62,22 +71,33 @@ impl Playout {
         }
         playout.startup_s = Some(begins_s);
         let mut offset_s = begins_s - frames[0].media_s;
+        let mut goes_on_with = 0;
         for (index, frame) in frames.iter().enumerate() {
+            if index < goes_on_with {
+                continue;
+            }
             let due_s = frame.media_s + offset_s;
             if due_s >= session_s {
                 return playout;
             }
             if known_s[index] > due_s {
-                let end_s = filled_s(index).min(session_s);
+                // Nobody lets a picture that stands still go on standing for what was lost meanwhile.
+                let showable = frames[index..].iter().position(Frame::can_be_shown);
+                goes_on_with = index + showable.unwrap_or(0);
+                let end_s = filled_s(goes_on_with).min(session_s);
                 playout.stalls.push(Stall { start_s: due_s, end_s });
                 if end_s >= session_s {
                     return playout;
                 }
-                offset_s = end_s - frame.media_s;
+                offset_s = end_s - frames[goes_on_with].media_s;
+                if goes_on_with > index {
+                    continue;
+                }
             }
-            if frame.whole_s.is_some() && frame.decodable {
+            if frame.can_be_shown() {
                 playout.shown_s[index] = Some(frame.media_s + offset_s);
             }
+            playout.due = index + 1;
         }
         if let Some(last) = frames.last() {
             playout.session_s = session_s.min(last.media_s + offset_s);
@@ -99,7 +119,9 @@ impl Playout {
     /// Time in stalls over the session's.
     #[must_use]
     pub fn rebuffer_ratio(&self) -> f64 {
-        let stalled_s: f64 = self.stalls.iter().map(|stall| stall.end_s - stall.start_s).sum();
+        let lengths_s = self.stalls.iter().map(|stall| stall.end_s - stall.start_s);
+        // A sum of nothing is -0.0.
+        let stalled_s = lengths_s.fold(0.0, |sum_s, length_s| sum_s + length_s);
         if self.session_s > 0.0 { (stalled_s / self.session_s).min(1.0) } else { 0.0 }
     }
 }
@@ -170,6 +192,18 @@ mod tests {
         assert!(seen.shown_s[21].is_some());
     }
 
+    /// Over UDP, where nothing is sent again: 3 s of frames never come.
+    #[test]
+    fn after_an_outage_it_goes_on_with_what_came_after_it() {
+        let lost = |number: u32| (!(40..70).contains(&number)).then_some(0.0);
+        let seen = Playout::of(&frames(200, lost), 1.0, 60.0);
+        let [stall] = seen.stalls[..] else { panic!("{seen:?}") };
+        // The last second that it held was over at 5.0 s, and another one is there at 8.0 s.
+        assert!(near(stall.start_s, 5.0) && near(stall.end_s, 8.0), "{stall:?}");
+        assert!(seen.shown_s[40..70].iter().all(Option::is_none) && seen.due == 200);
+        assert!(near(seen.shown_s[70].unwrap(), 8.0) && near(seen.shown_s[71].unwrap(), 8.1));
+    }
+
     #[test]
     fn what_refers_to_a_lost_frame_is_neither_shown_nor_waited_for() {
         let mut frames = frames(50, |it| (it != 20).then_some(0.0));
@@ -185,6 +219,7 @@ mod tests {
         let seen = Playout::of(&frames(100, |it| (it < 50).then_some(0.0)), 0.5, 30.0);
         let [stall] = seen.stalls[..] else { panic!("{seen:?}") };
         assert!(near(stall.start_s, 5.5) && near(stall.end_s, 30.0), "{stall:?}");
+        assert_eq!(seen.due, 50, "the rest is waited for");
     }
 
     #[test]

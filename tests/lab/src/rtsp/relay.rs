@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use socket2::{Domain, Socket, Type};
 
-use super::interleaved::{Parser, RtpPacket};
+use super::interleaved::Parser;
+use super::rtp::RtpPacket;
 use crate::interrupt::is_pause;
 
 /// How long a call on a socket blocks before somebody looks whether it is over.

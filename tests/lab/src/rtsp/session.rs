@@ -62,8 +62,7 @@ impl Session {
         let cut = |(number, it): (usize, &super::frames::Arrived)| {
             it.whole_s.is_some() && it.slice_bytes < stream.slice_bytes(number)
         };
-        let last_shown = playout.shown_s.iter().rposition(Option::is_some);
-        let due = last_shown.map_or(0, |last| last + 1);
+        let due = playout.due;
         let lost_frames = playout.shown_s[..due].iter().filter(|shown| shown.is_none()).count();
         let all = assembly.packets + assembly.lost_packets;
         let seen = |(number, shown_s): (usize, &Option<f64>)| FrameSeen {
@@ -143,7 +142,7 @@ impl Screen {
 
 #[cfg(test)]
 mod tests {
-    use super::super::interleaved::RtpPacket;
+    use super::super::rtp::RtpPacket;
     use super::super::stream::tests::stream;
     use super::*;
 
@@ -153,7 +152,6 @@ mod tests {
         for number in 0..frames {
             let Some(late_s) = late_s(number) else { continue };
             let packet = RtpPacket {
-                channel: 0,
                 sequence: number,
                 timestamp: u32::from(number) * 45_000,
                 marker: true,
@@ -206,8 +204,7 @@ mod tests {
 
         let mut cut = Assembly::new(stream.fps());
         let (marker, slice_bytes) = (true, 1);
-        let packet =
-            RtpPacket { channel: 0, sequence: 0, timestamp: 0, marker, bytes: 13, slice_bytes };
+        let packet = RtpPacket { sequence: 0, timestamp: 0, marker, bytes: 13, slice_bytes };
         cut.take(packet, 0.0).unwrap();
         assert_eq!(Session::of(&stream, &cut, 1.0, 30.0).truncated_frames, 1);
     }

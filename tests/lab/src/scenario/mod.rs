@@ -5,6 +5,7 @@
 //! but algorithms and traces that are not there.
 
 mod claim;
+pub mod part;
 mod peer;
 mod reader;
 mod schema;
@@ -270,7 +271,19 @@ pub enum App {
         media_mbps: u64,
         /// How much media the player holds before it begins, and after each stall.
         client_buffer_s: f64,
+        /// What carries RTP.
+        transport: Transport,
     },
+}
+
+/// What carries a stream's RTP between the origin and its player.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// The RTSP connection (RFC 2326, Section 10.12).
+    Tcp,
+    /// UDP; through the tunnel as datagrams.
+    Udp,
 }
 
 /// The streams that there are (Vivace, Figure 12(a)); `player/src/media/streams.ts` makes them.

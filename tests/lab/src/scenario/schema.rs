@@ -9,7 +9,7 @@ use super::reader::Reader;
 use super::tree::{Node, ScenarioError, Text, Value};
 use super::{
     Abr, App, Change, Connections, Convergence, FlowChange, Group, Head, Ip, Link, Measure, Peer,
-    RandomChange, Rate, STREAM_MBPS, Scenario, Series, Sim, TraceFormat, Via,
+    RandomChange, Rate, STREAM_MBPS, Scenario, Series, Sim, TraceFormat, Transport, Via,
 };
 
 type Result<T> = std::result::Result<T, ScenarioError>;
@@ -301,6 +301,8 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
     let media_mbps = reader.maybe_integer("media_mbps", 1..=1000)?;
     // What players of live streams have, such as VLC's network cache.
     let client_buffer_s = reader.number("client_buffer_s", 0.0..=120.0, 1.0)?;
+    let transport =
+        reader.choice("transport", &[("tcp", Transport::Tcp), ("udp", Transport::Udp)])?;
     for (key, of, app) in [
         ("segment_bytes", Word::OnOff, "on_off"),
         ("every_s", Word::OnOff, "on_off"),
@@ -308,6 +310,7 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
         ("buffer_s", Word::Dash, "dash"),
         ("media_mbps", Word::Rtsp, "rtsp"),
         ("client_buffer_s", Word::Rtsp, "rtsp"),
+        ("transport", Word::Rtsp, "rtsp"),
     ] {
         if word != of && reader.has(key) {
             return Err(reader.error(key, format!("is only for app = \"{app}\"")));
@@ -322,7 +325,7 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
         (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s }),
         (Word::Rtsp, _, _) => match media_mbps {
             Some(media_mbps) if STREAM_MBPS.contains(&media_mbps) => {
-                Ok(App::Rtsp { media_mbps, client_buffer_s })
+                Ok(App::Rtsp { media_mbps, client_buffer_s, transport })
             }
             given => {
                 let given = given.map_or("is missing".to_owned(), |it| it.to_string());

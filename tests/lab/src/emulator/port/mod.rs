@@ -1,6 +1,6 @@
 //! One interface of the emulator, through which whole Ethernet frames come and go.
 
-mod packet;
+pub(super) mod packet;
 mod tap;
 
 use std::io;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use nix::net::if_::if_nametoindex;
+use socket2::{SockFilter, SockRef};
 
 use super::{BATCH, check};
 use crate::emulator::frame::{FRAME_ROOM, Frame, Pool, Received};
@@ -37,6 +38,16 @@ impl PacketSocket {
         let index = if_nametoindex(name)?;
         let port = Self::unbound()?;
         port.prepare()?;
+        port.bind(index)?;
+        Ok(port)
+    }
+
+    /// Opens `name` for those of its frames that `filter` takes, a program of the kernel's packet filter.
+    pub fn filtered(name: &str, filter: &[SockFilter]) -> io::Result<Self> {
+        let index = if_nametoindex(name)?;
+        let port = Self::unbound()?;
+        port.prepare()?;
+        SockRef::from(&port.0).attach_filter(filter)?;
         port.bind(index)?;
         Ok(port)
     }
