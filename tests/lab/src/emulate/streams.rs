@@ -1,7 +1,8 @@
 //! Players of streams: the flows with `app = "rtsp"`.
 //!
-//! Each has a live555MediaServer at an origin of its own. The player is openRTSP; the recorder in its path, in the player's namespace, or at its UDP port takes down what
-//! arrived, and what a viewer would have seen follows from that.
+//! Each has a live555MediaServer at an origin of its own. The player is openRTSP; a recorder, in its path in
+//! the player's namespace or at its UDP port, takes down what arrived, and what a viewer would have seen
+//! follows from that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
