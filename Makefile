@@ -55,7 +55,7 @@ qoe: build ## Players in browsers and of streams, as root (hours; ONLY=iris-fig1
 	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged
 
 keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
-	$(LAB) keep $(FROM)
+	$(LAB) keep --runs $(FROM)
 
 test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
 	tests/scripts/test.sh

@@ -7,6 +7,7 @@
 //!
 //! - [`Controller`]: what an algorithm is asked and told.
 //! - [`PathModel`]: what is known of a path, kept by whoever owns a controller.
+//! - [`Driven`]: a path whose controller can be replaced while packets are in flight.
 //! - [`window`], [`bbr`], [`copa`], [`pcc`], [`iris`]: the families of algorithms.
 //! - [`registry`]: algorithms by name.
 //! - [`Bandwidth`], [`Time`]: units.
@@ -16,6 +17,7 @@ pub mod bbr;
 mod constant;
 mod controller;
 pub mod copa;
+mod driven;
 mod estimators;
 pub mod iris;
 mod path_model;
@@ -33,5 +35,6 @@ pub use controller::{
     AckedPacket, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathStart,
     RttSample, SentPacket, Tuning,
 };
+pub use driven::Driven;
 pub use path_model::PathModel;
 pub use time::Time;

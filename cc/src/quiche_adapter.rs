@@ -1,4 +1,4 @@
-//! Lets quiche drive a [`Controller`]; the only file that names quiche.
+//! Lets quiche drive a [`Controller`](crate::Controller); the only file that names quiche.
 //!
 //! quiche as published offers no way in: `cc/quiche/` holds the patch that opens it.
 
@@ -11,7 +11,7 @@ use quiche::{ExternalCc, ExternalCcFactory, ExternalCongestionControl, ExternalE
 
 use crate::registry::Algorithm;
 use crate::{
-    AckedPacket, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
+    AckedPacket, CongestionEvent, ControllerConfig, Driven, LostPacket, Metrics, PathModel,
     PathStart, RttSample, SentPacket, Time,
 };
 
@@ -79,7 +79,7 @@ pub fn inspect<F: quiche::BufFactory>(
     connection: &quiche::Connection<F>,
 ) -> Option<(Metrics, &PathModel)> {
     let adapter: &Adapter = connection.external_cc()?.as_any().downcast_ref()?;
-    Some((adapter.controller.metrics(), &adapter.path))
+    Some((adapter.driven.metrics(), adapter.driven.path()))
 }
 
 /// At low rates a packet takes longer than that credit, and a wake-up that is late by less than a
@@ -104,12 +104,8 @@ impl ExternalCcFactory for Factory {
             seed: random_seed(),
         };
         Box::new(Adapter {
-            controller: self.0.build(FIRST_MOMENT, &start),
-            path: PathModel::default(),
-            start,
+            driven: Driven::new(&*self.0, FIRST_MOMENT, start),
             epoch: Instant::now(),
-            first_number: 0,
-            next_number: 0,
             acked: Vec::new(),
             lost: Vec::new(),
             app_limited: false,
@@ -124,23 +120,9 @@ impl ExternalCcFactory for Factory {
         let former: &mut Adapter =
             former.as_any_mut().downcast_mut().expect("no other type implements the trait");
         let now = former.time(now);
-        let path = std::mem::take(&mut former.path);
-        let start = PathStart {
-            initial_rtt: path.min_rtt.map_or(former.start.initial_rtt, |_| path.smoothed_rtt),
-            seed: random_seed(),
-            ..former.start
-        };
-        let mut controller = self.0.build(now, &start);
-        if path.delivered_bytes > start.initial_window_bytes {
-            controller.inherit(now, &path);
-        }
         Box::new(Adapter {
-            controller,
-            path,
-            start,
+            driven: former.driven.succeeded_by(&*self.0, now, random_seed()),
             epoch: former.epoch,
-            first_number: former.next_number,
-            next_number: former.next_number,
             acked: std::mem::take(&mut former.acked),
             lost: std::mem::take(&mut former.lost),
             app_limited: former.app_limited,
@@ -160,15 +142,9 @@ const FIRST_MOMENT: Time = Time::from_nanos(60 * 1_000_000_000);
 
 #[derive(Debug)]
 struct Adapter {
-    controller: Box<dyn Controller>,
-    path: PathModel,
-    /// With the packet size of now.
-    start: PathStart,
+    driven: Driven,
     /// The moment that is [`FIRST_MOMENT`] to the controller.
     epoch: Instant,
-    /// The controller hears of no packet before this one: those were its predecessor's.
-    first_number: u64,
-    next_number: u64,
     acked: Vec<AckedPacket>,
     lost: Vec<LostPacket>,
     app_limited: bool,
@@ -203,10 +179,9 @@ impl ExternalCongestionControl for Adapter {
         bytes: usize,
         has_data: bool,
     ) {
-        self.next_number = packet_number + 1;
         // Otherwise the pause before it would be taken for one of the interval that it begins.
         self.app_limited &= !has_data;
-        self.controller.on_packet_sent(&SentPacket {
+        self.driven.on_packet_sent(&SentPacket {
             number: packet_number,
             time: self.time(now),
             bytes: bytes as u64,
@@ -216,9 +191,7 @@ impl ExternalCongestionControl for Adapter {
     }
 
     fn on_packet_neutered(&mut self, packet_number: u64) {
-        if packet_number >= self.first_number {
-            self.controller.on_packet_discarded(packet_number);
-        }
+        self.driven.on_packet_discarded(packet_number);
     }
 
     fn on_event(&mut self, event: &ExternalEvent<'_>) {
@@ -232,13 +205,10 @@ impl ExternalCongestionControl for Adapter {
             bytes: packet.sent_bytes as u64,
         }));
         lost.extend(event.lost.iter().map(|packet| self.lost_packet(packet)));
-        let first = self.first_number;
-        let mine_acked = &acked[acked.partition_point(|packet| packet.number < first)..];
-        let mine_lost = &lost[lost.partition_point(|packet| packet.number < first)..];
-        let event = CongestionEvent {
+        self.driven.on_event(&CongestionEvent {
             now: self.time(event.now),
-            acked: mine_acked,
-            lost: mine_lost,
+            acked: &acked,
+            lost: &lost,
             rtt: event.rtt_updated.then(|| RttSample {
                 latest: event.latest_rtt,
                 smoothed: event.smoothed_rtt,
@@ -250,62 +220,55 @@ impl ExternalCongestionControl for Adapter {
             prior_in_flight_bytes: event.prior_in_flight as u64,
             in_flight_bytes: event.bytes_in_flight as u64,
             app_limited: self.app_limited,
-        };
-        self.controller.on_event(&event);
-        let whole = CongestionEvent { acked: &acked, lost: &lost, ..event };
-        self.path.on_event(&whole, self.controller.window_bytes());
+        });
         self.acked = acked;
         self.lost = lost;
     }
 
     fn on_spurious_loss(&mut self, now: Instant, packet: &Lost) {
         let lost = self.lost_packet(packet);
-        self.path.on_spurious_loss(&lost);
-        if lost.number >= self.first_number {
-            self.controller.on_spurious_loss(self.time(now), &lost);
-        }
+        self.driven.on_spurious_loss(self.time(now), &lost);
     }
 
     fn on_probe_timeout(&mut self) {
         // The patch's hook carries no time; quiche fires it at the moment it is due.
         let now = self.time(Instant::now());
-        self.controller.on_probe_timeout(now);
+        self.driven.on_probe_timeout(now);
     }
 
     fn on_app_limited(&mut self, bytes_in_flight: usize) {
         self.app_limited = true;
         let now = self.time(Instant::now());
-        self.controller.on_app_limited(now, bytes_in_flight as u64);
+        self.driven.on_app_limited(now, bytes_in_flight as u64);
     }
 
     fn on_mtu(&mut self, max_datagram_size: usize) {
         let mtu_bytes = max_datagram_size as u64;
         // quiche also says so when it only looks for a larger one.
-        if mtu_bytes != self.start.mtu_bytes {
-            self.start.mtu_bytes = mtu_bytes;
-            self.controller.on_mtu(mtu_bytes);
+        if mtu_bytes != self.driven.mtu_bytes() {
+            self.driven.on_mtu(mtu_bytes);
         }
     }
 
     fn window(&self) -> usize {
-        usize::try_from(self.controller.window_bytes()).unwrap_or(usize::MAX)
+        usize::try_from(self.driven.window_bytes()).unwrap_or(usize::MAX)
     }
 
     fn pacing_rate(&self) -> u64 {
-        self.controller.pacing_rate().bytes_per_s()
+        self.driven.pacing_rate().bytes_per_s()
     }
 
     fn delivery_rate(&self) -> u64 {
-        self.path.delivery_rate.bytes_per_s()
+        self.driven.path().delivery_rate.bytes_per_s()
     }
 
     fn pacing_credit(&self) -> Duration {
-        let packet = self.controller.pacing_rate().time_for(self.start.mtu_bytes);
+        let packet = self.driven.pacing_rate().time_for(self.driven.mtu_bytes());
         PACING_CREDIT.max(packet.min(MAX_PACKET_TIME) * 3 / 4)
     }
 
     fn state(&self) -> &'static str {
-        self.controller.metrics().state
+        self.driven.metrics().state
     }
 
     fn as_any(&self) -> &dyn Any {

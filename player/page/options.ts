@@ -34,7 +34,7 @@ export interface Options {
   readonly live: boolean;
   /** How far behind the live edge to play; null: as the manifest says. */
   readonly latency_s: number | null;
-  /** Origin of the server's admin listener, which is asked for the algorithm; null: nobody is. */
+  /** Origin of the server's admin listener, which is asked for the algorithm; empty: the page's own; null: nobody is. */
   readonly proxy: string | null;
 }
 
@@ -44,11 +44,12 @@ function oneOf<T extends string>(name: string, value: string, allowed: readonly 
   return found;
 }
 
-/** The origin of `value`, which must be nothing more than that. */
+/** The origin of `value`, which must be nothing more than that; empty for the page's own. */
 function originOf(name: string, value: string): string {
+  if (value === "self") return "";
   const url = URL.canParse(value) ? new URL(value) : null;
   // A URL has a path; the origin alone is written with and without one.
-  if (!url || !/^https?:$/.test(url.protocol) || (url.href !== `${url.origin}/`)) throw new Error(`${name}=${value}: allowed is an origin such as http://198.18.3.1:9465`);
+  if (!url || !/^https?:$/.test(url.protocol) || (url.href !== `${url.origin}/`)) throw new Error(`${name}=${value}: allowed is self, or an origin such as http://198.18.3.1:9465`);
   return url.origin;
 }
 

@@ -34,13 +34,13 @@ async function ask(address: string): Promise<unknown> {
   return JSON.parse(text);
 }
 
-/** Asks `proxy` from now on; `onChange` hears of the first algorithm and of each that takes its place. */
+/** Asks `proxy` (an origin; empty: the page's own) from now on; `onChange` hears of the first algorithm and of each that takes its place. */
 export function watchProxy(proxy: string, session: string, onChange: (algorithm: string) => void): () => Heard {
   let heard: Heard = { state: "asking", carried: null, algorithm: null, changed_ms: null };
   let pause_ms = EVERY_MS;
   const round = async (): Promise<void> => {
     try {
-      const carried = findSession(await ask(`${proxy}/flows`), session);
+      const carried = findSession(await ask(`${proxy}/flows?session=${encodeURIComponent(session)}`), session);
       const algorithm = carried?.algorithm ?? heard.algorithm;
       const changed = algorithm !== null && algorithm !== heard.algorithm;
       heard = { state: "answered", carried, algorithm, changed_ms: changed && heard.algorithm !== null ? performance.now() : heard.changed_ms };

@@ -15,10 +15,11 @@ it("turns on exactly the rules of the strategy", () => {
 });
 
 it("takes a proxy with and without the slash, and tells players apart", () => {
+  expect(parseOptions("?proxy=self").proxy).toBe("");
   for (const end of ["", "/"]) expect(parseOptions(`?proxy=http://198.18.3.1:9465${end}`).proxy).toBe("http://198.18.3.1:9465");
   expect(playerSettings(parseOptions(""), "name")).toMatchObject({ streaming: { cmcd: { sid: "name" } } });
 });
 
-it.each(["?abr=none", "?buffer_s=0", "?buffer_s=x", "?cmcd=maybe", "?fast_switch=1", "?autoplay=later", "?chart=2", "?abrr=bola", "?proxy=198.18.3.1:9465", "?proxy=http://a/flows", "?proxy=http://u@a", "?proxy=ftp://a", "?proxy=http://a&cmcd=off", "?live=yes", "?latency_s=2", "?live=on&latency_s=0.1", "?live=on&latency_s=x"])("refuses %s", (search) => {
+it.each(["?abr=none", "?buffer_s=0", "?buffer_s=x", "?cmcd=maybe", "?fast_switch=1", "?autoplay=later", "?chart=2", "?abrr=bola", "?proxy=198.18.3.1:9465", "?proxy=", "?proxy=http://a/flows", "?proxy=http://u@a", "?proxy=ftp://a", "?proxy=http://a&cmcd=off", "?live=yes", "?latency_s=2", "?live=on&latency_s=0.1", "?live=on&latency_s=x"])("refuses %s", (search) => {
   expect(() => parseOptions(search)).toThrow(/allowed/);
 });

@@ -3,5 +3,6 @@
 pub mod doctor;
 pub mod reload;
 pub mod role;
+pub mod rules;
 pub mod run;
 pub mod shared;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use millrace_server::rules::{self, RulesArgs};
 use millrace_tunnel::algorithms;
 use millrace_tunnel::certificates::{self, CertificatesArgs};
 use millrace_tunnel::cli::{self, ConfigArgs};
@@ -25,6 +26,8 @@ enum Command {
     Doctor(DoctorArgs),
     /// Makes a certificate authority, and certificates for servers and clients
     Certificates(CertificatesArgs),
+    /// Checks and explains rules by which congestion control is selected
+    Rules(RulesArgs),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             println!("{path}: ok");
             Ok(ExitCode::SUCCESS)
         }
+        Command::Rules(arguments) => rules::run(arguments),
         Command::Certificates(arguments) => {
             for report in certificates::run(&arguments, time::OffsetDateTime::now_utc())? {
                 println!("{report}");

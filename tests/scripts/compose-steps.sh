@@ -258,7 +258,10 @@ check_player_and_prometheus() {
     compose --profile player --profile monitoring up --detach --no-build
     until_true 20 "the player is healthy" all_healthy player
     node tests/scripts/compose-player.mjs \
-        "http://$(published player 8081)/?mpd=$video_path/manifest.mpd" 4
+        "http://$(published player 8081)/?mpd=$video_path/manifest.mpd" 4 vivace-latency
+    # Of others' sessions nobody is told.
+    [ "$(curl --silent --output /dev/null --write-out '%{http_code}' "http://$(published player 8081)/flows")" = 400 ] ||
+        fail "the player's server shows flows to whoever asks"
     until_true 30 "Prometheus sees both ends" targets_up
     node tests/scripts/compose-dashboard.mjs "http://$(published prometheus 9090)" \
         tunnel/monitoring/grafana-dashboard.json

@@ -1,5 +1,5 @@
-//! The admin listener: a page for people, `/metrics` (Prometheus), `/flows` (JSON), `/healthz` and
-//! `/qlog`, over HTTP/1.1.
+//! The admin listener: a page for people, `/metrics` (Prometheus), `/flows` (JSON), `/healthz`, `/qlog`
+//! and `/congestion_control`, over HTTP/1.1.
 //!
 //! It has a thread of its own, so that a slow scrape never delays the data path. Everything a
 //! client can hold on to is bounded: connections, the size of a request's head, and the time for
@@ -8,6 +8,7 @@
 //! DNS name of its own that leads here. Pages of other origins read nothing, except `/flows` by those
 //! that `admin.allow_origins` lists.
 
+mod congestion_control;
 mod dashboard;
 mod flow_info;
 mod http;
@@ -21,9 +22,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
+use millrace_cc::registry::Algorithm;
 use millrace_config::WebOrigin;
 use tokio::sync::{Semaphore, watch};
 
+pub use congestion_control::{SteerError, Steered};
 pub use flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, FlowState, PlayerInfo};
 
 use crate::metrics::Metrics;
@@ -60,6 +63,15 @@ pub trait FlowSource: Send + Sync {
     /// See [`QlogError`].
     fn trace(&self, _connection: &str, _on: bool) -> Result<PathBuf, QlogError> {
         Err(QlogError::NotConfigured)
+    }
+
+    /// Lets an algorithm drive a connection from now on, whatever flows begin on it, or, without one,
+    /// leaves its choice to them again.
+    ///
+    /// # Errors
+    /// See [`SteerError`].
+    fn steer(&self, _connection: &str, _to: Option<&Algorithm>) -> Result<Steered, SteerError> {
+        Err(SteerError::NoConnection)
     }
 }
 

@@ -10,7 +10,7 @@ use millrace_cc::quiche_adapter;
 use millrace_cc::registry::Algorithm;
 use quiche::h3;
 
-use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
+use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, SteerError, Steered};
 use crate::datagrams::{self, Early};
 use crate::metrics::WorkerCounters;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
@@ -124,6 +124,8 @@ pub struct Conn {
     pub(crate) news: bool,
     /// Its congestion control.
     algorithm: Algorithm,
+    /// That was set by hand, and flows leave it alone.
+    pinned: bool,
     /// At most two messages: sending stops at the first that finds no room.
     blocked: VecDeque<Blocked>,
 }
@@ -165,6 +167,7 @@ impl Conn {
             wants_room: false,
             news: false,
             algorithm,
+            pinned: false,
             blocked: VecDeque::new(),
         }
     }
@@ -189,12 +192,31 @@ impl Conn {
         self.quic.session()
     }
 
-    /// Lets `algorithm` drive it from now on.
+    /// Lets `algorithm` drive it from now on, unless it is pinned.
     pub(crate) fn steer(&mut self, algorithm: &Algorithm) {
-        if self.algorithm.settings() == algorithm.settings() {
-            return;
+        if !self.pinned {
+            // An error has been logged, and what drove it goes on.
+            let _ = self.turn_to(algorithm);
         }
-        match quiche_adapter::replace(&mut self.quic, algorithm) {
+    }
+
+    /// Lets `algorithm` drive it, whatever flows begin on it; `None` leaves it to them again.
+    pub(crate) fn pin(&mut self, algorithm: Option<&Algorithm>) -> Result<Steered, SteerError> {
+        let from = self.algorithm.name();
+        if let Some(to) = algorithm {
+            let refused = |_| SteerError::Irreplaceable { from, to: to.name() };
+            self.turn_to(to).map_err(refused)?;
+        }
+        self.pinned = algorithm.is_some();
+        Ok(Steered { algorithm: self.algorithm.name(), pinned: self.pinned })
+    }
+
+    fn turn_to(&mut self, algorithm: &Algorithm) -> Result<(), quiche::Error> {
+        if self.algorithm.settings() == algorithm.settings() {
+            return Ok(());
+        }
+        let turned = quiche_adapter::replace(&mut self.quic, algorithm);
+        match &turned {
             Ok(()) => {
                 tracing::debug!(
                     conn = self.id.serial,
@@ -211,6 +233,7 @@ impl Conn {
                 "congestion control not changed"
             ),
         }
+        turned
     }
 
     /// Starts HTTP/3 as soon as the transport allows it.
@@ -436,6 +459,7 @@ impl Conn {
             past_tunnel: false,
             connection: Some(hex(self.quic.source_id().as_ref())),
             algorithm: Some(self.algorithm.name().to_owned()),
+            pinned: self.pinned,
             bytes_up,
             bytes_down,
             rtt_ms: path

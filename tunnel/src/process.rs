@@ -9,10 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_cc::registry::Algorithm;
 use millrace_config::Admin;
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::admin::{AdminServer, FlowInfo, FlowSource, HealthCheck};
+use crate::admin::{AdminServer, FlowInfo, FlowSource, HealthCheck, SteerError, Steered};
 use crate::metrics::{Metrics, ReloadResult};
 use crate::qlog::{QlogError, QlogSink, TraceInfo};
 use crate::role::Role;
@@ -192,5 +193,10 @@ impl FlowSource for Flows {
         let sink = on.then(|| sink.clone());
         let ask = |worker: &WorkerHandle| worker.trace(connection, sink.clone(), LIST_PATIENCE);
         self.workers.iter().find_map(ask).unwrap_or(Err(QlogError::NoConnection))
+    }
+
+    fn steer(&self, connection: &str, to: Option<&Algorithm>) -> Result<Steered, SteerError> {
+        let ask = |worker: &WorkerHandle| worker.steer(connection, to, LIST_PATIENCE);
+        self.workers.iter().find_map(ask).unwrap_or(Err(SteerError::NoConnection))
     }
 }

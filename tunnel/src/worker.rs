@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::{Duration, Instant};
 
+use millrace_cc::registry::Algorithm;
 use mio::{Events, Poll, Token, Waker};
 
-use crate::admin::FlowInfo;
+use crate::admin::{FlowInfo, SteerError, Steered};
 use crate::conn::Conn;
 use crate::core::{
     Core, H3_NO_ERROR, KIND_DATAGRAMS, KIND_FLOW, KIND_OWN, KIND_ROLE, KIND_SHIFT, KIND_UDP,
@@ -35,6 +36,7 @@ enum Command {
     Drain { deadline: Instant },
     Reload(Box<Update>),
     Trace { connection: String, sink: Option<Arc<QlogSink>>, answer: SyncSender<Traced> },
+    Steer { connection: String, to: Option<Algorithm>, answer: SyncSender<Turned> },
 }
 
 /// What keeps a worker going.
@@ -58,6 +60,8 @@ pub struct WorkerSettings {
 
 /// Where the trace is; `None` when the worker does not have the connection.
 type Traced = Option<Result<PathBuf, QlogError>>;
+/// What drives it now; `None` as above.
+type Turned = Option<Result<Steered, SteerError>>;
 
 /// What a worker makes new connections with after a reload.
 struct Update {
@@ -108,6 +112,24 @@ impl WorkerHandle {
         let _ = self.commands.send(Command::Trace { connection, sink, answer });
         self.wake();
         traced.recv_timeout(patience).unwrap_or(Some(Err(QlogError::NoAnswer)))
+    }
+
+    /// Pins the algorithm of a connection, or releases it; `None` when the worker does not have the
+    /// connection.
+    ///
+    /// # Errors
+    /// See [`SteerError`].
+    pub fn steer(
+        &self,
+        connection: &str,
+        to: Option<&Algorithm>,
+        patience: Duration,
+    ) -> Option<Result<Steered, SteerError>> {
+        let (answer, turned) = std::sync::mpsc::sync_channel(1);
+        let (connection, to) = (connection.to_owned(), to.cloned());
+        let _ = self.commands.send(Command::Steer { connection, to, answer });
+        self.wake();
+        turned.recv_timeout(patience).unwrap_or(Some(Err(SteerError::NoAnswer)))
     }
 
     /// The worker's flows; empty when it does not answer within `patience`.
@@ -241,6 +263,16 @@ impl<R: Role> Worker<R> {
                     let found = conns.iter_mut().find(|(_, conn)| conn.is_called(&connection));
                     let traced = found.map(|(_, conn)| conn.trace(&connection, sink.as_ref()));
                     let _ = answer.send(traced);
+                }
+                Command::Steer { connection, to, answer } => {
+                    let conns = &mut self.core.conns;
+                    let found = conns.iter_mut().find(|(_, conn)| conn.is_called(&connection));
+                    let turned = found.map(|(slot, conn)| (slot, conn.pin(to.as_ref())));
+                    if let Some((slot, Ok(_))) = &turned {
+                        // Another window may let more be sent now.
+                        self.core.mark_dirty(*slot);
+                    }
+                    let _ = answer.send(turned.map(|(_, turned)| turned));
                 }
                 Command::Reload(update) => {
                     let Update { tunnel, settings } = *update;

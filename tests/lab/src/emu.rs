@@ -98,6 +98,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         jobs: usize::try_from(options.jobs)?,
         attempts: options.attempts,
         quick: work.quick,
+        earlier: work.earlier,
     };
     let how = options.chosen.how();
     let mut tally = Tally::default();

@@ -1,4 +1,4 @@
-//! Readiness by asking: a GET, and whether it was answered well.
+//! Just enough HTTP to ask proxies: requests without a body, and whether they were answered well.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,27 +27,47 @@ pub fn get(namespace: &Namespace, address: SocketAddr, path: &str) -> Result<Opt
 /// # Errors
 /// As [`get`].
 pub fn get_here(address: SocketAddr, path: &str) -> Result<Option<String>> {
-    let answer = match TcpStream::connect_timeout(&address, TIMEOUT) {
-        Ok(stream) => exchange(stream, address, path).map(Some),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
-        Err(error) => Err(error).context("connect"),
-    };
-    let Some(answer) = answer.with_context(|| format!("http://{address}{path}"))? else {
-        return Ok(None);
-    };
-    let Some((status, rest)) = answer.split_once("\r\n") else {
-        bail!("http://{address}{path}: no HTTP answer");
-    };
-    let good = status.split_ascii_whitespace().nth(1).is_some_and(|code| code.starts_with('2'));
-    let body = rest.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    Ok(good.then(|| body.to_owned()))
+    let answer = ask("GET", address, path).with_context(|| format!("http://{address}{path}"))?;
+    Ok(answer.filter(|answer| answer.good).map(|answer| answer.body))
 }
 
-fn exchange(mut stream: TcpStream, host: SocketAddr, path: &str) -> Result<String> {
+/// Has something changed, by the calling thread's network.
+///
+/// # Errors
+/// It was not: what was answered.
+pub fn put_here(address: SocketAddr, path: &str) -> Result<()> {
+    let place = || format!("PUT http://{address}{path}");
+    match ask("PUT", address, path).with_context(place)? {
+        Some(answer) if answer.good => Ok(()),
+        Some(answer) => bail!("{}: {}", place(), answer.body.trim()),
+        None => bail!("{}: nobody listens", place()),
+    }
+}
+
+struct Answer {
+    good: bool,
+    body: String,
+}
+
+/// `None` while nothing listens.
+fn ask(method: &str, address: SocketAddr, path: &str) -> Result<Option<Answer>> {
+    let stream = match TcpStream::connect_timeout(&address, TIMEOUT) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(None),
+        Err(error) => return Err(error).context("connect"),
+    };
+    let answer = exchange(stream, method, address, path)?;
+    let Some((status, rest)) = answer.split_once("\r\n") else { bail!("no HTTP answer") };
+    let good = status.split_ascii_whitespace().nth(1).is_some_and(|code| code.starts_with('2'));
+    let body = rest.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
+    Ok(Some(Answer { good, body }))
+}
+
+fn exchange(mut stream: TcpStream, method: &str, host: SocketAddr, path: &str) -> Result<String> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     // HTTP/1.0: the end of the connection is the end of the answer.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(MOST_BYTES).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -92,7 +92,9 @@ pub fn draw_in(directory: &Path, from: &Material) -> Result<()> {
 
 /// How many sessions there were.
 fn draw(summary: &Summary, at_s: &[f64], from: &Material) -> Result<usize> {
-    let all = viewers(summary);
+    let mut all = viewers(summary);
+    // Nothing is left to draw those anew from.
+    all.retain(|viewer| viewer.directory.join("record.json").is_file());
     // By what they played: the presentation, or the stream of so many Mbit/s.
     let mut played: BTreeMap<Option<u64>, Vec<PathBuf>> = BTreeMap::new();
     let mut shortest_s = f64::INFINITY;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use millrace_lab::runner;
+use millrace_lab::runner::{self, Earlier};
 use millrace_lab::scenario::File;
 use millrace_lab::scenario::part::{self, Choice};
 use serde_json::json;
@@ -32,6 +32,10 @@ pub struct Chosen {
     /// add up; scenarios that don't sweep it stay as they are
     #[arg(long = "where", value_name = "KEY=VALUE")]
     cells: Vec<Choice>,
+    /// Take over what counts of these results, as --out has them: runs with the same settings and seed
+    /// are not done again. With --where, cells that are there come along. Can be given several times
+    #[arg(long, value_name = "DIR", conflicts_with = "quick")]
+    resume: Vec<PathBuf>,
     /// Directory of recorded links [default: $MILLRACE_TRACES, else ../shared/traces]
     #[arg(long)]
     pub traces: Option<PathBuf>,
@@ -50,6 +54,8 @@ pub struct Work {
     pub files: Vec<File>,
     /// What was left out of them for speed.
     pub quick: Option<String>,
+    /// Runs that are there already.
+    pub earlier: Option<Earlier>,
 }
 
 impl Chosen {
@@ -62,7 +68,10 @@ impl Chosen {
         if files.is_empty() {
             bail!("no scenario of these has a name with {}", self.only.join(" or "));
         }
-        part::choose(&mut files, &self.cells).map_err(anyhow::Error::msg)?;
+        let wanted = !self.resume.is_empty();
+        let earlier = wanted.then(|| Earlier::read(&self.resume)).transpose()?;
+        let there = |scenario: &_| earlier.as_ref().is_some_and(|earlier| earlier.has(scenario));
+        part::choose(&mut files, &self.cells, there).map_err(anyhow::Error::msg)?;
         if files.is_empty() {
             bail!("no cell of these has all that --where asks for");
         }
@@ -70,7 +79,7 @@ impl Chosen {
         for file in files.iter_mut().filter(|_| self.quick) {
             quick = Some(runner::quicker(file));
         }
-        Ok(Some(Work { files, quick }))
+        Ok(Some(Work { files, quick, earlier }))
     }
 
     /// How results are shown.

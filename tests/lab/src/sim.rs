@@ -32,6 +32,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         jobs: options.jobs.map_or_else(cores, usize::from),
         attempts: 1,
         quick: work.quick,
+        earlier: work.earlier,
     };
     let simulator = Simulator { traces: Traces::find(options.chosen.traces.as_deref()) };
     let how = options.chosen.how();

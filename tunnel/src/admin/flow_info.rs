@@ -32,6 +32,9 @@ pub struct FlowInfo {
     pub class: Class,
     /// Congestion control of its connection.
     pub algorithm: Option<String>,
+    /// Whether that was set by hand, and stays.
+    #[serde(default)]
+    pub pinned: bool,
     /// Bytes from client to destination so far.
     pub bytes_up: u64,
     /// Bytes from destination to client so far.
@@ -147,6 +150,7 @@ impl FlowInfo {
             destination: flow.label.destination.clone(),
             class: flow.label.class,
             algorithm: None,
+            pinned: false,
             bytes_up: flow.sent_bytes,
             bytes_down: flow.received_bytes,
             age_s: now.saturating_duration_since(flow.opened).as_secs_f64(),

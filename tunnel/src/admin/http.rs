@@ -17,10 +17,15 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 
 use super::{
-    Content, FlowInfo, HEAD_TIMEOUT, Health, MAX_HEAD_BYTES, MAX_HEAD_FIELDS, dashboard, qlog,
+    Content, FlowInfo, HEAD_TIMEOUT, Health, MAX_HEAD_BYTES, MAX_HEAD_FIELDS, congestion_control,
+    dashboard, qlog,
 };
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+/// Hexadecimal digits of the longest connection ID (RFC 9000, Section 17.2).
+const MAX_CONNECTION_DIGITS: usize = 40;
+/// As CTA-5004 limits `sid`.
+const MAX_SESSION_CHARS: usize = 64;
 
 #[derive(Serialize)]
 struct Flows {
@@ -54,9 +59,13 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
     if path == "/qlog" || path.starts_with("/qlog/") {
         return qlog::answer(request, content).await;
     }
+    if path.starts_with(congestion_control::PREFIX) {
+        return congestion_control::answer(request, content).await;
+    }
     let page = dashboard::file(path);
     if page.is_none() && !["/metrics", "/flows", "/healthz"].contains(&path) {
-        let text = "there are / (a page for people), /metrics, /flows, /healthz and /qlog\n";
+        let text = "there are / (a page for people), /metrics, /flows, /healthz, /qlog and \
+                    /congestion_control\n";
         return response(StatusCode::NOT_FOUND, TEXT, text);
     }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
@@ -73,7 +82,10 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
             Err(error) => failed(&error),
         },
         "/flows" => {
-            let mut answer = flows(Arc::clone(&content)).await;
+            let mut answer = match session(request.uri().query()) {
+                Ok(session) => flows(Arc::clone(&content), session).await,
+                Err(text) => response(StatusCode::BAD_REQUEST, TEXT, text),
+            };
             share(request, &content, &mut answer);
             answer
         }
@@ -86,15 +98,38 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
     }
 }
 
-async fn flows(content: Arc<Content>) -> Response<Full<Bytes>> {
+/// Whose flows are asked for: a player's, by the name of its playback session; everybody's without one.
+fn session(query: Option<&str>) -> Result<Option<String>, &'static str> {
+    const WRONG: &str = "the only parameter is session=NAME, up to 64 letters, digits and -._~: the name that the \
+                         player gives its playback session (sid of CMCD)\n";
+    let Some(query) = query else { return Ok(None) };
+    let name = query.strip_prefix("session=").ok_or(WRONG)?;
+    // What needs no decoding (RFC 3986, Section 2.3).
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let well_formed = (1..=MAX_SESSION_CHARS).contains(&name.len()) && name.bytes().all(allowed);
+    well_formed.then(|| Some(name.to_owned())).ok_or(WRONG)
+}
+
+async fn flows(content: Arc<Content>, session: Option<String>) -> Response<Full<Bytes>> {
     let collected = tokio::task::spawn_blocking(move || {
-        serde_json::to_vec(&Flows { flows: content.flows.flows() })
+        let mut flows = content.flows.flows();
+        if let Some(session) = session {
+            let of = |flow: &FlowInfo| flow.player.as_ref()?.session.clone();
+            flows.retain(|flow| of(flow).as_ref() == Some(&session));
+        }
+        serde_json::to_vec(&Flows { flows })
     });
     match collected.await {
         Ok(Ok(json)) => response(StatusCode::OK, "application/json", json),
         Ok(Err(error)) => failed(&error),
         Err(error) => failed(&error),
     }
+}
+
+/// Whether it could be the name of a connection: its ID in hexadecimal, as `/flows` shows it.
+pub(super) fn is_connection(name: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (1..=MAX_CONNECTION_DIGITS).contains(&name.len()) && name.bytes().all(is_digit)
 }
 
 /// Lets a page from elsewhere read the answer, if its origin is listed (CORS; WHATWG Fetch, Section

@@ -11,11 +11,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::Content;
-use super::http::{TEXT, failed, response};
+use super::http::{TEXT, failed, is_connection, response};
 use crate::qlog::{QlogError, TraceInfo};
-
-/// Hexadecimal digits of the longest connection ID (RFC 9000, Section 17.2).
-const MAX_NAME_BYTES: usize = 40;
 
 #[derive(Serialize)]
 struct Traces {
@@ -32,8 +29,7 @@ pub(super) async fn answer(
     content: Arc<Content>,
 ) -> Response<Full<Bytes>> {
     let name = request.uri().path().strip_prefix("/qlog/").unwrap_or_default().to_owned();
-    let is_name = (1..=MAX_NAME_BYTES).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    let is_name = is_connection(&name);
     let (method, allowed) = (request.method().clone(), if is_name { "PUT, DELETE" } else { "GET" });
     if !name.is_empty() && !is_name {
         let text = "a connection is named by its ID in hexadecimal, as /flows shows it\n";

@@ -17,6 +17,7 @@ fn flow() -> FlowInfo {
         destination: "198.18.3.2:80".to_owned(),
         class: Class::Dash,
         algorithm: Some("cubic".to_owned()),
+        pinned: false,
         bytes_up: 100,
         bytes_down: u64::MAX,
         age_s: 1.5,
@@ -52,6 +53,45 @@ struct OneFlow;
 impl FlowSource for OneFlow {
     fn flows(&self) -> Vec<FlowInfo> {
         vec![flow()]
+    }
+
+    fn steer(&self, connection: &str, to: Option<&Algorithm>) -> Result<Steered, SteerError> {
+        match (connection, to.map(Algorithm::name)) {
+            ("0a0b", Some("bbr2")) => Err(SteerError::Irreplaceable { from: "cubic", to: "bbr2" }),
+            ("0a0b", to) => Ok(Steered { algorithm: to.unwrap_or("cubic"), pinned: to.is_some() }),
+            _ => Err(SteerError::NoConnection),
+        }
+    }
+}
+
+#[test]
+fn the_algorithm_of_a_connection_can_be_set_by_hand() {
+    let fixture = start(Box::new(OneFlow));
+    let ask = |method: &str, rest: &str| {
+        let path = format!("/congestion_control/{rest}");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let (status, _, body) = send(&fixture.server, &request);
+        (status, body)
+    };
+    let json = |algorithm: &str, pinned: bool| {
+        (200, format!("{{\"algorithm\":\"{algorithm}\",\"pinned\":{pinned}}}"))
+    };
+    assert_eq!(ask("PUT", "0a0b?algorithm=vivace"), json("vivace-latency", true));
+    assert_eq!(ask("DELETE", "0a0b"), json("cubic", false));
+    for (method, rest, status, said) in [
+        ("PUT", "0a0b?algorithm=fast", 400, "vivace-latency"),
+        ("PUT", "0a0b?algorithm=constant", 400, "rate_mbps"),
+        ("PUT", "0A0B?algorithm=bbr", 400, "hexadecimal"),
+        ("PUT", "0c?algorithm=bbr", 404, "no such connection"),
+        ("PUT", "0a0b?algorithm=bbr2", 409, "cubic can't be replaced by bbr2"),
+        ("PUT", "0a0b", 405, "?algorithm=NAME"),
+        ("DELETE", "0a0b?algorithm=bbr", 405, "DELETE without"),
+        ("POST", "0a0b?algorithm=bbr", 405, "PUT"),
+        ("GET", "0a0b", 405, "PUT"),
+    ] {
+        let answer = ask(method, rest);
+        assert_eq!(answer.0, status, "{method} {rest}");
+        assert!(answer.1.contains(said), "{method} {rest}: {}", answer.1);
     }
 }
 
@@ -122,6 +162,25 @@ fn flows_are_served_as_json() {
     assert_eq!(flows, [flow()]);
     assert_eq!(json["flows"][0]["class"], "dash");
     assert_eq!(json["flows"][0]["state"], "open");
+}
+
+#[test]
+fn a_player_can_be_asked_about_alone() {
+    let fixture = start(Box::new(OneFlow));
+    let flows = |query: &str| {
+        let (status, _, body) = get(&fixture.server, &format!("/flows?{query}"));
+        assert_eq!(status, 200, "{query}: {body}");
+        let json: serde_json::Value = serde_json::from_str(&body).unwrap();
+        json["flows"].as_array().unwrap().len()
+    };
+    assert_eq!(flows("session=6e2f"), 1);
+    assert_eq!(flows("session=6e2"), 0);
+    let too_long = format!("session={}", "a".repeat(65));
+    for wrong in ["", "session=", "session=a&b=c", "session=%41", "sid=6e2f", &too_long] {
+        let (status, _, body) = get(&fixture.server, &format!("/flows?{wrong}"));
+        assert_eq!(status, 400, "{wrong}");
+        assert!(body.contains("session=NAME"), "{body}");
+    }
 }
 
 #[test]

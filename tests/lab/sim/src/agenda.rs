@@ -1,7 +1,5 @@
-use millrace_cc::Tuning;
-
 use crate::timers::NEVER;
-use crate::{LinkChange, Setup};
+use crate::{LinkChange, Order, Setup};
 
 /// What is known beforehand to happen.
 #[derive(Debug)]
@@ -14,8 +12,8 @@ pub enum Item {
     Start(usize),
     /// This flow stops.
     Stop(usize),
-    /// Something is asked of this flow's algorithm.
-    Tune(usize, Tuning),
+    /// Something is asked of this flow.
+    Ask(usize, Order),
     /// From here on totals count.
     WarmedUp,
     /// The observer's turn.
@@ -54,8 +52,8 @@ impl Agenda {
         for (index, flow) in setup.flows.iter().enumerate() {
             listed.push((ns(flow.start), Item::Start(index)));
             listed.extend(flow.stop.map(|at| (ns(at), Item::Stop(index))));
-            let tunings = flow.tunings.iter();
-            listed.extend(tunings.map(|(at, tuning)| (ns(*at), Item::Tune(index, *tuning))));
+            let orders = flow.orders.iter();
+            listed.extend(orders.map(|(at, order)| (ns(*at), Item::Ask(index, order.clone()))));
         }
         listed.sort_by_key(|(at_ns, _)| *at_ns);
         listed.reverse();

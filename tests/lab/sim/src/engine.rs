@@ -12,8 +12,8 @@ use crate::outcome::ratio;
 use crate::sender::Departure;
 use crate::timers::{NEVER, Timers};
 use crate::{
-    FlowSample, HEADER_BYTES, LinkOutcome, LinkSample, Observer, Outcome, PacketDelivered,
-    SegmentDone, Setup,
+    FlowSample, HEADER_BYTES, LinkOutcome, LinkSample, Observer, Order, Outcome, PacketDelivered,
+    SegmentDone, Setup, Supervisor,
 };
 
 /// A packet on the link.
@@ -29,10 +29,11 @@ impl LinkSized for Packet {
     }
 }
 
-/// Places of the timers: two for all, then three for each flow.
+/// Places of the timers: three for all, then three for each flow.
 const AGENDA: usize = 0;
 const LINK: usize = 1;
-const SHARED: usize = 2;
+const SUPERVISOR: usize = 2;
+const SHARED: usize = 3;
 const PER_FLOW: usize = 3;
 
 /// What a flow's timers are for, in the order in which they go off at one moment.
@@ -54,6 +55,7 @@ fn place(flow: usize, of: Of) -> usize {
 pub(crate) struct Engine<'a> {
     setup: &'a Setup,
     observer: &'a mut dyn Observer,
+    supervisor: &'a mut dyn Supervisor,
     now_ns: u64,
     timers: Timers,
     agenda: Agenda,
@@ -68,17 +70,26 @@ pub(crate) struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     /// `setup` has been validated.
-    pub(crate) fn new(setup: &'a Setup, observer: &'a mut dyn Observer) -> Self {
+    pub(crate) fn new(
+        setup: &'a Setup,
+        observer: &'a mut dyn Observer,
+        supervisor: &'a mut dyn Supervisor,
+    ) -> Self {
         let flows: Vec<_> = (0..).zip(&setup.flows).collect();
+        let run = |(index, flow): &(usize, &_)| {
+            FlowRun::new(setup, *index, flow, supervisor.watches(*index))
+        };
+        let runs: Vec<FlowRun> = flows.iter().map(run).collect();
         Self {
             setup,
             observer,
+            supervisor,
             now_ns: 0,
             timers: Timers::new(SHARED + PER_FLOW * flows.len()),
             agenda: Agenda::new(setup),
             bottleneck: Bottleneck::new(setup, 0),
             reverse_below: below(setup.link.loss_reverse),
-            flows: flows.iter().map(|(index, flow)| FlowRun::new(setup, *index, flow)).collect(),
+            flows: runs,
             samples: vec![FlowSample::default(); flows.len()],
             at_warmup: Default::default(),
             at_sample: Default::default(),
@@ -88,6 +99,9 @@ impl<'a> Engine<'a> {
     pub(crate) fn run(mut self) -> Outcome {
         let end_ns = self.setup.duration.as_nanos() as u64;
         self.timers.set(AGENDA, self.agenda.next_ns());
+        if self.flows.iter().any(|flow| flow.is_watched) {
+            self.timers.set(SUPERVISOR, 0);
+        }
         loop {
             let (at_ns, place) = self.timers.first();
             if at_ns >= end_ns {
@@ -97,6 +111,7 @@ impl<'a> Engine<'a> {
             match place {
                 AGENDA => self.on_agenda(),
                 LINK => self.on_link(),
+                SUPERVISOR => self.on_supervisor(),
                 _ => {
                     let (flow, of) = ((place - SHARED) / PER_FLOW, (place - SHARED) % PER_FLOW);
                     match of {
@@ -137,14 +152,23 @@ impl<'a> Engine<'a> {
                 }
                 Item::Start(flow) => {
                     self.flows[flow].started = true;
+                    let now = self.now();
+                    if self.flows[flow].is_watched {
+                        self.supervisor.started(flow, now);
+                    }
                     self.drive(flow);
                 }
                 Item::Stop(flow) => {
                     self.flows[flow].sender.stop();
                     self.timers.set(place(flow, Of::Sender), NEVER);
                 }
-                Item::Tune(flow, tuning) => {
-                    self.flows[flow].sender.tune(tuning);
+                Item::Ask(flow, order) => {
+                    let now = self.now();
+                    let sender = &mut self.flows[flow].sender;
+                    match order {
+                        Order::Tune(tuning) => sender.tune(tuning),
+                        Order::Migrate(to) => sender.migrate(now, &*to),
+                    }
                     if self.flows[flow].started {
                         self.drive(flow);
                     }
@@ -159,6 +183,16 @@ impl<'a> Engine<'a> {
             }
         }
         self.timers.set(AGENDA, self.agenda.next_ns());
+    }
+
+    fn on_supervisor(&mut self) {
+        let now = self.now();
+        for (index, to) in self.supervisor.decide(now) {
+            self.flows[index].sender.migrate(now, &*to);
+            self.drive(index);
+        }
+        let wait_ns = self.supervisor.interval().as_nanos() as u64;
+        self.timers.set(SUPERVISOR, self.now_ns + wait_ns.max(1));
     }
 
     /// After the bottleneck has changed.
@@ -242,6 +276,9 @@ impl<'a> Engine<'a> {
             }
             let samples = flow.sender.counts;
             flow.sender.on_ack(now, &ack, numbers);
+            if flow.is_watched {
+                self.supervisor.heard(index, now, flow.sender.path());
+            }
             if flow.sender.counts.rtt_samples > samples.rtt_samples {
                 flow.rtt.record(flow.sender.counts.rtt_sum_ns - samples.rtt_sum_ns);
             }

@@ -28,6 +28,8 @@ pub(crate) struct FlowRun {
     pub receiver: Receiver,
     pub reverse_loss: Pcg64Mcg,
     pub extra_rtt_ns: u64,
+    /// By the supervisor.
+    pub is_watched: bool,
     pub started: bool,
     pub counts: Counts,
     pub rtt: DelayTally,
@@ -38,13 +40,14 @@ pub(crate) struct FlowRun {
 }
 
 impl FlowRun {
-    pub(crate) fn new(setup: &Setup, index: usize, flow: &Flow) -> Self {
+    pub(crate) fn new(setup: &Setup, index: usize, flow: &Flow, is_watched: bool) -> Self {
         let reverse = seed(setup.seed, Purpose::Reverse, index);
         Self {
             sender: Sender::new(flow, seed(setup.seed, Purpose::Controller, index)),
             receiver: Receiver::new(&flow.ack),
             reverse_loss: Pcg64Mcg::seed_from_u64(reverse),
             extra_rtt_ns: flow.extra_rtt.as_nanos() as u64,
+            is_watched,
             started: false,
             counts: Counts::default(),
             rtt: DelayTally::new(),
@@ -83,7 +86,7 @@ impl FlowRun {
             rtt: rtt_ns.map(Duration::from_nanos),
             smoothed_rtt: self.sender.smoothed_rtt(),
             in_flight_bytes: self.sender.in_flight_bytes(),
-            metrics: self.sender.controller().metrics(),
+            metrics: self.sender.metrics(),
         };
     }
 

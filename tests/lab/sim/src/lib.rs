@@ -31,6 +31,7 @@ mod random;
 mod receiver;
 mod sender;
 mod setup;
+mod supervisor;
 mod tally;
 mod timers;
 pub mod trace;
@@ -40,8 +41,10 @@ pub use bottleneck::Bottleneck;
 pub use observe::{FlowSample, LinkSample, NoObserver, Observer, PacketDelivered, SegmentDone};
 pub use outcome::{Delays, FlowOutcome, LinkOutcome, Outcome};
 pub use setup::{
-    AckPolicy, Flow, HEADER_BYTES, Link, LinkChange, RandomChange, Rate, Setup, SetupError, Source,
+    AckPolicy, Flow, HEADER_BYTES, Link, LinkChange, Order, RandomChange, Rate, Setup, SetupError,
+    Source,
 };
+pub use supervisor::{Supervisor, Unsupervised};
 pub use tally::DelayTally;
 pub use trace::Trace;
 
@@ -53,6 +56,21 @@ pub use trace::Trace;
 /// # Panics
 /// When a packet was neither delivered nor lost nor is still inside: a fault of the simulator.
 pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<Outcome, SetupError> {
+    run_supervised(setup, observer, &mut Unsupervised)
+}
+
+/// The same with somebody who may replace the flows' controllers.
+///
+/// # Errors
+/// When a value of the setup is out of range: which, and what is allowed.
+///
+/// # Panics
+/// When a packet was neither delivered nor lost nor is still inside: a fault of the simulator.
+pub fn run_supervised(
+    setup: &Setup,
+    observer: &mut dyn Observer,
+    supervisor: &mut dyn Supervisor,
+) -> Result<Outcome, SetupError> {
     setup.validate()?;
-    Ok(engine::Engine::new(setup, observer).run())
+    Ok(engine::Engine::new(setup, observer, supervisor).run())
 }

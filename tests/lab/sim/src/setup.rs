@@ -140,8 +140,8 @@ pub struct Flow {
     pub stop: Option<Duration>,
     /// Propagation of this flow alone, both ways together.
     pub extra_rtt: Duration,
-    /// What its controller is asked while it runs, and when.
-    pub tunings: Vec<(Duration, Tuning)>,
+    /// What is asked of it while it runs, and when.
+    pub orders: Vec<(Duration, Order)>,
     /// How its receiver acknowledges.
     pub ack: AckPolicy,
     /// Size of a full packet of the network layer; the controller's MTU is [`HEADER_BYTES`] less.
@@ -160,12 +160,21 @@ impl Flow {
             start: Duration::ZERO,
             stop: None,
             extra_rtt: Duration::ZERO,
-            tunings: Vec::new(),
+            orders: Vec::new(),
             ack: AckPolicy::default(),
             packet_bytes: 1500,
             initial_window_packets: 10,
         }
     }
+}
+
+/// What is asked of a flow while it runs.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// Of its controller.
+    Tune(Tuning),
+    /// That this algorithm take its controller's place, from when it has started on.
+    Migrate(Arc<dyn ControllerConfig>),
 }
 
 /// What a flow has to send.

@@ -2,6 +2,7 @@
 //! the kernel by its sockets.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,7 @@ struct Answer {
 #[derive(Debug, Deserialize)]
 struct Entry {
     destination: String,
+    connection: Option<String>,
     algorithm: Option<String>,
     rtt_ms: Option<f64>,
     cwnd_bytes: Option<u64>,
@@ -115,6 +117,8 @@ pub fn ask(
     over: &AtomicBool,
 ) -> Result<HashMap<usize, Told>> {
     let mut all: HashMap<usize, Told> = HashMap::new();
+    // How many of the changes each crossing has had.
+    let mut changed: HashMap<usize, usize> = HashMap::new();
     for tick in 1_u32.. {
         for proxy in proxies {
             let text = http::get_here(proxy.admin, "/flows")?;
@@ -125,6 +129,13 @@ pub fn ask(
                 let own = |entry: &&Entry| origins.contains(&entry.destination);
                 let Some(entry) = answer.flows.iter().find(own) else { continue };
                 let Some(counts) = &entry.counts else { continue };
+                let changed = changed.entry(*crossing).or_default();
+                if let Some((_, to)) =
+                    proxy.changes.get(*changed).filter(|(due_s, _)| *due_s <= at_s)
+                {
+                    change(proxy.admin, entry, to)?;
+                    *changed += 1;
+                }
                 let told = all.entry(*crossing).or_default();
                 if let Some(algorithm) = &entry.algorithm {
                     told.uses(at_s, algorithm);
@@ -146,6 +157,13 @@ pub fn ask(
         }
     }
     Ok(all)
+}
+
+/// Lets another algorithm take over.
+fn change(proxy: SocketAddr, entry: &Entry, to: &str) -> Result<()> {
+    let connection = entry.connection.as_deref().context("a flow past the tunnel")?;
+    let path = format!("/congestion_control/{connection}?algorithm={to}");
+    http::put_here(proxy, &path)
 }
 
 /// Payload that has arrived, at some moment.

@@ -24,6 +24,9 @@ pub struct Asked {
     pub admin: SocketAddr,
     /// Of what crosses the link through it, the origin's address of each flow.
     pub crossings: Vec<(usize, Vec<String>)>,
+    /// Which algorithm is to take over in all of it, and when; in the order of time. Only of the end that
+    /// sends.
+    pub changes: Vec<(f64, String)>,
 }
 
 /// All of them, running. Dropping them stops them.
@@ -68,9 +71,10 @@ impl Tunnels {
         }
         let keys = workshop.scratch.join("keys");
         workshop.binaries.certify(&keys)?;
-        let asked = |admin, crossings: &[&(usize, &Crossing)]| Asked {
+        let asked = |admin, crossings: &[&(usize, &Crossing)], changes| Asked {
             admin,
             crossings: crossings.iter().map(|(index, it)| (*index, origins(places, it))).collect(),
+            changes,
         };
         for (index, group) in scenario.groups.iter().enumerate() {
             let own: Vec<_> = crossings.iter().filter(|(_, it)| it.group == index).collect();
@@ -93,7 +97,8 @@ impl Tunnels {
             let mut running = proxy.start()?;
             proxy.ready(&mut running)?;
             tunnels.running.push(running);
-            tunnels.servers.push(asked(admin, &own));
+            let changes = if group.upwards { Vec::new() } else { changes(group) };
+            tunnels.servers.push(asked(admin, &own, changes));
         }
         let configured: Vec<_> = crossings
             .iter()
@@ -135,7 +140,9 @@ impl Tunnels {
         }
         tunnels.running.extend(running);
         for (proxy, crossing) in proxies.iter().zip(&crossings) {
-            tunnels.clients.push(asked(proxy.admin, &[crossing]));
+            let group = &scenario.groups[crossing.1.group];
+            let changes = if group.upwards { changes(group) } else { Vec::new() };
+            tunnels.clients.push(asked(proxy.admin, &[crossing], changes));
         }
         Ok(tunnels)
     }
@@ -149,6 +156,13 @@ impl Drop for Tunnels {
 
 fn origins(places: &Places, crossing: &Crossing) -> Vec<String> {
     crossing.flows.iter().map(|flow| places.flows[*flow].origin.to_string()).collect()
+}
+
+fn changes(group: &Group) -> Vec<(f64, String)> {
+    let changes = group.change.iter().filter_map(|change| Some((change.at_s, change.cc.clone()?)));
+    let mut changes: Vec<_> = changes.collect();
+    changes.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    changes
 }
 
 fn admin(number: usize) -> Result<SocketAddr> {

@@ -206,7 +206,7 @@ impl Watch {
                     changed = true;
                 }
                 Some(Item::WarmedUp) => self.on_warmed_up(due_ns, bottleneck),
-                Some(Item::Start(_) | Item::Stop(_) | Item::Tune(..)) | None => {}
+                Some(Item::Start(_) | Item::Stop(_) | Item::Ask(..)) | None => {}
             }
         }
         if since_ns >= end_ns {

@@ -174,6 +174,26 @@ pub(super) fn follow_s(
     longest
 }
 
+/// Smallest second of the ten after a change of the algorithm, relative to the mean of the five before it;
+/// `None` where there was none, or no time for it.
+pub(super) fn switch_ratio(
+    record: &Record,
+    times: &Times,
+    changes: &[usize],
+    flow: usize,
+) -> Option<f64> {
+    let (range, mbps) = (&times.flows[flow], &record.flows[flow].mbps);
+    let end = range.end.min(mbps.len());
+    let of = |(index, at): (usize, &usize)| {
+        let next = changes.get(index + 1).copied().unwrap_or(end).min(end);
+        let from = at.checked_sub(5 * PER_SECOND).filter(|from| *from >= range.start)?;
+        let after = seconds(mbps, *at..next.min(at + 10 * PER_SECOND));
+        let least = after.into_iter().reduce(f64::min)?;
+        Some(least / mean(&mbps[from..*at]))
+    };
+    changes.iter().enumerate().filter_map(of).reduce(f64::min)
+}
+
 /// Largest relative deviation from the shares asked for, a while after each change; `asked` are
 /// moments and the share from there on.
 pub(super) fn share_error(

@@ -107,6 +107,20 @@ fn following_is_two_seconds_near_the_new_rate() {
 }
 
 #[test]
+fn a_switch_is_judged_by_its_worst_second() {
+    let after = [8.0, 9.0, 7.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 1.0, 10.0];
+    let all: Vec<f64> = [10.0; 6].into_iter().chain(after).collect();
+    let record = record(10.0, &[&all]);
+    let times = times(&[(0, 18)]);
+    let found = |changes: &[usize]| switch_ratio(&record, &times, changes, 0);
+    // The second of 1 Mbit/s comes too late to be the switch's doing, unless there is another one.
+    assert!((found(&[6 * PER_SECOND]).unwrap() - 0.7).abs() < 1e-9);
+    assert!((found(&[6 * PER_SECOND, 16 * PER_SECOND]).unwrap() - 0.1).abs() < 1e-9);
+    assert_eq!(found(&[]), None);
+    assert_eq!(found(&[4 * PER_SECOND]), None, "less than five seconds before it");
+}
+
+#[test]
 fn share_errors_leave_out_the_time_after_each_change() {
     let record = record(100.0, &[&[0.0, 0.0, 50.0, 50.0, 0.0, 0.0, 66.0, 66.0]]);
     let times = times(&[(0, 8)]);

@@ -61,6 +61,9 @@ pub fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -> RunFi
             .set_if("time_to_80_percent_s", dynamics::time_to_80_percent_s(record, &times, index));
         let followed = dynamics::follow_s(record, &times, &scenario.measure, &rate_changes, index);
         figures.set_if("follow_s", followed);
+        let switches = group.change.iter().filter(|change| change.cc.is_some());
+        let switches: Vec<usize> = switches.map(|change| sample(change.at_s)).collect();
+        figures.set_if("switch_ratio", dynamics::switch_ratio(record, &times, &switches, index));
         let asked: Vec<(usize, f64)> = group
             .change
             .iter()

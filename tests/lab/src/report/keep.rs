@@ -18,6 +18,7 @@ use super::document::Document;
 use super::gallery::IMAGES_AT_MOST_BYTES;
 use super::samples::Setting;
 use super::summary::{self, Summary};
+use super::viewers::FILE as PICTURES;
 use super::{facts, figure, fill, read_page, warnings};
 use crate::results::metric;
 
@@ -35,6 +36,9 @@ pub struct Options {
     /// Where each scenario gets a directory of its name
     #[arg(long, default_value = "docs/results")]
     out: PathBuf,
+    /// Also what `--resume` goes on with: settings and figures of each run, its series and its pictures
+    #[arg(long)]
+    runs: bool,
     /// The page without figures, as `make build` makes it
     #[arg(long, default_value = super::PAGE, hide = true)]
     page: PathBuf,
@@ -50,6 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
     for summary in summary::read_all(&options.results)? {
         let directory = options.out.join(&summary.scenario.name);
         keep(&summary, &page, &directory)?;
+        keep_runs(&summary, options.runs, &directory)?;
         println!("{}", directory.display());
     }
     Ok(())
@@ -69,6 +74,67 @@ fn keep(summary: &Summary, page: &str, directory: &Path) -> Result<()> {
         fs::write(&path, text).with_context(|| path.display().to_string())?;
     }
     Ok(())
+}
+
+/// What is kept of a run, beside the pictures of its players.
+const RUN_FILES: [&str; 3] = ["run.json", "flows.json", "series.parquet"];
+
+/// Those that count, under the names that `summary.json` has for them; none are left of what was kept
+/// before.
+fn keep_runs(summary: &Summary, wanted: bool, directory: &Path) -> Result<()> {
+    let runs = directory.join("runs");
+    if runs.exists() {
+        fs::remove_dir_all(&runs).with_context(|| runs.display().to_string())?;
+    }
+    let text = directory.join("summary.json");
+    if !wanted {
+        return match fs::remove_file(&text) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| text.display().to_string())
+            }
+            _ => Ok(()),
+        };
+    }
+    copy(&summary.directory.join("summary.json"), &text)?;
+    for run in summary.cells.iter().flat_map(|cell| cell.run_directories()) {
+        let target = runs.join(run.file_name().context("a run's directory has a name")?);
+        fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+        for file in RUN_FILES.map(|file| run.join(file)).iter().filter(|file| file.is_file()) {
+            copy(file, &target)?;
+        }
+        keep_pictures(&run, &target)?;
+    }
+    Ok(())
+}
+
+fn keep_pictures(run: &Path, target: &Path) -> Result<()> {
+    for player in entries(run)?.into_iter().filter(|path| path.join(PICTURES).is_file()) {
+        let target = target.join(player.file_name().context("a player's directory has a name")?);
+        fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+        for file in entries(&player)? {
+            let is_picture = file.extension().is_some_and(|extension| extension == "webp");
+            if is_picture || file.ends_with(PICTURES) {
+                copy(&file, &target)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).and_then(|entries| {
+        entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()
+    });
+    entries.with_context(|| directory.display().to_string())
+}
+
+/// To a file, or into a directory.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let to = match from.file_name() {
+        Some(name) if to.is_dir() => to.join(name),
+        _ => to.to_owned(),
+    };
+    fs::copy(from, &to).map(drop).with_context(|| to.display().to_string())
 }
 
 /// With as many pictures as it has room for.
@@ -242,6 +308,25 @@ mod tests {
         assert!(all.contains("millrace-lab sim made-up.toml") && all.contains("0123456789ab"));
         assert!(!all.contains("2027-01-15"), "the day of the made-up run");
         assert!(text("report.html").contains("data:image/webp"));
+    }
+
+    #[test]
+    fn runs_are_kept_if_they_are_wanted_and_can_be_reported_again() {
+        let root = tempfile::tempdir().unwrap();
+        let (summary, out) = (results(&root.path().join("measured")), root.path().join("kept"));
+        let again = |wanted: bool| {
+            keep(&summary, PAGE, &out).unwrap();
+            keep_runs(&summary, wanted, &out).unwrap();
+        };
+        again(true);
+        let all = summary::read_all(root.path().join("kept").as_path()).unwrap();
+        assert_eq!(all[0].cells.len(), summary.cells.len());
+        assert_eq!(flows(&all[0]).unwrap(), flows(&summary).unwrap());
+        let page = |summary: &Summary| bounded_page(summary, PAGE).unwrap();
+        assert_eq!(page(&all[0]), page(&summary), "with the series and the pictures");
+        assert!(!out.join("runs/0000-r00/player-0/session.json").exists());
+        again(false);
+        assert!(!out.join("runs").exists() && !out.join("summary.json").exists());
     }
 
     #[test]

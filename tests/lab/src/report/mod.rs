@@ -26,7 +26,7 @@ mod tests;
 mod units;
 pub(crate) mod viewers;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -287,6 +287,11 @@ fn facts(summaries: &[&Summary]) -> Vec<Fact> {
     };
     let finished = summaries.iter().filter_map(|summary| summary.stamp.finished_unix_s);
     let date = finished.reduce(f64::max).and_then(date).unwrap_or_default();
+    let mut taken: BTreeMap<String, u64> = BTreeMap::new();
+    for (commit, runs) in summaries.iter().flat_map(|summary| &summary.taken_over) {
+        *taken.entry(short(commit)).or_default() += runs;
+    }
+    let taken = taken.iter().map(|(commit, runs)| format!("{runs} of commit {commit}"));
     let facts = [
         ("Commit", all(|stamp| stamp.commit.as_deref().map(short))),
         ("Version", all(|stamp| stamp.version.clone())),
@@ -296,6 +301,7 @@ fn facts(summaries: &[&Summary]) -> Vec<Fact> {
         ("Kernel", all(|stamp| stamp.kernel.clone())),
         ("Scenarios", summaries.len().to_string()),
         ("Runs", runs.to_string()),
+        ("Of these run earlier", taken.collect::<Vec<_>>().join("; ")),
     ];
     let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
     facts.map(|(name, value)| Fact { name, value }).collect()
@@ -324,7 +330,8 @@ fn warnings(summaries: &[&Summary]) -> Vec<String> {
     if !quick.is_empty() {
         warnings.push(format!("A quick run, shortened, proves nothing: {quick}."));
     }
-    let commits: BTreeSet<_> = summaries.iter().filter_map(|s| s.stamp.commit.as_ref()).collect();
+    let commits = summaries.iter().flat_map(|s| s.stamp.commit.iter().chain(s.taken_over.keys()));
+    let commits: BTreeSet<_> = commits.collect();
     if commits.len() > 1 {
         warnings.push("The results are of different commits.".to_owned());
     }

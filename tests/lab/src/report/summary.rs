@@ -36,6 +36,8 @@ pub(crate) struct Summary {
     #[serde(default)]
     pub(crate) counts: Counts,
     #[serde(default)]
+    pub(crate) taken_over: BTreeMap<String, u64>,
+    #[serde(default)]
     pub(crate) problems: Vec<Value>,
     #[serde(default)]
     pub(crate) stamp: Stamp,

@@ -35,7 +35,7 @@ const SHARES: [&str; 9] = [
 ];
 
 /// Where the spelling alone would not read well.
-const NAMES: [(&str, &str); 27] = [
+const NAMES: [(&str, &str); 28] = [
     ("goodput_mbps", "Goodput"),
     ("throughput_mbps", "Throughput"),
     ("rate_mbps", "Rate"),
@@ -57,6 +57,7 @@ const NAMES: [(&str, &str); 27] = [
     ("ratio_to_others", "Goodput / mean goodput of the others"),
     ("time_to_80_percent_s", "Time to 80 % of the capacity"),
     ("follow_s", "Time to follow a change"),
+    ("switch_ratio", "Least second after a change of algorithm / before"),
     ("bitrate_kbps", "Mean bitrate"),
     ("shown_kbps", "Rung on the screen"),
     ("psnr_db", "PSNR"),

@@ -39,7 +39,8 @@ pub(crate) fn viewers(summary: &Summary) -> Vec<Viewer<'_>> {
         for part in &cell.flows {
             let Some(flow) = part.flow.filter(|_| !groups.contains(&part.group)) else { continue };
             let directory = run.join(format!("player-{flow}"));
-            if directory.join("session.json").is_file() {
+            // Kept results have the pictures without the session.
+            if ["session.json", FILE].iter().any(|file| directory.join(file).is_file()) {
                 groups.push(part.group);
                 all.push(Viewer { cell, part, directory });
             }

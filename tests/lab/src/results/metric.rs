@@ -1,7 +1,7 @@
 //! Names of the figures. `docs/results.md` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 45] = [
+pub const OF_FLOW: [&str; 46] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -30,6 +30,7 @@ pub const OF_FLOW: [&str; 45] = [
     "overshoot_bdp",
     "follow_s",
     "share_error",
+    "switch_ratio",
     "segments",
     "segment_s.mean",
     "segment_s.p50",

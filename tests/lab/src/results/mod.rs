@@ -10,6 +10,7 @@ mod write;
 
 use std::collections::BTreeMap;
 
+use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::{Map, Value};
@@ -60,11 +61,66 @@ impl Figures {
         }
     }
 
+    /// The reverse of its serialisation.
+    fn from_json(tables: Map<String, Value>) -> Result<Self> {
+        let mut all = Self::default();
+        for (outer, value) in tables {
+            let inside: Vec<(String, Value)> = match value {
+                Value::Object(inside) => inside
+                    .into_iter()
+                    .map(|(inner, value)| (format!("{outer}.{inner}"), value))
+                    .collect(),
+                value => vec![(outer, value)],
+            };
+            for (name, value) in inside {
+                let known = metric::OF_FLOW.iter().chain(&metric::OF_LINK).find(|it| **it == name);
+                let known = known.with_context(|| format!("{name} is no figure"))?;
+                let value = if value.is_null() { Some(f64::INFINITY) } else { value.as_f64() };
+                all.set(known, value.with_context(|| format!("{name} is no number"))?);
+            }
+        }
+        Ok(all)
+    }
+
     /// Sets one that may not exist.
     pub fn set_if(&mut self, name: &'static str, value: Option<f64>) {
         if let Some(value) = value {
             self.set(name, value);
         }
+    }
+}
+
+impl RunFigures {
+    /// Of `flows.json`.
+    ///
+    /// # Errors
+    /// What is missing in it, or in it and not known.
+    pub fn from_json(file: &Value) -> Result<Self> {
+        let table = |value: &Value| value.as_object().cloned().context("not a table");
+        let flows = file["flows"].as_array().context("flows: not a list")?;
+        let flows = flows.iter().enumerate().map(|(index, flow)| {
+            FlowFigures::from_json(table(flow)?).with_context(|| format!("flows[{index}]"))
+        });
+        Ok(Self {
+            link: Figures::from_json(table(&file["link"]).context("link")?).context("link")?,
+            flows: flows.collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl FlowFigures {
+    fn from_json(mut flow: Map<String, Value>) -> Result<Self> {
+        let mut take = |key: &'static str| flow.remove(key).with_context(|| format!("no {key}"));
+        let number = |value: Value| value.as_f64().context("start_s and stop_s are numbers");
+        Ok(Self {
+            flow: serde_json::from_value(take("flow")?)?,
+            group: serde_json::from_value(take("group")?)?,
+            cc: serde_json::from_value(take("cc")?)?,
+            label: serde_json::from_value(take("label")?)?,
+            start_s: number(take("start_s")?)?,
+            stop_s: number(take("stop_s")?)?,
+            figures: Figures::from_json(flow)?,
+        })
     }
 }
 

@@ -30,6 +30,9 @@ pub struct Summary {
     pub values: BTreeMap<String, Vec<Value>>,
     /// How many runs there were.
     pub counts: Counts,
+    /// How many of the runs were taken over from earlier results, by the commit that did them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub taken_over: BTreeMap<String, usize>,
     /// Why runs are not done, with how many.
     pub problems: Vec<Problem>,
     /// What became of the claims.
@@ -192,6 +195,7 @@ impl Summary {
             keys: file.sweep.iter().map(|(key, _)| key.clone()).collect(),
             values: file.sweep.iter().cloned().collect(),
             counts,
+            taken_over: BTreeMap::new(),
             problems,
             claims: super::claims::judge(file, runs),
             plots: file.plots.clone(),

@@ -1,5 +1,6 @@
 //! Scenarios, whatever runs them: every cell and repeat, and what they leave.
 
+mod earlier;
 mod progress;
 mod quick;
 
@@ -19,8 +20,10 @@ use crate::results::{
     CellRuns, Counts, Directory, Problem, RunFigures, RunFile, Stamp, Summary, series, write_run,
 };
 use crate::scenario::{File, Scenario, Series};
+use earlier::{LEFT_OUT, Wanted};
 use progress::Progress;
 
+pub use earlier::Earlier;
 pub use quick::quicker;
 
 /// What [`run`] is asked.
@@ -34,6 +37,8 @@ pub struct Options {
     pub attempts: u32,
     /// What was left out of the files for speed.
     pub quick: Option<String>,
+    /// Runs that are taken over where they are what would be run.
+    pub earlier: Option<Earlier>,
 }
 
 /// What can run a scenario.
@@ -110,6 +115,8 @@ struct Ended {
     invalid_because: Vec<String>,
     /// How often it was done in vain before.
     left_out: usize,
+    /// The build that did it, if it was taken over from earlier results.
+    taken_from: Option<String>,
 }
 
 /// Runs all cells and repeats of `files` and writes their results. `each` sees a file's summary as
@@ -179,12 +186,13 @@ pub fn run<D: Driver>(
     })
 }
 
-/// Every cell and repeat, in the order of the files.
+/// Every cell and repeat, in the order of the files. What is compared takes turns, so that a machine that
+/// changes with time changes it for all cells alike.
 fn jobs(files: &[File]) -> Vec<Job<'_>> {
     let mut jobs = Vec::new();
     for (file, of) in files.iter().enumerate() {
-        for cell in 0..of.cells.len() {
-            jobs.extend((0..of.head.repeat).map(|repeat| Job { file, of, cell, repeat }));
+        for repeat in 0..of.head.repeat {
+            jobs.extend((0..of.cells.len()).map(|cell| Job { file, of, cell, repeat }));
         }
     }
     jobs
@@ -206,6 +214,11 @@ impl Job<'_> {
         groups.flat_map(|group| vec![vec![(0.0, group.cc.clone())]; count(group)]).collect()
     }
 
+    /// The same for all cells: a repeat's redraws of the link are those of its competitors.
+    fn seed(&self) -> u64 {
+        self.of.head.seed + self.repeat
+    }
+
     fn keeps_series(&self) -> bool {
         match self.of.head.series {
             Series::All => true,
@@ -222,6 +235,9 @@ impl Job<'_> {
         path: &Path,
         stamp: &Stamp,
     ) -> Result<Result<Ended, NotDone>> {
+        if let Some(ended) = self.taken::<D>(options, path)? {
+            return Ok(Ok(ended));
+        }
         let mut left_out = 0;
         loop {
             let outcome = self.attempt(driver, path, stamp)?;
@@ -231,15 +247,33 @@ impl Job<'_> {
             };
             left_out += 1;
             if !invalid_because.is_empty() && left_out < options.attempts as usize {
-                let kept = path.with_file_name(format!("{}-left-out-{left_out}", self.name()));
+                let kept = path.with_file_name(format!("{}{LEFT_OUT}{left_out}", self.name()));
                 fs::rename(path, &kept).with_context(|| kept.display().to_string())?;
                 fs::create_dir(path).with_context(|| path.display().to_string())?;
                 continue;
             }
-            let ended =
-                |ran: Ran| Ended { figures: ran.figures, invalid_because, left_out: left_out - 1 };
-            return Ok(outcome.map(ended));
+            return Ok(outcome.map(|ran| Ended {
+                figures: ran.figures,
+                invalid_because,
+                left_out: left_out - 1,
+                taken_from: None,
+            }));
         }
+    }
+
+    /// It as it was run earlier, if it was.
+    fn taken<D: Driver>(&self, options: &Options, path: &Path) -> Result<Option<Ended>> {
+        let Some(earlier) = &options.earlier else { return Ok(None) };
+        let wanted = Wanted {
+            driver: D::NAME,
+            scenario: self.scenario(),
+            seed: self.seed(),
+            with_series: self.keeps_series(),
+        };
+        let Some(run) = earlier.find(wanted)? else { return Ok(None) };
+        let (figures, left_out) = run.take(path, self.cell, self.repeat)?;
+        let taken_from = Some(run.commit());
+        Ok(Some(Ended { figures, invalid_because: Vec::new(), left_out, taken_from }))
     }
 
     fn attempt<D: Driver>(
@@ -249,8 +283,7 @@ impl Job<'_> {
         stamp: &Stamp,
     ) -> Result<Result<Ran, NotDone>> {
         let begin = Instant::now();
-        // The same for all cells: a repeat's redraws of the link are those of its competitors.
-        let seed = self.of.head.seed + self.repeat;
+        let seed = self.seed();
         let request = Request {
             scenario: self.scenario(),
             seed,
@@ -304,6 +337,8 @@ struct Pending<'a> {
     left: usize,
     counts: Counts,
     problems: BTreeMap<String, usize>,
+    /// How many runs each earlier build did.
+    taken: BTreeMap<String, usize>,
     begin: Instant,
 }
 
@@ -313,16 +348,27 @@ impl<'a> Pending<'a> {
         let runs = vec![vec![None; repeats]; file.cells.len()];
         let left = file.cells.len() * repeats;
         let counts = Counts { runs: left, ..Counts::default() };
-        let problems = BTreeMap::new();
-        Self { file, directory, runs, left, counts, problems, begin: Instant::now() }
+        Self {
+            file,
+            directory,
+            runs,
+            left,
+            counts,
+            problems: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            begin: Instant::now(),
+        }
     }
 
     fn take(&mut self, job: &Job<'_>, outcome: Result<Ended, NotDone>) {
         self.left -= 1;
         let problem = match outcome {
-            Ok(Ended { figures, invalid_because, left_out }) => {
+            Ok(Ended { figures, invalid_because, left_out, taken_from }) => {
                 self.counts.done += 1;
                 self.counts.left_out += left_out;
+                if let Some(commit) = taken_from {
+                    *self.taken.entry(commit).or_default() += 1;
+                }
                 if invalid_because.is_empty() {
                     let repeat = usize::try_from(job.repeat).unwrap_or(usize::MAX);
                     self.runs[job.cell][repeat] = Some(figures);
@@ -365,6 +411,7 @@ impl<'a> Pending<'a> {
         let mut summary = Summary::of(self.file, &cells, self.counts, problems);
         summary.driver = driver;
         summary.quick.clone_from(&options.quick);
+        summary.taken_over = self.taken;
         summary.stamp = stamp.after(self.begin.elapsed().as_secs_f64());
         let path = self.directory.keep(&summary)?;
         each(&summary, &path)

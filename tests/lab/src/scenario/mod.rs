@@ -401,6 +401,12 @@ pub struct Group {
 pub struct FlowChange {
     /// When.
     pub at_s: f64,
+    /// Which algorithm takes over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cc: Option<String>,
+    /// Its parameters.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub parameters: Map<String, Value>,
     /// Which share of the link it is to strive for.
     pub share: Option<f64>,
     /// Above which rate it is to yield.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::File;
+use super::{File, Scenario};
 
 /// One value of a swept key, as somebody types it: `link.loss=0.01`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,11 +40,15 @@ impl Choice {
 }
 
 /// Leaves of each file the cells that have a chosen value of each chosen key that the file sweeps, and drops
-/// files of which nothing is left.
+/// files of which nothing is left. What is `there` already stays too.
 ///
 /// # Errors
 /// A choice that no file has: which, and what there is.
-pub fn choose(files: &mut Vec<File>, choices: &[Choice]) -> Result<(), String> {
+pub fn choose(
+    files: &mut Vec<File>,
+    choices: &[Choice],
+    there: impl Fn(&Scenario) -> bool,
+) -> Result<(), String> {
     for choice in choices {
         let swept = files.iter().flat_map(|file| &file.sweep);
         let all = |swept: &mut dyn Iterator<Item = String>| {
@@ -70,7 +74,9 @@ pub fn choose(files: &mut Vec<File>, choices: &[Choice]) -> Result<(), String> {
         of.peek().is_none() || of.any(|choice| choice.is(value))
     };
     for file in files.iter_mut() {
-        file.cells.retain(|cell| cell.at.iter().all(|(key, value)| is_chosen(key, value)));
+        file.cells.retain(|cell| {
+            cell.at.iter().all(|(key, value)| is_chosen(key, value)) || there(&cell.scenario)
+        });
     }
     files.retain(|file| !file.cells.is_empty());
     Ok(())
@@ -99,7 +105,7 @@ mod tests {
     fn chosen(choices: &[&str]) -> Result<Vec<(String, usize)>, String> {
         let mut files = files();
         let choices: Vec<Choice> = choices.iter().map(|it| it.parse().unwrap()).collect();
-        choose(&mut files, &choices)?;
+        choose(&mut files, &choices, |_| false)?;
         Ok(files.iter().map(|file| (file.head.name.clone(), file.cells.len())).collect())
     }
 
@@ -117,6 +123,15 @@ mod tests {
         );
         let narrow = chosen(&["flow.0.cc=bbr", "link.loss=0.010"]).unwrap();
         assert_eq!(narrow, named(&[("a", 1), ("c", 1)]));
+    }
+
+    #[test]
+    fn what_is_there_stays_beside_what_is_chosen() {
+        let mut files = files();
+        let there =
+            |scenario: &Scenario| scenario.link.loss > 0.0 && scenario.groups[0].cc == "bbr";
+        choose(&mut files, &["flow.0.cc=cubic".parse().unwrap()], there).unwrap();
+        assert_eq!(files[0].cells.len(), 3);
     }
 
     #[test]

@@ -223,11 +223,7 @@ fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>
         let problem = format!("{cc:?}, of the kernel's there are cubic, bbr and reno");
         return Err(reader.error("cc", problem));
     }
-    let parameters = match reader.node("parameters").map(|node| (&node.value, node.to_json())) {
-        None => serde_json::Map::new(),
-        Some((Value::Table(_), serde_json::Value::Object(map))) => map,
-        Some(_) => return Err(reader.error("parameters", "expected a table of settings")),
-    };
+    let parameters = parameters(&mut reader)?;
     let natural = match (kernel, cc.strip_prefix("peer:")) {
         (Some(_), _) => Via::Direct,
         (None, Some(peer)) if peers.contains_key(peer) => Via::Peer,
@@ -265,6 +261,14 @@ fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>
     }
     reader.finish()?;
     Ok(group)
+}
+
+fn parameters(reader: &mut Reader<'_>) -> Result<serde_json::Map<String, serde_json::Value>> {
+    match reader.node("parameters").map(|node| (&node.value, node.to_json())) {
+        None => Ok(serde_json::Map::new()),
+        Some((Value::Table(_), serde_json::Value::Object(map))) => Ok(map),
+        Some(_) => Err(reader.error("parameters", "expected a table of settings")),
+    }
 }
 
 /// Follows from the algorithm: the kernel's drive its own TCP from end to end, a peer's is its own, all
@@ -339,11 +343,21 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
 fn flow_change(mut reader: Reader<'_>) -> Result<FlowChange> {
     let change = FlowChange {
         at_s: reader.needed_number("at_s", TIME_S)?,
+        cc: reader.maybe_text("cc")?,
+        parameters: parameters(&mut reader)?,
         share: reader.maybe_number("share", 0.0001..=1.0)?,
         yield_above_mbps: reader.maybe_number("yield_above_mbps", RATE_MBPS)?,
     };
-    if change.share.is_none() && change.yield_above_mbps.is_none() {
-        return Err(reader.error_here("changes nothing: set share or yield_above_mbps"));
+    let FlowChange { cc, parameters, share, yield_above_mbps, .. } = &change;
+    if cc.is_none() && share.is_none() && yield_above_mbps.is_none() {
+        return Err(reader.error_here("changes nothing: set cc, share or yield_above_mbps"));
+    }
+    if let Some(cc) = cc.as_ref().filter(|cc| cc.contains(':')) {
+        let problem = format!("{cc:?}, only algorithms of the tunnel take over from each other");
+        return Err(reader.error("cc", problem));
+    }
+    if cc.is_none() && !parameters.is_empty() {
+        return Err(reader.error("parameters", "are of no use without cc"));
     }
     reader.finish()?;
     Ok(change)

@@ -1,15 +1,19 @@
 //! Scenarios in the simulator.
 
+mod mcc;
 mod setup;
 
 use anyhow::Result;
-use millrace_sim::{FlowSample, LinkSample, Observer};
+use millrace_sim::{FlowSample, LinkSample, Observer, run_supervised};
 
 use crate::measure::{Record, figures};
+use crate::results::series::InUse;
 use crate::runner::{Driver, NotDone, Ran, Request};
-use crate::scenario::{Rate, Scenario};
+use crate::scenario::{Group, Rate, Scenario};
 use crate::traces::Traces;
 
+use mcc::Mcc;
+pub use mcc::NAME as MCC;
 pub use setup::{course, setup};
 
 /// Runs scenarios in virtual time.
@@ -43,12 +47,30 @@ impl Simulator {
         let scenario = request.scenario;
         let setup = setup(scenario, request.seed, &self.traces)?;
         let mut observer = Watcher(Record::new(setup.flows.len(), request.with_series));
-        let outcome = millrace_sim::run(&setup, &mut observer)
+        let mut mcc = Mcc::new(scenario)?;
+        let outcome = run_supervised(&setup, &mut observer, &mut mcc)
             .map_err(|error| NotDone::Failed(error.to_string()))?;
+        if let Some(failure) = mcc.failure() {
+            return Err(NotDone::Failed(format!("rules: {failure}")));
+        }
         let record = observer.0;
         let figures = figures(scenario, &outcome, &record);
-        Ok(Ran { figures, rows: record.rows, ..Ran::default() })
+        Ok(Ran { figures, rows: record.rows, in_use: in_use(scenario, mcc), ..Ran::default() })
     }
+}
+
+/// The algorithms that each flow has in turn.
+fn in_use(scenario: &Scenario, mcc: Mcc) -> Vec<InUse> {
+    let of = |group: &Group| {
+        let later =
+            group.change.iter().filter_map(|change| Some((change.at_s, change.cc.clone()?)));
+        let all: InUse = std::iter::once((0.0, group.cc.clone())).chain(later).collect();
+        vec![all; usize::try_from(group.count).unwrap_or(0)]
+    };
+    let told = scenario.groups.iter().flat_map(of);
+    let either =
+        |(told, selected): (InUse, InUse)| if selected.is_empty() { told } else { selected };
+    told.zip(mcc.in_use()).map(either).collect()
 }
 
 struct Watcher(Record);

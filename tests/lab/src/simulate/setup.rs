@@ -1,11 +1,14 @@
 //! A scenario as the simulator takes it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cc::registry::{self, Algorithm, Spec};
-use millrace_cc::{Bandwidth, Tuning};
-use millrace_sim::{AckPolicy, Flow, Link, LinkChange, RandomChange, Rate, Setup, Source};
+use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
+use millrace_sim::{AckPolicy, Flow, Link, LinkChange, Order, RandomChange, Rate, Setup, Source};
+use serde_json::{Map, Value};
 
+use super::mcc;
 use crate::measure::SAMPLE_S;
 use crate::runner::NotDone;
 use crate::scenario::{self, App, Connections, Group, Scenario, Sim, Via};
@@ -103,16 +106,7 @@ fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
             return Err(NotDone::Skipped("players run in the emulator only".to_owned()));
         }
     };
-    let spec = Spec { name: group.cc.clone(), parameters: group.parameters.clone() };
-    let algorithm = match registry::find(&spec) {
-        Ok(Algorithm::Controller(algorithm)) => algorithm,
-        Ok(Algorithm::Transport { name, .. }) => {
-            let problem = format!("{name} is the QUIC stack's own and runs in the emulator only");
-            return Err(NotDone::Skipped(problem));
-        }
-        Err(error) => return Err(NotDone::Failed(error.to_string())),
-    };
-    let mut flow = Flow::bulk(algorithm);
+    let mut flow = Flow::bulk(controller(&group.cc, &group.parameters)?);
     flow.source = source;
     flow.stop = Some(s(group.stop_s));
     flow.extra_rtt = ms(group.extra_rtt_ms);
@@ -128,10 +122,31 @@ fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
         let share = change.share.map(Tuning::Share);
         let above =
             change.yield_above_mbps.map(|rate| Tuning::YieldAbove(Bandwidth::from_mbps(rate)));
-        flow.tunings.extend(share.into_iter().chain(above).map(|tuning| (s(change.at_s), tuning)));
+        let to = change.cc.as_ref().map(|cc| controller(cc, &change.parameters)).transpose()?;
+        let orders = to.map(Order::Migrate).into_iter();
+        let orders = orders.chain(share.into_iter().chain(above).map(Order::Tune));
+        flow.orders.extend(orders.map(|order| (s(change.at_s), order)));
     }
     let with_start = |number| Flow { start: s(group.start_of_s(number)), ..flow.clone() };
     Ok((0..group.count).map(with_start).collect())
+}
+
+fn controller(
+    name: &str,
+    parameters: &Map<String, Value>,
+) -> Result<Arc<dyn ControllerConfig>, NotDone> {
+    if name == mcc::NAME {
+        return mcc::initial(&mcc::config(parameters)?);
+    }
+    let spec = Spec { name: name.to_owned(), parameters: parameters.clone() };
+    match registry::find(&spec) {
+        Ok(Algorithm::Controller(algorithm)) => Ok(algorithm),
+        Ok(Algorithm::Transport { name, .. }) => {
+            let problem = format!("{name} is the QUIC stack's own and runs in the emulator only");
+            Err(NotDone::Skipped(problem))
+        }
+        Err(error) => Err(NotDone::Failed(error.to_string())),
+    }
 }
 
 fn s(seconds: f64) -> Duration {

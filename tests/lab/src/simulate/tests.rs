@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::results::claims::Verdict;
 use crate::results::{Counts, Summary};
-use crate::runner::{Options, quicker, run};
+use crate::runner::{Earlier, Options, quicker, run};
 use crate::scenario::File;
 
 const TWO: &str = r#"
@@ -39,7 +39,7 @@ at_most = 0.01
 "#;
 
 fn options(out: &Path, jobs: usize) -> Options {
-    Options { out: out.to_owned(), jobs, attempts: 1, quick: None }
+    Options { out: out.to_owned(), jobs, attempts: 1, quick: None, earlier: None }
 }
 
 fn simulator(traces: &Path) -> Simulator {
@@ -47,10 +47,14 @@ fn simulator(traces: &Path) -> Simulator {
 }
 
 fn run_text(text: &str, out: &Path, jobs: usize) -> Summary {
+    run_with(text, &options(out, jobs))
+}
+
+fn run_with(text: &str, options: &Options) -> Summary {
     let file = File::parse(text, Path::new("test.toml")).unwrap();
     let mut seen = None;
     let simulator = simulator(Path::new("/nonexistent"));
-    run(&simulator, &[file], &options(out, jobs), |summary, _| {
+    run(&simulator, &[file], options, |summary, _| {
         seen = Some(summary.clone());
         Ok(())
     })
@@ -198,4 +202,61 @@ fn quicker_is_shorter_and_says_so() {
     assert!(said.contains("proves nothing"), "{said}");
     assert_eq!((file.cells[0].scenario.duration_s, file.head.repeat), (1.0, 1));
     assert_eq!(file.cells[0].scenario.groups[0].stop_s, 1.0);
+}
+
+#[test]
+fn what_is_there_is_taken_over_and_the_rest_is_run() {
+    let out = tempfile::tempdir().unwrap();
+    let first = run_text(TWO, out.path(), 2);
+    assert!(first.taken_over.is_empty());
+    let runs = out.path().join("two/runs");
+    // To tell what was taken over from what was run again.
+    let mark = |run: &str, value: &str| {
+        let path = runs.join(run).join("flows.json");
+        let mut file = json(&path);
+        file["link"]["peak_queue_bytes"] = value.parse::<f64>().unwrap().into();
+        fs::write(path, file.to_string()).unwrap();
+    };
+    for run in ["0000-r00", "0000-r01", "0001-r00", "0001-r01"] {
+        mark(run, "1.5");
+    }
+    fs::create_dir(runs.join("0000-r01-left-out-1")).unwrap();
+    // It was run, but does not count.
+    let path = runs.join("0000-r00/run.json");
+    let mut file = json(&path);
+    file["valid"] = false.into();
+    fs::write(path, file.to_string()).unwrap();
+
+    // Another value instead of 0.1, before the one that stays, and a repeat more.
+    let text = TWO.replace("[0, 0.1]", "[0.2, 0]").replace("repeat = 2", "repeat = 3");
+    let resumed = || {
+        let earlier = Some(Earlier::read(&[out.path().to_owned()]).unwrap());
+        run_with(&text, &Options { earlier, ..options(out.path(), 2) })
+    };
+    let second = resumed();
+    let peaks = |cell: usize| second.cells[cell].link["peak_queue_bytes"].values.clone();
+    let marked = |cell: usize| peaks(cell).iter().filter(|peak| **peak == 1.5).count();
+    assert_eq!((marked(0), marked(1)), (0, 1), "{second:?}");
+    assert_eq!(peaks(1)[1], 1.5, "in the place of its repeat");
+    assert_eq!(second.taken_over.values().sum::<usize>(), 1);
+    assert_eq!((second.counts.runs, second.counts.done, second.counts.left_out), (6, 6, 1));
+    let file = json(&runs.join("0001-r01/run.json"));
+    assert_eq!((&file["cell"], &file["repeat"]), (&1.into(), &1.into()));
+    assert!(runs.join("0001-r01-left-out-1").is_dir());
+    assert!(runs.join("0000-r00/series.parquet").is_file());
+
+    // Once more: nothing is left to do, and the figures are those that are there.
+    let third = resumed();
+    assert_eq!(third.taken_over.values().sum::<usize>(), 6);
+    // Of infinite figures the deviation is not a number, which equals nothing.
+    assert!(format!("{:?}", third.cells) == format!("{:?}", second.cells));
+    assert!(format!("{:?}", third.claims) == format!("{:?}", second.claims));
+}
+
+#[test]
+fn there_must_be_something_to_resume() {
+    let out = tempfile::tempdir().unwrap();
+    let error = Earlier::read(&[out.path().to_owned()]).unwrap_err().to_string();
+    assert!(error.contains("no results of scenarios"), "{error}");
+    assert!(Earlier::read(&[out.path().join("nothing")]).is_err());
 }

@@ -8,7 +8,10 @@ mod source;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use millrace_cc::{AckedPacket, Controller, LostPacket, PathStart, SentPacket, Time, Tuning};
+use millrace_cc::{
+    AckedPacket, ControllerConfig, Driven, LostPacket, Metrics, PathModel, PathStart, SentPacket,
+    Time, Tuning,
+};
 use pacer::Pacer;
 use recovery::{PACKET_THRESHOLD, TIME_THRESHOLD_EIGHTHS};
 use rtt::{INITIAL_RTT, Rtt};
@@ -68,7 +71,9 @@ pub(crate) struct Request {
 
 #[derive(Debug)]
 pub(crate) struct Sender {
-    controller: Box<dyn Controller>,
+    driven: Driven,
+    /// Of the next controller.
+    seed: u64,
     feed: Feed,
     mtu_bytes: u64,
     max_ack_delay_ns: u64,
@@ -112,7 +117,8 @@ impl Sender {
             seed,
         };
         Self {
-            controller: flow.algorithm.build(start, &path),
+            driven: Driven::new(&*flow.algorithm, start, path),
+            seed: seed.wrapping_add(1),
             feed: Feed::new(flow.source, start, mtu_bytes),
             mtu_bytes,
             max_ack_delay_ns: flow.ack.max_delay.as_nanos() as u64,
@@ -141,12 +147,22 @@ impl Sender {
         }
     }
 
-    pub(crate) fn controller(&self) -> &dyn Controller {
-        &*self.controller
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.driven.metrics()
+    }
+
+    pub(crate) fn path(&self) -> &PathModel {
+        self.driven.path()
     }
 
     pub(crate) fn tune(&mut self, tuning: Tuning) {
-        self.controller.tune(tuning);
+        self.driven.tune(tuning);
+    }
+
+    /// Another algorithm takes over.
+    pub(crate) fn migrate(&mut self, now: Time, to: &dyn ControllerConfig) {
+        self.driven = self.driven.succeeded_by(to, now, self.seed);
+        self.seed = self.seed.wrapping_add(1);
     }
 
     pub(crate) fn in_flight_bytes(&self) -> u64 {
@@ -180,7 +196,7 @@ impl Sender {
             self.timeouts += 1;
             self.probes = self.timeouts.min(MAX_PROBES);
             self.counts.probe_timeouts += 1;
-            self.controller.on_probe_timeout(now);
+            self.driven.on_probe_timeout(now);
             // The next timeout counts from now even if a probe has to wait.
             self.last_sent = now;
         }
@@ -199,7 +215,7 @@ impl Sender {
     }
 
     fn has_room(&self) -> bool {
-        self.in_flight_bytes + self.mtu_bytes <= self.controller.window_bytes()
+        self.in_flight_bytes + self.mtu_bytes <= self.driven.window_bytes()
     }
 
     /// Sends a packet if data, window and pacing let it.
@@ -216,7 +232,7 @@ impl Sender {
             None => {
                 self.probes = 0;
                 self.app_limited = true;
-                self.controller.on_app_limited(now, self.in_flight_bytes);
+                self.driven.on_app_limited(now, self.in_flight_bytes);
                 return None;
             }
         };
@@ -243,7 +259,7 @@ impl Sender {
         let bytes = self.feed.bytes(unit);
         let number = self.base + self.ring.len() as u64;
         self.app_limited = false;
-        self.controller.on_packet_sent(&SentPacket {
+        self.driven.on_packet_sent(&SentPacket {
             number,
             time: now,
             bytes,
@@ -256,7 +272,7 @@ impl Sender {
         self.in_flight_packets += 1;
         self.last_sent = now;
         self.counts.sent += 1;
-        self.pacer.on_packet(now.as_nanos(), bytes, self.controller.pacing_rate());
+        self.pacer.on_packet(now.as_nanos(), bytes, self.driven.pacing_rate());
         Departure { number, unit, payload_bytes: bytes }
     }
 

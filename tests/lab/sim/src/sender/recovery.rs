@@ -81,7 +81,7 @@ impl Sender {
         self.packet_threshold = self.packet_threshold.max(threshold);
         self.time_threshold_eighths = REORDERED_TIME_THRESHOLD_EIGHTHS;
         let packet = LostPacket { number, sent: sent.at, bytes: u64::from(sent.bytes) };
-        self.controller.on_spurious_loss(now, &packet);
+        self.driven.on_spurious_loss(now, &packet);
     }
 
     /// RFC 9002, Section 6.1. Numbers and moments of sending both ascend, so the first packet that
@@ -122,7 +122,7 @@ impl Sender {
             return;
         }
         self.counts.declared_lost += self.lost.len() as u64;
-        self.controller.on_event(&CongestionEvent {
+        self.driven.on_event(&CongestionEvent {
             now,
             acked: &self.acked,
             lost: &self.lost,

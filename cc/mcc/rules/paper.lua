@@ -1,0 +1,23 @@
+-- The rule of the MCC paper (Section 5.2): TCP Westwood where more than 3 % are lost, BBR elsewhere.
+
+function select(flow)
+  if flow.smoothed_rtt_ms == 0 then
+    return nil
+  end
+  if flow.loss > 0.03 then
+    return "westwood", "more than 3 % lost"
+  end
+  return "bbr", "at most 3 % lost"
+end
+
+function test_loss()
+  assert(select(flow { loss = 0.04, smoothed_rtt_ms = 30 }) == "westwood")
+end
+
+function test_little_loss()
+  assert(select(flow { loss = 0.005, smoothed_rtt_ms = 30 }) == "bbr")
+end
+
+function test_nothing_known()
+  assert(select(flow {}) == nil)
+end

@@ -1,0 +1,123 @@
+use std::time::Duration;
+
+use millrace_cc::Time;
+
+use crate::window::LossWindow;
+use crate::{Class, Facts, Player, Record};
+
+/// What the Selector knows of a connection.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) class: Class,
+    /// Which of the candidates drives it.
+    pub(crate) algorithm: u16,
+    /// The rules leave it alone.
+    pub(crate) pinned: bool,
+    opened: Time,
+    switched: Option<Time>,
+    switches: u64,
+    last: Option<Record>,
+    heard: Time,
+    player: Option<(Time, Player)>,
+    loss: LossWindow,
+    share_lost: f64,
+    /// When the rules were asked last.
+    pub(crate) asked: Option<Time>,
+    /// It is on the list of those that are to be asked about.
+    pub(crate) is_listed: bool,
+    /// What the rules want, and since when.
+    pub(crate) wanted: Option<(u16, Time)>,
+}
+
+impl Flow {
+    pub(crate) fn new(class: Class, algorithm: u16, now: Time) -> Self {
+        Self {
+            class,
+            algorithm,
+            pinned: false,
+            opened: now,
+            switched: None,
+            switches: 0,
+            last: None,
+            heard: now,
+            player: None,
+            loss: LossWindow::default(),
+            share_lost: 0.0,
+            asked: None,
+            is_listed: false,
+            wanted: None,
+        }
+    }
+
+    pub(crate) fn hear(&mut self, record: Record) {
+        self.share_lost = self.loss.share(record.now, record.delivered_bytes, record.lost_bytes);
+        self.heard = record.now;
+        self.last = Some(record);
+    }
+
+    pub(crate) fn hear_player(&mut self, now: Time, player: Player) {
+        self.heard = self.heard.max(now);
+        self.player = Some((now, player));
+    }
+
+    pub(crate) fn heard(&self) -> Time {
+        self.heard
+    }
+
+    pub(crate) fn latest_rtt(&self) -> Option<Duration> {
+        self.last.map(|record| record.latest_rtt).filter(|rtt| !rtt.is_zero())
+    }
+
+    /// Whether anything is known of its path.
+    pub(crate) fn has_path(&self) -> bool {
+        self.latest_rtt().is_some()
+    }
+
+    /// Since the last change, if there was one.
+    pub(crate) fn since_switch(&self, now: Time) -> Option<Duration> {
+        self.switched.map(|at| now - at)
+    }
+
+    pub(crate) fn switch(&mut self, to: u16, now: Time) {
+        self.wanted = None;
+        if to != self.algorithm {
+            self.algorithm = to;
+            self.switched = Some(now);
+            self.switches += 1;
+        }
+    }
+
+    pub(crate) fn facts(&self, connection: u64, name: &str, now: Time) -> Facts {
+        let mut facts = Facts {
+            connection,
+            class: self.class,
+            algorithm: name.to_owned(),
+            age_s: (now - self.opened).as_secs_f64(),
+            since_switch_s: (now - self.switched.unwrap_or(self.opened)).as_secs_f64(),
+            switches: self.switches,
+            loss: self.share_lost,
+            player: self.player.map(|(at, player)| Player {
+                age_s: player.age_s + (now - at).as_secs_f64(),
+                ..player
+            }),
+            ..Facts::default()
+        };
+        if let Some(record) = &self.last {
+            let ms = |rtt: Duration| rtt.as_secs_f64() * 1e3;
+            let mbps = |bps: u64| bps as f64 / 1e6;
+            facts.min_rtt_ms = ms(record.min_rtt);
+            facts.max_rtt_ms = ms(record.max_rtt);
+            facts.latest_rtt_ms = ms(record.latest_rtt);
+            facts.smoothed_rtt_ms = ms(record.smoothed_rtt);
+            facts.rtt_variation_ms = ms(record.rtt_variation);
+            facts.delivery_mbps = mbps(record.delivery_bps);
+            facts.max_delivery_mbps = mbps(record.max_delivery_bps);
+            facts.peak_delivery_mbps = mbps(record.peak_delivery_bps);
+            facts.loss_short = f64::from(record.loss_short);
+            facts.ecn_ce = f64::from(record.ecn_ce);
+            facts.window_bytes = record.window_bytes as f64;
+            facts.delivered_bytes = record.delivered_bytes as f64;
+        }
+        facts
+    }
+}

@@ -1,0 +1,24 @@
+//! Micro Congestion Control: which algorithm suits a connection, asked again and again while it lives.
+//!
+//! After *Micro Congestion Control: Every Flow Deserves a Second Chance* (Chen and Ren). Beside each worker
+//! runs a [`Selector`]. The worker's agent tells it of every acknowledgement ([`Record`]) through one
+//! [`pipe`]; through another come [`Order`]s back, which the worker carries out by
+//! [`Driven::succeeded_by`](millrace_cc::Driven::succeeded_by). Which algorithm it is to be, [`rules`] say:
+//! a function in Lua.
+//!
+//! The data path never waits: a pipe that is full costs records, and says how many.
+
+mod config;
+mod facts;
+mod flow;
+pub mod pipe;
+mod record;
+pub mod rules;
+mod selector;
+pub mod thread;
+mod window;
+
+pub use config::{Config, ConfigError};
+pub use facts::{Class, Facts, Player};
+pub use record::{News, Order, Record};
+pub use selector::{Counts, Selector, Settings};

@@ -1,0 +1,117 @@
+use std::time::Duration;
+
+use millrace_cc::{PathModel, Time};
+
+use crate::{Class, Player};
+
+/// What an agent says of a connection with one acknowledgement or loss (MCC, Section 3.2.1).
+///
+/// It is a state and not a difference: one that found no room in the pipe costs nothing but freshness.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// Which connection.
+    pub connection: u64,
+    /// When.
+    pub now: Time,
+    /// Smallest RTT so far; zero before the first sample, as of the others.
+    pub min_rtt: Duration,
+    /// Largest RTT so far.
+    pub max_rtt: Duration,
+    /// The last sample.
+    pub latest_rtt: Duration,
+    /// Smoothed (RFC 9002, Section 5.3).
+    pub smoothed_rtt: Duration,
+    /// Its mean deviation.
+    pub rtt_variation: Duration,
+    /// Last round trip's delivery rate, in bit/s.
+    pub delivery_bps: u64,
+    /// The highest of the last ten seconds.
+    pub max_delivery_bps: u64,
+    /// The highest ever.
+    pub peak_delivery_bps: u64,
+    /// Share of packets lost over about the last ten events.
+    pub loss_short: f32,
+    /// Share of packets marked ECN-CE, as recent.
+    pub ecn_ce: f32,
+    /// Congestion window in force.
+    pub window_bytes: u64,
+    /// Acknowledged so far.
+    pub delivered_bytes: u64,
+    /// Declared lost so far.
+    pub lost_bytes: u64,
+}
+
+impl Record {
+    /// Of what is known of a path at `now`.
+    pub fn new(connection: u64, now: Time, path: &PathModel) -> Self {
+        Self {
+            connection,
+            now,
+            min_rtt: path.min_rtt.unwrap_or_default(),
+            max_rtt: path.max_rtt,
+            latest_rtt: path.latest_rtt,
+            smoothed_rtt: path.smoothed_rtt,
+            rtt_variation: path.rtt_variation,
+            delivery_bps: path.delivery_rate.bits_per_s(),
+            max_delivery_bps: path.max_delivery_rate.bits_per_s(),
+            peak_delivery_bps: path.peak_delivery_rate.bits_per_s(),
+            loss_short: path.loss_short as f32,
+            ecn_ce: path.ecn_ce as f32,
+            window_bytes: path.window_bytes,
+            delivered_bytes: path.delivered_bytes,
+            lost_bytes: path.lost_bytes,
+        }
+    }
+}
+
+/// What goes up the pipe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum News {
+    /// A connection begins.
+    Opened {
+        /// Which.
+        connection: u64,
+        /// When.
+        now: Time,
+        /// What it carries.
+        class: Class,
+        /// Which of the candidates drives it.
+        algorithm: u16,
+    },
+    /// Packets were acknowledged or declared lost.
+    Acked(Record),
+    /// A player said something of itself (CTA-5004).
+    Player {
+        /// Which connection carries it.
+        connection: u64,
+        /// When.
+        now: Time,
+        /// What it said.
+        player: Player,
+    },
+    /// Somebody else has changed the algorithm, or pinned it: the rules leave a pinned one alone.
+    Set {
+        /// Which connection.
+        connection: u64,
+        /// When.
+        now: Time,
+        /// Which of the candidates drives it now.
+        algorithm: u16,
+        /// Until further news.
+        pinned: bool,
+    },
+    /// A connection ends.
+    Closed {
+        /// Which.
+        connection: u64,
+    },
+}
+
+/// What comes back: another algorithm for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Which connection.
+    pub connection: u64,
+    /// Which of the candidates.
+    pub algorithm: u16,
+}

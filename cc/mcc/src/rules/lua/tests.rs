@@ -1,0 +1,170 @@
+use super::*;
+use crate::{Class, Player};
+
+fn load(text: &str) -> LuaRules {
+    LuaRules::load("rules.lua", text).unwrap()
+}
+
+fn select(text: &str, facts: &Facts) -> Result<Option<Choice>, String> {
+    load(text).select(facts)
+}
+
+fn chosen(text: &str, facts: &Facts) -> Option<String> {
+    select(text, facts).unwrap().map(|choice| choice.algorithm)
+}
+
+#[test]
+fn the_papers_rule() {
+    let text = include_str!("../../../rules/paper.lua");
+    let facts = |loss: f64| Facts { loss, smoothed_rtt_ms: 30.0, ..Facts::default() };
+    assert_eq!(chosen(text, &facts(0.04)).unwrap(), "westwood");
+    assert_eq!(chosen(text, &facts(0.005)).unwrap(), "bbr");
+    // Before there is a sample, nothing is known.
+    assert_eq!(chosen(text, &Facts { loss: 0.0, ..Facts::default() }), None);
+}
+
+#[test]
+fn every_fact_is_told() {
+    let facts = Facts {
+        connection: 7,
+        class: Class::Rtsp,
+        algorithm: "copa".to_owned(),
+        switches: 3,
+        ecn_ce: 0.5,
+        player: Some(Player { buffer_s: Some(2.5), starved: true, ..Player::default() }),
+        ..Facts::default()
+    };
+    let rules = load("function select() end");
+    let Value::Table(all) = rules.lua.to_value(&facts).unwrap() else { panic!("a table") };
+    let mut names: Vec<String> = all.pairs::<String, Value>().map(|pair| pair.unwrap().0).collect();
+    names.sort();
+    let list = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(",");
+    let text = format!(
+        "function select(flow)
+           for _, name in ipairs({{{list}}}) do assert(flow[name] ~= nil, name) end
+           for name in pairs(flow) do names = (names or 0) + 1 end
+           assert(names == {}, names)
+           assert(flow.class == 'rtsp' and flow.player.buffer_s == 2.5 and flow.player.starved)
+           return flow.algorithm, 'because of ' .. flow.connection
+         end",
+        names.len()
+    );
+    let choice = select(&text, &facts).unwrap().unwrap();
+    assert_eq!(choice.algorithm, "copa");
+    assert_eq!(choice.reason.as_deref(), Some("because of 7"));
+}
+
+#[test]
+fn what_a_player_said_does_not_stay() {
+    let mut rules = load("function select(flow) return flow.player and 'a' or 'b' end");
+    let with = Facts { player: Some(Player::default()), ..Facts::default() };
+    assert_eq!(rules.select(&with).unwrap().unwrap().algorithm, "a");
+    assert_eq!(rules.select(&Facts::default()).unwrap().unwrap().algorithm, "b");
+}
+
+#[test]
+fn nothing_outside_is_within_reach() {
+    for name in [
+        "io",
+        "os",
+        "require",
+        "package",
+        "debug",
+        "load",
+        "loadfile",
+        "dofile",
+        "collectgarbage",
+        "pcall",
+        "xpcall",
+        "setmetatable",
+        "getmetatable",
+        "rawset",
+        "coroutine",
+        "print",
+        "string.find",
+        "string.gsub",
+        "string.rep",
+        "table.move",
+    ] {
+        let text = format!("function select() return type({name}) end");
+        assert_eq!(chosen(&text, &Facts::default()).unwrap(), "nil", "{name}");
+    }
+    let error = select("function select() return ('a'):rep(9) end", &Facts::default()).unwrap_err();
+    assert!(error.contains("rep"), "{error}");
+}
+
+#[test]
+fn a_rule_that_never_ends_is_stopped_each_time() {
+    let mut rules = load("function select(flow) while flow.loss > 0 do end return 'bbr' end");
+    let stuck = Facts { loss: 0.1, ..Facts::default() };
+    for _ in 0..3 {
+        let error = rules.select(&stuck).unwrap_err();
+        assert_eq!(error, "took too many instructions");
+        assert_eq!(rules.select(&Facts::default()).unwrap().unwrap().algorithm, "bbr");
+    }
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut rules =
+        load("t = {} function select() for i = 1, 5000 do t[#t + 1] = i .. 'x' end end");
+    let error = (0..200).find_map(|_| rules.select(&Facts::default()).err()).unwrap();
+    assert!(error.contains("memory"), "{error}");
+    assert!(LuaRules::load("a", "x = 'a' while true do x = x .. x end").is_err());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let error = |text: &str| LuaRules::load("rules.lua", text).unwrap_err().to_string();
+    assert_eq!(error("x = 1"), "rules.lua: there is no function select(flow)");
+    assert!(error("function select(").starts_with("rules.lua:1:"), "{}", error("function select("));
+    assert!(error("error('no')").contains("rules.lua:1: no"), "{}", error("error('no')"));
+
+    let select = |text: &str| select(text, &Facts::default()).unwrap_err();
+    let at = select("function select(flow)\n  return flow.rtt.min\nend");
+    assert!(at.starts_with("rules.lua:2:") && at.contains("rtt"), "{at}");
+    let at = select("function select(flow) return 3 end");
+    assert!(at.contains("wanted is the name of an algorithm"), "{at}");
+}
+
+#[test]
+fn a_file_tests_itself() {
+    let mut rules = load(
+        "function select(flow) if flow.loss > 0.03 then return 'westwood' end end
+         function test_loss() assert(select(flow{ loss = 0.05 }) == 'westwood') end
+         function test_clean() assert(select(flow{}) == nil) end
+         function test_wrong() assert(select(flow{ loss = 0.05 }) == 'bbr', 'not bbr') end
+         function test_typo() flow{ los = 1 } end
+         function test_endless() while true do end end",
+    );
+    let found = rules.test();
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["test_clean", "test_endless", "test_loss", "test_typo", "test_wrong"]);
+    assert!(found[0].1.is_ok() && found[2].1.is_ok());
+    let said = |place: usize| found[place].1.clone().unwrap_err();
+    assert_eq!(said(1), "took too many instructions");
+    assert!(said(3).contains("los is nothing that flows have"), "{}", said(3));
+    assert!(said(4).contains("not bbr"), "{}", said(4));
+}
+
+#[test]
+fn the_rules_that_we_ship_pass_their_own_tests_and_name_what_there_is() {
+    let known = millrace_cc::registry::names();
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");
+    let mut files = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut rules = LuaRules::load(&path.display().to_string(), &text).unwrap();
+        let found = rules.test();
+        assert!(!found.is_empty(), "{}", path.display());
+        for (name, done) in found {
+            assert_eq!(done, Ok(()), "{}: {name}", path.display());
+        }
+        for word in text.split('"').skip(1).step_by(2).filter(|word| word.contains('-')) {
+            assert!(known.contains(&word), "{}: {word}", path.display());
+        }
+        files += 1;
+    }
+    assert_eq!(files, 4);
+}

@@ -1,0 +1,289 @@
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+use millrace_cc::Time;
+
+use crate::flow::Flow;
+use crate::rules::Rules;
+use crate::{Facts, News, Order};
+
+/// Connections that are known at once; of more nothing is kept, and they stay as they are.
+const MAX_CONNECTIONS: usize = 65_536;
+/// A connection of which nothing is heard for so long is forgotten: that it was closed may have found no
+/// room in the pipe.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
+/// How often those are looked for.
+const FORGET_EVERY: Duration = Duration::from_secs(30);
+/// Between the shortest and the longest, batches are read every tenth of the modal RTT (MCC, Section
+/// 4.1.1). The paper gives no bounds. Below, waking up costs more than the news are worth.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(50);
+/// Buckets of the modal RTT: two per doubling, from 0.25 ms to 16 s.
+const BUCKETS: usize = 32;
+const FIRST_BUCKET: Duration = Duration::from_micros(250);
+
+/// How a Selector treats what the rules say.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Names of the algorithms that there are to choose from; orders give their places.
+    pub candidates: Vec<String>,
+    /// An algorithm stays for so long at least.
+    pub dwell: Duration,
+    /// The rules must want another one for so long, without a break. Nothing of it counts until the
+    /// path's first RTT sample: what a connection begins with needs no second thought.
+    pub confirm: Duration,
+    /// The rules are asked about a connection so often at most.
+    pub ask_every: Duration,
+}
+
+impl Settings {
+    /// The usual times.
+    #[must_use]
+    pub fn new(candidates: Vec<String>) -> Self {
+        Self {
+            candidates,
+            dwell: Duration::from_secs(5),
+            confirm: Duration::from_secs(1),
+            ask_every: Duration::from_millis(250),
+        }
+    }
+}
+
+/// What a Selector has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Times the rules were asked.
+    pub asked: u64,
+    /// Of these, times they failed; the algorithm stays then.
+    pub failed: u64,
+    /// Orders given.
+    pub ordered: u64,
+    /// Orders that found no room, and were given again later.
+    pub postponed: u64,
+    /// Connections that found no room.
+    pub too_many: u64,
+}
+
+/// Keeps the state of one worker's connections and asks the rules (MCC, Section 3.1). Knows no clock.
+#[derive(Debug)]
+pub struct Selector<R> {
+    rules: R,
+    settings: Settings,
+    flows: HashMap<u64, Flow>,
+    /// Those of which something new has been heard.
+    listed: Vec<u64>,
+    rtts: [u32; BUCKETS],
+    forgot: Option<Time>,
+    counts: Counts,
+    /// The last failure of the rules that was told.
+    told: Option<String>,
+}
+
+impl<R: Rules> Selector<R> {
+    /// Without connections.
+    pub fn new(rules: R, settings: Settings) -> Self {
+        Self {
+            rules,
+            settings,
+            flows: HashMap::new(),
+            listed: Vec::new(),
+            rtts: [0; BUCKETS],
+            forgot: None,
+            counts: Counts::default(),
+            told: None,
+        }
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many connections it knows.
+    pub fn connections(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Other rules from now on; what is known of the connections stays.
+    pub fn replace_rules(&mut self, rules: R) {
+        self.rules = rules;
+        self.told = None;
+        self.listed = self.flows.keys().copied().collect();
+        for flow in self.flows.values_mut() {
+            (flow.asked, flow.wanted, flow.is_listed) = (None, None, true);
+        }
+    }
+
+    /// Takes in what an agent says.
+    pub fn hear(&mut self, news: News) {
+        match news {
+            News::Opened { connection, now, class, algorithm } => {
+                // Of a connection that is known already it says the class, which came late.
+                let algorithm =
+                    self.flows.get(&connection).map_or(algorithm, |flow| flow.algorithm);
+                self.with(
+                    connection,
+                    |flow| (flow.class, flow.algorithm) = (class, algorithm),
+                    now,
+                );
+            }
+            News::Acked(record) => {
+                let counted = self.with(record.connection, |flow| flow.hear(record), record.now);
+                if counted && !record.latest_rtt.is_zero() {
+                    self.count_rtt(record.latest_rtt);
+                }
+            }
+            News::Player { connection, now, player } => {
+                self.with(connection, |flow| flow.hear_player(now, player), now);
+            }
+            News::Set { connection, now, algorithm, pinned } => {
+                let set = |flow: &mut Flow| {
+                    flow.switch(algorithm, now);
+                    flow.pinned = pinned;
+                };
+                self.with(connection, set, now);
+            }
+            News::Closed { connection } => _ = self.flows.remove(&connection),
+        }
+    }
+
+    /// Lets `change` loose on a connection and lists it; whether there was room for it.
+    fn with(&mut self, connection: u64, change: impl FnOnce(&mut Flow), now: Time) -> bool {
+        let is_full = self.flows.len() >= MAX_CONNECTIONS;
+        let flow = match self.flows.entry(connection) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full => {
+                self.counts.too_many += 1;
+                return false;
+            }
+            // Its beginning found no room in the pipe, or an earlier Selector heard of it: the first of
+            // the candidates is the one that everything begins with.
+            Entry::Vacant(new) => new.insert(Flow::new(crate::Class::default(), 0, now)),
+        };
+        change(flow);
+        if !flow.is_listed {
+            flow.is_listed = true;
+            self.listed.push(connection);
+        }
+        true
+    }
+
+    fn count_rtt(&mut self, rtt: Duration) {
+        let doublings = (rtt.as_secs_f64() / FIRST_BUCKET.as_secs_f64()).max(1.0).log2();
+        let bucket = ((doublings * 2.0) as usize).min(BUCKETS - 1);
+        self.rtts[bucket] += 1;
+        // Forgets by and by, and cannot overflow.
+        if self.rtts[bucket] >= 1 << 20 {
+            self.rtts.iter_mut().for_each(|count| *count /= 2);
+        }
+    }
+
+    /// How long to let news gather: a tenth of the modal RTT.
+    pub fn interval(&self) -> Duration {
+        let modal = (0..BUCKETS).max_by_key(|bucket| self.rtts[*bucket]);
+        let Some(modal) = modal.filter(|bucket| self.rtts[*bucket] > 0) else {
+            return LONGEST_INTERVAL;
+        };
+        let rtt = FIRST_BUCKET.mul_f64((modal as f64 / 2.0).exp2());
+        (rtt / 10).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
+    }
+
+    /// Asks the rules about the connections of which there is news. `give` takes an order, and says
+    /// whether it had room for it; `tell` hears of the rules' failures, of the same one only once.
+    pub fn decide(
+        &mut self,
+        now: Time,
+        mut give: impl FnMut(Order) -> bool,
+        mut tell: impl FnMut(&str),
+    ) {
+        for connection in std::mem::take(&mut self.listed) {
+            let Some(flow) = self.flows.get_mut(&connection) else { continue };
+            let is_due = flow.asked.is_none_or(|asked| now - asked >= self.settings.ask_every);
+            if flow.pinned || !is_due {
+                // What is not due yet is kept on the list.
+                flow.is_listed = !flow.pinned;
+                if flow.is_listed {
+                    self.listed.push(connection);
+                }
+                continue;
+            }
+            flow.is_listed = false;
+            flow.asked = Some(now);
+            let name = self.settings.candidates.get(usize::from(flow.algorithm));
+            let facts = flow.facts(connection, name.map_or("", String::as_str), now);
+            self.counts.asked += 1;
+            let wanted = match self.rules.select(&facts).map(|choice| self.settings.place(choice)) {
+                Ok(Ok(wanted)) => wanted,
+                Ok(Err(problem)) | Err(problem) => {
+                    self.counts.failed += 1;
+                    if self.told.as_ref() != Some(&problem) {
+                        tell(&problem);
+                        self.told = Some(problem);
+                    }
+                    None
+                }
+            };
+            let Some(to) = flow.agreed(wanted, &self.settings, now) else { continue };
+            if give(Order { connection, algorithm: to }) {
+                self.counts.ordered += 1;
+                flow.switch(to, now);
+            } else {
+                self.counts.postponed += 1;
+                flow.asked = None;
+                flow.is_listed = true;
+                self.listed.push(connection);
+            }
+        }
+        self.forget(now);
+    }
+
+    fn forget(&mut self, now: Time) {
+        if self.forgot.is_none_or(|last| now - last >= FORGET_EVERY) {
+            self.forgot = Some(now);
+            self.flows.retain(|_, flow| now - flow.heard() < FORGOTTEN_AFTER);
+        }
+    }
+
+    /// What rules would be told of a connection at `now`.
+    pub fn facts(&self, connection: u64, now: Time) -> Option<Facts> {
+        let flow = self.flows.get(&connection)?;
+        let name = self.settings.candidates.get(usize::from(flow.algorithm));
+        Some(flow.facts(connection, name.map_or("", String::as_str), now))
+    }
+}
+
+impl Settings {
+    /// The place of what the rules chose; `None` if they leave it as it is.
+    fn place(&self, choice: Option<crate::rules::Choice>) -> Result<Option<u16>, String> {
+        let Some(choice) = choice else { return Ok(None) };
+        let place = self.candidates.iter().position(|name| *name == choice.algorithm);
+        let place = place.and_then(|place| u16::try_from(place).ok());
+        place.map(Some).ok_or_else(|| {
+            let all = self.candidates.join(", ");
+            format!("the rules chose {:?}; there are {all}", choice.algorithm)
+        })
+    }
+}
+
+impl Flow {
+    /// What is to be done about what the rules want: another algorithm, once they have wanted it for long
+    /// enough and the one in force has had its time.
+    fn agreed(&mut self, wanted: Option<u16>, settings: &Settings, now: Time) -> Option<u16> {
+        let Some(to) = wanted.filter(|to| *to != self.algorithm) else {
+            self.wanted = None;
+            return None;
+        };
+        let since = match self.wanted {
+            Some((same, since)) if same == to => since,
+            _ => now,
+        };
+        self.wanted = Some((to, since));
+        let confirmed = !self.has_path() || now - since >= settings.confirm;
+        let dwelt = self.since_switch(now).is_none_or(|since| since >= settings.dwell);
+        (confirmed && dwelt).then_some(to)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Any algorithm takes over from any other in the middle of a transfer (MCC, Section 3.2.1, "smooth"): no
+//! second in which the path stands idle, no burst, no losses that neither of the two has by itself.
+//!
+//! The snapshots have the pairs that are not smooth yet, with what is wrong: none may join them unseen.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Log, algorithms, link, logged, setup};
+use millrace_cc::ControllerConfig;
+use millrace_sim::{Flow, Link, Order};
+
+/// By then each of them is steady.
+const SWITCH_S: usize = 30;
+/// What is looked at: so long before it, and after it.
+const BEFORE_S: usize = 5;
+const AFTER_S: usize = 10;
+const END_S: usize = SWITCH_S + 20;
+
+/// Of the rate before, or of the successor's own.
+const LEAST: f64 = 0.8;
+const BURST: f64 = 1.25;
+const LOSSES: f64 = 2.0;
+/// Losses that are few, whatever the share.
+const FEW_PACKETS: u64 = 10;
+
+/// What a flow did in some seconds.
+#[derive(Debug)]
+struct Stretch {
+    /// Throughput of each second.
+    mbps: Vec<f64>,
+    /// Most packets that left in 100 ms.
+    busiest_packets: u64,
+    lost_packets: u64,
+    sent_packets: u64,
+}
+
+impl Stretch {
+    fn of(log: &Log, from_s: usize, to_s: usize) -> Self {
+        let samples = log.samples.get(from_s * 10..to_s * 10).expect("a sample each 100 ms");
+        let flows: Vec<_> = samples.iter().map(|(_, _, flows)| &flows[0]).collect();
+        let second = |of: &[&millrace_sim::FlowSample]| {
+            of.iter().map(|flow| flow.throughput.mbps()).sum::<f64>() / of.len() as f64
+        };
+        Self {
+            mbps: flows.chunks(10).map(second).collect(),
+            busiest_packets: flows.iter().map(|flow| flow.sent_packets).max().unwrap_or(0),
+            lost_packets: flows.iter().map(|flow| flow.lost_packets).sum(),
+            sent_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
+        }
+    }
+
+    fn mean_mbps(&self) -> f64 {
+        self.mbps.iter().sum::<f64>() / self.mbps.len() as f64
+    }
+
+    fn worst_mbps(&self) -> f64 {
+        self.mbps.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    fn loss(&self) -> f64 {
+        self.lost_packets as f64 / self.sent_packets.max(1) as f64
+    }
+}
+
+type Config = Arc<dyn ControllerConfig>;
+
+fn alone(path: &Link, config: &Config) -> Stretch {
+    let (_, log) = logged(&setup(path.clone(), vec![Flow::bulk(config.clone())], END_S as u64));
+    Stretch::of(&log, SWITCH_S - AFTER_S, END_S)
+}
+
+/// What is wrong with the switch, if anything.
+fn fault(path: &Link, from: &Config, to: &Config, own: &Stretch) -> Option<String> {
+    let mut flow = Flow::bulk(from.clone());
+    flow.orders = vec![(Duration::from_secs(SWITCH_S as u64), Order::Migrate(to.clone()))];
+    let (_, log) = logged(&setup(path.clone(), vec![flow], END_S as u64));
+    let before = Stretch::of(&log, SWITCH_S - BEFORE_S, SWITCH_S);
+    let after = Stretch::of(&log, SWITCH_S, SWITCH_S + AFTER_S);
+    let mut faults = Vec::new();
+    let least = (LEAST * before.mean_mbps()).min(own.worst_mbps());
+    if after.worst_mbps() < least {
+        faults.push(format!("a second of {:.2} Mbit/s, {least:.2} wanted", after.worst_mbps()));
+    }
+    let most = BURST * before.busiest_packets.max(own.busiest_packets) as f64;
+    if after.busiest_packets as f64 > most {
+        faults.push(format!("{} packets in 100 ms, {most:.0} at most", after.busiest_packets));
+    }
+    let most = LOSSES * before.loss().max(own.loss()) * after.sent_packets as f64;
+    if after.lost_packets as f64 > most + FEW_PACKETS as f64 {
+        faults.push(format!("{} packets lost, {most:.0} at most", after.lost_packets));
+    }
+    let names = format!("{} -> {}", from.name(), to.name());
+    (!faults.is_empty()).then(|| format!("{names}: {}", faults.join("; ")))
+}
+
+fn rough_pairs(path: &Link) -> String {
+    let all = algorithms();
+    let own: Vec<Stretch> = all.iter().map(|config| alone(path, config)).collect();
+    let mut faults = Vec::new();
+    for from in &all {
+        let others = all.iter().zip(&own).filter(|(to, _)| to.name() != from.name());
+        faults.extend(others.filter_map(|(to, own)| fault(path, from, to, own)));
+    }
+    let pairs = all.len() * (all.len() - 1);
+    format!("{} of {pairs} pairs\n{}", faults.len(), faults.join("\n"))
+}
+
+#[test]
+fn pairs_that_are_rough_on_a_clean_path() {
+    insta::assert_snapshot!(rough_pairs(&link(20.0, 40, 100_000)));
+}
+
+#[test]
+fn pairs_that_are_rough_on_a_lossy_path() {
+    insta::assert_snapshot!(rough_pairs(&Link { loss: 0.005, ..link(20.0, 40, 100_000) }));
+}
+
+#[test]
+fn pairs_that_are_rough_on_a_long_path() {
+    insta::assert_snapshot!(rough_pairs(&link(20.0, 200, 500_000)));
+}
