@@ -135,6 +135,55 @@ fn a_connection_changes_its_algorithm_between_flows() {
     assert!(distinct.len() < connections.len(), "no connection was used again: {connections:?}");
 }
 
+/// An operator turns a connection that runs to other algorithms, with bytes under way all the time.
+#[test]
+fn a_connection_that_runs_is_turned_by_hand_and_stays() {
+    let origin = Origin::echo();
+    let pair = Pair::builder()
+        .fixed(origin.address())
+        .both("tunnel.congestion_control", "\"cubic\"")
+        .both("runtime.workers", 1)
+        .door(0, "congestion_control = \"vivace-latency\"")
+        .start();
+    let mut flow = open(&pair, 1, &origin);
+    let admins = [pair.addresses.server_admin, pair.addresses.client_admin];
+    let turn = |method: &str, rest: &str| {
+        admins.map(|admin| {
+            let flows = admin::flows(admin);
+            let connection = flows["flows"][0]["connection"].as_str().unwrap();
+            let path = format!("/congestion_control/{connection}{rest}");
+            admin::request(admin, method, &path).unwrap()
+        })
+    };
+    let sent = millrace_e2e::data::pattern(5, 40_000_000);
+    let mut received = vec![0; sent.len()];
+    let mut reader = flow.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| reader.read_exact(&mut received).unwrap());
+        let writer = scope.spawn(|| flow.write_all(&sent).unwrap());
+        for algorithm in ["bbr", "westwood", "vivace-latency", "iris-min", "bbr2", "copa", "cubic"] {
+            for (status, body) in turn("PUT", &format!("?algorithm={algorithm}")) {
+                assert_eq!(status, 200, "{body}");
+                assert_eq!(body, format!("{{\"algorithm\":\"{algorithm}\",\"pinned\":true}}"));
+            }
+            for shown in shown(&pair) {
+                assert_eq!((&shown["algorithm"], &shown["pinned"]), (&algorithm.into(), &true.into()));
+            }
+        }
+        // What there is not.
+        for (status, body) in turn("PUT", "?algorithm=fast") {
+            assert_eq!(status, 400, "{body}");
+        }
+        writer.join().unwrap();
+    });
+    assert!(received == sent, "other bytes came back");
+    for (status, body) in turn("DELETE", "") {
+        assert_eq!((status, body.as_str()), (200, "{\"algorithm\":\"cubic\",\"pinned\":false}"));
+    }
+    drop(reader);
+    close(&pair, flow);
+}
+
 /// What people see of a controller, at both ends.
 #[test]
 fn the_controller_is_shown_with_its_figures() {
