@@ -170,9 +170,10 @@ fn flows_of_all_kinds_cross_beside_each_other() {
         for flow in 0..6 {
             assert!(figure(&ran, flow, "goodput_mbps") > 0.05, "flow {flow}: {ran:?}");
         }
-        // Both wait in one queue, so that what is left between them is the one's own way.
-        let apart = figure(&ran, 1, "rtt_ms.min") - figure(&ran, 0, "rtt_ms.min");
-        assert!((30.0..80.0).contains(&apart), "{apart} ms: {ran:?}");
+        // Both wait in one queue, so that what is left between them is the one's own way. Their least
+        // round trips are of other moments, and of other queues.
+        let apart = figure(&ran, 1, "rtt_ms.p50") - figure(&ran, 0, "rtt_ms.p50");
+        assert!((35.0..65.0).contains(&apart), "{apart} ms: {ran:?}");
         // An upload has the way up to itself.
         assert!(figure(&ran, 2, "throughput_mbps") > 6.0, "{ran:?}");
         let account = ran.account.as_ref().unwrap();
