@@ -56,7 +56,8 @@ function barStyle(chart: Chart, look: Look, name: string): NonNullable<BarSeries
 
 function bars(chart: Chart, look: Look, visible: readonly Series[]): AnySeries[] {
   // Series with a bar each stand on their own category; grouped bars would leave gaps there.
-  const alone = visible.every((s) => s.points.length <= 1);
+  const own = visible.flatMap((s) => s.points.map((p) => p[0]));
+  const alone = visible.every((s) => s.points.length <= 1) && new Set(own).size === own.length;
   const side_by_side = alone ? 1 : visible.length;
   return visible.flatMap((s, i) => {
     const categories = chart.x.categories ?? [];

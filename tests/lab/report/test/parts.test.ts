@@ -146,6 +146,14 @@ describe("a chart's option", () => {
     expect(shifts.map((s) => s.toFixed(2))).toEqual(["-18.33", "18.33"]);
   });
 
+  it("lets bars overlap only where each has a category of its own", () => {
+    const gap = (at: number[]): unknown => {
+      const bars: Chart = { ...CHART, kind: "bars", x: { ...AXIS, categories: ["a", "b"] }, series: at.map((x, i) => ({ name: ["cubic", "<b>"][i] ?? "", points: [[x, 5]] })) };
+      return (option(bars, new Set(), LOOK).series as { barGap: string }[])[0]?.barGap;
+    };
+    expect([gap([0, 1]), gap([0, 0])]).toEqual(["-100%", "10%"]);
+  });
+
   it("draws names over time as steps, and says them", () => {
     const inUse: Chart = { ...CHART, kind: "series", y: { ...AXIS, name: "Algorithm", unit: "", categories: ["bbr", "<i>"] }, series: [{ name: "Flow 1", points: [[0.1, 0], [3, 0], [8, 1]] }], references: [] };
     const made = option(inUse, new Set(), LOOK) as unknown as { series: { step: string }[]; yAxis: { type: string; data: string[] } };
