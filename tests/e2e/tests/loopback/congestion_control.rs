@@ -161,13 +161,17 @@ fn a_connection_that_runs_is_turned_by_hand_and_stays() {
     std::thread::scope(|scope| {
         scope.spawn(|| reader.read_exact(&mut received).unwrap());
         let writer = scope.spawn(|| flow.write_all(&sent).unwrap());
-        for algorithm in ["bbr", "westwood", "vivace-latency", "iris-min", "bbr2", "copa", "cubic"] {
+        for algorithm in ["bbr", "westwood", "vivace-latency", "iris-min", "bbr2", "copa", "cubic"]
+        {
             for (status, body) in turn("PUT", &format!("?algorithm={algorithm}")) {
                 assert_eq!(status, 200, "{body}");
                 assert_eq!(body, format!("{{\"algorithm\":\"{algorithm}\",\"pinned\":true}}"));
             }
             for shown in shown(&pair) {
-                assert_eq!((&shown["algorithm"], &shown["pinned"]), (&algorithm.into(), &true.into()));
+                assert_eq!(
+                    (&shown["algorithm"], &shown["pinned"]),
+                    (&algorithm.into(), &true.into())
+                );
             }
         }
         // What there is not.
