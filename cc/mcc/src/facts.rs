@@ -1,28 +1,5 @@
+use millrace_config::Class;
 use serde::{Deserialize, Serialize};
-
-/// What a connection carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// A live RTSP stream.
-    Rtsp,
-    /// DASH segments.
-    Dash,
-    /// Anything else.
-    #[default]
-    Bulk,
-}
-
-impl Class {
-    /// The name in rules.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rtsp => "rtsp",
-            Self::Dash => "dash",
-            Self::Bulk => "bulk",
-        }
-    }
-}
 
 /// What a player has said of itself (CTA-5004).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -19,6 +19,7 @@ pub mod thread;
 mod window;
 
 pub use config::{Config, ConfigError};
-pub use facts::{Class, Facts, Player};
+pub use facts::{Facts, Player};
+pub use millrace_config::Class;
 pub use record::{News, Order, Record};
 pub use selector::{Counts, Selector, Settings};

@@ -210,8 +210,7 @@ impl<R: Rules> Selector<R> {
             }
             flow.is_listed = false;
             flow.asked = Some(now);
-            let name = self.settings.candidates.get(usize::from(flow.algorithm));
-            let facts = flow.facts(connection, name.map_or("", String::as_str), now);
+            let facts = flow.facts(connection, self.settings.name(flow.algorithm), now);
             self.counts.asked += 1;
             let wanted = match self.rules.select(&facts).map(|choice| self.settings.place(choice)) {
                 Ok(Ok(wanted)) => wanted,
@@ -248,12 +247,16 @@ impl<R: Rules> Selector<R> {
     /// What rules would be told of a connection at `now`.
     pub fn facts(&self, connection: u64, now: Time) -> Option<Facts> {
         let flow = self.flows.get(&connection)?;
-        let name = self.settings.candidates.get(usize::from(flow.algorithm));
-        Some(flow.facts(connection, name.map_or("", String::as_str), now))
+        Some(flow.facts(connection, self.settings.name(flow.algorithm), now))
     }
 }
 
 impl Settings {
+    /// Of a candidate; nothing where an agent named one that there is not.
+    fn name(&self, place: u16) -> &str {
+        self.candidates.get(usize::from(place)).map_or("", String::as_str)
+    }
+
     /// The place of what the rules chose; `None` if they leave it as it is.
     fn place(&self, choice: Option<crate::rules::Choice>) -> Result<Option<u16>, String> {
         let Some(choice) = choice else { return Ok(None) };

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::player::{Played, Player};
 use crate::report::summary::{self, Summary};
 use crate::report::viewers::{Viewer, viewers};
+use crate::results::read_json;
 use crate::step::Step;
 
 /// Where a scenario doesn't say: near the beginning, in the middle, near the end of the session.
@@ -131,8 +132,7 @@ fn draw(summary: &Summary, at_s: &[f64], from: &Material) -> Result<usize> {
 fn settings(viewer: &Viewer<'_>) -> Result<FlowSettings> {
     let run = viewer.directory.parent().context("a player's directory is in its run's")?;
     let path = run.join("run.json");
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let file: RunFile = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+    let file: RunFile = read_json(&path)?;
     let group = usize::try_from(viewer.part.group)?;
     let found = file.settings.flow.into_iter().nth(group);
     found.with_context(|| format!("{}: no settings of group {group}", path.display()))

@@ -75,11 +75,6 @@ impl LuaRules {
         Ok(Self { lua, select, flow, budget, name: name.to_owned() })
     }
 
-    /// What errors call it.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Runs the file's own tests: its functions whose names begin with `test_`. In them `flow{...}` makes
     /// what `select` is told, with the usual values for what is left out. Names, and what failed.
     pub fn test(&mut self) -> Vec<(String, Result<(), String>)> {

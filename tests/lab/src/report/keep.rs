@@ -20,7 +20,7 @@ use super::samples::Setting;
 use super::summary::{self, Summary};
 use super::viewers::FILE as PICTURES;
 use super::{facts, figure, fill, read_page, warnings};
-use crate::results::metric;
+use crate::results::{entries, metric, read_json};
 
 /// Of a page. With it a clone of the repository stays small.
 const PAGE_AT_MOST_BYTES: usize = 3_000_000;
@@ -121,13 +121,6 @@ fn keep_pictures(run: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).and_then(|entries| {
-        entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()
-    });
-    entries.with_context(|| directory.display().to_string())
-}
-
 /// To a file, or into a directory.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let to = match from.file_name() {
@@ -210,8 +203,8 @@ const FACTS: [&str; 6] = ["flow", "group", "cc", "label", "start_s", "stop_s"];
 fn flows(summary: &Summary) -> Result<String> {
     let mut rows: Vec<(Vec<String>, BTreeMap<String, String>)> = Vec::new();
     for run in summary.cells.iter().flat_map(|cell| cell.run_directories()) {
-        let of: RunFile = read(&run.join("run.json"))?;
-        let FlowsFile { link, flows } = read(&run.join("flows.json"))?;
+        let of: RunFile = read_json(&run.join("run.json"))?;
+        let FlowsFile { link, flows } = read_json(&run.join("flows.json"))?;
         for flow in &flows {
             let mut facts = vec![of.cell.to_string(), of.repeat.to_string(), of.seed.to_string()];
             let swept = summary.keys.iter().map(|key| of.at.get(key));
@@ -255,11 +248,6 @@ fn flatten(before: &str, of: &Map<String, Value>, into: &mut BTreeMap<String, St
             other => _ = into.insert(name, plain(Some(other))),
         }
     }
-}
-
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]

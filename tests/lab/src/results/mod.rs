@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 pub use stamp::Stamp;
 pub use statistic::Statistics;
 pub use summary::{CellRuns, CellSummary, Counts, FlowSummary, GroupSummary, Problem, Summary};
-pub use write::{Directory, RunFile, write_json, write_run};
+pub use write::{Directory, RunFile, entries, read_json, write_json, write_run};
 
 /// Figures by name. Infinity is what never came; a figure that does not exist is not there.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{RunFigures, Stamp};
@@ -124,6 +125,28 @@ pub fn write_run(path: &Path, file: &RunFile<'_>, figures: Option<&RunFigures>) 
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)?;
     fs::write(path, text + "\n").with_context(|| path.display().to_string())
+}
+
+/// Reads what [`write_json`] wrote.
+///
+/// # Errors
+/// When it can't be read, or is something else.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+/// What is in a directory, by name.
+///
+/// # Errors
+/// When it can't be read.
+pub fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).and_then(|entries| {
+        entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()
+    });
+    let mut all = entries.with_context(|| directory.display().to_string())?;
+    all.sort();
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::results::{RunFigures, write_json};
+use crate::results::{RunFigures, entries, read_json, write_json};
 use crate::scenario::Scenario;
 
 /// What is read of `run.json`.
@@ -109,12 +109,12 @@ impl Run {
     ) -> Result<(RunFigures, usize)> {
         copy(&self.path, target)?;
         let text = target.join("run.json");
-        let mut file = read(&text)?;
+        let mut file: Value = read_json(&text)?;
         file["cell"] = cell.into();
         file["repeat"] = repeat.into();
         write_json(&text, &file)?;
         let text = target.join("flows.json");
-        let figures = RunFigures::from_json(&read(&text)?)
+        let figures = RunFigures::from_json(&read_json(&text)?)
             .with_context(|| format!("{}: written by another version?", text.display()))?;
         let mut left_out = 0;
         for number in 1.. {
@@ -144,31 +144,13 @@ fn read_into(runs: &mut Vec<Run>, directory: &Path) -> Result<()> {
             if name.contains(LEFT_OUT) || !text.is_file() {
                 continue;
             }
-            let file: RunFile =
-                serde_json::from_value(read(&text)?).with_context(|| text.display().to_string())?;
+            let file: RunFile = read_json(&text)?;
             if file.valid {
                 runs.push(Run { path, file });
             }
         }
     }
     Ok(())
-}
-
-fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    let context = || directory.display().to_string();
-    let entries = fs::read_dir(directory).with_context(context)?;
-    let mut all: Vec<PathBuf> = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<_>>()
-        .with_context(context)?;
-    all.retain(|path| path.is_dir());
-    all.sort();
-    Ok(all)
-}
-
-fn read(path: &Path) -> Result<Value> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
 /// A directory of a run: files, and directories of its players. Links are not followed; there are none.
