@@ -12,7 +12,7 @@ use quiche::{ExternalCc, ExternalCcFactory, ExternalCongestionControl, ExternalE
 use crate::registry::Algorithm;
 use crate::{
     AckedPacket, CongestionEvent, ControllerConfig, Driven, LostPacket, Metrics, PathModel,
-    PathStart, RttSample, SentPacket, Time,
+    PathStart, RttSample, SentPacket, Time, Tuning,
 };
 
 /// How much time lost to a late wake-up the pacer makes up for. With the event
@@ -78,8 +78,25 @@ pub fn replace<F: quiche::BufFactory>(
 pub fn inspect<F: quiche::BufFactory>(
     connection: &quiche::Connection<F>,
 ) -> Option<(Metrics, &PathModel)> {
+    let driven = driven(connection)?;
+    Some((driven.metrics(), driven.path()))
+}
+
+/// Asks something of the controller that drives `connection`; whether it does that.
+pub fn tune<F: quiche::BufFactory>(connection: &mut quiche::Connection<F>, tuning: Tuning) -> bool {
+    let controller = connection.external_cc_mut();
+    let adapter: Option<&mut Adapter> = controller.and_then(|it| it.as_any_mut().downcast_mut());
+    adapter.is_some_and(|adapter| adapter.driven.tune(tuning))
+}
+
+/// The second of these alone, which costs nothing.
+pub fn path<F: quiche::BufFactory>(connection: &quiche::Connection<F>) -> Option<&PathModel> {
+    driven(connection).map(Driven::path)
+}
+
+fn driven<F: quiche::BufFactory>(connection: &quiche::Connection<F>) -> Option<&Driven> {
     let adapter: &Adapter = connection.external_cc()?.as_any().downcast_ref()?;
-    Some((adapter.driven.metrics(), adapter.driven.path()))
+    Some(&adapter.driven)
 }
 
 /// At low rates a packet takes longer than that credit, and a wake-up that is late by less than a

@@ -6,9 +6,11 @@ mod rules;
 use std::process::ExitCode;
 
 use caps::{CapSet, Capability};
+use millrace_cc::registry::Algorithm;
 use millrace_config::{ClientConfig, Interception, Listen, ListenAddress};
 use millrace_tunnel::algorithms;
 use millrace_tunnel::doctor::{self, DoctorArgs, End, Report, Wanted};
+use millrace_tunnel::selection::Selection;
 use millrace_tunnel::transport::{Side, TunnelConfig};
 
 /// Looks at everything, and prints what it found.
@@ -30,7 +32,11 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     capabilities(&mut report, &config);
     interception::look(&mut report, &config);
     doctor::certificates(&mut report, End::Client, credentials);
-    servers(&mut report, &config);
+    let selection = doctor::selection(&mut report, config.mcc.as_ref(), &config.source);
+    // Without what it begins with no connection can be made.
+    if config.mcc.is_none() || selection.is_some() {
+        servers(&mut report, &config, selection.as_ref().map(Selection::initial));
+    }
     report.print(arguments.json)
 }
 
@@ -61,7 +67,7 @@ fn capabilities(report: &mut Report, config: &ClientConfig) {
     }
 }
 
-fn servers(report: &mut Report, config: &ClientConfig) {
+fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorithm>) {
     let tunnel = &config.tunnel;
     let udp = config.listen.iter().any(|it| matches!(it.interception, Interception::Udp { .. }));
     for server in &tunnel.servers {
@@ -72,7 +78,7 @@ fn servers(report: &mut Report, config: &ClientConfig) {
             patience: tunnel.connect_timeout,
             udp,
         };
-        match TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials) {
+        match TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials, initial) {
             Ok(made) => doctor::reach(report, made, wanted),
             Err(error) => {
                 let remedy = "mend the points about certificates above";

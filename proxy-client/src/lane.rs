@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use millrace_cc::registry::{self, Algorithm};
 use millrace_config::{Class, Listen, Transport};
-use millrace_tunnel::algorithms::{Algorithms, algorithm};
+use millrace_tunnel::algorithms::{Algorithms, Choice};
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::Core;
 use millrace_wire::Destination;
@@ -17,7 +17,7 @@ pub struct Lane {
     /// Their class.
     pub class: Class,
     /// What drives what this end sends.
-    pub algorithm: Algorithm,
+    pub choice: Choice,
     /// What the server is asked for; `None` leaves it to the server.
     pub wish: Option<&'static str>,
 }
@@ -37,7 +37,7 @@ impl Lane {
         client: Option<SocketAddr>,
         key: u64,
     ) -> h3::Result<u64> {
-        core.steer(conn, None, &self.algorithm);
+        core.steer(conn, None, &self.choice, self.class);
         let request = ConnectRequest {
             carries,
             destination: destination.clone(),
@@ -54,15 +54,17 @@ impl Lane {
     }
 }
 
-/// The lanes of all listeners, and for each listener the number of its lane.
+/// The lanes of all listeners, and for each listener the number of its lane. What is selected begins
+/// with `initial`.
 ///
 /// # Errors
 /// See [`registry::find`].
 pub fn lanes(
     listens: &[Listen],
     transport: &Transport,
+    initial: Option<&Algorithm>,
 ) -> Result<(Vec<Lane>, Vec<usize>), registry::Error> {
-    let algorithms = Algorithms::new(transport)?;
+    let algorithms = Algorithms::new(transport, initial)?;
     let (mut kinds, mut lanes, mut of_listener) = (Vec::new(), Vec::new(), Vec::new());
     for listen in listens {
         let kind = (listen.class, &listen.congestion_control);
@@ -70,10 +72,11 @@ pub fn lanes(
         of_listener.push(known.unwrap_or(kinds.len()));
         if known.is_none() {
             kinds.push(kind);
-            let own = listen.congestion_control.as_ref().map(algorithm).transpose()?;
-            let wish = own.as_ref().map(Algorithm::name);
-            let algorithm = own.unwrap_or_else(|| algorithms.of(listen.class).clone());
-            lanes.push(Lane { class: listen.class, algorithm, wish });
+            let choose = |it| Choice::new(it, initial);
+            let own = listen.congestion_control.as_ref().map(choose).transpose()?;
+            let wish = own.as_ref().map(Choice::name);
+            let choice = own.unwrap_or_else(|| algorithms.of(listen.class).clone());
+            lanes.push(Lane { class: listen.class, choice, wish });
         }
     }
     Ok((lanes, of_listener))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_config::{ClientConfig, ClientLimits};
 use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
+use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::worker::WorkerHandle;
 use millrace_tunnel::{algorithms, limits};
@@ -31,6 +32,8 @@ pub struct Reloader<'a> {
     pub latest: Latest<Reloadable>,
     /// For what all workers count together.
     pub shared: Arc<Shared>,
+    /// Gets its rules anew.
+    pub selection: Option<Selection>,
 }
 
 impl Reloader<'_> {
@@ -42,8 +45,11 @@ impl Reloader<'_> {
     pub fn reload(&mut self, handles: &[WorkerHandle]) -> anyhow::Result<Duration> {
         let config = millrace_config::load_client(self.started.source.file(), &algorithms::check)?;
         config.check_files()?;
-        let tunnels = run::tunnels(&config, handles.len())?;
-        let (lanes, lane_of) = lane::lanes(&config.listen, &config.tunnel.transport)?;
+        let selection = self.selection.as_ref();
+        let replace_rules = Selection::reload(selection, config.mcc.as_ref(), &config.source)?;
+        let initial = selection.map(Selection::initial);
+        let tunnels = run::tunnels(&config, handles.len(), initial)?;
+        let (lanes, lane_of) = lane::lanes(&config.listen, &config.tunnel.transport, initial)?;
         // From here on nothing can fail.
         let started = self.started;
         let doors = |config: &ClientConfig| {
@@ -69,8 +75,11 @@ impl Reloader<'_> {
                 ("listen", !same_listeners),
                 ("tunnel", tunnel(&config) != tunnel(started)),
                 ("direct", config.direct != started.direct),
+                ("telemetry", config.telemetry != started.telemetry),
+                ("mcc", selection::needs_restart(config.mcc.as_ref(), started.mcc.as_ref())),
             ],
         );
+        replace_rules();
         limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,

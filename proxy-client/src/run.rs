@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use caps::Capability;
+use millrace_cc::registry::Algorithm;
 use millrace_config::{
     ClientConfig, ConfigError, Host, HostPort, Interception, Listen, ListenAddress, OnFailure,
 };
@@ -16,6 +17,7 @@ use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
 use millrace_tunnel::reload::Latest;
+use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::transport::{Side, TunnelConfig};
 use millrace_tunnel::worker::{Worker, WorkerHandle, WorkerSettings};
@@ -40,7 +42,10 @@ use crate::udp::{UdpDoor, UdpFlows};
 pub fn check(config: &ClientConfig) -> Result<(), ConfigError> {
     config.check_files()?;
     Account::find(&config.runtime, &config.source)?;
-    TunnelConfig::new(Side::Client, &config.tunnel.transport, &config.tunnel.credentials)
+    let selection = select(config)?;
+    let initial = selection.as_ref().map(Selection::initial);
+    let tunnel = &config.tunnel;
+    TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials, initial)
         .map_err(|error| error.in_config(&config.source, "ca"))?;
     Ok(())
 }
@@ -65,14 +70,17 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let settings = settings(config);
     let connected = ConnectedCount::default();
     let workers = config.runtime.worker_count();
-    let (lanes, lane_of) = lane::lanes(&config.listen, transport)?;
+    let selection = select(config)?;
+    let initial = selection.as_ref().map(Selection::initial).cloned();
+    let initial = initial.as_ref();
+    let (lanes, lane_of) = lane::lanes(&config.listen, transport, initial)?;
     let latest = Latest::new(Reloadable { lanes, limits: config.limits.clone() });
     let mut doors = open_doors(&config.listen, &lane_of, workers)?;
     let mut udp_doors = open_udp_doors(&config.listen, &lane_of, workers)?;
     let mut tunnel_settings = config.tunnel.clone();
     tunnel_settings.mark = usable_mark(config)?;
     let admin = admin::bind(config.admin.address)?;
-    let tunnels = tunnels(config, workers)?;
+    let tunnels = tunnels(config, workers, initial)?;
     // Marks are set on sockets to come too. Threads have the privileges of the one that starts
     // them, so all of them come later.
     let keep = if tunnel_settings.mark.is_some() { &[Capability::CAP_NET_ADMIN][..] } else { &[] };
@@ -83,8 +91,12 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         true => Some(direct::Policy::new(config, tunnel_settings.mark)?),
         false => None,
     };
-    for (index, tunnel) in tunnels.into_iter().enumerate() {
+    // Outlives the Selectors, whose last words it waits for; as the user that the process runs as.
+    let telemetry = selection::telemetry(config.telemetry.as_ref(), &config.source)?;
+    let selection = selection.map(|it| it.with_telemetry(telemetry.as_ref()));
+    for (index, mut tunnel) in tunnels.into_iter().enumerate() {
         let index = u8::try_from(index).context("at most 256 workers")?;
+        tunnel.agent = selection.as_ref().map(|it| it.start(index, &metrics)).transpose()?;
         let mine = doors.remove(0);
         let udp = UdpFlows::new(udp_doors.remove(0));
         let latest = latest.clone();
@@ -107,17 +119,28 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         0 => Health::Unhealthy("no connection to a server".to_owned()),
         _ => Health::Healthy,
     });
-    let _admin = process.serve_admin(admin, &config.admin, health)?;
-    let mut reloader = Reloader { started: config, lane_of, latest, shared };
+    let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
+    let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
+    let mut reloader = Reloader { started: config, lane_of, latest, shared, selection };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     let code = process.run(config.runtime.drain_timeout, &mut reload);
     Ok(code)
 }
 
+/// MCC, if it is configured.
+fn select(config: &ClientConfig) -> Result<Option<Selection>, ConfigError> {
+    config.mcc.as_ref().map(|mcc| Selection::new(mcc, &config.source)).transpose()
+}
+
 /// What new connections are made with, for each worker.
-pub(crate) fn tunnels(config: &ClientConfig, workers: usize) -> anyhow::Result<Vec<TunnelConfig>> {
+pub(crate) fn tunnels(
+    config: &ClientConfig,
+    workers: usize,
+    initial: Option<&Algorithm>,
+) -> anyhow::Result<Vec<TunnelConfig>> {
+    let ends = &config.tunnel;
     let tunnel = |_| {
-        TunnelConfig::new(Side::Client, &config.tunnel.transport, &config.tunnel.credentials)
+        TunnelConfig::new(Side::Client, &ends.transport, &ends.credentials, initial)
             .map_err(|error| error.in_config(&config.source, "ca").into())
     };
     (0..workers).map(tunnel).collect()

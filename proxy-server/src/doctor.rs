@@ -26,6 +26,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     doctor::account(&mut report, &config.runtime, &config.source);
     doctor::certificates(&mut report, End::Server, credentials);
     destinations(&mut report, &config);
+    doctor::selection(&mut report, config.mcc.as_ref(), &config.source);
     for address in &config.tunnel.listen {
         doctor::bind_privilege(&mut report, address.port());
         answers(&mut report, *address);

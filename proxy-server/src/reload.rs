@@ -6,6 +6,7 @@ use std::time::Duration;
 use millrace_config::ServerConfig;
 use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
 use millrace_tunnel::resolve::Resolver;
+use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::worker::WorkerHandle;
 use millrace_tunnel::{algorithms, limits};
@@ -23,6 +24,8 @@ pub struct Reloader<'a> {
     pub shared: Arc<Shared>,
     /// Goes on.
     pub resolver: Resolver,
+    /// Gets its rules anew.
+    pub selection: Option<Selection>,
 }
 
 impl Reloader<'_> {
@@ -34,15 +37,23 @@ impl Reloader<'_> {
     pub fn reload(&mut self, handles: &[WorkerHandle]) -> anyhow::Result<Duration> {
         let config = millrace_config::load_server(self.started.source.file(), &algorithms::check)?;
         config.check_files()?;
-        let tunnels = run::tunnels(&config, handles.len())?;
-        let server = run::server_shared(&config, self.resolver.clone())?;
+        let selection = self.selection.as_ref();
+        let replace_rules = Selection::reload(selection, config.mcc.as_ref(), &config.source)?;
+        let initial = selection.map(Selection::initial);
+        let tunnels = run::tunnels(&config, handles.len(), initial)?;
+        let server = run::server_shared(&config, self.resolver.clone(), initial)?;
         // From here on nothing can fail.
         let started = self.started;
         needs_restart(
             at_start(started),
             at_start(&config),
-            &[("tunnel.listen", config.tunnel.listen != started.tunnel.listen)],
+            &[
+                ("tunnel.listen", config.tunnel.listen != started.tunnel.listen),
+                ("telemetry", config.telemetry != started.telemetry),
+                ("mcc", selection::needs_restart(config.mcc.as_ref(), started.mcc.as_ref())),
+            ],
         );
+        replace_rules();
         limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,

@@ -137,8 +137,8 @@ impl ServerRole {
         let ConnectRequest { carries, destination, class, congestion_control, client_address } =
             request;
         let class = class_of(class.as_deref());
-        let algorithm = self.shared.choose(core, class, congestion_control);
-        core.steer(conn, Some(stream), &algorithm);
+        let choice = self.shared.choose(core, class, congestion_control);
+        core.steer(conn, Some(stream), &choice, class);
         self.pending.insert(
             key,
             Pending {

@@ -1,6 +1,5 @@
 //! `millrace-server rules`: the rules of MCC, looked at without a server.
 
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use millrace_mcc::rules::{LuaRules, Rules};
-use millrace_mcc::{Config, Facts};
+use millrace_mcc::{Config, Facts, RulesText};
 
-/// A larger file is no rules.
-const MAX_FILE_BYTES: u64 = 1 << 20;
+/// More is no facts.
+const MAX_FACTS_BYTES: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug, Args)]
@@ -73,14 +72,14 @@ fn explain(file: &Path, facts: &str) -> anyhow::Result<String> {
     let mut text = facts.to_owned();
     if facts == "-" {
         text.clear();
-        std::io::stdin().take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        std::io::stdin().take(MAX_FACTS_BYTES).read_to_string(&mut text)?;
     }
     let facts: Facts = serde_json::from_str(&text).context("what is known of the connection")?;
     let choice = load(file)?.select(&facts).map_err(anyhow::Error::msg)?;
     let Some(choice) = choice else {
         return Ok("nothing: the connection stays as it is".to_owned());
     };
-    let (settings, _) = Config::default().resolve()?;
+    let (settings, _) = millrace_mcc::resolve(&Config::default())?;
     if !settings.candidates.contains(&choice.algorithm) {
         bail!(
             "{:?}, which is no algorithm; there are {}",
@@ -93,17 +92,13 @@ fn explain(file: &Path, facts: &str) -> anyhow::Result<String> {
 }
 
 fn load(file: &Path) -> anyhow::Result<LuaRules> {
-    let name = file.display().to_string();
-    let size = fs::metadata(file).with_context(|| name.clone())?.len();
-    if size > MAX_FILE_BYTES {
-        bail!("{name}: {size} bytes; rules have {MAX_FILE_BYTES} at most");
-    }
-    let text = fs::read_to_string(file).with_context(|| name.clone())?;
-    Ok(LuaRules::load(&name, &text)?)
+    RulesText::read(Some(file)).and_then(|text| text.load()).map_err(anyhow::Error::msg)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn shipped(name: &str) -> PathBuf {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use millrace_cc::registry::Algorithm;
 use millrace_config::{Acl, ConfigError, Protocol, ServerConfig, ServerLimits};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
@@ -13,6 +14,7 @@ use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
 use millrace_tunnel::reload::Latest;
 use millrace_tunnel::resolve::Resolver;
+use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::transport::{Side, TICKET_KEY_BYTES, TunnelConfig};
 use millrace_tunnel::udp::{PortOptions, UdpPort};
@@ -31,7 +33,9 @@ pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
     config.check_files()?;
     Account::find(&config.runtime, &config.source)?;
     let side = Side::Server { max_streams: 0, ticket_key: &[0; TICKET_KEY_BYTES] };
-    TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials)
+    let selection = select(config)?;
+    let initial = selection.as_ref().map(Selection::initial);
+    TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials, initial)
         .map_err(|error| error.in_config(&config.source, "client_ca"))?;
     Ok(())
 }
@@ -56,29 +60,47 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let workers = config.runtime.worker_count();
     let ports = bind(&config.tunnel.listen, workers)?;
     let admin = admin::bind(config.admin.address)?;
-    let tunnels = tunnels(config, workers)?;
+    let selection = select(config)?;
+    let initial = selection.as_ref().map(Selection::initial).cloned();
+    let initial = initial.as_ref();
+    let tunnels = tunnels(config, workers, initial)?;
     // Threads have the privileges of the one that starts them, so all of them come later.
     privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), &[])?;
     let resolver = Resolver::start()?;
-    let latest = Latest::new(server_shared(config, resolver.clone())?);
+    let latest = Latest::new(server_shared(config, resolver.clone(), initial)?);
     let settings = settings(config, workers);
-    for (index, (tunnel, mine)) in tunnels.into_iter().zip(ports).enumerate() {
+    // Outlives the Selectors, whose last words it waits for; as the user that the process runs as.
+    let telemetry = selection::telemetry(config.telemetry.as_ref(), &config.source)?;
+    let selection = selection.map(|it| it.with_telemetry(telemetry.as_ref()));
+    for (index, (mut tunnel, mine)) in tunnels.into_iter().zip(ports).enumerate() {
         let index = u8::try_from(index).context("at most 256 workers")?;
+        tunnel.agent = selection.as_ref().map(|it| it.start(index, &metrics)).transpose()?;
         let (latest, shared) = (latest.clone(), shared.clone());
         let (worker, handle) = Worker::new(index, tunnel, settings, shared, |handle| {
             ServerRole::new(latest, mine, handle)
         })?;
         process.spawn(worker, handle)?;
     }
-    let _admin = process.serve_admin(admin, &config.admin, Box::new(|| Health::Healthy))?;
-    let mut reloader = Reloader { started: config, latest, shared, resolver };
+    let health = Box::new(|| Health::Healthy);
+    let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
+    let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
+    let mut reloader = Reloader { started: config, latest, shared, resolver, selection };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     Ok(process.run(config.runtime.drain_timeout, &mut reload))
 }
 
+/// MCC, if it is configured.
+fn select(config: &ServerConfig) -> Result<Option<Selection>, ConfigError> {
+    config.mcc.as_ref().map(|mcc| Selection::new(mcc, &config.source)).transpose()
+}
+
 /// What new connections are made with, for each worker. Session tickets of before are not taken: a
 /// client whose authority is not trusted any more must not resume.
-pub(crate) fn tunnels(config: &ServerConfig, workers: usize) -> anyhow::Result<Vec<TunnelConfig>> {
+pub(crate) fn tunnels(
+    config: &ServerConfig,
+    workers: usize,
+    initial: Option<&Algorithm>,
+) -> anyhow::Result<Vec<TunnelConfig>> {
     let mut ticket_key = [0; TICKET_KEY_BYTES];
     boring::rand::rand_bytes(&mut ticket_key)?;
     let side = Side::Server {
@@ -86,7 +108,7 @@ pub(crate) fn tunnels(config: &ServerConfig, workers: usize) -> anyhow::Result<V
         ticket_key: &ticket_key,
     };
     let tunnel = |_| {
-        TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials)
+        TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials, initial)
             .map_err(|error| error.in_config(&config.source, "client_ca").into())
     };
     (0..workers).map(tunnel).collect()
@@ -95,6 +117,7 @@ pub(crate) fn tunnels(config: &ServerConfig, workers: usize) -> anyhow::Result<V
 pub(crate) fn server_shared(
     config: &ServerConfig,
     resolver: Resolver,
+    initial: Option<&Algorithm>,
 ) -> anyhow::Result<ServerShared> {
     let own = own_addresses(&config.tunnel.listen)?;
     let acl = |protocol| Acl::of(protocol, &config.allow, own.iter().copied());
@@ -103,8 +126,11 @@ pub(crate) fn server_shared(
         udp_acl: acl(Protocol::Udp),
         dial: config.dial.clone(),
         resolver,
-        algorithms: Algorithms::new(&config.tunnel.transport)?,
-        selectable: Selectable::new(config.tunnel.selectable_congestion_control.as_deref())?,
+        algorithms: Algorithms::new(&config.tunnel.transport, initial)?,
+        selectable: Selectable::new(
+            config.tunnel.selectable_congestion_control.as_deref(),
+            initial,
+        )?,
     })
 }
 

@@ -2,9 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use millrace_cc::registry::Algorithm;
 use millrace_config::{Acl, Class, Dial};
-use millrace_tunnel::algorithms::{Algorithms, Selectable};
+use millrace_tunnel::algorithms::{Algorithms, Choice, Selectable};
 use millrace_tunnel::core::Core;
 use millrace_tunnel::resolve::Resolver;
 use millrace_wire::proxy_protocol;
@@ -47,22 +46,22 @@ impl ServerShared {
         *addresses = vec![edge];
     }
 
-    /// The algorithm that a flow asks for, if it may have it, else that of its class.
-    pub(crate) fn choose(&self, core: &Core, class: Class, wish: Option<String>) -> Algorithm {
+    /// What a flow asks for, if it may have it, else what its class has.
+    pub(crate) fn choose(&self, core: &Core, class: Class, wish: Option<String>) -> Choice {
         let of_class = || self.algorithms.of(class).clone();
         let Some(name) = wish else { return of_class() };
-        if let Some(algorithm) = self.selectable.get(&name) {
-            return algorithm.clone();
+        if let Some(choice) = self.selectable.get(&name) {
+            return choice.clone();
         }
-        let algorithm = of_class();
+        let choice = of_class();
         core.shared.metrics.congestion_control_refused.inc();
         if self.selectable.is_first_refusal(&name) {
             tracing::warn!(
                 asked = name,
-                instead = algorithm.name(),
+                instead = choice.name(),
                 "a flow may not choose this congestion control; logged once"
             );
         }
-        algorithm
+        choice
     }
 }

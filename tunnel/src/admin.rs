@@ -22,11 +22,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use millrace_cc::registry::Algorithm;
 use millrace_config::WebOrigin;
+use millrace_mcc::Explained;
 use tokio::sync::{Semaphore, watch};
 
-pub use congestion_control::{SteerError, Steered};
+pub use congestion_control::{SteerError, Steered, Steering};
 pub use flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, FlowState, PlayerInfo};
 
 use crate::metrics::Metrics;
@@ -65,13 +65,17 @@ pub trait FlowSource: Send + Sync {
         Err(QlogError::NotConfigured)
     }
 
-    /// Lets an algorithm drive a connection from now on, whatever flows begin on it, or, without one,
-    /// leaves its choice to them again.
+    /// Changes a connection's congestion control.
     ///
     /// # Errors
     /// See [`SteerError`].
-    fn steer(&self, _connection: &str, _to: Option<&Algorithm>) -> Result<Steered, SteerError> {
+    fn steer(&self, _connection: &str, _steering: &Steering) -> Result<Steered, SteerError> {
         Err(SteerError::NoConnection)
+    }
+
+    /// What the rules make of a connection; `None` when they don't select its algorithm.
+    fn explain(&self, _connection: &str) -> Option<Explained> {
+        None
     }
 }
 

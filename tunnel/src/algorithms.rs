@@ -5,16 +5,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use millrace_cc::registry::{self, Algorithm, Spec};
-use millrace_config::{AlgorithmProblem, Class, CongestionControl, Transport};
+use millrace_config::{AlgorithmProblem, Class, CongestionControl, Mcc, Transport};
 
 /// Refused names that are remembered, to log each once; a peer can make up any number.
 const MAX_REFUSED_NAMES: usize = 16;
 
-/// The algorithm that a configuration names.
-///
-/// # Errors
-/// See [`registry::find`].
-pub fn algorithm(choice: &CongestionControl) -> Result<Algorithm, registry::Error> {
+/// What is to drive a flow's connection.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The algorithm, for the time being if it is selected.
+    pub algorithm: Algorithm,
+    /// Whether it is whichever the rules select while it runs (`mcc`).
+    pub is_selected: bool,
+}
+
+impl Choice {
+    /// What a configuration names; `mcc` begins with `initial`.
+    ///
+    /// # Errors
+    /// See [`registry::find`].
+    pub fn new(
+        choice: &CongestionControl,
+        initial: Option<&Algorithm>,
+    ) -> Result<Self, registry::Error> {
+        match initial.filter(|_| choice.is_selected()) {
+            Some(initial) => Ok(Self { algorithm: initial.clone(), is_selected: true }),
+            None => Ok(Self { algorithm: algorithm(choice)?, is_selected: false }),
+        }
+    }
+
+    /// As peers ask for it.
+    pub fn name(&self) -> &'static str {
+        if self.is_selected { Mcc::NAME } else { self.algorithm.name() }
+    }
+}
+
+fn algorithm(choice: &CongestionControl) -> Result<Algorithm, registry::Error> {
     registry::find(&Spec { name: choice.name.clone(), parameters: choice.parameters.clone() })
 }
 
@@ -24,8 +50,17 @@ pub fn algorithm(choice: &CongestionControl) -> Result<Algorithm, registry::Erro
 /// What is wrong with the name or a parameter, and what would be right.
 pub fn check(choice: &CongestionControl) -> Result<(), AlgorithmProblem> {
     use registry::Error;
+    if choice.is_selected() {
+        let parameter = choice.parameters.keys().next().cloned();
+        let problem = format!("{:?} has no parameters; [{}] has settings", Mcc::NAME, Mcc::NAME);
+        return parameter.map_or(Ok(()), |parameter| {
+            Err(AlgorithmProblem::Parameter { parameter: Some(parameter), problem })
+        });
+    }
     algorithm(choice).map(drop).map_err(|error| match error {
-        Error::Unknown { .. } => AlgorithmProblem::Name(error.to_string()),
+        Error::Unknown { .. } => {
+            AlgorithmProblem::Name(format!("{error}, or {}, which selects among them", Mcc::NAME))
+        }
         Error::Parameters { name, parameter, reason } => {
             AlgorithmProblem::Parameter { parameter, problem: format!("{name:?}: {reason}") }
         }
@@ -35,26 +70,29 @@ pub fn check(choice: &CongestionControl) -> Result<(), AlgorithmProblem> {
 /// What an end's own configuration says.
 #[derive(Clone, Debug)]
 pub struct Algorithms {
-    default: Algorithm,
-    classes: BTreeMap<Class, Algorithm>,
+    default: Choice,
+    classes: BTreeMap<Class, Choice>,
 }
 
 impl Algorithms {
-    /// From `congestion_control` of `[tunnel]` and of its classes.
+    /// From `congestion_control` of `[tunnel]` and of its classes; `mcc` begins with `initial`.
     ///
     /// # Errors
     /// See [`registry::find`].
-    pub fn new(transport: &Transport) -> Result<Self, registry::Error> {
+    pub fn new(
+        transport: &Transport,
+        initial: Option<&Algorithm>,
+    ) -> Result<Self, registry::Error> {
         let classes = &transport.class_congestion_control;
-        let classes = classes.iter().map(|(class, choice)| Ok((*class, algorithm(choice)?)));
+        let of_class = |(class, it): (&Class, _)| Ok((*class, Choice::new(it, initial)?));
         Ok(Self {
-            default: algorithm(&transport.congestion_control)?,
-            classes: classes.collect::<Result<_, _>>()?,
+            default: Choice::new(&transport.congestion_control, initial)?,
+            classes: classes.iter().map(of_class).collect::<Result<_, _>>()?,
         })
     }
 
-    /// The algorithm of a class's flows.
-    pub fn of(&self, class: Class) -> &Algorithm {
+    /// What drives a class's flows.
+    pub fn of(&self, class: Class) -> &Choice {
         self.classes.get(&class).unwrap_or(&self.default)
     }
 }
@@ -62,34 +100,43 @@ impl Algorithms {
 /// What flows may ask for: names only, the parameters are this end's own.
 #[derive(Debug)]
 pub struct Selectable {
-    by_name: BTreeMap<String, Algorithm>,
+    by_name: BTreeMap<String, Choice>,
     refused: Mutex<BTreeSet<String>>,
 }
 
 impl Selectable {
-    /// Those that are listed, or without a list all that need no parameter.
+    /// Those that are listed, or without a list all that need no parameter; `mcc`, which begins with
+    /// `initial`, if there is one.
     ///
     /// # Errors
     /// See [`registry::find`].
-    pub fn new(listed: Option<&[CongestionControl]>) -> Result<Self, registry::Error> {
+    pub fn new(
+        listed: Option<&[CongestionControl]>,
+        initial: Option<&Algorithm>,
+    ) -> Result<Self, registry::Error> {
         let Some(listed) = listed else {
-            let all = registry::names().into_iter();
-            let able =
-                all.filter_map(|it| Some((it.to_owned(), registry::find(&Spec::named(it)).ok()?)));
-            return Ok(Self::of(able.collect()));
+            let selected =
+                initial.map(|it| Choice { algorithm: it.clone(), is_selected: true }).into_iter();
+            let able = registry::names().into_iter().filter_map(|name| {
+                let algorithm = registry::find(&Spec::named(name)).ok()?;
+                Some((name.to_owned(), Choice { algorithm, is_selected: false }))
+            });
+            return Ok(Self::of(
+                selected.map(|it| (it.name().to_owned(), it)).chain(able).collect(),
+            ));
         };
-        let listed = listed.iter().map(|choice| Ok((choice.name.clone(), algorithm(choice)?)));
+        let listed = listed.iter().map(|it| Ok((it.name.clone(), Choice::new(it, initial)?)));
         listed.collect::<Result<_, _>>().map(Self::of)
     }
 
-    fn of(by_name: BTreeMap<String, Algorithm>) -> Self {
+    fn of(by_name: BTreeMap<String, Choice>) -> Self {
         Self { by_name, refused: Mutex::default() }
     }
 
     /// The algorithm that a flow gets which asks for `name`.
-    pub fn get(&self, name: &str) -> Option<&Algorithm> {
+    pub fn get(&self, name: &str) -> Option<&Choice> {
         // A peer that has the same algorithm under another of its names asks for its first one.
-        let same = || self.by_name.values().find(|algorithm| algorithm.name() == name);
+        let same = || self.by_name.values().find(|choice| choice.name() == name);
         self.by_name.get(name).or_else(same)
     }
 
@@ -144,30 +191,37 @@ mod tests {
         assert!(parameter.is_none() && message.contains("rate_mbps"), "{message}");
         let (parameter, message) = problem(&choice("fast", Value::Null));
         assert!(parameter.is_none() && message.contains("vivace-latency"), "{message}");
+        assert_eq!(check(&choice("mcc", Value::Null)), Ok(()));
+        let (parameter, message) = problem(&choice("mcc", json!({ "rules": "x.lua" })));
+        assert!(parameter.as_deref() == Some("rules") && message.contains("[mcc]"), "{message}");
     }
 
     #[test]
     fn without_a_list_all_can_be_asked_for_that_need_no_parameter() {
-        let selectable = Selectable::new(None).unwrap();
+        let selectable = Selectable::new(None, None).unwrap();
         for name in registry::names() {
             assert_eq!(selectable.get(name).is_some(), name != "constant", "{name}");
         }
-        assert!(selectable.get("fast").is_none());
+        assert!(selectable.get("fast").is_none() && selectable.get("mcc").is_none());
+        let cubic = algorithm(&choice("cubic", Value::Null)).unwrap();
+        let selectable = Selectable::new(None, Some(&cubic)).unwrap();
+        let selected = selectable.get("mcc").unwrap();
+        assert!(selected.is_selected && selected.algorithm.name() == "cubic");
     }
 
     #[test]
     fn a_list_allows_what_is_in_it_with_its_parameters() {
         let listed = [choice("constant", json!({ "rate_mbps": 3 }))];
-        let selectable = Selectable::new(Some(&listed)).unwrap();
+        let selectable = Selectable::new(Some(&listed), None).unwrap();
         let found = selectable.get("constant").unwrap();
-        assert_eq!(found.settings(), algorithm(&listed[0]).unwrap().settings());
+        assert_eq!(found.algorithm.settings(), algorithm(&listed[0]).unwrap().settings());
         assert!(selectable.get("bbr2").is_none());
-        assert!(Selectable::new(Some(&[])).unwrap().get("bbr2").is_none());
+        assert!(Selectable::new(Some(&[]), None).unwrap().get("bbr2").is_none());
     }
 
     #[test]
     fn refusals_are_remembered_within_bounds() {
-        let selectable = Selectable::new(Some(&[])).unwrap();
+        let selectable = Selectable::new(Some(&[]), None).unwrap();
         assert!(selectable.is_first_refusal("a") && !selectable.is_first_refusal("a"));
         let first = (0..100).filter(|it| selectable.is_first_refusal(&it.to_string()));
         assert_eq!(first.count(), MAX_REFUSED_NAMES - 1);

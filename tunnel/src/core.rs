@@ -13,6 +13,8 @@ use mio::{Interest, Registry, Token};
 use quiche::h3;
 use slab::Slab;
 
+use crate::agent::Agent;
+use crate::algorithms::Choice;
 use crate::conn::{Conn, ConnId, Owner};
 use crate::datagrams::{Run, UdpFlow};
 use crate::deadlines::Deadlines;
@@ -80,6 +82,8 @@ pub struct Core {
     /// A refusal has been logged since the last tick: a flood must not fill the log.
     pub(crate) refusal_logged: bool,
     pub(crate) counters: Arc<WorkerCounters>,
+    /// Where rules select algorithms.
+    pub(crate) agent: Option<Agent>,
     /// Connections that peers may open.
     pub(crate) max_connections: usize,
     /// Whether new connections are turned away, because the process is about to end.
@@ -126,6 +130,7 @@ impl Core {
             retry: tunnel.retry,
             refusal_logged: false,
             counters: shared.metrics.worker(),
+            agent: tunnel.agent,
             max_connections: settings.max_connections,
             refusing: false,
             shared,
@@ -276,14 +281,15 @@ impl Core {
         stream
     }
 
-    /// Lets `algorithm` drive a connection, unless it carries other streams than `stream`: a
-    /// connection has one congestion control, and the flow that begins on it when there is no
-    /// other chooses for those that join.
-    pub fn steer(&mut self, id: ConnId, stream: Option<u64>, algorithm: &Algorithm) {
-        if let Some(conn) = self.conn_mut(id)
+    /// Lets `choice` drive a connection for a flow of this class, unless it carries other streams than
+    /// `stream`: a connection has one congestion control, and the flow that begins on it when there is
+    /// no other chooses for those that join.
+    pub fn steer(&mut self, id: ConnId, stream: Option<u64>, choice: &Choice, class: Class) {
+        let conn = self.conns.get_mut(id.slot).filter(|conn| conn.id == id);
+        if let Some(conn) = conn
             && conn.streams.keys().all(|other| Some(*other) == stream)
         {
-            conn.steer(algorithm);
+            conn.steer(choice, class, self.agent.as_mut(), self.now);
         }
     }
 

@@ -23,6 +23,9 @@ impl Core {
             self.handle_streams(slot);
             let Some(conn) = self.conns.get_mut(slot) else { return };
             let news = std::mem::take(&mut conn.news);
+            if let Some(agent) = self.agent.as_mut().filter(|_| news) {
+                conn.tell(agent, self.now);
+            }
             let more = if news && std::mem::take(&mut conn.wants_room) {
                 // Flows would take the room before the role can.
                 self.notices.push_back(Notice::Room(conn.id));
@@ -139,6 +142,7 @@ impl Core {
         if flow.rtsp.is_some() {
             self.rtsp_news(flow_slot);
         }
+        self.tell_selector_of_player(flow_slot);
         let Some(flow) = self.flows.get(flow_slot) else { return moved };
         match pumped {
             Pump::Failed(end) => self.end_flow(flow_slot, end),

@@ -80,6 +80,9 @@ impl Core {
     pub(crate) fn remove(&mut self, slot: usize) {
         let Some(mut conn) = self.conns.try_remove(slot) else { return };
         self.deadlines.set(slot, None);
+        if let Some(agent) = &mut self.agent {
+            agent.forget(conn.id);
+        }
         for cid in &conn.cids {
             self.by_cid.remove(cid);
         }

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use millrace_config::{Class, Protocol};
+use millrace_wire::cmcd::PlayerReport;
 
 use crate::admin::{FlowSeen, FlowState};
 use crate::conn::ConnId;
@@ -194,6 +195,8 @@ pub struct Flow {
     received_end: bool,
     /// Of a server's flow with a player behind it.
     player: Option<Box<PlayerWatch>>,
+    /// When it said what has been passed on already.
+    player_told: Option<Instant>,
     /// Of one whose media over UDP are taken along.
     pub(crate) rtsp: Option<Box<RtspFlow>>,
 }
@@ -230,6 +233,7 @@ impl Flow {
             sent_end: false,
             received_end: false,
             player: None,
+            player_told: None,
             rtsp: None,
         }
     }
@@ -246,6 +250,13 @@ impl Flow {
         let mut watch = Box::<PlayerWatch>::default();
         watch.take(self.to_socket.rest(), self.opened);
         self.player = Some(watch);
+    }
+
+    /// What the player has said since it was asked for last.
+    pub(crate) fn player_news(&mut self) -> Option<PlayerReport> {
+        let (heard, report) = self.player.as_ref()?.last()?;
+        let is_new = self.player_told.replace(heard) != Some(heard);
+        is_new.then_some(report)
     }
 
     /// Lets `rtsp` write anew what passes from here on, with what the socket has brought already.

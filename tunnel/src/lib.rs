@@ -2,6 +2,7 @@
 
 mod accept;
 pub mod admin;
+pub mod agent;
 pub mod algorithms;
 pub mod certificates;
 pub mod cli;
@@ -31,6 +32,7 @@ pub mod resolve;
 mod retry;
 pub mod role;
 pub mod rtsp;
+pub mod selection;
 pub mod shared;
 pub mod socket;
 mod stateless_reset;

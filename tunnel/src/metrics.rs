@@ -6,16 +6,19 @@
 //! scrape, and all labels are enums, so that no peer can make the number of series grow.
 
 mod family;
+mod selectors;
 mod servers;
 mod worker;
 
 use std::sync::Arc;
 
 use millrace_config::DeniedReason;
+use millrace_mcc::thread::Account;
 use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 
 use family::label;
 pub use family::{CounterFamily, GaugeFamily, Label};
+use selectors::Selectors;
 pub use servers::ServerMetrics;
 use worker::Workers;
 pub use worker::{LocalCounter, WorkerCounters};
@@ -169,6 +172,7 @@ impl Label for DeniedReason {
 pub struct Metrics {
     registry: Registry,
     workers: Workers,
+    selectors: Selectors,
     /// Flows that were accepted, whatever became of them.
     pub flows_opened: IntCounter,
     /// Flows that ended as both sides wanted.
@@ -211,6 +215,8 @@ impl Metrics {
         let registry = Registry::new();
         let workers = Workers::new()?;
         registry.register(Box::new(workers.clone()))?;
+        let selectors = Selectors::new()?;
+        registry.register(Box::new(selectors.clone()))?;
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let build = prometheus::IntGaugeVec::new(
             prometheus::Opts::new("millrace_build_info", "Program and version; always 1"),
@@ -298,6 +304,7 @@ impl Metrics {
                 "Limit of millrace_memory_used_bytes",
             )?,
             workers,
+            selectors,
             registry,
         }))
     }
@@ -305,6 +312,11 @@ impl Metrics {
     /// New counters for one event loop; they count as long as the process lives.
     pub fn worker(&self) -> Arc<WorkerCounters> {
         self.workers.add()
+    }
+
+    /// Counts what a Selector does too.
+    pub fn watch_selector(&self, account: Arc<Account>) {
+        self.selectors.add(account);
     }
 
     /// Everything in the text format of Prometheus.

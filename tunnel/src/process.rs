@@ -9,14 +9,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_cc::registry::Algorithm;
 use millrace_config::Admin;
+use millrace_mcc::Explained;
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::admin::{AdminServer, FlowInfo, FlowSource, HealthCheck, SteerError, Steered};
+use crate::admin::{AdminServer, FlowInfo, FlowSource, HealthCheck, SteerError, Steered, Steering};
 use crate::metrics::{Metrics, ReloadResult};
 use crate::qlog::{QlogError, QlogSink, TraceInfo};
 use crate::role::Role;
+use crate::selection::Explainer;
 use crate::worker::{Worker, WorkerHandle};
 
 /// How long a worker may take to list its flows.
@@ -87,7 +88,7 @@ impl Process {
     }
 
     /// Starts the admin listener on `listener`, if there is one, with the flows of the workers that
-    /// run now.
+    /// run now and the Selectors beside them.
     ///
     /// # Errors
     /// Its thread can't be started.
@@ -96,11 +97,12 @@ impl Process {
         listener: Option<TcpListener>,
         config: &Admin,
         health: HealthCheck,
+        explainer: Explainer,
     ) -> io::Result<Option<AdminServer>> {
         let Some(listener) = listener else { return Ok(None) };
         let dir = config.qlog_dir.as_deref();
         let qlog = dir.map(|dir| QlogSink::new(dir, config.qlog_max_bytes));
-        let flows = Box::new(Flows { workers: self.handles.clone(), qlog });
+        let flows = Box::new(Flows { workers: self.handles.clone(), qlog, explainer });
         let origins = config.allow_origins.clone();
         let admin = AdminServer::start(listener, self.metrics.clone(), flows, health, origins)?;
         tracing::info!(address = %admin.address(), what = "admin", "listening");
@@ -177,6 +179,7 @@ impl Process {
 struct Flows {
     workers: Vec<WorkerHandle>,
     qlog: Option<Arc<QlogSink>>,
+    explainer: Explainer,
 }
 
 impl FlowSource for Flows {
@@ -195,8 +198,14 @@ impl FlowSource for Flows {
         self.workers.iter().find_map(ask).unwrap_or(Err(QlogError::NoConnection))
     }
 
-    fn steer(&self, connection: &str, to: Option<&Algorithm>) -> Result<Steered, SteerError> {
-        let ask = |worker: &WorkerHandle| worker.steer(connection, to, LIST_PATIENCE);
+    fn steer(&self, connection: &str, steering: &Steering) -> Result<Steered, SteerError> {
+        let ask = |worker: &WorkerHandle| worker.steer(connection, steering, LIST_PATIENCE);
         self.workers.iter().find_map(ask).unwrap_or(Err(SteerError::NoConnection))
+    }
+
+    fn explain(&self, connection: &str) -> Option<Explained> {
+        let is_it = |flow: &FlowInfo| flow.connection.as_deref() == Some(connection);
+        let flow = self.flows().into_iter().find(is_it)?;
+        self.explainer.explain(flow.connection_number())
     }
 }

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use qlog::events::{EventImportance, JsonEvent};
+use qlog::streamer::QlogStreamer;
 use serde::Serialize;
 
 /// Traces at a time.
@@ -47,6 +49,21 @@ pub enum QlogError {
     /// The worker that has the connection did not answer.
     #[error("no answer in time; try again")]
     NoAnswer,
+}
+
+/// Writes down that another algorithm drives the connection. qlog has an event for its states only, which
+/// name no algorithm; ours has the same fields.
+pub(crate) fn note_switch(
+    streamer: &mut QlogStreamer,
+    old: &'static str,
+    new: &'static str,
+    trigger: &'static str,
+) {
+    let data = serde_json::json!({ "old": old, "new": new, "trigger": trigger });
+    let name = "millrace:congestion_control_changed".to_owned();
+    let event = JsonEvent { time: 0.0, importance: EventImportance::Base, name, data };
+    // A trace that can't be written has ended, or says so itself.
+    let _ = streamer.add_event_now(event);
 }
 
 /// One trace as people see it.

@@ -11,7 +11,8 @@ use millrace_cc::registry::{self, Algorithm};
 use millrace_config::{ConfigError, Credentials, Source, Transport};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
-use crate::algorithms;
+use crate::agent::Agent;
+use crate::algorithms::Choice;
 use crate::datagrams;
 use crate::retry::Retry;
 use crate::stateless_reset::StatelessReset;
@@ -99,13 +100,15 @@ pub struct TunnelConfig {
     pub(crate) quic: quiche::Config,
     pub(crate) http3: quiche::h3::Config,
     pub(crate) algorithm: Algorithm,
+    /// Where rules select algorithms; of a worker's first configuration only.
+    pub agent: Option<Agent>,
     pub(crate) reset: Option<StatelessReset>,
     pub(crate) retry: Option<Retry>,
     pub(crate) max_udp_payload_bytes: u16,
 }
 
 impl TunnelConfig {
-    /// Reads the credentials and sets everything up.
+    /// Reads the credentials and sets everything up. What is selected begins with `initial`.
     ///
     /// # Errors
     /// See [`enum@Error`].
@@ -113,8 +116,9 @@ impl TunnelConfig {
         side: Side<'_>,
         transport: &Transport,
         credentials: &Credentials,
+        initial: Option<&Algorithm>,
     ) -> Result<Self, Error> {
-        let algorithm = algorithms::algorithm(&transport.congestion_control)?;
+        let algorithm = Choice::new(&transport.congestion_control, initial)?.algorithm;
         let (reset, retry) = match side {
             Side::Client => (None, None),
             Side::Server { .. } => {
@@ -134,6 +138,7 @@ impl TunnelConfig {
             quic: quic_config(side, transport, credentials, &algorithm)?,
             http3: h3_config()?,
             algorithm,
+            agent: None,
         })
     }
 }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::{Duration, Instant};
 
-use millrace_cc::registry::Algorithm;
 use mio::{Events, Poll, Token, Waker};
 
-use crate::admin::{FlowInfo, SteerError, Steered};
+use crate::admin::{FlowInfo, SteerError, Steered, Steering};
 use crate::conn::Conn;
 use crate::core::{
     Core, H3_NO_ERROR, KIND_DATAGRAMS, KIND_FLOW, KIND_OWN, KIND_ROLE, KIND_SHIFT, KIND_UDP,
@@ -36,7 +35,7 @@ enum Command {
     Drain { deadline: Instant },
     Reload(Box<Update>),
     Trace { connection: String, sink: Option<Arc<QlogSink>>, answer: SyncSender<Traced> },
-    Steer { connection: String, to: Option<Algorithm>, answer: SyncSender<Turned> },
+    Steer { connection: String, steering: Steering, answer: SyncSender<Turned> },
 }
 
 /// What keeps a worker going.
@@ -114,20 +113,19 @@ impl WorkerHandle {
         traced.recv_timeout(patience).unwrap_or(Some(Err(QlogError::NoAnswer)))
     }
 
-    /// Pins the algorithm of a connection, or releases it; `None` when the worker does not have the
-    /// connection.
+    /// Changes the congestion control of a connection; `None` when the worker does not have it.
     ///
     /// # Errors
     /// See [`SteerError`].
     pub fn steer(
         &self,
         connection: &str,
-        to: Option<&Algorithm>,
+        steering: &Steering,
         patience: Duration,
     ) -> Option<Result<Steered, SteerError>> {
         let (answer, turned) = std::sync::mpsc::sync_channel(1);
-        let (connection, to) = (connection.to_owned(), to.cloned());
-        let _ = self.commands.send(Command::Steer { connection, to, answer });
+        let (connection, steering) = (connection.to_owned(), steering.clone());
+        let _ = self.commands.send(Command::Steer { connection, steering, answer });
         self.wake();
         turned.recv_timeout(patience).unwrap_or(Some(Err(SteerError::NoAnswer)))
     }
@@ -216,6 +214,7 @@ impl<R: Role> Worker<R> {
             self.receive();
             self.handle_deadlines();
             self.tick();
+            self.core.obey_selector();
             self.drive();
             if self.finished() {
                 return Ok(());
@@ -264,10 +263,11 @@ impl<R: Role> Worker<R> {
                     let traced = found.map(|(_, conn)| conn.trace(&connection, sink.as_ref()));
                     let _ = answer.send(traced);
                 }
-                Command::Steer { connection, to, answer } => {
+                Command::Steer { connection, steering, answer } => {
+                    let now = self.core.now;
                     let conns = &mut self.core.conns;
                     let found = conns.iter_mut().find(|(_, conn)| conn.is_called(&connection));
-                    let turned = found.map(|(slot, conn)| (slot, conn.pin(to.as_ref())));
+                    let turned = found.map(|(slot, conn)| (slot, conn.obey(&steering, now)));
                     if let Some((slot, Ok(_))) = &turned {
                         // Another window may let more be sent now.
                         self.core.mark_dirty(*slot);

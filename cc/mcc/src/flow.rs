@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use millrace_cc::Time;
 
+use crate::episode::{End, Open};
 use crate::window::LossWindow;
-use crate::{Class, Facts, Player, Record};
+use crate::{Class, Episode, Facts, Player, Record};
 
 /// What the Selector knows of a connection.
 #[derive(Debug)]
@@ -19,6 +20,9 @@ pub(crate) struct Flow {
     last: Option<Record>,
     heard: Time,
     player: Option<(Time, Player)>,
+    /// What drove it before.
+    before: Option<u16>,
+    episode: Option<Open>,
     loss: LossWindow,
     share_lost: f64,
     /// When the rules were asked last.
@@ -41,6 +45,8 @@ impl Flow {
             last: None,
             heard: now,
             player: None,
+            before: None,
+            episode: None,
             loss: LossWindow::default(),
             share_lost: 0.0,
             asked: None,
@@ -58,6 +64,9 @@ impl Flow {
     pub(crate) fn hear_player(&mut self, now: Time, player: Player) {
         self.heard = self.heard.max(now);
         self.player = Some((now, player));
+        if let Some(episode) = &mut self.episode {
+            episode.hear_player(&player);
+        }
     }
 
     pub(crate) fn heard(&self) -> Time {
@@ -81,10 +90,40 @@ impl Flow {
     pub(crate) fn switch(&mut self, to: u16, now: Time) {
         self.wanted = None;
         if to != self.algorithm {
+            self.before = Some(self.algorithm);
             self.algorithm = to;
             self.switched = Some(now);
             self.switches += 1;
         }
+    }
+
+    /// Goes on with the episode, or begins one; the one that is over with it. To be called after
+    /// [`Flow::hear`]; `name` is that of a candidate.
+    pub(crate) fn follow<'a>(
+        &mut self,
+        connection: u64,
+        record: Record,
+        name: impl Fn(u16) -> &'a str,
+    ) -> Option<Episode> {
+        if let Some(episode) = &mut self.episode {
+            episode.hear(record);
+            if !episode.is_over() {
+                return None;
+            }
+        } else if !self.has_path() {
+            return None;
+        }
+        let over = self.end_episode(End::Time);
+        let before = self.before.take().unwrap_or(self.algorithm);
+        let facts = self.facts(connection, name(self.algorithm), record.now);
+        self.episode = Some(Open::new(facts, name(before).to_owned(), record));
+        over
+    }
+
+    /// The episode, which is over.
+    pub(crate) fn end_episode(&mut self, end: End) -> Option<Episode> {
+        let player = self.player.map(|(_, player)| player);
+        self.episode.take().and_then(|episode| episode.close(end, player))
     }
 
     pub(crate) fn facts(&self, connection: u64, name: &str, now: Time) -> Facts {

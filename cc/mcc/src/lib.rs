@@ -9,17 +9,20 @@
 //! The data path never waits: a pipe that is full costs records, and says how many.
 
 mod config;
+mod episode;
 mod facts;
 mod flow;
 pub mod pipe;
 mod record;
 pub mod rules;
 mod selector;
+pub mod telemetry;
 pub mod thread;
 mod window;
 
-pub use config::{Config, ConfigError};
+pub use config::{ConfigError, RulesText, resolve};
+pub use episode::Episode;
 pub use facts::{Facts, Player};
-pub use millrace_config::Class;
+pub use millrace_config::{Class, Mcc as Config};
 pub use record::{News, Order, Record};
-pub use selector::{Counts, Selector, Settings};
+pub use selector::{Counts, Explained, Selector, Settings};

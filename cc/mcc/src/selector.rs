@@ -3,10 +3,12 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use millrace_cc::Time;
+use serde::Serialize;
 
+use crate::episode::End;
 use crate::flow::Flow;
-use crate::rules::Rules;
-use crate::{Facts, News, Order};
+use crate::rules::{Choice, Rules};
+use crate::{Episode, Facts, News, Order, Record};
 
 /// Connections that are known at once; of more nothing is kept, and they stay as they are.
 const MAX_CONNECTIONS: usize = 65_536;
@@ -23,6 +25,9 @@ const LONGEST_INTERVAL: Duration = Duration::from_millis(50);
 const BUCKETS: usize = 32;
 const FIRST_BUCKET: Duration = Duration::from_micros(250);
 
+/// Episodes that are kept for whoever takes them.
+const MAX_EPISODES: usize = 65_536;
+
 /// How a Selector treats what the rules say.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -35,6 +40,8 @@ pub struct Settings {
     pub confirm: Duration,
     /// The rules are asked about a connection so often at most.
     pub ask_every: Duration,
+    /// What comes of each algorithm is kept, for [`Selector::take_episodes`].
+    pub keeps_episodes: bool,
 }
 
 impl Settings {
@@ -46,6 +53,7 @@ impl Settings {
             dwell: Duration::from_secs(5),
             confirm: Duration::from_secs(1),
             ask_every: Duration::from_millis(250),
+            keeps_episodes: false,
         }
     }
 }
@@ -63,6 +71,19 @@ pub struct Counts {
     pub postponed: u64,
     /// Connections that found no room.
     pub too_many: u64,
+    /// Episodes that nobody has taken in time.
+    pub left_out: u64,
+}
+
+/// What rules make of a connection, and what of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    /// What they are told.
+    pub facts: Facts,
+    /// What they choose; nothing leaves the connection as it is.
+    pub choice: Option<Choice>,
+    /// What is wrong with them, if anything.
+    pub problem: Option<String>,
 }
 
 /// Keeps the state of one worker's connections and asks the rules (MCC, Section 3.1). Knows no clock.
@@ -78,6 +99,7 @@ pub struct Selector<R> {
     counts: Counts,
     /// The last failure of the rules that was told.
     told: Option<String>,
+    episodes: Vec<Episode>,
 }
 
 impl<R: Rules> Selector<R> {
@@ -92,6 +114,7 @@ impl<R: Rules> Selector<R> {
             forgot: None,
             counts: Counts::default(),
             told: None,
+            episodes: Vec::new(),
         }
     }
 
@@ -130,6 +153,9 @@ impl<R: Rules> Selector<R> {
             }
             News::Acked(record) => {
                 let counted = self.with(record.connection, |flow| flow.hear(record), record.now);
+                if counted && self.settings.keeps_episodes {
+                    self.follow(record);
+                }
                 if counted && !record.latest_rtt.is_zero() {
                     self.count_rtt(record.latest_rtt);
                 }
@@ -138,14 +164,43 @@ impl<R: Rules> Selector<R> {
                 self.with(connection, |flow| flow.hear_player(now, player), now);
             }
             News::Set { connection, now, algorithm, pinned } => {
+                let mut over = None;
                 let set = |flow: &mut Flow| {
+                    if algorithm != flow.algorithm {
+                        over = flow.end_episode(End::Switch);
+                    }
                     flow.switch(algorithm, now);
                     flow.pinned = pinned;
                 };
                 self.with(connection, set, now);
+                self.keep(over);
             }
-            News::Closed { connection } => _ = self.flows.remove(&connection),
+            News::Closed { connection } => {
+                let over = self.flows.remove(&connection);
+                self.keep(over.and_then(|mut flow| flow.end_episode(End::Closed)));
+            }
         }
+    }
+
+    fn follow(&mut self, record: Record) {
+        let Self { flows, settings, .. } = self;
+        let Some(flow) = flows.get_mut(&record.connection) else { return };
+        let over = flow.follow(record.connection, record, |place| settings.name(place));
+        self.keep(over);
+    }
+
+    fn keep(&mut self, episode: Option<Episode>) {
+        let Some(episode) = episode else { return };
+        if self.episodes.len() < MAX_EPISODES {
+            self.episodes.push(episode);
+        } else {
+            self.counts.left_out += 1;
+        }
+    }
+
+    /// The episodes that are over since it was asked last.
+    pub fn take_episodes(&mut self) -> Vec<Episode> {
+        std::mem::take(&mut self.episodes)
     }
 
     /// Lets `change` loose on a connection and lists it; whether there was room for it.
@@ -197,6 +252,7 @@ impl<R: Rules> Selector<R> {
         mut give: impl FnMut(Order) -> bool,
         mut tell: impl FnMut(&str),
     ) {
+        let mut over = Vec::new();
         for connection in std::mem::take(&mut self.listed) {
             let Some(flow) = self.flows.get_mut(&connection) else { continue };
             let is_due = flow.asked.is_none_or(|asked| now - asked >= self.settings.ask_every);
@@ -226,6 +282,7 @@ impl<R: Rules> Selector<R> {
             let Some(to) = flow.agreed(wanted, &self.settings, now) else { continue };
             if give(Order { connection, algorithm: to }) {
                 self.counts.ordered += 1;
+                over.extend(flow.end_episode(End::Switch));
                 flow.switch(to, now);
             } else {
                 self.counts.postponed += 1;
@@ -234,13 +291,18 @@ impl<R: Rules> Selector<R> {
                 self.listed.push(connection);
             }
         }
+        over.into_iter().for_each(|episode| self.keep(Some(episode)));
         self.forget(now);
     }
 
     fn forget(&mut self, now: Time) {
         if self.forgot.is_none_or(|last| now - last >= FORGET_EVERY) {
             self.forgot = Some(now);
-            self.flows.retain(|_, flow| now - flow.heard() < FORGOTTEN_AFTER);
+            let is_silent = |_: &u64, flow: &mut Flow| now - flow.heard() >= FORGOTTEN_AFTER;
+            let silent: Vec<_> = self.flows.extract_if(is_silent).collect();
+            for (_, mut flow) in silent {
+                self.keep(flow.end_episode(End::Closed));
+            }
         }
     }
 
@@ -248,6 +310,17 @@ impl<R: Rules> Selector<R> {
     pub fn facts(&self, connection: u64, now: Time) -> Option<Facts> {
         let flow = self.flows.get(&connection)?;
         Some(flow.facts(connection, self.settings.name(flow.algorithm), now))
+    }
+
+    /// What the rules make of that.
+    pub fn explain(&mut self, connection: u64, now: Time) -> Option<Explained> {
+        let facts = self.facts(connection, now)?;
+        let choice = self.rules.select(&facts);
+        let (choice, problem) = match choice {
+            Ok(choice) => (choice, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        Some(Explained { facts, choice, problem })
     }
 }
 
@@ -258,7 +331,7 @@ impl Settings {
     }
 
     /// The place of what the rules chose; `None` if they leave it as it is.
-    fn place(&self, choice: Option<crate::rules::Choice>) -> Result<Option<u16>, String> {
+    fn place(&self, choice: Option<Choice>) -> Result<Option<u16>, String> {
         let Some(choice) = choice else { return Ok(None) };
         let place = self.candidates.iter().position(|name| *name == choice.algorithm);
         let place = place.and_then(|place| u16::try_from(place).ok());

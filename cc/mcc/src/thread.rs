@@ -3,6 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -11,10 +12,14 @@ use millrace_cc::Time;
 
 use crate::pipe::SelectorEnd;
 use crate::rules::Rules;
-use crate::{Counts, Selector, Settings};
+use crate::{Counts, Episode, Explained, Selector, Settings};
 
 /// News taken in before the rules have their turn.
 const BATCH: usize = 4096;
+/// Of people, that wait for an answer at a time.
+const MAX_QUESTIONS: usize = 16;
+/// How long one waits: several of the longest pauses between batches.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(300);
 /// After a crash, before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -26,6 +31,7 @@ pub struct Account {
     ordered: AtomicU64,
     postponed: AtomicU64,
     too_many: AtomicU64,
+    left_out: AtomicU64,
     dropped: AtomicU64,
     restarts: AtomicU64,
     connections: AtomicU64,
@@ -55,6 +61,7 @@ impl Account {
                 ordered: of(&self.ordered),
                 postponed: of(&self.postponed),
                 too_many: of(&self.too_many),
+                left_out: of(&self.left_out),
             },
             dropped: of(&self.dropped),
             restarts: of(&self.restarts),
@@ -69,6 +76,7 @@ impl Account {
             (&self.ordered, now.ordered - before.ordered),
             (&self.postponed, now.postponed - before.postponed),
             (&self.too_many, now.too_many - before.too_many),
+            (&self.left_out, now.left_out - before.left_out),
         ] {
             total.fetch_add(more, Ordering::Relaxed);
         }
@@ -109,6 +117,14 @@ pub struct SelectorThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     account: Arc<Account>,
+    questions: SyncSender<Question>,
+}
+
+/// Which connection somebody asks about.
+#[derive(Debug)]
+struct Question {
+    connection: u64,
+    answer: SyncSender<Option<Explained>>,
 }
 
 /// What a Selector's thread is made of.
@@ -125,6 +141,8 @@ pub struct Start<R> {
     pub epoch: (Instant, Time),
     /// Hears what goes wrong.
     pub tell: Box<dyn FnMut(&str) + Send>,
+    /// Takes the episodes, if they are kept; it must not block.
+    pub keep: Box<dyn FnMut(Vec<Episode>) + Send>,
 }
 
 impl SelectorThread {
@@ -135,11 +153,20 @@ impl SelectorThread {
     pub fn start<R: Rules + 'static>(start: Start<R>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let account = Arc::new(Account::default());
+        let (questions, asked) = sync_channel(MAX_QUESTIONS);
         let (stopped, own) = (Arc::clone(&stop), Arc::clone(&account));
         let thread = thread::Builder::new()
             .name(start.name.clone())
-            .spawn(move || keep_running(start, &stopped, &own))?;
-        Ok(Self { stop, thread: Some(thread), account })
+            .spawn(move || keep_running(start, &stopped, &own, &asked))?;
+        Ok(Self { stop, thread: Some(thread), account, questions })
+    }
+
+    /// What the rules make of a connection now; `None` when it is not known here, or when the Selector has
+    /// no time.
+    pub fn explain(&self, connection: u64) -> Option<Explained> {
+        let (answer, answered) = sync_channel(1);
+        self.questions.try_send(Question { connection, answer }).ok()?;
+        answered.recv_timeout(ANSWER_PATIENCE).ok()?
     }
 
     /// What it does.
@@ -160,9 +187,14 @@ impl Drop for SelectorThread {
 }
 
 /// Starts a Selector again after it has crashed: connections stay as they are until it knows them anew.
-fn keep_running<R: Rules>(mut start: Start<R>, stop: &AtomicBool, account: &Account) {
+fn keep_running<R: Rules>(
+    mut start: Start<R>,
+    stop: &AtomicBool,
+    account: &Account,
+    asked: &Receiver<Question>,
+) {
     while !is_over(stop, &start.pipes) {
-        let ended = catch_unwind(AssertUnwindSafe(|| select(&mut start, stop, account)));
+        let ended = catch_unwind(AssertUnwindSafe(|| select(&mut start, stop, account, asked)));
         let problem = match ended {
             Ok(Ok(())) => return,
             Ok(Err(problem)) => problem,
@@ -185,8 +217,9 @@ fn select<R: Rules>(
     start: &mut Start<R>,
     stop: &AtomicBool,
     account: &Account,
+    asked: &Receiver<Question>,
 ) -> Result<(), String> {
-    let Start { pipes, rules, settings, epoch: (instant, time), tell, .. } = start;
+    let Start { pipes, rules, settings, epoch: (instant, time), tell, keep, .. } = start;
     let mut generation = rules.generation.load(Ordering::Acquire);
     let mut selector = Selector::new(rules.make()?, settings.clone());
     let mut before = Counts::default();
@@ -205,6 +238,14 @@ fn select<R: Rules>(
         }
         let now = *time + instant.elapsed();
         selector.decide(now, |order| pipes.order(order), &mut *tell);
+        let episodes = selector.take_episodes();
+        if !episodes.is_empty() {
+            keep(episodes);
+        }
+        while let Ok(Question { connection, answer }) = asked.try_recv() {
+            // Without anybody waiting any more it is of no use.
+            let _ = answer.send(selector.explain(connection, now));
+        }
         let counts = selector.counts();
         account.add(counts, before);
         before = counts;
@@ -253,6 +294,7 @@ mod tests {
             settings,
             epoch: (Instant::now(), Time::ZERO),
             tell: Box::new(|_| {}),
+            keep: Box::new(|_| {}),
         });
         (agent, thread.unwrap(), rules)
     }
@@ -283,6 +325,10 @@ mod tests {
         agent.tell(opened(2));
         assert_eq!(order(&mut agent), Order { connection: 2, algorithm: 2 });
         assert!(thread.account().read().counts.ordered >= 2);
+        let explained = thread.explain(2).unwrap();
+        assert_eq!((explained.facts.algorithm.as_str(), explained.problem), ("b", None));
+        assert_eq!(explained.choice.unwrap().algorithm, "b");
+        assert_eq!(thread.explain(3), None);
     }
 
     #[test]

@@ -9,11 +9,13 @@ use serde::Deserialize;
 use crate::allow::{RawAllowDirect, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::listen::{RawListen, check_listeners};
+use crate::mcc::RawTelemetry;
 use crate::servers::{RawServer, TunnelServer, check_servers};
 use crate::transport::tunnel_section;
 use crate::value::{Host, Int};
 use crate::{
-    Admin, Allow, CheckAlgorithm, ConfigError, Credentials, Listen, Log, Runtime, Source, Transport,
+    Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Listen, Log, Mcc,
+    Runtime, Source, Telemetry, Transport,
 };
 
 /// A whole client configuration, checked.
@@ -26,6 +28,10 @@ pub struct ClientConfig {
     /// `[[direct.allow]]`: where flows may be connected to without the tunnel, beside what was
     /// intercepted; empty unless a listener needs it. See [`crate::OnFailure::Direct`].
     pub direct: Vec<Allow>,
+    /// `[mcc]`; without the table its defaults where something is `"mcc"`, else none.
+    pub mcc: Option<Mcc>,
+    /// `[telemetry]`; without `dir` nothing is written.
+    pub telemetry: Option<Telemetry>,
     /// `[limits]`
     pub limits: ClientLimits,
     /// `[runtime]`
@@ -124,6 +130,9 @@ struct Raw {
     listen: Vec<RawListen>,
     #[serde(default)]
     direct: RawDirect,
+    mcc: Option<Mcc>,
+    #[serde(default)]
+    telemetry: RawTelemetry,
     #[serde(default)]
     limits: RawLimits,
     #[serde(default)]
@@ -202,10 +211,20 @@ impl ClientConfig {
             "direct.allow",
             &source,
         )?;
+        let tunnel = raw.tunnel.check(&source, known)?;
+        let listen = check_listeners(raw.listen, &direct, &source, known)?;
+        let is_selected = |it: &Listen| {
+            it.congestion_control.as_ref().is_some_and(CongestionControl::is_selected)
+        };
+        let asks = tunnel.transport.asks_for_mcc() || listen.iter().any(is_selected);
+        let telemetry = raw.telemetry.resolve(&source);
         Ok(Self {
-            tunnel: raw.tunnel.check(&source, known)?,
-            listen: check_listeners(raw.listen, &direct, &source, known)?,
+            tunnel,
+            listen,
             direct,
+            // Telemetry is of what a Selector hears.
+            mcc: Mcc::of_file(raw.mcc, asks || telemetry.is_some(), &source),
+            telemetry,
             limits: ClientLimits {
                 max_flows: raw.limits.max_flows.get(),
                 max_handshakes_per_address: raw.limits.max_handshakes_per_address.get(),

@@ -15,6 +15,7 @@ mod congestion_control;
 pub mod destinations;
 mod error;
 mod listen;
+mod mcc;
 mod origin;
 mod server;
 mod server_limits;
@@ -32,6 +33,7 @@ pub use congestion_control::{AlgorithmProblem, CheckAlgorithm, CongestionControl
 pub use destinations::{Acl, Denied, DeniedReason};
 pub use error::ConfigError;
 pub use listen::{Interception, Listen, ListenAddress, OnFailure};
+pub use mcc::{Mcc, Telemetry};
 pub use origin::WebOrigin;
 pub use server::{Dial, ServerConfig, ServerTunnel};
 pub use server_limits::ServerLimits;

@@ -10,12 +10,13 @@ use serde::Deserialize;
 use crate::allow::{RawAllow, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::congestion_control::RawCongestionControl;
+use crate::mcc::RawTelemetry;
 use crate::server_limits::RawLimits;
 use crate::transport::tunnel_section;
 use crate::value::{BindAddress, Int};
 use crate::{
-    Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Log, Runtime,
-    ServerLimits, Source, Transport,
+    Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Log, Mcc, Runtime,
+    ServerLimits, Source, Telemetry, Transport,
 };
 
 /// A whole server configuration, checked.
@@ -27,6 +28,10 @@ pub struct ServerConfig {
     pub allow: Vec<Allow>,
     /// `[dial]`
     pub dial: Dial,
+    /// `[mcc]`; without the table its defaults where something is `"mcc"`, else none.
+    pub mcc: Option<Mcc>,
+    /// `[telemetry]`; without `dir` nothing is written.
+    pub telemetry: Option<Telemetry>,
     /// `[limits]`
     pub limits: ServerLimits,
     /// `[runtime]`
@@ -77,6 +82,9 @@ struct Raw {
     destinations: RawDestinations,
     #[serde(default)]
     dial: RawDial,
+    mcc: Option<Mcc>,
+    #[serde(default)]
+    telemetry: RawTelemetry,
     #[serde(default)]
     limits: RawLimits,
     #[serde(default)]
@@ -122,7 +130,14 @@ impl ServerConfig {
     ) -> Result<Self, ConfigError> {
         let raw: Raw = source.deserialize()?;
         let tunnel = raw.tunnel.check(&source, known)?;
+        let selectable = tunnel.selectable_congestion_control.iter().flatten();
+        let asks = tunnel.transport.asks_for_mcc()
+            || selectable.into_iter().any(CongestionControl::is_selected);
+        let telemetry = raw.telemetry.resolve(&source);
         Ok(Self {
+            // Telemetry is of what a Selector hears.
+            mcc: Mcc::of_file(raw.mcc, asks || telemetry.is_some(), &source),
+            telemetry,
             allow: check_allow(raw.destinations.allow, "destinations.allow", &source)?,
             dial: raw.dial.check(&source)?,
             limits: raw.limits.check(&source, &tunnel.transport)?,

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::FlowLabel;
 
+/// Where a flow's number has its connection's.
+const CONNECTION_SHIFT: u32 = 32;
+
 /// A flow now. Rates are in Mbit/s (10^6 bit/s).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowInfo {
@@ -35,6 +38,15 @@ pub struct FlowInfo {
     /// Whether that was set by hand, and stays.
     #[serde(default)]
     pub pinned: bool,
+    /// Whether rules select it.
+    #[serde(default)]
+    pub is_selected: bool,
+    /// How often it was changed, by whomever.
+    #[serde(default)]
+    pub switches: Option<u64>,
+    /// Time since then; none before.
+    #[serde(default)]
+    pub since_switch_s: Option<f64>,
     /// Bytes from client to destination so far.
     pub bytes_up: u64,
     /// Bytes from destination to client so far.
@@ -138,6 +150,16 @@ pub struct FlowSeen<'a> {
 }
 
 impl FlowInfo {
+    /// Of a connection and of a flow in it.
+    pub(crate) fn number(connection: u64, flow: u64) -> u64 {
+        connection << CONNECTION_SHIFT | flow
+    }
+
+    /// The first of the two.
+    pub(crate) fn connection_number(&self) -> u64 {
+        self.id >> CONNECTION_SHIFT
+    }
+
     /// A client's flow past the tunnel. Connections are counted from 1, which leaves the numbers below
     /// theirs.
     pub fn past_tunnel(flow: FlowSeen<'_>, now: Instant) -> Self {
@@ -151,6 +173,9 @@ impl FlowInfo {
             class: flow.label.class,
             algorithm: None,
             pinned: false,
+            is_selected: false,
+            switches: None,
+            since_switch_s: None,
             bytes_up: flow.sent_bytes,
             bytes_down: flow.received_bytes,
             age_s: now.saturating_duration_since(flow.opened).as_secs_f64(),

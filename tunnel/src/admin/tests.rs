@@ -3,7 +3,10 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use millrace_cc::Tuning;
 use millrace_config::Class;
+use millrace_mcc::Facts;
+use millrace_mcc::rules::Choice;
 
 use super::*;
 
@@ -18,6 +21,9 @@ fn flow() -> FlowInfo {
         class: Class::Dash,
         algorithm: Some("cubic".to_owned()),
         pinned: false,
+        is_selected: true,
+        switches: Some(2),
+        since_switch_s: Some(1.5),
         bytes_up: 100,
         bytes_down: u64::MAX,
         age_s: 1.5,
@@ -55,12 +61,26 @@ impl FlowSource for OneFlow {
         vec![flow()]
     }
 
-    fn steer(&self, connection: &str, to: Option<&Algorithm>) -> Result<Steered, SteerError> {
-        match (connection, to.map(Algorithm::name)) {
-            ("0a0b", Some("bbr2")) => Err(SteerError::Irreplaceable { from: "cubic", to: "bbr2" }),
-            ("0a0b", to) => Ok(Steered { algorithm: to.unwrap_or("cubic"), pinned: to.is_some() }),
+    fn steer(&self, connection: &str, steering: &Steering) -> Result<Steered, SteerError> {
+        match (connection, steering) {
+            ("0a0b", Steering::Pin(to)) if to.name() == "bbr2" => {
+                Err(SteerError::Irreplaceable { from: "cubic", to: "bbr2" })
+            }
+            ("0a0b", Steering::Pin(to)) => Ok(Steered { algorithm: to.name(), pinned: true }),
+            ("0a0b", Steering::Release) => Ok(Steered { algorithm: "cubic", pinned: false }),
+            ("0a0b", Steering::Tune(Tuning::Share(share))) if *share <= 1.0 => {
+                Ok(Steered { algorithm: "vivace-weighted", pinned: false })
+            }
+            ("0a0b", Steering::Tune(tuning)) => Err(Steering::untunable(*tuning, "cubic")),
             _ => Err(SteerError::NoConnection),
         }
+    }
+
+    fn explain(&self, connection: &str) -> Option<Explained> {
+        let choice = Choice { algorithm: "bbr".to_owned(), reason: Some("lossy".to_owned()) };
+        let explained =
+            || Explained { facts: Facts::default(), choice: Some(choice), problem: None };
+        (connection == "0a0b").then(explained)
     }
 }
 
@@ -78,6 +98,9 @@ fn the_algorithm_of_a_connection_can_be_set_by_hand() {
     };
     assert_eq!(ask("PUT", "0a0b?algorithm=vivace"), json("vivace-latency", true));
     assert_eq!(ask("DELETE", "0a0b"), json("cubic", false));
+    assert_eq!(ask("PUT", "0a0b?share=0.25"), json("vivace-weighted", false));
+    let (status, explained) = ask("GET", "0a0b");
+    assert!(status == 200 && explained.contains("\"reason\":\"lossy\""), "{explained}");
     for (method, rest, status, said) in [
         ("PUT", "0a0b?algorithm=fast", 400, "vivace-latency"),
         ("PUT", "0a0b?algorithm=constant", 400, "rate_mbps"),
@@ -87,7 +110,12 @@ fn the_algorithm_of_a_connection_can_be_set_by_hand() {
         ("PUT", "0a0b", 405, "?algorithm=NAME"),
         ("DELETE", "0a0b?algorithm=bbr", 405, "DELETE without"),
         ("POST", "0a0b?algorithm=bbr", 405, "PUT"),
-        ("GET", "0a0b", 405, "PUT"),
+        ("GET", "0c", 404, "no rules"),
+        ("GET", "0a0b?x=1", 405, "PUT"),
+        ("PUT", "0a0b?share=2", 409, "cubic does not take share"),
+        ("PUT", "0a0b?share=much", 400, "\"much\" is no number"),
+        ("PUT", "0a0b?yield_above_mbps=4", 409, "proteus-h"),
+        ("PUT", "0a0b?window=4", 400, "?yield_above_mbps=R"),
     ] {
         let answer = ask(method, rest);
         assert_eq!(answer.0, status, "{method} {rest}");

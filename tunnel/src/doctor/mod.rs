@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use millrace_config::{Mcc, Source};
 use serde::Serialize;
 
+use crate::selection::Selection;
 pub use certificates::{End, certificates};
 pub use handshake::{Wanted, reach};
 pub use system::{account, bind_privilege, kernel, limits, sysctl, udp_ports};
@@ -59,6 +61,19 @@ pub struct Finding {
 pub struct Report {
     /// In the order in which they were looked at: what others hang on comes first.
     pub findings: Vec<Finding>,
+}
+
+/// What `[mcc]` selects with, if there is any and it can be used; else the report says why not.
+pub fn selection(report: &mut Report, config: Option<&Mcc>, source: &Source) -> Option<Selection> {
+    let made = Selection::new(config?, source);
+    match &made {
+        Ok(_) => report.ok("mcc", "settings and rules can be used"),
+        Err(error) => {
+            let remedy = "correct it; `millrace-server rules check FILE` looks at rules alone";
+            report.fail("mcc", error.to_string(), remedy);
+        }
+    }
+    made.ok()
 }
 
 impl Report {

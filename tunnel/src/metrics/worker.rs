@@ -51,6 +51,8 @@ pub struct WorkerCounters {
     pub packets_lost: LocalCounter,
     /// Datagrams that the kernel refused to send.
     pub datagram_send_errors: LocalCounter,
+    /// Connections that got another congestion control because the rules wanted it.
+    pub selected: LocalCounter,
 }
 
 impl WorkerCounters {
@@ -76,6 +78,7 @@ pub(super) struct Workers {
     packets_received: IntCounter,
     packets_lost: IntCounter,
     datagram_send_errors: IntCounter,
+    selected: IntCounter,
 }
 
 impl Workers {
@@ -109,6 +112,10 @@ impl Workers {
                 "millrace_datagram_send_errors_total",
                 "Datagrams that the kernel refused to send",
             )?,
+            selected: IntCounter::new(
+                "millrace_mcc_switches_total",
+                "Connections that got another congestion control because the rules wanted it",
+            )?,
         })
     }
 
@@ -123,7 +130,7 @@ impl Workers {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn parts(&self) -> [&dyn Collector; 7] {
+    fn parts(&self) -> [&dyn Collector; 8] {
         [
             &self.flow_bytes,
             &self.flow_datagrams,
@@ -132,6 +139,7 @@ impl Workers {
             &self.packets_received,
             &self.packets_lost,
             &self.datagram_send_errors,
+            &self.selected,
         ]
     }
 }
@@ -161,6 +169,7 @@ impl Collector for Workers {
         set(&self.packets_received, |c| &c.packets_received);
         set(&self.packets_lost, |c| &c.packets_lost);
         set(&self.datagram_send_errors, |c| &c.datagram_send_errors);
+        set(&self.selected, |c| &c.selected);
         self.parts().into_iter().flat_map(Collector::collect).collect()
     }
 }

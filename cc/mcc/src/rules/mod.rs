@@ -4,10 +4,12 @@ mod lua;
 
 pub use lua::{LuaRules, RulesError};
 
+use serde::Serialize;
+
 use crate::Facts;
 
 /// What rules chose, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
     /// Name of an algorithm.
     pub algorithm: String,

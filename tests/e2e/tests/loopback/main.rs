@@ -15,6 +15,7 @@ mod fail_open;
 mod half_close;
 mod malformed;
 mod many_flows;
+mod mcc;
 mod modes;
 mod offering;
 mod outage;

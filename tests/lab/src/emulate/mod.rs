@@ -151,18 +151,14 @@ fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
             App::Dash { .. } | App::Rtsp { .. } if !group.upwards => {}
             App::Dash { .. } | App::Rtsp { .. } => return Err("videos go down only".to_owned()),
         }
-        if group.cc == crate::simulate::MCC {
-            return Err("mcc selects in the simulator only, yet".to_owned());
+        if group.cc == crate::simulate::MCC && group.via != Via::Proxy {
+            return Err("mcc selects in the tunnel only".to_owned());
         }
-        for change in &group.change {
-            let problem = match change.cc {
-                None => "share and yield_above_mbps can't be asked on the wire, yet",
-                Some(_) if !change.parameters.is_empty() => {
-                    "an algorithm that takes over has its default parameters on the wire"
-                }
-                Some(_) if group.via != Via::Proxy => "only in the tunnel algorithms take over",
-                Some(_) => continue,
-            };
+        if !group.change.is_empty() && group.via != Via::Proxy {
+            return Err("only in the tunnel something can be asked of algorithms".to_owned());
+        }
+        if group.change.iter().any(|change| !change.parameters.is_empty()) {
+            let problem = "an algorithm that takes over has its default parameters on the wire";
             return Err(problem.to_owned());
         }
     }

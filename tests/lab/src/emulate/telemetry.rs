@@ -130,10 +130,10 @@ pub fn ask(
                 let Some(entry) = answer.flows.iter().find(own) else { continue };
                 let Some(counts) = &entry.counts else { continue };
                 let changed = changed.entry(*crossing).or_default();
-                if let Some((_, to)) =
+                while let Some((_, asked)) =
                     proxy.changes.get(*changed).filter(|(due_s, _)| *due_s <= at_s)
                 {
-                    change(proxy.admin, entry, to)?;
+                    change(proxy.admin, entry, asked)?;
                     *changed += 1;
                 }
                 let told = all.entry(*crossing).or_default();
@@ -159,10 +159,10 @@ pub fn ask(
     Ok(all)
 }
 
-/// Lets another algorithm take over.
-fn change(proxy: SocketAddr, entry: &Entry, to: &str) -> Result<()> {
+/// Lets another algorithm take over, or asks something of the one that there is.
+fn change(proxy: SocketAddr, entry: &Entry, asked: &str) -> Result<()> {
     let connection = entry.connection.as_deref().context("a flow past the tunnel")?;
-    let path = format!("/congestion_control/{connection}?algorithm={to}");
+    let path = format!("/congestion_control/{connection}?{asked}");
     http::put_here(proxy, &path)
 }
 

@@ -1,6 +1,7 @@
 //! The proxies of a scenario: a server for each `[[flow]]`, a client for each tunnel connection, so
 //! that each has the algorithm and the address that the scenario gives it.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use super::places::{Crossing, ORIGIN_PORT, Places, origin_network};
 use crate::process::Running;
 use crate::proxies::{Binaries, CLIENT_NAME, Proxy, SERVER_NAME};
 use crate::rtsp::live555;
-use crate::scenario::{App, Group, Scenario, Via};
+use crate::scenario::{App, FlowChange, Group, Scenario, Via};
+use crate::simulate::MCC;
 use crate::topology::Topology;
 
 /// The servers' first admin port; the clients have the same ones in another namespace.
@@ -24,8 +26,8 @@ pub struct Asked {
     pub admin: SocketAddr,
     /// Of what crosses the link through it, the origin's address of each flow.
     pub crossings: Vec<(usize, Vec<String>)>,
-    /// Which algorithm is to take over in all of it, and when; in the order of time. Only of the end that
-    /// sends.
+    /// What is asked of its congestion control, as the admin listener takes it, and when; in the order of
+    /// time. Only of the end that sends.
     pub changes: Vec<(f64, String)>,
 }
 
@@ -84,7 +86,8 @@ impl Tunnels {
             let name = format!("server-{index}");
             let admin = admin(tunnels.servers.len())?;
             let network = origin_network(places.ip);
-            let config = server_config(group, &network, own.iter().map(|(_, it)| *it), admin);
+            let mut config = server_config(group, &network, own.iter().map(|(_, it)| *it), admin);
+            select(&mut config, group)?;
             let proxy = Proxy {
                 name: &name,
                 binary: &workshop.binaries.server,
@@ -106,7 +109,8 @@ impl Tunnels {
             .map(|(number, (index, crossing))| {
                 let admin = admin(number)?;
                 let group = &scenario.groups[crossing.group];
-                let config = client_config(group, crossing, places, admin);
+                let mut config = client_config(group, crossing, places, admin);
+                select(&mut config, group)?;
                 let text = toml::to_string(&config).context("client configuration")?;
                 Ok((*index, admin, text))
             })
@@ -159,8 +163,14 @@ fn origins(places: &Places, crossing: &Crossing) -> Vec<String> {
 }
 
 fn changes(group: &Group) -> Vec<(f64, String)> {
-    let changes = group.change.iter().filter_map(|change| Some((change.at_s, change.cc.clone()?)));
-    let mut changes: Vec<_> = changes.collect();
+    let asked = |change: &FlowChange| {
+        let to = change.cc.as_ref().map(|cc| format!("algorithm={cc}"));
+        let share = change.share.map(|share| format!("share={share}"));
+        let above = change.yield_above_mbps.map(|rate| format!("yield_above_mbps={rate}"));
+        let at_s = change.at_s;
+        [to, share, above].into_iter().flatten().map(move |asked| (at_s, asked))
+    };
+    let mut changes: Vec<_> = group.change.iter().flat_map(asked).collect();
     changes.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     changes
 }
@@ -172,12 +182,26 @@ fn admin(number: usize) -> Result<SocketAddr> {
 
 /// A name, or a table with parameters.
 fn congestion_control(group: &Group) -> Value {
-    if group.parameters.is_empty() {
+    if group.parameters.is_empty() || group.cc == MCC {
         return json!(group.cc);
     }
     let mut table = group.parameters.clone();
     table.insert("name".to_owned(), json!(group.cc));
     Value::Object(table)
+}
+
+/// Gives a configuration the settings of MCC, which are a `[[flow]]`'s parameters.
+fn select(config: &mut Value, group: &Group) -> Result<()> {
+    if group.cc != MCC {
+        return Ok(());
+    }
+    let mut settings = group.parameters.clone();
+    if let Some(Value::String(rules)) = settings.get_mut("rules") {
+        // The configuration lies elsewhere.
+        *rules = fs::canonicalize(&*rules).with_context(|| rules.clone())?.display().to_string();
+    }
+    config["mcc"] = Value::Object(settings);
+    Ok(())
 }
 
 fn server_config<'a>(

@@ -1,13 +1,12 @@
 //! Flows whose algorithm MCC selects, in virtual time.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cc::registry::Algorithm;
 use millrace_cc::{ControllerConfig, PathModel, Time};
 use millrace_mcc::rules::LuaRules;
-use millrace_mcc::{Class, Config, News, Record, Selector};
+use millrace_mcc::{Class, Config, News, Record, RulesText, Selector};
 use millrace_sim::Supervisor;
 use serde_json::{Map, Value};
 
@@ -16,7 +15,7 @@ use crate::runner::NotDone;
 use crate::scenario::{App, Group, Scenario};
 
 /// As scenarios call it.
-pub const NAME: &str = "mcc";
+pub const NAME: &str = Config::NAME;
 
 /// The settings in a scenario.
 ///
@@ -39,8 +38,9 @@ pub fn initial(config: &Config) -> Result<Arc<dyn ControllerConfig>, NotDone> {
 type Candidates = Vec<Arc<dyn ControllerConfig>>;
 
 fn resolve(config: &Config) -> Result<(millrace_mcc::Settings, Candidates), NotDone> {
-    let found = config.resolve().map_err(|error| NotDone::Failed(format!("{NAME}: {error}")));
-    let (settings, algorithms) = found?;
+    let found = millrace_mcc::resolve(config);
+    let (settings, algorithms) =
+        found.map_err(|error| NotDone::Failed(format!("{NAME}: {error}")))?;
     let controller = |algorithm| match algorithm {
         Algorithm::Controller(controller) => Some(controller),
         Algorithm::Transport { .. } => None,
@@ -85,11 +85,8 @@ impl Mcc {
     fn add(&mut self, group: &Group) -> Result<usize, NotDone> {
         let config = config(&group.parameters)?;
         let (settings, candidates) = resolve(&config)?;
-        let text = fs::read_to_string(&config.rules).map_err(|error| {
-            NotDone::Failed(format!("{NAME}: rules {:?}: {error}", config.rules))
-        })?;
-        let rules = LuaRules::load(&config.rules, &text)
-            .map_err(|error| NotDone::Failed(format!("{NAME}: {error}")))?;
+        let rules = RulesText::read(config.rules.as_deref()).and_then(|text| text.load());
+        let rules = rules.map_err(|problem| NotDone::Failed(format!("{NAME}: {problem}")))?;
         let class = if matches!(group.app, App::OnOff { .. }) { Class::Dash } else { Class::Bulk };
         let selector = Selector::new(rules, settings);
         self.groups.push(Watched { selector, candidates, class, failure: None });

@@ -4,7 +4,8 @@
  * figures. Flows are kept for as long as the answers have them.
  *
  * @typedef {{ id: number, client: string, destination: string, class: string, protocol: string, past_tunnel: boolean,
- *   connection: string | null, algorithm: string | null, rtt_ms: number | null, rate_mbps: number, loss: number | null,
+ *   connection: string | null, algorithm: string | null, pinned: boolean, is_selected: boolean, switches: number | null,
+ *   since_switch_s: number | null, rtt_ms: number | null, rate_mbps: number, loss: number | null,
  *   controller: { recent_loss: number } | null, player: { buffer_s: number | null, bitrate_kbps: number | null, starved: boolean, age_s: number } | null,
  *   age_s: number, state: string }} Flow
  * @typedef {{ at: number, rate: number | null, rtt: number | null, loss: number | null, buffer: number | null }} Point
@@ -127,6 +128,20 @@ function span(className, text) {
 }
 
 /**
+ * Who has chosen the algorithm, where that is not plain, and how often it has changed.
+ * @param {Flow} flow
+ */
+function choice(flow) {
+  const said = [];
+  if (flow.pinned) said.push("set by hand");
+  else if (flow.is_selected) said.push("by rules");
+  if (flow.switches && flow.since_switch_s !== null) {
+    said.push(`${flow.switches} ${flow.switches === 1 ? "change" : "changes"}, last ${age(flow.since_switch_s)} ago`);
+  }
+  return said.length > 0 ? span("dim", said.join(", ")) : null;
+}
+
+/**
  * @param {Flow} flow
  * @param {Seen} kept
  * @param {number} now
@@ -149,7 +164,7 @@ function draw(flow, kept, now) {
   if (player?.starved) buffer.append(" ", span("state bad", "ran empty"));
   kept.row.replaceChildren(
     who,
-    cell("Algorithm", flow.algorithm ?? (flow.past_tunnel ? "past the tunnel" : "–"), null),
+    cell("Algorithm", flow.algorithm ?? (flow.past_tunnel ? "past the tunnel" : "–"), choice(flow)),
     cell("Rate, Mbit/s", shown(flow.rate_mbps, 2), curve(kept, (p) => p.rate, now)),
     cell("Round trip, ms", shown(flow.rtt_ms, 1), flow.rtt_ms === null ? null : curve(kept, (p) => p.rtt, now)),
     cell("Loss, %", last?.loss == null ? "–" : (100 * last.loss).toFixed(2), last?.loss == null ? null : curve(kept, (p) => p.loss, now)),

@@ -1,0 +1,182 @@
+//! Rules select the congestion control of connections that run (`mcc`).
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use millrace_e2e::admin::{self, Metrics};
+use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::{Pair, PairBuilder};
+use millrace_e2e::wait::{self, SOON};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use socket2::Socket;
+
+/// By class, and for bulk as `bulk` says.
+fn rules(bulk: &str) -> String {
+    format!(
+        "function select(flow)
+           if flow.class == 'dash' then return 'vegas', 'a player' end
+           if flow.delivered_bytes > 1000000 then return {bulk} end
+         end"
+    )
+}
+
+fn write(file: &Path, bulk: &str) {
+    fs::write(file, rules(bulk)).unwrap();
+}
+
+/// A server that selects with the rules in `file`, quick to change its mind.
+fn selecting(file: &Path, origin: &Origin) -> PairBuilder {
+    Pair::builder()
+        .fixed(origin.address())
+        .server("tunnel.congestion_control", "\"mcc\"")
+        .server("mcc.rules", format!("{:?}", file.display().to_string()))
+        .server("mcc.initial", "\"cubic\"")
+        .server("mcc.dwell_s", "0.1")
+        .server("mcc.confirm_s", "0.05")
+        .server("mcc.ask_every_s", "0.02")
+        .both("runtime.workers", 1)
+}
+
+/// The only flow as the server shows it.
+fn shown(pair: &Pair) -> Value {
+    admin::flows(pair.addresses.server_admin)["flows"][0].clone()
+}
+
+fn open(pair: &Pair, door: usize, origin: &Origin) -> Socket {
+    let mut flow = pair.doors[door].open(&origin.address().to_string()).unwrap();
+    flow.write_all(b"x").unwrap();
+    flow.read_exact(&mut [0]).unwrap();
+    flow
+}
+
+/// So many bytes there and back, the same ones.
+fn echo(flow: &mut Socket, bytes: usize) {
+    let sent = millrace_e2e::data::pattern(9, bytes);
+    let mut received = vec![0; sent.len()];
+    let mut reader = flow.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| reader.read_exact(&mut received).unwrap());
+        flow.write_all(&sent).unwrap();
+    });
+    assert!(received == sent, "other bytes came back");
+}
+
+/// Carries bytes until the rules have had their way.
+fn becomes(pair: &Pair, flow: &mut Socket, algorithm: &str) -> Value {
+    wait::for_true(&format!("{algorithm} drives it"), SOON, || {
+        echo(flow, 400_000);
+        shown(pair)["algorithm"] == algorithm
+    });
+    shown(pair)
+}
+
+fn count(pair: &Pair, name: &str) -> f64 {
+    Metrics::fetch(pair.addresses.server_admin).sum(name, &[])
+}
+
+#[test]
+fn rules_select_and_are_replaced_while_flows_run() {
+    let origin = Origin::echo();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.lua");
+    write(&file, "'vivace-latency', 'much to do'");
+    let pair = selecting(&file, &origin).start();
+    let at = pair.addresses.server_admin;
+
+    let mut flow = open(&pair, 1, &origin);
+    let first = shown(&pair);
+    assert_eq!(
+        (&first["algorithm"], &first["is_selected"], &first["switches"]),
+        (&"cubic".into(), &true.into(), &0.into()),
+        "{first}"
+    );
+    let now = becomes(&pair, &mut flow, "vivace-latency");
+    assert!(now["switches"] == 1 && now["since_switch_s"].as_f64() > Some(0.0), "{now}");
+    assert!(count(&pair, "millrace_mcc_switches_total") >= 1.0);
+    assert_eq!(count(&pair, "millrace_mcc_connections"), 1.0);
+
+    // Which rule that was, and of what.
+    let connection = now["connection"].as_str().unwrap();
+    let path = format!("/congestion_control/{connection}");
+    let (status, explained) = admin::get(at, &path).unwrap();
+    let explained: Value = serde_json::from_str(&explained).unwrap();
+    assert_eq!(status, 200);
+    assert_eq!(explained["choice"]["reason"], "much to do", "{explained}");
+    assert!(explained["facts"]["delivered_bytes"].as_f64() > Some(1e6), "{explained}");
+    assert_eq!(explained["facts"]["class"], "bulk", "{explained}");
+
+    // Others.
+    write(&file, "'copa'");
+    pair.server.signal(Signal::SIGHUP);
+    becomes(&pair, &mut flow, "copa");
+
+    // Such as can't be loaded are refused, and change nothing.
+    fs::write(&file, "function select(").unwrap();
+    let refused = || Metrics::fetch(at).sum("millrace_reloads_total", &[("result", "refused")]);
+    pair.server.signal(Signal::SIGHUP);
+    wait::for_true("they are refused", SOON, || refused() == 1.0);
+    assert!(pair.server.log_text().contains("mcc.rules"), "no word of what is wrong");
+    becomes(&pair, &mut flow, "copa");
+
+    // Such as fail leave it as it is.
+    write(&file, "flow.none.at_all");
+    pair.server.signal(Signal::SIGHUP);
+    wait::for_true("they fail", SOON, || {
+        echo(&mut flow, 100_000);
+        count(&pair, "millrace_mcc_failed_total") > 0.0
+    });
+    becomes(&pair, &mut flow, "copa");
+    let (_, explained) = admin::get(at, &path).unwrap();
+    assert!(explained.contains("rules.lua"), "{explained}");
+}
+
+#[test]
+fn by_hand_goes_before_the_rules() {
+    let origin = Origin::echo();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.lua");
+    write(&file, "'vivace-latency'");
+    let pair = selecting(&file, &origin).start();
+    let mut flow = open(&pair, 1, &origin);
+    let now = becomes(&pair, &mut flow, "vivace-latency");
+    let path = format!("/congestion_control/{}", now["connection"].as_str().unwrap());
+    let turn = |method: &str, rest: &str| {
+        let answer = admin::request(pair.addresses.server_admin, method, &format!("{path}{rest}"));
+        assert_eq!(answer.unwrap().0, 200);
+    };
+    turn("PUT", "?algorithm=reno");
+    let orders = count(&pair, "millrace_mcc_orders_total");
+    for _ in 0..10 {
+        echo(&mut flow, 400_000);
+    }
+    let now = shown(&pair);
+    assert_eq!((&now["algorithm"], &now["pinned"]), (&"reno".into(), &true.into()));
+    // The Selector has been told, and leaves it alone.
+    assert_eq!(count(&pair, "millrace_mcc_orders_total"), orders);
+    turn("DELETE", "");
+    becomes(&pair, &mut flow, "vivace-latency");
+}
+
+/// A flow asks for it by name; the rules know its class, and before anything of the path.
+#[test]
+fn a_flow_may_ask_to_be_selected() {
+    let origin = Origin::echo();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.lua");
+    write(&file, "'copa'");
+    let pair = selecting(&file, &origin)
+        .server("tunnel.congestion_control", "\"reno\"")
+        .door(0, "congestion_control = \"mcc\"\nclass = \"dash\"")
+        .start();
+    let mut flow = open(&pair, 0, &origin);
+    let now = becomes(&pair, &mut flow, "vegas");
+    assert_eq!(now["class"], "dash", "{now}");
+    drop(flow);
+    wait::for_true("the flow is over", SOON, || shown(&pair).is_null());
+    let flow = open(&pair, 1, &origin);
+    let now = shown(&pair);
+    assert_eq!((&now["algorithm"], &now["is_selected"]), (&"reno".into(), &false.into()), "{now}");
+    drop(flow);
+}
