@@ -4,7 +4,7 @@ LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build demo figures lab lab-full qoe keep test check unit bench clean
+.PHONY: help setup build demo figures lab lab-full qoe rules keep test check unit bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -54,6 +54,18 @@ qoe: build ## Players in browsers and of streams, as root (hours; ONLY=iris-fig1
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged
 
+LEARNER := target/learner/venv/bin/millrace-learner
+GRID := target/learner/grid
+# A third of the recorded links, drawn by a seed, and the paths from 1000 on are not learnt from.
+rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths that were held out (20 minutes)
+	cargo build --release -p millrace-lab
+	tests/scripts/learner-venv.sh
+	$(LAB) grid --paths 1000 --recorded training --out $(GRID)/training.parquet
+	$(LEARNER) learn $(GRID)/training.parquet --out cc/mcc/rules/learned.lua
+	$(LAB) grid --from 1000 --paths 300 --recorded held-out --out $(GRID)/singles.parquet
+	$(LAB) grid --from 1000 --paths 300 --recorded held-out --rules cc/mcc/rules/learned.lua --out $(GRID)/selected.parquet
+	$(LEARNER) evaluate --singles $(GRID)/singles.parquet --selected $(GRID)/selected.parquet
+
 keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
 	$(LAB) keep --runs $(FROM)
 
@@ -69,9 +81,11 @@ unit: setup ## The tests that need neither root nor the network
 
 bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algorithm, speed of the simulator; target/bench/
 	cargo bench --package millrace-replay
+	cargo bench --package millrace-mcc
 	target/release/millrace-bench controllers
 	target/release/millrace-bench simulator
 	$(AS_ROOT) target/release/millrace-bench data-path
+	$(AS_ROOT) target/release/millrace-bench mcc
 
 clean: ## Remove what was built, and what crashed runs left
 	if [ -x $(LAB) ]; then $(AS_ROOT) $(LAB) clean; fi

@@ -15,7 +15,7 @@ node -e 'const [a,b]=process.versions.node.split(".").map(Number);process.exit(a
 
 packages="chromium clang cmake conntrack curl debootstrap ethtool ffmpeg g++ git iproute2 iptables
     libclang-dev libnginx-mod-http-lua libnginx-mod-stream lua-busted lua-cjson luajit2 make nftables
-    nginx-light openssl patch procps python3-venv socat valgrind"
+    nginx-light openjdk-17-jre-headless openssl patch procps python3-venv socat valgrind"
 # Docker may have come from elsewhere; both at once don't fit together.
 [ -x /usr/sbin/dockerd ] || [ -x /usr/bin/dockerd ] || packages="$packages docker.io"
 missing=""

@@ -38,6 +38,7 @@ part report npm --prefix tests/lab/report test
 part demo $as_root env "PATH=$PATH" tests/scripts/demo.sh
 part players $as_root env "PATH=$PATH" tests/scripts/players.sh
 part deployment tests/scripts/deployment.sh
+part learner tests/scripts/learner.sh
 part interop tests/scripts/interop.sh
 # Ten minutes; SOAK_SECONDS for another time. It needs 20 at least.
 part soak $as_root env "PATH=$PATH" "SOAK_SECONDS=${SOAK_SECONDS:-600}" tests/scripts/soak.sh

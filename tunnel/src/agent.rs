@@ -173,7 +173,8 @@ impl Core {
         let (Some(agent), Some(flow)) = (&mut self.agent, self.flows.get_mut(flow_slot)) else {
             return;
         };
-        let watched = self.conns.get(flow.conn.slot).is_some_and(|conn| conn.watched.is_some());
+        let watched =
+            self.conns.get(flow.conn.slot).is_some_and(|conn| conn.control.watched.is_some());
         if let Some(report) = flow.player_news().filter(|_| watched) {
             agent.hear_player(flow.conn, &report, self.now);
         }

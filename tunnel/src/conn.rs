@@ -8,18 +8,14 @@ use std::time::{Duration, Instant};
 
 use millrace_cc::quiche_adapter;
 use millrace_cc::registry::Algorithm;
-use millrace_config::Class;
 use quiche::h3;
 
-use crate::admin::{
-    ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, SteerError, Steered, Steering,
-};
-use crate::agent::{Agent, Watched};
-use crate::algorithms::Choice;
+use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::datagrams::{self, Early};
 use crate::metrics::WorkerCounters;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
-use crate::qlog::{self, QlogError, QlogSink, Trace};
+use crate::qlog::{QlogError, QlogSink, Trace};
+use crate::steering::Control;
 use crate::udp::UdpPort;
 
 /// How long before its time a packet may leave. Packets that leave together make one
@@ -128,14 +124,7 @@ pub struct Conn {
     /// A packet or a timer has come since the last drive: only these make room.
     pub(crate) news: bool,
     /// Its congestion control.
-    algorithm: Algorithm,
-    /// How often that was changed, and when last.
-    switches: u64,
-    switched: Instant,
-    /// That was set by hand, and flows and rules leave it alone.
-    pinned: bool,
-    /// The Selector hears of it.
-    pub(crate) watched: Option<Watched>,
+    pub(crate) control: Control,
     /// At most two messages: sending stops at the first that finds no room.
     blocked: VecDeque<Blocked>,
 }
@@ -176,11 +165,7 @@ impl Conn {
             next_peer_stream: 0,
             wants_room: false,
             news: false,
-            algorithm,
-            switches: 0,
-            switched: now,
-            pinned: false,
-            watched: None,
+            control: Control::new(algorithm, now),
             blocked: VecDeque::new(),
         }
     }
@@ -203,124 +188,6 @@ impl Conn {
     /// What resumes the session later (RFC 8446, Section 2.2), once the server has sent it.
     pub fn session(&self) -> Option<&[u8]> {
         self.quic.session()
-    }
-
-    /// Lets `choice` drive it from now on, unless it is pinned. One that is selected already keeps what
-    /// it has: the path is the same, whatever flow comes next.
-    pub(crate) fn steer(
-        &mut self,
-        choice: &Choice,
-        class: Class,
-        agent: Option<&mut Agent>,
-        now: Instant,
-    ) {
-        let is_selected = choice.is_selected && agent.is_some();
-        let before = self.switches;
-        let keeps = self.pinned || is_selected && self.is_selected();
-        if !keeps {
-            // An error has been logged, and what drove it goes on.
-            let _ = self.turn_to(&choice.algorithm, "flow", now);
-        }
-        let Some(agent) = agent else { return };
-        if is_selected || agent.watches_all() {
-            let watched = self.watched.get_or_insert_with(|| Watched::new(class, is_selected));
-            watched.set(class, is_selected);
-            if self.switches != before {
-                watched.algorithm_was_set();
-            }
-            agent.introduce(self.id, watched, &self.algorithm, self.pinned, now);
-        } else if self.watched.take().is_some() {
-            agent.forget(self.id);
-        }
-    }
-
-    /// Does what somebody wants by hand, whatever flows and rules want.
-    pub(crate) fn obey(
-        &mut self,
-        steering: &Steering,
-        now: Instant,
-    ) -> Result<Steered, SteerError> {
-        let from = self.algorithm.name();
-        match steering {
-            Steering::Pin(to) => {
-                let refused = |_| SteerError::Irreplaceable { from, to: to.name() };
-                self.turn_to(to, "hand", now).map_err(refused)?;
-                self.pinned = true;
-            }
-            Steering::Release => self.pinned = false,
-            Steering::Tune(tuning) => {
-                if !quiche_adapter::tune(&mut self.quic, *tuning) {
-                    return Err(Steering::untunable(*tuning, from));
-                }
-            }
-        }
-        if let Some(watched) = &mut self.watched {
-            watched.algorithm_was_set();
-        }
-        Ok(Steered { algorithm: self.algorithm.name(), pinned: self.pinned })
-    }
-
-    /// Does what the rules want, unless somebody else has a say; whether that changed anything.
-    pub(crate) fn follow(&mut self, algorithm: &Algorithm, now: Instant) -> bool {
-        let before = self.switches;
-        if self.is_selected() && !self.pinned {
-            // As in `steer`.
-            let _ = self.turn_to(algorithm, "rules", now);
-        }
-        self.switches != before
-    }
-
-    /// Whether rules select its algorithm.
-    fn is_selected(&self) -> bool {
-        self.watched.as_ref().is_some_and(|watched| watched.is_selected)
-    }
-
-    /// Tells its Selector what it does not know yet, if the rules select.
-    pub(crate) fn tell(&mut self, agent: &mut Agent, now: Instant) {
-        let Some(watched) = &mut self.watched else { return };
-        if watched.is_untold() {
-            agent.introduce(self.id, watched, &self.algorithm, self.pinned, now);
-        }
-        if let Some(path) = quiche_adapter::path(&self.quic) {
-            agent.hear(self.id, watched, path, now);
-        }
-    }
-
-    /// `trigger` says who wants it.
-    fn turn_to(
-        &mut self,
-        algorithm: &Algorithm,
-        trigger: &'static str,
-        now: Instant,
-    ) -> Result<(), quiche::Error> {
-        if self.algorithm.settings() == algorithm.settings() {
-            return Ok(());
-        }
-        let turned = quiche_adapter::replace(&mut self.quic, algorithm);
-        match &turned {
-            Ok(()) => {
-                tracing::debug!(
-                    conn = self.id.serial,
-                    from = self.algorithm.name(),
-                    to = algorithm.name(),
-                    trigger,
-                    "congestion control changed"
-                );
-                if let Some(streamer) = self.quic.qlog_streamer() {
-                    qlog::note_switch(streamer, self.algorithm.name(), algorithm.name(), trigger);
-                }
-                self.algorithm = algorithm.clone();
-                self.switches += 1;
-                self.switched = now;
-            }
-            Err(error) => tracing::error!(
-                conn = self.id.serial,
-                algorithm = algorithm.name(),
-                %error,
-                "congestion control not changed"
-            ),
-        }
-        turned
     }
 
     /// Starts HTTP/3 as soon as the transport allows it.
@@ -545,12 +412,6 @@ impl Conn {
             id: FlowInfo::number(self.id.serial, flow.number),
             past_tunnel: false,
             connection: Some(hex(self.quic.source_id().as_ref())),
-            algorithm: Some(self.algorithm.name().to_owned()),
-            pinned: self.pinned,
-            is_selected: self.is_selected(),
-            switches: Some(self.switches),
-            since_switch_s: (self.switches > 0)
-                .then(|| now.saturating_duration_since(self.switched).as_secs_f64()),
             bytes_up,
             bytes_down,
             rtt_ms: path
@@ -569,7 +430,7 @@ impl Conn {
                 received_packets: stats.recv as u64,
                 received_bytes: stats.recv_bytes,
             }),
-            ..FlowInfo::past_tunnel(flow, now)
+            ..self.control.shown_in(FlowInfo::past_tunnel(flow, now), now)
         }
     }
 }

@@ -36,6 +36,7 @@ pub mod selection;
 pub mod shared;
 pub mod socket;
 mod stateless_reset;
+mod steering;
 pub mod streams;
 mod timer;
 pub mod transport;

@@ -71,11 +71,7 @@ impl Selection {
         let (agent, pipes) = pipe::pair(NEWS, ORDERS);
         let began = SystemTime::now() - self.epoch.elapsed();
         let sink = self.sink.clone();
-        let keep = move |episodes| {
-            if let Some(sink) = &sink {
-                sink.take(episodes, began);
-            }
-        };
+        let keep = move |episodes| sink.as_ref().map_or(0, |sink| sink.take(episodes, began));
         let thread = SelectorThread::start(Start {
             name: format!("selector-{worker}"),
             pipes,

@@ -198,6 +198,13 @@ impl<R: Rules> Selector<R> {
         }
     }
 
+    /// All connections are over.
+    pub fn end(&mut self) {
+        for (_, mut flow) in std::mem::take(&mut self.flows) {
+            self.keep(flow.end_episode(End::Closed));
+        }
+    }
+
     /// The episodes that are over since it was asked last.
     pub fn take_episodes(&mut self) -> Vec<Episode> {
         std::mem::take(&mut self.episodes)

@@ -7,7 +7,6 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -42,27 +41,18 @@ pub struct Directory {
 #[derive(Clone, Debug)]
 pub struct Sink {
     rows: SyncSender<Vec<Episode>>,
-    left_out: Arc<AtomicU64>,
 }
 
 impl Sink {
-    /// Hands over episodes that ended at times since `epoch`, in Unix time. What finds no room is left
-    /// out and counted.
-    pub fn take(&self, mut episodes: Vec<Episode>, epoch: SystemTime) {
+    /// Hands over episodes that ended at times since `epoch`, in Unix time; how many found no room.
+    pub fn take(&self, mut episodes: Vec<Episode>, epoch: SystemTime) -> u64 {
         let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
         let epoch_ms = i64::try_from(epoch.as_millis()).unwrap_or(i64::MAX);
         for episode in &mut episodes {
             episode.ended_ms = episode.ended_ms.saturating_add(epoch_ms);
         }
         let count = episodes.len() as u64;
-        if self.rows.try_send(episodes).is_err() {
-            self.left_out.fetch_add(count, Ordering::Relaxed);
-        }
-    }
-
-    /// How many were left out so far.
-    pub fn left_out(&self) -> u64 {
-        self.left_out.load(Ordering::Relaxed)
+        if self.rows.try_send(episodes).is_ok() { 0 } else { count }
     }
 }
 
@@ -88,8 +78,7 @@ impl Telemetry {
         let thread = thread::Builder::new()
             .name("telemetry".to_owned())
             .spawn(move || gather(&directory, &received, tell))?;
-        let sink = Sink { rows, left_out: Arc::default() };
-        Ok(Self { sink: Some(sink), thread: Some(thread) })
+        Ok(Self { sink: Some(Sink { rows }), thread: Some(thread) })
     }
 
     /// Where episodes go. All clones must be gone before this is dropped, for it waits for them.
@@ -239,9 +228,8 @@ mod tests {
             Directory { path: path.clone(), max_bytes: 1 << 20, every: Duration::from_secs(600) };
         let telemetry = Telemetry::start(to, |problem| panic!("{problem}")).unwrap();
         let sink = telemetry.sink().unwrap();
-        sink.take(rows(3), UNIX_EPOCH + Duration::from_secs(2));
-        sink.take(rows(2), UNIX_EPOCH);
-        assert_eq!(sink.left_out(), 0);
+        assert_eq!(sink.take(rows(3), UNIX_EPOCH + Duration::from_secs(2)), 0);
+        assert_eq!(sink.take(rows(2), UNIX_EPOCH), 0);
         drop(sink);
         drop(telemetry);
 
@@ -298,7 +286,7 @@ mod tests {
         let telemetry =
             Telemetry::start(to, move |it| heard.lock().unwrap().push(it.to_owned())).unwrap();
         fs::remove_dir(&gone).unwrap();
-        telemetry.sink().unwrap().take(rows(1), UNIX_EPOCH);
+        assert_eq!(telemetry.sink().unwrap().take(rows(1), UNIX_EPOCH), 0);
         drop(telemetry);
         let told = told.lock().unwrap();
         assert!(told.len() == 1 && told[0].contains("gone"), "{told:?}");

@@ -141,8 +141,8 @@ pub struct Start<R> {
     pub epoch: (Instant, Time),
     /// Hears what goes wrong.
     pub tell: Box<dyn FnMut(&str) + Send>,
-    /// Takes the episodes, if they are kept; it must not block.
-    pub keep: Box<dyn FnMut(Vec<Episode>) + Send>,
+    /// Takes the episodes, if they are kept; how many it had no room for. It must not block.
+    pub keep: Box<dyn FnMut(Vec<Episode>) -> u64 + Send>,
 }
 
 impl SelectorThread {
@@ -240,7 +240,7 @@ fn select<R: Rules>(
         selector.decide(now, |order| pipes.order(order), &mut *tell);
         let episodes = selector.take_episodes();
         if !episodes.is_empty() {
-            keep(episodes);
+            account.left_out.fetch_add(keep(episodes), Ordering::Relaxed);
         }
         while let Ok(Question { connection, answer }) = asked.try_recv() {
             // Without anybody waiting any more it is of no use.
@@ -254,6 +254,12 @@ fn select<R: Rules>(
         // The worker never waits for this thread, nor wakes it: news gather meanwhile.
         thread::park_timeout(selector.interval());
     }
+    while let Some(news) = pipes.news() {
+        selector.hear(news);
+    }
+    selector.end();
+    // Nobody asks any more how many found no room.
+    let _ = keep(selector.take_episodes());
     Ok(())
 }
 
@@ -294,7 +300,7 @@ mod tests {
             settings,
             epoch: (Instant::now(), Time::ZERO),
             tell: Box::new(|_| {}),
-            keep: Box::new(|_| {}),
+            keep: Box::new(|_| 0),
         });
         (agent, thread.unwrap(), rules)
     }

@@ -75,6 +75,17 @@ pub fn group(leader: u32) -> Result<Seconds> {
     found.then_some(sum).with_context(|| format!("process group {leader} has ended"))
 }
 
+/// CPU time of each thread of a process, by name; nothing of one that has ended.
+pub fn threads(pid: u32) -> Vec<(String, Seconds)> {
+    let ticks_per_s = ticks_per_s();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("stat")).ok())
+        .filter_map(|text| parse_stat(&text, ticks_per_s))
+        .map(|stat| (stat.name, stat.seconds))
+        .collect()
+}
+
 /// CPU time of the kernel's softirq threads.
 pub fn softirq_threads() -> Seconds {
     let mut sum = Seconds::default();

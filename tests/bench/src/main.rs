@@ -18,6 +18,7 @@ mod data_path;
 mod idle;
 mod loops;
 mod machine;
+mod mcc;
 mod measure;
 mod options;
 mod origin;
@@ -45,6 +46,8 @@ enum Action {
     Loops(loops::Loops),
     /// Instructions that each congestion controller takes for a packet
     Controllers(controllers::Controllers),
+    /// What selecting algorithms costs beside the data path
+    Mcc(mcc::Mcc),
     /// Packets per second of the simulator on one core, and its memory
     Simulator(simulator::Simulator),
     /// Where the CPU time of the proxies goes
@@ -78,6 +81,7 @@ fn run(action: Action) -> Result<()> {
         Action::BesideIdle(options) => beside_idle::run(&options),
         Action::Loops(options) => loops::run(&options),
         Action::Controllers(options) => controllers::run(&options),
+        Action::Mcc(options) => mcc::run(&options),
         Action::Simulator(options) => simulator::run(&options),
         Action::Profile(options) => profile::run(&options),
         Action::Origin { address } => origin::serve(address),

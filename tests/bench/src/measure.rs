@@ -98,7 +98,10 @@ pub fn run_through(way: &mut Way, plan: &Plan, round: usize, arena: &Arena) -> R
 
 /// Waits until nothing else runs; goes on when that takes longer than `patience`, because the run
 /// says itself whether it was disturbed.
-fn await_quiet(patience: Duration) -> Result<()> {
+///
+/// # Errors
+/// On Ctrl-C.
+pub fn await_quiet(patience: Duration) -> Result<()> {
     interrupt::wait_for(patience, || {
         let (before, started) = (cpu::machine()?, Instant::now());
         pause(LISTEN)?;

@@ -68,6 +68,7 @@ impl Options {
             rate_mbps: None,
             connections: connections.to_owned(),
             workers: self.workers,
+            rules: None,
         }
     }
 

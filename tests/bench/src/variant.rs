@@ -71,6 +71,8 @@ pub struct Settings {
     pub connections: String,
     /// Event loops of each proxy; 0 is one per core.
     pub workers: usize,
+    /// Rules of the server, where `cc` is `mcc`; the client has BBR then.
+    pub rules: Option<PathBuf>,
 }
 
 /// A program that is part of a variant.
@@ -175,18 +177,22 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
         "\n[limits]\nmax_flows = {MAX_FLOWS}\n[runtime]\nworkers = {}\n[admin]\naddress = \"none\"\n[log]\nlevel = \"warn\"\n",
         settings.workers
     );
+    let (mcc, client_cc) = match &settings.rules {
+        None => (String::new(), cc.clone()),
+        Some(rules) => (format!("[mcc]\nrules = {rules:?}\n"), "\"bbr\"".to_owned()),
+    };
     let server = format!(
         "[tunnel]\nlisten = [\"{TUNNEL}\"]\nclient_ca = \"ca.pem\"\n\
          certificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
          congestion_control = {cc}\n\
-         [[destinations.allow]]\nnetwork = \"{}\"\nports = [{}]\n{common}",
+         [[destinations.allow]]\nnetwork = \"{}\"\nports = [{}]\n{mcc}{common}",
         origin.ip(),
         origin.port(),
     );
     let client = format!(
         "[tunnel]\nservers = [\"{TUNNEL}\"]\nserver_name = \"{SERVER_NAME}\"\nca = \"ca.pem\"\n\
          certificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
-         congestion_control = {cc}\nconnections = \"{}\"\n\
+         congestion_control = {client_cc}\nconnections = \"{}\"\n\
          [[listen]]\nmode = \"fixed\"\naddress = \"{DOOR}\"\ndestination = \"{origin}\"\n{common}",
         settings.connections,
     );

@@ -11,6 +11,7 @@
 //!   by asking, the end by Ctrl-C, progress, and what a run leaves.
 //! - [`scenario`]: files that say what to run and what is claimed of it.
 //! - [`simulate`], [`emulate`]: scenarios in virtual time, and with real packets.
+//! - [`grid`]: what each algorithm makes of many paths, for the Rules Learner.
 //! - [`runner`], [`measure`], [`results`]: all runs of a scenario, the figures of each, and what they
 //!   leave.
 //! - [`pictures`]: what was on the players' screens, drawn again after the runs.
@@ -22,6 +23,7 @@ pub mod clean;
 pub mod demo;
 pub mod emulate;
 pub mod emulator;
+pub mod grid;
 pub mod host;
 pub mod http;
 pub mod interrupt;

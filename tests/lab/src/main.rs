@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use millrace_lab::demo::DemoOptions;
-use millrace_lab::{clean, demo, interrupt, pictures, report};
+use millrace_lab::{clean, demo, grid, interrupt, pictures, report};
 
 mod emu;
 mod media;
@@ -36,6 +36,8 @@ enum Action {
     Pictures(pictures::Options),
     /// Run scenarios in the simulator and judge their claims
     Sim(sim::Options),
+    /// Run every algorithm on many paths in the simulator, for the Rules Learner
+    Grid(grid::Options),
     /// Show the scenarios with a line each
     List(scenarios::ListOptions),
     /// Check scenario files without running them
@@ -76,6 +78,7 @@ fn run(action: Action) -> Result<ExitCode> {
         Action::Media(options) => media::run(&options),
         Action::Pictures(options) => pictures::run(&options).map(|()| ExitCode::SUCCESS),
         Action::Sim(options) => sim::run(&options),
+        Action::Grid(options) => grid::run(&options).map(|()| ExitCode::SUCCESS),
         Action::List(options) => scenarios::list(&options),
         Action::Check(options) => scenarios::check(&options),
         Action::Report(options) => report::run(&options).map(|()| ExitCode::SUCCESS),

@@ -19,7 +19,7 @@ pub(super) struct Selectors {
 
 impl Selectors {
     pub(super) fn new() -> prometheus::Result<Self> {
-        let of: [(&str, &str, Read); 6] = [
+        let of: [(&str, &str, Read); 7] = [
             ("asked", "Times that the rules of [mcc] were asked", |it| it.counts.asked),
             ("failed", "Of these, times that they failed", |it| it.counts.failed),
             ("orders", "Changes of congestion control that they led to", |it| it.counts.ordered),
@@ -27,6 +27,7 @@ impl Selectors {
             ("refused", "Records of connections that a Selector had no room for", |it| {
                 it.counts.too_many
             }),
+            ("left_out", "Rows that telemetry had no room for", |it| it.counts.left_out),
             ("restarts", "Crashes after which a Selector was started again", |it| it.restarts),
         ];
         let counters = of.into_iter().map(|(name, help, read)| {

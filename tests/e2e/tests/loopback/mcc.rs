@@ -1,5 +1,6 @@
 //! Rules select the congestion control of connections that run (`mcc`).
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -9,6 +10,8 @@ use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::wait::{self, SOON};
 use nix::sys::signal::Signal;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use serde_json::Value;
 use socket2::Socket;
 
@@ -179,4 +182,43 @@ fn a_flow_may_ask_to_be_selected() {
     let now = shown(&pair);
     assert_eq!((&now["algorithm"], &now["is_selected"]), (&"reno".into(), &false.into()), "{now}");
     drop(flow);
+}
+
+/// Of every connection that has had a flow, selected or not; no address in it.
+#[test]
+fn what_came_of_an_algorithm_is_kept() {
+    let origin = Origin::echo();
+    let directory = tempfile::tempdir().unwrap();
+    let kept = directory.path().join("telemetry");
+    let mut pair = Pair::builder()
+        .fixed(origin.address())
+        .server("tunnel.congestion_control", "\"vivace-latency\"")
+        .server("telemetry.dir", format!("{:?}", kept.display().to_string()))
+        .start();
+    let mut flow = open(&pair, 3, &origin);
+    assert_eq!(shown(&pair)["is_selected"], false);
+    echo(&mut flow, 4_000_000);
+    drop(flow);
+    pair.server.signal(Signal::SIGTERM);
+    assert!(pair.server.wait(SOON).success());
+
+    let files: Vec<_> = fs::read_dir(&kept).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let bytes = fs::read(&files[0]).unwrap();
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(!holds("127.0.0.1") && !holds(&origin.address().port().to_string()));
+    let reader = SerializedFileReader::new(fs::File::open(&files[0]).unwrap()).unwrap();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    let row: HashMap<_, _> =
+        rows[0].get_column_iter().map(|(name, field)| (name.as_str(), field)).collect();
+    let text = |column: &str| match row[column] {
+        Field::Str(text) => text.clone(),
+        other => panic!("{column}: {other}"),
+    };
+    assert_eq!((text("class"), text("algorithm")), ("dash".into(), "vivace-latency".into()));
+    assert_eq!((text("end"), row["path"]), ("closed".into(), &Field::Null));
+    assert!(matches!(row["rate_mbps"], Field::Double(rate) if *rate > 0.0), "{row:?}");
+    // This century.
+    assert!(matches!(row["ended_ms"], Field::Long(ms) if *ms > 1_700_000_000_000), "{row:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use millrace_cc::Bandwidth;
 use thiserror::Error;
 
 /// A recording that is played over and over.
@@ -125,6 +126,25 @@ impl Trace {
     /// As [`Trace::throughput`], or when the file can't be read.
     pub fn throughput_file(path: &Path) -> Result<Self, TraceError> {
         Self::throughput(&path.display().to_string(), &read(path)?)
+    }
+
+    /// What it carries, over its period.
+    #[must_use]
+    pub fn mean_rate(&self) -> Bandwidth {
+        let period_s = self.period_ns as f64 / 1e9;
+        let bits: f64 = match &self.kind {
+            Kind::Opportunities(opportunities) => {
+                opportunities.iter().map(|(_, bytes)| *bytes as f64 * 8.0).sum()
+            }
+            Kind::Steps(steps) => {
+                let ends = steps.iter().skip(1).map(|(at, _)| *at).chain([self.period_ns]);
+                let span = |((from, rate_bps), to): (&(u64, u64), u64)| {
+                    *rate_bps as f64 * (to.saturating_sub(*from)) as f64 / 1e9
+                };
+                steps.iter().zip(ends).map(span).sum()
+            }
+        };
+        Bandwidth::from_mbps(bits / period_s / 1e6)
     }
 
     fn is_dead(&self) -> bool {

@@ -174,6 +174,37 @@ pub(super) fn follow_s(
     longest
 }
 
+/// How much a queue counts in [`utility`]: as for downloads in the Rules Learner (`learner/`).
+const DELAY_EXPONENT: f64 = 0.1;
+
+/// Mean over a flow's seconds of (throughput / what the link could carry) x (propagation / round trip)^0.1;
+/// `None` where nothing could be carried. Each second counts alike, whatever the link is like in it.
+pub(super) fn utility(record: &Record, times: &Times, flow: usize) -> Option<f64> {
+    let of = &record.flows[flow];
+    let range = times.flows[flow].start.max(times.warmup)..times.flows[flow].end.min(of.mbps.len());
+    let mut all = Vec::new();
+    let mut from = range.start;
+    let mut last_rtt_s = None;
+    while from + PER_SECOND <= range.end {
+        let second = from..from + PER_SECOND;
+        from = second.end;
+        let capacity = record.capacity_over(second.clone());
+        let samples: Vec<f64> = of.rtt_s[second.clone()].iter().copied().flatten().collect();
+        if !samples.is_empty() {
+            last_rtt_s = Some(mean(&samples));
+        }
+        if capacity <= 0.0 {
+            continue;
+        }
+        let rate = (mean(&of.mbps[second.clone()]) / capacity).min(1.0);
+        let propagation_s = mean(&record.rtt_s[second]);
+        // Before the first sample nothing has arrived.
+        let nearness = last_rtt_s.map_or(0.0, |rtt_s| (propagation_s / rtt_s).min(1.0));
+        all.push(rate * nearness.powf(DELAY_EXPONENT));
+    }
+    (!all.is_empty()).then(|| mean(&all))
+}
+
 /// Smallest second of the ten after a change of the algorithm, relative to the mean of the five before it;
 /// `None` where there was none, or no time for it.
 pub(super) fn switch_ratio(

@@ -17,7 +17,11 @@ fn record(capacity: f64, flows: &[&[f64]]) -> Record {
     let samples =
         |seconds: &[f64]| seconds.iter().flat_map(|mbps| [*mbps; PER_SECOND]).collect::<Vec<f64>>();
     let length = flows.iter().map(|flow| flow.len()).max().unwrap_or(0) * PER_SECOND;
-    let flow = |seconds: &&[f64]| FlowRecord { mbps: samples(seconds), peak_in_flight_bytes: 0 };
+    let flow = |seconds: &&[f64]| FlowRecord {
+        mbps: samples(seconds),
+        rtt_s: vec![Some(0.03); seconds.len() * PER_SECOND],
+        peak_in_flight_bytes: 0,
+    };
     Record {
         capacity_mbps: vec![capacity; length],
         rtt_s: vec![0.03; length],
@@ -118,6 +122,22 @@ fn a_switch_is_judged_by_its_worst_second() {
     assert!((found(&[6 * PER_SECOND, 16 * PER_SECOND]).unwrap() - 0.1).abs() < 1e-9);
     assert_eq!(found(&[]), None);
     assert_eq!(found(&[4 * PER_SECOND]), None, "less than five seconds before it");
+}
+
+#[test]
+fn utility_counts_each_second_alike_and_a_queue_a_little() {
+    let mut record = record(10.0, &[&[10.0, 5.0, 1.0, 1.0]]);
+    let times = times(&[(0, 4)]);
+    record.capacity_mbps[2 * PER_SECOND..].fill(1.0);
+    let found = |record: &Record| utility(record, &times, 0).unwrap();
+    assert!((found(&record) - 3.5 / 4.0).abs() < 1e-9);
+    // Ten times the propagation: 10^-0.1. In the last second there is no sample, and it is as before.
+    record.flows[0].rtt_s[2 * PER_SECOND..3 * PER_SECOND].fill(Some(0.3));
+    record.flows[0].rtt_s[3 * PER_SECOND..].fill(None);
+    let late = 10_f64.powf(-0.1);
+    assert!((found(&record) - (1.5 + 2.0 * late) / 4.0).abs() < 1e-9);
+    record.capacity_mbps.fill(0.0);
+    assert_eq!(utility(&record, &times, 0), None);
 }
 
 #[test]

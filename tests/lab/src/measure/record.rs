@@ -70,6 +70,8 @@ impl From<&FlowSample> for FlowPoint {
 pub(super) struct FlowRecord {
     /// What arrived in bytes of the network layer, in Mbit/s.
     pub(super) mbps: Vec<f64>,
+    /// Round trip, if there was a sample.
+    pub(super) rtt_s: Vec<Option<f64>>,
     /// Most bytes of UDP payload in flight at the end of a sample.
     pub(super) peak_in_flight_bytes: u64,
 }
@@ -106,6 +108,7 @@ impl Record {
         let time_s = (at_s / SAMPLE_S).round() / PER_SECOND as f64;
         for (index, (record, flow)) in self.flows.iter_mut().zip(flows).enumerate() {
             record.mbps.push(flow.throughput_mbps);
+            record.rtt_s.push(flow.rtt_ms.map(|ms| ms / 1e3));
             let in_flight = flow.in_flight_bytes.unwrap_or_default();
             record.peak_in_flight_bytes = record.peak_in_flight_bytes.max(in_flight);
             sent += flow.sent_packets;

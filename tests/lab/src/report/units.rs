@@ -35,7 +35,7 @@ const SHARES: [&str; 9] = [
 ];
 
 /// Where the spelling alone would not read well.
-const NAMES: [(&str, &str); 28] = [
+const NAMES: [(&str, &str); 29] = [
     ("goodput_mbps", "Goodput"),
     ("throughput_mbps", "Throughput"),
     ("rate_mbps", "Rate"),
@@ -58,6 +58,7 @@ const NAMES: [(&str, &str); 28] = [
     ("time_to_80_percent_s", "Time to 80 % of the capacity"),
     ("follow_s", "Time to follow a change"),
     ("switch_ratio", "Least second after a change of algorithm / before"),
+    ("utility", "Utility"),
     ("bitrate_kbps", "Mean bitrate"),
     ("shown_kbps", "Rung on the screen"),
     ("psnr_db", "PSNR"),

@@ -1,7 +1,7 @@
 //! Names of the figures. `docs/results.md` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 46] = [
+pub const OF_FLOW: [&str; 47] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -31,6 +31,7 @@ pub const OF_FLOW: [&str; 46] = [
     "follow_s",
     "share_error",
     "switch_ratio",
+    "utility",
     "segments",
     "segment_s.mean",
     "segment_s.p50",

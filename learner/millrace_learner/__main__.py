@@ -1,0 +1,119 @@
+"""`millrace-learner learn` and `evaluate`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+from millrace_learner import evaluate, lua, queries, tree, utility
+from millrace_learner.engine import DuckDb, Engine, Spark
+
+CLASSES = ("bulk", "dash", "rtsp")
+
+
+def files_of(given: Sequence[str]) -> list[str]:
+    """Parquet files, and those of directories.
+
+    Raises:
+        SystemExit: something is not there, or there is nothing in it.
+    """
+    found: list[str] = []
+    for name in given:
+        path = Path(name)
+        inside = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.is_file() else []
+        if not inside:
+            sys.exit(f"{name}: no Parquet file there; give files or directories of the telemetry")
+        found += map(str, inside)
+    return found
+
+
+def open_engine(given: Sequence[str], spark: str | None):
+    """The engine for these files; Spark where a master is named."""
+    files = files_of(given)
+    return closing(Spark(files, spark)) if spark else nullcontext(DuckDb(files))
+
+
+def learn(options: argparse.Namespace) -> None:
+    """Learns from part of the paths, and says how the rules do on the others."""
+    with open_engine(options.episodes, options.spark) as engine:
+        trees, evidence = learnt(engine, options.seed, options.held_out)
+    text = lua.rules(trees, evidence)
+    Path(options.out).write_text(text)
+    print("\n".join(evidence))
+    print(f"rules: {options.out}")
+
+
+def learnt(engine: Engine, seed: int, held_out: float) -> tuple[dict[str, tree.Node], list[str]]:
+    """A tree for each class, and what speaks for them."""
+    counts = queries.overall(engine)
+    outcomes, samples = engine.sql(queries.OUTCOMES), engine.sql(queries.SAMPLES)
+    evidence = [
+        "Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.",
+        f"{counts['episodes']} episodes of {counts['paths']} paths; every path counts alike. Held out, seed {seed}: "
+        f"{100 * held_out:.0f} %.",
+        "Utility: rate (smallest / mean round trip)^d, d = "
+        + ", ".join(f"{utility.DELAY_EXPONENT[name]:g} for {name}" for name in CLASSES)
+        + "; of the best algorithm's on the path.",
+    ]
+    trees: dict[str, tree.Node] = {}
+    for of_class in CLASSES:
+        utilities = utility.normalised(outcomes, of_class)
+        own = set(samples.column("class").to_pylist())
+        source = of_class if of_class in own else utility.STANDS_FOR.get(of_class, of_class)
+        if source not in own or not utilities.places:
+            continue
+        trees[of_class] = tree.learn(
+            samples, utilities, source, lambda place: not tree.is_held_out(place, seed, held_out)
+        )
+    if not trees:
+        sys.exit("nothing to learn from: no path has both a known beginning and an outcome")
+    return trees, evidence
+
+
+def judge(options: argparse.Namespace) -> None:
+    """Says how runs with rules do beside runs with each algorithm."""
+    with open_engine(options.singles, options.spark) as engine:
+        singles = engine.sql(queries.OUTCOMES)
+    with open_engine(options.selected, options.spark) as engine:
+        selected = engine.sql(queries.OUTCOMES)
+    short = False
+    for of_class in CLASSES:
+        verdict = evaluate.closed_loop(singles, selected, of_class)
+        print("\n".join(verdict.lines()))
+        best = next(iter(verdict.singles.values()))
+        short |= verdict.selected < options.at_least or verdict.selected <= best
+    if short:
+        sys.exit(f"short of {options.at_least} of the oracle, or not better than the best single algorithm")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="millrace-learner", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    spark = argparse.ArgumentParser(add_help=False)
+    spark.add_argument(
+        "--spark", metavar="MASTER", help="sum up with Spark instead of DuckDB: local[2], spark://host:7077"
+    )
+
+    one = commands.add_parser("learn", parents=[spark], help="rules from episodes")
+    one.add_argument("episodes", nargs="+", help="Parquet files of the telemetry, or directories of them")
+    one.add_argument("--out", required=True, help="file for the rules, in Lua")
+    one.add_argument("--seed", type=int, default=1, help="which paths are held out [1]")
+    one.add_argument(
+        "--held-out", type=float, default=0.0, help="share of the paths that is kept away from learning [0]"
+    )
+    one.set_defaults(run=learn)
+
+    two = commands.add_parser("evaluate", parents=[spark], help="rules against each algorithm, on the same paths")
+    two.add_argument("--singles", nargs="+", required=True, help="episodes of runs with each algorithm")
+    two.add_argument("--selected", nargs="+", required=True, help="episodes of runs with the rules")
+    two.add_argument("--at-least", type=float, default=0.95, help="share of the oracle's utility that is wanted [0.95]")
+    two.set_defaults(run=judge)
+
+    options = parser.parse_args(arguments)
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()

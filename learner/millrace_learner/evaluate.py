@@ -1,0 +1,78 @@
+"""How good rules are on paths that nobody learnt from: against the best algorithm of each path (the oracle),
+and against each algorithm everywhere."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millrace_learner import utility
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Means over the paths of the share of the oracle's utility."""
+
+    of_class: str
+    paths: int
+    selected: float
+    # From the best one down.
+    singles: dict[str, float]
+
+    def lines(self) -> list[str]:
+        """For people."""
+        name, share = next(iter(self.singles.items()))
+        first = (
+            f"{self.of_class}: {self.paths} paths; selected {self.selected:.4f} of the oracle, "
+            f"best single ({name}) {share:.4f}"
+        )
+        others = ", ".join(f"{name} {share:.3f}" for name, share in self.singles.items())
+        return [first, f"  {others}"]
+
+
+def closed_loop(singles: pa.Table, selected: pa.Table, of_class: str) -> Verdict:
+    """Of runs in which rules selected, beside runs with each algorithm on the same paths.
+
+    What was selected on a path is summed up whatever drove: its rate and delay over the whole.
+    """
+    of_each = utility.absolute(singles, of_class)
+    of_rules = utility.absolute(_without_algorithm(selected), of_class)
+    places = sorted(of_each.keys() & of_rules.keys())
+    if not places:
+        raise ValueError(f"{of_class}: no path has both runs with rules and runs with each algorithm")
+    floors = [max(of_each[place].values()) for place in places]
+    algorithms = sorted({name for place in places for name in of_each[place]})
+    share = {
+        name: float(np.mean([of_each[place].get(name, 0.0) / best for place, best in zip(places, floors, strict=True)]))
+        for name in algorithms
+    }
+    own = [of_rules[place][SELECTED] / best for place, best in zip(places, floors, strict=True)]
+    ordered = dict(sorted(share.items(), key=lambda item: -item[1]))
+    return Verdict(of_class, len(places), float(np.mean(own)), ordered)
+
+
+SELECTED = "selected"
+
+
+def _without_algorithm(outcomes: pa.Table) -> pa.Table:
+    """Outcomes of a path and class together, weighted with their time."""
+    together: dict[tuple[str, str], list[dict]] = {}
+    for row in outcomes.to_pylist():
+        together.setdefault((row["place"], row["class"]), []).append(row)
+    rows = []
+    for (place, of_class), parts in together.items():
+        seconds = sum(part["seconds"] for part in parts)
+        mean = lambda name: sum(part[name] * part["seconds"] for part in parts) / seconds  # noqa: B023, E731
+        rows.append(
+            {
+                "place": place,
+                "class": of_class,
+                "algorithm": SELECTED,
+                "rate_mbps": mean("rate_mbps"),
+                "mean_rtt_ms": mean("mean_rtt_ms"),
+                "min_rtt_ms": min(part["min_rtt_ms"] for part in parts),
+                "starved": mean("starved"),
+                "seconds": seconds,
+            }
+        )
+    return pa.Table.from_pylist(rows)

@@ -1,0 +1,52 @@
+"""What is asked of the episodes.
+
+A *path* is what the simulator calls one. Of recorded connections nobody knows that: there it is a class of
+paths, those that look alike to within a factor of two.
+"""
+
+from millrace_learner.engine import Engine
+
+# Before so much is delivered, rules are not asked: nothing is known of the path.
+KNOWN_BYTES = 100_000
+# What comes earlier is start-up, which rules don't choose.
+SETTLED_S = 9.0
+
+_LIVE_PATH = """
+    CONCAT(
+        'live rtt 2^', CAST(CAST(FLOOR(LOG2(GREATEST(min_rtt_ms, 1))) AS INT) AS STRING),
+        ' ms, rate 2^', CAST(CAST(FLOOR(LOG2(GREATEST(max_delivery_mbps, 0.1))) AS INT) AS STRING),
+        ' Mbit/s, loss ', CASE WHEN loss < 0.0005 THEN 'none' WHEN loss < 0.005 THEN 'some'
+                               WHEN loss < 0.02 THEN 'much' ELSE 'most' END)
+"""
+
+_EPISODES = f"(SELECT *, COALESCE(path, {_LIVE_PATH}) AS place FROM episodes)"
+
+OUTCOMES = f"""
+    SELECT place, class, algorithm,
+        SUM(rate_mbps * active_s) / SUM(active_s) AS rate_mbps,
+        SUM(mean_rtt_ms * active_s) / SUM(active_s) AS mean_rtt_ms,
+        MIN(min_rtt_ms) AS min_rtt_ms,
+        SUM(CASE WHEN player_starved THEN lasted_s ELSE 0.0 END) / SUM(lasted_s) AS starved,
+        SUM(active_s) AS seconds,
+        COUNT(*) AS episodes
+    FROM {_EPISODES}
+    WHERE age_s >= {SETTLED_S} AND active_s > 0 AND min_rtt_ms > 0
+    GROUP BY place, class, algorithm
+    ORDER BY place, class, algorithm
+"""
+"""What came of each algorithm on each path, for each class of flows."""
+
+SAMPLES = f"""
+    SELECT place, class, before, min_rtt_ms, smoothed_rtt_ms, rtt_variation_ms, max_delivery_mbps,
+        delivery_mbps, loss, loss_short
+    FROM {_EPISODES}
+    WHERE delivered_bytes >= {KNOWN_BYTES} AND min_rtt_ms > 0
+    ORDER BY place, class, before, age_s, connection
+"""
+"""What paths looked like when rules were asked, and under which algorithm."""
+
+
+def overall(engine: Engine) -> dict[str, int]:
+    """How much there is to learn from."""
+    query = f"SELECT COUNT(*) AS episodes, COUNT(DISTINCT place) AS paths FROM {_EPISODES}"
+    return engine.sql(query).to_pylist()[0]

@@ -1,0 +1,77 @@
+"""How good an outcome is.
+
+rate · (smallest round trip / mean round trip)^d · (1 - share of time starved): a power, as Kleinrock's, with
+an exponent for how much the class minds delay (Winstein and Balakrishnan, SIGCOMM 2013, take log rate - d log
+delay, which orders outcomes in the same way). On each path it is divided by that of the best algorithm, so
+that every path counts alike, whatever its rate.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+# How much delay matters: hardly to a download; a player's requests wait behind the queue; what is watched as
+# it happens has nothing to wait with.
+DELAY_EXPONENT: Mapping[str, float] = {"bulk": 0.1, "dash": 0.3, "rtsp": 1.0}
+# Of which class's outcomes a class is judged by where it has none of its own: the simulator has no RTSP.
+STANDS_FOR: Mapping[str, str] = {"rtsp": "bulk"}
+
+
+@dataclass(frozen=True)
+class Utilities:
+    """`value[path, algorithm]`: the share of the best algorithm's utility; NaN where it was not tried."""
+
+    places: list[str]
+    algorithms: list[str]
+    value: np.ndarray
+
+    def row_of(self) -> dict[str, int]:
+        """The row of each path."""
+        return {place: row for row, place in enumerate(self.places)}
+
+
+def fair_share(place: str) -> float:
+    """The rate above which a flow takes what is another's; only a path of the simulator says so."""
+    if not place.startswith("{"):
+        return float("inf")
+    path = json.loads(place)
+    return path["rate_mbps"] / (1 + path["rivals"]) if path["rivals"] > 0 else float("inf")
+
+
+def absolute(outcomes: pa.Table, of_class: str) -> dict[str, dict[str, float]]:
+    """Utility of each algorithm on each path, not divided by the best."""
+    rows = outcomes.to_pylist()
+    has_own = any(row["class"] == of_class for row in rows)
+    source = of_class if has_own else STANDS_FOR.get(of_class, of_class)
+    rows = [row for row in rows if row["class"] == source]
+    floors: dict[str, float] = {}
+    for row in rows:
+        floors[row["place"]] = min(floors.get(row["place"], float("inf")), row["min_rtt_ms"])
+    found: dict[str, dict[str, float]] = {}
+    exponent = DELAY_EXPONENT[of_class]
+    for row in rows:
+        place = row["place"]
+        rate = min(row["rate_mbps"], fair_share(place))
+        nearness = min(1.0, floors[place] / row["mean_rtt_ms"]) if row["mean_rtt_ms"] > 0 else 0.0
+        value = rate * nearness**exponent * (1.0 - row["starved"])
+        found.setdefault(place, {})[row["algorithm"]] = value
+    return found
+
+
+def normalised(outcomes: pa.Table, of_class: str) -> Utilities:
+    """Of all paths on which anything arrived."""
+    found = absolute(outcomes, of_class)
+    found = {place: values for place, values in found.items() if max(values.values()) > 0}
+    places = sorted(found)
+    algorithms = sorted({algorithm for values in found.values() for algorithm in values})
+    value = np.full((len(places), len(algorithms)), np.nan)
+    for row, place in enumerate(places):
+        for column, algorithm in enumerate(algorithms):
+            if algorithm in found[place]:
+                value[row, column] = found[place][algorithm]
+    if not places:
+        return Utilities(places, algorithms, value)
+    return Utilities(places, algorithms, value / np.nanmax(value, axis=1, keepdims=True))

@@ -1,0 +1,155 @@
+"""What is learnt from made-up episodes whose truth is known."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from millrace_learner import evaluate, queries, tree, utility
+from millrace_learner.__main__ import learnt, main
+from millrace_learner.engine import DuckDb
+
+
+def episode(number: int, algorithm: str, rate: float, rtt: float, **others) -> dict:
+    """A row on a path of the simulator, twenty seconds old."""
+    path = {"number": number, "rate_mbps": 10.0, "rivals": 0, **others.pop("path", {})}
+    row = {
+        "path": json.dumps(path),
+        "connection": number,
+        "class": "bulk",
+        "algorithm": algorithm,
+        "before": algorithm,
+        "age_s": 20.0,
+        "min_rtt_ms": 40.0,
+        "smoothed_rtt_ms": 45.0,
+        "rtt_variation_ms": 2.0,
+        "max_delivery_mbps": 10.0,
+        "delivery_mbps": 9.0,
+        "loss": 0.0,
+        "loss_short": 0.0,
+        "delivered_bytes": 1e6,
+        "lasted_s": 10.0,
+        "active_s": 10.0,
+        "rate_mbps": rate,
+        "mean_rtt_ms": rtt,
+        "player_starved": None,
+    }
+    return row | others
+
+
+def lossy_and_clean(paths: int = 60) -> list[dict]:
+    """CUBIC is best where nothing is lost by chance, BBR where something is."""
+    rows = []
+    for number in range(paths):
+        is_lossy = number % 2 == 1
+        loss = 0.02 if is_lossy else 0.0
+        for algorithm, rate in (("cubic", 1.0 if is_lossy else 9.0), ("bbr", 8.0)):
+            rows.append(episode(number, algorithm, rate, 45.0, loss=loss))
+    return rows
+
+
+def write(file: Path, rows: list[dict]) -> DuckDb:
+    """An engine over these rows."""
+    schema_of_null = {"player_starved": pa.bool_()}
+    table = pa.Table.from_pylist(rows)
+    for name, kind in schema_of_null.items():
+        table = table.set_column(table.column_names.index(name), name, table.column(name).cast(kind))
+    pq.write_table(table, file)
+    return DuckDb([str(file)])
+
+
+def test_the_truth_is_found_and_is_readable(tmp_path: Path) -> None:
+    engine = write(tmp_path / "e.parquet", lossy_and_clean())
+    trees, evidence = learnt(engine, seed=1, held_out=0.0)
+    bulk = trees["bulk"]
+    assert isinstance(bulk, tree.Split) and bulk.feature.name == "loss"
+    assert 0.0 < bulk.threshold < 0.02
+    assert (bulk.low.algorithm, bulk.high.algorithm) == ("cubic", "bbr")
+    assert bulk.low.share == pytest.approx(1.0) and bulk.low.runner_up_share == pytest.approx(8 / 9)
+    # Without outcomes of its own it is judged by those of downloads, and the queue counts more.
+    assert set(trees) == {"bulk", "rtsp"}
+    assert "120 episodes of 60 paths" in " ".join(evidence)
+
+
+def test_utility_minds_delay_as_the_class_does_and_what_is_anothers(tmp_path: Path) -> None:
+    rows = [episode(1, "a", 10.0, 400.0), episode(1, "b", 8.0, 40.0)]
+    crowded = {"path": {"rivals": 1}}
+    rows += [episode(2, "a", 9.0, 40.0, **crowded), episode(2, "b", 5.0, 40.0, **crowded)]
+    outcomes = write(tmp_path / "e.parquet", rows).sql(queries.OUTCOMES)
+    bulk = utility.normalised(outcomes, "bulk")
+    rtsp = utility.normalised(outcomes, "rtsp")
+    assert bulk.algorithms == ["a", "b"]
+    alone, shared = (bulk.row_of()[place] for place in sorted(bulk.places, key=lambda it: json.loads(it)["number"]))
+    assert bulk.value[alone] == pytest.approx([1.0, 1.0], abs=0.02)
+    assert rtsp.value[alone] == pytest.approx([0.125, 1.0])
+    # More than half of the link is the other flow's.
+    assert bulk.value[shared] == pytest.approx([1.0, 1.0])
+
+
+def test_starving_costs(tmp_path: Path) -> None:
+    rows = [
+        episode(1, "a", 10.0, 40.0, **{"class": "dash"}, player_starved=True),
+        episode(1, "a", 10.0, 40.0, **{"class": "dash"}, player_starved=False),
+        episode(1, "b", 8.0, 40.0, **{"class": "dash"}, player_starved=False),
+    ]
+    outcomes = write(tmp_path / "e.parquet", rows).sql(queries.OUTCOMES)
+    assert utility.normalised(outcomes, "dash").value[0] == pytest.approx([5 / 8, 1.0])
+
+
+def test_recorded_paths_that_look_alike_are_one(tmp_path: Path) -> None:
+    rows = [episode(1, "a", 10.0, 40.0, min_rtt_ms=33.0), episode(2, "b", 8.0, 40.0, min_rtt_ms=60.0)]
+    rows += [episode(3, "b", 8.0, 90.0, min_rtt_ms=70.0)]
+    outcomes = write(tmp_path / "e.parquet", [row | {"path": None} for row in rows] + [episode(9, "a", 1, 40)])
+    places = {row["place"] for row in outcomes.sql(queries.OUTCOMES).to_pylist() if row["place"].startswith("live")}
+    assert places == {f"live rtt 2^{power} ms, rate 2^3 Mbit/s, loss none" for power in (5, 6)}
+
+
+def test_held_out_paths_are_not_learnt_from(tmp_path: Path) -> None:
+    places = [json.dumps({"number": number}) for number in range(1000)]
+    out = [place for place in places if tree.is_held_out(place, seed=3, share=0.3)]
+    assert 250 < len(out) < 350
+    assert out == [place for place in places if tree.is_held_out(place, seed=3, share=0.3)]
+    engine = write(tmp_path / "e.parquet", lossy_and_clean())
+    with pytest.raises(ValueError, match="nothing to learn from"):
+        learnt(engine, seed=1, held_out=1.0)
+
+
+def test_rules_are_judged_beside_each_algorithm(tmp_path: Path) -> None:
+    singles = write(tmp_path / "s.parquet", lossy_and_clean()).sql(queries.OUTCOMES)
+    good = [row for row in lossy_and_clean() if (row["algorithm"] == "bbr") == (row["loss"] > 0)]
+    # Half of the time the other one, on the first path.
+    selected = [*good, episode(0, "bbr", 3.0, 45.0)]
+    verdict = evaluate.closed_loop(singles, write(tmp_path / "m.parquet", selected).sql(queries.OUTCOMES), "bulk")
+    assert verdict.paths == 60
+    assert verdict.selected == pytest.approx((59 + 6 / 9) / 60)
+    assert list(verdict.singles) == ["bbr", "cubic"]
+    assert verdict.singles["bbr"] == pytest.approx((1 + 8 / 9) / 2)
+
+
+def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="no Parquet file there"):
+        main(["learn", str(tmp_path), "--out", str(tmp_path / "r.lua")])
+    write(tmp_path / "e.parquet", lossy_and_clean())
+    main(["learn", str(tmp_path), "--out", str(tmp_path / "r.lua")])
+    text = (tmp_path / "r.lua").read_text()
+    assert "if flow.loss <= 0.01 then" in text and 'return "cubic", "learned"' in text
+    assert "rules: " in capsys.readouterr().out
+
+
+def test_the_proxy_takes_the_rules(tmp_path: Path) -> None:
+    """Needs `make build`."""
+    server = Path(__file__).resolve().parents[2] / "target/release/millrace-server"
+    if not server.exists():
+        pytest.skip(f"no {server}: make build")
+    write(tmp_path / "e.parquet", lossy_and_clean())
+    rules = str(tmp_path / "r.lua")
+    main(["learn", str(tmp_path), "--out", rules])
+    checked = subprocess.run([server, "rules", "check", rules], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked
+    assert "2 of 2 tests passed" in checked.stdout
+    facts = json.dumps({"loss": 0.03, "min_rtt_ms": 40, "smoothed_rtt_ms": 44, "delivered_bytes": 1e6})
+    explained = subprocess.run([server, "rules", "explain", rules, facts], capture_output=True, text=True, check=True)
+    assert explained.stdout.strip() == "bbr: learned"
