@@ -54,17 +54,11 @@ qoe: build ## Players in browsers and of streams, as root (hours; ONLY=iris-fig1
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged
 
-LEARNER := target/learner/venv/bin/millrace-learner
-GRID := target/learner/grid
 # A third of the recorded links, drawn by a seed, and the paths from 1000 on are not learnt from.
 rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths that were held out (20 minutes)
 	cargo build --release -p millrace-lab
 	tests/scripts/learner-venv.sh
-	$(LAB) grid --paths 1000 --recorded training --out $(GRID)/training.parquet
-	$(LEARNER) learn $(GRID)/training.parquet --out cc/mcc/rules/learned.lua
-	$(LAB) grid --from 1000 --paths 300 --recorded held-out --out $(GRID)/singles.parquet
-	$(LAB) grid --from 1000 --paths 300 --recorded held-out --rules cc/mcc/rules/learned.lua --out $(GRID)/selected.parquet
-	$(LEARNER) evaluate --singles $(GRID)/singles.parquet --selected $(GRID)/selected.parquet
+	tests/scripts/learn-rules.sh
 
 keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
 	$(LAB) keep --runs $(FROM)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from millrace_learner import evaluate, lua, queries, tree, utility
 from millrace_learner.engine import DuckDb, Engine, Spark
 
@@ -35,19 +38,30 @@ def open_engine(given: Sequence[str], spark: str | None):
 
 
 def learn(options: argparse.Namespace) -> None:
-    """Learns from part of the paths, and says how the rules do on the others."""
+    """Learns rules, but not from paths that are kept away from it."""
     with open_engine(options.episodes, options.spark) as engine:
-        trees, evidence = learnt(engine, options.seed, options.held_out)
+        if not options.visited:
+            trees, evidence = learnt(engine, options.seed, options.held_out)
+        else:
+            with open_engine(options.visited, options.spark) as visited:
+                trees, evidence = learnt(engine, options.seed, options.held_out, visited)
     text = lua.rules(trees, evidence)
     Path(options.out).write_text(text)
     print("\n".join(evidence))
     print(f"rules: {options.out}")
 
 
-def learnt(engine: Engine, seed: int, held_out: float) -> tuple[dict[str, tree.Node], list[str]]:
-    """A tree for each class, and what speaks for them."""
+def learnt(
+    engine: Engine, seed: int, held_out: float, visited: Engine | None = None
+) -> tuple[dict[str, tree.Node], list[str]]:
+    """A tree for each class, and what speaks for them.
+
+    What a path looks like depends on who drives. So what it looked like while earlier rules drove counts as
+    much as what it looked like under each algorithm all along (Ross, Gordon, Bagnell, AISTATS 2011: DAgger).
+    """
     counts = queries.overall(engine)
-    outcomes, samples = engine.sql(queries.OUTCOMES), engine.sql(queries.SAMPLES)
+    outcomes = engine.sql(queries.OUTCOMES)
+    samples = [it.sql(queries.SAMPLES) for it in (engine, visited) if it]
     evidence = [
         "Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.",
         f"{counts['episodes']} episodes of {counts['paths']} paths; every path counts alike. Held out, seed {seed}: "
@@ -59,16 +73,26 @@ def learnt(engine: Engine, seed: int, held_out: float) -> tuple[dict[str, tree.N
     trees: dict[str, tree.Node] = {}
     for of_class in CLASSES:
         utilities = utility.normalised(outcomes, of_class)
-        own = set(samples.column("class").to_pylist())
+        own = set(samples[0].column("class").to_pylist())
         source = of_class if of_class in own else utility.STANDS_FOR.get(of_class, of_class)
         if source not in own or not utilities.places:
             continue
         trees[of_class] = tree.learn(
-            samples, utilities, source, lambda place: not tree.is_held_out(place, seed, held_out)
+            [samples[0], *(_renamed(table, of_class, source) for table in samples[1:])],
+            utilities,
+            source,
+            lambda place: not tree.is_held_out(place, seed, held_out),
         )
     if not trees:
         sys.exit("nothing to learn from: no path has both a known beginning and an outcome")
     return trees, evidence
+
+
+def _renamed(samples: pa.Table, of_class: str, source: str) -> pa.Table:
+    """Those of one class, under the name of the class that stands for it."""
+    of = samples.filter(pc.equal(samples.column("class"), of_class))
+    at = of.column_names.index("class")
+    return of.set_column(at, "class", pa.array([source] * len(of), pa.string()))
 
 
 def judge(options: argparse.Namespace) -> None:
@@ -81,6 +105,9 @@ def judge(options: argparse.Namespace) -> None:
     for of_class in CLASSES:
         verdict = evaluate.closed_loop(singles, selected, of_class)
         print("\n".join(verdict.lines()))
+        if any(map(evaluate.is_recorded, singles.column("place").to_pylist())):
+            recorded = evaluate.closed_loop(singles, selected, of_class, evaluate.is_recorded)
+            print("  over recordings:", recorded.lines()[0])
         best = next(iter(verdict.singles.values()))
         short |= verdict.selected < options.at_least or verdict.selected <= best
     if short:
@@ -98,6 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     one = commands.add_parser("learn", parents=[spark], help="rules from episodes")
     one.add_argument("episodes", nargs="+", help="Parquet files of the telemetry, or directories of them")
+    one.add_argument(
+        "--visited", nargs="+", metavar="FILE", help="episodes of runs with earlier rules, on the same paths"
+    )
     one.add_argument("--out", required=True, help="file for the rules, in Lua")
     one.add_argument("--seed", type=int, default=1, help="which paths are held out [1]")
     one.add_argument(

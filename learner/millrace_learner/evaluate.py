@@ -1,6 +1,8 @@
 """How good rules are on paths that nobody learnt from: against the best algorithm of each path (the oracle),
 and against each algorithm everywhere."""
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,14 +32,25 @@ class Verdict:
         return [first, f"  {others}"]
 
 
-def closed_loop(singles: pa.Table, selected: pa.Table, of_class: str) -> Verdict:
-    """Of runs in which rules selected, beside runs with each algorithm on the same paths.
+def is_recorded(place: str) -> bool:
+    """Whether a path of the simulator runs over a recording."""
+    return place.startswith("{") and json.loads(place).get("trace") is not None
+
+
+def closed_loop(
+    singles: pa.Table, selected: pa.Table, of_class: str, wanted: Callable[[str], bool] = lambda _: True
+) -> Verdict:
+    """Of runs in which rules selected, beside runs with each algorithm on the same paths, of those `wanted`.
 
     What was selected on a path is summed up whatever drove: its rate and delay over the whole.
+
+    Raises:
+        ValueError: there is none such.
     """
-    of_each = utility.absolute(singles, of_class)
-    of_rules = utility.absolute(_without_algorithm(selected), of_class)
-    places = sorted(of_each.keys() & of_rules.keys())
+    smallest = utility.smallest_rtts(singles, selected)
+    of_each = utility.absolute(singles, of_class, smallest)
+    of_rules = utility.absolute(_without_algorithm(selected), of_class, smallest)
+    places = sorted(filter(wanted, of_each.keys() & of_rules.keys()))
     if not places:
         raise ValueError(f"{of_class}: no path has both runs with rules and runs with each algorithm")
     floors = [max(of_each[place].values()) for place in places]

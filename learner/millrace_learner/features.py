@@ -29,18 +29,39 @@ def _is(algorithm: str) -> Feature:
     )
 
 
+# All of the last ten seconds: what a path was before it became another one is no guide.
 NUMBERS = (
-    Feature("min_rtt_ms", "flow.min_rtt_ms", lambda c: c["min_rtt_ms"]),
+    Feature("rtt_ms", "flow.recent_min_rtt_ms", lambda c: c["recent_min_rtt_ms"]),
     Feature("max_delivery_mbps", "flow.max_delivery_mbps", lambda c: c["max_delivery_mbps"]),
     # Megabits a second times milliseconds, in packets of 1,500 bytes.
     Feature(
         "bdp_packets",
-        "flow.max_delivery_mbps * flow.min_rtt_ms / 12",
-        lambda c: c["max_delivery_mbps"] * c["min_rtt_ms"] / 12,
+        "flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12",
+        lambda c: c["max_delivery_mbps"] * c["recent_min_rtt_ms"] / 12,
     ),
     Feature("loss", "flow.loss", lambda c: c["loss"]),
-    Feature("inflation", "flow.smoothed_rtt_ms / flow.min_rtt_ms", lambda c: c["smoothed_rtt_ms"] / c["min_rtt_ms"]),
-    Feature("variation", "flow.rtt_variation_ms / flow.min_rtt_ms", lambda c: c["rtt_variation_ms"] / c["min_rtt_ms"]),
+    # The queue, and how deep it has been.
+    Feature(
+        "queue",
+        "flow.smoothed_rtt_ms / flow.recent_min_rtt_ms",
+        lambda c: c["smoothed_rtt_ms"] / c["recent_min_rtt_ms"],
+    ),
+    Feature(
+        "depth",
+        "flow.recent_max_rtt_ms / flow.recent_min_rtt_ms",
+        lambda c: c["recent_max_rtt_ms"] / c["recent_min_rtt_ms"],
+    ),
+    Feature(
+        "variation",
+        "flow.rtt_variation_ms / flow.recent_min_rtt_ms",
+        lambda c: c["rtt_variation_ms"] / c["recent_min_rtt_ms"],
+    ),
+    # Of a steady sender on a steady path it is one.
+    Feature(
+        "steadiness",
+        "flow.mean_delivery_mbps / flow.max_delivery_mbps",
+        lambda c: c["mean_delivery_mbps"] / c["max_delivery_mbps"],
+    ),
 )
 
 

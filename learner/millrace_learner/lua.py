@@ -1,21 +1,41 @@
 """Trees as rules that a person can read, change and test."""
 
-from millrace_learner.tree import Leaf, Node, Split
+from millrace_learner.tree import Leaf, Node, Split, overall
+
+# As in `queries.SAMPLES`: what is divided by is not zero.
+UNKNOWN = "flow.delivered_bytes < 100000 or flow.recent_min_rtt_ms == 0 or flow.max_delivery_mbps == 0"
+
+KEEP = (
+    "-- A change costs something: what drives stays if it is among those that are nearly as good as the best.",
+    "local function best(flow, name, ...)",
+    "  for _, other in ipairs({ ... }) do",
+    "    if flow.algorithm == other then",
+    '      return other, "learned: nearly as good as " .. name',
+    "    end",
+    "  end",
+    '  return name, "learned"',
+    "end",
+)
 
 
 def rules(trees: dict[str, Node], evidence: list[str]) -> str:
     """A file of rules: a function for each class, with what speaks for each answer beside it."""
     lines = [f"-- {line}".rstrip() for line in evidence]
-    lines.append("")
+    lines += ["", *KEEP, ""]
     for of_class, tree in sorted(trees.items()):
         lines += [f"local function {of_class}(flow)", *_node(tree, 1), "end", ""]
+    lines += ["-- The best everywhere, with which a connection begins.", "local first = {"]
+    for of_class, tree in sorted(trees.items()):
+        leaf = overall(tree)
+        lines += [f"  -- {_shares(leaf)}", f'  {of_class} = "{leaf.algorithm}",']
     lines += [
+        "}",
+        "",
         "local by_class = { " + ", ".join(f"{name} = {name}" for name in sorted(trees)) + " }",
         "",
         "function select(flow)",
-        "  -- Nothing is known of the path yet.",
-        "  if flow.min_rtt_ms == 0 or flow.delivered_bytes < 100000 then",
-        "    return nil",
+        f"  if {UNKNOWN} then",
+        '    return first[flow.class], "learned: best everywhere"',
         "  end",
         "  local decide = by_class[flow.class]",
         "  if decide then",
@@ -23,15 +43,16 @@ def rules(trees: dict[str, Node], evidence: list[str]) -> str:
         "  end",
         "end",
         "",
-        "function test_nothing_is_said_too_early()",
-        "  assert(select(flow { min_rtt_ms = 40 }) == nil)",
-        "end",
-        "",
         "function test_there_is_an_answer_for_every_class()",
         "  for class in pairs(by_class) do",
-        "    local path = flow { class = class, min_rtt_ms = 40, smoothed_rtt_ms = 45, delivered_bytes = 1e6 }",
+        '    assert(type(select(flow { class = class })) == "string", class)',
+        "    local path = flow { class = class, recent_min_rtt_ms = 40, max_delivery_mbps = 8, delivered_bytes = 1e6 }",
         '    assert(type(select(path)) == "string", class)',
         "  end",
+        "end",
+        "",
+        "function test_others_are_left_alone()",
+        '  assert(select(flow { class = "another", recent_min_rtt_ms = 40, delivered_bytes = 1e6 }) == nil)',
         "end",
     ]
     return "\n".join(lines) + "\n"
@@ -53,7 +74,13 @@ def _condition(split: Split) -> str:
 
 
 def _leaf(leaf: Leaf, indent: str) -> list[str]:
-    share = f"{100 * leaf.weight:.1f} % of the paths; {leaf.share:.2f} of the best"
-    if leaf.runner_up != leaf.algorithm:
-        share += f", {leaf.runner_up} {leaf.runner_up_share:.2f}"
-    return [f"{indent}-- {share}", f'{indent}return "{leaf.algorithm}", "learned"']
+    names = ", ".join(f'"{name}"' for name in (leaf.algorithm, *leaf.as_good))
+    return [
+        f"{indent}-- {100 * leaf.weight:.1f} % of the paths: {_shares(leaf)}",
+        f"{indent}return best(flow, {names})",
+    ]
+
+
+def _shares(leaf: Leaf) -> str:
+    shown = list(leaf.shares.items())[: max(2, len(leaf.as_good) + 1)]
+    return ", ".join(f"{name} {share:.2f}" for name, share in shown)

@@ -37,10 +37,10 @@ OUTCOMES = f"""
 """What came of each algorithm on each path, for each class of flows."""
 
 SAMPLES = f"""
-    SELECT place, class, before, min_rtt_ms, smoothed_rtt_ms, rtt_variation_ms, max_delivery_mbps,
-        delivery_mbps, loss, loss_short
+    SELECT place, class, before, recent_min_rtt_ms, recent_max_rtt_ms, smoothed_rtt_ms, rtt_variation_ms,
+        mean_delivery_mbps, max_delivery_mbps, loss
     FROM {_EPISODES}
-    WHERE delivered_bytes >= {KNOWN_BYTES} AND min_rtt_ms > 0
+    WHERE delivered_bytes >= {KNOWN_BYTES} AND recent_min_rtt_ms > 0 AND max_delivery_mbps > 0
     ORDER BY place, class, before, age_s, connection
 """
 """What paths looked like when rules were asked, and under which algorithm."""

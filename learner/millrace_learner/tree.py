@@ -1,12 +1,14 @@
 """A small decision tree for each class: features of a path to the algorithm that does best there."""
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from sklearn.tree import DecisionTreeRegressor
 
-from millrace_learner.features import Feature, columns, features, matrix
+from millrace_learner.features import Columns, Feature, columns, features, matrix
 from millrace_learner.utility import Utilities
 
 # As many answers as a person reads through.
@@ -15,17 +17,29 @@ MOST_LEAVES = 12
 LEAST_SHARE = 0.01
 
 
+# Less than this is not worth a change of the algorithm, which has to find its rate anew.
+MARGIN = 0.02
+
+
 @dataclass(frozen=True)
 class Leaf:
     """An answer, with what speaks for it."""
 
-    algorithm: str
-    # Mean share of the best algorithm's utility here, of this one and of the next best.
-    share: float
-    runner_up: str
-    runner_up_share: float
+    # Mean share of the best algorithm's utility here, of each algorithm, from the best one down.
+    shares: dict[str, float]
     # How much of what was learnt from is here.
     weight: float
+
+    @property
+    def algorithm(self) -> str:
+        """The best one."""
+        return next(iter(self.shares))
+
+    @property
+    def as_good(self) -> tuple[str, ...]:
+        """Others, nearly as good."""
+        best = self.shares[self.algorithm]
+        return tuple(name for name, share in self.shares.items() if best - MARGIN < share and name != self.algorithm)
 
 
 @dataclass(frozen=True)
@@ -47,47 +61,63 @@ def is_held_out(place: str, seed: int, share: float) -> bool:
     return int.from_bytes(digest[:8]) / 2**64 < share
 
 
-def learn(samples, utilities: Utilities, of_class: str, keep) -> Node:
-    """Grows a tree from the samples of the paths that `keep` wants, every path with the same weight."""
-    source = columns(samples)
-    rows = utilities.row_of()
-    place = source["place"]
-    usable = np.array([name in rows and keep(name) for name in place], dtype=bool)
-    usable &= source["class"] == of_class
-    if not usable.any():
-        raise ValueError(f"nothing to learn from for {of_class}: no path with samples and outcomes")
-    source = {name: column[usable] for name, column in source.items()}
-    place = place[usable]
-    # An algorithm that was not tried there is no answer.
-    value = np.nan_to_num(utilities.value, nan=0.0)[[rows[name] for name in place]]
-    names, counts = np.unique(place, return_counts=True)
-    of_name = dict(zip(names, counts, strict=True))
-    weight = np.array([1.0 / of_name[name] for name in place])
-    weight /= weight.sum()
+def learn(samples: Sequence[pa.Table], utilities: Utilities, of_class: str, keep: Callable[[str], bool]) -> Node:
+    """Grows a tree from the samples of the paths that `keep` wants. Of each table every path has the same weight.
 
+    Raises:
+        ValueError: no sample is of a path whose utilities are known.
+    """
+    parts = [_usable(columns(table), utilities, of_class, keep) for table in samples]
+    source = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    weight = np.concatenate([_weights(part["place"]) for part in parts])
+    if not len(weight):
+        raise ValueError(f"nothing to learn from for {of_class}: no path with samples and outcomes")
+    rows = utilities.row_of()
+    # An algorithm that was not tried there is no answer.
+    value = np.nan_to_num(utilities.value, nan=0.0)[[rows[name] for name in source["place"]]]
     chosen = features(utilities.algorithms)
-    x = matrix(chosen, source)
     model = DecisionTreeRegressor(max_leaf_nodes=MOST_LEAVES, min_weight_fraction_leaf=LEAST_SHARE, random_state=0).fit(
-        x, value, sample_weight=weight
+        matrix(chosen, source), value, sample_weight=weight / weight.sum()
     )
     return _simplified(_node(model.tree_, 0, chosen, utilities.algorithms))
+
+
+def _usable(source: Columns, utilities: Utilities, of_class: str, keep: Callable[[str], bool]) -> Columns:
+    rows = utilities.row_of()
+    usable = np.array([name in rows and keep(name) for name in source["place"]], dtype=bool)
+    usable &= source["class"] == of_class
+    return {name: column[usable] for name, column in source.items()}
+
+
+def _weights(place: np.ndarray) -> np.ndarray:
+    _, path, count = np.unique(place, return_inverse=True, return_counts=True)
+    return 1.0 / count[path]
 
 
 def _node(tree, index: int, chosen: list[Feature], algorithms: list[str]) -> Node:
     if tree.children_left[index] == -1:
         shares = tree.value[index].reshape(-1)
+        weight = tree.weighted_n_node_samples[index] / tree.weighted_n_node_samples[0]
         order = np.argsort(-shares, kind="stable")
-        best, second = order[0], order[min(1, len(order) - 1)]
-        return Leaf(
-            algorithms[best],
-            float(shares[best]),
-            algorithms[second],
-            float(shares[second]),
-            float(tree.weighted_n_node_samples[index] / tree.weighted_n_node_samples[0]),
-        )
+        return Leaf({algorithms[column]: float(shares[column]) for column in order}, float(weight))
     low = _node(tree, tree.children_left[index], chosen, algorithms)
     high = _node(tree, tree.children_right[index], chosen, algorithms)
     return Split(chosen[tree.feature[index]], float(tree.threshold[index]), low, high)
+
+
+def overall(node: Node) -> Leaf:
+    """What would be the answer if nothing could be asked."""
+    if isinstance(node, Leaf):
+        return node
+    return _together(overall(node.low), overall(node.high))
+
+
+def _together(low: Leaf, high: Leaf) -> Leaf:
+    weight = low.weight + high.weight
+    shares = {
+        name: (share * low.weight + high.shares[name] * high.weight) / weight for name, share in low.shares.items()
+    }
+    return Leaf(dict(sorted(shares.items(), key=lambda item: -item[1])), weight)
 
 
 def _simplified(node: Node) -> Node:
@@ -96,15 +126,5 @@ def _simplified(node: Node) -> Node:
         return node
     low, high = _simplified(node.low), _simplified(node.high)
     if isinstance(low, Leaf) and isinstance(high, Leaf) and low.algorithm == high.algorithm:
-        weight = low.weight + high.weight
-        mean = lambda a, b: (a * low.weight + b * high.weight) / weight  # noqa: E731
-        rival = low if low.weight >= high.weight else high
-        return Leaf(low.algorithm, mean(low.share, high.share), rival.runner_up, rival.runner_up_share, weight)
+        return _together(low, high)
     return Split(node.feature, node.threshold, low, high)
-
-
-def decide(node: Node, values: dict[str, float]) -> str:
-    """The answer for one path, by the names of features."""
-    while isinstance(node, Split):
-        node = node.low if values[node.feature.name] <= node.threshold else node.high
-    return node.algorithm

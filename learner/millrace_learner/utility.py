@@ -41,21 +41,28 @@ def fair_share(place: str) -> float:
     return path["rate_mbps"] / (1 + path["rivals"]) if path["rivals"] > 0 else float("inf")
 
 
-def absolute(outcomes: pa.Table, of_class: str) -> dict[str, dict[str, float]]:
+def smallest_rtts(*outcomes: pa.Table) -> dict[str, float]:
+    """Of each path the smallest round trip that anybody saw, in milliseconds."""
+    found: dict[str, float] = {}
+    for table in outcomes:
+        for row in table.to_pylist():
+            found[row["place"]] = min(found.get(row["place"], float("inf")), row["min_rtt_ms"])
+    return found
+
+
+def absolute(outcomes: pa.Table, of_class: str, smallest: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Utility of each algorithm on each path, not divided by the best."""
     rows = outcomes.to_pylist()
     has_own = any(row["class"] == of_class for row in rows)
     source = of_class if has_own else STANDS_FOR.get(of_class, of_class)
-    rows = [row for row in rows if row["class"] == source]
-    floors: dict[str, float] = {}
-    for row in rows:
-        floors[row["place"]] = min(floors.get(row["place"], float("inf")), row["min_rtt_ms"])
     found: dict[str, dict[str, float]] = {}
     exponent = DELAY_EXPONENT[of_class]
     for row in rows:
+        if row["class"] != source:
+            continue
         place = row["place"]
         rate = min(row["rate_mbps"], fair_share(place))
-        nearness = min(1.0, floors[place] / row["mean_rtt_ms"]) if row["mean_rtt_ms"] > 0 else 0.0
+        nearness = min(1.0, smallest[place] / row["mean_rtt_ms"]) if row["mean_rtt_ms"] > 0 else 0.0
         value = rate * nearness**exponent * (1.0 - row["starved"])
         found.setdefault(place, {})[row["algorithm"]] = value
     return found
@@ -63,7 +70,7 @@ def absolute(outcomes: pa.Table, of_class: str) -> dict[str, dict[str, float]]:
 
 def normalised(outcomes: pa.Table, of_class: str) -> Utilities:
     """Of all paths on which anything arrived."""
-    found = absolute(outcomes, of_class)
+    found = absolute(outcomes, of_class, smallest_rtts(outcomes))
     found = {place: values for place, values in found.items() if max(values.values()) > 0}
     places = sorted(found)
     algorithms = sorted({algorithm for values in found.values() for algorithm in values})

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millrace_learner import evaluate, queries, tree, utility
+from millrace_learner import evaluate, lua, queries, tree, utility
 from millrace_learner.__main__ import learnt, main
 from millrace_learner.engine import DuckDb
 
@@ -24,8 +24,11 @@ def episode(number: int, algorithm: str, rate: float, rtt: float, **others) -> d
         "before": algorithm,
         "age_s": 20.0,
         "min_rtt_ms": 40.0,
+        "recent_min_rtt_ms": 40.0,
+        "recent_max_rtt_ms": 60.0,
         "smoothed_rtt_ms": 45.0,
         "rtt_variation_ms": 2.0,
+        "mean_delivery_mbps": 9.0,
         "max_delivery_mbps": 10.0,
         "delivery_mbps": 9.0,
         "loss": 0.0,
@@ -68,10 +71,36 @@ def test_the_truth_is_found_and_is_readable(tmp_path: Path) -> None:
     assert isinstance(bulk, tree.Split) and bulk.feature.name == "loss"
     assert 0.0 < bulk.threshold < 0.02
     assert (bulk.low.algorithm, bulk.high.algorithm) == ("cubic", "bbr")
-    assert bulk.low.share == pytest.approx(1.0) and bulk.low.runner_up_share == pytest.approx(8 / 9)
+    assert bulk.low.shares == {"cubic": pytest.approx(1.0), "bbr": pytest.approx(8 / 9)}
+    assert bulk.low.as_good == ()
     # Without outcomes of its own it is judged by those of downloads, and the queue counts more.
     assert set(trees) == {"bulk", "rtsp"}
     assert "120 episodes of 60 paths" in " ".join(evidence)
+
+
+def test_what_is_nearly_as_good_stays(tmp_path: Path) -> None:
+    rows = [episode(1, "cubic", 9.0, 45.0), episode(1, "bbr", 8.9, 45.0), episode(1, "reno", 5.0, 45.0)]
+    trees, evidence = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    bulk = trees["bulk"]
+    assert isinstance(bulk, tree.Leaf) and (bulk.algorithm, bulk.as_good) == ("cubic", ("bbr",))
+    assert 'return best(flow, "cubic", "bbr")' in lua.rules(trees, evidence)
+
+
+def test_what_earlier_rules_have_seen_counts(tmp_path: Path) -> None:
+    engine = write(tmp_path / "e.parquet", lossy_and_clean())
+    # Under the rules the lossy paths show no loss, but their round trips vary.
+    seen = [
+        row | {"loss": 0.0, "rtt_variation_ms": 9.0 if row["loss"] else 2.0, "class": "rtsp"}
+        for row in lossy_and_clean()
+    ]
+    visited = write(tmp_path / "v.parquet", seen)
+    trees, _ = learnt(engine, seed=1, held_out=0.0, visited=visited)
+
+    def asked(node: tree.Node) -> set[str]:
+        return set() if isinstance(node, tree.Leaf) else {node.feature.name} | asked(node.low) | asked(node.high)
+
+    assert asked(trees["bulk"]) == {"loss"}
+    assert asked(trees["rtsp"]) == {"loss", "variation"}
 
 
 def test_utility_minds_delay_as_the_class_does_and_what_is_anothers(tmp_path: Path) -> None:
@@ -135,7 +164,7 @@ def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.Capture
     write(tmp_path / "e.parquet", lossy_and_clean())
     main(["learn", str(tmp_path), "--out", str(tmp_path / "r.lua")])
     text = (tmp_path / "r.lua").read_text()
-    assert "if flow.loss <= 0.01 then" in text and 'return "cubic", "learned"' in text
+    assert "if flow.loss <= 0.01 then" in text and 'return best(flow, "cubic")' in text
     assert "rules: " in capsys.readouterr().out
 
 
@@ -150,6 +179,6 @@ def test_the_proxy_takes_the_rules(tmp_path: Path) -> None:
     checked = subprocess.run([server, "rules", "check", rules], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked
     assert "2 of 2 tests passed" in checked.stdout
-    facts = json.dumps({"loss": 0.03, "min_rtt_ms": 40, "smoothed_rtt_ms": 44, "delivered_bytes": 1e6})
+    facts = json.dumps({"loss": 0.03, "recent_min_rtt_ms": 40, "max_delivery_mbps": 8, "delivered_bytes": 1e6})
     explained = subprocess.run([server, "rules", "explain", rules, facts], capture_output=True, text=True, check=True)
     assert explained.stdout.strip() == "bbr: learned"

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { groupMse, psnrDb, ssimFrames, vmafFrames } from "../src/media/compare.ts";
 import { checkRate, finishManifest } from "../src/media/encode.ts";
+import { aimAgain, PEAK_FACTOR } from "../src/media/streams.ts";
 import { LADDER } from "../src/media/ladder.ts";
 
 const representation = (id: number, width: number): string => `<Representation id="${id}" mimeType="video/mp4" codecs="avc1.64001e" bandwidth="346836" width="${width}" height="1">`;
@@ -52,5 +53,15 @@ describe("SSIM and VMAF", () => {
   it("are read frame by frame", () => {
     expect(ssimFrames("n:1 Y:0.990000 U:0.98 V:0.97 All:0.98 (20.0)\nn:2 Y:1.000000 U:1 V:1 All:1 (inf)\n")).toEqual([0.99, 1]);
     expect(vmafFrames('{"frames":[{"frameNum":0,"metrics":{"vmaf":91.5}},{"frameNum":1,"metrics":{"vmaf":100}}]}')).toEqual([91.5, 100]);
+  });
+});
+
+describe("aimAgain", () => {
+  it("asks for more in the proportion in which it came out short", () => {
+    expect(aimAgain(50, 49)).toBe(51_020);
+  });
+
+  it("asks for no more than the peaks may have", () => {
+    expect(aimAgain(50, 20)).toBe(50_000 * PEAK_FACTOR);
   });
 });

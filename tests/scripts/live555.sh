@@ -6,7 +6,9 @@ set -eu
 cd "$(dirname "$0")/../.."
 
 out=$PWD/target/tools/live555
-[ -x "$out/openRTSP" ] && [ -x "$out/live555MediaServer" ] && exit 0
+# One that is there may have come with a directory from elsewhere.
+runs() { "$out/openRTSP" 2>&1 | grep -q Usage && [ -x "$out/live555MediaServer" ]; }
+runs 2>/dev/null && exit 0
 
 say() { echo "live555: $*" >&2; }
 mirror=$(apt-get indextargets --format '$(REPO_URI)|$(ORIGIN)|$(LABEL)' 'Identifier: Packages' |
@@ -45,11 +47,13 @@ find "$work/root" -path '*/lib*/*.so*' -type l -exec cp -P -n {} "$out/lib/" \;
 for program in openRTSP live555MediaServer; do
     cp "$work/root/usr/bin/$program" "$out/$program.real"
     # The machine's own C library may be older than what they were built with.
+    # Beside itself, so that it runs where the directory is moved or copied to.
     cat >"$out/$program" <<END
 #!/bin/sh
-exec "$out/lib/$(basename "$loader")" --library-path "$out/lib" "$out/$program.real" "\$@"
+here=\$(dirname "\$(readlink -f "\$0")")
+exec "\$here/lib/$(basename "$loader")" --library-path "\$here/lib" "\$here/$program.real" "\$@"
 END
     chmod +x "$out/$program"
 done
-"$out/openRTSP" 2>&1 | grep -q Usage || { say "openRTSP does not run"; exit 1; }
+runs || { say "openRTSP does not run"; exit 1; }
 say "in $out: $(du -sh "$out" | cut -f1)"

@@ -9,13 +9,17 @@ as_root=""
 passed=0
 failed=0
 failures=""
+logs=target/test/logs
+mkdir -p $logs
 
 part() {
     name=$1
     shift
     started=$(date +%s)
     echo "== $name: $*"
-    if "$@"; then
+    # A pipe has the status of its last command; so it is kept in a file.
+    { "$@" 2>&1; echo $? >"$logs/$name.status"; } | tee "$logs/$name.log"
+    if [ "$(cat "$logs/$name.status")" = 0 ]; then
         passed=$((passed + 1))
         result=ok
     else
@@ -46,6 +50,10 @@ part compose $as_root env "PATH=$PATH" tests/scripts/compose.sh
 part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
 part leftovers $as_root target/release/millrace-lab clean
 
+for name in $failures; do
+    echo "== $name ended so ($logs/$name.log has all of it):"
+    tail -n 25 "$logs/$name.log"
+done
 [ -z "$failures" ] || echo "failed:$failures"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -35,14 +35,20 @@ pub struct Episode {
     pub end: String,
     /// Age of the connection when it began.
     pub age_s: f64,
-    /// Then: smallest round trip.
+    /// Then: smallest round trip ever.
     pub min_rtt_ms: f64,
+    /// Then: smallest round trip of ten seconds.
+    pub recent_min_rtt_ms: f64,
+    /// Then: largest round trip of ten seconds.
+    pub recent_max_rtt_ms: f64,
     /// Then: smoothed round trip.
     pub smoothed_rtt_ms: f64,
     /// Then: its mean deviation.
     pub rtt_variation_ms: f64,
     /// Then: delivery rate of the last round trip.
     pub delivery_mbps: f64,
+    /// Then: delivery rate over ten seconds, pauses included.
+    pub mean_delivery_mbps: f64,
     /// Then: the highest of ten seconds.
     pub max_delivery_mbps: f64,
     /// Then: bytes lost over ten seconds.
@@ -164,9 +170,12 @@ impl Open {
             end: end.to_owned(),
             age_s: facts.age_s,
             min_rtt_ms: facts.min_rtt_ms,
+            recent_min_rtt_ms: facts.recent_min_rtt_ms,
+            recent_max_rtt_ms: facts.recent_max_rtt_ms,
             smoothed_rtt_ms: facts.smoothed_rtt_ms,
             rtt_variation_ms: facts.rtt_variation_ms,
             delivery_mbps: facts.delivery_mbps,
+            mean_delivery_mbps: facts.mean_delivery_mbps,
             max_delivery_mbps: facts.max_delivery_mbps,
             loss: facts.loss,
             loss_short: facts.loss_short,

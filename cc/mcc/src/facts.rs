@@ -33,10 +33,14 @@ pub struct Facts {
     pub since_switch_s: f64,
     /// How often it was changed.
     pub switches: u64,
-    /// Smallest RTT; 0 before the first sample, as of the others.
+    /// Smallest RTT ever; 0 before the first sample, as of the others.
     pub min_rtt_ms: f64,
-    /// Largest RTT.
+    /// Largest RTT ever.
     pub max_rtt_ms: f64,
+    /// Smallest RTT of the last ten seconds or so: a path can become another one.
+    pub recent_min_rtt_ms: f64,
+    /// Largest RTT of the last ten seconds or so.
+    pub recent_max_rtt_ms: f64,
     /// The last sample.
     pub latest_rtt_ms: f64,
     /// Smoothed (RFC 9002, Section 5.3).
@@ -45,6 +49,8 @@ pub struct Facts {
     pub rtt_variation_ms: f64,
     /// Delivery rate of the last round trip.
     pub delivery_mbps: f64,
+    /// Mean of the last ten seconds or so, pauses included.
+    pub mean_delivery_mbps: f64,
     /// The highest of the last ten seconds.
     pub max_delivery_mbps: f64,
     /// The highest ever.

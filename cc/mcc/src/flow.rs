@@ -3,7 +3,7 @@ use std::time::Duration;
 use millrace_cc::Time;
 
 use crate::episode::{End, Open};
-use crate::window::LossWindow;
+use crate::window::Window;
 use crate::{Class, Episode, Facts, Player, Record};
 
 /// What the Selector knows of a connection.
@@ -23,8 +23,7 @@ pub(crate) struct Flow {
     /// What drove it before.
     before: Option<u16>,
     episode: Option<Open>,
-    loss: LossWindow,
-    share_lost: f64,
+    window: Window,
     /// When the rules were asked last.
     pub(crate) asked: Option<Time>,
     /// It is on the list of those that are to be asked about.
@@ -47,8 +46,7 @@ impl Flow {
             player: None,
             before: None,
             episode: None,
-            loss: LossWindow::default(),
-            share_lost: 0.0,
+            window: Window::default(),
             asked: None,
             is_listed: false,
             wanted: None,
@@ -56,7 +54,7 @@ impl Flow {
     }
 
     pub(crate) fn hear(&mut self, record: Record) {
-        self.share_lost = self.loss.share(record.now, record.delivered_bytes, record.lost_bytes);
+        self.window.hear(&record);
         self.heard = record.now;
         self.last = Some(record);
     }
@@ -134,7 +132,6 @@ impl Flow {
             age_s: (now - self.opened).as_secs_f64(),
             since_switch_s: (now - self.switched.unwrap_or(self.opened)).as_secs_f64(),
             switches: self.switches,
-            loss: self.share_lost,
             player: self.player.map(|(at, player)| Player {
                 age_s: player.age_s + (now - at).as_secs_f64(),
                 ..player
@@ -143,15 +140,20 @@ impl Flow {
         };
         if let Some(record) = &self.last {
             let ms = |rtt: Duration| rtt.as_secs_f64() * 1e3;
+            let recent = self.window.recent();
             let mbps = |bps: u64| bps as f64 / 1e6;
             facts.min_rtt_ms = ms(record.min_rtt);
             facts.max_rtt_ms = ms(record.max_rtt);
+            facts.recent_min_rtt_ms = ms(recent.min_rtt);
+            facts.recent_max_rtt_ms = ms(recent.max_rtt);
             facts.latest_rtt_ms = ms(record.latest_rtt);
             facts.smoothed_rtt_ms = ms(record.smoothed_rtt);
             facts.rtt_variation_ms = ms(record.rtt_variation);
             facts.delivery_mbps = mbps(record.delivery_bps);
+            facts.mean_delivery_mbps = recent.delivery_mbps;
             facts.max_delivery_mbps = mbps(record.max_delivery_bps);
             facts.peak_delivery_mbps = mbps(record.peak_delivery_bps);
+            facts.loss = recent.loss;
             facts.loss_short = f64::from(record.loss_short);
             facts.ecn_ce = f64::from(record.ecn_ce);
             facts.window_bytes = record.window_bytes as f64;

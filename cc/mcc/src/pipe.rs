@@ -68,10 +68,10 @@ impl SelectorEnd {
         self.orders.push(order).is_ok()
     }
 
-    /// How much of the news found no room so far.
+    /// How much of the news found no room so far, for whoever shows it: also while the Selector stands still.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+    pub fn dropped(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.dropped)
     }
 
     /// Whether the worker is gone.
@@ -90,7 +90,7 @@ mod tests {
         let (mut agent, mut selector) = pair(2, 1);
         let closed = |connection| News::Closed { connection };
         assert_eq!([1, 2, 3, 4].map(|id| agent.tell(closed(id))), [true, true, false, false]);
-        assert_eq!((agent.dropped(), selector.dropped()), (2, 2));
+        assert_eq!((agent.dropped(), selector.dropped().load(Ordering::Relaxed)), (2, 2));
         assert_eq!(selector.news(), Some(closed(1)));
         assert!(agent.tell(closed(5)));
         assert_eq!(

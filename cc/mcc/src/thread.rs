@@ -32,7 +32,8 @@ pub struct Account {
     postponed: AtomicU64,
     too_many: AtomicU64,
     left_out: AtomicU64,
-    dropped: AtomicU64,
+    /// The pipe's own.
+    dropped: Arc<AtomicU64>,
     restarts: AtomicU64,
     connections: AtomicU64,
 }
@@ -152,7 +153,7 @@ impl SelectorThread {
     /// The system has no thread left.
     pub fn start<R: Rules + 'static>(start: Start<R>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let account = Arc::new(Account::default());
+        let account = Arc::new(Account { dropped: start.pipes.dropped(), ..Account::default() });
         let (questions, asked) = sync_channel(MAX_QUESTIONS);
         let (stopped, own) = (Arc::clone(&stop), Arc::clone(&account));
         let thread = thread::Builder::new()
@@ -249,7 +250,6 @@ fn select<R: Rules>(
         let counts = selector.counts();
         account.add(counts, before);
         before = counts;
-        account.dropped.store(pipes.dropped(), Ordering::Relaxed);
         account.connections.store(selector.connections() as u64, Ordering::Relaxed);
         // The worker never waits for this thread, nor wakes it: news gather meanwhile.
         thread::park_timeout(selector.interval());

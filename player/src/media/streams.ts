@@ -4,6 +4,7 @@ import { stat } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { fit } from "./encode.ts";
 import { ffmpeg, type Source } from "./ffmpeg.ts";
+import { RATE_TOLERANCE } from "./ladder.ts";
 
 /** A stream, by its mean rate. */
 export interface Stream {
@@ -28,22 +29,32 @@ export const VBV_S = 1;
 /** Changed whenever what is written changes. */
 export const RECIPE_VERSION = 1;
 
-/** Two passes over the clip into `file`. No B-frames: frames arrive in the order in which they are shown. */
+/**
+ * Two passes over the clip into `file`, and the second once more if its mean came out short: dark seconds cannot use a
+ * high rate, and the others, whose peaks are bounded, make up for them only if told to. No B-frames: frames arrive in
+ * the order in which they are shown.
+ */
 export async function encodeStream(source: Source, clip_s: number, stream: Stream, file: string, onProgress: (done: number) => void): Promise<void> {
   const kbps = stream.mbps * 1000;
-  for (const pass of [1, 2]) {
-    await ffmpeg([
+  const pass = (number: 1 | 2, aim_kbps: number, at: number): Promise<void> =>
+    ffmpeg([
       "-i", source.file, "-vf", `fps=${source.fps},${fit(stream.width, stream.height)},format=yuv420p`, "-an",
       "-c:v", "libx264", "-preset", "superfast", "-profile:v", "high", "-bf", "0",
-      "-b:v", `${kbps}k`, "-maxrate", `${Math.round(kbps * PEAK_FACTOR)}k`, "-bufsize", `${kbps * VBV_S}k`,
+      "-b:v", `${aim_kbps}k`, "-maxrate", `${Math.round(kbps * PEAK_FACTOR)}k`, "-bufsize", `${kbps * VBV_S}k`,
       // Closed GOPs of a second: after a loss the picture is right again at the next one.
       "-g", String(source.fps), "-keyint_min", String(source.fps), "-sc_threshold", "0", "-flags", "+cgop",
       "-x264-params", `slice-max-size=${NAL_MAX_BYTES}`,
-      "-frames:v", String(clip_s * source.fps), "-pass", String(pass), "-passlogfile", `${file}.pass`,
-      "-f", "h264", pass === 1 ? "/dev/null" : file,
-    ], clip_s, (done) => onProgress((pass - 1 + done) / 2));
-  }
+      "-frames:v", String(clip_s * source.fps), "-pass", String(number), "-passlogfile", `${file}.pass`,
+      "-f", "h264", number === 1 ? "/dev/null" : file,
+    ], clip_s, (done) => onProgress((at + done) / 2));
+  await pass(1, kbps, 0);
+  await pass(2, kbps, 1);
+  const achieved_mbps = await rateOf(file, clip_s);
+  if (achieved_mbps < stream.mbps * (1 - RATE_TOLERANCE)) await pass(2, aimAgain(stream.mbps, achieved_mbps), 1);
 }
+
+/** What to ask for, kbit/s, when asking for `mbps` gave `achieved_mbps`; never more than the peaks may have. */
+export const aimAgain = (mbps: number, achieved_mbps: number): number => Math.round(mbps * 1000 * Math.min(PEAK_FACTOR, mbps / achieved_mbps));
 
 /** Writes `clip` into `file` so many times, one after the other: each begins with an IDR picture and its parameter sets. */
 export async function repeat(clip: string, loops: number, file: string): Promise<void> {

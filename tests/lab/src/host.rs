@@ -1,12 +1,43 @@
 //! How busy this machine is: a browser that gets no processor stalls on any network.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use crate::interrupt;
+
 /// Above this share of all processors the machine counts as saturated.
 const SATURATED: f64 = 0.95;
+
+/// Below this share of all processors it counts as quiet.
+const QUIET: f64 = 0.25;
+
+/// How long it has to be quiet.
+const QUIET_FOR: Duration = Duration::from_secs(5);
+
+/// What is waited for it.
+const WAIT_AT_MOST: Duration = Duration::from_secs(90);
+
+/// Waits until whatever else runs here has ended, or for a minute and a half: what it spoilt it would
+/// spoil again.
+///
+/// # Errors
+/// When /proc/stat can't be read, or the user wants to stop.
+pub fn wait_until_quiet() -> Result<()> {
+    let mut since = (Instant::now(), CpuTime::now()?);
+    interrupt::wait_for(WAIT_AT_MOST, || {
+        if since.0.elapsed() < QUIET_FOR {
+            return Ok(None);
+        }
+        let now = CpuTime::now()?;
+        let shares = now.since(since.1);
+        since = (Instant::now(), now);
+        Ok((shares.cpu_busy < QUIET).then_some(()))
+    })?;
+    Ok(())
+}
 
 /// Processor time of all processors since boot, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

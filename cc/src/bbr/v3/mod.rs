@@ -366,7 +366,6 @@ impl Controller for Bbr3 {
         self.min_rtt = MinRtt::known(now, rtt);
         self.has_rtt = true;
         self.filled = true;
-        self.inflight_longterm = UNBOUNDED;
         self.undo = UndoState::default();
         self.recovery = Recovery::default();
         self.reset_congestion_signals();
@@ -377,6 +376,10 @@ impl Controller for Bbr3 {
         let least = MIN_WINDOW_PACKETS * self.mtu_bytes;
         self.window_bytes = inherited.min(target).max(least);
         self.prior_window_bytes = self.window_bytes;
+        // Bounded as after losses in start-up: the first probe goes beyond what has been in flight in steps,
+        // and not at once until the buffer overflows.
+        let probe = self.inflight_bytes(bandwidth, State::Up.pacing_gain());
+        self.inflight_longterm = self.window_bytes.max(probe);
     }
 
     fn window_bytes(&self) -> u64 {

@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::wait::{self, SOON};
+use nix::sys::ptrace;
 use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
@@ -182,6 +186,69 @@ fn a_flow_may_ask_to_be_selected() {
     let now = shown(&pair);
     assert_eq!((&now["algorithm"], &now["is_selected"]), (&"reno".into(), &false.into()), "{now}");
     drop(flow);
+}
+
+/// Its news find the pipe full, and that is all: not one byte waits for it.
+#[test]
+fn a_selector_that_stands_still_stops_nobody() {
+    let origin = Origin::echo();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.lua");
+    write(&file, "'vivace-latency'");
+    let pair = selecting(&file, &origin).start();
+    let mut flow = open(&pair, 1, &origin);
+    becomes(&pair, &mut flow, "vivace-latency");
+
+    let stopped = StoppedThread::of(pair.server.pid(), "selector-0");
+    let began = Instant::now();
+    let mut slowest = Duration::ZERO;
+    while began.elapsed() < Duration::from_secs(5)
+        || count(&pair, "millrace_mcc_dropped_total") == 0.0
+    {
+        assert!(began.elapsed() < Duration::from_secs(120), "the pipe is never full");
+        let turn = Instant::now();
+        echo(&mut flow, 1_000_000);
+        slowest = slowest.max(turn.elapsed());
+    }
+    assert!(slowest < Duration::from_secs(2), "1 MB took {slowest:?}");
+    let asked = count(&pair, "millrace_mcc_asked_total");
+    // The admin listener waits for it, but not for ever.
+    let connection = shown(&pair)["connection"].as_str().unwrap().to_owned();
+    let path = format!("/congestion_control/{connection}");
+    let unanswered = admin::get(pair.addresses.server_admin, &path);
+    assert_ne!(unanswered.unwrap().0, 200);
+    assert_eq!(count(&pair, "millrace_mcc_asked_total"), asked, "it does not stand still");
+
+    drop(stopped);
+    write(&file, "'copa'");
+    pair.server.signal(Signal::SIGHUP);
+    becomes(&pair, &mut flow, "copa");
+    assert_eq!(count(&pair, "millrace_mcc_restarts_total"), 0.0);
+}
+
+/// One thread of a program, as a debugger stops it; the others go on. It goes on too when this is dropped.
+struct StoppedThread(Pid);
+
+impl StoppedThread {
+    fn of(program: Pid, name: &str) -> Self {
+        let threads = fs::read_dir(format!("/proc/{program}/task")).unwrap();
+        let mut threads = threads.map(|thread| thread.unwrap().path());
+        let is_it =
+            |thread: &PathBuf| fs::read_to_string(thread.join("comm")).unwrap().trim() == name;
+        let thread = threads.find(is_it).unwrap_or_else(|| panic!("no thread {name}"));
+        let thread = Pid::from_raw(thread.file_name().unwrap().to_str().unwrap().parse().unwrap());
+        ptrace::seize(thread, ptrace::Options::empty()).unwrap();
+        ptrace::interrupt(thread).unwrap();
+        waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
+        Self(thread)
+    }
+}
+
+impl Drop for StoppedThread {
+    fn drop(&mut self) {
+        // The program may be gone, after a failure.
+        let _ = ptrace::detach(self.0, None);
+    }
 }
 
 /// Of every connection that has had a flow, selected or not; no address in it.

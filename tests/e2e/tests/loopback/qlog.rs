@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use millrace_e2e::origin::{Origin, source};
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::{admin, data, wait};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const MB: u64 = 1_000_000;
@@ -86,6 +86,31 @@ fn a_connection_is_traced_while_it_is_asked_for() {
         assert_ne!(file(&ask(at, "PUT", &name)), begun);
         ask(at, "DELETE", &name);
     }
+}
+
+#[test]
+fn a_change_of_congestion_control_is_in_the_trace() {
+    let origin = Origin::echo();
+    let (_dir, pair) = traced();
+    let pair = pair.server("tunnel.congestion_control", "\"cubic\"").start();
+    let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
+    flow.write_all(b"ping").unwrap();
+    flow.read_exact(&mut [0; 4]).unwrap();
+    let at = pair.addresses.server_admin;
+    let name = connection(at);
+    let file = file(&ask(at, "PUT", &name));
+    let path = format!("/congestion_control/{name}?algorithm=iris-min");
+    assert_eq!(admin::request(at, "PUT", &path).unwrap().0, 200);
+    flow.write_all(b"ping").unwrap();
+    flow.read_exact(&mut [0; 4]).unwrap();
+    // What waits for a chunk to be full is written then.
+    ask(at, "DELETE", &name);
+    let is_change = |it: &Value| it["name"] == "millrace:congestion_control_changed";
+    let change = wait::until(wait::SOON, || records(&file).into_iter().find(is_change));
+    assert_eq!(
+        change.expect("the change in the trace")["data"],
+        json!({ "old": "cubic", "new": "iris-min", "trigger": "hand" })
+    );
 }
 
 #[test]

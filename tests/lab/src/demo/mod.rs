@@ -14,8 +14,7 @@ pub use self::options::{DemoOptions, LinkOptions, Variant};
 use self::results::{Session, Sessions};
 use self::tunnel::{Setup, Tunnel};
 use crate::emulator::{LinkConfig, Report};
-use crate::host::CpuTime;
-use crate::interrupt;
+use crate::host::{self, CpuTime};
 use crate::player::{Player, Seat, Showing};
 use crate::process::require;
 use crate::proxies::Binaries;
@@ -36,9 +35,6 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("ffmpeg", "ffmpeg"),
     ("chromium", "chromium"),
 ];
-
-/// Who took the machine away may have gone by then.
-const BEFORE_ANOTHER_ATTEMPT: Duration = Duration::from_secs(10);
 
 /// Plays the video once for each variant, again where that was not to be trusted, and writes what came of it.
 ///
@@ -78,7 +74,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
             };
             let _step = Step::begin(&format!("again, not to be trusted: {doubt}"), None)?;
             sessions.left_out.push(session);
-            interrupt::wait_for::<()>(BEFORE_ANOTHER_ATTEMPT, || Ok(None))?;
+            host::wait_until_quiet()?;
         }
     }
 

@@ -36,7 +36,7 @@ use self::view::View;
 pub use self::viewers::Theatre;
 use crate::emulator::course::LONGEST;
 use crate::emulator::{Access, Back, FlowPlan, Plan, Report, monotonic_ns};
-use crate::host::{CpuShares, CpuTime};
+use crate::host::{self, CpuShares, CpuTime};
 use crate::interrupt;
 use crate::measure::figures;
 use crate::process::require;
@@ -84,6 +84,10 @@ impl Emulation {
 
 impl Driver for Emulation {
     const NAME: &'static str = "emu";
+
+    fn before_another_attempt(&self) -> Result<()> {
+        host::wait_until_quiet()
+    }
 
     fn run(&self, request: &Request<'_>) -> Result<Result<Ran, NotDone>> {
         let scenario = request.scenario;

@@ -52,6 +52,10 @@ pub struct Options {
     /// The first of them: the same seed has others from here on
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Runs of each, with chance losses of their own: the best of several algorithms in one run is in part
+    /// the luckiest
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    repeat: u64,
     /// Algorithms to try on each, by name
     #[arg(long, value_delimiter = ',', default_value = DEFAULT_ALGORITHMS)]
     algorithms: Vec<String>,
@@ -116,7 +120,7 @@ pub fn run(options: &Options) -> Result<()> {
             }
             let path = path::draw(options.seed, number, &recorded);
             let done_on = interrupt::check().map_err(anyhow::Error::from);
-            match done_on.and_then(|()| all_on(path, &tried, &traces)) {
+            match done_on.and_then(|()| all_on(path, &tried, options.repeat, &traces)) {
                 Ok(episodes) => lock(&done).push((number, episodes)),
                 Err(error) => {
                     next.store(end, Ordering::Relaxed);
@@ -183,7 +187,7 @@ impl Mcc {
 }
 
 /// What comes of it on a path, for a download and for a video.
-fn all_on(mut path: GridPath, tried: &Tried, traces: &Traces) -> Result<Vec<Episode>> {
+fn all_on(mut path: GridPath, tried: &Tried, repeat: u64, traces: &Traces) -> Result<Vec<Episode>> {
     let link = path.link(traces).map_err(|problem| match problem {
         NotDone::Skipped(problem) | NotDone::Failed(problem) => anyhow::Error::msg(problem),
     })?;
@@ -193,14 +197,23 @@ fn all_on(mut path: GridPath, tried: &Tried, traces: &Traces) -> Result<Vec<Epis
     let video = Source::Segments { bytes: (segment as u64).max(1), period: SEGMENT_EVERY };
     let rival = Flow::bulk(controller("cubic")?);
     let mut all = Vec::new();
-    for (class, source) in [(Class::Bulk, Source::Bulk), (Class::Dash, video)] {
-        let watchers = match tried {
-            Tried::Each(algorithms) => {
-                algorithms.iter().map(|it| Watcher::of(Arc::clone(it), class)).collect()
+    // The simulator has no RTSP: rules, which know the class, select for a download in its place.
+    for (class, source) in
+        [(Class::Bulk, Source::Bulk), (Class::Dash, video), (Class::Rtsp, Source::Bulk)]
+    {
+        let mut watchers = Vec::new();
+        for round in 0..repeat {
+            match tried {
+                Tried::Each(_) if class == Class::Rtsp => {}
+                Tried::Each(algorithms) => watchers.extend(
+                    algorithms.iter().map(|it| (round, Watcher::of(Arc::clone(it), class))),
+                ),
+                Tried::Selected(mcc) => watchers.push((round, Watcher::selecting(mcc, class)?)),
             }
-            Tried::Selected(mcc) => vec![Watcher::selecting(mcc, class)?],
-        };
-        for mut watcher in watchers {
+        }
+        for (round, mut watcher) in watchers {
+            // The first round has the seed that a single one has.
+            let seed = path.number ^ (round << 32);
             let first = Flow {
                 source,
                 initial_window_packets: INITIAL_WINDOW_PACKETS,
@@ -208,7 +221,7 @@ fn all_on(mut path: GridPath, tried: &Tried, traces: &Traces) -> Result<Vec<Epis
             };
             let mut flows = vec![first];
             flows.extend((0..path.rivals).map(|_| rival.clone()));
-            let setup = Setup { seed: path.number, ..Setup::new(link.clone(), flows, duration) };
+            let setup = Setup { seed, ..Setup::new(link.clone(), flows, duration) };
             run_supervised(&setup, &mut NoObserver, &mut watcher)
                 .with_context(|| format!("{} on {name}", watcher.candidates[0].name()))?;
             let episodes = watcher.finish()?;
@@ -320,7 +333,7 @@ mod tests {
             trace: None,
         };
         let tried = Tried::Each(vec![controller(algorithm).unwrap()]);
-        all_on(path, &tried, &Traces::find(None)).unwrap()
+        all_on(path, &tried, 1, &Traces::find(None)).unwrap()
     }
 
     #[test]

@@ -53,6 +53,14 @@ pub trait Driver: Sync {
     /// alone is [`NotDone`].
     fn run(&self, request: &Request<'_>) -> Result<Result<Ran, NotDone>>;
 
+    /// Before a run that couldn't be trusted is done again.
+    ///
+    /// # Errors
+    /// What ends all of it.
+    fn before_another_attempt(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// What a run costs, in a unit of the driver's own.
     fn weight(&self, scenario: &Scenario) -> u64;
 }
@@ -250,6 +258,7 @@ impl Job<'_> {
                 let kept = path.with_file_name(format!("{}{LEFT_OUT}{left_out}", self.name()));
                 fs::rename(path, &kept).with_context(|| kept.display().to_string())?;
                 fs::create_dir(path).with_context(|| path.display().to_string())?;
+                driver.before_another_attempt()?;
                 continue;
             }
             return Ok(outcome.map(|ran| Ended {
