@@ -340,10 +340,19 @@ impl Stage<'_> {
             drop(ended);
             let host = CpuTime::now()?.since(before);
             let mut views = Vec::new();
+            let mut wrong: Option<anyhow::Error> = None;
             for (index, player) in players.into_iter().enumerate() {
                 let played = player.join().map_err(|_| anyhow!("a player panicked"))?;
-                views.push(played.with_context(|| format!("flow {index}"))?);
+                match played.with_context(|| format!("flow {index}")) {
+                    Ok(view) => views.push(view),
+                    // Why it ended, and not who was still there.
+                    Err(error) if wrong.as_ref().is_none_or(|it| it.is::<view::EndedEarly>()) => {
+                        wrong = Some(error);
+                    }
+                    Err(_) => {}
+                }
             }
+            wrong.map_or(Ok(()), Err)?;
             let read = reader.join().map_err(|_| anyhow!("the reading thread panicked"))?;
             let mut asked = Vec::new();
             for asker in askers {

@@ -204,7 +204,10 @@ impl Client {
         // A stream that broke off leaves its viewer in a stall to the end.
         flow.sleep_until(guard.stop);
         let session_s = guard.stop.saturating_duration_since(played).as_secs_f64();
-        let session = Session::of(&self.stream, &seen.assembly, self.buffer_s, session_s);
+        let session = Session {
+            broken_off_s: seen.broken_off_s,
+            ..Session::of(&self.stream, &seen.assembly, self.buffer_s, session_s)
+        };
         let path = self.directory.join("session.json");
         fs::write(&path, serde_json::to_string(&session)?)
             .with_context(|| path.display().to_string())?;
@@ -240,6 +243,8 @@ impl Recorder for NoRtp {
     fn packet(&mut self, _at_s: f64, _packet: RtpPacket) -> Result<()> {
         bail!("RTP in the RTSP connection; it was to come over UDP")
     }
+
+    fn broken_off(&mut self, _at_s: f64) {}
 }
 
 /// What the recorder takes down; times since the player's connection.
@@ -248,11 +253,12 @@ struct Seen {
     payload: Vec<Payload>,
     /// Packets that came and that it has not seen.
     missed: u64,
+    broken_off_s: Option<f64>,
 }
 
 impl Seen {
     fn of(assembly: Assembly) -> Self {
-        Self { assembly, payload: Vec::new(), missed: 0 }
+        Self { assembly, payload: Vec::new(), missed: 0, broken_off_s: None }
     }
 
     /// What came over UDP to a player that connected when it `played`, up to `stop`.
@@ -288,6 +294,10 @@ impl Recorder for Seen {
 
     fn packet(&mut self, at_s: f64, packet: RtpPacket) -> Result<()> {
         self.assembly.take(packet, at_s)
+    }
+
+    fn broken_off(&mut self, at_s: f64) {
+        self.broken_off_s = Some(at_s);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde_json::Value;
+use thiserror::Error;
 
 use super::places::Places;
 use super::telemetry::Payload;
@@ -18,6 +19,11 @@ use crate::topology::Topology;
 
 /// The first routing table of the flows that choose their congestion control by route.
 const FIRST_TABLE: u32 = 1000;
+
+/// Something else has ended the run.
+#[derive(Debug, Clone, Copy, Error)]
+#[error("the run ended before its time")]
+pub struct EndedEarly;
 
 /// A session as it was seen.
 #[derive(Debug, Clone)]
@@ -100,7 +106,7 @@ impl<'a> Guard<'a> {
     pub fn look(&mut self) -> Result<()> {
         let now = Instant::now();
         if self.over.load(Ordering::Relaxed) && now < self.stop {
-            bail!("the run ended before its time");
+            return Err(EndedEarly.into());
         }
         let middle = self.start + self.stop.saturating_duration_since(self.start) / 2;
         if let Some(wanted) = self.unchecked.filter(|_| now >= middle) {

@@ -23,11 +23,21 @@ impl Parser {
     pub fn take(&mut self, bytes: &[u8], mut each: impl FnMut(RtpPacket)) -> Result<()> {
         self.pending.extend_from_slice(bytes);
         let mut from = 0;
-        while let Some(used) = self.next(from, &mut each)? {
-            from += used;
-        }
+        let taken = loop {
+            match self.next(from, &mut each) {
+                Ok(Some(used)) => from += used,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
         self.pending.drain(..from);
-        Ok(())
+        taken
+    }
+
+    /// Bytes that were not understood, or not yet.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.len()
     }
 
     /// The length of the whole item that begins at `from`, if all of it is there.

@@ -19,6 +19,9 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(60);
 /// Per call.
 const CHUNK_BYTES: usize = 1 << 18;
 
+/// What a server still says in a connection in which it has given up a stream: answers, and RTCP.
+const MAX_AFTER_THE_END_BYTES: usize = 64 << 10;
+
 /// What a session brought.
 pub trait Recorder {
     /// So many bytes, `at_s` after the player's connection.
@@ -28,6 +31,8 @@ pub trait Recorder {
     /// # Errors
     /// When it makes no sense.
     fn packet(&mut self, at_s: f64, packet: RtpPacket) -> Result<()>;
+    /// The server has given the stream up inside a packet: nothing that makes sense follows.
+    fn broken_off(&mut self, at_s: f64);
 }
 
 /// Waits for a player on loopback.
@@ -126,6 +131,8 @@ fn record(
     mut is_over: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let mut parser = Parser::default();
+    let mut after_the_end = AfterTheEnd::default();
+    let mut has_media = false;
     let mut buffer = vec![0; CHUNK_BYTES];
     while !is_over()? {
         let read = match server.read(&mut buffer) {
@@ -139,11 +146,23 @@ fn record(
         let at_s = began.elapsed().as_secs_f64();
         recorder.bytes(at_s, read);
         let mut first_wrong = Ok(());
-        parser.take(&buffer[..read], |packet| {
-            if first_wrong.is_ok() {
-                first_wrong = recorder.packet(at_s, packet);
+        if !after_the_end.take(read)? {
+            let taken = parser.take(&buffer[..read], |packet| {
+                has_media = true;
+                if first_wrong.is_ok() {
+                    first_wrong = recorder.packet(at_s, packet);
+                }
+            });
+            match taken {
+                Ok(()) => {}
+                Err(error) if has_media => {
+                    recorder.broken_off(at_s);
+                    after_the_end = AfterTheEnd { because: Some(error), bytes: 0 };
+                    after_the_end.take(parser.pending_bytes())?;
+                }
+                Err(error) => return Err(error),
             }
-        })?;
+        }
         first_wrong?;
         match player.write_all(&buffer[..read]) {
             Ok(()) => {}
@@ -154,6 +173,31 @@ fn record(
         }
     }
     Ok(())
+}
+
+/// live555 gives up a stream whose connection takes nothing for 500 ms, also in the middle of a packet, and
+/// uses the connection further for all else. A player sees a stream that has stopped. Media that go on are
+/// not that: then bytes have been changed on the way.
+#[derive(Default)]
+struct AfterTheEnd {
+    because: Option<anyhow::Error>,
+    bytes: usize,
+}
+
+impl AfterTheEnd {
+    /// Whether these `bytes` come after the end.
+    fn take(&mut self, bytes: usize) -> Result<bool> {
+        if self.because.is_none() {
+            return Ok(false);
+        }
+        self.bytes += bytes;
+        if self.bytes > MAX_AFTER_THE_END_BYTES
+            && let Some(error) = self.because.take()
+        {
+            return Err(error.context("the stream goes on after what is none"));
+        }
+        Ok(true)
+    }
 }
 
 fn is_gone(error: &std::io::Error) -> bool {
@@ -170,6 +214,7 @@ mod tests {
     struct Seen {
         bytes: usize,
         packets: Vec<(f64, u16)>,
+        is_broken: bool,
     }
 
     impl Recorder for Seen {
@@ -180,6 +225,10 @@ mod tests {
         fn packet(&mut self, at_s: f64, packet: RtpPacket) -> Result<()> {
             self.packets.push((at_s, packet.sequence));
             Ok(())
+        }
+
+        fn broken_off(&mut self, _at_s: f64) {
+            self.is_broken = true;
         }
     }
 
@@ -224,6 +273,43 @@ mod tests {
         assert_eq!(seen.bytes, 34);
         let [(first_s, 1), (second_s, 2)] = seen.packets[..] else { panic!("{:?}", seen.packets) };
         assert!(second_s - first_s >= 0.05, "{first_s} {second_s}");
+    }
+
+    /// What a server says, to a player that takes all of it.
+    fn said(said: Vec<u8>) -> (Result<Instant>, Seen) {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let relay = Relay::open().unwrap();
+        let door = relay.address().unwrap();
+        let mut seen = Seen::default();
+        let carried = std::thread::scope(|scope| {
+            scope.spawn(move || _ = server.accept().unwrap().0.write_all(&said));
+            scope.spawn(move || {
+                let mut player = TcpStream::connect(door).unwrap();
+                _ = std::io::copy(&mut player, &mut std::io::sink());
+            });
+            relay.carry(address, &mut seen, || Ok(false))
+        });
+        (carried, seen)
+    }
+
+    #[test]
+    fn a_stream_that_the_server_gives_up_inside_a_packet_has_stopped() {
+        let cut = &interleaved(2)[..9];
+        let answer = b"RTSP/1.0 200 OK\r\nSession: 388\r\n\r\n";
+        let (carried, seen) = said([&interleaved(1), cut, answer].concat());
+        carried.unwrap();
+        // The answer has completed the packet.
+        assert_eq!((seen.packets.len(), seen.is_broken), (2, true));
+    }
+
+    #[test]
+    fn bytes_that_were_changed_are_an_error() {
+        let media = interleaved(1).repeat(MAX_AFTER_THE_END_BYTES / 10);
+        let (carried, _) = said([&interleaved(1), &b"\x38"[..], &media].concat());
+        assert!(carried.unwrap_err().to_string().contains("goes on"));
+        let (carried, seen) = said(b"\x38".to_vec());
+        assert!(carried.is_err() && !seen.is_broken);
     }
 
     #[test]

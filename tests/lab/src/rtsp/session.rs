@@ -25,6 +25,8 @@ pub struct Session {
     pub lost_frames: usize,
     /// Frames of which all packets came, but less than the file has of them: the server cut them off.
     pub truncated_frames: usize,
+    /// When the first bytes came that are no RTSP, after the server had given up the stream inside a packet.
+    pub broken_off_s: Option<f64>,
     /// One for each second.
     pub seconds: Vec<Second>,
     /// All that were to be shown, or came.
@@ -80,6 +82,7 @@ impl Session {
             psnr_db: screen.mean_db(0.0, playout.session_s),
             rtp_loss: if all > 0 { assembly.lost_packets as f64 / all as f64 } else { 0.0 },
             lost_frames,
+            broken_off_s: None,
             truncated_frames: arrived.iter().enumerate().filter(|it| cut(*it)).count(),
             seconds: seconds
                 .map(|from_s| {
