@@ -13,6 +13,7 @@ use millrace_config::{
     ClientConfig, ConfigError, Host, HostPort, Interception, Listen, ListenAddress, OnFailure,
 };
 use millrace_tunnel::admin::{self, Health};
+use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
@@ -96,6 +97,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let selection = selection.map(|it| it.with_telemetry(telemetry.as_ref()));
     for (index, mut tunnel) in tunnels.into_iter().enumerate() {
         let index = u8::try_from(index).context("at most 256 workers")?;
+        let _one = config.runtime.pin.then(|| OneProcessor::of(index)).transpose()?;
         tunnel.agent = selection.as_ref().map(|it| it.start(index, &metrics)).transpose()?;
         let mine = doors.remove(0);
         let udp = UdpFlows::new(udp_doors.remove(0));

@@ -7,6 +7,7 @@ use anyhow::Context;
 use millrace_cc::registry::Algorithm;
 use millrace_config::{Acl, ConfigError, Protocol, ServerConfig, ServerLimits};
 use millrace_tunnel::admin::{self, Health};
+use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::own_addresses::own_addresses;
@@ -74,6 +75,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let selection = selection.map(|it| it.with_telemetry(telemetry.as_ref()));
     for (index, (mut tunnel, mine)) in tunnels.into_iter().zip(ports).enumerate() {
         let index = u8::try_from(index).context("at most 256 workers")?;
+        let _one = config.runtime.pin.then(|| OneProcessor::of(index)).transpose()?;
         tunnel.agent = selection.as_ref().map(|it| it.start(index, &metrics)).transpose()?;
         let (latest, shared) = (latest.clone(), shared.clone());
         let (worker, handle) = Worker::new(index, tunnel, settings, shared, |handle| {

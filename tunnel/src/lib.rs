@@ -2,6 +2,7 @@
 
 mod accept;
 pub mod admin;
+pub mod affinity;
 pub mod agent;
 pub mod algorithms;
 pub mod certificates;

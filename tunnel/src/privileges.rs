@@ -100,6 +100,7 @@ mod tests {
     fn runtime(user: Option<&str>, group: Option<&str>) -> Runtime {
         Runtime {
             workers: None,
+            pin: false,
             drain_timeout: std::time::Duration::ZERO,
             user: user.map(str::to_owned),
             group: group.map(str::to_owned),

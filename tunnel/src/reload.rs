@@ -52,6 +52,7 @@ pub struct AtStart<'a> {
 pub fn needs_restart(started: AtStart<'_>, now: AtStart<'_>, own: &[(&'static str, bool)]) {
     let common = [
         ("runtime.workers", now.runtime.workers != started.runtime.workers),
+        ("runtime.pin", now.runtime.pin != started.runtime.pin),
         ("runtime.user", now.runtime.user != started.runtime.user),
         ("runtime.group", now.runtime.group != started.runtime.group),
         ("admin", now.admin != started.admin),

@@ -114,6 +114,9 @@ pub struct Runtime {
     /// Event loops; `None`, written 0, is one per core. More than cores only adds switching;
     /// fewer leaves cores idle.
     pub workers: Option<NonZeroUsize>,
+    /// Whether each worker, and its Selector, is bound to a processor of its own: caches stay warm, but
+    /// what else runs there has to be waited for. Default false.
+    pub pin: bool,
     /// How long running flows may go on after SIGTERM, 0 to 1 h; default 30 s. Too small cuts
     /// off transfers; too large delays restarts.
     pub drain_timeout: Duration,
@@ -136,6 +139,7 @@ impl Runtime {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawRuntime {
     workers: Int<0, 0, 256>,
+    pin: bool,
     drain_timeout_s: Int<30, 0, 3600>,
     user: Option<String>,
     group: Option<String>,
@@ -154,6 +158,7 @@ impl RawRuntime {
         }
         Ok(Runtime {
             workers: NonZeroUsize::new(self.workers.get()),
+            pin: self.pin,
             drain_timeout: self.drain_timeout_s.seconds(),
             user: self.user,
             group: self.group,

@@ -229,13 +229,17 @@ fn a_selector_that_stands_still_stops_nobody() {
 /// One thread of a program, as a debugger stops it; the others go on. It goes on too when this is dropped.
 struct StoppedThread(Pid);
 
+/// Where the thread's directory of proc(5) is.
+fn thread_of(program: Pid, name: &str) -> PathBuf {
+    let threads = fs::read_dir(format!("/proc/{program}/task")).unwrap();
+    let mut threads = threads.map(|thread| thread.unwrap().path());
+    let is_it = |thread: &PathBuf| fs::read_to_string(thread.join("comm")).unwrap().trim() == name;
+    threads.find(is_it).unwrap_or_else(|| panic!("no thread {name}"))
+}
+
 impl StoppedThread {
     fn of(program: Pid, name: &str) -> Self {
-        let threads = fs::read_dir(format!("/proc/{program}/task")).unwrap();
-        let mut threads = threads.map(|thread| thread.unwrap().path());
-        let is_it =
-            |thread: &PathBuf| fs::read_to_string(thread.join("comm")).unwrap().trim() == name;
-        let thread = threads.find(is_it).unwrap_or_else(|| panic!("no thread {name}"));
+        let thread = thread_of(program, name);
         let thread = Pid::from_raw(thread.file_name().unwrap().to_str().unwrap().parse().unwrap());
         ptrace::seize(thread, ptrace::Options::empty()).unwrap();
         ptrace::interrupt(thread).unwrap();
@@ -249,6 +253,25 @@ impl Drop for StoppedThread {
         // The program may be gone, after a failure.
         let _ = ptrace::detach(self.0, None);
     }
+}
+
+#[test]
+fn a_worker_and_its_selector_are_bound_to_one_processor() {
+    let origin = Origin::echo();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.lua");
+    write(&file, "'copa'");
+    let pair = selecting(&file, &origin).both("runtime.pin", true).start();
+    let mut flow = open(&pair, 1, &origin);
+    becomes(&pair, &mut flow, "copa");
+    let processors = |name| {
+        let status = fs::read_to_string(thread_of(pair.server.pid(), name).join("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.unwrap().trim().to_owned()
+    };
+    let worker = processors("worker-0");
+    assert!(worker.parse::<usize>().is_ok(), "{worker}");
+    assert_eq!(processors("selector-0"), worker);
 }
 
 /// Of every connection that has had a flow, selected or not; no address in it.
