@@ -1,9 +1,13 @@
 """Trees as rules that a person can read, change and test."""
 
+from millrace_learner.queries import KNOWN_BYTES, SETTLED_ROUNDS, SETTLED_S
 from millrace_learner.tree import Leaf, Node, Split, overall
 
-# As in `queries.SAMPLES`: what is divided by is not zero.
-UNKNOWN = "flow.delivered_bytes < 100000 or flow.recent_min_rtt_ms == 0 or flow.max_delivery_mbps == 0"
+# As in `queries.SAMPLES`; what is divided by is not zero.
+UNKNOWN = (
+    f"flow.delivered_bytes < {KNOWN_BYTES} or flow.recent_min_rtt_ms == 0 or flow.max_delivery_mbps == 0",
+    f"or flow.age_s < {SETTLED_S:g} or flow.age_s * 1000 < {SETTLED_ROUNDS} * flow.recent_min_rtt_ms",
+)
 
 KEEP = (
     "-- A change costs something: what drives stays if it is among those that are nearly as good as the best.",
@@ -34,7 +38,8 @@ def rules(trees: dict[str, Node], evidence: list[str]) -> str:
         "local by_class = { " + ", ".join(f"{name} = {name}" for name in sorted(trees)) + " }",
         "",
         "function select(flow)",
-        f"  if {UNKNOWN} then",
+        f"  if {UNKNOWN[0]}",
+        f"    {UNKNOWN[1]} then",
         '    return first[flow.class], "learned: best everywhere"',
         "  end",
         "  local decide = by_class[flow.class]",
@@ -46,13 +51,16 @@ def rules(trees: dict[str, Node], evidence: list[str]) -> str:
         "function test_there_is_an_answer_for_every_class()",
         "  for class in pairs(by_class) do",
         '    assert(type(select(flow { class = class })) == "string", class)',
-        "    local path = flow { class = class, recent_min_rtt_ms = 40, max_delivery_mbps = 8, delivered_bytes = 1e6 }",
-        '    assert(type(select(path)) == "string", class)',
+        "    local known = { class = class, age_s = 20, delivered_bytes = 1e6 }",
+        "    known.recent_min_rtt_ms, known.max_delivery_mbps = 40, 8",
+        '    assert(type(select(flow(known))) == "string", class)',
         "  end",
         "end",
         "",
         "function test_others_are_left_alone()",
-        '  assert(select(flow { class = "another", recent_min_rtt_ms = 40, delivered_bytes = 1e6 }) == nil)',
+        '  local known = { class = "another", age_s = 20, delivered_bytes = 1e6 }',
+        "  known.recent_min_rtt_ms, known.max_delivery_mbps = 40, 8",
+        "  assert(select(flow(known)) == nil)",
         "end",
     ]
     return "\n".join(lines) + "\n"
@@ -82,5 +90,6 @@ def _leaf(leaf: Leaf, indent: str) -> list[str]:
 
 
 def _shares(leaf: Leaf) -> str:
-    shown = list(leaf.shares.items())[: max(2, len(leaf.as_good) + 1)]
+    shown = [(name, leaf.shares[name]) for name in leaf.shares if name in (leaf.algorithm, *leaf.as_good)]
+    shown += [item for item in leaf.shares.items() if item not in shown][: max(0, 2 - len(shown))]
     return ", ".join(f"{name} {share:.2f}" for name, share in shown)

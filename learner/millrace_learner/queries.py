@@ -11,6 +11,9 @@ KNOWN_BYTES = 100_000
 # What comes earlier is start-up, which rules don't choose.
 SETTLED_S = 9.0
 
+# And so many round trips: what a path looks like meanwhile is no guide.
+SETTLED_ROUNDS = 30
+
 _LIVE_PATH = """
     CONCAT(
         'live rtt 2^', CAST(CAST(FLOOR(LOG2(GREATEST(min_rtt_ms, 1))) AS INT) AS STRING),
@@ -41,6 +44,7 @@ SAMPLES = f"""
         mean_delivery_mbps, max_delivery_mbps, loss
     FROM {_EPISODES}
     WHERE delivered_bytes >= {KNOWN_BYTES} AND recent_min_rtt_ms > 0 AND max_delivery_mbps > 0
+        AND age_s >= {SETTLED_S} AND age_s * 1000 >= {SETTLED_ROUNDS} * recent_min_rtt_ms
     ORDER BY place, class, before, age_s, connection
 """
 """What paths looked like when rules were asked, and under which algorithm."""

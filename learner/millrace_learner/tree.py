@@ -12,12 +12,17 @@ from millrace_learner.features import Columns, Feature, columns, features, matri
 from millrace_learner.utility import Utilities
 
 # As many answers as a person reads through.
-MOST_LEAVES = 12
+MOST_LEAVES = 24
 # An answer stands for so much of what there is to learn from, at least.
 LEAST_SHARE = 0.01
-
-
-# Less than this is not worth a change of the algorithm, which has to find its rate anew.
+# What falls so far behind the best of all on the mean path is no answer anywhere, nor is what a path looks like
+# under it worth learning from, unless it gains on so many of the paths.
+CANDIDATES_WITHIN = 0.2
+CANDIDATES_GAIN_ON = 1 / 3
+# Where less than this is to be gained the best of all on the mean path is the answer: a change costs something,
+# and part of a small gain is luck.
+GAIN = 0.03
+# What is within this of the answer stays if it drives.
 MARGIN = 0.02
 
 
@@ -29,17 +34,20 @@ class Leaf:
     shares: dict[str, float]
     # How much of what was learnt from is here.
     weight: float
+    # The best of all on the mean path.
+    usual: str
 
     @property
     def algorithm(self) -> str:
-        """The best one."""
-        return next(iter(self.shares))
+        """The best one, if it is clearly better than the usual one."""
+        best = next(iter(self.shares))
+        return best if self.shares[best] - self.shares[self.usual] >= GAIN else self.usual
 
     @property
     def as_good(self) -> tuple[str, ...]:
-        """Others, nearly as good."""
-        best = self.shares[self.algorithm]
-        return tuple(name for name, share in self.shares.items() if best - MARGIN < share and name != self.algorithm)
+        """Others, better or nearly as good."""
+        own = self.shares[self.algorithm]
+        return tuple(name for name, share in self.shares.items() if own - MARGIN < share and name != self.algorithm)
 
 
 @dataclass(frozen=True)
@@ -67,25 +75,46 @@ def learn(samples: Sequence[pa.Table], utilities: Utilities, of_class: str, keep
     Raises:
         ValueError: no sample is of a path whose utilities are known.
     """
-    parts = [_usable(columns(table), utilities, of_class, keep) for table in samples]
+    # An algorithm that was not tried there is no answer.
+    value = np.nan_to_num(utilities.value, nan=0.0)
+    rows = utilities.row_of()
+    kept = value[[row for name, row in rows.items() if keep(name)]]
+    if not len(kept):
+        raise ValueError(f"nothing to learn from for {of_class}: no path with outcomes")
+    mean = kept.mean(axis=0)
+    usual = int(mean.argmax())
+    gains_on = (kept - kept[:, [usual]] >= GAIN).mean(axis=0)
+    tried = np.flatnonzero((mean >= mean[usual] - CANDIDATES_WITHIN) | (gains_on >= CANDIDATES_GAIN_ON))
+    candidates = [utilities.algorithms[column] for column in tried]
+    parts = [_usable(columns(table), rows, of_class, keep, candidates) for table in samples]
     source = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     weight = np.concatenate([_weights(part["place"]) for part in parts])
     if not len(weight):
         raise ValueError(f"nothing to learn from for {of_class}: no path with samples and outcomes")
-    rows = utilities.row_of()
-    # An algorithm that was not tried there is no answer.
-    value = np.nan_to_num(utilities.value, nan=0.0)[[rows[name] for name in source["place"]]]
-    chosen = features(utilities.algorithms)
-    model = DecisionTreeRegressor(max_leaf_nodes=MOST_LEAVES, min_weight_fraction_leaf=LEAST_SHARE, random_state=0).fit(
-        matrix(chosen, source), value, sample_weight=weight / weight.sum()
-    )
-    return _simplified(_node(model.tree_, 0, chosen, utilities.algorithms))
+    of_each = value[[rows[name] for name in source["place"]]]
+    chosen = features(candidates)
+    asked = matrix(chosen, source)
+    # What there is to be gained, and not how hard a path is for all of them.
+    gains = of_each[:, tried] - of_each[:, [usual]]
+    model = DecisionTreeRegressor(max_leaf_nodes=MOST_LEAVES, min_weight_fraction_leaf=LEAST_SHARE, random_state=0)
+    model.fit(asked, gains, sample_weight=weight / weight.sum())
+    place = model.apply(asked)
+
+    def leaf(index: int) -> Leaf:
+        here = place == index
+        shares = np.average(of_each[here][:, tried], axis=0, weights=weight[here])
+        order = np.argsort(-shares, kind="stable")
+        of_all = float(weight[here].sum() / weight.sum())
+        return Leaf({candidates[at]: float(shares[at]) for at in order}, of_all, utilities.algorithms[usual])
+
+    return _simplified(_node(model.tree_, 0, chosen, leaf))
 
 
-def _usable(source: Columns, utilities: Utilities, of_class: str, keep: Callable[[str], bool]) -> Columns:
-    rows = utilities.row_of()
+def _usable(
+    source: Columns, rows: dict[str, int], of_class: str, keep: Callable[[str], bool], candidates: list[str]
+) -> Columns:
     usable = np.array([name in rows and keep(name) for name in source["place"]], dtype=bool)
-    usable &= source["class"] == of_class
+    usable &= (source["class"] == of_class) & np.isin(source["before"], candidates)
     return {name: column[usable] for name, column in source.items()}
 
 
@@ -94,14 +123,11 @@ def _weights(place: np.ndarray) -> np.ndarray:
     return 1.0 / count[path]
 
 
-def _node(tree, index: int, chosen: list[Feature], algorithms: list[str]) -> Node:
+def _node(tree, index: int, chosen: list[Feature], leaf: Callable[[int], Leaf]) -> Node:
     if tree.children_left[index] == -1:
-        shares = tree.value[index].reshape(-1)
-        weight = tree.weighted_n_node_samples[index] / tree.weighted_n_node_samples[0]
-        order = np.argsort(-shares, kind="stable")
-        return Leaf({algorithms[column]: float(shares[column]) for column in order}, float(weight))
-    low = _node(tree, tree.children_left[index], chosen, algorithms)
-    high = _node(tree, tree.children_right[index], chosen, algorithms)
+        return leaf(index)
+    low = _node(tree, tree.children_left[index], chosen, leaf)
+    high = _node(tree, tree.children_right[index], chosen, leaf)
     return Split(chosen[tree.feature[index]], float(tree.threshold[index]), low, high)
 
 
@@ -117,7 +143,7 @@ def _together(low: Leaf, high: Leaf) -> Leaf:
     shares = {
         name: (share * low.weight + high.shares[name] * high.weight) / weight for name, share in low.shares.items()
     }
-    return Leaf(dict(sorted(shares.items(), key=lambda item: -item[1])), weight)
+    return Leaf(dict(sorted(shares.items(), key=lambda item: -item[1])), weight, low.usual)
 
 
 def _simplified(node: Node) -> Node:

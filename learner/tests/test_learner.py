@@ -79,11 +79,20 @@ def test_the_truth_is_found_and_is_readable(tmp_path: Path) -> None:
 
 
 def test_what_is_nearly_as_good_stays(tmp_path: Path) -> None:
-    rows = [episode(1, "cubic", 9.0, 45.0), episode(1, "bbr", 8.9, 45.0), episode(1, "reno", 5.0, 45.0)]
+    rows = [episode(1, "cubic", 9.0, 45.0), episode(1, "bbr", 8.9, 45.0), episode(1, "reno", 8.0, 45.0)]
     trees, evidence = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
     bulk = trees["bulk"]
     assert isinstance(bulk, tree.Leaf) and (bulk.algorithm, bulk.as_good) == ("cubic", ("bbr",))
     assert 'return best(flow, "cubic", "bbr")' in lua.rules(trees, evidence)
+
+
+def test_a_small_gain_is_not_worth_a_change(tmp_path: Path) -> None:
+    rows = lossy_and_clean()
+    for row in rows:
+        if row["algorithm"] == "cubic" and row["loss"] == 0.0:
+            row["rate_mbps"] = 8.1
+    trees, _ = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    assert isinstance(trees["bulk"], tree.Leaf) and trees["bulk"].algorithm == "bbr"
 
 
 def test_what_earlier_rules_have_seen_counts(tmp_path: Path) -> None:
@@ -179,6 +188,10 @@ def test_the_proxy_takes_the_rules(tmp_path: Path) -> None:
     checked = subprocess.run([server, "rules", "check", rules], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked
     assert "2 of 2 tests passed" in checked.stdout
-    facts = json.dumps({"loss": 0.03, "recent_min_rtt_ms": 40, "max_delivery_mbps": 8, "delivered_bytes": 1e6})
-    explained = subprocess.run([server, "rules", "explain", rules, facts], capture_output=True, text=True, check=True)
-    assert explained.stdout.strip() == "bbr: learned"
+    known = {"loss": 0.03, "recent_min_rtt_ms": 40, "max_delivery_mbps": 8, "delivered_bytes": 1e6, "age_s": 20}
+    for others, answer in (({}, "bbr: learned"), ({"age_s": 5}, "bbr: learned: best everywhere")):
+        facts = json.dumps(known | others)
+        explained = subprocess.run(
+            [server, "rules", "explain", rules, facts], capture_output=True, text=True, check=True
+        )
+        assert explained.stdout.strip() == answer

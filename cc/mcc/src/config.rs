@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// A larger file is no rules.
 const MAX_RULES_BYTES: u64 = 1 << 20;
 /// Where nobody says otherwise.
-const BUILT_IN: (&str, &str) = ("the built-in rules", include_str!("../rules/by-path.lua"));
+const BUILT_IN: (&str, &str) = ("the built-in rules", include_str!("../rules/learned.lua"));
 
 /// Settings that can't be used.
 #[derive(Debug, Error, PartialEq, Eq)]

@@ -166,5 +166,5 @@ fn the_rules_that_we_ship_pass_their_own_tests_and_name_what_there_is() {
         }
         files += 1;
     }
-    assert_eq!(files, 4);
+    assert_eq!(files, 5);
 }
