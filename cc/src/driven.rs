@@ -1,6 +1,6 @@
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
-    PathStart, SentPacket, Time, Tuning,
+    PathStart, RttSample, SentPacket, Time, Tuning,
 };
 
 /// A path with the controller that drives it now, and what must outlive that one for another to take its
@@ -34,18 +34,22 @@ impl Driven {
     /// The same path, driven by a controller of `config` from now on. What is left behind must not be
     /// used any more: what it knew of the path is gone.
     ///
-    /// The successor starts from what is known of the path and not from slow start once the path has
-    /// carried more than an initial window: before, nothing is known of its rate.
+    /// The successor starts from what is known of the path and not from slow start, but on a path that is new,
+    /// or has just become a longer one ([`PathModel::is_new`]). Nothing is known of its rate, but that it holds
+    /// the window that is in force: there the successor starts as on a new path with that for its initial window.
+    /// The paper's is never in its initial phase (MCC, Section 3.2.1), but it does not speak of paths that change.
     #[must_use]
     pub fn succeeded_by(&mut self, config: &dyn ControllerConfig, now: Time, seed: u64) -> Self {
         let path = std::mem::take(&mut self.path);
-        let start = PathStart {
-            initial_rtt: path.min_rtt.map_or(self.start.initial_rtt, |_| path.smoothed_rtt),
-            seed,
-            ..self.start
+        let initial_rtt = path.min_rtt.map_or(self.start.initial_rtt, |_| path.smoothed_rtt);
+        let start = PathStart { initial_rtt, seed, ..self.start };
+        let is_new = path.is_new(now) || path.delivered_bytes <= start.initial_window_bytes;
+        let initial_window_bytes = match is_new {
+            true => start.initial_window_bytes.max(path.window_bytes),
+            false => start.initial_window_bytes,
         };
-        let mut controller = config.build(now, &start);
-        if path.delivered_bytes > start.initial_window_bytes {
+        let mut controller = config.build(now, &PathStart { initial_window_bytes, ..start });
+        if !is_new {
             controller.inherit(now, &path);
         }
         let next_number = self.next_number;
@@ -73,8 +77,9 @@ impl Driven {
         let first = self.first_number;
         let acked = event.acked.partition_point(|packet| packet.number < first);
         let lost = event.lost.partition_point(|packet| packet.number < first);
-        let own =
-            CongestionEvent { acked: &event.acked[acked..], lost: &event.lost[lost..], ..*event };
+        let rtt = event.rtt.map(|rtt| RttSample { min: self.path.smallest(&rtt), ..rtt });
+        let (acked, lost) = (&event.acked[acked..], &event.lost[lost..]);
+        let own = CongestionEvent { acked, lost, rtt, ..*event };
         self.controller.on_event(&own);
         self.path.on_event(event, self.controller.window_bytes());
     }

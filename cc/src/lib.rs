@@ -20,6 +20,7 @@ pub mod copa;
 mod driven;
 mod estimators;
 pub mod iris;
+mod path_change;
 mod path_model;
 pub mod pcc;
 pub mod registry;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use crate::{Bandwidth, CongestionEvent, LostPacket, Time};
+use crate::path_change::{Change, PathChange};
+use crate::{Bandwidth, CongestionEvent, LostPacket, RttSample, Time};
 
 /// Weight of the newest event in [`PathModel::loss_short`]: about the last ten events.
 const LOSS_SHORT_WEIGHT: f64 = 0.1;
@@ -11,6 +12,9 @@ const LOSS_LONG_WEIGHT: f64 = 0.001;
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// Shortest span over which a delivery rate is measured.
 const MIN_RATE_SPAN: Duration = Duration::from_millis(1);
+/// A path is a new one for so many round trips, at the beginning and after it has become longer: in about as
+/// many a window grows in slow start from what it begins with to what a long path holds.
+const NEW_ROUND_TRIPS: u32 = 8;
 
 /// What a connection has learned of its path.
 ///
@@ -19,9 +23,9 @@ const MIN_RATE_SPAN: Duration = Duration::from_millis(1);
 /// [`Controller::inherit`](crate::Controller::inherit).
 #[derive(Clone, Debug, Default)]
 pub struct PathModel {
-    /// Smallest RTT seen.
+    /// Smallest RTT seen; where the path has become another one, since then.
     pub min_rtt: Option<Duration>,
-    /// Largest RTT seen.
+    /// Largest RTT seen; since then.
     pub max_rtt: Duration,
     /// Most recent RTT sample.
     pub latest_rtt: Duration,
@@ -49,6 +53,15 @@ pub struct PathModel {
     pub delivered_bytes: u64,
     /// Bytes declared lost.
     pub lost_bytes: u64,
+    /// How often the path has become another one: its round trips changed at once, and for good.
+    pub changes: u32,
+    path_change: PathChange,
+    /// Since the last change.
+    least_rtt: Option<Duration>,
+    /// When the first sample came.
+    first_sample: Option<Time>,
+    /// When it became longer at last.
+    longer_since: Option<Time>,
     round_start: Time,
     round_delivered_bytes: u64,
     max_rate_seen: Time,
@@ -60,8 +73,10 @@ impl PathModel {
         self.window_bytes = window_bytes;
         self.max_window_bytes = self.max_window_bytes.max(window_bytes);
         if let Some(rtt) = event.rtt {
-            self.min_rtt = Some(rtt.min);
+            self.first_sample.get_or_insert(event.now);
             self.max_rtt = self.max_rtt.max(rtt.latest);
+            self.watch(event.now, rtt.latest);
+            self.min_rtt = Some(self.smallest(&rtt));
             self.latest_rtt = rtt.latest;
             self.smoothed_rtt = rtt.smoothed;
             self.rtt_variation = rtt.variation;
@@ -79,6 +94,40 @@ impl PathModel {
             self.ecn_ce += LOSS_SHORT_WEIGHT * (marked.min(1.0) - self.ecn_ce);
         }
         self.measure_rate(event.now);
+    }
+
+    /// Whether the path has become another one.
+    fn watch(&mut self, now: Time, rtt: Duration) {
+        let Some(change) = self.path_change.on_rtt(now, rtt) else {
+            self.least_rtt = self.least_rtt.map(|least| least.min(rtt));
+            return;
+        };
+        let (Change::Longer(span) | Change::Shorter(span)) = change;
+        self.changes += 1;
+        self.least_rtt = Some(span.least);
+        self.max_rtt = span.most;
+        self.max_delivery_rate = self.delivery_rate;
+        self.max_rate_seen = now;
+        self.longer_since = matches!(change, Change::Longer(_)).then_some(now);
+    }
+
+    /// The smallest RTT of this path, of which `rtt` is the latest: of a connection that was on another one
+    /// before it is not that of the connection.
+    pub(crate) fn smallest(&self, rtt: &RttSample) -> Duration {
+        self.least_rtt.map_or(rtt.min, |least| least.min(rtt.latest))
+    }
+
+    /// Whether the path became a longer one when it changed at last.
+    #[must_use]
+    pub fn is_longer(&self) -> bool {
+        self.longer_since.is_some()
+    }
+
+    /// Whether the path is new, or has just become a longer one: what it carries is not known yet.
+    #[must_use]
+    pub fn is_new(&self, now: Time) -> bool {
+        let since = self.longer_since.or(self.first_sample);
+        since.is_none_or(|since| now - since < self.smoothed_rtt * NEW_ROUND_TRIPS)
     }
 
     /// A packet that was counted as lost had only been late. The shares keep it: they are of the

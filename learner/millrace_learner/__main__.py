@@ -41,26 +41,27 @@ def learn(options: argparse.Namespace) -> None:
     """Learns rules, but not from paths that are kept away from it."""
     with open_engine(options.episodes, options.spark) as engine:
         if not options.visited:
-            trees, evidence = learnt(engine, options.seed, options.held_out)
+            found = learnt(engine, options.seed, options.held_out)
         else:
             with open_engine(options.visited, options.spark) as visited:
-                trees, evidence = learnt(engine, options.seed, options.held_out, visited)
-    text = lua.rules(trees, evidence)
+                found = learnt(engine, options.seed, options.held_out, visited)
+    text = lua.rules(*found)
     Path(options.out).write_text(text)
-    print("\n".join(evidence))
+    print("\n".join(found[-1]))
     print(f"rules: {options.out}")
 
 
 def learnt(
     engine: Engine, seed: int, held_out: float, visited: Engine | None = None
-) -> tuple[dict[str, tree.Node], list[str]]:
-    """A tree for each class, and what speaks for them.
+) -> tuple[dict[str, tree.Node], dict[str, tree.Node], list[str]]:
+    """Two trees for each class, for paths that have settled and for new ones, and what speaks for them.
 
     What a path looks like depends on who drives. So what it looked like while earlier rules drove counts as
     much as what it looked like under each algorithm all along (Ross, Gordon, Bagnell, AISTATS 2011: DAgger).
     """
     counts = queries.overall(engine)
-    outcomes = engine.sql(queries.OUTCOMES)
+    outcomes, began = engine.sql(queries.OUTCOMES), engine.sql(queries.BEGINNINGS)
+    smallest = utility.smallest_rtts(outcomes, began)
     samples = [it.sql(queries.SAMPLES) for it in (engine, visited) if it]
     evidence = [
         "Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.",
@@ -70,22 +71,26 @@ def learnt(
         + ", ".join(f"{utility.DELAY_EXPONENT[name]:g} for {name}" for name in CLASSES)
         + "; of the best algorithm's on the path.",
     ]
-    trees: dict[str, tree.Node] = {}
+    settled: dict[str, tree.Node] = {}
+    beginnings: dict[str, tree.Node] = {}
+
+    def keep(place: str) -> bool:
+        return not tree.is_held_out(place, seed, held_out)
+
     for of_class in CLASSES:
         utilities = utility.normalised(outcomes, of_class)
         own = set(samples[0].column("class").to_pylist())
         source = of_class if of_class in own else utility.STANDS_FOR.get(of_class, of_class)
         if source not in own or not utilities.places:
             continue
-        trees[of_class] = tree.learn(
-            [samples[0], *(_renamed(table, of_class, source) for table in samples[1:])],
-            utilities,
-            source,
-            lambda place: not tree.is_held_out(place, seed, held_out),
-        )
-    if not trees:
+        asked = [samples[0], *(_renamed(table, of_class, source) for table in samples[1:])]
+        settled[of_class] = tree.learn(asked, utilities, source, keep)
+        first = utility.normalised(began, of_class)
+        if first.places:
+            beginnings[of_class] = tree.beginning(first, smallest, source, keep)
+    if not settled:
         sys.exit("nothing to learn from: no path has both a known beginning and an outcome")
-    return trees, evidence
+    return settled, beginnings, evidence
 
 
 def _renamed(samples: pa.Table, of_class: str, source: str) -> pa.Table:
@@ -98,9 +103,9 @@ def _renamed(samples: pa.Table, of_class: str, source: str) -> pa.Table:
 def judge(options: argparse.Namespace) -> None:
     """Says how runs with rules do beside runs with each algorithm."""
     with open_engine(options.singles, options.spark) as engine:
-        singles = engine.sql(queries.OUTCOMES)
+        singles = engine.sql(queries.JUDGED)
     with open_engine(options.selected, options.spark) as engine:
-        selected = engine.sql(queries.OUTCOMES)
+        selected = engine.sql(queries.JUDGED)
     short = False
     for of_class in CLASSES:
         verdict = evaluate.closed_loop(singles, selected, of_class)

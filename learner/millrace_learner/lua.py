@@ -1,12 +1,12 @@
 """Trees as rules that a person can read, change and test."""
 
 from millrace_learner.queries import KNOWN_BYTES, SETTLED_ROUNDS, SETTLED_S
-from millrace_learner.tree import Leaf, Node, Split, overall
+from millrace_learner.tree import Leaf, Node, Split
 
 # As in `queries.SAMPLES`; what is divided by is not zero.
 UNKNOWN = (
     f"flow.delivered_bytes < {KNOWN_BYTES} or flow.recent_min_rtt_ms == 0 or flow.max_delivery_mbps == 0",
-    f"or flow.age_s < {SETTLED_S:g} or flow.age_s * 1000 < {SETTLED_ROUNDS} * flow.recent_min_rtt_ms",
+    f"or flow.path_age_s < {SETTLED_S:g} or flow.path_age_s * 1000 < {SETTLED_ROUNDS} * flow.recent_min_rtt_ms",
 )
 
 KEEP = (
@@ -22,43 +22,38 @@ KEEP = (
 )
 
 
-def rules(trees: dict[str, Node], evidence: list[str]) -> str:
-    """A file of rules: a function for each class, with what speaks for each answer beside it."""
+def rules(settled: dict[str, Node], beginnings: dict[str, Node], evidence: list[str]) -> str:
+    """A file of rules: two functions for each class, with what speaks for each answer beside it."""
     lines = [f"-- {line}".rstrip() for line in evidence]
-    lines += ["", *KEEP, ""]
-    for of_class, tree in sorted(trees.items()):
-        lines += [f"local function {of_class}(flow)", *_node(tree, 1), "end", ""]
-    lines += ["-- The best everywhere, with which a connection begins.", "local first = {"]
-    for of_class, tree in sorted(trees.items()):
-        leaf = overall(tree)
-        lines += [f"  -- {_shares(leaf)}", f'  {of_class} = "{leaf.algorithm}",']
+    lines += ["", *KEEP, "", "-- On a path that has settled.", "local settled = {}", ""]
+    for of_class, tree in sorted(settled.items()):
+        lines += [f"function settled.{of_class}(flow)", *_node(tree, 1), "end", ""]
+    lines += ["-- On a new one, of which nothing is known but its round trip.", "local beginning = {}", ""]
+    for of_class, tree in sorted(beginnings.items()):
+        lines += [f"function beginning.{of_class}(flow)", *_node(tree, 1), "end", ""]
     lines += [
-        "}",
-        "",
-        "local by_class = { " + ", ".join(f"{name} = {name}" for name in sorted(trees)) + " }",
-        "",
         "function select(flow)",
+        "  local decide = settled[flow.class]",
         f"  if {UNKNOWN[0]}",
         f"    {UNKNOWN[1]} then",
-        '    return first[flow.class], "learned: best everywhere"',
+        "    decide = beginning[flow.class]",
         "  end",
-        "  local decide = by_class[flow.class]",
         "  if decide then",
         "    return decide(flow)",
         "  end",
         "end",
         "",
         "function test_there_is_an_answer_for_every_class()",
-        "  for class in pairs(by_class) do",
+        "  for class in pairs(settled) do",
         '    assert(type(select(flow { class = class })) == "string", class)',
-        "    local known = { class = class, age_s = 20, delivered_bytes = 1e6 }",
+        "    local known = { class = class, path_age_s = 20, delivered_bytes = 1e6 }",
         "    known.recent_min_rtt_ms, known.max_delivery_mbps = 40, 8",
         '    assert(type(select(flow(known))) == "string", class)',
         "  end",
         "end",
         "",
         "function test_others_are_left_alone()",
-        '  local known = { class = "another", age_s = 20, delivered_bytes = 1e6 }',
+        '  local known = { class = "another", path_age_s = 20, delivered_bytes = 1e6 }',
         "  known.recent_min_rtt_ms, known.max_delivery_mbps = 40, 8",
         "  assert(select(flow(known)) == nil)",
         "end",

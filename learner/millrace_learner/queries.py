@@ -8,7 +8,7 @@ from millrace_learner.engine import Engine
 
 # Before so much is delivered, rules are not asked: nothing is known of the path.
 KNOWN_BYTES = 100_000
-# What comes earlier is start-up, which rules don't choose.
+# What comes earlier is start-up, for which rules know nothing but the round trip.
 SETTLED_S = 9.0
 
 # And so many round trips: what a path looks like meanwhile is no guide.
@@ -24,7 +24,9 @@ _LIVE_PATH = """
 
 _EPISODES = f"(SELECT *, COALESCE(path, {_LIVE_PATH}) AS place FROM episodes)"
 
-OUTCOMES = f"""
+
+def _outcomes(which: str) -> str:
+    return f"""
     SELECT place, class, algorithm,
         SUM(rate_mbps * active_s) / SUM(active_s) AS rate_mbps,
         SUM(mean_rtt_ms * active_s) / SUM(active_s) AS mean_rtt_ms,
@@ -33,19 +35,28 @@ OUTCOMES = f"""
         SUM(active_s) AS seconds,
         COUNT(*) AS episodes
     FROM {_EPISODES}
-    WHERE age_s >= {SETTLED_S} AND active_s > 0 AND min_rtt_ms > 0
+    WHERE {which} AND active_s > 0 AND min_rtt_ms > 0
     GROUP BY place, class, algorithm
     ORDER BY place, class, algorithm
 """
-"""What came of each algorithm on each path, for each class of flows."""
+
+
+OUTCOMES = _outcomes(f"path_age_s >= {SETTLED_S}")
+"""What came of each algorithm on each path, for each class of flows, once it had settled."""
+
+BEGINNINGS = _outcomes(f"path_age_s < {SETTLED_S}")
+"""The same while it began."""
+
+JUDGED = _outcomes(f"age_s >= {SETTLED_S}")
+"""By what rules are judged: whoever takes a path for another one begins anew, and that counts."""
 
 SAMPLES = f"""
     SELECT place, class, before, recent_min_rtt_ms, recent_max_rtt_ms, smoothed_rtt_ms, rtt_variation_ms,
         mean_delivery_mbps, max_delivery_mbps, loss
     FROM {_EPISODES}
     WHERE delivered_bytes >= {KNOWN_BYTES} AND recent_min_rtt_ms > 0 AND max_delivery_mbps > 0
-        AND age_s >= {SETTLED_S} AND age_s * 1000 >= {SETTLED_ROUNDS} * recent_min_rtt_ms
-    ORDER BY place, class, before, age_s, connection
+        AND path_age_s >= {SETTLED_S} AND path_age_s * 1000 >= {SETTLED_ROUNDS} * recent_min_rtt_ms
+    ORDER BY place, class, before, path_age_s, connection
 """
 """What paths looked like when rules were asked, and under which algorithm."""
 

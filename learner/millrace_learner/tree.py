@@ -1,20 +1,23 @@
-"""A small decision tree for each class: features of a path to the algorithm that does best there."""
+"""Small decision trees for each class: features of a path to the algorithm that does best there."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from sklearn.tree import DecisionTreeRegressor
 
-from millrace_learner.features import Columns, Feature, columns, features, matrix
+from millrace_learner.features import NUMBERS, Columns, Feature, columns, features, matrix
 from millrace_learner.utility import Utilities
 
 # As many answers as a person reads through.
-MOST_LEAVES = 24
+MOST_LEAVES = 40
 # An answer stands for so much of what there is to learn from, at least.
 LEAST_SHARE = 0.01
+# The same where nothing but the round trip is known.
+MOST_BEGINNINGS = 4
+LEAST_BEGINNING = 0.05
 # What falls so far behind the best of all on the mean path is no answer anywhere, nor is what a path looks like
 # under it worth learning from, unless it gains on so many of the paths.
 CANDIDATES_WITHIN = 0.2
@@ -22,6 +25,9 @@ CANDIDATES_GAIN_ON = 1 / 3
 # Where less than this is to be gained the best of all on the mean path is the answer: a change costs something,
 # and part of a small gain is luck.
 GAIN = 0.03
+# Of what an algorithm gains or loses no more than this counts for the questions that a tree asks: how bad is what
+# nobody would choose there is of no interest.
+MOST_GAIN = 0.15
 # What is within this of the answer stays if it drives.
 MARGIN = 0.02
 
@@ -75,39 +81,88 @@ def learn(samples: Sequence[pa.Table], utilities: Utilities, of_class: str, keep
     Raises:
         ValueError: no sample is of a path whose utilities are known.
     """
-    # An algorithm that was not tried there is no answer.
-    value = np.nan_to_num(utilities.value, nan=0.0)
-    rows = utilities.row_of()
-    kept = value[[row for name, row in rows.items() if keep(name)]]
-    if not len(kept):
-        raise ValueError(f"nothing to learn from for {of_class}: no path with outcomes")
-    mean = kept.mean(axis=0)
-    usual = int(mean.argmax())
-    gains_on = (kept - kept[:, [usual]] >= GAIN).mean(axis=0)
-    tried = np.flatnonzero((mean >= mean[usual] - CANDIDATES_WITHIN) | (gains_on >= CANDIDATES_GAIN_ON))
-    candidates = [utilities.algorithms[column] for column in tried]
-    parts = [_usable(columns(table), rows, of_class, keep, candidates) for table in samples]
+    known = _Known.of(utilities, of_class, keep)
+    parts = [_usable(columns(table), known.rows, of_class, keep, known.candidates) for table in samples]
     source = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     weight = np.concatenate([_weights(part["place"]) for part in parts])
     if not len(weight):
         raise ValueError(f"nothing to learn from for {of_class}: no path with samples and outcomes")
-    of_each = value[[rows[name] for name in source["place"]]]
-    chosen = features(candidates)
-    asked = matrix(chosen, source)
-    # What there is to be gained, and not how hard a path is for all of them.
-    gains = of_each[:, tried] - of_each[:, [usual]]
-    model = DecisionTreeRegressor(max_leaf_nodes=MOST_LEAVES, min_weight_fraction_leaf=LEAST_SHARE, random_state=0)
-    model.fit(asked, gains, sample_weight=weight / weight.sum())
-    place = model.apply(asked)
+    of_each = known.value[[known.rows[name] for name in source["place"]]]
+    chosen = features(known.candidates)
+    return known.grow(chosen, matrix(chosen, source), of_each, weight, (MOST_LEAVES, LEAST_SHARE))
 
-    def leaf(index: int) -> Leaf:
-        here = place == index
-        shares = np.average(of_each[here][:, tried], axis=0, weights=weight[here])
-        order = np.argsort(-shares, kind="stable")
-        of_all = float(weight[here].sum() / weight.sum())
-        return Leaf({candidates[at]: float(shares[at]) for at in order}, of_all, utilities.algorithms[usual])
 
-    return _simplified(_node(model.tree_, 0, chosen, leaf))
+def beginning(
+    utilities: Utilities, smallest_rtt_ms: Mapping[str, float], of_class: str, keep: Callable[[str], bool]
+) -> Node:
+    """Grows a tree that knows nothing of a path but its round trip, from how each algorithm began there.
+
+    Raises:
+        ValueError: of no path it is known how.
+    """
+    known = _Known.of(utilities, of_class, keep)
+    places = [place for place in utilities.places if keep(place)]
+    of_each = known.value[[known.rows[place] for place in places]]
+    rtts = np.array([smallest_rtt_ms[place] for place in places])
+    chosen = [feature for feature in NUMBERS if feature.name == "rtt_ms"]
+    asked = matrix(chosen, {"before": np.array(places), "recent_min_rtt_ms": rtts})
+    return known.grow(chosen, asked, of_each, np.ones(len(places)), (MOST_BEGINNINGS, LEAST_BEGINNING))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What came of each algorithm on each path, and which of them are candidates."""
+
+    value: np.ndarray
+    rows: dict[str, int]
+    algorithms: list[str]
+    # Places of the best of all on the mean path, and of all that may be an answer.
+    usual: int
+    tried: np.ndarray
+
+    @classmethod
+    def of(cls, utilities: Utilities, of_class: str, keep: Callable[[str], bool]) -> "_Known":
+        # An algorithm that was not tried there is no answer.
+        value = np.nan_to_num(utilities.value, nan=0.0)
+        rows = utilities.row_of()
+        kept = value[[row for name, row in rows.items() if keep(name)]]
+        if not len(kept):
+            raise ValueError(f"nothing to learn from for {of_class}: no path with outcomes")
+        mean = kept.mean(axis=0)
+        usual = int(mean.argmax())
+        gains_on = (kept - kept[:, [usual]] >= GAIN).mean(axis=0)
+        tried = np.flatnonzero((mean >= mean[usual] - CANDIDATES_WITHIN) | (gains_on >= CANDIDATES_GAIN_ON))
+        return cls(value, rows, utilities.algorithms, usual, tried)
+
+    @property
+    def candidates(self) -> list[str]:
+        return [self.algorithms[column] for column in self.tried]
+
+    def grow(
+        self,
+        chosen: list[Feature],
+        asked: np.ndarray,
+        of_each: np.ndarray,
+        weight: np.ndarray,
+        bounds: tuple[int, float],
+    ) -> Node:
+        """A tree of at most so many leaves, each for such a share at least; a row of `asked` and `of_each` is a
+        sample."""
+        # What there is to be gained, and not how hard a path is for all of them.
+        gains = of_each[:, self.tried] - of_each[:, [self.usual]]
+        model = DecisionTreeRegressor(max_leaf_nodes=bounds[0], min_weight_fraction_leaf=bounds[1], random_state=0)
+        model.fit(asked, np.clip(gains, -MOST_GAIN, MOST_GAIN), sample_weight=weight / weight.sum())
+        place = model.apply(asked)
+
+        def leaf(index: int) -> Leaf:
+            here = place == index
+            shares = np.average(of_each[here][:, self.tried], axis=0, weights=weight[here])
+            order = np.argsort(-shares, kind="stable")
+            of_all = float(weight[here].sum() / weight.sum())
+            names = self.candidates
+            return Leaf({names[at]: float(shares[at]) for at in order}, of_all, self.algorithms[self.usual])
+
+        return _simplified(_node(model.tree_, 0, chosen, leaf))
 
 
 def _usable(
@@ -129,13 +184,6 @@ def _node(tree, index: int, chosen: list[Feature], leaf: Callable[[int], Leaf]) 
     low = _node(tree, tree.children_left[index], chosen, leaf)
     high = _node(tree, tree.children_right[index], chosen, leaf)
     return Split(chosen[tree.feature[index]], float(tree.threshold[index]), low, high)
-
-
-def overall(node: Node) -> Leaf:
-    """What would be the answer if nothing could be asked."""
-    if isinstance(node, Leaf):
-        return node
-    return _together(overall(node.low), overall(node.high))
 
 
 def _together(low: Leaf, high: Leaf) -> Leaf:

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_learner import lossy_and_clean, write
+from test_learner import beginnings, lossy_and_clean, write
 
 from millrace_learner import lua, queries
 from millrace_learner.__main__ import learnt
@@ -18,8 +18,8 @@ pytest.importorskip("pyspark", reason="pip install -r requirements-spark.txt")
 def test_spark_says_what_duckdb_says(tmp_path: Path) -> None:
     file = tmp_path / "e.parquet"
     live = [row | {"path": None, "min_rtt_ms": 33.0 + row["connection"]} for row in lossy_and_clean(10)]
-    duck = write(file, lossy_and_clean() + live)
+    duck = write(file, lossy_and_clean() + beginnings() + live)
     with closing(Spark([str(file)], "local[2]")) as spark:
-        for query in (queries.OUTCOMES, queries.SAMPLES):
+        for query in (queries.OUTCOMES, queries.BEGINNINGS, queries.JUDGED, queries.SAMPLES):
             assert spark.sql(query).to_pylist() == duck.sql(query).to_pylist()
         assert lua.rules(*learnt(spark, 1, 0.2)) == lua.rules(*learnt(duck, 1, 0.2))

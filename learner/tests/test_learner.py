@@ -23,6 +23,7 @@ def episode(number: int, algorithm: str, rate: float, rtt: float, **others) -> d
         "algorithm": algorithm,
         "before": algorithm,
         "age_s": 20.0,
+        "path_age_s": 20.0,
         "min_rtt_ms": 40.0,
         "recent_min_rtt_ms": 40.0,
         "recent_max_rtt_ms": 60.0,
@@ -66,7 +67,7 @@ def write(file: Path, rows: list[dict]) -> DuckDb:
 
 def test_the_truth_is_found_and_is_readable(tmp_path: Path) -> None:
     engine = write(tmp_path / "e.parquet", lossy_and_clean())
-    trees, evidence = learnt(engine, seed=1, held_out=0.0)
+    trees, beginnings, evidence = learnt(engine, seed=1, held_out=0.0)
     bulk = trees["bulk"]
     assert isinstance(bulk, tree.Split) and bulk.feature.name == "loss"
     assert 0.0 < bulk.threshold < 0.02
@@ -75,15 +76,16 @@ def test_the_truth_is_found_and_is_readable(tmp_path: Path) -> None:
     assert bulk.low.as_good == ()
     # Without outcomes of its own it is judged by those of downloads, and the queue counts more.
     assert set(trees) == {"bulk", "rtsp"}
+    assert beginnings == {}, "nobody knows how they began"
     assert "120 episodes of 60 paths" in " ".join(evidence)
 
 
 def test_what_is_nearly_as_good_stays(tmp_path: Path) -> None:
     rows = [episode(1, "cubic", 9.0, 45.0), episode(1, "bbr", 8.9, 45.0), episode(1, "reno", 8.0, 45.0)]
-    trees, evidence = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    trees, beginnings, evidence = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
     bulk = trees["bulk"]
     assert isinstance(bulk, tree.Leaf) and (bulk.algorithm, bulk.as_good) == ("cubic", ("bbr",))
-    assert 'return best(flow, "cubic", "bbr")' in lua.rules(trees, evidence)
+    assert 'return best(flow, "cubic", "bbr")' in lua.rules(trees, beginnings, evidence)
 
 
 def test_a_small_gain_is_not_worth_a_change(tmp_path: Path) -> None:
@@ -91,8 +93,40 @@ def test_a_small_gain_is_not_worth_a_change(tmp_path: Path) -> None:
     for row in rows:
         if row["algorithm"] == "cubic" and row["loss"] == 0.0:
             row["rate_mbps"] = 8.1
-    trees, _ = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    trees, *_ = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
     assert isinstance(trees["bulk"], tree.Leaf) and trees["bulk"].algorithm == "bbr"
+
+
+def beginnings(paths: int = 60) -> list[dict]:
+    """While it is young BBR is better on short paths, and Iris on long ones."""
+    rows = []
+    for number in range(paths):
+        is_long = number % 2 == 1
+        rtt = 600.0 if is_long else 20.0
+        for algorithm, rate in (("bbr", 3.0 if is_long else 9.0), ("iris-min", 7.0)):
+            rows.append(episode(number, algorithm, rate, rtt, min_rtt_ms=rtt, age_s=0.1, path_age_s=0.1))
+    return rows
+
+
+def test_a_new_path_is_told_by_its_round_trip(tmp_path: Path) -> None:
+    rows = beginnings() + [episode(number, name, 9.0, 45.0) for number in range(60) for name in ("bbr", "iris-min")]
+    _, found, _ = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    bulk = found["bulk"]
+    assert isinstance(bulk, tree.Split) and bulk.feature.name == "rtt_ms" and 20 < bulk.threshold < 600
+    assert (bulk.low.algorithm, bulk.high.algorithm) == ("bbr", "iris-min")
+
+
+def test_how_bad_the_worst_is_makes_no_question(tmp_path: Path) -> None:
+    # Who is best shows in the loss, how bad CUBIC is, which nobody would choose, in the jitter.
+    rows = []
+    for number in range(60):
+        is_lossy, is_jittery = number % 2 == 1, number % 3 == 0
+        seen = {"loss": 0.02 if is_lossy else 0.0, "rtt_variation_ms": 20.0 if is_jittery else 2.0}
+        best = 9.0 if is_lossy else 7.0
+        for name, rate in (("bbr", 8.0), ("iris-min", best), ("cubic", 4.0 if is_jittery else 7.9)):
+            rows.append(episode(number, name, rate, 45.0, **seen))
+    trees, *_ = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    assert isinstance(trees["bulk"], tree.Split) and trees["bulk"].feature.name == "loss"
 
 
 def test_what_earlier_rules_have_seen_counts(tmp_path: Path) -> None:
@@ -103,7 +137,7 @@ def test_what_earlier_rules_have_seen_counts(tmp_path: Path) -> None:
         for row in lossy_and_clean()
     ]
     visited = write(tmp_path / "v.parquet", seen)
-    trees, _ = learnt(engine, seed=1, held_out=0.0, visited=visited)
+    trees, *_ = learnt(engine, seed=1, held_out=0.0, visited=visited)
 
     def asked(node: tree.Node) -> set[str]:
         return set() if isinstance(node, tree.Leaf) else {node.feature.name} | asked(node.low) | asked(node.high)
@@ -156,11 +190,11 @@ def test_held_out_paths_are_not_learnt_from(tmp_path: Path) -> None:
 
 
 def test_rules_are_judged_beside_each_algorithm(tmp_path: Path) -> None:
-    singles = write(tmp_path / "s.parquet", lossy_and_clean()).sql(queries.OUTCOMES)
+    singles = write(tmp_path / "s.parquet", lossy_and_clean()).sql(queries.JUDGED)
     good = [row for row in lossy_and_clean() if (row["algorithm"] == "bbr") == (row["loss"] > 0)]
     # Half of the time the other one, on the first path.
     selected = [*good, episode(0, "bbr", 3.0, 45.0)]
-    verdict = evaluate.closed_loop(singles, write(tmp_path / "m.parquet", selected).sql(queries.OUTCOMES), "bulk")
+    verdict = evaluate.closed_loop(singles, write(tmp_path / "m.parquet", selected).sql(queries.JUDGED), "bulk")
     assert verdict.paths == 60
     assert verdict.selected == pytest.approx((59 + 6 / 9) / 60)
     assert list(verdict.singles) == ["bbr", "cubic"]
@@ -182,14 +216,15 @@ def test_the_proxy_takes_the_rules(tmp_path: Path) -> None:
     server = Path(__file__).resolve().parents[2] / "target/release/millrace-server"
     if not server.exists():
         pytest.skip(f"no {server}: make build")
-    write(tmp_path / "e.parquet", lossy_and_clean())
+    write(tmp_path / "e.parquet", lossy_and_clean() + beginnings())
     rules = str(tmp_path / "r.lua")
     main(["learn", str(tmp_path), "--out", rules])
     checked = subprocess.run([server, "rules", "check", rules], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked
     assert "2 of 2 tests passed" in checked.stdout
-    known = {"loss": 0.03, "recent_min_rtt_ms": 40, "max_delivery_mbps": 8, "delivered_bytes": 1e6, "age_s": 20}
-    for others, answer in (({}, "bbr: learned"), ({"age_s": 5}, "bbr: learned: best everywhere")):
+    known = {"loss": 0.03, "recent_min_rtt_ms": 40, "max_delivery_mbps": 8, "delivered_bytes": 1e6, "path_age_s": 20}
+    young = {"path_age_s": 5, "recent_min_rtt_ms": 600}
+    for others, answer in (({}, "bbr: learned"), (young, "iris-min: learned")):
         facts = json.dumps(known | others)
         explained = subprocess.run(
             [server, "rules", "explain", rules, facts], capture_output=True, text=True, check=True

@@ -11,7 +11,7 @@ use millrace_cc::registry::Algorithm;
 use millrace_cc::{PathModel, Time};
 use millrace_config::Class;
 use millrace_mcc::pipe::AgentEnd;
-use millrace_mcc::{News, Player, Record};
+use millrace_mcc::{News, Order, Player, Record};
 use millrace_wire::cmcd::PlayerReport;
 
 use crate::conn::ConnId;
@@ -154,13 +154,13 @@ impl Agent {
         }
     }
 
-    /// The next order: the slot and serial number of its connection, and the algorithm.
-    fn order(&mut self) -> Option<(usize, u64, Algorithm)> {
+    /// The next order, with the slot of its connection and the algorithm.
+    fn order(&mut self) -> Option<(usize, Algorithm, Order)> {
         while let Some(order) = self.pipes.order() {
             let slot = self.slots.get(&order.connection);
             let algorithm = self.candidates.get(usize::from(order.algorithm));
             if let (Some(slot), Some(algorithm)) = (slot, algorithm) {
-                return Some((*slot, order.connection, algorithm.clone()));
+                return Some((*slot, algorithm.clone(), order));
             }
         }
         None
@@ -182,10 +182,10 @@ impl Core {
 
     /// Does what the Selector has ordered meanwhile.
     pub(crate) fn obey_selector(&mut self) {
-        while let Some((slot, serial, algorithm)) = self.agent.as_mut().and_then(Agent::order) {
+        while let Some((slot, algorithm, order)) = self.agent.as_mut().and_then(Agent::order) {
             let conn = self.conns.get_mut(slot);
-            if let Some(conn) = conn.filter(|conn| conn.id.serial == serial)
-                && conn.follow(&algorithm, self.now)
+            if let Some(conn) = conn.filter(|conn| conn.id.serial == order.connection)
+                && conn.follow(&algorithm, order.anew, self.now)
             {
                 self.counters.selected.add(1);
                 // Another window may let more be sent now.

@@ -107,12 +107,16 @@ impl Conn {
         Ok(Steered { algorithm: self.control.algorithm.name(), pinned: self.control.pinned })
     }
 
-    /// Does what the rules want, unless somebody else has a say; whether that changed anything.
-    pub(crate) fn follow(&mut self, algorithm: &Algorithm, now: Instant) -> bool {
+    /// Does what the rules want, unless somebody else has a say; whether that changed anything. `anew` lets
+    /// the same algorithm start again: the path has become another one.
+    pub(crate) fn follow(&mut self, algorithm: &Algorithm, anew: bool, now: Instant) -> bool {
         let before = self.control.switches;
         if self.control.is_selected() && !self.control.pinned {
             // As in `steer`.
-            let _ = self.turn_to(algorithm, "rules", now);
+            let _ = match anew {
+                true => self.begin(algorithm, "path", now),
+                false => self.turn_to(algorithm, "rules", now),
+            };
         }
         self.control.switches != before
     }
@@ -128,7 +132,7 @@ impl Conn {
         }
     }
 
-    /// `trigger` says who wants it.
+    /// Another algorithm from now on; `trigger` says who wants it.
     fn turn_to(
         &mut self,
         algorithm: &Algorithm,
@@ -138,6 +142,16 @@ impl Conn {
         if self.control.algorithm.settings() == algorithm.settings() {
             return Ok(());
         }
+        self.begin(algorithm, trigger, now)
+    }
+
+    /// The same, also if it drives already.
+    fn begin(
+        &mut self,
+        algorithm: &Algorithm,
+        trigger: &'static str,
+        now: Instant,
+    ) -> Result<(), quiche::Error> {
         let turned = quiche_adapter::replace(&mut self.quic, algorithm);
         match &turned {
             Ok(()) => {

@@ -31,11 +31,13 @@ pub struct Episode {
     pub algorithm: String,
     /// What had driven it before, under which the path looked as below.
     pub before: String,
-    /// Why it ended: `time`, `switch` or `closed`.
+    /// Why it ended: `time`, `switch`, `path` (it became another one) or `closed`.
     pub end: String,
     /// Age of the connection when it began.
     pub age_s: f64,
-    /// Then: smallest round trip ever.
+    /// Then: age of the path, which becomes another one when round trips change at once and for good.
+    pub path_age_s: f64,
+    /// Then: smallest round trip of that path.
     pub min_rtt_ms: f64,
     /// Then: smallest round trip of ten seconds.
     pub recent_min_rtt_ms: f64,
@@ -90,6 +92,7 @@ pub struct Episode {
 pub(crate) enum End {
     Time,
     Switch,
+    Path,
     Closed,
 }
 
@@ -158,6 +161,7 @@ impl Open {
         let end = match end {
             End::Time => "time",
             End::Switch => "switch",
+            End::Path => "path",
             End::Closed => "closed",
         };
         Some(Episode {
@@ -169,6 +173,7 @@ impl Open {
             before,
             end: end.to_owned(),
             age_s: facts.age_s,
+            path_age_s: facts.path_age_s,
             min_rtt_ms: facts.min_rtt_ms,
             recent_min_rtt_ms: facts.recent_min_rtt_ms,
             recent_max_rtt_ms: facts.recent_max_rtt_ms,

@@ -29,6 +29,8 @@ pub struct Facts {
     pub algorithm: String,
     /// Since it was opened.
     pub age_s: f64,
+    /// Since the path became another one, or since the connection was opened.
+    pub path_age_s: f64,
     /// Since the algorithm was changed, or since it was opened.
     pub since_switch_s: f64,
     /// How often it was changed.

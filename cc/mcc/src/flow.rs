@@ -24,6 +24,12 @@ pub(crate) struct Flow {
     before: Option<u16>,
     episode: Option<Open>,
     window: Window,
+    /// When it got the path that it has.
+    path_since: Time,
+    /// The path has become a longer one, and nobody has started anew on it yet.
+    pub(crate) is_new_path: bool,
+    /// The rules have been asked since its first round trip is known.
+    has_begun: bool,
     /// When the rules were asked last.
     pub(crate) asked: Option<Time>,
     /// It is on the list of those that are to be asked about.
@@ -47,16 +53,31 @@ impl Flow {
             before: None,
             episode: None,
             window: Window::default(),
+            path_since: now,
+            is_new_path: false,
+            has_begun: false,
             asked: None,
             is_listed: false,
             wanted: None,
         }
     }
 
-    pub(crate) fn hear(&mut self, record: Record) {
+    /// Takes in a record; the episode that ends because the path has become another one.
+    pub(crate) fn hear(&mut self, record: Record) -> Option<Episode> {
+        let before = self.last.map_or(0, |last| last.path_changes);
+        let mut over = None;
+        if record.path_changes != before {
+            over = self.end_episode(End::Path);
+            self.window = Window::default();
+            self.path_since = record.now;
+            self.is_new_path = record.is_longer;
+            // What was wanted was for another path.
+            (self.asked, self.wanted) = (None, None);
+        }
         self.window.hear(&record);
         self.heard = record.now;
         self.last = Some(record);
+        over
     }
 
     pub(crate) fn hear_player(&mut self, now: Time, player: Player) {
@@ -80,13 +101,20 @@ impl Flow {
         self.latest_rtt().is_some()
     }
 
+    /// Whether anything is known of its path, for the first time that this is asked.
+    pub(crate) fn begins(&mut self) -> bool {
+        let begins = !self.has_begun && self.has_path();
+        self.has_begun |= begins;
+        begins
+    }
+
     /// Since the last change, if there was one.
     pub(crate) fn since_switch(&self, now: Time) -> Option<Duration> {
         self.switched.map(|at| now - at)
     }
 
     pub(crate) fn switch(&mut self, to: u16, now: Time) {
-        self.wanted = None;
+        (self.wanted, self.is_new_path) = (None, false);
         if to != self.algorithm {
             self.before = Some(self.algorithm);
             self.algorithm = to;
@@ -130,6 +158,7 @@ impl Flow {
             class: self.class,
             algorithm: name.to_owned(),
             age_s: (now - self.opened).as_secs_f64(),
+            path_age_s: (now - self.path_since).as_secs_f64(),
             since_switch_s: (now - self.switched.unwrap_or(self.opened)).as_secs_f64(),
             switches: self.switches,
             player: self.player.map(|(at, player)| Player {

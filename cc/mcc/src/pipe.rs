@@ -98,7 +98,7 @@ mod tests {
             [Some(closed(2)), Some(closed(5)), None]
         );
 
-        let order = Order { connection: 1, algorithm: 3 };
+        let order = Order { connection: 1, algorithm: 3, anew: false };
         assert!(selector.order(order) && !selector.order(order));
         assert_eq!((agent.order(), agent.order()), (Some(order), None));
         assert!(!selector.is_abandoned());

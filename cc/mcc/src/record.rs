@@ -39,6 +39,10 @@ pub struct Record {
     pub delivered_bytes: u64,
     /// Declared lost so far.
     pub lost_bytes: u64,
+    /// How often the path has become another one.
+    pub path_changes: u32,
+    /// Whether it became a longer one at last.
+    pub is_longer: bool,
 }
 
 impl Record {
@@ -60,6 +64,8 @@ impl Record {
             window_bytes: path.window_bytes,
             delivered_bytes: path.delivered_bytes,
             lost_bytes: path.lost_bytes,
+            path_changes: path.changes,
+            is_longer: path.is_longer(),
         }
     }
 }
@@ -114,4 +120,6 @@ pub struct Order {
     pub connection: u64,
     /// Which of the candidates.
     pub algorithm: u16,
+    /// Even if it drives already: the path is a new one.
+    pub anew: bool,
 }

@@ -35,8 +35,9 @@ pub struct Settings {
     pub candidates: Vec<String>,
     /// An algorithm stays for so long at least.
     pub dwell: Duration,
-    /// The rules must want another one for so long, without a break. Nothing of it counts until the
-    /// path's first RTT sample: what a connection begins with needs no second thought.
+    /// The rules must want another one for so long, without a break. Nothing of it counts until they have
+    /// been asked with the path's first RTT sample, nor when the path has become another one: what a
+    /// connection begins with needs no second thought.
     pub confirm: Duration,
     /// The rules are asked about a connection so often at most.
     pub ask_every: Duration,
@@ -152,7 +153,10 @@ impl<R: Rules> Selector<R> {
                 );
             }
             News::Acked(record) => {
-                let counted = self.with(record.connection, |flow| flow.hear(record), record.now);
+                let mut over = None;
+                let hear = |flow: &mut Flow| over = flow.hear(record);
+                let counted = self.with(record.connection, hear, record.now);
+                self.keep(over);
                 if counted && self.settings.keeps_episodes {
                     self.follow(record);
                 }
@@ -286,8 +290,11 @@ impl<R: Rules> Selector<R> {
                     None
                 }
             };
-            let Some(to) = flow.agreed(wanted, &self.settings, now) else { continue };
-            if give(Order { connection, algorithm: to }) {
+            let (to, anew) = match flow.agreed(wanted, &self.settings, now) {
+                Some(to) => (to, flow.is_new_path),
+                None => continue,
+            };
+            if give(Order { connection, algorithm: to, anew }) {
                 self.counts.ordered += 1;
                 over.extend(flow.end_episode(End::Switch));
                 flow.switch(to, now);
@@ -353,10 +360,18 @@ impl Flow {
     /// What is to be done about what the rules want: another algorithm, once they have wanted it for long
     /// enough and the one in force has had its time.
     fn agreed(&mut self, wanted: Option<u16>, settings: &Settings, now: Time) -> Option<u16> {
+        let begins = self.begins();
+        if self.is_new_path {
+            // As at a connection's beginning. Whatever drives starts anew: what it knows is of another path.
+            return Some(wanted.unwrap_or(self.algorithm));
+        }
         let Some(to) = wanted.filter(|to| *to != self.algorithm) else {
             self.wanted = None;
             return None;
         };
+        if begins {
+            return Some(to);
+        }
         let since = match self.wanted {
             Some((same, since)) if same == to => since,
             _ => now,

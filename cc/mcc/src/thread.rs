@@ -325,11 +325,11 @@ mod tests {
     fn orders_come_back_and_rules_are_replaced() {
         let (mut agent, thread, rules) = start("a", 64);
         agent.tell(opened(1));
-        assert_eq!(order(&mut agent), Order { connection: 1, algorithm: 1 });
+        assert_eq!(order(&mut agent), Order { connection: 1, algorithm: 1, anew: false });
         rules.replace(|| Ok(Always("b")));
         // A new one, so that no dwell time is in the way. What is told after them is judged by them.
         agent.tell(opened(2));
-        assert_eq!(order(&mut agent), Order { connection: 2, algorithm: 2 });
+        assert_eq!(order(&mut agent), Order { connection: 2, algorithm: 2, anew: false });
         assert!(thread.account().read().counts.ordered >= 2);
         let explained = thread.explain(2).unwrap();
         assert_eq!((explained.facts.algorithm.as_str(), explained.problem), ("b", None));

@@ -155,6 +155,7 @@ impl LuaRules {
         flow.raw_set("switches", facts.switches)?;
         for (name, value) in [
             ("age_s", facts.age_s),
+            ("path_age_s", facts.path_age_s),
             ("since_switch_s", facts.since_switch_s),
             ("min_rtt_ms", facts.min_rtt_ms),
             ("max_rtt_ms", facts.max_rtt_ms),

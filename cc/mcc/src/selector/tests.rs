@@ -75,11 +75,66 @@ fn a_change_must_be_wanted_for_a_while_and_the_one_before_has_its_time() {
     }
     let (first, second) = (orders[0], orders[1]);
     assert_eq!((first.1, second.1), ((1, 1), (1, 2)));
-    assert!((1000..1600).contains(&first.0), "confirmed: {orders:?}");
+    assert_eq!(first.0, 0, "what a connection begins with needs no confirmation: {orders:?}");
     // Three of a hundred over ten seconds: 3 s of one in ten, and a second's confirmation.
     assert!((9000..11_500).contains(&second.0), "{orders:?}");
     assert_eq!(orders.len(), 2, "{orders:?}");
     assert_eq!(selector.counts().ordered, 2);
+}
+
+/// On a path that has become another one so often.
+fn acked_on(changes: u32, is_longer: bool, ms: u64, delivered: u64) -> News {
+    match acked(1, ms, delivered, delivered / 10) {
+        News::Acked(record) => News::Acked(Record { path_changes: changes, is_longer, ..record }),
+        other => other,
+    }
+}
+
+#[test]
+fn on_a_longer_path_whatever_drives_starts_anew_and_nothing_is_known() {
+    let mut selector = Selector::new(Fixed(|_: &Facts| Ok(None)), settings());
+    selector.hear(opened(1, Class::Bulk));
+    let mut orders = Vec::new();
+    let mut run =
+        |selector: &mut Selector<_>, seconds: std::ops::Range<u64>, changes, is_longer| {
+            for second in seconds {
+                selector.hear(acked_on(changes, is_longer, second * 1000, second * 1000));
+                let give = |order: Order| {
+                    orders.push((second, order.algorithm, order.anew));
+                    true
+                };
+                selector.decide(at(second * 1000), give, |_| {});
+            }
+        };
+    run(&mut selector, 0..20, 0, false);
+    let before = selector.facts(1, at(19_500)).unwrap();
+    assert!((before.path_age_s - 19.5).abs() < 1e-9 && before.loss > 0.05, "{before:?}");
+    run(&mut selector, 20..21, 1, true);
+    let after = selector.facts(1, at(20_500)).unwrap();
+    assert_eq!((after.path_age_s, after.age_s, after.loss), (0.5, 20.5, 0.0));
+    run(&mut selector, 21..40, 1, true);
+    // A shorter one needs no start: nothing that fits the longer one is too much for long.
+    run(&mut selector, 40..60, 2, false);
+    assert_eq!(selector.facts(1, at(60_000)).unwrap().path_age_s, 20.0);
+    assert_eq!(orders, [(20, 0, true)]);
+    assert_eq!(selector.facts(1, at(60_000)).unwrap().switches, 0);
+}
+
+#[test]
+fn what_rules_want_for_a_new_path_needs_neither_confirmation_nor_dwell() {
+    let by_age = |facts: &Facts| Ok(Some(if facts.path_age_s < 1.0 { "westwood" } else { "bbr" }));
+    let mut selector = Selector::new(Fixed(by_age), settings());
+    selector.hear(opened(1, Class::Bulk));
+    let mut orders = Vec::new();
+    for second in 0..40 {
+        let changes = u32::from(second >= 8);
+        selector.hear(acked_on(changes, true, second * 1000, second * 1000));
+        orders.extend(
+            decide(&mut selector, second * 1000).into_iter().map(|order| (second, order.1)),
+        );
+    }
+    // BBR once Westwood has had its five seconds, and Westwood at once where the path is new.
+    assert_eq!(orders, [(0, 2), (5, 1), (8, 2), (13, 1)]);
 }
 
 #[test]

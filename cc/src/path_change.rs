@@ -1,0 +1,222 @@
+use std::time::Duration;
+
+use crate::Time;
+
+/// What the round trips of a path were is known of this long, or twice as long.
+const SPAN: Duration = Duration::from_secs(5);
+/// A path is another one where its round trips are so many times as long as the longest of before, or as
+/// short as this part of the shortest.
+const LONGER: f64 = 1.5;
+const SHORTER: f64 = 0.5;
+/// And where so much of the round trip came from one sample to the next: a queue grows and drains by what comes
+/// in between, a route changes at once.
+const STEP: f64 = 1.0 / 3.0;
+/// Of that step so much must stay for this part of a round trip: behind a link that stood still round trips shrink again...
+const STAYS: f64 = 0.75;
+/// ...and not more than this be added: behind one that has become slow they grow.
+const GROWS: f64 = 0.5;
+const STAYS_FOR: f64 = 0.5;
+/// Samples in that time, at least.
+const SAMPLES: u32 = 4;
+
+/// Finds out from round trips when a path has become another one, as by a change of route.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PathChange {
+    last: Option<Duration>,
+    /// Of this span and of the one before it.
+    current: Span,
+    earlier: Option<Span>,
+    suspect: Option<Suspect>,
+}
+
+/// What has become of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Its round trips are these now, and longer.
+    Longer(Span),
+    /// Shorter.
+    Shorter(Span),
+}
+
+/// The least and the most of some round trips.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    began: Option<Time>,
+    pub(crate) least: Duration,
+    pub(crate) most: Duration,
+}
+
+impl Span {
+    fn of(now: Time, rtt: Duration) -> Self {
+        Self { began: Some(now), least: rtt, most: rtt }
+    }
+
+    fn add(&mut self, now: Time, rtt: Duration) {
+        if self.began.is_none() {
+            *self = Self::of(now, rtt);
+        }
+        self.least = self.least.min(rtt);
+        self.most = self.most.max(rtt);
+    }
+}
+
+/// Round trips since a step.
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    since: Time,
+    /// The bounds that they must keep to.
+    bounds: (Duration, Duration),
+    is_longer: bool,
+    samples: u32,
+    seen: Span,
+}
+
+impl PathChange {
+    /// Takes in a sample; says when the path has become another one.
+    pub(crate) fn on_rtt(&mut self, now: Time, rtt: Duration) -> Option<Change> {
+        let last = self.last.replace(rtt);
+        if self.suspect.is_some() {
+            return self.follow(now, last?, rtt);
+        }
+        self.suspect = last.and_then(|last| self.suspected(now, last, rtt));
+        if self.suspect.is_none() {
+            self.note(now, rtt);
+        }
+        None
+    }
+
+    fn suspected(&self, now: Time, last: Duration, rtt: Duration) -> Option<Suspect> {
+        let (least, most) = self.known()?;
+        let is_longer = rtt > most.mul_f64(LONGER);
+        if !is_longer && rtt >= least.mul_f64(SHORTER) {
+            return None;
+        }
+        let (step, of) = if is_longer {
+            (rtt.saturating_sub(last), rtt)
+        } else {
+            (last.saturating_sub(rtt), last)
+        };
+        if step < of.mul_f64(STEP) {
+            return None;
+        }
+        // Round trips that are shorter may get longer: whatever comes meets an empty queue first.
+        let bounds = if is_longer {
+            let step = rtt - most;
+            (most + step.mul_f64(STAYS), rtt + step.mul_f64(GROWS))
+        } else {
+            (Duration::ZERO, least - (least - rtt).mul_f64(GROWS))
+        };
+        Some(Suspect { since: now, bounds, is_longer, samples: 1, seen: Span::of(now, rtt) })
+    }
+
+    fn follow(&mut self, now: Time, last: Duration, rtt: Duration) -> Option<Change> {
+        let suspect = self.suspect.as_mut()?;
+        suspect.seen.add(now, rtt);
+        suspect.samples += 1;
+        let (seen, is_longer) = (suspect.seen, suspect.is_longer);
+        if !(suspect.bounds.0..=suspect.bounds.1).contains(&rtt) {
+            // One way may change before the other, in two steps.
+            self.suspect =
+                self.suspected(now, last, rtt).filter(|next| next.is_longer == is_longer);
+            if self.suspect.is_some() {
+                return None;
+            }
+            // The path is the same: all of it belongs to what is known of it.
+            self.note(now, seen.least);
+            self.note(now, seen.most);
+            return None;
+        }
+        if suspect.samples < SAMPLES || now - suspect.since < seen.least.mul_f64(STAYS_FOR) {
+            return None;
+        }
+        *self = Self { last: self.last, current: seen, earlier: None, suspect: None };
+        Some(if is_longer { Change::Longer(seen) } else { Change::Shorter(seen) })
+    }
+
+    fn note(&mut self, now: Time, rtt: Duration) {
+        if self.current.began.is_some_and(|began| now - began >= SPAN) {
+            self.earlier = Some(std::mem::take(&mut self.current));
+        }
+        self.current.add(now, rtt);
+    }
+
+    /// The shortest and the longest round trip of late.
+    fn known(&self) -> Option<(Duration, Duration)> {
+        let current = self.current.began.map(|_| self.current);
+        let spans = || current.into_iter().chain(self.earlier);
+        let least = spans().map(|span| span.least).min()?;
+        Some((least, spans().map(|span| span.most).max()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sample each so many milliseconds; at which of them the path has become another one.
+    fn changes(every_ms: u64, rtts_ms: impl IntoIterator<Item = u64>) -> Vec<(u64, bool)> {
+        let mut change = PathChange::default();
+        let mut found = Vec::new();
+        for (number, rtt_ms) in rtts_ms.into_iter().enumerate() {
+            let ms = number as u64 * every_ms;
+            let now = Time::from_nanos(ms * 1_000_000);
+            match change.on_rtt(now, Duration::from_millis(rtt_ms)) {
+                Some(Change::Longer(_)) => found.push((ms, true)),
+                Some(Change::Shorter(_)) => found.push((ms, false)),
+                None => {}
+            }
+        }
+        found
+    }
+
+    fn steady(ms: u64, times: usize) -> impl Iterator<Item = u64> {
+        std::iter::repeat_n(ms, times)
+    }
+
+    #[test]
+    fn a_step_that_stays_is_another_path() {
+        // Known half a round trip after the step, either way.
+        let up_and_down = steady(60, 100).chain(steady(800, 200)).chain(steady(60, 50));
+        assert_eq!(changes(10, up_and_down), [(1400, true), (3030, false)]);
+    }
+
+    #[test]
+    fn one_way_after_the_other_is_one_change() {
+        let in_two = steady(60, 100).chain(steady(430, 3)).chain(steady(800, 200));
+        assert_eq!(changes(10, in_two), [(1430, true)]);
+    }
+
+    #[test]
+    fn a_queue_is_none() {
+        // It grows by half of the time that passes, and drains again.
+        let up = (0..100).map(|step| 60 + 5 * step);
+        let down = (0..100).map(|step| 560 - 5 * step);
+        assert_eq!(changes(10, steady(60, 100).chain(up).chain(down)), []);
+    }
+
+    #[test]
+    fn a_link_that_stood_still_is_none() {
+        // What waited for 700 ms leaves at once, and the later it came the less it waited.
+        let after = (0..70).map(|packet| 760 - 10 * packet);
+        assert_eq!(changes(1, steady(60, 1000).chain(after).chain(steady(60, 2000))), []);
+    }
+
+    #[test]
+    fn a_link_that_has_become_slow_is_none() {
+        // A packet takes 200 ms, and one more waits with each.
+        let growing = (1..20).map(|packet| 60 + 200 * packet);
+        assert_eq!(changes(200, steady(60, 100).chain(growing)), []);
+    }
+
+    #[test]
+    fn jitter_is_none() {
+        let jitter = (0..2000_u64).map(|number| 50 + (number * 7919) % 20);
+        assert_eq!(changes(5, jitter), []);
+    }
+
+    #[test]
+    fn a_few_samples_are_not_enough() {
+        assert_eq!(changes(500, steady(60, 10).chain([300, 300, 300])), []);
+        assert_eq!(changes(500, steady(60, 10).chain([300, 300, 300, 300])), [(6500, true)]);
+    }
+}
