@@ -11,25 +11,35 @@ from sklearn.tree import DecisionTreeRegressor
 from millrace_learner.features import NUMBERS, Columns, Feature, columns, features, matrix
 from millrace_learner.utility import Utilities
 
-# As many answers as a person reads through.
-MOST_LEAVES = 40
-# An answer stands for so much of what there is to learn from, at least.
-LEAST_SHARE = 0.01
-# The same where nothing but the round trip is known.
-MOST_BEGINNINGS = 4
-LEAST_BEGINNING = 0.05
 # What falls so far behind the best of all on the mean path is no answer anywhere, nor is what a path looks like
 # under it worth learning from, unless it gains on so many of the paths.
 CANDIDATES_WITHIN = 0.2
 CANDIDATES_GAIN_ON = 1 / 3
-# Where less than this is to be gained the best of all on the mean path is the answer: a change costs something,
-# and part of a small gain is luck.
+# A path on which less than this is to be gained is none on which an algorithm gains.
 GAIN = 0.03
 # Of what an algorithm gains or loses no more than this counts for the questions that a tree asks: how bad is what
 # nobody would choose there is of no interest.
 MOST_GAIN = 0.15
 # What is within this of the answer stays if it drives.
 MARGIN = 0.02
+
+
+@dataclass(frozen=True)
+class Size:
+    """How far a tree may go."""
+
+    # As many answers as a person reads through.
+    most_leaves: int
+    # An answer stands for so much of what there is to learn from, at least.
+    least_share: float
+    # Where less is to be gained the best of all on the mean path is the answer.
+    gain: float
+
+
+# A change costs something, and part of a small gain is luck.
+SETTLED = Size(most_leaves=40, least_share=0.01, gain=GAIN)
+# Nothing but the round trip is known, and what comes of it is nobody's loss.
+BEGINNING = Size(most_leaves=4, least_share=0.05, gain=0.0)
 
 
 @dataclass(frozen=True)
@@ -42,12 +52,14 @@ class Leaf:
     weight: float
     # The best of all on the mean path.
     usual: str
+    # By how much another one must be better to be the answer.
+    gain: float
 
     @property
     def algorithm(self) -> str:
         """The best one, if it is clearly better than the usual one."""
         best = next(iter(self.shares))
-        return best if self.shares[best] - self.shares[self.usual] >= GAIN else self.usual
+        return best if self.shares[best] - self.shares[self.usual] >= self.gain else self.usual
 
     @property
     def as_good(self) -> tuple[str, ...]:
@@ -89,7 +101,7 @@ def learn(samples: Sequence[pa.Table], utilities: Utilities, of_class: str, keep
         raise ValueError(f"nothing to learn from for {of_class}: no path with samples and outcomes")
     of_each = known.value[[known.rows[name] for name in source["place"]]]
     chosen = features(known.candidates)
-    return known.grow(chosen, matrix(chosen, source), of_each, weight, (MOST_LEAVES, LEAST_SHARE))
+    return known.grow(chosen, matrix(chosen, source), of_each, weight, SETTLED)
 
 
 def beginning(
@@ -106,7 +118,7 @@ def beginning(
     rtts = np.array([smallest_rtt_ms[place] for place in places])
     chosen = [feature for feature in NUMBERS if feature.name == "rtt_ms"]
     asked = matrix(chosen, {"before": np.array(places), "recent_min_rtt_ms": rtts})
-    return known.grow(chosen, asked, of_each, np.ones(len(places)), (MOST_BEGINNINGS, LEAST_BEGINNING))
+    return known.grow(chosen, asked, of_each, np.ones(len(places)), BEGINNING)
 
 
 @dataclass(frozen=True)
@@ -144,13 +156,14 @@ class _Known:
         asked: np.ndarray,
         of_each: np.ndarray,
         weight: np.ndarray,
-        bounds: tuple[int, float],
+        size: Size,
     ) -> Node:
-        """A tree of at most so many leaves, each for such a share at least; a row of `asked` and `of_each` is a
-        sample."""
+        """A tree of samples, each a row of `asked` and `of_each`."""
         # What there is to be gained, and not how hard a path is for all of them.
         gains = of_each[:, self.tried] - of_each[:, [self.usual]]
-        model = DecisionTreeRegressor(max_leaf_nodes=bounds[0], min_weight_fraction_leaf=bounds[1], random_state=0)
+        model = DecisionTreeRegressor(
+            max_leaf_nodes=size.most_leaves, min_weight_fraction_leaf=size.least_share, random_state=0
+        )
         model.fit(asked, np.clip(gains, -MOST_GAIN, MOST_GAIN), sample_weight=weight / weight.sum())
         place = model.apply(asked)
 
@@ -160,7 +173,7 @@ class _Known:
             order = np.argsort(-shares, kind="stable")
             of_all = float(weight[here].sum() / weight.sum())
             names = self.candidates
-            return Leaf({names[at]: float(shares[at]) for at in order}, of_all, self.algorithms[self.usual])
+            return Leaf({names[at]: float(shares[at]) for at in order}, of_all, self.algorithms[self.usual], size.gain)
 
         return _simplified(_node(model.tree_, 0, chosen, leaf))
 
@@ -191,7 +204,7 @@ def _together(low: Leaf, high: Leaf) -> Leaf:
     shares = {
         name: (share * low.weight + high.shares[name] * high.weight) / weight for name, share in low.shares.items()
     }
-    return Leaf(dict(sorted(shares.items(), key=lambda item: -item[1])), weight, low.usual)
+    return Leaf(dict(sorted(shares.items(), key=lambda item: -item[1])), weight, low.usual, low.gain)
 
 
 def _simplified(node: Node) -> Node:

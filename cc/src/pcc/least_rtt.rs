@@ -75,7 +75,9 @@ impl LeastRtt {
         let mut beyond = self.beyond.unwrap_or(fresh);
         beyond.least = beyond.least.min(smoothed);
         beyond.most = beyond.most.max(smoothed);
-        if beyond.most - beyond.least > (beyond.least - covered).mul_f64(MOST_SPREAD) {
+        // The smallest one may have been forgotten since: then what was beyond it is beyond no longer.
+        let excess = beyond.least.saturating_sub(covered);
+        if beyond.most - beyond.least > excess.mul_f64(MOST_SPREAD) {
             beyond = fresh;
         }
         let lasts = now.since(beyond.since) > LONGER_AFTER.max(smoothed * LONGER_ROUND_TRIPS);
@@ -134,6 +136,22 @@ mod tests {
         feed(&mut least, 0, 1_000, |_| 20 * MS);
         assert_eq!(least.covered(), Some(130 * MS));
         least
+    }
+
+    #[test]
+    fn what_was_beyond_a_round_trip_that_is_forgotten_is_beyond_no_longer() {
+        let mut least = LeastRtt::new(Duration::ZERO);
+        let mut add = |ms: u64, latest: u32, smoothed: u32| {
+            let now = Time::from_nanos(ms * 1_000_000);
+            least.add(now, latest * MS, smoothed * MS, 1.0)
+        };
+        add(0, 10, 10);
+        for ms in (100..59_900).step_by(100) {
+            add(ms, 14, 14);
+        }
+        // Beyond 15 ms; then the 10 ms are a minute old, 21 ms are covered, and so would the 20 ms have been.
+        assert_eq!(add(59_950, 30, 20), None);
+        assert_eq!(add(60_050, 100, 60), None);
     }
 
     #[test]

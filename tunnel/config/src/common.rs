@@ -29,6 +29,9 @@ pub enum Class {
 }
 
 impl Class {
+    /// All of them, the usual one first.
+    pub const ALL: [Self; 3] = [Self::Bulk, Self::Dash, Self::Rtsp];
+
     /// The name in configurations, metrics and headers.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -12,7 +12,7 @@ use super::places::{Crossing, ORIGIN_PORT, Places, origin_network};
 use crate::process::Running;
 use crate::proxies::{Binaries, CLIENT_NAME, Proxy, SERVER_NAME};
 use crate::rtsp::live555;
-use crate::scenario::{App, FlowChange, Group, Scenario, Via};
+use crate::scenario::{FlowChange, Group, Scenario, Via};
 use crate::simulate::MCC;
 use crate::topology::Topology;
 
@@ -229,16 +229,11 @@ fn server_config<'a>(
 fn client_config(group: &Group, crossing: &Crossing, places: &Places, admin: SocketAddr) -> Value {
     let door = |flow: &usize| {
         let place = &places.flows[*flow];
-        let class = match group.app {
-            App::Dash { .. } => "dash",
-            App::Rtsp { .. } => "rtsp",
-            App::Bulk | App::OnOff { .. } => "bulk",
-        };
         json!({
             "mode": "fixed",
             "address": place.door,
             "destination": place.origin,
-            "class": class,
+            "class": group.class().as_str(),
         })
     };
     let listen: Vec<Value> = crossing.flows.iter().map(door).collect();

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use millrace_config::Class;
+
 use super::record::{PER_SECOND, Record, SAMPLE_S, mean};
 use crate::scenario::{Convergence, Measure};
 
@@ -174,12 +176,18 @@ pub(super) fn follow_s(
     longest
 }
 
-/// How much a queue counts in [`utility`]: as for downloads in the Rules Learner (`learner/`).
-const DELAY_EXPONENT: f64 = 0.1;
+/// How much a queue counts in [`utility`]: as in the Rules Learner (`learner/`).
+fn delay_exponent(class: Class) -> f64 {
+    match class {
+        Class::Bulk => 0.1,
+        Class::Dash => 0.3,
+        Class::Rtsp => 1.0,
+    }
+}
 
-/// Mean over a flow's seconds of (throughput / what the link could carry) x (propagation / round trip)^0.1;
+/// Mean over a flow's seconds of (throughput / what the link could carry) x (propagation / round trip)^d;
 /// `None` where nothing could be carried. Each second counts alike, whatever the link is like in it.
-pub(super) fn utility(record: &Record, times: &Times, flow: usize) -> Option<f64> {
+pub(super) fn utility(record: &Record, times: &Times, class: Class, flow: usize) -> Option<f64> {
     let of = &record.flows[flow];
     let range = times.flows[flow].start.max(times.warmup)..times.flows[flow].end.min(of.mbps.len());
     let mut all = Vec::new();
@@ -200,7 +208,7 @@ pub(super) fn utility(record: &Record, times: &Times, flow: usize) -> Option<f64
         let propagation_s = mean(&record.rtt_s[second]);
         // Before the first sample nothing has arrived.
         let nearness = last_rtt_s.map_or(0.0, |rtt_s| (propagation_s / rtt_s).min(1.0));
-        all.push(rate * nearness.powf(DELAY_EXPONENT));
+        all.push(rate * nearness.powf(delay_exponent(class)));
     }
     (!all.is_empty()).then(|| mean(&all))
 }

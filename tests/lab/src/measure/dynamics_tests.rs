@@ -129,15 +129,18 @@ fn utility_counts_each_second_alike_and_a_queue_a_little() {
     let mut record = record(10.0, &[&[10.0, 5.0, 1.0, 1.0]]);
     let times = times(&[(0, 4)]);
     record.capacity_mbps[2 * PER_SECOND..].fill(1.0);
-    let found = |record: &Record| utility(record, &times, 0).unwrap();
+    let found = |record: &Record| utility(record, &times, Class::Bulk, 0).unwrap();
     assert!((found(&record) - 3.5 / 4.0).abs() < 1e-9);
     // Ten times the propagation: 10^-0.1. In the last second there is no sample, and it is as before.
     record.flows[0].rtt_s[2 * PER_SECOND..3 * PER_SECOND].fill(Some(0.3));
     record.flows[0].rtt_s[3 * PER_SECOND..].fill(None);
     let late = 10_f64.powf(-0.1);
     assert!((found(&record) - (1.5 + 2.0 * late) / 4.0).abs() < 1e-9);
+    // A stream that is watched as it happens minds it in full.
+    let streamed = utility(&record, &times, Class::Rtsp, 0).unwrap();
+    assert!((streamed - (1.5 + 2.0 * 0.1) / 4.0).abs() < 1e-9);
     record.capacity_mbps.fill(0.0);
-    assert_eq!(utility(&record, &times, 0), None);
+    assert_eq!(utility(&record, &times, Class::Bulk, 0), None);
 }
 
 #[test]

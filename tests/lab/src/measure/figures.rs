@@ -64,7 +64,7 @@ pub fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -> RunFi
         let switches = group.change.iter().filter(|change| change.cc.is_some());
         let switches: Vec<usize> = switches.map(|change| sample(change.at_s)).collect();
         figures.set_if("switch_ratio", dynamics::switch_ratio(record, &times, &switches, index));
-        figures.set_if("utility", dynamics::utility(record, &times, index));
+        figures.set_if("utility", dynamics::utility(record, &times, group.class(), index));
         let asked: Vec<(usize, f64)> = group
             .change
             .iter()

@@ -19,6 +19,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use millrace_config::Class;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -376,6 +377,9 @@ pub struct Group {
     /// What it has to send.
     #[serde(flatten)]
     pub app: App,
+    /// What MCC takes them for, where that is not what `app` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
     /// How many there are.
     pub count: u64,
     /// When the first begins.
@@ -463,6 +467,16 @@ impl File {
 }
 
 impl Group {
+    /// What MCC takes them for, and how much a queue counts in their utility.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        self.class.unwrap_or(match self.app {
+            App::Dash { .. } | App::OnOff { .. } => Class::Dash,
+            App::Rtsp { .. } => Class::Rtsp,
+            App::Bulk => Class::Bulk,
+        })
+    }
+
     /// Whether somebody watches it in a browser.
     #[must_use]
     pub fn is_dash(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use millrace_config::Class;
+
 use crate::report::Plot;
 
 use super::peer;
@@ -238,6 +240,7 @@ fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>
         cc,
         parameters,
         app: app(&mut reader)?,
+        class: class(&mut reader)?,
         count: reader.integer("count", 1..=MAX_FLOWS, 1)?,
         start_s: reader.number("start_s", TIME_S, 0.0)?,
         start_every_s: reader.number("start_every_s", TIME_S, 0.0)?,
@@ -338,6 +341,12 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
             }
         },
     }
+}
+
+fn class(reader: &mut Reader<'_>) -> Result<Option<Class>> {
+    let given = reader.has("class");
+    let class = reader.choice("class", &Class::ALL.map(|class| (class.as_str(), class)))?;
+    Ok(given.then_some(class))
 }
 
 fn flow_change(mut reader: Reader<'_>) -> Result<FlowChange> {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::results::series::InUse;
 use crate::runner::NotDone;
-use crate::scenario::{App, Group, Scenario};
+use crate::scenario::{Group, Scenario};
 
 /// As scenarios call it.
 pub const NAME: &str = Config::NAME;
@@ -87,7 +87,7 @@ impl Mcc {
         let (settings, candidates) = resolve(&config)?;
         let rules = RulesText::read(config.rules.as_deref()).and_then(|text| text.load());
         let rules = rules.map_err(|problem| NotDone::Failed(format!("{NAME}: {problem}")))?;
-        let class = if matches!(group.app, App::OnOff { .. }) { Class::Dash } else { Class::Bulk };
+        let class = group.class();
         let selector = Selector::new(rules, settings);
         self.groups.push(Watched { selector, candidates, class, failure: None });
         Ok(self.groups.len() - 1)
