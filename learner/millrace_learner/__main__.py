@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from millrace_learner import evaluate, lua, queries, tree, utility
 from millrace_learner.engine import DuckDb, Engine, Spark
 
@@ -40,29 +37,20 @@ def open_engine(given: Sequence[str], spark: str | None):
 def learn(options: argparse.Namespace) -> None:
     """Learns rules, but not from paths that are kept away from it."""
     with open_engine(options.episodes, options.spark) as engine:
-        if not options.visited:
-            found = learnt(engine, options.seed, options.held_out)
-        else:
-            with open_engine(options.visited, options.spark) as visited:
-                found = learnt(engine, options.seed, options.held_out, visited)
-    text = lua.rules(*found)
+        found = learnt(engine, options.seed, options.held_out)
+    text = lua.rules(found)
     Path(options.out).write_text(text)
-    print("\n".join(found[-1]))
+    print("\n".join(found.evidence))
     print(f"rules: {options.out}")
 
 
-def learnt(
-    engine: Engine, seed: int, held_out: float, visited: Engine | None = None
-) -> tuple[dict[str, tree.Node], dict[str, tree.Node], list[str]]:
-    """Two trees for each class, for paths that have settled and for new ones, and what speaks for them.
-
-    What a path looks like depends on who drives. So what it looked like while earlier rules drove counts as
-    much as what it looked like under each algorithm all along (Ross, Gordon, Bagnell, AISTATS 2011: DAgger).
-    """
+def learnt(engine: Engine, seed: int, held_out: float) -> tree.Learnt:
+    """Trees for each class, and what speaks for them."""
     counts = queries.overall(engine)
-    outcomes, began = engine.sql(queries.OUTCOMES), engine.sql(queries.BEGINNINGS)
+    outcomes = engine.sql(queries.OUTCOMES)
+    began, first = engine.sql(queries.BEGINNINGS), engine.sql(queries.FIRST_SECONDS)
     smallest = utility.smallest_rtts(outcomes, began)
-    samples = [it.sql(queries.SAMPLES) for it in (engine, visited) if it]
+    samples = engine.sql(queries.SAMPLES)
     evidence = [
         "Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.",
         f"{counts['episodes']} episodes of {counts['paths']} paths; every path counts alike. Held out, seed {seed}: "
@@ -71,33 +59,25 @@ def learnt(
         + ", ".join(f"{utility.DELAY_EXPONENT[name]:g} for {name}" for name in CLASSES)
         + "; of the best algorithm's on the path.",
     ]
-    settled: dict[str, tree.Node] = {}
-    beginnings: dict[str, tree.Node] = {}
+    found = tree.Learnt({}, {}, {}, evidence)
 
     def keep(place: str) -> bool:
         return not tree.is_held_out(place, seed, held_out)
 
     for of_class in CLASSES:
         utilities = utility.normalised(outcomes, of_class)
-        own = set(samples[0].column("class").to_pylist())
+        own = set(samples.column("class").to_pylist())
         source = of_class if of_class in own else utility.STANDS_FOR.get(of_class, of_class)
         if source not in own or not utilities.places:
             continue
-        asked = [samples[0], *(_renamed(table, of_class, source) for table in samples[1:])]
-        settled[of_class] = tree.learn(asked, utilities, source, keep)
-        first = utility.normalised(began, of_class)
-        if first.places:
-            beginnings[of_class] = tree.beginning(first, smallest, source, keep)
-    if not settled:
+        found.settled[of_class] = tree.learn(samples, utilities, source, keep)
+        for trees, came in ((found.beginning, began), (found.moved, first)):
+            young = utility.normalised(came, of_class)
+            if young.places:
+                trees[of_class] = tree.beginning(young, smallest, source, keep)
+    if not found.settled:
         sys.exit("nothing to learn from: no path has both a known beginning and an outcome")
-    return settled, beginnings, evidence
-
-
-def _renamed(samples: pa.Table, of_class: str, source: str) -> pa.Table:
-    """Those of one class, under the name of the class that stands for it."""
-    of = samples.filter(pc.equal(samples.column("class"), of_class))
-    at = of.column_names.index("class")
-    return of.set_column(at, "class", pa.array([source] * len(of), pa.string()))
+    return found
 
 
 def judge(options: argparse.Namespace) -> None:
@@ -130,9 +110,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     one = commands.add_parser("learn", parents=[spark], help="rules from episodes")
     one.add_argument("episodes", nargs="+", help="Parquet files of the telemetry, or directories of them")
-    one.add_argument(
-        "--visited", nargs="+", metavar="FILE", help="episodes of runs with earlier rules, on the same paths"
-    )
     one.add_argument("--out", required=True, help="file for the rules, in Lua")
     one.add_argument("--seed", type=int, default=1, help="which paths are held out [1]")
     one.add_argument(

@@ -1,7 +1,7 @@
 """Trees as rules that a person can read, change and test."""
 
 from millrace_learner.queries import KNOWN_BYTES, SETTLED_ROUNDS, SETTLED_S
-from millrace_learner.tree import Leaf, Node, Split
+from millrace_learner.tree import Leaf, Learnt, Node, Split
 
 # As in `queries.SAMPLES`; what is divided by is not zero.
 UNKNOWN = (
@@ -22,21 +22,25 @@ KEEP = (
 )
 
 
-def rules(settled: dict[str, Node], beginnings: dict[str, Node], evidence: list[str]) -> str:
-    """A file of rules: two functions for each class, with what speaks for each answer beside it."""
-    lines = [f"-- {line}".rstrip() for line in evidence]
-    lines += ["", *KEEP, "", "-- On a path that has settled.", "local settled = {}", ""]
-    for of_class, tree in sorted(settled.items()):
-        lines += [f"function settled.{of_class}(flow)", *_node(tree, 1), "end", ""]
-    lines += ["-- On a new one, of which nothing is known but its round trip.", "local beginning = {}", ""]
-    for of_class, tree in sorted(beginnings.items()):
-        lines += [f"function beginning.{of_class}(flow)", *_node(tree, 1), "end", ""]
+def rules(learnt: Learnt) -> str:
+    """A file of rules: functions for each class, with what speaks for each answer beside it."""
+    lines = [f"-- {line}".rstrip() for line in learnt.evidence]
+    lines += ["", *KEEP, ""]
+    for name, about, trees in (
+        ("settled", "On a path that has settled.", learnt.settled),
+        ("beginning", "On the first one, while nothing is known but its round trip.", learnt.beginning),
+        ("moved", "The same on a later one: a path that has changed may do so again soon.", learnt.moved),
+    ):
+        lines += [f"-- {about}", f"local {name} = {{}}", ""]
+        for of_class, tree in sorted(trees.items()):
+            lines += [f"function {name}.{of_class}(flow)", *_node(tree, 1), "end", ""]
     lines += [
         "function select(flow)",
         "  local decide = settled[flow.class]",
         f"  if {UNKNOWN[0]}",
         f"    {UNKNOWN[1]} then",
-        "    decide = beginning[flow.class]",
+        "    local trees = flow.path_age_s < flow.age_s and moved or beginning",
+        "    decide = trees[flow.class]",
         "  end",
         "  if decide then",
         "    return decide(flow)",

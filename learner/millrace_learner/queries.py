@@ -44,8 +44,11 @@ def _outcomes(which: str) -> str:
 OUTCOMES = _outcomes(f"path_age_s >= {SETTLED_S}")
 """What came of each algorithm on each path, for each class of flows, once it had settled."""
 
-BEGINNINGS = _outcomes(f"path_age_s < {SETTLED_S}")
-"""The same while it began."""
+BEGINNINGS = _outcomes(f"(path_age_s < {SETTLED_S} OR path_age_s * 1000 < {SETTLED_ROUNDS} * min_rtt_ms)")
+"""The same until then."""
+
+FIRST_SECONDS = _outcomes(f"path_age_s < {SETTLED_S}")
+"""The same at once: what counts where a path has changed, and may do so again soon."""
 
 JUDGED = _outcomes(f"age_s >= {SETTLED_S}")
 """By what rules are judged: whoever takes a path for another one begins anew, and that counts."""

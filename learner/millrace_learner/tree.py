@@ -1,7 +1,7 @@
 """Small decision trees for each class: features of a path to the algorithm that does best there."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,22 +81,39 @@ class Split:
 Node = Leaf | Split
 
 
+@dataclass(frozen=True)
+class Learnt:
+    """Trees for each class."""
+
+    # For a path that has settled.
+    settled: dict[str, Node]
+    # For the path with which a connection begins.
+    beginning: dict[str, Node]
+    # For one that it has moved to.
+    moved: dict[str, Node]
+    # What speaks for them.
+    evidence: list[str]
+
+
 def is_held_out(place: str, seed: int, share: float) -> bool:
     """Whether a path is kept away from learning; all that is known of it goes the same way."""
     digest = hashlib.sha256(f"{seed} {place}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64 < share
 
 
-def learn(samples: Sequence[pa.Table], utilities: Utilities, of_class: str, keep: Callable[[str], bool]) -> Node:
-    """Grows a tree from the samples of the paths that `keep` wants. Of each table every path has the same weight.
+def learn(samples: pa.Table, utilities: Utilities, of_class: str, keep: Callable[[str], bool]) -> Node:
+    """Grows a tree from the samples of the paths that `keep` wants; every path has the same weight.
+
+    What a path looks like depends on who drives: the samples are of paths that each of the algorithms drove. What
+    earlier rules had driven was learnt from as well (Ross, Gordon, Bagnell, AISTATS 2011: DAgger), and gained
+    nothing (docs/mcc.md).
 
     Raises:
         ValueError: no sample is of a path whose utilities are known.
     """
     known = _Known.of(utilities, of_class, keep)
-    parts = [_usable(columns(table), known.rows, of_class, keep, known.candidates) for table in samples]
-    source = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    weight = np.concatenate([_weights(part["place"]) for part in parts])
+    source = _usable(columns(samples), known.rows, of_class, keep, known.candidates)
+    weight = _weights(source["place"])
     if not len(weight):
         raise ValueError(f"nothing to learn from for {of_class}: no path with samples and outcomes")
     of_each = known.value[[known.rows[name] for name in source["place"]]]

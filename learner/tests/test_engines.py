@@ -20,6 +20,6 @@ def test_spark_says_what_duckdb_says(tmp_path: Path) -> None:
     live = [row | {"path": None, "min_rtt_ms": 33.0 + row["connection"]} for row in lossy_and_clean(10)]
     duck = write(file, lossy_and_clean() + beginnings() + live)
     with closing(Spark([str(file)], "local[2]")) as spark:
-        for query in (queries.OUTCOMES, queries.BEGINNINGS, queries.JUDGED, queries.SAMPLES):
+        for query in (queries.OUTCOMES, queries.BEGINNINGS, queries.FIRST_SECONDS, queries.JUDGED, queries.SAMPLES):
             assert spark.sql(query).to_pylist() == duck.sql(query).to_pylist()
-        assert lua.rules(*learnt(spark, 1, 0.2)) == lua.rules(*learnt(duck, 1, 0.2))
+        assert lua.rules(learnt(spark, 1, 0.2)) == lua.rules(learnt(duck, 1, 0.2))

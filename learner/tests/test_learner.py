@@ -67,7 +67,8 @@ def write(file: Path, rows: list[dict]) -> DuckDb:
 
 def test_the_truth_is_found_and_is_readable(tmp_path: Path) -> None:
     engine = write(tmp_path / "e.parquet", lossy_and_clean())
-    trees, beginnings, evidence = learnt(engine, seed=1, held_out=0.0)
+    found = learnt(engine, seed=1, held_out=0.0)
+    trees = found.settled
     bulk = trees["bulk"]
     assert isinstance(bulk, tree.Split) and bulk.feature.name == "loss"
     assert 0.0 < bulk.threshold < 0.02
@@ -76,16 +77,16 @@ def test_the_truth_is_found_and_is_readable(tmp_path: Path) -> None:
     assert bulk.low.as_good == ()
     # Without outcomes of its own it is judged by those of downloads, and the queue counts more.
     assert set(trees) == {"bulk", "rtsp"}
-    assert beginnings == {}, "nobody knows how they began"
-    assert "120 episodes of 60 paths" in " ".join(evidence)
+    assert (found.beginning, found.moved) == ({}, {}), "nobody knows how they began"
+    assert "120 episodes of 60 paths" in " ".join(found.evidence)
 
 
 def test_what_is_nearly_as_good_stays(tmp_path: Path) -> None:
     rows = [episode(1, "cubic", 9.0, 45.0), episode(1, "bbr", 8.9, 45.0), episode(1, "reno", 8.0, 45.0)]
-    trees, beginnings, evidence = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
-    bulk = trees["bulk"]
+    found = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    bulk = found.settled["bulk"]
     assert isinstance(bulk, tree.Leaf) and (bulk.algorithm, bulk.as_good) == ("cubic", ("bbr",))
-    assert 'return best(flow, "cubic", "bbr")' in lua.rules(trees, beginnings, evidence)
+    assert 'return best(flow, "cubic", "bbr")' in lua.rules(found)
 
 
 def test_a_small_gain_is_not_worth_a_change(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_small_gain_is_not_worth_a_change(tmp_path: Path) -> None:
     for row in rows:
         if row["algorithm"] == "cubic" and row["loss"] == 0.0:
             row["rate_mbps"] = 8.1
-    trees, *_ = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    trees = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0).settled
     assert isinstance(trees["bulk"], tree.Leaf) and trees["bulk"].algorithm == "bbr"
 
 
@@ -110,10 +111,17 @@ def beginnings(paths: int = 60) -> list[dict]:
 
 def test_a_new_path_is_told_by_its_round_trip(tmp_path: Path) -> None:
     rows = beginnings() + [episode(number, name, 9.0, 45.0) for number in range(60) for name in ("bbr", "iris-min")]
-    _, found, _ = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
-    bulk = found["bulk"]
-    assert isinstance(bulk, tree.Split) and bulk.feature.name == "rtt_ms" and 20 < bulk.threshold < 600
-    assert (bulk.low.algorithm, bulk.high.algorithm) == ("bbr", "iris-min")
+    # It goes on for thirty round trips where these are long, and there BBR is better in the end.
+    rows += [
+        row | {"age_s": 12.0, "path_age_s": 12.0, "rate_mbps": 9.0 if row["algorithm"] == "bbr" else 1.0}
+        for row in beginnings()
+        if row["min_rtt_ms"] > 300
+    ]
+    found = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    moved, beginning = found.moved["bulk"], found.beginning["bulk"]
+    assert isinstance(moved, tree.Split) and moved.feature.name == "rtt_ms" and 20 < moved.threshold < 600
+    assert (moved.low.algorithm, moved.high.algorithm) == ("bbr", "iris-min")
+    assert isinstance(beginning, tree.Leaf) and beginning.algorithm == "bbr"
 
 
 def test_how_bad_the_worst_is_makes_no_question(tmp_path: Path) -> None:
@@ -125,25 +133,8 @@ def test_how_bad_the_worst_is_makes_no_question(tmp_path: Path) -> None:
         best = 9.0 if is_lossy else 7.0
         for name, rate in (("bbr", 8.0), ("iris-min", best), ("cubic", 4.0 if is_jittery else 7.9)):
             rows.append(episode(number, name, rate, 45.0, **seen))
-    trees, *_ = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    trees = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0).settled
     assert isinstance(trees["bulk"], tree.Split) and trees["bulk"].feature.name == "loss"
-
-
-def test_what_earlier_rules_have_seen_counts(tmp_path: Path) -> None:
-    engine = write(tmp_path / "e.parquet", lossy_and_clean())
-    # Under the rules the lossy paths show no loss, but their round trips vary.
-    seen = [
-        row | {"loss": 0.0, "rtt_variation_ms": 9.0 if row["loss"] else 2.0, "class": "rtsp"}
-        for row in lossy_and_clean()
-    ]
-    visited = write(tmp_path / "v.parquet", seen)
-    trees, *_ = learnt(engine, seed=1, held_out=0.0, visited=visited)
-
-    def asked(node: tree.Node) -> set[str]:
-        return set() if isinstance(node, tree.Leaf) else {node.feature.name} | asked(node.low) | asked(node.high)
-
-    assert asked(trees["bulk"]) == {"loss"}
-    assert asked(trees["rtsp"]) == {"loss", "variation"}
 
 
 def test_utility_minds_delay_as_the_class_does_and_what_is_anothers(tmp_path: Path) -> None:
@@ -223,8 +214,9 @@ def test_the_proxy_takes_the_rules(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked
     assert "2 of 2 tests passed" in checked.stdout
     known = {"loss": 0.03, "recent_min_rtt_ms": 40, "max_delivery_mbps": 8, "delivered_bytes": 1e6, "path_age_s": 20}
-    young = {"path_age_s": 5, "recent_min_rtt_ms": 600}
-    for others, answer in (({}, "bbr: learned"), (young, "iris-min: learned")):
+    young = {"path_age_s": 5, "age_s": 5, "recent_min_rtt_ms": 600}
+    moved = young | {"age_s": 50, "recent_min_rtt_ms": 20}
+    for others, answer in (({}, "bbr: learned"), (young, "iris-min: learned"), (moved, "bbr: learned")):
         facts = json.dumps(known | others)
         explained = subprocess.run(
             [server, "rules", "explain", rules, facts], capture_output=True, text=True, check=True
