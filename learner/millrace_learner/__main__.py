@@ -87,14 +87,17 @@ def judge(options: argparse.Namespace) -> None:
     with open_engine(options.selected, options.spark) as engine:
         selected = engine.sql(queries.JUDGED)
     short = False
+    verdicts = []
     for of_class in CLASSES:
         verdict = evaluate.closed_loop(singles, selected, of_class)
+        verdicts.append(verdict)
         print("\n".join(verdict.lines()))
         if any(map(evaluate.is_recorded, singles.column("place").to_pylist())):
             recorded = evaluate.closed_loop(singles, selected, of_class, evaluate.is_recorded)
             print("  over recordings:", recorded.lines()[0])
         best = next(iter(verdict.singles.values()))
         short |= verdict.selected < options.at_least or verdict.selected <= best
+    print(evaluate.together(verdicts))
     if short:
         sys.exit(f"short of {options.at_least} of the oracle, or not better than the best single algorithm")
 

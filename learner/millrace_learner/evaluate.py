@@ -2,7 +2,7 @@
 and against each algorithm everywhere."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,15 @@ class Verdict:
         )
         others = ", ".join(f"{name} {share:.3f}" for name, share in self.singles.items())
         return [first, f"  {others}"]
+
+
+def together(verdicts: Sequence[Verdict]) -> str:
+    """What one algorithm for every class comes to, beside what was selected."""
+    shared = set.intersection(*(set(verdict.singles) for verdict in verdicts))
+    means = {name: float(np.mean([verdict.singles[name] for verdict in verdicts])) for name in shared}
+    name = max(means, key=lambda name: (means[name], name))
+    selected = float(np.mean([verdict.selected for verdict in verdicts]))
+    return f"all classes: selected {selected:.4f} of the oracle, best single ({name}) {means[name]:.4f}"
 
 
 def is_recorded(place: str) -> bool:

@@ -192,6 +192,14 @@ def test_rules_are_judged_beside_each_algorithm(tmp_path: Path) -> None:
     assert verdict.singles["bbr"] == pytest.approx((1 + 8 / 9) / 2)
 
 
+def test_one_algorithm_for_all_is_the_best_on_average() -> None:
+    verdicts = [
+        evaluate.Verdict("bulk", 1, 0.9, {"a": 0.9, "b": 0.8, "c": 0.99}),
+        evaluate.Verdict("rtsp", 1, 0.8, {"b": 0.7, "a": 0.4}),
+    ]
+    assert evaluate.together(verdicts) == "all classes: selected 0.8500 of the oracle, best single (b) 0.7500"
+
+
 def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="no Parquet file there"):
         main(["learn", str(tmp_path), "--out", str(tmp_path / "r.lua")])
