@@ -32,7 +32,9 @@ pub(crate) struct Flow {
     has_begun: bool,
     /// When the rules were asked last.
     pub(crate) asked: Option<Time>,
-    /// It is on the list of those that are to be asked about.
+    /// Something new has been heard since.
+    pub(crate) has_news: bool,
+    /// It is on the list of those that are to be asked about at once.
     pub(crate) is_listed: bool,
     /// What the rules want, and since when.
     pub(crate) wanted: Option<(u16, Time)>,
@@ -57,6 +59,7 @@ impl Flow {
             is_new_path: false,
             has_begun: false,
             asked: None,
+            has_news: false,
             is_listed: false,
             wanted: None,
         }

@@ -1,5 +1,5 @@
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use millrace_cc::Time;
@@ -93,8 +93,10 @@ pub struct Selector<R> {
     rules: R,
     settings: Settings,
     flows: HashMap<u64, Flow>,
-    /// Those of which something new has been heard.
+    /// Those of which something new has been heard, and that may be asked about at once.
     listed: Vec<u64>,
+    /// The others that were asked about, and when: in that order they may be asked about again.
+    waiting: VecDeque<(u64, Time)>,
     rtts: [u32; BUCKETS],
     forgot: Option<Time>,
     counts: Counts,
@@ -111,6 +113,7 @@ impl<R: Rules> Selector<R> {
             settings,
             flows: HashMap::new(),
             listed: Vec::new(),
+            waiting: VecDeque::new(),
             rtts: [0; BUCKETS],
             forgot: None,
             counts: Counts::default(),
@@ -228,7 +231,9 @@ impl<R: Rules> Selector<R> {
             Entry::Vacant(new) => new.insert(Flow::new(crate::Class::default(), 0, now)),
         };
         change(flow);
-        if !flow.is_listed {
+        flow.has_news = true;
+        // What has been asked about has its turn among those that wait.
+        if flow.asked.is_none() && !flow.is_listed {
             flow.is_listed = true;
             self.listed.push(connection);
         }
@@ -264,19 +269,14 @@ impl<R: Rules> Selector<R> {
         mut tell: impl FnMut(&str),
     ) {
         let mut over = Vec::new();
-        for connection in std::mem::take(&mut self.listed) {
+        for connection in self.due(now) {
             let Some(flow) = self.flows.get_mut(&connection) else { continue };
-            let is_due = flow.asked.is_none_or(|asked| now - asked >= self.settings.ask_every);
-            if flow.pinned || !is_due {
-                // What is not due yet is kept on the list.
-                flow.is_listed = !flow.pinned;
-                if flow.is_listed {
-                    self.listed.push(connection);
-                }
+            (flow.is_listed, flow.has_news, flow.asked) = (false, false, None);
+            if flow.pinned {
                 continue;
             }
-            flow.is_listed = false;
             flow.asked = Some(now);
+            self.waiting.push_back((connection, now));
             let facts = flow.facts(connection, self.settings.name(flow.algorithm), now);
             self.counts.asked += 1;
             let wanted = match self.rules.select(&facts).map(|choice| self.settings.place(choice)) {
@@ -307,6 +307,24 @@ impl<R: Rules> Selector<R> {
         }
         over.into_iter().for_each(|episode| self.keep(Some(episode)));
         self.forget(now);
+    }
+
+    /// Connections that are to be asked about now.
+    fn due(&mut self, now: Time) -> Vec<u64> {
+        let mut due = std::mem::take(&mut self.listed);
+        while let Some(&(connection, asked)) = self.waiting.front()
+            && now - asked >= self.settings.ask_every
+        {
+            self.waiting.pop_front();
+            let flow = self.flows.get_mut(&connection);
+            let Some(flow) = flow.filter(|flow| flow.asked == Some(asked)) else { continue };
+            if flow.has_news {
+                due.push(connection);
+            } else {
+                flow.asked = None;
+            }
+        }
+        due
     }
 
     fn forget(&mut self, now: Time) {

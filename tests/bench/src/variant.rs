@@ -54,6 +54,8 @@ impl Variant {
 
 /// More than any of the benches opens.
 const MAX_FLOWS: u32 = 25_000;
+/// For receive windows: 250 connections at full rate want more than the usual.
+const MEMORY_MB: u32 = 100_000;
 
 /// What the variants need to know.
 #[derive(Debug, Clone)]
@@ -174,7 +176,7 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
         Some(rate) => format!("{{ name = \"constant\", rate_mbps = {rate} }}"),
     };
     let common = format!(
-        "\n[limits]\nmax_flows = {MAX_FLOWS}\n[runtime]\nworkers = {}\n[admin]\naddress = \"none\"\n[log]\nlevel = \"warn\"\n",
+        "\n[runtime]\nworkers = {}\n[admin]\naddress = \"none\"\n[log]\nlevel = \"warn\"\n",
         settings.workers
     );
     let (mcc, client_cc) = match &settings.rules {
@@ -184,7 +186,8 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
     let server = format!(
         "[tunnel]\nlisten = [\"{TUNNEL}\"]\nclient_ca = \"ca.pem\"\n\
          certificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
-         congestion_control = {cc}\n\
+         congestion_control = {cc}\nmemory_cap_mb = {MEMORY_MB}\n\
+         [limits]\nmax_flows = {MAX_FLOWS}\nmemory_per_peer_mb = {MEMORY_MB}\n\
          [[destinations.allow]]\nnetwork = \"{}\"\nports = [{}]\n{mcc}{common}",
         origin.ip(),
         origin.port(),
@@ -193,6 +196,8 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
         "[tunnel]\nservers = [\"{TUNNEL}\"]\nserver_name = \"{SERVER_NAME}\"\nca = \"ca.pem\"\n\
          certificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
          congestion_control = {client_cc}\nconnections = \"{}\"\n\
+         memory_cap_mb = {MEMORY_MB}\n\
+         [limits]\nmax_flows = {MAX_FLOWS}\n\
          [[listen]]\nmode = \"fixed\"\naddress = \"{DOOR}\"\ndestination = \"{origin}\"\n{common}",
         settings.connections,
     );
