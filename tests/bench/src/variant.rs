@@ -181,7 +181,9 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
     );
     let (mcc, client_cc) = match &settings.rules {
         None => (String::new(), cc.clone()),
-        Some(rules) => (format!("[mcc]\nrules = {rules:?}\n"), "\"bbr\"".to_owned()),
+        Some(rules) => {
+            (format!("[mcc]\ninitial = \"cubic\"\nrules = {rules:?}\n"), "\"cubic\"".to_owned())
+        }
     };
     let server = format!(
         "[tunnel]\nlisten = [\"{TUNNEL}\"]\nclient_ca = \"ca.pem\"\n\
@@ -196,7 +198,7 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
         "[tunnel]\nservers = [\"{TUNNEL}\"]\nserver_name = \"{SERVER_NAME}\"\nca = \"ca.pem\"\n\
          certificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
          congestion_control = {client_cc}\nconnections = \"{}\"\n\
-         memory_cap_mb = {MEMORY_MB}\n\
+         memory_cap_mb = {MEMORY_MB}\nconnect_timeout_s = 60\nhealth_timeout_ms = 60000\n\
          [limits]\nmax_flows = {MAX_FLOWS}\n\
          [[listen]]\nmode = \"fixed\"\naddress = \"{DOOR}\"\ndestination = \"{origin}\"\n{common}",
         settings.connections,
