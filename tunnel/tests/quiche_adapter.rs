@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use millrace_cc::registry::Algorithm;
 use millrace_cc::{
@@ -201,6 +202,7 @@ fn a_successor_hears_of_its_own_packets_and_gets_the_path() {
     let (mut server, mut client) = pair(&first.algorithm());
     server.stream_send(0, &[7; 40_000], false).unwrap();
     exchange(&mut server, &mut client);
+    become_known(&mut server, &mut client);
     server.stream_send(0, &[7; 10_000], false).unwrap();
     let under_way = flight(&mut server);
     quiche_adapter::replace(&mut server, &second.algorithm()).unwrap();
@@ -216,6 +218,20 @@ fn a_successor_hears_of_its_own_packets_and_gets_the_path() {
     let (_, path) = quiche_adapter::inspect(&server).unwrap();
     assert!(path.delivered_bytes > 60_000, "the path's own count goes on: {path:?}");
     assert_ne!(told.seed, first.newest().seed);
+}
+
+/// Lets so many round trips pass that the path is no new one (`PathModel::is_new`).
+fn become_known(server: &mut Connection, client: &mut Connection) {
+    let began = Instant::now();
+    let passed = |server: &Connection| {
+        let (_, path) = quiche_adapter::inspect(server).unwrap();
+        began.elapsed() > path.smoothed_rtt * 10
+    };
+    while !passed(server) {
+        assert!(began.elapsed() < Duration::from_secs(20), "round trips as long as that");
+        server.stream_send(0, &[7], false).unwrap();
+        exchange(server, client);
+    }
 }
 
 #[test]
