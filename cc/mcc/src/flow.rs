@@ -67,9 +67,9 @@ impl Flow {
 
     /// Takes in a record; the episode that ends because the path has become another one.
     pub(crate) fn hear(&mut self, record: Record) -> Option<Episode> {
-        let before = self.last.map_or(0, |last| last.path_changes);
         let mut over = None;
-        if record.path_changes != before {
+        // Of changes before the first record nothing is known: they may be long ago.
+        if self.last.is_some_and(|last| last.path_changes != record.path_changes) {
             over = self.end_episode(End::Path);
             self.window = Window::default();
             self.path_since = record.now;

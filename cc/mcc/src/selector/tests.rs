@@ -121,6 +121,16 @@ fn on_a_longer_path_whatever_drives_starts_anew_and_nothing_is_known() {
 }
 
 #[test]
+fn a_selector_that_comes_late_takes_no_path_for_a_new_one() {
+    let mut selector = Selector::new(Fixed(|_: &Facts| Ok(None)), settings());
+    for second in 0..10 {
+        selector.hear(acked_on(3, true, second * 1000, second * 1000));
+        assert_eq!(decide(&mut selector, second * 1000), []);
+    }
+    assert_eq!(selector.facts(1, at(10_000)).unwrap().path_age_s, 10.0);
+}
+
+#[test]
 fn what_rules_want_for_a_new_path_needs_neither_confirmation_nor_dwell() {
     let by_age = |facts: &Facts| Ok(Some(if facts.path_age_s < 1.0 { "westwood" } else { "bbr" }));
     let mut selector = Selector::new(Fixed(by_age), settings());

@@ -238,7 +238,6 @@ struct Watcher {
     selector: Selector<Judge>,
     candidates: Vec<Arc<dyn ControllerConfig>>,
     class: Class,
-    is_alone: bool,
     failure: Option<String>,
 }
 
@@ -276,8 +275,7 @@ impl Watcher {
         class: Class,
     ) -> Self {
         let selector = Selector::new(judge, Settings { keeps_episodes: true, ..settings });
-        let is_alone = candidates.len() == 1;
-        Self { selector, candidates, class, is_alone, failure: None }
+        Self { selector, candidates, class, failure: None }
     }
 
     fn finish(mut self) -> Result<Vec<Episode>> {
@@ -304,14 +302,14 @@ impl Supervisor for Watcher {
     }
 
     fn decide(&mut self, now: Time) -> Vec<(usize, Arc<dyn ControllerConfig>)> {
-        let Self { selector, candidates, failure, is_alone, .. } = self;
+        let Self { selector, candidates, failure, .. } = self;
         let mut orders = Vec::new();
         let give = |order: millrace_mcc::Order| {
             orders.push((0, Arc::clone(&candidates[usize::from(order.algorithm)])));
             true
         };
         selector.decide(now, give, |problem| *failure = Some(problem.to_owned()));
-        if *is_alone {
+        if candidates.len() == 1 {
             // Nobody lets it start anew where the path seems another one, either.
             orders.clear();
         }
