@@ -46,12 +46,36 @@ pub enum RulesError {
     NoSelect(String),
 }
 
+type Number = (&'static str, fn(&Facts) -> f64);
+
+/// Of a connection's numbers, those that have a fraction.
+const NUMBERS: [Number; 19] = [
+    ("age_s", |facts| facts.age_s),
+    ("path_age_s", |facts| facts.path_age_s),
+    ("since_switch_s", |facts| facts.since_switch_s),
+    ("min_rtt_ms", |facts| facts.min_rtt_ms),
+    ("max_rtt_ms", |facts| facts.max_rtt_ms),
+    ("recent_min_rtt_ms", |facts| facts.recent_min_rtt_ms),
+    ("recent_max_rtt_ms", |facts| facts.recent_max_rtt_ms),
+    ("latest_rtt_ms", |facts| facts.latest_rtt_ms),
+    ("smoothed_rtt_ms", |facts| facts.smoothed_rtt_ms),
+    ("rtt_variation_ms", |facts| facts.rtt_variation_ms),
+    ("delivery_mbps", |facts| facts.delivery_mbps),
+    ("mean_delivery_mbps", |facts| facts.mean_delivery_mbps),
+    ("max_delivery_mbps", |facts| facts.max_delivery_mbps),
+    ("peak_delivery_mbps", |facts| facts.peak_delivery_mbps),
+    ("loss", |facts| facts.loss),
+    ("loss_short", |facts| facts.loss_short),
+    ("ecn_ce", |facts| facts.ecn_ce),
+    ("window_bytes", |facts| facts.window_bytes),
+    ("delivered_bytes", |facts| facts.delivered_bytes),
+];
+
 /// Rules of one file.
 #[derive(Debug)]
 pub struct LuaRules {
     lua: Lua,
-    select: Function,
-    flow: Table,
+    ask: Function,
     budget: Rc<Cell<u32>>,
     name: String,
 }
@@ -63,16 +87,16 @@ impl LuaRules {
     /// It is no Lua, takes too much time or memory, or has no `select`.
     pub fn load(name: &str, text: &str) -> Result<Self, RulesError> {
         let budget = Rc::new(Cell::new(MAX_LOAD_INSTRUCTIONS));
-        let load = || -> mlua::Result<(Lua, Option<Function>, Table)> {
+        let load = || -> mlua::Result<(Lua, Option<Function>)> {
             let lua = sandbox(&budget)?;
             lua.load(text).set_name(format!("@{name}")).exec()?;
             let select = lua.globals().get::<Option<Function>>("select")?;
-            let flow = lua.create_table()?;
-            Ok((lua, select, flow))
+            let ask = select.map(|select| asker(&lua, select)).transpose()?;
+            Ok((lua, ask))
         };
-        let (lua, select, flow) = load().map_err(|error| RulesError::Lua(first_line(&error)))?;
-        let select = select.ok_or_else(|| RulesError::NoSelect(name.to_owned()))?;
-        Ok(Self { lua, select, flow, budget, name: name.to_owned() })
+        let (lua, ask) = load().map_err(|error| RulesError::Lua(first_line(&error)))?;
+        let ask = ask.ok_or_else(|| RulesError::NoSelect(name.to_owned()))?;
+        Ok(Self { lua, ask, budget, name: name.to_owned() })
     }
 
     /// Runs the file's own tests: its functions whose names begin with `test_`. In them `flow{...}` makes
@@ -99,7 +123,7 @@ impl LuaRules {
     }
 
     fn helper(&self) -> Result<(), String> {
-        // What is not there is nil, as in `tell`.
+        // What is not there is nil, as in `asker`.
         let options = SerializeOptions::new().serialize_none_to_null(false);
         let make = self.lua.create_function(move |lua, given: Table| {
             let flow = match lua.to_value_with(&Facts::default(), options)? {
@@ -122,9 +146,9 @@ impl LuaRules {
     }
 
     fn call(&self, facts: &Facts) -> mlua::Result<Option<Choice>> {
-        self.tell(facts)?;
+        let arguments = self.arguments(facts)?;
         self.budget.set(MAX_INSTRUCTIONS);
-        let mut answer = self.select.call::<MultiValue>(&self.flow)?;
+        let mut answer = self.ask.call::<MultiValue>(arguments)?;
         let algorithm = match answer.pop_front() {
             None | Some(Value::Nil) => return Ok(None),
             Some(Value::String(name)) => name.to_string_lossy(),
@@ -146,45 +170,51 @@ impl LuaRules {
         Ok(Some(Choice { algorithm, reason }))
     }
 
-    /// The same table each time, with every field set anew.
-    fn tell(&self, facts: &Facts) -> mlua::Result<()> {
-        let flow = &self.flow;
-        flow.raw_set("connection", facts.connection)?;
-        flow.raw_set("class", facts.class.as_str())?;
-        flow.raw_set("algorithm", facts.algorithm.as_str())?;
-        flow.raw_set("switches", facts.switches)?;
-        for (name, value) in [
-            ("age_s", facts.age_s),
-            ("path_age_s", facts.path_age_s),
-            ("since_switch_s", facts.since_switch_s),
-            ("min_rtt_ms", facts.min_rtt_ms),
-            ("max_rtt_ms", facts.max_rtt_ms),
-            ("recent_min_rtt_ms", facts.recent_min_rtt_ms),
-            ("recent_max_rtt_ms", facts.recent_max_rtt_ms),
-            ("latest_rtt_ms", facts.latest_rtt_ms),
-            ("smoothed_rtt_ms", facts.smoothed_rtt_ms),
-            ("rtt_variation_ms", facts.rtt_variation_ms),
-            ("delivery_mbps", facts.delivery_mbps),
-            ("mean_delivery_mbps", facts.mean_delivery_mbps),
-            ("max_delivery_mbps", facts.max_delivery_mbps),
-            ("peak_delivery_mbps", facts.peak_delivery_mbps),
-            ("loss", facts.loss),
-            ("loss_short", facts.loss_short),
-            ("ecn_ce", facts.ecn_ce),
-            ("window_bytes", facts.window_bytes),
-            ("delivered_bytes", facts.delivered_bytes),
-        ] {
-            flow.raw_set(name, value)?;
+    /// What the asker takes, in its order.
+    fn arguments(&self, facts: &Facts) -> mlua::Result<MultiValue> {
+        let text = |text: &str| self.lua.create_string(text).map(Value::String);
+        let mut values = Vec::with_capacity(NUMBERS.len() + 9);
+        values.push(Value::Integer(facts.connection.cast_signed()));
+        values.push(text(facts.class.as_str())?);
+        values.push(text(&facts.algorithm)?);
+        values.push(Value::Integer(facts.switches.cast_signed()));
+        values.extend(NUMBERS.iter().map(|(_, of)| Value::Number(of(facts))));
+        if let Some(player) = facts.player {
+            let number = |number: Option<f64>| number.map_or(Value::Nil, Value::Number);
+            values.extend([
+                number(player.buffer_s),
+                number(player.bitrate_kbps),
+                number(player.top_bitrate_kbps),
+                Value::Boolean(player.starved),
+                Value::Number(player.age_s),
+            ]);
         }
-        let Some(player) = facts.player else { return flow.raw_set("player", Value::Nil) };
-        let table = self.lua.create_table()?;
-        table.raw_set("buffer_s", player.buffer_s)?;
-        table.raw_set("bitrate_kbps", player.bitrate_kbps)?;
-        table.raw_set("top_bitrate_kbps", player.top_bitrate_kbps)?;
-        table.raw_set("starved", player.starved)?;
-        table.raw_set("age_s", player.age_s)?;
-        flow.raw_set("player", table)
+        Ok(MultiValue::from_vec(values))
     }
+}
+
+/// Calls `select` with the same table each time, every field of it set anew. In Lua, as a call from outside
+/// costs as much as some dozen instructions, and there would be one for each field.
+fn asker(lua: &Lua, select: Function) -> mlua::Result<Function> {
+    let names = NUMBERS.map(|(name, _)| name);
+    let all = ["connection", "class", "algorithm", "switches"].into_iter().chain(names);
+    let (mut given, mut set) = (String::new(), String::new());
+    for name in all {
+        given.push_str(&format!("{name}, "));
+        set.push_str(&format!("flow.{name} = {name}\n"));
+    }
+    let text = format!(
+        "local select, flow = ...
+         return function({given} buffer_s, bitrate_kbps, top_bitrate_kbps, starved, player_age_s)
+           {set}
+           flow.player = player_age_s and {{
+             buffer_s = buffer_s, bitrate_kbps = bitrate_kbps, top_bitrate_kbps = top_bitrate_kbps,
+             starved = starved, age_s = player_age_s,
+           }}
+           return select(flow)
+         end"
+    );
+    lua.load(text).set_name("=ask").call((select, lua.create_table()?))
 }
 
 impl Rules for LuaRules {

@@ -141,6 +141,7 @@ fn run(arguments: &Arguments) -> Result<u64> {
     let path = arguments.out.join("report.json");
     std::fs::write(&path, format!("{report:#}\n")).with_context(|| path.display().to_string())?;
     println!("soak: {}", path.display());
+    tally.tell_wrongs();
     Ok(tally.wrongs())
 }
 

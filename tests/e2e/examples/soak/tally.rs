@@ -219,6 +219,11 @@ impl Tally {
         }
     }
 
+    /// Tells it all once more: at the end of a log it is found, also if the log's beginning is not kept.
+    pub fn tell_wrongs(&self) {
+        self.told.lock().unwrap().iter().for_each(|problem| println!("soak: wrong: {problem}"));
+    }
+
     /// How much was.
     pub fn wrongs(&self) -> u64 {
         self.wrong.load(Ordering::Relaxed)
