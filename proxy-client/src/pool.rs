@@ -24,7 +24,10 @@ const MAX_CONNECTING: usize = 32;
 /// An attempt to connect that has had no answer for so long gets company: its next packet may be
 /// seconds away, and the server may come back any moment.
 const ATTEMPT_PATIENCE: Duration = Duration::from_millis(500);
-/// Attempts under way for one purpose. More than one matters on paths with round trips of seconds.
+/// And that many round trips, where one is known: over a satellite none is over in half a second.
+const ATTEMPT_ROUND_TRIPS: u32 = 3;
+/// Attempts under way for one lane that had no answer in time. More than one matters on paths with round
+/// trips of seconds. With one connection per flow there may be as many as are begun at a time.
 const MAX_ATTEMPTS: usize = 4;
 /// The lane of the one connection that a server has while it gets no flows.
 const STANDBY_LANE: usize = 0;
@@ -206,7 +209,7 @@ impl Pool {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.established = true;
         let (server, lane) = (link.server, link.lane);
-        self.servers[server].connected(core.now());
+        self.servers[server].connected(core.now(), core.rtt(id));
         // The other attempts at the same are of no use any more.
         for (other, link) in &mut self.links {
             if (link.server, link.lane) == (server, lane) && !link.established && lane.is_some() {
@@ -351,9 +354,11 @@ impl Pool {
 
     /// One entry for each connection to make to a server.
     fn missing(&mut self, now: Instant, index: usize, wanted: usize) -> Vec<Option<usize>> {
+        let round_trips = ATTEMPT_ROUND_TRIPS * self.servers[index].rtt().unwrap_or_default();
+        let patience = ATTEMPT_PATIENCE.max(round_trips).min(self.config.connect_timeout);
         for link in self.links.values_mut().filter(|link| link.server == index) {
             let waited = now.saturating_duration_since(link.started);
-            if !link.established && !link.overdue && !link.retired && waited >= ATTEMPT_PATIENCE {
+            if !link.established && !link.overdue && !link.retired && waited >= patience {
                 link.overdue = true;
                 self.servers[index].failed(link.started);
             }
@@ -403,15 +408,18 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes room for another attempt: the oldest that had no answer goes.
+    /// Makes room for another attempt: the oldest that had no answer goes. Not one with flows: their
+    /// requests are under way as early data, and the answer may be, too.
     fn limit_attempts(&mut self, core: &mut Core, server: usize, lane: Option<usize>) {
         let mut attempts: Vec<_> = self
             .links
             .iter_mut()
             .filter(|(_, link)| (link.server, link.lane) == (server, lane))
             .filter(|(_, link)| link.overdue && !link.established && !link.retired)
+            .filter(|(_, link)| link.flows == 0)
             .collect();
-        if attempts.len() >= MAX_ATTEMPTS {
+        let most = if lane.is_some() { MAX_ATTEMPTS } else { MAX_CONNECTING };
+        if attempts.len() >= most {
             attempts.sort_unstable_by_key(|(_, link)| link.started);
             let (id, link) = &mut attempts[0];
             link.retired = true;

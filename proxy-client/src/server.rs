@@ -31,6 +31,8 @@ pub struct Server {
     healthy: bool,
     /// The last that is known of it is that it did not answer, or refused.
     down: bool,
+    /// Of the newest connection, when it was made.
+    rtt: Option<Duration>,
     full_until: Option<Instant>,
     address: Option<SocketAddr>,
     resolving: bool,
@@ -48,6 +50,7 @@ impl Server {
             session: None,
             healthy: false,
             down: false,
+            rtt: None,
             full_until: None,
             address: None,
             resolving: false,
@@ -123,8 +126,14 @@ impl Server {
         self.backoff.failed(now, random_fraction());
     }
 
-    /// A connection to it works.
-    pub fn connected(&mut self, now: Instant) {
+    /// What a round trip to it took last.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// A connection to it works, with a round trip of `rtt`.
+    pub fn connected(&mut self, now: Instant, rtt: Option<Duration>) {
+        self.rtt = rtt.or(self.rtt);
         self.metrics.connections.inc();
         self.works_since.get_or_insert(now);
         self.backoff.retry_now();

@@ -77,6 +77,28 @@ fn a_warm_connection_saves_the_handshake() {
     assert!(fastest >= 2 * one_way && fastest < 3 * one_way, "{fastest:?}");
 }
 
+/// A handshake takes longer there than a server usually needs to answer: that is no reason to give it up,
+/// least of all one whose early data has a flow's request.
+#[test]
+fn many_flows_at_once_with_a_connection_each_come_through_over_a_long_path() {
+    const FLOWS: usize = 24;
+    let one_way = Duration::from_millis(300);
+    let origin = Origin::echo();
+    let pair = Pair::builder()
+        .client("tunnel.connections", "\"per_flow\"")
+        .both("runtime.workers", 1)
+        .relay(RelayOptions { one_way, ..Default::default() })
+        .start();
+    let to = origin.address().to_string();
+    std::thread::scope(|scope| {
+        for _ in 0..FLOWS {
+            scope.spawn(|| echoes(&mut pair.http().open(&to).unwrap()));
+        }
+    });
+    let log = pair.client.log_text();
+    assert!(!log.contains("connecting took too long"), "{log}");
+}
+
 #[test]
 fn origins_on_ipv6_are_reached() {
     let origin = Origin::start_on((Ipv6Addr::LOCALHOST, 0).into(), echo);
