@@ -13,8 +13,8 @@ const RTT: Duration = Duration::from_millis(20);
 fn record(connection: u64, round: u64) -> Record {
     let now = Time::from_nanos(round * RTT.as_nanos() as u64);
     Record {
-        min_rtt: RTT,
-        latest_rtt: RTT,
+        min_rtt: RTT.into(),
+        latest_rtt: RTT.into(),
         delivered_bytes: round * 10_000,
         ..Record::new(connection, now, &PathModel::default())
     }

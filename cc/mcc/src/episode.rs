@@ -125,18 +125,18 @@ impl Open {
             active: Duration::ZERO,
             active_bytes: 0,
             rtt_seconds: 0.0,
-            largest_rtt: record.latest_rtt,
+            largest_rtt: record.latest_rtt.get(),
         }
     }
 
     pub(crate) fn hear(&mut self, record: Record) {
         let gap = record.now - self.last.now;
-        if gap <= PAUSE.max(2 * record.smoothed_rtt) {
+        if gap <= PAUSE.max(2 * record.smoothed_rtt.get()) {
             self.active += gap;
             self.active_bytes += record.delivered_bytes - self.last.delivered_bytes;
-            self.rtt_seconds += gap.as_secs_f64() * record.latest_rtt.as_secs_f64();
+            self.rtt_seconds += gap.as_secs_f64() * record.latest_rtt.get().as_secs_f64();
         }
-        self.largest_rtt = self.largest_rtt.max(record.latest_rtt);
+        self.largest_rtt = self.largest_rtt.max(record.latest_rtt.get());
         self.last = record;
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn record(ms: u64, delivered_bytes: u64, lost_bytes: u64, rtt_ms: u64) -> Record {
         let at = Time::from_nanos(ms * 1_000_000);
         let of_none = Record::new(7, at, &millrace_cc::PathModel::default());
-        let latest_rtt = Duration::from_millis(rtt_ms);
+        let latest_rtt = Duration::from_millis(rtt_ms).into();
         Record { latest_rtt, delivered_bytes, lost_bytes, ..of_none }
     }
 

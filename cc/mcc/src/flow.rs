@@ -96,7 +96,7 @@ impl Flow {
     }
 
     pub(crate) fn latest_rtt(&self) -> Option<Duration> {
-        self.last.map(|record| record.latest_rtt).filter(|rtt| !rtt.is_zero())
+        self.last.map(|record| record.latest_rtt.get()).filter(|rtt| !rtt.is_zero())
     }
 
     /// Whether anything is known of its path.
@@ -172,15 +172,15 @@ impl Flow {
         };
         if let Some(record) = &self.last {
             let ms = |rtt: Duration| rtt.as_secs_f64() * 1e3;
-            let recent = self.window.recent();
+            let recent = self.window.recent(record);
             let mbps = |bps: u64| bps as f64 / 1e6;
-            facts.min_rtt_ms = ms(record.min_rtt);
-            facts.max_rtt_ms = ms(record.max_rtt);
+            facts.min_rtt_ms = ms(record.min_rtt.get());
+            facts.max_rtt_ms = ms(record.max_rtt.get());
             facts.recent_min_rtt_ms = ms(recent.min_rtt);
             facts.recent_max_rtt_ms = ms(recent.max_rtt);
-            facts.latest_rtt_ms = ms(record.latest_rtt);
-            facts.smoothed_rtt_ms = ms(record.smoothed_rtt);
-            facts.rtt_variation_ms = ms(record.rtt_variation);
+            facts.latest_rtt_ms = ms(record.latest_rtt.get());
+            facts.smoothed_rtt_ms = ms(record.smoothed_rtt.get());
+            facts.rtt_variation_ms = ms(record.rtt_variation.get());
             facts.delivery_mbps = mbps(record.delivery_bps);
             facts.mean_delivery_mbps = recent.delivery_mbps;
             facts.max_delivery_mbps = mbps(record.max_delivery_bps);

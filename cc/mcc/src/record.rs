@@ -4,6 +4,35 @@ use millrace_cc::{PathModel, Time};
 
 use crate::{Class, Player};
 
+/// A time in nanoseconds. [`Duration`] has twice the size, and of records the pipe moves as much from core
+/// to core as they are large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(u64);
+
+impl Span {
+    /// Whether it is none at all.
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// For whoever counts with it.
+    pub fn get(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// In nanoseconds.
+    pub(crate) fn nanos(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<Duration> for Span {
+    /// Of more than 584 years those.
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
 /// What an agent says of a connection with one acknowledgement or loss (MCC, Section 3.2.1).
 ///
 /// It is a state and not a difference: one that found no room in the pipe costs nothing but freshness.
@@ -14,15 +43,15 @@ pub struct Record {
     /// When.
     pub now: Time,
     /// Smallest RTT so far; zero before the first sample, as of the others.
-    pub min_rtt: Duration,
+    pub min_rtt: Span,
     /// Largest RTT so far.
-    pub max_rtt: Duration,
+    pub max_rtt: Span,
     /// The last sample.
-    pub latest_rtt: Duration,
+    pub latest_rtt: Span,
     /// Smoothed (RFC 9002, Section 5.3).
-    pub smoothed_rtt: Duration,
+    pub smoothed_rtt: Span,
     /// Its mean deviation.
-    pub rtt_variation: Duration,
+    pub rtt_variation: Span,
     /// Last round trip's delivery rate, in bit/s.
     pub delivery_bps: u64,
     /// The highest of the last ten seconds.
@@ -51,11 +80,11 @@ impl Record {
         Self {
             connection,
             now,
-            min_rtt: path.min_rtt.unwrap_or_default(),
-            max_rtt: path.max_rtt,
-            latest_rtt: path.latest_rtt,
-            smoothed_rtt: path.smoothed_rtt,
-            rtt_variation: path.rtt_variation,
+            min_rtt: path.min_rtt.unwrap_or_default().into(),
+            max_rtt: path.max_rtt.into(),
+            latest_rtt: path.latest_rtt.into(),
+            smoothed_rtt: path.smoothed_rtt.into(),
+            rtt_variation: path.rtt_variation.into(),
             delivery_bps: path.delivery_rate.bits_per_s(),
             max_delivery_bps: path.max_delivery_rate.bits_per_s(),
             peak_delivery_bps: path.peak_delivery_rate.bits_per_s(),

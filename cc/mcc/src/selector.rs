@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::episode::End;
 use crate::flow::Flow;
+use crate::record::Span;
 use crate::rules::{Choice, Rules};
 use crate::{Episode, Facts, News, Order, Record};
 
@@ -21,9 +22,9 @@ const FORGET_EVERY: Duration = Duration::from_secs(30);
 /// 4.1.1). The paper gives no bounds. Below, waking up costs more than the news are worth.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
 const LONGEST_INTERVAL: Duration = Duration::from_millis(50);
-/// Buckets of the modal RTT: two per doubling, from 0.25 ms to 16 s.
+/// Buckets of the modal RTT: two per doubling, the first up to 0.39 ms (3 * 2^17 ns), the last from 13 s.
 const BUCKETS: usize = 32;
-const FIRST_BUCKET: Duration = Duration::from_micros(250);
+const FIRST_BUCKET_BITS: u32 = 18;
 
 /// Episodes that are kept for whoever takes them.
 const MAX_EPISODES: usize = 65_536;
@@ -240,9 +241,8 @@ impl<R: Rules> Selector<R> {
         true
     }
 
-    fn count_rtt(&mut self, rtt: Duration) {
-        let doublings = (rtt.as_secs_f64() / FIRST_BUCKET.as_secs_f64()).max(1.0).log2();
-        let bucket = ((doublings * 2.0) as usize).min(BUCKETS - 1);
+    fn count_rtt(&mut self, rtt: Span) {
+        let bucket = bucket(rtt.nanos());
         self.rtts[bucket] += 1;
         // Forgets by and by, and cannot overflow.
         if self.rtts[bucket] >= 1 << 20 {
@@ -256,7 +256,7 @@ impl<R: Rules> Selector<R> {
         let Some(modal) = modal.filter(|bucket| self.rtts[*bucket] > 0) else {
             return LONGEST_INTERVAL;
         };
-        let rtt = FIRST_BUCKET.mul_f64((modal as f64 / 2.0).exp2());
+        let rtt = Duration::from_nanos(least_in(modal));
         (rtt / 10).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
     }
 
@@ -354,6 +354,21 @@ impl<R: Rules> Selector<R> {
         };
         Some(Explained { facts, choice, problem })
     }
+}
+
+/// Which one holds an RTT: by the place of its first bit, and by the second one.
+fn bucket(nanos: u64) -> usize {
+    let nanos = nanos.max(1 << FIRST_BUCKET_BITS);
+    let bits = nanos.ilog2();
+    let upper_half = nanos >> (bits - 1) & 1;
+    let bucket = 2 * (bits - FIRST_BUCKET_BITS) as usize + upper_half as usize;
+    bucket.min(BUCKETS - 1)
+}
+
+/// The smallest RTT that it holds, in nanoseconds.
+fn least_in(bucket: usize) -> u64 {
+    let doubled = 1 << (FIRST_BUCKET_BITS as usize + bucket / 2);
+    doubled + (bucket as u64 % 2) * doubled / 2
 }
 
 impl Settings {

@@ -267,6 +267,16 @@ fn a_player_is_told_of_with_its_age() {
 }
 
 #[test]
+fn a_bucket_holds_what_lies_between_its_least_and_the_next_ones() {
+    assert_eq!([0, 1, 393_215, 393_216].map(bucket), [0, 0, 0, 1]);
+    for number in 1..BUCKETS {
+        assert_eq!(bucket(least_in(number)), number);
+        assert_eq!(bucket(least_in(number) - 1), number - 1);
+    }
+    assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+}
+
+#[test]
 fn news_gather_for_a_tenth_of_the_modal_rtt() {
     let mut selector = Selector::new(Fixed(|_: &Facts| Ok(None)), settings());
     assert_eq!(selector.interval(), LONGEST_INTERVAL);
