@@ -141,7 +141,7 @@ impl PathChange {
     }
 
     /// The shortest and the longest round trip of late.
-    fn known(&self) -> Option<(Duration, Duration)> {
+    pub(crate) fn known(&self) -> Option<(Duration, Duration)> {
         let current = self.current.began.map(|_| self.current);
         let spans = || current.into_iter().chain(self.earlier);
         let least = spans().map(|span| span.least).min()?;

@@ -15,6 +15,11 @@ const MIN_RATE_SPAN: Duration = Duration::from_millis(1);
 /// A path is a new one for so many round trips, at the beginning and after it has become longer: in about as
 /// many a window grows in slow start from what it begins with to what a long path holds.
 const NEW_ROUND_TRIPS: u32 = 8;
+/// RTTs of five to ten seconds are those of the path where the smallest is so many times the smallest ever...
+const ABOVE: f64 = 2.0;
+/// ...and the largest no more than so many times the smallest. CUBIC's queue swings by 1.4 also where the buffer
+/// is deepest.
+const KEEPS_WITHIN: f64 = 1.2;
 
 /// What a connection has learned of its path.
 ///
@@ -117,6 +122,18 @@ impl PathModel {
         self.least_rtt.map_or(rtt.min, |least| least.min(rtt.latest))
     }
 
+    /// The RTT that the path has without a queue, as far as can be told: [`PathModel::min_rtt`], or what it
+    /// has kept to lately, far above. A path can become longer in steps that are too small to be told from a
+    /// queue; but then they stay what they are, where a queue grows and drains.
+    #[must_use]
+    pub fn base_rtt(&self) -> Option<Duration> {
+        let min = self.min_rtt?;
+        let lately = self.path_change.known().filter(|(least, most)| {
+            *least > min.mul_f64(ABOVE) && *most < least.mul_f64(KEEPS_WITHIN)
+        });
+        Some(lately.map_or(min, |(least, _)| least))
+    }
+
     /// Whether the path became a longer one when it changed at last.
     #[must_use]
     pub fn is_longer(&self) -> bool {
@@ -191,6 +208,32 @@ mod tests {
         assert_eq!(path.delivered_bytes, 300_000);
         assert_eq!(path.max_window_bytes, 30_000);
         assert_eq!(path.loss_long, 0.0);
+    }
+
+    #[test]
+    fn a_round_trip_that_crept_up_and_stays_is_the_paths_and_a_queue_is_not() {
+        let base_ms = |rtt_ms: &dyn Fn(u64) -> u64| {
+            let mut path = PathModel::default();
+            for ms in (0..30_000).step_by(10) {
+                let latest = Duration::from_millis(rtt_ms(ms));
+                let rtt = RttSample {
+                    latest,
+                    smoothed: latest,
+                    variation: latest / 2,
+                    min: Duration::from_millis(20),
+                };
+                path.on_event(&CongestionEvent { rtt: Some(rtt), ..event(ms, &[], &[]) }, 30_000);
+            }
+            assert_eq!(path.changes, 0);
+            path.base_rtt().map(|rtt| rtt.as_millis())
+        };
+        let crept = |ms: u64| 20 + (ms / 100).min(80);
+        assert_eq!(base_ms(&crept), Some(100));
+        // From 70 to 100 ms in each two seconds.
+        let queue = |ms: u64| if ms < 5000 { 20 + ms / 100 } else { 70 + ms % 2000 * 15 / 1000 };
+        assert_eq!(base_ms(&queue), Some(20));
+        assert_eq!(base_ms(&|_| 20), Some(20));
+        assert_eq!(PathModel::default().base_rtt(), None);
     }
 
     #[test]

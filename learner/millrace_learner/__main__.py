@@ -92,9 +92,9 @@ def judge(options: argparse.Namespace) -> None:
         verdict = evaluate.closed_loop(singles, selected, of_class)
         verdicts.append(verdict)
         print("\n".join(verdict.lines()))
-        if any(map(evaluate.is_recorded, singles.column("place").to_pylist())):
-            recorded = evaluate.closed_loop(singles, selected, of_class, evaluate.is_recorded)
-            print("  over recordings:", recorded.lines()[0])
+        for where, is_such in (("over recordings", evaluate.is_recorded), ("of moving paths", evaluate.is_moving)):
+            if any(map(is_such, singles.column("place").to_pylist())):
+                print(f"  {where}:", evaluate.closed_loop(singles, selected, of_class, is_such).lines()[0])
         best = next(iter(verdict.singles.values()))
         short |= verdict.selected < options.at_least or verdict.selected <= best
     print(evaluate.together(verdicts))

@@ -46,6 +46,11 @@ def is_recorded(place: str) -> bool:
     return place.startswith("{") and json.loads(place).get("trace") is not None
 
 
+def is_moving(place: str) -> bool:
+    """Whether a path of the simulator has a round trip that changes again and again."""
+    return place.startswith("{") and json.loads(place).get("moves_every_s", 0) > 0
+
+
 def closed_loop(
     singles: pa.Table, selected: pa.Table, of_class: str, wanted: Callable[[str], bool] = lambda _: True
 ) -> Verdict:

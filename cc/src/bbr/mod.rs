@@ -42,9 +42,10 @@ const NOMINAL_RTT: Duration = Duration::from_millis(1);
 /// So many probe time-outs in a row count as a retransmission time-out of TCP.
 const TIMEOUTS: u32 = 2;
 
-/// Bandwidth and round trip that a known path begins with; nothing if it is not known.
+/// Bandwidth and round trip that a known path begins with; nothing if it is not known. A round trip that was the
+/// path's long ago would bound the window for ten seconds.
 fn inherited(path: &PathModel) -> Option<(Bandwidth, Duration)> {
-    let rtt = path.min_rtt.unwrap_or(path.smoothed_rtt);
+    let rtt = path.base_rtt().unwrap_or(path.smoothed_rtt);
     let bandwidth = match path.max_delivery_rate {
         Bandwidth::ZERO => Bandwidth::from_bytes_and_time(path.window_bytes, path.smoothed_rtt),
         delivered => delivered,

@@ -221,7 +221,8 @@ fn all_on(mut path: GridPath, tried: &Tried, repeat: u64, traces: &Traces) -> Re
             };
             let mut flows = vec![first];
             flows.extend((0..path.rivals).map(|_| rival.clone()));
-            let setup = Setup { seed, ..Setup::new(link.clone(), flows, duration) };
+            let random_change = path.moves();
+            let setup = Setup { seed, random_change, ..Setup::new(link.clone(), flows, duration) };
             run_supervised(&setup, &mut NoObserver, &mut watcher)
                 .with_context(|| format!("{} on {name}", watcher.candidates[0].name()))?;
             let episodes = watcher.finish()?;
@@ -334,6 +335,7 @@ mod tests {
             loss: 0.0,
             jitter_ms: 0.0,
             rivals: 0,
+            moves_every_s: 0.0,
             trace: None,
         };
         let tried = Tried::Each(vec![controller(algorithm).unwrap()]);

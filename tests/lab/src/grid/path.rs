@@ -4,7 +4,7 @@ use std::{fs, io};
 
 use clap::ValueEnum;
 use millrace_cc::Bandwidth;
-use millrace_sim::{Link, Rate};
+use millrace_sim::{Link, RandomChange, Rate};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
@@ -23,6 +23,12 @@ const LOSSLESS: f64 = 0.4;
 const STEADY: f64 = 0.7;
 const ALONE: f64 = 0.75;
 const RECORDED: f64 = 0.15;
+/// And with a round trip that changes again and again, as in Vivace's Figure 12: so much of the others.
+const MOVING: f64 = 0.15;
+/// Its changes are so far apart...
+const MOVES_EVERY_S: [f64; 2] = [4.0, 15.0];
+/// ...and the shortest round trip is this part of the longest.
+const LEAST_OF_RTT: f64 = 0.1;
 /// Jitter of the others, of the round trip.
 const MOST_JITTER: f64 = 0.1;
 const MOST_RIVALS: u64 = 3;
@@ -46,6 +52,8 @@ pub struct GridPath {
     pub jitter_ms: f64,
     /// CUBIC flows beside.
     pub rivals: u64,
+    /// How often the round trip is drawn anew, from a tenth of `rtt_ms` up to it; never where it is 0.
+    pub moves_every_s: f64,
     /// The recorded link, below the directory of traces.
     pub trace: Option<String>,
 }
@@ -112,15 +120,18 @@ pub fn draw(seed: u64, number: u64, traces: &[String]) -> GridPath {
     // What has sense on paper, and the same number of draws for each path.
     let [rate_mbps, rtt_ms, buffer_bdp, loss] =
         [RATE_MBPS, RTT_MS, BUFFER_BDP, LOSS].map(&mut wide);
-    let [is_lossless, is_steady, is_alone, is_recorded, jitter, rivals, trace] =
+    let [is_lossless, is_steady, is_alone, is_recorded, jitter, rivals, trace, is_moving] =
         std::array::from_fn(|_| even());
+    let moves_every_s = MOVES_EVERY_S[0] + even() * (MOVES_EVERY_S[1] - MOVES_EVERY_S[0]);
     let trace = (is_recorded < RECORDED && !traces.is_empty())
         .then(|| traces[(trace * traces.len() as f64) as usize].clone());
+    let is_moving = is_moving < MOVING && trace.is_none();
     GridPath {
         number,
         rate_mbps,
         rtt_ms,
         buffer_bdp,
+        moves_every_s: if is_moving { moves_every_s } else { 0.0 },
         loss: if is_lossless < LOSSLESS { 0.0 } else { loss },
         jitter_ms: if is_steady < STEADY { 0.0 } else { jitter * MOST_JITTER * rtt_ms },
         rivals: if is_alone < ALONE { 0 } else { 1 + (rivals * MOST_RIVALS as f64) as u64 },
@@ -129,6 +140,15 @@ pub fn draw(seed: u64, number: u64, traces: &[String]) -> GridPath {
 }
 
 impl GridPath {
+    /// What becomes of its round trip.
+    #[must_use]
+    pub fn moves(&self) -> Option<RandomChange> {
+        let seconds = |s: f64| Duration::from_secs_f64(s);
+        let rtt = seconds(self.rtt_ms * LEAST_OF_RTT / 1e3)..=seconds(self.rtt_ms / 1e3);
+        let change = |every| RandomChange { every, rate: None, rtt: Some(rtt), loss: None };
+        (self.moves_every_s > 0.0).then(|| change(seconds(self.moves_every_s)))
+    }
+
     /// The bottleneck in the simulator; a recorded one sets the path's rate.
     ///
     /// # Errors
@@ -185,6 +205,7 @@ mod tests {
         near(share(&|path| path.jitter_ms == 0.0), STEADY);
         near(share(&|path| path.rivals == 0), ALONE);
         near(share(&|path| path.trace.is_some()), RECORDED);
+        near(share(&|path| path.moves().is_some()), MOVING * (1.0 - RECORDED));
         // Half of the decades below the geometric mean.
         near(share(&|path| path.rate_mbps < 15.8), 0.5);
         near(share(&|path| path.rtt_ms < 67.1), 0.5);
