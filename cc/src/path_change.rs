@@ -8,8 +8,8 @@ const SPAN: Duration = Duration::from_secs(5);
 /// short as this part of the shortest.
 const LONGER: f64 = 1.5;
 const SHORTER: f64 = 0.5;
-/// And where so much of the round trip came from one sample to the next: a queue grows and drains by what comes
-/// in between, a route changes at once.
+/// And where so much of the round trip came within one, and half of it from one sample to the next: a queue
+/// grows and drains by what comes in between, a route changes at once, or one way after the other.
 const STEP: f64 = 1.0 / 3.0;
 /// Of that step so much must stay for this part of a round trip: behind a link that stood still round trips shrink again...
 const STAYS: f64 = 0.75;
@@ -23,6 +23,8 @@ const SAMPLES: u32 = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathChange {
     last: Option<Duration>,
+    /// Of the last round trip: between the ways' changes it would pass for what was before.
+    pending: Span,
     /// Of this span and of the one before it.
     current: Span,
     earlier: Option<Span>,
@@ -91,12 +93,17 @@ impl PathChange {
         if !is_longer && rtt >= least.mul_f64(SHORTER) {
             return None;
         }
-        let (step, of) = if is_longer {
-            (rtt.saturating_sub(last), rtt)
+        // Of the ways the one that changed first counts, if it did within a round trip.
+        let is_fresh = |began| now - began < self.pending.most * 2;
+        let pending = self.pending.began.filter(|began| is_fresh(*began)).map(|_| self.pending);
+        let (step, within, of) = if is_longer {
+            let from = pending.map_or(last, |span| span.least.min(last));
+            (rtt.saturating_sub(last), rtt.saturating_sub(from), rtt)
         } else {
-            (last.saturating_sub(rtt), last)
+            let from = pending.map_or(last, |span| span.most.max(last));
+            (last.saturating_sub(rtt), from.saturating_sub(rtt), from)
         };
-        if step < of.mul_f64(STEP) {
+        if step < of.mul_f64(STEP / 2.0) || within < of.mul_f64(STEP) {
             return None;
         }
         // Round trips that are shorter may get longer: whatever comes meets an empty queue first.
@@ -129,11 +136,20 @@ impl PathChange {
         if suspect.samples < SAMPLES || now - suspect.since < seen.least.mul_f64(STAYS_FOR) {
             return None;
         }
-        *self = Self { last: self.last, current: seen, earlier: None, suspect: None };
+        *self = Self { last: self.last, current: seen, ..Self::default() };
         Some(if is_longer { Change::Longer(seen) } else { Change::Shorter(seen) })
     }
 
     fn note(&mut self, now: Time, rtt: Duration) {
+        if self.pending.began.is_some_and(|began| now - began >= self.pending.most) {
+            let over = std::mem::take(&mut self.pending);
+            self.settle(now, over.least);
+            self.settle(now, over.most);
+        }
+        self.pending.add(now, rtt);
+    }
+
+    fn settle(&mut self, now: Time, rtt: Duration) {
         if self.current.began.is_some_and(|began| now - began >= SPAN) {
             self.earlier = Some(std::mem::take(&mut self.current));
         }
@@ -184,6 +200,14 @@ mod tests {
     fn one_way_after_the_other_is_one_change() {
         let in_two = steady(60, 100).chain(steady(430, 3)).chain(steady(800, 200));
         assert_eq!(changes(10, in_two), [(1430, true)]);
+    }
+
+    #[test]
+    fn twice_as_long_one_way_after_the_other_is_a_change_too() {
+        let in_two = steady(34, 200).chain(steady(50, 3)).chain(steady(66, 100));
+        assert_eq!(changes(5, in_two), [(1050, true)]);
+        let back = steady(90, 200).chain(steady(55, 5)).chain(steady(20, 100));
+        assert_eq!(changes(5, back).len(), 1);
     }
 
     #[test]
