@@ -24,5 +24,5 @@ pub use config::{ConfigError, RulesText, resolve};
 pub use episode::Episode;
 pub use facts::{Facts, Player};
 pub use millrace_config::{Class, Mcc as Config};
-pub use record::{News, Order, Record, Span};
+pub use record::{Nanos, News, Order, Record};
 pub use selector::{Counts, Explained, Selector, Settings};

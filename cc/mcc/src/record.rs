@@ -7,9 +7,9 @@ use crate::{Class, Player};
 /// A time in nanoseconds. [`Duration`] has twice the size, and of records the pipe moves as much from core
 /// to core as they are large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(u64);
+pub struct Nanos(u64);
 
-impl Span {
+impl Nanos {
     /// Whether it is none at all.
     pub fn is_zero(self) -> bool {
         self.0 == 0
@@ -20,13 +20,13 @@ impl Span {
         Duration::from_nanos(self.0)
     }
 
-    /// In nanoseconds.
-    pub(crate) fn nanos(self) -> u64 {
+    /// How many.
+    pub(crate) fn count(self) -> u64 {
         self.0
     }
 }
 
-impl From<Duration> for Span {
+impl From<Duration> for Nanos {
     /// Of more than 584 years those.
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
@@ -43,15 +43,15 @@ pub struct Record {
     /// When.
     pub now: Time,
     /// Smallest RTT so far; zero before the first sample, as of the others.
-    pub min_rtt: Span,
+    pub min_rtt: Nanos,
     /// Largest RTT so far.
-    pub max_rtt: Span,
+    pub max_rtt: Nanos,
     /// The last sample.
-    pub latest_rtt: Span,
+    pub latest_rtt: Nanos,
     /// Smoothed (RFC 9002, Section 5.3).
-    pub smoothed_rtt: Span,
+    pub smoothed_rtt: Nanos,
     /// Its mean deviation.
-    pub rtt_variation: Span,
+    pub rtt_variation: Nanos,
     /// Last round trip's delivery rate, in bit/s.
     pub delivery_bps: u64,
     /// The highest of the last ten seconds.

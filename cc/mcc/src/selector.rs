@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::episode::End;
 use crate::flow::Flow;
-use crate::record::Span;
+use crate::record::Nanos;
 use crate::rules::{Choice, Rules};
 use crate::{Episode, Facts, News, Order, Record};
 
@@ -241,8 +241,8 @@ impl<R: Rules> Selector<R> {
         true
     }
 
-    fn count_rtt(&mut self, rtt: Span) {
-        let bucket = bucket(rtt.nanos());
+    fn count_rtt(&mut self, rtt: Nanos) {
+        let bucket = bucket(rtt.count());
         self.rtts[bucket] += 1;
         // Forgets by and by, and cannot overflow.
         if self.rtts[bucket] >= 1 << 20 {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use millrace_cc::Time;
 
 use crate::Record;
-use crate::record::Span;
+use crate::record::Nanos;
 
 /// How far back it goes: as far as BBR goes without a look at the smallest round trip.
 const SPAN: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ struct Step {
     at: Time,
     delivered_bytes: u64,
     lost_bytes: u64,
-    rtt: Option<(Span, Span)>,
+    rtt: Option<(Nanos, Nanos)>,
 }
 
 impl Window {
