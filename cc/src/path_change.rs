@@ -23,8 +23,10 @@ const SAMPLES: u32 = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathChange {
     last: Option<Duration>,
-    /// Of the last round trip: between the ways' changes it would pass for what was before.
+    /// Of the last round trip, and of the one before it: what comes between the changes of the two ways would
+    /// pass for what was before.
     pending: Span,
+    previous: Span,
     /// Of this span and of the one before it.
     current: Span,
     earlier: Option<Span>,
@@ -93,15 +95,11 @@ impl PathChange {
         if !is_longer && rtt >= least.mul_f64(SHORTER) {
             return None;
         }
-        // Of the ways the one that changed first counts, if it did within a round trip.
-        let is_fresh = |began| now - began < self.pending.most * 2;
-        let pending = self.pending.began.filter(|began| is_fresh(*began)).map(|_| self.pending);
+        let (before_least, before_most) = self.just_before(now, last, rtt);
         let (step, within, of) = if is_longer {
-            let from = pending.map_or(last, |span| span.least.min(last));
-            (rtt.saturating_sub(last), rtt.saturating_sub(from), rtt)
+            (rtt.saturating_sub(last), rtt.saturating_sub(before_least), rtt)
         } else {
-            let from = pending.map_or(last, |span| span.most.max(last));
-            (last.saturating_sub(rtt), from.saturating_sub(rtt), from)
+            (last.saturating_sub(rtt), before_most.saturating_sub(rtt), before_most)
         };
         if step < of.mul_f64(STEP / 2.0) || within < of.mul_f64(STEP) {
             return None;
@@ -114,6 +112,18 @@ impl PathChange {
             (Duration::ZERO, least - (least - rtt).mul_f64(GROWS))
         };
         Some(Suspect { since: now, bounds, is_longer, samples: 1, seen: Span::of(now, rtt) })
+    }
+
+    /// The least and the most of the round trip that ended with `last`, before the one of `rtt`: of two ways the one
+    /// that changed first counts. What was sent just after it did is heard of when all of `rtt` is over.
+    fn just_before(&self, now: Time, last: Duration, rtt: Duration) -> (Duration, Duration) {
+        let Some(began) = self.pending.began else { return (last, last) };
+        let longer = self.pending.most.max(rtt);
+        let is_fresh = |span: &&Span| span.began.is_some() && now - began < longer * 2;
+        [&self.pending, &self.previous]
+            .into_iter()
+            .filter(is_fresh)
+            .fold((last, last), |(least, most), span| (least.min(span.least), most.max(span.most)))
     }
 
     fn follow(&mut self, now: Time, last: Duration, rtt: Duration) -> Option<Change> {
@@ -142,9 +152,11 @@ impl PathChange {
 
     fn note(&mut self, now: Time, rtt: Duration) {
         if self.pending.began.is_some_and(|began| now - began >= self.pending.most) {
-            let over = std::mem::take(&mut self.pending);
-            self.settle(now, over.least);
-            self.settle(now, over.most);
+            let over = std::mem::replace(&mut self.previous, std::mem::take(&mut self.pending));
+            if over.began.is_some() {
+                self.settle(now, over.least);
+                self.settle(now, over.most);
+            }
         }
         self.pending.add(now, rtt);
     }
@@ -208,6 +220,39 @@ mod tests {
         assert_eq!(changes(5, in_two), [(1050, true)]);
         let back = steady(90, 200).chain(steady(55, 5)).chain(steady(20, 100));
         assert_eq!(changes(5, back).len(), 1);
+    }
+
+    /// A sample for each packet, one each `every_ms`, while both ways of a path change at `at_ms`.
+    fn both_ways(every_ms: f64, at_ms: f64, from_ms: f64, to_ms: f64) -> Vec<(f64, f64)> {
+        let one_way = |at: f64| if at < at_ms { from_ms / 2.0 } else { to_ms / 2.0 };
+        let mut samples: Vec<_> = (0..(at_ms / every_ms) as usize + 400)
+            .map(|number| {
+                let sent = number as f64 * every_ms;
+                let there = sent + one_way(sent);
+                let back = there + one_way(there);
+                (back, back - sent)
+            })
+            .collect();
+        samples.sort_by(|one, other| one.0.total_cmp(&other.0));
+        samples
+    }
+
+    #[test]
+    fn both_ways_at_once_are_a_change_whenever_they_do() {
+        for (from_ms, to_ms) in
+            [(20.0, 58.0), (34.0, 66.0), (57.0, 90.0), (90.0, 20.0), (100.0, 45.0)]
+        {
+            for phase in 0..100 {
+                let at_ms = 1000.0 + from_ms * f64::from(phase) / 50.0;
+                let mut change = PathChange::default();
+                let found =
+                    both_ways(1.5, at_ms, from_ms, to_ms).into_iter().filter_map(|(at, rtt)| {
+                        let millis = |ms: f64| Duration::from_secs_f64(ms / 1000.0);
+                        change.on_rtt(Time::ZERO + millis(at), millis(rtt))
+                    });
+                assert_eq!(found.count(), 1, "from {from_ms} to {to_ms} ms at {at_ms}");
+            }
+        }
     }
 
     #[test]

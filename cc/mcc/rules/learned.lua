@@ -1,5 +1,5 @@
 -- Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.
--- 189738 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
+-- 191258 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
 -- Utility: rate (smallest / mean round trip)^d, d = 0.1 for bulk, 0.3 for dash, 1 for rtsp; of the best algorithm's on the path.
 
 -- A change costs something: what drives stays if it is among those that are nearly as good as the best.
@@ -16,399 +16,179 @@ end
 local settled = {}
 
 function settled.bulk(flow)
-  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.826 then
-    if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.47 then
-      if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.559 then
-        -- 1.3 % of the paths: bbr3 0.97, copa 0.97, iris-min 0.96
-        return best(flow, "bbr3", "copa", "iris-min")
-      else
-        -- 1.5 % of the paths: bbr3 0.98, iris-min 0.97, copa 0.97, vivace-loss 0.96, bbr 0.95
-        return best(flow, "bbr", "bbr3", "iris-min", "copa", "vivace-loss")
-      end
-    else
-      if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.09 then
-        if flow.loss <= 0.0251 then
-          if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000156 then
-            -- 1.0 % of the paths: iris-min 0.98, bbr 0.93
-            return best(flow, "iris-min")
-          else
-            -- 3.5 % of the paths: bbr 0.96, vivace-loss 0.94
-            return best(flow, "bbr", "vivace-loss")
-          end
-        else
-          if flow.algorithm ~= "copa" then
-            if flow.recent_min_rtt_ms <= 207 then
-              if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.01 then
-                -- 1.0 % of the paths: iris-min 1.00, bbr 0.95
-                return best(flow, "iris-min")
-              else
-                -- 1.5 % of the paths: bbr 0.97, iris-min 0.95
-                return best(flow, "bbr", "iris-min")
-              end
-            else
-              -- 1.4 % of the paths: bbr 0.92, vivace-loss 0.88
-              return best(flow, "bbr")
-            end
-          else
-            -- 1.1 % of the paths: bbr 0.96, vivace-loss 0.96, iris-min 0.95
-            return best(flow, "bbr", "vivace-loss", "iris-min")
-          end
-        end
-      else
-        if flow.recent_min_rtt_ms <= 171 then
-          if flow.max_delivery_mbps <= 2.98 then
-            if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.449 then
-              -- 1.1 % of the paths: copa 0.94, bbr3 0.89
-              return best(flow, "copa")
-            else
-              -- 3.6 % of the paths: bbr 0.97, copa 0.96, iris-min 0.95
-              return best(flow, "bbr", "copa", "iris-min")
-            end
-          else
-            -- 5.6 % of the paths: bbr 0.97, bbr3 0.92
-            return best(flow, "bbr")
-          end
-        else
-          if flow.max_delivery_mbps <= 2.39 then
-            if flow.loss <= 0.0338 then
-              -- 1.1 % of the paths: vivace-loss 0.97, bbr3 0.91
-              return best(flow, "vivace-loss")
-            else
-              -- 1.3 % of the paths: bbr 0.93, vivace-loss 0.91
-              return best(flow, "bbr")
-            end
-          else
-            -- 1.9 % of the paths: vivace-loss 0.92, bbr 0.89, bbr3 0.88
-            return best(flow, "bbr", "vivace-loss", "bbr3")
-          end
-        end
-      end
-    end
+  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.829 then
+    -- 31.5 % of the paths: bbr 0.94, vivace-loss 0.92
+    return best(flow, "bbr")
   else
     if flow.recent_min_rtt_ms <= 324 then
-      if flow.loss <= 0.000891 then
-        if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 264 then
-          -- 11.1 % of the paths: iris-min 0.97, bbr3 0.96, bbr 0.96, copa 0.95, proteus-p 0.95, vivace-latency 0.94
-          return best(flow, "bbr", "iris-min", "bbr3", "copa", "proteus-p", "vivace-latency")
-        else
-          if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000626 then
-            -- 3.3 % of the paths: iris-min 0.99, bbr 0.96
-            return best(flow, "iris-min")
-          else
-            -- 1.8 % of the paths: bbr 0.97, bbr3 0.96
-            return best(flow, "bbr", "bbr3")
-          end
-        end
-      else
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.38 then
-          if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.00125 then
-            if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 44.7 then
-              -- 1.1 % of the paths: iris-min 0.99, bbr 0.97, vivace-loss 0.96
-              return best(flow, "bbr", "iris-min", "vivace-loss")
-            else
-              if flow.loss <= 0.0164 then
-                -- 4.3 % of the paths: iris-min 0.99, vivace-loss 0.97, bbr 0.96
-                return best(flow, "bbr", "iris-min", "vivace-loss")
-              else
-                -- 2.0 % of the paths: iris-min 0.99, copa 0.95
-                return best(flow, "iris-min")
-              end
-            end
-          else
-            -- 12.2 % of the paths: bbr 0.98, vivace-loss 0.97, iris-min 0.97
-            return best(flow, "bbr", "vivace-loss", "iris-min")
-          end
-        else
-          -- 20.4 % of the paths: bbr 0.97, iris-min 0.97
-          return best(flow, "bbr", "iris-min")
-        end
-      end
+      -- 54.3 % of the paths: bbr 0.97, iris-min 0.96, vivace-loss 0.95
+      return best(flow, "bbr", "iris-min", "vivace-loss")
     else
-      if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.0003 then
-        -- 6.5 % of the paths: iris-min 0.99, proteus-p 0.91
-        return best(flow, "iris-min")
-      else
-        if flow.max_delivery_mbps <= 20.9 then
-          if flow.max_delivery_mbps <= 0.538 then
-            -- 1.0 % of the paths: vivace-loss 0.94, bbr 0.94
-            return best(flow, "bbr", "vivace-loss")
-          else
-            if flow.loss <= 0.00752 then
-              if flow.max_delivery_mbps <= 1.9 then
-                -- 1.7 % of the paths: vivace-loss 0.95, iris-min 0.93
-                return best(flow, "vivace-loss", "iris-min")
-              else
-                -- 2.2 % of the paths: vivace-loss 0.93, bbr3 0.92, bbr 0.92
-                return best(flow, "bbr", "vivace-loss", "bbr3")
-              end
-            else
-              -- 3.6 % of the paths: vivace-loss 0.94, bbr 0.93
-              return best(flow, "bbr", "vivace-loss")
-            end
-          end
+      if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000282 then
+        if flow.max_delivery_mbps <= 15.7 then
+          -- 1.3 % of the paths: iris-min 0.98, vivace-loss 0.94, proteus-p 0.93, vivace-latency 0.92, bbr 0.89
+          return best(flow, "bbr", "iris-min", "vivace-loss", "proteus-p", "vivace-latency")
         else
-          -- 1.8 % of the paths: bbr 0.94, vivace-loss 0.90
-          return best(flow, "bbr")
+          if flow.recent_min_rtt_ms <= 710 then
+            -- 2.5 % of the paths: iris-min 1.00, proteus-p 0.94, vivace-latency 0.94, vivace-loss 0.93, bbr 0.91
+            return best(flow, "bbr", "iris-min", "proteus-p", "vivace-latency", "vivace-loss")
+          else
+            -- 1.3 % of the paths: iris-min 0.98, bbr 0.88
+            return best(flow, "iris-min")
+          end
         end
+      else
+        -- 9.0 % of the paths: vivace-loss 0.94, bbr 0.92
+        return best(flow, "bbr", "vivace-loss")
       end
     end
   end
 end
 
 function settled.dash(flow)
-  if flow.recent_min_rtt_ms <= 365 then
-    if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 508 then
-      if flow.loss <= 0.000988 then
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.533 then
-          if flow.recent_min_rtt_ms <= 184 then
-            -- 8.2 % of the paths: bbr3 0.95, iris-min 0.94, copa 0.94
-            return best(flow, "bbr3", "iris-min", "copa")
+  if flow.recent_min_rtt_ms <= 336 then
+    if flow.loss <= 0.000914 then
+      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 508 then
+        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.526 then
+          if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.444 then
+            -- 1.1 % of the paths: bbr3 0.88, bbr 0.88
+            return best(flow, "bbr", "bbr3")
           else
-            -- 1.5 % of the paths: iris-min 0.92, bbr3 0.91
-            return best(flow, "iris-min", "bbr3")
+            if flow.max_delivery_mbps <= 2.56 then
+              -- 1.7 % of the paths: iris-min 0.96, copa 0.94
+              return best(flow, "iris-min", "copa")
+            else
+              -- 7.4 % of the paths: proteus-p 0.96, bbr3 0.95, vivace-latency 0.94, iris-min 0.93, bbr 0.93, copa 0.91
+              return best(flow, "bbr", "proteus-p", "bbr3", "vivace-latency", "iris-min", "copa")
+            end
           end
         else
-          -- 1.8 % of the paths: bbr3 0.93, bbr 0.91, vivace-loss 0.90
-          return best(flow, "bbr", "bbr3", "vivace-loss")
+          -- 1.7 % of the paths: bbr3 0.92, bbr 0.90
+          return best(flow, "bbr", "bbr3")
         end
       else
-        if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.12 then
-          -- 22.7 % of the paths: bbr 0.97, iris-min 0.94
-          return best(flow, "bbr")
-        else
-          if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.518 then
-            if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.367 then
-              if flow.max_delivery_mbps <= 2.58 then
-                -- 1.7 % of the paths: copa 0.93, bbr3 0.89
-                return best(flow, "copa")
-              else
-                -- 1.8 % of the paths: bbr 0.92, bbr3 0.85
-                return best(flow, "bbr")
-              end
-            else
-              if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 14.2 then
-                if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.194 then
-                  -- 7.9 % of the paths: bbr 0.97, iris-min 0.96
-                  return best(flow, "bbr", "iris-min")
-                else
-                  if flow.recent_min_rtt_ms <= 16.9 then
-                    if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 5.16 then
-                      -- 2.5 % of the paths: vivace-latency 0.95, proteus-p 0.95, bbr3 0.95, copa 0.94, bbr 0.93, iris-min 0.93, vivace-loss 0.92
-                      return best(flow, "bbr", "vivace-latency", "proteus-p", "bbr3", "copa", "iris-min", "vivace-loss")
-                    else
-                      -- 1.0 % of the paths: vivace-latency 0.96, proteus-p 0.96, bbr3 0.95
-                      return best(flow, "vivace-latency", "proteus-p", "bbr3")
-                    end
-                  else
-                    -- 5.2 % of the paths: copa 0.93, bbr3 0.93, bbr 0.93, iris-min 0.93
-                    return best(flow, "bbr", "copa", "bbr3", "iris-min")
-                  end
-                end
-              else
-                -- 8.3 % of the paths: bbr 0.94, iris-min 0.94, copa 0.94
-                return best(flow, "bbr", "iris-min", "copa")
-              end
-            end
-          else
-            if flow.max_delivery_mbps <= 3.23 then
-              if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 6.43 then
-                -- 3.0 % of the paths: bbr 0.96, copa 0.94
-                return best(flow, "bbr", "copa")
-              else
-                -- 2.0 % of the paths: vivace-loss 0.94, bbr 0.91
-                return best(flow, "vivace-loss")
-              end
-            else
-              -- 2.5 % of the paths: bbr3 0.94, bbr 0.92, vivace-loss 0.92
-              return best(flow, "bbr", "bbr3", "vivace-loss")
-            end
-          end
-        end
+        -- 3.9 % of the paths: bbr 0.96, proteus-p 0.95, bbr3 0.95
+        return best(flow, "bbr", "proteus-p", "bbr3")
       end
     else
-      -- 11.3 % of the paths: bbr 0.97, proteus-p 0.92
+      -- 66.8 % of the paths: bbr 0.95, vivace-loss 0.90
       return best(flow, "bbr")
     end
   else
-    if flow.recent_min_rtt_ms <= 662 then
-      if flow.loss <= 0.0105 then
-        if flow.loss <= 4.95e-05 then
-          -- 3.5 % of the paths: vivace-latency 0.93, proteus-p 0.90
-          return best(flow, "vivace-latency")
+    if flow.recent_min_rtt_ms <= 668 then
+      if flow.loss <= 0.0107 then
+        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.622 then
+          -- 4.8 % of the paths: vivace-latency 0.94, proteus-p 0.92
+          return best(flow, "vivace-latency", "proteus-p")
         else
-          if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.621 then
-            -- 2.7 % of the paths: vivace-latency 0.95, proteus-p 0.93
-            return best(flow, "vivace-latency")
-          else
-            -- 1.2 % of the paths: vivace-loss 0.93, bbr3 0.90
+          if flow.max_delivery_mbps <= 8.71 then
+            -- 1.1 % of the paths: vivace-loss 0.91, bbr3 0.84
             return best(flow, "vivace-loss")
+          else
+            -- 1.0 % of the paths: vivace-latency 0.91, bbr3 0.91, proteus-p 0.90, vivace-loss 0.89, bbr 0.81
+            return best(flow, "bbr", "vivace-latency", "bbr3", "proteus-p", "vivace-loss")
           end
         end
       else
-        if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 49.3 then
-          -- 2.2 % of the paths: vivace-loss 0.88, bbr 0.88, vivace-latency 0.88
-          return best(flow, "bbr", "vivace-loss", "vivace-latency")
-        else
-          if flow.loss <= 0.0533 then
-            -- 1.6 % of the paths: vivace-latency 0.88, bbr 0.87, vivace-loss 0.87
-            return best(flow, "bbr", "vivace-latency", "vivace-loss")
-          else
-            -- 1.0 % of the paths: vivace-latency 0.92, bbr3 0.89
-            return best(flow, "vivace-latency")
-          end
-        end
+        -- 5.2 % of the paths: vivace-loss 0.88, vivace-latency 0.88, bbr 0.86
+        return best(flow, "bbr", "vivace-loss", "vivace-latency")
       end
     else
-      if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.626 then
-        if flow.loss <= 0.00899 then
-          -- 2.0 % of the paths: bbr3 0.95, vivace-loss 0.95, vivace-latency 0.93
-          return best(flow, "bbr3", "vivace-loss", "vivace-latency")
-        else
-          -- 1.3 % of the paths: bbr 0.86, vivace-loss 0.85
-          return best(flow, "bbr", "vivace-loss")
-        end
-      else
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.09 then
-          -- 1.0 % of the paths: vivace-loss 0.89, proteus-p 0.86
-          return best(flow, "vivace-loss")
-        else
-          -- 2.1 % of the paths: bbr 0.92, bbr3 0.81
-          return best(flow, "bbr")
-        end
-      end
+      -- 5.2 % of the paths: bbr 0.89, vivace-loss 0.86
+      return best(flow, "bbr")
     end
   end
 end
 
 function settled.rtsp(flow)
-  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.805 then
-    if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.09 then
-      if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 5.53e-05 then
-        -- 1.5 % of the paths: iris-min 0.97, bbr 0.90
-        return best(flow, "iris-min")
+  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.82 then
+    if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.08 then
+      if flow.loss <= 0.0299 then
+        -- 5.4 % of the paths: vivace-latency 0.89, proteus-p 0.87
+        return best(flow, "vivace-latency")
       else
-        if flow.loss <= 0.0357 then
-          if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.43 then
-            -- 2.2 % of the paths: bbr 0.91, vivace-latency 0.87
-            return best(flow, "bbr")
-          else
-            -- 1.4 % of the paths: vivace-latency 0.87, proteus-p 0.85
-            return best(flow, "vivace-latency")
-          end
+        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000735 then
+          -- 1.0 % of the paths: iris-min 0.94, bbr 0.91
+          return best(flow, "iris-min")
         else
-          if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 12.8 then
-            -- 1.0 % of the paths: copa 0.91, bbr 0.89
-            return best(flow, "copa")
-          else
-            -- 2.4 % of the paths: bbr 0.93, vivace-latency 0.88
-            return best(flow, "bbr")
-          end
+          -- 3.4 % of the paths: bbr 0.90, vivace-latency 0.86
+          return best(flow, "vivace-latency", "bbr")
         end
       end
     else
-      if flow.recent_min_rtt_ms <= 293 then
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.73 then
-          if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.47 then
-            -- 2.2 % of the paths: copa 0.93, bbr3 0.89
-            return best(flow, "copa")
-          else
-            if flow.recent_min_rtt_ms <= 100 then
-              if flow.loss <= 0.0296 then
-                -- 1.6 % of the paths: bbr3 0.87, copa 0.84
-                return best(flow, "bbr3")
+      if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.729 then
+        if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 256 then
+          if flow.recent_min_rtt_ms <= 293 then
+            if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.43 then
+              -- 2.4 % of the paths: copa 0.90, vivace-loss 0.88, vivace-latency 0.88, bbr3 0.88, proteus-p 0.87, iris-min 0.87
+              return best(flow, "vivace-latency", "copa", "vivace-loss", "bbr3", "proteus-p", "iris-min")
+            else
+              if flow.recent_min_rtt_ms <= 8.15 then
+                -- 1.3 % of the paths: bbr3 0.83, bbr 0.82, vivace-latency 0.79, copa 0.79
+                return best(flow, "vivace-latency", "bbr3", "bbr", "copa")
               else
-                if flow.recent_min_rtt_ms <= 11.7 then
-                  -- 1.0 % of the paths: bbr3 0.86, copa 0.84
-                  return best(flow, "bbr3", "copa")
+                if flow.recent_min_rtt_ms <= 95.7 then
+                  -- 7.0 % of the paths: copa 0.85, bbr 0.84
+                  return best(flow, "copa", "bbr")
                 else
-                  if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 9.71 then
-                    -- 3.0 % of the paths: copa 0.91, iris-min 0.89
-                    return best(flow, "copa")
-                  else
-                    -- 1.3 % of the paths: bbr 0.85, copa 0.84
-                    return best(flow, "bbr", "copa")
-                  end
+                  -- 2.2 % of the paths: bbr 0.78, copa 0.75, bbr3 0.75, vivace-loss 0.73, vivace-latency 0.70
+                  return best(flow, "vivace-latency", "bbr", "copa", "bbr3", "vivace-loss")
                 end
               end
-            else
-              -- 2.0 % of the paths: bbr 0.76, bbr3 0.75
-              return best(flow, "bbr", "bbr3")
             end
+          else
+            -- 1.4 % of the paths: vivace-loss 0.82, bbr 0.82, bbr3 0.81
+            return best(flow, "vivace-loss", "bbr", "bbr3")
           end
         else
-          if flow.loss <= 0.028 then
-            -- 1.0 % of the paths: bbr3 0.85, copa 0.85
-            return best(flow, "bbr3", "copa")
-          else
-            -- 1.6 % of the paths: vivace-latency 0.90, copa 0.88
-            return best(flow, "vivace-latency")
-          end
+          -- 1.1 % of the paths: bbr 0.83, vivace-latency 0.76
+          return best(flow, "vivace-latency", "bbr")
         end
       else
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.92 then
-          -- 1.2 % of the paths: bbr 0.91, bbr3 0.85
+        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.7 then
+          -- 1.9 % of the paths: bbr 0.92, bbr3 0.90
           return best(flow, "bbr")
         else
-          -- 1.2 % of the paths: bbr3 0.78, bbr 0.76
-          return best(flow, "bbr3", "bbr")
+          -- 3.4 % of the paths: vivace-latency 0.83, bbr3 0.81
+          return best(flow, "vivace-latency")
         end
       end
     end
   else
     if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 15.5 then
-      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 1.67 then
-        -- 1.1 % of the paths: copa 0.96, bbr 0.86
+      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 1.71 then
+        -- 1.5 % of the paths: copa 0.94, bbr 0.86
         return best(flow, "copa")
       else
-        -- 16.4 % of the paths: vivace-latency 0.96, proteus-p 0.95
+        -- 15.9 % of the paths: vivace-latency 0.95, proteus-p 0.95
         return best(flow, "vivace-latency", "proteus-p")
       end
     else
-      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 183 then
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.56 then
-          if flow.loss <= 0.000968 then
-            -- 6.7 % of the paths: vivace-latency 0.94, proteus-p 0.93
-            return best(flow, "vivace-latency", "proteus-p")
-          else
-            if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.2 then
-              -- 8.2 % of the paths: proteus-p 0.96, vivace-latency 0.95, bbr 0.95, iris-min 0.95
-              return best(flow, "vivace-latency", "proteus-p", "bbr", "iris-min")
-            else
-              if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.961 then
-                if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.14 then
-                  -- 2.9 % of the paths: proteus-p 0.93, vivace-latency 0.93, copa 0.93, bbr 0.92, iris-min 0.91
-                  return best(flow, "vivace-latency", "proteus-p", "copa", "bbr", "iris-min")
-                else
-                  -- 1.8 % of the paths: bbr 0.92, bbr3 0.91
-                  return best(flow, "bbr", "bbr3")
-                end
-              else
-                -- 2.6 % of the paths: copa 0.93, proteus-p 0.91, vivace-latency 0.91, bbr 0.90
-                return best(flow, "vivace-latency", "copa", "proteus-p", "bbr")
-              end
-            end
-          end
-        else
-          -- 8.3 % of the paths: vivace-latency 0.90, proteus-p 0.89
-          return best(flow, "vivace-latency", "proteus-p")
-        end
+      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 193 then
+        -- 28.5 % of the paths: vivace-latency 0.92, proteus-p 0.91
+        return best(flow, "vivace-latency", "proteus-p")
       else
-        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000788 then
-          -- 16.6 % of the paths: iris-min 0.97, vivace-latency 0.90
-          return best(flow, "iris-min")
-        else
-          if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 796 then
-            if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.00291 then
-              -- 2.5 % of the paths: iris-min 0.93, bbr 0.91
-              return best(flow, "iris-min")
+        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000775 then
+          if flow.recent_min_rtt_ms <= 328 then
+            if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.36 then
+              if flow.loss <= 0.0148 then
+                -- 5.4 % of the paths: iris-min 0.98, vivace-latency 0.94, proteus-p 0.93, bbr 0.92
+                return best(flow, "vivace-latency", "iris-min", "proteus-p", "bbr")
+              else
+                -- 1.3 % of the paths: iris-min 0.98, copa 0.95
+                return best(flow, "iris-min")
+              end
             else
-              -- 4.4 % of the paths: vivace-latency 0.91, proteus-p 0.91, iris-min 0.90
-              return best(flow, "vivace-latency", "proteus-p", "iris-min")
+              -- 2.5 % of the paths: iris-min 0.95, vivace-latency 0.93, proteus-p 0.92
+              return best(flow, "vivace-latency", "iris-min", "proteus-p")
             end
           else
-            -- 3.9 % of the paths: bbr 0.92, vivace-latency 0.92, proteus-p 0.90
-            return best(flow, "vivace-latency", "bbr", "proteus-p")
+            -- 5.3 % of the paths: iris-min 0.96, vivace-latency 0.87
+            return best(flow, "vivace-latency", "iris-min")
           end
+        else
+          -- 9.1 % of the paths: vivace-latency 0.91, proteus-p 0.90
+          return best(flow, "vivace-latency", "proteus-p")
         end
       end
     end
@@ -419,15 +199,15 @@ end
 local beginning = {}
 
 function beginning.bulk(flow)
-  if flow.recent_min_rtt_ms <= 117 then
-    -- 59.8 % of the paths: bbr 0.98, vivace-loss 0.95
+  if flow.recent_min_rtt_ms <= 116 then
+    -- 63.9 % of the paths: bbr 0.97, vivace-loss 0.94
     return best(flow, "bbr")
   else
-    if flow.recent_min_rtt_ms <= 476 then
-      -- 28.1 % of the paths: bbr 0.96, iris-min 0.89
+    if flow.recent_min_rtt_ms <= 500 then
+      -- 26.7 % of the paths: bbr 0.96, bbr3 0.89
       return best(flow, "bbr")
     else
-      -- 12.1 % of the paths: iris-min 0.92, bbr 0.90
+      -- 9.4 % of the paths: iris-min 0.91, bbr 0.90
       return best(flow, "iris-min", "bbr")
     end
   end
@@ -435,30 +215,30 @@ end
 
 function beginning.dash(flow)
   if flow.recent_min_rtt_ms <= 228 then
-    -- 73.4 % of the paths: bbr 0.95, bbr3 0.91
+    -- 77.6 % of the paths: bbr 0.94, bbr3 0.90
     return best(flow, "bbr")
   else
-    if flow.recent_min_rtt_ms <= 657 then
+    if flow.recent_min_rtt_ms <= 651 then
       if flow.recent_min_rtt_ms <= 365 then
-        -- 8.8 % of the paths: bbr 0.86, iris-min 0.84
-        return best(flow, "bbr", "iris-min")
+        -- 7.6 % of the paths: bbr 0.86, iris-min 0.84
+        return best(flow, "bbr")
       else
-        -- 11.9 % of the paths: bbr3 0.89, bbr 0.86
+        -- 9.8 % of the paths: bbr3 0.90, bbr 0.86
         return best(flow, "bbr3")
       end
     else
-      -- 5.9 % of the paths: bbr 0.88, bbr3 0.85
+      -- 5.1 % of the paths: bbr 0.89, bbr3 0.83
       return best(flow, "bbr")
     end
   end
 end
 
 function beginning.rtsp(flow)
-  if flow.recent_min_rtt_ms <= 110 then
-    -- 58.8 % of the paths: vivace-latency 0.91, proteus-p 0.91
+  if flow.recent_min_rtt_ms <= 107 then
+    -- 62.2 % of the paths: vivace-latency 0.90, proteus-p 0.89
     return best(flow, "vivace-latency", "proteus-p")
   else
-    -- 41.2 % of the paths: iris-min 0.88, bbr 0.84
+    -- 37.8 % of the paths: iris-min 0.87, bbr 0.84
     return best(flow, "iris-min")
   end
 end
@@ -468,34 +248,34 @@ local moved = {}
 
 function moved.bulk(flow)
   if flow.recent_min_rtt_ms <= 423 then
-    -- 85.2 % of the paths: bbr 0.97, vivace-loss 0.93
+    -- 87.8 % of the paths: bbr 0.97, vivace-loss 0.92
     return best(flow, "bbr")
   else
-    if flow.recent_min_rtt_ms <= 679 then
-      -- 9.6 % of the paths: bbr 0.93, iris-min 0.90
+    if flow.recent_min_rtt_ms <= 623 then
+      -- 6.5 % of the paths: bbr 0.94, iris-min 0.89
       return best(flow, "bbr")
     else
-      -- 5.2 % of the paths: iris-min 0.94, bbr 0.83
+      -- 5.7 % of the paths: iris-min 0.94, bbr 0.83
       return best(flow, "iris-min")
     end
   end
 end
 
 function moved.dash(flow)
-  if flow.recent_min_rtt_ms <= 299 then
-    if flow.recent_min_rtt_ms <= 236 then
-      -- 74.1 % of the paths: bbr 0.95, bbr3 0.91
+  if flow.recent_min_rtt_ms <= 288 then
+    if flow.recent_min_rtt_ms <= 219 then
+      -- 76.7 % of the paths: bbr 0.94, bbr3 0.90
       return best(flow, "bbr")
     else
-      -- 5.2 % of the paths: iris-min 0.89, vivace-loss 0.85
-      return best(flow, "iris-min")
+      -- 5.1 % of the paths: bbr3 0.87, bbr 0.86
+      return best(flow, "bbr3", "bbr")
     end
   else
-    if flow.recent_min_rtt_ms <= 675 then
-      -- 15.4 % of the paths: bbr 0.88, iris-min 0.87, bbr3 0.86
-      return best(flow, "bbr", "iris-min", "bbr3")
+    if flow.recent_min_rtt_ms <= 648 then
+      -- 12.9 % of the paths: bbr 0.88, iris-min 0.86
+      return best(flow, "bbr", "iris-min")
     else
-      -- 5.2 % of the paths: iris-min 0.94, copa 0.81
+      -- 5.2 % of the paths: iris-min 0.93, bbr 0.81
       return best(flow, "iris-min")
     end
   end
@@ -503,10 +283,10 @@ end
 
 function moved.rtsp(flow)
   if flow.recent_min_rtt_ms <= 110 then
-    -- 58.8 % of the paths: vivace-latency 0.91, proteus-p 0.91
+    -- 62.9 % of the paths: vivace-latency 0.90, proteus-p 0.89
     return best(flow, "vivace-latency", "proteus-p")
   else
-    -- 41.2 % of the paths: iris-min 0.88, bbr 0.83
+    -- 37.1 % of the paths: iris-min 0.87, bbr 0.83
     return best(flow, "iris-min")
   end
 end
