@@ -35,7 +35,7 @@ impl Driven {
     /// used any more: what it knew of the path is gone.
     ///
     /// The successor starts from what is known of the path and not from slow start, but on a path that is new,
-    /// or has just become a longer one ([`PathModel::is_new`]). Nothing is known of its rate, but that it holds
+    /// or has just become a far longer one ([`PathModel::is_new`]). Nothing is known of its rate, but that it holds
     /// the window that is in force: there the successor starts as on a new path with that for its initial window.
     /// The paper's is never in its initial phase (MCC, Section 3.2.1), but it does not speak of paths that change.
     #[must_use]

@@ -2,10 +2,14 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// What the round trips of a path were is known of this long, or twice as long.
+/// What the shortest and the longest round trip of a path were is known of this long, or twice as long.
 const SPAN: Duration = Duration::from_secs(5);
-/// A path is another one where its round trips are so many times as long as the longest of before, or as
-/// short as this part of the shortest.
+/// Of late is this long, or twice as long, or so many round trips where that is more. A path that becomes longer
+/// again and again is none that has been as long before; a queue that comes again comes in small steps.
+const LATELY: Duration = Duration::from_secs(1);
+const LATELY_ROUND_TRIPS: u32 = 8;
+/// A path is another one where its round trips are so many times as long as the longest of late, or as short as
+/// this part of the shortest.
 const LONGER: f64 = 1.5;
 const SHORTER: f64 = 0.5;
 /// And where so much of the round trip came within one, and half of it from one sample to the next: a queue
@@ -23,51 +27,86 @@ const SAMPLES: u32 = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathChange {
     last: Option<Duration>,
-    /// Of the last round trip, and of the one before it: what comes between the changes of the two ways would
-    /// pass for what was before.
-    pending: Span,
-    previous: Span,
-    /// Of this span and of the one before it.
-    current: Span,
-    earlier: Option<Span>,
+    /// Of the last round trip or two: what comes between the changes of the two ways would pass for what was
+    /// before.
+    pending: Recent,
+    /// What was before those.
+    lately: Recent,
+    known: Recent,
     suspect: Option<Suspect>,
 }
 
-/// What has become of a path.
+/// A path that has become another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// Its round trips are these now, and longer.
-    Longer(Span),
-    /// Shorter.
-    Shorter(Span),
+pub(crate) struct Change {
+    pub(crate) is_longer: bool,
+    /// Its round trips now.
+    pub(crate) now: Span,
+    /// The shortest of before.
+    pub(crate) before: Duration,
 }
 
 /// The least and the most of some round trips.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    began: Option<Time>,
+    began: Time,
     pub(crate) least: Duration,
     pub(crate) most: Duration,
 }
 
 impl Span {
     fn of(now: Time, rtt: Duration) -> Self {
-        Self { began: Some(now), least: rtt, most: rtt }
+        Self { began: now, least: rtt, most: rtt }
     }
 
-    fn add(&mut self, now: Time, rtt: Duration) {
-        if self.began.is_none() {
-            *self = Self::of(now, rtt);
-        }
+    fn add(&mut self, rtt: Duration) {
         self.least = self.least.min(rtt);
         self.most = self.most.max(rtt);
+    }
+}
+
+/// What came within a stretch of time, and in the one before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    current: Option<Span>,
+    earlier: Option<Span>,
+}
+
+impl Recent {
+    fn of(span: Span) -> Self {
+        Self { current: Some(span), earlier: None }
+    }
+
+    /// Takes in a round trip; what is older than both stretches.
+    fn add(
+        &mut self,
+        now: Time,
+        rtt: Duration,
+        stretch: impl Fn(&Span) -> Duration,
+    ) -> Option<Span> {
+        let is_over = self.current.is_some_and(|span| now - span.began >= stretch(&span));
+        let over =
+            if is_over { std::mem::replace(&mut self.earlier, self.current.take()) } else { None };
+        self.current.get_or_insert(Span::of(now, rtt)).add(rtt);
+        over
+    }
+
+    fn spans(&self) -> impl Iterator<Item = Span> {
+        self.current.into_iter().chain(self.earlier)
+    }
+
+    fn least(&self) -> Option<Duration> {
+        self.spans().map(|span| span.least).min()
+    }
+
+    fn most(&self) -> Option<Duration> {
+        self.spans().map(|span| span.most).max()
     }
 }
 
 /// Round trips since a step.
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
-    since: Time,
     /// The bounds that they must keep to.
     bounds: (Duration, Duration),
     is_longer: bool,
@@ -90,7 +129,7 @@ impl PathChange {
     }
 
     fn suspected(&self, now: Time, last: Duration, rtt: Duration) -> Option<Suspect> {
-        let (least, most) = self.known()?;
+        let (least, most) = (self.known.least()?, self.lately.most()?);
         let is_longer = rtt > most.mul_f64(LONGER);
         if !is_longer && rtt >= least.mul_f64(SHORTER) {
             return None;
@@ -111,69 +150,54 @@ impl PathChange {
         } else {
             (Duration::ZERO, least - (least - rtt).mul_f64(GROWS))
         };
-        Some(Suspect { since: now, bounds, is_longer, samples: 1, seen: Span::of(now, rtt) })
+        Some(Suspect { bounds, is_longer, samples: 1, seen: Span::of(now, rtt) })
     }
 
     /// The least and the most of the round trip that ended with `last`, before the one of `rtt`: of two ways the one
     /// that changed first counts. What was sent just after it did is heard of when all of `rtt` is over.
     fn just_before(&self, now: Time, last: Duration, rtt: Duration) -> (Duration, Duration) {
-        let Some(began) = self.pending.began else { return (last, last) };
-        let longer = self.pending.most.max(rtt);
-        let is_fresh = |span: &&Span| span.began.is_some() && now - began < longer * 2;
-        [&self.pending, &self.previous]
-            .into_iter()
-            .filter(is_fresh)
-            .fold((last, last), |(least, most), span| (least.min(span.least), most.max(span.most)))
+        let is_fresh =
+            self.pending.current.is_some_and(|span| now - span.began < span.most.max(rtt) * 2);
+        let spans = self.pending.spans().filter(|_| is_fresh);
+        spans.fold((last, last), |(least, most), span| (least.min(span.least), most.max(span.most)))
     }
 
     fn follow(&mut self, now: Time, last: Duration, rtt: Duration) -> Option<Change> {
         let suspect = self.suspect.as_mut()?;
-        suspect.seen.add(now, rtt);
+        suspect.seen.add(rtt);
         suspect.samples += 1;
-        let (seen, is_longer) = (suspect.seen, suspect.is_longer);
-        if !(suspect.bounds.0..=suspect.bounds.1).contains(&rtt) {
+        let Suspect { seen, is_longer, samples, bounds } = *suspect;
+        if !(bounds.0..=bounds.1).contains(&rtt) {
             // One way may change before the other, in two steps.
             self.suspect =
                 self.suspected(now, last, rtt).filter(|next| next.is_longer == is_longer);
-            if self.suspect.is_some() {
-                return None;
+            if self.suspect.is_none() {
+                // The path is the same: all of it belongs to what is known of it.
+                self.note(now, seen.least);
+                self.note(now, seen.most);
             }
-            // The path is the same: all of it belongs to what is known of it.
-            self.note(now, seen.least);
-            self.note(now, seen.most);
             return None;
         }
-        if suspect.samples < SAMPLES || now - suspect.since < seen.least.mul_f64(STAYS_FOR) {
+        if samples < SAMPLES || now - seen.began < seen.least.mul_f64(STAYS_FOR) {
             return None;
         }
-        *self = Self { last: self.last, current: seen, ..Self::default() };
-        Some(if is_longer { Change::Longer(seen) } else { Change::Shorter(seen) })
+        let before = self.known.least()?;
+        let recent = Recent::of(seen);
+        *self = Self { last: self.last, lately: recent, known: recent, ..Self::default() };
+        Some(Change { is_longer, now: seen, before })
     }
 
     fn note(&mut self, now: Time, rtt: Duration) {
-        if self.pending.began.is_some_and(|began| now - began >= self.pending.most) {
-            let over = std::mem::replace(&mut self.previous, std::mem::take(&mut self.pending));
-            if over.began.is_some() {
-                self.settle(now, over.least);
-                self.settle(now, over.most);
-            }
+        let Some(over) = self.pending.add(now, rtt, |span| span.most) else { return };
+        for rtt in [over.least, over.most] {
+            self.lately.add(now, rtt, |span| LATELY.max(span.most * LATELY_ROUND_TRIPS).min(SPAN));
+            self.known.add(now, rtt, |_| SPAN);
         }
-        self.pending.add(now, rtt);
     }
 
-    fn settle(&mut self, now: Time, rtt: Duration) {
-        if self.current.began.is_some_and(|began| now - began >= SPAN) {
-            self.earlier = Some(std::mem::take(&mut self.current));
-        }
-        self.current.add(now, rtt);
-    }
-
-    /// The shortest and the longest round trip of late.
+    /// The shortest and the longest round trip of the last five to ten seconds.
     pub(crate) fn known(&self) -> Option<(Duration, Duration)> {
-        let current = self.current.began.map(|_| self.current);
-        let spans = || current.into_iter().chain(self.earlier);
-        let least = spans().map(|span| span.least).min()?;
-        Some((least, spans().map(|span| span.most).max()?))
+        Some((self.known.least()?, self.known.most()?))
     }
 }
 
@@ -189,8 +213,7 @@ mod tests {
             let ms = number as u64 * every_ms;
             let now = Time::from_nanos(ms * 1_000_000);
             match change.on_rtt(now, Duration::from_millis(rtt_ms)) {
-                Some(Change::Longer(_)) => found.push((ms, true)),
-                Some(Change::Shorter(_)) => found.push((ms, false)),
+                Some(change) => found.push((ms, change.is_longer)),
                 None => {}
             }
         }
@@ -253,6 +276,23 @@ mod tests {
                 assert_eq!(found.count(), 1, "from {from_ms} to {to_ms} ms at {at_ms}");
             }
         }
+    }
+
+    #[test]
+    fn a_path_that_moves_each_five_seconds_is_followed() {
+        let moving =
+            steady(58, 500).chain(steady(91, 500)).chain(steady(34, 500)).chain(steady(66, 500));
+        let found = changes(10, moving);
+        assert_eq!(found, [(5050, true), (10_030, false), (15_040, true)]);
+    }
+
+    #[test]
+    fn a_queue_that_comes_again_and_again_is_none() {
+        // As a video's segments fill it, and drained meanwhile.
+        let once =
+            || (0..50).map(|step| 60 + 5 * step).chain(steady(310, 50)).chain(steady(60, 300));
+        let again = (0..5).flat_map(|_| once());
+        assert_eq!(changes(10, again), []);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::path_change::{Change, PathChange};
+use crate::path_change::PathChange;
 use crate::{Bandwidth, CongestionEvent, LostPacket, RttSample, Time};
 
 /// Weight of the newest event in [`PathModel::loss_short`]: about the last ten events.
@@ -15,6 +15,9 @@ const MIN_RATE_SPAN: Duration = Duration::from_millis(1);
 /// A path is a new one for so many round trips, at the beginning and after it has become longer: in about as
 /// many a window grows in slow start from what it begins with to what a long path holds.
 const NEW_ROUND_TRIPS: u32 = 8;
+/// One that has become so many times as long is another kind of path, where the rate of before is no guide. On one
+/// that is not the rate goes on: who starts anew there fills the buffer, or waits.
+const FAR: f64 = 4.0;
 /// RTTs of five to ten seconds are those of the path where the smallest is so many times the smallest ever...
 const ABOVE: f64 = 2.0;
 /// ...and the largest no more than so many times the smallest. CUBIC's queue swings by 1.4 also where the buffer
@@ -65,8 +68,10 @@ pub struct PathModel {
     least_rtt: Option<Duration>,
     /// When the first sample came.
     first_sample: Option<Time>,
-    /// When it became longer at last.
-    longer_since: Option<Time>,
+    /// Whether it became longer when it changed at last.
+    is_longer: bool,
+    /// When it did, if it became so long that nothing is known of it.
+    unknown_since: Option<Time>,
     round_start: Time,
     round_delivered_bytes: u64,
     max_rate_seen: Time,
@@ -107,13 +112,14 @@ impl PathModel {
             self.least_rtt = self.least_rtt.map(|least| least.min(rtt));
             return;
         };
-        let (Change::Longer(span) | Change::Shorter(span)) = change;
         self.changes += 1;
-        self.least_rtt = Some(span.least);
-        self.max_rtt = span.most;
+        self.least_rtt = Some(change.now.least);
+        self.max_rtt = change.now.most;
+        self.is_longer = change.is_longer;
+        let is_unknown = change.is_longer && change.now.least > change.before.mul_f64(FAR);
+        self.unknown_since = is_unknown.then_some(now);
         self.max_delivery_rate = self.delivery_rate;
         self.max_rate_seen = now;
-        self.longer_since = matches!(change, Change::Longer(_)).then_some(now);
     }
 
     /// The smallest RTT of this path, of which `rtt` is the latest: of a connection that was on another one
@@ -137,13 +143,13 @@ impl PathModel {
     /// Whether the path became a longer one when it changed at last.
     #[must_use]
     pub fn is_longer(&self) -> bool {
-        self.longer_since.is_some()
+        self.is_longer
     }
 
-    /// Whether the path is new, or has just become a longer one: what it carries is not known yet.
+    /// Whether the path is new, or has just become a far longer one: what it carries is not known yet.
     #[must_use]
     pub fn is_new(&self, now: Time) -> bool {
-        let since = self.longer_since.or(self.first_sample);
+        let since = self.unknown_since.or(self.first_sample);
         since.is_none_or(|since| now - since < self.smoothed_rtt * NEW_ROUND_TRIPS)
     }
 
