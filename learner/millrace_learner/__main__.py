@@ -10,6 +10,12 @@ from millrace_learner import evaluate, lua, queries, tree, utility
 from millrace_learner.engine import DuckDb, Engine, Spark
 
 CLASSES = ("bulk", "dash", "rtsp")
+# Paths of which the verdict is told apart.
+WHERE = (
+    ("over recordings", evaluate.is_recorded),
+    ("of moving paths", evaluate.is_moving),
+    ("of paths that stay", lambda place: not evaluate.is_moving(place)),
+)
 
 
 def files_of(given: Sequence[str]) -> list[str]:
@@ -86,18 +92,19 @@ def judge(options: argparse.Namespace) -> None:
         singles = engine.sql(queries.JUDGED)
     with open_engine(options.selected, options.spark) as engine:
         selected = engine.sql(queries.JUDGED)
-    short = False
-    verdicts = []
-    for of_class in CLASSES:
-        verdict = evaluate.closed_loop(singles, selected, of_class)
-        verdicts.append(verdict)
+    verdicts = [evaluate.closed_loop(singles, selected, of_class) for of_class in CLASSES]
+    for verdict in verdicts:
         print("\n".join(verdict.lines()))
-        for where, is_such in (("over recordings", evaluate.is_recorded), ("of moving paths", evaluate.is_moving)):
-            if any(map(is_such, singles.column("place").to_pylist())):
-                print(f"  {where}:", evaluate.closed_loop(singles, selected, of_class, is_such).lines()[0])
-        best = next(iter(verdict.singles.values()))
-        short |= verdict.selected < options.at_least or verdict.selected <= best
     print(evaluate.together(verdicts))
+    places = set(singles.column("place").to_pylist())
+    for where, is_such in WHERE:
+        if 0 < sum(map(is_such, places)) < len(places):
+            of_these = [evaluate.closed_loop(singles, selected, of_class, is_such) for of_class in CLASSES]
+            print(f"{where}:", *(verdict.lines()[0] for verdict in of_these), evaluate.together(of_these), sep="\n  ")
+    short = any(
+        verdict.selected < options.at_least or verdict.selected <= next(iter(verdict.singles.values()))
+        for verdict in verdicts
+    )
     if short:
         sys.exit(f"short of {options.at_least} of the oracle, or not better than the best single algorithm")
 

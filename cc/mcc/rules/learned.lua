@@ -1,5 +1,5 @@
 -- Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.
--- 191258 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
+-- 194244 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
 -- Utility: rate (smallest / mean round trip)^d, d = 0.1 for bulk, 0.3 for dash, 1 for rtsp; of the best algorithm's on the path.
 
 -- A change costs something: what drives stays if it is among those that are nearly as good as the best.
@@ -17,12 +17,47 @@ local settled = {}
 
 function settled.bulk(flow)
   if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.829 then
-    -- 31.5 % of the paths: bbr 0.94, vivace-loss 0.92
-    return best(flow, "bbr")
+    if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 4.34 then
+      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.43 then
+        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.571 then
+          -- 1.4 % of the paths: bbr3 0.96, copa 0.93
+          return best(flow, "bbr3")
+        else
+          -- 1.6 % of the paths: bbr3 0.96, copa 0.94, iris-min 0.94, vivace-loss 0.94, bbr 0.92, proteus-p 0.90, vivace-latency 0.90
+          return best(flow, "bbr", "bbr3", "copa", "iris-min", "vivace-loss", "proteus-p", "vivace-latency")
+        end
+      else
+        -- 3.2 % of the paths: bbr3 0.93, copa 0.93, bbr 0.92, iris-min 0.92, vivace-loss 0.90
+        return best(flow, "bbr", "bbr3", "copa", "iris-min", "vivace-loss")
+      end
+    else
+      if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.14 then
+        -- 12.6 % of the paths: bbr 0.96, vivace-loss 0.91
+        return best(flow, "bbr")
+      else
+        if flow.recent_min_rtt_ms <= 171 then
+          -- 8.9 % of the paths: bbr 0.95, vivace-loss 0.92
+          return best(flow, "bbr")
+        else
+          if flow.recent_min_rtt_ms <= 575 then
+            if flow.loss <= 0.00652 then
+              -- 1.1 % of the paths: vivace-loss 0.94, bbr3 0.90
+              return best(flow, "vivace-loss")
+            else
+              -- 2.1 % of the paths: vivace-loss 0.94, bbr 0.93
+              return best(flow, "bbr", "vivace-loss")
+            end
+          else
+            -- 1.0 % of the paths: bbr 0.94, vivace-loss 0.92
+            return best(flow, "bbr")
+          end
+        end
+      end
+    end
   else
     if flow.recent_min_rtt_ms <= 324 then
-      -- 54.3 % of the paths: bbr 0.97, iris-min 0.96, vivace-loss 0.95
-      return best(flow, "bbr", "iris-min", "vivace-loss")
+      -- 54.0 % of the paths: bbr 0.97, iris-min 0.96
+      return best(flow, "bbr", "iris-min")
     else
       if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000282 then
         if flow.max_delivery_mbps <= 15.7 then
@@ -38,7 +73,7 @@ function settled.bulk(flow)
           end
         end
       else
-        -- 9.0 % of the paths: vivace-loss 0.94, bbr 0.92
+        -- 9.0 % of the paths: vivace-loss 0.94, bbr 0.93
         return best(flow, "bbr", "vivace-loss")
       end
     end
@@ -47,129 +82,119 @@ end
 
 function settled.dash(flow)
   if flow.recent_min_rtt_ms <= 336 then
-    if flow.loss <= 0.000914 then
-      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 508 then
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.526 then
-          if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.444 then
-            -- 1.1 % of the paths: bbr3 0.88, bbr 0.88
-            return best(flow, "bbr", "bbr3")
-          else
-            if flow.max_delivery_mbps <= 2.56 then
-              -- 1.7 % of the paths: iris-min 0.96, copa 0.94
-              return best(flow, "iris-min", "copa")
-            else
-              -- 7.4 % of the paths: proteus-p 0.96, bbr3 0.95, vivace-latency 0.94, iris-min 0.93, bbr 0.93, copa 0.91
-              return best(flow, "bbr", "proteus-p", "bbr3", "vivace-latency", "iris-min", "copa")
-            end
-          end
-        else
-          -- 1.7 % of the paths: bbr3 0.92, bbr 0.90
-          return best(flow, "bbr", "bbr3")
-        end
-      else
-        -- 3.9 % of the paths: bbr 0.96, proteus-p 0.95, bbr3 0.95
-        return best(flow, "bbr", "proteus-p", "bbr3")
-      end
-    else
-      -- 66.8 % of the paths: bbr 0.95, vivace-loss 0.90
-      return best(flow, "bbr")
-    end
+    -- 82.6 % of the paths: bbr 0.94, vivace-latency 0.89
+    return best(flow, "bbr")
   else
     if flow.recent_min_rtt_ms <= 668 then
-      if flow.loss <= 0.0107 then
+      if flow.loss <= 0.00939 then
         if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.622 then
-          -- 4.8 % of the paths: vivace-latency 0.94, proteus-p 0.92
+          -- 4.7 % of the paths: vivace-latency 0.94, proteus-p 0.92
           return best(flow, "vivace-latency", "proteus-p")
         else
-          if flow.max_delivery_mbps <= 8.71 then
-            -- 1.1 % of the paths: vivace-loss 0.91, bbr3 0.84
-            return best(flow, "vivace-loss")
+          if flow.max_delivery_mbps <= 8.16 then
+            -- 1.1 % of the paths: vivace-loss 0.91, bbr3 0.85, bbr 0.82
+            return best(flow, "bbr", "vivace-loss", "bbr3")
           else
-            -- 1.0 % of the paths: vivace-latency 0.91, bbr3 0.91, proteus-p 0.90, vivace-loss 0.89, bbr 0.81
-            return best(flow, "bbr", "vivace-latency", "bbr3", "proteus-p", "vivace-loss")
+            -- 1.0 % of the paths: vivace-latency 0.91, bbr3 0.90, proteus-p 0.90
+            return best(flow, "vivace-latency", "bbr3", "proteus-p")
           end
         end
       else
-        -- 5.2 % of the paths: vivace-loss 0.88, vivace-latency 0.88, bbr 0.86
+        -- 5.4 % of the paths: vivace-loss 0.88, vivace-latency 0.88, bbr 0.86
         return best(flow, "bbr", "vivace-loss", "vivace-latency")
       end
     else
-      -- 5.2 % of the paths: bbr 0.89, vivace-loss 0.86
-      return best(flow, "bbr")
+      if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.14 then
+        if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 558 then
+          -- 1.2 % of the paths: vivace-loss 0.93, vivace-latency 0.90
+          return best(flow, "vivace-loss")
+        else
+          -- 1.1 % of the paths: bbr 0.91, vivace-loss 0.88
+          return best(flow, "bbr")
+        end
+      else
+        -- 2.9 % of the paths: bbr 0.92, vivace-loss 0.83
+        return best(flow, "bbr")
+      end
     end
   end
 end
 
 function settled.rtsp(flow)
-  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.82 then
-    if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.08 then
-      if flow.loss <= 0.0299 then
-        -- 5.4 % of the paths: vivace-latency 0.89, proteus-p 0.87
-        return best(flow, "vivace-latency")
+  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.826 then
+    if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.07 then
+      if flow.loss <= 0.0287 then
+        -- 5.5 % of the paths: vivace-latency 0.90, proteus-p 0.88
+        return best(flow, "vivace-latency", "proteus-p")
       else
-        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000735 then
+        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000284 then
           -- 1.0 % of the paths: iris-min 0.94, bbr 0.91
           return best(flow, "iris-min")
         else
-          -- 3.4 % of the paths: bbr 0.90, vivace-latency 0.86
+          -- 3.2 % of the paths: bbr 0.90, vivace-latency 0.86
           return best(flow, "vivace-latency", "bbr")
         end
       end
     else
-      if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.729 then
-        if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 256 then
-          if flow.recent_min_rtt_ms <= 293 then
-            if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.43 then
-              -- 2.4 % of the paths: copa 0.90, vivace-loss 0.88, vivace-latency 0.88, bbr3 0.88, proteus-p 0.87, iris-min 0.87
-              return best(flow, "vivace-latency", "copa", "vivace-loss", "bbr3", "proteus-p", "iris-min")
+      if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.684 then
+        if flow.recent_min_rtt_ms <= 95.7 then
+          if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 2.32 then
+            if flow.loss <= 0.0362 then
+              -- 1.0 % of the paths: bbr3 0.92, bbr 0.90
+              return best(flow, "bbr3", "bbr")
             else
-              if flow.recent_min_rtt_ms <= 8.15 then
-                -- 1.3 % of the paths: bbr3 0.83, bbr 0.82, vivace-latency 0.79, copa 0.79
-                return best(flow, "vivace-latency", "bbr3", "bbr", "copa")
-              else
-                if flow.recent_min_rtt_ms <= 95.7 then
-                  -- 7.0 % of the paths: copa 0.85, bbr 0.84
-                  return best(flow, "copa", "bbr")
-                else
-                  -- 2.2 % of the paths: bbr 0.78, copa 0.75, bbr3 0.75, vivace-loss 0.73, vivace-latency 0.70
-                  return best(flow, "vivace-latency", "bbr", "copa", "bbr3", "vivace-loss")
-                end
-              end
+              -- 1.4 % of the paths: bbr 0.94, iris-min 0.93, copa 0.92, bbr3 0.89, vivace-loss 0.87, proteus-p 0.87, vivace-latency 0.87
+              return best(flow, "vivace-latency", "bbr", "iris-min", "copa", "bbr3", "vivace-loss", "proteus-p")
             end
           else
-            -- 1.4 % of the paths: vivace-loss 0.82, bbr 0.82, bbr3 0.81
-            return best(flow, "vivace-loss", "bbr", "bbr3")
+            if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 7.43 then
+              -- 4.9 % of the paths: iris-min 0.85, vivace-latency 0.84, bbr3 0.83, copa 0.83
+              return best(flow, "vivace-latency", "iris-min", "bbr3", "copa")
+            else
+              if flow.recent_min_rtt_ms <= 24.1 then
+                -- 1.3 % of the paths: bbr3 0.75, copa 0.68
+                return best(flow, "bbr3")
+              else
+                -- 1.0 % of the paths: copa 0.72, vivace-loss 0.68
+                return best(flow, "copa")
+              end
+            end
           end
         else
-          -- 1.1 % of the paths: bbr 0.83, vivace-latency 0.76
-          return best(flow, "vivace-latency", "bbr")
+          -- 3.6 % of the paths: bbr 0.81, bbr3 0.76, vivace-loss 0.74, vivace-latency 0.71
+          return best(flow, "vivace-latency", "bbr", "bbr3", "vivace-loss")
         end
       else
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.7 then
-          -- 1.9 % of the paths: bbr 0.92, bbr3 0.90
-          return best(flow, "bbr")
+        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.68 then
+          if flow.loss <= 0.0166 then
+            -- 1.4 % of the paths: bbr 0.89, bbr3 0.89
+            return best(flow, "bbr", "bbr3")
+          else
+            -- 1.7 % of the paths: bbr 0.94, vivace-loss 0.91, vivace-latency 0.90, bbr3 0.89
+            return best(flow, "vivace-latency", "bbr", "vivace-loss", "bbr3")
+          end
         else
-          -- 3.4 % of the paths: vivace-latency 0.83, bbr3 0.81
-          return best(flow, "vivace-latency")
+          -- 5.4 % of the paths: vivace-latency 0.81, bbr3 0.80
+          return best(flow, "vivace-latency", "bbr3")
         end
       end
     end
   else
     if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 15.5 then
       if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 1.71 then
-        -- 1.5 % of the paths: copa 0.94, bbr 0.86
+        -- 1.5 % of the paths: copa 0.93, bbr 0.86
         return best(flow, "copa")
       else
-        -- 15.9 % of the paths: vivace-latency 0.95, proteus-p 0.95
+        -- 15.5 % of the paths: vivace-latency 0.96, proteus-p 0.95
         return best(flow, "vivace-latency", "proteus-p")
       end
     else
       if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 193 then
-        -- 28.5 % of the paths: vivace-latency 0.92, proteus-p 0.91
+        -- 28.1 % of the paths: vivace-latency 0.92, proteus-p 0.92
         return best(flow, "vivace-latency", "proteus-p")
       else
         if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000775 then
-          if flow.recent_min_rtt_ms <= 328 then
+          if flow.recent_min_rtt_ms <= 329 then
             if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.36 then
               if flow.loss <= 0.0148 then
                 -- 5.4 % of the paths: iris-min 0.98, vivace-latency 0.94, proteus-p 0.93, bbr 0.92
@@ -179,7 +204,7 @@ function settled.rtsp(flow)
                 return best(flow, "iris-min")
               end
             else
-              -- 2.5 % of the paths: iris-min 0.95, vivace-latency 0.93, proteus-p 0.92
+              -- 2.4 % of the paths: iris-min 0.97, vivace-latency 0.94, proteus-p 0.93
               return best(flow, "vivace-latency", "iris-min", "proteus-p")
             end
           else
@@ -187,7 +212,7 @@ function settled.rtsp(flow)
             return best(flow, "vivace-latency", "iris-min")
           end
         else
-          -- 9.1 % of the paths: vivace-latency 0.91, proteus-p 0.90
+          -- 9.1 % of the paths: vivace-latency 0.92, proteus-p 0.91
           return best(flow, "vivace-latency", "proteus-p")
         end
       end
@@ -204,10 +229,10 @@ function beginning.bulk(flow)
     return best(flow, "bbr")
   else
     if flow.recent_min_rtt_ms <= 500 then
-      -- 26.7 % of the paths: bbr 0.96, bbr3 0.89
+      -- 26.7 % of the paths: bbr 0.96, vivace-loss 0.89
       return best(flow, "bbr")
     else
-      -- 9.4 % of the paths: iris-min 0.91, bbr 0.90
+      -- 9.4 % of the paths: iris-min 0.92, bbr 0.90
       return best(flow, "iris-min", "bbr")
     end
   end
@@ -215,15 +240,15 @@ end
 
 function beginning.dash(flow)
   if flow.recent_min_rtt_ms <= 228 then
-    -- 77.6 % of the paths: bbr 0.94, bbr3 0.90
+    -- 77.7 % of the paths: bbr 0.94, bbr3 0.90
     return best(flow, "bbr")
   else
     if flow.recent_min_rtt_ms <= 651 then
       if flow.recent_min_rtt_ms <= 365 then
-        -- 7.6 % of the paths: bbr 0.86, iris-min 0.84
-        return best(flow, "bbr")
+        -- 7.5 % of the paths: bbr 0.86, iris-min 0.84
+        return best(flow, "bbr", "iris-min")
       else
-        -- 9.8 % of the paths: bbr3 0.90, bbr 0.86
+        -- 9.8 % of the paths: bbr3 0.90, bbr 0.85
         return best(flow, "bbr3")
       end
     else
@@ -235,8 +260,13 @@ end
 
 function beginning.rtsp(flow)
   if flow.recent_min_rtt_ms <= 107 then
-    -- 62.2 % of the paths: vivace-latency 0.90, proteus-p 0.89
-    return best(flow, "vivace-latency", "proteus-p")
+    if flow.recent_min_rtt_ms <= 42.4 then
+      -- 44.6 % of the paths: vivace-latency 0.91, proteus-p 0.90
+      return best(flow, "vivace-latency", "proteus-p")
+    else
+      -- 17.7 % of the paths: proteus-p 0.88, vivace-latency 0.86, bbr 0.86
+      return best(flow, "proteus-p", "vivace-latency", "bbr")
+    end
   else
     -- 37.8 % of the paths: iris-min 0.87, bbr 0.84
     return best(flow, "iris-min")
@@ -251,11 +281,11 @@ function moved.bulk(flow)
     -- 87.8 % of the paths: bbr 0.97, vivace-loss 0.92
     return best(flow, "bbr")
   else
-    if flow.recent_min_rtt_ms <= 623 then
-      -- 6.5 % of the paths: bbr 0.94, iris-min 0.89
+    if flow.recent_min_rtt_ms <= 635 then
+      -- 6.7 % of the paths: bbr 0.94, iris-min 0.89
       return best(flow, "bbr")
     else
-      -- 5.7 % of the paths: iris-min 0.94, bbr 0.83
+      -- 5.5 % of the paths: iris-min 0.94, bbr 0.83
       return best(flow, "iris-min")
     end
   end
@@ -263,17 +293,17 @@ end
 
 function moved.dash(flow)
   if flow.recent_min_rtt_ms <= 288 then
-    if flow.recent_min_rtt_ms <= 219 then
-      -- 76.7 % of the paths: bbr 0.94, bbr3 0.90
+    if flow.recent_min_rtt_ms <= 209 then
+      -- 76.2 % of the paths: bbr 0.94, bbr3 0.89
       return best(flow, "bbr")
     else
-      -- 5.1 % of the paths: bbr3 0.87, bbr 0.86
+      -- 5.6 % of the paths: bbr3 0.88, bbr 0.86
       return best(flow, "bbr3", "bbr")
     end
   else
     if flow.recent_min_rtt_ms <= 648 then
-      -- 12.9 % of the paths: bbr 0.88, iris-min 0.86
-      return best(flow, "bbr", "iris-min")
+      -- 12.9 % of the paths: bbr 0.88, iris-min 0.86, bbr3 0.86
+      return best(flow, "bbr", "iris-min", "bbr3")
     else
       -- 5.2 % of the paths: iris-min 0.93, bbr 0.81
       return best(flow, "iris-min")
@@ -282,11 +312,16 @@ function moved.dash(flow)
 end
 
 function moved.rtsp(flow)
-  if flow.recent_min_rtt_ms <= 110 then
-    -- 62.9 % of the paths: vivace-latency 0.90, proteus-p 0.89
-    return best(flow, "vivace-latency", "proteus-p")
+  if flow.recent_min_rtt_ms <= 100 then
+    if flow.recent_min_rtt_ms <= 38.1 then
+      -- 42.1 % of the paths: vivace-latency 0.91, proteus-p 0.90
+      return best(flow, "vivace-latency", "proteus-p")
+    else
+      -- 19.6 % of the paths: proteus-p 0.88, vivace-latency 0.87
+      return best(flow, "proteus-p", "vivace-latency")
+    end
   else
-    -- 37.1 % of the paths: iris-min 0.87, bbr 0.83
+    -- 38.4 % of the paths: iris-min 0.87, bbr 0.83
     return best(flow, "iris-min")
   end
 end

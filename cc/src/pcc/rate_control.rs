@@ -7,17 +7,13 @@ use super::gradient::Gradient;
 use super::monitor_interval::Outcome;
 use super::noise::Judge;
 use super::policy::{Measured, Policy, Round};
-use super::start_up::{StartUp, Step};
+use super::start_up::{KEPT_BELOW, StartUp, Step};
 use super::utility::{Observed, Utility};
 use crate::Tuning;
 
 /// Share of its rate that an interval must have reached to count although the application
 /// had run out of data for a moment (a relay that refills its buffer says so often).
 const LIMITED_BELOW: f64 = 0.97;
-/// The same in start-up, whatever kept it from more: there a slow sender (a busy machine) would
-/// end the doubling, or let it go on without having tried. Less than above, because the doubling
-/// tells more of the path than the next few per cent do.
-const STARTED_ABOVE: f64 = 0.9;
 /// A sender that has data but cannot reach its rate (CPU, window) comes down towards this
 /// many times what it reached, so that rate keeps its meaning.
 const MAX_OVER_SENT: f64 = 1.25;
@@ -196,7 +192,10 @@ impl RateControl {
         let reached = outcome.sent_mbps / outcome.target_mbps;
         // A flow that has nothing to send learns nothing of the path: run it again.
         let decides = match &self.start_up {
-            Some(start_up) => reached >= STARTED_ABOVE || start_up.shows_queue(&outcome, &seen),
+            // Whatever kept it from more: a slow sender (a busy machine) would end the doubling, or let it go
+            // on without having tried. Less than below, because the doubling tells more of the path than the
+            // next few per cent do.
+            Some(start_up) => reached >= KEPT_BELOW || start_up.shows_queue(&outcome, &seen),
             None => reached >= LIMITED_BELOW || !outcome.app_limited,
         };
         if outcome.packets == 0 || !decides {

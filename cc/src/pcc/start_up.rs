@@ -13,6 +13,10 @@ const IGNORED_LOSSES: u64 = 50;
 const HEAVY_LOSS: f64 = 0.1;
 /// See [`HEAVY_LOSS`].
 const FAR_SHORT: f64 = 0.5;
+/// An interval that has less than this share of its rate was kept from it.
+pub(super) const KEPT_BELOW: f64 = 0.9;
+/// A queue stands where round trips are so many times as long as before.
+const STANDS: f64 = 1.5;
 /// RTT gradient that start-up takes for chance (Section 5.2.1).
 const IGNORED_GRADIENT: f64 = 0.2;
 
@@ -37,6 +41,8 @@ pub(super) struct StartUp {
     from_delivered: bool,
     best: Option<Best>,
     lost: u64,
+    /// Least mean round trip of an interval.
+    least_rtt_s: Option<f64>,
     /// Where to go on after the queue has drained.
     found_mbps: Option<f64>,
 }
@@ -54,6 +60,7 @@ impl StartUp {
             from_delivered: config.start_from_delivered,
             best: None,
             lost: 0,
+            least_rtt_s: None,
             found_mbps: None,
         }
     }
@@ -73,9 +80,16 @@ impl StartUp {
             return Step::Done { mbps };
         }
         self.lost += outcome.lost;
+        let held_back = self.is_held_back(outcome);
+        if outcome.rtt_s > 0.0 {
+            let least = self.least_rtt_s.unwrap_or(outcome.rtt_s);
+            self.least_rtt_s = Some(least.min(outcome.rtt_s));
+        }
         let utility = utility.of(&self.serious(outcome, seen));
         match self.best {
-            Some(best) if utility <= best.utility => self.leave(best, outcome, seen),
+            Some(best) if held_back || utility <= best.utility => {
+                self.leave(best, outcome, seen, held_back)
+            }
             _ => {
                 let mbps = outcome.target_mbps;
                 self.best = Some(Best { mbps, utility });
@@ -88,7 +102,9 @@ impl StartUp {
     /// little to send for the whole of it: a video's segments end before an interval at a high rate
     /// does.
     pub(super) fn shows_queue(&self, outcome: &Outcome, seen: &Observed) -> bool {
-        self.serious(outcome, seen).gradient > 0.0 || self.is_out_of_reach(outcome, seen)
+        self.serious(outcome, seen).gradient > 0.0
+            || self.is_out_of_reach(outcome, seen)
+            || self.is_held_back(outcome)
     }
 
     /// See [`HEAVY_LOSS`].
@@ -97,6 +113,15 @@ impl StartUp {
         let good = self.best.map_or(outcome.target_mbps, |best| best.mbps);
         let short = delivered < FAR_SHORT * good;
         short && delivered > 0.0 && outcome.sure_loss(seen.loss) > HEAVY_LOSS
+    }
+
+    /// Whether a queue kept the interval from its rate: so long that the window holds no more. No later one
+    /// would come further. (Waiting for one that did lost a fifth of all packets for good where the buffer
+    /// was not as deep as the window, and had a queue that stood where it was.)
+    fn is_held_back(&self, outcome: &Outcome) -> bool {
+        let kept = !outcome.app_limited && outcome.sent_mbps < KEPT_BELOW * outcome.target_mbps;
+        let stands = self.least_rtt_s.is_some_and(|least| outcome.rtt_s > STANDS * least);
+        kept && stands && outcome.delivered_mbps > 0.0
     }
 
     /// RTT gradient and loss rate as far as they are taken seriously.
@@ -112,11 +137,11 @@ impl StartUp {
     }
 
     /// Half of what was too much, as the paper, or what was delivered of it.
-    fn leave(&mut self, best: Best, outcome: &Outcome, seen: &Observed) -> Step {
+    fn leave(&mut self, best: Best, outcome: &Outcome, seen: &Observed, held_back: bool) -> Step {
         if !self.from_delivered {
             return Step::Done { mbps: best.mbps };
         }
-        if self.is_out_of_reach(outcome, seen) {
+        if held_back || self.is_out_of_reach(outcome, seen) {
             let mbps = outcome.delivered_mbps;
             self.found_mbps = Some(mbps);
             return Step::Drain { mbps };
