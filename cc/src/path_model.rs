@@ -63,13 +63,13 @@ pub struct PathModel {
     pub lost_bytes: u64,
     /// How often the path has become another one: its round trips changed at once, and for good.
     pub changes: u32,
+    /// Its smallest RTT by that of the one before, when it did so at last; 0 where it never has.
+    pub rtt_ratio: f64,
     path_change: PathChange,
     /// Since the last change.
     least_rtt: Option<Duration>,
     /// When the first sample came.
     first_sample: Option<Time>,
-    /// Whether it became longer when it changed at last.
-    is_longer: bool,
     /// When it did, if it became so long that nothing is known of it.
     unknown_since: Option<Time>,
     round_start: Time,
@@ -115,11 +115,14 @@ impl PathModel {
         self.changes += 1;
         self.least_rtt = Some(change.now.least);
         self.max_rtt = change.now.most;
-        self.is_longer = change.is_longer;
-        let is_unknown = change.is_longer && change.now.least > change.before.mul_f64(FAR);
-        self.unknown_since = is_unknown.then_some(now);
-        self.max_delivery_rate = self.delivery_rate;
-        self.max_rate_seen = now;
+        self.rtt_ratio = change.now.least.as_secs_f64() / change.before.as_secs_f64().max(1e-9);
+        let is_far = !(1.0 / FAR..=FAR).contains(&self.rtt_ratio);
+        self.unknown_since = (self.is_longer() && is_far).then_some(now);
+        // Else what it carried lately is what it carries: the round trip of the change had a gap in it.
+        if is_far {
+            self.max_delivery_rate = self.delivery_rate;
+            self.max_rate_seen = now;
+        }
     }
 
     /// The smallest RTT of this path, of which `rtt` is the latest: of a connection that was on another one
@@ -143,7 +146,7 @@ impl PathModel {
     /// Whether the path became a longer one when it changed at last.
     #[must_use]
     pub fn is_longer(&self) -> bool {
-        self.is_longer
+        self.rtt_ratio > 1.0
     }
 
     /// Whether the path is new, or has just become a far longer one: what it carries is not known yet.

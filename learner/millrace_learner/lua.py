@@ -8,6 +8,8 @@ UNKNOWN = (
     f"flow.delivered_bytes < {KNOWN_BYTES} or flow.recent_min_rtt_ms == 0 or flow.max_delivery_mbps == 0",
     f"or flow.path_age_s < {SETTLED_S:g} or flow.path_age_s * 1000 < {SETTLED_ROUNDS} * flow.recent_min_rtt_ms",
 )
+# As PathModel's: beyond it is another kind of path.
+FAR = 4.0
 
 KEEP = (
     "-- A change costs something: what drives stays if it is among those that are nearly as good as the best.",
@@ -39,6 +41,10 @@ def rules(learnt: Learnt) -> str:
         "  local decide = settled[flow.class]",
         f"  if {UNKNOWN[0]}",
         f"    {UNKNOWN[1]} then",
+        "    -- Where the round trip has moved, but not far, the rate goes on, and so does what drives.",
+        f"    if flow.rtt_ratio >= {1 / FAR:g} and flow.rtt_ratio <= {FAR:g} then",
+        "      return nil",
+        "    end",
         "    local trees = flow.path_age_s < flow.age_s and moved or beginning",
         "    decide = trees[flow.class]",
         "  end",
@@ -53,6 +59,18 @@ def rules(learnt: Learnt) -> str:
         "    local known = { class = class, path_age_s = 20, delivered_bytes = 1e6 }",
         "    known.recent_min_rtt_ms, known.max_delivery_mbps = 40, 8",
         '    assert(type(select(flow(known))) == "string", class)',
+        "  end",
+        "end",
+        "",
+        "function test_who_drives_stays_where_the_round_trip_moves()",
+        "  local path = { delivered_bytes = 1e6, age_s = 20, path_age_s = 1, max_delivery_mbps = 8 }",
+        "  path.recent_min_rtt_ms = 700",
+        "  for class in pairs(settled) do",
+        "    path.class = class",
+        "    path.rtt_ratio = 2",
+        "    assert(select(flow(path)) == nil, class)",
+        "    path.rtt_ratio = 20",
+        '    assert(type(select(flow(path))) == "string", class)',
         "  end",
         "end",
         "",

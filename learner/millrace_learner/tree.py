@@ -37,7 +37,7 @@ class Size:
 
 
 # A change costs something, part of a small gain is luck, and what a path looks like misleads (docs/mcc.md).
-SETTLED = Size(most_leaves=40, least_share=0.01, gain=0.1)
+SETTLED = Size(most_leaves=40, least_share=0.01, gain=0.05)
 # Nothing but the round trip is known, and what comes of it is nobody's loss.
 BEGINNING = Size(most_leaves=4, least_share=0.05, gain=0.0)
 

@@ -31,6 +31,8 @@ pub struct Facts {
     pub age_s: f64,
     /// Since the path became another one, or since the connection was opened.
     pub path_age_s: f64,
+    /// Smallest RTT of the path by that of the one before; 0 where it never became another one.
+    pub rtt_ratio: f64,
     /// Since the algorithm was changed, or since it was opened.
     pub since_switch_s: f64,
     /// How often it was changed.

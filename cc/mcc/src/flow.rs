@@ -73,7 +73,7 @@ impl Flow {
             over = self.end_episode(End::Path);
             self.window = Window::default();
             self.path_since = record.now;
-            self.is_new_path = record.is_longer;
+            self.is_new_path = record.rtt_ratio > 1.0;
             // What was wanted was for another path.
             (self.asked, self.wanted) = (None, None);
         }
@@ -174,6 +174,7 @@ impl Flow {
             let ms = |rtt: Duration| rtt.as_secs_f64() * 1e3;
             let recent = self.window.recent(record);
             let mbps = |bps: u64| bps as f64 / 1e6;
+            facts.rtt_ratio = f64::from(record.rtt_ratio);
             facts.min_rtt_ms = ms(record.min_rtt.get());
             facts.max_rtt_ms = ms(record.max_rtt.get());
             facts.recent_min_rtt_ms = ms(recent.min_rtt);

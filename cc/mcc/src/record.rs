@@ -70,8 +70,8 @@ pub struct Record {
     pub lost_bytes: u64,
     /// How often the path has become another one.
     pub path_changes: u32,
-    /// Whether it became a longer one at last.
-    pub is_longer: bool,
+    /// Its smallest RTT by that of the one before; 0 where there was none.
+    pub rtt_ratio: f32,
 }
 
 impl Record {
@@ -94,7 +94,7 @@ impl Record {
             delivered_bytes: path.delivered_bytes,
             lost_bytes: path.lost_bytes,
             path_changes: path.changes,
-            is_longer: path.is_longer(),
+            rtt_ratio: path.rtt_ratio as f32,
         }
     }
 }

@@ -49,9 +49,10 @@ pub enum RulesError {
 type Number = (&'static str, fn(&Facts) -> f64);
 
 /// Of a connection's numbers, those that have a fraction.
-const NUMBERS: [Number; 19] = [
+const NUMBERS: [Number; 20] = [
     ("age_s", |facts| facts.age_s),
     ("path_age_s", |facts| facts.path_age_s),
+    ("rtt_ratio", |facts| facts.rtt_ratio),
     ("since_switch_s", |facts| facts.since_switch_s),
     ("min_rtt_ms", |facts| facts.min_rtt_ms),
     ("max_rtt_ms", |facts| facts.max_rtt_ms),

@@ -83,9 +83,9 @@ fn a_change_must_be_wanted_for_a_while_and_the_one_before_has_its_time() {
 }
 
 /// On a path that has become another one so often.
-fn acked_on(changes: u32, is_longer: bool, ms: u64, delivered: u64) -> News {
+fn acked_on(changes: u32, rtt_ratio: f32, ms: u64, delivered: u64) -> News {
     match acked(1, ms, delivered, delivered / 10) {
-        News::Acked(record) => News::Acked(Record { path_changes: changes, is_longer, ..record }),
+        News::Acked(record) => News::Acked(Record { path_changes: changes, rtt_ratio, ..record }),
         other => other,
     }
 }
@@ -95,26 +95,25 @@ fn on_a_longer_path_whatever_drives_starts_anew_and_nothing_is_known() {
     let mut selector = Selector::new(Fixed(|_: &Facts| Ok(None)), settings());
     selector.hear(opened(1, Class::Bulk));
     let mut orders = Vec::new();
-    let mut run =
-        |selector: &mut Selector<_>, seconds: std::ops::Range<u64>, changes, is_longer| {
-            for second in seconds {
-                selector.hear(acked_on(changes, is_longer, second * 1000, second * 1000));
-                let give = |order: Order| {
-                    orders.push((second, order.algorithm, order.anew));
-                    true
-                };
-                selector.decide(at(second * 1000), give, |_| {});
-            }
-        };
-    run(&mut selector, 0..20, 0, false);
+    let mut run = |selector: &mut Selector<_>, seconds: std::ops::Range<u64>, changes, ratio| {
+        for second in seconds {
+            selector.hear(acked_on(changes, ratio, second * 1000, second * 1000));
+            let give = |order: Order| {
+                orders.push((second, order.algorithm, order.anew));
+                true
+            };
+            selector.decide(at(second * 1000), give, |_| {});
+        }
+    };
+    run(&mut selector, 0..20, 0, 0.0);
     let before = selector.facts(1, at(19_500)).unwrap();
     assert!((before.path_age_s - 19.5).abs() < 1e-9 && before.loss > 0.05, "{before:?}");
-    run(&mut selector, 20..21, 1, true);
+    run(&mut selector, 20..21, 1, 3.0);
     let after = selector.facts(1, at(20_500)).unwrap();
     assert_eq!((after.path_age_s, after.age_s, after.loss), (0.5, 20.5, 0.0));
-    run(&mut selector, 21..40, 1, true);
+    run(&mut selector, 21..40, 1, 3.0);
     // A shorter one needs no start: nothing that fits the longer one is too much for long.
-    run(&mut selector, 40..60, 2, false);
+    run(&mut selector, 40..60, 2, 0.3);
     assert_eq!(selector.facts(1, at(60_000)).unwrap().path_age_s, 20.0);
     assert_eq!(orders, [(20, 0, true)]);
     assert_eq!(selector.facts(1, at(60_000)).unwrap().switches, 0);
@@ -124,7 +123,7 @@ fn on_a_longer_path_whatever_drives_starts_anew_and_nothing_is_known() {
 fn a_selector_that_comes_late_takes_no_path_for_a_new_one() {
     let mut selector = Selector::new(Fixed(|_: &Facts| Ok(None)), settings());
     for second in 0..10 {
-        selector.hear(acked_on(3, true, second * 1000, second * 1000));
+        selector.hear(acked_on(3, 3.0, second * 1000, second * 1000));
         assert_eq!(decide(&mut selector, second * 1000), []);
     }
     assert_eq!(selector.facts(1, at(10_000)).unwrap().path_age_s, 10.0);
@@ -138,7 +137,7 @@ fn what_rules_want_for_a_new_path_needs_neither_confirmation_nor_dwell() {
     let mut orders = Vec::new();
     for second in 0..40 {
         let changes = u32::from(second >= 8);
-        selector.hear(acked_on(changes, true, second * 1000, second * 1000));
+        selector.hear(acked_on(changes, 3.0, second * 1000, second * 1000));
         orders.extend(
             decide(&mut selector, second * 1000).into_iter().map(|order| (second, order.1)),
         );
