@@ -55,7 +55,7 @@ qoe: build ## Players in browsers and of streams, as root (hours; ONLY=iris-fig1
 	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged
 
 # A third of the recorded links, drawn by a seed, and the paths from 2000 on are not learnt from.
-rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths that were held out (25 minutes)
+rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths that were held out (20 minutes)
 	cargo build --release -p millrace-lab
 	tests/scripts/learner-venv.sh
 	tests/scripts/learn-rules.sh
