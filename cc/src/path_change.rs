@@ -207,14 +207,16 @@ mod tests {
 
     /// A sample each so many milliseconds; at which of them the path has become another one.
     fn changes(every_ms: u64, rtts_ms: impl IntoIterator<Item = u64>) -> Vec<(u64, bool)> {
+        changes_at((0..).step_by(every_ms as usize).zip(rtts_ms))
+    }
+
+    fn changes_at(samples: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, bool)> {
         let mut change = PathChange::default();
         let mut found = Vec::new();
-        for (number, rtt_ms) in rtts_ms.into_iter().enumerate() {
-            let ms = number as u64 * every_ms;
+        for (ms, rtt_ms) in samples {
             let now = Time::from_nanos(ms * 1_000_000);
-            match change.on_rtt(now, Duration::from_millis(rtt_ms)) {
-                Some(change) => found.push((ms, change.is_longer)),
-                None => {}
+            if let Some(change) = change.on_rtt(now, Duration::from_millis(rtt_ms)) {
+                found.push((ms, change.is_longer));
             }
         }
         found
@@ -227,20 +229,20 @@ mod tests {
     #[test]
     fn a_step_that_stays_is_another_path() {
         // Known half a round trip after the step, either way.
-        let up_and_down = steady(60, 100).chain(steady(800, 200)).chain(steady(60, 50));
-        assert_eq!(changes(10, up_and_down), [(1400, true), (3030, false)]);
+        let up_and_down = steady(60, 200).chain(steady(800, 400)).chain(steady(60, 100));
+        assert_eq!(changes(5, up_and_down), [(1400, true), (3030, false)]);
     }
 
     #[test]
     fn one_way_after_the_other_is_one_change() {
-        let in_two = steady(60, 100).chain(steady(430, 3)).chain(steady(800, 200));
-        assert_eq!(changes(10, in_two), [(1430, true)]);
+        let in_two = steady(60, 200).chain(steady(430, 6)).chain(steady(800, 400));
+        assert_eq!(changes(5, in_two), [(1430, true)]);
     }
 
     #[test]
     fn twice_as_long_one_way_after_the_other_is_a_change_too() {
-        let in_two = steady(34, 200).chain(steady(50, 3)).chain(steady(66, 100));
-        assert_eq!(changes(5, in_two), [(1050, true)]);
+        let in_two = steady(34, 500).chain(steady(50, 8)).chain(steady(66, 250));
+        assert_eq!(changes(2, in_two), [(1050, true)]);
         let back = steady(90, 200).chain(steady(55, 5)).chain(steady(20, 100));
         assert_eq!(changes(5, back).len(), 1);
     }
@@ -280,27 +282,25 @@ mod tests {
 
     #[test]
     fn a_path_that_moves_each_five_seconds_is_followed() {
-        let moving =
-            steady(58, 500).chain(steady(91, 500)).chain(steady(34, 500)).chain(steady(66, 500));
-        let found = changes(10, moving);
-        assert_eq!(found, [(5050, true), (10_030, false), (15_040, true)]);
+        let moving = [58, 91, 34, 66].into_iter().flat_map(|ms| steady(ms, 1250));
+        assert_eq!(changes(4, moving), [(5048, true), (10_020, false), (15_036, true)]);
     }
 
     #[test]
     fn a_queue_that_comes_again_and_again_is_none() {
         // As a video's segments fill it, and drained meanwhile.
-        let once =
-            || (0..50).map(|step| 60 + 5 * step).chain(steady(310, 50)).chain(steady(60, 300));
+        let up = || (0..100).map(|step| 60 + 5 * step / 2);
+        let once = || up().chain(steady(310, 100)).chain(steady(60, 600));
         let again = (0..5).flat_map(|_| once());
-        assert_eq!(changes(10, again), []);
+        assert_eq!(changes(5, again), []);
     }
 
     #[test]
     fn a_queue_is_none() {
         // It grows by half of the time that passes, and drains again.
-        let up = (0..100).map(|step| 60 + 5 * step);
-        let down = (0..100).map(|step| 560 - 5 * step);
-        assert_eq!(changes(10, steady(60, 100).chain(up).chain(down)), []);
+        let up = (0..200).map(|step| 60 + 5 * step / 2);
+        let down = (0..200).map(|step| 560 - 5 * step / 2);
+        assert_eq!(changes(5, steady(60, 200).chain(up).chain(down)), []);
     }
 
     #[test]
@@ -312,9 +312,10 @@ mod tests {
 
     #[test]
     fn a_link_that_has_become_slow_is_none() {
-        // A packet takes 200 ms, and one more waits with each.
-        let growing = (1..20).map(|packet| 60 + 200 * packet);
-        assert_eq!(changes(200, steady(60, 100).chain(growing)), []);
+        // A packet takes 60 ms, and one more waits with each.
+        let before = (0..1000).step_by(5).zip(steady(60, 200));
+        let growing = (1..30).map(|packet| (1000 + 60 * packet, 60 + 60 * packet));
+        assert_eq!(changes_at(before.chain(growing)), []);
     }
 
     #[test]
@@ -325,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_few_samples_are_not_enough() {
-        assert_eq!(changes(500, steady(60, 10).chain([300, 300, 300])), []);
-        assert_eq!(changes(500, steady(60, 10).chain([300, 300, 300, 300])), [(6500, true)]);
+        assert_eq!(changes(5, steady(60, 100).chain(steady(300, 3))), []);
+        assert_eq!(changes(5, steady(60, 100).chain(steady(300, 50))).len(), 1);
     }
 }
