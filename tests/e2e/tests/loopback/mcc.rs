@@ -124,7 +124,7 @@ fn rules_select_and_are_replaced_while_flows_run() {
     let refused = || Metrics::fetch(at).sum("millrace_reloads_total", &[("result", "refused")]);
     pair.server.signal(Signal::SIGHUP);
     wait::for_true("they are refused", SOON, || refused() == 1.0);
-    assert!(pair.server.log_text().contains("mcc.rules"), "no word of what is wrong");
+    wait::for_true("it says what is wrong", SOON, || pair.server.log_text().contains("mcc.rules"));
     becomes(&pair, &mut flow, "copa");
 
     // Such as fail leave it as it is.
