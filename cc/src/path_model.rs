@@ -74,6 +74,9 @@ pub struct PathModel {
     unknown_since: Option<Time>,
     round_start: Time,
     round_delivered_bytes: u64,
+    /// When the last packet that was acknowledged was sent, and the one when the round began.
+    last_sent: Time,
+    round_sent: Time,
     max_rate_seen: Time,
 }
 
@@ -103,6 +106,7 @@ impl PathModel {
             let marked = event.ecn_ce as f64 / packets as f64;
             self.ecn_ce += LOSS_SHORT_WEIGHT * (marked.min(1.0) - self.ecn_ce);
         }
+        self.last_sent = event.acked.last().map_or(self.last_sent, |packet| packet.sent);
         self.measure_rate(event.now);
     }
 
@@ -163,10 +167,13 @@ impl PathModel {
         self.delivered_bytes += packet.bytes;
     }
 
-    /// One sample a round trip: bytes delivered over the time that they took.
+    /// One sample a round trip: bytes delivered over the time that they took, or the time in which they were
+    /// sent where that is longer. Acknowledgements that come all at once, as where a path becomes shorter, say
+    /// nothing of a rate (draft-cheng-iccrg-delivery-rate-estimation-02).
     fn measure_rate(&mut self, now: Time) {
         if self.round_start == Time::ZERO {
             self.round_start = now;
+            self.round_sent = self.last_sent;
             self.round_delivered_bytes = self.delivered_bytes;
             return;
         }
@@ -174,6 +181,7 @@ impl PathModel {
         if span < self.smoothed_rtt.max(MIN_RATE_SPAN) {
             return;
         }
+        let span = span.max(self.last_sent - self.round_sent);
         let bytes = self.delivered_bytes - self.round_delivered_bytes;
         self.delivery_rate = Bandwidth::from_bytes_and_time(bytes, span);
         self.peak_delivery_rate = self.peak_delivery_rate.max(self.delivery_rate);
@@ -182,6 +190,7 @@ impl PathModel {
             self.max_rate_seen = now;
         }
         self.round_start = now;
+        self.round_sent = self.last_sent;
         self.round_delivered_bytes = self.delivered_bytes;
     }
 }
