@@ -39,7 +39,6 @@ pub(crate) struct PathChange {
 /// A path that has become another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    pub(crate) is_longer: bool,
     /// Its round trips now.
     pub(crate) now: Span,
     /// The shortest of before.
@@ -184,7 +183,7 @@ impl PathChange {
         let before = self.known.least()?;
         let recent = Recent::of(seen);
         *self = Self { last: self.last, lately: recent, known: recent, ..Self::default() };
-        Some(Change { is_longer, now: seen, before })
+        Some(Change { now: seen, before })
     }
 
     fn note(&mut self, now: Time, rtt: Duration) {
@@ -216,7 +215,7 @@ mod tests {
         for (ms, rtt_ms) in samples {
             let now = Time::from_nanos(ms * 1_000_000);
             if let Some(change) = change.on_rtt(now, Duration::from_millis(rtt_ms)) {
-                found.push((ms, change.is_longer));
+                found.push((ms, change.now.least > change.before));
             }
         }
         found
