@@ -151,6 +151,12 @@ pub trait Controller: Debug + Send + Sync {
     /// Most bytes that may be in flight.
     fn window_bytes(&self) -> u64;
 
+    /// What that will be again when a probe is over for which the algorithm lets the path run empty. A successor
+    /// takes over this one.
+    fn lasting_window_bytes(&self) -> u64 {
+        self.window_bytes()
+    }
+
     /// Rate at which packets leave.
     fn pacing_rate(&self) -> Bandwidth;
 

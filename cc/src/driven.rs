@@ -40,7 +40,8 @@ impl Driven {
     /// The paper's is never in its initial phase (MCC, Section 3.2.1), but it does not speak of paths that change.
     #[must_use]
     pub fn succeeded_by(&mut self, config: &dyn ControllerConfig, now: Time, seed: u64) -> Self {
-        let path = std::mem::take(&mut self.path);
+        let mut path = std::mem::take(&mut self.path);
+        path.window_bytes = path.window_bytes.max(self.controller.lasting_window_bytes());
         let initial_rtt = path.min_rtt.map_or(self.start.initial_rtt, |_| path.smoothed_rtt);
         let start = PathStart { initial_rtt, seed, ..self.start };
         let is_new = path.is_new(now) || path.delivered_bytes <= start.initial_window_bytes;

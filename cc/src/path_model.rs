@@ -228,6 +228,29 @@ mod tests {
         assert_eq!(path.loss_long, 0.0);
     }
 
+    /// A packet each ms, and a path that is 100 ms long and then 10 ms: what had left in 90 ms comes at once.
+    #[test]
+    fn acknowledgements_that_come_at_once_are_no_rate() {
+        let mut path = PathModel::default();
+        for ms in 1..=1000_u64 {
+            let arrived = match ms {
+                ..500 => ms.saturating_sub(100)..ms.saturating_sub(99),
+                500 => 400..491,
+                _ => ms - 10..ms - 9,
+            };
+            let acked: Vec<_> = arrived
+                .map(|sent| AckedPacket {
+                    number: sent,
+                    sent: Time::from_nanos(sent * 1_000_000),
+                    bytes: 1500,
+                })
+                .collect();
+            path.on_event(&event(ms, &acked, &[]), 30_000);
+        }
+        let mbps = path.max_delivery_rate.mbps();
+        assert!(mbps > 11.9 && mbps < 13.5, "{mbps}");
+    }
+
     #[test]
     fn a_round_trip_that_crept_up_and_stays_is_the_paths_and_a_queue_is_not() {
         let base_ms = |rtt_ms: &dyn Fn(u64) -> u64| {

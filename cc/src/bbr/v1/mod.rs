@@ -320,6 +320,13 @@ impl Controller for Bbr {
         self.window_bytes
     }
 
+    fn lasting_window_bytes(&self) -> u64 {
+        match self.state {
+            State::ProbeRtt(_) => self.window_bytes.max(self.prior_window_bytes),
+            _ => self.window_bytes,
+        }
+    }
+
     fn pacing_rate(&self) -> Bandwidth {
         self.pacing_rate
     }

@@ -143,3 +143,33 @@ fn pairs_that_are_rough_on_a_lossy_path() {
 fn pairs_that_are_rough_on_a_long_path() {
     insta::assert_snapshot!(rough_pairs(&link(20.0, 200, 500_000)));
 }
+
+/// BBR lets the path run empty for 200 ms every five or ten seconds. Who comes just then must not take that for
+/// what the path holds.
+#[test]
+fn who_comes_while_bbr_measures_the_round_trip_goes_on_as_before() {
+    let path = link(20.0, 80, 200_000);
+    for from in ["bbr", "bbr3"] {
+        for to in ["cubic", "iris-min", "vivace-latency"] {
+            let shares = (0..110).map(|tenth| share_after(&path, from, to, 30_000 + 100 * tenth));
+            let least = shares.fold(f64::INFINITY, f64::min);
+            println!("{from} -> {to}: {least:.2} of the rate before");
+            assert!(least > LEAST, "{from} -> {to}: {least:.2} of the rate before");
+        }
+    }
+}
+
+/// Of the rate before, when the switch is so late: in two seconds, from one after it.
+fn share_after(path: &Link, from: &str, to: &str, at_ms: u64) -> f64 {
+    let config = |name| algorithms().into_iter().find(|config| config.name() == name).expect("known");
+    let mut flow = Flow::bulk(config(from));
+    flow.orders = vec![(Duration::from_millis(at_ms), Order::Migrate(config(to)))];
+    let (_, log) = logged(&setup(path.clone(), vec![flow], at_ms / 1000 + 5));
+    let tenth = (at_ms / 100) as usize;
+    let mean = |from: usize, to: usize| {
+        let samples = log.samples.get(from..to).expect("a sample each 100 ms");
+        let sum: f64 = samples.iter().map(|(_, _, flows)| flows[0].throughput.mbps()).sum();
+        sum / (to - from) as f64
+    };
+    mean(tenth + 10, tenth + 30) / mean(tenth - 10 * BEFORE_S, tenth)
+}
