@@ -20,7 +20,7 @@ const STAYS: f64 = 0.75;
 /// ...and not more than this be added: behind one that has become slow they grow.
 const GROWS: f64 = 0.5;
 const STAYS_FOR: f64 = 0.5;
-/// Samples in that time, at least.
+/// Samples in that time, at least: a path that holds fewer packets has a step of its own with each that waits.
 const SAMPLES: u32 = 4;
 
 /// Finds out from round trips when a path has become another one, as by a change of route.
@@ -171,13 +171,16 @@ impl PathChange {
             self.suspect =
                 self.suspected(now, last, rtt).filter(|next| next.is_longer == is_longer);
             if self.suspect.is_none() {
-                // The path is the same: all of it belongs to what is known of it.
-                self.note(now, seen.least);
-                self.note(now, seen.most);
+                self.note_all(now, seen);
             }
             return None;
         }
-        if samples < SAMPLES || now - seen.began < seen.least.mul_f64(STAYS_FOR) {
+        if now - seen.began < seen.least.mul_f64(STAYS_FOR) {
+            return None;
+        }
+        if samples < SAMPLES {
+            self.suspect = None;
+            self.note_all(now, seen);
             return None;
         }
         let before = self.known.least()?;
@@ -192,6 +195,12 @@ impl PathChange {
             self.lately.add(now, rtt, |span| LATELY.max(span.most * LATELY_ROUND_TRIPS).min(SPAN));
             self.known.add(now, rtt, |_| SPAN);
         }
+    }
+
+    /// The path is the same: all that was suspicious belongs to what is known of it.
+    fn note_all(&mut self, now: Time, seen: Span) {
+        self.note(now, seen.least);
+        self.note(now, seen.most);
     }
 
     /// The shortest and the longest round trip of the last five to ten seconds.
@@ -242,8 +251,8 @@ mod tests {
     fn twice_as_long_one_way_after_the_other_is_a_change_too() {
         let in_two = steady(34, 500).chain(steady(50, 8)).chain(steady(66, 250));
         assert_eq!(changes(2, in_two), [(1050, true)]);
-        let back = steady(90, 200).chain(steady(55, 5)).chain(steady(20, 100));
-        assert_eq!(changes(5, back).len(), 1);
+        let back = steady(90, 500).chain(steady(55, 12)).chain(steady(20, 250));
+        assert_eq!(changes(2, back).len(), 1);
     }
 
     /// A sample for each packet, one each `every_ms`, while both ways of a path change at `at_ms`.
@@ -327,5 +336,12 @@ mod tests {
     fn a_few_samples_are_not_enough() {
         assert_eq!(changes(5, steady(60, 100).chain(steady(300, 3))), []);
         assert_eq!(changes(5, steady(60, 100).chain(steady(300, 50))).len(), 1);
+    }
+
+    /// A packet takes 12 ms: with two more in the queue the round trip is twice as long.
+    #[test]
+    fn a_few_packets_are_no_path() {
+        assert_eq!(changes(12, steady(24, 400).chain(steady(48, 400))), []);
+        assert_eq!(changes(3, steady(24, 400).chain(steady(48, 400))).len(), 1);
     }
 }

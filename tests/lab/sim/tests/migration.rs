@@ -161,7 +161,8 @@ fn who_comes_while_bbr_measures_the_round_trip_goes_on_as_before() {
 
 /// Of the rate before, when the switch is so late: in two seconds, from one after it.
 fn share_after(path: &Link, from: &str, to: &str, at_ms: u64) -> f64 {
-    let config = |name| algorithms().into_iter().find(|config| config.name() == name).expect("known");
+    let config =
+        |name| algorithms().into_iter().find(|config| config.name() == name).expect("known");
     let mut flow = Flow::bulk(config(from));
     flow.orders = vec![(Duration::from_millis(at_ms), Order::Migrate(config(to)))];
     let (_, log) = logged(&setup(path.clone(), vec![flow], at_ms / 1000 + 5));

@@ -226,7 +226,9 @@ fn all_on(mut path: GridPath, tried: &Tried, repeat: u64, traces: &Traces) -> Re
             run_supervised(&setup, &mut NoObserver, &mut watcher)
                 .with_context(|| format!("{} on {name}", watcher.candidates[0].name()))?;
             let episodes = watcher.finish()?;
-            let on_path = |it| Episode { path: Some(name.clone()), ..it };
+            // One connection a run is judged: its number tells the runs apart.
+            let connection = i64::try_from(round)?;
+            let on_path = |it| Episode { path: Some(name.clone()), connection, ..it };
             all.extend(episodes.into_iter().map(on_path));
         }
     }
@@ -339,13 +341,15 @@ mod tests {
             trace: None,
         };
         let tried = Tried::Each(vec![controller(algorithm).unwrap()]);
-        all_on(path, &tried, 1, &Traces::find(None)).unwrap()
+        all_on(path, &tried, 2, &Traces::find(None)).unwrap()
     }
 
     #[test]
     fn episodes_have_what_the_path_is_like_and_what_came_of_it() {
         let episodes = of("bbr", 1);
         assert_eq!(episodes, of("bbr", 1), "the same run gives the same rows");
+        let runs: Vec<_> = episodes.iter().map(|it| it.connection).collect();
+        assert!(runs.contains(&0) && runs.contains(&1) && !runs.contains(&2), "{runs:?}");
         let bulk: Vec<_> = episodes.iter().filter(|it| it.class == "bulk").collect();
         let video: Vec<_> = episodes.iter().filter(|it| it.class == "dash").collect();
         assert!(bulk.len() >= 4 && video.len() >= 4, "{} and {}", bulk.len(), video.len());
