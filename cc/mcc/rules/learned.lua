@@ -1,5 +1,5 @@
 -- Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.
--- 194248 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
+-- 192393 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
 -- Utility: rate (smallest / mean round trip)^d, d = 0.1 for bulk, 0.3 for dash, 1 for rtsp; of the best algorithm's on the path.
 
 -- A change costs something: what drives stays if it is among those that are nearly as good as the best.
@@ -16,59 +16,54 @@ end
 local settled = {}
 
 function settled.bulk(flow)
-  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.834 then
-    if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 4.34 then
-      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.43 then
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.571 then
-          -- 1.4 % of the paths: bbr3 0.96, copa 0.93
-          return best(flow, "bbr3")
+  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.826 then
+    if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.93 then
+      if flow.loss <= 0.23 then
+        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 4.59 then
+          -- 1.2 % of the paths: bbr 0.98, bbr3 0.98, copa 0.97, iris-min 0.97
+          return best(flow, "bbr", "bbr3", "copa", "iris-min")
         else
-          -- 1.6 % of the paths: bbr3 0.96, copa 0.94, iris-min 0.94, vivace-loss 0.93, bbr 0.92, proteus-p 0.90
-          return best(flow, "bbr", "bbr3", "copa", "iris-min", "vivace-loss", "proteus-p")
+          -- 1.1 % of the paths: bbr3 0.91, copa 0.90
+          return best(flow, "bbr3", "copa")
         end
       else
-        if flow.loss <= 0.188 then
-          -- 2.2 % of the paths: bbr 0.94, bbr3 0.93, copa 0.93
-          return best(flow, "bbr", "bbr3", "copa")
-        else
-          -- 1.0 % of the paths: bbr3 0.94, copa 0.94, iris-min 0.92, vivace-loss 0.92
-          return best(flow, "bbr3", "copa", "iris-min", "vivace-loss")
-        end
+        -- 1.5 % of the paths: bbr3 0.97, iris-min 0.97, copa 0.96, vivace-loss 0.96
+        return best(flow, "bbr3", "iris-min", "copa", "vivace-loss")
       end
     else
-      if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.14 then
-        -- 12.9 % of the paths: bbr 0.96, vivace-loss 0.91
-        return best(flow, "bbr")
-      else
-        if flow.recent_min_rtt_ms <= 171 then
-          -- 9.1 % of the paths: bbr 0.95, vivace-loss 0.92
-          return best(flow, "bbr")
-        else
-          if flow.max_delivery_mbps <= 2.38 then
-            if flow.loss <= 0.0422 then
-              -- 1.3 % of the paths: vivace-loss 0.97, bbr 0.90
-              return best(flow, "vivace-loss")
-            else
-              -- 1.0 % of the paths: bbr 0.94, vivace-loss 0.92
-              return best(flow, "bbr")
-            end
-          else
-            -- 2.0 % of the paths: vivace-loss 0.92, bbr 0.90
-            return best(flow, "bbr", "vivace-loss")
-          end
-        end
-      end
+      -- 21.8 % of the paths: bbr 0.94, vivace-loss 0.91
+      return best(flow, "bbr")
     end
   else
-    if flow.recent_min_rtt_ms <= 326 then
-      -- 53.6 % of the paths: bbr 0.97, iris-min 0.96
-      return best(flow, "bbr", "iris-min")
-    else
-      if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000282 then
-        -- 5.1 % of the paths: iris-min 0.99, proteus-p 0.91
-        return best(flow, "iris-min")
+    if flow.loss <= 0.00103 then
+      if flow.recent_min_rtt_ms <= 324 then
+        -- 17.3 % of the paths: bbr 0.96, iris-min 0.96, bbr3 0.95, proteus-p 0.94, vivace-latency 0.94
+        return best(flow, "bbr", "iris-min", "bbr3", "proteus-p", "vivace-latency")
       else
-        -- 8.9 % of the paths: vivace-loss 0.94, bbr 0.93
+        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 2.85e-05 then
+          -- 2.2 % of the paths: iris-min 1.00, proteus-p 0.93
+          return best(flow, "iris-min")
+        else
+          -- 3.8 % of the paths: bbr 0.92, bbr3 0.91, vivace-loss 0.91
+          return best(flow, "bbr", "bbr3", "vivace-loss")
+        end
+      end
+    else
+      if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.21 then
+        if flow.recent_min_rtt_ms <= 476 then
+          -- 12.6 % of the paths: bbr 0.97, iris-min 0.96, vivace-loss 0.95
+          return best(flow, "bbr", "iris-min", "vivace-loss")
+        else
+          if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000281 then
+            -- 1.2 % of the paths: iris-min 0.99, vivace-loss 0.91
+            return best(flow, "iris-min")
+          else
+            -- 1.7 % of the paths: vivace-loss 0.93, vivace-latency 0.91, proteus-p 0.90, bbr 0.90
+            return best(flow, "bbr", "vivace-loss", "vivace-latency", "proteus-p")
+          end
+        end
+      else
+        -- 35.5 % of the paths: bbr 0.97, vivace-loss 0.95
         return best(flow, "bbr", "vivace-loss")
       end
     end
@@ -77,18 +72,18 @@ end
 
 function settled.dash(flow)
   if flow.recent_min_rtt_ms <= 336 then
-    if flow.loss <= 0.00092 then
+    if flow.loss <= 0.000979 then
       if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 508 then
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.527 then
-          if flow.max_delivery_mbps <= 2.57 then
-            -- 1.9 % of the paths: iris-min 0.95, copa 0.93
+        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.536 then
+          if flow.max_delivery_mbps <= 2.55 then
+            -- 2.0 % of the paths: iris-min 0.95, copa 0.93
             return best(flow, "iris-min")
           else
-            if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 16.3 then
-              -- 1.0 % of the paths: bbr3 0.96, vivace-latency 0.95, proteus-p 0.94
+            if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 19.2 then
+              -- 1.1 % of the paths: bbr3 0.95, vivace-latency 0.95, proteus-p 0.94
               return best(flow, "bbr3", "vivace-latency", "proteus-p")
             else
-              -- 7.3 % of the paths: bbr3 0.94, proteus-p 0.94, iris-min 0.93, vivace-latency 0.92, bbr 0.92
+              -- 7.2 % of the paths: bbr3 0.95, proteus-p 0.94, iris-min 0.93, bbr 0.93, vivace-latency 0.92
               return best(flow, "bbr", "bbr3", "proteus-p", "iris-min", "vivace-latency")
             end
           end
@@ -101,168 +96,178 @@ function settled.dash(flow)
         return best(flow, "bbr", "proteus-p", "bbr3")
       end
     else
-      -- 66.7 % of the paths: bbr 0.94, vivace-loss 0.90
-      return best(flow, "bbr")
-    end
-  else
-    if flow.recent_min_rtt_ms <= 668 then
-      if flow.loss <= 0.0107 then
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.622 then
-          -- 4.8 % of the paths: vivace-latency 0.94, proteus-p 0.92
-          return best(flow, "vivace-latency", "proteus-p")
-        else
-          if flow.max_delivery_mbps <= 8.16 then
-            -- 1.1 % of the paths: vivace-loss 0.91, bbr3 0.85
-            return best(flow, "vivace-loss")
-          else
-            -- 1.0 % of the paths: vivace-latency 0.91, bbr3 0.90, proteus-p 0.90
-            return best(flow, "vivace-latency", "bbr3", "proteus-p")
-          end
-        end
+      if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.0393 then
+        -- 27.3 % of the paths: bbr 0.96, vivace-loss 0.92
+        return best(flow, "bbr")
       else
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.67 then
-          if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.31 then
-            -- 1.8 % of the paths: vivace-latency 0.92, vivace-loss 0.89
-            return best(flow, "vivace-latency")
+        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.354 then
+          if flow.max_delivery_mbps <= 2.29 then
+            -- 1.1 % of the paths: copa 0.90, bbr3 0.86
+            return best(flow, "copa")
           else
-            if flow.max_delivery_mbps <= 2.01 then
-              -- 1.1 % of the paths: vivace-loss 0.88, bbr 0.86, vivace-latency 0.85
-              return best(flow, "bbr", "vivace-loss", "vivace-latency")
-            else
-              -- 1.0 % of the paths: vivace-latency 0.91, vivace-loss 0.89
-              return best(flow, "vivace-latency", "vivace-loss")
-            end
+            -- 1.6 % of the paths: bbr 0.92, bbr3 0.82
+            return best(flow, "bbr")
           end
         else
-          -- 1.4 % of the paths: bbr 0.90, vivace-loss 0.86
+          -- 36.6 % of the paths: bbr 0.94, iris-min 0.91
           return best(flow, "bbr")
         end
       end
-    else
-      if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.14 then
-        if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 558 then
-          -- 1.2 % of the paths: vivace-loss 0.93, vivace-latency 0.90
-          return best(flow, "vivace-loss")
+    end
+  else
+    if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.645 then
+      if flow.loss <= 0.0108 then
+        if flow.recent_min_rtt_ms <= 656 then
+          -- 4.9 % of the paths: vivace-latency 0.94, proteus-p 0.92
+          return best(flow, "vivace-latency")
         else
-          -- 1.1 % of the paths: bbr 0.91, vivace-loss 0.88
+          -- 1.9 % of the paths: vivace-loss 0.95, bbr3 0.95, vivace-latency 0.94
+          return best(flow, "vivace-loss", "bbr3", "vivace-latency")
+        end
+      else
+        if flow.recent_min_rtt_ms <= 668 then
+          if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.31 then
+            -- 1.7 % of the paths: vivace-latency 0.91, vivace-loss 0.88
+            return best(flow, "vivace-latency")
+          else
+            -- 1.9 % of the paths: vivace-latency 0.90, vivace-loss 0.88, bbr 0.85
+            return best(flow, "bbr", "vivace-latency", "vivace-loss")
+          end
+        else
+          -- 1.1 % of the paths: bbr 0.86, vivace-loss 0.86
+          return best(flow, "bbr", "vivace-loss")
+        end
+      end
+    else
+      if flow.loss <= 0.000576 then
+        if flow.recent_min_rtt_ms <= 660 then
+          -- 1.3 % of the paths: vivace-latency 0.90, bbr3 0.88
+          return best(flow, "vivace-latency", "bbr3")
+        else
+          -- 1.0 % of the paths: bbr 0.92, bbr3 0.88
           return best(flow, "bbr")
         end
       else
-        -- 2.9 % of the paths: bbr 0.92, vivace-loss 0.83
-        return best(flow, "bbr")
+        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.31 then
+          -- 1.7 % of the paths: bbr 0.87, vivace-loss 0.85
+          return best(flow, "bbr")
+        else
+          if flow.recent_min_rtt_ms <= 575 then
+            -- 1.0 % of the paths: vivace-loss 0.92, bbr 0.84
+            return best(flow, "vivace-loss")
+          else
+            -- 1.0 % of the paths: bbr 0.90, vivace-loss 0.75
+            return best(flow, "bbr")
+          end
+        end
       end
     end
   end
 end
 
 function settled.rtsp(flow)
-  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.826 then
-    if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.07 then
-      if flow.loss <= 0.0287 then
-        -- 5.5 % of the paths: vivace-latency 0.90, proteus-p 0.88
-        return best(flow, "vivace-latency", "proteus-p")
+  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.857 then
+    if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.08 then
+      if flow.loss <= 0.0296 then
+        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.43 then
+          if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000826 then
+            -- 1.3 % of the paths: iris-min 0.95, bbr 0.90
+            return best(flow, "iris-min")
+          else
+            -- 2.1 % of the paths: vivace-latency 0.92, bbr 0.89
+            return best(flow, "vivace-latency")
+          end
+        else
+          -- 2.4 % of the paths: vivace-latency 0.89, proteus-p 0.87
+          return best(flow, "vivace-latency")
+        end
       else
-        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000256 then
-          -- 1.0 % of the paths: iris-min 0.94, bbr 0.91
+        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 8.98e-05 then
+          -- 1.0 % of the paths: iris-min 0.95, bbr 0.91
           return best(flow, "iris-min")
         else
-          -- 3.2 % of the paths: bbr 0.90, vivace-latency 0.87
+          -- 3.5 % of the paths: bbr 0.91, vivace-latency 0.87
           return best(flow, "vivace-latency", "bbr")
         end
       end
     else
-      if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.69 then
-        if flow.loss <= 0.0166 then
-          if flow.recent_min_rtt_ms <= 108 then
-            -- 1.0 % of the paths: bbr3 0.92, bbr 0.90
-            return best(flow, "bbr3")
+      if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.681 then
+        if flow.recent_min_rtt_ms <= 95.8 then
+          if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 3.19 then
+            if flow.recent_min_rtt_ms <= 20.5 then
+              -- 1.4 % of the paths: vivace-latency 0.86, copa 0.85, proteus-p 0.85, bbr3 0.84
+              return best(flow, "vivace-latency", "copa", "proteus-p", "bbr3")
+            else
+              -- 1.1 % of the paths: iris-min 0.92, copa 0.91
+              return best(flow, "iris-min", "copa")
+            end
           else
-            -- 1.3 % of the paths: bbr 0.87, bbr3 0.86
-            return best(flow, "bbr", "bbr3")
+            -- 5.0 % of the paths: bbr 0.82, copa 0.81
+            return best(flow, "bbr", "copa")
           end
         else
-          -- 2.9 % of the paths: bbr 0.94, vivace-loss 0.90
+          -- 2.6 % of the paths: bbr 0.80, bbr3 0.75
           return best(flow, "bbr")
         end
       else
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.683 then
-          if flow.max_delivery_mbps <= 34.9 then
-            if flow.recent_min_rtt_ms <= 95.8 then
-              if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.38 then
-                -- 1.9 % of the paths: bbr3 0.88, vivace-loss 0.87, copa 0.87, vivace-latency 0.86, iris-min 0.85, proteus-p 0.84
-                return best(flow, "vivace-latency", "bbr3", "vivace-loss", "copa", "iris-min", "proteus-p")
-              else
-                if flow.recent_min_rtt_ms <= 11.7 then
-                  -- 1.1 % of the paths: bbr3 0.83, vivace-loss 0.80, copa 0.80, vivace-latency 0.79
-                  return best(flow, "vivace-latency", "bbr3", "vivace-loss", "copa")
-                else
-                  -- 4.7 % of the paths: copa 0.81, iris-min 0.79
-                  return best(flow, "copa")
-                end
-              end
-            else
-              -- 2.5 % of the paths: bbr 0.76, bbr3 0.73
-              return best(flow, "bbr")
-            end
+        if flow.max_delivery_mbps <= 2.36 then
+          if flow.recent_min_rtt_ms <= 267 then
+            -- 2.9 % of the paths: copa 0.87, bbr3 0.87, bbr 0.86, iris-min 0.85, vivace-loss 0.85, vivace-latency 0.84, proteus-p 0.82
+            return best(flow, "vivace-latency", "copa", "bbr3", "bbr", "iris-min", "vivace-loss", "proteus-p")
           else
-            -- 1.1 % of the paths: vivace-latency 0.80, bbr 0.79
-            return best(flow, "vivace-latency", "bbr")
+            -- 1.1 % of the paths: bbr 0.89, bbr3 0.87
+            return best(flow, "bbr")
           end
         else
-          -- 5.4 % of the paths: vivace-latency 0.81, bbr3 0.80
-          return best(flow, "vivace-latency", "bbr3")
+          if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 2.33 then
+            if flow.loss <= 0.0183 then
+              -- 1.7 % of the paths: bbr 0.86, bbr3 0.85
+              return best(flow, "bbr", "bbr3")
+            else
+              -- 1.6 % of the paths: bbr 0.91, vivace-latency 0.91
+              return best(flow, "vivace-latency", "bbr")
+            end
+          else
+            -- 1.9 % of the paths: vivace-latency 0.82, proteus-p 0.78
+            return best(flow, "vivace-latency")
+          end
         end
       end
     end
   else
     if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 31.5 then
-      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 1.7 then
-        -- 1.4 % of the paths: copa 0.93, bbr 0.86
+      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 1.67 then
+        -- 1.8 % of the paths: copa 0.93, bbr 0.86
         return best(flow, "copa")
       else
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.35 then
-          -- 6.6 % of the paths: vivace-latency 0.96, proteus-p 0.96
-          return best(flow, "vivace-latency", "proteus-p")
+        if flow.max_delivery_mbps <= 0.495 then
+          -- 1.1 % of the paths: bbr 0.91, bbr3 0.85
+          return best(flow, "bbr")
         else
-          if flow.recent_min_rtt_ms <= 247 then
-            -- 15.6 % of the paths: vivace-latency 0.96, proteus-p 0.94
-            return best(flow, "vivace-latency", "proteus-p")
-          else
-            -- 1.2 % of the paths: bbr 0.88, bbr3 0.84
-            return best(flow, "bbr")
-          end
+          -- 24.0 % of the paths: vivace-latency 0.96, proteus-p 0.95
+          return best(flow, "vivace-latency", "proteus-p")
         end
       end
     else
-      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 473 then
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.56 then
-          if flow.loss <= 0.00352 then
-            -- 9.9 % of the paths: proteus-p 0.94, vivace-latency 0.94, iris-min 0.92
-            return best(flow, "vivace-latency", "proteus-p", "iris-min")
-          else
-            if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.13 then
-              if flow.recent_min_rtt_ms <= 228 then
-                -- 2.3 % of the paths: iris-min 0.98, bbr 0.96
-                return best(flow, "iris-min", "bbr")
-              else
-                -- 1.6 % of the paths: vivace-latency 0.95, proteus-p 0.94
-                return best(flow, "vivace-latency", "proteus-p")
-              end
+      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 385 then
+        -- 26.2 % of the paths: proteus-p 0.92, vivace-latency 0.92, iris-min 0.90
+        return best(flow, "vivace-latency", "proteus-p", "iris-min")
+      else
+        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000775 then
+          if flow.recent_min_rtt_ms <= 329 then
+            if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.62 then
+              -- 5.7 % of the paths: iris-min 0.98, vivace-latency 0.92
+              return best(flow, "iris-min")
             else
-              -- 6.6 % of the paths: bbr 0.92, iris-min 0.91, vivace-latency 0.90, proteus-p 0.90, copa 0.88
-              return best(flow, "vivace-latency", "bbr", "iris-min", "proteus-p", "copa")
+              -- 1.3 % of the paths: iris-min 0.96, vivace-latency 0.93, proteus-p 0.92
+              return best(flow, "vivace-latency", "iris-min", "proteus-p")
             end
+          else
+            -- 4.6 % of the paths: iris-min 0.96, vivace-latency 0.87
+            return best(flow, "iris-min")
           end
         else
-          -- 6.9 % of the paths: proteus-p 0.91, vivace-latency 0.91
-          return best(flow, "vivace-latency", "proteus-p")
-        end
-      else
-        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000772 then
-          -- 10.8 % of the paths: iris-min 0.97, vivace-latency 0.90
-          return best(flow, "iris-min")
-        else
-          -- 5.4 % of the paths: vivace-latency 0.93, proteus-p 0.92
+          -- 6.0 % of the paths: vivace-latency 0.92, proteus-p 0.91
           return best(flow, "vivace-latency", "proteus-p")
         end
       end
@@ -278,11 +283,11 @@ function beginning.bulk(flow)
     -- 63.9 % of the paths: bbr 0.97, vivace-loss 0.94
     return best(flow, "bbr")
   else
-    if flow.recent_min_rtt_ms <= 500 then
-      -- 26.7 % of the paths: bbr 0.96, vivace-loss 0.89
+    if flow.recent_min_rtt_ms <= 468 then
+      -- 25.7 % of the paths: bbr 0.96, vivace-loss 0.89
       return best(flow, "bbr")
     else
-      -- 9.4 % of the paths: iris-min 0.92, bbr 0.90
+      -- 10.4 % of the paths: iris-min 0.91, bbr 0.90
       return best(flow, "iris-min", "bbr")
     end
   end
@@ -290,13 +295,13 @@ end
 
 function beginning.dash(flow)
   if flow.recent_min_rtt_ms <= 228 then
-    -- 77.7 % of the paths: bbr 0.94, bbr3 0.90
+    -- 77.6 % of the paths: bbr 0.94, bbr3 0.90
     return best(flow, "bbr")
   else
     if flow.recent_min_rtt_ms <= 651 then
       if flow.recent_min_rtt_ms <= 365 then
-        -- 7.5 % of the paths: bbr 0.86, iris-min 0.84
-        return best(flow, "bbr", "iris-min")
+        -- 7.6 % of the paths: bbr 0.86, iris-min 0.84
+        return best(flow, "bbr")
       else
         -- 9.8 % of the paths: bbr3 0.90, bbr 0.85
         return best(flow, "bbr3")
@@ -311,7 +316,7 @@ end
 function beginning.rtsp(flow)
   if flow.recent_min_rtt_ms <= 107 then
     if flow.recent_min_rtt_ms <= 42.4 then
-      -- 44.6 % of the paths: vivace-latency 0.91, proteus-p 0.90
+      -- 44.5 % of the paths: vivace-latency 0.91, proteus-p 0.90
       return best(flow, "vivace-latency", "proteus-p")
     else
       -- 17.8 % of the paths: proteus-p 0.88, vivace-latency 0.87
@@ -362,16 +367,16 @@ function moved.dash(flow)
 end
 
 function moved.rtsp(flow)
-  if flow.recent_min_rtt_ms <= 100 then
+  if flow.recent_min_rtt_ms <= 109 then
     if flow.recent_min_rtt_ms <= 38.1 then
       -- 42.1 % of the paths: vivace-latency 0.91, proteus-p 0.90
       return best(flow, "vivace-latency", "proteus-p")
     else
-      -- 19.6 % of the paths: proteus-p 0.88, vivace-latency 0.88
+      -- 20.5 % of the paths: proteus-p 0.89, vivace-latency 0.88
       return best(flow, "proteus-p", "vivace-latency")
     end
   else
-    -- 38.4 % of the paths: iris-min 0.87, bbr 0.83
+    -- 37.4 % of the paths: iris-min 0.87, bbr 0.83
     return best(flow, "iris-min")
   end
 end
