@@ -170,19 +170,23 @@ impl PathChange {
             // One way may change before the other, in two steps.
             self.suspect =
                 self.suspected(now, last, rtt).filter(|next| next.is_longer == is_longer);
-            if self.suspect.is_none() {
-                self.note_all(now, seen);
-            }
+        } else if now - seen.began < seen.least.mul_f64(STAYS_FOR) {
             return None;
-        }
-        if now - seen.began < seen.least.mul_f64(STAYS_FOR) {
-            return None;
-        }
-        if samples < SAMPLES {
+        } else if samples < SAMPLES {
             self.suspect = None;
-            self.note_all(now, seen);
-            return None;
+        } else {
+            return self.begin_with(seen);
         }
+        if self.suspect.is_none() {
+            // The path is the same: all of it belongs to what is known of it.
+            self.note(now, seen.least);
+            self.note(now, seen.most);
+        }
+        None
+    }
+
+    /// From now on nothing is known but `seen`.
+    fn begin_with(&mut self, seen: Span) -> Option<Change> {
         let before = self.known.least()?;
         let recent = Recent::of(seen);
         *self = Self { last: self.last, lately: recent, known: recent, ..Self::default() };
@@ -195,12 +199,6 @@ impl PathChange {
             self.lately.add(now, rtt, |span| LATELY.max(span.most * LATELY_ROUND_TRIPS).min(SPAN));
             self.known.add(now, rtt, |_| SPAN);
         }
-    }
-
-    /// The path is the same: all that was suspicious belongs to what is known of it.
-    fn note_all(&mut self, now: Time, seen: Span) {
-        self.note(now, seen.least);
-        self.note(now, seen.most);
     }
 
     /// The shortest and the longest round trip of the last five to ten seconds.

@@ -376,10 +376,6 @@ impl<C: Resumable> Controller for Restart<C> {
         self.inner.window_bytes() + self.train.map_or(0, |train| train.sent_bytes)
     }
 
-    fn lasting_window_bytes(&self) -> u64 {
-        self.inner.lasting_window_bytes()
-    }
-
     fn pacing_rate(&self) -> Bandwidth {
         match &self.train {
             Some(train) if train.open => train.base.scaled(GAIN).min(MAX_RATE),
