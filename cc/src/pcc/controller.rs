@@ -47,6 +47,9 @@ const WINDOW_SLACK: Duration = Duration::from_millis(50);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
 
+/// Round trips so many times as long as the path's are those of a queue that stands.
+const QUEUE: f64 = 1.25;
+
 /// Keeps the draws of gaps apart from those of probes.
 const GAP_SEED: u64 = 0x6761_7073;
 
@@ -307,7 +310,16 @@ impl Controller for Pcc {
         };
         self.intervals.clear();
         self.pipelined = None;
-        self.control.learn_from(rate.mbps());
+        // Whoever minds latency gets rid of a queue in one round trip, after which there is something to learn:
+        // coming down by steps that wait for what the last one has shown ended far below the link's rate.
+        let base = path.base_rtt().filter(|base| rtt > base.mul_f64(QUEUE));
+        match base.filter(|_| self.least_rtt.is_some()) {
+            Some(base) => {
+                let queue = (rtt - base).div_duration_f64(rtt);
+                self.control.drain_and_learn_from(rate.mbps(), queue);
+            }
+            None => self.control.take_over(rate.mbps()),
+        }
         self.rate = self.waiting();
     }
 

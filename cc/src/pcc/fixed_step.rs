@@ -6,6 +6,9 @@ use super::policy::{Measured, Policy, Round};
 
 /// epsilon_max: beyond it probes grow no further (PCC, NSDI '15, Section 3.2).
 const MAX_STEPS: u32 = 5;
+/// Steps grow no further until the rate that was taken over has been found too high once. The paper's grow
+/// without an end; on a long path with an empty buffer they are far beyond the link's rate when that is full.
+const MOST_STEPS_AT_FIRST: u32 = 1;
 /// One step never takes more of the rate than this.
 const MOST_OF_RATE: f64 = 0.5;
 
@@ -15,6 +18,8 @@ pub(super) struct FixedStep {
     /// epsilon_min.
     step: f64,
     state: State,
+    /// How far steps grow.
+    most_steps: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +32,7 @@ enum State {
 
 impl FixedStep {
     pub(super) fn new(config: PccConfig) -> Self {
-        Self { step: config.probe_step, state: State::Deciding { steps: 1 } }
+        Self { step: config.probe_step, state: State::Deciding { steps: 1 }, most_steps: u32::MAX }
     }
 
     fn gain(&self, up: bool, steps: u32) -> f64 {
@@ -86,17 +91,26 @@ impl Policy for FixedStep {
             State::Adjusting { up, n, best } => {
                 let utility = round.utility.of(&(*round.results.first()?)?.seen);
                 if utility <= best {
+                    self.most_steps = u32::MAX;
                     self.state = State::Deciding { steps: 1 };
                     return Some(round.central_mbps);
                 }
-                self.state = State::Adjusting { up, n: n + 1, best: utility };
-                Some(round.central_mbps * self.gain(up, n))
+                let gain = self.gain(up, n);
+                let n = n.saturating_add(1).min(self.most_steps);
+                self.state = State::Adjusting { up, n, best: utility };
+                Some(round.central_mbps * gain)
             }
         }
     }
 
     fn restart(&mut self) {
         self.state = State::Deciding { steps: 1 };
+        self.most_steps = u32::MAX;
+    }
+
+    fn take_over(&mut self) {
+        self.restart();
+        self.most_steps = MOST_STEPS_AT_FIRST;
     }
 
     fn state(&self) -> &'static str {

@@ -40,6 +40,11 @@ pub(super) trait Policy: Debug + Send + Sync {
     /// Forgets what led to the present rate, which has come from elsewhere.
     fn restart(&mut self);
 
+    /// As [`restart`](Self::restart), at a rate that another algorithm had found.
+    fn take_over(&mut self) {
+        self.restart();
+    }
+
     /// Whether its rises are cut off again and again: the path carries far more.
     fn is_far_below(&self) -> bool {
         false

@@ -26,6 +26,9 @@ const TIMEOUT_DECREASE: f64 = 0.5;
 /// 3.1). The paper leaves start-up for good, and would climb back by 5 % a decision.
 const OUTAGE_TIMEOUTS: u32 = 2;
 
+/// At this share of its rate a flow drains a queue, at least.
+const LEAST_DRAINING: f64 = 0.5;
+
 /// Decides rates from the outcomes of monitor intervals.
 ///
 /// Knows neither packets nor time: a caller asks for the next interval, sends at its rate, and
@@ -150,11 +153,26 @@ impl RateControl {
     }
 
     /// Goes on from a rate that another algorithm had found: without start-up.
+    pub(super) fn take_over(&mut self, mbps: f64) {
+        self.learn_from(mbps);
+        self.policy.take_over();
+    }
+
+    /// Goes on from a known rate: without start-up.
     pub(super) fn learn_from(&mut self, mbps: f64) {
         self.start_up = None;
         self.set_central(mbps);
         self.policy.restart();
         self.begin_round();
+    }
+
+    /// The same, after one interval in which a queue drains that lasts so many round trips.
+    pub(super) fn drain_and_learn_from(&mut self, mbps: f64, queue_round_trips: f64) {
+        let [_, longest] = self.config.interval_round_trips;
+        let gain = (1.0 - queue_round_trips / longest.max(1.0)).max(LEAST_DRAINING);
+        self.set_central(mbps);
+        self.start_up = Some(StartUp::draining(&self.config, mbps));
+        self.begin_single(gain);
     }
 
     fn bounded(&self, mbps: f64) -> f64 {

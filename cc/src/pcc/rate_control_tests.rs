@@ -211,3 +211,30 @@ fn a_path_that_has_become_much_slower_is_met_at_what_it_delivers() {
     answer(&mut control, slower);
     assert_eq!(control.central_mbps(), 100.0, "the paper knows no such thing");
 }
+
+#[test]
+fn a_queue_that_is_taken_over_drains_in_one_interval_before_anything_is_learnt() {
+    // A quarter of the round trip; intervals of one round trip, and of two and a fifth at most.
+    for (config, gain) in [(VIVACE_LATENCY, 0.75), (ALLEGRO, 1.0 - 0.25 / 2.2)] {
+        let mut control = with(config, 10.0);
+        control.drain_and_learn_from(100.0, 0.25);
+        assert!((answer(&mut control, idle) - 100.0 * gain).abs() < 1e-9);
+        assert!(!control.is_starting());
+        assert_eq!(control.central_mbps(), 100.0);
+    }
+}
+
+#[test]
+fn fixed_steps_from_a_rate_that_was_taken_over_do_not_grow_until_it_was_too_high() {
+    let mut control = with(ALLEGRO, 100.0);
+    control.take_over(100.0);
+    let full = |mbps: f64| Outcome { lost: if mbps > 108.0 { 200 } else { 0 }, ..idle(mbps) };
+    let mut last = 100.0;
+    while control.central_mbps() < 107.0 {
+        while control.central_mbps() <= last {
+            answer(&mut control, full);
+        }
+        assert!(control.central_mbps() / last < 1.0101, "from {last}");
+        last = control.central_mbps();
+    }
+}

@@ -65,9 +65,14 @@ impl StartUp {
         }
     }
 
+    /// The end of it: all is known but for the queue, which an interval drains.
+    pub(super) fn draining(config: &PccConfig, mbps: f64) -> Self {
+        Self { found_mbps: Some(mbps), ..Self::new(config) }
+    }
+
     /// Whether nothing has been measured.
     pub(super) fn is_fresh(&self) -> bool {
-        self.best.is_none()
+        self.best.is_none() && self.found_mbps.is_none()
     }
 
     pub(super) fn on_outcome(

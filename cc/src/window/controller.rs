@@ -27,7 +27,7 @@ pub(crate) trait Law: Debug + Send + Sync {
     fn on_mtu(&mut self, _ratio: f64) {}
 
     /// The path was another algorithm's before: start where `core` is.
-    fn on_inherit(&mut self, _path: &PathModel) {}
+    fn on_inherit(&mut self, _core: &WindowCore, _path: &PathModel) {}
 
     /// Names the phase, if it is more than slow start, recovery and avoidance.
     fn state(&self, _core: &WindowCore) -> Option<&'static str> {
@@ -105,7 +105,7 @@ impl<L: Law> Controller for WindowController<L> {
 
     fn inherit(&mut self, _now: Time, path: &PathModel) {
         self.core.inherit(path);
-        self.law.on_inherit(path);
+        self.law.on_inherit(&self.core, path);
     }
 
     fn window_bytes(&self) -> u64 {

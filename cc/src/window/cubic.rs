@@ -193,8 +193,12 @@ impl Law for Cubic {
         self.before_loss = None;
     }
 
-    fn on_inherit(&mut self, _path: &PathModel) {
-        self.memory = Memory::default();
+    /// W_max is what the path has held: it slows down there, and does not run into the buffer's end ever faster.
+    fn on_inherit(&mut self, core: &WindowCore, path: &PathModel) {
+        let held = path.max_delivery_rate.bytes_in(path.max_rtt).min(path.max_window_bytes);
+        let lost = path.lost_bytes > 0;
+        let w_max = if lost { held as f64 / core.mtu() } else { 0.0 };
+        self.memory = Memory { w_max, ..Memory::default() };
         self.before_loss = None;
         self.hystart = None;
     }

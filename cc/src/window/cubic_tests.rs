@@ -157,3 +157,20 @@ fn an_inherited_path_begins_on_the_plateau_and_not_in_slow_start() {
     assert_eq!(cubic.figure("k_s"), 0.0);
     assert!((1000.0..1010.0).contains(&cubic.packets()), "{}", cubic.packets());
 }
+
+#[test]
+fn where_the_path_has_lost_it_slows_down_near_what_it_held() {
+    let mut path = PathModel::default();
+    path.smoothed_rtt = Duration::from_millis(100);
+    path.min_rtt = Some(Duration::from_millis(90));
+    path.max_rtt = Duration::from_millis(130);
+    (path.window_bytes, path.max_window_bytes) = (1000 * PACKET, 5000 * PACKET);
+    path.max_delivery_rate = Bandwidth::from_bytes_and_time(1000 * PACKET, path.smoothed_rtt);
+    for (lost, w_max) in [(0, 0.0), (PACKET, 1300.0)] {
+        let mut cubic = Bench::new(&CubicConfig::default(), 10);
+        path.lost_bytes = lost;
+        cubic.controller.inherit(cubic.now, &path);
+        assert!((cubic.figure("w_max_packets") - w_max).abs() < 1e-3);
+        assert_eq!(cubic.packets(), 1000.0);
+    }
+}

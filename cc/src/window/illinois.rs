@@ -188,9 +188,11 @@ impl Law for Illinois {
         self.begin_round();
     }
 
-    fn on_inherit(&mut self, path: &PathModel) {
+    fn on_inherit(&mut self, _core: &WindowCore, path: &PathModel) {
         *self = Self::new(self.config);
         self.base = path.min_rtt.map(|rtt| rtt.min(MAX_RTT));
+        // Without it any delay is the largest, and a chance loss costs half of the window.
+        self.max = path.max_rtt.min(MAX_RTT);
         // Until a round has told of the delay, as carefully as Reno.
         self.alpha = ALPHA_BASE;
     }
@@ -279,5 +281,19 @@ mod tests {
         illinois.round(100, 1);
         illinois.round(100, 0);
         assert_eq!((illinois.figure("alpha_packets"), illinois.figure("beta")), (1.0, 0.5));
+    }
+
+    #[test]
+    fn a_chance_loss_on_an_inherited_path_costs_no_more_than_on_its_own() {
+        let mut illinois = steady();
+        let mut path = PathModel::default();
+        path.min_rtt = Some(Duration::from_millis(100));
+        path.max_rtt = Duration::from_millis(200);
+        path.smoothed_rtt = Duration::from_millis(102);
+        path.window_bytes = 1_000_000;
+        illinois.controller.inherit(illinois.now, &path);
+        illinois.round(102, 0);
+        illinois.round(102, 0);
+        assert!((illinois.figure("beta") - 0.125).abs() < 1e-9, "{}", illinois.figure("beta"));
     }
 }

@@ -172,7 +172,7 @@ impl Law for Vegas {
         self.begin_round();
     }
 
-    fn on_inherit(&mut self, path: &PathModel) {
+    fn on_inherit(&mut self, _core: &WindowCore, path: &PathModel) {
         self.base = path.min_rtt.map(|rtt| rtt.max(LEAST_RTT));
         self.begin_round();
     }

@@ -117,7 +117,7 @@ impl Law for Westwood {
         self.estimate.begin_sample(now);
     }
 
-    fn on_inherit(&mut self, path: &PathModel) {
+    fn on_inherit(&mut self, _core: &WindowCore, path: &PathModel) {
         self.rtt_min = path.min_rtt;
         let known = path.max_delivery_rate > Bandwidth::ZERO;
         self.estimate.bytes_per_s = known.then(|| path.max_delivery_rate.bytes_per_s() as f64);

@@ -50,6 +50,9 @@ const BANDWIDTH_CYCLES: u64 = 1;
 /// BBR.ExtraAckedFilterLen, and what startup remembers, in round trips.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
 const STARTUP_EXTRA_ACKED_ROUNDS: u64 = 1;
+/// Round trips so many times as long as the shortest are those of a queue that stands: with half of what a round
+/// of probing adds, a first probe on top of it ran into the end of a buffer of one BDP.
+const QUEUE: f64 = 1.125;
 /// Infinity.
 const UNBOUNDED: u64 = u64::MAX;
 const UNBOUNDED_RATE: Bandwidth = Bandwidth::from_bits_per_s(u64::MAX);
@@ -369,17 +372,19 @@ impl Controller for Bbr3 {
         self.undo = UndoState::default();
         self.recovery = Recovery::default();
         self.reset_congestion_signals();
-        self.start_refill();
-        self.set_pacing_rate(self.state.pacing_gain());
-        let target = self.inflight_bytes(bandwidth, self.state.window_gain());
+        let target = self.inflight_bytes(bandwidth, startup::WINDOW_GAIN);
         let inherited = if path.window_bytes == 0 { target } else { path.window_bytes };
         let least = MIN_WINDOW_PACKETS * self.mtu_bytes;
         self.window_bytes = inherited.min(target).max(least);
         self.prior_window_bytes = self.window_bytes;
-        // Bounded as after losses in start-up: the first probe goes beyond what has been in flight in steps,
-        // and not at once until the buffer overflows.
-        let probe = self.inflight_bytes(bandwidth, State::Up.pacing_gain());
-        self.inflight_longterm = self.window_bytes.max(probe);
+        self.inflight_longterm = UNBOUNDED;
+        // As after start-up where it has filled the pipe; else the rate may be far below the path's.
+        if path.smoothed_rtt > rtt.mul_f64(QUEUE) {
+            self.enter_drain();
+        } else {
+            self.start_refill();
+        }
+        self.set_pacing_rate(self.state.pacing_gain());
     }
 
     fn window_bytes(&self) -> u64 {

@@ -88,7 +88,9 @@ impl Bbr3 {
         self.cycle.is_probe = true;
         self.cycle.ack_phase = AckPhase::Starting;
         self.rounds.restart();
-        self.full_pipe.restart_at(sample.rate.unwrap_or_default());
+        // What is being sent, at least: a sample of the first round after another algorithm has only part of it.
+        let refilling = self.config.margin().of_rate(self.bandwidth);
+        self.full_pipe.restart_at(sample.rate.unwrap_or_default().max(refilling));
         self.transition_to(State::Up);
         self.raise_slope();
     }

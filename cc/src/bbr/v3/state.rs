@@ -62,12 +62,12 @@ impl State {
         }
     }
 
-    /// "State Transition Diagram"; any state leads to `Refill` when a known path is taken over,
+    /// "State Transition Diagram"; any state leads to `Refill` or `Drain` when a known path is taken over,
     /// and back to `Startup` when the losses that ended it were mistaken.
     fn may_become(&self, next: &Self) -> bool {
         match next {
             Self::Startup => !matches!(self, Self::Startup),
-            Self::Drain(_) => matches!(self, Self::Startup),
+            Self::Drain(_) => true,
             Self::Down => matches!(self, Self::Drain(_) | Self::Up | Self::ProbeRtt(_)),
             Self::Cruise => matches!(self, Self::Down),
             Self::Refill => true,

@@ -210,6 +210,21 @@ fn after_a_pause_it_returns_at_the_rate_of_the_path_and_has_nothing_to_measure()
 }
 
 #[test]
+fn it_drains_a_queue_that_it_takes_over_before_it_probes() {
+    let mut path = path();
+    let mut model = PathModel::default();
+    model.min_rtt = Some(Duration::from_millis(40));
+    model.smoothed_rtt = Duration::from_millis(60);
+    model.max_delivery_rate = Bandwidth::from_mbps(8.0);
+    model.window_bytes = 1_000_000;
+    path.controller.inherit(path.now, &model);
+    assert_eq!(path.controller.state.name(), "drain");
+    assert_eq!(path.controller.pacing_rate(), Bandwidth::from_mbps(3.96));
+    path.run_until_state("probe_bw_cruise");
+    assert_eq!(path.controller.max_bandwidth(), Bandwidth::from_mbps(8.0));
+}
+
+#[test]
 fn the_second_probe_timeout_in_a_row_closes_the_window_until_something_arrives() {
     let mut path = cruising();
     path.run_for(RTT * 3);
@@ -258,7 +273,7 @@ fn it_takes_over_a_path_without_slow_start() {
     path.controller.inherit(path.now, &model);
     assert_eq!(path.controller.state.name(), "startup", "nothing is known");
     model.min_rtt = Some(Duration::from_millis(40));
-    model.smoothed_rtt = Duration::from_millis(60);
+    model.smoothed_rtt = Duration::from_millis(44);
     model.max_delivery_rate = Bandwidth::from_mbps(8.0);
     model.window_bytes = 1_000_000;
     path.controller.inherit(path.now, &model);
