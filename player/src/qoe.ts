@@ -203,6 +203,23 @@ export function frozenOutsideStalls(list: readonly Piece[]): number {
   return total;
 }
 
+/** Frames dropped from one sample to the next: the browser counts anew when dash.js resets its buffers, as after a request that it gave up. */
+function droppedBetween(before: Sample, after: Sample): number {
+  return after.dropped_frames >= before.dropped_frames ? after.dropped_frames - before.dropped_frames : after.dropped_frames;
+}
+
+/** Frames dropped in the session. */
+function droppedFrames(samples: readonly Sample[], line: Timeline): number {
+  let dropped = 0;
+  let before: Sample | undefined;
+  for (const sample of samples) {
+    if (sample.t > line.session_s) break;
+    dropped += before ? droppedBetween(before, sample) : sample.dropped_frames;
+    before = sample;
+  }
+  return dropped;
+}
+
 /** Frames dropped while playing undisturbed. What is dropped where a stall or the start-up ends is the network's doing: the decoder catches up. */
 export function droppedUndisturbed(samples: readonly Sample[], line: Timeline): number {
   const undisturbed = (from_s: number, to_s: number): boolean =>
@@ -211,7 +228,7 @@ export function droppedUndisturbed(samples: readonly Sample[], line: Timeline): 
   let before: Sample | undefined;
   for (const sample of samples) {
     if (sample.t > line.session_s) break;
-    if (before && undisturbed(before.t, sample.t)) dropped += sample.dropped_frames - before.dropped_frames;
+    if (before && undisturbed(before.t, sample.t)) dropped += droppedBetween(before, sample);
     before = sample;
   }
   return dropped;
@@ -308,7 +325,7 @@ export function qoe(record: PlayerRecord, duration_s: number, psnr: PsnrTable | 
     bitrate_kbps: round(timeMean(playing, (p) => p.rung_kbps), 1),
     switches: countSwitches(list),
     ...means(list, tables),
-    dropped_frames: record.samples.findLast((s) => s.t <= line.session_s)?.dropped_frames ?? 0,
+    dropped_frames: droppedFrames(record.samples, line),
     dropped_undisturbed: droppedUndisturbed(record.samples, line),
     frozen_outside_stalls_s: round(frozenOutsideStalls(list), 3),
     played_s: round(playing.reduce((sum, p) => sum + p.end_s - p.start_s, 0), 3),

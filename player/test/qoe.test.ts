@@ -46,6 +46,11 @@ describe("dropped frames", () => {
     expect(droppedUndisturbed(samples([0, 1, 2, 2, 2, 3, 4, 5, 5, 5]), line)).toBe(0);
   });
 
+  it("go on where the browser counts anew", () => {
+    // dash.js has given up a request at 7 s, and reset its buffers.
+    expect(droppedUndisturbed(samples([0, 0, 0, 0, 2, 2, 2, 2, 0, 1]), line)).toBe(3);
+  });
+
   it("are nobody's where nothing played", () => {
     expect(droppedUndisturbed(samples([0, 1, 2]), { startup_s: null, stalls: [], session_s: 3 })).toBe(0);
   });
