@@ -147,6 +147,12 @@ impl PathModel {
         Some(lately.map_or(min, |(least, _)| least))
     }
 
+    /// What a queue that stands adds to the round trip, where that is more than `times` as long as without one.
+    pub(crate) fn standing_queue(&self, times: f64) -> Option<Duration> {
+        let base = self.base_rtt()?;
+        (self.smoothed_rtt > base.mul_f64(times)).then(|| self.smoothed_rtt - base)
+    }
+
     /// Whether the path became a longer one when it changed at last.
     #[must_use]
     pub fn is_longer(&self) -> bool {

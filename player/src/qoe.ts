@@ -203,18 +203,15 @@ export function frozenOutsideStalls(list: readonly Piece[]): number {
   return total;
 }
 
-/** Frames dropped from one sample to the next: the browser counts anew when dash.js resets its buffers, as after a request that it gave up. */
-function droppedBetween(before: Sample, after: Sample): number {
-  return after.dropped_frames >= before.dropped_frames ? after.dropped_frames - before.dropped_frames : after.dropped_frames;
-}
-
-/** Frames dropped in the session. */
-function droppedFrames(samples: readonly Sample[], line: Timeline): number {
+/** Frames dropped in the session, where the time between two samples counts. */
+function droppedFrames(samples: readonly Sample[], line: Timeline, counts: (from_s: number, to_s: number) => boolean): number {
   let dropped = 0;
-  let before: Sample | undefined;
+  let before = { t: 0, dropped_frames: 0 };
   for (const sample of samples) {
     if (sample.t > line.session_s) break;
-    dropped += before ? droppedBetween(before, sample) : sample.dropped_frames;
+    // The browser counts anew when dash.js resets its buffers, as after a request that it gave up.
+    const anew = sample.dropped_frames < before.dropped_frames;
+    if (counts(before.t, sample.t)) dropped += sample.dropped_frames - (anew ? 0 : before.dropped_frames);
     before = sample;
   }
   return dropped;
@@ -224,14 +221,7 @@ function droppedFrames(samples: readonly Sample[], line: Timeline): number {
 export function droppedUndisturbed(samples: readonly Sample[], line: Timeline): number {
   const undisturbed = (from_s: number, to_s: number): boolean =>
     line.startup_s !== null && from_s >= line.startup_s + SETTLED_S && line.stalls.every((s) => to_s < s.start_s || from_s >= s.end_s + SETTLED_S);
-  let dropped = 0;
-  let before: Sample | undefined;
-  for (const sample of samples) {
-    if (sample.t > line.session_s) break;
-    if (before && undisturbed(before.t, sample.t)) dropped += droppedBetween(before, sample);
-    before = sample;
-  }
-  return dropped;
+  return droppedFrames(samples, line, undisturbed);
 }
 
 /** What the frames are like that a session may show: without one, what is read from it is null. */
@@ -325,7 +315,7 @@ export function qoe(record: PlayerRecord, duration_s: number, psnr: PsnrTable | 
     bitrate_kbps: round(timeMean(playing, (p) => p.rung_kbps), 1),
     switches: countSwitches(list),
     ...means(list, tables),
-    dropped_frames: droppedFrames(record.samples, line),
+    dropped_frames: droppedFrames(record.samples, line, () => true),
     dropped_undisturbed: droppedUndisturbed(record.samples, line),
     frozen_outside_stalls_s: round(frozenOutsideStalls(list), 3),
     played_s: round(playing.reduce((sum, p) => sum + p.end_s - p.start_s, 0), 3),

@@ -312,11 +312,9 @@ impl Controller for Pcc {
         self.pipelined = None;
         // Whoever minds latency gets rid of a queue in one round trip, after which there is something to learn:
         // coming down by steps that wait for what the last one has shown ended far below the link's rate.
-        let base = path.base_rtt().filter(|base| rtt > base.mul_f64(QUEUE));
-        match base.filter(|_| self.least_rtt.is_some()) {
-            Some(base) => {
-                let queue = (rtt - base).div_duration_f64(rtt);
-                self.control.drain_and_learn_from(rate.mbps(), queue);
+        match path.standing_queue(QUEUE).filter(|_| self.least_rtt.is_some()) {
+            Some(queue) => {
+                self.control.drain_and_learn_from(rate.mbps(), queue.div_duration_f64(rtt));
             }
             None => self.control.take_over(rate.mbps()),
         }

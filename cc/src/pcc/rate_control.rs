@@ -154,15 +154,19 @@ impl RateControl {
 
     /// Goes on from a rate that another algorithm had found: without start-up.
     pub(super) fn take_over(&mut self, mbps: f64) {
-        self.learn_from(mbps);
         self.policy.take_over();
+        self.go_on_from(mbps);
     }
 
     /// Goes on from a known rate: without start-up.
     pub(super) fn learn_from(&mut self, mbps: f64) {
+        self.policy.restart();
+        self.go_on_from(mbps);
+    }
+
+    fn go_on_from(&mut self, mbps: f64) {
         self.start_up = None;
         self.set_central(mbps);
-        self.policy.restart();
         self.begin_round();
     }
 

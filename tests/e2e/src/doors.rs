@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use socket2::Socket;
 
-use crate::tcp;
+use crate::tcp::{self, End};
 
 /// A listener of millrace-client.
 #[derive(Clone, Debug)]
@@ -58,6 +58,32 @@ impl Door {
             Self::Socks(door) => socks5(tcp::connect(*door)?, destination),
             Self::Proxy(door) => Ok(proxy_header(tcp::connect(*door)?, destination)?),
             Self::ProxyUnix(path) => Ok(proxy_header(tcp::connect_unix(path)?, destination)?),
+        }
+    }
+
+    /// Opens a flow to `destination` and reads it to its end: what came, and what the end was.
+    ///
+    /// # Errors
+    /// What the proxy answered.
+    pub fn drain(&self, destination: &str) -> Result<(Vec<u8>, End), Refusal> {
+        match self.open(destination) {
+            // Linux says so of a connection that was there and was reset before connect(2) could tell, and
+            // ECONNREFUSED of one that never was.
+            Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Ok((vec![], End::Reset))
+            }
+            opened => opened.map(tcp::drain),
+        }
+    }
+
+    /// Where the door is: an address and port, or a path.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match self {
+            Self::Fixed(door) | Self::Http(door) | Self::Socks(door) | Self::Proxy(door) => {
+                door.to_string()
+            }
+            Self::ProxyUnix(path) => path.display().to_string(),
         }
     }
 

@@ -379,7 +379,7 @@ impl Controller for Bbr3 {
         self.prior_window_bytes = self.window_bytes;
         self.inflight_longterm = UNBOUNDED;
         // As after start-up where it has filled the pipe; else the rate may be far below the path's.
-        if path.smoothed_rtt > rtt.mul_f64(QUEUE) {
+        if path.standing_queue(QUEUE).is_some() {
             self.enter_drain();
         } else {
             self.start_refill();

@@ -211,13 +211,7 @@ fn after_a_pause_it_returns_at_the_rate_of_the_path_and_has_nothing_to_measure()
 
 #[test]
 fn it_drains_a_queue_that_it_takes_over_before_it_probes() {
-    let mut path = path();
-    let mut model = PathModel::default();
-    model.min_rtt = Some(Duration::from_millis(40));
-    model.smoothed_rtt = Duration::from_millis(60);
-    model.max_delivery_rate = Bandwidth::from_mbps(8.0);
-    model.window_bytes = 1_000_000;
-    path.controller.inherit(path.now, &model);
+    let mut path = taken_over(Duration::from_millis(60));
     assert_eq!(path.controller.state.name(), "drain");
     assert_eq!(path.controller.pacing_rate(), Bandwidth::from_mbps(3.96));
     path.run_until_state("probe_bw_cruise");
@@ -266,17 +260,24 @@ fn marks_are_congestion() {
     assert!(path.controller.inflight_longterm != UNBOUNDED);
 }
 
-#[test]
-fn it_takes_over_a_path_without_slow_start() {
+/// The path after another algorithm, which left it with such round trips.
+fn taken_over(smoothed_rtt: Duration) -> TestPath<Bbr3> {
     let mut model = PathModel::default();
-    let mut path = path();
-    path.controller.inherit(path.now, &model);
-    assert_eq!(path.controller.state.name(), "startup", "nothing is known");
     model.min_rtt = Some(Duration::from_millis(40));
-    model.smoothed_rtt = Duration::from_millis(44);
+    model.smoothed_rtt = smoothed_rtt;
     model.max_delivery_rate = Bandwidth::from_mbps(8.0);
     model.window_bytes = 1_000_000;
+    let mut path = path();
     path.controller.inherit(path.now, &model);
+    path
+}
+
+#[test]
+fn it_takes_over_a_path_without_slow_start() {
+    let mut nothing_known = path();
+    nothing_known.controller.inherit(nothing_known.now, &PathModel::default());
+    assert_eq!(nothing_known.controller.state.name(), "startup");
+    let mut path = taken_over(Duration::from_millis(44));
     assert_eq!(path.controller.state.name(), "probe_bw_refill");
     assert_eq!(path.controller.window_bytes, 80 * PACKET_BYTES, "two BDP, not what bloats");
     assert_eq!(path.controller.pacing_rate(), Bandwidth::from_mbps(7.92));

@@ -26,8 +26,11 @@ fn assert_denied(pair: &Pair, destination: &str) {
         other => panic!("SOCKS {destination}: {other:?}"),
     }
     if destination.parse::<std::net::SocketAddr>().is_ok() {
-        let flow = pair.doors[3].open(destination).unwrap();
-        assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "PROXY {destination}");
+        assert_eq!(
+            pair.doors[3].drain(destination).unwrap(),
+            (vec![], End::Reset),
+            "PROXY {destination}"
+        );
     }
 }
 
@@ -134,7 +137,6 @@ fn without_a_list_nothing_is_reached() {
     let pair = Pair::builder().allow_only(&[]).fixed(origin.address()).start();
     assert_denied(&pair, &origin.address().to_string());
     let Door::Fixed(_) = pair.doors[0] else { panic!("the first door is the fixed one") };
-    let flow = pair.doors[0].open("").unwrap();
-    assert_eq!(tcp::drain(&flow), (vec![], End::Reset));
+    assert_eq!(pair.doors[0].drain("").unwrap(), (vec![], End::Reset));
     assert_eq!(origin.accepted(), 0);
 }

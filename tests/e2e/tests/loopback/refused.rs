@@ -12,7 +12,7 @@ use millrace_e2e::tcp::{self, End};
 /// What each door says about `destination`.
 fn check(pair: &Pair, destination: &str, status: u16, error: &str, socks: u8) {
     for door in &pair.doors {
-        match (door, door.open(destination)) {
+        match (door, door.drain(destination)) {
             (Door::Http(_), Err(Refusal::Http { status: got, head })) => {
                 assert_eq!(got, status, "{head}");
                 let head = head.to_ascii_lowercase();
@@ -21,11 +21,11 @@ fn check(pair: &Pair, destination: &str, status: u16, error: &str, socks: u8) {
                 assert!(field.is_some_and(|field| field.contains(&expected)), "{head}");
             }
             (Door::Socks(_), Err(Refusal::Socks(code))) => assert_eq!(code, socks),
-            (Door::Fixed(_) | Door::Proxy(_), Ok(flow)) => {
-                assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{door:?}");
+            (Door::Fixed(_) | Door::Proxy(_), Ok(ended)) => {
+                assert_eq!(ended, (vec![], End::Reset), "{door:?}");
             }
             // Unix sockets have no reset: closed without a byte is all that can be said.
-            (Door::ProxyUnix(_), Ok(flow)) => assert!(tcp::drain(&flow).0.is_empty(), "{door:?}"),
+            (Door::ProxyUnix(_), Ok((bytes, _))) => assert!(bytes.is_empty(), "{door:?}"),
             (_, other) => panic!("{door:?}: {other:?}"),
         }
     }
