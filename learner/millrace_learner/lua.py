@@ -10,6 +10,8 @@ UNKNOWN = (
 )
 # As PathModel's: beyond it is another kind of path.
 FAR = 4.0
+# A player with less media than this in its buffer has nothing to wait with (docs/mcc.md).
+SHORT_BUFFER_S = 10.0
 
 KEEP = (
     "-- A change costs something: what drives stays if it is among those that are nearly as good as the best.",
@@ -37,8 +39,19 @@ def rules(learnt: Learnt) -> str:
         for of_class, tree in sorted(trees.items()):
             lines += [f"function {name}.{of_class}(flow)", *_node(tree, 1), "end", ""]
     lines += [
+        "-- A player whose buffer is short has no more to wait with than a live stream; and what a burst makes it",
+        "-- ask for then it has to wait for when the burst is over. What its buffer holds, it says itself (CMCD).",
+        "local function class_of(flow)",
+        "  local buffer_s = flow.player and flow.player.buffer_s",
+        f'  if flow.class == "dash" and buffer_s and buffer_s < {SHORT_BUFFER_S:g} then',
+        '    return "rtsp"',
+        "  end",
+        "  return flow.class",
+        "end",
+        "",
         "function select(flow)",
-        "  local decide = settled[flow.class]",
+        "  local class = class_of(flow)",
+        "  local decide = settled[class]",
         f"  if {UNKNOWN[0]}",
         f"    {UNKNOWN[1]} then",
         "    -- Where the round trip has moved, but not far, the rate goes on, and so does what drives.",
@@ -46,7 +59,7 @@ def rules(learnt: Learnt) -> str:
         "      return nil",
         "    end",
         "    local trees = flow.path_age_s < flow.age_s and moved or beginning",
-        "    decide = trees[flow.class]",
+        "    decide = trees[class]",
         "  end",
         "  if decide then",
         "    return decide(flow)",
@@ -71,6 +84,21 @@ def rules(learnt: Learnt) -> str:
         "    assert(select(flow(path)) == nil, class)",
         "    path.rtt_ratio = 20",
         '    assert(type(select(flow(path))) == "string", class)',
+        "  end",
+        "end",
+        "",
+        "function test_a_player_with_a_short_buffer_is_as_a_stream()",
+        "  for _, path_age_s in ipairs { 1, 20 } do",
+        "    local path = { path_age_s = path_age_s, age_s = path_age_s, delivered_bytes = 1e6 }",
+        "    path.recent_min_rtt_ms, path.max_delivery_mbps = 40, 8",
+        "    local function with(class, player)",
+        "      path.class, path.player = class, player",
+        "      return (select(flow(path)))",
+        "    end",
+        f'    assert(with("dash", {{ buffer_s = {SHORT_BUFFER_S - 1:g} }}) == with("rtsp"))',
+        f'    assert(with("dash", {{ buffer_s = {SHORT_BUFFER_S + 1:g} }}) == with("dash"))',
+        '    assert(with("dash", { bitrate_kbps = 620 }) == with("dash"))',
+        '    assert(with("bulk", { buffer_s = 1 }) == with("bulk"))',
         "  end",
         "end",
         "",

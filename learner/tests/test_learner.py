@@ -220,7 +220,7 @@ def test_the_proxy_takes_the_rules(tmp_path: Path) -> None:
     main(["learn", str(tmp_path), "--out", rules])
     checked = subprocess.run([server, "rules", "check", rules], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked
-    assert "3 of 3 tests passed" in checked.stdout
+    assert "4 of 4 tests passed" in checked.stdout
     known = {"loss": 0.03, "recent_min_rtt_ms": 40, "max_delivery_mbps": 8, "delivered_bytes": 1e6, "path_age_s": 20}
     young = {"path_age_s": 5, "age_s": 5, "recent_min_rtt_ms": 600}
     moved = young | {"age_s": 50, "recent_min_rtt_ms": 20}

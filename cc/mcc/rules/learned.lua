@@ -381,8 +381,19 @@ function moved.rtsp(flow)
   end
 end
 
+-- A player whose buffer is short has no more to wait with than a live stream; and what a burst makes it
+-- ask for then it has to wait for when the burst is over. What its buffer holds, it says itself (CMCD).
+local function class_of(flow)
+  local buffer_s = flow.player and flow.player.buffer_s
+  if flow.class == "dash" and buffer_s and buffer_s < 10 then
+    return "rtsp"
+  end
+  return flow.class
+end
+
 function select(flow)
-  local decide = settled[flow.class]
+  local class = class_of(flow)
+  local decide = settled[class]
   if flow.delivered_bytes < 100000 or flow.recent_min_rtt_ms == 0 or flow.max_delivery_mbps == 0
     or flow.path_age_s < 9 or flow.path_age_s * 1000 < 30 * flow.recent_min_rtt_ms then
     -- Where the round trip has moved, but not far, the rate goes on, and so does what drives.
@@ -390,7 +401,7 @@ function select(flow)
       return nil
     end
     local trees = flow.path_age_s < flow.age_s and moved or beginning
-    decide = trees[flow.class]
+    decide = trees[class]
   end
   if decide then
     return decide(flow)
@@ -415,6 +426,21 @@ function test_who_drives_stays_where_the_round_trip_moves()
     assert(select(flow(path)) == nil, class)
     path.rtt_ratio = 20
     assert(type(select(flow(path))) == "string", class)
+  end
+end
+
+function test_a_player_with_a_short_buffer_is_as_a_stream()
+  for _, path_age_s in ipairs { 1, 20 } do
+    local path = { path_age_s = path_age_s, age_s = path_age_s, delivered_bytes = 1e6 }
+    path.recent_min_rtt_ms, path.max_delivery_mbps = 40, 8
+    local function with(class, player)
+      path.class, path.player = class, player
+      return (select(flow(path)))
+    end
+    assert(with("dash", { buffer_s = 9 }) == with("rtsp"))
+    assert(with("dash", { buffer_s = 11 }) == with("dash"))
+    assert(with("dash", { bitrate_kbps = 620 }) == with("dash"))
+    assert(with("bulk", { buffer_s = 1 }) == with("bulk"))
   end
 end
 
