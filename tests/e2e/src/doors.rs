@@ -76,17 +76,6 @@ impl Door {
         }
     }
 
-    /// Where the door is: an address and port, or a path.
-    #[must_use]
-    pub fn address(&self) -> String {
-        match self {
-            Self::Fixed(door) | Self::Http(door) | Self::Socks(door) | Self::Proxy(door) => {
-                door.to_string()
-            }
-            Self::ProxyUnix(path) => path.display().to_string(),
-        }
-    }
-
     /// A bare connection to the door, nothing said.
     ///
     /// # Panics
