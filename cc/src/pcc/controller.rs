@@ -172,6 +172,10 @@ impl Pcc {
 }
 
 impl Resumable for Pcc {
+    fn rate(&self) -> Bandwidth {
+        self.rate
+    }
+
     fn is_starting(&self) -> bool {
         self.control.is_starting()
     }

@@ -48,6 +48,11 @@ const MIN_GIVE_UP: Duration = Duration::from_millis(200);
 
 /// An algorithm that can go on from a rate.
 pub(super) trait Resumable: Controller {
+    /// The rate that is the mean of what [`Controller::pacing_rate`] says, where that spreads packets.
+    fn rate(&self) -> Bandwidth {
+        self.pacing_rate()
+    }
+
     /// Whether it is still looking for its first rate. It is then left alone.
     fn is_starting(&self) -> bool;
 
@@ -240,7 +245,7 @@ impl<C: Resumable> Restart<C> {
         if let Some(mbps) = self.inner.take_fall() {
             self.comeback.on_fall(packet.time, mbps);
         }
-        let rate_mbps = self.inner.pacing_rate().mbps();
+        let rate_mbps = self.inner.rate().mbps();
         if self.comeback.is_due(packet.time, rate_mbps) {
             return Some(Cause::Fall);
         }
@@ -305,7 +310,7 @@ impl<C: Resumable> Controller for Restart<C> {
         if let Some(cause) = self.cause(packet) {
             // What it sent before has nothing to do with what it sends after.
             self.inner.on_app_limited(packet.time, packet.prior_in_flight_bytes);
-            self.train = Some(Train::new(cause, self.inner.pacing_rate(), packet));
+            self.train = Some(Train::new(cause, self.inner.rate(), packet));
             self.again = false;
         }
         if self.ran_out && packet.prior_in_flight_bytes == 0 {
@@ -384,17 +389,12 @@ impl<C: Resumable> Controller for Restart<C> {
     }
 
     fn metrics(&self) -> Metrics {
-        let metrics = self.inner.metrics();
-        let state = match &self.train {
-            Some(train) if train.open => "restart",
-            _ => metrics.state,
-        };
-        Metrics {
-            state,
-            pacing_rate: self.pacing_rate(),
-            window_bytes: self.window_bytes(),
-            ..metrics
+        let mut metrics = self.inner.metrics();
+        if self.train.is_some_and(|train| train.open) {
+            metrics.state = "restart";
+            metrics.pacing_rate = self.pacing_rate();
         }
+        Metrics { window_bytes: self.window_bytes(), ..metrics }
     }
 }
 

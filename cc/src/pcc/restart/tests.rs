@@ -8,6 +8,8 @@ const RTT: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 struct Told {
     mbps: f64,
+    /// What its packets leave at, where that is something else.
+    spread_mbps: Option<f64>,
     starting: bool,
     far_below: bool,
     fell_from: Option<f64>,
@@ -16,6 +18,10 @@ struct Told {
 }
 
 impl Resumable for Told {
+    fn rate(&self) -> Bandwidth {
+        Bandwidth::from_mbps(self.mbps)
+    }
+
     fn is_starting(&self) -> bool {
         self.starting
     }
@@ -47,7 +53,7 @@ impl Controller for Told {
     }
 
     fn pacing_rate(&self) -> Bandwidth {
-        Bandwidth::from_mbps(self.mbps)
+        Bandwidth::from_mbps(self.spread_mbps.unwrap_or(self.mbps))
     }
 
     fn metrics(&self) -> Metrics {
@@ -167,6 +173,15 @@ fn a_slower_path_is_left_to_the_algorithm() {
     path.control.inner.far_below = true;
     path.segment(60);
     assert_eq!(path.told().inherited, [2.0], "an answer, for it to go on");
+}
+
+#[test]
+fn where_packets_are_spread_a_train_goes_by_the_mean() {
+    let mut path = Path::new(Told { spread_mbps: Some(1.0), ..at(2.0) }, 1.0);
+    path.segment(60);
+    path.control.inner.far_below = true;
+    assert_eq!(path.segment(60)[..16], [4.0; 16]);
+    assert_eq!(path.told().inherited, [2.0]);
 }
 
 #[test]
