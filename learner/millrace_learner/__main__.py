@@ -95,18 +95,14 @@ def judge(options: argparse.Namespace) -> None:
     verdicts = [evaluate.closed_loop(singles, selected, of_class) for of_class in CLASSES]
     for verdict in verdicts:
         print("\n".join(verdict.lines()))
-    print(evaluate.together(verdicts))
+    print("\n".join(evaluate.together(verdicts).lines()))
     places = set(singles.column("place").to_pylist())
     for where, is_such in WHERE:
         if 0 < sum(map(is_such, places)) < len(places):
             of_these = [evaluate.closed_loop(singles, selected, of_class, is_such) for of_class in CLASSES]
-            print(f"{where}:", *(verdict.lines()[0] for verdict in of_these), evaluate.together(of_these), sep="\n  ")
-    short = any(
-        verdict.selected < options.at_least or verdict.selected <= next(iter(verdict.singles.values()))
-        for verdict in verdicts
-    )
-    if short:
-        sys.exit(f"short of {options.at_least} of the oracle, or not better than the best single algorithm")
+            print(f"{where}:", *(it.lines()[0] for it in (*of_these, evaluate.together(of_these))), sep="\n  ")
+    if short := evaluate.shortfalls(verdicts, options.at_least):
+        sys.exit("\n".join(short))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -130,7 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     two = commands.add_parser("evaluate", parents=[spark], help="rules against each algorithm, on the same paths")
     two.add_argument("--singles", nargs="+", required=True, help="episodes of runs with each algorithm")
     two.add_argument("--selected", nargs="+", required=True, help="episodes of runs with the rules")
-    two.add_argument("--at-least", type=float, default=0.95, help="share of the oracle's utility that is wanted [0.95]")
+    two.add_argument(
+        "--at-least", type=float, default=0.95, help="share of the oracle's utility wanted over all classes [0.95]"
+    )
     two.set_defaults(run=judge)
 
     options = parser.parse_args(arguments)

@@ -32,13 +32,27 @@ class Verdict:
         return [first, f"  {others}"]
 
 
-def together(verdicts: Sequence[Verdict]) -> str:
-    """What one algorithm for every class comes to, beside what was selected."""
+def together(verdicts: Sequence[Verdict]) -> Verdict:
+    """Every class alike; an algorithm alone is one for all of them."""
     shared = set.intersection(*(set(verdict.singles) for verdict in verdicts))
     means = {name: float(np.mean([verdict.singles[name] for verdict in verdicts])) for name in shared}
-    name = max(means, key=lambda name: (means[name], name))
     selected = float(np.mean([verdict.selected for verdict in verdicts]))
-    return f"all classes: selected {selected:.4f} of the oracle, best single ({name}) {means[name]:.4f}"
+    ordered = dict(sorted(means.items(), key=lambda item: -item[1]))
+    return Verdict("all classes", max(verdict.paths for verdict in verdicts), selected, ordered)
+
+
+def shortfalls(verdicts: Sequence[Verdict], at_least: float) -> list[str]:
+    """Where the rules have less than they are to have: `at_least` over all classes, and in each of them more than
+    any algorithm alone."""
+    overall = together(verdicts)
+    found = []
+    if overall.selected < at_least:
+        found.append(f"{overall.of_class}: {overall.selected:.4f} of the oracle, {at_least} wanted")
+    for verdict in (*verdicts, overall):
+        name, share = next(iter(verdict.singles.items()))
+        if verdict.selected <= share:
+            found.append(f"{verdict.of_class}: {verdict.selected:.4f} of the oracle, {name} alone {share:.4f}")
+    return found
 
 
 def is_recorded(place: str) -> bool:

@@ -197,7 +197,19 @@ def test_one_algorithm_for_all_is_the_best_on_average() -> None:
         evaluate.Verdict("bulk", 1, 0.9, {"a": 0.9, "b": 0.8, "c": 0.99}),
         evaluate.Verdict("rtsp", 1, 0.8, {"b": 0.7, "a": 0.4}),
     ]
-    assert evaluate.together(verdicts) == "all classes: selected 0.8500 of the oracle, best single (b) 0.7500"
+    assert evaluate.together(verdicts).lines() == [
+        "all classes: 1 paths; selected 0.8500 of the oracle, best single (b) 0.7500",
+        "  b 0.750, a 0.650",
+    ]
+
+
+def test_rules_fall_short_over_all_classes_or_behind_one_algorithm_in_any() -> None:
+    bulk = evaluate.Verdict("bulk", 1, 0.97, {"a": 0.9, "b": 0.8})
+    rtsp = evaluate.Verdict("rtsp", 1, 0.93, {"b": 0.92, "a": 0.4})
+    assert evaluate.shortfalls([bulk, rtsp], 0.95) == []
+    assert evaluate.shortfalls([bulk, rtsp], 0.96) == ["all classes: 0.9500 of the oracle, 0.96 wanted"]
+    behind = evaluate.Verdict("rtsp", 1, 0.93, {"b": 0.93, "a": 0.4})
+    assert evaluate.shortfalls([bulk, behind], 0.95) == ["rtsp: 0.9300 of the oracle, b alone 0.9300"]
 
 
 def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,5 @@
 -- Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.
--- 192393 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
+-- 192388 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
 -- Utility: rate (smallest / mean round trip)^d, d = 0.1 for bulk, 0.3 for dash, 1 for rtsp; of the best algorithm's on the path.
 
 -- A change costs something: what drives stays if it is among those that are nearly as good as the best.
@@ -16,56 +16,31 @@ end
 local settled = {}
 
 function settled.bulk(flow)
-  if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.826 then
-    if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.93 then
-      if flow.loss <= 0.23 then
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 4.59 then
-          -- 1.2 % of the paths: bbr 0.98, bbr3 0.98, copa 0.97, iris-min 0.97
-          return best(flow, "bbr", "bbr3", "copa", "iris-min")
-        else
-          -- 1.1 % of the paths: bbr3 0.91, copa 0.90
-          return best(flow, "bbr3", "copa")
-        end
-      else
-        -- 1.5 % of the paths: bbr3 0.97, iris-min 0.97, copa 0.96, vivace-loss 0.96
-        return best(flow, "bbr3", "iris-min", "copa", "vivace-loss")
-      end
+  if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.0003 then
+    if flow.recent_min_rtt_ms <= 314 then
+      -- 15.4 % of the paths: iris-min 0.98, bbr 0.96
+      return best(flow, "bbr", "iris-min")
     else
-      -- 21.8 % of the paths: bbr 0.94, vivace-loss 0.91
-      return best(flow, "bbr")
+      -- 6.1 % of the paths: iris-min 0.98, proteus-p 0.91
+      return best(flow, "iris-min")
     end
   else
-    if flow.loss <= 0.00103 then
-      if flow.recent_min_rtt_ms <= 324 then
-        -- 17.3 % of the paths: bbr 0.96, iris-min 0.96, bbr3 0.95, proteus-p 0.94, vivace-latency 0.94
-        return best(flow, "bbr", "iris-min", "bbr3", "proteus-p", "vivace-latency")
-      else
-        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 2.85e-05 then
-          -- 2.2 % of the paths: iris-min 1.00, proteus-p 0.93
-          return best(flow, "iris-min")
+    if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.891 then
+      if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 2.93 then
+        if flow.loss <= 0.244 then
+          -- 2.8 % of the paths: bbr3 0.95, copa 0.94, iris-min 0.93, bbr 0.93, vivace-loss 0.91
+          return best(flow, "bbr", "bbr3", "copa", "iris-min", "vivace-loss")
         else
-          -- 3.8 % of the paths: bbr 0.92, bbr3 0.91, vivace-loss 0.91
-          return best(flow, "bbr", "bbr3", "vivace-loss")
-        end
-      end
-    else
-      if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.21 then
-        if flow.recent_min_rtt_ms <= 476 then
-          -- 12.6 % of the paths: bbr 0.97, iris-min 0.96, vivace-loss 0.95
-          return best(flow, "bbr", "iris-min", "vivace-loss")
-        else
-          if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000281 then
-            -- 1.2 % of the paths: iris-min 0.99, vivace-loss 0.91
-            return best(flow, "iris-min")
-          else
-            -- 1.7 % of the paths: vivace-loss 0.93, vivace-latency 0.91, proteus-p 0.90, bbr 0.90
-            return best(flow, "bbr", "vivace-loss", "vivace-latency", "proteus-p")
-          end
+          -- 1.5 % of the paths: bbr3 0.97, iris-min 0.97, copa 0.96, vivace-loss 0.96, vivace-latency 0.95
+          return best(flow, "bbr3", "iris-min", "copa", "vivace-loss", "vivace-latency")
         end
       else
-        -- 35.5 % of the paths: bbr 0.97, vivace-loss 0.95
+        -- 26.5 % of the paths: bbr 0.95, vivace-loss 0.93
         return best(flow, "bbr", "vivace-loss")
       end
+    else
+      -- 47.9 % of the paths: bbr 0.96, vivace-loss 0.95
+      return best(flow, "bbr", "vivace-loss")
     end
   end
 end
@@ -88,7 +63,7 @@ function settled.dash(flow)
             end
           end
         else
-          -- 1.7 % of the paths: bbr3 0.91, bbr 0.90
+          -- 1.8 % of the paths: bbr3 0.91, bbr 0.90
           return best(flow, "bbr", "bbr3")
         end
       else
@@ -96,23 +71,8 @@ function settled.dash(flow)
         return best(flow, "bbr", "proteus-p", "bbr3")
       end
     else
-      if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.0393 then
-        -- 27.3 % of the paths: bbr 0.96, vivace-loss 0.92
-        return best(flow, "bbr")
-      else
-        if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.354 then
-          if flow.max_delivery_mbps <= 2.29 then
-            -- 1.1 % of the paths: copa 0.90, bbr3 0.86
-            return best(flow, "copa")
-          else
-            -- 1.6 % of the paths: bbr 0.92, bbr3 0.82
-            return best(flow, "bbr")
-          end
-        else
-          -- 36.6 % of the paths: bbr 0.94, iris-min 0.91
-          return best(flow, "bbr")
-        end
-      end
+      -- 66.5 % of the paths: bbr 0.95, vivace-loss 0.90
+      return best(flow, "bbr")
     end
   else
     if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.645 then
@@ -121,7 +81,7 @@ function settled.dash(flow)
           -- 4.9 % of the paths: vivace-latency 0.94, proteus-p 0.92
           return best(flow, "vivace-latency")
         else
-          -- 1.9 % of the paths: vivace-loss 0.95, bbr3 0.95, vivace-latency 0.94
+          -- 1.8 % of the paths: vivace-loss 0.95, bbr3 0.95, vivace-latency 0.94
           return best(flow, "vivace-loss", "bbr3", "vivace-latency")
         end
       else
@@ -169,16 +129,16 @@ function settled.rtsp(flow)
   if flow.mean_delivery_mbps / flow.max_delivery_mbps <= 0.857 then
     if flow.smoothed_rtt_ms / flow.recent_min_rtt_ms <= 1.08 then
       if flow.loss <= 0.0296 then
-        if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.43 then
-          if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000826 then
-            -- 1.3 % of the paths: iris-min 0.95, bbr 0.90
+        if flow.rtt_variation_ms / flow.recent_min_rtt_ms <= 0.000671 then
+          if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 1.39 then
+            -- 1.2 % of the paths: iris-min 0.95, bbr 0.90
             return best(flow, "iris-min")
           else
-            -- 2.1 % of the paths: vivace-latency 0.92, bbr 0.89
-            return best(flow, "vivace-latency")
+            -- 1.0 % of the paths: iris-min 0.96, vivace-latency 0.93
+            return best(flow, "vivace-latency", "iris-min")
           end
         else
-          -- 2.4 % of the paths: vivace-latency 0.89, proteus-p 0.87
+          -- 3.6 % of the paths: vivace-latency 0.89, proteus-p 0.87
           return best(flow, "vivace-latency")
         end
       else
@@ -195,8 +155,8 @@ function settled.rtsp(flow)
         if flow.recent_min_rtt_ms <= 95.8 then
           if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 3.19 then
             if flow.recent_min_rtt_ms <= 20.5 then
-              -- 1.4 % of the paths: vivace-latency 0.86, copa 0.85, proteus-p 0.85, bbr3 0.84
-              return best(flow, "vivace-latency", "copa", "proteus-p", "bbr3")
+              -- 1.4 % of the paths: vivace-latency 0.86, proteus-p 0.85, copa 0.85
+              return best(flow, "vivace-latency", "proteus-p", "copa")
             else
               -- 1.1 % of the paths: iris-min 0.92, copa 0.91
               return best(flow, "iris-min", "copa")
@@ -212,7 +172,7 @@ function settled.rtsp(flow)
       else
         if flow.max_delivery_mbps <= 2.36 then
           if flow.recent_min_rtt_ms <= 267 then
-            -- 2.9 % of the paths: copa 0.87, bbr3 0.87, bbr 0.86, iris-min 0.85, vivace-loss 0.85, vivace-latency 0.84, proteus-p 0.82
+            -- 2.9 % of the paths: copa 0.87, bbr3 0.87, bbr 0.86, iris-min 0.85, vivace-loss 0.85, vivace-latency 0.84, proteus-p 0.83
             return best(flow, "vivace-latency", "copa", "bbr3", "bbr", "iris-min", "vivace-loss", "proteus-p")
           else
             -- 1.1 % of the paths: bbr 0.89, bbr3 0.87
@@ -221,7 +181,7 @@ function settled.rtsp(flow)
         else
           if flow.recent_max_rtt_ms / flow.recent_min_rtt_ms <= 2.33 then
             if flow.loss <= 0.0183 then
-              -- 1.7 % of the paths: bbr 0.86, bbr3 0.85
+              -- 1.7 % of the paths: bbr 0.86, bbr3 0.86
               return best(flow, "bbr", "bbr3")
             else
               -- 1.6 % of the paths: bbr 0.91, vivace-latency 0.91
@@ -237,7 +197,7 @@ function settled.rtsp(flow)
   else
     if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 31.5 then
       if flow.max_delivery_mbps * flow.recent_min_rtt_ms / 12 <= 1.67 then
-        -- 1.8 % of the paths: copa 0.93, bbr 0.86
+        -- 1.8 % of the paths: copa 0.93, bbr 0.87
         return best(flow, "copa")
       else
         if flow.max_delivery_mbps <= 0.495 then
@@ -295,7 +255,7 @@ end
 
 function beginning.dash(flow)
   if flow.recent_min_rtt_ms <= 228 then
-    -- 77.6 % of the paths: bbr 0.94, bbr3 0.90
+    -- 77.6 % of the paths: bbr 0.94, bbr3 0.89
     return best(flow, "bbr")
   else
     if flow.recent_min_rtt_ms <= 651 then

@@ -176,12 +176,14 @@ fn a_slower_path_is_left_to_the_algorithm() {
 }
 
 #[test]
-fn where_packets_are_spread_a_train_goes_by_the_mean() {
-    let mut path = Path::new(Told { spread_mbps: Some(1.0), ..at(2.0) }, 1.0);
-    path.segment(60);
-    path.control.inner.far_below = true;
-    assert_eq!(path.segment(60)[..16], [4.0; 16]);
-    assert_eq!(path.told().inherited, [2.0]);
+fn where_packets_are_spread_a_train_goes_by_a_long_gap_but_not_by_a_short_one() {
+    for (spread_mbps, train_mbps) in [(1.5, 3.0), (8.0, 4.0)] {
+        let mut path = Path::new(Told { spread_mbps: Some(spread_mbps), ..at(2.0) }, 1.0);
+        path.segment(60);
+        path.control.inner.far_below = true;
+        assert_eq!(path.segment(60)[..16], [train_mbps; 16]);
+        assert_eq!(path.told().inherited, [2.0], "the mean, where the train has shown nothing");
+    }
 }
 
 #[test]
@@ -213,6 +215,7 @@ fn acknowledgements_that_come_at_once_show_nothing() {
     path.segment(60);
     let mut train = Train::new(
         Cause::Rest,
+        Bandwidth::from_mbps(2.0),
         Bandwidth::from_mbps(2.0),
         &SentPacket {
             number: 0,

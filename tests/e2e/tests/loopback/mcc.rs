@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -35,10 +35,14 @@ fn write(file: &Path, bulk: &str) {
 
 /// A server that selects with the rules in `file`, quick to change its mind.
 fn selecting(file: &Path, origin: &Origin) -> PairBuilder {
+    quick(origin).server("mcc.rules", format!("{:?}", file.display().to_string()))
+}
+
+/// The same with the rules that are built in.
+fn quick(origin: &Origin) -> PairBuilder {
     Pair::builder()
         .fixed(origin.address())
         .server("tunnel.congestion_control", "\"mcc\"")
-        .server("mcc.rules", format!("{:?}", file.display().to_string()))
         .server("mcc.initial", "\"cubic\"")
         .server("mcc.dwell_s", "0.1")
         .server("mcc.confirm_s", "0.05")
@@ -186,6 +190,52 @@ fn a_flow_may_ask_to_be_selected() {
     let now = shown(&pair);
     assert_eq!((&now["algorithm"], &now["is_selected"]), (&"reno".into(), &false.into()), "{now}");
     drop(flow);
+}
+
+/// Answers each request with a segment of 100 kB.
+fn serve_segments(mut stream: Socket) {
+    let mut requests = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    while requests.read_line(&mut line).is_ok_and(|read| read > 0) {
+        if line == "\r\n" {
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {SEGMENT_BYTES}\r\n\r\n");
+            let answer = [answer.as_bytes(), &[7; SEGMENT_BYTES]].concat();
+            if stream.write_all(&answer).is_err() {
+                return;
+            }
+        }
+        line.clear();
+    }
+}
+
+const SEGMENT_BYTES: usize = 100_000;
+
+/// A player that asks for segments and says how much it has in its buffer (CTA-5004), until `algorithm` drives.
+fn plays_until(pair: &Pair, player: &mut Socket, buffer_s: f64, algorithm: &str) {
+    let cmcd = format!("bl%3D{}%2Cbr%3D1570%2Cot%3Dv%2Csid%3D%22a%22", 1000.0 * buffer_s);
+    let request = format!("GET /1.m4s?CMCD={cmcd} HTTP/1.1\r\nHost: origin\r\n\r\n");
+    wait::for_true(&format!("{algorithm} drives it with {buffer_s} s"), SOON, || {
+        player.write_all(request.as_bytes()).unwrap();
+        let mut answer = BufReader::new(player.try_clone().unwrap());
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(answer.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        answer.read_exact(&mut vec![0; SEGMENT_BYTES]).unwrap();
+        let now = shown(pair);
+        now["player"]["buffer_s"] == buffer_s && now["algorithm"] == algorithm
+    });
+}
+
+/// One that has little in its buffer is chosen for as a stream, by the rules that are built in.
+#[test]
+fn what_a_player_says_of_its_buffer_changes_what_the_built_in_rules_choose() {
+    let origin = Origin::start(serve_segments);
+    let pair = quick(&origin).door(0, "class = \"dash\"").start();
+    let mut player = pair.doors[0].open(&origin.address().to_string()).unwrap();
+    for (buffer_s, algorithm) in [(14.0, "bbr"), (3.0, "vivace-latency"), (14.0, "bbr")] {
+        plays_until(&pair, &mut player, buffer_s, algorithm);
+    }
 }
 
 /// Its news find the pipe full, and that is all: not one byte waits for it.

@@ -145,13 +145,14 @@ impl Viewers {
         all.sites.push(Site::start(&topology.player, content, scratch)?);
         for (flow, (place, seat)) in places.flows.iter().zip(&mut all.seats).enumerate() {
             let group = group(place);
-            let App::Dash { abr, buffer_s } = group.app else { continue };
+            let App::Dash { abr, buffer_s, fast_switch } = group.app else { continue };
             let directory = directory.join(format!("player-{flow}"));
             fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
             let query = format!(
-                "mpd=http://{}/media/manifest.mpd&abr={}&buffer_s={buffer_s}",
+                "mpd=http://{}/media/manifest.mpd&abr={}&buffer_s={buffer_s}&fast_switch={}",
                 place.door,
-                abr.name()
+                abr.name(),
+                if fast_switch { "on" } else { "off" }
             );
             let showing = Showing {
                 url: &format!("http://{PLAYER}/"),

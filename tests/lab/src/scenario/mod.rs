@@ -265,6 +265,8 @@ pub enum App {
         abr: Abr,
         /// How much it strives to have in its buffer.
         buffer_s: f64,
+        /// Whether it fetches again what it has buffered when it goes to a higher rung.
+        fast_switch: bool,
     },
     /// A real RTSP player: emulator only.
     Rtsp {

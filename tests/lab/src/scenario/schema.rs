@@ -305,6 +305,8 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
     let abr = reader.choice("abr", &all.map(|abr| (abr.name(), abr)))?;
     // The Iris paper's.
     let buffer_s = reader.number("buffer_s", 1.0..=120.0, 15.0)?;
+    // dash.js's.
+    let fast_switch = reader.boolean("fast_switch", true)?;
     let media_mbps = reader.maybe_integer("media_mbps", 1..=1000)?;
     // What players of live streams have, such as VLC's network cache.
     let client_buffer_s = reader.number("client_buffer_s", 0.0..=120.0, 1.0)?;
@@ -315,6 +317,7 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
         ("every_s", Word::OnOff, "on_off"),
         ("abr", Word::Dash, "dash"),
         ("buffer_s", Word::Dash, "dash"),
+        ("fast_switch", Word::Dash, "dash"),
         ("media_mbps", Word::Rtsp, "rtsp"),
         ("client_buffer_s", Word::Rtsp, "rtsp"),
         ("transport", Word::Rtsp, "rtsp"),
@@ -329,7 +332,7 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
         }
         (Word::OnOff, _, _) => Err(reader.error("app", "on_off needs segment_bytes and every_s")),
         (Word::Bulk, _, _) => Ok(App::Bulk),
-        (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s }),
+        (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s, fast_switch }),
         (Word::Rtsp, _, _) => match media_mbps {
             Some(media_mbps) if STREAM_MBPS.contains(&media_mbps) => {
                 Ok(App::Rtsp { media_mbps, client_buffer_s, transport })

@@ -93,6 +93,18 @@ fn a_video_like_source_is_read() {
 }
 
 #[test]
+fn a_dash_player_is_that_of_the_page_unless_told_otherwise() {
+    let app = |more| {
+        let flow = format!("[[flow]]\ncc = \"a\"\napp = \"dash\"\n{more}");
+        parse(&[HEAD, LINK, &flow]).cells[0].scenario.groups[0].app
+    };
+    let by_default = App::Dash { abr: Abr::Throughput, buffer_s: 15.0, fast_switch: true };
+    assert_eq!(app(""), by_default);
+    let told = App::Dash { abr: Abr::Bola, buffer_s: 8.0, fast_switch: false };
+    assert_eq!(app("abr = \"bola\"\nbuffer_s = 8\nfast_switch = false\n"), told);
+}
+
+#[test]
 fn numbers_are_equal_however_they_are_written() {
     assert!(Test::Is(1.into()).passes(&1.0.into()));
     assert!(Test::OneOf(vec![0.5.into(), "b".into()]).passes(&"b".into()));
