@@ -49,9 +49,7 @@ const MIN_GIVE_UP: Duration = Duration::from_millis(200);
 /// An algorithm that can go on from a rate.
 pub(super) trait Resumable: Controller {
     /// The rate that is the mean of what [`Controller::pacing_rate`] says, where that spreads packets.
-    fn rate(&self) -> Bandwidth {
-        self.pacing_rate()
-    }
+    fn rate(&self) -> Bandwidth;
 
     /// Whether it is still looking for its first rate. It is then left alone.
     fn is_starting(&self) -> bool;

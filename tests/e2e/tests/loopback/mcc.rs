@@ -192,7 +192,9 @@ fn a_flow_may_ask_to_be_selected() {
     drop(flow);
 }
 
-/// Answers each request with a segment of 100 kB.
+const SEGMENT_BYTES: usize = 100_000;
+
+/// Answers each request with a segment.
 fn serve_segments(mut stream: Socket) {
     let mut requests = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
@@ -207,8 +209,6 @@ fn serve_segments(mut stream: Socket) {
         line.clear();
     }
 }
-
-const SEGMENT_BYTES: usize = 100_000;
 
 /// A player that asks for segments and says how much it has in its buffer (CTA-5004), until `algorithm` drives.
 fn plays_until(pair: &Pair, player: &mut Socket, buffer_s: f64, algorithm: &str) {
