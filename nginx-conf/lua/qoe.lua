@@ -23,11 +23,13 @@ qoe.STATES = {
 }
 
 --- @param options.max_sessions sessions that are kept
+--- @param options.max_labelled sessions with time series of their own at a time
 --- @param options.timeout_s silence after which a session is not shown any longer
 function qoe.new(store, options)
   return setmetatable({
     store = store,
     max_sessions = options.max_sessions,
+    max_labelled = options.max_labelled,
     timeout_s = options.timeout_s,
   }, class)
 end
@@ -152,6 +154,40 @@ function methods:sessions(now)
     return a.sid < b.sid
   end)
   return list
+end
+
+--- Those of `sessions` that have time series of their own in /metrics: at most `max_labelled`, by the order
+-- in which they come. A session that has ended keeps its place for `timeout_s`, so that invented sessions
+-- make at most `max_labelled` new series in each such time.
+function methods:labelled(sessions, now)
+  local store, of = self.store, {}
+  for _, session in ipairs(sessions) do
+    of[session.sid] = session
+  end
+  local free, labelled = {}, {}
+  for place = 0, self.max_labelled - 1 do
+    local sid = store:get("l\n" .. place)
+    if sid and of[sid] then
+      store:set("u\n" .. place, now)
+      labelled[#labelled + 1] = of[sid]
+      of[sid] = nil
+    elseif not sid or now - (store:get("u\n" .. place) or 0) > self.timeout_s then
+      free[#free + 1] = place
+    end
+  end
+  for _, session in ipairs(sessions) do
+    local place = free[1]
+    if not place then
+      break
+    end
+    if of[session.sid] then
+      table.remove(free, 1)
+      store:set("l\n" .. place, session.sid)
+      store:set("u\n" .. place, now)
+      labelled[#labelled + 1] = session
+    end
+  end
+  return labelled
 end
 
 return qoe

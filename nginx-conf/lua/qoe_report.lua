@@ -111,10 +111,14 @@ function report.prometheus(qoe, now)
   line("# HELP millrace_qoe_sessions Sessions heard of lately")
   line("# TYPE millrace_qoe_sessions gauge")
   line("millrace_qoe_sessions ", tostring(#sessions))
+  local labelled = qoe:labelled(sessions, now)
+  line("# HELP millrace_qoe_sessions_unlabelled Of them, those without time series of their own: max_labelled_sessions is reached")
+  line("# TYPE millrace_qoe_sessions_unlabelled gauge")
+  line("millrace_qoe_sessions_unlabelled ", tostring(#sessions - #labelled))
   for _, metric in ipairs(PER_SESSION) do
     local name, kind, field, factor = metric[1], metric[2], metric[3], metric[4] or 1
     line("# TYPE ", name, " ", kind)
-    for _, session in ipairs(sessions) do
+    for _, session in ipairs(labelled) do
       if session[field] then
         local labels = '{sid="' .. escaped(session.sid) .. '",cid="' .. escaped(session.content or "") .. '"} '
         line(name, labels, number(session[field] * factor))

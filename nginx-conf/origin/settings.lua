@@ -8,4 +8,8 @@ return {
   -- about 3 KB of the dictionary `qoe` in nginx.conf.
   max_sessions = 1000,
   session_timeout_s = 300,
+
+  -- Of them, those that have time series of their own in /metrics, about ten each; the others count in the
+  -- totals only. Players name their sessions themselves: a larger number lets invented names fill Prometheus.
+  max_labelled_sessions = 50,
 }

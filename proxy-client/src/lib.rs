@@ -1,5 +1,6 @@
 //! Accepts TCP flows and carries them through the tunnel.
 
+mod accept_queue;
 pub mod accepted;
 mod backoff;
 pub mod direct;

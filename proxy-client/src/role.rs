@@ -18,6 +18,7 @@ use millrace_wire::ConnectFailure;
 use mio::event::Event;
 use socket2::{SockRef, TcpKeepalive};
 
+use crate::accept_queue::{AcceptQueue, is_out_of_resources};
 use crate::accepted::{Accepted, Outcome, Stage};
 use crate::direct::{self, Direct};
 use crate::doors::{Door, is_transient};
@@ -47,8 +48,8 @@ pub struct ClientRole {
     doors: Vec<Door>,
     /// The same for flows that outlive their door.
     pub(crate) doors_seen: Vec<DoorSeen>,
-    /// Doors with connections left to accept.
-    open: Vec<usize>,
+    /// Listeners with connections left to accept.
+    accepting: AcceptQueue,
     pub(crate) accepted: HashMap<u64, Accepted>,
     pub(crate) next_key: u64,
     pub(crate) lanes: Vec<Lane>,
@@ -82,7 +83,7 @@ impl ClientRole {
         Self {
             doors_seen: doors.iter().map(seen).collect(),
             doors,
-            open: Vec::new(),
+            accepting: AcceptQueue::default(),
             accepted: HashMap::new(),
             next_key: FIRST_ACCEPTED,
             lanes,
@@ -102,11 +103,11 @@ impl ClientRole {
     }
 
     fn accept_all(&mut self, core: &mut Core) {
-        for index in std::mem::take(&mut self.open) {
+        for index in self.accepting.take(core.now()) {
             for turn in 0.. {
                 let Some(door) = self.doors.get(index) else { break };
                 if turn == ACCEPT_TURNS {
-                    self.open.push(index);
+                    self.accepting.add(index);
                     break;
                 }
                 match door.accept() {
@@ -116,8 +117,12 @@ impl ClientRole {
                     // It refuses connections now, and who came before has been let in.
                     Err(_) if !door.is_open() => break,
                     Err(error) => {
-                        tracing::error!(%error, "can't accept; trying again");
-                        self.open.push(index);
+                        if is_out_of_resources(&error) {
+                            core.shared.metrics.drops.of(metrics::Drop::DescriptorLimit).inc();
+                        }
+                        tracing::error!(%error, "can't accept connections; trying again");
+                        self.accepting.add(index);
+                        self.accepting.pause(core.now());
                         break;
                     }
                 }
@@ -330,7 +335,7 @@ impl ClientRole {
             }
             door.set_open(core, Core::role_token(index), up);
             // Who came before the end; with an open one, who waited for the loop to listen.
-            self.open.push(index);
+            self.accepting.add(index);
         }
         self.accept_all(core);
     }
@@ -357,7 +362,7 @@ impl Role for ClientRole {
         } else if key >= FIRST_ACCEPTED {
             self.advance(core, key);
         } else {
-            self.open.push(key as usize);
+            self.accepting.add(key as usize);
             self.accept_all(core);
         }
     }
@@ -450,14 +455,26 @@ impl Role for ClientRole {
 
     fn next_deadline(&self) -> Option<Instant> {
         let direct = self.direct.as_ref().and_then(Direct::next_deadline);
-        [self.pool.next_deadline(), direct, self.udp.next_deadline()].into_iter().flatten().min()
+        let accepting = self.accepting.next_deadline();
+        let deadlines = [self.pool.next_deadline(), direct, self.udp.next_deadline(), accepting];
+        deadlines.into_iter().flatten().min()
+    }
+
+    fn on_panic(&mut self, core: &mut Core, key: usize) {
+        // Of flows that bypass the tunnel and of UDP flows nothing is known to be broken: their own
+        // time-outs end them.
+        if let Some(Accepted { stage: Stage::Requested { conn, stream, .. }, .. }) =
+            self.accepted.remove(&(key as u64))
+        {
+            core.reset_stream(conn, stream, H3_CONNECT_ERROR);
+        }
     }
 
     fn drain(&mut self, core: &mut Core) {
         for door in self.doors.drain(..) {
             door.close(core);
         }
-        self.open.clear();
+        self.accepting.clear();
         self.udp.drain();
         self.pool.drain();
     }

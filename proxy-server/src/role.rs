@@ -34,6 +34,8 @@ use quiche::h3;
 
 use crate::shared::ServerShared;
 
+/// RFC 9114, Section 8.1.
+const H3_INTERNAL_ERROR: u64 = 0x102;
 /// Attempts of one dialler are told apart in the lower bits of their token's key.
 const ATTEMPT_BITS: u32 = 4;
 
@@ -450,6 +452,12 @@ impl Role for ServerRole {
             Stage::Answering(_) | Stage::AnsweringUdp(..) | Stage::Refusing(_) => None,
         });
         deadlines.min()
+    }
+
+    fn on_panic(&mut self, core: &mut Core, key: usize) {
+        if let Some(pending) = self.pending.remove(&((key >> ATTEMPT_BITS) as u64)) {
+            core.reset_stream(pending.conn, pending.stream, H3_INTERNAL_ERROR);
+        }
     }
 
     fn drain(&mut self, core: &mut Core) {

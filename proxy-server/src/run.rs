@@ -46,8 +46,10 @@ pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
 /// # Errors
 /// Whatever keeps the server from starting.
 pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
-    logging::init(&config.log)?;
+    // Outlives everything that logs.
+    let logging = logging::init(&config.log)?;
     let metrics = Metrics::new("millrace-server", env!("CARGO_PKG_VERSION"))?;
+    metrics.watch_log(logging.counters())?;
     let mut process = Process::new(metrics.clone())?;
     limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
     let transport = &config.tunnel.transport;

@@ -12,6 +12,7 @@ use quiche::h3;
 
 use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::datagrams::{self, Early};
+use crate::fault::Fault;
 use crate::metrics::WorkerCounters;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
 use crate::qlog::{QlogError, QlogSink, Trace};
@@ -123,6 +124,8 @@ pub struct Conn {
     pub(crate) wants_room: bool,
     /// A packet or a timer has come since the last drive: only these make room.
     pub(crate) news: bool,
+    /// What a test makes of it.
+    pub(crate) fault: Option<Fault>,
     /// Its congestion control.
     pub(crate) control: Control,
     /// At most two messages: sending stops at the first that finds no room.
@@ -165,6 +168,7 @@ impl Conn {
             next_peer_stream: 0,
             wants_room: false,
             news: false,
+            fault: None,
             control: Control::new(algorithm, now),
             blocked: VecDeque::new(),
         }

@@ -18,6 +18,7 @@ use crate::algorithms::Choice;
 use crate::conn::{Conn, ConnId, Owner};
 use crate::datagrams::{Run, UdpFlow};
 use crate::deadlines::Deadlines;
+use crate::fault::Faults;
 use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
 use crate::metrics::{self, ConnectionState, WorkerCounters};
 use crate::retry::Retry;
@@ -82,6 +83,8 @@ pub struct Core {
     /// A refusal has been logged since the last tick: a flood must not fill the log.
     pub(crate) refusal_logged: bool,
     pub(crate) counters: Arc<WorkerCounters>,
+    /// What tests provoke.
+    faults: Faults,
     /// Where rules select algorithms.
     pub(crate) agent: Option<Agent>,
     /// Connections that peers may open.
@@ -130,6 +133,7 @@ impl Core {
             retry: tunnel.retry,
             refusal_logged: false,
             counters: shared.metrics.worker(),
+            faults: Faults::from_environment(),
             agent: tunnel.agent,
             max_connections: settings.max_connections,
             refusing: false,
@@ -353,6 +357,7 @@ impl Core {
             self.mark_dirty(id.slot);
             return;
         }
+        conn.fault = conn.fault.or_else(|| self.faults.of(&label.destination));
         conn.streams.insert(stream, Owner::Flow(slot));
         conn.ready.push_back(slot);
         // Until its end is known to be in order: the kernel sends a FIN for a killed process else.

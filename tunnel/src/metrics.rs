@@ -6,6 +6,7 @@
 //! scrape, and all labels are enums, so that no peer can make the number of series grow.
 
 mod family;
+mod log;
 mod selectors;
 mod servers;
 mod worker;
@@ -16,6 +17,7 @@ use millrace_config::DeniedReason;
 use millrace_mcc::thread::Account;
 use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 
+use crate::logging::LogCounters;
 use family::label;
 pub use family::{CounterFamily, GaugeFamily, Label};
 use selectors::Selectors;
@@ -126,6 +128,8 @@ label! {
         Malformed = "malformed",
         /// The limit of connections was reached.
         ConnectionLimit = "connection_limit",
+        /// Accepting paused, because the process or the system has no file descriptor left.
+        DescriptorLimit = "descriptor_limit",
         /// The limit of flows was reached.
         FlowLimit = "flow_limit",
         /// The memory cap was reached.
@@ -197,6 +201,8 @@ pub struct Metrics {
     pub drops: CounterFamily<Drop>,
     /// Reloads of the configuration.
     pub reloads: CounterFamily<ReloadResult>,
+    /// Panics that ended a connection.
+    pub panics: IntCounter,
     /// Clients that were asked to prove their address first.
     pub retries_sent: IntCounter,
     /// Bytes of tunnel buffers in use.
@@ -291,6 +297,10 @@ impl Metrics {
                 "Reloads of the configuration",
                 "result",
             )?,
+            panics: counter(
+                "millrace_panics_total",
+                "Errors in the program that ended one connection; the log says where",
+            )?,
             retries_sent: counter(
                 "millrace_retries_sent_total",
                 "Retry packets: clients asked to prove their address first",
@@ -312,6 +322,14 @@ impl Metrics {
     /// New counters for one event loop; they count as long as the process lives.
     pub fn worker(&self) -> Arc<WorkerCounters> {
         self.workers.add()
+    }
+
+    /// Shows what logging counts too.
+    ///
+    /// # Errors
+    /// The registry refuses a metric.
+    pub fn watch_log(&self, counters: LogCounters) -> prometheus::Result<()> {
+        self.registry.register(Box::new(log::LogLines::new(counters)?))
     }
 
     /// Counts what a Selector does too.

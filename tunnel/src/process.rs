@@ -75,12 +75,15 @@ impl Process {
         worker: Worker<R>,
         handle: WorkerHandle,
     ) -> io::Result<()> {
-        let sender = self.sender.clone();
+        let (sender, metrics) = (self.sender.clone(), self.metrics.clone());
         let name = format!("worker-{}", self.handles.len());
         self.handles.push(handle);
         thread::Builder::new().name(name).spawn(move || {
             let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run()))
-                .unwrap_or_else(|_| Err(io::Error::other("worker panicked")));
+                .unwrap_or_else(|_| {
+                    metrics.panics.inc();
+                    Err(io::Error::other("worker panicked"))
+                });
             // A failure means that the process is about to end anyway.
             let _ = sender.send(Event::Ended(ended));
         })?;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use quiche::{Header, RecvInfo, Type};
@@ -10,6 +11,7 @@ use crate::accept::Arrival;
 use crate::admin::FlowInfo;
 use crate::core::{CONN_ID_BYTES, Core, H3_NO_ERROR};
 use crate::datagrams;
+use crate::fault::Fault;
 use crate::metrics::Drop;
 use crate::stateless_reset;
 use crate::udp::{RecvBuffers, UdpPort};
@@ -25,7 +27,13 @@ impl Core {
         let received = socket.receive(buffers, |from, to, datagram| {
             packets += 1;
             bytes += datagram.len() as u64;
-            self.on_datagram(port, &socket, from, to, datagram);
+            // What is known of its connection is isolated below; the rest drops this datagram only.
+            let taken = catch_unwind(AssertUnwindSafe(|| {
+                self.on_datagram(port, &socket, from, to, datagram);
+            }));
+            if taken.is_err() {
+                self.on_panic(None);
+            }
         });
         // Back to its own place.
         self.ports.push(socket);
@@ -83,6 +91,12 @@ impl Core {
                 }
             }
         };
+        self.isolated(slot, |core| core.on_packet(slot, from, to, datagram));
+    }
+
+    /// A datagram of the connection in `slot`.
+    fn on_packet(&mut self, slot: usize, from: SocketAddr, to: SocketAddr, datagram: &mut [u8]) {
+        self.suffer(slot, Fault::Receive);
         let Some(conn) = self.conns.get_mut(slot) else { return };
         conn.news = true;
         let info = RecvInfo { from, to: conn.local.unwrap_or(to) };

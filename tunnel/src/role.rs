@@ -101,6 +101,27 @@ pub enum Notice {
     GoingAway(ConnId),
 }
 
+impl Notice {
+    /// The connection that it is about.
+    pub(crate) fn conn(&self) -> Option<ConnId> {
+        match self {
+            Self::Open(conn)
+            | Self::Established(conn)
+            | Self::Room(conn)
+            | Self::GoingAway(conn)
+            | Self::Disconnected { conn, .. }
+            | Self::Request { conn, .. }
+            | Self::Response { conn, .. }
+            | Self::StreamFinished { conn, .. }
+            | Self::StreamLost { conn, .. }
+            | Self::FlowEnded { conn, .. }
+            | Self::DatagramsEnded { conn, .. }
+            | Self::MediaOver { conn, .. } => Some(*conn),
+            Self::FlowReturned(_) | Self::MediumSetUp(_) => None,
+        }
+    }
+}
+
 /// One end of the tunnel, within one worker: how flows come in, and where they go.
 pub trait Role {
     /// Called once, before the loop starts.
@@ -125,6 +146,9 @@ pub trait Role {
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
+
+    /// A panic has interrupted [`Role::on_event`] for `key`: what it is for ends.
+    fn on_panic(&mut self, core: &mut Core, key: usize);
 
     /// Take nothing new from now on.
     fn drain(&mut self, core: &mut Core);

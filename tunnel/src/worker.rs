@@ -1,6 +1,7 @@
 //! One event loop on one thread.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
@@ -13,6 +14,7 @@ use crate::conn::Conn;
 use crate::core::{
     Core, H3_NO_ERROR, KIND_DATAGRAMS, KIND_FLOW, KIND_OWN, KIND_ROLE, KIND_SHIFT, KIND_UDP,
 };
+use crate::fault::Fault;
 use crate::flow::FlowEnd;
 use crate::qlog::{QlogError, QlogSink};
 use crate::role::Role;
@@ -209,7 +211,9 @@ impl<R: Role> Worker<R> {
             }
             self.core.now = Instant::now();
             for event in &events {
-                self.dispatch(event);
+                if catch_unwind(AssertUnwindSafe(|| self.dispatch(event))).is_err() {
+                    self.on_panic(event.token());
+                }
             }
             self.receive();
             self.handle_deadlines();
@@ -239,6 +243,20 @@ impl<R: Role> Worker<R> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A panic has interrupted the handling of an event: what the event is for ends.
+    fn on_panic(&mut self, token: Token) {
+        let (kind, index) = (token.0 >> KIND_SHIFT, token.0 & INDEX_MASK);
+        let slot = match kind {
+            KIND_FLOW => self.core.flows.get(index).map(|flow| flow.conn.slot),
+            KIND_DATAGRAMS => self.core.udp_flows.get(index).map(|flow| flow.conn.slot),
+            _ => None,
+        };
+        self.core.on_panic(slot);
+        if kind == KIND_ROLE {
+            self.role.on_panic(&mut self.core, index);
         }
     }
 
@@ -300,10 +318,13 @@ impl<R: Role> Worker<R> {
         while let Some(slot) = self.core.deadlines.pop(self.core.now) {
             let now = self.core.now;
             let due = |conn: &&mut Conn| conn.timeout().is_some_and(|at| at <= now);
-            if let Some(conn) = self.core.conns.get_mut(slot).filter(due) {
-                conn.quic.on_timeout();
-                conn.news = true;
-            }
+            self.core.isolated(slot, |core| {
+                core.suffer(slot, Fault::Timer);
+                if let Some(conn) = core.conns.get_mut(slot).filter(due) {
+                    conn.quic.on_timeout();
+                    conn.news = true;
+                }
+            });
             self.core.mark_dirty(slot);
         }
     }
@@ -346,13 +367,23 @@ impl<R: Role> Worker<R> {
             while turns > 0 {
                 turns -= 1;
                 let Some(slot) = self.core.dirty.pop_front() else { break };
-                self.core.drive(slot);
+                self.core.isolated(slot, |core| {
+                    core.suffer(slot, Fault::Drive);
+                    core.suffer(slot, Fault::Stall);
+                    core.drive(slot);
+                });
             }
             if self.core.notices.is_empty() {
                 return;
             }
             while let Some(notice) = self.core.notices.pop_front() {
-                self.role.on_notice(&mut self.core, notice);
+                let id = notice.conn();
+                let (role, core) = (&mut self.role, &mut self.core);
+                if catch_unwind(AssertUnwindSafe(|| role.on_notice(core, notice))).is_err() {
+                    let conn = id.and_then(|id| self.core.conn(id));
+                    let slot = conn.map(|conn| conn.id.slot);
+                    self.core.on_panic(slot);
+                }
             }
             turns = self.core.dirty.len();
         }

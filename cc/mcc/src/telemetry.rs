@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -41,10 +42,13 @@ pub struct Directory {
 #[derive(Clone, Debug)]
 pub struct Sink {
     rows: SyncSender<Vec<Episode>>,
+    /// Rows that were not written and are not counted yet.
+    lost: Arc<AtomicU64>,
 }
 
 impl Sink {
-    /// Hands over episodes that ended at times since `epoch`, in Unix time; how many found no room.
+    /// Hands over episodes that ended at times since `epoch`, in Unix time. The rows that are lost: those of
+    /// `episodes` if there is no room for them, and those that could not be written since the last call.
     pub fn take(&self, mut episodes: Vec<Episode>, epoch: SystemTime) -> u64 {
         let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
         let epoch_ms = i64::try_from(epoch.as_millis()).unwrap_or(i64::MAX);
@@ -52,7 +56,8 @@ impl Sink {
             episode.ended_ms = episode.ended_ms.saturating_add(epoch_ms);
         }
         let count = episodes.len() as u64;
-        if self.rows.try_send(episodes).is_ok() { 0 } else { count }
+        let found_no_room = if self.rows.try_send(episodes).is_ok() { 0 } else { count };
+        found_no_room + self.lost.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -75,10 +80,12 @@ impl Telemetry {
         File::create(&probe)?;
         fs::remove_file(&probe)?;
         let (rows, received) = sync_channel(MAX_WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counter = lost.clone();
         let thread = thread::Builder::new()
             .name("telemetry".to_owned())
-            .spawn(move || gather(&directory, &received, tell))?;
-        Ok(Self { sink: Some(Sink { rows }), thread: Some(thread) })
+            .spawn(move || gather(&directory, &received, &counter, tell))?;
+        Ok(Self { sink: Some(Sink { rows, lost }), thread: Some(thread) })
     }
 
     /// Where episodes go. All clones must be gone before this is dropped, for it waits for them.
@@ -97,7 +104,12 @@ impl Drop for Telemetry {
     }
 }
 
-fn gather(directory: &Directory, received: &Receiver<Vec<Episode>>, tell: impl Fn(&str)) {
+fn gather(
+    directory: &Directory,
+    received: &Receiver<Vec<Episode>>,
+    lost: &AtomicU64,
+    tell: impl Fn(&str),
+) {
     let mut rows: Vec<Episode> = Vec::new();
     let mut told = None;
     let mut due = Instant::now() + directory.every;
@@ -107,9 +119,14 @@ fn gather(directory: &Directory, received: &Receiver<Vec<Episode>>, tell: impl F
         rows.extend(batch.into_iter().flatten());
         if rows.len() >= MAX_ROWS || Instant::now() >= due || is_over {
             due = Instant::now() + directory.every;
-            let problem = directory.write(&rows).err().map(|error| error.to_string());
-            // Those of a disk that is full are gone: there is no room to wait for it.
+            let written = directory.write(&rows);
+            if written.is_err() {
+                // Those of a disk that is full are gone: there is no room to wait for it.
+                lost.fetch_add(rows.len() as u64, Ordering::Relaxed);
+            }
             rows.clear();
+            let done = written.and_then(|file| file.map_or(Ok(()), |file| directory.prune(&file)));
+            let problem = done.err().map(|error| error.to_string());
             if let Some(problem) =
                 problem.as_ref().filter(|problem| told.as_ref() != Some(*problem))
             {
@@ -133,9 +150,10 @@ enum WriteError {
 }
 
 impl Directory {
-    fn write(&self, rows: &[Episode]) -> Result<(), WriteError> {
+    /// Writes a file of these rows; its name, if there are any.
+    fn write(&self, rows: &[Episode]) -> Result<Option<String>, WriteError> {
         if rows.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("{PREFIX}{:013}-{}{SUFFIX}", now.as_millis(), std::process::id());
@@ -143,11 +161,16 @@ impl Directory {
         write(&partial, rows).inspect_err(|_| _ = fs::remove_file(&partial))?;
         let named = |error| WriteError::File(whole.display().to_string(), error);
         fs::rename(&partial, &whole).map_err(named)?;
-        self.prune(&name).map_err(|error| WriteError::File(self.path.display().to_string(), error))
+        Ok(Some(name))
     }
 
     /// The oldest go, for their names are in the order of time.
-    fn prune(&self, newest: &str) -> io::Result<()> {
+    fn prune(&self, newest: &str) -> Result<(), WriteError> {
+        let in_directory = |error| WriteError::File(self.path.display().to_string(), error);
+        self.remove_oldest(newest).map_err(in_directory)
+    }
+
+    fn remove_oldest(&self, newest: &str) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -257,7 +280,8 @@ mod tests {
         }
         fs::write(path.join("something-else"), [0; 5000]).unwrap();
         let to = Directory { path: path.to_owned(), max_bytes: 2500, every: Duration::ZERO };
-        to.write(&rows(1)).unwrap();
+        let write = |to: &Directory| to.prune(&to.write(&rows(1)).unwrap().unwrap()).unwrap();
+        write(&to);
         let left: Vec<_> = files(path)
             .iter()
             .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
@@ -267,7 +291,7 @@ mod tests {
         assert!(left.len() <= 1, "{left:?}");
         assert!(path.join("something-else").exists());
         let none = Directory { max_bytes: 0, ..to };
-        none.write(&rows(1)).unwrap();
+        write(&none);
         assert_eq!(files(path).len(), 2, "the newest and what is not ours");
     }
 
@@ -290,5 +314,22 @@ mod tests {
         drop(telemetry);
         let told = told.lock().unwrap();
         assert!(told.len() == 1 && told[0].contains("gone"), "{told:?}");
+    }
+
+    #[test]
+    fn rows_that_cannot_be_written_are_counted_as_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let gone = directory.path().join("gone");
+        let to = Directory { path: gone.clone(), max_bytes: 1 << 20, every: Duration::ZERO };
+        let (told, heard) = std::sync::mpsc::channel();
+        let telemetry =
+            Telemetry::start(to, move |problem| told.send(problem.to_owned()).unwrap()).unwrap();
+        let sink = telemetry.sink().unwrap();
+        fs::remove_dir(&gone).unwrap();
+        assert_eq!(sink.take(rows(7), UNIX_EPOCH), 0);
+        heard.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(sink.take(Vec::new(), UNIX_EPOCH), 7);
+        assert_eq!(sink.take(Vec::new(), UNIX_EPOCH), 0);
+        drop(sink);
     }
 }

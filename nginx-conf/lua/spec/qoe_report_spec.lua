@@ -4,7 +4,7 @@ local report = require("qoe_report")
 local Store = require("spec.store")
 
 local function counted()
-  local it = qoe.new(Store.new(), { max_sessions = 4, timeout_s = 60 })
+  local it = qoe.new(Store.new(), { max_sessions = 4, max_labelled = 4, timeout_s = 60 })
   it:record({ sid = 'a"b\\c', cid = "film", ot = "v", br = 1000, d = 2000, bl = 4500, mtp = 9000 },
     { bytes = 1e10, status = 200 }, 10)
   it:record({ sid = 'a"b\\c', ot = "v", br = 3000, d = 2000, bs = true }, { bytes = 5, status = 200 }, 11.5)
@@ -27,7 +27,7 @@ describe("the JSON report", function()
   end)
 
   it("has a list also when there is no session", function()
-    local empty = qoe.new(Store.new(), { max_sessions = 4, timeout_s = 60 })
+    local empty = qoe.new(Store.new(), { max_sessions = 4, max_labelled = 4, timeout_s = 60 })
     local text = report.json(empty, 1)
     assert.truthy(text:find('"sessions":[]', 1, true), text)
     assert.equal(0, cjson.decode(text).opened)
@@ -59,5 +59,46 @@ describe("the Prometheus report", function()
 
   it("has no line for what a session never said", function()
     assert.is_nil(lines['millrace_qoe_session_buffer_seconds{sid="second",cid=""} 0'])
+  end)
+end)
+
+describe("time series", function()
+  local function names(text)
+    local found = {}
+    for name in text:gmatch("\n(millrace_qoe_session_[^ ]*) ") do
+      found[name] = true
+    end
+    return found
+  end
+
+  it("are bounded in number, whatever players call their sessions", function()
+    local it = qoe.new(Store.new(), { max_sessions = 1000, max_labelled = 20, timeout_s = 300 })
+    local all, count = {}, 0
+    for scrape = 1, 4 do
+      for number = 1, 1000 do
+        local name = "sid-" .. scrape .. "-" .. number
+        it:record({ sid = name, cid = name, ot = "v", br = 1000, d = 2000, bl = 4500, mtp = 9000 },
+          { bytes = 1, status = 200 }, scrape * 15)
+      end
+      local text = report.prometheus(it, scrape * 15)
+      assert.truthy(text:find("\nmillrace_qoe_sessions_unlabelled " .. (scrape == 1 and 980 or 1000), 1, true), text)
+      for name in pairs(names(text)) do
+        count = count + (all[name] and 0 or 1)
+        all[name] = true
+      end
+    end
+    assert.equal(200, count)
+    assert.truthy(report.prometheus(it, 60):find("\nmillrace_qoe_requests_total 4000\n", 1, true))
+  end)
+
+  it("pass to other sessions once theirs have been silent for long", function()
+    local it = qoe.new(Store.new(), { max_sessions = 10, max_labelled = 1, timeout_s = 60 })
+    it:record({ sid = "a" }, { bytes = 1, status = 200 }, 1)
+    it:record({ sid = "b" }, { bytes = 1, status = 200 }, 2)
+    assert.truthy(report.prometheus(it, 2):find('requests_total{sid="a",cid=""} 1', 1, true))
+    it:record({ sid = "b" }, { bytes = 1, status = 200 }, 65)
+    assert.is_nil(report.prometheus(it, 61.5):find('sid="b"', 1, true))
+    local later = report.prometheus(it, 65)
+    assert.truthy(later:find('requests_total{sid="b",cid=""} 2', 1, true), later)
   end)
 end)

@@ -5,7 +5,7 @@ local OK = { bytes = 1000, status = 200 }
 
 local function table_of(most)
   local store = Store.new()
-  return qoe.new(store, { max_sessions = most or 4, timeout_s = 60 }), store
+  return qoe.new(store, { max_sessions = most or 4, max_labelled = 4, timeout_s = 60 }), store
 end
 
 describe("a session", function()

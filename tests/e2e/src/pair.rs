@@ -37,6 +37,8 @@ pub struct PairBuilder {
     wait_healthy: bool,
     alone: bool,
     measured: bool,
+    server_environment: Vec<(String, String)>,
+    client_environment: Vec<(String, String)>,
 }
 
 /// The addresses of both programs.
@@ -88,6 +90,8 @@ impl Default for PairBuilder {
             wait_healthy: true,
             alone: false,
             measured: false,
+            server_environment: Vec::new(),
+            client_environment: Vec::new(),
         }
     }
 }
@@ -202,6 +206,20 @@ impl PairBuilder {
         self
     }
 
+    /// Sets an environment variable of the server.
+    #[must_use]
+    pub fn server_environment(mut self, name: &str, value: &str) -> Self {
+        self.server_environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets an environment variable of the client.
+    #[must_use]
+    pub fn client_environment(mut self, name: &str, value: &str) -> Self {
+        self.client_environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Does not wait for the tunnel to come up.
     #[must_use]
     pub fn unhealthy(mut self) -> Self {
@@ -245,11 +263,15 @@ impl PairBuilder {
             client_admin: tcp::unused(Ipv4Addr::LOCALHOST),
         };
         self.write_server(dir.path(), &addresses, &certificates);
-        let server = start_server(&dir.path().join("server.toml"), &addresses, self.measured);
+        let mut command = run_with(binaries::server(), &dir.path().join("server.toml"));
+        command.envs(self.server_environment.drain(..));
+        let server = start_server_by(command, &addresses, self.measured);
         let relay = self.relay.take().map(|options| Relay::start(addresses.tunnel, options));
         let towards = relay.as_ref().map_or(addresses.tunnel, Relay::address);
         let doors = self.write_client(dir.path(), towards, &addresses, &certificates);
-        let client = start_client(dir.path(), self.measured);
+        let mut command = run_with(binaries::client(), &dir.path().join("client.toml"));
+        command.envs(self.client_environment.drain(..));
+        let client = start_client_by(command, self.measured);
         let pair = Pair { server, client, relay, addresses, doors, certificates, dir, _turn: turn };
         if self.wait_healthy {
             pair.wait_healthy(START);
@@ -385,6 +407,18 @@ impl Pair {
         self.client = start_client(self.dir.path(), false);
     }
 
+    /// The command that starts the client with its configuration.
+    #[must_use]
+    pub fn client_command(&self) -> Command {
+        run_with(binaries::client(), &self.dir().join("client.toml"))
+    }
+
+    /// The command that starts the server with its configuration.
+    #[must_use]
+    pub fn server_command(&self) -> Command {
+        run_with(binaries::server(), &self.dir().join("server.toml"))
+    }
+
     /// Both must still run.
     ///
     /// # Panics
@@ -404,7 +438,10 @@ pub fn run_with(mut program: Command, config: &Path) -> Command {
 }
 
 fn start_server(config: &Path, addresses: &Addresses, measured: bool) -> Program {
-    let mut command = run_with(binaries::server(), config);
+    start_server_by(run_with(binaries::server(), config), addresses, measured)
+}
+
+fn start_server_by(mut command: Command, addresses: &Addresses, measured: bool) -> Program {
     if measured {
         priority::raise(&mut command);
     }
@@ -417,7 +454,10 @@ fn start_server(config: &Path, addresses: &Addresses, measured: bool) -> Program
 }
 
 fn start_client(dir: &Path, measured: bool) -> Program {
-    let mut command = run_with(binaries::client(), &dir.join("client.toml"));
+    start_client_by(run_with(binaries::client(), &dir.join("client.toml")), measured)
+}
+
+fn start_client_by(mut command: Command, measured: bool) -> Program {
     if measured {
         priority::raise(&mut command);
     }

@@ -1,13 +1,14 @@
 //! A program that runs, its log, and what the kernel says about it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, PipeReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -63,6 +64,26 @@ impl Program {
             }
         });
         Self { name: name.to_owned(), child, log, reader }
+    }
+
+    /// Starts `command` with standard output and error in a pipe that nothing reads, and that holds one
+    /// page. The pipe's other end has to be kept for as long as the program runs.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    #[must_use]
+    pub fn start_unread(name: &str, mut command: Command) -> (Self, PipeReader) {
+        let (read, write) = std::io::pipe().expect("a pipe");
+        fcntl(&write, FcntlArg::F_SETPIPE_SZ(4096)).expect("a pipe of one page");
+        let errors = write.try_clone().expect("a second descriptor of a pipe");
+        command.stdin(Stdio::null()).stdout(write).stderr(errors);
+        // SAFETY: prctl is async-signal-safe and touches no memory of the parent.
+        unsafe {
+            command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?));
+        }
+        let child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let reader = std::thread::spawn(|| {});
+        (Self { name: name.to_owned(), child, log: Arc::default(), reader }, read)
     }
 
     /// Runs `command` to its end.
@@ -169,6 +190,22 @@ impl Program {
     #[must_use]
     pub fn run_delay(&self) -> Duration {
         run_delay(&self.pid().to_string())
+    }
+
+    /// Processor time that it has used, in both modes.
+    ///
+    /// # Panics
+    /// When it is gone.
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        /// `USER_HZ` of all architectures that are built for.
+        const TICK: Duration = Duration::from_millis(10);
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))
+            .unwrap_or_else(|error| panic!("{} is gone: {error}", self.name));
+        // The name before may have spaces and parentheses; utime and stime are fields 14 and 15 (proc(5)).
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        let ticks = fields.split(' ').skip(11).take(2).filter_map(|it| it.parse::<u32>().ok());
+        TICK * ticks.sum::<u32>()
     }
 
     /// Number of open file descriptors.

@@ -131,6 +131,8 @@ fn invented_sessions_fill_no_more_than_the_table() {
     let host = OriginHost::start(|site| {
         OriginHost::file(site, "vod/1.m4s", b"segment");
         site.edit("origin/settings.lua", "max_sessions = 1000", "max_sessions = 20");
+        let labelled = "max_labelled_sessions = 50";
+        site.edit("origin/settings.lua", labelled, "max_labelled_sessions = 5");
     });
     for number in 0..200 {
         let target = format!("/vod/1.m4s?CMCD=sid%3D%22invented-{number}%22");
@@ -138,6 +140,8 @@ fn invented_sessions_fill_no_more_than_the_table() {
     }
     let now = counted(&host, 200.0);
     assert_eq!(now.sum("millrace_qoe_sessions", &[]), 20.0);
+    let series = now.0.iter().filter(|it| it.name == "millrace_qoe_session_requests_total");
+    assert!(series.count() <= 5);
     assert_eq!(now.sum("millrace_qoe_sessions_opened_total", &[]), 200.0);
     assert_eq!(now.sum("millrace_qoe_sessions_evicted_total", &[]), 180.0);
     assert_eq!(sessions(&host)["sessions"].as_array().unwrap().len(), 20);
