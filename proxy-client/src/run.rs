@@ -56,11 +56,11 @@ pub fn check(config: &ClientConfig) -> Result<(), ConfigError> {
 /// # Errors
 /// Whatever keeps the client from starting.
 pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
-    // Outlives everything that logs.
-    let logging = logging::init(&config.log)?;
     let metrics = Metrics::new("millrace-client", env!("CARGO_PKG_VERSION"))?;
-    metrics.watch_log(logging.counters())?;
     let mut process = Process::new(metrics.clone())?;
+    // After the signals have been taken, for it has threads; it outlives everything that logs.
+    let logging = logging::init(&config.log)?;
+    metrics.watch_log(logging.counters())?;
     limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(

@@ -67,6 +67,12 @@ impl Core {
     }
 }
 
+/// What a log line has room for.
+fn beginning(backtrace: &str) -> String {
+    const MAX_BYTES: usize = 2000;
+    backtrace[..backtrace.floor_char_boundary(MAX_BYTES)].to_owned()
+}
+
 /// Logs each panic with its place and message, in place of the default hook, which would write to
 /// standard error at once and might block.
 pub(crate) fn log_panics() {
@@ -76,7 +82,7 @@ pub(crate) fn log_panics() {
         let thread = std::thread::current();
         let backtrace = std::backtrace::Backtrace::capture();
         let backtrace = (backtrace.status() == std::backtrace::BacktraceStatus::Captured)
-            .then(|| backtrace.to_string());
+            .then(|| beginning(&backtrace.to_string()));
         tracing::error!(place, thread = thread.name(), error = message, backtrace, "panic");
     }));
 }
