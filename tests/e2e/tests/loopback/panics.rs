@@ -24,7 +24,7 @@ fn in_halves(may_go_on: Arc<AtomicBool>) -> Origin {
         wait::until(Duration::from_secs(60), || may_go_on.load(Ordering::Relaxed).then_some(()));
         if sent.and_then(|()| stream.write_all(&bytes[HALF_BYTES..])).is_ok() {
             stream.shutdown(std::net::Shutdown::Write).ok();
-            stream.read(&mut [0]).ok();
+            stream.read_exact(&mut [0]).ok();
         }
     })
 }
