@@ -11,6 +11,7 @@ use millrace_tunnel::socket::Socket;
 use millrace_wire::{ConnectFailure, Destination};
 
 use crate::intercept::{Handshake, MAX_HANDSHAKE_BYTES, Reject, Step};
+use crate::pool::ServerSet;
 
 /// How far it is.
 #[derive(Debug)]
@@ -55,8 +56,10 @@ pub struct Accepted {
     pub deadline: Instant,
     /// How far it is.
     pub stage: Stage,
-    /// Servers that it has been offered to.
+    /// How often it has been offered to a server.
     pub offers: u32,
+    /// Servers that refused this flow because of a limit.
+    pub refused_by: ServerSet,
 }
 
 /// What reading led to.

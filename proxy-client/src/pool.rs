@@ -46,6 +46,43 @@ pub enum State {
     Down,
 }
 
+/// Servers, by their number; only the first 32 can be in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerSet(u32);
+
+impl ServerSet {
+    /// The set of one server.
+    pub fn of(server: usize) -> Self {
+        Self(u32::try_from(server).ok().and_then(|number| 1_u32.checked_shl(number)).unwrap_or(0))
+    }
+
+    /// The set with these bits; see [`ServerSet::bits`].
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// One bit for each server.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether a server is in it.
+    pub fn contains(self, server: usize) -> bool {
+        !self.is_empty() && self.0 & Self::of(server).0 != 0
+    }
+
+    /// Whether no server is in it.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// All servers that are in one of the two.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 /// See the module.
 pub struct Pool {
     config: ClientTunnel,
@@ -142,10 +179,10 @@ impl Pool {
     }
 
     /// A connection that a new flow of `lane` can use now: the one with the fewest flows among
-    /// those to the preferred servers.
-    pub fn choose(&self, core: &Core, lane: usize) -> Option<ConnId> {
+    /// those to the preferred servers, of which those in `refused_by` are left out.
+    pub fn choose(&self, core: &Core, lane: usize, refused_by: ServerSet) -> Option<ConnId> {
         let now = core.now();
-        let active = self.active_priority(now);
+        let active = self.active_priority(now, refused_by);
         let fits = |id: ConnId, link: &Link| {
             let server = &self.servers[link.server];
             let reached = match active {
@@ -154,13 +191,24 @@ impl Pool {
                 None => !server.is_full(now) && !server.is_down(),
             };
             let free = match self.config.connections {
-                Connections::Shared => link.lane == Some(lane),
+                // A server that stands by has one connection, for whatever lane.
+                Connections::Shared => link.lane == Some(lane) || !refused_by.is_empty(),
                 Connections::PerFlow { .. } => link.flows == 0,
             };
-            reached && free && link.takes_flows() && core.conn(id).is_some_and(|it| it.is_open())
+            !refused_by.contains(link.server)
+                && reached
+                && free
+                && link.takes_flows()
+                && core.conn(id).is_some_and(|it| it.is_open())
         };
         let usable = self.links.iter().filter(|(id, link)| fits(**id, link));
-        usable.min_by_key(|(_, link)| (!link.established, link.flows)).map(|(id, _)| *id)
+        let order = |link: &Link| (!link.established, link.lane != Some(lane), link.flows);
+        usable.min_by_key(|(_, link)| order(link)).map(|(id, _)| *id)
+    }
+
+    /// The server at the other end of a connection, as a set.
+    pub fn server_of(&self, id: ConnId) -> ServerSet {
+        self.links.get(&id).map_or_else(ServerSet::default, |link| ServerSet::of(link.server))
     }
 
     /// What a connection's server is called as an authority: its name, and its port.
@@ -313,10 +361,14 @@ impl Pool {
         self.draining = true;
     }
 
-    /// The lowest priority that a usable server has.
-    fn active_priority(&self, now: Instant) -> Option<u32> {
-        let usable = self.servers.iter().filter(|server| server.is_usable(now));
-        usable.map(|server| server.config.priority).min()
+    /// The lowest priority that a usable server has which is not in `refused_by`.
+    fn active_priority(&self, now: Instant, refused_by: ServerSet) -> Option<u32> {
+        let usable = self
+            .servers
+            .iter()
+            .enumerate()
+            .filter(|(index, server)| server.is_usable(now) && !refused_by.contains(*index));
+        usable.map(|(_, server)| server.config.priority).min()
     }
 
     /// Since when other workers have a healthy server, as far as that is news to this one, which
@@ -365,7 +417,7 @@ impl Pool {
         }
         let server = &self.servers[index];
         let first = self.servers.iter().map(|server| server.config.priority).min();
-        let active = self.active_priority(now).or(first);
+        let active = self.active_priority(now, ServerSet::default()).or(first);
         let in_use =
             active == Some(server.config.priority) && (server.is_healthy() || !server.is_down());
         let live = || {

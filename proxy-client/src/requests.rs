@@ -18,15 +18,44 @@ use quiche::h3;
 use crate::accepted::{Accepted, Stage};
 use crate::direct::{Failed, NamedBy};
 use crate::intercept::{Handshake, Mode};
-use crate::pool::State;
+use crate::pool::{ServerSet, State};
 use crate::role::ClientRole;
 
 /// How long a refused client has to read why.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Servers that one flow is offered to.
 const MAX_OFFERS: u32 = 8;
-/// A flow that may come back is known by its listener, and from here on by how often it was offered.
-const OFFERS_SHIFT: u32 = 32;
+
+/// What is known of a flow that may come back ([`RelayStart::again`]), packed into its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RetryKey {
+    /// The number of its listener.
+    listener: usize,
+    /// How often it was offered to a server, at most [`MAX_OFFERS`].
+    offers: u32,
+    /// Servers that refused it because of a limit.
+    refused_by: ServerSet,
+}
+
+impl RetryKey {
+    const OFFERS_SHIFT: u32 = 16;
+    const REFUSED_BY_SHIFT: u32 = 32;
+
+    fn to_bits(self) -> u64 {
+        let listener = self.listener as u64 & 0xffff;
+        u64::from(self.refused_by.bits()) << Self::REFUSED_BY_SHIFT
+            | u64::from(self.offers as u16) << Self::OFFERS_SHIFT
+            | listener
+    }
+
+    fn from_bits(bits: u64) -> Self {
+        Self {
+            listener: usize::from(bits as u16),
+            offers: u32::from((bits >> Self::OFFERS_SHIFT) as u16),
+            refused_by: ServerSet::from_bits((bits >> Self::REFUSED_BY_SHIFT) as u32),
+        }
+    }
+}
 
 impl ClientRole {
     /// Opens a stream for a connection that waits for one, if that is possible now.
@@ -36,7 +65,8 @@ impl ClientRole {
         if self.pool.state(core.now()) == State::Down {
             return self.without_tunnel(core, key);
         }
-        let Some(conn) = self.pool.choose(core, accepted.lane) else { return };
+        let choice = self.pool.choose(core, accepted.lane, accepted.refused_by);
+        let Some(conn) = choice else { return };
         let lane = &self.lanes[accepted.lane];
         match lane.request(core, conn, Carries::Tcp, destination, accepted.client, key) {
             Ok(stream) => {
@@ -55,7 +85,7 @@ impl ClientRole {
             Err(h3::Error::StreamBlocked) => {}
             Err(h3::Error::TransportError(quiche::Error::StreamLimit)) => {
                 accepted.offers += 1;
-                self.pool.on_full(core, conn);
+                self.refused_by(key, conn);
                 self.offer_again(core, key, ConnectFailure::Overloaded);
             }
             Err(error) => tracing::debug!(%error, "the request waits for another connection"),
@@ -74,6 +104,11 @@ impl ClientRole {
         let Some(accepted) = self.accepted.remove(&key) else { return };
         let to_socket = accepted.handshake.success_reply();
         let door = &self.doors_seen[accepted.door];
+        let retry = RetryKey {
+            listener: accepted.door,
+            offers: accepted.offers,
+            refused_by: accepted.refused_by.union(self.pool.server_of(conn)),
+        };
         let again = self.several_servers || door.on_failure == OnFailure::Direct;
         let class = self.lanes[accepted.lane].class;
         let rtsp = accepted.client.filter(|_| class == Class::Rtsp).map(|player| Rtsp::Client {
@@ -100,8 +135,7 @@ impl ClientRole {
             stream_finished: false,
             to_stream: accepted.bytes,
             to_socket,
-            again: again
-                .then_some(u64::from(accepted.offers) << OFFERS_SHIFT | accepted.door as u64),
+            again: again.then_some(retry.to_bits()),
             rtsp,
         });
     }
@@ -118,8 +152,11 @@ impl ClientRole {
             Ok(Response::Failed { failure, .. }) => {
                 tracing::info!(%destination, %failure, "flow refused");
                 core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-                if failure == ConnectFailure::Overloaded {
+                if failure == ConnectFailure::ServerFull {
                     self.pool.on_full(core, conn);
+                }
+                if failure.is_limit() {
+                    self.refused_by(key, conn);
                     self.take_back(core, key);
                     self.offer_again(core, key, failure);
                 } else {
@@ -145,16 +182,26 @@ impl ClientRole {
         self.pool.flow_ends(core, conn);
     }
 
+    /// The server of a connection has no room for this flow. That says nothing about other flows.
+    fn refused_by(&mut self, key: u64, conn: ConnId) {
+        if let Some(accepted) = self.accepted.get_mut(&key) {
+            accepted.refused_by = accepted.refused_by.union(self.pool.server_of(conn));
+        }
+    }
+
     /// Another server, if there is one, else what the listener says.
     fn offer_again(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
         let Some(accepted) = self.accepted.get(&key) else { return };
-        if accepted.offers < MAX_OFFERS && self.pool.state(core.now()) == State::Up {
+        let up = self.pool.state(core.now()) == State::Up;
+        let elsewhere = || {
+            let refused_by = accepted.refused_by;
+            refused_by.is_empty() || self.pool.choose(core, accepted.lane, refused_by).is_some()
+        };
+        if accepted.offers < MAX_OFFERS && up && elsewhere() {
             self.request(core, key);
         } else if self.door(accepted).on_failure == OnFailure::Direct {
             self.without_tunnel(core, key);
-        } else if failure != ConnectFailure::Overloaded
-            && self.pool.state(core.now()) == State::Pending
-        {
+        } else if !failure.is_limit() && self.pool.state(core.now()) == State::Pending {
             // It waits for the next connection.
         } else {
             self.fail(core, key, failure);
@@ -169,7 +216,7 @@ impl ClientRole {
         let direct = self.direct.as_mut().filter(|_| door.on_failure == OnFailure::Direct);
         let Some(direct) = direct else {
             let failure = match self.pool.is_full(core.now()) {
-                true => ConnectFailure::Overloaded,
+                true => ConnectFailure::ServerFull,
                 false => ConnectFailure::TunnelUnavailable,
             };
             return self.fail(core, key, failure);
@@ -202,7 +249,17 @@ impl ClientRole {
     /// A flow that was given to the tunnel is back, and nobody has seen a byte of it.
     pub(crate) fn on_returned(&mut self, core: &mut Core, returned: Returned) {
         let Returned { key, mut socket, label, admission, bytes, end } = returned;
-        let (door, offers) = (key as u32 as usize, (key >> OFFERS_SHIFT) as u32);
+        let RetryKey { listener: door, offers, mut refused_by } = RetryKey::from_bits(key);
+        let failure = match end {
+            FlowEnd::Refused(FlowFailure::ServerFull) => ConnectFailure::ServerFull,
+            FlowEnd::Refused(FlowFailure::ClientLimit) => ConnectFailure::ClientLimitReached,
+            FlowEnd::Refused(_) => ConnectFailure::Overloaded,
+            _ => ConnectFailure::TunnelUnavailable,
+        };
+        if !failure.is_limit() {
+            // The connection is gone, and the server may be back any moment.
+            refused_by = ServerSet::default();
+        }
         let key = self.next_key;
         self.next_key += 1;
         let watched = socket.watch_again(core.registry(), Core::role_token(key as usize));
@@ -222,12 +279,9 @@ impl ClientRole {
             deadline: core.now() + self.connect_timeout,
             stage: Stage::Waiting(destination),
             offers,
+            refused_by,
         };
         self.accepted.insert(key, accepted);
-        let failure = match end {
-            FlowEnd::Refused(_) => ConnectFailure::Overloaded,
-            _ => ConnectFailure::TunnelUnavailable,
-        };
         self.offer_again(core, key, failure);
     }
 

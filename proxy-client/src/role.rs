@@ -24,7 +24,7 @@ use crate::direct::{self, Direct};
 use crate::doors::{Door, is_transient};
 use crate::intercept::{Handshake, Mode, RejectReason};
 use crate::lane::Lane;
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, ServerSet, State};
 use crate::reload::Reloadable;
 use crate::udp::{self, UdpFlows};
 
@@ -189,6 +189,7 @@ impl ClientRole {
             deadline: core.now() + self.limits.handshake_timeout,
             stage: Stage::Handshake,
             offers: 0,
+            refused_by: ServerSet::default(),
         };
         self.accepted.insert(key, accepted);
         self.advance(core, key);
@@ -421,7 +422,7 @@ impl Role for ClientRole {
                 }
             }
             Notice::FlowEnded { conn, end } => {
-                if end == FlowEnd::Refused(FlowFailure::Overloaded) {
+                if end == FlowEnd::Refused(FlowFailure::ServerFull) {
                     self.pool.on_full(core, conn);
                     self.set_doors(core);
                 }

@@ -125,14 +125,19 @@ impl ServerRole {
         };
         let key = self.next_key;
         self.next_key += 1;
-        let admission = if self.draining { None } else { core.admit_flow(conn) };
-        let Some(admission) = admission else {
-            // Not worth a place in the table: when the table is full, answers are best effort.
-            let fields = failure_fields(ConnectFailure::Overloaded);
-            if core.respond(conn, stream, &fields, true).is_err() {
-                core.reset_stream(conn, stream, H3_MESSAGE_ERROR);
+        let admission = match self.draining {
+            true => Err(ConnectFailure::Overloaded),
+            false => core.admit_flow(conn),
+        };
+        let admission = match admission {
+            Ok(admission) => admission,
+            Err(failure) => {
+                // Not worth a place in the table: when the table is full, answers are best effort.
+                if core.respond(conn, stream, &failure_fields(failure), true).is_err() {
+                    core.reset_stream(conn, stream, H3_MESSAGE_ERROR);
+                }
+                return;
             }
-            return;
         };
         let Some(client_ended) = core.own_stream(conn, stream, key) else { return };
         let now = core.now();

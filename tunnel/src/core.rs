@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use boring::ssl::SslRef;
 use millrace_cc::registry::Algorithm;
 use millrace_config::{Class, Host};
+use millrace_wire::ConnectFailure;
 use mio::{Interest, Registry, Token};
 use quiche::h3;
 use slab::Slab;
@@ -430,22 +431,30 @@ impl Core {
         true
     }
 
-    /// A place for a flow that a peer wants on a connection, or `None` when the process or the
-    /// peer has as many as it may.
-    pub fn admit_flow(&mut self, id: ConnId) -> Option<Admission> {
-        let conn = self.conn(id).filter(|conn| conn.quic.local_error().is_none())?;
+    /// A place for a flow that a peer wants on a connection.
+    ///
+    /// # Errors
+    /// The limit that is reached: the process's, or the peer's own.
+    pub fn admit_flow(&mut self, id: ConnId) -> Result<Admission, ConnectFailure> {
+        let open = self.conn(id).filter(|conn| conn.quic.local_error().is_none());
+        let conn = open.ok_or(ConnectFailure::Overloaded)?;
         let place = match &conn.peer_place {
             // In early data the peer is not known yet: only the process's limit counts.
             None => None,
             Some(peer) => match peer.admit_flow() {
                 Some(place) => Some(place),
+                None if self.shared.is_full() => {
+                    self.shared.metrics.drops.of(metrics::Drop::FlowLimit).inc();
+                    return Err(ConnectFailure::ServerFull);
+                }
                 None => {
                     self.shared.metrics.drops.of(metrics::Drop::PeerFlows).inc();
-                    return None;
+                    return Err(ConnectFailure::ClientLimitReached);
                 }
             },
         };
-        Some(self.shared.admit_flow()?.of_peer(place))
+        let admission = self.shared.admit_flow().ok_or(ConnectFailure::ServerFull)?;
+        Ok(admission.of_peer(place))
     }
 
     /// A flow's socket reported something.

@@ -11,10 +11,10 @@ impl Core {
     /// Takes a flow out, and lets both its ends know when that is before its time.
     pub(crate) fn end_flow(&mut self, flow_slot: usize, end: FlowEnd) {
         let Some(flow) = self.flows.get(flow_slot) else { return };
-        // What comes as early data is passed on after the handshake only; and who has too much to
-        // do says so before connecting.
+        // What comes as early data is passed on after the handshake only, and limits are checked
+        // before the destination is dialled.
         let unreached = match end {
-            FlowEnd::Refused(failure) => failure == FlowFailure::Overloaded,
+            FlowEnd::Refused(failure) => failure.is_limit(),
             _ => self.conn(flow.conn).is_some_and(|conn| !conn.quic.is_established()),
         };
         self.end_flow_of(flow_slot, end, unreached);
@@ -34,8 +34,10 @@ impl Core {
             self.mark_dirty(slot);
         }
         self.notices.push_back(Notice::FlowEnded { conn: flow.conn, end });
-        let recoverable =
-            matches!(end, FlowEnd::TunnelLost | FlowEnd::Refused(FlowFailure::Overloaded));
+        let recoverable = match end {
+            FlowEnd::Refused(failure) => failure.is_limit(),
+            end => end == FlowEnd::TunnelLost,
+        };
         if recoverable && flow.can_begin_again(unreached) {
             let returned = flow.begin_again(end);
             self.notices.extend(returned.map(|it| Notice::FlowReturned(Box::new(it))));

@@ -38,8 +38,12 @@ label! {
         DialTimeout = "dial_timeout",
         /// The destination's name has no address.
         NameNotResolved = "name_not_resolved",
-        /// A limit was reached: flows, memory or descriptors.
+        /// A resource of a proxy was short: descriptors, ports, room in a queue.
         Overloaded = "overloaded",
+        /// The server had as many flows as it may.
+        ServerFull = "server_full",
+        /// The client had as much as one client may.
+        ClientLimit = "client_limit",
         /// There is no healthy connection to a server.
         TunnelUnavailable = "tunnel_unavailable",
         /// The connection that carried the flow ended.
@@ -56,6 +60,14 @@ label! {
         PeerReset = "peer_reset",
         /// Anything else; the log says what.
         Internal = "internal",
+    }
+}
+
+impl FlowFailure {
+    /// Whether a proxy refused the flow before it dialled the destination, because of a limit of
+    /// its own.
+    pub fn is_limit(self) -> bool {
+        matches!(self, Self::Overloaded | Self::ServerFull | Self::ClientLimit)
     }
 }
 

@@ -97,6 +97,11 @@ impl Shared {
         Some(Admission { shared: self.clone(), _peer: None })
     }
 
+    /// Whether the process has as many flows as it may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.flows.load(Ordering::Relaxed) >= self.max_flows.load(Ordering::Relaxed)
+    }
+
     /// Whether RTSP is followed for RTP over UDP.
     pub fn follows_rtsp(&self) -> bool {
         self.max_port_pairs.load(Ordering::Relaxed) > 0

@@ -225,6 +225,8 @@ pub fn failure_metric(failure: ConnectFailure) -> FlowFailure {
         ConnectFailure::TimedOut => FlowFailure::DialTimeout,
         ConnectFailure::NameNotResolved => FlowFailure::NameNotResolved,
         ConnectFailure::Forbidden => FlowFailure::Denied,
+        ConnectFailure::ServerFull => FlowFailure::ServerFull,
+        ConnectFailure::ClientLimitReached => FlowFailure::ClientLimit,
         ConnectFailure::Overloaded => FlowFailure::Overloaded,
         ConnectFailure::TunnelUnavailable => FlowFailure::TunnelUnavailable,
         ConnectFailure::Internal => FlowFailure::Internal,

@@ -13,7 +13,7 @@ use millrace_wire::h3_connect::{self, Carries, Response};
 use quiche::h3;
 
 use super::{REFUSED_FOR, Stage, UdpFlow, UdpOpen};
-use crate::pool::State;
+use crate::pool::{ServerSet, State};
 use crate::role::ClientRole;
 
 impl ClientRole {
@@ -75,14 +75,14 @@ impl ClientRole {
         let pinned = flow.medium.as_ref().map(|medium| medium.id);
         if pinned.is_none() && self.pool.state(core.now()) == State::Down {
             let failure = match self.pool.is_full(core.now()) {
-                true => ConnectFailure::Overloaded,
+                true => ConnectFailure::ServerFull,
                 false => ConnectFailure::TunnelUnavailable,
             };
             return self.fail_udp(core, key, failure);
         }
         let conn = match pinned {
             Some(medium) => medium.conn,
-            None => match self.pool.choose(core, flow.lane) {
+            None => match self.pool.choose(core, flow.lane, ServerSet::default()) {
                 Some(conn) => conn,
                 None => return,
             },
@@ -109,7 +109,6 @@ impl ClientRole {
             // Later: a notice comes when there is room.
             Err(h3::Error::StreamBlocked) => {}
             Err(h3::Error::TransportError(quiche::Error::StreamLimit)) => {
-                self.pool.on_full(core, conn);
                 self.fail_udp(core, key, ConnectFailure::Overloaded);
             }
             Err(error) => tracing::debug!(%error, "the request waits for another connection"),
@@ -138,7 +137,7 @@ impl ClientRole {
             }
         };
         core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-        if failure == ConnectFailure::Overloaded {
+        if failure == ConnectFailure::ServerFull {
             self.pool.on_full(core, conn);
         }
         self.fail_udp(core, key, failure);

@@ -25,7 +25,13 @@ pub enum ConnectFailure {
     NameNotResolved,
     /// The allow-list does not cover the destination.
     Forbidden,
-    /// A limit of a proxy (flows, memory, descriptors, ports) is reached; worth a retry later.
+    /// The server has reached a limit of the whole process and takes no flow of any client. The
+    /// only failure that says something about the server and not about the one flow.
+    ServerFull,
+    /// The client has as many flows, names or ports as one client may; others are not concerned.
+    ClientLimitReached,
+    /// A proxy lacks a resource for this flow (descriptors, ports, room in a queue); worth a retry
+    /// later.
     Overloaded,
     /// The client has no healthy connection to a server; worth a retry later.
     TunnelUnavailable,
@@ -51,9 +57,10 @@ struct Row {
 }
 
 /// RFC 9209 has one error type for both kinds of "unreachable"; the details tell them apart.
-/// SOCKS5 has no code for a time-out; 6 (TTL expired) is what its clients report as one.
+/// The same holds for limits: what has no known details, as from other proxies, is about the one
+/// request. SOCKS5 has no code for a time-out; 6 (TTL expired) is what its clients report as one.
 #[rustfmt::skip]
-const TABLE: [Row; 9] = [
+const TABLE: [Row; 11] = [
     Row { failure: ConnectFailure::Refused, status: 502, socks5: 5,
           proxy_status: "millrace; error=connection_refused",
           token: "connection_refused", details: None, text: "connection refused" },
@@ -74,6 +81,14 @@ const TABLE: [Row; 9] = [
     Row { failure: ConnectFailure::Forbidden, status: 403, socks5: 2,
           proxy_status: "millrace; error=http_request_denied",
           token: "http_request_denied", details: None, text: "destination not allowed" },
+    Row { failure: ConnectFailure::ServerFull, status: 503, socks5: 1,
+          proxy_status: "millrace; error=connection_limit_reached; details=\"server full\"",
+          token: "connection_limit_reached", details: Some("server full"),
+          text: "server full" },
+    Row { failure: ConnectFailure::ClientLimitReached, status: 503, socks5: 1,
+          proxy_status: "millrace; error=connection_limit_reached; details=\"client limit\"",
+          token: "connection_limit_reached", details: Some("client limit"),
+          text: "client limit reached" },
     Row { failure: ConnectFailure::Overloaded, status: 503, socks5: 1,
           proxy_status: "millrace; error=connection_limit_reached",
           token: "connection_limit_reached", details: None, text: "proxy overloaded" },
@@ -87,13 +102,15 @@ const TABLE: [Row; 9] = [
 
 impl ConnectFailure {
     /// Every failure, for metrics and tests.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Refused,
         Self::NetworkUnreachable,
         Self::HostUnreachable,
         Self::TimedOut,
         Self::NameNotResolved,
         Self::Forbidden,
+        Self::ServerFull,
+        Self::ClientLimitReached,
         Self::Overloaded,
         Self::TunnelUnavailable,
         Self::Internal,
@@ -123,6 +140,12 @@ impl ConnectFailure {
     /// The SOCKS5 reply code (RFC 1928 §6), 1 to 6.
     pub fn socks5_code(self) -> u8 {
         self.row().socks5
+    }
+
+    /// Whether a proxy refused the flow before it dialled the destination, because of a limit of
+    /// its own. Another server may have room for it.
+    pub fn is_limit(self) -> bool {
+        matches!(self, Self::ServerFull | Self::ClientLimitReached | Self::Overloaded)
     }
 
     /// Reads a failure back from a response's status and `Proxy-Status` value. Of several
@@ -247,6 +270,9 @@ mod tests {
             ("p; error=destination_ip_unroutable", HostUnreachable),
             ("p; error=destination_ip_unroutable; details=\"weather\"", HostUnreachable),
             ("p; error=destination_ip_prohibited", Forbidden),
+            ("p; error=connection_limit_reached", Overloaded),
+            ("p; error=connection_limit_reached; details=\"weather\"", Overloaded),
+            ("p; error=connection_limit_reached; details=\"server full\"", ServerFull),
             ("p; error=something_new", Internal),
         ] {
             let got = ConnectFailure::from_response(502, Some(value.as_bytes()));

@@ -131,10 +131,26 @@ fn servers_of_one_priority_share_the_flows() {
 /// A full server's flows go to the next, and none of them fails.
 #[test]
 fn flows_that_one_server_has_no_room_for_go_to_another() {
+    let two = eight_flows_with_room_for_four("limits.max_flows");
+    assert!(two.of("millrace_server_full_total", 0) > 0.0);
+}
+
+/// What a server refuses one client says nothing of its room for others.
+#[test]
+fn a_client_limit_sends_its_flow_elsewhere_and_marks_no_server_as_full() {
+    let two = eight_flows_with_room_for_four("limits.max_flows_per_peer");
+    for server in 0..2 {
+        assert_eq!(two.of("millrace_server_full_total", server), 0.0, "server {server}");
+        assert_eq!(two.of("millrace_server_healthy", server), 1.0, "server {server}");
+    }
+    assert!(two.flows(0) >= 8.0, "the first server was not asked every time");
+}
+
+fn eight_flows_with_room_for_four(limit: &str) -> Two {
     let ports = [tcp::unused_port(), tcp::unused_port()];
     let addresses = ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let pair = Pair::builder()
-        .server("limits.max_flows", 4)
+        .server(limit, 4)
         .client("runtime.workers", 1)
         .client("tunnel.servers", preferred(addresses))
         .tunnel_port(ports[0])
@@ -151,7 +167,7 @@ fn flows_that_one_server_has_no_room_for_go_to_another() {
         flow.read_exact(&mut [0; 4]).unwrap();
     }
     assert_eq!(origin.accepted(), 8);
-    assert!(two.of("millrace_server_full_total", 0) > 0.0);
+    two
 }
 
 /// Both servers are restarted in turn under load: no new flow fails, and those that run may end.

@@ -128,9 +128,13 @@ fn a_client_has_so_many_flows() {
     let open = || pair.http().open(&origin.address().to_string());
     let [mut first, mut second] = [(); 2].map(|()| open().unwrap());
     match open() {
-        Err(Refusal::Http { status: 503, .. }) => {}
+        Err(Refusal::Http { status: 503, head }) => {
+            assert!(head.contains("details=\"client limit\""), "{head}");
+        }
         other => panic!("{other:?}"),
     }
+    let client = Metrics::fetch(pair.addresses.client_admin);
+    assert_eq!(client.sum("millrace_server_full_total", &[]), 0.0);
     assert_eq!(dropped(&pair, "peer_flows"), 1.0);
     assert_eq!(dropped(&pair, "flow_limit"), 0.0);
     echoes(&mut first);
