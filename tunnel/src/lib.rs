@@ -19,6 +19,7 @@ mod ends;
 pub mod fair_share;
 mod fault;
 pub mod flow;
+pub mod flow_admission;
 mod isolation;
 pub mod limits;
 pub mod liveness;
