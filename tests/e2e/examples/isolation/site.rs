@@ -23,7 +23,7 @@ use millrace_lab::emulator::{Emulator, LinkConfig, PipeConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::run::Run;
 use millrace_lab::topology::{CLIENT_EDGE_INSIDE, KernelCc, ORIGIN, SERVER_EDGE, Topology};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::cell::Cell;
 use crate::flows;
@@ -38,6 +38,9 @@ const TUNNEL_LISTENER: u16 = 3128;
 const BYPASS_LISTENER: u16 = 3129;
 /// Programs get this long to start on a machine that is busy.
 const START: Duration = Duration::from_secs(30);
+/// Of viewers and the origin, half of what the kernel then takes. With the kernel's own 6 MB each it would
+/// take minutes to fill those of the flows that stand still.
+const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 /// Flows of one viewer's address: 1,000 flows come from 100.
 const FLOWS_PER_VIEWER: usize = 10;
 /// The first viewer's address; the others follow it.
@@ -87,6 +90,8 @@ impl Site {
         let (count, stop) = (received.clone(), stopped.clone());
         let address = at(ORIGIN, ORIGIN_PORT);
         let listener = topology.origin.inside(|| Ok(listen(address, 4096)))?;
+        // Accepted sockets inherit it.
+        SockRef::from(&listener).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
         let origin = Origin::serve(listener, move |flow| flows::serve(flow, &count, &stop));
         let black_hole =
             topology.origin.inside(|| Ok(Blackhole::open_at(at(ORIGIN, BLACK_HOLE_PORT))))?;
@@ -153,6 +158,7 @@ impl Site {
         let from = SocketAddr::from((viewer_address(number / FLOWS_PER_VIEWER), 0));
         self.topology.player.inside(|| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
             socket.bind(&from.into())?;
             socket.connect_timeout(&at(CLIENT_EDGE_INSIDE, port).into(), tcp::PATIENCE)?;
             socket.set_read_timeout(Some(tcp::PATIENCE))?;
