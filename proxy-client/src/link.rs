@@ -1,5 +1,6 @@
 //! One connection to a server, as the pool sees it.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use millrace_config::ClientTunnel;
@@ -14,6 +15,8 @@ const PATIENCE_ROUND_TRIPS: u32 = 3;
 pub struct Link {
     /// The server's number.
     pub server: usize,
+    /// The server's address that it leads to.
+    pub address: SocketAddr,
     /// The lane that it is kept for; `None` with one connection for each flow.
     pub lane: Option<usize>,
     /// Streams can be opened, be it as early data.
@@ -44,9 +47,10 @@ pub struct Link {
 
 impl Link {
     /// An attempt to connect that begins `now`.
-    pub fn new(server: usize, lane: Option<usize>, now: Instant) -> Self {
+    pub fn new(server: usize, lane: Option<usize>, address: SocketAddr, now: Instant) -> Self {
         Self {
             server,
+            address,
             lane,
             open: false,
             established: false,
@@ -66,6 +70,11 @@ impl Link {
     /// Whether the server is there, and takes new flows on it.
     pub fn healthy(&self) -> bool {
         self.established && self.takes_flows()
+    }
+
+    /// Whether it is an attempt that may still succeed and has not had its time yet.
+    pub fn is_fresh_attempt(&self) -> bool {
+        !self.established && !self.overdue && !self.retired
     }
 
     /// Whether it can have new flows, as soon as it is open.

@@ -12,15 +12,18 @@ use millrace_config::{ClientTunnel, Connections, HostPort, TunnelServer};
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, H3_NO_ERROR};
 use millrace_tunnel::liveness::source_address;
+use millrace_tunnel::resolve::{Resolved, Resolver};
 use millrace_tunnel::udp::{PortOptions, UdpPort};
 use millrace_tunnel::worker::WorkerHandle;
 
 use crate::link::Link;
-use crate::server::{Resolved, Server};
+use crate::server::Server;
 
 /// Connections that may be under way at a time with one connection per flow: more would only
 /// compete for the same path.
 const MAX_CONNECTING: usize = 32;
+/// Head start of each address of a server over the next one (RFC 8305 §5, §8).
+const ADDRESS_DELAY: Duration = Duration::from_millis(250);
 /// An attempt to connect that has had no answer for so long gets company: its next packet may be
 /// seconds away, and the server may come back any moment.
 const ATTEMPT_PATIENCE: Duration = Duration::from_millis(500);
@@ -89,6 +92,7 @@ pub struct Pool {
     lanes: usize,
     links: HashMap<ConnId, Link>,
     servers: Vec<Server>,
+    resolver: Resolver,
     resolved: Receiver<Resolved>,
     resolved_to: Sender<Resolved>,
     ports: HashMap<bool, usize>,
@@ -109,7 +113,7 @@ impl Pool {
         config: ClientTunnel,
         servers: Vec<Server>,
         lanes: usize,
-        handle: WorkerHandle,
+        (handle, resolver): (WorkerHandle, Resolver),
         connected: ConnectedCount,
     ) -> Self {
         let (resolved_to, resolved) = channel();
@@ -118,6 +122,7 @@ impl Pool {
             lanes,
             links: HashMap::new(),
             servers,
+            resolver,
             resolved,
             resolved_to,
             ports: HashMap::new(),
@@ -196,6 +201,7 @@ impl Pool {
                 Connections::PerFlow { .. } => link.flows == 0,
             };
             !refused_by.contains(link.server)
+                && (link.established || server.takes_early_data(link.address))
                 && reached
                 && free
                 && link.takes_flows()
@@ -256,8 +262,8 @@ impl Pool {
     pub fn on_established(&mut self, core: &mut Core, id: ConnId) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.established = true;
-        let (server, lane) = (link.server, link.lane);
-        self.servers[server].connected(core.now(), core.rtt(id));
+        let (server, lane, address) = (link.server, link.lane, link.address);
+        self.servers[server].connected(core.now(), address, core.rtt(id));
         // The other attempts at the same are of no use any more.
         for (other, link) in &mut self.links {
             if (link.server, link.lane) == (server, lane) && !link.established && lane.is_some() {
@@ -272,6 +278,7 @@ impl Pool {
     /// A connection is gone.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(link) = self.links.remove(&id) else { return };
+        let others_try = self.others_try(link.server, link.lane, link.address);
         let server = &mut self.servers[link.server];
         // Of those that are not wanted any more it is no news.
         let wanted = !link.retired || link.flows > 0;
@@ -279,7 +286,7 @@ impl Pool {
             tracing::warn!(server = %server.config, reason, "tunnel connection lost");
             match link.established {
                 true => server.lost(core.now()),
-                false if link.overdue => {}
+                false if link.overdue || others_try => {}
                 false => server.failed(link.started),
             }
         }
@@ -321,8 +328,8 @@ impl Pool {
         if self.draining {
             return;
         }
-        while let Ok((server, address)) = self.resolved.try_recv() {
-            self.servers[server].on_resolved(core.now(), address);
+        while let Ok(Resolved { key, result }) = self.resolved.try_recv() {
+            self.servers[key as usize].on_resolved(core.now(), result);
         }
         self.give_up_late(core);
         self.keep_session(core);
@@ -332,17 +339,42 @@ impl Pool {
             if missing.is_empty() || !server.may_be_tried(core.now()) {
                 continue;
             }
-            let Some(address) = server.address(index, &self.resolved_to, &self.handle) else {
+            let to = (&self.resolved_to, &self.handle);
+            if !server.resolve(index, &self.resolver, to, core.now()) {
                 continue;
-            };
+            }
             for lane in missing {
-                if let Err(error) = self.connect(core, index, address, lane) {
-                    tracing::warn!(server = %address, %error, "can't connect");
+                if !self.try_addresses(core, index, lane) {
                     self.servers[index].failed(core.now());
                     break;
                 }
             }
         }
+    }
+
+    /// Begins an attempt to the first address of a server to which that is possible.
+    fn try_addresses(&mut self, core: &mut Core, index: usize, lane: Option<usize>) -> bool {
+        for _ in 0..self.servers[index].address_count() {
+            let Some(address) = self.servers[index].next_address(lane) else { return false };
+            match self.connect(core, index, address, lane) {
+                Ok(()) => return true,
+                Err(error) => {
+                    let server = &self.servers[index].config;
+                    tracing::warn!(%server, %address, %error, "can't connect");
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether the failure of an attempt to `address` is not yet that of the server: connections
+    /// work to another address, the lane has another attempt under way, or there are addresses that
+    /// it has not tried.
+    fn others_try(&self, server: usize, lane: Option<usize>, address: SocketAddr) -> bool {
+        let here = |link: &&Link| (link.server, link.lane) == (server, lane);
+        self.servers[server].works_elsewhere(address)
+            || self.servers[server].has_untried(lane)
+            || self.links.values().filter(here).any(Link::is_fresh_attempt)
     }
 
     /// When [`Pool::maintain`] or [`Pool::watch`] has something to do before the next tick.
@@ -352,8 +384,12 @@ impl Pool {
         }
         let servers = self.servers.iter().flat_map(|it| [it.next_attempt(), it.full_until()]);
         let links = self.links.values().filter_map(Link::next_look);
+        let attempts = self.links.values().filter(|link| link.is_fresh_attempt());
+        let next_addresses = attempts
+            .filter(|link| self.servers[link.server].has_untried(link.lane))
+            .map(|link| link.started + ADDRESS_DELAY);
         let now = Instant::now();
-        servers.flatten().filter(|at| *at > now).chain(links).min()
+        servers.flatten().chain(next_addresses).filter(|at| *at > now).chain(links).min()
     }
 
     /// No new connections from now on.
@@ -408,11 +444,17 @@ impl Pool {
     fn missing(&mut self, now: Instant, index: usize, wanted: usize) -> Vec<Option<usize>> {
         let round_trips = ATTEMPT_ROUND_TRIPS * self.servers[index].rtt().unwrap_or_default();
         let patience = ATTEMPT_PATIENCE.max(round_trips).min(self.config.connect_timeout);
+        let mut overdue = Vec::new();
         for link in self.links.values_mut().filter(|link| link.server == index) {
             let waited = now.saturating_duration_since(link.started);
-            if !link.established && !link.overdue && !link.retired && waited >= patience {
+            if link.is_fresh_attempt() && waited >= patience {
                 link.overdue = true;
-                self.servers[index].failed(link.started);
+                overdue.push((link.lane, link.address, link.started));
+            }
+        }
+        for (lane, address, started) in overdue {
+            if !self.others_try(index, lane, address) {
+                self.servers[index].failed(started);
             }
         }
         let server = &self.servers[index];
@@ -422,7 +464,12 @@ impl Pool {
             active == Some(server.config.priority) && (server.is_healthy() || !server.is_down());
         let live = || {
             let here = |link: &&Link| link.server == index && link.takes_flows();
-            self.links.values().filter(here).filter(|link| link.established || !link.overdue)
+            // An attempt that is slow does not keep the next address from being tried.
+            let hopeful = |link: &&Link| {
+                let slow = now.saturating_duration_since(link.started) >= ADDRESS_DELAY;
+                link.established || !(link.overdue || slow && server.has_untried(link.lane))
+            };
+            self.links.values().filter(here).filter(hopeful)
         };
         match self.config.connections {
             Connections::Shared => {
@@ -456,7 +503,7 @@ impl Pool {
         let id = core
             .connect(port, local, address, &config.name, session.as_deref())
             .map_err(io::Error::other)?;
-        self.links.insert(id, Link::new(server, lane, core.now()));
+        self.links.insert(id, Link::new(server, lane, address, core.now()));
         Ok(())
     }
 

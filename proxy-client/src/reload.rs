@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_config::{ClientConfig, ClientLimits};
 use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
+use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::worker::WorkerHandle;
@@ -32,6 +33,8 @@ pub struct Reloader<'a> {
     pub latest: Latest<Reloadable>,
     /// For what all workers count together.
     pub shared: Arc<Shared>,
+    /// Goes on, with the settings of the file.
+    pub resolver: Resolver,
     /// Gets its rules anew.
     pub selection: Option<Selection>,
 }
@@ -80,6 +83,7 @@ impl Reloader<'_> {
             ],
         );
         replace_rules();
+        self.resolver.configure(&config.resolver);
         limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,

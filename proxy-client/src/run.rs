@@ -18,6 +18,7 @@ use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
 use millrace_tunnel::reload::Latest;
+use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::transport::{Side, TunnelConfig};
@@ -90,8 +91,9 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), keep)?;
     let names: Vec<_> = config.tunnel.servers.iter().map(ToString::to_string).collect();
     let server_metrics = metrics.servers(&names)?;
+    let resolver = Resolver::start(&config.resolver).context("can't start the resolver")?;
     let direct = match config.listen.iter().any(|it| it.on_failure == OnFailure::Direct) {
-        true => Some(direct::Policy::new(config, tunnel_settings.mark)?),
+        true => Some(direct::Policy::new(config, tunnel_settings.mark, resolver.clone())?),
         false => None,
     };
     // Outlives the Selectors, whose last words it waits for; as the user that the process runs as.
@@ -112,7 +114,8 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
                 .collect();
             let direct =
                 direct.clone().map(|it| Direct::new(it, config.limits.clone(), handle.clone()));
-            let pool = Pool::new(settings, servers, lanes, handle, connected.clone());
+            let names = (handle, resolver.clone());
+            let pool = Pool::new(settings, servers, lanes, names, connected.clone());
             ClientRole::new(mine, udp, pool, direct, config, latest)
         })
         .context("can't start the tunnel's sockets")?;
@@ -125,7 +128,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     });
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
     let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
-    let mut reloader = Reloader { started: config, lane_of, latest, shared, selection };
+    let mut reloader = Reloader { started: config, lane_of, latest, shared, resolver, selection };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     let code = process.run(config.runtime.drain_timeout, &mut reload);
     Ok(code)

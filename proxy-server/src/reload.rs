@@ -61,6 +61,7 @@ impl Reloader<'_> {
             config.limits.max_rtsp_port_pairs,
             run::peer_limits(&config.limits),
         );
+        self.resolver.configure(&config.resolver);
         self.latest.set(server);
         let settings = run::settings(&config, handles.len());
         for (handle, tunnel) in handles.iter().zip(tunnels) {

@@ -10,7 +10,7 @@ use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
 use millrace_tunnel::metrics::Metrics;
-use millrace_tunnel::own_addresses::own_addresses;
+use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
 use millrace_tunnel::reload::Latest;
@@ -69,7 +69,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let tunnels = tunnels(config, workers, initial)?;
     // Threads have the privileges of the one that starts them, so all of them come later.
     privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), &[])?;
-    let resolver = Resolver::start()?;
+    let resolver = Resolver::start(&config.resolver).context("can't start the resolver")?;
     let latest = Latest::new(server_shared(config, resolver.clone(), initial)?);
     let settings = settings(config, workers);
     // Outlives the Selectors, whose last words it waits for; as the user that the process runs as.
@@ -123,13 +123,15 @@ pub(crate) fn server_shared(
     resolver: Resolver,
     initial: Option<&Algorithm>,
 ) -> anyhow::Result<ServerShared> {
-    let own = own_addresses(&config.tunnel.listen)?;
-    let acl = |protocol| Acl::of(protocol, &config.allow, own.iter().copied());
+    let own = InterfaceAddresses::read().context("can't read the addresses of the interfaces")?;
+    let acl = |protocol| Acl::of(protocol, &config.allow, own.addresses());
     Ok(ServerShared {
+        own: own.clone(),
         acl: acl(Protocol::Tcp),
         udp_acl: acl(Protocol::Udp),
         dial: config.dial.clone(),
         resolver,
+        resolve_timeout: config.resolver.timeout,
         algorithms: Algorithms::new(&config.tunnel.transport, initial)?,
         selectable: Selectable::new(
             config.tunnel.selectable_congestion_control.as_deref(),

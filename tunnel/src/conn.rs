@@ -403,6 +403,11 @@ fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -
 }
 
 impl Conn {
+    /// The client's name in its certificate, at a server once it is known.
+    pub fn peer_name(&self) -> Option<&str> {
+        self.peer_place.as_ref().map(PeerPlace::name)
+    }
+
     /// What people want to know of one of its flows.
     pub(crate) fn describe(&self, flow: FlowSeen<'_>, now: Instant) -> FlowInfo {
         let path = self.quic.path_stats().find(|path| path.active);

@@ -71,7 +71,7 @@ struct Update {
 }
 
 /// The rest of the process's hold on a worker.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct WorkerHandle {
     waker: Arc<Waker>,
     commands: Sender<Command>,

@@ -10,19 +10,19 @@ mod relay;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use millrace_config::{Acl, Class, ClientConfig, ClientLimits, Dial, Protocol};
+use millrace_config::{Acl, Class, ClientConfig, ClientLimits, DeniedReason, Dial, Protocol};
 use millrace_tunnel::admin::{FlowInfo, FlowSeen, FlowState};
 use millrace_tunnel::core::Core;
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
 use millrace_tunnel::flow::FlowLabel;
 use millrace_tunnel::metrics::FlowFailure;
-use millrace_tunnel::own_addresses::own_addresses;
-use millrace_tunnel::resolve::{Resolved, Resolver};
+use millrace_tunnel::own_addresses::InterfaceAddresses;
+use millrace_tunnel::resolve::{Asker, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::worker::WorkerHandle;
 use millrace_wire::{ConnectFailure, Destination};
@@ -54,7 +54,9 @@ pub enum NamedBy {
 pub struct Policy {
     listed: Arc<Acl>,
     intercepted: Arc<Acl>,
+    own: InterfaceAddresses,
     resolver: Resolver,
+    resolve_timeout: Duration,
     dial: Dial,
     mark: Option<u32>,
 }
@@ -63,15 +65,15 @@ impl Policy {
     /// As the configuration says; `mark` is what the tunnel's own sockets have too.
     ///
     /// # Errors
-    /// The interfaces can't be read, or there are no threads left.
-    pub fn new(config: &ClientConfig, mark: Option<u32>) -> io::Result<Self> {
-        let all: [SocketAddr; 2] =
-            [(Ipv4Addr::UNSPECIFIED, 0).into(), (Ipv6Addr::UNSPECIFIED, 0).into()];
-        let own = own_addresses(&all)?;
+    /// The interfaces can't be read.
+    pub fn new(config: &ClientConfig, mark: Option<u32>, resolver: Resolver) -> io::Result<Self> {
+        let own = InterfaceAddresses::read()?;
         Ok(Self {
-            listed: Arc::new(Acl::new(config.direct.clone(), own.iter().copied())),
-            intercepted: Arc::new(Acl::everywhere(config.direct.clone(), own)),
-            resolver: Resolver::start()?,
+            listed: Arc::new(Acl::new(config.direct.clone(), own.addresses())),
+            intercepted: Arc::new(Acl::everywhere(config.direct.clone(), own.addresses())),
+            own,
+            resolver,
+            resolve_timeout: config.resolver.timeout,
             dial: Dial {
                 timeout: config.tunnel.connect_timeout,
                 per_address_timeout: config.tunnel.connect_timeout,
@@ -91,7 +93,10 @@ impl Policy {
 }
 
 enum Stage {
-    Resolving,
+    /// The question, once it is asked; dropping it withdraws it.
+    Resolving {
+        _question: Option<Question>,
+    },
     Dialing(Dialer),
 }
 
@@ -185,30 +190,64 @@ impl Direct {
     ) -> Option<Failed> {
         let number = core.shared.new_number();
         let opened = core.now();
-        let deadline = opened + self.policy.dial.timeout;
+        let deadline = opened + self.policy.resolve_timeout;
         let label =
             FlowLabel { client: accepted.client, destination: destination.to_string(), class };
-        let stage = Stage::Resolving;
+        let viewer = accepted.client.map(|client| client.ip());
+        let stage = Stage::Resolving { _question: None };
         let dialing = Dialing { accepted, label, opened, named_by, deadline, stage };
         self.dialing.insert(number, dialing);
         match destination {
             Destination::Address(address) => self.dial(core, number, &[address]),
-            Destination::Name { host, port } => {
-                let (answer, handle) = (self.answer_to.clone(), self.handle.clone());
-                match self.policy.resolver.ask(number, host, port, answer, handle) {
-                    true => None,
-                    false => self.give_up(number, ConnectFailure::Overloaded),
-                }
-            }
+            Destination::Name { host, port } => self.resolve(core, number, viewer, (&host, port)),
         }
+    }
+
+    /// Asks for the addresses of a name, unless no address of it could be permitted.
+    fn resolve(
+        &mut self,
+        core: &Core,
+        number: u64,
+        viewer: Option<IpAddr>,
+        (host, port): (&str, u16),
+    ) -> Option<Failed> {
+        let dialing = self.dialing.get_mut(&number)?;
+        if let Err(reason) = self.policy.acl(dialing.named_by).may_permit_name(host, port) {
+            return self.deny(core, number, reason);
+        }
+        let asker = Asker { client: None, viewer };
+        let resolver = &self.policy.resolver;
+        match resolver.ask(asker, (host, port), number, &self.answer_to, &self.handle) {
+            Ok(question) => {
+                dialing.stage = Stage::Resolving { _question: Some(question) };
+                None
+            }
+            Err(error) => self.give_up(number, ConnectFailure::from(&error)),
+        }
+    }
+
+    /// The destination is not to be connected to without the tunnel.
+    fn deny(&mut self, core: &Core, number: u64, reason: DeniedReason) -> Option<Failed> {
+        let dialing = self.dialing.get(&number)?;
+        tracing::warn!(
+            destination = dialing.label.destination,
+            reason = reason.as_str(),
+            "not connected without the tunnel: not in [[direct.allow]]"
+        );
+        core.shared.metrics.destinations_denied.of(reason).inc();
+        self.give_up(number, ConnectFailure::Forbidden)
     }
 
     /// Answers of the resolver.
     pub fn on_wake(&mut self, core: &Core) -> Vec<Failed> {
         let answers: Vec<_> = self.answers.try_iter().collect();
-        let handle = |Resolved { key, addresses }| match addresses {
-            Ok(addresses) => self.dial(core, key, &addresses),
-            Err(_) => self.give_up(key, ConnectFailure::NameNotResolved),
+        let handle = |Resolved { key, result }| {
+            let waits = |it: &Dialing| matches!(it.stage, Stage::Resolving { .. });
+            self.dialing.get(&key).filter(|it| waits(it))?;
+            match result {
+                Ok(resolved) => self.dial(core, key, &resolved.addresses),
+                Err(error) => self.give_up(key, ConnectFailure::from(&error)),
+            }
         };
         answers.into_iter().filter_map(handle).collect()
     }
@@ -263,7 +302,7 @@ impl Direct {
             Stage::Dialing(dialer) => {
                 dialer.next_deadline().map_or(dialing.deadline, |at| at.min(dialing.deadline))
             }
-            Stage::Resolving => dialing.deadline,
+            Stage::Resolving { .. } => dialing.deadline,
         });
         dials.chain(self.busy_since).min()
     }
@@ -271,6 +310,8 @@ impl Direct {
     /// Dials those of the addresses that are allowed.
     fn dial(&mut self, core: &Core, number: u64, addresses: &[SocketAddr]) -> Option<Failed> {
         let dialing = self.dialing.get_mut(&number)?;
+        self.policy.own.refresh(core.now());
+        dialing.deadline = core.now() + self.policy.dial.timeout;
         let acl = self.policy.acl(dialing.named_by);
         let mut allowed = Vec::new();
         let mut denied = None;
@@ -286,13 +327,7 @@ impl Direct {
             let Some(denied) = denied else {
                 return self.give_up(number, ConnectFailure::NameNotResolved);
             };
-            tracing::warn!(
-                destination = dialing.label.destination,
-                reason = denied.reason.as_str(),
-                "not connected without the tunnel: not in [[direct.allow]]"
-            );
-            core.shared.metrics.destinations_denied.of(denied.reason).inc();
-            return self.give_up(number, ConnectFailure::Forbidden);
+            return self.deny(core, number, denied.reason);
         }
         let dialer = Dialer::new(interleave(&allowed), core.now()).with_mark(self.policy.mark);
         dialing.stage = Stage::Dialing(dialer);
@@ -303,7 +338,11 @@ impl Direct {
         let now = core.now();
         let dialing = self.dialing.get_mut(&number)?;
         if now >= dialing.deadline {
-            return self.give_up(number, ConnectFailure::TimedOut);
+            let failure = match dialing.stage {
+                Stage::Resolving { .. } => ConnectFailure::NameNotResolved,
+                Stage::Dialing(_) => ConnectFailure::TimedOut,
+            };
+            return self.give_up(number, failure);
         }
         let Stage::Dialing(dialer) = &mut dialing.stage else { return None };
         let token = |attempt: usize| Core::role_token(key(number, attempt as u64));

@@ -132,6 +132,14 @@ impl PairBuilder {
         self
     }
 
+    /// Adds ports of a name to the allow-list.
+    #[must_use]
+    pub fn allow_name(mut self, name: &str, ports: &str) -> Self {
+        let body = format!("name = \"{name}\"\nports = [{ports}]");
+        self.server.push("destinations.allow", &body);
+        self
+    }
+
     /// Lets UDP flows go to all ports of a network.
     #[must_use]
     pub fn allow_udp(mut self, network: &str) -> Self {

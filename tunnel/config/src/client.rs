@@ -10,12 +10,13 @@ use crate::allow::{RawAllowDirect, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::listen::{RawListen, check_listeners};
 use crate::mcc::RawTelemetry;
+use crate::resolver::RawResolver;
 use crate::servers::{RawServer, TunnelServer, check_servers};
 use crate::transport::tunnel_section;
 use crate::value::{Host, Int};
 use crate::{
     Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Listen, Log, Mcc,
-    Runtime, Source, Telemetry, Transport,
+    ResolverSettings, Runtime, Source, Telemetry, Transport,
 };
 
 /// A whole client configuration, checked.
@@ -28,6 +29,8 @@ pub struct ClientConfig {
     /// `[[direct.allow]]`: where flows may be connected to without the tunnel, beside what was
     /// intercepted; empty unless a listener needs it. See [`crate::OnFailure::Direct`].
     pub direct: Vec<Allow>,
+    /// `[resolver]`
+    pub resolver: ResolverSettings,
     /// `[mcc]`; without the table its defaults where something is `"mcc"`, else none.
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
@@ -130,6 +133,8 @@ struct Raw {
     listen: Vec<RawListen>,
     #[serde(default)]
     direct: RawDirect,
+    #[serde(default)]
+    resolver: RawResolver,
     mcc: Option<Mcc>,
     #[serde(default)]
     telemetry: RawTelemetry,
@@ -222,6 +227,7 @@ impl ClientConfig {
             tunnel,
             listen,
             direct,
+            resolver: raw.resolver.check(&source)?,
             // Telemetry is of what a Selector hears.
             mcc: Mcc::of_file(raw.mcc, asks || telemetry.is_some(), &source),
             telemetry,

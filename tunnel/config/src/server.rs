@@ -11,12 +11,13 @@ use crate::allow::{RawAllow, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::congestion_control::RawCongestionControl;
 use crate::mcc::RawTelemetry;
+use crate::resolver::RawResolver;
 use crate::server_limits::RawLimits;
 use crate::transport::tunnel_section;
 use crate::value::{BindAddress, Int};
 use crate::{
-    Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Log, Mcc, Runtime,
-    ServerLimits, Source, Telemetry, Transport,
+    Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Log, Mcc,
+    ResolverSettings, Runtime, ServerLimits, Source, Telemetry, Transport,
 };
 
 /// A whole server configuration, checked.
@@ -28,6 +29,8 @@ pub struct ServerConfig {
     pub allow: Vec<Allow>,
     /// `[dial]`
     pub dial: Dial,
+    /// `[resolver]`
+    pub resolver: ResolverSettings,
     /// `[mcc]`; without the table its defaults where something is `"mcc"`, else none.
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
@@ -61,8 +64,8 @@ pub struct ServerTunnel {
 /// `[dial]`: how destinations are connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
-    /// Time for all of it, name resolution included, 1 s to 2 min; default 5 s. Too small fails
-    /// far origins; too large keeps clients of dead ones waiting.
+    /// Time for all addresses of a destination, after the resolution of its name, 1 s to 2 min;
+    /// default 5 s. Too small fails far origins; too large keeps clients of dead ones waiting.
     pub timeout: Duration,
     /// Time for one address, 1 s to 2 min and at most `timeout`; default 4 s, or `timeout` if that is
     /// less.
@@ -82,6 +85,8 @@ struct Raw {
     destinations: RawDestinations,
     #[serde(default)]
     dial: RawDial,
+    #[serde(default)]
+    resolver: RawResolver,
     mcc: Option<Mcc>,
     #[serde(default)]
     telemetry: RawTelemetry,
@@ -140,6 +145,7 @@ impl ServerConfig {
             telemetry,
             allow: check_allow(raw.destinations.allow, "destinations.allow", &source)?,
             dial: raw.dial.check(&source)?,
+            resolver: raw.resolver.check(&source)?,
             limits: raw.limits.check(&source, &tunnel.transport)?,
             tunnel,
             runtime: raw.runtime.check(&source)?,

@@ -1,7 +1,7 @@
 //! A real handshake with a server, as the client would make it, and what the path is like.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,9 @@ use super::certificates::alternative_names;
 use crate::close_reason::{close_reason, handshake_failure};
 use crate::core::{CONN_ID_BYTES, open_connection};
 use crate::datagrams::offered;
+use crate::dial::interleave;
 use crate::metrics::HandshakeFailure;
+use crate::resolve::{ResolveError, Resolver};
 use crate::transport::TunnelConfig;
 
 /// What QUIC needs (RFC 9000, Section 14), IPv6 and UDP headers included.
@@ -40,16 +42,23 @@ pub struct Wanted<'a> {
     pub udp: bool,
 }
 
-/// Resolves a server, and makes a connection to each of its addresses until one succeeds.
-pub fn reach(report: &mut Report, mut config: TunnelConfig, wanted: Wanted<'_>) {
+/// Resolves a server as the client does, and makes a connection to each of its addresses, in the
+/// client's order, until one succeeds.
+pub fn reach(
+    report: &mut Report,
+    mut config: TunnelConfig,
+    resolver: &Resolver,
+    wanted: Wanted<'_>,
+) {
     let check = format!("server {}", wanted.server);
-    let addresses: Vec<SocketAddr> = match resolve(wanted.server) {
+    let addresses = match resolve(resolver, wanted.server) {
         Ok(addresses) => addresses,
         Err(error) => {
             let remedy = "correct tunnel.servers, or look at /etc/resolv.conf and `getent hosts`";
             return report.fail(&check, format!("its name has no address: {error}"), remedy);
         }
     };
+    let mut silent = Vec::new();
     for (index, address) in addresses.iter().enumerate() {
         let mut found = Report::default();
         let reached =
@@ -59,18 +68,30 @@ pub fn reach(report: &mut Report, mut config: TunnelConfig, wanted: Wanted<'_>) 
                 false
             });
         if reached || index + 1 == addresses.len() {
+            if reached && !silent.is_empty() {
+                warn_of_silent(report, &check, &silent);
+            }
             report.findings.append(&mut found.findings);
             return;
         }
+        silent.push(*address);
     }
 }
 
-fn resolve(server: &HostPort) -> io::Result<Vec<SocketAddr>> {
+/// Addresses of a server that did not answer, while another one of it did.
+fn warn_of_silent(report: &mut Report, check: &str, silent: &[SocketAddr]) {
+    let list: Vec<_> = silent.iter().map(ToString::to_string).collect();
+    let remedy = "it works: the client tries the next address after 250 ms; correct the name's \
+                  records, or let UDP pass to this address too";
+    report.warn(check, format!("no connection to {}", list.join(", ")), remedy);
+}
+
+fn resolve(resolver: &Resolver, server: &HostPort) -> Result<Vec<SocketAddr>, ResolveError> {
     match &server.host {
         Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, server.port)]),
         Host::Name(name) => {
-            let addresses: Vec<_> = (name.as_str(), server.port).to_socket_addrs()?.collect();
-            if addresses.is_empty() { Err(io::Error::other("none")) } else { Ok(addresses) }
+            let resolved = resolver.resolve_blocking(name, server.port)?;
+            Ok(interleave(&resolved.addresses).into())
         }
     }
 }

@@ -6,6 +6,7 @@
 mod congestion_control;
 mod doctor;
 mod interception;
+mod names;
 mod path_change;
 mod privileges;
 mod rtsp;
