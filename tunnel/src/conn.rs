@@ -14,6 +14,7 @@ use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::datagrams::{self, Early};
 use crate::fault::Fault;
 use crate::metrics::WorkerCounters;
+use crate::path_mtu::PathMtu;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
 use crate::qlog::{QlogError, QlogSink, Trace};
 use crate::steering::Control;
@@ -126,6 +127,7 @@ pub struct Conn {
     pub(crate) news: bool,
     /// What a test makes of it.
     pub(crate) fault: Option<Fault>,
+    pub(crate) path_mtu: PathMtu,
     /// Its congestion control.
     pub(crate) control: Control,
     /// At most two messages: sending stops at the first that finds no room.
@@ -169,6 +171,7 @@ impl Conn {
             wants_room: false,
             news: false,
             fault: None,
+            path_mtu: PathMtu::default(),
             control: Control::new(algorithm, now),
             blocked: VecDeque::new(),
         }
@@ -265,7 +268,8 @@ impl Conn {
         counters: &WorkerCounters,
     ) -> Flushed {
         while let Some(blocked) = self.blocked.front() {
-            if !send(port, &blocked.path, &blocked.bytes, blocked.segment) {
+            let sent = send(port, &blocked.path, &blocked.bytes, blocked.segment);
+            if sent == Sent::NoRoom {
                 return Flushed::Blocked;
             }
             self.blocked.pop_front();
@@ -333,9 +337,17 @@ impl Conn {
 
     /// Sends a message, or keeps it until the socket has room.
     fn hand_over(&mut self, port: &UdpPort, bytes: &[u8], segment: usize, path: quiche::SendInfo) {
-        if !self.blocked.is_empty() || !send(port, &path, bytes, segment) {
-            self.blocked.push_back(Blocked { bytes: bytes.to_vec(), segment, path });
-            return;
+        let sent = match self.blocked.is_empty() {
+            true => send(port, &path, bytes, segment),
+            false => Sent::NoRoom,
+        };
+        match sent {
+            Sent::Yes => {}
+            Sent::NoRoom => {
+                self.blocked.push_back(Blocked { bytes: bytes.to_vec(), segment, path });
+                return;
+            }
+            Sent::Refused => self.path_mtu.refuse(path.to, path.from.ip(), segment),
         }
         let now = Instant::now();
         self.last_sent = now;
@@ -389,16 +401,28 @@ impl Conn {
     }
 }
 
-/// `false` when the socket has no room. Any other failure is a packet lost on the way: a probe
-/// that was too large, a route that is away for a moment. Recovery knows how to handle that.
-fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -> bool {
-    match port.send(path.to, path.from.ip(), bytes, segment) {
-        Ok(()) => true,
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => false,
-        Err(error) => {
-            tracing::trace!(to = %path.to, %error, "datagram not sent");
-            true
-        }
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// It has left, or is as good as lost on the way: a route is away for a moment.
+    Yes,
+    /// The socket has no room.
+    NoRoom,
+    /// It is lost, as its datagrams may be too large for the interface.
+    Refused,
+}
+
+/// Recovery knows how to handle what is lost.
+fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -> Sent {
+    let Err(error) = port.send_despite_reports(path.to, path.from.ip(), bytes, segment) else {
+        return Sent::Yes;
+    };
+    tracing::trace!(to = %path.to, %error, "datagram not sent");
+    match (error.kind(), error.raw_os_error()) {
+        (std::io::ErrorKind::WouldBlock, _) => Sent::NoRoom,
+        // The latter with segmentation offload.
+        (_, Some(libc::EMSGSIZE | libc::EINVAL)) => Sent::Refused,
+        _ => Sent::Yes,
     }
 }
 
@@ -428,6 +452,7 @@ impl Conn {
                 .filter(|path| path.min_rtt.is_some())
                 .map(|path| path.rtt.as_secs_f64() * 1e3),
             cwnd_bytes: Some(path.as_ref().map_or(0, |path| path.cwnd as u64)),
+            path_mtu_bytes: path.as_ref().map(|path| path.pmtu as u64),
             pacing_mbps: controller.as_ref().map(|(metrics, _)| metrics.pacing_rate.mbps()),
             controller: controller.map(|(metrics, path)| ControllerInfo::new(&metrics, path)),
             loss: Some(stats.lost as f64 / stats.sent.max(1) as f64),

@@ -22,6 +22,7 @@ use crate::deadlines::Deadlines;
 use crate::fault::Faults;
 use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
 use crate::metrics::{self, ConnectionState, WorkerCounters};
+use crate::path_mtu::PathMtuBudget;
 use crate::retry::Retry;
 use crate::role::Notice;
 use crate::rtsp::{AllReserved, Rtsp};
@@ -83,6 +84,7 @@ pub struct Core {
     pub(crate) retry: Option<Retry>,
     /// A refusal has been logged since the last tick: a flood must not fill the log.
     pub(crate) refusal_logged: bool,
+    pub(crate) path_mtu_budget: PathMtuBudget,
     pub(crate) counters: Arc<WorkerCounters>,
     /// What tests provoke.
     faults: Faults,
@@ -133,6 +135,7 @@ impl Core {
             reset: tunnel.reset,
             retry: tunnel.retry,
             refusal_logged: false,
+            path_mtu_budget: PathMtuBudget::default(),
             counters: shared.metrics.worker(),
             faults: Faults::from_environment(),
             agent: tunnel.agent,

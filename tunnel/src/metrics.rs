@@ -132,6 +132,18 @@ label! {
 }
 
 label! {
+    /// How a path's MTU was found to have fallen.
+    PathMtuDecrease {
+        /// Larger packets were not acknowledged any more.
+        BlackHole = "black_hole",
+        /// A router has reported it.
+        Icmp = "icmp",
+        /// The interface that packets leave by has another one.
+        Local = "local",
+    }
+}
+
+label! {
     /// Why something that was received or accepted was thrown away.
     Drop {
         /// A datagram of no connection that we know, and not the start of one.
@@ -209,6 +221,10 @@ pub struct Metrics {
     pub congestion_control_refused: IntCounter,
     /// Input that a parser refused.
     pub protocol_errors: CounterFamily<Parser>,
+    /// Paths whose MTU was found to have fallen.
+    pub path_mtu_decreases: CounterFamily<PathMtuDecrease>,
+    /// Datagrams of UDP flows that went in capsules: no packet had room for them, or the peer takes none.
+    pub datagram_capsules: IntCounter,
     /// What was thrown away.
     pub drops: CounterFamily<Drop>,
     /// Reloads of the configuration.
@@ -296,6 +312,16 @@ impl Metrics {
                 "millrace_protocol_errors_total",
                 "Input that a parser refused",
                 "parser",
+            )?,
+            path_mtu_decreases: CounterFamily::register(
+                &registry,
+                "millrace_path_mtu_decreases_total",
+                "Path MTU decreases on tunnel connections, by how they were detected",
+                "reason",
+            )?,
+            datagram_capsules: counter(
+                "millrace_datagram_capsules_total",
+                "UDP datagrams sent in capsules on their stream instead of in QUIC datagrams",
             )?,
             drops: CounterFamily::register(
                 &registry,

@@ -91,11 +91,18 @@ impl Core {
             conn.cids.retain(|cid| cid.as_slice() != retired.as_ref());
         }
         while let Some(event) = conn.quic.path_event_next() {
-            if let PathEvent::PeerMigrated(_, peer) = event {
-                tracing::info!(from = %conn.peer, to = %peer, "peer migrated");
-                conn.peer = peer;
+            match event {
+                PathEvent::PeerMigrated(_, peer) => {
+                    tracing::info!(from = %conn.peer, to = %peer, "peer migrated");
+                    conn.peer = peer;
+                }
+                PathEvent::PmtuUpdated { peer, pmtu, .. } if peer == conn.peer => {
+                    conn.on_path_mtu(pmtu, &self.shared.metrics, &mut self.path_mtu_budget);
+                }
+                _ => {}
             }
         }
+        conn.tell_path_mtu(&mut self.path_mtu_budget);
         if !conn.established {
             return;
         }

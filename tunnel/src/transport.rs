@@ -160,6 +160,7 @@ fn quic_config(
     config.set_max_recv_udp_payload_size(usize::from(u16::MAX));
     config.set_max_send_udp_payload_size(usize::from(transport.max_udp_payload_bytes));
     config.discover_pmtu(true);
+    config.set_pmtud_search_interval(transport.path_mtu_probe_interval);
     config.set_initial_congestion_window_packets(INITIAL_WINDOW_PACKETS);
     config.set_active_connection_id_limit(ACTIVE_CONNECTION_IDS);
 

@@ -238,6 +238,11 @@ impl<R: Role> Worker<R> {
             (_, KIND_ROLE, key) => self.role.on_event(&mut self.core, key, event),
             (_, KIND_UDP, port) => {
                 self.udp_ready[port] |= event.is_readable();
+                if event.is_error() {
+                    self.core.on_port_error(port);
+                    // It may have come in place of what there is to read.
+                    self.udp_ready[port] = true;
+                }
                 if event.is_writable() {
                     self.core.port_writable(port);
                 }

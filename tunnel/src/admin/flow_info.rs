@@ -59,6 +59,9 @@ pub struct FlowInfo {
     pub rate_mbps: f64,
     /// Congestion window of the connection.
     pub cwnd_bytes: Option<u64>,
+    /// Largest packet that the connection sends, UDP payload.
+    #[serde(default)]
+    pub path_mtu_bytes: Option<u64>,
     /// Pacing rate of the connection; none when it isn't paced.
     pub pacing_mbps: Option<f64>,
     /// What the connection's controller says; none when it is one of quiche's own.
@@ -182,6 +185,7 @@ impl FlowInfo {
             rtt_ms: None,
             rate_mbps: flow.rate_mbps,
             cwnd_bytes: None,
+            path_mtu_bytes: None,
             pacing_mbps: None,
             controller: None,
             loss: None,

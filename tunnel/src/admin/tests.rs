@@ -30,6 +30,7 @@ fn flow() -> FlowInfo {
         rtt_ms: None,
         rate_mbps: 12.0,
         cwnd_bytes: Some(14_520),
+        path_mtu_bytes: Some(1452),
         pacing_mbps: Some(10.0),
         controller: Some(ControllerInfo {
             state: "slow start".to_owned(),

@@ -8,6 +8,7 @@ mod doctor;
 mod interception;
 mod names;
 mod path_change;
+mod path_mtu;
 mod privileges;
 mod rtsp;
 mod unreachable;
