@@ -13,10 +13,14 @@ use crate::metrics::{Drop, HandshakeFailure};
 use crate::peer_limits::AddressLimit;
 use crate::retry::Validation;
 use crate::udp::UdpPort;
+use crate::version::Invariants;
 
 /// RFC 9000, Section 14.1: a server drops shorter datagrams with an Initial packet, or it would
 /// answer with more than it got.
 const MIN_INITIAL_BYTES: usize = 1200;
+/// RFC 9000, Section 7.2: a client's first packet has at least so long a destination ID, and a
+/// server drops it otherwise.
+const MIN_FIRST_ID_BYTES: usize = 8;
 /// RFC 9114, Section 8.1.
 const H3_EXCESSIVE_LOAD: u64 = 0x107;
 
@@ -41,11 +45,8 @@ impl Core {
             self.shared.metrics.drops.of(Drop::Malformed).inc();
             return None;
         }
-        if !quiche::version_is_supported(header.version) {
-            let mut out = [0; MIN_INITIAL_BYTES];
-            let len = quiche::negotiate_version(&header.scid, &header.dcid, &mut out).ok()?;
-            // Unanswered, the client asks again.
-            let _ = arrival.socket.send(from, to.ip(), &out[..len], len);
+        if header.dcid.len() < MIN_FIRST_ID_BYTES {
+            self.shared.metrics.drops.of(Drop::Malformed).inc();
             return None;
         }
         if self.conns.len() >= self.max_connections {
@@ -95,6 +96,29 @@ impl Core {
                 tracing::error!(peer = %from, %error, "connection can't be accepted");
                 None
             }
+        }
+    }
+
+    /// Tells a client which version this server speaks (RFC 9000, Section 6.1).
+    pub(crate) fn negotiate_version(
+        &mut self,
+        socket: &UdpPort,
+        (from, to): (SocketAddr, SocketAddr),
+        packet: &Invariants<'_>,
+        len: usize,
+    ) {
+        if self.max_connections == 0 {
+            return self.shared.metrics.drops.of(Drop::UnknownConnection).inc();
+        }
+        if len < MIN_INITIAL_BYTES {
+            return self.shared.metrics.drops.of(Drop::Malformed).inc();
+        }
+        self.shared.metrics.drops.of(Drop::UnsupportedVersion).inc();
+        let [scid, dcid] = [packet.scid, packet.dcid].map(ConnectionId::from_ref);
+        let mut out = [0; MIN_INITIAL_BYTES];
+        if let Ok(len) = quiche::negotiate_version(&scid, &dcid, &mut out) {
+            // Unanswered, the client asks again.
+            let _ = socket.send(from, to.ip(), &out[..len], len);
         }
     }
 

@@ -150,6 +150,8 @@ label! {
         UnknownConnection = "unknown_connection",
         /// A datagram that is no QUIC packet.
         Malformed = "malformed",
+        /// A packet of a QUIC version that is not supported; its sender is told which one is.
+        UnsupportedVersion = "unsupported_version",
         /// The limit of connections was reached.
         ConnectionLimit = "connection_limit",
         /// Accepting paused, because the process or the system has no file descriptor left.

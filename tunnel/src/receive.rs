@@ -15,6 +15,7 @@ use crate::fault::Fault;
 use crate::metrics::Drop;
 use crate::stateless_reset;
 use crate::udp::{RecvBuffers, UdpPort};
+use crate::version;
 
 /// Connections to one peer that are asked whether a packet is the end of one of them.
 const MAX_RESET_CANDIDATES: usize = 64;
@@ -70,6 +71,10 @@ impl Core {
         let slot = match known {
             Some(slot) => slot,
             None => {
+                // Of other versions only the invariants are known.
+                if let Some(invariants) = version::unsupported(datagram) {
+                    return self.negotiate_version(socket, (from, to), &invariants, datagram.len());
+                }
                 let Ok(header) = Header::from_slice(datagram, CONN_ID_BYTES) else {
                     self.shared.metrics.drops.of(Drop::Malformed).inc();
                     return;

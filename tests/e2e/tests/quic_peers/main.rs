@@ -9,3 +9,4 @@ mod peer;
 mod peer_limits;
 mod requests;
 mod retry;
+mod versions;
