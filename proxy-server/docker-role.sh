@@ -1,6 +1,7 @@
 # What docker-entrypoint.sh does not know of millrace-server. Variables:
 #   ORIGIN              host:port, the only destination that flows may have
 #   CONGESTION_CONTROL  for what goes to the viewers; default vivace-latency
+#   BALANCERS           a network that a balancer sends from; each of its ports counts as an address
 # shellcheck shell=sh disable=SC2034
 role=server
 admin_port=9465
@@ -11,6 +12,7 @@ write_config() {
     *[!0-9.]*) allowed="name = \"${ORIGIN%:*}\"" ;;
     *) allowed="network = \"${ORIGIN%:*}\"" ;;
     esac
+    balancers=${BALANCERS:+"\"$BALANCERS\""}
     cat <<END
 [tunnel]
 listen = ["0.0.0.0:4433"]
@@ -22,5 +24,8 @@ congestion_control = "${CONGESTION_CONTROL:-vivace-latency}"
 [[destinations.allow]]
 $allowed
 ports = [${ORIGIN##*:}]
+
+[limits]
+balancers = [$balancers]
 END
 }

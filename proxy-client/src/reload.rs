@@ -87,8 +87,7 @@ impl Reloader<'_> {
         limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
-            config.limits.max_flows,
-            config.limits.max_rtsp_port_pairs,
+            run::flow_limits(&config),
             run::peer_limits(&config),
         );
         let lanes = if same_listeners { lanes } else { self.latest.get().lanes.clone() };

@@ -10,7 +10,8 @@ use millrace_tunnel::admin::FlowInfo;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::Core;
 use millrace_tunnel::flow::{FlowEnd, H3_CONNECT_ERROR};
-use millrace_tunnel::metrics::{self, FlowFailure, Parser};
+use millrace_tunnel::flow_admission::{FlowOwner, FlowRefusal};
+use millrace_tunnel::metrics::{self, FlowFailure, Label, Parser};
 use millrace_tunnel::reload::Latest;
 use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::socket::Socket;
@@ -102,6 +103,16 @@ impl ClientRole {
         &self.doors_seen[accepted.door]
     }
 
+    /// A listener as a user of flows, of which a sole one may have all.
+    fn listener_of(&self, door: usize) -> Option<usize> {
+        (self.doors_seen.len() + self.udp.doors() > 1).then_some(door)
+    }
+
+    /// The same for a listener of mode `udp`.
+    pub(crate) fn udp_listener_of(&self, door: usize) -> Option<usize> {
+        self.listener_of(self.doors_seen.len() + door)
+    }
+
     fn accept_all(&mut self, core: &mut Core) {
         for index in self.accepting.take(core.now()) {
             for turn in 0.. {
@@ -138,13 +149,22 @@ impl ClientRole {
         peer: Option<SocketAddr>,
     ) {
         let door = &self.doors[index];
-        let Some(admission) = core.shared.admit_flow() else {
-            tracing::warn!("flow refused: max_flows reached");
-            socket.reset();
-            return;
+        let owner = FlowOwner {
+            // Behind a proxy its header says who the viewer is.
+            viewer: peer.filter(|_| door.mode != Mode::ProxyProtocol).map(|peer| peer.ip()),
+            listener: self.listener_of(index),
+            client: None,
+        };
+        let admission = match core.shared.admit_flow(&owner) {
+            Ok(admission) => admission,
+            Err(refusal) => {
+                log_refusal(core, peer, refusal);
+                socket.reset();
+                return;
+            }
         };
         let Ok(handshake_place) =
-            peer.map(|peer| core.shared.peers.begin_handshake(peer.ip(), core.now())).transpose()
+            peer.map(|peer| core.shared.peers.begin_handshake(peer, core.now())).transpose()
         else {
             // Silent: whoever floods would fill the log too.
             core.shared.metrics.drops.of(metrics::Drop::PeerHandshakes).inc();
@@ -212,6 +232,13 @@ impl ClientRole {
         match accepted.advance() {
             Outcome::Wait => {}
             Outcome::Ready(destination) => {
+                let client = accepted.client;
+                if let Some(client) = client
+                    && let Err(refusal) = accepted.admission.set_viewer(client.ip())
+                {
+                    log_refusal(core, Some(client), refusal);
+                    return self.fail(core, key, ConnectFailure::Overloaded);
+                }
                 accepted.stage = Stage::Waiting(destination);
                 accepted.handshake_place = None;
                 accepted.deadline = core.now() + self.connect_timeout;
@@ -342,6 +369,13 @@ impl ClientRole {
     }
 }
 
+pub(crate) fn log_refusal(core: &mut Core, client: Option<SocketAddr>, refusal: FlowRefusal) {
+    if core.may_log_refusal() {
+        let reason = refusal.metric().as_str();
+        tracing::warn!(?client, reason, "flow refused; others like it may not be logged");
+    }
+}
+
 impl Role for ClientRole {
     fn start(&mut self, core: &mut Core) -> io::Result<()> {
         self.pool.start(core)?;
@@ -404,8 +438,8 @@ impl Role for ClientRole {
             {
                 self.on_udp_stream_lost(core, conn, stream, key);
             }
-            Notice::DatagramsEnded { conn, key, .. } => {
-                self.on_udp_ended(core, conn, key);
+            Notice::DatagramsEnded { conn, key, end } => {
+                self.on_udp_ended(core, conn, key, end);
                 self.request_waiting(core);
             }
             Notice::Response { conn, stream, key, fields } => {

@@ -14,6 +14,7 @@ use millrace_config::{
 };
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
+use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
@@ -67,8 +68,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let shared = Shared::new(
         metrics.clone(),
         transport.memory_cap_bytes,
-        config.limits.max_flows,
-        config.limits.max_rtsp_port_pairs,
+        flow_limits(config),
         peer_limits(config),
     );
     let settings = settings(config);
@@ -162,6 +162,23 @@ pub(crate) fn settings(config: &ClientConfig) -> WorkerSettings {
         keepalive: Some(config.tunnel.keepalive),
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
         max_connections: 0,
+        max_unanswered_udp_flows: config
+            .limits
+            .max_unanswered_udp_flows
+            .div_ceil(config.runtime.worker_count()),
+    }
+}
+
+/// Flows, and how they are shared.
+pub(crate) fn flow_limits(config: &ClientConfig) -> FlowLimits {
+    let limits = &config.limits;
+    FlowLimits {
+        max_flows: limits.max_flows,
+        share_per_viewer: limits.flow_share_per_viewer,
+        share_per_listener: limits.flow_share_per_listener,
+        max_rtsp_port_pairs: limits.max_rtsp_port_pairs,
+        rtsp_share_per_viewer: limits.rtsp_share_per_viewer,
+        ..FlowLimits::default()
     }
 }
 

@@ -57,8 +57,7 @@ impl Reloader<'_> {
         limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
-            config.limits.max_flows,
-            config.limits.max_rtsp_port_pairs,
+            run::flow_limits(&config.limits),
             run::peer_limits(&config.limits),
         );
         self.resolver.configure(&config.resolver);

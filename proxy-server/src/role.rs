@@ -13,12 +13,12 @@ use millrace_tunnel::core::{Core, RelayStart};
 use millrace_tunnel::datagrams::{DatagramsStart, Near};
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
 use millrace_tunnel::flow::FlowLabel;
-use millrace_tunnel::metrics::{FlowFailure, Parser};
+use millrace_tunnel::flow_admission::Admitted;
+use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
 use millrace_tunnel::reload::Latest;
 use millrace_tunnel::resolve::{Asker, Question, Resolved};
 use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::rtsp::{Medium, Rtsp};
-use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::streams::{failure_metric, fields_of};
 use millrace_tunnel::udp::UdpPort;
@@ -62,7 +62,7 @@ struct Pending {
     label: FlowLabel,
     /// What was asked for, unless that was an address.
     name: Option<String>,
-    admission: Admission,
+    admission: Admitted,
     /// Whether the client has ended its direction already.
     client_ended: bool,
     /// What the connection is told ahead of the flow: a PROXY header, where one is handed over.
@@ -128,11 +128,7 @@ impl ServerRole {
         };
         let key = self.next_key;
         self.next_key += 1;
-        let admission = match self.draining {
-            true => Err(ConnectFailure::Overloaded),
-            false => core.admit_flow(conn),
-        };
-        let admission = match admission {
+        let admission = match self.admit(core, conn, key, &request) {
             Ok(admission) => admission,
             Err(failure) => {
                 // Not worth a place in the table: when the table is full, answers are best effort.
@@ -203,6 +199,38 @@ impl ServerRole {
             Ok(question) => pending.stage = Stage::Resolving { _question: Some(question) },
             Err(error) => self.refuse(core, key, ConnectFailure::from(&error)),
         }
+    }
+
+    /// A place for what a request asks for. A UDP flow has one among those that nothing has come back
+    /// for, where the oldest request goes for a new one; a medium is its RTSP flow's.
+    fn admit(
+        &mut self,
+        core: &mut Core,
+        conn: ConnId,
+        key: u64,
+        request: &ConnectRequest,
+    ) -> Result<Admitted, ConnectFailure> {
+        if self.draining {
+            return Err(ConnectFailure::Overloaded);
+        }
+        let viewer = request.client_address;
+        let admitted = if matches!(request.carries, Carries::Udp { rtsp_stream: None, .. }) {
+            core.admit_unanswered_of(conn, viewer, key).map(|(place, evicted)| {
+                if let Some(evicted) = evicted {
+                    self.refuse(core, evicted, ConnectFailure::Overloaded);
+                }
+                Admitted::Unanswered(place)
+            })
+        } else {
+            core.admit_flow(conn, viewer).map(Admitted::Flow)
+        };
+        admitted.map_err(|refusal| {
+            if core.may_log_refusal() {
+                let reason = refusal.metric().as_str();
+                tracing::warn!(?viewer, reason, "flow refused; others like it may not be logged");
+            }
+            refusal.failure()
+        })
     }
 
     /// Dials those of the addresses that are allowed.
@@ -358,20 +386,24 @@ impl ServerRole {
         let rtsp = pending.follows_rtsp(core).then_some(Rtsp::Server);
         let Pending { conn, stream, label, admission, client_ended, header, stage, .. } = pending;
         match (stage, sent) {
-            (Stage::Answering(socket), Ok(())) => core.relay(RelayStart {
-                conn,
-                stream,
-                socket: Socket::Tcp(socket),
-                known: true,
-                label,
-                admission,
-                confirmed: true,
-                stream_finished: client_ended,
-                to_stream: Vec::new(),
-                to_socket: header,
-                again: None,
-                rtsp,
-            }),
+            (Stage::Answering(socket), Ok(())) => {
+                // Only UDP flows have any other.
+                let Admitted::Flow(admission) = admission else { return };
+                core.relay(RelayStart {
+                    conn,
+                    stream,
+                    socket: Socket::Tcp(socket),
+                    known: true,
+                    label,
+                    admission,
+                    confirmed: true,
+                    stream_finished: client_ended,
+                    to_stream: Vec::new(),
+                    to_socket: header,
+                    again: None,
+                    rtsp,
+                });
+            }
             (Stage::AnsweringUdp(near, medium), Ok(())) => {
                 let finished = client_ended;
                 // Without it the reason has been logged, and the stream reset.

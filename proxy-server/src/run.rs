@@ -9,6 +9,7 @@ use millrace_config::{Acl, ConfigError, Protocol, ServerConfig, ServerLimits};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
+use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::privileges::{self, Account};
@@ -56,8 +57,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let shared = Shared::new(
         metrics.clone(),
         transport.memory_cap_bytes,
-        config.limits.max_flows,
-        config.limits.max_rtsp_port_pairs,
+        flow_limits(&config.limits),
         peer_limits(&config.limits),
     );
     let workers = config.runtime.worker_count();
@@ -149,12 +149,28 @@ pub(crate) fn settings(config: &ServerConfig, workers: usize) -> WorkerSettings 
         keepalive: None,
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
         max_connections: config.limits.max_connections.div_ceil(workers),
+        max_unanswered_udp_flows: config.limits.max_unanswered_udp_flows.div_ceil(workers),
+    }
+}
+
+/// Flows, and how they are shared.
+pub(crate) fn flow_limits(limits: &ServerLimits) -> FlowLimits {
+    FlowLimits {
+        max_flows: limits.max_flows,
+        share_per_viewer: limits.flow_share_per_viewer,
+        share_per_client: limits.flow_share_per_client,
+        max_rtsp_port_pairs: limits.max_rtsp_port_pairs,
+        rtsp_share_per_viewer: limits.rtsp_share_per_viewer,
+        ..FlowLimits::default()
     }
 }
 
 /// What one client may take.
 pub(crate) fn peer_limits(limits: &ServerLimits) -> peer_limits::Limits {
     peer_limits::Limits {
+        handshakes: limits.max_unauthenticated_handshakes,
+        handshake_share_per_address: limits.handshake_share_per_address,
+        balancers: limits.balancers.clone(),
         retry_from_handshakes: limits.retry_from_handshakes,
         handshakes_per_address: limits.max_handshakes_per_address,
         handshakes_per_address_per_s: limits.handshakes_per_address_per_s as f64,

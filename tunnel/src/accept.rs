@@ -10,7 +10,7 @@ use quiche::{ConnectionId, Header, RetryConnectionIds, Type};
 
 use crate::core::{Core, MIN_CONNECTION_WINDOW_BYTES};
 use crate::metrics::{Drop, HandshakeFailure};
-use crate::peer_limits::AddressLimit;
+use crate::peer_limits::HandshakeLimit;
 use crate::retry::Validation;
 use crate::udp::UdpPort;
 use crate::version::Invariants;
@@ -64,13 +64,13 @@ impl Core {
             }
             Validation::Unproven => None,
         };
-        let place = match self.shared.peers.begin_handshake(from.ip(), self.now) {
+        let place = match self.shared.peers.begin_handshake(from, self.now) {
             Ok(place) => place,
-            Err(AddressLimit::Handshakes) => return self.turn_away(from, Drop::PeerHandshakes),
-            Err(AddressLimit::Rate) => return self.turn_away(from, Drop::PeerHandshakeRate),
+            Err(limit) => return self.turn_away(from, handshake_metric(limit)),
         };
         let cid = self.new_cid();
-        let reserved = self.reserve_least_window();
+        // It takes part of the memory cap once it is authenticated; the places bound it until then.
+        self.quic_config.set_max_connection_window(MIN_CONNECTION_WINDOW_BYTES);
         let scid = ConnectionId::from_ref(&cid);
         let token = self.reset.as_ref().map(|reset| reset.token(&cid));
         self.quic_config.set_stateless_reset_token(token);
@@ -87,12 +87,11 @@ impl Core {
         match accepted {
             Ok(quic) => {
                 let cids = vec![cid, header.dcid.to_vec()];
-                let slot = self.insert(quic, cids, arrival.port, from, reserved).slot;
+                let slot = self.insert(quic, cids, arrival.port, from, 0).slot;
                 self.conns[slot].handshake_place = Some(place);
                 Some(slot)
             }
             Err(error) => {
-                self.shared.release_memory(reserved);
                 tracing::error!(peer = %from, %error, "connection can't be accepted");
                 None
             }
@@ -129,7 +128,7 @@ impl Core {
         if matches!(reason, Drop::ConnectionLimit | Drop::MemoryCap) {
             self.shared.metrics.handshake_failures.of(HandshakeFailure::Overloaded).inc();
         }
-        if !std::mem::replace(&mut self.refusal_logged, true) {
+        if self.may_log_refusal() {
             tracing::warn!(
                 peer = %from,
                 reason = reason.as_str(),
@@ -180,13 +179,22 @@ impl Core {
     }
 
     /// Finds out whose connection it is, where peers count.
-    fn identify(&mut self, slot: usize) {
+    pub(crate) fn identify(&mut self, slot: usize) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         if !conn.quic.is_server() || conn.peer_place.is_some() {
             return;
         }
         let Some(name) = conn.quic.peer_cert().and_then(peer_name) else { return };
         conn.peer_place = self.shared.peers.join(&name);
+    }
+}
+
+fn handshake_metric(limit: HandshakeLimit) -> Drop {
+    match limit {
+        HandshakeLimit::All => Drop::Handshakes,
+        HandshakeLimit::Share => Drop::HandshakeShare,
+        HandshakeLimit::Handshakes => Drop::PeerHandshakes,
+        HandshakeLimit::Rate => Drop::PeerHandshakeRate,
     }
 }
 

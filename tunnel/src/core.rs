@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use boring::ssl::SslRef;
 use millrace_cc::registry::Algorithm;
 use millrace_config::{Class, Host};
-use millrace_wire::ConnectFailure;
 use mio::{Interest, Registry, Token};
 use quiche::h3;
 use slab::Slab;
@@ -17,12 +16,14 @@ use slab::Slab;
 use crate::agent::Agent;
 use crate::algorithms::Choice;
 use crate::conn::{Conn, ConnId, Owner};
-use crate::datagrams::{Run, UdpFlow};
+use crate::datagrams::{Run, UdpFlow, Unanswered, UnansweredPlace};
 use crate::deadlines::Deadlines;
 use crate::fault::Faults;
 use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
-use crate::metrics::{self, ConnectionState, WorkerCounters};
+use crate::flow_admission::{Admitted, FlowOwner, FlowRefusal};
+use crate::metrics::{self, ConnectionState, FlowFailure, WorkerCounters};
 use crate::path_mtu::PathMtuBudget;
+use crate::peer_limits::FlowPlace;
 use crate::retry::Retry;
 use crate::role::Notice;
 use crate::rtsp::{AllReserved, Rtsp};
@@ -58,6 +59,8 @@ pub struct Core {
     pub(crate) by_cid: HashMap<Vec<u8>, usize>,
     pub(crate) flows: Slab<Flow>,
     pub(crate) udp_flows: Slab<UdpFlow>,
+    /// Those of them, and of the role's, that nothing has come back for yet.
+    pub(crate) unanswered: Unanswered,
     /// Ports for media of RTSP connections, at a server.
     pub(crate) reserved: AllReserved,
     /// For the sockets of UDP flows; the kernel gives it memory once there are some.
@@ -116,6 +119,10 @@ impl Core {
             by_cid: HashMap::new(),
             flows: Slab::new(),
             udp_flows: Slab::new(),
+            unanswered: Unanswered::new(
+                settings.max_unanswered_udp_flows,
+                shared.metrics.udp_flows_unanswered.clone(),
+            ),
             reserved: AllReserved::new(),
             near_buffers: RecvBuffers::default(),
             run: Run::default(),
@@ -155,6 +162,7 @@ impl Core {
         self.retry = tunnel.retry;
         self.max_connection_window_bytes = settings.max_connection_window_bytes;
         self.max_connections = settings.max_connections;
+        self.unanswered.set(settings.max_unanswered_udp_flows);
     }
 
     /// The token under which a role's event source reports as `key`.
@@ -374,7 +382,7 @@ impl Core {
         if conn.quic.is_server() && flow.label.class == Class::Dash {
             flow.watch_player();
         }
-        if let Some(rtsp) = start.rtsp.and_then(|rtsp| self.follow_rtsp(rtsp, &flow.socket)) {
+        if let Some(rtsp) = start.rtsp.and_then(|rtsp| self.follow_rtsp(rtsp, &flow)) {
             flow.follow_rtsp(rtsp);
         }
         flow.confirmed = confirmed;
@@ -434,30 +442,99 @@ impl Core {
         true
     }
 
-    /// A place for a flow that a peer wants on a connection.
+    /// A place for a flow that a peer wants on a connection, for the viewer that it names.
     ///
     /// # Errors
-    /// The limit that is reached: the process's, or the peer's own.
-    pub fn admit_flow(&mut self, id: ConnId) -> Result<Admission, ConnectFailure> {
-        let open = self.conn(id).filter(|conn| conn.quic.local_error().is_none());
-        let conn = open.ok_or(ConnectFailure::Overloaded)?;
-        let place = match &conn.peer_place {
-            // In early data the peer is not known yet: only the process's limit counts.
-            None => None,
-            Some(peer) => match peer.admit_flow() {
-                Some(place) => Some(place),
-                None if self.shared.is_full() => {
-                    self.shared.metrics.drops.of(metrics::Drop::FlowLimit).inc();
-                    return Err(ConnectFailure::ServerFull);
-                }
-                None => {
-                    self.shared.metrics.drops.of(metrics::Drop::PeerFlows).inc();
-                    return Err(ConnectFailure::ClientLimitReached);
-                }
-            },
+    /// The limit or share that is reached.
+    pub fn admit_flow(
+        &mut self,
+        id: ConnId,
+        viewer: Option<SocketAddr>,
+    ) -> Result<Admission, FlowRefusal> {
+        let (owner, place) = self.join_peer(id, viewer)?;
+        Ok(self.shared.admit_flow(&owner)?.of_peer(place))
+    }
+
+    /// A place for a UDP flow that nothing has come back for yet, which its role knows by `key`, and
+    /// the key of a request that has to go for it.
+    ///
+    /// # Errors
+    /// As [`Core::admit_flow`].
+    pub fn admit_unanswered_of(
+        &mut self,
+        id: ConnId,
+        viewer: Option<SocketAddr>,
+        key: u64,
+    ) -> Result<(UnansweredPlace, Option<u64>), FlowRefusal> {
+        let (owner, _) = self.join_peer(id, viewer)?;
+        Ok(self.admit_unanswered(owner, key))
+    }
+
+    /// The same for a flow of this end's own.
+    pub fn admit_unanswered(
+        &mut self,
+        owner: FlowOwner,
+        key: u64,
+    ) -> (UnansweredPlace, Option<u64>) {
+        let (place, evicted) = self.unanswered.take(key, owner);
+        self.shared.metrics.flows_opened.inc();
+        let request = evicted.and_then(|evicted| {
+            self.shared.metrics.drops.of(metrics::Drop::UnansweredUdpFlow).inc();
+            match evicted.slot {
+                Some(slot) => self.end_datagrams(slot, FlowEnd::Idle),
+                None => return Some(evicted.key),
+            }
+            None
+        });
+        (place, request)
+    }
+
+    /// Whose flow it is, and its place among those of the peer.
+    fn join_peer(
+        &mut self,
+        id: ConnId,
+        viewer: Option<SocketAddr>,
+    ) -> Result<(FlowOwner, Option<FlowPlace>), FlowRefusal> {
+        // The session of early data says who the peer is (RFC 8446, Section 4.2.11).
+        self.identify(id.slot);
+        let conn = self.conn(id).filter(|conn| conn.quic.local_error().is_none());
+        let conn = conn.ok_or(FlowRefusal::Client)?;
+        let peer = conn.peer_place.as_ref();
+        let refused = || self.shared.refuse_peer();
+        if peer.is_none() && conn.quic.is_server() {
+            return Err(refused());
+        }
+        let place = peer.map(|peer| peer.admit_flow().ok_or_else(refused)).transpose()?;
+        Ok((FlowOwner::of_client(peer.map(|peer| peer.name().clone()), viewer), place))
+    }
+
+    /// The first datagram has come back for a UDP flow: it counts as one from now on, or ends. Whether
+    /// it goes on.
+    pub(crate) fn datagrams_answered(&mut self, slot: usize) -> bool {
+        let Some(flow) = self.udp_flows.get(slot) else { return false };
+        let Admitted::Unanswered(place) = &flow.admission else { return true };
+        let (id, owner) = (flow.conn, place.owner().unwrap_or_default());
+        let joined = match self.conn(id).and_then(|conn| conn.peer_place.as_ref()) {
+            Some(peer) => peer.admit_flow().map(Some).ok_or_else(|| self.shared.refuse_peer()),
+            None => Ok(None),
         };
-        let admission = self.shared.admit_flow().ok_or(ConnectFailure::ServerFull)?;
-        Ok(admission.of_peer(place))
+        let admitted =
+            joined.and_then(|place| Ok(self.shared.admit_answered(&owner)?.of_peer(place)));
+        match (admitted, self.udp_flows.get_mut(slot)) {
+            (Ok(admission), Some(flow)) => {
+                flow.admission = Admitted::Flow(admission);
+                true
+            }
+            _ => {
+                self.end_datagrams(slot, FlowEnd::Refused(FlowFailure::Overloaded));
+                false
+            }
+        }
+    }
+
+    /// Whether a refusal may be logged: a flood must not fill the log.
+    pub fn may_log_refusal(&mut self) -> bool {
+        !std::mem::replace(&mut self.refusal_logged, true)
     }
 
     /// A flow's socket reported something.

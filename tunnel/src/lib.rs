@@ -20,6 +20,7 @@ mod error_queue;
 pub mod fair_share;
 mod fault;
 pub mod flow;
+pub mod flow_admission;
 mod isolation;
 pub mod limits;
 pub mod liveness;

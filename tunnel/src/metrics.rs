@@ -158,8 +158,20 @@ label! {
         DescriptorLimit = "descriptor_limit",
         /// The limit of flows was reached.
         FlowLimit = "flow_limit",
+        /// A flow of a client that has its share, while others need what is free.
+        ClientFlowShare = "client_flow_share",
+        /// The same of a viewer address.
+        ViewerFlowShare = "viewer_flow_share",
+        /// The same of a listener.
+        ListenerFlowShare = "listener_flow_share",
+        /// A UDP flow that nothing had come back for, and that went for a newer one.
+        UnansweredUdpFlow = "unanswered_udp_flow",
         /// The memory cap was reached.
         MemoryCap = "memory_cap",
+        /// A handshake while all of the places for clients that are not authenticated are taken.
+        Handshakes = "handshakes",
+        /// A handshake of an address that has its share, while others need what is free.
+        HandshakeShare = "handshake_share",
         /// A handshake of an address that has as many under way as it may.
         PeerHandshakes = "peer_handshakes",
         /// A handshake of an address that begins too many in a short time.
@@ -184,6 +196,8 @@ label! {
         DatagramFlow = "datagram_flow",
         /// A SETUP of RTSP for which no ports were left.
         RtspPorts = "rtsp_ports",
+        /// The same of a viewer that has its share, while others need what is free.
+        RtspPortShare = "rtsp_port_share",
         /// A datagram that the socket of its UDP flow did not take.
         DatagramSocket = "datagram_socket",
     }
@@ -211,6 +225,8 @@ pub struct Metrics {
     pub flows_failed: CounterFamily<FlowFailure>,
     /// Flows now.
     pub flows_active: IntGauge,
+    /// UDP flows that nothing has come back for yet.
+    pub udp_flows_unanswered: IntGauge,
     /// Flows that a client connected to their destination itself, past the tunnel.
     pub flows_direct: IntCounter,
     /// QUIC connections now.
@@ -283,6 +299,10 @@ impl Metrics {
                 "reason",
             )?,
             flows_active: gauge("millrace_flows_active", "Flows now")?,
+            udp_flows_unanswered: gauge(
+                "millrace_udp_flows_unanswered",
+                "UDP flows that no datagram has come back for yet; not in millrace_flows_active",
+            )?,
             flows_direct: counter(
                 "millrace_flows_direct_total",
                 "Flows connected to their destination without the tunnel",

@@ -5,10 +5,14 @@
 //! count in atomics of their peer, and packets touch nothing of this.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+use millrace_config::Networks;
+
+use crate::fair_share::{FairShare, Place, PoolLimits, Refusal, Reserve};
 
 /// Addresses that are remembered. One whose handshakes are over and whose rate has recovered is
 /// forgotten when there are more.
@@ -17,8 +21,15 @@ const MAX_ADDRESSES: usize = 65_536;
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// The limits; `Default` has none.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
+    /// Handshakes under way of all addresses.
+    pub handshakes: usize,
+    /// Of these, what one address may have under contention.
+    pub handshake_share_per_address: usize,
+    /// Networks of load balancers: an address there stands for many clients, and each of its ports
+    /// counts as an address.
+    pub balancers: Networks,
     /// Handshakes under way from which on a client has to prove its address first.
     pub retry_from_handshakes: usize,
     /// Handshakes under way from one address.
@@ -33,9 +44,35 @@ pub struct Limits {
     pub memory_per_peer_bytes: u64,
 }
 
+impl Limits {
+    fn handshake_pool(&self) -> PoolLimits {
+        PoolLimits {
+            places: self.handshakes,
+            share: self.handshake_share_per_address,
+            reserve: Reserve::Quarter,
+        }
+    }
+
+    /// Handshakes under way from which on a client has to prove its address. Half of the places
+    /// are for those that have.
+    fn retry_from(&self) -> usize {
+        self.retry_from_handshakes.min(self.handshakes / 2)
+    }
+
+    fn source(&self, from: SocketAddr) -> Source {
+        match self.balancers.contains(from.ip()) {
+            true => Source::Port(from),
+            false => Source::Network(network_of(from.ip())),
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            handshakes: usize::MAX,
+            handshake_share_per_address: usize::MAX,
+            balancers: Networks::default(),
             retry_from_handshakes: usize::MAX,
             handshakes_per_address: usize::MAX,
             handshakes_per_address_per_s: f64::INFINITY,
@@ -46,9 +83,13 @@ impl Default for Limits {
     }
 }
 
-/// Which limit of an address was reached.
+/// Which limit of handshakes was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressLimit {
+pub enum HandshakeLimit {
+    /// That of all addresses together.
+    All,
+    /// The address's share, while others need what is free.
+    Share,
     /// Too many handshakes under way, or too many addresses.
     Handshakes,
     /// Too many new ones in a short time.
@@ -56,17 +97,26 @@ pub enum AddressLimit {
 }
 
 /// All peers of a process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PeerLimits {
     limits: RwLock<Limits>,
-    handshakes: AtomicUsize,
+    handshakes: Arc<FairShare<Source>>,
     addresses: Mutex<Addresses>,
-    peers: Mutex<HashMap<String, Arc<Peer>>>,
+    peers: Mutex<HashMap<Arc<str>, Arc<Peer>>>,
+}
+
+/// Where handshakes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Source {
+    /// An address, or an IPv6 network.
+    Network(IpAddr),
+    /// A port of a balancer, behind which one client is.
+    Port(SocketAddr),
 }
 
 #[derive(Debug, Default)]
 struct Addresses {
-    by_address: HashMap<IpAddr, Address>,
+    by_address: HashMap<Source, Address>,
     forgot: Option<Instant>,
 }
 
@@ -98,37 +148,43 @@ struct Peer {
 impl PeerLimits {
     /// Nobody has anything yet.
     pub fn new(limits: Limits) -> Self {
-        Self { limits: RwLock::new(limits), ..Self::default() }
+        Self {
+            handshakes: FairShare::new(limits.handshake_pool()),
+            limits: RwLock::new(limits),
+            addresses: Mutex::default(),
+            peers: Mutex::default(),
+        }
     }
 
     /// Other limits from now on; who has more keeps it.
     pub fn set(&self, limits: Limits) {
+        self.handshakes.set(limits.handshake_pool());
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     fn limits(&self) -> Limits {
-        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether a client has to prove its address before a handshake begins.
     pub fn wants_proof(&self) -> bool {
-        self.handshakes.load(Ordering::Relaxed) >= self.limits().retry_from_handshakes
+        self.handshakes.taken() >= self.limits().retry_from()
     }
 
-    /// A place for a handshake with the peer at `ip`.
+    /// A place for a handshake with the peer at `from`.
     ///
     /// # Errors
     /// The limit that was reached.
     pub fn begin_handshake(
         self: &Arc<Self>,
-        ip: IpAddr,
+        from: SocketAddr,
         now: Instant,
-    ) -> Result<HandshakePlace, AddressLimit> {
+    ) -> Result<HandshakePlace, HandshakeLimit> {
         let limits = self.limits();
-        let key = key(ip);
+        let key = limits.source(from);
         let mut addresses = self.addresses();
         if !addresses.by_address.contains_key(&key) && !addresses.make_room(&limits, now) {
-            return Err(AddressLimit::Handshakes);
+            return Err(HandshakeLimit::Handshakes);
         }
         let address = addresses.by_address.entry(key).or_insert_with(|| Address {
             under_way: 0,
@@ -137,15 +193,18 @@ impl PeerLimits {
         });
         address.earn(&limits, now);
         if address.under_way >= limits.handshakes_per_address {
-            return Err(AddressLimit::Handshakes);
+            return Err(HandshakeLimit::Handshakes);
         }
         if address.credit < 1.0 {
-            return Err(AddressLimit::Rate);
+            return Err(HandshakeLimit::Rate);
         }
+        let place = self.handshakes.take(key).map_err(|refusal| match refusal {
+            Refusal::Full => HandshakeLimit::All,
+            Refusal::Share => HandshakeLimit::Share,
+        })?;
         address.credit -= 1.0;
         address.under_way += 1;
-        self.handshakes.fetch_add(1, Ordering::Relaxed);
-        Ok(HandshakePlace { limits: self.clone(), key })
+        Ok(HandshakePlace { limits: self.clone(), place })
     }
 
     /// A place for a connection of the peer that its certificate calls `name`; `None` when it has
@@ -153,14 +212,15 @@ impl PeerLimits {
     pub fn join(self: &Arc<Self>, name: &str) -> Option<PeerPlace> {
         let limits = self.limits();
         let mut peers = lock(&self.peers);
-        let peer = peers.entry(name.to_owned()).or_default();
+        let name: Arc<str> = name.into();
+        let peer = peers.entry(name.clone()).or_default();
         // Under the lock, as is leaving: nobody takes the last place twice.
         if peer.connections.load(Ordering::Relaxed) >= limits.connections_per_peer {
             return None;
         }
         peer.connections.fetch_add(1, Ordering::Relaxed);
         let peer = peer.clone();
-        Some(PeerPlace { limits: self.clone(), name: name.to_owned(), peer, memory_bytes: 0 })
+        Some(PeerPlace { limits: self.clone(), name, peer, memory_bytes: 0 })
     }
 
     fn addresses(&self) -> MutexGuard<'_, Addresses> {
@@ -188,8 +248,8 @@ impl Addresses {
     }
 }
 
-/// A host may have all addresses of an IPv6 /64 (RFC 4291, Section 2.5.4).
-fn key(ip: IpAddr) -> IpAddr {
+/// What counts as one address: a host may have all of an IPv6 /64 (RFC 4291, Section 2.5.4).
+pub fn network_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {
             let [a, b, c, d, ..] = ip.segments();
@@ -203,13 +263,12 @@ fn key(ip: IpAddr) -> IpAddr {
 #[derive(Debug)]
 pub struct HandshakePlace {
     limits: Arc<PeerLimits>,
-    key: IpAddr,
+    place: Place<Source>,
 }
 
 impl Drop for HandshakePlace {
     fn drop(&mut self) {
-        self.limits.handshakes.fetch_sub(1, Ordering::Relaxed);
-        if let Some(address) = self.limits.addresses().by_address.get_mut(&self.key) {
+        if let Some(address) = self.limits.addresses().by_address.get_mut(self.place.user()) {
             address.under_way -= 1;
         }
     }
@@ -219,14 +278,14 @@ impl Drop for HandshakePlace {
 #[derive(Debug)]
 pub struct PeerPlace {
     limits: Arc<PeerLimits>,
-    name: String,
+    name: Arc<str>,
     peer: Arc<Peer>,
     memory_bytes: u64,
 }
 
 impl PeerPlace {
     /// Who the peer is, by its certificate.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
@@ -281,23 +340,23 @@ mod tests {
         Arc::new(PeerLimits::new(limits))
     }
 
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
+    fn at(ip: &str) -> SocketAddr {
+        SocketAddr::new(ip.parse().unwrap(), 4000)
     }
 
     #[test]
     fn handshakes_of_one_address_are_limited_and_others_are_not() {
         let peers = limited(Limits { handshakes_per_address: 2, ..Limits::default() });
         let now = Instant::now();
-        let begin = |text: &str| peers.begin_handshake(ip(text), now);
+        let begin = |text: &str| peers.begin_handshake(at(text), now);
         let first = begin("198.18.0.1").unwrap();
         let _second = begin("::ffff:198.18.0.1").unwrap();
-        assert_eq!(begin("198.18.0.1").unwrap_err(), AddressLimit::Handshakes);
+        assert_eq!(begin("198.18.0.1").unwrap_err(), HandshakeLimit::Handshakes);
         let _other = begin("198.18.0.2").unwrap();
         drop(first);
         let _again = begin("198.18.0.1").unwrap();
         let [_a, _b] = ["2001:db8::1", "2001:db8::2"].map(|text| begin(text).unwrap());
-        assert_eq!(begin("2001:db8::3").unwrap_err(), AddressLimit::Handshakes);
+        assert_eq!(begin("2001:db8::3").unwrap_err(), HandshakeLimit::Handshakes);
         let _next_network = begin("2001:db8:0:1::3").unwrap();
     }
 
@@ -312,7 +371,7 @@ mod tests {
         let mut begun = 0;
         for ms in 0..1000 {
             let now = start + Duration::from_millis(ms);
-            begun += usize::from(peers.begin_handshake(ip("198.18.0.1"), now).is_ok());
+            begun += usize::from(peers.begin_handshake(at("198.18.0.1"), now).is_ok());
         }
         assert!((13..=14).contains(&begun), "{begun} in a second");
     }
@@ -321,14 +380,62 @@ mod tests {
     fn proof_is_wanted_from_so_many_handshakes_on() {
         let peers = limited(Limits { retry_from_handshakes: 2, ..Limits::default() });
         let now = Instant::now();
-        let first = peers.begin_handshake(ip("198.18.0.1"), now).unwrap();
+        let first = peers.begin_handshake(at("198.18.0.1"), now).unwrap();
         assert!(!peers.wants_proof());
-        let _second = peers.begin_handshake(ip("198.18.0.2"), now).unwrap();
+        let _second = peers.begin_handshake(at("198.18.0.2"), now).unwrap();
         assert!(peers.wants_proof());
         drop(first);
         assert!(!peers.wants_proof());
         peers.set(Limits { retry_from_handshakes: 0, ..Limits::default() });
         assert!(peers.wants_proof());
+    }
+
+    #[test]
+    fn half_of_the_handshakes_are_for_clients_that_have_proven_their_address() {
+        let peers = limited(Limits { handshakes: 10, ..Limits::default() });
+        let begin =
+            |number: u8| peers.begin_handshake(([198, 18, 0, number], 1).into(), Instant::now());
+        let mut places: Vec<_> = (0..4).map(|number| begin(number).unwrap()).collect();
+        assert!(!peers.wants_proof());
+        places.extend((4..10).map(|number| begin(number).unwrap()));
+        assert!(peers.wants_proof());
+        assert_eq!(begin(10).unwrap_err(), HandshakeLimit::All);
+        places.pop();
+        assert!(begin(10).is_ok());
+    }
+
+    #[test]
+    fn addresses_that_flood_leave_handshakes_to_others() {
+        let limits = Limits {
+            handshakes: 1024,
+            handshake_share_per_address: 16,
+            handshakes_per_address: 256,
+            ..Limits::default()
+        };
+        let (peers, now) = (limited(limits), Instant::now());
+        let begin = |number: u8| peers.begin_handshake(([198, 18, 0, number], 1).into(), now);
+        let flood: Vec<_> =
+            (0..8).flat_map(|number| std::iter::from_fn(move || begin(number).ok())).collect();
+        assert!((768..1024).contains(&flood.len()), "{}", flood.len());
+        assert_eq!(begin(0).unwrap_err(), HandshakeLimit::Handshakes);
+        assert_eq!(begin(3).unwrap_err(), HandshakeLimit::Share);
+        let _known: Vec<_> = (100..120).map(|number| begin(number).unwrap()).collect();
+    }
+
+    #[test]
+    fn each_port_of_a_balancer_counts_as_an_address() {
+        let limits = Limits {
+            handshakes_per_address: 1,
+            balancers: Networks::parse(&["198.18.2.0/24"]).unwrap(),
+            ..Limits::default()
+        };
+        let (peers, now) = (limited(limits), Instant::now());
+        let begin = |from: ([u8; 4], u16)| peers.begin_handshake(from.into(), now);
+        let _first = begin(([198, 18, 2, 9], 4000)).unwrap();
+        let _second = begin(([198, 18, 2, 9], 4001)).unwrap();
+        assert_eq!(begin(([198, 18, 2, 9], 4000)).unwrap_err(), HandshakeLimit::Handshakes);
+        let _elsewhere = begin(([198, 18, 3, 9], 4000)).unwrap();
+        assert_eq!(begin(([198, 18, 3, 9], 4001)).unwrap_err(), HandshakeLimit::Handshakes);
     }
 
     #[test]
@@ -339,11 +446,11 @@ mod tests {
             ..Limits::default()
         };
         let (peers, start) = (limited(limits), Instant::now());
-        let address = |number: u32| IpAddr::from((0xc612_0000 + number).to_be_bytes());
+        let address = |number: u32| SocketAddr::from(((0xc612_0000 + number).to_be_bytes(), 4000));
         let begin = |number, at| peers.begin_handshake(address(number), at).map(drop);
         let most = u32::try_from(MAX_ADDRESSES).unwrap();
         (0..most).for_each(|number| begin(number, start).unwrap());
-        assert_eq!(begin(most, start), Err(AddressLimit::Handshakes));
+        assert_eq!(begin(most, start), Err(HandshakeLimit::Handshakes));
         begin(most, start + Duration::from_secs(3)).unwrap();
         assert_eq!(peers.addresses().by_address.len(), 1);
     }

@@ -1,8 +1,11 @@
 //! What all workers of a process share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::fair_share::{Place, Refusal};
+use crate::flow_admission::{FlowLimits, FlowOwner, FlowPools, FlowRefusal, Shares, Viewer};
 use crate::metrics::{self, Metrics};
 use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
 
@@ -15,10 +18,7 @@ pub struct Shared {
     pub peers: Arc<PeerLimits>,
     memory_cap_bytes: AtomicU64,
     memory_bytes: AtomicU64,
-    flows: AtomicUsize,
-    max_flows: AtomicUsize,
-    port_pairs: AtomicUsize,
-    max_port_pairs: AtomicUsize,
+    flows: FlowPools,
     next_number: AtomicU64,
     at_work: AtomicUsize,
 }
@@ -28,38 +28,27 @@ impl Shared {
     pub fn new(
         metrics: Arc<Metrics>,
         memory_cap_bytes: u64,
-        max_flows: usize,
-        max_rtsp_port_pairs: usize,
+        flows: FlowLimits,
         peers: Limits,
     ) -> Arc<Self> {
         let shared = Self {
             metrics,
-            peers: Arc::new(PeerLimits::default()),
+            peers: Arc::new(PeerLimits::new(Limits::default())),
             memory_cap_bytes: AtomicU64::default(),
             memory_bytes: AtomicU64::new(0),
-            flows: AtomicUsize::new(0),
-            max_flows: AtomicUsize::default(),
-            port_pairs: AtomicUsize::new(0),
-            max_port_pairs: AtomicUsize::default(),
+            flows: FlowPools::new(flows),
             next_number: AtomicU64::new(1),
             at_work: AtomicUsize::default(),
         };
-        shared.set_limits(memory_cap_bytes, max_flows, max_rtsp_port_pairs, peers);
+        shared.set_limits(memory_cap_bytes, flows, peers);
         Arc::new(shared)
     }
 
     /// Other limits from now on; what goes beyond them already stays.
-    pub fn set_limits(
-        &self,
-        memory_cap_bytes: u64,
-        max_flows: usize,
-        max_rtsp_port_pairs: usize,
-        peers: Limits,
-    ) {
+    pub fn set_limits(&self, memory_cap_bytes: u64, flows: FlowLimits, peers: Limits) {
         self.metrics.memory_cap_bytes.set(i64::try_from(memory_cap_bytes).unwrap_or(i64::MAX));
         self.memory_cap_bytes.store(memory_cap_bytes, Ordering::Relaxed);
-        self.max_flows.store(max_flows, Ordering::Relaxed);
-        self.max_port_pairs.store(max_rtsp_port_pairs, Ordering::Relaxed);
+        self.flows.set(flows);
         self.peers.set(peers);
     }
 
@@ -83,40 +72,53 @@ impl Shared {
         self.at_work.load(Ordering::Relaxed) == 0
     }
 
-    /// A place among the flows that the process may have, or `None` when all are taken.
-    pub fn admit_flow(self: &Arc<Self>) -> Option<Admission> {
-        let taken = self.flows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flows| {
-            (flows < self.max_flows.load(Ordering::Relaxed)).then_some(flows + 1)
-        });
-        if taken.is_err() {
-            self.metrics.drops.of(metrics::Drop::FlowLimit).inc();
-            return None;
-        }
+    /// A place for a flow of `owner` among those that the process may have.
+    ///
+    /// # Errors
+    /// The limit or share that is reached, which is counted.
+    pub fn admit_flow(self: &Arc<Self>, owner: &FlowOwner) -> Result<Admission, FlowRefusal> {
+        let admission = self.admit_answered(owner)?;
         self.metrics.flows_opened.inc();
-        self.metrics.flows_active.inc();
-        Some(Admission { shared: self.clone(), _peer: None })
+        Ok(admission)
     }
 
-    /// Whether the process has as many flows as it may.
-    pub(crate) fn is_full(&self) -> bool {
-        self.flows.load(Ordering::Relaxed) >= self.max_flows.load(Ordering::Relaxed)
+    /// The same for a UDP flow that has begun already, and that the first datagram has come back for.
+    pub(crate) fn admit_answered(
+        self: &Arc<Self>,
+        owner: &FlowOwner,
+    ) -> Result<Admission, FlowRefusal> {
+        let shares = self.flows.join(owner).inspect_err(|refusal| self.count_refusal(*refusal))?;
+        self.metrics.flows_active.inc();
+        let (shared, owner) = (self.clone(), owner.clone());
+        Ok(Admission { shared, owner, shares, _peer: None })
+    }
+
+    /// Counts a flow of a peer that has as many as it may. By default that is as many as there are.
+    pub(crate) fn refuse_peer(&self) -> FlowRefusal {
+        let refusal = if self.flows.is_full() { FlowRefusal::Full } else { FlowRefusal::Client };
+        self.count_refusal(refusal);
+        refusal
+    }
+
+    fn count_refusal(&self, refusal: FlowRefusal) {
+        self.metrics.drops.of(refusal.metric()).inc();
     }
 
     /// Whether RTSP is followed for RTP over UDP.
     pub fn follows_rtsp(&self) -> bool {
-        self.max_port_pairs.load(Ordering::Relaxed) > 0
+        self.flows.has_port_pairs()
     }
 
     /// A place among the pairs of ports that RTSP connections may have, or `None`.
-    pub(crate) fn take_port_pair(self: &Arc<Self>) -> Option<PairPlace> {
-        let taken = self.port_pairs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pairs| {
-            (pairs < self.max_port_pairs.load(Ordering::Relaxed)).then_some(pairs + 1)
+    pub(crate) fn take_port_pair(&self, viewer: Viewer) -> Option<PairPlace> {
+        let taken = self.flows.take_port_pair(viewer).inspect_err(|refusal| {
+            let reason = match refusal {
+                Refusal::Full => metrics::Drop::RtspPorts,
+                Refusal::Share => metrics::Drop::RtspPortShare,
+            };
+            self.metrics.drops.of(reason).inc();
         });
-        if taken.is_err() {
-            self.metrics.drops.of(metrics::Drop::RtspPorts).inc();
-            return None;
-        }
-        Some(PairPlace(self.clone()))
+        taken.ok().map(|place| PairPlace { _place: place })
     }
 
     pub(crate) fn memory_left(&self) -> u64 {
@@ -142,18 +144,16 @@ impl Shared {
 
 /// The place of a pair of UDP ports; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct PairPlace(Arc<Shared>);
-
-impl Drop for PairPlace {
-    fn drop(&mut self) {
-        self.0.port_pairs.fetch_sub(1, Ordering::Relaxed);
-    }
+pub(crate) struct PairPlace {
+    _place: Place<Viewer>,
 }
 
 /// A flow's place among those that the process may have; given back when dropped.
 #[derive(Debug)]
 pub struct Admission {
     shared: Arc<Shared>,
+    owner: FlowOwner,
+    shares: Shares,
     /// The same among those that its peer may have.
     _peer: Option<FlowPlace>,
 }
@@ -165,11 +165,21 @@ impl Admission {
         admission._peer = place;
         admission
     }
+
+    /// Counts for the viewer at `ip`, which a header has named, instead of the one before.
+    ///
+    /// # Errors
+    /// The viewer has its share.
+    pub fn set_viewer(&mut self, ip: IpAddr) -> Result<(), FlowRefusal> {
+        self.owner.viewer = Some(ip);
+        let Self { shared, owner, shares, .. } = self;
+        shared.flows.set_viewer(shares, owner).inspect_err(|refusal| shared.count_refusal(*refusal))
+    }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.shared.flows.fetch_sub(1, Ordering::Relaxed);
+        self.shared.flows.leave();
         self.shared.metrics.flows_active.dec();
     }
 }

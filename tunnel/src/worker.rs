@@ -57,6 +57,8 @@ pub struct WorkerSettings {
     pub max_connection_window_bytes: u64,
     /// Connections that peers may open; none at a client.
     pub max_connections: usize,
+    /// UDP flows that nothing has come back for yet.
+    pub max_unanswered_udp_flows: usize,
 }
 
 /// Where the trace is; `None` when the worker does not have the connection.

@@ -118,14 +118,12 @@ impl ClientRole {
                     client: from,
                     lane: door.lane,
                     medium: None,
+                    door: Some(index),
                 };
                 let Some(key) = self.open_udp(core, open) else {
                     return core.shared.metrics.drops.of(Drop::DatagramFlow).inc();
                 };
                 self.udp.by_source.insert((index, from), key);
-                if let Some(flow) = self.udp.flows.get_mut(&key) {
-                    flow.door = Some(index);
-                }
                 key
             }
         };

@@ -5,7 +5,8 @@ use std::time::Instant;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::Core;
 use millrace_tunnel::datagrams::{DatagramsStart, Queue};
-use millrace_tunnel::flow::{FlowLabel, H3_CONNECT_ERROR};
+use millrace_tunnel::flow::{FlowEnd, FlowLabel, H3_CONNECT_ERROR};
+use millrace_tunnel::flow_admission::{Admitted, FlowOwner};
 use millrace_tunnel::metrics::{Drop, Parser};
 use millrace_tunnel::streams::{failure_metric, fields_of};
 use millrace_wire::ConnectFailure;
@@ -19,14 +20,27 @@ use crate::role::ClientRole;
 impl ClientRole {
     /// Asks for a UDP flow; its key. `None` when there are as many as may be.
     pub fn open_udp(&mut self, core: &mut Core, open: UdpOpen) -> Option<u64> {
-        // Those that were refused count too: their table is bounded by this alone.
-        if self.udp.draining || self.udp.flows.len() >= self.limits.max_flows {
+        // Those that were refused after an answer count too: their table is bounded by this alone.
+        let most = self.limits.max_flows.saturating_add(self.limits.max_unanswered_udp_flows);
+        if self.udp.draining || self.udp.flows.len() >= most {
             return None;
         }
-        let admission = core.shared.admit_flow()?;
-        let UdpOpen { destination, near, client, lane, medium } = open;
+        let UdpOpen { destination, near, client, lane, medium, door } = open;
         let key = self.next_key;
         self.next_key += 1;
+        let listener = door.and_then(|door| self.udp_listener_of(door));
+        let owner = FlowOwner { viewer: Some(client.ip()), listener, client: None };
+        let admission = match &medium {
+            // Its RTSP flow has shown that the player is there.
+            Some(_) => Admitted::Flow(core.shared.admit_flow(&owner).ok()?),
+            None => {
+                let (place, evicted) = core.admit_unanswered(owner, key);
+                if let Some(evicted) = evicted {
+                    self.close_udp(core, evicted);
+                }
+                Admitted::Unanswered(place)
+            }
+        };
         let flow = UdpFlow {
             stage: Stage::Waiting,
             destination,
@@ -35,7 +49,7 @@ impl ClientRole {
             near: Some(near),
             admission: Some(admission),
             medium,
-            door: None,
+            door,
             queue: Queue::default(),
             deadline: core.now() + self.connect_timeout,
         };
@@ -186,9 +200,16 @@ impl ClientRole {
     }
 
     /// A flow is over: its client's next datagram begins another.
-    pub(crate) fn on_udp_ended(&mut self, core: &mut Core, conn: ConnId, key: u64) {
-        self.udp.remove(key);
+    pub(crate) fn on_udp_ended(&mut self, core: &mut Core, conn: ConnId, key: u64, end: FlowEnd) {
         self.pool.flow_ends(core, conn);
+        match (end, self.udp.flows.get_mut(&key)) {
+            // Not again at once, for an answer that nobody may get.
+            (FlowEnd::Refused(_), Some(flow)) if flow.medium.is_none() => {
+                flow.stage = Stage::Refused;
+                flow.deadline = core.now() + REFUSED_FOR;
+            }
+            _ => self.udp.remove(key),
+        }
     }
 
     /// Requests on these connections, which are of no use now, are made again elsewhere, and flows
@@ -240,7 +261,10 @@ impl ClientRole {
         core.shared.metrics.flows_failed.of(failure_metric(failure)).inc();
         let stage = std::mem::replace(&mut flow.stage, Stage::Refused);
         core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
-        (flow.near, flow.admission, flow.queue) = (None, None, Queue::default());
+        (flow.near, flow.queue) = (None, Queue::default());
+        if flow.admission.as_ref().is_some_and(|admission| !admission.is_unanswered()) {
+            flow.admission = None;
+        }
         flow.medium = None;
         flow.deadline = core.now() + REFUSED_FOR;
         if let Stage::Requested { conn, .. } = stage {

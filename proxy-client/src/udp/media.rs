@@ -14,7 +14,7 @@ impl ClientRole {
         let NewMedium { lane, player, flows } = medium;
         for MediumFlow { near, destination, medium } in flows {
             let medium = Some(medium);
-            let open = UdpOpen { destination, near, client: player, lane, medium };
+            let open = UdpOpen { destination, near, client: player, lane, medium, door: None };
             if self.open_udp(core, open).is_none() {
                 tracing::warn!(%player, "no UDP flow for an RTSP player: too many flows");
             }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::datagrams::{DatagramsId, Near, Queue};
+use millrace_tunnel::flow_admission::Admitted;
 use millrace_tunnel::rtsp::Medium;
-use millrace_tunnel::shared::Admission;
 use millrace_tunnel::udp::RecvBuffers;
 use millrace_wire::Destination;
 
@@ -49,6 +49,8 @@ pub struct UdpOpen {
     /// The medium that it carries, if an RTSP flow has set it up: it has to be on the connection of
     /// that one.
     pub medium: Option<Medium>,
+    /// The listener at which its client is, if there is one.
+    pub door: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -71,8 +73,9 @@ struct UdpFlow {
     lane: usize,
     /// Until it runs, or is refused.
     near: Option<Near>,
-    /// The same.
-    admission: Option<Admission>,
+    /// Until it runs. One that was refused keeps its place among the unanswered ones, which bounds
+    /// how many there are.
+    admission: Option<Admitted>,
     /// For as long as the flow may be asked for.
     medium: Option<Medium>,
     /// The listener at which its client is, if there is one.
@@ -99,6 +102,11 @@ impl UdpFlows {
     pub fn pending(&self) -> usize {
         let pending = |it: &&UdpFlow| matches!(it.stage, Stage::Waiting | Stage::Requested { .. });
         self.flows.values().filter(pending).count()
+    }
+
+    /// Listeners of mode `udp`.
+    pub fn doors(&self) -> usize {
+        self.doors.len()
     }
 
     /// Whether `key` is that of a flow here.

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::networks::CheckHostBits;
 use crate::value::{BindAddress, Host, from_string};
 use crate::{ConfigError, Source};
 
@@ -125,19 +126,11 @@ pub(crate) fn check_allow(
 }
 
 fn check_network(network: IpNet, key: &str, source: &Source) -> Result<AllowedHost, ConfigError> {
-    if network.trunc() == network {
-        return Ok(AllowedHost::Network(network));
-    }
-    let problem = format!(
-        "{network} has bits set beyond its prefix length; write {} for the network or {} for the \
-         one address",
-        network.trunc(),
-        network.addr()
-    );
-    Err(source.error(&format!("{key}.network"), problem))
+    network.check_host_bits(&format!("{key}.network"), source)?;
+    Ok(AllowedHost::Network(network))
 }
 
-struct Network(IpNet);
+pub(crate) struct Network(pub(crate) IpNet);
 
 impl FromStr for Network {
     type Err = ipnet::AddrParseError;

@@ -99,9 +99,16 @@ pub enum Connections {
 /// `[limits]` of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Flows at a time, 1 to 1000000; default 10000. More are refused; each takes a descriptor
+    /// Flows at a time, 1 to 1000000; default 20000. More are refused; each takes a descriptor
     /// and buffers.
     pub max_flows: usize,
+    /// Flows that one listener may have under contention, 1 to 1000000; default 1000.
+    pub flow_share_per_listener: usize,
+    /// Flows that one viewer address may have under contention, 1 to 1000000; default 100.
+    pub flow_share_per_viewer: usize,
+    /// UDP flows at a time that nothing has come back for yet, 1 to 1000000; default 2000. The
+    /// oldest go for new ones.
+    pub max_unanswered_udp_flows: usize,
     /// Accepted connections of one client address that have not said yet where they want to go, 1
     /// to 1000000; default 2000. More are reset. Too large lets one host's silent connections take
     /// all of `max_flows`.
@@ -123,6 +130,8 @@ pub struct ClientLimits {
     /// 10000; default 1000. 0 leaves RTSP as it is. Beyond it a SETUP passes unchanged. Each takes two
     /// descriptors and two ports.
     pub max_rtsp_port_pairs: usize,
+    /// Of these, what one viewer address may have under contention, 1 to 10000; default 16.
+    pub rtsp_share_per_viewer: usize,
 }
 
 #[derive(Deserialize)]
@@ -192,13 +201,17 @@ struct RawDirect {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawLimits {
-    max_flows: Int<10_000, 1, 1_000_000>,
+    max_flows: Int<20_000, 1, 1_000_000>,
+    flow_share_per_listener: Int<1000, 1, 1_000_000>,
+    flow_share_per_viewer: Int<100, 1, 1_000_000>,
+    max_unanswered_udp_flows: Int<2000, 1, 1_000_000>,
     max_handshakes_per_address: Int<2000, 1, 1_000_000>,
     handshake_timeout_s: Int<10, 1, 300>,
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
     udp_idle_timeout_s: Int<120, 1, 86_400>,
     max_rtsp_port_pairs: Int<1000, 0, 10_000>,
+    rtsp_share_per_viewer: Int<16, 1, 10_000>,
 }
 
 impl ClientConfig {
@@ -233,12 +246,16 @@ impl ClientConfig {
             telemetry,
             limits: ClientLimits {
                 max_flows: raw.limits.max_flows.get(),
+                flow_share_per_listener: raw.limits.flow_share_per_listener.get(),
+                flow_share_per_viewer: raw.limits.flow_share_per_viewer.get(),
+                max_unanswered_udp_flows: raw.limits.max_unanswered_udp_flows.get(),
                 max_handshakes_per_address: raw.limits.max_handshakes_per_address.get(),
                 handshake_timeout: raw.limits.handshake_timeout_s.seconds(),
                 flow_idle_timeout: raw.limits.flow_idle_timeout_s.seconds(),
                 half_close_timeout: raw.limits.half_close_timeout_s.seconds(),
                 udp_idle_timeout: raw.limits.udp_idle_timeout_s.seconds(),
                 max_rtsp_port_pairs: raw.limits.max_rtsp_port_pairs.get(),
+                rtsp_share_per_viewer: raw.limits.rtsp_share_per_viewer.get(),
             },
             runtime: raw.runtime.check(&source)?,
             admin: raw.admin.check(&source, Self::ADMIN_ADDRESS)?,

@@ -4,20 +4,38 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::allow::Network;
 use crate::value::Int;
-use crate::{ConfigError, Source, Transport};
+use crate::{ConfigError, Networks, Source, Transport};
 
 /// `[limits]` of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// QUIC connections at a time, 1 to 1000000; default 10000. More are refused.
+    /// QUIC connections at a time, 1 to 1000000; default 20000. More are refused.
     pub max_connections: usize,
-    /// Flows at a time over all connections, 1 to 1000000; default 10000. More are refused; each
+    /// Flows at a time over all connections, 1 to 1000000; default 20000. More are refused; each
     /// takes a descriptor and buffers.
     pub max_flows: usize,
+    /// Flows that one client, known by the common name in its certificate, may have under
+    /// contention, 1 to 1000000; default 1000.
+    pub flow_share_per_client: usize,
+    /// Flows that one viewer address of a client may have under contention, 1 to 1000000; default
+    /// 100.
+    pub flow_share_per_viewer: usize,
+    /// UDP flows at a time that nothing has come back for yet, 1 to 1000000; default 2000. The
+    /// oldest go for new ones.
+    pub max_unanswered_udp_flows: usize,
     /// Flows at a time on one connection, 1 to `max_flows`, which is the default. Too small refuses flows of
     /// a busy client edge; too large lets one edge take all.
     pub max_flows_per_connection: usize,
+    /// QUIC handshakes under way of all clients that are not authenticated yet, 1 to 1000000;
+    /// default 1024. More are dropped; each takes about 28 KiB.
+    pub max_unauthenticated_handshakes: usize,
+    /// Of these, what one IPv4 address or IPv6 /64 may have under contention, 1 to 1000000;
+    /// default 16.
+    pub handshake_share_per_address: usize,
+    /// Networks of load balancers, each of whose ports counts as an address; default none.
+    pub balancers: Networks,
     /// QUIC handshakes under way from which on new clients have to prove their address first
     /// (Retry, RFC 9000 §8.1.2), 0 to 1000000; default 64. 0 asks everyone. Too small costs a
     /// round trip when many clients come at once; too large keeps state for forged addresses.
@@ -50,25 +68,34 @@ pub struct ServerLimits {
     /// 0 to 10000; default 1000. 0 leaves RTSP as it is. Beyond it a SETUP passes unchanged. Each takes
     /// two descriptors and two ports.
     pub max_rtsp_port_pairs: usize,
+    /// Of these, what one viewer address may have under contention, 1 to 10000; default 16.
+    pub rtsp_share_per_viewer: usize,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawLimits {
-    max_connections: Int<10_000, 1, 1_000_000>,
-    max_flows: Int<10_000, 1, 1_000_000>,
-    max_flows_per_connection: Option<Int<10_000, 1, 1_000_000>>,
+    max_connections: Int<20_000, 1, 1_000_000>,
+    max_flows: Int<20_000, 1, 1_000_000>,
+    flow_share_per_client: Int<1000, 1, 1_000_000>,
+    flow_share_per_viewer: Int<100, 1, 1_000_000>,
+    max_unanswered_udp_flows: Int<2000, 1, 1_000_000>,
+    max_flows_per_connection: Option<Int<20_000, 1, 1_000_000>>,
+    max_unauthenticated_handshakes: Int<1024, 1, 1_000_000>,
+    handshake_share_per_address: Int<16, 1, 1_000_000>,
+    balancers: Vec<Network>,
     retry_from_handshakes: Int<64, 0, 1_000_000>,
     max_handshakes_per_address: Int<256, 1, 100_000>,
     handshakes_per_address_per_s: Int<100, 1, 100_000>,
-    max_connections_per_peer: Option<Int<10_000, 1, 1_000_000>>,
-    max_flows_per_peer: Option<Int<10_000, 1, 1_000_000>>,
+    max_connections_per_peer: Option<Int<20_000, 1, 1_000_000>>,
+    max_flows_per_peer: Option<Int<20_000, 1, 1_000_000>>,
     memory_per_peer_mb: Option<Int<512, 1, 1_000_000>>,
     handshake_timeout_s: Int<10, 1, 300>,
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
     udp_idle_timeout_s: Int<120, 1, 86_400>,
     max_rtsp_port_pairs: Int<1000, 0, 10_000>,
+    rtsp_share_per_viewer: Int<16, 1, 10_000>,
 }
 
 impl RawLimits {
@@ -82,6 +109,12 @@ impl RawLimits {
         let limits = ServerLimits {
             max_connections,
             max_flows,
+            flow_share_per_client: self.flow_share_per_client.get(),
+            flow_share_per_viewer: self.flow_share_per_viewer.get(),
+            max_unanswered_udp_flows: self.max_unanswered_udp_flows.get(),
+            max_unauthenticated_handshakes: self.max_unauthenticated_handshakes.get(),
+            handshake_share_per_address: self.handshake_share_per_address.get(),
+            balancers: Networks::check(self.balancers, "limits.balancers", source)?,
             max_flows_per_connection: self
                 .max_flows_per_connection
                 .map_or(max_flows, |set| set.get()),
@@ -100,6 +133,7 @@ impl RawLimits {
             half_close_timeout: self.half_close_timeout_s.seconds(),
             udp_idle_timeout: self.udp_idle_timeout_s.seconds(),
             max_rtsp_port_pairs: self.max_rtsp_port_pairs.get(),
+            rtsp_share_per_viewer: self.rtsp_share_per_viewer.get(),
         };
         let memory_cap_bytes = transport.memory_cap_bytes;
         let within = [

@@ -10,6 +10,7 @@ mod near;
 mod queue;
 mod receive;
 mod send;
+mod unanswered;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -22,14 +23,16 @@ use quiche::h3;
 pub use near::Near;
 pub use queue::Queue;
 pub(crate) use receive::{Early, Run};
+pub(crate) use unanswered::Unanswered;
+pub use unanswered::UnansweredPlace;
 
 use crate::admin::{FlowSeen, FlowState};
 use crate::conn::{ConnId, Owner};
 use crate::core::{Core, H3_NO_ERROR, KIND_DATAGRAMS, KIND_SHIFT};
 use crate::flow::{FlowEnd, FlowLabel, H3_CONNECT_ERROR, Meter};
+use crate::flow_admission::Admitted;
 use crate::role::Notice;
 use crate::rtsp::Medium;
-use crate::shared::Admission;
 
 /// Received DATAGRAM frames that quiche may hold. They are taken when there are
 /// [`TAKE_AT`] of them, so that none is thrown away unseen: a packet has at most some hundreds.
@@ -52,7 +55,7 @@ pub struct DatagramsStart {
     /// For people.
     pub label: FlowLabel,
     /// The flow's place among those allowed.
-    pub admission: Admission,
+    pub admission: Admitted,
     /// The role's key, for [`Notice::DatagramsEnded`].
     pub key: u64,
     /// Whether the peer has ended the stream already.
@@ -91,7 +94,7 @@ pub(crate) struct UdpFlow {
     pub(crate) queue: Queue,
     pub(crate) capsules: Capsules,
     pub(crate) medium: Option<Medium>,
-    _admission: Admission,
+    pub(crate) admission: Admitted,
 }
 
 /// Tells the numbers of UDP flows from those of others.
@@ -141,6 +144,9 @@ impl Core {
             }
         }
         let readable = matches!(near, Near::Own { .. });
+        if let Admitted::Unanswered(place) = &admission {
+            place.runs_at(slot);
+        }
         self.udp_flows.insert(UdpFlow {
             conn: id,
             stream,
@@ -157,7 +163,7 @@ impl Core {
             queue: Queue::default(),
             capsules: Capsules::default(),
             medium,
-            _admission: admission,
+            admission,
         });
         let conn = self.conn_mut(id)?;
         conn.streams.insert(stream, Owner::Datagrams(slot));

@@ -119,10 +119,14 @@ impl Core {
             self.abort_datagrams(slot, H3_DATAGRAM_ERROR);
             return;
         }
+        let to_client = self.conns.get(flow.conn.slot).is_some_and(|it| !it.quic.is_server());
+        if to_client && flow.admission.is_unanswered() && !self.datagrams_answered(slot) {
+            return;
+        }
+        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
         flow.active = self.now;
         flow.received_bytes += payload.len() as u64;
         let most = flow.near.max_segments();
-        let to_client = self.conns.get(flow.conn.slot).is_some_and(|it| !it.quic.is_server());
         self.counters.bytes(to_client, payload.len() as u64);
         self.counters.datagrams(to_client, 1);
         if !self.run.takes(slot, payload.len(), most) {

@@ -151,7 +151,7 @@ impl Core {
             return false;
         }
         let most_bytes = share(self.udp_flows.len());
-        let (mut ends, mut more) = (Vec::new(), false);
+        let (mut ends, mut answered, mut more) = (Vec::new(), Vec::new(), false);
         let (mut too_large, mut dropped, mut datagrams, mut bytes) = (0, 0, 0, 0);
         let mut capsules = 0;
         for _ in 0..conn.ready_datagrams.len() {
@@ -170,6 +170,11 @@ impl Core {
                         continue;
                     }
                 }
+            }
+            if conn.quic.is_server() && flow.admission.is_unanswered() && !flow.queue.is_empty() {
+                // It has its turn once it is admitted.
+                answered.push(flow_slot);
+                continue;
             }
             let mut waits = false;
             for _ in 0..TURN {
@@ -209,6 +214,12 @@ impl Core {
         self.count_queue_drops(dropped);
         for (flow, end) in ends {
             self.end_datagrams(flow, end);
+        }
+        for flow in answered {
+            if self.datagrams_answered(flow) {
+                self.datagrams_ready(flow);
+                more = true;
+            }
         }
         more
     }

@@ -18,10 +18,10 @@ use crate::conn::{ConnId, Owner};
 use crate::core::Core;
 use crate::datagrams::Near;
 use crate::flow::{Flow, FlowEnd};
+use crate::flow_admission::FlowOwner;
 use crate::liveness::source_address;
 use crate::role::Notice;
 use crate::shared::PairPlace;
-use crate::socket::Socket;
 use crate::udp::UdpPort;
 
 use follow::{Event, Follower, Side};
@@ -145,11 +145,13 @@ impl RtspFlow {
 
 impl Core {
     /// Begins to follow a flow; `None` where that is not possible.
-    pub(crate) fn follow_rtsp(&self, rtsp: Rtsp, socket: &Socket) -> Option<Box<RtspFlow>> {
+    pub(crate) fn follow_rtsp(&self, rtsp: Rtsp, flow: &Flow) -> Option<Box<RtspFlow>> {
         let shared = self.shared.clone();
         if !shared.follows_rtsp() {
             return None;
         }
+        let client = self.conn(flow.conn)?.peer_place.as_ref().map(|peer| peer.name().clone());
+        let viewer = FlowOwner::of_client(client, flow.label.client).viewer();
         let (side, ports) = match rtsp {
             Rtsp::Client { player, origin, agreed, .. } => {
                 let ip = player.ip().to_canonical();
@@ -161,13 +163,13 @@ impl Core {
                 let source = origin.unwrap_or(own);
                 let peer = Peer::Player(ip);
                 let side = Side::Client { player: ip, source, agreed };
-                (side, UdpPairs::new(shared, source, origin.is_some(), peer))
+                (side, UdpPairs::new(shared, viewer, source, origin.is_some(), peer))
             }
             Rtsp::Server => {
                 // The origin sends its media to whom it sees at the other end.
-                let (local, origin) = socket.tcp_addresses()?;
+                let (local, origin) = flow.socket.tcp_addresses()?;
                 let peer = Peer::Origin(origin.ip());
-                (Side::Server, UdpPairs::new(shared, local.ip(), false, peer))
+                (Side::Server, UdpPairs::new(shared, viewer, local.ip(), false, peer))
             }
         };
         Some(Box::new(RtspFlow { follower: Follower::new(side, ports), rtsp }))

@@ -8,6 +8,7 @@ use millrace_wire::rtsp::PortPair;
 
 use super::follow::Ports;
 use crate::datagrams::Near;
+use crate::flow_admission::Viewer;
 use crate::shared::{PairPlace, Shared};
 use crate::udp::UdpPort;
 
@@ -28,6 +29,8 @@ pub(crate) struct UdpPair {
 #[derive(Debug)]
 pub(crate) struct UdpPairs {
     shared: Arc<Shared>,
+    /// For whom they are.
+    viewer: Viewer,
     /// Where they are bound.
     local: IpAddr,
     /// `local` is not this machine's own (`IP_TRANSPARENT`).
@@ -46,8 +49,14 @@ pub(crate) enum Peer {
 }
 
 impl UdpPairs {
-    pub(crate) fn new(shared: Arc<Shared>, local: IpAddr, transparent: bool, peer: Peer) -> Self {
-        Self { shared, local, transparent, peer }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        viewer: Viewer,
+        local: IpAddr,
+        transparent: bool,
+        peer: Peer,
+    ) -> Self {
+        Self { shared, viewer, local, transparent, peer }
     }
 
     fn open(&self) -> io::Result<(UdpPort, UdpPort)> {
@@ -87,7 +96,7 @@ impl Ports for UdpPairs {
     type Pair = UdpPair;
 
     fn reserve(&mut self, player: PortPair) -> Option<(UdpPair, PortPair)> {
-        let place = self.shared.take_port_pair()?;
+        let place = self.shared.take_port_pair(self.viewer.clone())?;
         let opened = self.open().and_then(|(rtp, rtcp)| {
             let mut pair = UdpPair { rtp, rtcp, peers: None, place };
             if let Peer::Player(ip) = self.peer {

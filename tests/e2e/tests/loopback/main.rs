@@ -12,6 +12,7 @@ mod destinations;
 mod doctor;
 mod drain;
 mod fail_open;
+mod fair_shares;
 mod half_close;
 mod logs;
 mod malformed;

@@ -291,7 +291,7 @@ fn flows_are_bounded_at_either_end() {
             assert!(active(admin) <= MOST as f64, "{side}: {}", active(admin));
         }
         // Of one client as many as of all, unless something else is said.
-        let reason = if side == "client" { "flow_limit" } else { "peer_flows" };
+        let reason = if side == "peer" { "peer_flows" } else { "flow_limit" };
         let admin = match side {
             "client" => pair.addresses.client_admin,
             _ => pair.addresses.server_admin,

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod access_list;
+mod balancer;
 mod client_edge;
 mod edges;
 mod fail_open;

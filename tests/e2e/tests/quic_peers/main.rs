@@ -4,7 +4,9 @@
 
 mod amplification;
 mod connect_udp;
+mod early_data;
 mod flood;
+mod handshake_budget;
 mod peer;
 mod peer_limits;
 mod requests;

@@ -1,6 +1,7 @@
 //! A QUIC client of the test itself, one thread, blocking.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use millrace_e2e::certificates::SERVER_NAME;
@@ -28,6 +29,14 @@ pub enum Answer {
     Nothing,
 }
 
+fn status_of(fields: &[h3::Header]) -> Answer {
+    let value = |name: &[u8]| {
+        let field = fields.iter().find(|field| field.name() == name);
+        field.map_or(String::new(), |field| String::from_utf8_lossy(field.value()).into_owned())
+    };
+    Answer::Status(value(b":status"), value(b"proxy-status"))
+}
+
 impl Peer {
     /// A connection of which nothing has been sent yet.
     pub fn new(pair: &Pair, with_certificate: bool) -> Self {
@@ -36,6 +45,15 @@ impl Peer {
 
     /// The same, with or without DATAGRAM frames (RFC 9221).
     pub fn with_datagrams(pair: &Pair, with_certificate: bool, datagrams: bool) -> Self {
+        Self::make(pair, with_certificate, datagrams, Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same from an address of this host.
+    pub fn at(pair: &Pair, with_certificate: bool, ip: Ipv4Addr) -> Self {
+        Self::make(pair, with_certificate, true, ip)
+    }
+
+    fn make(pair: &Pair, with_certificate: bool, datagrams: bool, ip: Ipv4Addr) -> Self {
         let mut config = quiche::Config::new(quiche::PROTOCOL_VERSION).unwrap();
         config.set_application_protos(h3::APPLICATION_PROTOCOL).unwrap();
         let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
@@ -52,9 +70,10 @@ impl Peer {
         config.set_initial_max_stream_data_uni(1 << 16);
         config.set_initial_max_streams_uni(8);
         config.enable_dgram(datagrams, 64, 64);
+        config.enable_early_data();
         // Room for headers that are too large.
         config.set_initial_congestion_window_packets(64);
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
         socket.connect(pair.addresses.tunnel).unwrap();
         let id: [u8; 16] =
             std::array::from_fn(|i| i as u8 ^ socket.local_addr().unwrap().port() as u8);
@@ -141,8 +160,8 @@ impl Peer {
         self.open(fields).1
     }
 
-    /// The same, with the stream.
-    pub fn open(&mut self, fields: &[(&str, &str)]) -> (u64, Answer) {
+    /// Sends a request, without a look at what comes of it; its stream.
+    pub fn send_request(&mut self, fields: &[(&str, &str)]) -> u64 {
         let fields: Vec<_> =
             fields.iter().map(|(n, v)| h3::Header::new(n.as_bytes(), v.as_bytes())).collect();
         if self.h3.is_none() {
@@ -150,18 +169,31 @@ impl Peer {
             self.h3 = Some(h3::Connection::with_transport(&mut self.quic, &config).unwrap());
         }
         let h3 = self.h3.as_mut().unwrap();
-        let stream = h3.send_request(&mut self.quic, &fields, false).unwrap();
+        h3.send_request(&mut self.quic, &fields, false).unwrap()
+    }
+
+    /// What comes of requests that have been sent.
+    pub fn answers(&mut self, streams: &[u64]) -> Vec<Answer> {
+        let mut answers = HashMap::new();
+        self.drive(Duration::from_secs(5), |peer| {
+            while let Ok((stream, event)) = peer.h3.as_mut().unwrap().poll(&mut peer.quic) {
+                match event {
+                    h3::Event::Headers { list, .. } => answers.insert(stream, status_of(&list)),
+                    h3::Event::Reset(code) => answers.insert(stream, Answer::Reset(code)),
+                    _ => None,
+                };
+            }
+            (answers.len() == streams.len()).then_some(())
+        });
+        streams.iter().map(|stream| answers.remove(stream).unwrap_or(Answer::Nothing)).collect()
+    }
+
+    /// The same as [`Peer::request`], with the stream.
+    pub fn open(&mut self, fields: &[(&str, &str)]) -> (u64, Answer) {
+        let stream = self.send_request(fields);
         let answer = self.drive(Duration::from_secs(5), |peer| {
             match peer.h3.as_mut().unwrap().poll(&mut peer.quic) {
-                Ok((of, h3::Event::Headers { list, .. })) if of == stream => {
-                    let value = |name: &[u8]| {
-                        let field = list.iter().find(|field| field.name() == name);
-                        field.map_or(String::new(), |field| {
-                            String::from_utf8_lossy(field.value()).into_owned()
-                        })
-                    };
-                    Some(Answer::Status(value(b":status"), value(b"proxy-status")))
-                }
+                Ok((of, h3::Event::Headers { list, .. })) if of == stream => Some(status_of(&list)),
                 Ok((of, h3::Event::Reset(code))) if of == stream => Some(Answer::Reset(code)),
                 _ => None,
             }

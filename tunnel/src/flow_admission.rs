@@ -1,0 +1,332 @@
+//! Which flows are admitted: a bounded number for the process, shared fairly by listeners, clients
+//! and viewers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use millrace_wire::ConnectFailure;
+
+use crate::datagrams::UnansweredPlace;
+use crate::fair_share::{FairShare, Place, PoolLimits, Refusal, Reserve};
+use crate::metrics;
+use crate::peer_limits::network_of;
+use crate::shared::Admission;
+
+/// How many flows there may be; `Default` is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowLimits {
+    /// Flows of the process.
+    pub max_flows: usize,
+    /// Of these, what one viewer may have under contention.
+    pub share_per_viewer: usize,
+    /// The same for a listener, at a client.
+    pub share_per_listener: usize,
+    /// The same for a client, at a server.
+    pub share_per_client: usize,
+    /// Pairs of UDP ports for RTP.
+    pub max_rtsp_port_pairs: usize,
+    /// Of these, what one viewer may have under contention.
+    pub rtsp_share_per_viewer: usize,
+}
+
+impl Default for FlowLimits {
+    fn default() -> Self {
+        Self {
+            max_flows: usize::MAX,
+            share_per_viewer: usize::MAX,
+            share_per_listener: usize::MAX,
+            share_per_client: usize::MAX,
+            max_rtsp_port_pairs: usize::MAX,
+            rtsp_share_per_viewer: usize::MAX,
+        }
+    }
+}
+
+impl FlowLimits {
+    fn viewers(&self) -> PoolLimits {
+        let share = self.share_per_viewer;
+        PoolLimits { places: self.max_flows, share, reserve: Reserve::Quarter }
+    }
+
+    fn listeners(&self) -> PoolLimits {
+        let share = self.share_per_listener;
+        PoolLimits { places: self.max_flows, share, reserve: Reserve::Sixteenth }
+    }
+
+    fn clients(&self) -> PoolLimits {
+        let share = self.share_per_client;
+        PoolLimits { places: self.max_flows, share, reserve: Reserve::Sixteenth }
+    }
+
+    fn port_pairs(&self) -> PoolLimits {
+        let share = self.rtsp_share_per_viewer;
+        PoolLimits { places: self.max_rtsp_port_pairs, share, reserve: Reserve::Quarter }
+    }
+}
+
+/// A viewer as one user of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Viewer {
+    /// The client that says where the viewer is, at a server: it can't speak for other clients'.
+    client: Option<Arc<str>>,
+    network: Option<IpAddr>,
+}
+
+/// For whom a flow is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowOwner {
+    /// The viewer's address, if it is known.
+    pub viewer: Option<IpAddr>,
+    /// The listener, at a client with several.
+    pub listener: Option<usize>,
+    /// The client by the name in its certificate, at a server.
+    pub client: Option<Arc<str>>,
+}
+
+impl FlowOwner {
+    /// The viewer at `address` of `client`.
+    pub(crate) fn of_client(client: Option<Arc<str>>, address: Option<SocketAddr>) -> Self {
+        Self { viewer: address.map(|it| it.ip()), listener: None, client }
+    }
+
+    pub(crate) fn viewer(&self) -> Viewer {
+        Viewer { client: self.client.clone(), network: self.viewer.map(network_of) }
+    }
+}
+
+/// Why a flow is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowRefusal {
+    /// The process has as many flows as it may.
+    Full,
+    /// The client has as many as one client may.
+    Client,
+    /// The client has its share, and others need what is free.
+    ClientShare,
+    /// The same for the viewer.
+    ViewerShare,
+    /// The same for the listener.
+    ListenerShare,
+}
+
+impl FlowRefusal {
+    /// What a server answers.
+    pub fn failure(self) -> ConnectFailure {
+        match self {
+            Self::Full => ConnectFailure::ServerFull,
+            Self::Client | Self::ClientShare | Self::ViewerShare | Self::ListenerShare => {
+                ConnectFailure::ClientLimitReached
+            }
+        }
+    }
+
+    /// How it is counted.
+    pub fn metric(self) -> metrics::Drop {
+        match self {
+            Self::Full => metrics::Drop::FlowLimit,
+            Self::Client => metrics::Drop::PeerFlows,
+            Self::ClientShare => metrics::Drop::ClientFlowShare,
+            Self::ViewerShare => metrics::Drop::ViewerFlowShare,
+            Self::ListenerShare => metrics::Drop::ListenerFlowShare,
+        }
+    }
+}
+
+/// The flows of a process.
+#[derive(Debug)]
+pub(crate) struct FlowPools {
+    flows: AtomicUsize,
+    max_flows: AtomicUsize,
+    viewers: Arc<FairShare<Viewer>>,
+    listeners: Arc<FairShare<usize>>,
+    clients: Arc<FairShare<Arc<str>>>,
+    port_pairs: Arc<FairShare<Viewer>>,
+    max_port_pairs: AtomicUsize,
+}
+
+impl FlowPools {
+    pub(crate) fn new(limits: FlowLimits) -> Self {
+        Self {
+            flows: AtomicUsize::new(0),
+            max_flows: AtomicUsize::new(limits.max_flows),
+            viewers: FairShare::new(limits.viewers()),
+            listeners: FairShare::new(limits.listeners()),
+            clients: FairShare::new(limits.clients()),
+            port_pairs: FairShare::new(limits.port_pairs()),
+            max_port_pairs: AtomicUsize::new(limits.max_rtsp_port_pairs),
+        }
+    }
+
+    pub(crate) fn set(&self, limits: FlowLimits) {
+        self.max_flows.store(limits.max_flows, Ordering::Relaxed);
+        self.viewers.set(limits.viewers());
+        self.listeners.set(limits.listeners());
+        self.clients.set(limits.clients());
+        self.port_pairs.set(limits.port_pairs());
+        self.max_port_pairs.store(limits.max_rtsp_port_pairs, Ordering::Relaxed);
+    }
+
+    /// Takes the flow's places. Its place among those of the process goes with [`Self::leave`].
+    pub(crate) fn join(&self, owner: &FlowOwner) -> Result<Shares, FlowRefusal> {
+        let most = self.max_flows.load(Ordering::Relaxed);
+        let taken = self.flows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flows| {
+            (flows < most).then_some(flows + 1)
+        });
+        taken.map_err(|_| FlowRefusal::Full)?;
+        self.take(owner).inspect_err(|_| self.leave())
+    }
+
+    fn take(&self, owner: &FlowOwner) -> Result<Shares, FlowRefusal> {
+        let share = |refusal: Refusal, own: FlowRefusal| match refusal {
+            Refusal::Full => FlowRefusal::Full,
+            Refusal::Share => own,
+        };
+        let viewer = owner.viewer.map(|_| self.viewers.take(owner.viewer()));
+        let listener = owner.listener.map(|it| self.listeners.take(it));
+        let client = owner.client.as_ref().map(|it| self.clients.take(it.clone()));
+        Ok(Shares {
+            viewer: viewer.transpose().map_err(|it| share(it, FlowRefusal::ViewerShare))?,
+            _listener: listener.transpose().map_err(|it| share(it, FlowRefusal::ListenerShare))?,
+            _client: client.transpose().map_err(|it| share(it, FlowRefusal::ClientShare))?,
+        })
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.flows.load(Ordering::Relaxed) >= self.max_flows.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn leave(&self) {
+        self.flows.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a flow for the viewer that has turned out to be its own.
+    pub(crate) fn set_viewer(
+        &self,
+        shares: &mut Shares,
+        owner: &FlowOwner,
+    ) -> Result<(), FlowRefusal> {
+        let viewer = owner.viewer();
+        if shares.viewer.as_ref().is_none_or(|place| *place.user() != viewer) {
+            let place = self.viewers.take(viewer);
+            shares.viewer = Some(place.map_err(|refusal| match refusal {
+                Refusal::Full => FlowRefusal::Full,
+                Refusal::Share => FlowRefusal::ViewerShare,
+            })?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_port_pairs(&self) -> bool {
+        self.max_port_pairs.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn take_port_pair(&self, viewer: Viewer) -> Result<Place<Viewer>, Refusal> {
+        self.port_pairs.take(viewer)
+    }
+}
+
+/// A flow's places among those of its owners.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    viewer: Option<Place<Viewer>>,
+    _listener: Option<Place<usize>>,
+    _client: Option<Place<Arc<str>>>,
+}
+
+/// What a flow was admitted as.
+#[derive(Debug)]
+pub enum Admitted {
+    /// A flow that counts as one.
+    Flow(Admission),
+    /// A UDP flow that nothing has come back for yet.
+    Unanswered(UnansweredPlace),
+}
+
+impl Admitted {
+    /// Whether nothing has come back yet.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unanswered(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pools(max_flows: usize) -> FlowPools {
+        FlowPools::new(FlowLimits {
+            max_flows,
+            share_per_viewer: 10,
+            share_per_listener: 10,
+            share_per_client: 10,
+            ..FlowLimits::default()
+        })
+    }
+
+    fn viewer(last: u8) -> FlowOwner {
+        FlowOwner { viewer: Some([198, 18, 1, last].into()), ..FlowOwner::default() }
+    }
+
+    fn take_all(pools: &FlowPools, owner: &FlowOwner) -> (Vec<Shares>, FlowRefusal) {
+        let mut taken = Vec::new();
+        loop {
+            match pools.join(owner) {
+                Ok(shares) => taken.push(shares),
+                Err(refusal) => return (taken, refusal),
+            }
+        }
+    }
+
+    #[test]
+    fn a_viewer_takes_what_is_idle_and_leaves_the_reserve() {
+        let pools = pools(1600);
+        let (taken, refusal) = take_all(&pools, &viewer(1));
+        assert_eq!((taken.len(), refusal), (1200, FlowRefusal::ViewerShare));
+        assert_eq!(take_all(&pools, &viewer(2)).0.len(), 10);
+    }
+
+    #[test]
+    fn a_listener_leaves_flows_to_another_whoever_its_viewers_are() {
+        let pools = pools(1600);
+        let at = |listener, last| FlowOwner { listener: Some(listener), ..viewer(last) };
+        let mut taken = Vec::new();
+        let mut last_refusal = None;
+        for last in 0..=255 {
+            let (more, refusal) = take_all(&pools, &at(1, last));
+            taken.extend(more);
+            last_refusal = Some(refusal);
+        }
+        assert_eq!((taken.len(), last_refusal), (1500, Some(FlowRefusal::ListenerShare)));
+        assert!(pools.join(&at(2, 1)).is_ok());
+    }
+
+    #[test]
+    fn a_client_can_not_use_up_the_share_of_another_ones_viewer() {
+        let pools = pools(1600);
+        let of = |client: &str| FlowOwner { client: Some(client.into()), ..viewer(1) };
+        let (_taken, refusal) = take_all(&pools, &of("edge-1"));
+        assert_eq!(refusal, FlowRefusal::ViewerShare);
+        assert_eq!(take_all(&pools, &of("edge-2")).0.len(), 10);
+    }
+
+    #[test]
+    fn a_refused_flow_takes_nothing() {
+        let pools = pools(64);
+        let (taken, _) = take_all(&pools, &viewer(1));
+        assert_eq!(pools.flows.load(Ordering::Relaxed), taken.len());
+        let count = taken.len();
+        drop(taken);
+        (0..count).for_each(|_| pools.leave());
+        assert_eq!(pools.viewers.taken(), 0);
+    }
+
+    #[test]
+    fn a_flow_counts_for_the_viewer_that_a_header_names() {
+        let pools = pools(1600);
+        let mut shares = pools.join(&viewer(1)).unwrap();
+        pools.set_viewer(&mut shares, &viewer(2)).unwrap();
+        assert_eq!(shares.viewer.as_ref().unwrap().user(), &viewer(2).viewer());
+        assert_eq!(pools.viewers.taken(), 1);
+    }
+}
