@@ -8,7 +8,7 @@ use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::Core;
 
 /// Round trips that a server gets for its answer, however short the configured time is.
-const PATIENCE_ROUND_TRIPS: u32 = 3;
+pub const PATIENCE_ROUND_TRIPS: u32 = 3;
 
 /// See the module.
 #[derive(Debug)]
@@ -80,6 +80,12 @@ impl Link {
     /// Whether it can have new flows, as soon as it is open.
     pub fn takes_flows(&self) -> bool {
         !self.retired && !self.silent
+    }
+
+    /// Whether flows have waited for the first answer of an attempt to connect for `patience`.
+    pub fn is_unanswered_attempt(&self, now: Instant, patience: Duration) -> bool {
+        let waited = now.saturating_duration_since(self.started);
+        !self.established && self.flows > 0 && waited >= patience
     }
 
     /// Asks the server whether it is there if it is silent. `true` when it has just been silent for

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use millrace_config::{ClientTunnel, Connections, HostPort, TunnelServer};
+use millrace_tunnel::address_sharing::AddressSharing;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, H3_NO_ERROR};
 use millrace_tunnel::liveness::source_address;
@@ -140,7 +141,7 @@ impl Pool {
     /// # Errors
     /// When there is none, or the mark can't be set.
     pub fn start(&mut self, core: &mut Core) -> io::Result<()> {
-        let options = PortOptions { shared: false, mark: self.config.mark };
+        let options = PortOptions { sharing: AddressSharing::Alone, mark: self.config.mark };
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let mut failure = None;
         for ip in any {
@@ -305,10 +306,17 @@ impl Pool {
     }
 
     /// Asks servers that are silent whether they are still there. The connections that have been
-    /// silent for too long since the last call; they get no new flows until they are heard again.
+    /// silent for too long since the last call, and get no new flows until they are heard again; and
+    /// attempts that flows wait for as early data, and that had no answer in the same time.
     pub fn watch(&mut self, core: &mut Core) -> Vec<ConnId> {
-        let mut lost = Vec::new();
+        let (mut lost, mut unanswered) = (Vec::new(), Vec::new());
+        let now = core.now();
         for (id, link) in &mut self.links {
+            let patience = self.servers[link.server].patience(self.config.health_timeout);
+            if link.is_unanswered_attempt(now, patience) {
+                unanswered.push(*id);
+                continue;
+            }
             let shared = matches!(self.config.connections, Connections::Shared);
             if link.watch(core, *id, &self.config, shared) {
                 tracing::warn!(server = %self.servers[link.server].config, "server is silent");
@@ -320,6 +328,7 @@ impl Pool {
             server.failed(core.now());
         }
         self.update(core);
+        lost.extend(unanswered);
         lost
     }
 

@@ -57,7 +57,8 @@ impl Reloader<'_> {
         let started = self.started;
         let doors = |config: &ClientConfig| {
             let door = |it: &millrace_config::Listen| {
-                (it.interception.clone(), it.address.clone(), it.on_failure)
+                let trusted = it.trusted_proxies.clone();
+                (it.interception.clone(), it.address.clone(), it.on_failure, trusted)
             };
             config.listen.iter().map(door).collect::<Vec<_>>()
         };

@@ -12,6 +12,7 @@ use millrace_cc::registry::Algorithm;
 use millrace_config::{
     ClientConfig, ConfigError, Host, HostPort, Interception, Listen, ListenAddress, OnFailure,
 };
+use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::flow_admission::FlowLimits;
@@ -158,6 +159,7 @@ pub(crate) fn settings(config: &ClientConfig) -> WorkerSettings {
         flow_idle_timeout: config.limits.flow_idle_timeout,
         half_close_timeout: config.limits.half_close_timeout,
         udp_idle_timeout: config.limits.udp_idle_timeout,
+        tcp_timeouts: config.limits.tcp_timeouts,
         handshake_timeout: None,
         keepalive: Some(config.tunnel.keepalive),
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
@@ -223,13 +225,15 @@ fn open_doors(
         match &listen.address {
             ListenAddress::Tcp(address) => {
                 let mut address = *address;
-                for mine in &mut doors {
-                    let listener = listen_tcp(address, mode == Mode::Tproxy)?;
+                for (index, mine) in doors.iter_mut().enumerate() {
+                    let sharing = AddressSharing::of_worker(index, workers);
+                    let listener = listen_tcp(address, mode == Mode::Tproxy, sharing)?;
                     // Port 0 is the same one for all workers.
                     address = listener.local_addr()?;
                     let listening = Listening::Tcp(TcpListener::from_std(listener));
                     let mode = mode.clone();
-                    mine.push(Door::new(listening, mode, lane, Some(address), listen.on_failure));
+                    let door = Door::new(listening, mode, lane, Some(address), listen.on_failure);
+                    mine.push(door.with_trusted_proxies(listen.trusted_proxies.clone()));
                 }
                 tracing::info!(%address, what, "listening");
             }
@@ -265,9 +269,15 @@ fn open_udp_doors(
         };
         let destination = destination_of(destination)?;
         let mut address = *address;
-        for mine in &mut doors {
-            let door = UdpDoor::bind(address, workers > 1, destination.clone(), lane)
-                .with_context(|| format!("can't bind the UDP address {address} of a [[listen]]"))?;
+        for (index, mine) in doors.iter_mut().enumerate() {
+            let sharing = AddressSharing::of_worker(index, workers);
+            let door = UdpDoor::bind(address, sharing, destination.clone(), lane);
+            let door = door.map_err(|error| {
+                let advice = bind_advice(&error);
+                let context =
+                    format!("can't bind the UDP address {address} of a [[listen]]{advice}");
+                anyhow::Error::new(error).context(context)
+            })?;
             // Port 0 is the same one for all workers.
             address = door.local();
             mine.push(door);

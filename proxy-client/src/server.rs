@@ -12,6 +12,7 @@ use millrace_tunnel::resolve::{Addresses, Asker, Question, ResolveError, Resolve
 use millrace_tunnel::worker::WorkerHandle;
 
 use crate::backoff::Backoff;
+use crate::link::PATIENCE_ROUND_TRIPS;
 
 /// For how long a server that has no room gets no new flows. Then the next one asks again.
 const FULL_FOR: Duration = Duration::from_secs(1);
@@ -150,6 +151,11 @@ impl Server {
     /// What a round trip to it took last.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt
+    }
+
+    /// How long it may leave a packet unanswered: `least`, and over a long path some round trips.
+    pub fn patience(&self, least: Duration) -> Duration {
+        least.max(PATIENCE_ROUND_TRIPS * self.rtt.unwrap_or_default())
     }
 
     /// A connection to one of its addresses works, with a round trip of `rtt`.

@@ -14,6 +14,7 @@ use millrace_tunnel::datagrams::{DatagramsStart, Near};
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
 use millrace_tunnel::flow::FlowLabel;
 use millrace_tunnel::flow_admission::Admitted;
+use millrace_tunnel::local_resources::log_shortage;
 use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
 use millrace_tunnel::reload::Latest;
 use millrace_tunnel::resolve::{Asker, Question, Resolved};
@@ -308,7 +309,10 @@ impl ServerRole {
                     pending.stage = Stage::AnsweringUdp(Near::Own { port, peer }, None);
                     return self.answer(core, key);
                 }
-                Err(error) => failure = ConnectFailure::from(&error),
+                Err(error) => {
+                    log_shortage(&error, peer);
+                    failure = ConnectFailure::from(&error);
+                }
             }
         }
         self.refuse(core, key, failure);

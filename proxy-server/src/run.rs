@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use millrace_cc::registry::Algorithm;
 use millrace_config::{Acl, ConfigError, Protocol, ServerConfig, ServerLimits};
+use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
@@ -145,6 +146,7 @@ pub(crate) fn settings(config: &ServerConfig, workers: usize) -> WorkerSettings 
         flow_idle_timeout: config.limits.flow_idle_timeout,
         half_close_timeout: config.limits.half_close_timeout,
         udp_idle_timeout: config.limits.udp_idle_timeout,
+        tcp_timeouts: config.limits.tcp_timeouts,
         handshake_timeout: Some(config.limits.handshake_timeout),
         keepalive: None,
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
@@ -182,13 +184,16 @@ pub(crate) fn peer_limits(limits: &ServerLimits) -> peer_limits::Limits {
 
 /// For each worker one socket on each address.
 fn bind(addresses: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<Vec<UdpPort>>> {
-    let options = PortOptions { shared: workers > 1, mark: None };
     let mut ports: Vec<Vec<UdpPort>> = (0..workers).map(|_| Vec::new()).collect();
     for address in addresses {
         let mut address = *address;
-        for mine in &mut ports {
-            let port = UdpPort::bind(address, options)
-                .with_context(|| format!("can't bind tunnel.listen {address}"))?;
+        for (index, mine) in ports.iter_mut().enumerate() {
+            let sharing = AddressSharing::of_worker(index, workers);
+            let port = UdpPort::bind(address, PortOptions { sharing, mark: None });
+            let port = port.map_err(|error| {
+                let context = format!("can't bind tunnel.listen {address}{}", bind_advice(&error));
+                anyhow::Error::new(error).context(context)
+            })?;
             // Port 0 is the same one for all workers.
             address = port.local();
             mine.push(port);

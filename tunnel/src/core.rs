@@ -30,6 +30,7 @@ use crate::rtsp::{AllReserved, Rtsp};
 use crate::shared::{Admission, Shared};
 use crate::socket::Socket;
 use crate::stateless_reset::StatelessReset;
+use crate::tcp_liveness::TcpLivenessChecks;
 use crate::transport::TunnelConfig;
 use crate::udp::{RecvBuffers, SEND_MESSAGE_BYTES, UdpPort};
 use crate::worker::WorkerSettings;
@@ -79,6 +80,7 @@ pub struct Core {
     algorithm: Algorithm,
     pub(crate) now: Instant,
     pub(crate) max_connection_window_bytes: u64,
+    pub(crate) tcp_liveness: TcpLivenessChecks,
     /// Streams were read outside of [`Core::handle_streams`].
     pub(crate) read_streams: bool,
     pub(crate) scratch: Vec<u8>,
@@ -136,6 +138,7 @@ impl Core {
             worker,
             now: Instant::now(),
             max_connection_window_bytes: settings.max_connection_window_bytes,
+            tcp_liveness: TcpLivenessChecks::new(settings.tcp_timeouts),
             read_streams: false,
             scratch: vec![0; SCRATCH_BYTES],
             out: vec![0; SEND_MESSAGE_BYTES],
@@ -163,6 +166,7 @@ impl Core {
         self.max_connection_window_bytes = settings.max_connection_window_bytes;
         self.max_connections = settings.max_connections;
         self.unanswered.set(settings.max_unanswered_udp_flows);
+        self.tcp_liveness.set_timeouts(settings.tcp_timeouts);
     }
 
     /// The token under which a role's event source reports as `key`.
@@ -374,6 +378,7 @@ impl Core {
         conn.ready.push_back(slot);
         // Until its end is known to be in order: the kernel sends a FIN for a killed process else.
         socket.abort_on_close(true);
+        self.tcp_liveness.watch(&socket);
         let mut flow = Flow::new(id, stream, socket, label, admission, now)
             .with_first_bytes(start.to_stream, start.to_socket);
         if let Some(key) = start.again {
@@ -542,8 +547,10 @@ impl Core {
         let Some(flow) = self.flows.get_mut(slot) else { return };
         let id = flow.conn;
         // The event may be of a flow that had this slot before: the socket itself decides.
-        if event.is_error() && !matches!(flow.socket.take_error(), Ok(None)) {
-            self.end_flow(slot, FlowEnd::NearReset);
+        if event.is_error()
+            && let Some(error) = flow.socket.take_error().unwrap_or_else(Some)
+        {
+            self.end_flow(slot, FlowEnd::of_socket_error(&error));
             return;
         }
         flow.socket_readable |= event.is_readable() || event.is_read_closed();

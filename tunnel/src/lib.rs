@@ -1,6 +1,7 @@
 //! What both proxies share: the QUIC event loop, the relay, certificates and metrics.
 
 mod accept;
+pub mod address_sharing;
 pub mod admin;
 pub mod affinity;
 pub mod agent;
@@ -24,6 +25,7 @@ pub mod flow_admission;
 mod isolation;
 pub mod limits;
 pub mod liveness;
+pub mod local_resources;
 pub mod logging;
 pub mod metrics;
 pub mod own_addresses;
@@ -45,6 +47,7 @@ pub mod socket;
 mod stateless_reset;
 mod steering;
 pub mod streams;
+pub mod tcp_liveness;
 mod timer;
 pub mod transport;
 pub mod udp;

@@ -38,12 +38,14 @@ label! {
         DialTimeout = "dial_timeout",
         /// The destination's name has no address.
         NameNotResolved = "name_not_resolved",
-        /// A resource of a proxy was short: descriptors, ports, room in a queue.
+        /// A resource of a proxy was short: room in a queue.
         Overloaded = "overloaded",
         /// The server had as many flows as it may.
         ServerFull = "server_full",
         /// The client had as much as one client may.
         ClientLimit = "client_limit",
+        /// This machine has no port, descriptor or memory left to connect with.
+        LocalResources = "local_resources",
         /// There is no healthy connection to a server.
         TunnelUnavailable = "tunnel_unavailable",
         /// The connection that carried the flow ended.
@@ -56,6 +58,8 @@ label! {
         IdleTimeout = "idle_timeout",
         /// The TCP side was reset.
         TcpReset = "tcp_reset",
+        /// The TCP side has disappeared: it acknowledged nothing for too long.
+        TcpTimeout = "tcp_timeout",
         /// The tunnel's peer reset the flow.
         PeerReset = "peer_reset",
         /// Anything else; the log says what.
@@ -67,7 +71,10 @@ impl FlowFailure {
     /// Whether a proxy refused the flow before it dialled the destination, because of a limit of
     /// its own.
     pub fn is_limit(self) -> bool {
-        matches!(self, Self::Overloaded | Self::ServerFull | Self::ClientLimit)
+        matches!(
+            self,
+            Self::Overloaded | Self::LocalResources | Self::ServerFull | Self::ClientLimit
+        )
     }
 }
 
@@ -172,6 +179,8 @@ label! {
         Handshakes = "handshakes",
         /// A handshake of an address that has its share, while others need what is free.
         HandshakeShare = "handshake_share",
+        /// A connection to a PROXY listener from a network that is not trusted.
+        UntrustedProxy = "untrusted_proxy",
         /// A handshake of an address that has as many under way as it may.
         PeerHandshakes = "peer_handshakes",
         /// A handshake of an address that begins too many in a short time.

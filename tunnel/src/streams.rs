@@ -235,6 +235,7 @@ pub fn failure_metric(failure: ConnectFailure) -> FlowFailure {
         ConnectFailure::ServerFull => FlowFailure::ServerFull,
         ConnectFailure::ClientLimitReached => FlowFailure::ClientLimit,
         ConnectFailure::Overloaded => FlowFailure::Overloaded,
+        ConnectFailure::LocalResources => FlowFailure::LocalResources,
         ConnectFailure::TunnelUnavailable => FlowFailure::TunnelUnavailable,
         ConnectFailure::Internal => FlowFailure::Internal,
     }

@@ -8,6 +8,9 @@ use crate::error_queue::{self, Entry, TooBig};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::address_sharing::AddressSharing;
+use crate::local_resources::bind_source;
+
 /// Messages taken with one system call; with receive offload each can hold many datagrams.
 const RECV_BATCH: usize = 16;
 /// Largest message with receive offload: the kernel never joins more.
@@ -40,8 +43,8 @@ impl Default for RecvBuffers {
 /// How a socket is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortOptions {
-    /// Let other workers bind the same address (`SO_REUSEPORT`).
-    pub shared: bool,
+    /// Which other sockets may have the same address.
+    pub sharing: AddressSharing,
     /// `SO_MARK`, by which firewall rules leave the tunnel's own packets alone.
     pub mark: Option<u32>,
 }
@@ -67,16 +70,13 @@ impl UdpPort {
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        if options.shared {
-            socket.set_reuse_port(true)?;
-        }
         if let Some(mark) = options.mark {
             socket.set_mark(mark)?;
         }
         // Granting less is no error; the start-up check has told the operator.
         socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
         socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
-        socket.bind(&address.into())?;
+        options.sharing.bind(&socket, address)?;
         let port = Self::new(socket)?;
         port.state.enable_transport_errors((&port.socket).into())?;
         Ok(port)
@@ -93,7 +93,7 @@ impl UdpPort {
         socket.set_recv_buffer_size(FLOW_BUFFER_BYTES)?;
         socket.set_send_buffer_size(FLOW_BUFFER_BYTES)?;
         if let Some(source) = source {
-            socket.bind(&SocketAddr::new(source, 0).into())?;
+            bind_source(&socket, source, destination)?;
         }
         socket.connect(&destination.into())?;
         Self::new(socket)
@@ -318,7 +318,8 @@ mod tests {
 
     fn port() -> UdpPort {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        UdpPort::bind(any, PortOptions { shared: false, mark: None }).expect("loopback")
+        UdpPort::bind(any, PortOptions { sharing: AddressSharing::Alone, mark: None })
+            .expect("loopback")
     }
 
     #[test]

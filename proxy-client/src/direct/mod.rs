@@ -24,6 +24,7 @@ use millrace_tunnel::metrics::FlowFailure;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::{Asker, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;
+use millrace_tunnel::tcp_liveness::TcpLivenessChecks;
 use millrace_tunnel::worker::WorkerHandle;
 use millrace_wire::{ConnectFailure, Destination};
 
@@ -138,6 +139,7 @@ pub struct Direct {
     busy: VecDeque<u64>,
     busy_since: Option<Instant>,
     metered: Instant,
+    tcp_liveness: TcpLivenessChecks,
     answers: Receiver<Resolved>,
     answer_to: Sender<Resolved>,
     handle: WorkerHandle,
@@ -147,6 +149,7 @@ impl Direct {
     /// No flow yet.
     pub fn new(policy: Policy, limits: ClientLimits, handle: WorkerHandle) -> Self {
         let (answer_to, answers) = channel();
+        let tcp_liveness = TcpLivenessChecks::new(limits.tcp_timeouts);
         Self {
             policy,
             limits,
@@ -155,10 +158,17 @@ impl Direct {
             busy: VecDeque::new(),
             busy_since: None,
             metered: Instant::now(),
+            tcp_liveness,
             answers,
             answer_to,
             handle,
         }
+    }
+
+    /// Flows that exist and those to come are held to these limits.
+    pub fn set_limits(&mut self, limits: ClientLimits) {
+        self.tcp_liveness.set_timeouts(limits.tcp_timeouts);
+        self.limits = limits;
     }
 
     /// Flows that are connected or about to be.
@@ -279,19 +289,19 @@ impl Direct {
         if interval >= Core::TICK {
             self.metered = now;
             self.relays.values_mut().for_each(|relay| relay.tick(interval));
+            let round = self.tcp_liveness.next_round();
+            let of_round = |(number, _): &(&u64, &mut Relay)| round.includes(**number as usize);
+            let checked = self.relays.iter_mut().filter(of_round);
+            let vanished = checked.filter_map(|(number, relay)| {
+                relay.has_vanished(&round, now).then_some((*number, FlowFailure::TcpTimeout))
+            });
+            let vanished = vanished.collect::<Vec<_>>();
+            self.end_relays(core, vanished);
         }
-        let silent: Vec<_> = self
-            .relays
-            .iter()
-            .filter(|(_, relay)| relay.is_silent(now, &self.limits))
-            .map(|(number, _)| *number)
-            .collect();
-        for number in silent {
-            if let Some(relay) = self.relays.remove(&number) {
-                core.shared.metrics.flows_failed.of(FlowFailure::IdleTimeout).inc();
-                relay.reset();
-            }
-        }
+        let silent = self.relays.iter().filter(|(_, relay)| relay.is_silent(now, &self.limits));
+        let silent = silent.map(|(number, _)| (*number, FlowFailure::IdleTimeout));
+        let silent = silent.collect::<Vec<_>>();
+        self.end_relays(core, silent);
         let numbers: Vec<_> = self.dialing.keys().copied().collect();
         numbers.into_iter().filter_map(|number| self.advance(core, number)).collect()
     }
@@ -359,7 +369,8 @@ impl Direct {
                 let tokens = [NEAR, FAR].map(|socket| Core::role_token(key(number, socket)));
                 let (client, destination) = (&label.client, &label.destination);
                 tracing::info!(?client, destination, "flow without the tunnel");
-                match Relay::start(core, accepted, Socket::Tcp(far), (label, opened), tokens) {
+                let (far, checks) = (Socket::Tcp(far), &self.tcp_liveness);
+                match Relay::start(core, accepted, far, (label, opened), tokens, checks) {
                     Ok(relay) => {
                         core.shared.metrics.flows_direct.inc();
                         self.relays.insert(number, relay);
@@ -387,11 +398,16 @@ impl Direct {
                 core.shared.metrics.flows_closed.inc();
                 self.relays.remove(&number);
             }
-            Pumped::Failed => {
-                core.shared.metrics.flows_failed.of(FlowFailure::TcpReset).inc();
-                if let Some(relay) = self.relays.remove(&number) {
-                    relay.reset();
-                }
+            Pumped::Failed(failure) => self.end_relays(core, [(number, failure)]),
+        }
+    }
+
+    /// Ends relays with a reset.
+    fn end_relays(&mut self, core: &Core, ended: impl IntoIterator<Item = (u64, FlowFailure)>) {
+        for (number, failure) in ended {
+            if let Some(relay) = self.relays.remove(&number) {
+                core.shared.metrics.flows_failed.of(failure).inc();
+                relay.reset();
             }
         }
     }

@@ -23,7 +23,9 @@ mod server;
 mod server_limits;
 mod servers;
 mod source;
+mod tcp_timeouts;
 mod transport;
+mod trusted_proxies;
 mod value;
 
 use std::path::Path;
@@ -43,7 +45,9 @@ pub use server::{Dial, ServerConfig, ServerTunnel};
 pub use server_limits::ServerLimits;
 pub use servers::TunnelServer;
 pub use source::Source;
+pub use tcp_timeouts::TcpTimeouts;
 pub use transport::Transport;
+pub use trusted_proxies::TrustedProxies;
 pub use value::{Host, HostPort};
 
 /// Parses and checks a client configuration.
