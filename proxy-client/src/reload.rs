@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::{ClientConfig, ClientLimits};
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::{self, Selection};
@@ -86,6 +87,7 @@ impl Reloader<'_> {
         replace_rules();
         self.resolver.configure(&config.resolver);
         limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+        credentials::warn(End::Client, &config.tunnel.credentials);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
             run::flow_limits(&config),

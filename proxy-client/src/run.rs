@@ -15,6 +15,7 @@ use millrace_config::{
 use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::privileges::{self, Account};
@@ -65,6 +66,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let logging = logging::init(&config.log)?;
     metrics.watch_log(logging.counters())?;
     limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+    credentials::warn(End::Client, &config.tunnel.credentials);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
         metrics.clone(),

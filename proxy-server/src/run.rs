@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use millrace_cc::registry::Algorithm;
@@ -10,16 +11,20 @@ use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
 use millrace_tunnel::reload::Latest;
+use millrace_tunnel::reset_secret::{self, ResetSecret, ResetSecretError};
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::{self, Selection};
+use millrace_tunnel::session_tickets::TicketKeys;
 use millrace_tunnel::shared::Shared;
-use millrace_tunnel::transport::{Side, TICKET_KEY_BYTES, TunnelConfig};
+use millrace_tunnel::stateless_reset::StatelessReset;
+use millrace_tunnel::transport::{ServerSide, Side, TunnelConfig};
 use millrace_tunnel::udp::{PortOptions, UdpPort};
 use millrace_tunnel::worker::{Worker, WorkerHandle, WorkerSettings};
 use millrace_tunnel::{limits, logging, peer_limits};
@@ -35,11 +40,14 @@ use crate::shared::ServerShared;
 pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
     config.check_files()?;
     Account::find(&config.runtime, &config.source)?;
-    let side = Side::Server { max_streams: 0, ticket_key: &[0; TICKET_KEY_BYTES] };
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial);
-    TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials, initial)
-        .map_err(|error| error.in_config(&config.source, "client_ca"))?;
+    let state_error =
+        |error: ResetSecretError| config.source.error("tunnel.state_dir", error.to_string());
+    let secret = config.tunnel.state_dir.as_deref().map(reset_secret::read).transpose();
+    let secret = secret.map_err(state_error)?.flatten();
+    let trust = Trust::with_secret(config, &secret.unwrap_or_else(reset_secret::random))?;
+    tunnels(config, 1, &trust, initial)?;
     Ok(())
 }
 
@@ -54,6 +62,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let logging = logging::init(&config.log)?;
     metrics.watch_log(logging.counters())?;
     limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+    credentials::warn(End::Server, &config.tunnel.credentials);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
         metrics.clone(),
@@ -67,7 +76,8 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial).cloned();
     let initial = initial.as_ref();
-    let tunnels = tunnels(config, workers, initial)?;
+    let trust = Trust::new(config)?;
+    let tunnels = tunnels(config, workers, &trust, initial)?;
     // Threads have the privileges of the one that starts them, so all of them come later.
     privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), &[])?;
     let resolver = Resolver::start(&config.resolver).context("can't start the resolver")?;
@@ -89,7 +99,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let health = Box::new(|| Health::Healthy);
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
     let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
-    let mut reloader = Reloader { started: config, latest, shared, resolver, selection };
+    let mut reloader = Reloader { started: config, latest, shared, resolver, selection, trust };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     Ok(process.run(config.runtime.drain_timeout, &mut reload))
 }
@@ -99,22 +109,54 @@ fn select(config: &ServerConfig) -> Result<Option<Selection>, ConfigError> {
     config.mcc.as_ref().map(|mcc| Selection::new(mcc, &config.source)).transpose()
 }
 
-/// What new connections are made with, for each worker. Session tickets of before are not taken: a
-/// client whose authority is not trusted any more must not resume.
+/// What the server keeps from its start on, over all reloads.
+pub(crate) struct Trust {
+    pub(crate) ticket_keys: Arc<TicketKeys>,
+    reset: StatelessReset,
+}
+
+impl Trust {
+    /// Reads or makes the secret in the state directory.
+    fn new(config: &ServerConfig) -> anyhow::Result<Self> {
+        let secret = match &config.tunnel.state_dir {
+            Some(directory) => reset_secret::read_or_create(directory)
+                .map_err(|error| config.source.error("tunnel.state_dir", error.to_string()))?,
+            None => {
+                tracing::warn!(
+                    "tunnel.state_dir is not set: after a restart clients wait for tunnel.idle_timeout_s until \
+                     they connect again, because this server can't reset their old connections"
+                );
+                reset_secret::random()
+            }
+        };
+        Ok(Self::with_secret(config, &secret)?)
+    }
+
+    fn with_secret(config: &ServerConfig, secret: &ResetSecret) -> Result<Self, ConfigError> {
+        let instance: Vec<_> = config.tunnel.listen.iter().map(ToString::to_string).collect();
+        let reset = StatelessReset::new(secret, &instance.join(" "))
+            .map_err(|error| config.source.error("tunnel.state_dir", error.to_string()))?;
+        Ok(Self { ticket_keys: TicketKeys::new(config.tunnel.session_tickets), reset })
+    }
+}
+
+/// What new connections are made with, for each worker. Sessions of before go on: their certificates are
+/// verified against the authorities and the deny-list of `config`.
 pub(crate) fn tunnels(
     config: &ServerConfig,
     workers: usize,
+    trust: &Trust,
     initial: Option<&Algorithm>,
-) -> anyhow::Result<Vec<TunnelConfig>> {
-    let mut ticket_key = [0; TICKET_KEY_BYTES];
-    boring::rand::rand_bytes(&mut ticket_key)?;
-    let side = Side::Server {
+) -> Result<Vec<TunnelConfig>, ConfigError> {
+    let side = Side::Server(ServerSide {
         max_streams: config.limits.max_flows_per_connection as u64,
-        ticket_key: &ticket_key,
-    };
+        ticket_keys: &trust.ticket_keys,
+        denied_clients: &Arc::new(config.denied_clients()?),
+        reset: &trust.reset,
+    });
     let tunnel = |_| {
         TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials, initial)
-            .map_err(|error| error.in_config(&config.source, "client_ca").into())
+            .map_err(|error| error.in_config(&config.source, "client_ca"))
     };
     (0..workers).map(tunnel).collect()
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use boring::ssl::SslRef;
 use millrace_cc::quiche_adapter;
 use millrace_cc::registry::Algorithm;
 use quiche::h3;
@@ -103,6 +104,8 @@ pub struct Conn {
     pub(crate) early: Early,
     /// Whether the handshake's end has been handled.
     pub(crate) established: bool,
+    /// The group of the handshake's key exchange, since its end.
+    pub(crate) key_exchange: Option<&'static str>,
     /// Part of the process's memory cap that its receive window may use.
     pub(crate) reserved_bytes: u64,
     /// While its handshake is under way, at a server.
@@ -157,6 +160,7 @@ impl Conn {
             ready_datagrams: VecDeque::new(),
             early: Early::default(),
             established: false,
+            key_exchange: None,
             reserved_bytes,
             handshake_place: None,
             peer_place: None,
@@ -445,6 +449,7 @@ impl Conn {
             id: FlowInfo::number(self.id.serial, flow.number),
             past_tunnel: false,
             connection: Some(hex(self.quic.source_id().as_ref())),
+            key_exchange: self.key_exchange.map(str::to_owned),
             bytes_up,
             bytes_down,
             rtt_ms: path
@@ -467,6 +472,12 @@ impl Conn {
             ..self.control.shown_in(FlowInfo::past_tunnel(flow, now), now)
         }
     }
+}
+
+/// The group of a connection's key exchange, as X25519MLKEM768; none before it is agreed on.
+pub(crate) fn key_exchange(quic: &mut quiche::Connection) -> Option<&'static str> {
+    let tls: &mut SslRef = quic.as_mut();
+    tls.curve_name()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -24,6 +24,7 @@ use crate::flow_admission::{Admitted, FlowOwner, FlowRefusal};
 use crate::metrics::{self, ConnectionState, FlowFailure, WorkerCounters};
 use crate::path_mtu::PathMtuBudget;
 use crate::peer_limits::FlowPlace;
+use crate::peer_verification::{PeerVerifier, tls_session};
 use crate::retry::Retry;
 use crate::role::Notice;
 use crate::rtsp::{AllReserved, Rtsp};
@@ -87,6 +88,7 @@ pub struct Core {
     pub(crate) out: Vec<u8>,
     pub(crate) reset: Option<StatelessReset>,
     pub(crate) retry: Option<Retry>,
+    pub(crate) verifier: PeerVerifier,
     /// A refusal has been logged since the last tick: a flood must not fill the log.
     pub(crate) refusal_logged: bool,
     pub(crate) path_mtu_budget: PathMtuBudget,
@@ -144,6 +146,7 @@ impl Core {
             out: vec![0; SEND_MESSAGE_BYTES],
             reset: tunnel.reset,
             retry: tunnel.retry,
+            verifier: tunnel.verifier,
             refusal_logged: false,
             path_mtu_budget: PathMtuBudget::default(),
             counters: shared.metrics.worker(),
@@ -163,10 +166,12 @@ impl Core {
         self.algorithm = tunnel.algorithm;
         self.reset = tunnel.reset;
         self.retry = tunnel.retry;
+        self.verifier = tunnel.verifier;
         self.max_connection_window_bytes = settings.max_connection_window_bytes;
         self.max_connections = settings.max_connections;
         self.unanswered.set(settings.max_unanswered_udp_flows);
         self.tcp_liveness.set_timeouts(settings.tcp_timeouts);
+        self.close_denied();
     }
 
     /// The token under which a role's event source reports as `key`.
@@ -231,7 +236,7 @@ impl Core {
         let reserved = self.reserve_least_window();
         let mut quic = open_connection(&mut self.quic_config, server_name, &cid, local, server)
             .inspect_err(|_| self.shared.release_memory(reserved))?;
-        if let Some(session) = session {
+        if let Some(session) = session.filter(|it| self.may_resume(it, server, server_name)) {
             // An old ticket only costs the early data.
             let _ = quic.set_session(session);
         }
@@ -239,6 +244,16 @@ impl Core {
         self.conns[id.slot].local = Some(local);
         self.mark_dirty(id.slot);
         Ok(id)
+    }
+
+    /// Whether the server that `session` was agreed with would be accepted in a full handshake now.
+    fn may_resume(&self, session: &[u8], server: SocketAddr, server_name: &Host) -> bool {
+        let Some(session) = tls_session(session) else { return false };
+        let verified = self.verifier.verify_session(&session, Some(server_name));
+        if let Err(refusal) = &verified {
+            tracing::info!(peer = %server, %refusal, "session not resumed: the server's certificate is not accepted now");
+        }
+        verified.is_ok()
     }
 
     pub(crate) fn insert(

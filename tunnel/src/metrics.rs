@@ -101,6 +101,8 @@ label! {
         Expired = "expired",
         /// The peer's certificate is for another name or use.
         WrongName = "wrong_name",
+        /// The peer is on the deny-list.
+        Denied = "denied",
         /// The peer refused our certificate or handshake.
         RefusedByPeer = "refused_by_peer",
         /// The peer was silent.
@@ -187,6 +189,8 @@ label! {
         PeerHandshakeRate = "peer_handshake_rate",
         /// A connection of a peer that has as many as it may.
         PeerConnections = "peer_connections",
+        /// A connection of a client that has come on the deny-list.
+        DeniedClient = "denied_client",
         /// A flow of a peer that has as many as it may.
         PeerFlows = "peer_flows",
         /// A connection of a peer whose memory is used up.

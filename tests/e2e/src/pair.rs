@@ -300,6 +300,7 @@ impl PairBuilder {
         server.set_default_text("tunnel.client_ca", ca.display());
         server.set_default_text("tunnel.certificate", identity.certificate.display());
         server.set_default_text("tunnel.private_key", identity.private_key.display());
+        server.set_default_text("tunnel.state_dir", dir.join("state").display());
         server.set_default_text("admin.address", addresses.server_admin);
         server.set_default_text("log.format", "json");
         for (network, ports) in &self.allow {

@@ -27,6 +27,9 @@ pub struct FlowInfo {
     /// The QUIC connection that carries it, in hexadecimal; none past the tunnel, as of all that is a
     /// connection's.
     pub connection: Option<String>,
+    /// Group of the connection's key exchange (TLS 1.3), once its handshake is over.
+    #[serde(default)]
+    pub key_exchange: Option<String>,
     /// Address of the client, or `unix`.
     pub client: String,
     /// Where the flow goes, `host:port`.
@@ -171,6 +174,7 @@ impl FlowInfo {
             protocol: flow.protocol,
             past_tunnel: true,
             connection: None,
+            key_exchange: None,
             client: flow.label.client.map_or_else(|| "unix".to_owned(), |it| it.to_string()),
             destination: flow.label.destination.clone(),
             class: flow.label.class,

@@ -11,9 +11,10 @@ use quiche::{RecvInfo, h3};
 use socket2::SockRef;
 
 use super::Report;
-use super::certificates::alternative_names;
-use crate::close_reason::{close_reason, handshake_failure};
+use crate::close_reason::{close_reason, handshake_failure, peer_alert};
+use crate::conn::key_exchange;
 use crate::core::{CONN_ID_BYTES, open_connection};
+use crate::credentials::alternative_names;
 use crate::datagrams::offered;
 use crate::dial::interleave;
 use crate::metrics::HandshakeFailure;
@@ -127,6 +128,7 @@ fn attempt(
     let rtt = dialled.quic.path_stats().find(|path| path.active).map(|path| path.rtt);
     let rtt_ms = rtt.unwrap_or_default().as_secs_f64() * 1e3;
     report.ok(check, format!("{server} took our certificate; round trip {rtt_ms:.1} ms"));
+    dialled.say_key_exchange(report);
     if udp {
         dialled.say_udp(report, server);
     }
@@ -172,6 +174,30 @@ fn route_mtu(report: &mut Report, socket: &UdpSocket, server: SocketAddr) {
     }
 }
 
+/// The alert `unknown_ca` (RFC 8446, Section 6.2).
+const UNKNOWN_CA: u64 = 48;
+
+/// What to do after an alert of the server.
+fn alert_remedy(alert: u64) -> &'static str {
+    match alert {
+        40 | 43 => {
+            "the certificates of both ends must have ECDSA keys on P-256 or P-384, or RSA keys; \
+             `millrace-server check` and `millrace-client check` say which has not"
+        }
+        44 => {
+            "the server's deny-list (tunnel.denied_clients) has this client's serial number or name"
+        }
+        45 => {
+            "look at both clocks (`timedatectl`); if they are right, renew this client's certificate: \
+             `millrace-server certificates --renew`"
+        }
+        _ => {
+            "the server did not accept our certificate: its log says why; its client_ca must be \
+             the authority of our certificate"
+        }
+    }
+}
+
 struct Dialled {
     socket: UdpSocket,
     quic: quiche::Connection,
@@ -207,6 +233,21 @@ impl Dialled {
             "use a millrace-server there that carries UDP (docs/udp.md), or leave this server out \
              of tunnel.servers; else the datagrams of [[listen]] mode = \"udp\" are dropped",
         );
+    }
+
+    /// A recording of today is safe from a quantum computer of later with a hybrid group only.
+    fn say_key_exchange(&mut self, report: &mut Report) {
+        match key_exchange(&mut self.quic) {
+            Some(group) if group.contains("MLKEM") => {
+                report.ok("key exchange", format!("{group}, post-quantum"));
+            }
+            Some(group) => report.warn(
+                "key exchange",
+                format!("{group}, which is not post-quantum"),
+                "it is safe today; a server of this version offers X25519MLKEM768",
+            ),
+            None => {}
+        }
     }
 
     fn largest(&self) -> usize {
@@ -301,6 +342,9 @@ impl Dialled {
                     "tunnel.server_name is {server_name}, the server's certificate is for {}",
                     if names.is_empty() { "another name".to_owned() } else { names.join(", ") }
                 )
+            }
+            _ if peer_alert(&self.quic).is_some_and(|alert| alert != UNKNOWN_CA) => {
+                alert_remedy(peer_alert(&self.quic).unwrap_or_default()).to_owned()
             }
             _ if self.quic.peer_error().is_some() => {
                 "the server did not take our certificate or has no room: its log says why; its \
