@@ -433,7 +433,7 @@ fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -
 impl Conn {
     /// The client's name in its certificate, at a server once it is known.
     pub fn peer_name(&self) -> Option<&str> {
-        self.peer_place.as_ref().map(PeerPlace::name)
+        self.peer_place.as_ref().map(|place| &**place.name())
     }
 
     /// What people want to know of one of its flows.

@@ -41,7 +41,7 @@ impl Default for RecvBuffers {
 }
 
 /// How a socket is made.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct PortOptions {
     /// Which other sockets may have the same address.
     pub sharing: AddressSharing,
