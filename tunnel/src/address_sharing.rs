@@ -11,9 +11,10 @@ use std::net::SocketAddr;
 use socket2::Socket;
 
 /// Who else may have the address of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressSharing {
     /// No other socket.
+    #[default]
     Alone,
     /// The other workers of this process, later.
     First,

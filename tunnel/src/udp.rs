@@ -41,7 +41,7 @@ impl Default for RecvBuffers {
 }
 
 /// How a socket is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PortOptions {
     /// Which other sockets may have the same address.
     pub sharing: AddressSharing,
