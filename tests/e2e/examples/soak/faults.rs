@@ -66,7 +66,7 @@ impl FaultSchedule {
         let (corrupt, duplicate, reorder, lose) =
             (permille(20), permille(100), permille(100), permille(20));
         // Every other set, so that the path MTU rises again in between.
-        let small = self.changes % 2 == 0;
+        let small = self.changes.is_multiple_of(2);
         self.small_mtus += u64::from(small);
         Faults {
             corrupt_permille: corrupt,
