@@ -13,12 +13,16 @@ write_config() {
     *) allowed="network = \"${ORIGIN%:*}\"" ;;
     esac
     balancers=${BALANCERS:+"\"$BALANCERS\""}
+    state=
+    # Not with `docker run --read-only` without a volume there.
+    [ -w /var/lib/millrace-server ] && state='state_dir = "/var/lib/millrace-server"'
     cat <<END
 [tunnel]
 listen = ["0.0.0.0:4433"]
 client_ca = "/certificates/ca.pem"
 certificate = "/certificates/server.pem"
 private_key = "/certificates/server.key"
+$state
 congestion_control = "${CONGESTION_CONTROL:-vivace-latency}"
 
 [[destinations.allow]]

@@ -73,6 +73,8 @@ pub enum Outcome {
     Rejected(Reject),
     /// The client is gone.
     Gone,
+    /// The client is gone, and has said nothing: a health check.
+    GoneInSilence,
 }
 
 impl Accepted {
@@ -87,17 +89,24 @@ impl Accepted {
             let mut chunk = [0; 2048];
             let room = MAX_HANDSHAKE_BYTES.saturating_sub(self.bytes.len()).min(chunk.len());
             match self.socket.read(&mut chunk[..room]) {
-                Ok(0) => return Outcome::Gone,
+                Ok(0) => return self.gone(),
                 Ok(read) => self.bytes.extend_from_slice(&chunk[..read]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Outcome::Wait,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Outcome::Gone,
+                Err(_) => return self.gone(),
             }
             match self.take_step() {
                 Ok(None) => {}
                 Ok(Some(outcome)) => return outcome,
                 Err(reject) => return Outcome::Rejected(reject),
             }
+        }
+    }
+
+    fn gone(&self) -> Outcome {
+        match self.bytes.is_empty() && !self.handshake.has_begun() {
+            true => Outcome::GoneInSilence,
+            false => Outcome::Gone,
         }
     }
 

@@ -10,6 +10,7 @@ use millrace_cc::registry::Algorithm;
 use millrace_config::{ClientConfig, Interception, Listen, ListenAddress};
 use millrace_tunnel::algorithms;
 use millrace_tunnel::doctor::{self, DoctorArgs, End, Report, Wanted};
+use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::Selection;
 use millrace_tunnel::transport::{Side, TunnelConfig};
 
@@ -70,6 +71,13 @@ fn capabilities(report: &mut Report, config: &ClientConfig) {
 fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorithm>) {
     let tunnel = &config.tunnel;
     let udp = config.listen.iter().any(|it| matches!(it.interception, Interception::Udp { .. }));
+    let resolver = match Resolver::start(&config.resolver) {
+        Ok(resolver) => resolver,
+        Err(error) => {
+            let remedy = "raise the limits of threads and descriptors (`ulimit -u`, `ulimit -n`)";
+            return report.fail("servers", format!("can't start the resolver: {error}"), remedy);
+        }
+    };
     for server in &tunnel.servers {
         let wanted = Wanted {
             server: &server.address,
@@ -79,7 +87,7 @@ fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorith
             udp,
         };
         match TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials, initial) {
-            Ok(made) => doctor::reach(report, made, wanted),
+            Ok(made) => doctor::reach(report, made, &resolver, wanted),
             Err(error) => {
                 let remedy = "mend the points about certificates above";
                 return report.fail("servers", error.to_string(), remedy);

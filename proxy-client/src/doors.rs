@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_config::OnFailure;
+use millrace_config::{OnFailure, TrustedProxies};
 use millrace_tunnel::core::Core;
 use millrace_tunnel::socket::Socket;
 use mio::net::{TcpListener, UnixListener};
@@ -67,6 +67,8 @@ pub struct Door {
     pub address: Option<SocketAddr>,
     /// What becomes of flows without a server.
     pub on_failure: OnFailure,
+    /// Where PROXY headers may come from.
+    trusted_proxies: TrustedProxies,
     /// Whether it takes connections.
     open: bool,
     /// Whether trouble with opening or closing it has been logged.
@@ -82,7 +84,28 @@ impl Door {
         address: Option<SocketAddr>,
         on_failure: OnFailure,
     ) -> Self {
-        Self { listening, mode, lane, address, on_failure, open: false, complained: false }
+        Self {
+            listening,
+            mode,
+            lane,
+            address,
+            on_failure,
+            trusted_proxies: TrustedProxies::default(),
+            open: false,
+            complained: false,
+        }
+    }
+
+    /// Believes PROXY headers from these networks.
+    pub fn with_trusted_proxies(self, trusted_proxies: TrustedProxies) -> Self {
+        Self { trusted_proxies, ..self }
+    }
+
+    /// Whether a connection from `peer` may say where it comes from and wants to go. A Unix socket's
+    /// peer has no address.
+    pub fn trusts(&self, peer: Option<SocketAddr>) -> bool {
+        let Some(peer) = peer.filter(|_| self.mode == Mode::ProxyProtocol) else { return true };
+        self.trusted_proxies.contain(peer.ip())
     }
 
     /// Whether it refuses connections while there is no server: where another proxy stands before

@@ -1,5 +1,6 @@
 //! One connection to a server, as the pool sees it.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use millrace_config::ClientTunnel;
@@ -7,13 +8,15 @@ use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::Core;
 
 /// Round trips that a server gets for its answer, however short the configured time is.
-const PATIENCE_ROUND_TRIPS: u32 = 3;
+pub const PATIENCE_ROUND_TRIPS: u32 = 3;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Link {
     /// The server's number.
     pub server: usize,
+    /// The server's address that it leads to.
+    pub address: SocketAddr,
     /// The lane that it is kept for; `None` with one connection for each flow.
     pub lane: Option<usize>,
     /// Streams can be opened, be it as early data.
@@ -44,9 +47,10 @@ pub struct Link {
 
 impl Link {
     /// An attempt to connect that begins `now`.
-    pub fn new(server: usize, lane: Option<usize>, now: Instant) -> Self {
+    pub fn new(server: usize, lane: Option<usize>, address: SocketAddr, now: Instant) -> Self {
         Self {
             server,
+            address,
             lane,
             open: false,
             established: false,
@@ -68,9 +72,20 @@ impl Link {
         self.established && self.takes_flows()
     }
 
+    /// Whether it is an attempt that may still succeed and has not had its time yet.
+    pub fn is_fresh_attempt(&self) -> bool {
+        !self.established && !self.overdue && !self.retired
+    }
+
     /// Whether it can have new flows, as soon as it is open.
     pub fn takes_flows(&self) -> bool {
         !self.retired && !self.silent
+    }
+
+    /// Whether flows have waited for the first answer of an attempt to connect for `patience`.
+    pub fn is_unanswered_attempt(&self, now: Instant, patience: Duration) -> bool {
+        let waited = now.saturating_duration_since(self.started);
+        !self.established && self.flows > 0 && waited >= patience
     }
 
     /// Asks the server whether it is there if it is silent. `true` when it has just been silent for

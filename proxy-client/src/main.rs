@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use millrace_client::nginx::{self, NginxArgs};
 use millrace_tunnel::algorithms;
 use millrace_tunnel::cli::{self, ConfigArgs};
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::doctor::DoctorArgs;
 
 #[derive(Parser)]
@@ -41,10 +42,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(arguments) => millrace_client::doctor::run(&arguments),
         Command::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
-            millrace_client::run::check(&millrace_config::load_client(
-                &config,
-                &algorithms::check,
-            )?)?;
+            let config = millrace_config::load_client(&config, &algorithms::check)?;
+            millrace_client::run::check(&config)?;
+            let credentials = &config.tunnel.credentials;
+            for warning in credentials::check(End::Client, credentials, &config.source)? {
+                println!("{path}: warning: {}: {warning}", warning.key);
+            }
             println!("{path}: ok");
             Ok(ExitCode::SUCCESS)
         }

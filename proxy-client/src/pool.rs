@@ -9,18 +9,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use millrace_config::{ClientTunnel, Connections, HostPort, TunnelServer};
+use millrace_tunnel::address_sharing::AddressSharing;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::{Core, H3_NO_ERROR};
 use millrace_tunnel::liveness::source_address;
+use millrace_tunnel::resolve::{Resolved, Resolver};
 use millrace_tunnel::udp::{PortOptions, UdpPort};
 use millrace_tunnel::worker::WorkerHandle;
 
 use crate::link::Link;
-use crate::server::{Resolved, Server};
+use crate::server::Server;
 
 /// Connections that may be under way at a time with one connection per flow: more would only
 /// compete for the same path.
 const MAX_CONNECTING: usize = 32;
+/// Head start of each address of a server over the next one (RFC 8305 §5, §8).
+const ADDRESS_DELAY: Duration = Duration::from_millis(250);
 /// An attempt to connect that has had no answer for so long gets company: its next packet may be
 /// seconds away, and the server may come back any moment.
 const ATTEMPT_PATIENCE: Duration = Duration::from_millis(500);
@@ -89,6 +93,7 @@ pub struct Pool {
     lanes: usize,
     links: HashMap<ConnId, Link>,
     servers: Vec<Server>,
+    resolver: Resolver,
     resolved: Receiver<Resolved>,
     resolved_to: Sender<Resolved>,
     ports: HashMap<bool, usize>,
@@ -109,7 +114,7 @@ impl Pool {
         config: ClientTunnel,
         servers: Vec<Server>,
         lanes: usize,
-        handle: WorkerHandle,
+        (handle, resolver): (WorkerHandle, Resolver),
         connected: ConnectedCount,
     ) -> Self {
         let (resolved_to, resolved) = channel();
@@ -118,6 +123,7 @@ impl Pool {
             lanes,
             links: HashMap::new(),
             servers,
+            resolver,
             resolved,
             resolved_to,
             ports: HashMap::new(),
@@ -135,7 +141,7 @@ impl Pool {
     /// # Errors
     /// When there is none, or the mark can't be set.
     pub fn start(&mut self, core: &mut Core) -> io::Result<()> {
-        let options = PortOptions { shared: false, mark: self.config.mark };
+        let options = PortOptions { sharing: AddressSharing::Alone, mark: self.config.mark };
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let mut failure = None;
         for ip in any {
@@ -196,6 +202,7 @@ impl Pool {
                 Connections::PerFlow { .. } => link.flows == 0,
             };
             !refused_by.contains(link.server)
+                && (link.established || server.takes_early_data(link.address))
                 && reached
                 && free
                 && link.takes_flows()
@@ -256,8 +263,8 @@ impl Pool {
     pub fn on_established(&mut self, core: &mut Core, id: ConnId) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.established = true;
-        let (server, lane) = (link.server, link.lane);
-        self.servers[server].connected(core.now(), core.rtt(id));
+        let (server, lane, address) = (link.server, link.lane, link.address);
+        self.servers[server].connected(core.now(), address, core.rtt(id));
         // The other attempts at the same are of no use any more.
         for (other, link) in &mut self.links {
             if (link.server, link.lane) == (server, lane) && !link.established && lane.is_some() {
@@ -272,6 +279,7 @@ impl Pool {
     /// A connection is gone.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(link) = self.links.remove(&id) else { return };
+        let others_try = self.others_try(link.server, link.lane, link.address);
         let server = &mut self.servers[link.server];
         // Of those that are not wanted any more it is no news.
         let wanted = !link.retired || link.flows > 0;
@@ -279,7 +287,7 @@ impl Pool {
             tracing::warn!(server = %server.config, reason, "tunnel connection lost");
             match link.established {
                 true => server.lost(core.now()),
-                false if link.overdue => {}
+                false if link.overdue || others_try => {}
                 false => server.failed(link.started),
             }
         }
@@ -298,10 +306,17 @@ impl Pool {
     }
 
     /// Asks servers that are silent whether they are still there. The connections that have been
-    /// silent for too long since the last call; they get no new flows until they are heard again.
+    /// silent for too long since the last call, and get no new flows until they are heard again; and
+    /// attempts that flows wait for as early data, and that had no answer in the same time.
     pub fn watch(&mut self, core: &mut Core) -> Vec<ConnId> {
-        let mut lost = Vec::new();
+        let (mut lost, mut unanswered) = (Vec::new(), Vec::new());
+        let now = core.now();
         for (id, link) in &mut self.links {
+            let patience = self.servers[link.server].patience(self.config.health_timeout);
+            if link.is_unanswered_attempt(now, patience) {
+                unanswered.push(*id);
+                continue;
+            }
             let shared = matches!(self.config.connections, Connections::Shared);
             if link.watch(core, *id, &self.config, shared) {
                 tracing::warn!(server = %self.servers[link.server].config, "server is silent");
@@ -313,6 +328,7 @@ impl Pool {
             server.failed(core.now());
         }
         self.update(core);
+        lost.extend(unanswered);
         lost
     }
 
@@ -321,8 +337,8 @@ impl Pool {
         if self.draining {
             return;
         }
-        while let Ok((server, address)) = self.resolved.try_recv() {
-            self.servers[server].on_resolved(core.now(), address);
+        while let Ok(Resolved { key, result }) = self.resolved.try_recv() {
+            self.servers[key as usize].on_resolved(core.now(), result);
         }
         self.give_up_late(core);
         self.keep_session(core);
@@ -332,17 +348,42 @@ impl Pool {
             if missing.is_empty() || !server.may_be_tried(core.now()) {
                 continue;
             }
-            let Some(address) = server.address(index, &self.resolved_to, &self.handle) else {
+            let to = (&self.resolved_to, &self.handle);
+            if !server.resolve(index, &self.resolver, to, core.now()) {
                 continue;
-            };
+            }
             for lane in missing {
-                if let Err(error) = self.connect(core, index, address, lane) {
-                    tracing::warn!(server = %address, %error, "can't connect");
+                if !self.try_addresses(core, index, lane) {
                     self.servers[index].failed(core.now());
                     break;
                 }
             }
         }
+    }
+
+    /// Begins an attempt to the first address of a server to which that is possible.
+    fn try_addresses(&mut self, core: &mut Core, index: usize, lane: Option<usize>) -> bool {
+        for _ in 0..self.servers[index].address_count() {
+            let Some(address) = self.servers[index].next_address(lane) else { return false };
+            match self.connect(core, index, address, lane) {
+                Ok(()) => return true,
+                Err(error) => {
+                    let server = &self.servers[index].config;
+                    tracing::warn!(%server, %address, %error, "can't connect");
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether the failure of an attempt to `address` is not yet that of the server: connections
+    /// work to another address, the lane has another attempt under way, or there are addresses that
+    /// it has not tried.
+    fn others_try(&self, server: usize, lane: Option<usize>, address: SocketAddr) -> bool {
+        let here = |link: &&Link| (link.server, link.lane) == (server, lane);
+        self.servers[server].works_elsewhere(address)
+            || self.servers[server].has_untried(lane)
+            || self.links.values().filter(here).any(Link::is_fresh_attempt)
     }
 
     /// When [`Pool::maintain`] or [`Pool::watch`] has something to do before the next tick.
@@ -352,8 +393,12 @@ impl Pool {
         }
         let servers = self.servers.iter().flat_map(|it| [it.next_attempt(), it.full_until()]);
         let links = self.links.values().filter_map(Link::next_look);
+        let attempts = self.links.values().filter(|link| link.is_fresh_attempt());
+        let next_addresses = attempts
+            .filter(|link| self.servers[link.server].has_untried(link.lane))
+            .map(|link| link.started + ADDRESS_DELAY);
         let now = Instant::now();
-        servers.flatten().filter(|at| *at > now).chain(links).min()
+        servers.flatten().chain(next_addresses).filter(|at| *at > now).chain(links).min()
     }
 
     /// No new connections from now on.
@@ -408,11 +453,17 @@ impl Pool {
     fn missing(&mut self, now: Instant, index: usize, wanted: usize) -> Vec<Option<usize>> {
         let round_trips = ATTEMPT_ROUND_TRIPS * self.servers[index].rtt().unwrap_or_default();
         let patience = ATTEMPT_PATIENCE.max(round_trips).min(self.config.connect_timeout);
+        let mut overdue = Vec::new();
         for link in self.links.values_mut().filter(|link| link.server == index) {
             let waited = now.saturating_duration_since(link.started);
-            if !link.established && !link.overdue && !link.retired && waited >= patience {
+            if link.is_fresh_attempt() && waited >= patience {
                 link.overdue = true;
-                self.servers[index].failed(link.started);
+                overdue.push((link.lane, link.address, link.started));
+            }
+        }
+        for (lane, address, started) in overdue {
+            if !self.others_try(index, lane, address) {
+                self.servers[index].failed(started);
             }
         }
         let server = &self.servers[index];
@@ -422,7 +473,12 @@ impl Pool {
             active == Some(server.config.priority) && (server.is_healthy() || !server.is_down());
         let live = || {
             let here = |link: &&Link| link.server == index && link.takes_flows();
-            self.links.values().filter(here).filter(|link| link.established || !link.overdue)
+            // An attempt that is slow does not keep the next address from being tried.
+            let hopeful = |link: &&Link| {
+                let slow = now.saturating_duration_since(link.started) >= ADDRESS_DELAY;
+                link.established || !(link.overdue || slow && server.has_untried(link.lane))
+            };
+            self.links.values().filter(here).filter(hopeful)
         };
         match self.config.connections {
             Connections::Shared => {
@@ -456,7 +512,7 @@ impl Pool {
         let id = core
             .connect(port, local, address, &config.name, session.as_deref())
             .map_err(io::Error::other)?;
-        self.links.insert(id, Link::new(server, lane, core.now()));
+        self.links.insert(id, Link::new(server, lane, address, core.now()));
         Ok(())
     }
 

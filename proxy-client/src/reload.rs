@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::{ClientConfig, ClientLimits};
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
+use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::worker::WorkerHandle;
@@ -32,6 +34,8 @@ pub struct Reloader<'a> {
     pub latest: Latest<Reloadable>,
     /// For what all workers count together.
     pub shared: Arc<Shared>,
+    /// Goes on, with the settings of the file.
+    pub resolver: Resolver,
     /// Gets its rules anew.
     pub selection: Option<Selection>,
 }
@@ -54,7 +58,8 @@ impl Reloader<'_> {
         let started = self.started;
         let doors = |config: &ClientConfig| {
             let door = |it: &millrace_config::Listen| {
-                (it.interception.clone(), it.address.clone(), it.on_failure)
+                let trusted = it.trusted_proxies.clone();
+                (it.interception.clone(), it.address.clone(), it.on_failure, trusted)
             };
             config.listen.iter().map(door).collect::<Vec<_>>()
         };
@@ -80,7 +85,9 @@ impl Reloader<'_> {
             ],
         );
         replace_rules();
+        self.resolver.configure(&config.resolver);
         limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+        credentials::warn(End::Client, &config.tunnel.credentials);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
             run::flow_limits(&config),

@@ -252,6 +252,7 @@ impl ClientRole {
         let RetryKey { listener: door, offers, mut refused_by } = RetryKey::from_bits(key);
         let failure = match end {
             FlowEnd::Refused(FlowFailure::ServerFull) => ConnectFailure::ServerFull,
+            FlowEnd::Refused(FlowFailure::LocalResources) => ConnectFailure::LocalResources,
             FlowEnd::Refused(FlowFailure::ClientLimit) => ConnectFailure::ClientLimitReached,
             FlowEnd::Refused(_) => ConnectFailure::Overloaded,
             _ => ConnectFailure::TunnelUnavailable,
@@ -293,14 +294,8 @@ impl ClientRole {
         };
         let keys: Vec<_> = self.accepted.iter().filter_map(on_them).collect();
         for key in keys {
-            let Some(accepted) = self.accepted.get(&key) else { continue };
-            let elsewhere = self.pool.state(core.now()) == State::Up
-                || self.door(accepted).on_failure == OnFailure::Direct;
-            // Without another way its answer may still come.
-            if elsewhere {
-                self.take_back(core, key);
-                self.offer_again(core, key, ConnectFailure::TunnelUnavailable);
-            }
+            self.take_back(core, key);
+            self.offer_again(core, key, ConnectFailure::TunnelUnavailable);
         }
     }
 

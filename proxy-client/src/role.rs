@@ -17,13 +17,13 @@ use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::socket::Socket;
 use millrace_wire::ConnectFailure;
 use mio::event::Event;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 
 use crate::accept_queue::{AcceptQueue, is_out_of_resources};
 use crate::accepted::{Accepted, Outcome, Stage};
 use crate::direct::{self, Direct};
 use crate::doors::{Door, is_transient};
-use crate::intercept::{Handshake, Mode, RejectReason};
+use crate::intercept::{Handshake, Mode, Reject, RejectReason};
 use crate::lane::Lane;
 use crate::pool::{Pool, ServerSet, State};
 use crate::reload::Reloadable;
@@ -33,8 +33,6 @@ use crate::udp::{self, UdpFlows};
 const ACCEPT_TURNS: usize = 256;
 /// Keys below are listeners, from here on accepted connections.
 const FIRST_ACCEPTED: u64 = 1 << 16;
-/// Silence after which the system asks whether the client is still there.
-const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// What is known of a door whether it is open or not.
 #[derive(Clone, Debug)]
@@ -149,6 +147,13 @@ impl ClientRole {
         peer: Option<SocketAddr>,
     ) {
         let door = &self.doors[index];
+        if !door.trusts(peer) {
+            core.shared.metrics.drops.of(metrics::Drop::UntrustedProxy).inc();
+            let (listener, advice) = (door.address, "add its network to trusted_proxies");
+            tracing::warn!(?peer, ?listener, advice, "PROXY header not accepted");
+            socket.reset();
+            return;
+        }
         let owner = FlowOwner {
             // Behind a proxy its header says who the viewer is.
             viewer: peer.filter(|_| door.mode != Mode::ProxyProtocol).map(|peer| peer.ip()),
@@ -173,13 +178,15 @@ impl ClientRole {
         };
         let begun = match &socket {
             Socket::Tcp(tcp) => {
-                let options = SockRef::from(tcp);
-                // Without either the flow works, only not as well.
-                let _ = options.set_tcp_nodelay(true);
-                let _ = options.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+                // Without it the flow works, only not as well.
+                let _ = SockRef::from(tcp).set_tcp_nodelay(true);
                 Handshake::begin(&door.mode, tcp, door.address)
             }
-            Socket::Unix(unix) => Handshake::begin(&door.mode, unix, door.address),
+            Socket::Unix(unix) => {
+                // TCP sockets inherit it from their listener, Unix sockets don't.
+                let _ = SockRef::from(unix).set_out_of_band_inline(true);
+                Handshake::begin(&door.mode, unix, door.address)
+            }
         };
         let handshake = match begun {
             Ok(handshake) => handshake,
@@ -244,6 +251,17 @@ impl ClientRole {
                 accepted.deadline = core.now() + self.connect_timeout;
                 self.request(core, key);
                 self.maintain(core);
+            }
+            Outcome::Rejected(Reject { reason: RejectReason::NoDestination, .. }) => {
+                // Answered by the connection alone (PROXY protocol, section 2.2).
+                tracing::debug!(client = ?accepted.client, "health check by a PROXY header");
+                core.shared.metrics.flows_closed.inc();
+                self.turn_away(core, key, Some(Vec::new()));
+            }
+            Outcome::GoneInSilence => {
+                tracing::debug!(client = ?accepted.client, "closed without a byte");
+                self.accepted.remove(&key);
+                core.shared.metrics.flows_closed.inc();
             }
             Outcome::Rejected(reject) => {
                 let parser = match &reject.reason {
@@ -334,12 +352,9 @@ impl ClientRole {
     fn watch(&mut self, core: &mut Core) {
         let lost = self.pool.watch(core);
         if !lost.is_empty() {
-            // A flow that nobody has answered would wait for a server that is gone. It is better
-            // off with an end that lets its client try again, where that leads elsewhere.
-            let elsewhere = self.pool.state(core.now()) == State::Up
-                || self.doors.iter().any(|door| door.withdraws())
-                || self.direct.is_some();
-            for conn in lost.iter().filter(|_| elsewhere) {
+            // A flow without an answer would wait for a server that is gone: its end lets its client
+            // try again. A slow origin is no reason, since its server answers PINGs.
+            for conn in &lost {
                 core.end_unconfirmed(*conn);
             }
             self.leave(core, &lost);
@@ -405,6 +420,7 @@ impl Role for ClientRole {
     fn on_wake(&mut self, core: &mut Core) {
         Reloadable { lanes: self.lanes, limits: self.limits } = (*self.latest.get()).clone();
         if let Some(direct) = &mut self.direct {
+            direct.set_limits(self.limits.clone());
             let failed = direct.on_wake(core);
             self.on_direct_failed(core, failed);
         }

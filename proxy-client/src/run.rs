@@ -12,13 +12,16 @@ use millrace_cc::registry::Algorithm;
 use millrace_config::{
     ClientConfig, ConfigError, Host, HostPort, Interception, Listen, ListenAddress, OnFailure,
 };
+use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
 use millrace_tunnel::reload::Latest;
+use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::transport::{Side, TunnelConfig};
@@ -63,6 +66,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let logging = logging::init(&config.log)?;
     metrics.watch_log(logging.counters())?;
     limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+    credentials::warn(End::Client, &config.tunnel.credentials);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
         metrics.clone(),
@@ -90,8 +94,9 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), keep)?;
     let names: Vec<_> = config.tunnel.servers.iter().map(ToString::to_string).collect();
     let server_metrics = metrics.servers(&names)?;
+    let resolver = Resolver::start(&config.resolver).context("can't start the resolver")?;
     let direct = match config.listen.iter().any(|it| it.on_failure == OnFailure::Direct) {
-        true => Some(direct::Policy::new(config, tunnel_settings.mark)?),
+        true => Some(direct::Policy::new(config, tunnel_settings.mark, resolver.clone())?),
         false => None,
     };
     // Outlives the Selectors, whose last words it waits for; as the user that the process runs as.
@@ -112,7 +117,8 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
                 .collect();
             let direct =
                 direct.clone().map(|it| Direct::new(it, config.limits.clone(), handle.clone()));
-            let pool = Pool::new(settings, servers, lanes, handle, connected.clone());
+            let names = (handle, resolver.clone());
+            let pool = Pool::new(settings, servers, lanes, names, connected.clone());
             ClientRole::new(mine, udp, pool, direct, config, latest)
         })
         .context("can't start the tunnel's sockets")?;
@@ -125,7 +131,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     });
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
     let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
-    let mut reloader = Reloader { started: config, lane_of, latest, shared, selection };
+    let mut reloader = Reloader { started: config, lane_of, latest, shared, resolver, selection };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     let code = process.run(config.runtime.drain_timeout, &mut reload);
     Ok(code)
@@ -155,6 +161,7 @@ pub(crate) fn settings(config: &ClientConfig) -> WorkerSettings {
         flow_idle_timeout: config.limits.flow_idle_timeout,
         half_close_timeout: config.limits.half_close_timeout,
         udp_idle_timeout: config.limits.udp_idle_timeout,
+        tcp_timeouts: config.limits.tcp_timeouts,
         handshake_timeout: None,
         keepalive: Some(config.tunnel.keepalive),
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
@@ -220,13 +227,15 @@ fn open_doors(
         match &listen.address {
             ListenAddress::Tcp(address) => {
                 let mut address = *address;
-                for mine in &mut doors {
-                    let listener = listen_tcp(address, mode == Mode::Tproxy)?;
+                for (index, mine) in doors.iter_mut().enumerate() {
+                    let sharing = AddressSharing::of_worker(index, workers);
+                    let listener = listen_tcp(address, mode == Mode::Tproxy, sharing)?;
                     // Port 0 is the same one for all workers.
                     address = listener.local_addr()?;
                     let listening = Listening::Tcp(TcpListener::from_std(listener));
                     let mode = mode.clone();
-                    mine.push(Door::new(listening, mode, lane, Some(address), listen.on_failure));
+                    let door = Door::new(listening, mode, lane, Some(address), listen.on_failure);
+                    mine.push(door.with_trusted_proxies(listen.trusted_proxies.clone()));
                 }
                 tracing::info!(%address, what, "listening");
             }
@@ -262,9 +271,15 @@ fn open_udp_doors(
         };
         let destination = destination_of(destination)?;
         let mut address = *address;
-        for mine in &mut doors {
-            let door = UdpDoor::bind(address, workers > 1, destination.clone(), lane)
-                .with_context(|| format!("can't bind the UDP address {address} of a [[listen]]"))?;
+        for (index, mine) in doors.iter_mut().enumerate() {
+            let sharing = AddressSharing::of_worker(index, workers);
+            let door = UdpDoor::bind(address, sharing, destination.clone(), lane);
+            let door = door.map_err(|error| {
+                let advice = bind_advice(&error);
+                let context =
+                    format!("can't bind the UDP address {address} of a [[listen]]{advice}");
+                anyhow::Error::new(error).context(context)
+            })?;
             // Port 0 is the same one for all workers.
             address = door.local();
             mine.push(door);

@@ -1,21 +1,24 @@
 //! One server of the tunnel, as one worker sees it.
 
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use millrace_config::{ClientTunnel, Host, HostPort, TunnelServer};
+use millrace_tunnel::dial::interleave;
 use millrace_tunnel::metrics::ServerMetrics;
+use millrace_tunnel::resolve::{Addresses, Asker, Question, ResolveError, Resolved, Resolver};
 use millrace_tunnel::worker::WorkerHandle;
 
 use crate::backoff::Backoff;
+use crate::link::PATIENCE_ROUND_TRIPS;
 
 /// For how long a server that has no room gets no new flows. Then the next one asks again.
 const FULL_FOR: Duration = Duration::from_secs(1);
 
-/// A name that became an address, or did not, and for which server.
-pub type Resolved = (usize, io::Result<SocketAddr>);
+/// Least time between two questions for the addresses of a server that works.
+const LEAST_TTL: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub struct Server {
@@ -34,8 +37,18 @@ pub struct Server {
     /// Of the newest connection, when it was made.
     rtt: Option<Duration>,
     full_until: Option<Instant>,
-    address: Option<SocketAddr>,
-    resolving: bool,
+    /// In the order in which they are tried (RFC 8305 §4).
+    addresses: Vec<SocketAddr>,
+    /// Until when they need not be asked for again; `None` after a failure.
+    valid_until: Option<Instant>,
+    /// They are being asked for.
+    question: Option<Question>,
+    /// To which connections are made, until one fails.
+    working: Option<SocketAddr>,
+    /// The last one that worked, which is tried first.
+    worked_last: Option<SocketAddr>,
+    /// Attempts of each lane since a connection worked: they go to one address after the other.
+    attempts: HashMap<Option<usize>, usize>,
     /// Its part of the metrics.
     pub metrics: ServerMetrics,
 }
@@ -43,6 +56,10 @@ pub struct Server {
 impl Server {
     /// Nothing is known of it.
     pub fn new(config: TunnelServer, tunnel: &ClientTunnel, metrics: ServerMetrics) -> Self {
+        let literal = match config.address {
+            HostPort { host: Host::Ip(ip), port } => vec![SocketAddr::new(ip, port)],
+            HostPort { host: Host::Name(_), .. } => Vec::new(),
+        };
         Self {
             config,
             backoff: Backoff::new(tunnel.reconnect_min, tunnel.reconnect_max),
@@ -52,8 +69,12 @@ impl Server {
             down: false,
             rtt: None,
             full_until: None,
-            address: None,
-            resolving: false,
+            addresses: literal,
+            valid_until: None,
+            question: None,
+            working: None,
+            worked_last: None,
+            attempts: HashMap::new(),
             metrics,
         }
     }
@@ -118,7 +139,8 @@ impl Server {
 
     /// A connection to it was lost that had worked.
     pub fn lost(&mut self, now: Instant) {
-        self.address = None;
+        self.valid_until = None;
+        self.working = None;
         self.metrics.failures.inc();
         if let Some(since) = self.works_since.take() {
             self.backoff.lasted(now.saturating_duration_since(since));
@@ -131,8 +153,17 @@ impl Server {
         self.rtt
     }
 
-    /// A connection to it works, with a round trip of `rtt`.
-    pub fn connected(&mut self, now: Instant, rtt: Option<Duration>) {
+    /// How long it may leave a packet unanswered: `least`, and over a long path some round trips.
+    pub fn patience(&self, least: Duration) -> Duration {
+        least.max(PATIENCE_ROUND_TRIPS * self.rtt.unwrap_or_default())
+    }
+
+    /// A connection to one of its addresses works, with a round trip of `rtt`.
+    pub fn connected(&mut self, now: Instant, address: SocketAddr, rtt: Option<Duration>) {
+        self.working = Some(address);
+        self.worked_last = Some(address);
+        self.attempts.clear();
+        self.put_working_first();
         self.rtt = rtt.or(self.rtt);
         self.metrics.connections.inc();
         self.works_since.get_or_insert(now);
@@ -154,46 +185,94 @@ impl Server {
         self.backoff.next()
     }
 
-    /// Its address: a literal one at once; a name through a thread, since the system's resolver
-    /// blocks. The answer wakes `worker` and comes as that of server `index`.
-    pub fn address(
+    /// Sees to it that its addresses are known: those of a name are asked for when there are none,
+    /// after a failure, and when they are out of date. The answer wakes `worker` and comes under
+    /// the key `index`. Whether there is any to try meanwhile.
+    pub fn resolve(
         &mut self,
         index: usize,
-        answer: &Sender<Resolved>,
-        worker: &WorkerHandle,
-    ) -> Option<SocketAddr> {
-        let HostPort { host, port } = &self.config.address;
-        let name = match host {
-            Host::Ip(ip) => return Some(SocketAddr::new(*ip, *port)),
-            Host::Name(_) if self.address.is_some() => return self.address,
-            Host::Name(name) => name.clone(),
-        };
-        if !self.resolving {
-            let (answer, worker, port) = (answer.clone(), worker.clone(), *port);
-            let spawned =
-                std::thread::Builder::new().name("resolver".to_owned()).spawn(move || {
-                    let first =
-                        (name.as_str(), port).to_socket_addrs().and_then(|mut addresses| {
-                            addresses.next().ok_or_else(|| io::Error::other("no address"))
-                        });
-                    // The worker may have ended since.
-                    let _ = answer.send((index, first));
-                    worker.wake();
-                });
-            self.resolving = spawned.is_ok();
+        resolver: &Resolver,
+        (answer, worker): (&Sender<Resolved>, &WorkerHandle),
+        now: Instant,
+    ) -> bool {
+        let is_due = self.question.is_none() && self.valid_until.is_none_or(|until| until <= now);
+        if let HostPort { host: Host::Name(name), port } = &self.config.address
+            && is_due
+        {
+            let asked = resolver.ask(Asker::default(), (name, *port), index as u64, answer, worker);
+            match asked {
+                Ok(question) => self.question = Some(question),
+                Err(error) => self.on_resolved(now, Err(error)),
+            }
         }
-        None
+        !self.addresses.is_empty()
     }
 
-    /// The answer to [`Server::address`].
-    pub fn on_resolved(&mut self, now: Instant, address: io::Result<SocketAddr>) {
-        self.resolving = false;
-        match address {
-            Ok(address) => self.address = Some(address),
+    /// The answer to [`Server::resolve`]. Without one the addresses of before are used.
+    pub fn on_resolved(&mut self, now: Instant, result: Result<Addresses, ResolveError>) {
+        self.question = None;
+        match result {
+            Ok(resolved) => {
+                let addresses: Vec<_> = interleave(&resolved.addresses).into();
+                // Name servers change the order from answer to answer.
+                let is_new = |address: &SocketAddr| !self.addresses.contains(address);
+                if addresses.len() != self.addresses.len() || addresses.iter().any(is_new) {
+                    tracing::info!(server = %self.config, ?addresses, "server's name resolved");
+                    self.addresses = addresses;
+                    self.attempts.clear();
+                    self.put_working_first();
+                }
+                self.valid_until = Some(resolved.valid_until.max(now + LEAST_TTL));
+            }
             Err(error) => {
                 tracing::warn!(server = %self.config, %error, "server's name not resolved");
-                self.failed(now);
+                self.valid_until = Some(now + LEAST_TTL);
+                if self.addresses.is_empty() {
+                    self.failed(now);
+                }
             }
+        }
+    }
+
+    /// How many addresses it has.
+    pub fn address_count(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Where the next attempt of a lane goes to: where connections work, else to one address after
+    /// the other.
+    pub fn next_address(&mut self, lane: Option<usize>) -> Option<SocketAddr> {
+        if self.working.is_some() {
+            return self.working;
+        }
+        let attempts = self.attempts.entry(lane).or_default();
+        let address = self.addresses.get(attempts.checked_rem(self.addresses.len())?).copied();
+        *attempts += 1;
+        address
+    }
+
+    /// Whether there are addresses that the lane has not tried since all of them failed last.
+    pub fn has_untried(&self, lane: Option<usize>) -> bool {
+        let attempts = self.attempts.get(&lane).copied().unwrap_or(0);
+        self.working.is_none()
+            && attempts.checked_rem(self.addresses.len()).is_some_and(|it| it > 0)
+    }
+
+    /// Whether connections work to another address than this one, so that its failure says nothing
+    /// about the server.
+    pub fn works_elsewhere(&self, address: SocketAddr) -> bool {
+        self.working.is_some_and(|working| working != address)
+    }
+
+    /// Whether early data may go to an address before it has answered: not while it is one of
+    /// several, of which it may be the one that does not.
+    pub fn takes_early_data(&self, address: SocketAddr) -> bool {
+        self.addresses.len() < 2 || self.worked_last == Some(address)
+    }
+
+    fn put_working_first(&mut self) {
+        if let Some(place) = self.addresses.iter().position(|it| Some(*it) == self.worked_last) {
+            self.addresses[..=place].rotate_right(1);
         }
     }
 }
@@ -208,4 +287,74 @@ fn random_fraction() -> f64 {
     let mut bytes = [0; 4];
     boring::rand::rand_bytes(&mut bytes).expect("BoringSSL's generator does not fail");
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_tunnel::metrics::Metrics;
+
+    use super::*;
+
+    const LANE: Option<usize> = Some(0);
+
+    fn server() -> Server {
+        let text = "[tunnel]\nservers = [\"edge.example:4433\"]\nserver_name = \"edge\"\n\
+                    ca = \"ca\"\ncertificate = \"c\"\nprivate_key = \"k\"\n\
+                    [[listen]]\nmode = \"socks5\"\naddress = \"127.0.0.1:1\"\n";
+        let file = std::path::Path::new("/client.toml");
+        let config =
+            millrace_config::parse_client(text, file, &millrace_tunnel::algorithms::check).unwrap();
+        let metrics = Metrics::new("test", "0").unwrap();
+        let metrics = metrics.servers(&["edge".to_owned()]).unwrap().remove(0);
+        Server::new(config.tunnel.servers[0].clone(), &config.tunnel, metrics)
+    }
+
+    fn resolved(addresses: &[&str], now: Instant) -> Result<Addresses, ResolveError> {
+        let addresses = addresses.iter().map(|it| it.parse().unwrap()).collect();
+        Ok(Addresses { addresses, valid_until: now + Duration::from_secs(60) })
+    }
+
+    fn address(text: &str) -> Option<SocketAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn attempts_go_to_one_address_after_the_other_until_one_works() {
+        let (mut server, now) = (server(), Instant::now());
+        assert_eq!(server.next_address(LANE), None, "not resolved yet");
+        assert!(!server.has_untried(LANE));
+        server.on_resolved(now, resolved(&["[::1]:1", "[::2]:1", "127.0.0.1:1"], now));
+        assert!(!server.has_untried(LANE), "no attempt has been made");
+        let [first, second, third] = ["[::1]:1", "127.0.0.1:1", "[::2]:1"].map(address);
+        assert_eq!(server.next_address(LANE), first);
+        assert!(server.has_untried(LANE) && !server.takes_early_data(first.unwrap()));
+        assert_eq!(server.next_address(Some(1)), first, "each lane begins with the first");
+        assert_eq!(server.next_address(LANE), second);
+        assert_eq!(server.next_address(LANE), third);
+        assert!(!server.has_untried(LANE), "all have been tried");
+        assert_eq!(server.next_address(LANE), first);
+        server.connected(now, second.unwrap(), None);
+        assert_eq!([server.next_address(LANE), server.next_address(LANE)], [second, second]);
+        assert!(!server.has_untried(LANE) && server.takes_early_data(second.unwrap()));
+        assert!(server.works_elsewhere(first.unwrap()) && !server.works_elsewhere(second.unwrap()));
+        server.lost(now);
+        assert_eq!(server.next_address(LANE), second, "what worked last is tried first");
+        assert_eq!(server.next_address(LANE), first);
+        assert!(server.has_untried(LANE));
+    }
+
+    #[test]
+    fn the_addresses_of_before_are_kept_when_the_name_servers_fail() {
+        let (mut server, now) = (server(), Instant::now());
+        server.on_resolved(now, Err(ResolveError::NotFound));
+        assert!(server.is_down(), "there is no address");
+        server.on_resolved(now, resolved(&["127.0.0.1:1"], now));
+        assert!(server.valid_until > Some(now + LEAST_TTL));
+        server.failed(now);
+        assert_eq!(server.valid_until, None, "it is asked again after a failure");
+        server.on_resolved(now, Err(ResolveError::NotFound));
+        assert_eq!(server.next_address(LANE), address("127.0.0.1:1"));
+        server.on_resolved(now, resolved(&["127.0.0.2:1"], now));
+        assert_eq!(server.next_address(LANE), address("127.0.0.2:1"));
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_config::{Protocol, ServerConfig};
 use millrace_tunnel::doctor::{self, DoctorArgs, End, Report};
-use millrace_tunnel::own_addresses::own_addresses;
+use millrace_tunnel::own_addresses::interface_addresses;
 
 use millrace_tunnel::algorithms;
 
@@ -53,8 +53,7 @@ fn destinations(report: &mut Report, config: &ServerConfig) {
 fn answers(report: &mut Report, address: SocketAddr) {
     let check = format!("tunnel.listen {address}");
     let is_here = address.ip().is_unspecified()
-        || own_addresses(&[SocketAddr::new(unspecified(address), 0)])
-            .is_ok_and(|own| own.contains(&address.ip().to_canonical()));
+        || interface_addresses().is_ok_and(|own| own.contains(&address.ip().to_canonical()));
     if !is_here {
         let remedy = "correct tunnel.listen, or `ip address add` it";
         return report.fail(&check, "this machine does not have the address", remedy);

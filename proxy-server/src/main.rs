@@ -7,6 +7,7 @@ use millrace_server::rules::{self, RulesArgs};
 use millrace_tunnel::algorithms;
 use millrace_tunnel::certificates::{self, CertificatesArgs};
 use millrace_tunnel::cli::{self, ConfigArgs};
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::doctor::DoctorArgs;
 
 #[derive(Parser)]
@@ -44,14 +45,22 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(arguments) => millrace_server::doctor::run(&arguments),
         Command::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
-            millrace_server::run::check(&millrace_config::load_server(
-                &config,
-                &algorithms::check,
-            )?)?;
+            let config = millrace_config::load_server(&config, &algorithms::check)?;
+            millrace_server::run::check(&config)?;
+            let credentials = &config.tunnel.credentials;
+            for warning in credentials::check(End::Server, credentials, &config.source)? {
+                println!("{path}: warning: {}: {warning}", warning.key);
+            }
             println!("{path}: ok");
             Ok(ExitCode::SUCCESS)
         }
         Command::Rules(arguments) => rules::run(arguments),
+        Command::Certificates(arguments) if arguments.list => {
+            for line in certificates::list(&arguments.dir)? {
+                println!("{line}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Certificates(arguments) => {
             for report in certificates::run(&arguments, time::OffsetDateTime::now_utc())? {
                 println!("{report}");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::ServerConfig;
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::{self, Selection};
@@ -11,7 +12,7 @@ use millrace_tunnel::shared::Shared;
 use millrace_tunnel::worker::WorkerHandle;
 use millrace_tunnel::{algorithms, limits};
 
-use crate::run;
+use crate::run::{self, Trust};
 use crate::shared::ServerShared;
 
 /// See the module.
@@ -26,6 +27,8 @@ pub struct Reloader<'a> {
     pub resolver: Resolver,
     /// Gets its rules anew.
     pub selection: Option<Selection>,
+    /// Goes on.
+    pub(crate) trust: Trust,
 }
 
 impl Reloader<'_> {
@@ -40,7 +43,7 @@ impl Reloader<'_> {
         let selection = self.selection.as_ref();
         let replace_rules = Selection::reload(selection, config.mcc.as_ref(), &config.source)?;
         let initial = selection.map(Selection::initial);
-        let tunnels = run::tunnels(&config, handles.len(), initial)?;
+        let tunnels = run::tunnels(&config, handles.len(), &self.trust, initial)?;
         let server = run::server_shared(&config, self.resolver.clone(), initial)?;
         // From here on nothing can fail.
         let started = self.started;
@@ -49,17 +52,21 @@ impl Reloader<'_> {
             at_start(&config),
             &[
                 ("tunnel.listen", config.tunnel.listen != started.tunnel.listen),
+                ("tunnel.state_dir", config.tunnel.state_dir != started.tunnel.state_dir),
                 ("telemetry", config.telemetry != started.telemetry),
                 ("mcc", selection::needs_restart(config.mcc.as_ref(), started.mcc.as_ref())),
             ],
         );
         replace_rules();
         limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+        credentials::warn(End::Server, &config.tunnel.credentials);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
             run::flow_limits(&config.limits),
             run::peer_limits(&config.limits),
         );
+        self.resolver.configure(&config.resolver);
+        self.trust.ticket_keys.set(config.tunnel.session_tickets);
         self.latest.set(server);
         let settings = run::settings(&config, handles.len());
         for (handle, tunnel) in handles.iter().zip(tunnels) {

@@ -14,9 +14,10 @@ use millrace_tunnel::datagrams::{DatagramsStart, Near};
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
 use millrace_tunnel::flow::FlowLabel;
 use millrace_tunnel::flow_admission::Admitted;
+use millrace_tunnel::local_resources::log_shortage;
 use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
 use millrace_tunnel::reload::Latest;
-use millrace_tunnel::resolve::Resolved;
+use millrace_tunnel::resolve::{Asker, Question, Resolved};
 use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::rtsp::{Medium, Rtsp};
 use millrace_tunnel::socket::Socket;
@@ -40,7 +41,10 @@ const H3_INTERNAL_ERROR: u64 = 0x102;
 const ATTEMPT_BITS: u32 = 4;
 
 enum Stage {
-    Resolving,
+    /// The question, once it is asked; dropping it withdraws it.
+    Resolving {
+        _question: Option<Question>,
+    },
     Dialing(Dialer),
     /// Connected, but the answer found no room in the connection yet.
     Answering(TcpStream),
@@ -160,8 +164,8 @@ impl ServerRole {
                 admission,
                 client_ended,
                 header: Vec::new(),
-                deadline: now + self.shared.dial.timeout,
-                stage: Stage::Resolving,
+                deadline: now + self.shared.resolve_timeout,
+                stage: Stage::Resolving { _question: None },
             },
         );
         if let Carries::Udp { rtsp_stream: Some(rtsp), .. } = carries {
@@ -169,12 +173,32 @@ impl ServerRole {
         }
         match destination {
             Destination::Address(address) => self.dial(core, key, &[address]),
-            Destination::Name { host, port } => {
-                let answer = self.answer_to.clone();
-                if !self.shared.resolver.ask(key, host, port, answer, self.handle.clone()) {
-                    self.refuse(core, key, ConnectFailure::Overloaded);
-                }
-            }
+            Destination::Name { host, port } => self.resolve(core, key, &host, port),
+        }
+    }
+
+    /// Asks for the addresses of a name, unless no address of it could be permitted.
+    fn resolve(&mut self, core: &mut Core, key: u64, host: &str, port: u16) {
+        let Some(pending) = self.pending.get_mut(&key) else { return };
+        let acl = if pending.udp { &self.shared.udp_acl } else { &self.shared.acl };
+        if let Err(reason) = acl.may_permit_name(host, port) {
+            tracing::warn!(
+                destination = %pending.label.destination,
+                protocol = if pending.udp { "udp" } else { "tcp" },
+                reason = reason.as_str(),
+                "destination is denied: no [[destinations.allow]] has the name and the port"
+            );
+            core.shared.metrics.destinations_denied.of(reason).inc();
+            return self.refuse(core, key, ConnectFailure::Forbidden);
+        }
+        let asker = Asker {
+            client: core.conn(pending.conn).and_then(|conn| conn.peer_name()).map(Arc::from),
+            viewer: pending.label.client.map(|client| client.ip()),
+        };
+        let resolver = &self.shared.resolver;
+        match resolver.ask(asker, (host, port), key, &self.answer_to, &self.handle) {
+            Ok(question) => pending.stage = Stage::Resolving { _question: Some(question) },
+            Err(error) => self.refuse(core, key, ConnectFailure::from(&error)),
         }
     }
 
@@ -213,6 +237,8 @@ impl ServerRole {
     /// Dials those of the addresses that are allowed.
     fn dial(&mut self, core: &mut Core, key: u64, addresses: &[SocketAddr]) {
         let Some(pending) = self.pending.get_mut(&key) else { return };
+        self.shared.own.refresh(core.now());
+        pending.deadline = core.now() + self.shared.dial.timeout;
         let mut allowed = Vec::new();
         let mut denied = None;
         for address in addresses {
@@ -283,7 +309,10 @@ impl ServerRole {
                     pending.stage = Stage::AnsweringUdp(Near::Own { port, peer }, None);
                     return self.answer(core, key);
                 }
-                Err(error) => failure = ConnectFailure::from(&error),
+                Err(error) => {
+                    log_shortage(&error, peer);
+                    failure = ConnectFailure::from(&error);
+                }
             }
         }
         self.refuse(core, key, failure);
@@ -292,10 +321,15 @@ impl ServerRole {
     fn advance(&mut self, core: &mut Core, key: u64) {
         let now = core.now();
         let Some(pending) = self.pending.get_mut(&key) else { return };
-        if now >= pending.deadline && matches!(pending.stage, Stage::Resolving | Stage::Dialing(_))
-        {
-            self.refuse(core, key, ConnectFailure::TimedOut);
-            return;
+        if now >= pending.deadline {
+            let failure = match pending.stage {
+                Stage::Resolving { .. } => Some(ConnectFailure::NameNotResolved),
+                Stage::Dialing(_) => Some(ConnectFailure::TimedOut),
+                Stage::Answering(_) | Stage::AnsweringUdp(..) | Stage::Refusing(_) => None,
+            };
+            if let Some(failure) = failure {
+                return self.refuse(core, key, failure);
+            }
         }
         if let Stage::Dialing(dialer) = &mut pending.stage {
             let token = |attempt: usize| Core::role_token((key as usize) << ATTEMPT_BITS | attempt);
@@ -347,7 +381,7 @@ impl ServerRole {
                 let fields = [h3::Header::new(b":status", b"200"), capsules];
                 core.respond(pending.conn, pending.stream, &fields, false)
             }
-            Stage::Resolving | Stage::Dialing(_) => return,
+            Stage::Resolving { .. } | Stage::Dialing(_) => return,
         };
         if matches!(sent, Err(h3::Error::StreamBlocked)) {
             return;
@@ -426,12 +460,17 @@ impl Role for ServerRole {
 
     fn on_wake(&mut self, core: &mut Core) {
         self.shared = self.latest.get();
-        while let Ok(Resolved { key, addresses }) = self.answers.try_recv() {
-            match addresses {
-                Ok(addresses) => self.dial(core, key, &addresses),
+        while let Ok(Resolved { key, result }) = self.answers.try_recv() {
+            // It may have been too late, or the client may have gone.
+            let waits = |pending: &Pending| matches!(pending.stage, Stage::Resolving { .. });
+            if !self.pending.get(&key).is_some_and(waits) {
+                continue;
+            }
+            match result {
+                Ok(resolved) => self.dial(core, key, &resolved.addresses),
                 Err(error) => {
                     tracing::debug!(%error, "name not resolved");
-                    self.refuse(core, key, ConnectFailure::NameNotResolved);
+                    self.refuse(core, key, ConnectFailure::from(&error));
                 }
             }
         }
@@ -485,7 +524,7 @@ impl Role for ServerRole {
             Stage::Dialing(dialer) => {
                 Some(dialer.next_deadline().map_or(pending.deadline, |at| at.min(pending.deadline)))
             }
-            Stage::Resolving => Some(pending.deadline),
+            Stage::Resolving { .. } => Some(pending.deadline),
             Stage::Answering(_) | Stage::AnsweringUdp(..) | Stage::Refusing(_) => None,
         });
         deadlines.min()

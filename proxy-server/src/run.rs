@@ -2,23 +2,29 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use millrace_cc::registry::Algorithm;
 use millrace_config::{Acl, ConfigError, Protocol, ServerConfig, ServerLimits};
+use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
+use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::metrics::Metrics;
-use millrace_tunnel::own_addresses::own_addresses;
+use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::privileges::{self, Account};
 use millrace_tunnel::process::Process;
 use millrace_tunnel::reload::Latest;
+use millrace_tunnel::reset_secret::{self, ResetSecret, ResetSecretError};
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::selection::{self, Selection};
+use millrace_tunnel::session_tickets::TicketKeys;
 use millrace_tunnel::shared::Shared;
-use millrace_tunnel::transport::{Side, TICKET_KEY_BYTES, TunnelConfig};
+use millrace_tunnel::stateless_reset::StatelessReset;
+use millrace_tunnel::transport::{ServerSide, Side, TunnelConfig};
 use millrace_tunnel::udp::{PortOptions, UdpPort};
 use millrace_tunnel::worker::{Worker, WorkerHandle, WorkerSettings};
 use millrace_tunnel::{limits, logging, peer_limits};
@@ -34,11 +40,14 @@ use crate::shared::ServerShared;
 pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
     config.check_files()?;
     Account::find(&config.runtime, &config.source)?;
-    let side = Side::Server { max_streams: 0, ticket_key: &[0; TICKET_KEY_BYTES] };
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial);
-    TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials, initial)
-        .map_err(|error| error.in_config(&config.source, "client_ca"))?;
+    let state_error =
+        |error: ResetSecretError| config.source.error("tunnel.state_dir", error.to_string());
+    let secret = config.tunnel.state_dir.as_deref().map(reset_secret::read).transpose();
+    let secret = secret.map_err(state_error)?.flatten();
+    let trust = Trust::with_secret(config, &secret.unwrap_or_else(reset_secret::random))?;
+    tunnels(config, 1, &trust, initial)?;
     Ok(())
 }
 
@@ -53,6 +62,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let logging = logging::init(&config.log)?;
     metrics.watch_log(logging.counters())?;
     limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+    credentials::warn(End::Server, &config.tunnel.credentials);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
         metrics.clone(),
@@ -66,10 +76,11 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial).cloned();
     let initial = initial.as_ref();
-    let tunnels = tunnels(config, workers, initial)?;
+    let trust = Trust::new(config)?;
+    let tunnels = tunnels(config, workers, &trust, initial)?;
     // Threads have the privileges of the one that starts them, so all of them come later.
     privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), &[])?;
-    let resolver = Resolver::start()?;
+    let resolver = Resolver::start(&config.resolver).context("can't start the resolver")?;
     let latest = Latest::new(server_shared(config, resolver.clone(), initial)?);
     let settings = settings(config, workers);
     // Outlives the Selectors, whose last words it waits for; as the user that the process runs as.
@@ -88,7 +99,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let health = Box::new(|| Health::Healthy);
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
     let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
-    let mut reloader = Reloader { started: config, latest, shared, resolver, selection };
+    let mut reloader = Reloader { started: config, latest, shared, resolver, selection, trust };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     Ok(process.run(config.runtime.drain_timeout, &mut reload))
 }
@@ -98,22 +109,54 @@ fn select(config: &ServerConfig) -> Result<Option<Selection>, ConfigError> {
     config.mcc.as_ref().map(|mcc| Selection::new(mcc, &config.source)).transpose()
 }
 
-/// What new connections are made with, for each worker. Session tickets of before are not taken: a
-/// client whose authority is not trusted any more must not resume.
+/// What the server keeps from its start on, over all reloads.
+pub(crate) struct Trust {
+    pub(crate) ticket_keys: Arc<TicketKeys>,
+    reset: StatelessReset,
+}
+
+impl Trust {
+    /// Reads or makes the secret in the state directory.
+    fn new(config: &ServerConfig) -> anyhow::Result<Self> {
+        let secret = match &config.tunnel.state_dir {
+            Some(directory) => reset_secret::read_or_create(directory)
+                .map_err(|error| config.source.error("tunnel.state_dir", error.to_string()))?,
+            None => {
+                tracing::warn!(
+                    "tunnel.state_dir is not set: after a restart clients wait for tunnel.idle_timeout_s until \
+                     they connect again, because this server can't reset their old connections"
+                );
+                reset_secret::random()
+            }
+        };
+        Ok(Self::with_secret(config, &secret)?)
+    }
+
+    fn with_secret(config: &ServerConfig, secret: &ResetSecret) -> Result<Self, ConfigError> {
+        let instance: Vec<_> = config.tunnel.listen.iter().map(ToString::to_string).collect();
+        let reset = StatelessReset::new(secret, &instance.join(" "))
+            .map_err(|error| config.source.error("tunnel.state_dir", error.to_string()))?;
+        Ok(Self { ticket_keys: TicketKeys::new(config.tunnel.session_tickets), reset })
+    }
+}
+
+/// What new connections are made with, for each worker. Sessions of before go on: their certificates are
+/// verified against the authorities and the deny-list of `config`.
 pub(crate) fn tunnels(
     config: &ServerConfig,
     workers: usize,
+    trust: &Trust,
     initial: Option<&Algorithm>,
-) -> anyhow::Result<Vec<TunnelConfig>> {
-    let mut ticket_key = [0; TICKET_KEY_BYTES];
-    boring::rand::rand_bytes(&mut ticket_key)?;
-    let side = Side::Server {
+) -> Result<Vec<TunnelConfig>, ConfigError> {
+    let side = Side::Server(ServerSide {
         max_streams: config.limits.max_flows_per_connection as u64,
-        ticket_key: &ticket_key,
-    };
+        ticket_keys: &trust.ticket_keys,
+        denied_clients: &Arc::new(config.denied_clients()?),
+        reset: &trust.reset,
+    });
     let tunnel = |_| {
         TunnelConfig::new(side, &config.tunnel.transport, &config.tunnel.credentials, initial)
-            .map_err(|error| error.in_config(&config.source, "client_ca").into())
+            .map_err(|error| error.in_config(&config.source, "client_ca"))
     };
     (0..workers).map(tunnel).collect()
 }
@@ -123,13 +166,15 @@ pub(crate) fn server_shared(
     resolver: Resolver,
     initial: Option<&Algorithm>,
 ) -> anyhow::Result<ServerShared> {
-    let own = own_addresses(&config.tunnel.listen)?;
-    let acl = |protocol| Acl::of(protocol, &config.allow, own.iter().copied());
+    let own = InterfaceAddresses::read().context("can't read the addresses of the interfaces")?;
+    let acl = |protocol| Acl::of(protocol, &config.allow, own.addresses());
     Ok(ServerShared {
+        own: own.clone(),
         acl: acl(Protocol::Tcp),
         udp_acl: acl(Protocol::Udp),
         dial: config.dial.clone(),
         resolver,
+        resolve_timeout: config.resolver.timeout,
         algorithms: Algorithms::new(&config.tunnel.transport, initial)?,
         selectable: Selectable::new(
             config.tunnel.selectable_congestion_control.as_deref(),
@@ -143,6 +188,7 @@ pub(crate) fn settings(config: &ServerConfig, workers: usize) -> WorkerSettings 
         flow_idle_timeout: config.limits.flow_idle_timeout,
         half_close_timeout: config.limits.half_close_timeout,
         udp_idle_timeout: config.limits.udp_idle_timeout,
+        tcp_timeouts: config.limits.tcp_timeouts,
         handshake_timeout: Some(config.limits.handshake_timeout),
         keepalive: None,
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
@@ -180,13 +226,16 @@ pub(crate) fn peer_limits(limits: &ServerLimits) -> peer_limits::Limits {
 
 /// For each worker one socket on each address.
 fn bind(addresses: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<Vec<UdpPort>>> {
-    let options = PortOptions { shared: workers > 1, mark: None };
     let mut ports: Vec<Vec<UdpPort>> = (0..workers).map(|_| Vec::new()).collect();
     for address in addresses {
         let mut address = *address;
-        for mine in &mut ports {
-            let port = UdpPort::bind(address, options)
-                .with_context(|| format!("can't bind tunnel.listen {address}"))?;
+        for (index, mine) in ports.iter_mut().enumerate() {
+            let sharing = AddressSharing::of_worker(index, workers);
+            let port = UdpPort::bind(address, PortOptions { sharing, mark: None });
+            let port = port.map_err(|error| {
+                let context = format!("can't bind tunnel.listen {address}{}", bind_advice(&error));
+                anyhow::Error::new(error).context(context)
+            })?;
             // Port 0 is the same one for all workers.
             address = port.local();
             mine.push(port);

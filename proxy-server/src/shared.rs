@@ -1,15 +1,19 @@
 //! What all workers of a server share.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use millrace_config::{Acl, Class, Dial};
 use millrace_tunnel::algorithms::{Algorithms, Choice, Selectable};
 use millrace_tunnel::core::Core;
+use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::Resolver;
 use millrace_wire::proxy_protocol;
 
 /// What all workers of a server use, until the next reload.
 pub struct ServerShared {
+    /// This host's addresses, which both lists refuse.
+    pub own: InterfaceAddresses,
     /// Where TCP flows may go.
     pub acl: Acl,
     /// Where UDP flows may go.
@@ -18,6 +22,8 @@ pub struct ServerShared {
     pub dial: Dial,
     /// For destinations with a name.
     pub resolver: Resolver,
+    /// Time for one of them, its wait in the queue included.
+    pub resolve_timeout: Duration,
     /// The congestion control of each class.
     pub algorithms: Algorithms,
     /// What flows may ask for instead.

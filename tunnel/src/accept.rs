@@ -24,6 +24,9 @@ const MIN_FIRST_ID_BYTES: usize = 8;
 /// RFC 9114, Section 8.1.
 const H3_EXCESSIVE_LOAD: u64 = 0x107;
 
+/// The alert `certificate_revoked` (RFC 8446, Section 6.2) as a QUIC error (RFC 9001, Section 4.8).
+const CERTIFICATE_REVOKED: u64 = 0x100 + 44;
+
 /// How a datagram came.
 pub(crate) struct Arrival<'a> {
     pub(crate) port: usize,
@@ -164,6 +167,10 @@ impl Core {
     /// A handshake is over: counts the connection as one of its peer's, and gives it its share of
     /// the memory. `false` when it may not stay.
     pub(crate) fn welcome(&mut self, slot: usize) -> bool {
+        // The deny-list may have changed since the handshake began.
+        if self.close_if_denied(slot) {
+            return false;
+        }
         self.identify(slot);
         let Some(conn) = self.conns.get(slot) else { return false };
         let limit = if conn.quic.is_server() && conn.peer_place.is_none() {
@@ -176,6 +183,36 @@ impl Core {
         self.turn_away(self.conns[slot].peer, limit);
         self.close(id, H3_EXCESSIVE_LOAD, b"this client has as much as it may");
         false
+    }
+
+    /// Closes the connections of clients that have come on the deny-list.
+    pub(crate) fn close_denied(&mut self) {
+        if !self.verifier.denies_some() {
+            return;
+        }
+        let slots: Vec<_> = self.conns.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.close_if_denied(slot);
+        }
+    }
+
+    fn close_if_denied(&mut self, slot: usize) -> bool {
+        let Some(conn) = self.conns.get_mut(slot).filter(|_| self.verifier.denies_some()) else {
+            return false;
+        };
+        if !conn.quic.is_server() || !conn.quic.is_established() {
+            return false;
+        }
+        let certificate = conn.quic.peer_cert().and_then(|der| X509::from_der(der).ok());
+        let Some(entry) = certificate.and_then(|it| self.verifier.denied(&it)) else {
+            return false;
+        };
+        self.shared.metrics.drops.of(Drop::DeniedClient).inc();
+        tracing::info!(peer = %conn.peer, %entry, "connection closed: the client is on the deny-list");
+        // An error only says that it is closed already.
+        let _ = conn.quic.close(false, CERTIFICATE_REVOKED, b"client certificate denied");
+        self.mark_dirty(slot);
+        true
     }
 
     /// Finds out whose connection it is, where peers count.

@@ -7,6 +7,7 @@
 
 mod authority;
 mod files;
+mod issued;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,6 +17,7 @@ use time::{Duration, OffsetDateTime};
 
 pub use authority::{Authority, Identity, Issued, Validity};
 use files::{Pair, Stored};
+pub use issued::list;
 
 /// How long an authority is valid, unless its certificates are to last longer.
 const AUTHORITY_DAYS: u32 = 3650;
@@ -27,7 +29,7 @@ pub struct CertificatesArgs {
     #[arg(long)]
     pub dir: PathBuf,
     /// Name or address that clients know the server by (`server_name` in client.toml); repeatable
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "list")]
     pub server_name: Vec<Host>,
     /// Name of a client, which its files are called too; repeatable
     #[arg(long, default_value = "client")]
@@ -39,6 +41,9 @@ pub struct CertificatesArgs {
     /// stays
     #[arg(long)]
     pub renew: bool,
+    /// Make nothing: list serial number, end and name of every certificate that was made in the directory
+    #[arg(long, conflicts_with_all = ["server_name", "renew"])]
+    pub list: bool,
 }
 
 /// A client's name: 1 to 64 letters, digits, `.`, `_` and `-`, and none of our own file names.
@@ -179,7 +184,10 @@ pub fn run(
                 Outcome::Kept
             }
             stored => {
-                pair.store(&authority.issue(&identity, &validity)?, arguments.renew)?;
+                let issued = authority.issue(&identity, &validity)?;
+                // Before the certificate is there: none may exist that the list does not have.
+                issued::record(directory, name, &issued)?;
+                pair.store(&issued, arguments.renew)?;
                 if stored.is_some() { Outcome::Renewed } else { Outcome::Created }
             }
         };

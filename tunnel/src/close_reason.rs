@@ -5,6 +5,7 @@ use boring::x509::X509VerifyError;
 
 use crate::core::H3_NO_ERROR;
 use crate::metrics::HandshakeFailure;
+use crate::tls_words;
 
 /// TLS alerts are QUIC errors from here on (RFC 9001, Section 4.8).
 const CRYPTO_ERROR: u64 = 0x100;
@@ -36,6 +37,7 @@ pub(crate) fn handshake_failure(quic: &mut quiche::Connection) -> HandshakeFailu
         Some(X509VerifyError::CERT_HAS_EXPIRED | X509VerifyError::CERT_NOT_YET_VALID) => {
             HandshakeFailure::Expired
         }
+        Some(X509VerifyError::CERT_REVOKED) => HandshakeFailure::Denied,
         Some(
             X509VerifyError::UNABLE_TO_GET_ISSUER_CERT
             | X509VerifyError::UNABLE_TO_GET_ISSUER_CERT_LOCALLY
@@ -61,13 +63,21 @@ pub(crate) fn close_reason(quic: &mut quiche::Connection) -> String {
     let verify = verify_error(quic);
     match (quic.local_error(), quic.peer_error()) {
         (Some(error), _) => match verify.filter(|_| is_tls(error)) {
-            Some(verify) => format!("{}: {verify}", describe("this side", error)),
+            Some(verify) => {
+                format!("{}: {}", describe("this side", error), tls_words::refusal(verify))
+            }
             None => describe("this side", error),
         },
         (None, Some(error)) => describe("the peer", error),
         (None, None) if quic.is_established() => "reset: the peer has lost its state".to_owned(),
         (None, None) => "handshake given up".to_owned(),
     }
+}
+
+/// The TLS alert with which the peer ended it.
+pub(crate) fn peer_alert(quic: &quiche::Connection) -> Option<u64> {
+    let error = quic.peer_error().filter(|error| is_tls(error))?;
+    Some(error.error_code - CRYPTO_ERROR)
 }
 
 /// Whether TLS ended it; only then has it come to judge the peer's certificate.
@@ -77,7 +87,10 @@ fn is_tls(error: &quiche::ConnectionError) -> bool {
 
 fn describe(side: &str, error: &quiche::ConnectionError) -> String {
     let what = match (error.is_app, error.error_code) {
-        (false, code @ 0x100..=0x1ff) => format!("TLS alert {}", code - CRYPTO_ERROR),
+        (false, code @ 0x100..=0x1ff) => {
+            let alert = code - CRYPTO_ERROR;
+            format!("TLS alert {alert} ({})", tls_words::alert(alert))
+        }
         (false, code) => format!("QUIC error {code:#x}"),
         (true, H3_NO_ERROR) => "closed".to_owned(),
         (true, code) => format!("HTTP/3 error {code:#x}"),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use boring::ssl::SslRef;
 use millrace_cc::quiche_adapter;
 use millrace_cc::registry::Algorithm;
 use quiche::h3;
@@ -14,6 +15,7 @@ use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::datagrams::{self, Early};
 use crate::fault::Fault;
 use crate::metrics::WorkerCounters;
+use crate::path_mtu::PathMtu;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
 use crate::qlog::{QlogError, QlogSink, Trace};
 use crate::steering::Control;
@@ -102,6 +104,8 @@ pub struct Conn {
     pub(crate) early: Early,
     /// Whether the handshake's end has been handled.
     pub(crate) established: bool,
+    /// The group of the handshake's key exchange, since its end.
+    pub(crate) key_exchange: Option<&'static str>,
     /// Part of the process's memory cap that its receive window may use.
     pub(crate) reserved_bytes: u64,
     /// While its handshake is under way, at a server.
@@ -126,6 +130,7 @@ pub struct Conn {
     pub(crate) news: bool,
     /// What a test makes of it.
     pub(crate) fault: Option<Fault>,
+    pub(crate) path_mtu: PathMtu,
     /// Its congestion control.
     pub(crate) control: Control,
     /// At most two messages: sending stops at the first that finds no room.
@@ -155,6 +160,7 @@ impl Conn {
             ready_datagrams: VecDeque::new(),
             early: Early::default(),
             established: false,
+            key_exchange: None,
             reserved_bytes,
             handshake_place: None,
             peer_place: None,
@@ -169,6 +175,7 @@ impl Conn {
             wants_room: false,
             news: false,
             fault: None,
+            path_mtu: PathMtu::default(),
             control: Control::new(algorithm, now),
             blocked: VecDeque::new(),
         }
@@ -265,7 +272,8 @@ impl Conn {
         counters: &WorkerCounters,
     ) -> Flushed {
         while let Some(blocked) = self.blocked.front() {
-            if !send(port, &blocked.path, &blocked.bytes, blocked.segment) {
+            let sent = send(port, &blocked.path, &blocked.bytes, blocked.segment);
+            if sent == Sent::NoRoom {
                 return Flushed::Blocked;
             }
             self.blocked.pop_front();
@@ -333,9 +341,17 @@ impl Conn {
 
     /// Sends a message, or keeps it until the socket has room.
     fn hand_over(&mut self, port: &UdpPort, bytes: &[u8], segment: usize, path: quiche::SendInfo) {
-        if !self.blocked.is_empty() || !send(port, &path, bytes, segment) {
-            self.blocked.push_back(Blocked { bytes: bytes.to_vec(), segment, path });
-            return;
+        let sent = match self.blocked.is_empty() {
+            true => send(port, &path, bytes, segment),
+            false => Sent::NoRoom,
+        };
+        match sent {
+            Sent::Yes => {}
+            Sent::NoRoom => {
+                self.blocked.push_back(Blocked { bytes: bytes.to_vec(), segment, path });
+                return;
+            }
+            Sent::Refused => self.path_mtu.refuse(path.to, path.from.ip(), segment),
         }
         let now = Instant::now();
         self.last_sent = now;
@@ -389,20 +405,37 @@ impl Conn {
     }
 }
 
-/// `false` when the socket has no room. Any other failure is a packet lost on the way: a probe
-/// that was too large, a route that is away for a moment. Recovery knows how to handle that.
-fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -> bool {
-    match port.send(path.to, path.from.ip(), bytes, segment) {
-        Ok(()) => true,
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => false,
-        Err(error) => {
-            tracing::trace!(to = %path.to, %error, "datagram not sent");
-            true
-        }
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// It has left, or is as good as lost on the way: a route is away for a moment.
+    Yes,
+    /// The socket has no room.
+    NoRoom,
+    /// It is lost, as its datagrams may be too large for the interface.
+    Refused,
+}
+
+/// Recovery knows how to handle what is lost.
+fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -> Sent {
+    let Err(error) = port.send_despite_reports(path.to, path.from.ip(), bytes, segment) else {
+        return Sent::Yes;
+    };
+    tracing::trace!(to = %path.to, %error, "datagram not sent");
+    match (error.kind(), error.raw_os_error()) {
+        (std::io::ErrorKind::WouldBlock, _) => Sent::NoRoom,
+        // The latter with segmentation offload.
+        (_, Some(libc::EMSGSIZE | libc::EINVAL)) => Sent::Refused,
+        _ => Sent::Yes,
     }
 }
 
 impl Conn {
+    /// The client's name in its certificate, at a server once it is known.
+    pub fn peer_name(&self) -> Option<&str> {
+        self.peer_place.as_ref().map(|place| &**place.name())
+    }
+
     /// What people want to know of one of its flows.
     pub(crate) fn describe(&self, flow: FlowSeen<'_>, now: Instant) -> FlowInfo {
         let path = self.quic.path_stats().find(|path| path.active);
@@ -416,6 +449,7 @@ impl Conn {
             id: FlowInfo::number(self.id.serial, flow.number),
             past_tunnel: false,
             connection: Some(hex(self.quic.source_id().as_ref())),
+            key_exchange: self.key_exchange.map(str::to_owned),
             bytes_up,
             bytes_down,
             rtt_ms: path
@@ -423,6 +457,7 @@ impl Conn {
                 .filter(|path| path.min_rtt.is_some())
                 .map(|path| path.rtt.as_secs_f64() * 1e3),
             cwnd_bytes: Some(path.as_ref().map_or(0, |path| path.cwnd as u64)),
+            path_mtu_bytes: path.as_ref().map(|path| path.pmtu as u64),
             pacing_mbps: controller.as_ref().map(|(metrics, _)| metrics.pacing_rate.mbps()),
             controller: controller.map(|(metrics, path)| ControllerInfo::new(&metrics, path)),
             loss: Some(stats.lost as f64 / stats.sent.max(1) as f64),
@@ -437,6 +472,12 @@ impl Conn {
             ..self.control.shown_in(FlowInfo::past_tunnel(flow, now), now)
         }
     }
+}
+
+/// The group of a connection's key exchange, as X25519MLKEM768; none before it is agreed on.
+pub(crate) fn key_exchange(quic: &mut quiche::Connection) -> Option<&'static str> {
+    let tls: &mut SslRef = quic.as_mut();
+    tls.curve_name()
 }
 
 fn hex(bytes: &[u8]) -> String {

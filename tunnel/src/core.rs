@@ -22,13 +22,16 @@ use crate::fault::Faults;
 use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
 use crate::flow_admission::{Admitted, FlowOwner, FlowRefusal};
 use crate::metrics::{self, ConnectionState, FlowFailure, WorkerCounters};
+use crate::path_mtu::PathMtuBudget;
 use crate::peer_limits::FlowPlace;
+use crate::peer_verification::{PeerVerifier, tls_session};
 use crate::retry::Retry;
 use crate::role::Notice;
 use crate::rtsp::{AllReserved, Rtsp};
 use crate::shared::{Admission, Shared};
 use crate::socket::Socket;
 use crate::stateless_reset::StatelessReset;
+use crate::tcp_liveness::TcpLivenessChecks;
 use crate::transport::TunnelConfig;
 use crate::udp::{RecvBuffers, SEND_MESSAGE_BYTES, UdpPort};
 use crate::worker::WorkerSettings;
@@ -78,14 +81,17 @@ pub struct Core {
     algorithm: Algorithm,
     pub(crate) now: Instant,
     pub(crate) max_connection_window_bytes: u64,
+    pub(crate) tcp_liveness: TcpLivenessChecks,
     /// Streams were read outside of [`Core::handle_streams`].
     pub(crate) read_streams: bool,
     pub(crate) scratch: Vec<u8>,
     pub(crate) out: Vec<u8>,
     pub(crate) reset: Option<StatelessReset>,
     pub(crate) retry: Option<Retry>,
+    pub(crate) verifier: PeerVerifier,
     /// A refusal has been logged since the last tick: a flood must not fill the log.
     pub(crate) refusal_logged: bool,
+    pub(crate) path_mtu_budget: PathMtuBudget,
     pub(crate) counters: Arc<WorkerCounters>,
     /// What tests provoke.
     faults: Faults,
@@ -134,12 +140,15 @@ impl Core {
             worker,
             now: Instant::now(),
             max_connection_window_bytes: settings.max_connection_window_bytes,
+            tcp_liveness: TcpLivenessChecks::new(settings.tcp_timeouts),
             read_streams: false,
             scratch: vec![0; SCRATCH_BYTES],
             out: vec![0; SEND_MESSAGE_BYTES],
             reset: tunnel.reset,
             retry: tunnel.retry,
+            verifier: tunnel.verifier,
             refusal_logged: false,
+            path_mtu_budget: PathMtuBudget::default(),
             counters: shared.metrics.worker(),
             faults: Faults::from_environment(),
             agent: tunnel.agent,
@@ -157,9 +166,12 @@ impl Core {
         self.algorithm = tunnel.algorithm;
         self.reset = tunnel.reset;
         self.retry = tunnel.retry;
+        self.verifier = tunnel.verifier;
         self.max_connection_window_bytes = settings.max_connection_window_bytes;
         self.max_connections = settings.max_connections;
         self.unanswered.set(settings.max_unanswered_udp_flows);
+        self.tcp_liveness.set_timeouts(settings.tcp_timeouts);
+        self.close_denied();
     }
 
     /// The token under which a role's event source reports as `key`.
@@ -224,7 +236,7 @@ impl Core {
         let reserved = self.reserve_least_window();
         let mut quic = open_connection(&mut self.quic_config, server_name, &cid, local, server)
             .inspect_err(|_| self.shared.release_memory(reserved))?;
-        if let Some(session) = session {
+        if let Some(session) = session.filter(|it| self.may_resume(it, server, server_name)) {
             // An old ticket only costs the early data.
             let _ = quic.set_session(session);
         }
@@ -232,6 +244,16 @@ impl Core {
         self.conns[id.slot].local = Some(local);
         self.mark_dirty(id.slot);
         Ok(id)
+    }
+
+    /// Whether the server that `session` was agreed with would be accepted in a full handshake now.
+    fn may_resume(&self, session: &[u8], server: SocketAddr, server_name: &Host) -> bool {
+        let Some(session) = tls_session(session) else { return false };
+        let verified = self.verifier.verify_session(&session, Some(server_name));
+        if let Err(refusal) = &verified {
+            tracing::info!(peer = %server, %refusal, "session not resumed: the server's certificate is not accepted now");
+        }
+        verified.is_ok()
     }
 
     pub(crate) fn insert(
@@ -371,6 +393,7 @@ impl Core {
         conn.ready.push_back(slot);
         // Until its end is known to be in order: the kernel sends a FIN for a killed process else.
         socket.abort_on_close(true);
+        self.tcp_liveness.watch(&socket);
         let mut flow = Flow::new(id, stream, socket, label, admission, now)
             .with_first_bytes(start.to_stream, start.to_socket);
         if let Some(key) = start.again {
@@ -539,8 +562,10 @@ impl Core {
         let Some(flow) = self.flows.get_mut(slot) else { return };
         let id = flow.conn;
         // The event may be of a flow that had this slot before: the socket itself decides.
-        if event.is_error() && !matches!(flow.socket.take_error(), Ok(None)) {
-            self.end_flow(slot, FlowEnd::NearReset);
+        if event.is_error()
+            && let Some(error) = flow.socket.take_error().unwrap_or_else(Some)
+        {
+            self.end_flow(slot, FlowEnd::of_socket_error(&error));
             return;
         }
         flow.socket_readable |= event.is_readable() || event.is_read_closed();

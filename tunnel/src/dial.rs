@@ -3,18 +3,18 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millrace_config::Dial;
 use millrace_wire::ConnectFailure;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::local_resources::{bind_source, log_shortage};
 
 /// Addresses tried for one destination.
 pub const MAX_ADDRESSES: usize = 8;
-/// Silence after which the system asks whether the destination is still there.
-const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Alternates families, beginning with that of the first (RFC 8305, Section 4).
 pub fn interleave(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
@@ -109,7 +109,10 @@ impl Dialer {
                     self.attempts.push(Attempt { socket, number, give_up });
                     self.next_attempt = now + dial.attempt_delay;
                 }
-                Err(error) => self.failure = ConnectFailure::from(&error),
+                Err(error) => {
+                    log_shortage(&error, address);
+                    self.failure = ConnectFailure::from(&error);
+                }
             }
         }
         match self.attempts.is_empty() {
@@ -153,13 +156,14 @@ fn connect(
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    // Urgent data has its place in the stream (RFC 6093 §3).
+    socket.set_out_of_band_inline(true)?;
     if let Some(mark) = mark {
         socket.set_mark(mark)?;
     }
     let same_family = |source: &&IpAddr| source.is_ipv4() == address.is_ipv4();
     if let Some(source) = dial.bind_source.iter().find(same_family) {
-        socket.bind(&SocketAddr::new(*source, 0).into())?;
+        bind_source(&socket, *source, address)?;
     }
     match socket.connect(&address.into()) {
         Ok(()) => {}
@@ -175,6 +179,7 @@ fn connect(
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::time::Duration;
 
     fn addresses(text: &[&str]) -> Vec<SocketAddr> {
         text.iter().map(|it| it.parse().expect("an address")).collect()

@@ -44,6 +44,9 @@ impl Core {
             let Some(conn) = self.conns.get_mut(slot) else { return };
             let port = &self.ports[conn.port];
             let flushed = conn.flush(port, &mut self.out, TURN_BYTES, &self.counters);
+            if conn.path_mtu.has_refused() {
+                self.on_refused_packet(slot);
+            }
             turn_bytes += SEND_AHEAD_BYTES;
             match flushed {
                 Flushed::Paced(at, false) => break Some(at),

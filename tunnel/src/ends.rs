@@ -61,6 +61,7 @@ impl Core {
         let failure = match end {
             FlowEnd::Complete => return self.shared.metrics.flows_closed.inc(),
             FlowEnd::NearReset => FlowFailure::TcpReset,
+            FlowEnd::TcpTimeout => FlowFailure::TcpTimeout,
             FlowEnd::FarReset => FlowFailure::PeerReset,
             FlowEnd::TunnelLost | FlowEnd::Drained => FlowFailure::TunnelLost,
             FlowEnd::Idle => FlowFailure::IdleTimeout,

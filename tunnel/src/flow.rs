@@ -18,6 +18,7 @@ use crate::player_watch::PlayerWatch;
 use crate::rtsp::RtspFlow;
 use crate::shared::Admission;
 use crate::socket::Socket;
+use crate::tcp_liveness::{TcpLiveness, is_tcp_timeout};
 
 /// RFC 9114, Section 8.1: the TCP connection of a CONNECT request was reset or closed abnormally.
 pub const H3_CONNECT_ERROR: u64 = 0x10f;
@@ -49,6 +50,8 @@ pub enum FlowEnd {
     Complete,
     /// The near TCP connection was reset or failed.
     NearReset,
+    /// The near TCP peer has disappeared: it acknowledged nothing for too long.
+    TcpTimeout,
     /// The peer reset the stream.
     FarReset,
     /// The connection that carried it is gone.
@@ -62,11 +65,20 @@ pub enum FlowEnd {
 }
 
 impl FlowEnd {
+    /// What an error of the near socket means.
+    pub(crate) fn of_socket_error(error: &io::Error) -> Self {
+        match is_tcp_timeout(error) {
+            true => Self::TcpTimeout,
+            false => Self::NearReset,
+        }
+    }
+
     /// The name in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
             Self::NearReset => "near_reset",
+            Self::TcpTimeout => "tcp_timeout",
             Self::FarReset => "far_reset",
             Self::TunnelLost => "tunnel_lost",
             Self::Refused(_) => "refused",
@@ -197,6 +209,7 @@ pub struct Flow {
     player: Option<Box<PlayerWatch>>,
     /// When it said what has been passed on already.
     player_told: Option<Instant>,
+    pub(crate) tcp_liveness: TcpLiveness,
     /// Of one whose media over UDP are taken along.
     pub(crate) rtsp: Option<Box<RtspFlow>>,
 }
@@ -234,6 +247,7 @@ impl Flow {
             received_end: false,
             player: None,
             player_told: None,
+            tcp_liveness: TcpLiveness::default(),
             rtsp: None,
         }
     }
@@ -393,7 +407,7 @@ impl Flow {
                 Pump::Wait
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Pump::More,
-            Err(_) => Pump::Failed(FlowEnd::NearReset),
+            Err(error) => Pump::Failed(FlowEnd::of_socket_error(&error)),
         }
     }
 
@@ -492,7 +506,7 @@ impl Flow {
                 Pump::Wait
             }
             io::ErrorKind::Interrupted => Pump::More,
-            _ => Pump::Failed(FlowEnd::NearReset),
+            _ => Pump::Failed(FlowEnd::of_socket_error(error)),
         }
     }
 }

@@ -38,12 +38,14 @@ label! {
         DialTimeout = "dial_timeout",
         /// The destination's name has no address.
         NameNotResolved = "name_not_resolved",
-        /// A resource of a proxy was short: descriptors, ports, room in a queue.
+        /// A resource of a proxy was short: room in a queue.
         Overloaded = "overloaded",
         /// The server had as many flows as it may.
         ServerFull = "server_full",
         /// The client had as much as one client may.
         ClientLimit = "client_limit",
+        /// This machine has no port, descriptor or memory left to connect with.
+        LocalResources = "local_resources",
         /// There is no healthy connection to a server.
         TunnelUnavailable = "tunnel_unavailable",
         /// The connection that carried the flow ended.
@@ -56,6 +58,8 @@ label! {
         IdleTimeout = "idle_timeout",
         /// The TCP side was reset.
         TcpReset = "tcp_reset",
+        /// The TCP side has disappeared: it acknowledged nothing for too long.
+        TcpTimeout = "tcp_timeout",
         /// The tunnel's peer reset the flow.
         PeerReset = "peer_reset",
         /// Anything else; the log says what.
@@ -67,7 +71,10 @@ impl FlowFailure {
     /// Whether a proxy refused the flow before it dialled the destination, because of a limit of
     /// its own.
     pub fn is_limit(self) -> bool {
-        matches!(self, Self::Overloaded | Self::ServerFull | Self::ClientLimit)
+        matches!(
+            self,
+            Self::Overloaded | Self::LocalResources | Self::ServerFull | Self::ClientLimit
+        )
     }
 }
 
@@ -94,6 +101,8 @@ label! {
         Expired = "expired",
         /// The peer's certificate is for another name or use.
         WrongName = "wrong_name",
+        /// The peer is on the deny-list.
+        Denied = "denied",
         /// The peer refused our certificate or handshake.
         RefusedByPeer = "refused_by_peer",
         /// The peer was silent.
@@ -132,6 +141,18 @@ label! {
 }
 
 label! {
+    /// How a path's MTU was found to have fallen.
+    PathMtuDecrease {
+        /// Larger packets were not acknowledged any more.
+        BlackHole = "black_hole",
+        /// A router has reported it.
+        Icmp = "icmp",
+        /// The interface that packets leave by has another one.
+        Local = "local",
+    }
+}
+
+label! {
     /// Why something that was received or accepted was thrown away.
     Drop {
         /// A datagram of no connection that we know, and not the start of one.
@@ -160,12 +181,16 @@ label! {
         Handshakes = "handshakes",
         /// A handshake of an address that has its share, while others need what is free.
         HandshakeShare = "handshake_share",
+        /// A connection to a PROXY listener from a network that is not trusted.
+        UntrustedProxy = "untrusted_proxy",
         /// A handshake of an address that has as many under way as it may.
         PeerHandshakes = "peer_handshakes",
         /// A handshake of an address that begins too many in a short time.
         PeerHandshakeRate = "peer_handshake_rate",
         /// A connection of a peer that has as many as it may.
         PeerConnections = "peer_connections",
+        /// A connection of a client that has come on the deny-list.
+        DeniedClient = "denied_client",
         /// A flow of a peer that has as many as it may.
         PeerFlows = "peer_flows",
         /// A connection of a peer whose memory is used up.
@@ -227,6 +252,10 @@ pub struct Metrics {
     pub congestion_control_refused: IntCounter,
     /// Input that a parser refused.
     pub protocol_errors: CounterFamily<Parser>,
+    /// Paths whose MTU was found to have fallen.
+    pub path_mtu_decreases: CounterFamily<PathMtuDecrease>,
+    /// Datagrams of UDP flows that went in capsules: no packet had room for them, or the peer takes none.
+    pub datagram_capsules: IntCounter,
     /// What was thrown away.
     pub drops: CounterFamily<Drop>,
     /// Reloads of the configuration.
@@ -318,6 +347,16 @@ impl Metrics {
                 "millrace_protocol_errors_total",
                 "Input that a parser refused",
                 "parser",
+            )?,
+            path_mtu_decreases: CounterFamily::register(
+                &registry,
+                "millrace_path_mtu_decreases_total",
+                "Path MTU decreases on tunnel connections, by how they were detected",
+                "reason",
+            )?,
+            datagram_capsules: counter(
+                "millrace_datagram_capsules_total",
+                "UDP datagrams sent in capsules on their stream instead of in QUIC datagrams",
             )?,
             drops: CounterFamily::register(
                 &registry,

@@ -45,7 +45,7 @@ impl Core {
         match received {
             Ok(more) => more,
             // ICMP errors of earlier packets come this way too; the sockets stay good.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => true,
+            Err(error) if is_report(&error) => true,
             Err(error) => {
                 tracing::warn!(%error, "receiving from the tunnel's socket failed");
                 false
@@ -210,6 +210,7 @@ impl Core {
             flow.meter.tick(flow.sent_bytes + flow.received_bytes, Self::TICK);
         }
         self.tick_datagrams();
+        self.tick_path_mtu();
     }
 
     /// Whether a connection still has something that the peer has not acknowledged.
@@ -234,4 +235,24 @@ impl Core {
             .filter_map(|(slot, flow)| Some(self.conn(flow.conn)?.describe(flow.seen(slot), now)));
         tcp.chain(udp).collect()
     }
+}
+
+/// Whether an error of a socket is that of a packet sent earlier, which ICMP has reported (RFC 1122,
+/// Section 4.1.3.3); the names are those that Linux maps ICMP's codes to.
+fn is_report(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EMSGSIZE
+                | libc::EOPNOTSUPP
+                | libc::ENOPROTOOPT
+                | libc::EPROTO
+                | libc::EACCES
+        )
+    )
 }

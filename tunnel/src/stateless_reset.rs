@@ -4,6 +4,8 @@
 use boring::error::ErrorStack;
 use boring::hash::hmac_sha256;
 
+use crate::reset_secret::ResetSecret;
+
 /// Answers of one worker between two ticks; more would make it an amplifier for floods.
 const ANSWERS_PER_TICK: u32 = 25;
 /// RFC 9000, Section 10.3: shorter ones can't be told from noise.
@@ -12,17 +14,21 @@ const MIN_BYTES: usize = 21;
 pub(crate) const ANSWER_BYTES: usize = 42;
 const TOKEN_BYTES: usize = 16;
 
-/// Tokens that the same private key gives again after a restart (RFC 9000, Section 10.3.2).
+/// Tokens that the same instance gives again after a restart (RFC 9000, Section 10.3.2).
 #[derive(Clone)]
-pub(crate) struct StatelessReset {
+pub struct StatelessReset {
     key: [u8; 32],
     answers_left: u32,
 }
 
 impl StatelessReset {
-    /// `private_key` is a secret that survives a restart.
-    pub(crate) fn new(private_key: &[u8]) -> Result<Self, ErrorStack> {
-        let key = hmac_sha256(private_key, b"millrace stateless reset")?;
+    /// `secret` survives a restart. `instance` tells apart the servers that have the same secret: the addresses
+    /// that one listens on.
+    ///
+    /// # Errors
+    /// BoringSSL failed.
+    pub fn new(secret: &ResetSecret, instance: &str) -> Result<Self, ErrorStack> {
+        let key = hmac_sha256(secret, format!("millrace stateless reset {instance}").as_bytes())?;
         Ok(Self { key, answers_left: ANSWERS_PER_TICK })
     }
 
@@ -60,15 +66,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_key_gives_the_same_token_and_another_one_does_not() {
-        let reset = |key: &[u8]| StatelessReset::new(key).expect("a key").token(&[7; 16]);
-        assert_eq!(reset(b"one"), reset(b"one"));
-        assert_ne!(reset(b"one"), reset(b"two"));
+    fn token_depends_on_secret_and_instance() {
+        let token = |secret, instance| {
+            StatelessReset::new(&[secret; 32], instance).expect("a key").token(&[7; 16])
+        };
+        assert_eq!(token(1, "[::]:4433"), token(1, "[::]:4433"));
+        assert_ne!(token(1, "[::]:4433"), token(2, "[::]:4433"));
+        assert_ne!(token(1, "[::]:4433"), token(1, "[::]:4434"));
     }
 
     #[test]
     fn answers_end_with_the_token_are_shorter_than_the_question_and_bounded() {
-        let mut reset = StatelessReset::new(b"key").expect("a key");
+        let mut reset = StatelessReset::new(&[1; 32], "").expect("a key");
         let answer = reset.answer(&[7; 16], 30).expect("long enough");
         assert_eq!(answer.len(), 29);
         assert_eq!(answer[0] & 0xc0, 0x40);

@@ -5,7 +5,7 @@ use millrace_wire::h3_connect::{self, Response};
 use quiche::h3::NameValue;
 use quiche::{PathEvent, h3};
 
-use crate::conn::Owner;
+use crate::conn::{Owner, key_exchange};
 use crate::core::Core;
 use crate::flow::{FlowEnd, H3_CONNECT_ERROR};
 use crate::metrics::{ConnectionState, FlowFailure, Parser};
@@ -57,11 +57,13 @@ impl Core {
             || conn.h3.as_ref().is_some_and(|h3| h3.peer_settings_raw().is_some());
         if proven && conn.quic.is_handshake_confirmed() && !conn.established {
             conn.established = true;
+            conn.key_exchange = key_exchange(&mut conn.quic);
             conn.handshake_place = None;
             tracing::info!(
                 peer = %conn.peer,
                 resumed = conn.quic.is_resumed(),
                 early_data = conn.quic.early_data_reason(),
+                key_exchange = conn.key_exchange,
                 "connection established"
             );
             let connections = &self.shared.metrics.connections;
@@ -91,11 +93,18 @@ impl Core {
             conn.cids.retain(|cid| cid.as_slice() != retired.as_ref());
         }
         while let Some(event) = conn.quic.path_event_next() {
-            if let PathEvent::PeerMigrated(_, peer) = event {
-                tracing::info!(from = %conn.peer, to = %peer, "peer migrated");
-                conn.peer = peer;
+            match event {
+                PathEvent::PeerMigrated(_, peer) => {
+                    tracing::info!(from = %conn.peer, to = %peer, "peer migrated");
+                    conn.peer = peer;
+                }
+                PathEvent::PmtuUpdated { peer, pmtu, .. } if peer == conn.peer => {
+                    conn.on_path_mtu(pmtu, &self.shared.metrics, &mut self.path_mtu_budget);
+                }
+                _ => {}
             }
         }
+        conn.tell_path_mtu(&mut self.path_mtu_budget);
         if !conn.established {
             return;
         }
@@ -228,6 +237,7 @@ pub fn failure_metric(failure: ConnectFailure) -> FlowFailure {
         ConnectFailure::ServerFull => FlowFailure::ServerFull,
         ConnectFailure::ClientLimitReached => FlowFailure::ClientLimit,
         ConnectFailure::Overloaded => FlowFailure::Overloaded,
+        ConnectFailure::LocalResources => FlowFailure::LocalResources,
         ConnectFailure::TunnelUnavailable => FlowFailure::TunnelUnavailable,
         ConnectFailure::Internal => FlowFailure::Internal,
     }

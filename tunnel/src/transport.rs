@@ -2,19 +2,23 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use boring::error::ErrorStack;
 use boring::ssl::{SslContextBuilder, SslFiletype, SslMethod, SslVerifyMode};
 use boring::x509::X509;
 use millrace_cc::quiche_adapter;
 use millrace_cc::registry::{self, Algorithm};
-use millrace_config::{ConfigError, Credentials, Source, Transport};
+use millrace_config::{ConfigError, Credentials, DeniedClients, Source, Transport};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
 use crate::agent::Agent;
 use crate::algorithms::Choice;
+use crate::credentials::{Contents, End, Problem};
 use crate::datagrams;
+use crate::peer_verification::{PeerVerifier, Purpose, refuse_denied};
 use crate::retry::Retry;
+use crate::session_tickets::{self, TicketKeys};
 use crate::stateless_reset::StatelessReset;
 
 /// Unidirectional streams that a peer may open: control and both QPACK ones
@@ -33,21 +37,26 @@ const INITIAL_WINDOW_PACKETS: usize = 32;
 /// How much larger a connection's first window is than a stream's.
 const INITIAL_CONNECTION_WINDOWS: u64 = 4;
 
-/// Bytes of the key that session tickets are sealed with.
-pub const TICKET_KEY_BYTES: usize = 48;
-
 /// What is different at the two ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Side<'a> {
     /// Dials, and opens streams.
     Client,
     /// Accepts.
-    Server {
-        /// Streams that one connection may have at a time.
-        max_streams: u64,
-        /// The same for all workers, so that each resumes the others' sessions.
-        ticket_key: &'a [u8; TICKET_KEY_BYTES],
-    },
+    Server(ServerSide<'a>),
+}
+
+/// What only a server has; the same for all its workers.
+#[derive(Clone, Copy)]
+pub struct ServerSide<'a> {
+    /// Streams that one connection may have at a time.
+    pub max_streams: u64,
+    /// Shared, so that each worker resumes the others' sessions.
+    pub ticket_keys: &'a Arc<TicketKeys>,
+    /// Clients that are refused although their certificate is valid.
+    pub denied_clients: &'a Arc<DeniedClients>,
+    /// Tokens of connection IDs.
+    pub reset: &'a StatelessReset,
 }
 
 /// Why a transport can't be set up.
@@ -63,9 +72,9 @@ pub enum Error {
         /// Why it is of no use.
         problem: String,
     },
-    /// The certificate's key is another one.
-    #[error("private_key {0} does not belong to the certificate")]
-    KeyMismatch(String),
+    /// A certificate or key that TLS can't be set up with.
+    #[error("{0}")]
+    Unusable(Problem),
     /// No such algorithm, or not with these parameters.
     #[error(transparent)]
     CongestionControl(#[from] registry::Error),
@@ -85,9 +94,9 @@ impl Error {
     /// calls their authority.
     pub fn in_config(&self, source: &Source, ca_key: &str) -> ConfigError {
         let key = match self {
+            Self::Unusable(problem) => return source.error(problem.key, problem.to_string()),
             Self::Credentials { what: "ca", .. } => ca_key,
             Self::Credentials { what, .. } => what,
-            Self::KeyMismatch(_) => "private_key",
             Self::CongestionControl(_) => "congestion_control",
             Self::Quic(_) | Self::Http3(_) | Self::Tls(_) => "certificate",
         };
@@ -104,6 +113,8 @@ pub struct TunnelConfig {
     pub agent: Option<Agent>,
     pub(crate) reset: Option<StatelessReset>,
     pub(crate) retry: Option<Retry>,
+    /// For sessions that are about to be resumed.
+    pub(crate) verifier: PeerVerifier,
     pub(crate) max_udp_payload_bytes: u16,
 }
 
@@ -118,24 +129,33 @@ impl TunnelConfig {
         credentials: &Credentials,
         initial: Option<&Algorithm>,
     ) -> Result<Self, Error> {
+        let end = match side {
+            Side::Client => End::Client,
+            Side::Server(_) => End::Server,
+        };
+        if let Some(problem) = Contents::read(end, credentials)?.unusable() {
+            return Err(Error::Unusable(problem.clone()));
+        }
         let algorithm = Choice::new(&transport.congestion_control, initial)?.algorithm;
         let (reset, retry) = match side {
             Side::Client => (None, None),
-            Side::Server { .. } => {
+            Side::Server(server) => {
                 let path = &credentials.private_key;
                 let key = fs::read(path).map_err(|error| Error::Credentials {
                     what: "private_key",
                     path: path.display().to_string(),
                     problem: error.to_string(),
                 })?;
-                (Some(StatelessReset::new(&key)?), Some(Retry::new(&key)?))
+                (Some(server.reset.clone()), Some(Retry::new(&key)?))
             }
         };
+        let verifier = verifier(side, credentials)?;
         Ok(Self {
             reset,
             retry,
+            quic: quic_config(side, transport, credentials, &algorithm, &verifier)?,
+            verifier,
             max_udp_payload_bytes: transport.max_udp_payload_bytes,
-            quic: quic_config(side, transport, credentials, &algorithm)?,
             http3: h3_config()?,
             algorithm,
             agent: None,
@@ -148,8 +168,9 @@ fn quic_config(
     transport: &Transport,
     credentials: &Credentials,
     algorithm: &Algorithm,
+    verifier: &PeerVerifier,
 ) -> Result<quiche::Config, Error> {
-    let tls = tls_context(side, credentials)?;
+    let tls = tls_context(side, credentials, verifier)?;
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, tls)?;
     config.set_application_protos(quiche::h3::APPLICATION_PROTOCOL)?;
     config.grease(false);
@@ -160,6 +181,7 @@ fn quic_config(
     config.set_max_recv_udp_payload_size(usize::from(u16::MAX));
     config.set_max_send_udp_payload_size(usize::from(transport.max_udp_payload_bytes));
     config.discover_pmtu(true);
+    config.set_pmtud_search_interval(transport.path_mtu_probe_interval);
     config.set_initial_congestion_window_packets(INITIAL_WINDOW_PACKETS);
     config.set_active_connection_id_limit(ACTIVE_CONNECTION_IDS);
 
@@ -173,9 +195,8 @@ fn quic_config(
     config.set_max_connection_window(connection);
     config.set_initial_max_streams_uni(MAX_UNI_STREAMS);
     config.enable_dgram(true, datagrams::RECEIVE_QUEUE, datagrams::SEND_QUEUE);
-    if let Side::Server { max_streams, ticket_key } = side {
-        config.set_initial_max_streams_bidi(max_streams);
-        config.set_ticket_key(ticket_key)?;
+    if let Side::Server(server) = side {
+        config.set_initial_max_streams_bidi(server.max_streams);
     }
     quiche_adapter::apply(&mut config, algorithm)?;
     Ok(config)
@@ -192,29 +213,46 @@ fn h3_config() -> Result<quiche::h3::Config, Error> {
     Ok(config)
 }
 
-fn tls_context(side: Side<'_>, credentials: &Credentials) -> Result<SslContextBuilder, Error> {
+/// Accepts what a full handshake would accept.
+fn verifier(side: Side<'_>, credentials: &Credentials) -> Result<PeerVerifier, Error> {
+    let authorities = read_certificates("ca", &credentials.ca)?;
+    let (purpose, denied) = match side {
+        Side::Client => (Purpose::Server, Arc::default()),
+        Side::Server(server) => (Purpose::Client, server.denied_clients.clone()),
+    };
+    Ok(PeerVerifier::new(&authorities, purpose, denied)?)
+}
+
+fn tls_context(
+    side: Side<'_>,
+    credentials: &Credentials,
+    verifier: &PeerVerifier,
+) -> Result<SslContextBuilder, Error> {
     let mut tls = SslContextBuilder::new(SslMethod::tls())?;
     let authorities = read_certificates("ca", &credentials.ca)?;
     let store = tls.cert_store_mut();
     for authority in &authorities {
         store.add_cert(authority)?;
     }
-    let unusable = |what, path: &Path, error: ErrorStack| Error::Credentials {
+    // What is wrong with these files has been said in words before.
+    let unusable = |what, path: &Path, _: ErrorStack| Error::Credentials {
         what,
         path: path.display().to_string(),
-        problem: error.to_string(),
+        problem: "TLS refuses it; make it again".to_owned(),
     };
-    read_certificates("certificate", &credentials.certificate)?;
     tls.set_certificate_chain_file(&credentials.certificate)
         .map_err(|error| unusable("certificate", &credentials.certificate, error))?;
     tls.set_private_key_file(&credentials.private_key, SslFiletype::PEM)
         .map_err(|error| unusable("private_key", &credentials.private_key, error))?;
-    tls.check_private_key()
-        .map_err(|_| Error::KeyMismatch(credentials.private_key.display().to_string()))?;
     match side {
         Side::Client => tls.set_verify(SslVerifyMode::PEER),
-        Side::Server { .. } => {
-            tls.set_verify(SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT);
+        Side::Server(server) => {
+            let denied = server.denied_clients.clone();
+            let mode = SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT;
+            tls.set_verify_callback(mode, move |is_valid, context| {
+                is_valid && refuse_denied(&denied, context)
+            });
+            session_tickets::install(&mut tls, server.ticket_keys.clone(), verifier.clone());
             // Without it BoringSSL resumes no session that had a client certificate.
             tls.set_session_id_context(b"millrace")?;
         }
@@ -226,7 +264,8 @@ fn read_certificates(what: &'static str, path: &Path) -> Result<Vec<X509>, Error
     let error =
         |problem: String| Error::Credentials { what, path: path.display().to_string(), problem };
     let pem = fs::read(path).map_err(|e| error(e.to_string()))?;
-    let certificates = X509::stack_from_pem(&pem).map_err(|e| error(e.to_string()))?;
+    let damaged = |_| error("a PEM certificate in it is damaged".to_owned());
+    let certificates = X509::stack_from_pem(&pem).map_err(damaged)?;
     if certificates.is_empty() {
         return Err(error("no PEM certificate in it".to_owned()));
     }

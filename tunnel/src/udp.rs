@@ -4,8 +4,12 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
+use crate::error_queue::{self, Entry, TooBig};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::address_sharing::AddressSharing;
+use crate::local_resources::bind_source;
 
 /// Messages taken with one system call; with receive offload each can hold many datagrams.
 const RECV_BATCH: usize = 16;
@@ -17,6 +21,9 @@ const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 const FLOW_BUFFER_BYTES: usize = 1 << 20;
 /// Largest message with segmentation offload: the largest UDP payload over IPv4.
 pub const SEND_MESSAGE_BYTES: usize = 65_507;
+
+/// See [`UdpPort::send_despite_reports`]: reports may come between attempts.
+const SEND_ATTEMPTS: usize = 3;
 
 /// Buffers that the sockets of one worker share.
 pub struct RecvBuffers {
@@ -34,10 +41,10 @@ impl Default for RecvBuffers {
 }
 
 /// How a socket is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PortOptions {
-    /// Let other workers bind the same address (`SO_REUSEPORT`).
-    pub shared: bool,
+    /// Which other sockets may have the same address.
+    pub sharing: AddressSharing,
     /// `SO_MARK`, by which firewall rules leave the tunnel's own packets alone.
     pub mark: Option<u32>,
 }
@@ -48,6 +55,8 @@ pub struct UdpPort {
     socket: mio::net::UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
+    /// Reports of routers that were taken since the last tick.
+    pub(crate) reports_taken: usize,
 }
 
 impl UdpPort {
@@ -61,17 +70,16 @@ impl UdpPort {
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        if options.shared {
-            socket.set_reuse_port(true)?;
-        }
         if let Some(mark) = options.mark {
             socket.set_mark(mark)?;
         }
         // Granting less is no error; the start-up check has told the operator.
         socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
         socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
-        socket.bind(&address.into())?;
-        Self::new(socket)
+        options.sharing.bind(&socket, address)?;
+        let port = Self::new(socket)?;
+        port.state.enable_transport_errors((&port.socket).into())?;
+        Ok(port)
     }
 
     /// A socket that talks to `destination` only, from `source` where one is given.
@@ -85,7 +93,7 @@ impl UdpPort {
         socket.set_recv_buffer_size(FLOW_BUFFER_BYTES)?;
         socket.set_send_buffer_size(FLOW_BUFFER_BYTES)?;
         if let Some(source) = source {
-            socket.bind(&SocketAddr::new(source, 0).into())?;
+            bind_source(&socket, source, destination)?;
         }
         socket.connect(&destination.into())?;
         Self::new(socket)
@@ -122,7 +130,7 @@ impl UdpPort {
         let state = UdpSocketState::new((&socket).into())?;
         let socket = mio::net::UdpSocket::from_std(socket.into());
         let local = socket.local_addr()?;
-        Ok(Self { socket, state, local })
+        Ok(Self { socket, state, local, reports_taken: 0 })
     }
 
     /// The address it is bound to.
@@ -229,6 +237,75 @@ impl UdpPort {
         )
     }
 
+    /// The same once more, and a third time, when it fails: an error may be that of an earlier
+    /// datagram, which a router has reported (`IP_RECVERR` of ip(7)).
+    ///
+    /// # Errors
+    /// As for [`UdpPort::send`].
+    pub fn send_despite_reports(
+        &self,
+        destination: SocketAddr,
+        source: IpAddr,
+        contents: &[u8],
+        segment: usize,
+    ) -> io::Result<()> {
+        let mut sent = self.send(destination, source, contents, segment);
+        for _ in 1..SEND_ATTEMPTS {
+            match &sent {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
+                _ => break,
+            }
+            sent = self.send(destination, source, contents, segment);
+        }
+        sent
+    }
+
+    /// Hands at most `most` reports that a datagram was too large to `take`; counts in `seen` what
+    /// else there was too.
+    pub(crate) fn take_reports(&self, most: usize, mut take: impl FnMut(TooBig), seen: &mut usize) {
+        // An error means that there is nothing to be had.
+        while *seen < most
+            && let Ok(Some(entry)) = error_queue::take(self.socket.as_raw_fd())
+        {
+            *seen += 1;
+            if let Entry::TooBig(report) = entry {
+                take(report);
+            }
+        }
+    }
+
+    /// Whether reports of routers are taken. Those that wait go when they are not.
+    pub(crate) fn receive_reports(&self, on: bool) {
+        let (level, option) = match self.local {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_RECVERR),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+        };
+        let value = libc::c_int::from(on);
+        // SAFETY: the option is an int, which is read during the call. It can't fail: the port's
+        // first use has set it.
+        unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                level,
+                option,
+                (&raw const value).cast(),
+                size_of_val(&value) as libc::socklen_t,
+            )
+        };
+    }
+
+    /// Uses segmentation offload again after a datagram was refused that was too large for the
+    /// interface: the kernel does not tell that from a missing offload (EINVAL for both).
+    pub(crate) fn renew_offload(&mut self) {
+        if self.state.max_gso_segments() > 1 {
+            return;
+        }
+        // With an error it stays as it is, which only costs system calls.
+        if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
+            self.state = state;
+        }
+    }
+
     /// How many datagrams one message may hold.
     pub fn max_segments(&self) -> usize {
         self.state.max_gso_segments()
@@ -241,7 +318,8 @@ mod tests {
 
     fn port() -> UdpPort {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        UdpPort::bind(any, PortOptions { shared: false, mark: None }).expect("loopback")
+        UdpPort::bind(any, PortOptions { sharing: AddressSharing::Alone, mark: None })
+            .expect("loopback")
     }
 
     #[test]

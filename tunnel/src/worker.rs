@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::{Duration, Instant};
 
+use millrace_config::TcpTimeouts;
 use mio::{Events, Poll, Token, Waker};
 
 use crate::admin::{FlowInfo, SteerError, Steered, Steering};
@@ -49,6 +50,8 @@ pub struct WorkerSettings {
     pub half_close_timeout: Duration,
     /// Silence in both directions after which a UDP flow ends.
     pub udp_idle_timeout: Duration,
+    /// When TCP peers that have disappeared are given up.
+    pub tcp_timeouts: TcpTimeouts,
     /// How long a peer's handshake may take; for servers.
     pub handshake_timeout: Option<Duration>,
     /// Interval of packets that keep a silent connection alive; the client's task.
@@ -73,7 +76,7 @@ struct Update {
 }
 
 /// The rest of the process's hold on a worker.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct WorkerHandle {
     waker: Arc<Waker>,
     commands: Sender<Command>,
@@ -240,6 +243,11 @@ impl<R: Role> Worker<R> {
             (_, KIND_ROLE, key) => self.role.on_event(&mut self.core, key, event),
             (_, KIND_UDP, port) => {
                 self.udp_ready[port] |= event.is_readable();
+                if event.is_error() {
+                    self.core.on_port_error(port);
+                    // It may have come in place of what there is to read.
+                    self.udp_ready[port] = true;
+                }
                 if event.is_writable() {
                     self.core.port_writable(port);
                 }
@@ -349,6 +357,7 @@ impl<R: Role> Worker<R> {
                     if flow.half_closed() { half_close_timeout } else { flow_idle_timeout };
                 (now.saturating_duration_since(flow.active) > patience).then_some(FlowEnd::Idle)
             });
+            self.core.end_vanished();
             self.core.on_tick();
             if let Some(interval) = keepalive {
                 self.core.keep_alive(interval);

@@ -10,20 +10,21 @@ mod relay;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use millrace_config::{Acl, Class, ClientConfig, ClientLimits, Dial, Protocol};
+use millrace_config::{Acl, Class, ClientConfig, ClientLimits, DeniedReason, Dial, Protocol};
 use millrace_tunnel::admin::{FlowInfo, FlowSeen, FlowState};
 use millrace_tunnel::core::Core;
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
 use millrace_tunnel::flow::FlowLabel;
 use millrace_tunnel::metrics::FlowFailure;
-use millrace_tunnel::own_addresses::own_addresses;
-use millrace_tunnel::resolve::{Resolved, Resolver};
+use millrace_tunnel::own_addresses::InterfaceAddresses;
+use millrace_tunnel::resolve::{Asker, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;
+use millrace_tunnel::tcp_liveness::TcpLivenessChecks;
 use millrace_tunnel::worker::WorkerHandle;
 use millrace_wire::{ConnectFailure, Destination};
 
@@ -54,7 +55,9 @@ pub enum NamedBy {
 pub struct Policy {
     listed: Arc<Acl>,
     intercepted: Arc<Acl>,
+    own: InterfaceAddresses,
     resolver: Resolver,
+    resolve_timeout: Duration,
     dial: Dial,
     mark: Option<u32>,
 }
@@ -63,15 +66,15 @@ impl Policy {
     /// As the configuration says; `mark` is what the tunnel's own sockets have too.
     ///
     /// # Errors
-    /// The interfaces can't be read, or there are no threads left.
-    pub fn new(config: &ClientConfig, mark: Option<u32>) -> io::Result<Self> {
-        let all: [SocketAddr; 2] =
-            [(Ipv4Addr::UNSPECIFIED, 0).into(), (Ipv6Addr::UNSPECIFIED, 0).into()];
-        let own = own_addresses(&all)?;
+    /// The interfaces can't be read.
+    pub fn new(config: &ClientConfig, mark: Option<u32>, resolver: Resolver) -> io::Result<Self> {
+        let own = InterfaceAddresses::read()?;
         Ok(Self {
-            listed: Arc::new(Acl::new(config.direct.clone(), own.iter().copied())),
-            intercepted: Arc::new(Acl::everywhere(config.direct.clone(), own)),
-            resolver: Resolver::start()?,
+            listed: Arc::new(Acl::new(config.direct.clone(), own.addresses())),
+            intercepted: Arc::new(Acl::everywhere(config.direct.clone(), own.addresses())),
+            own,
+            resolver,
+            resolve_timeout: config.resolver.timeout,
             dial: Dial {
                 timeout: config.tunnel.connect_timeout,
                 per_address_timeout: config.tunnel.connect_timeout,
@@ -91,7 +94,10 @@ impl Policy {
 }
 
 enum Stage {
-    Resolving,
+    /// The question, once it is asked; dropping it withdraws it.
+    Resolving {
+        _question: Option<Question>,
+    },
     Dialing(Dialer),
 }
 
@@ -133,6 +139,7 @@ pub struct Direct {
     busy: VecDeque<u64>,
     busy_since: Option<Instant>,
     metered: Instant,
+    tcp_liveness: TcpLivenessChecks,
     answers: Receiver<Resolved>,
     answer_to: Sender<Resolved>,
     handle: WorkerHandle,
@@ -142,6 +149,7 @@ impl Direct {
     /// No flow yet.
     pub fn new(policy: Policy, limits: ClientLimits, handle: WorkerHandle) -> Self {
         let (answer_to, answers) = channel();
+        let tcp_liveness = TcpLivenessChecks::new(limits.tcp_timeouts);
         Self {
             policy,
             limits,
@@ -150,10 +158,17 @@ impl Direct {
             busy: VecDeque::new(),
             busy_since: None,
             metered: Instant::now(),
+            tcp_liveness,
             answers,
             answer_to,
             handle,
         }
+    }
+
+    /// Flows that exist and those to come are held to these limits.
+    pub fn set_limits(&mut self, limits: ClientLimits) {
+        self.tcp_liveness.set_timeouts(limits.tcp_timeouts);
+        self.limits = limits;
     }
 
     /// Flows that are connected or about to be.
@@ -185,30 +200,64 @@ impl Direct {
     ) -> Option<Failed> {
         let number = core.shared.new_number();
         let opened = core.now();
-        let deadline = opened + self.policy.dial.timeout;
+        let deadline = opened + self.policy.resolve_timeout;
         let label =
             FlowLabel { client: accepted.client, destination: destination.to_string(), class };
-        let stage = Stage::Resolving;
+        let viewer = accepted.client.map(|client| client.ip());
+        let stage = Stage::Resolving { _question: None };
         let dialing = Dialing { accepted, label, opened, named_by, deadline, stage };
         self.dialing.insert(number, dialing);
         match destination {
             Destination::Address(address) => self.dial(core, number, &[address]),
-            Destination::Name { host, port } => {
-                let (answer, handle) = (self.answer_to.clone(), self.handle.clone());
-                match self.policy.resolver.ask(number, host, port, answer, handle) {
-                    true => None,
-                    false => self.give_up(number, ConnectFailure::Overloaded),
-                }
-            }
+            Destination::Name { host, port } => self.resolve(core, number, viewer, (&host, port)),
         }
+    }
+
+    /// Asks for the addresses of a name, unless no address of it could be permitted.
+    fn resolve(
+        &mut self,
+        core: &Core,
+        number: u64,
+        viewer: Option<IpAddr>,
+        (host, port): (&str, u16),
+    ) -> Option<Failed> {
+        let dialing = self.dialing.get_mut(&number)?;
+        if let Err(reason) = self.policy.acl(dialing.named_by).may_permit_name(host, port) {
+            return self.deny(core, number, reason);
+        }
+        let asker = Asker { client: None, viewer };
+        let resolver = &self.policy.resolver;
+        match resolver.ask(asker, (host, port), number, &self.answer_to, &self.handle) {
+            Ok(question) => {
+                dialing.stage = Stage::Resolving { _question: Some(question) };
+                None
+            }
+            Err(error) => self.give_up(number, ConnectFailure::from(&error)),
+        }
+    }
+
+    /// The destination is not to be connected to without the tunnel.
+    fn deny(&mut self, core: &Core, number: u64, reason: DeniedReason) -> Option<Failed> {
+        let dialing = self.dialing.get(&number)?;
+        tracing::warn!(
+            destination = dialing.label.destination,
+            reason = reason.as_str(),
+            "not connected without the tunnel: not in [[direct.allow]]"
+        );
+        core.shared.metrics.destinations_denied.of(reason).inc();
+        self.give_up(number, ConnectFailure::Forbidden)
     }
 
     /// Answers of the resolver.
     pub fn on_wake(&mut self, core: &Core) -> Vec<Failed> {
         let answers: Vec<_> = self.answers.try_iter().collect();
-        let handle = |Resolved { key, addresses }| match addresses {
-            Ok(addresses) => self.dial(core, key, &addresses),
-            Err(_) => self.give_up(key, ConnectFailure::NameNotResolved),
+        let handle = |Resolved { key, result }| {
+            let waits = |it: &Dialing| matches!(it.stage, Stage::Resolving { .. });
+            self.dialing.get(&key).filter(|it| waits(it))?;
+            match result {
+                Ok(resolved) => self.dial(core, key, &resolved.addresses),
+                Err(error) => self.give_up(key, ConnectFailure::from(&error)),
+            }
         };
         answers.into_iter().filter_map(handle).collect()
     }
@@ -240,19 +289,19 @@ impl Direct {
         if interval >= Core::TICK {
             self.metered = now;
             self.relays.values_mut().for_each(|relay| relay.tick(interval));
+            let round = self.tcp_liveness.next_round();
+            let of_round = |(number, _): &(&u64, &mut Relay)| round.includes(**number as usize);
+            let checked = self.relays.iter_mut().filter(of_round);
+            let vanished = checked.filter_map(|(number, relay)| {
+                relay.has_vanished(&round, now).then_some((*number, FlowFailure::TcpTimeout))
+            });
+            let vanished = vanished.collect::<Vec<_>>();
+            self.end_relays(core, vanished);
         }
-        let silent: Vec<_> = self
-            .relays
-            .iter()
-            .filter(|(_, relay)| relay.is_silent(now, &self.limits))
-            .map(|(number, _)| *number)
-            .collect();
-        for number in silent {
-            if let Some(relay) = self.relays.remove(&number) {
-                core.shared.metrics.flows_failed.of(FlowFailure::IdleTimeout).inc();
-                relay.reset();
-            }
-        }
+        let silent = self.relays.iter().filter(|(_, relay)| relay.is_silent(now, &self.limits));
+        let silent = silent.map(|(number, _)| (*number, FlowFailure::IdleTimeout));
+        let silent = silent.collect::<Vec<_>>();
+        self.end_relays(core, silent);
         let numbers: Vec<_> = self.dialing.keys().copied().collect();
         numbers.into_iter().filter_map(|number| self.advance(core, number)).collect()
     }
@@ -263,7 +312,7 @@ impl Direct {
             Stage::Dialing(dialer) => {
                 dialer.next_deadline().map_or(dialing.deadline, |at| at.min(dialing.deadline))
             }
-            Stage::Resolving => dialing.deadline,
+            Stage::Resolving { .. } => dialing.deadline,
         });
         dials.chain(self.busy_since).min()
     }
@@ -271,6 +320,8 @@ impl Direct {
     /// Dials those of the addresses that are allowed.
     fn dial(&mut self, core: &Core, number: u64, addresses: &[SocketAddr]) -> Option<Failed> {
         let dialing = self.dialing.get_mut(&number)?;
+        self.policy.own.refresh(core.now());
+        dialing.deadline = core.now() + self.policy.dial.timeout;
         let acl = self.policy.acl(dialing.named_by);
         let mut allowed = Vec::new();
         let mut denied = None;
@@ -286,13 +337,7 @@ impl Direct {
             let Some(denied) = denied else {
                 return self.give_up(number, ConnectFailure::NameNotResolved);
             };
-            tracing::warn!(
-                destination = dialing.label.destination,
-                reason = denied.reason.as_str(),
-                "not connected without the tunnel: not in [[direct.allow]]"
-            );
-            core.shared.metrics.destinations_denied.of(denied.reason).inc();
-            return self.give_up(number, ConnectFailure::Forbidden);
+            return self.deny(core, number, denied.reason);
         }
         let dialer = Dialer::new(interleave(&allowed), core.now()).with_mark(self.policy.mark);
         dialing.stage = Stage::Dialing(dialer);
@@ -303,7 +348,11 @@ impl Direct {
         let now = core.now();
         let dialing = self.dialing.get_mut(&number)?;
         if now >= dialing.deadline {
-            return self.give_up(number, ConnectFailure::TimedOut);
+            let failure = match dialing.stage {
+                Stage::Resolving { .. } => ConnectFailure::NameNotResolved,
+                Stage::Dialing(_) => ConnectFailure::TimedOut,
+            };
+            return self.give_up(number, failure);
         }
         let Stage::Dialing(dialer) = &mut dialing.stage else { return None };
         let token = |attempt: usize| Core::role_token(key(number, attempt as u64));
@@ -320,7 +369,8 @@ impl Direct {
                 let tokens = [NEAR, FAR].map(|socket| Core::role_token(key(number, socket)));
                 let (client, destination) = (&label.client, &label.destination);
                 tracing::info!(?client, destination, "flow without the tunnel");
-                match Relay::start(core, accepted, Socket::Tcp(far), (label, opened), tokens) {
+                let (far, checks) = (Socket::Tcp(far), &self.tcp_liveness);
+                match Relay::start(core, accepted, far, (label, opened), tokens, checks) {
                     Ok(relay) => {
                         core.shared.metrics.flows_direct.inc();
                         self.relays.insert(number, relay);
@@ -348,11 +398,16 @@ impl Direct {
                 core.shared.metrics.flows_closed.inc();
                 self.relays.remove(&number);
             }
-            Pumped::Failed => {
-                core.shared.metrics.flows_failed.of(FlowFailure::TcpReset).inc();
-                if let Some(relay) = self.relays.remove(&number) {
-                    relay.reset();
-                }
+            Pumped::Failed(failure) => self.end_relays(core, [(number, failure)]),
+        }
+    }
+
+    /// Ends relays with a reset.
+    fn end_relays(&mut self, core: &Core, ended: impl IntoIterator<Item = (u64, FlowFailure)>) {
+        for (number, failure) in ended {
+            if let Some(relay) = self.relays.remove(&number) {
+                core.shared.metrics.flows_failed.of(failure).inc();
+                relay.reset();
             }
         }
     }

@@ -7,8 +7,10 @@ use millrace_config::{ClientLimits, Protocol};
 use millrace_tunnel::admin::{FlowSeen, FlowState};
 use millrace_tunnel::core::Core;
 use millrace_tunnel::flow::{FlowLabel, Meter};
+use millrace_tunnel::metrics::FlowFailure;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
+use millrace_tunnel::tcp_liveness::{CheckRound, TcpLiveness, TcpLivenessChecks, is_tcp_timeout};
 use mio::Token;
 
 use crate::accepted::Accepted;
@@ -28,7 +30,7 @@ pub enum Pumped {
     /// Both directions have ended in order.
     Complete,
     /// One of the sockets failed.
-    Failed,
+    Failed(FlowFailure),
 }
 
 /// One direction.
@@ -53,6 +55,8 @@ pub struct Relay {
     label: FlowLabel,
     opened: Instant,
     meter: Meter,
+    near_liveness: TcpLiveness,
+    far_liveness: TcpLiveness,
     /// Held for as long as the flow lives.
     _admission: Admission,
 }
@@ -68,6 +72,7 @@ impl Relay {
         mut far: Socket,
         (label, opened): (FlowLabel, Instant),
         [near_token, far_token]: [Token; 2],
+        checks: &TcpLivenessChecks,
     ) -> io::Result<Self> {
         let to_near = accepted.handshake.success_reply();
         let Accepted { socket: mut near, bytes, admission, .. } = accepted;
@@ -76,12 +81,25 @@ impl Relay {
         for socket in [&near, &far] {
             // As in the tunnel: an end that must not look like a complete one.
             socket.abort_on_close(true);
+            checks.watch(socket);
         }
         let up = Half { bytes: bytes.len() as u64, waiting: bytes, ..Half::default() };
         // An answer of ours is none of the destination's bytes.
         let down = Half { waiting: to_near, ..Half::default() };
         let (active, meter) = (core.now(), Meter::default());
-        Ok(Self { near, far, up, down, active, label, opened, meter, _admission: admission })
+        Ok(Self {
+            near,
+            far,
+            up,
+            down,
+            active,
+            label,
+            opened,
+            meter,
+            near_liveness: TcpLiveness::default(),
+            far_liveness: TcpLiveness::default(),
+            _admission: admission,
+        })
     }
 
     /// Moves what can be moved.
@@ -90,8 +108,10 @@ impl Relay {
         // The second only if the first went well: an error is told once, and who reads after a write
         // has failed is told of an end in order.
         let pumped = up.pump(near, far).and_then(|up| Ok((up, down.pump(far, near)?)));
-        let Ok(((up_moved, up_more), (down_moved, down_more))) = pumped else {
-            return Pumped::Failed;
+        let ((up_moved, up_more), (down_moved, down_more)) = match pumped {
+            Ok(pumped) => pumped,
+            Err(error) if is_tcp_timeout(&error) => return Pumped::Failed(FlowFailure::TcpTimeout),
+            Err(_) => return Pumped::Failed(FlowFailure::TcpReset),
         };
         if up_moved || down_moved {
             self.active = now;
@@ -115,6 +135,12 @@ impl Relay {
             false => limits.flow_idle_timeout,
         };
         now.saturating_duration_since(self.active) > patience
+    }
+
+    /// Whether one of the two peers has disappeared.
+    pub fn has_vanished(&mut self, round: &CheckRound, now: Instant) -> bool {
+        self.near_liveness.has_vanished(&self.near, round, now)
+            || self.far_liveness.has_vanished(&self.far, round, now)
     }
 
     /// An interval has passed, for the rate that people see.

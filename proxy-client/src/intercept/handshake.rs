@@ -69,7 +69,8 @@ pub enum RejectReason {
     /// See [`proxy_protocol::Error`].
     #[error("bad PROXY header: {0}")]
     ProxyProtocol(#[from] proxy_protocol::Error),
-    /// A good PROXY header without a TCP destination (`LOCAL`, as of a health check, or `UNKNOWN`).
+    /// A good PROXY header without a TCP destination (`LOCAL` or `UNKNOWN`): a load balancer's health
+    /// check.
     #[error("the PROXY header names no TCP destination")]
     NoDestination,
     /// A good PROXY header with destination port 0.
@@ -159,6 +160,11 @@ impl Handshake {
                 Ok(ready(parsed))
             }
         }
+    }
+
+    /// Whether the client has said anything that was understood already.
+    pub fn has_begun(&self) -> bool {
+        self.state == State::SocksRequest
     }
 
     /// What to send to the client once the flow is connected, before the flow's own bytes; empty

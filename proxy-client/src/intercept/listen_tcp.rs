@@ -5,6 +5,7 @@ use std::{
     net::{SocketAddr, TcpListener},
 };
 
+use millrace_tunnel::address_sharing::AddressSharing;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::BACKLOG;
@@ -36,37 +37,17 @@ fn hint(source: &io::Error, step: &str) -> &'static str {
 
 /// Opens a nonblocking listening TCP socket.
 ///
-/// `SO_REUSEPORT` is set, so each event loop opens its own and the kernel spreads the connections;
-/// the price is that another process of the same user can join, as `SO_REUSEPORT` always allows. An
-/// IPv6 socket is IPv6-only, so that `0.0.0.0` and `[::]` can be bound beside each other, whatever
-/// `net.ipv6.bindv6only` says. `transparent` sets `IP_TRANSPARENT` or `IPV6_TRANSPARENT`, which
-/// TPROXY needs.
+/// With `sharing` each event loop opens its own and the kernel spreads the connections; another
+/// process is refused. An IPv6 socket is IPv6-only, so that `0.0.0.0` and `[::]` can be bound beside
+/// each other, whatever `net.ipv6.bindv6only` says. `transparent` sets `IP_TRANSPARENT` or
+/// `IPV6_TRANSPARENT`, which TPROXY needs.
 ///
 /// # Errors
 /// Names the address, the step that failed, and the capability that is missing, if one is.
-pub fn listen_tcp(address: SocketAddr, transparent: bool) -> Result<TcpListener, TcpListenError> {
-    open(address, transparent, Sharing::ReusePort)
-}
-
-/// The same with `IP_TRANSPARENT` and without `SO_REUSEPORT`, for a program that shares one socket
-/// among its own processes, as nginx does.
-///
-/// # Errors
-/// As [`listen_tcp`].
-pub fn listen_tcp_alone(address: SocketAddr) -> Result<TcpListener, TcpListenError> {
-    open(address, true, Sharing::Alone)
-}
-
-#[derive(PartialEq)]
-enum Sharing {
-    ReusePort,
-    Alone,
-}
-
-fn open(
+pub fn listen_tcp(
     address: SocketAddr,
     transparent: bool,
-    sharing: Sharing,
+    sharing: AddressSharing,
 ) -> Result<TcpListener, TcpListenError> {
     let step =
         |step: &'static str| move |source: io::Error| TcpListenError { address, step, source };
@@ -80,9 +61,8 @@ fn open(
         socket.set_only_v6(true).map_err(step("IPV6_V6ONLY"))?;
     }
     socket.set_reuse_address(true).map_err(step("SO_REUSEADDR"))?;
-    if sharing == Sharing::ReusePort {
-        socket.set_reuse_port(true).map_err(step("SO_REUSEPORT"))?;
-    }
+    // Urgent data has its place in the stream (RFC 6093 §3); accepted connections inherit it.
+    socket.set_out_of_band_inline(true).map_err(step("SO_OOBINLINE"))?;
     if transparent {
         let set = if address.is_ipv6() {
             socket.set_ip_transparent_v6(true)
@@ -91,9 +71,18 @@ fn open(
         };
         set.map_err(step(TRANSPARENT))?;
     }
-    socket.bind(&address.into()).map_err(step("bind"))?;
+    sharing.bind(&socket, address).map_err(step("bind"))?;
     socket.listen(BACKLOG).map_err(step("listen"))?;
     Ok(socket.into())
+}
+
+/// The same with `IP_TRANSPARENT`, for a program that shares one socket among its own processes, as
+/// nginx does.
+///
+/// # Errors
+/// As [`listen_tcp`].
+pub fn listen_tcp_alone(address: SocketAddr) -> Result<TcpListener, TcpListenError> {
+    listen_tcp(address, true, AddressSharing::Alone)
 }
 
 #[cfg(test)]
@@ -104,10 +93,13 @@ mod tests {
 
     #[test]
     fn both_families_share_a_port_and_loops_share_an_address() {
-        let v6 = listen_tcp((Ipv6Addr::UNSPECIFIED, 0).into(), false).unwrap();
+        let v6 =
+            listen_tcp((Ipv6Addr::UNSPECIFIED, 0).into(), false, AddressSharing::First).unwrap();
         let port = v6.local_addr().unwrap().port();
-        let v4 = listen_tcp((Ipv4Addr::UNSPECIFIED, port).into(), false).unwrap();
-        let second = listen_tcp(v6.local_addr().unwrap(), false).unwrap();
+        let v4 =
+            listen_tcp((Ipv4Addr::UNSPECIFIED, port).into(), false, AddressSharing::Alone).unwrap();
+        let address = v6.local_addr().unwrap();
+        let second = listen_tcp(address, false, AddressSharing::Join).unwrap();
         assert_eq!(second.local_addr().unwrap().port(), port);
 
         let _client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -117,7 +109,8 @@ mod tests {
 
     #[test]
     fn accepting_does_not_block() {
-        let listener = listen_tcp((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
+        let listener =
+            listen_tcp((Ipv4Addr::LOCALHOST, 0).into(), false, AddressSharing::Alone).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
@@ -125,7 +118,7 @@ mod tests {
     fn an_address_in_use_is_named() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = taken.local_addr().unwrap();
-        let error = listen_tcp(address, false).unwrap_err();
+        let error = listen_tcp(address, false, AddressSharing::Alone).unwrap_err();
         assert_eq!(error.step, "bind");
         let text = error.to_string();
         assert!(text.contains(&address.to_string()) && text.contains("another process"), "{text}");

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use millrace_tunnel::address_sharing::AddressSharing;
 use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Socket, Type};
 
@@ -109,7 +110,7 @@ impl Lab {
     }
 
     fn listen(&self, who: &str, address: SocketAddr, transparent: bool) -> TcpListener {
-        self.within(who, || listen_tcp(address, transparent).unwrap())
+        self.within(who, || listen_tcp(address, transparent, AddressSharing::Alone).unwrap())
     }
 
     /// Connects; with a mark if `mark` is not 0.

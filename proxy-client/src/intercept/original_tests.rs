@@ -1,11 +1,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 
+use millrace_tunnel::address_sharing::AddressSharing;
+
 use super::*;
 use crate::intercept::listen_tcp;
 
 /// Accepts a connection that was made straight to a listener on `bind`.
 fn accepted_on(bind: IpAddr, connect: IpAddr) -> (TcpStream, SocketAddr, TcpStream) {
-    let listener = listen_tcp((bind, 0).into(), false).unwrap();
+    let listener = listen_tcp((bind, 0).into(), false, AddressSharing::Alone).unwrap();
     listener.set_nonblocking(false).unwrap();
     let listening = listener.local_addr().unwrap();
     let client = TcpStream::connect((connect, listening.port())).unwrap();

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use millrace_tunnel::address_sharing::AddressSharing;
 use millrace_tunnel::core::Core;
 use millrace_tunnel::datagrams::Near;
 use millrace_tunnel::metrics::Drop;
@@ -28,18 +29,17 @@ pub struct UdpDoor {
 }
 
 impl UdpDoor {
-    /// Binds `address`. `shared` lets other workers bind it too: each gets all datagrams of one
-    /// source.
+    /// Binds `address`, which workers may share: each gets all datagrams of one source.
     ///
     /// # Errors
     /// As the system says.
     pub fn bind(
         address: SocketAddr,
-        shared: bool,
+        sharing: AddressSharing,
         destination: Destination,
         lane: usize,
     ) -> io::Result<Self> {
-        let port = UdpPort::bind(address, PortOptions { shared, mark: None })?;
+        let port = UdpPort::bind(address, PortOptions { sharing, mark: None })?;
         Ok(Self { port: Arc::new(port), destination, lane, readable: false })
     }
 

@@ -95,16 +95,37 @@ impl Authority {
     /// When it can't.
     #[must_use]
     pub fn sign(&self, name: &str, days: std::ops::Range<i64>) -> Identity {
+        let now = OffsetDateTime::now_utc();
+        let [from, until] = [days.start, days.end].map(|days| now + time::Duration::days(days));
+        self.sign_as(name, &format!("{}-{}", days.start, days.end), from, until)
+    }
+
+    /// The same, from and until a moment.
+    ///
+    /// # Panics
+    /// When it can't.
+    #[must_use]
+    pub fn sign_for(&self, name: &str, from: OffsetDateTime, until: OffsetDateTime) -> Identity {
+        self.sign_as(name, &until.unix_timestamp().to_string(), from, until)
+    }
+
+    fn sign_as(
+        &self,
+        name: &str,
+        file: &str,
+        from: OffsetDateTime,
+        until: OffsetDateTime,
+    ) -> Identity {
         let key = KeyPair::generate().expect("keys can be generated");
         let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        params.not_before = OffsetDateTime::now_utc() + time::Duration::days(days.start);
-        params.not_after = OffsetDateTime::now_utc() + time::Duration::days(days.end);
+        params.not_before = from;
+        params.not_after = until;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &self.issuer).expect("a signed certificate");
-        let made = identity(&self.dir, &format!("hand-made-{name}-{}-{}", days.start, days.end));
+        let made = identity(&self.dir, &format!("hand-made-{name}-{file}"));
         fs::write(&made.certificate, certificate.pem()).expect("a PEM file");
         fs::write(&made.private_key, key.serialize_pem()).expect("a PEM file");
         use std::os::unix::fs::PermissionsExt;

@@ -92,11 +92,28 @@ impl Door {
     }
 }
 
-fn http_connect(mut socket: Socket, destination: &str) -> Result<Socket, Refusal> {
-    write!(socket, "CONNECT {destination} HTTP/1.1\r\nHost: {destination}\r\n\r\n")?;
+fn http_connect(socket: Socket, destination: &str) -> Result<Socket, Refusal> {
+    begin_connect(&socket, destination)?;
+    end_connect(&socket)?;
+    Ok(socket)
+}
+
+/// Sends the CONNECT request for `destination`, written `host:port`.
+///
+/// # Errors
+/// Of the socket.
+pub fn begin_connect(mut socket: &Socket, destination: &str) -> io::Result<()> {
+    write!(socket, "CONNECT {destination} HTTP/1.1\r\nHost: {destination}\r\n\r\n")
+}
+
+/// Reads the answer to a CONNECT request.
+///
+/// # Errors
+/// The proxy's answer, where it is not 200.
+pub fn end_connect(mut socket: &Socket) -> Result<(), Refusal> {
     let head = read_head(&mut socket)?;
     match status_of(&head) {
-        200 => Ok(socket),
+        200 => Ok(()),
         status => Err(Refusal::Http { status, head }),
     }
 }

@@ -14,6 +14,7 @@ pub mod admin;
 pub mod binaries;
 pub mod certificates;
 pub mod data;
+pub mod dns;
 pub mod doors;
 pub mod origin;
 pub mod pair;

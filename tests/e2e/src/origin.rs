@@ -159,7 +159,16 @@ impl Blackhole {
     /// When attempts are still answered after the queue should be full.
     #[must_use]
     pub fn open() -> Self {
-        let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), 0);
+        Self::open_at((Ipv4Addr::LOCALHOST, 0).into())
+    }
+
+    /// Opens it at `address`, which must be one of this namespace's own.
+    ///
+    /// # Panics
+    /// As [`Self::open`].
+    #[must_use]
+    pub fn open_at(address: SocketAddr) -> Self {
+        let listener = listen(address, 0);
         let address = listener.local_addr().expect("a listener has an address");
         let mut queued = Vec::new();
         for _ in 0..8 {

@@ -132,6 +132,14 @@ impl PairBuilder {
         self
     }
 
+    /// Adds ports of a name to the allow-list.
+    #[must_use]
+    pub fn allow_name(mut self, name: &str, ports: &str) -> Self {
+        let body = format!("name = \"{name}\"\nports = [{ports}]");
+        self.server.push("destinations.allow", &body);
+        self
+    }
+
     /// Lets UDP flows go to all ports of a network.
     #[must_use]
     pub fn allow_udp(mut self, network: &str) -> Self {
@@ -292,6 +300,7 @@ impl PairBuilder {
         server.set_default_text("tunnel.client_ca", ca.display());
         server.set_default_text("tunnel.certificate", identity.certificate.display());
         server.set_default_text("tunnel.private_key", identity.private_key.display());
+        server.set_default_text("tunnel.state_dir", dir.join("state").display());
         server.set_default_text("admin.address", addresses.server_admin);
         server.set_default_text("log.format", "json");
         for (network, ports) in &self.allow {

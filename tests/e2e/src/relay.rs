@@ -41,6 +41,30 @@ pub struct RelayOptions {
     pub loss_permille: u32,
 }
 
+/// What happens to datagrams in either direction, each with its probability in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// One bit is another.
+    pub corrupt_permille: u32,
+    /// A second one arrives.
+    pub duplicate_permille: u32,
+    /// It arrives [`REORDER_DELAY`] later than those after it.
+    pub reorder_permille: u32,
+    /// It does not arrive.
+    pub lose_permille: u32,
+    /// Larger ones do not arrive, in bytes of UDP payload; 0 is no limit.
+    pub max_datagram_bytes: usize,
+}
+
+impl Faults {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// By how much a reordered datagram is late: some tens of packets at 50 Mbit/s.
+pub const REORDER_DELAY: Duration = Duration::from_millis(8);
+
 /// A datagram from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -57,6 +81,7 @@ struct Shared {
     swallowed: AtomicU64,
     rebind: AtomicBool,
     sent: AtomicBool,
+    faults: Mutex<Faults>,
     records: Mutex<Vec<Record>>,
 }
 
@@ -75,7 +100,16 @@ impl Relay {
     /// When its sockets can't be opened.
     #[must_use]
     pub fn start(server: SocketAddr, options: RelayOptions) -> Self {
-        let front = open(options);
+        Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), server, options)
+    }
+
+    /// The same at an address, in the calling thread's network namespace.
+    ///
+    /// # Panics
+    /// When its sockets can't be opened.
+    #[must_use]
+    pub fn start_on(front: SocketAddr, server: SocketAddr, options: RelayOptions) -> Self {
+        let front = open_on(front, options);
         let address = front.local_addr().expect("a bound socket has an address");
         let shared = Arc::<Shared>::default();
         let state = State {
@@ -87,6 +121,7 @@ impl Relay {
             shared: shared.clone(),
             buffer: vec![0; MESSAGE_BYTES],
             random: 1,
+            faults: Faults::default(),
         };
         let thread = std::thread::Builder::new().name("relay".into()).spawn(move || state.run());
         Self { address, shared, thread: Some(thread.expect("a thread")) }
@@ -107,6 +142,11 @@ impl Relay {
     #[must_use]
     pub fn swallowed(&self) -> u64 {
         self.shared.swallowed.load(Ordering::Relaxed)
+    }
+
+    /// From now on datagrams meet with these faults, in both directions.
+    pub fn set_faults(&self, faults: Faults) {
+        *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
     /// Gives each client another address towards the server, as a NAT does that has lost its table.
@@ -160,6 +200,7 @@ struct State {
     shared: Arc<Shared>,
     buffer: Vec<u8>,
     random: u64,
+    faults: Faults,
 }
 
 impl State {
@@ -173,6 +214,7 @@ impl State {
                 self.shared.sent.store(false, Ordering::Relaxed);
                 self.shared.rebind.store(false, Ordering::Relaxed);
             }
+            self.faults = *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
             let readable = self.wait();
             for (index, readable) in readable.into_iter().enumerate() {
                 for _ in 0..if readable { BATCH } else { 0 } {
@@ -238,21 +280,62 @@ impl State {
         if self.is_lost() {
             return true;
         }
-        self.queues[usize::from(index > 0)].push_back(Message {
+        let message = Message {
             due: Instant::now() + self.options.one_way,
             session,
             bytes: self.buffer[..length].to_vec(),
             segment: segment.filter(|segment| usize::from(*segment) < length),
-        });
+        };
+        let to_client = index > 0;
+        match self.faults.is_none() {
+            true => self.queues[usize::from(to_client)].push_back(message),
+            false => self.queue_with_faults(message, to_client),
+        }
         true
     }
 
-    /// Draws whether a message gets lost (xorshift64, Marsaglia 2003), the same in every run.
+    /// Queues a message's datagrams one by one, with what happens to each.
+    fn queue_with_faults(&mut self, message: Message, to_client: bool) {
+        let Message { due, session, bytes, segment } = message;
+        let faults = self.faults;
+        for datagram in bytes.chunks(segment.map_or(bytes.len().max(1), usize::from)) {
+            let too_large =
+                faults.max_datagram_bytes > 0 && datagram.len() > faults.max_datagram_bytes;
+            if too_large || self.draws(faults.lose_permille) {
+                continue;
+            }
+            let mut bytes = datagram.to_vec();
+            if self.draws(faults.corrupt_permille) {
+                let bit = self.next_random() as usize % (8 * bytes.len());
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            let late = self.draws(faults.reorder_permille);
+            let due = if late { due + REORDER_DELAY } else { due };
+            let copies = 1 + usize::from(self.draws(faults.duplicate_permille));
+            for _ in 0..copies {
+                let message = Message { due, session, bytes: bytes.clone(), segment: None };
+                let queue = &mut self.queues[usize::from(to_client)];
+                let place = queue.partition_point(|queued| queued.due <= due);
+                queue.insert(place, message);
+            }
+        }
+    }
+
+    /// Draws whether a message gets lost, the same in every run.
     fn is_lost(&mut self) -> bool {
+        self.draws(self.options.loss_permille)
+    }
+
+    fn draws(&mut self, permille: u32) -> bool {
+        permille > 0 && self.next_random() % 1000 < u64::from(permille)
+    }
+
+    /// xorshift64 (Marsaglia 2003).
+    fn next_random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        self.random % 1000 < u64::from(self.options.loss_permille)
+        self.random
     }
 
     /// The session of a client, made when it is new.
@@ -296,7 +379,11 @@ fn towards(server: SocketAddr, options: RelayOptions) -> UdpSocket {
 }
 
 fn open(options: RelayOptions) -> UdpSocket {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP socket");
+    open_on((Ipv4Addr::LOCALHOST, 0).into(), options)
+}
+
+fn open_on(address: SocketAddr, options: RelayOptions) -> UdpSocket {
+    let socket = UdpSocket::bind(address).expect("a UDP socket");
     let buffers = SockRef::from(&socket);
     // Beyond the system's limit where that is permitted.
     if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER_BYTES).is_err() {
@@ -379,6 +466,41 @@ mod tests {
         // The old mapping is gone.
         server.send_to(b"back", seen[2]).unwrap();
         client.recv(&mut [0; 100]).unwrap_err();
+    }
+
+    fn sizes_through(faults: Faults) -> Vec<usize> {
+        let (client, server, relay) = ends(RelayOptions::default());
+        relay.set_faults(faults);
+        for bytes in 1..=200_usize {
+            client.send(&vec![0; bytes]).unwrap();
+        }
+        let mut buffer = [0; 300];
+        std::iter::from_fn(|| server.recv_from(&mut buffer).ok())
+            .map(|(length, _)| length)
+            .collect()
+    }
+
+    #[test]
+    fn duplicates_reorders_and_limits_the_size() {
+        let all: Vec<_> = (1..=200).collect();
+        let doubled = sizes_through(Faults { duplicate_permille: 1000, ..Faults::default() });
+        assert_eq!(doubled.len(), 400);
+        let small = sizes_through(Faults { max_datagram_bytes: 50, ..Faults::default() });
+        assert_eq!(small, all[..50]);
+        let mut mixed = sizes_through(Faults { reorder_permille: 300, ..Faults::default() });
+        assert_ne!(mixed, all);
+        mixed.sort_unstable();
+        assert_eq!(mixed, all);
+    }
+
+    #[test]
+    fn corrupts_one_bit() {
+        let (client, server, relay) = ends(RelayOptions::default());
+        relay.set_faults(Faults { corrupt_permille: 1000, ..Faults::default() });
+        client.send(&[0; 64]).unwrap();
+        let mut buffer = [0; 100];
+        let (length, _) = server.recv_from(&mut buffer).unwrap();
+        assert_eq!(buffer[..length].iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
     }
 
     #[test]

@@ -10,12 +10,13 @@ use crate::allow::{RawAllowDirect, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::listen::{RawListen, check_listeners};
 use crate::mcc::RawTelemetry;
+use crate::resolver::RawResolver;
 use crate::servers::{RawServer, TunnelServer, check_servers};
 use crate::transport::tunnel_section;
 use crate::value::{Host, Int};
 use crate::{
     Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Listen, Log, Mcc,
-    Runtime, Source, Telemetry, Transport,
+    ResolverSettings, Runtime, Source, TcpTimeouts, Telemetry, Transport,
 };
 
 /// A whole client configuration, checked.
@@ -28,6 +29,8 @@ pub struct ClientConfig {
     /// `[[direct.allow]]`: where flows may be connected to without the tunnel, beside what was
     /// intercepted; empty unless a listener needs it. See [`crate::OnFailure::Direct`].
     pub direct: Vec<Allow>,
+    /// `[resolver]`
+    pub resolver: ResolverSettings,
     /// `[mcc]`; without the table its defaults where something is `"mcc"`, else none.
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
@@ -119,6 +122,8 @@ pub struct ClientLimits {
     /// Silence of the other direction after one has ended, 1 s to 1 day; default 5 min. Too small
     /// cuts off slow answers; too large keeps abandoned flows.
     pub half_close_timeout: Duration,
+    /// When TCP peers that have disappeared are given up.
+    pub tcp_timeouts: TcpTimeouts,
     /// Silence in both directions after which a UDP flow is forgotten, 1 s to 1 day; default
     /// 2 min. Too small makes a new flow, with another source port, of the next datagram; too
     /// large keeps dead flows.
@@ -139,6 +144,8 @@ struct Raw {
     listen: Vec<RawListen>,
     #[serde(default)]
     direct: RawDirect,
+    #[serde(default)]
+    resolver: RawResolver,
     mcc: Option<Mcc>,
     #[serde(default)]
     telemetry: RawTelemetry,
@@ -204,6 +211,8 @@ struct RawLimits {
     handshake_timeout_s: Int<10, 1, 300>,
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
+    tcp_user_timeout_s: Int<60, 1, 86_400>,
+    tcp_probe_timeout_s: Int<300, 5, 86_400>,
     udp_idle_timeout_s: Int<120, 1, 86_400>,
     max_rtsp_port_pairs: Int<1000, 0, 10_000>,
     rtsp_share_per_viewer: Int<16, 1, 10_000>,
@@ -235,6 +244,7 @@ impl ClientConfig {
             tunnel,
             listen,
             direct,
+            resolver: raw.resolver.check(&source)?,
             // Telemetry is of what a Selector hears.
             mcc: Mcc::of_file(raw.mcc, asks || telemetry.is_some(), &source),
             telemetry,
@@ -247,6 +257,10 @@ impl ClientConfig {
                 handshake_timeout: raw.limits.handshake_timeout_s.seconds(),
                 flow_idle_timeout: raw.limits.flow_idle_timeout_s.seconds(),
                 half_close_timeout: raw.limits.half_close_timeout_s.seconds(),
+                tcp_timeouts: TcpTimeouts {
+                    user: raw.limits.tcp_user_timeout_s.seconds(),
+                    probe: raw.limits.tcp_probe_timeout_s.seconds(),
+                },
                 udp_idle_timeout: raw.limits.udp_idle_timeout_s.seconds(),
                 max_rtsp_port_pairs: raw.limits.max_rtsp_port_pairs.get(),
                 rtsp_share_per_viewer: raw.limits.rtsp_share_per_viewer.get(),

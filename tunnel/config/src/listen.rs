@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::allow::Network;
 use crate::congestion_control::RawCongestionControl;
 use crate::value::{BindAddress, HostPort};
-use crate::{Allow, CheckAlgorithm, Class, ConfigError, CongestionControl, Source};
+use crate::{Allow, CheckAlgorithm, Class, ConfigError, CongestionControl, Source, TrustedProxies};
 
 /// One `[[listen]]`: a door through which flows come in.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +18,9 @@ pub struct Listen {
     pub interception: Interception,
     /// Key `address` or `unix`.
     pub address: ListenAddress,
+    /// In mode `proxy_protocol`: where PROXY headers may come from. Loopback by default; required for
+    /// another address. Connections from elsewhere are reset.
+    pub trusted_proxies: TrustedProxies,
     /// The class of its flows; default `bulk`.
     pub class: Class,
     /// The algorithm of its flows instead of their class's. The server is asked for the one of
@@ -110,6 +114,7 @@ pub(crate) struct RawListen {
     address: Option<BindAddress>,
     unix: Option<PathBuf>,
     destination: Option<HostPort>,
+    trusted_proxies: Option<Vec<Network>>,
     #[serde(default)]
     class: Class,
     congestion_control: Option<RawCongestionControl>,
@@ -225,9 +230,12 @@ impl RawListen {
             Some(raw) => Some(raw.check(source, &format!("{key}.congestion_control"), known)?),
             None => None,
         };
+        let trusted_proxies =
+            TrustedProxies::check(self.trusted_proxies, &interception, &address, key, source)?;
         Ok(Listen {
             interception,
             address,
+            trusted_proxies,
             class: self.class,
             congestion_control,
             on_failure: self.on_failure,

@@ -11,12 +11,13 @@ use crate::allow::{RawAllow, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::congestion_control::RawCongestionControl;
 use crate::mcc::RawTelemetry;
+use crate::resolver::RawResolver;
 use crate::server_limits::RawLimits;
 use crate::transport::tunnel_section;
 use crate::value::{BindAddress, Int};
 use crate::{
-    Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Log, Mcc, Runtime,
-    ServerLimits, Source, Telemetry, Transport,
+    Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, DeniedClients, Log,
+    Mcc, ResolverSettings, Runtime, ServerLimits, Source, Telemetry, Transport,
 };
 
 /// A whole server configuration, checked.
@@ -28,6 +29,8 @@ pub struct ServerConfig {
     pub allow: Vec<Allow>,
     /// `[dial]`
     pub dial: Dial,
+    /// `[resolver]`
+    pub resolver: ResolverSettings,
     /// `[mcc]`; without the table its defaults where something is `"mcc"`, else none.
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
@@ -51,6 +54,14 @@ pub struct ServerTunnel {
     pub listen: Vec<SocketAddr>,
     /// Keys `client_ca`, `certificate` and `private_key`.
     pub credentials: Credentials,
+    /// A file with clients that are refused although their certificate is valid, see [`DeniedClients`]; `None`,
+    /// without the key, denies none.
+    pub denied_clients: Option<PathBuf>,
+    /// Keys `session_ticket_lifetime_s` and `session_ticket_rotation_s`.
+    pub session_tickets: SessionTickets,
+    /// Directory for what one instance of the server keeps over its restarts: the secret of its stateless
+    /// resets. `None`, without the key, keeps nothing.
+    pub state_dir: Option<PathBuf>,
     /// What a flow may ask for by its name, with the parameters given here; `None`, without the
     /// key, is every algorithm that needs no parameter.
     pub selectable_congestion_control: Option<Vec<CongestionControl>>,
@@ -58,11 +69,25 @@ pub struct ServerTunnel {
     pub transport: Transport,
 }
 
+/// How long clients can resume a session (RFC 8446, Section 2.2) without a full handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionTickets {
+    /// Age up to which a ticket is accepted, 1 s to 7 days (RFC 8446, Section 4.6.1); default 1 day. Too small
+    /// costs reconnecting clients a round trip; too large lets a stolen key of a ticket be of use for longer.
+    pub lifetime: Duration,
+    /// Age at which the key that tickets are sealed with is replaced, 1 s to 7 days; default 12 h. The key before
+    /// opens tickets for one more `lifetime`.
+    pub rotation: Duration,
+}
+
+/// Keys that can be in use at a time, at most: `lifetime / rotation` and two more.
+const MAX_LIFETIME_ROTATIONS: u32 = 100;
+
 /// `[dial]`: how destinations are connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
-    /// Time for all of it, name resolution included, 1 s to 2 min; default 5 s. Too small fails
-    /// far origins; too large keeps clients of dead ones waiting.
+    /// Time for all addresses of a destination, after the resolution of its name, 1 s to 2 min;
+    /// default 5 s. Too small fails far origins; too large keeps clients of dead ones waiting.
     pub timeout: Duration,
     /// Time for one address, 1 s to 2 min and at most `timeout`; default 4 s, or `timeout` if that is
     /// less.
@@ -82,6 +107,8 @@ struct Raw {
     destinations: RawDestinations,
     #[serde(default)]
     dial: RawDial,
+    #[serde(default)]
+    resolver: RawResolver,
     mcc: Option<Mcc>,
     #[serde(default)]
     telemetry: RawTelemetry,
@@ -101,6 +128,12 @@ tunnel_section! {
         client_ca: PathBuf,
         certificate: PathBuf,
         private_key: PathBuf,
+        denied_clients: Option<PathBuf>,
+        #[serde(default)]
+        session_ticket_lifetime_s: Int<86_400, 1, 604_800>,
+        #[serde(default)]
+        session_ticket_rotation_s: Int<43_200, 1, 604_800>,
+        state_dir: Option<PathBuf>,
         selectable_congestion_control: Option<Vec<RawCongestionControl>>,
     }
 }
@@ -140,6 +173,7 @@ impl ServerConfig {
             telemetry,
             allow: check_allow(raw.destinations.allow, "destinations.allow", &source)?,
             dial: raw.dial.check(&source)?,
+            resolver: raw.resolver.check(&source)?,
             limits: raw.limits.check(&source, &tunnel.transport)?,
             tunnel,
             runtime: raw.runtime.check(&source)?,
@@ -155,6 +189,17 @@ impl ServerConfig {
     /// The first file for which that is not so, with the line that names it.
     pub fn check_files(&self) -> Result<(), ConfigError> {
         self.tunnel.credentials.check_files(&self.source, "client_ca")
+    }
+
+    /// Reads the deny-list; without one no client is denied.
+    ///
+    /// # Errors
+    /// See [`DeniedClients::read`].
+    pub fn denied_clients(&self) -> Result<DeniedClients, ConfigError> {
+        self.tunnel
+            .denied_clients
+            .as_deref()
+            .map_or_else(|| Ok(DeniedClients::default()), DeniedClients::read)
     }
 }
 
@@ -184,9 +229,37 @@ impl RawTunnel {
             private_key: &self.private_key,
         }
         .resolve(source)?;
+        let session_tickets = SessionTickets {
+            lifetime: self.session_ticket_lifetime_s.seconds(),
+            rotation: self.session_ticket_rotation_s.seconds(),
+        };
+        session_tickets.check(source)?;
         let selectable_congestion_control =
             check_selectable(self.selectable_congestion_control, source, known)?;
-        Ok(ServerTunnel { listen, credentials, selectable_congestion_control, transport })
+        let resolve = |path: Option<PathBuf>| path.map(|path| source.resolve(&path));
+        Ok(ServerTunnel {
+            listen,
+            credentials,
+            denied_clients: resolve(self.denied_clients),
+            session_tickets,
+            state_dir: resolve(self.state_dir),
+            selectable_congestion_control,
+            transport,
+        })
+    }
+}
+
+impl SessionTickets {
+    fn check(self, source: &Source) -> Result<(), ConfigError> {
+        if self.lifetime > self.rotation * MAX_LIFETIME_ROTATIONS {
+            let problem = format!(
+                "{:?} is less than a hundredth of session_ticket_lifetime_s, {:?}: too many keys would be in use; \
+                 raise this or lower that",
+                self.rotation, self.lifetime
+            );
+            return Err(source.error("tunnel.session_ticket_rotation_s", problem));
+        }
+        Ok(())
     }
 }
 

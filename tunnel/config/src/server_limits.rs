@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::allow::Network;
 use crate::value::Int;
-use crate::{ConfigError, Networks, Source, Transport};
+use crate::{ConfigError, Networks, Source, TcpTimeouts, Transport};
 
 /// `[limits]` of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct ServerLimits {
     pub flow_idle_timeout: Duration,
     /// Silence of the other direction after one has ended, 1 s to 1 day; default 5 min.
     pub half_close_timeout: Duration,
+    /// When TCP peers that have disappeared are given up.
+    pub tcp_timeouts: TcpTimeouts,
     /// Silence in both directions after which a UDP flow ends, 1 s to 1 day; default 2 min, and
     /// RFC 9298 §3.1 advises against less. Too large keeps dead flows: UDP has no other end.
     pub udp_idle_timeout: Duration,
@@ -93,6 +95,8 @@ pub(crate) struct RawLimits {
     handshake_timeout_s: Int<10, 1, 300>,
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
+    tcp_user_timeout_s: Int<60, 1, 86_400>,
+    tcp_probe_timeout_s: Int<300, 5, 86_400>,
     udp_idle_timeout_s: Int<120, 1, 86_400>,
     max_rtsp_port_pairs: Int<1000, 0, 10_000>,
     rtsp_share_per_viewer: Int<16, 1, 10_000>,
@@ -131,6 +135,10 @@ impl RawLimits {
             handshake_timeout: self.handshake_timeout_s.seconds(),
             flow_idle_timeout: self.flow_idle_timeout_s.seconds(),
             half_close_timeout: self.half_close_timeout_s.seconds(),
+            tcp_timeouts: TcpTimeouts {
+                user: self.tcp_user_timeout_s.seconds(),
+                probe: self.tcp_probe_timeout_s.seconds(),
+            },
             udp_idle_timeout: self.udp_idle_timeout_s.seconds(),
             max_rtsp_port_pairs: self.max_rtsp_port_pairs.get(),
             rtsp_share_per_viewer: self.rtsp_share_per_viewer.get(),

@@ -22,6 +22,10 @@ pub struct Transport {
     /// IPv6 and UDP headers. Too small costs header and CPU for each packet; too large only costs
     /// a few lost probes.
     pub max_udp_payload_bytes: u16,
+    /// Interval at which a path that carries less than `max_udp_payload_bytes` is probed for more,
+    /// 1 s to 1 h; default 60 s. Too small costs probes, some 25 packets each time; too large keeps
+    /// small packets in use on a path that carries larger ones again.
+    pub path_mtu_probe_interval: Duration,
     /// A stream's receive window at its start, 16 KiB to 1 GiB; default 1 MiB. Too small costs
     /// round trips at the start of each flow; too large lets slow readers take memory.
     pub initial_window_bytes: u64,
@@ -75,6 +79,8 @@ macro_rules! tunnel_section {
             #[serde(default)]
             max_udp_payload_bytes: $crate::value::Int<1452, 1200, 65527>,
             #[serde(default)]
+            path_mtu_probe_interval_s: $crate::value::Int<60, 1, 3600>,
+            #[serde(default)]
             initial_window_bytes: $crate::value::Int<0x10_0000, 0x4000, 0x4000_0000>,
             #[serde(default)]
             max_stream_window_bytes: $crate::value::Int<0x200_0000, 0x4000, 0x4000_0000>,
@@ -101,6 +107,7 @@ macro_rules! tunnel_section {
                     class_congestion_control: classes.check(source, known)?,
                     idle_timeout: self.idle_timeout_s.seconds(),
                     max_udp_payload_bytes: self.max_udp_payload_bytes.get(),
+                    path_mtu_probe_interval: self.path_mtu_probe_interval_s.seconds(),
                     initial_window_bytes: self.initial_window_bytes.get(),
                     max_stream_window_bytes: self.max_stream_window_bytes.get(),
                     max_connection_window_bytes: self.max_connection_window_bytes.get(),

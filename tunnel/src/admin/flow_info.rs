@@ -27,6 +27,9 @@ pub struct FlowInfo {
     /// The QUIC connection that carries it, in hexadecimal; none past the tunnel, as of all that is a
     /// connection's.
     pub connection: Option<String>,
+    /// Group of the connection's key exchange (TLS 1.3), once its handshake is over.
+    #[serde(default)]
+    pub key_exchange: Option<String>,
     /// Address of the client, or `unix`.
     pub client: String,
     /// Where the flow goes, `host:port`.
@@ -59,6 +62,9 @@ pub struct FlowInfo {
     pub rate_mbps: f64,
     /// Congestion window of the connection.
     pub cwnd_bytes: Option<u64>,
+    /// Largest packet that the connection sends, UDP payload.
+    #[serde(default)]
+    pub path_mtu_bytes: Option<u64>,
     /// Pacing rate of the connection; none when it isn't paced.
     pub pacing_mbps: Option<f64>,
     /// What the connection's controller says; none when it is one of quiche's own.
@@ -168,6 +174,7 @@ impl FlowInfo {
             protocol: flow.protocol,
             past_tunnel: true,
             connection: None,
+            key_exchange: None,
             client: flow.label.client.map_or_else(|| "unix".to_owned(), |it| it.to_string()),
             destination: flow.label.destination.clone(),
             class: flow.label.class,
@@ -182,6 +189,7 @@ impl FlowInfo {
             rtt_ms: None,
             rate_mbps: flow.rate_mbps,
             cwnd_bytes: None,
+            path_mtu_bytes: None,
             pacing_mbps: None,
             controller: None,
             loss: None,

@@ -16,6 +16,7 @@ fn flow() -> FlowInfo {
         protocol: millrace_config::Protocol::Tcp,
         past_tunnel: false,
         connection: Some("0a0b".to_owned()),
+        key_exchange: Some("X25519MLKEM768".to_owned()),
         client: "198.18.1.2:50000".to_owned(),
         destination: "198.18.3.2:80".to_owned(),
         class: Class::Dash,
@@ -30,6 +31,7 @@ fn flow() -> FlowInfo {
         rtt_ms: None,
         rate_mbps: 12.0,
         cwnd_bytes: Some(14_520),
+        path_mtu_bytes: Some(1452),
         pacing_mbps: Some(10.0),
         controller: Some(ControllerInfo {
             state: "slow start".to_owned(),

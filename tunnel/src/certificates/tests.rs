@@ -20,6 +20,7 @@ fn arguments(directory: &TempDir, clients: &[&str]) -> CertificatesArgs {
         client: clients.iter().map(|name| name.parse().unwrap()).collect(),
         days: 30,
         renew: false,
+        list: false,
     }
 }
 
@@ -223,4 +224,26 @@ fn a_client_cannot_be_called_as_it_likes() {
 fn no_key_is_shown_by_debug() {
     let authority = Authority::generate(&Validity::days(now(), 1)).unwrap();
     assert!(!format!("{:?}", authority.issued()).contains("PRIVATE"));
+}
+
+#[test]
+fn list_has_the_serial_numbers_of_renewed_certificates_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut arguments = arguments(&directory, &["edge-1"]);
+    run(&arguments, now()).unwrap();
+    arguments.renew = true;
+    run(&arguments, now()).unwrap();
+    let lines = list(&arguments.dir).unwrap();
+    let named = |name: &str| lines.iter().filter(|line| line.ends_with(name)).count();
+    assert_eq!((lines.len(), named(" name edge-1"), named(" name server")), (4, 2, 2), "{lines:?}");
+    let pem = fs::read(arguments.dir.join("edge-1.pem")).unwrap();
+    let certificate = X509::from_pem(&pem).unwrap();
+    let serial = certificate.serial_number().to_bn().unwrap();
+    let newest = lines.iter().rfind(|line| line.contains("edge-1")).unwrap();
+    let denied = newest.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let denied = millrace_config::DeniedClients::parse(&denied).unwrap();
+    assert!(denied.entry(&serial.to_vec(), &[]).is_some(), "{newest}");
+    // Those of an earlier version.
+    fs::remove_file(arguments.dir.join("issued.txt")).unwrap();
+    assert_eq!(list(&arguments.dir).unwrap().len(), 2);
 }

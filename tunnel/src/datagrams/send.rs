@@ -19,8 +19,6 @@ use crate::udp::RecvBuffers;
 const TURN: usize = 16;
 /// How long a new connection's datagrams may wait for path MTU discovery to find room for them.
 const MTU_PATIENCE: Duration = Duration::from_secs(2);
-/// The packet size that every path has (RFC 9000, Section 14).
-const MIN_PACKET_BYTES: usize = 1200;
 /// First byte and packet number of a short header, authentication tag, type and length of the frame
 /// (RFC 9000, Sections 17.3.1 and 12.4; RFC 9001, Section 5.3; RFC 9221, Section 4).
 const PACKET_OVERHEAD_BYTES: usize = 1 + 4 + 16 + 3;
@@ -31,6 +29,8 @@ const DATA_FRAME_BYTES: usize = 10;
 enum Sent {
     /// It is on its way, with so many bytes of payload.
     Yes(u64),
+    /// The same, in a capsule on the stream.
+    InCapsule(u64),
     /// It has to wait.
     Later,
     /// No packet has room for it.
@@ -94,21 +94,17 @@ impl UdpFlow {
         if conn.quic.dgram_send_queue_len() >= SEND_QUEUE {
             return Some(Sent::Later);
         }
-        let found = conn.quic.pmtu();
-        let most = |packet_bytes: usize| {
-            let overhead = PACKET_OVERHEAD_BYTES + conn.quic.destination_id().len();
-            // quiche's own figure is that of the probe while it probes.
-            let own = conn.quic.dgram_max_writable_len().unwrap_or(0);
-            own.min(packet_bytes.saturating_sub(overhead))
-        };
-        if front.len() > most(found.unwrap_or(MIN_PACKET_BYTES)) {
+        if front.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
             let young = now.saturating_duration_since(conn.opened) < MTU_PATIENCE;
-            if found.is_none() && young && front.len() < largest {
+            if conn.quic.pmtu().is_none() && young && front.len() < largest {
                 return Some(Sent::Later);
             }
             // RFC 9298, Section 6.2, has it dropped for the sake of the sender's path MTU discovery.
-            // RTP has none (live555 sends 1,456 bytes, whatever the path), and would not get through.
-            if self.medium.is_some() {
+            // That finds what the tunnel carries on a path of the usual size; where the path's is
+            // smaller, or becomes so, the flow must not fail. RTP has no such discovery (live555
+            // sends 1,456 bytes, whatever the path), and would not get through.
+            let overhead = PACKET_OVERHEAD_BYTES + conn.quic.destination_id().len();
+            if self.medium.is_some() || front.len() + overhead <= largest {
                 return self.send_capsule(conn);
             }
             self.queue.pop();
@@ -135,7 +131,7 @@ impl UdpFlow {
                 match h3.send_body(&mut conn.quic, self.stream, &capsule, false) {
                     Ok(_) => {
                         self.queue.pop();
-                        Sent::Yes(payload_bytes)
+                        Sent::InCapsule(payload_bytes)
                     }
                     Err(h3::Error::Done) => Sent::Later,
                     Err(_) => Sent::Gone,
@@ -157,6 +153,7 @@ impl Core {
         let most_bytes = share(self.udp_flows.len());
         let (mut ends, mut answered, mut more) = (Vec::new(), Vec::new(), false);
         let (mut too_large, mut dropped, mut datagrams, mut bytes) = (0, 0, 0, 0);
+        let mut capsules = 0;
         for _ in 0..conn.ready_datagrams.len() {
             let Some(flow_slot) = conn.ready_datagrams.pop_front() else { break };
             let Some(flow) = self.udp_flows.get_mut(flow_slot).filter(|it| it.conn == conn.id)
@@ -182,7 +179,8 @@ impl Core {
             let mut waits = false;
             for _ in 0..TURN {
                 match flow.send_front(conn, self.largest_packet_bytes, self.now) {
-                    Some(Sent::Yes(payload)) => {
+                    Some(sent @ (Sent::Yes(payload) | Sent::InCapsule(payload))) => {
+                        capsules += u64::from(matches!(sent, Sent::InCapsule(_)));
                         datagrams += 1;
                         bytes += payload;
                         flow.sent_bytes += payload;
@@ -207,6 +205,9 @@ impl Core {
         }
         self.counters.bytes(conn.quic.is_server(), bytes);
         self.counters.datagrams(conn.quic.is_server(), datagrams);
+        if capsules > 0 {
+            self.shared.metrics.datagram_capsules.inc_by(capsules);
+        }
         if too_large > 0 {
             self.shared.metrics.drops.of(Drop::DatagramTooLarge).inc_by(too_large);
         }

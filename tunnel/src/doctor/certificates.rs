@@ -1,9 +1,6 @@
 //! This end's certificates, and the clock that they are judged by.
 
-use std::fs;
-use std::path::Path;
-
-use boring::asn1::{Asn1Time, Asn1TimeRef};
+use boring::asn1::Asn1TimeRef;
 use boring::nid::Nid;
 use boring::stack::Stack;
 use boring::x509::store::X509StoreBuilder;
@@ -11,75 +8,44 @@ use boring::x509::{X509, X509StoreContext};
 use millrace_config::Credentials;
 
 use super::Report;
+use crate::credentials::{Contents, End, Severity, alternative_names};
+use crate::tls_words;
 
-/// Days before the end at which it is time to renew.
-const RENEW_DAYS: u32 = 30;
 const RENEW: &str = "`millrace-server certificates --renew` with the names of before";
-
-/// Whose certificates they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Known by its common name.
-    Client,
-    /// Known by the names that clients give as `server_name`.
-    Server,
-}
 
 /// Looks at all files that `credentials` names.
 pub fn certificates(report: &mut Report, end: End, credentials: &Credentials) {
-    let ca_key = if end == End::Client { "tunnel.ca" } else { "tunnel.client_ca" };
-    let authorities = read(report, ca_key, &credentials.ca);
-    let chain = read(report, "tunnel.certificate", &credentials.certificate);
-    for authority in &authorities {
-        validity(report, ca_key, authority);
-    }
-    let Some((own, more)) = chain.split_first() else { return };
-    validity(report, "tunnel.certificate", own);
-    names(report, end, own);
-    trust(report, ca_key, own, more, &authorities);
-}
-
-fn read(report: &mut Report, key: &str, path: &Path) -> Vec<X509> {
-    let certificates = fs::read(path)
-        .map_err(|error| error.to_string())
-        .and_then(|pem| X509::stack_from_pem(&pem).map_err(|error| error.to_string()));
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => certificates,
-        Ok(_) => {
-            report.fail(key, format!("{} has no PEM certificate", path.display()), RENEW);
-            Vec::new()
-        }
-        Err(error) => {
-            let remedy = "the file must be there, be readable for the user, and hold PEM";
-            report.fail(key, format!("{}: {error}", path.display()), remedy);
-            Vec::new()
-        }
-    }
-}
-
-/// Whether the clock is between the two ends.
-fn validity(report: &mut Report, key: &str, certificate: &X509) {
-    let (from, until) = (certificate.not_before(), certificate.not_after());
-    let (Ok(now), Ok(soon)) = (Asn1Time::days_from_now(0), Asn1Time::days_from_now(RENEW_DAYS))
-    else {
-        return report.skip(key, "the clock can't be read", "set it");
+    let Ok(contents) = Contents::read(end, credentials) else {
+        return report.skip("tunnel.certificate", "the clock can't be read", "set it");
     };
-    let (now, soon): (&Asn1TimeRef, &Asn1TimeRef) = (&now, &soon);
-    if from > now {
-        let found =
-            format!("is valid from {from} on only, and it is {now} by this machine's clock");
-        report.fail(key, found, "set the clock (`timedatectl`), or make the certificate anew");
-    } else if until < now {
-        let found = format!("has expired on {until}, and it is {now} by this machine's clock");
-        report.fail(key, found, format!("{RENEW}; or set the clock (`timedatectl`)"));
-    } else if until < soon {
-        report.warn(key, expires(until), RENEW);
-    } else {
-        report.ok(key, expires(until));
+    let files = [
+        (end.ca_key(), contents.authorities.first()),
+        ("tunnel.certificate", contents.chain.first()),
+        ("tunnel.private_key", None),
+    ];
+    for (key, certificate) in files {
+        let mut found = contents.problems.iter().filter(|problem| problem.key == key).peekable();
+        if found.peek().is_none() {
+            report.ok(
+                key,
+                certificate.map_or_else(|| "belongs to the certificate".to_owned(), expires),
+            );
+        }
+        for problem in found {
+            let what = format!("{} {}", problem.file.display(), problem.what);
+            match problem.severity {
+                Severity::Warning => report.warn(key, what, &problem.right),
+                Severity::Refused | Severity::Unusable => report.fail(key, what, &problem.right),
+            }
+        }
     }
+    let Some((own, more)) = contents.chain.split_first() else { return };
+    names(report, end, own);
+    trust(report, end.ca_key(), own, more, &contents.authorities);
 }
 
-fn expires(until: &Asn1TimeRef) -> String {
+fn expires(certificate: &X509) -> String {
+    let until: &Asn1TimeRef = certificate.not_after();
     format!("is valid until {until}")
 }
 
@@ -88,11 +54,10 @@ fn names(report: &mut Report, end: End, own: &X509) {
     match end {
         End::Server => {
             let names = alternative_names(own);
-            if names.is_empty() {
-                let found = "the certificate is for no name, so that every client refuses it";
-                return report.fail(check, found, RENEW);
+            if !names.is_empty() {
+                let names = names.join(", ");
+                report.ok(check, format!("clients may give as server_name: {names}"));
             }
-            report.ok(check, format!("clients may give as server_name: {}", names.join(", ")));
         }
         End::Client => {
             let mut entries = own.subject_name().entries_by_nid(Nid::COMMONNAME);
@@ -107,20 +72,6 @@ fn names(report: &mut Report, end: End, own: &X509) {
             }
         }
     }
-}
-
-/// The names and addresses that a certificate is for.
-pub(super) fn alternative_names(certificate: &X509) -> Vec<String> {
-    let names = certificate.subject_alt_names().into_iter().flatten();
-    let name = |name: boring::x509::GeneralName| {
-        let address = |bytes: &[u8]| match bytes.len() {
-            4 => Some(<[u8; 4]>::try_from(bytes).ok()?.into()),
-            _ => Some(std::net::IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?)),
-        };
-        let ip = || Some(address(name.ipaddress()?)?.to_string());
-        name.dnsname().map(str::to_owned).or_else(ip)
-    };
-    names.filter_map(name).collect()
 }
 
 /// Whether the authorities would take our own certificate: they need not be the ones that the peer
@@ -140,7 +91,7 @@ fn trust(report: &mut Report, ca_key: &str, own: &X509, more: &[X509], authoriti
             Ok(match context.verify_cert()? {
                 true => Ok(()),
                 false => {
-                    Err(context.verify_result().err().map_or_else(String::new, |it| it.to_string()))
+                    Err(context.verify_result().err().map_or_else(String::new, tls_words::refusal))
                 }
             })
         })
@@ -153,6 +104,6 @@ fn trust(report: &mut Report, ca_key: &str, own: &X509, more: &[X509], authoriti
             "right only if the peer trusts another authority than this end does; else use \
              certificates of one authority",
         ),
-        Err(error) => report.skip("chain", error.to_string(), "see the points above"),
+        Err(_) => report.skip("chain", "it could not be looked at", "see the points above"),
     }
 }

@@ -1,7 +1,7 @@
 //! A real handshake with a server, as the client would make it, and what the path is like.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,14 @@ use quiche::{RecvInfo, h3};
 use socket2::SockRef;
 
 use super::Report;
-use super::certificates::alternative_names;
-use crate::close_reason::{close_reason, handshake_failure};
+use crate::close_reason::{close_reason, handshake_failure, peer_alert};
+use crate::conn::key_exchange;
 use crate::core::{CONN_ID_BYTES, open_connection};
+use crate::credentials::alternative_names;
 use crate::datagrams::offered;
+use crate::dial::interleave;
 use crate::metrics::HandshakeFailure;
+use crate::resolve::{ResolveError, Resolver};
 use crate::transport::TunnelConfig;
 
 /// What QUIC needs (RFC 9000, Section 14), IPv6 and UDP headers included.
@@ -40,16 +43,23 @@ pub struct Wanted<'a> {
     pub udp: bool,
 }
 
-/// Resolves a server, and makes a connection to each of its addresses until one succeeds.
-pub fn reach(report: &mut Report, mut config: TunnelConfig, wanted: Wanted<'_>) {
+/// Resolves a server as the client does, and makes a connection to each of its addresses, in the
+/// client's order, until one succeeds.
+pub fn reach(
+    report: &mut Report,
+    mut config: TunnelConfig,
+    resolver: &Resolver,
+    wanted: Wanted<'_>,
+) {
     let check = format!("server {}", wanted.server);
-    let addresses: Vec<SocketAddr> = match resolve(wanted.server) {
+    let addresses = match resolve(resolver, wanted.server) {
         Ok(addresses) => addresses,
         Err(error) => {
             let remedy = "correct tunnel.servers, or look at /etc/resolv.conf and `getent hosts`";
             return report.fail(&check, format!("its name has no address: {error}"), remedy);
         }
     };
+    let mut silent = Vec::new();
     for (index, address) in addresses.iter().enumerate() {
         let mut found = Report::default();
         let reached =
@@ -59,18 +69,30 @@ pub fn reach(report: &mut Report, mut config: TunnelConfig, wanted: Wanted<'_>) 
                 false
             });
         if reached || index + 1 == addresses.len() {
+            if reached && !silent.is_empty() {
+                warn_of_silent(report, &check, &silent);
+            }
             report.findings.append(&mut found.findings);
             return;
         }
+        silent.push(*address);
     }
 }
 
-fn resolve(server: &HostPort) -> io::Result<Vec<SocketAddr>> {
+/// Addresses of a server that did not answer, while another one of it did.
+fn warn_of_silent(report: &mut Report, check: &str, silent: &[SocketAddr]) {
+    let list: Vec<_> = silent.iter().map(ToString::to_string).collect();
+    let remedy = "it works: the client tries the next address after 250 ms; correct the name's \
+                  records, or let UDP pass to this address too";
+    report.warn(check, format!("no connection to {}", list.join(", ")), remedy);
+}
+
+fn resolve(resolver: &Resolver, server: &HostPort) -> Result<Vec<SocketAddr>, ResolveError> {
     match &server.host {
         Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, server.port)]),
         Host::Name(name) => {
-            let addresses: Vec<_> = (name.as_str(), server.port).to_socket_addrs()?.collect();
-            if addresses.is_empty() { Err(io::Error::other("none")) } else { Ok(addresses) }
+            let resolved = resolver.resolve_blocking(name, server.port)?;
+            Ok(interleave(&resolved.addresses).into())
         }
     }
 }
@@ -106,6 +128,7 @@ fn attempt(
     let rtt = dialled.quic.path_stats().find(|path| path.active).map(|path| path.rtt);
     let rtt_ms = rtt.unwrap_or_default().as_secs_f64() * 1e3;
     report.ok(check, format!("{server} took our certificate; round trip {rtt_ms:.1} ms"));
+    dialled.say_key_exchange(report);
     if udp {
         dialled.say_udp(report, server);
     }
@@ -151,6 +174,30 @@ fn route_mtu(report: &mut Report, socket: &UdpSocket, server: SocketAddr) {
     }
 }
 
+/// The alert `unknown_ca` (RFC 8446, Section 6.2).
+const UNKNOWN_CA: u64 = 48;
+
+/// What to do after an alert of the server.
+fn alert_remedy(alert: u64) -> &'static str {
+    match alert {
+        40 | 43 => {
+            "the certificates of both ends must have ECDSA keys on P-256 or P-384, or RSA keys; \
+             `millrace-server check` and `millrace-client check` say which has not"
+        }
+        44 => {
+            "the server's deny-list (tunnel.denied_clients) has this client's serial number or name"
+        }
+        45 => {
+            "look at both clocks (`timedatectl`); if they are right, renew this client's certificate: \
+             `millrace-server certificates --renew`"
+        }
+        _ => {
+            "the server did not accept our certificate: its log says why; its client_ca must be \
+             the authority of our certificate"
+        }
+    }
+}
+
 struct Dialled {
     socket: UdpSocket,
     quic: quiche::Connection,
@@ -186,6 +233,21 @@ impl Dialled {
             "use a millrace-server there that carries UDP (docs/udp.md), or leave this server out \
              of tunnel.servers; else the datagrams of [[listen]] mode = \"udp\" are dropped",
         );
+    }
+
+    /// A recording of today is safe from a quantum computer of later with a hybrid group only.
+    fn say_key_exchange(&mut self, report: &mut Report) {
+        match key_exchange(&mut self.quic) {
+            Some(group) if group.contains("MLKEM") => {
+                report.ok("key exchange", format!("{group}, post-quantum"));
+            }
+            Some(group) => report.warn(
+                "key exchange",
+                format!("{group}, which is not post-quantum"),
+                "it is safe today; a server of this version offers X25519MLKEM768",
+            ),
+            None => {}
+        }
     }
 
     fn largest(&self) -> usize {
@@ -280,6 +342,9 @@ impl Dialled {
                     "tunnel.server_name is {server_name}, the server's certificate is for {}",
                     if names.is_empty() { "another name".to_owned() } else { names.join(", ") }
                 )
+            }
+            _ if peer_alert(&self.quic).is_some_and(|alert| alert != UNKNOWN_CA) => {
+                alert_remedy(peer_alert(&self.quic).unwrap_or_default()).to_owned()
             }
             _ if self.quic.peer_error().is_some() => {
                 "the server did not take our certificate or has no room: its log says why; its \

@@ -12,8 +12,9 @@ use clap::Args;
 use millrace_config::{Mcc, Source};
 use serde::Serialize;
 
+pub use crate::credentials::End;
 use crate::selection::Selection;
-pub use certificates::{End, certificates};
+pub use certificates::certificates;
 pub use handshake::{Wanted, reach};
 pub use system::{account, bind_privilege, kernel, limits, sysctl, udp_ports};
 

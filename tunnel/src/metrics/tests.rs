@@ -28,6 +28,8 @@ fn every_series_is_there_from_the_start() {
         "millrace_destinations_denied_total{reason=\"loopback\"}",
         "millrace_protocol_errors_total{parser=\"http3\"}",
         "millrace_drops_total{reason=\"flow_limit\"}",
+        "millrace_path_mtu_decreases_total{reason=\"black_hole\"}",
+        "millrace_datagram_capsules_total",
         "millrace_memory_used_bytes",
         "millrace_memory_cap_bytes",
         "millrace_flow_bytes_total{direction=\"up\"}",

@@ -30,9 +30,11 @@ pub enum ConnectFailure {
     ServerFull,
     /// The client has as many flows, names or ports as one client may; others are not concerned.
     ClientLimitReached,
-    /// A proxy lacks a resource for this flow (descriptors, ports, room in a queue); worth a retry
-    /// later.
+    /// A proxy lacks a resource for this flow, as room in a queue; worth a retry later.
     Overloaded,
+    /// The machine of the proxy that connects has no port, descriptor or memory left, or not the
+    /// source address; its log says which. Worth a retry later.
+    LocalResources,
     /// The client has no healthy connection to a server; worth a retry later.
     TunnelUnavailable,
     /// Anything else; the log of the proxy that failed says what.
@@ -60,7 +62,7 @@ struct Row {
 /// The same holds for limits: what has no known details, as from other proxies, is about the one
 /// request. SOCKS5 has no code for a time-out; 6 (TTL expired) is what its clients report as one.
 #[rustfmt::skip]
-const TABLE: [Row; 11] = [
+const TABLE: [Row; 12] = [
     Row { failure: ConnectFailure::Refused, status: 502, socks5: 5,
           proxy_status: "millrace; error=connection_refused",
           token: "connection_refused", details: None, text: "connection refused" },
@@ -92,6 +94,10 @@ const TABLE: [Row; 11] = [
     Row { failure: ConnectFailure::Overloaded, status: 503, socks5: 1,
           proxy_status: "millrace; error=connection_limit_reached",
           token: "connection_limit_reached", details: None, text: "proxy overloaded" },
+    Row { failure: ConnectFailure::LocalResources, status: 503, socks5: 1,
+          proxy_status: "millrace; error=connection_limit_reached; details=\"local resources exhausted\"",
+          token: "connection_limit_reached", details: Some("local resources exhausted"),
+          text: "local resources exhausted" },
     Row { failure: ConnectFailure::TunnelUnavailable, status: 503, socks5: 1,
           proxy_status: "millrace; error=destination_unavailable",
           token: "destination_unavailable", details: None, text: "tunnel unavailable" },
@@ -102,7 +108,7 @@ const TABLE: [Row; 11] = [
 
 impl ConnectFailure {
     /// Every failure, for metrics and tests.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Refused,
         Self::NetworkUnreachable,
         Self::HostUnreachable,
@@ -112,6 +118,7 @@ impl ConnectFailure {
         Self::ServerFull,
         Self::ClientLimitReached,
         Self::Overloaded,
+        Self::LocalResources,
         Self::TunnelUnavailable,
         Self::Internal,
     ];
@@ -145,7 +152,8 @@ impl ConnectFailure {
     /// Whether a proxy refused the flow before it dialled the destination, because of a limit of
     /// its own. Another server may have room for it.
     pub fn is_limit(self) -> bool {
-        matches!(self, Self::ServerFull | Self::ClientLimitReached | Self::Overloaded)
+        use ConnectFailure::{ClientLimitReached, LocalResources, Overloaded, ServerFull};
+        matches!(self, ServerFull | ClientLimitReached | Overloaded | LocalResources)
     }
 
     /// Reads a failure back from a response's status and `Proxy-Status` value. Of several
@@ -186,7 +194,8 @@ fn from_proxy_status(value: &[u8]) -> Option<ConnectFailure> {
 fn from_token(token: &str, details: Option<&str>) -> ConnectFailure {
     let of_token = || TABLE.iter().filter(|row| row.token == token);
     let row = of_token()
-        .find(|row| row.details.is_none() || row.details == details)
+        .find(|row| row.details == details)
+        .or_else(|| of_token().find(|row| row.details.is_none()))
         .or_else(|| of_token().next_back());
     if let Some(row) = row {
         return row.failure;
@@ -212,15 +221,17 @@ impl fmt::Display for ConnectFailure {
 impl std::error::Error for ConnectFailure {}
 
 /// What a failed `connect` says about the destination. Shortages of this machine (descriptors,
-/// buffers, local ports) are [`ConnectFailure::Overloaded`], not the destination's fault.
+/// buffers, local ports) are [`ConnectFailure::LocalResources`], not the destination's fault.
 impl From<&io::Error> for ConnectFailure {
     fn from(error: &io::Error) -> Self {
         match error.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                return Self::Overloaded;
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::ENOSPC) => {
+                return Self::LocalResources;
             }
-            // connect(2): no local port is left.
-            Some(libc::EADDRNOTAVAIL | libc::EAGAIN) => return Self::Overloaded,
+            // connect(2): no local port is left; bind(2): the source address is not this machine's.
+            Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL | libc::EAGAIN) => {
+                return Self::LocalResources;
+            }
             Some(libc::EHOSTDOWN) => return Self::HostUnreachable,
             _ => {}
         }
@@ -273,6 +284,7 @@ mod tests {
             ("p; error=connection_limit_reached", Overloaded),
             ("p; error=connection_limit_reached; details=\"weather\"", Overloaded),
             ("p; error=connection_limit_reached; details=\"server full\"", ServerFull),
+            ("p; error=connection_limit_reached; details=\"9 of 9\"", Overloaded),
             ("p; error=something_new", Internal),
         ] {
             let got = ConnectFailure::from_response(502, Some(value.as_bytes()));
@@ -317,8 +329,9 @@ mod tests {
             (libc::ETIMEDOUT, TimedOut),
             (libc::EPERM, Forbidden),
             (libc::EACCES, Forbidden),
-            (libc::EMFILE, Overloaded),
-            (libc::EADDRNOTAVAIL, Overloaded),
+            (libc::EMFILE, LocalResources),
+            (libc::EADDRNOTAVAIL, LocalResources),
+            (libc::EADDRINUSE, LocalResources),
             (libc::EINVAL, Internal),
         ] {
             let error = io::Error::from_raw_os_error(errno);

@@ -2,15 +2,20 @@
 //!
 //! The sandbox has the base library, `math`, `string` and `table` without what reaches outside, loads code,
 //! or runs for long in one instruction, where no limit can stop it: patterns (exponential time),
-//! `table.move` and finalizers, and `pcall`, which would catch the limit's own error.
+//! `table.move` and finalizers, and `pcall`, which would catch the limit's own error. A call is limited in
+//! instructions, processor time and memory; time is looked at before each function call too, so that at most
+//! one function of a library, which is bounded by the memory, runs beyond it.
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
+use mlua::debug::DebugEvent;
 use mlua::serde::SerializeOptions;
 use mlua::{
     Function, HookTriggers, Lua, LuaOptions, LuaSerdeExt, MultiValue, StdLib, Table, Value, VmState,
 };
+use nix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
 use super::{Choice, Rules};
@@ -18,12 +23,9 @@ use crate::Facts;
 
 /// For all that the rules keep.
 const MAX_MEMORY_BYTES: usize = 4 << 20;
-/// For one call; the usual rule takes some dozens.
-const MAX_INSTRUCTIONS: u32 = 100_000;
-/// For loading, and for each test.
-const MAX_LOAD_INSTRUCTIONS: u32 = 10_000_000;
-/// How often they are counted.
-const COUNTED_EVERY: u32 = 1_000;
+/// How often instructions are counted, and the time looked at. One can copy what the memory holds: 50 of them
+/// take at most some 20 ms.
+const COUNTED_EVERY: u32 = 50;
 /// Of a reason.
 const MAX_REASON_CHARS: usize = 200;
 
@@ -34,6 +36,57 @@ const BASE: [&str; 10] = [
 ];
 const STRING: [&str; 7] = ["byte", "char", "format", "len", "lower", "sub", "upper"];
 const TABLE: [&str; 6] = ["concat", "insert", "pack", "remove", "sort", "unpack"];
+
+/// What one call may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    instructions: u32,
+    /// Of the processor, so that a busy machine does not make good rules fail.
+    time: Duration,
+}
+
+/// For one decision; the usual rule takes some dozen instructions and microseconds.
+const SELECT_LIMITS: Limits = Limits { instructions: 100_000, time: Duration::from_millis(50) };
+/// For loading, and for each test.
+const LOAD_LIMITS: Limits = Limits { instructions: 10_000_000, time: Duration::from_secs(2) };
+
+/// What is left of the limits of the call that runs.
+#[derive(Debug)]
+struct Budget {
+    /// What errors call the rules.
+    name: String,
+    instructions: Cell<u32>,
+    deadline: Cell<Duration>,
+    time: Cell<Duration>,
+}
+
+impl Budget {
+    fn begin(&self, limits: Limits) {
+        self.instructions.set(limits.instructions);
+        self.time.set(limits.time);
+        self.deadline.set(processor_time() + limits.time);
+    }
+
+    /// Some instructions were run, or a function is about to be called.
+    fn spend(&self, instructions: u32) -> mlua::Result<VmState> {
+        let Some(left) = self.instructions.get().checked_sub(instructions) else {
+            let problem = format!("{}: took too many instructions", self.name);
+            return Err(mlua::Error::runtime(problem));
+        };
+        self.instructions.set(left);
+        if processor_time() > self.deadline.get() {
+            let problem =
+                format!("{}: took more than {:?} of processor time", self.name, self.time.get());
+            return Err(mlua::Error::runtime(problem));
+        }
+        Ok(VmState::Continue)
+    }
+}
+
+/// What this thread has used.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::MAX, Duration::from)
+}
 
 /// Rules that can't be used.
 #[derive(Debug, Error)]
@@ -77,7 +130,7 @@ const NUMBERS: [Number; 20] = [
 pub struct LuaRules {
     lua: Lua,
     ask: Function,
-    budget: Rc<Cell<u32>>,
+    budget: Rc<Budget>,
     name: String,
 }
 
@@ -87,7 +140,13 @@ impl LuaRules {
     /// # Errors
     /// It is no Lua, takes too much time or memory, or has no `select`.
     pub fn load(name: &str, text: &str) -> Result<Self, RulesError> {
-        let budget = Rc::new(Cell::new(MAX_LOAD_INSTRUCTIONS));
+        let budget = Rc::new(Budget {
+            name: name.to_owned(),
+            instructions: Cell::default(),
+            deadline: Cell::default(),
+            time: Cell::default(),
+        });
+        budget.begin(LOAD_LIMITS);
         let load = || -> mlua::Result<(Lua, Option<Function>)> {
             let lua = sandbox(&budget)?;
             lua.load(text).set_name(format!("@{name}")).exec()?;
@@ -115,7 +174,7 @@ impl LuaRules {
         let helper = self.helper();
         let run = |(name, test): (String, Function)| {
             let done = helper.clone().and_then(|()| {
-                self.budget.set(MAX_LOAD_INSTRUCTIONS);
+                self.budget.begin(LOAD_LIMITS);
                 test.call::<()>(()).map_err(|error| first_line(&error))
             });
             (name, done)
@@ -148,7 +207,7 @@ impl LuaRules {
 
     fn call(&self, facts: &Facts) -> mlua::Result<Option<Choice>> {
         let arguments = self.arguments(facts)?;
-        self.budget.set(MAX_INSTRUCTIONS);
+        self.budget.begin(SELECT_LIMITS);
         let mut answer = self.ask.call::<MultiValue>(arguments)?;
         let algorithm = match answer.pop_front() {
             None | Some(Value::Nil) => return Ok(None),
@@ -224,8 +283,15 @@ impl Rules for LuaRules {
     }
 }
 
+/// Without a function to compare by, all of a sort would be one function of a library, and each comparison of two
+/// long strings takes long.
+const SORT: &str = "
+    local sort, less = table.sort, function(a, b) return a < b end
+    function table.sort(list, order) return sort(list, order or less) end
+";
+
 /// A state with nothing in it but what rules may have.
-fn sandbox(budget: &Rc<Cell<u32>>) -> mlua::Result<Lua> {
+fn sandbox(budget: &Rc<Budget>) -> mlua::Result<Lua> {
     let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true))?;
     let globals = lua.globals();
@@ -234,18 +300,14 @@ fn sandbox(budget: &Rc<Cell<u32>>) -> mlua::Result<Lua> {
     let mut base = BASE.to_vec();
     base.extend(["math", "string", "table", "_G", "_VERSION"]);
     keep(&globals, &base)?;
+    lua.load(SORT).set_name("=sort").exec()?;
     lua.set_memory_limit(MAX_MEMORY_BYTES)?;
     let budget = Rc::clone(budget);
-    lua.set_hook(
-        HookTriggers::new().every_nth_instruction(COUNTED_EVERY),
-        move |_, _| match budget.get().checked_sub(COUNTED_EVERY) {
-            Some(left) => {
-                budget.set(left);
-                Ok(VmState::Continue)
-            }
-            None => Err(mlua::Error::runtime("took too many instructions")),
-        },
-    )?;
+    let triggers = HookTriggers::new().on_calls().every_nth_instruction(COUNTED_EVERY);
+    lua.set_hook(triggers, move |_, debug| match debug.event() {
+        DebugEvent::Count => budget.spend(COUNTED_EVERY),
+        _ => budget.spend(0),
+    })?;
     Ok(lua)
 }
 

@@ -128,6 +128,29 @@ impl Request {
     }
 }
 
+/// What goes wrong at the ends of flows.
+#[derive(Clone, Debug, Default)]
+pub struct EndFaults {
+    /// Ends disappear in place of every other reset, from this network namespace.
+    pub vanish_from: Option<String>,
+}
+
+impl EndFaults {
+    fn vanishes(&self, random: &mut Random) -> Option<String> {
+        self.vanish_from.clone().filter(|_| random.once_in(2))
+    }
+
+    fn pauses(&self, random: &mut Random, bytes: u64) -> Vec<(u64, Duration)> {
+        match &self.vanish_from {
+            // A viewer that goes away from the screen.
+            Some(_) if random.once_in(20) => {
+                vec![(1 + random.below(bytes + 1), random.ms(10_000..40_000))]
+            }
+            _ => pauses(random, bytes),
+        }
+    }
+}
+
 fn pauses(random: &mut Random, bytes: u64) -> Vec<(u64, Duration)> {
     if !random.once_in(4) {
         return Vec::new();
@@ -139,7 +162,14 @@ fn pauses(random: &mut Random, bytes: u64) -> Vec<(u64, Duration)> {
 }
 
 /// One client's life.
-pub fn client(number: usize, entry: &Entry, mut random: Random, stop: &AtomicBool, tally: &Tally) {
+pub fn client(
+    number: usize,
+    entry: &Entry,
+    mut random: Random,
+    faults: &EndFaults,
+    stop: &AtomicBool,
+    tally: &Tally,
+) {
     let mut flows = 0;
     while !stop.load(Ordering::Relaxed) {
         sleep(random.ms(50..1500));
@@ -164,7 +194,7 @@ pub fn client(number: usize, entry: &Entry, mut random: Random, stop: &AtomicBoo
             continue;
         }
         let request = Request::draw(id, &mut random);
-        let course = run(flow, &request, &mut random, stop);
+        let course = run(flow, &request, &mut random, faults, stop);
         tally.end(id, Side::Client, started, course);
     }
 }
@@ -173,6 +203,7 @@ fn run(
     mut flow: Socket,
     request: &Request,
     random: &mut Random,
+    faults: &EndFaults,
     stop: &AtomicBool,
 ) -> Result<Course, String> {
     if let Err(error) = flow.write_all(&request.bytes()) {
@@ -187,14 +218,15 @@ fn run(
         half_close: request.client_half_closes,
         after_peer: false,
         reset_at: random.once_in(6).then(|| random.below(both + 1)),
-        pauses: pauses(random, request.down_bytes),
+        vanishes_from: faults.vanishes(random),
+        pauses: faults.pauses(random, request.down_bytes),
         wrong_at: None,
     };
     exchange(flow, &plan, stop)
 }
 
 /// The origin.
-pub fn serve(mut flow: Socket, tally: &Tally, wrong_bytes: bool) {
+pub fn serve(mut flow: Socket, tally: &Tally, faults: &EndFaults, wrong_bytes: bool) {
     let started = Instant::now();
     let mut request = [0; REQUEST_BYTES];
     if flow.read_exact(&mut request).is_err() {
@@ -211,7 +243,8 @@ pub fn serve(mut flow: Socket, tally: &Tally, wrong_bytes: bool) {
         half_close: request.half_close,
         after_peer: request.after_peer,
         reset_at: (request.reset_at != NEVER).then_some(request.reset_at),
-        pauses: pauses(&mut random, request.up_bytes),
+        vanishes_from: faults.vanishes(&mut random),
+        pauses: faults.pauses(&mut random, request.up_bytes),
         wrong_at: wrong.then(|| random.below(request.down_bytes)),
     };
     let course = exchange(flow, &plan, &AtomicBool::new(false));

@@ -12,7 +12,7 @@ use millrace_e2e::tcp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::Socket;
 
-use crate::stuck;
+use crate::{stuck, vanish};
 
 const BLOCK_BYTES: usize = 8192;
 /// Nothing moves for this long only in a flow that hangs: pauses are 3 s at most, a cut-off server
@@ -44,6 +44,8 @@ pub struct Plan {
     pub after_peer: bool,
     /// Resets after so many bytes in both directions together.
     pub reset_at: Option<u64>,
+    /// Disappears in place of that reset, from this network namespace.
+    pub vanishes_from: Option<String>,
     /// After so many received bytes it reads nothing for a time. In order.
     pub pauses: Vec<(u64, Duration)>,
     /// Sends one wrong byte at this place, to prove that this is found out.
@@ -96,8 +98,12 @@ pub fn exchange(socket: Socket, plan: &Plan, stop: &AtomicBool) -> Result<Course
         let (sent, received) = (end.outgoing.done, end.incoming.done);
         format!("{problem} (sent {sent}, received {received}, {plan:?})")
     })?;
-    if ending == Ending::Reset {
-        tcp::reset(socket);
+    match (ending, &plan.vanishes_from) {
+        (Ending::Reset, Some(namespace)) if !stop.load(Ordering::Relaxed) => {
+            vanish::vanish(socket, namespace);
+        }
+        (Ending::Reset, _) => tcp::reset(socket),
+        _ => {}
     }
     Ok(Course { ending, received: end.incoming.done, said_end: end.said_end })
 }

@@ -11,6 +11,7 @@
 
 mod clients;
 mod exchange;
+mod faults;
 mod health;
 mod leftovers;
 mod random;
@@ -18,6 +19,7 @@ mod site;
 mod stuck;
 mod tally;
 mod trouble;
+mod vanish;
 mod windows;
 
 use std::path::PathBuf;
@@ -32,6 +34,7 @@ use millrace_e2e::wait;
 use millrace_lab::interrupt;
 use serde_json::json;
 
+use faults::FaultSchedule;
 use health::Health;
 use random::Random;
 use site::Site;
@@ -65,9 +68,13 @@ struct Arguments {
     /// The origin sends a wrong byte now and then: the soak must fail.
     #[arg(long)]
     wrong_bytes: bool,
-    /// Nothing goes wrong on purpose.
+    /// Nothing is killed, stopped or taken down on purpose.
     #[arg(long)]
     no_trouble: bool,
+    /// The paths to the servers corrupt, duplicate, delay and lose packets, their MTU and addresses change,
+    /// and ends of flows pause for long or disappear.
+    #[arg(long)]
+    faults: bool,
 }
 
 fn main() -> ExitCode {
@@ -98,12 +105,13 @@ fn run(arguments: &Arguments) -> Result<u64> {
     let mut health = Health::start(&site);
     println!("soak: begun, mr-{run_id}");
     let begin = Instant::now();
+    let mut faults = FaultSchedule::new(seed, std::mem::take(&mut site.relays));
     let duration = Duration::from_secs(seconds);
     let mut trouble = Trouble::new(seed, begin, duration);
     let stop = Arc::new(AtomicBool::new(false));
     let threads = start_clients(arguments, &site, &stop, &tally)?;
 
-    let soaked = soak(arguments, begin, &mut site, &mut health, &mut trouble, &tally);
+    let soaked = soak(arguments, begin, &mut site, &mut health, &mut trouble, &mut faults, &tally);
     stop.store(true, Ordering::Relaxed);
     for thread in threads {
         if thread.join().is_err() {
@@ -127,6 +135,7 @@ fn run(arguments: &Arguments) -> Result<u64> {
 
     println!("soak: {tally}");
     println!("soak: troubles {}; {tracked} connections tracked at the end", trouble.json());
+    println!("soak: faults {}; {} ends disappeared", faults.json(), vanish::count());
     println!("soak: largest memory (Pss): {}", health.largest());
     let report = json!({
         "seconds": seconds,
@@ -135,6 +144,8 @@ fn run(arguments: &Arguments) -> Result<u64> {
         "ran_s": begin.elapsed().as_secs(),
         "flows": tally.json(),
         "troubles": trouble.json(),
+        "faults": faults.json(),
+        "ends_vanished": vanish::count(),
         "health": health.json(),
         "tracked_connections_at_end": tracked,
     });
@@ -155,11 +166,12 @@ fn start_clients(
         let (stop, tally) = (stop.clone(), tally.clone());
         let player = site.topology.player.entrance()?;
         let entry = Site::entry(number as usize);
+        let faults = site.viewer_faults(arguments.faults);
         let random = Random::new(arguments.seed.wrapping_mul(1_000_003).wrapping_add(number));
         let thread = std::thread::Builder::new().stack_size(CLIENT_STACK_BYTES);
         Ok(thread.spawn(move || {
             player.enter().expect("root may enter a namespace");
-            clients::client(number as usize, &entry, random, &stop, &tally);
+            clients::client(number as usize, &entry, random, &faults, &stop, &tally);
         })?)
     };
     (0..arguments.clients).map(start).collect()
@@ -172,6 +184,7 @@ fn soak(
     site: &mut Site,
     health: &mut Health,
     trouble: &mut Trouble,
+    faults: &mut FaultSchedule,
     tally: &Tally,
 ) -> Result<()> {
     let duration = Duration::from_secs(arguments.seconds);
@@ -180,6 +193,9 @@ fn soak(
         std::thread::sleep(STEP);
         if !arguments.no_trouble {
             trouble.step(site, tally)?;
+        }
+        if arguments.faults {
+            faults.step();
         }
         must_run(site)?;
         if !trouble.is_on() {
@@ -196,6 +212,7 @@ fn soak(
             println!("{:4} s: {tally}", elapsed.as_secs());
         }
     }
+    faults.end();
     trouble.end(site, tally)
 }
 

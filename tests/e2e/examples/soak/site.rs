@@ -21,6 +21,7 @@ use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::doors::Door;
 use millrace_e2e::origin::{Origin, listen};
 use millrace_e2e::program::Program;
+use millrace_e2e::relay::{Relay, RelayOptions};
 use millrace_e2e::{binaries, wait};
 use millrace_lab::emulator::{Emulator, LinkConfig};
 use millrace_lab::netns::Namespace;
@@ -32,8 +33,9 @@ use millrace_lab::topology::{
 use millrace_lab::veth::{self, End};
 
 use crate::Arguments;
-use crate::clients::{Entry, serve};
+use crate::clients::{EndFaults, Entry, serve};
 use crate::tally::Tally;
+use crate::vanish;
 
 /// The second server lives for the whole soak, so that a slow leak can be seen.
 pub const SERVERS: [&str; 2] = ["first-server", "second-server"];
@@ -43,6 +45,8 @@ const PROGRAMS: [&str; 3] = [CLIENT, SERVERS[0], SERVERS[1]];
 const CLIENT_ADMIN: u16 = 9464;
 const SERVER_ADMIN: [u16; 2] = [9465, 9466];
 const TUNNEL_PORT: [u16; 2] = [4433, 4434];
+/// From a server's port to its relay's.
+const TO_RELAY: u16 = 1000;
 /// Intercepted by TPROXY, by REDIRECT, and reached by a `fixed` listener.
 const ORIGIN_PORTS: [u16; 3] = [80, 554, 9000];
 const NATIVE_PORTS: [u16; 3] = [8080, 3128, 1080];
@@ -57,6 +61,8 @@ pub struct Site {
     pub servers: [Option<Program>; 2],
     origins: Vec<Origin>,
     link: Option<Emulator>,
+    /// By which the paths to both servers have faults, until they are taken.
+    pub relays: Vec<Relay>,
     pub topology: Topology,
     run: Run,
     logs: PathBuf,
@@ -72,7 +78,7 @@ pub enum Edge {
 impl Site {
     /// Everything up, the tunnel too.
     pub fn start(arguments: &Arguments, tally: &Arc<Tally>) -> anyhow::Result<Self> {
-        let Arguments { seed, wrong_bytes, .. } = *arguments;
+        let Arguments { seed, wrong_bytes, faults, .. } = *arguments;
         let log = arguments.log.as_str();
         let run = Run::start()?;
         let topology = Topology::build(&run, KernelCc::Cubic)?;
@@ -84,15 +90,20 @@ impl Site {
             let text = server_toml(number, log);
             std::fs::write(run.scratch().join(format!("server-{number}.toml")), text)?;
         }
-        std::fs::write(run.scratch().join("client.toml"), client_toml(log))?;
+        std::fs::write(run.scratch().join("client.toml"), client_toml(log, faults))?;
+        if faults {
+            vanish::prepare(&topology.player)?;
+            vanish::prepare(&topology.origin)?;
+        }
+        let origin_faults = end_faults(&topology.origin, faults);
         let mut origins = Vec::new();
         for port in ORIGIN_PORTS {
             let address: SocketAddr = format!("{ORIGIN}:{port}").parse()?;
             let listener = topology.origin.inside(|| Ok(listen(address, 1024)))?;
-            let tally = tally.clone();
+            let (tally, faults) = (tally.clone(), origin_faults.clone());
             origins.push(Origin::serve(listener, move |flow| {
                 tally.at_origin.fetch_add(1, Ordering::Relaxed);
-                serve(flow, &tally, wrong_bytes);
+                serve(flow, &tally, &faults, wrong_bytes);
                 tally.at_origin.fetch_sub(1, Ordering::Relaxed);
             }));
         }
@@ -101,6 +112,7 @@ impl Site {
             servers: [None, None],
             origins,
             link: Some(link),
+            relays: if faults { Self::start_relays(&topology)? } else { Vec::new() },
             topology,
             run,
             logs: arguments.out.clone(),
@@ -151,6 +163,22 @@ impl Site {
         let config = self.run.scratch().join("client.toml");
         let edge = &self.topology.client_edge;
         self.client = Some(start(edge, "millrace-client", &config, CLIENT_ADMIN));
+    }
+
+    /// Relays at the server edge, by which the path to each server can have faults.
+    pub fn start_relays(topology: &Topology) -> anyhow::Result<Vec<Relay>> {
+        let start = |port: u16| {
+            let at = |port| SocketAddr::new(SERVER_EDGE.parse().expect("an address"), port);
+            topology.server_edge.inside(|| {
+                Ok(Relay::start_on(at(port + TO_RELAY), at(port), RelayOptions::default()))
+            })
+        };
+        TUNNEL_PORT.into_iter().map(start).collect()
+    }
+
+    /// What goes wrong at the viewers' ends.
+    pub fn viewer_faults(&self, faults: bool) -> EndFaults {
+        end_faults(&self.topology.player, faults)
     }
 
     /// `None` while it does not answer.
@@ -274,7 +302,12 @@ fn server_toml(number: usize, log: &str) -> String {
     )
 }
 
-fn client_toml(log: &str) -> String {
+fn end_faults(namespace: &Namespace, faults: bool) -> EndFaults {
+    EndFaults { vanish_from: faults.then(|| namespace.name().to_owned()) }
+}
+
+fn client_toml(log: &str, faults: bool) -> String {
+    let to_relay = if faults { TO_RELAY } else { 0 };
     let [fixed, http, socks] = NATIVE_PORTS;
     let [first, second] = TUNNEL_PORT;
     let listen = |mode: &str, address: String, more: &str| {
@@ -289,8 +322,8 @@ fn client_toml(log: &str) -> String {
             "[tunnel]\nservers = [{}, {}]\nserver_name = \"{SERVER_NAME}\"\nca = \"ca.pem\"\n\
              certificate = \"client.pem\"\nprivate_key = \"client.key\"\nidle_timeout_s = 10\n\
              keepalive_s = 3\n\n",
-            server(first),
-            server(second)
+            server(first + to_relay),
+            server(second + to_relay)
         ),
         listen("tproxy", "127.0.0.1:15001".to_owned(), "class = \"dash\""),
         listen("redirect", "0.0.0.0:15002".to_owned(), ""),

@@ -5,7 +5,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use millrace_e2e::certificates::{Certificates, SERVER_NAME};
+use millrace_e2e::certificates::{Authority, Certificates, SERVER_NAME};
 use millrace_e2e::program::{Ended, Program};
 use millrace_e2e::{binaries, turn, wait};
 
@@ -157,6 +157,43 @@ fn a_key_of_another_certificate_is_refused() {
         let ended = run("server", verb, &path);
         assert_eq!(ended.code, Some(64), "{verb}: {}", ended.output);
         assert!(ended.output.contains("private_key"), "{}", ended.output);
+    }
+}
+
+/// What peers would refuse is found by `check`; a start only warns of it, since clocks may be wrong for a while.
+#[test]
+fn certificate_that_peers_refuse_is_reported_by_check() {
+    let _turn = turn::shared();
+    let taken = Taken::write();
+    let as_server = |name: &str| {
+        let path = taken.spoilt("server", "server.pem", &format!("{name}.pem"));
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("server.key", &format!("{name}.key"))).unwrap();
+        path
+    };
+    let checked = run("server", "check", &as_server("client"));
+    assert_eq!(checked.code, Some(64), "{}", checked.output);
+    assert!(checked.output.contains("client.pem is a client's certificate"), "{}", checked.output);
+    assert!(checked.output.contains("tunnel.certificate"), "{}", checked.output);
+    let authority = Authority::make(taken.dir.path());
+    let soon = authority.sign(SERVER_NAME, -1..10);
+    let soon = soon.certificate.file_stem().unwrap().to_str().unwrap().to_owned();
+    let checked = run("server", "check", &as_server(&soon));
+    assert_eq!(checked.code, Some(0), "{}", checked.output);
+    assert!(checked.output.contains("warning: tunnel.certificate"), "{}", checked.output);
+    assert!(checked.output.contains("less than 30 days"), "{}", checked.output);
+}
+
+#[test]
+fn wrong_deny_list_is_refused_with_its_line() {
+    let _turn = turn::shared();
+    let taken = Taken::write();
+    fs::write(taken.path("denied.txt"), "name edge-1\nserial x\n").unwrap();
+    let path = taken.spoilt("server", "[tunnel]", "[tunnel]\ndenied_clients = \"denied.txt\"");
+    for verb in ["check", "run"] {
+        let ended = run("server", verb, &path);
+        assert_eq!(ended.code, Some(64), "{}", ended.output);
+        assert!(ended.output.contains("denied.txt:2: a serial number is"), "{}", ended.output);
     }
 }
 

@@ -63,6 +63,7 @@ fn a_pair_that_works_has_nothing_that_failed() {
     client.has("path MTU", "ok", "1452");
     client.has("MTU", "ok", "bytes on the way");
     client.has("chain", "ok", "tunnel.ca");
+    client.has("key exchange", "ok", "X25519MLKEM768, post-quantum");
     client.has("names", "ok", "client");
     let server = doctor(&pair, "server", same);
     server.has("tunnel.listen", "ok", "answers");

@@ -4,10 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod congestion_control;
+mod dead_server;
 mod doctor;
 mod interception;
+mod local_ports;
+mod names;
 mod path_change;
+mod path_mtu;
 mod privileges;
 mod rtsp;
 mod unreachable;
+mod vanished_peers;
 mod world;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use millrace_e2e::doors::{Door, Refusal};
 use millrace_e2e::origin::echo;
+use millrace_e2e::wait::SOON;
 use millrace_lab::netns::Namespace;
 use millrace_lab::topology::{ORIGIN, SERVER_EDGE, SERVER_EDGE_INSIDE};
 
@@ -84,9 +85,15 @@ fn the_servers_own_address_is_refused_unless_listed() {
         assert!((status, code) == (403, 2) && head.contains("http_request_denied"), "{head}");
     }
     assert_eq!(own.accepted(), 0);
-    // Its other side is not where the tunnel listens: refused by nobody listening there.
+    // Its other side is its own too, and so is what it gets later.
     let (status, _, code) = said(from, &format!("{SERVER_EDGE_INSIDE}:4433"));
-    assert_eq!((status, code), (502, 5));
+    assert_eq!((status, code), (403, 2));
+    world.topology.server_edge.ip("address add 198.18.200.1/32 dev lo").unwrap();
+    millrace_e2e::wait::for_true("the added address is refused", SOON, || {
+        let http = Door::Http("198.18.2.1:3128".parse().unwrap());
+        let refused = |opened| matches!(opened, Err(Refusal::Http { status: 403, .. }));
+        from.inside(|| Ok(refused(http.open("198.18.200.1:4433")))).unwrap()
+    });
     drop(world);
 
     let listed = format!("{SERVER_EDGE}/32");

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use millrace_e2e::certificates::SERVER_NAME;
+use millrace_e2e::certificates::{Identity, SERVER_NAME};
 use millrace_e2e::pair::Pair;
 use millrace_e2e::wait;
 use quiche::h3::{self, NameValue};
@@ -54,13 +55,36 @@ impl Peer {
     }
 
     fn make(pair: &Pair, with_certificate: bool, datagrams: bool, ip: Ipv4Addr) -> Self {
+        let own = with_certificate.then_some(&pair.certificates.client);
+        Self::from_address(pair, &pair.certificates.ca, own, ip, |config| {
+            config.enable_dgram(datagrams, 64, 64);
+            config.enable_early_data();
+        })
+    }
+
+    /// A client with this certificate, and with settings of its own.
+    pub fn of(
+        pair: &Pair,
+        ca: &Path,
+        own: Option<&Identity>,
+        set: impl FnOnce(&mut quiche::Config),
+    ) -> Self {
+        Self::from_address(pair, ca, own, Ipv4Addr::LOCALHOST, set)
+    }
+
+    fn from_address(
+        pair: &Pair,
+        ca: &Path,
+        own: Option<&Identity>,
+        ip: Ipv4Addr,
+        set: impl FnOnce(&mut quiche::Config),
+    ) -> Self {
         let mut config = quiche::Config::new(quiche::PROTOCOL_VERSION).unwrap();
         config.set_application_protos(h3::APPLICATION_PROTOCOL).unwrap();
-        let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
-        config.load_verify_locations_from_file(&path(&pair.certificates.ca)).unwrap();
+        let path = |path: &Path| path.to_str().unwrap().to_owned();
+        config.load_verify_locations_from_file(&path(ca)).unwrap();
         config.verify_peer(true);
-        if with_certificate {
-            let own = &pair.certificates.client;
+        if let Some(own) = own {
             config.load_cert_chain_from_pem_file(&path(&own.certificate)).unwrap();
             config.load_priv_key_from_pem_file(&path(&own.private_key)).unwrap();
         }
@@ -69,10 +93,9 @@ impl Peer {
         config.set_initial_max_stream_data_bidi_local(1 << 18);
         config.set_initial_max_stream_data_uni(1 << 16);
         config.set_initial_max_streams_uni(8);
-        config.enable_dgram(datagrams, 64, 64);
-        config.enable_early_data();
         // Room for headers that are too large.
         config.set_initial_congestion_window_packets(64);
+        set(&mut config);
         let socket = UdpSocket::bind((ip, 0)).unwrap();
         socket.connect(pair.addresses.tunnel).unwrap();
         let id: [u8; 16] =
@@ -122,6 +145,13 @@ impl Peer {
         let from = self.socket.peer_addr().unwrap();
         let info = quiche::RecvInfo { from, to: self.socket.local_addr().unwrap() };
         self.quic.recv(&mut datagram.to_vec(), info).unwrap();
+    }
+
+    /// Lets it see a datagram that may be of no use.
+    pub fn take_quietly(&mut self, datagram: &[u8]) {
+        let from = self.socket.peer_addr().unwrap();
+        let info = quiche::RecvInfo { from, to: self.socket.local_addr().unwrap() };
+        let _ = self.quic.recv(&mut datagram.to_vec(), info);
     }
 
     /// Sends and receives until there is an answer, the connection is closed, or the time is up.

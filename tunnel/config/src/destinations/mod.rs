@@ -13,6 +13,7 @@
 //! are outside the special ranges.
 
 mod embedded;
+mod own;
 mod special;
 
 use std::fmt;
@@ -22,39 +23,34 @@ use ipnet::IpNet;
 
 use crate::{Allow, AllowedHost, Protocol};
 use embedded::Embedded;
+pub use own::OwnAddresses;
 
 /// The allow-list of a server, with the ranges that need to be named explicitly.
 #[derive(Clone, Debug)]
 pub struct Acl {
     allow: Vec<Allow>,
     special: Vec<(IpNet, DeniedReason)>,
+    own: OwnAddresses,
 }
 
 impl Acl {
     /// The part of a configuration's allow-list that is for `protocol`; see [`Acl::new`].
-    pub fn of(
-        protocol: Protocol,
-        allow: &[Allow],
-        own_addresses: impl IntoIterator<Item = IpAddr>,
-    ) -> Self {
+    pub fn of(protocol: Protocol, allow: &[Allow], own: OwnAddresses) -> Self {
         let allow = allow.iter().filter(|entry| entry.protocol == protocol);
-        Self::new(allow.cloned().collect(), own_addresses)
+        Self::new(allow.cloned().collect(), own)
     }
 
     /// An allow-list from entries of one protocol.
     ///
-    /// `own_addresses` are all addresses at which this host can be reached; a listener on
-    /// `0.0.0.0` or `[::]` has those of every interface. Loopback ones are a special range anyway.
-    pub fn new(allow: Vec<Allow>, own_addresses: impl IntoIterator<Item = IpAddr>) -> Self {
-        let own = own_addresses.into_iter().map(|own| own.to_canonical());
-        let own = own.filter(|own| !own.is_unspecified() && !own.is_loopback());
-        let own = own.map(|own| (IpNet::from(own), DeniedReason::OwnAddress));
-        Self { allow, special: special::ranges().chain(own).collect() }
+    /// `own` are all addresses at which this host can be reached. What they are is looked up for
+    /// each flow, so that the caller can keep them up to date.
+    pub fn new(allow: Vec<Allow>, own: OwnAddresses) -> Self {
+        Self { allow, special: special::ranges().collect(), own }
     }
 
     /// Every port of every address, except that what is special needs an entry of `allow` as ever:
     /// for flows whose destination nobody chose for us.
-    pub fn everywhere(allow: Vec<Allow>, own_addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+    pub fn everywhere(allow: Vec<Allow>, own: OwnAddresses) -> Self {
         let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         let whole = any.map(|ip| Allow {
             host: AllowedHost::Network(IpNet::new_assert(ip, 0)),
@@ -62,7 +58,7 @@ impl Acl {
             ports: vec![1..=u16::MAX],
             hand_to: None,
         });
-        Self::new(allow.into_iter().chain(whole).collect(), own_addresses)
+        Self::new(allow.into_iter().chain(whole).collect(), own)
     }
 
     /// Whether a flow may go to port `port` of `ip`.
@@ -82,6 +78,25 @@ impl Acl {
             .map_err(|reason| denied(form.address().into(), reason))?;
         }
         Ok(())
+    }
+
+    /// Whether some address that `name` may resolve to could be permitted on `port`: an entry has
+    /// that name, or any network with that port. Otherwise the name need not be resolved.
+    ///
+    /// # Errors
+    /// Why no address of it can be permitted.
+    pub fn may_permit_name(&self, name: &str, port: u16) -> Result<(), DeniedReason> {
+        let is_candidate =
+            |entry: &&Allow| entry.has_name(name) || matches!(entry.host, AllowedHost::Network(_));
+        let mut candidates = self.allow.iter().filter(is_candidate).peekable();
+        if candidates.peek().is_none() {
+            return Err(DeniedReason::NotListed);
+        }
+        if candidates.any(|entry| entry.has_port(port)) {
+            Ok(())
+        } else {
+            Err(DeniedReason::PortNotListed)
+        }
     }
 
     /// Whom a flow to port `port` of `ip`, which is permitted, is handed to instead: the choice of
@@ -132,15 +147,22 @@ impl Acl {
     /// entry can be asked for each.
     fn permits_possible_form(&self, ip: IpAddr, port: u16) -> Result<(), DeniedReason> {
         for (range, reason) in self.special.iter().filter(|(range, _)| range.contains(&ip)) {
-            let explicit = self.allow.iter().any(|entry| {
-                let AllowedHost::Network(network) = &entry.host else { return false };
-                range.contains(network) && network.contains(&ip) && entry.has_port(port)
-            });
-            if !explicit {
+            if !self.lists_within(range, ip, port) {
                 return Err(*reason);
             }
         }
+        if self.own.contains(ip) && !self.lists_within(&IpNet::from(ip), ip, port) {
+            return Err(DeniedReason::OwnAddress);
+        }
         Ok(())
+    }
+
+    /// Whether an entry for a network inside `range` has the address and the port.
+    fn lists_within(&self, range: &IpNet, ip: IpAddr, port: u16) -> bool {
+        self.allow.iter().any(|entry| {
+            let AllowedHost::Network(network) = &entry.host else { return false };
+            range.contains(network) && network.contains(&ip) && entry.has_port(port)
+        })
     }
 }
 

@@ -2,6 +2,10 @@ use super::*;
 
 const OWN: [&str; 4] = ["198.18.2.2", "2001:db8:2::2", "0.0.0.0", "127.0.0.1"];
 
+fn own() -> OwnAddresses {
+    OWN.iter().map(|own| own.parse::<IpAddr>().unwrap()).collect()
+}
+
 fn acl(networks: &[&str]) -> Acl {
     let allow = networks
         .iter()
@@ -12,7 +16,7 @@ fn acl(networks: &[&str]) -> Acl {
             hand_to: None,
         })
         .collect();
-    Acl::new(allow, OWN.map(|own| own.parse().unwrap()))
+    Acl::new(allow, own())
 }
 
 fn reason(acl: &Acl, ip: &str, port: u16) -> Option<DeniedReason> {
@@ -70,7 +74,19 @@ fn the_widest_entries_open_no_special_range() {
         ("64:ff9b::a9fe:a9fe", DeniedReason::Metadata),
         ("100.100.100.200", DeniedReason::Metadata),
         ("192.0.0.192", DeniedReason::Metadata),
+        ("168.63.129.16", DeniedReason::Metadata),
+        ("::ffff:168.63.129.16", DeniedReason::Metadata),
+        ("64:ff9b::168.63.129.16", DeniedReason::Metadata),
+        ("169.254.170.2", DeniedReason::Metadata),
+        ("169.254.170.23", DeniedReason::Metadata),
+        ("169.254.0.23", DeniedReason::Metadata),
+        ("169.254.42.42", DeniedReason::Metadata),
         ("fd00:ec2::254", DeniedReason::Metadata),
+        ("fd00:ec2::23", DeniedReason::Metadata),
+        ("fd20:ce::254", DeniedReason::Metadata),
+        ("fd00:c1::a9fe:a9fe", DeniedReason::Metadata),
+        ("fd00:42::42", DeniedReason::Metadata),
+        ("fe80::a9fe:a9fe", DeniedReason::Metadata),
         ("169.254.1.1", DeniedReason::LinkLocal),
         ("fe80::1", DeniedReason::LinkLocal),
         ("febf::1", DeniedReason::LinkLocal),
@@ -94,7 +110,7 @@ fn the_widest_entries_open_no_special_range() {
 
 #[test]
 fn an_entry_inside_a_special_range_opens_its_part_of_it() {
-    let cases: [(&[&str], &str, Option<DeniedReason>); 15] = [
+    let cases: [(&[&str], &str, Option<DeniedReason>); 19] = [
         (&["127.0.0.0/8"], "127.0.0.1", None),
         (&["127.0.0.1/32"], "127.0.0.1", None),
         (&["127.0.0.1/32"], "::ffff:127.0.0.1", None),
@@ -106,6 +122,10 @@ fn an_entry_inside_a_special_range_opens_its_part_of_it() {
         (&["169.254.0.0/16"], "169.254.1.1", None),
         (&["169.254.0.0/16"], "169.254.169.254", Some(DeniedReason::Metadata)),
         (&["169.254.169.254/32"], "169.254.169.254", None),
+        (&["168.63.129.0/24"], "168.63.129.16", Some(DeniedReason::Metadata)),
+        (&["168.63.129.16/32"], "168.63.129.16", None),
+        (&["fd20:ce::/32"], "fd20:ce::254", Some(DeniedReason::Metadata)),
+        (&["fd20:ce::254/128"], "fd20:ce::254", None),
         (&["198.18.2.2/32"], "198.18.2.2", None),
         (&["198.18.2.0/24"], "198.18.2.2", Some(DeniedReason::OwnAddress)),
         // Both forms are asked for: the NAT64 one and the IPv4 one inside.
@@ -175,7 +195,7 @@ fn the_first_entry_that_has_an_address_says_whom_it_is_handed_to() {
                 hand_to: Some(edge(4)),
             },
         ],
-        [],
+        OwnAddresses::default(),
     );
     let named = |name, ip: &str, port| acl.hand_to(name, ip.parse().unwrap(), port);
     let hand_to = |ip: &str, port| named(None, ip, port);
@@ -195,7 +215,7 @@ fn a_name_is_allowed_with_whatever_it_resolves_to_outside_special_ranges() {
         |host| Allow { host, protocol: Protocol::Tcp, ports: vec![443..=443], hand_to: None };
     let name = allow(AllowedHost::Name("origin.example".to_owned()));
     let loopback = allow(AllowedHost::Network("127.0.0.9/32".parse().unwrap()));
-    let acl = Acl::new(vec![name, loopback], OWN.map(|own| own.parse().unwrap()));
+    let acl = Acl::new(vec![name, loopback], own());
     let reason = |name: &str, ip: &str, port| {
         acl.permits_named(name, ip.parse().unwrap(), port).err().map(|denied| denied.reason)
     };
@@ -228,7 +248,7 @@ fn everywhere_is_all_but_special_ranges() {
         ports: vec![80..=80],
         hand_to: None,
     };
-    let acl = Acl::everywhere(vec![allow], OWN.map(|own| own.parse().unwrap()));
+    let acl = Acl::everywhere(vec![allow], own());
     let cases = [
         ("203.0.113.9", 1, None),
         ("2001:db8::1", 65535, None),
@@ -255,8 +275,52 @@ fn a_rule_is_for_one_protocol_only() {
     for (protocol, open, closed) in
         [(Protocol::Tcp, "198.18.3.1", "198.18.4.1"), (Protocol::Udp, "198.18.4.1", "198.18.3.1")]
     {
-        let acl = Acl::of(protocol, &both, []);
+        let acl = Acl::of(protocol, &both, OwnAddresses::default());
         assert!(acl.permits(open.parse().unwrap(), 53).is_ok(), "{protocol:?}");
         assert!(acl.permits(closed.parse().unwrap(), 53).is_err(), "{protocol:?}");
+    }
+}
+
+#[test]
+fn own_addresses_that_are_added_later_are_refused_from_then_on() {
+    let own = own();
+    let allow = Allow {
+        host: AllowedHost::Network("0.0.0.0/0".parse().unwrap()),
+        protocol: Protocol::Tcp,
+        ports: vec![1..=u16::MAX],
+        hand_to: None,
+    };
+    let acl = Acl::new(vec![allow], own.clone());
+    assert_eq!(reason(&acl, "198.18.2.9", 80), None);
+    own.set(["198.18.2.9".parse().unwrap()]);
+    assert_eq!(reason(&acl, "198.18.2.9", 80), Some(DeniedReason::OwnAddress));
+    assert_eq!(reason(&acl, "198.18.2.2", 80), None, "it was removed");
+}
+
+#[test]
+fn a_name_is_resolved_only_where_an_entry_could_permit_an_address_of_it() {
+    let allow = |host, port| Allow {
+        host,
+        protocol: Protocol::Tcp,
+        ports: vec![port..=port],
+        hand_to: None,
+    };
+    let name = || allow(AllowedHost::Name("origin.example".to_owned()), 443);
+    let network = allow(AllowedHost::Network("198.18.0.0/15".parse().unwrap()), 80);
+    let names = Acl::new(vec![name()], OwnAddresses::default());
+    let both = Acl::new(vec![name(), network], OwnAddresses::default());
+    let none = Acl::new(vec![], OwnAddresses::default());
+    let (not_listed, port) = (Err(DeniedReason::NotListed), Err(DeniedReason::PortNotListed));
+    for (acl, name, asked, expected) in [
+        (&names, "origin.example", 443, Ok(())),
+        (&names, "ORIGIN.example.", 443, Ok(())),
+        (&names, "origin.example", 80, port),
+        (&names, "other.example", 443, not_listed),
+        (&both, "other.example", 80, Ok(())),
+        (&both, "other.example", 443, port),
+        (&both, "origin.example", 443, Ok(())),
+        (&none, "origin.example", 443, not_listed),
+    ] {
+        assert_eq!(acl.may_permit_name(name, asked), expected, "{name} port {asked}");
     }
 }

@@ -99,9 +99,46 @@ fn a_rule_that_never_ends_is_stopped_each_time() {
     let stuck = Facts { loss: 0.1, ..Facts::default() };
     for _ in 0..3 {
         let error = rules.select(&stuck).unwrap_err();
-        assert_eq!(error, "took too many instructions");
+        assert_eq!(error, "rules.lua: took too many instructions");
         assert_eq!(rules.select(&Facts::default()).unwrap().unwrap().algorithm, "bbr");
     }
+}
+
+/// The processor time of one call of `select`, and what it said.
+fn cost(prepare: &str, body: &str) -> (Duration, String) {
+    let mut rules = load(&format!("{prepare} function select(flow) {body} end"));
+    let begun = processor_time();
+    let outcome = rules.select(&Facts::default());
+    let took = processor_time() - begun;
+    (took, outcome.err().unwrap_or_default())
+}
+
+/// Each of them would take seconds within the limits of instructions and memory.
+#[test]
+fn rule_that_does_much_in_few_instructions_is_stopped_by_time() {
+    let long = "s = 'abcdefgh' while #s < 1000000 do s = s .. s end";
+    let many = "t = {} for i = 1, 130000 do t[i] = i * 7919 % 130000 end";
+    let alike = "a = s .. 'a' s = s .. 'b'
+                 t = {} for i = 1, 30000 do t[i] = i % 2 == 0 and a or s end";
+    let cases = [
+        (long.to_owned(), "for i = 1, 30000 do x = s .. i end"),
+        (long.to_owned(), "for i = 1, 20000 do x = s:upper() end"),
+        (long.to_owned(), "for i = 1, 20000 do x = string.format('%q', s) end"),
+        (long.to_owned(), "for i = 1, 20000 do x = ({})[s .. i] end"),
+        (many.to_owned(), "for i = 1, 20000 do table.insert(t, 1, 0) table.remove(t, 1) end"),
+        (many.to_owned(), "for i = 1, 20000 do x = table.concat(t) end"),
+        (many.to_owned(), "table.sort(t)"),
+        (format!("{} {alike}", long.replace("1000000", "500000")), "table.sort(t)"),
+    ];
+    for (prepare, body) in cases {
+        let (took, said) = cost(&prepare, body);
+        println!("{took:?} {said} {body}");
+        assert!(said.contains("took") || said.contains("memory"), "{body}: {said:?}");
+        // 4.5 to 8.3 s without the limit; a loaded machine has cold caches.
+        assert!(took < Duration::from_millis(400), "{body}: {took:?}");
+    }
+    let (_, said) = cost(long, "for i = 1, 30000 do x = s .. i end");
+    assert_eq!(said, "rules.lua: took more than 50ms of processor time");
 }
 
 #[test]
@@ -142,7 +179,7 @@ fn a_file_tests_itself() {
     assert_eq!(names, ["test_clean", "test_endless", "test_loss", "test_typo", "test_wrong"]);
     assert!(found[0].1.is_ok() && found[2].1.is_ok());
     let said = |place: usize| found[place].1.clone().unwrap_err();
-    assert_eq!(said(1), "took too many instructions");
+    assert_eq!(said(1), "rules.lua: took too many instructions");
     assert!(said(3).contains("los is nothing that flows have"), "{}", said(3));
     assert!(said(4).contains("not bbr"), "{}", said(4));
 }

@@ -1,0 +1,207 @@
+//! What flows that stand still cost an active one: its rate beside them, as a share of its rate alone.
+//!
+//!     target/release/examples/isolation --cells corners
+//!     target/release/examples/isolation --cells all
+//!
+//! Results are added to `OUT/cells.jsonl`, one line a cell; a cell that is there already is not measured
+//! again. Exit code 1 when a cell's share is below the least. Needs root: it makes network namespaces, and
+//! removes them.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod cell;
+mod flows;
+mod site;
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use millrace_lab::interrupt;
+use serde::{Deserialize, Serialize};
+
+use cell::Cell;
+use flows::{Standing, active_mbps};
+use site::Site;
+
+/// The least share of its rate alone that the active flow keeps.
+const LEAST_SHARE: f64 = 0.9;
+/// How long the flows may take to come to a standstill.
+const STANDSTILL: Duration = Duration::from_secs(180);
+/// Packets of keep-alives and probes go on while flows stand still, and a slow reader's bytes.
+const STILL_BYTES_PER_S: f64 = 150_000.0;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Cells {
+    /// Four corners of the grid.
+    Corners,
+    /// The whole grid.
+    All,
+}
+
+/// Measures what flows that stand still cost an active one.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Which cells.
+    #[arg(long, value_enum, default_value = "corners")]
+    cells: Cells,
+    /// Only cells whose description has this text.
+    #[arg(long)]
+    filter: Option<String>,
+    /// Directory for results.
+    #[arg(long, default_value = "target/isolation")]
+    out: PathBuf,
+    /// Measure cells again that have a result.
+    #[arg(long)]
+    again: bool,
+    /// List the cells and end.
+    #[arg(long)]
+    list: bool,
+}
+
+/// What one cell has shown.
+#[derive(Debug, Serialize, Deserialize)]
+struct Measured {
+    cell: Cell,
+    alone_mbps: f64,
+    beside_mbps: f64,
+    /// Flows that were still open at the end.
+    open: usize,
+    /// Resident memory of the client and the server while the flows stood still.
+    rss_bytes: [u64; 2],
+}
+
+impl Measured {
+    fn share(&self) -> f64 {
+        self.beside_mbps / self.alone_mbps
+    }
+
+    fn holds(&self) -> bool {
+        self.share() >= LEAST_SHARE && self.open == self.cell.flows
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("isolation: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all cells hold.
+fn run(arguments: &Arguments) -> Result<bool> {
+    let mut cells = match arguments.cells {
+        Cells::Corners => Cell::corners(),
+        Cells::All => Cell::all(),
+    };
+    if let Some(filter) = &arguments.filter {
+        cells.retain(|cell| cell.to_string().contains(filter));
+    }
+    if arguments.list {
+        cells.iter().for_each(|cell| println!("{cell}"));
+        return Ok(true);
+    }
+    interrupt::install()?;
+    fs::create_dir_all(&arguments.out)
+        .with_context(|| format!("can't make {}", arguments.out.display()))?;
+    let results = arguments.out.join("cells.jsonl");
+    let known = if arguments.again { Vec::new() } else { read(&results)? };
+    let mut failed = Vec::new();
+    for cell in &cells {
+        let measured = match known.iter().find(|measured| measured.cell == *cell) {
+            Some(measured) => show(measured, "kept"),
+            None => {
+                let started = Instant::now();
+                let measured = measure(cell).with_context(|| cell.to_string())?;
+                append(&results, &measured)?;
+                show(&measured, &format!("{} s", started.elapsed().as_secs()))
+            }
+        };
+        if !measured {
+            failed.push(cell);
+        }
+    }
+    println!("isolation: {} of {} cells hold", cells.len() - failed.len(), cells.len());
+    failed.iter().for_each(|cell| println!("isolation: FAILED: {cell}"));
+    Ok(failed.is_empty() && !cells.is_empty())
+}
+
+fn show(measured: &Measured, note: &str) -> bool {
+    let Measured { cell, alone_mbps, beside_mbps, open, rss_bytes } = measured;
+    let [client, server] = rss_bytes.map(|bytes| bytes >> 20);
+    println!(
+        "{} {:.2}  {alone_mbps:.1} Mbit/s alone, {beside_mbps:.1} beside {cell}; {open} open, \
+         client {client} MiB, server {server} MiB ({note})",
+        if measured.holds() { "ok    " } else { "FAILED" },
+        measured.share(),
+    );
+    measured.holds()
+}
+
+fn measure(cell: &Cell) -> Result<Measured> {
+    interrupt::check()?;
+    let site = Site::start(cell)?;
+    // Start-up and its queue are over after some round trips; a short path's are over at once.
+    let warm_up = Duration::from_secs(2) + 10 * cell.rtt();
+    let length = Duration::from_secs(3) + 4 * cell.rtt();
+    let alone_mbps = active_mbps(&site, cell.is_upload(), warm_up, length)?;
+    let standing = Standing::start(&site, cell.background, cell.flows)?;
+    wait_for_standstill(&site, &standing, cell)?;
+    let rss_bytes = site.rss_bytes();
+    let beside_mbps = active_mbps(&site, cell.is_upload(), warm_up, length)?;
+    let open = standing.end();
+    let measured = Measured { cell: *cell, alone_mbps, beside_mbps, open, rss_bytes };
+    if !measured.holds() {
+        eprint!("{}", site.logs());
+    }
+    Ok(measured)
+}
+
+/// Waits until the flows have moved nothing for two round trips.
+fn wait_for_standstill(site: &Site, standing: &Standing, cell: &Cell) -> Result<()> {
+    let period = (2 * cell.rtt()).max(Duration::from_millis(500));
+    let slow_bytes = 1000 * cell.flows as u64;
+    let deadline = Instant::now() + STANDSTILL;
+    while Instant::now() < deadline {
+        interrupt::check()?;
+        let (start, moved, tunnel) = (Instant::now(), standing.moved(), site.tunnel_bytes()?);
+        std::thread::sleep(period);
+        let seconds = start.elapsed().as_secs_f64();
+        let moved = (standing.moved() - moved) as f64 / seconds;
+        let tunnel = (site.tunnel_bytes()? - tunnel) / seconds;
+        let slow = slow_bytes as f64;
+        if moved <= 2.0 * slow && tunnel <= STILL_BYTES_PER_S + 2.0 * slow && standing.moved() > 0 {
+            return Ok(());
+        }
+    }
+    bail!("the flows have not come to a standstill within {} s", STANDSTILL.as_secs())
+}
+
+fn read(results: &Path) -> Result<Vec<Measured>> {
+    let text = match fs::read_to_string(results) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => bail!("can't read {}: {error}", results.display()),
+    };
+    text.lines()
+        .enumerate()
+        .map(|(line, text)| {
+            serde_json::from_str(text)
+                .with_context(|| format!("{}:{}", results.display(), line + 1))
+        })
+        .collect()
+}
+
+fn append(results: &Path, measured: &Measured) -> Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(results)?;
+    writeln!(file, "{}", serde_json::to_string(measured)?)?;
+    Ok(())
+}
