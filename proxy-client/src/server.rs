@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use millrace_config::{ClientTunnel, Host, HostPort, TunnelServer};
 use millrace_tunnel::dial::interleave;
 use millrace_tunnel::metrics::ServerMetrics;
-use millrace_tunnel::resolve::{Addresses, Asker, Question, ResolveError, Resolved, Resolver};
+use millrace_tunnel::resolve::{
+    Addresses, Asker, Name, Question, ResolveError, Resolved, Resolver,
+};
 use millrace_tunnel::worker::WorkerHandle;
 
 use crate::backoff::Backoff;
@@ -199,7 +201,10 @@ impl Server {
         if let HostPort { host: Host::Name(name), port } = &self.config.address
             && is_due
         {
-            let asked = resolver.ask(Asker::default(), (name, *port), index as u64, answer, worker);
+            // After a failure what is cached may be the reason for it.
+            let uncached = self.valid_until.is_none();
+            let name = Name { host: name, port: *port, uncached };
+            let asked = resolver.ask(Asker::default(), name, index as u64, answer, worker);
             match asked {
                 Ok(question) => self.question = Some(question),
                 Err(error) => self.on_resolved(now, Err(error)),

@@ -17,7 +17,7 @@ use millrace_tunnel::flow_admission::Admitted;
 use millrace_tunnel::local_resources::log_shortage;
 use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
 use millrace_tunnel::reload::Latest;
-use millrace_tunnel::resolve::{Asker, Question, Resolved};
+use millrace_tunnel::resolve::{Asker, Name, Question, Resolved};
 use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::rtsp::{Medium, Rtsp};
 use millrace_tunnel::socket::Socket;
@@ -195,8 +195,9 @@ impl ServerRole {
             client: core.conn(pending.conn).and_then(|conn| conn.peer_name()).map(Arc::from),
             viewer: pending.label.client.map(|client| client.ip()),
         };
+        let name = Name { host, port, uncached: false };
         let resolver = &self.shared.resolver;
-        match resolver.ask(asker, (host, port), key, &self.answer_to, &self.handle) {
+        match resolver.ask(asker, name, key, &self.answer_to, &self.handle) {
             Ok(question) => pending.stage = Stage::Resolving { _question: Some(question) },
             Err(error) => self.refuse(core, key, ConnectFailure::from(&error)),
         }

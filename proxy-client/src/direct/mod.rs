@@ -22,7 +22,7 @@ use millrace_tunnel::dial::{Dialer, Progress, interleave};
 use millrace_tunnel::flow::FlowLabel;
 use millrace_tunnel::metrics::FlowFailure;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
-use millrace_tunnel::resolve::{Asker, Question, Resolved, Resolver};
+use millrace_tunnel::resolve::{Asker, Name, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::tcp_liveness::TcpLivenessChecks;
 use millrace_tunnel::worker::WorkerHandle;
@@ -226,8 +226,9 @@ impl Direct {
             return self.deny(core, number, reason);
         }
         let asker = Asker { client: None, viewer };
+        let name = Name { host, port, uncached: false };
         let resolver = &self.policy.resolver;
-        match resolver.ask(asker, (host, port), number, &self.answer_to, &self.handle) {
+        match resolver.ask(asker, name, number, &self.answer_to, &self.handle) {
             Ok(question) => {
                 dialing.stage = Stage::Resolving { _question: Some(question) };
                 None

@@ -11,7 +11,9 @@ use std::time::Duration;
 /// How often the thread looks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const TYPE_A: u16 = 1;
+const TYPE_SOA: u16 = 6;
 const TYPE_AAAA: u16 = 28;
+const NEGATIVE_TTL_S: u32 = 20;
 const NO_SUCH_NAME: u8 = 3;
 
 /// What is said of a name.
@@ -141,7 +143,8 @@ fn serve_one(
         .collect();
     // A response (RFC 1035 §4.1.1) with recursion, one question and these answers.
     let mut response = packet[..2].to_vec();
-    response.extend([0x81, 0x80 | code, 0, 1, 0, answers.len() as u8, 0, 0, 0, 0]);
+    let negative = u8::from(answers.is_empty());
+    response.extend([0x81, 0x80 | code, 0, 1, 0, answers.len() as u8, 0, negative, 0, 0]);
     response.extend(&packet[12..end]);
     for octets in answers {
         // The question's name (§4.1.4), its type, class IN.
@@ -151,6 +154,18 @@ fn serve_one(
         response.extend(ttl.to_be_bytes());
         response.extend((octets.len() as u16).to_be_bytes());
         response.extend(octets);
+    }
+    if negative > 0 {
+        // The zone's SOA, without which it may not be cached (RFC 2308 §5): no names, five numbers.
+        response.extend([0xc0, 12]);
+        response.extend(TYPE_SOA.to_be_bytes());
+        response.extend(1_u16.to_be_bytes());
+        response.extend(NEGATIVE_TTL_S.to_be_bytes());
+        response.extend(22_u16.to_be_bytes());
+        response.extend([0, 0]);
+        for number in [1, 3600, 600, 86_400, NEGATIVE_TTL_S] {
+            response.extend(number.to_be_bytes());
+        }
     }
     socket.send_to(&response, from)?;
     Ok(())

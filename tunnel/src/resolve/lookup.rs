@@ -10,6 +10,7 @@ use hickory_resolver::config::{
 use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::RecordType;
 use hickory_resolver::{Resolver, TokioResolver};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
@@ -66,6 +67,15 @@ impl NameServers {
             })
         };
         Self { servers: config.name_servers.iter().filter_map(server).collect() }
+    }
+
+    /// Drops what is cached of a name.
+    pub(super) fn forget(&self, name: &str) {
+        for server in &self.servers {
+            for record_type in [RecordType::A, RecordType::AAAA] {
+                server.resolver.clear_lookup_cache(name, record_type);
+            }
+        }
     }
 
     /// Asks one server after the other, with a head start each, until one of them answers. An

@@ -42,6 +42,18 @@ pub struct Asker {
     pub viewer: Option<IpAddr>,
 }
 
+/// A name to resolve.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'a> {
+    /// The name itself.
+    pub host: &'a str,
+    /// The port that its addresses get.
+    pub port: u16,
+    /// Whether the name servers are asked although an answer of theirs is still good: for a name
+    /// whose addresses have failed.
+    pub uncached: bool,
+}
+
 /// What a name resolved to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
@@ -148,7 +160,7 @@ impl Resolver {
         let _ = self.requests.send(Request::Configure(settings.clone()));
     }
 
-    /// Asks for the addresses of `host` on `port`. The answer comes under `key` and wakes `worker`,
+    /// Asks for the addresses of `name`. The answer comes under `key` and wakes `worker`,
     /// unless the question is dropped before.
     ///
     /// # Errors
@@ -156,13 +168,13 @@ impl Resolver {
     pub fn ask(
         &self,
         asker: Asker,
-        (host, port): (&str, u16),
+        name: Name<'_>,
         key: u64,
         answer: &Sender<Resolved>,
         worker: &WorkerHandle,
     ) -> Result<Question, ResolveError> {
         let to = AnswerTo { key, answer: answer.clone(), worker: Some(worker.clone()) };
-        self.send(asker, host, port, to)
+        self.send(asker, name, to)
     }
 
     /// Asks, and waits for the answer. Not for event loops.
@@ -172,7 +184,8 @@ impl Resolver {
     pub fn resolve_blocking(&self, host: &str, port: u16) -> Result<Addresses, ResolveError> {
         let (answer, answers) = channel();
         let to = AnswerTo { key: 0, answer, worker: None };
-        let _question = self.send(Asker::default(), host, port, to)?;
+        let name = Name { host, port, uncached: false };
+        let _question = self.send(Asker::default(), name, to)?;
         match answers.recv() {
             Ok(resolved) => resolved.result,
             Err(_) => Err(ResolveError::NoAnswer("the resolver has ended".to_owned())),
@@ -182,8 +195,7 @@ impl Resolver {
     fn send(
         &self,
         asker: Asker,
-        host: &str,
-        port: u16,
+        Name { host, port, uncached }: Name<'_>,
         to: AnswerTo,
     ) -> Result<Question, ResolveError> {
         if self.outstanding.fetch_add(1, Ordering::Relaxed) >= MAX_OUTSTANDING {
@@ -194,7 +206,7 @@ impl Resolver {
         // A name is the same with and without the dot at its end, except that the search list is
         // not for it; in upper and lower case it is the same.
         let name = host.to_ascii_lowercase();
-        let ask = Request::Ask { number, asker, name, port, to };
+        let ask = Request::Ask { number, asker, name, port, uncached, to };
         if self.requests.send(ask).is_err() {
             return Err(ResolveError::NoAnswer("the resolver has ended".to_owned()));
         }

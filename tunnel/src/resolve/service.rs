@@ -35,7 +35,7 @@ const HOSTS_TTL: Duration = Duration::from_secs(1);
 /// What the thread is asked to do.
 #[derive(Debug)]
 pub(super) enum Request {
-    Ask { number: u64, asker: Asker, name: String, port: u16, to: AnswerTo },
+    Ask { number: u64, asker: Asker, name: String, port: u16, uncached: bool, to: AnswerTo },
     Cancel(u64),
     Configure(ResolverSettings),
 }
@@ -95,7 +95,10 @@ impl Service {
         loop {
             tokio::select! {
                 request = requests.recv() => match request {
-                    Some(Request::Ask { number, asker, name, port, to }) => {
+                    Some(Request::Ask { number, asker, name, port, uncached, to }) => {
+                        if uncached {
+                            self.system.name_servers().forget(&name);
+                        }
                         self.ask(number, Pending { asker, name, port, to });
                     }
                     Some(Request::Cancel(number)) => self.cancel(number),
