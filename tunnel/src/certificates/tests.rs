@@ -100,7 +100,8 @@ fn keys_are_their_owners_only_and_nothing_else_is_left_behind() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&arguments.dir), 0o700);
     let files = contents(&arguments.dir);
-    assert_eq!(files.len(), 6, "{files:?}");
+    // Three pairs, and the list of what was issued.
+    assert_eq!(files.len(), 7, "{files:?}");
     for (path, content) in files {
         let is_key = path.extension().is_some_and(|extension| extension == "key");
         assert_eq!(mode(&path), if is_key { 0o600 } else { 0o644 }, "{}", path.display());
