@@ -4,7 +4,7 @@ LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build demo figures lab lab-full qoe rules keep test test-full check unit bench clean
+.PHONY: help setup build demo figures lab lab-full qoe rules keep test check unit bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -63,11 +63,8 @@ rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths
 keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
 	$(LAB) keep --runs $(FROM)
 
-test: build ## Lint, unit, end to end, player, fuzz, isolation, faults; some of it as root
+test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
 	tests/scripts/test.sh
-
-test-full: build ## The same with long runs and sweeps (about four hours); CONTRIBUTING.md lists them
-	tests/scripts/test.sh full
 
 check: setup ## Format, lints, licences and sources of dependencies, strict TypeScript
 	tests/scripts/check.sh

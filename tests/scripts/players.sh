@@ -1,24 +1,12 @@
 #!/bin/sh
-# A browser through an outage, and a stream over UDP without loss: the claims must hold, and the stall must be
-# where the outage puts it. With `full` also two browsers at once, and a stream over TCP through an outage.
-# Needs root, nginx, Chromium and live555; the video is the demo's.
+# Two browsers in a scenario on real packets, then a browser and a stream through an outage: the claims must
+# hold, each session must be there, and the stall must be where the outage puts it. Needs root, nginx, Chromium
+# and live555; the video is the demo's.
 set -eu
 cd "$(dirname "$0")/../.."
 
 out=target/test/players
 rm -rf "$out"
-# An outage of a known length makes a stall where arithmetic puts it.
-target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-outage.toml
-node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
-
-tests/scripts/live555.sh
-# RTP over UDP, plain and through the tunnel: where nothing is lost all of it comes.
-target/release/millrace-lab emu --attempts 6 --out "$out" --where link.loss=0 --where flow.0.cc=kernel:cubic \
-    --where flow.0.cc=vivace-latency tests/lab/scenarios/qoe/qoe-rtsp-udp.toml
-
-[ "${1:-}" = full ] || exit 0
-
-# Two browsers at once.
 target/release/millrace-lab emu --attempts 6 --out "$out" tests/scripts/players.toml
 for flow in 0 1; do
     [ -s "$out/players/runs/0000-r00/player-$flow/session.json" ] || {
@@ -27,6 +15,15 @@ for flow in 0 1; do
     }
 done
 
-# The outage as openRTSP sees it.
+# An outage of a known length makes a stall where arithmetic puts it.
+target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-outage.toml
+node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
+
+# The same of openRTSP's.
+tests/scripts/live555.sh
 target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-rtsp.toml
 node tests/scripts/outage-stream.mjs "$out"/qoe-rtsp/runs/????-r00/player-0
+
+# RTP over UDP, plain and through the tunnel: where nothing is lost all of it comes.
+target/release/millrace-lab emu --attempts 6 --out "$out" --where link.loss=0 --where flow.0.cc=kernel:cubic \
+    --where flow.0.cc=vivace-latency tests/lab/scenarios/qoe/qoe-rtsp-udp.toml
