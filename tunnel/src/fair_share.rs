@@ -175,8 +175,8 @@ mod tests {
         let greedy = take_all(&pool, "greedy");
         assert_eq!(greedy.len(), 750);
         assert_eq!(pool.take("greedy").unwrap_err(), Refusal::Share);
-        // A sixteenth of what is free then.
-        assert_eq!(take_all(&pool, "other").len(), 15);
+        // A sixteenth of what is free then, which becomes less with each place.
+        assert_eq!(take_all(&pool, "other").len(), 14);
         assert_eq!(greedy.len(), 750);
     }
 
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn users_that_take_all_they_get_leave_a_place_for_those_with_none() {
         let pool = FairShare::new(LIMITS);
-        let greedy: Vec<_> = (0..100)
+        let greedy: Vec<_> = (0..40)
             .flat_map(|user: u32| {
                 let name: &'static str = Box::leak(user.to_string().into_boxed_str());
                 take_all(&pool, name)
@@ -208,7 +208,7 @@ mod tests {
         greedy.truncate(700);
         // No contention any more.
         assert!(pool.take("greedy").is_ok());
-        assert_eq!(pool.taken(), 715);
+        assert_eq!(pool.taken(), 714);
     }
 
     #[test]

@@ -298,7 +298,8 @@ mod tests {
             last_refusal = Some(refusal);
         }
         assert_eq!((taken.len(), last_refusal), (1500, Some(FlowRefusal::ListenerShare)));
-        assert!(pools.join(&at(2, 1)).is_ok());
+        let elsewhere = FlowOwner { viewer: Some([198, 18, 2, 1].into()), ..at(2, 0) };
+        assert!(pools.join(&elsewhere).is_ok());
     }
 
     #[test]

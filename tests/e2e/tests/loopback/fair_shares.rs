@@ -125,8 +125,9 @@ fn datagrams_of_forged_sources_leave_flows_and_answered_udp_flows_alone() {
     let answered = udp::client(door);
     assert!(udp::exchange(&answered, b"before", SOON).is_some());
     flood(flooded, SOURCES);
-    wait::for_true("the client has seen most of them", SOON, || {
-        dropped(admins[0], "unanswered_udp_flow") > f64::from(SOURCES) / 4.0
+    // The kernel may drop many of them.
+    wait::for_true("the client has no place for more", SOON, || {
+        dropped(admins[0], "unanswered_udp_flow") >= 500.0
     });
     for admin in admins {
         let unanswered = gauge(admin, "millrace_udp_flows_unanswered");
@@ -134,11 +135,11 @@ fn datagrams_of_forged_sources_leave_flows_and_answered_udp_flows_alone() {
         assert!((1.0..=MOST + 16.0).contains(&unanswered), "{unanswered} unanswered");
         assert_eq!(gauge(admin, "millrace_flows_active"), 1.0);
     }
-    assert_eq!(udp::exchange(&answered, b"after", SOON).as_deref(), Some(&b"after"[..]));
-    let new = udp::client(door);
-    wait::for_true("a new UDP flow is answered", SOON, || {
-        udp::exchange(&new, b"new", Duration::from_millis(500)).is_some()
-    });
+    for (which, client) in [("the answered UDP flow", answered), ("a new one", udp::client(door))] {
+        wait::for_true(which, SOON, || {
+            udp::exchange(&client, b"still there?", Duration::from_millis(500)).is_some()
+        });
+    }
     let flow = pair.http().open(&origin.address().to_string()).unwrap();
     assert!(echoes(&flow));
     assert_eq!(dropped(admins[1], "flow_limit") + dropped(admins[1], "peer_flows"), 0.0);
