@@ -4,7 +4,7 @@ LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build demo figures lab lab-full qoe rules keep test check unit bench clean
+.PHONY: help setup build demo figures lab lab-full qoe rules keep test test-full check advisories unit bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -63,11 +63,17 @@ rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths
 keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
 	$(LAB) keep --runs $(FROM)
 
-test: build ## Everything: lint, unit, end to end, player, fuzz; some of it as root
+test: build ## Lint, unit, end to end, player, soak, fuzz; some of it as root (30 minutes with the build)
 	tests/scripts/test.sh
 
-check: setup ## Format, lints, licences and sources of dependencies, strict TypeScript
+test-full: build ## The same, with long soaks, sweeps and repeated measurements (hours)
+	tests/scripts/test.sh full
+
+check: setup ## Format, lints, licences, sources and advisories of dependencies, pinned images, strict TypeScript
 	tests/scripts/check.sh
+
+advisories: setup ## Known vulnerabilities in dependencies: Rust, npm, Python, Go; fails where the data can't be had
+	tests/scripts/advisories.sh all
 
 unit: setup ## The tests that need neither root nor the network
 	cargo test --release --workspace

@@ -2,7 +2,7 @@
 #
 #   docker_start       uses the daemon that runs, or starts one with all its data below target/docker
 #   docker_stop        stops the daemon if it was started here, and removes what that leaves
-#   docker_base_image  sees to the image debian:bookworm-slim
+#   docker_base_image  sees to the base image; exports DEBIAN where no registry has the pinned one
 #
 # `docker compose` works afterwards, version 2.23 or newer.
 
@@ -115,12 +115,15 @@ docker_debian() {
 }
 
 docker_base_image() {
-    image=debian:bookworm-slim
-    if docker image inspect "$image" >/dev/null 2>&1 ||
-        timeout 60 docker pull --quiet "$image" >/dev/null 2>&1; then
+    pinned=$(sed -n 's/^ARG DEBIAN=//p' tunnel/docker/Dockerfile)
+    if docker image inspect "$pinned" >/dev/null 2>&1 ||
+        timeout 60 docker pull --quiet "$pinned" >/dev/null 2>&1; then
         return
     fi
-    docker_say "no registry has $image; making it from Debian's packages"
+    image=millrace-base:bookworm
+    export DEBIAN=$image
+    docker image inspect "$image" >/dev/null 2>&1 && return
+    docker_say "no registry has $pinned; making $image from Debian's packages"
     root=$docker_dir/base
     rm -rf "$root"
     debootstrap --variant=minbase bookworm "$root" "$(docker_debian)" >"$docker_dir/debootstrap.log"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The soak (docs/soak.md): SOAK_SECONDS (600) with 200 clients and trouble; then that it finds wrong
+# The soak (docs/soak.md): SOAK_SECONDS (120) with 200 clients and trouble; then that it finds wrong
 # bytes, and that nothing is left of one that is killed. More arguments go to the first run. As root.
 # A day by hand: SOAK_SECONDS=86400 tests/scripts/soak.sh
 set -eu
@@ -16,7 +16,7 @@ for program in $soak $lab target/release/millrace-client target/release/millrace
 done
 mkdir -p $out
 
-$soak --seconds "${SOAK_SECONDS:-600}" --clients 200 --out $out "$@"
+$soak --seconds "${SOAK_SECONDS:-120}" --clients 200 --out $out "$@"
 
 # It must be able to fail.
 log=$out/wrong-bytes.log
