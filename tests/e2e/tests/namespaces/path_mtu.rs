@@ -137,7 +137,7 @@ impl Routed {
     fn path_mtu_bytes(&self) -> u64 {
         let admin: SocketAddr = ADMIN_SERVER.parse().unwrap();
         let flows = self.server.inside(|| Ok(admin::flows(admin))).unwrap();
-        let flows = flows.as_array().unwrap();
+        let flows = flows["flows"].as_array().unwrap();
         flows.iter().filter_map(|flow| flow["path_mtu_bytes"].as_u64()).next().unwrap_or(0)
     }
 
