@@ -31,6 +31,7 @@ pub mod logging;
 pub mod metrics;
 pub mod own_addresses;
 mod path_mtu;
+mod path_reports;
 pub mod peer_limits;
 mod peer_verification;
 mod player_watch;

@@ -62,6 +62,8 @@ impl PathMtu {
 #[derive(Debug, Default)]
 pub(crate) struct PathMtuBudget {
     lines: u32,
+    /// Reports of other workers that were looked at.
+    seen_reports: u64,
 }
 
 impl PathMtuBudget {
@@ -135,7 +137,16 @@ impl Core {
         if port.reports_taken >= MAX_REPORTS_PER_TICK {
             port.receive_reports(false);
         }
-        for report in reports {
+        reports.retain(|report| !self.on_packet_too_big(report));
+        if !reports.is_empty() {
+            self.shared.path_reports.share(&reports);
+        }
+    }
+
+    /// Other workers may have reports on connections of this one.
+    pub(crate) fn take_shared_reports(&mut self) {
+        let seen = &mut self.path_mtu_budget.seen_reports;
+        for report in self.shared.path_reports.take_since(seen) {
             self.on_packet_too_big(&report);
         }
     }
@@ -152,8 +163,9 @@ impl Core {
 
     /// A router reports what a link carries. It must quote a packet of ours: addresses alone can be
     /// guessed, connection IDs can't (RFC 9000, Section 14.2.1).
-    fn on_packet_too_big(&mut self, report: &TooBig) {
-        let Some(quoted) = report.quoted_connection_id() else { return };
+    /// Whether that is settled: packets of a connection are smaller, or nothing is quoted.
+    fn on_packet_too_big(&mut self, report: &TooBig) -> bool {
+        let Some(quoted) = report.quoted_connection_id() else { return true };
         let mut concerned = None;
         for (slot, conn) in &mut self.conns {
             let is_its = |conn: &Conn| {
@@ -174,6 +186,7 @@ impl Core {
             self.conns[slot].news = true;
             self.mark_dirty(slot);
         }
+        concerned.is_some()
     }
 
     /// The own interface has refused a packet of a connection.

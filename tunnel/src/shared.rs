@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::fair_share::{Place, Refusal};
 use crate::flow_admission::{FlowLimits, FlowOwner, FlowPools, FlowRefusal, Shares, Viewer};
 use crate::metrics::{self, Metrics};
+use crate::path_reports::PathReports;
 use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
 
 /// See the module.
@@ -20,6 +21,7 @@ pub struct Shared {
     memory_bytes: AtomicU64,
     flows: FlowPools,
     next_number: AtomicU64,
+    pub(crate) path_reports: PathReports,
     at_work: AtomicUsize,
 }
 
@@ -38,6 +40,7 @@ impl Shared {
             memory_bytes: AtomicU64::new(0),
             flows: FlowPools::new(flows),
             next_number: AtomicU64::new(1),
+            path_reports: PathReports::default(),
             at_work: AtomicUsize::default(),
         };
         shared.set_limits(memory_cap_bytes, flows, peers);

@@ -178,6 +178,7 @@ impl<R: Role> Worker<R> {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let timer = Timer::new(poll.registry(), TIMER)?;
         let (commands, orders) = channel();
+        shared.path_reports.add_worker(waker.clone());
         let handle = WorkerHandle { waker, commands };
         let registry = poll.registry().try_clone()?;
         let mut core = Core::new(registry, index, tunnel, &settings, shared);
@@ -236,7 +237,10 @@ impl<R: Role> Worker<R> {
 
     fn dispatch(&mut self, event: &mio::event::Event) {
         match (event.token(), event.token().0 >> KIND_SHIFT, event.token().0 & INDEX_MASK) {
-            (WAKER, ..) => self.obey(),
+            (WAKER, ..) => {
+                self.core.take_shared_reports();
+                self.obey();
+            }
             (TIMER, ..) => self.timer.fired(),
             (_, KIND_FLOW, slot) => self.core.on_socket_event(slot, event),
             (_, KIND_DATAGRAMS, slot) => self.core.on_datagram_socket(slot),
