@@ -192,7 +192,7 @@ pub(crate) fn settings(config: &ServerConfig, workers: usize) -> WorkerSettings 
         handshake_timeout: Some(config.limits.handshake_timeout),
         keepalive: None,
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
-        max_connections: config.limits.max_connections.div_ceil(workers),
+        max_connections: config.limits.max_connections,
         max_unanswered_udp_flows: config.limits.max_unanswered_udp_flows.div_ceil(workers),
     }
 }

@@ -8,7 +8,7 @@ use boring::nid::Nid;
 use boring::x509::X509;
 use quiche::{ConnectionId, Header, RetryConnectionIds, Type};
 
-use crate::core::{Core, MIN_CONNECTION_WINDOW_BYTES};
+use crate::core::Core;
 use crate::metrics::{Drop, HandshakeFailure};
 use crate::peer_limits::HandshakeLimit;
 use crate::retry::Validation;
@@ -21,6 +21,9 @@ const MIN_INITIAL_BYTES: usize = 1200;
 /// RFC 9000, Section 7.2: a client's first packet has at least so long a destination ID, and a
 /// server drops it otherwise.
 const MIN_FIRST_ID_BYTES: usize = 8;
+/// Clients that a full server tells why it refuses them, each tick: they cost a handshake's first
+/// step, which a flood must not get for all its packets.
+const MAX_REFUSALS_TOLD: usize = 8;
 /// RFC 9114, Section 8.1.
 const H3_EXCESSIVE_LOAD: u64 = 0x107;
 
@@ -52,11 +55,13 @@ impl Core {
             self.shared.metrics.drops.of(Drop::Malformed).inc();
             return None;
         }
-        if self.conns.len() >= self.max_connections {
-            return self.turn_away(from, Drop::ConnectionLimit);
-        }
-        if self.shared.memory_full(MIN_CONNECTION_WINDOW_BYTES) {
-            return self.turn_away(from, Drop::MemoryCap);
+        let full = self.fullness();
+        if let Some((reason, _)) = full {
+            self.turn_away(from, reason);
+            if self.refusals_told >= MAX_REFUSALS_TOLD {
+                return None;
+            }
+            self.refusals_told += 1;
         }
         let original = match self.validate(from, header) {
             Validation::Proven(original) => Some(original),
@@ -72,8 +77,7 @@ impl Core {
             Err(limit) => return self.turn_away(from, handshake_metric(limit)),
         };
         let cid = self.new_cid();
-        // It takes part of the memory cap once it is authenticated; the places bound it until then.
-        self.quic_config.set_max_connection_window(MIN_CONNECTION_WINDOW_BYTES);
+        self.set_stranger_window();
         let scid = ConnectionId::from_ref(&cid);
         let token = self.reset.as_ref().map(|reset| reset.token(&cid));
         self.quic_config.set_stateless_reset_token(token);
@@ -90,8 +94,9 @@ impl Core {
         match accepted {
             Ok(quic) => {
                 let cids = vec![cid, header.dcid.to_vec()];
-                let slot = self.insert(quic, cids, arrival.port, from, 0).slot;
+                let slot = self.insert(quic, cids, arrival.port, from).slot;
                 self.conns[slot].handshake_place = Some(place);
+                self.conns[slot].refusal = full.map(|(_, text)| text);
                 Some(slot)
             }
             Err(error) => {
@@ -121,6 +126,17 @@ impl Core {
         if let Ok(len) = quiche::negotiate_version(&scid, &dcid, &mut out) {
             // Unanswered, the client asks again.
             let _ = socket.send(from, to.ip(), &out[..len], len);
+        }
+    }
+
+    /// Why no connection can be taken now, and how a client is told.
+    fn fullness(&self) -> Option<(Drop, &'static [u8])> {
+        if self.shared.connections() >= self.max_connections {
+            Some((Drop::ConnectionLimit, b"limits.max_connections is reached"))
+        } else if self.shared.memory.is_full() {
+            Some((Drop::MemoryCap, b"tunnel.memory_cap_mb is reached"))
+        } else {
+            None
         }
     }
 
@@ -164,8 +180,8 @@ impl Core {
         self.shared.metrics.retries_sent.inc();
     }
 
-    /// A handshake is over: counts the connection as one of its peer's, and gives it its share of
-    /// the memory. `false` when it may not stay.
+    /// A handshake is over: counts the connection as one of its peer's, and gives it its full
+    /// window. `false` when it may not stay.
     pub(crate) fn welcome(&mut self, slot: usize) -> bool {
         // The deny-list may have changed since the handshake began.
         if self.close_if_denied(slot) {
@@ -176,7 +192,7 @@ impl Core {
         let limit = if conn.quic.is_server() && conn.peer_place.is_none() {
             Some(Drop::PeerConnections)
         } else {
-            (!self.grow_window(slot)).then_some(Drop::PeerMemory)
+            (!self.open_window(slot)).then_some(Drop::PeerMemory)
         };
         let Some(limit) = limit else { return true };
         let id = self.conns[slot].id;

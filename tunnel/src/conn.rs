@@ -14,6 +14,7 @@ use quiche::h3;
 use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::datagrams::{self, Early};
 use crate::fault::Fault;
+use crate::memory::Held;
 use crate::metrics::WorkerCounters;
 use crate::path_mtu::PathMtu;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
@@ -106,8 +107,16 @@ pub struct Conn {
     pub(crate) established: bool,
     /// The group of the handshake's key exchange, since its end.
     pub(crate) key_exchange: Option<&'static str>,
-    /// Part of the process's memory cap that its receive window may use.
-    pub(crate) reserved_bytes: u64,
+    /// What counts of it against the process's memory cap.
+    pub(crate) held: Held,
+    /// The same without `relay_bytes`, when it was last looked at.
+    pub(crate) seen: Held,
+    /// What the buffers of its flows take.
+    pub(crate) relay_bytes: u64,
+    /// It was driven since then.
+    pub(crate) was_driven: bool,
+    /// Why it is to be refused, at a server that is full.
+    pub(crate) refusal: Option<&'static [u8]>,
     /// While its handshake is under way, at a server.
     pub(crate) handshake_place: Option<HandshakePlace>,
     /// Once the peer is authenticated, at a server.
@@ -143,7 +152,7 @@ impl Conn {
         quic: quiche::Connection,
         port: usize,
         peer: SocketAddr,
-        reserved_bytes: u64,
+        held: Held,
         algorithm: Algorithm,
         now: Instant,
     ) -> Self {
@@ -161,7 +170,11 @@ impl Conn {
             early: Early::default(),
             established: false,
             key_exchange: None,
-            reserved_bytes,
+            held,
+            seen: held,
+            relay_bytes: 0,
+            was_driven: true,
+            refusal: None,
             handshake_place: None,
             peer_place: None,
             trace: None,
@@ -392,6 +405,11 @@ impl Conn {
     /// Whether `name` is one of its IDs in hexadecimal.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.cids.iter().any(|cid| hex(cid) == name)
+    }
+
+    /// What waits for the socket.
+    pub(crate) fn blocked_bytes(&self) -> u64 {
+        self.blocked.iter().map(|blocked| blocked.bytes.len() as u64).sum()
     }
 
     /// Whether datagrams wait for the socket.

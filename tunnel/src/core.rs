@@ -21,9 +21,10 @@ use crate::deadlines::Deadlines;
 use crate::fault::Faults;
 use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
 use crate::flow_admission::{Admitted, FlowOwner, FlowRefusal};
+use crate::memory::Held;
 use crate::metrics::{self, ConnectionState, FlowFailure, WorkerCounters};
 use crate::path_mtu::PathMtuBudget;
-use crate::peer_limits::FlowPlace;
+use crate::peer_limits::{FlowPlace, PeerPlace};
 use crate::peer_verification::{PeerVerifier, tls_session};
 use crate::retry::Retry;
 use crate::role::Notice;
@@ -40,10 +41,8 @@ use crate::worker::WorkerSettings;
 pub const CONN_ID_BYTES: usize = 16;
 /// Most that is read from a socket or a stream at a time.
 pub(crate) const SCRATCH_BYTES: usize = 256 << 10;
-/// Least receive window of a connection, also when the memory cap is nearly used up.
-pub(crate) const MIN_CONNECTION_WINDOW_BYTES: u64 = 256 << 10;
-/// What a new connection may take of the memory that is left: one part in this many.
-const WINDOW_SHARE: u64 = 16;
+/// Receive window of a connection until its peer is authenticated.
+const STRANGER_WINDOW_BYTES: u64 = 256 << 10;
 
 /// Kinds of tokens, in the upper bits.
 pub(crate) const KIND_SHIFT: u32 = 56;
@@ -82,6 +81,11 @@ pub struct Core {
     pub(crate) now: Instant,
     pub(crate) max_connection_window_bytes: u64,
     pub(crate) tcp_liveness: TcpLivenessChecks,
+    /// How large streams' windows may become.
+    pub(crate) window_limit: u64,
+    /// Flows that were reset for their memory since that was logged, and when it was.
+    pub(crate) evicted_since_log: usize,
+    pub(crate) evictions_logged: Option<Instant>,
     /// Streams were read outside of [`Core::handle_streams`].
     pub(crate) read_streams: bool,
     pub(crate) scratch: Vec<u8>,
@@ -92,6 +96,8 @@ pub struct Core {
     /// A refusal has been logged since the last tick: a flood must not fill the log.
     pub(crate) refusal_logged: bool,
     pub(crate) path_mtu_budget: PathMtuBudget,
+    /// Clients that were told since then why they are refused.
+    pub(crate) refusals_told: usize,
     pub(crate) counters: Arc<WorkerCounters>,
     /// What tests provoke.
     faults: Faults,
@@ -141,6 +147,9 @@ impl Core {
             now: Instant::now(),
             max_connection_window_bytes: settings.max_connection_window_bytes,
             tcp_liveness: TcpLivenessChecks::new(settings.tcp_timeouts),
+            window_limit: u64::MAX,
+            evicted_since_log: 0,
+            evictions_logged: None,
             read_streams: false,
             scratch: vec![0; SCRATCH_BYTES],
             out: vec![0; SEND_MESSAGE_BYTES],
@@ -149,6 +158,7 @@ impl Core {
             verifier: tunnel.verifier,
             refusal_logged: false,
             path_mtu_budget: PathMtuBudget::default(),
+            refusals_told: 0,
             counters: shared.metrics.worker(),
             faults: Faults::from_environment(),
             agent: tunnel.agent,
@@ -233,14 +243,13 @@ impl Core {
         session: Option<&[u8]>,
     ) -> Result<ConnId, quiche::Error> {
         let cid = self.new_cid();
-        let reserved = self.reserve_least_window();
-        let mut quic = open_connection(&mut self.quic_config, server_name, &cid, local, server)
-            .inspect_err(|_| self.shared.release_memory(reserved))?;
+        self.set_stranger_window();
+        let mut quic = open_connection(&mut self.quic_config, server_name, &cid, local, server)?;
         if let Some(session) = session.filter(|it| self.may_resume(it, server, server_name)) {
             // An old ticket only costs the early data.
             let _ = quic.set_session(session);
         }
-        let id = self.insert(quic, vec![cid], port, server, reserved);
+        let id = self.insert(quic, vec![cid], port, server);
         self.conns[id.slot].local = Some(local);
         self.mark_dirty(id.slot);
         Ok(id)
@@ -258,16 +267,19 @@ impl Core {
 
     pub(crate) fn insert(
         &mut self,
-        quic: quiche::Connection,
+        mut quic: quiche::Connection,
         cids: Vec<Vec<u8>>,
         port: usize,
         peer: SocketAddr,
-        reserved: u64,
     ) -> ConnId {
+        quic.set_stream_window_limit(self.window_limit);
+        // Counted with the next tick.
+        let held = Held::default();
+        self.shared.add_connection();
         let entry = self.conns.vacant_entry();
         let id = ConnId { slot: entry.key(), serial: self.shared.new_number() };
         let algorithm = self.algorithm.clone();
-        let conn = entry.insert(Conn::new(id, quic, port, peer, reserved, algorithm, self.now));
+        let conn = entry.insert(Conn::new(id, quic, port, peer, held, algorithm, self.now));
         self.by_cid.extend(cids.iter().cloned().map(|cid| (cid, id.slot)));
         conn.cids = cids;
         self.shared.metrics.connections.of(ConnectionState::Connecting).inc();
@@ -433,32 +445,21 @@ impl Core {
         u128::from_ne_bytes(token)
     }
 
-    /// Takes the least receive window out of the memory cap, and sets it for the next connection.
-    /// It has to do until the peer is authenticated, so that strangers leave the memory alone.
-    pub(crate) fn reserve_least_window(&mut self) -> u64 {
-        self.shared.take_memory(MIN_CONNECTION_WINDOW_BYTES);
-        self.quic_config.set_max_connection_window(MIN_CONNECTION_WINDOW_BYTES);
-        MIN_CONNECTION_WINDOW_BYTES
+    /// The window of connections until their peers are authenticated.
+    pub(crate) fn set_stranger_window(&mut self) {
+        self.quic_config.set_max_connection_window(STRANGER_WINDOW_BYTES);
     }
 
-    /// Gives an authenticated connection its share of the memory that is left. `false` when its
-    /// peer has used up what it may.
-    pub(crate) fn grow_window(&mut self, slot: usize) -> bool {
+    /// Gives an authenticated connection its full window, of which streams that wait for their
+    /// readers take nothing. `false` when its peer has used up the memory that it may have.
+    pub(crate) fn open_window(&mut self, slot: usize) -> bool {
         let Some(conn) = self.conns.get_mut(slot) else { return false };
-        let share = self.shared.memory_left() / WINDOW_SHARE;
-        let most = self.max_connection_window_bytes.max(MIN_CONNECTION_WINDOW_BYTES);
-        let mut window = share.clamp(MIN_CONNECTION_WINDOW_BYTES, most);
-        if let Some(place) = &mut conn.peer_place {
-            let left = place.memory_left();
-            if left < MIN_CONNECTION_WINDOW_BYTES {
-                return false;
-            }
-            window = window.min((left / WINDOW_SHARE).max(MIN_CONNECTION_WINDOW_BYTES));
-            place.take_memory(window);
+        if conn.peer_place.as_ref().is_some_and(PeerPlace::is_over_memory) {
+            return false;
         }
-        self.shared.take_memory(window - conn.reserved_bytes);
-        conn.reserved_bytes = window;
-        conn.quic.set_max_connection_window(window);
+        let most = self.max_connection_window_bytes;
+        conn.quic.set_max_connection_window(most.max(STRANGER_WINDOW_BYTES));
+        conn.quic.credit_on_receipt();
         true
     }
 

@@ -18,6 +18,7 @@ impl Core {
     pub(crate) fn drive(&mut self, slot: usize) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         conn.dirty = false;
+        conn.was_driven = true;
         let mut turn_bytes = 0;
         let paced = loop {
             self.handle_streams(slot);

@@ -65,6 +65,7 @@ impl Core {
             FlowEnd::FarReset => FlowFailure::PeerReset,
             FlowEnd::TunnelLost | FlowEnd::Drained => FlowFailure::TunnelLost,
             FlowEnd::Idle => FlowFailure::IdleTimeout,
+            FlowEnd::Memory => FlowFailure::Memory,
             FlowEnd::Refused(failure) => failure,
         };
         self.shared.metrics.flows_failed.of(failure).inc();
@@ -89,7 +90,8 @@ impl Core {
         for cid in &conn.cids {
             self.by_cid.remove(cid);
         }
-        self.shared.release_memory(conn.reserved_bytes);
+        self.shared.memory.remove(conn.held);
+        self.shared.remove_connection();
         let state = if conn.established {
             ConnectionState::Established
         } else {

@@ -13,6 +13,7 @@ use millrace_wire::cmcd::PlayerReport;
 
 use crate::admin::{FlowSeen, FlowState};
 use crate::conn::ConnId;
+use crate::memory::DrainMeter;
 use crate::metrics::FlowFailure;
 use crate::player_watch::PlayerWatch;
 use crate::rtsp::RtspFlow;
@@ -25,6 +26,8 @@ pub const H3_CONNECT_ERROR: u64 = 0x10f;
 
 /// A frame header of the body: type and length, each at most eight bytes (RFC 9114, Section 7.1).
 const FRAME_OVERHEAD: usize = 10;
+/// Most that is read from a stream at a time, and that then waits for a slow reader.
+const RELAY_BYTES: usize = 64 << 10;
 /// Room in the stream below which it is not worth while to read from TCP.
 const MIN_READ_BYTES: usize = 1024;
 
@@ -60,6 +63,8 @@ pub enum FlowEnd {
     Refused(FlowFailure),
     /// Nothing moved for longer than allowed.
     Idle,
+    /// The process holds too much, and its reader takes longest.
+    Memory,
     /// The process is about to end.
     Drained,
 }
@@ -83,6 +88,7 @@ impl FlowEnd {
             Self::TunnelLost => "tunnel_lost",
             Self::Refused(_) => "refused",
             Self::Idle => "idle",
+            Self::Memory => "memory",
             Self::Drained => "drained",
         }
     }
@@ -192,6 +198,9 @@ pub struct Flow {
     /// From the stream to the socket.
     pub(crate) received_bytes: u64,
     pub(crate) meter: Meter,
+    /// What the readers at both ends took lately: of `sent_bytes`, and of what the socket took.
+    pub(crate) up: DrainMeter,
+    pub(crate) down: DrainMeter,
     pub(crate) socket_readable: bool,
     pub(crate) socket_writable: bool,
     pub(crate) stream_readable: bool,
@@ -235,6 +244,8 @@ impl Flow {
             sent_bytes: 0,
             received_bytes: 0,
             meter: Meter::default(),
+            up: DrainMeter::default(),
+            down: DrainMeter::default(),
             socket_readable: true,
             socket_writable: true,
             stream_readable: true,
@@ -296,6 +307,19 @@ impl Flow {
         let Retained { key, bytes } = self.retained?;
         let Self { socket, label, admission, .. } = self;
         Some(Returned { key, socket, label, admission, bytes, end })
+    }
+
+    /// A tick has passed.
+    pub(crate) fn tick(&mut self, interval: Duration) {
+        self.meter.tick(self.sent_bytes + self.received_bytes, interval);
+        self.up.tick(self.sent_bytes);
+        self.down.tick(self.received_bytes);
+    }
+
+    /// What its own buffers take.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let retained = self.retained.as_ref().map_or(0, |retained| retained.bytes.capacity());
+        (self.to_stream.bytes.capacity() + self.to_socket.bytes.capacity() + retained) as u64
     }
 
     /// Whether both directions have ended.
@@ -458,7 +482,9 @@ impl Flow {
             };
         }
         if self.stream_readable {
-            match h3.recv_body(quic, self.stream, scratch) {
+            // What the socket does not take waits here, beyond the stream's window.
+            let most = scratch.len().min(RELAY_BYTES);
+            match h3.recv_body(quic, self.stream, &mut scratch[..most]) {
                 Ok(read) => {
                     self.received_bytes += read as u64;
                     self.active = now;

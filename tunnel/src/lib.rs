@@ -28,6 +28,8 @@ pub mod limits;
 pub mod liveness;
 pub mod local_resources;
 pub mod logging;
+pub mod memory;
+pub mod memory_use;
 pub mod metrics;
 pub mod own_addresses;
 mod path_mtu;

@@ -56,6 +56,8 @@ label! {
         HandshakeTimeout = "handshake_timeout",
         /// Nothing moved for too long.
         IdleTimeout = "idle_timeout",
+        /// The memory cap was reached, and the flow's reader was among the slowest.
+        Memory = "memory",
         /// The TCP side was reset.
         TcpReset = "tcp_reset",
         /// The TCP side has disappeared: it acknowledged nothing for too long.
@@ -264,7 +266,7 @@ pub struct Metrics {
     pub panics: IntCounter,
     /// Clients that were asked to prove their address first.
     pub retries_sent: IntCounter,
-    /// Bytes of tunnel buffers in use.
+    /// Bytes that connections and flows hold.
     pub memory_used_bytes: IntGauge,
     /// Limit of `memory_used_bytes`.
     pub memory_cap_bytes: IntGauge,
@@ -380,7 +382,7 @@ impl Metrics {
             )?,
             memory_used_bytes: gauge(
                 "millrace_memory_used_bytes",
-                "Bytes of tunnel buffers in use",
+                "Bytes that connections and flows hold: buffers, fragments and a fixed cost per connection",
             )?,
             memory_cap_bytes: gauge(
                 "millrace_memory_cap_bytes",

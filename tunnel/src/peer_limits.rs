@@ -40,7 +40,7 @@ pub struct Limits {
     pub connections_per_peer: usize,
     /// Flows of one authenticated peer.
     pub flows_per_peer: usize,
-    /// Receive windows of one authenticated peer's connections together.
+    /// What one authenticated peer's connections hold together.
     pub memory_per_peer_bytes: u64,
 }
 
@@ -289,17 +289,23 @@ impl PeerPlace {
         &self.name
     }
 
-    /// What is left of the memory that the peer may have. Of two connections that come up at once
-    /// each may see what the other is about to take.
-    pub fn memory_left(&self) -> u64 {
+    /// The memory that the peer has, and what it may have.
+    pub fn memory(&self) -> (u64, u64) {
         let most = self.limits.limits().memory_per_peer_bytes;
-        most.saturating_sub(self.peer.memory_bytes.load(Ordering::Relaxed))
+        (self.peer.memory_bytes.load(Ordering::Relaxed), most)
     }
 
-    /// Takes `bytes` of it, for as long as this place is held.
-    pub fn take_memory(&mut self, bytes: u64) {
-        self.peer.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.memory_bytes += bytes;
+    /// Whether it has more than that.
+    pub fn is_over_memory(&self) -> bool {
+        let (bytes, most) = self.memory();
+        bytes > most
+    }
+
+    /// This connection has `bytes` of it now.
+    pub fn set_memory(&mut self, bytes: u64) {
+        let before = std::mem::replace(&mut self.memory_bytes, bytes);
+        // Wraps around where it became less.
+        self.peer.memory_bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// A place for a flow; `None` when the peer has as many as it may.
@@ -466,17 +472,20 @@ mod tests {
         let [mut one, mut two] = [(); 2].map(|()| peers.join("edge-1").unwrap());
         assert!(peers.join("edge-1").is_none());
         let other = peers.join("edge-2").unwrap();
-        one.take_memory(60);
-        assert_eq!([&one, &two, &other].map(PeerPlace::memory_left), [40, 40, 100]);
+        one.set_memory(90);
+        one.set_memory(60);
+        assert_eq!([&one, &two, &other].map(PeerPlace::memory), [(60, 100), (60, 100), (0, 100)]);
         let flows: Vec<_> = [&one, &two, &one].map(|place| place.admit_flow().unwrap()).into();
         assert!(one.admit_flow().is_none() && two.admit_flow().is_none());
         assert!(other.admit_flow().is_some());
         drop(flows);
         assert!(two.admit_flow().is_some());
         drop(one);
-        assert_eq!(two.memory_left(), 100);
-        two.take_memory(101);
-        assert_eq!(two.memory_left(), 0);
+        assert_eq!(two.memory(), (0, 100));
+        two.set_memory(100);
+        assert!(!two.is_over_memory());
+        two.set_memory(101);
+        assert!(two.is_over_memory());
         drop((two, other));
         assert!(peers.peers.lock().unwrap().is_empty());
     }

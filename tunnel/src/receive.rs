@@ -109,10 +109,11 @@ impl Core {
             tracing::debug!(peer = %from, %error, "packet refused");
         }
         let many = conn.quic.dgram_recv_queue_len() >= datagrams::TAKE_AT;
-        if self.refusing && !conn.established {
+        let shutting_down = self.refusing.then_some(&b"shutting down"[..]);
+        if let Some(reason) = shutting_down.or(conn.refusal).filter(|_| !conn.established) {
             // CONNECTION_REFUSED (RFC 9000, Section 20.1), so that the client tries elsewhere
             // at once; an error only says that it is closed already.
-            let _ = conn.quic.close(false, 0x2, b"shutting down");
+            let _ = conn.quic.close(false, 0x2, reason);
         }
         if many {
             self.receive_datagrams(slot);
@@ -203,12 +204,14 @@ impl Core {
     /// Called once a tick: rates of flows, and new allowances.
     pub(crate) fn on_tick(&mut self) {
         self.refusal_logged = false;
+        self.refusals_told = 0;
         if let Some(reset) = &mut self.reset {
             reset.tick();
         }
         for (_, flow) in &mut self.flows {
-            flow.meter.tick(flow.sent_bytes + flow.received_bytes, Self::TICK);
+            flow.tick(Self::TICK);
         }
+        self.account_memory();
         self.tick_datagrams();
         self.tick_path_mtu();
     }

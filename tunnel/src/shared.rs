@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::fair_share::{Place, Refusal};
 use crate::flow_admission::{FlowLimits, FlowOwner, FlowPools, FlowRefusal, Shares, Viewer};
+use crate::memory_use::MemoryUse;
 use crate::metrics::{self, Metrics};
 use crate::path_reports::PathReports;
 use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
@@ -15,10 +16,11 @@ use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
 pub struct Shared {
     /// Counters of the process.
     pub metrics: Arc<Metrics>,
+    /// What all connections hold.
+    pub memory: MemoryUse,
     /// What each peer may take.
     pub peers: Arc<PeerLimits>,
-    memory_cap_bytes: AtomicU64,
-    memory_bytes: AtomicU64,
+    connections: AtomicUsize,
     flows: FlowPools,
     next_number: AtomicU64,
     pub(crate) path_reports: PathReports,
@@ -34,10 +36,10 @@ impl Shared {
         peers: Limits,
     ) -> Arc<Self> {
         let shared = Self {
+            memory: MemoryUse::new(metrics.memory_used_bytes.clone()),
             metrics,
             peers: Arc::new(PeerLimits::new(Limits::default())),
-            memory_cap_bytes: AtomicU64::default(),
-            memory_bytes: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
             flows: FlowPools::new(flows),
             next_number: AtomicU64::new(1),
             path_reports: PathReports::default(),
@@ -50,7 +52,7 @@ impl Shared {
     /// Other limits from now on; what goes beyond them already stays.
     pub fn set_limits(&self, memory_cap_bytes: u64, flows: FlowLimits, peers: Limits) {
         self.metrics.memory_cap_bytes.set(i64::try_from(memory_cap_bytes).unwrap_or(i64::MAX));
-        self.memory_cap_bytes.store(memory_cap_bytes, Ordering::Relaxed);
+        self.memory.set_cap(memory_cap_bytes);
         self.flows.set(flows);
         self.peers.set(peers);
     }
@@ -58,6 +60,21 @@ impl Shared {
     /// A number that nothing of the process has had before.
     pub fn new_number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A worker has one connection more.
+    pub(crate) fn add_connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A worker has one connection less.
+    pub(crate) fn remove_connection(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The connections of all workers.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// A worker begins, or has something to do again.
@@ -122,26 +139,6 @@ impl Shared {
             self.metrics.drops.of(reason).inc();
         });
         taken.ok().map(|place| PairPlace { _place: place })
-    }
-
-    pub(crate) fn memory_left(&self) -> u64 {
-        let cap = self.memory_cap_bytes.load(Ordering::Relaxed);
-        cap.saturating_sub(self.memory_bytes.load(Ordering::Relaxed))
-    }
-
-    /// Whether another connection's least window would go beyond the cap.
-    pub(crate) fn memory_full(&self, least_bytes: u64) -> bool {
-        self.memory_left() < least_bytes
-    }
-
-    pub(crate) fn take_memory(&self, bytes: u64) {
-        self.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.metrics.memory_used_bytes.add(bytes as i64);
-    }
-
-    pub(crate) fn release_memory(&self, bytes: u64) {
-        self.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.metrics.memory_used_bytes.sub(bytes as i64);
     }
 }
 

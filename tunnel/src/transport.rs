@@ -16,6 +16,7 @@ use crate::agent::Agent;
 use crate::algorithms::Choice;
 use crate::credentials::{Contents, End, Problem};
 use crate::datagrams;
+use crate::memory::MIN_STREAM_WINDOW_BYTES;
 use crate::peer_verification::{PeerVerifier, Purpose, refuse_denied};
 use crate::retry::Retry;
 use crate::session_tickets::{self, TicketKeys};
@@ -34,8 +35,9 @@ const ACTIVE_CONNECTION_IDS: u64 = 4;
 /// They leave paced, not at once. With ten, the first segments of a video on the demo's link came
 /// at 3.9 and 7.1 Mbit/s.
 const INITIAL_WINDOW_PACKETS: usize = 32;
-/// How much larger a connection's first window is than a stream's.
-const INITIAL_CONNECTION_WINDOWS: u64 = 4;
+/// How much larger a connection's first window is than a stream's. It only bounds what is on its
+/// way.
+const INITIAL_CONNECTION_WINDOWS: u64 = 16;
 
 /// What is different at the two ends.
 #[derive(Clone, Copy)]
@@ -192,6 +194,7 @@ fn quic_config(
     config.set_initial_max_stream_data_bidi_remote(window);
     config.set_initial_max_stream_data_uni(UNI_WINDOW_BYTES);
     config.set_max_stream_window(transport.max_stream_window_bytes);
+    config.set_min_stream_window(MIN_STREAM_WINDOW_BYTES);
     config.set_max_connection_window(connection);
     config.set_initial_max_streams_uni(MAX_UNI_STREAMS);
     config.enable_dgram(true, datagrams::RECEIVE_QUEUE, datagrams::SEND_QUEUE);

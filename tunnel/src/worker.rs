@@ -58,7 +58,7 @@ pub struct WorkerSettings {
     pub keepalive: Option<Duration>,
     /// Largest receive window of a connection.
     pub max_connection_window_bytes: u64,
-    /// Connections that peers may open; none at a client.
+    /// Connections that peers may open, over all workers; none at a client.
     pub max_connections: usize,
     /// UDP flows that nothing has come back for yet.
     pub max_unanswered_udp_flows: usize,

@@ -140,6 +140,8 @@ pub struct Direct {
     busy_since: Option<Instant>,
     metered: Instant,
     tcp_liveness: TcpLivenessChecks,
+    /// What waits in all relays, as it was counted last.
+    held_bytes: u64,
     answers: Receiver<Resolved>,
     answer_to: Sender<Resolved>,
     handle: WorkerHandle,
@@ -159,6 +161,7 @@ impl Direct {
             busy_since: None,
             metered: Instant::now(),
             tcp_liveness,
+            held_bytes: 0,
             answers,
             answer_to,
             handle,
@@ -298,6 +301,7 @@ impl Direct {
             });
             let vanished = vanished.collect::<Vec<_>>();
             self.end_relays(core, vanished);
+            self.account_memory(core);
         }
         let silent = self.relays.iter().filter(|(_, relay)| relay.is_silent(now, &self.limits));
         let silent = silent.map(|(number, _)| (*number, FlowFailure::IdleTimeout));
@@ -305,6 +309,31 @@ impl Direct {
         self.end_relays(core, silent);
         let numbers: Vec<_> = self.dialing.keys().copied().collect();
         numbers.into_iter().filter_map(|number| self.advance(core, number)).collect()
+    }
+
+    /// Counts what waits in relays, and resets those in which nothing has moved for longest when the
+    /// process holds too much.
+    fn account_memory(&mut self, core: &Core) {
+        let held = self.relays.values().map(Relay::held_bytes).sum();
+        let memory = &core.shared.memory;
+        memory.replace_bytes(std::mem::replace(&mut self.held_bytes, held), held);
+        let mut excess = memory.share_of_excess(held);
+        if excess == 0 {
+            return;
+        }
+        let waiting = self.relays.iter().filter(|(_, relay)| relay.held_bytes() > 0);
+        let mut waiting: Vec<_> =
+            waiting.map(|(number, relay)| (relay.active(), *number)).collect();
+        waiting.sort_unstable();
+        for (_, number) in waiting {
+            if excess == 0 {
+                break;
+            }
+            let Some(relay) = self.relays.remove(&number) else { continue };
+            excess = excess.saturating_sub(relay.held_bytes());
+            core.shared.metrics.flows_failed.of(FlowFailure::Memory).inc();
+            relay.reset();
+        }
     }
 
     /// When [`Direct::on_tick`] has something to do before the next tick.

@@ -148,6 +148,16 @@ impl Relay {
         self.meter.tick(self.up.bytes + self.down.bytes, interval);
     }
 
+    /// What waits in it.
+    pub fn held_bytes(&self) -> u64 {
+        (self.up.waiting.capacity() + self.down.waiting.capacity()) as u64
+    }
+
+    /// When something moved last.
+    pub fn active(&self) -> Instant {
+        self.active
+    }
+
     /// What is shown of it.
     pub fn seen(&self, number: u64) -> FlowSeen<'_> {
         FlowSeen {

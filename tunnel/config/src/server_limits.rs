@@ -52,8 +52,9 @@ pub struct ServerLimits {
     /// Flows at a time of one client over all its connections, 1 to `max_flows`, which is the
     /// default. More are refused.
     pub max_flows_per_peer: usize,
-    /// Receive windows of one client's connections together, 1 MB up to `tunnel.memory_cap_mb`,
-    /// which is the default. Connections beyond it are closed.
+    /// What one client's connections hold together, 1 MB up to `tunnel.memory_cap_mb`, which is the
+    /// default. Beyond it those of its flows that their readers drain slowest are reset, and new
+    /// connections are closed.
     pub memory_per_peer_bytes: u64,
     /// How long a QUIC handshake may take, 1 s to 5 min; default 10 s.
     pub handshake_timeout: Duration,

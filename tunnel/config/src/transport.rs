@@ -26,17 +26,21 @@ pub struct Transport {
     /// 1 s to 1 h; default 60 s. Too small costs probes, some 25 packets each time; too large keeps
     /// small packets in use on a path that carries larger ones again.
     pub path_mtu_probe_interval: Duration,
-    /// A stream's receive window at its start, 16 KiB to 1 GiB; default 1 MiB. Too small costs
-    /// round trips at the start of each flow; too large lets slow readers take memory.
+    /// A stream's receive window at its start, 16 KiB to 1 GiB; default 256 KiB, which is also the
+    /// window of a stream whose reader is paused. Too small costs round trips at the start of each
+    /// flow; too large lets flows that are never read take memory.
     pub initial_window_bytes: u64,
-    /// What a stream's window may grow to, 16 KiB to 1 GiB; default 32 MiB. Too small caps a
-    /// flow's rate at window / round trip.
+    /// What a stream's window may grow to, 16 KiB to 1 GiB; default 32 MiB. It follows what its own
+    /// reader takes, up to four times as much as in a round trip. Too small caps a flow's rate at
+    /// window / round trip; too large lets a reader that was fast and then pauses take memory.
     pub max_stream_window_bytes: u64,
-    /// What a connection's window may grow to, 16 KiB to 4 GiB; default 64 MiB. Too small caps
-    /// the rate of all flows of the connection together.
+    /// What a connection's window may grow to, 16 KiB to 4 GiB; default 64 MiB. It bounds what is on
+    /// its way, not what waits for slow readers. Too small caps the rate of all flows of the
+    /// connection together.
     pub max_connection_window_bytes: u64,
-    /// Limit of all tunnel buffers of the process together, 8 MB to 1 TB; default 512 MB (MB is
-    /// 10^6 bytes). Too small stops windows from growing; too large risks the system's memory.
+    /// What connections and flows of the process may hold together, 8 MB to 1 TB; default 512 MB
+    /// (MB is 10^6 bytes). Beyond it the flows that their readers drain slowest are reset. Too
+    /// small resets paused flows; too large risks the system's memory.
     pub memory_cap_bytes: u64,
 }
 
@@ -81,7 +85,7 @@ macro_rules! tunnel_section {
             #[serde(default)]
             path_mtu_probe_interval_s: $crate::value::Int<60, 1, 3600>,
             #[serde(default)]
-            initial_window_bytes: $crate::value::Int<0x10_0000, 0x4000, 0x4000_0000>,
+            initial_window_bytes: $crate::value::Int<0x4_0000, 0x4000, 0x4000_0000>,
             #[serde(default)]
             max_stream_window_bytes: $crate::value::Int<0x200_0000, 0x4000, 0x4000_0000>,
             #[serde(default)]

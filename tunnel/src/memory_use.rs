@@ -1,0 +1,94 @@
+//! The memory that all workers of a process use together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus::IntGauge;
+
+use crate::memory::{CONNECTION_BYTES, Held, share_of_excess};
+
+/// See the module.
+#[derive(Debug)]
+pub struct MemoryUse {
+    cap: AtomicU64,
+    bytes: AtomicU64,
+    excess: AtomicU64,
+    gauge: IntGauge,
+}
+
+impl MemoryUse {
+    /// Nothing in use, and nothing allowed yet; `gauge` shows what is in use.
+    pub fn new(gauge: IntGauge) -> Self {
+        Self { cap: AtomicU64::new(0), bytes: AtomicU64::new(0), excess: AtomicU64::new(0), gauge }
+    }
+
+    pub(crate) fn set_cap(&self, bytes: u64) {
+        self.cap.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What may be in use.
+    pub fn cap(&self) -> u64 {
+        self.cap.load(Ordering::Relaxed)
+    }
+
+    /// What is in use.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What windows beyond the least ones promise.
+    pub(crate) fn excess(&self) -> u64 {
+        self.excess.load(Ordering::Relaxed)
+    }
+
+    /// Whether another connection would go beyond the cap.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes() + CONNECTION_BYTES > self.cap()
+    }
+
+    /// What a holder of `own` bytes has to free when too much is in use.
+    pub fn share_of_excess(&self, own: u64) -> u64 {
+        share_of_excess(own, self.bytes(), self.cap())
+    }
+
+    pub(crate) fn remove(&self, held: Held) {
+        self.replace(held, Held::default());
+    }
+
+    /// A holder of `before` holds `now`.
+    pub(crate) fn replace(&self, before: Held, now: Held) {
+        if before == now {
+            return;
+        }
+        self.replace_bytes(before.bytes, now.bytes);
+        // Wraps around where it became less.
+        self.excess.fetch_add(now.excess.wrapping_sub(before.excess), Ordering::Relaxed);
+    }
+
+    /// As above, for what has no windows.
+    pub fn replace_bytes(&self, before: u64, now: u64) {
+        let change = now.wrapping_sub(before);
+        self.bytes.fetch_add(change, Ordering::Relaxed);
+        self.gauge.add(change as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_replaced_or_removed_counts_no_more() {
+        let memory = MemoryUse::new(IntGauge::new("bytes", "bytes").unwrap());
+        memory.set_cap(CONNECTION_BYTES + 500);
+        let held = |bytes, excess| Held { bytes, excess };
+        memory.replace(Held::default(), held(300, 7));
+        memory.replace(Held::default(), held(400, 0));
+        assert!(memory.is_full());
+        memory.replace(held(300, 7), held(100, 3));
+        assert_eq!((memory.bytes(), memory.excess(), memory.gauge.get()), (500, 3, 500));
+        assert!(!memory.is_full());
+        memory.remove(held(100, 3));
+        memory.remove(held(400, 0));
+        assert_eq!((memory.bytes(), memory.excess(), memory.gauge.get()), (0, 0, 0));
+    }
+}
