@@ -90,8 +90,7 @@ impl Core {
         for cid in &conn.cids {
             self.by_cid.remove(cid);
         }
-        self.shared.memory.remove(conn.held);
-        self.shared.remove_connection();
+        self.shared.forget_connection(conn.held);
         let state = if conn.established {
             ConnectionState::Established
         } else {

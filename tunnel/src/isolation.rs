@@ -45,7 +45,7 @@ impl Core {
         for cid in &conn.cids {
             self.by_cid.remove(cid);
         }
-        self.shared.release_memory(conn.reserved_bytes);
+        self.shared.forget_connection(conn.held);
         let state = match established {
             true => ConnectionState::Established,
             false => ConnectionState::Connecting,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::fair_share::{Place, Refusal};
 use crate::flow_admission::{FlowLimits, FlowOwner, FlowPools, FlowRefusal, Shares, Viewer};
+use crate::memory::Held;
 use crate::memory_use::MemoryUse;
 use crate::metrics::{self, Metrics};
 use crate::path_reports::PathReports;
@@ -67,8 +68,9 @@ impl Shared {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A worker has one connection less.
-    pub(crate) fn remove_connection(&self) {
+    /// A worker has one connection less, which held so much.
+    pub(crate) fn forget_connection(&self, held: Held) {
+        self.memory.remove(held);
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 

@@ -163,7 +163,7 @@ fn readers_of_a_few_bytes_a_second_do_not_stop_others() {
 
 /// What both programs hold for `count` paused flows, and that all of their bytes come after that.
 fn paused_flows_resume(count: usize, pause: Duration) {
-    const FLOW_BYTES: u64 = 4 << 20;
+    const FLOW_BYTES: u64 = 3 << 20;
     let source = origin::source(9, FLOW_BYTES);
     let origin = Origin::start(move |stream| {
         stream.set_write_timeout(None).unwrap();
