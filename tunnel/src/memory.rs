@@ -23,6 +23,8 @@ const EVICT_TO: (u64, u64) = (15, 16);
 const ACTIVE: Duration = Duration::from_secs(1);
 /// ... unless it has taken nothing for so many ticks.
 const STILL_TICKS: u32 = 4;
+/// Flows are not reset before they are so old.
+const NEW: Duration = Duration::from_secs(2);
 /// Windows beyond the least one may promise this part of the cap together ...
 const EXCESS_SHARE: u64 = 4;
 /// ... and each of them no more than one part in this many of what is left of it.
@@ -208,6 +210,7 @@ impl Core {
             .flows
             .iter()
             .filter(|(_, flow)| select(flow.conn.slot))
+            .filter(|(_, flow)| now.saturating_duration_since(flow.opened) >= NEW)
             .filter_map(|(slot, flow)| Some((slot, flow, self.conn(flow.conn)?)))
             .map(|(slot, flow, conn)| {
                 let quic = conn.quic.stream_held_bytes(flow.stream);
