@@ -4,6 +4,7 @@
 //! They are bounded for each stream by what its own reader takes (quiche's `set_min_stream_window`).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::conn::Conn;
@@ -187,13 +188,13 @@ impl Core {
 
     /// The same for each peer that has more than it may.
     fn evict_for_peers(&mut self) {
-        let mut full: HashMap<String, (u64, u64, u64, HashSet<usize>)> = HashMap::new();
+        let mut full: HashMap<Arc<str>, (u64, u64, u64, HashSet<usize>)> = HashMap::new();
         for (slot, conn) in &self.conns {
             let Some(place) = conn.peer_place.as_ref().filter(|place| place.is_over_memory())
             else {
                 continue;
             };
-            let (own, total, cap, slots) = full.entry(place.name().to_owned()).or_default();
+            let (own, total, cap, slots) = full.entry(place.name().clone()).or_default();
             *own += conn.held.bytes;
             (*total, *cap) = place.memory();
             slots.insert(slot);
