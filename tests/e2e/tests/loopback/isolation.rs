@@ -58,8 +58,8 @@ fn stuck_uploads(pair: &Pair, destination: &str, count: usize) -> Vec<Socket> {
         let mut moved = Instant::now();
         while moved.elapsed() < quiet {
             match flow.write(&block) {
-                Ok(_) => moved = Instant::now(),
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+                Ok(1..) => moved = Instant::now(),
+                _ => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         flow
