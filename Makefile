@@ -63,7 +63,7 @@ rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths
 keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
 	$(LAB) keep --runs $(FROM)
 
-test: build ## Lint, unit, end to end, player, soak, fuzz; some of it as root (30 minutes with the build)
+test: build ## Lint, unit, end to end, player, soak, fuzz; some of it as root
 	tests/scripts/test.sh
 
 test-full: build ## The same, with long soaks, sweeps and repeated measurements (hours)
