@@ -11,6 +11,7 @@ pub mod lane;
 mod link;
 pub mod nginx;
 pub mod pool;
+mod probing;
 pub mod reload;
 mod requests;
 pub mod role;

@@ -7,8 +7,12 @@ use millrace_config::ClientTunnel;
 use millrace_tunnel::conn::ConnId;
 use millrace_tunnel::core::Core;
 
+use crate::probing::Probing;
+
 /// Round trips that a server gets for its answer, however short the configured time is.
 pub const PATIENCE_ROUND_TRIPS: u32 = 3;
+/// Intervals of probes between two on a connection without flows.
+const IDLE_FACTOR: u32 = 3;
 
 /// See the module.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub struct Link {
     pub has_session: bool,
     /// Nothing has come for too long.
     silent: bool,
+    /// Whether it carries what flows need.
+    probing: Probing,
     /// When something came last, as far as is known.
     heard: Instant,
     /// The first question since then, and the last.
@@ -61,6 +67,7 @@ impl Link {
             overdue: false,
             has_session: false,
             silent: false,
+            probing: Probing::new(now),
             heard: now,
             asked: None,
             next_look: None,
@@ -139,6 +146,24 @@ impl Link {
         }
         self.next_look = Some(verdict.min(last + config.health_interval));
         false
+    }
+
+    /// Probes whether more than small packets passes. `true` when that has turned out not to be so: then it
+    /// takes no new flows any more, and goes when it has none.
+    pub fn probe(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        config: &ClientTunnel,
+        authority: &str,
+    ) -> bool {
+        let Some(interval) = config.probe_interval else { return false };
+        if !self.established || self.retired {
+            return false;
+        }
+        let interval = if self.flows > 0 { interval } else { IDLE_FACTOR * interval };
+        self.retired = self.probing.is_stuck(core, id, interval, authority);
+        self.retired
     }
 
     /// When [`Link::watch`] has something to do before the next tick.

@@ -36,8 +36,17 @@ const MAX_ATTEMPTS: usize = 4;
 /// The lane of the one connection that a server has while it gets no flows.
 const STANDBY_LANE: usize = 0;
 
-/// How many workers have a healthy server, for the health check.
-pub type ConnectedCount = Arc<AtomicUsize>;
+/// What the workers have, for the health check.
+#[derive(Debug, Default)]
+pub struct ConnectedCounts {
+    /// Workers with a healthy server.
+    pub healthy: AtomicUsize,
+    /// Workers with a server that answers, but not to probes.
+    pub stuck: AtomicUsize,
+}
+
+/// Shared by all workers.
+pub type ConnectedCount = Arc<ConnectedCounts>;
 
 /// What the servers can do for a new flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +110,8 @@ pub struct Pool {
     connected: ConnectedCount,
     /// Whether this worker counts in `connected`.
     counted: bool,
+    /// The same of those with a stuck server.
+    counted_stuck: bool,
     /// When there was a usable server last.
     last_up: Instant,
     /// Since when other workers have one and this one has none.
@@ -130,6 +141,7 @@ impl Pool {
             handle,
             connected,
             counted: false,
+            counted_stuck: false,
             last_up: Instant::now(),
             others_up: None,
             draining: false,
@@ -221,10 +233,7 @@ impl Pool {
     /// What a connection's server is called as an authority: its name, and its port.
     pub fn authority(&self, id: ConnId) -> String {
         let server = self.links.get(&id).map(|link| &self.servers[link.server].config);
-        let authority = |it: &TunnelServer| {
-            HostPort { host: it.name.clone(), port: it.address.port }.to_string()
-        };
-        server.map(authority).unwrap_or_default()
+        server.map(authority_of).unwrap_or_default()
     }
 
     /// A flow begins on a connection.
@@ -323,13 +332,39 @@ impl Pool {
                 lost.push(*id);
             }
         }
-        for id in &lost {
+        let stuck = self.probe(core);
+        for id in lost.iter().chain(&stuck) {
             let server = &mut self.servers[self.links[id].server];
             server.failed(core.now());
         }
+        if !stuck.is_empty() {
+            self.close_surplus(core);
+        }
+        lost.extend(stuck);
         self.update(core);
         lost.extend(unanswered);
         lost
+    }
+
+    /// Probes the connections that flows may get. Those that have just turned out to be stuck.
+    fn probe(&mut self, core: &mut Core) -> Vec<ConnId> {
+        let shared = matches!(self.config.connections, Connections::Shared);
+        let mut stuck = Vec::new();
+        // With one connection for each flow there can be very many that nothing new comes to.
+        let watched = self.links.iter_mut().filter(|(_, link)| shared || link.flows == 0);
+        for (id, link) in watched {
+            let server = &mut self.servers[link.server];
+            if link.probe(core, *id, &self.config, &authority_of(&server.config)) {
+                server.is_stuck = true;
+                server.metrics.probe_failures.inc();
+                tracing::warn!(
+                    server = %server.config,
+                    "a server answers, but full-size packets do not get through"
+                );
+                stuck.push(*id);
+            }
+        }
+        stuck
     }
 
     /// Makes the connections that should be there; `wanted` flows wait for one of their own.
@@ -419,7 +454,7 @@ impl Pool {
     /// Since when other workers have a healthy server, as far as that is news to this one, which
     /// has none.
     fn others_up(&self) -> Option<Instant> {
-        let others = self.connected.load(Ordering::Relaxed) > usize::from(self.counted);
+        let others = self.connected.healthy.load(Ordering::Relaxed) > usize::from(self.counted);
         let none_here = !self.servers.iter().any(Server::is_healthy);
         (others && none_here).then(|| self.others_up.unwrap_or_else(Instant::now))
     }
@@ -440,11 +475,18 @@ impl Pool {
             }
         }
         self.others_up = others_up;
+        let stuck = self.servers.iter().any(|server| server.is_stuck);
+        if stuck != std::mem::replace(&mut self.counted_stuck, stuck) {
+            match stuck {
+                true => self.connected.stuck.fetch_add(1, Ordering::Relaxed),
+                false => self.connected.stuck.fetch_sub(1, Ordering::Relaxed),
+            };
+        }
         let healthy = self.servers.iter().any(Server::is_healthy);
         if healthy != std::mem::replace(&mut self.counted, healthy) {
             match healthy {
-                true => self.connected.fetch_add(1, Ordering::Relaxed),
-                false => self.connected.fetch_sub(1, Ordering::Relaxed),
+                true => self.connected.healthy.fetch_add(1, Ordering::Relaxed),
+                false => self.connected.healthy.fetch_sub(1, Ordering::Relaxed),
             };
         }
     }
@@ -571,4 +613,9 @@ impl Pool {
         }
         self.update(core);
     }
+}
+
+/// What a server is called as an authority: its name, and its port.
+fn authority_of(server: &TunnelServer) -> String {
+    HostPort { host: server.name.clone(), port: server.address.port }.to_string()
 }

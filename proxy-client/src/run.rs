@@ -86,7 +86,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let mut udp_doors = open_udp_doors(&config.listen, &lane_of, workers)?;
     let mut tunnel_settings = config.tunnel.clone();
     tunnel_settings.mark = usable_mark(config)?;
-    let admin = admin::bind(config.admin.address)?;
+    let admin = admin::bind(&config.admin)?;
     let tunnels = tunnels(config, workers, initial)?;
     // Marks are set on sockets to come too. Threads have the privileges of the one that starts
     // them, so all of them come later.
@@ -125,9 +125,15 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         process.spawn(worker, handle)?;
     }
     let connections = Arc::clone(&connected);
-    let health = Box::new(move || match connections.load(Ordering::Relaxed) {
-        0 => Health::Unhealthy("no connection to a server".to_owned()),
-        _ => Health::Healthy,
+    let health = Box::new(move || {
+        if connections.healthy.load(Ordering::Relaxed) > 0 {
+            return Health::Healthy;
+        }
+        let reason = match connections.stuck.load(Ordering::Relaxed) {
+            0 => "no connection to a server",
+            _ => "full-size packets do not get through to a server: its probes have no answer",
+        };
+        Health::Unhealthy(reason.to_owned())
     });
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
     let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;

@@ -36,6 +36,8 @@ pub struct Server {
     healthy: bool,
     /// The last that is known of it is that it did not answer, or refused.
     down: bool,
+    /// Its probes had no answer in time, and no connection has been made since then.
+    pub is_stuck: bool,
     /// Of the newest connection, when it was made.
     rtt: Option<Duration>,
     full_until: Option<Instant>,
@@ -69,6 +71,7 @@ impl Server {
             session: None,
             healthy: false,
             down: false,
+            is_stuck: false,
             rtt: None,
             full_until: None,
             addresses: literal,
@@ -167,6 +170,7 @@ impl Server {
         self.attempts.clear();
         self.put_working_first();
         self.rtt = rtt.or(self.rtt);
+        self.is_stuck = false;
         self.metrics.connections.inc();
         self.works_since.get_or_insert(now);
         self.backoff.retry_now();

@@ -16,6 +16,7 @@ use millrace_tunnel::flow::FlowLabel;
 use millrace_tunnel::flow_admission::Admitted;
 use millrace_tunnel::local_resources::log_shortage;
 use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
+use millrace_tunnel::probe;
 use millrace_tunnel::reload::Latest;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved};
 use millrace_tunnel::role::{Notice, Role};
@@ -111,6 +112,9 @@ impl ServerRole {
     }
 
     fn on_request(&mut self, core: &mut Core, conn: ConnId, stream: u64, fields: &[h3::Header]) {
+        if probe::is_probe(fields) {
+            return core.answer_probe(conn, stream);
+        }
         let request = match h3_connect::parse_request(fields_of(fields)) {
             Ok(request) => request,
             Err(error) => {

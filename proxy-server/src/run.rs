@@ -72,7 +72,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     );
     let workers = config.runtime.worker_count();
     let ports = bind(&config.tunnel.listen, workers)?;
-    let admin = admin::bind(config.admin.address)?;
+    let admin = admin::bind(&config.admin)?;
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial).cloned();
     let initial = initial.as_ref();

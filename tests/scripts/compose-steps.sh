@@ -88,7 +88,8 @@ fetch() {
 
 # A metric of the container $1, of the series $3 at its admin listener on port $2.
 metric() {
-    docker exec "$1" sh -c "curl --silent --fail http://\$(hostname -I | tr ' ' '\n' |
+    docker exec "$1" sh -c "curl --silent --fail \\
+        --header \"Authorization: Bearer \$(cat /admin/token)\" http://\$(hostname -I | tr ' ' '\n' |
         grep '^$SUBNETS\.4\.'):$2/metrics" | awk -v series="$3" '$1 == series { print $2 }'
 }
 

@@ -5,6 +5,8 @@
 #             made from variables: docker-role.sh, which the image has of its role, says which, and
 #               ADMIN_NETWORK       beginning of the address that the admin listener takes, such as
 #                                   "198.18.4."; loopback if no address of this container has it
+#                                   or there is no token
+#               ADMIN_TOKEN_FILE    the token that it asks for off loopback; /admin/token
 #   healthy   asks /healthz; ends with an error if that is not well
 #   anything else is handed to the program
 set -eu
@@ -29,13 +31,14 @@ check_host_port() {
 . /usr/local/lib/millrace/docker-role.sh
 program=millrace-$role
 mounted=/etc/millrace/$role.toml
+token_file=${ADMIN_TOKEN_FILE:-/admin/token}
 made=/run/millrace/$role.toml
 
 # The address of this container in ADMIN_NETWORK. A mounted configuration must have its admin
 # listener on loopback too, or on all addresses.
 admin_address() {
     for address in $(hostname -I); do
-        [ ! -e "$mounted" ] || break
+        [ ! -e "$mounted" ] && [ -r "$token_file" ] || break
         case $address in
         "${ADMIN_NETWORK:-none}"*)
             echo "$address"
@@ -57,8 +60,14 @@ run)
 
 [admin]
 address = "$(admin_address):$admin_port"
-allow_remote = true
 END
+    if [ "$(admin_address)" != 127.0.0.1 ]; then
+        cat >>"$made" <<END
+allow_remote = true
+allowed_hosts = ["proxy-$role"]
+token_file = "$token_file"
+END
+    fi
     exec "$program" run --config "$made"
     ;;
 healthy)

@@ -1,14 +1,15 @@
-//! The admin listener: a page for people, `/metrics` (Prometheus), `/flows` (JSON), `/healthz`, `/qlog`
-//! and `/congestion_control`, over HTTP/1.1.
+//! The admin listener: a page for people, `/metrics` (Prometheus), `/flows` (JSON), `/healthz`, `/livez`,
+//! `/qlog` and `/congestion_control`, over HTTP/1.1.
 //!
 //! It has a thread of its own, so that a slow scrape never delays the data path. Everything a
 //! client can hold on to is bounded: connections, the size of a request's head, and the time for
-//! it. There is no authentication; the configuration binds loopback unless told otherwise. On
-//! loopback the `Host` field must name this machine, or any web page could read `/flows` through a
-//! DNS name of its own that leads here. Pages of other origins read nothing, except `/flows` by those
-//! that `admin.allow_origins` lists.
+//! it ([`connections`]). Off loopback it takes a token, and everywhere a `Host` field that names this
+//! machine ([`access`]). Pages of other origins read nothing, except `/flows` by those that
+//! `admin.allow_origins` lists.
 
+mod access;
 mod congestion_control;
+mod connections;
 mod dashboard;
 mod flow_info;
 mod http;
@@ -22,20 +23,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use millrace_config::WebOrigin;
+use millrace_config::Admin;
 use millrace_mcc::Explained;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
+pub use access::Access;
 pub use congestion_control::{SteerError, Steered, Steering};
 pub use flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen, FlowState, PlayerInfo};
+
+use connections::Connections;
 
 use crate::metrics::Metrics;
 use crate::qlog::{QlogError, TraceInfo};
 
-/// Connections at a time; more wait in the listener's queue.
-const MAX_CONNECTIONS: usize = 16;
 /// Time for a request's head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for a connection as a whole.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Size of a request's head.
@@ -91,25 +93,44 @@ pub enum Health {
 /// Says whether this process carries flows; it must not block.
 pub type HealthCheck = Box<dyn Fn() -> Health + Send + Sync>;
 
+/// The answers to `/healthz` and `/livez`.
+pub struct Checks {
+    /// Whether flows are carried, and move.
+    pub health: HealthCheck,
+    /// Whether the process works, whatever its peers and paths do: otherwise it has to be restarted.
+    pub liveness: HealthCheck,
+}
+
 /// What the admin listener shows.
 struct Content {
     metrics: Arc<Metrics>,
     flows: Box<dyn FlowSource>,
-    health: HealthCheck,
-    /// Pages from there may read `/flows`.
-    origins: Vec<WebOrigin>,
-    is_loopback: bool,
+    checks: Checks,
+    access: Access,
 }
 
-/// Binds `address`, port 0 for any, if there is to be a listener.
+/// A listener that is bound, and what it asks of requests.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    access: Access,
+}
+
+/// Binds the address of `config`, port 0 for any, if there is to be a listener, and reads the token: the user
+/// that the process becomes may not be allowed to.
 ///
 /// # Errors
-/// The address can't be bound.
-pub fn bind(address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
-    let bind = |address| {
-        TcpListener::bind(address).with_context(|| format!("can't bind admin.address {address}"))
+/// The address can't be bound, or the token not be read.
+pub fn bind(config: &Admin) -> anyhow::Result<Option<Bound>> {
+    let Some(address) = config.address else { return Ok(None) };
+    let listener = TcpListener::bind(address)
+        .with_context(|| format!("can't bind admin.address {address}"))?;
+    let access = Access {
+        origins: config.allow_origins.clone(),
+        allowed_hosts: config.allowed_hosts.clone(),
+        token: config.token().context("admin.token_file")?,
     };
-    address.map(bind).transpose()
+    Ok(Some(Bound { listener, access }))
 }
 
 /// A running admin listener. It ends when this is dropped.
@@ -120,21 +141,20 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Serves what comes to `listener` from a thread of its own. Pages from `origins` may read `/flows`.
+    /// Serves what comes to the listener from a thread of its own.
     ///
     /// # Errors
     /// The thread can't be started.
     pub fn start(
-        listener: TcpListener,
+        bound: Bound,
         metrics: Arc<Metrics>,
         flows: Box<dyn FlowSource>,
-        health: HealthCheck,
-        origins: Vec<WebOrigin>,
+        checks: Checks,
     ) -> io::Result<Self> {
+        let Bound { listener, access } = bound;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let is_loopback = address.ip().to_canonical().is_loopback();
-        let content = Arc::new(Content { metrics, flows, health, origins, is_loopback });
+        let content = Arc::new(Content { metrics, flows, checks, access });
         // FlowSource may block; two at a time are enough for any dashboard.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -174,19 +194,18 @@ async fn serve(listener: TcpListener, content: Arc<Content>, mut stopped: watch:
             return;
         }
     };
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = Connections::new();
     let accept_all = async {
         loop {
-            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, _)) => {
-                    let content = Arc::clone(&content);
-                    tokio::spawn(async move {
-                        let connection = http::serve_connection(stream, content);
-                        // What a client does wrong concerns nobody but it.
-                        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-                        drop(slot);
-                    });
+                Ok((stream, from)) => {
+                    let (content, place) = (Arc::clone(&content), connections.place());
+                    let connection = http::serve_connection(stream, content, place.clone());
+                    // What a client does wrong concerns nobody but it.
+                    let task = tokio::spawn(tokio::time::timeout(CONNECTION_TIMEOUT, connection));
+                    connections.add(from.ip().to_canonical(), &place, task.abort_handle());
+                    // It may have sent its head already: then it is not silent.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) => {
                     // Out of descriptors, most likely: try again when some may be free.

@@ -18,6 +18,8 @@ use crate::memory::Held;
 use crate::metrics::WorkerCounters;
 use crate::path_mtu::PathMtu;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
+use crate::probe::{Asked, Exchange};
+use crate::progress::Progress;
 use crate::qlog::{QlogError, QlogSink, Trace};
 use crate::steering::Control;
 use crate::udp::UdpPort;
@@ -59,6 +61,8 @@ pub enum Owner {
     Datagrams(usize),
     /// The role, by a key of its own choice.
     Role(u64),
+    /// A health probe.
+    Probe,
     /// Nobody yet: the role has still to look at the request.
     Unclaimed {
         /// Whether the peer has ended the stream meanwhile, with nothing unread before.
@@ -137,6 +141,12 @@ pub struct Conn {
     pub(crate) wants_room: bool,
     /// A packet or a timer has come since the last drive: only these make room.
     pub(crate) news: bool,
+    /// Whether what it sends gets through.
+    pub(crate) progress: Progress,
+    /// The probe that this end has under way.
+    pub(crate) asked: Option<Asked>,
+    /// The peer's probes that are being answered.
+    pub(crate) answering: Vec<Exchange>,
     /// What a test makes of it.
     pub(crate) fault: Option<Fault>,
     pub(crate) path_mtu: PathMtu,
@@ -187,6 +197,9 @@ impl Conn {
             next_peer_stream: 0,
             wants_room: false,
             news: false,
+            progress: Progress::new(now),
+            asked: None,
+            answering: Vec::new(),
             fault: None,
             path_mtu: PathMtu::default(),
             control: Control::new(algorithm, now),

@@ -334,7 +334,10 @@ impl Core {
     pub fn steer(&mut self, id: ConnId, stream: Option<u64>, choice: &Choice, class: Class) {
         let conn = self.conns.get_mut(id.slot).filter(|conn| conn.id == id);
         if let Some(conn) = conn
-            && conn.streams.keys().all(|other| Some(*other) == stream)
+            && conn
+                .streams
+                .iter()
+                .all(|(other, owner)| Some(*other) == stream || *owner == Owner::Probe)
         {
             conn.steer(choice, class, self.agent.as_mut(), self.now);
         }

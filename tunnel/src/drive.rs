@@ -9,7 +9,7 @@ use crate::role::Notice;
 
 /// Stream data that may wait unsent in a connection. Enough for several messages, little
 /// enough that what controls the rate is the congestion controller and not a queue here.
-const SEND_AHEAD_BYTES: usize = 256 << 10;
+pub(crate) const SEND_AHEAD_BYTES: usize = 256 << 10;
 /// What one connection may send before the others have their turn.
 const TURN_BYTES: usize = 1 << 20;
 

@@ -107,7 +107,7 @@ impl Core {
                     self.end_flow_of(flow, FlowEnd::TunnelLost, !conn.quic.is_established());
                 }
                 Owner::Datagrams(flow) => self.end_datagrams(flow, FlowEnd::TunnelLost),
-                Owner::Role(_) | Owner::Unclaimed { .. } => {}
+                Owner::Role(_) | Owner::Probe | Owner::Unclaimed { .. } => {}
             }
         }
         let Conn { id, established, .. } = conn;

@@ -525,6 +525,18 @@ impl Flow {
         Pump::Wait
     }
 
+    /// Whether the socket takes bytes that wait in the tunnel; `has_input` says that the stream has some.
+    pub(crate) fn could_write(&self, has_input: bool) -> bool {
+        let waiting = !self.to_socket.rest().is_empty() || has_input;
+        waiting && self.socket_writable && !self.received_end
+    }
+
+    /// Whether a stream with `room` takes bytes that wait at the socket.
+    pub(crate) fn could_read(&self, room: usize) -> bool {
+        let waiting = !self.to_stream.rest().is_empty() || self.socket_readable;
+        waiting && room >= FRAME_OVERHEAD + MIN_READ_BYTES && !self.sent_end
+    }
+
     fn write_failed(&mut self, error: &io::Error) -> Pump {
         match error.kind() {
             io::ErrorKind::WouldBlock => {

@@ -1,7 +1,6 @@
 //! The life of a process: workers, signals, and an orderly end.
 
 use std::io;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,12 +11,18 @@ use std::time::{Duration, Instant};
 use millrace_config::Admin;
 use millrace_mcc::Explained;
 use nix::sys::signal::{SigSet, Signal};
+use sd_notify::NotifyState;
 
-use crate::admin::{AdminServer, FlowInfo, FlowSource, HealthCheck, SteerError, Steered, Steering};
+use crate::admin::{
+    self, AdminServer, Checks, FlowInfo, FlowSource, Health, HealthCheck, SteerError, Steered,
+    Steering,
+};
+use crate::heartbeat::{Heartbeat, dead_worker, unhealthy_worker};
 use crate::metrics::{Metrics, ReloadResult};
 use crate::qlog::{QlogError, QlogSink, TraceInfo};
 use crate::role::Role;
 use crate::selection::Explainer;
+use crate::watchdog;
 use crate::worker::{Worker, WorkerHandle};
 
 /// How long a worker may take to list its flows.
@@ -90,31 +95,46 @@ impl Process {
         Ok(())
     }
 
-    /// Starts the admin listener on `listener`, if there is one, with the flows of the workers that
+    /// Starts the admin listener that is `bound`, if there is one, with the flows of the workers that
     /// run now and the Selectors beside them.
     ///
     /// # Errors
     /// Its thread can't be started.
     pub fn serve_admin(
         &self,
-        listener: Option<TcpListener>,
+        bound: Option<admin::Bound>,
         config: &Admin,
         health: HealthCheck,
         explainer: Explainer,
     ) -> io::Result<Option<AdminServer>> {
-        let Some(listener) = listener else { return Ok(None) };
+        let (workers, alive) = (self.heartbeats(), self.heartbeats());
+        let checks = Checks {
+            health: Box::new(move || match unhealthy_worker(&workers, Instant::now()) {
+                Some(reason) => Health::Unhealthy(reason),
+                None => health(),
+            }),
+            liveness: Box::new(move || {
+                dead_worker(&alive, Instant::now()).map_or(Health::Healthy, Health::Unhealthy)
+            }),
+        };
+        let Some(bound) = bound else { return Ok(None) };
         let dir = config.qlog_dir.as_deref();
         let qlog = dir.map(|dir| QlogSink::new(dir, config.qlog_max_bytes));
         let flows = Box::new(Flows { workers: self.handles.clone(), qlog, explainer });
-        let origins = config.allow_origins.clone();
-        let admin = AdminServer::start(listener, self.metrics.clone(), flows, health, origins)?;
+        let admin = AdminServer::start(bound, self.metrics.clone(), flows, checks)?;
         tracing::info!(address = %admin.address(), what = "admin", "listening");
         Ok(Some(admin))
+    }
+
+    fn heartbeats(&self) -> Vec<Arc<Heartbeat>> {
+        self.handles.iter().map(WorkerHandle::heartbeat).collect()
     }
 
     /// Reloads at each SIGHUP. Waits for SIGTERM or SIGINT, then for the flows to end, at most
     /// `drain_timeout`; a second signal ends the wait. The exit code says whether all went in order.
     pub fn run(self, mut drain_timeout: Duration, reload: &mut Reload<'_>) -> ExitCode {
+        watchdog::tell(&[NotifyState::Ready]);
+        watchdog::start(self.heartbeats());
         let mut running = self.handles.len();
         let mut deadline: Option<Instant> = None;
         while running > 0 {
@@ -138,6 +158,7 @@ impl Process {
                     let again = deadline.is_some();
                     let at = Instant::now() + if again { Duration::ZERO } else { drain_timeout };
                     tracing::info!(signal = signal.as_str(), again, "draining");
+                    watchdog::tell(&[NotifyState::Stopping]);
                     if again {
                         return ExitCode::FAILURE;
                     }
@@ -162,7 +183,9 @@ impl Process {
     }
 
     fn reload(&self, reload: &mut Reload<'_>) -> Option<Duration> {
+        watchdog::tell_reloading();
         let outcome = reload(&self.handles);
+        watchdog::tell(&[NotifyState::Ready]);
         let result = if outcome.is_ok() { ReloadResult::Done } else { ReloadResult::Refused };
         self.metrics.reloads.of(result).inc();
         match outcome {

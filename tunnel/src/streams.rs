@@ -80,7 +80,7 @@ impl Core {
                 match owner {
                     Owner::Flow(flow) => drop(self.pump_to_socket(flow)),
                     Owner::Datagrams(flow) => self.read_capsules(flow),
-                    Owner::Role(_) | Owner::Unclaimed { .. } => {}
+                    Owner::Role(_) | Owner::Probe | Owner::Unclaimed { .. } => {}
                 }
             }
         }
@@ -128,6 +128,7 @@ impl Core {
         let conn = &mut self.conns[slot];
         let id = conn.id;
         match (event, conn.streams.get(&stream).copied()) {
+            (event, Some(Owner::Probe)) => self.on_probe_event(slot, stream, &event),
             (h3::Event::Headers { list, .. }, None) => {
                 if conn.quic.is_server() {
                     conn.streams.insert(stream, Owner::Unclaimed { finished: false });

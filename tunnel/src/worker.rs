@@ -17,6 +17,7 @@ use crate::core::{
 };
 use crate::fault::Fault;
 use crate::flow::FlowEnd;
+use crate::heartbeat::Heartbeat;
 use crate::qlog::{QlogError, QlogSink};
 use crate::role::Role;
 use crate::shared::Shared;
@@ -28,6 +29,8 @@ use crate::udp::RecvBuffers;
 const EVENTS: usize = 1024;
 /// Receive batches of one port before the connections have their turn.
 const RECEIVE_TURNS: usize = 4;
+/// How often it is looked at whether flows move.
+const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const WAKER: Token = Token(KIND_OWN << KIND_SHIFT);
 const TIMER: Token = Token(KIND_OWN << KIND_SHIFT | 1);
 const INDEX_MASK: usize = (1 << KIND_SHIFT) - 1;
@@ -80,9 +83,15 @@ struct Update {
 pub struct WorkerHandle {
     waker: Arc<Waker>,
     commands: Sender<Command>,
+    heartbeat: Arc<Heartbeat>,
 }
 
 impl WorkerHandle {
+    /// The worker's signs of life.
+    pub fn heartbeat(&self) -> Arc<Heartbeat> {
+        self.heartbeat.clone()
+    }
+
     /// Wakes the loop; its role gets [`Role::on_wake`].
     pub fn wake(&self) {
         // A failure means that the worker has ended.
@@ -160,6 +169,10 @@ pub struct Worker<R> {
     udp_ready: Vec<bool>,
     buffers: RecvBuffers,
     next_tick: Instant,
+    heartbeat: Arc<Heartbeat>,
+    next_progress_check: Instant,
+    /// Whether something did not move at the last check.
+    is_stuck: bool,
 }
 
 impl<R: Role> Worker<R> {
@@ -179,7 +192,8 @@ impl<R: Role> Worker<R> {
         let timer = Timer::new(poll.registry(), TIMER)?;
         let (commands, orders) = channel();
         shared.path_reports.add_worker(waker.clone());
-        let handle = WorkerHandle { waker, commands };
+        let heartbeat = Heartbeat::new(Instant::now());
+        let handle = WorkerHandle { waker, commands, heartbeat: heartbeat.clone() };
         let registry = poll.registry().try_clone()?;
         let mut core = Core::new(registry, index, tunnel, &settings, shared);
         let mut role = make_role(handle.clone());
@@ -197,6 +211,9 @@ impl<R: Role> Worker<R> {
             at_work: true,
             buffers: RecvBuffers::default(),
             next_tick: Instant::now(),
+            heartbeat,
+            next_progress_check: Instant::now(),
+            is_stuck: false,
         };
         Ok((worker, handle))
     }
@@ -216,6 +233,7 @@ impl<R: Role> Worker<R> {
                 return Err(error);
             }
             self.core.now = Instant::now();
+            self.heartbeat.beat(self.core.now);
             for event in &events {
                 if catch_unwind(AssertUnwindSafe(|| self.dispatch(event))).is_err() {
                     self.on_panic(event.token());
@@ -370,8 +388,27 @@ impl<R: Role> Worker<R> {
                 self.core.end_handshakes(patience);
             }
             self.role.on_tick(&mut self.core, now);
+            self.check_progress(now);
         } else if self.role.next_deadline().is_some_and(|at| at <= now) {
             self.role.on_tick(&mut self.core, now);
+        }
+    }
+
+    /// Tells whether what could move does.
+    fn check_progress(&mut self, now: Instant) {
+        if now < self.next_progress_check {
+            return;
+        }
+        self.next_progress_check = now + PROGRESS_CHECK_INTERVAL;
+        let stuck = self.core.stuck();
+        if let Some(problem) = &stuck
+            && !self.is_stuck
+        {
+            tracing::warn!(problem, "data does not move");
+        }
+        if stuck.is_some() || self.is_stuck {
+            self.is_stuck = stuck.is_some();
+            self.heartbeat.set_stuck(stuck);
         }
     }
 
@@ -385,6 +422,7 @@ impl<R: Role> Worker<R> {
                 self.core.isolated(slot, |core| {
                     core.suffer(slot, Fault::Drive);
                     core.suffer(slot, Fault::Stall);
+                    core.pump_probes(slot);
                     core.drive(slot);
                 });
             }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -79,6 +79,8 @@ struct Shared {
     stop: AtomicBool,
     swallow: AtomicBool,
     swallowed: AtomicU64,
+    /// Datagrams of more bytes do not arrive; 0 is no limit.
+    largest_bytes: AtomicUsize,
     rebind: AtomicBool,
     sent: AtomicBool,
     faults: Mutex<Faults>,
@@ -136,6 +138,11 @@ impl Relay {
     /// From now on nothing arrives, or everything again.
     pub fn swallow(&self, swallow: bool) {
         self.shared.swallow.store(swallow, Ordering::Relaxed);
+    }
+
+    /// From now on datagrams of more than so many bytes do not arrive, in either direction; all do without.
+    pub fn pass_up_to(&self, bytes: Option<usize>) {
+        self.shared.largest_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Datagrams that did not arrive because of [`Relay::swallow`].
@@ -275,6 +282,10 @@ impl State {
         }
         if self.shared.swallow.load(Ordering::Relaxed) {
             self.shared.swallowed.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        let largest = self.shared.largest_bytes.load(Ordering::Relaxed);
+        if largest > 0 && segment.map_or(length, usize::from) > largest {
             return true;
         }
         if self.is_lost() {

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -169,6 +171,8 @@ impl RawRuntime {
     }
 }
 
+/// Most entries of `admin.allowed_hosts`: as for `admin.allow_origins`.
+const MAX_HOSTS: usize = 64;
 /// Most entries of `admin.allow_origins`: each request is compared with all of them.
 const MAX_ORIGINS: usize = 64;
 
@@ -176,7 +180,7 @@ const MAX_ORIGINS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
     /// The address to bind; `None`, written `"none"`, serves nothing. It is loopback unless
-    /// `allow_remote` is set, because it has no authentication and shows who watches what.
+    /// `allow_remote` is set, because it shows who watches what.
     pub address: Option<SocketAddr>,
     /// Where `/qlog` may write traces; `None`, without the key, allows none. It must exist.
     pub qlog_dir: Option<PathBuf>,
@@ -184,6 +188,68 @@ pub struct Admin {
     pub qlog_max_bytes: u64,
     /// Web pages that may read `/flows`, by their origin; none by default, at most 64.
     pub allow_origins: Vec<WebOrigin>,
+    /// Names that requests may call this machine by, beside its addresses; at most 64. Off loopback there
+    /// must be one.
+    pub allowed_hosts: Vec<String>,
+    /// A file with the token that requests have to show, health checks aside. Off loopback it is needed.
+    pub token_file: Option<PathBuf>,
+}
+
+/// What requests to the admin listener show. It is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AdminToken(String);
+
+impl AdminToken {
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdminToken")
+    }
+}
+
+/// Fewest characters of a token: 128 bits in hexadecimal digits.
+const MIN_TOKEN_CHARS: usize = 32;
+/// Most of them: what a header field of HTTP/1.1 takes everywhere.
+const MAX_TOKEN_CHARS: usize = 4096;
+
+impl Admin {
+    /// The token, if there is to be one.
+    ///
+    /// # Errors
+    /// What is wrong with its file, and what would be right.
+    pub fn token(&self) -> io::Result<Option<AdminToken>> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let wrong = |problem: String| io::Error::other(format!("{}: {problem}", path.display()));
+        let text =
+            fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
+        let mode = fs::metadata(path)?.permissions().mode() & 0o777;
+        if mode & 0o007 != 0 {
+            let problem = format!("mode {mode:04o} lets every user of this host use it: chmod 600");
+            return Err(wrong(problem));
+        }
+        let token = text.trim_end_matches(['\r', '\n']);
+        let length = MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS;
+        // RFC 6750, Section 2.1.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        if !length.contains(&token.len()) || !token.bytes().all(is_plain) {
+            return Err(wrong(format!(
+                "must hold one line of {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} letters, digits and \
+                 -._~+/=, as openssl rand -hex 32 prints it"
+            )));
+        }
+        Ok(Some(AdminToken(token.to_owned())))
+    }
+
+    /// Checks the file with the token.
+    pub(crate) fn check_files(&self, source: &Source) -> Result<(), ConfigError> {
+        let checked = self.token().map(drop);
+        checked.map_err(|error| source.error("admin.token_file", error.to_string()))
+    }
 }
 
 #[derive(Default, DeriveDeserialize)]
@@ -194,6 +260,8 @@ pub(crate) struct RawAdmin {
     qlog_dir: Option<PathBuf>,
     qlog_max_mb: Int<64, 1, 10_000>,
     allow_origins: Vec<WebOrigin>,
+    allowed_hosts: Vec<String>,
+    token_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy)]
@@ -223,6 +291,7 @@ impl RawAdmin {
             let problem = format!("at most {MAX_ORIGINS} origins");
             return Err(source.error("admin.allow_origins", problem));
         }
+        check_hosts(&self.allowed_hosts, source)?;
         let address = self.address.map_or(Some(default), |AdminAddress(address)| address);
         match address {
             Some(remote) if !remote.ip().to_canonical().is_loopback() && !self.allow_remote => {
@@ -232,12 +301,45 @@ impl RawAdmin {
                 );
                 Err(source.error("admin.address", problem))
             }
+            Some(remote)
+                if !remote.ip().to_canonical().is_loopback()
+                    && (self.allowed_hosts.is_empty() || self.token_file.is_none()) =>
+            {
+                let problem = format!(
+                    "{remote} is not a loopback address: admin.allowed_hosts must list the names that \
+                     this machine is called by, and admin.token_file must name a file with a token, as \
+                     openssl rand -hex 32 makes one"
+                );
+                Err(source.error("admin.allow_remote", problem))
+            }
             address => Ok(Admin {
                 address,
                 qlog_dir: self.qlog_dir.as_ref().map(|dir| source.resolve(dir)),
                 qlog_max_bytes: self.qlog_max_mb.get::<u64>() * 1_000_000,
                 allow_origins: self.allow_origins,
+                allowed_hosts: self.allowed_hosts,
+                token_file: self.token_file.as_ref().map(|file| source.resolve(file)),
             }),
+        }
+    }
+}
+
+/// Names alone: a port or a scheme would never match.
+fn check_hosts(hosts: &[String], source: &Source) -> Result<(), ConfigError> {
+    let is_name = |host: &&String| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        (1..=253).contains(&host.len()) && host.bytes().all(is_allowed)
+    };
+    if hosts.len() > MAX_HOSTS {
+        let problem = format!("at most {MAX_HOSTS} names");
+        return Err(source.error("admin.allowed_hosts", problem));
+    }
+    match hosts.iter().find(|host| !is_name(host)) {
+        None => Ok(()),
+        Some(host) => {
+            let problem =
+                format!("{host:?} must be a name or an IPv4 address, without scheme and port");
+            Err(source.error("admin.allowed_hosts", problem))
         }
     }
 }
@@ -278,4 +380,39 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token_of(text: &str, mode: u32) -> io::Result<Option<AdminToken>> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let admin = Admin {
+            address: None,
+            qlog_dir: None,
+            qlog_max_bytes: 0,
+            allow_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
+            token_file: Some(file.path().to_owned()),
+        };
+        admin.token()
+    }
+
+    #[test]
+    fn a_token_is_long_plain_and_not_for_everybody() {
+        let long = "0123456789abcdef".repeat(2);
+        for mode in [0o600, 0o400, 0o440] {
+            let token = token_of(&format!("{long}\n"), mode).unwrap().unwrap();
+            assert_eq!(token.as_bytes(), long.as_bytes());
+            assert!(!format!("{token:?}").contains("0123"));
+        }
+        let problem = |text: &str, mode| token_of(text, mode).unwrap_err().to_string();
+        assert!(problem(&long, 0o644).contains("chmod 600"));
+        for wrong in ["", "short", &format!("{long} {long}"), &format!("{long}\n{long}")] {
+            assert!(problem(wrong, 0o600).contains("openssl rand"), "{wrong:?}");
+        }
+    }
 }

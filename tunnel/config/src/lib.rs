@@ -33,7 +33,7 @@ use std::path::Path;
 
 pub use allow::{Allow, AllowedHost, Protocol};
 pub use client::{ClientConfig, ClientLimits, ClientTunnel, Connections};
-pub use common::{Admin, Class, Credentials, Log, LogFormat, LogLevel, Runtime};
+pub use common::{Admin, AdminToken, Class, Credentials, Log, LogFormat, LogLevel, Runtime};
 pub use congestion_control::{AlgorithmProblem, CheckAlgorithm, CongestionControl};
 pub use denied_clients::{DeniedClients, DeniedEntry};
 pub use destinations::{Acl, Denied, DeniedReason, OwnAddresses};

@@ -188,7 +188,8 @@ impl ServerConfig {
     /// # Errors
     /// The first file for which that is not so, with the line that names it.
     pub fn check_files(&self) -> Result<(), ConfigError> {
-        self.tunnel.credentials.check_files(&self.source, "client_ca")
+        self.tunnel.credentials.check_files(&self.source, "client_ca")?;
+        self.admin.check_files(&self.source)
     }
 
     /// Reads the deny-list; without one no client is denied.

@@ -19,6 +19,11 @@ const FILES: [(&str, &str, &str); 3] = [
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// Whether there is a file of this path.
+pub(super) fn is_file(path: &str) -> bool {
+    FILES.iter().any(|(name, ..)| *name == path)
+}
+
 /// The file of this path, if there is one.
 pub(super) fn file(path: &str) -> Option<Response<Full<Bytes>>> {
     let (_, content_type, text) = FILES.into_iter().find(|(name, ..)| *name == path)?;

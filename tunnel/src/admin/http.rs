@@ -1,14 +1,13 @@
 //! One connection of the admin listener.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, ORIGIN,
-    VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN, VARY,
 };
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -16,9 +15,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::net::TcpStream;
 
+use super::access::HEALTH_PATHS;
+use super::connections::Place;
 use super::{
-    Content, FlowInfo, HEAD_TIMEOUT, Health, MAX_HEAD_BYTES, MAX_HEAD_FIELDS, congestion_control,
-    dashboard, qlog,
+    Content, FlowInfo, HEAD_TIMEOUT, Health, HealthCheck, MAX_HEAD_BYTES, MAX_HEAD_FIELDS,
+    congestion_control, dashboard, qlog,
 };
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
@@ -35,10 +36,29 @@ struct Flows {
 pub(super) async fn serve_connection(
     stream: TcpStream,
     content: Arc<Content>,
+    place: Place,
 ) -> Result<(), hyper::Error> {
-    let service = service_fn(move |request| {
-        let content = Arc::clone(&content);
-        async move { Ok::<_, Infallible>(answer(&request, content).await) }
+    let local = stream.local_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.ip());
+    // Held until the answer has been taken.
+    let served = Arc::new(Mutex::new(None));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (content, served) = (Arc::clone(&content), Arc::clone(&served));
+        place.on_head();
+        let permit = place.serve();
+        async move {
+            let is_health_check = HEALTH_PATHS.contains(&request.uri().path());
+            if let Some(refused) = content.access.refusal(&request, local) {
+                return Ok::<_, Infallible>(refused);
+            }
+            if permit.is_none() && !is_health_check {
+                let text = "too many requests at a time\n";
+                return Ok(response(StatusCode::SERVICE_UNAVAILABLE, TEXT, text));
+            }
+            if !is_health_check {
+                *served.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+            }
+            Ok(answer(&request, content).await)
+        }
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -51,10 +71,6 @@ pub(super) async fn serve_connection(
 }
 
 async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<Full<Bytes>> {
-    if content.is_loopback && !names_this_machine(request) {
-        let text = "the Host field must be an IP address or localhost\n";
-        return response(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
-    }
     let path = request.uri().path();
     if path == "/qlog" || path.starts_with("/qlog/") {
         return qlog::answer(request, content).await;
@@ -63,8 +79,8 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
         return congestion_control::answer(request, content).await;
     }
     let page = dashboard::file(path);
-    if page.is_none() && !["/metrics", "/flows", "/healthz"].contains(&path) {
-        let text = "there are / (a page for people), /metrics, /flows, /healthz, /qlog and \
+    if page.is_none() && !["/metrics", "/flows", "/healthz", "/livez"].contains(&path) {
+        let text = "there are / (a page for people), /metrics, /flows, /healthz, /livez, /qlog and \
                     /congestion_control\n";
         return response(StatusCode::NOT_FOUND, TEXT, text);
     }
@@ -89,12 +105,17 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
             share(request, &content, &mut answer);
             answer
         }
-        _ => match (content.health)() {
-            Health::Healthy => response(StatusCode::OK, TEXT, "ok\n"),
-            Health::Unhealthy(reason) => {
-                response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{reason}\n"))
-            }
-        },
+        "/livez" => health(&content.checks.liveness),
+        _ => health(&content.checks.health),
+    }
+}
+
+fn health(check: &HealthCheck) -> Response<Full<Bytes>> {
+    match check() {
+        Health::Healthy => response(StatusCode::OK, TEXT, "ok\n"),
+        Health::Unhealthy(reason) => {
+            response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{reason}\n"))
+        }
     }
 }
 
@@ -135,13 +156,13 @@ pub(super) fn is_connection(name: &str) -> bool {
 /// Lets a page from elsewhere read the answer, if its origin is listed (CORS; WHATWG Fetch, Section
 /// 3.3). Without these fields the browser keeps the answer from the page.
 fn share(request: &Request<Incoming>, content: &Content, answer: &mut Response<Full<Bytes>>) {
-    if content.origins.is_empty() || request.method() != Method::GET {
+    if content.access.origins.is_empty() || request.method() != Method::GET {
         return;
     }
     answer.headers_mut().insert(VARY, HeaderValue::from_static("Origin"));
     let mut sent = request.headers().get_all(ORIGIN).iter();
     let (Some(origin), None) = (sent.next(), sent.next()) else { return };
-    if content.origins.iter().any(|listed| listed.as_str().as_bytes() == origin.as_bytes()) {
+    if content.access.origins.iter().any(|listed| listed.as_str().as_bytes() == origin.as_bytes()) {
         answer.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     }
 }
@@ -161,15 +182,4 @@ pub(super) fn response(
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-// HTTP/1.0 clients may leave the field out; a browser never does.
-fn names_this_machine(request: &Request<Incoming>) -> bool {
-    let Some(host) = request.headers().get(HOST) else { return true };
-    let Ok(authority) = host.to_str().unwrap_or_default().parse::<hyper::http::uri::Authority>()
-    else {
-        return false;
-    };
-    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }

@@ -136,6 +136,30 @@ fn start(flows: Box<dyn FlowSource>) -> Fixture {
 }
 
 fn start_for(flows: Box<dyn FlowSource>, origins: &[&str]) -> Fixture {
+    let origins = origins.iter().map(|origin| origin.parse().unwrap()).collect();
+    let access = Access { origins, ..Access::default() };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    start_bound(flows, Bound { listener, access })
+}
+
+/// On an address of this host off loopback, as `edge.example`; `None` where it has none.
+fn start_remote(token: &str) -> Option<Fixture> {
+    let elsewhere = "192.0.2.1:9".parse().unwrap();
+    let own = crate::liveness::source_address(elsewhere).ok().filter(|ip| !ip.is_loopback())?;
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "{token}").unwrap();
+    let config = Admin {
+        address: Some(SocketAddr::new(own, 0)),
+        qlog_dir: None,
+        qlog_max_bytes: 0,
+        allow_origins: Vec::new(),
+        allowed_hosts: vec!["edge.example".to_owned()],
+        token_file: Some(file.path().to_owned()),
+    };
+    Some(start_bound(Box::new(OneFlow), bind(&config).unwrap().unwrap()))
+}
+
+fn start_bound(flows: Box<dyn FlowSource>, bound: Bound) -> Fixture {
     let metrics = Metrics::new("millrace-test", "0").unwrap();
     let healthy = Arc::new(AtomicBool::new(true));
     let is_healthy = Arc::clone(&healthy);
@@ -146,10 +170,9 @@ fn start_for(flows: Box<dyn FlowSource>, origins: &[&str]) -> Fixture {
             Health::Unhealthy("no server answers".to_owned())
         }
     });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let origins = origins.iter().map(|origin| origin.parse().unwrap()).collect();
+    let liveness: HealthCheck = Box::new(|| Health::Healthy);
     let shown = Arc::clone(&metrics);
-    let server = AdminServer::start(listener, shown, flows, health, origins).unwrap();
+    let server = AdminServer::start(bound, shown, flows, Checks { health, liveness }).unwrap();
     Fixture { server, metrics, healthy }
 }
 
@@ -322,26 +345,102 @@ fn a_head_that_is_too_large_is_refused() {
     let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n");
     assert_eq!(send(&fixture.server, &request).0, 431);
     let many = "X: y\r\n".repeat(MAX_HEAD_FIELDS + 1);
-    let request = format!("GET /metrics HTTP/1.1\r\n{many}\r\n");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
     assert_eq!(send(&fixture.server, &request).0, 431);
 }
 
+/// More silent connections than there are places.
 #[test]
-fn silent_clients_are_closed_and_others_served_again() {
+fn silent_clients_do_not_keep_others_out() {
     let fixture = start(Box::new(OneFlow));
-    let started = Instant::now();
-    let silent: Vec<_> = (0..MAX_CONNECTIONS)
+    let silent: Vec<_> = (0..64)
         .map(|_| {
             let mut stream = TcpStream::connect(fixture.server.address()).unwrap();
             stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
             stream
         })
         .collect();
-    // Every slot is taken, so that this one waits until the silent ones are closed.
-    assert_eq!(get(&fixture.server, "/healthz").0, 200);
-    assert!(started.elapsed() >= HEAD_TIMEOUT / 2, "{:?}", started.elapsed());
-    assert!(started.elapsed() < 2 * HEAD_TIMEOUT, "{:?}", started.elapsed());
+    for path in ["/healthz", "/livez", "/metrics"] {
+        let started = Instant::now();
+        assert_eq!(get(&fixture.server, path).0, 200);
+        assert!(started.elapsed() < HEAD_TIMEOUT / 2, "{path}: {:?}", started.elapsed());
+    }
     drop(silent);
+}
+
+/// Requests that take long have all places.
+#[test]
+fn health_checks_are_answered_while_all_places_are_taken() {
+    let fixture = start(Box::new(SlowFlows));
+    let address = fixture.server.address();
+    let busy: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /flows HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    let started = Instant::now();
+    for path in ["/healthz", "/livez"] {
+        assert_eq!(get(&fixture.server, path).0, 200, "{path}");
+    }
+    assert!(started.elapsed() < Duration::from_millis(450), "{:?}", started.elapsed());
+    let statuses: Vec<_> = busy
+        .into_iter()
+        .map(|mut stream| {
+            let mut head = [0; 12];
+            stream.read_exact(&mut head).unwrap();
+            String::from_utf8_lossy(&head[9..]).into_owned()
+        })
+        .collect();
+    assert!(statuses.contains(&"503".to_owned()), "{statuses:?}");
+}
+
+#[test]
+fn a_request_has_exactly_one_host_field() {
+    let fixture = start(Box::new(OneFlow));
+    for (fields, status) in [
+        ("", 400),
+        ("Host: localhost\r\nHost: localhost\r\n", 400),
+        ("Host: localhost\r\nHost: evil.example\r\n", 400),
+        ("Host: \r\n", 421),
+        ("Host: localhost\r\n", 200),
+    ] {
+        let request = format!("GET /flows HTTP/1.1\r\n{fields}\r\n");
+        assert_eq!(send(&fixture.server, &request).0, status, "{fields:?}");
+    }
+}
+
+#[test]
+fn off_loopback_a_request_shows_its_host_and_the_token() {
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+    let Some(fixture) = start_remote(TOKEN) else { return };
+    let address = fixture.server.address();
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    let ask = |method: &str, path: &str, host: &str, fields: &str| {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
+        send(&fixture.server, &request).0
+    };
+    let own = address.to_string();
+    for path in ["/flows", "/metrics", "/qlog", "/congestion_control/0a0b"] {
+        assert_eq!(ask("GET", path, "evil.example", &bearer), 421, "{path}");
+        assert_eq!(ask("PUT", path, "evil.example", &bearer), 421, "{path}");
+        assert_eq!(ask("GET", path, "localhost", &bearer), 421, "{path}");
+        assert_eq!(ask("GET", path, "198.18.9.9", &bearer), 421, "{path}");
+        assert_eq!(ask("GET", path, &own, ""), 401, "{path}");
+        assert_eq!(ask("PUT", path, "edge.example", ""), 401, "{path}");
+        let wrong = bearer.replace("ef\r", "ee\r");
+        assert_eq!(ask("GET", path, &own, &wrong), 401, "{path}");
+        assert_eq!(ask("GET", path, &own, &bearer.repeat(2)), 401, "{path}");
+        assert!(![401, 421].contains(&ask("GET", path, &own, &bearer)), "{path}");
+    }
+    assert_eq!(ask("GET", "/flows", "EDGE.example:9464", &bearer), 200);
+    assert_eq!(ask("GET", "/flows", &own, &bearer.replace("Bearer", "bearer")), 200);
+    for path in ["/healthz", "/livez", "/", "/dashboard.js"] {
+        assert_eq!(ask("GET", path, "edge.example", ""), 200, "{path}");
+        assert_eq!(ask("GET", path, "evil.example", ""), 421, "{path}");
+    }
+    assert_eq!(send(&fixture.server, "GET /healthz HTTP/1.0\r\n\r\n").0, 400);
 }
 
 struct SlowFlows;

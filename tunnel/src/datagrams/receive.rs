@@ -93,6 +93,7 @@ impl Core {
                     conn.reset(stream, H3_DATAGRAM_ERROR);
                     self.end_flow(flow, FlowEnd::FarReset);
                 }
+                Some(Owner::Probe) => self.shared.metrics.drops.of(Drop::DatagramFlow).inc(),
                 None if !unopened => {
                     self.shared.metrics.drops.of(Drop::DatagramFlow).inc();
                 }

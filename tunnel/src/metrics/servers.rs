@@ -14,6 +14,8 @@ pub struct ServerMetrics {
     pub connections: IntCounter,
     /// Attempts that failed, connections that broke, and times that it was silent for too long.
     pub failures: IntCounter,
+    /// Health probes that had no answer in time.
+    pub probe_failures: IntCounter,
     /// Flows that were given to it.
     pub flows: IntCounter,
     /// Flows that it had no room for.
@@ -42,12 +44,17 @@ impl Metrics {
             "millrace_server_failures_total",
             "Attempts to connect to a server that failed, connections lost, and silences",
         )?;
+        let probe_failures = counters(
+            "millrace_server_probe_failures_total",
+            "Health probes of full-size packets that a server did not answer in time",
+        )?;
         let flows = counters("millrace_server_flows_total", "Flows given to a server")?;
         let full = counters("millrace_server_full_total", "Flows that a server had no room for")?;
         let of = |name: &String| ServerMetrics {
             healthy: healthy.with_label_values(&[name]),
             connections: connections.with_label_values(&[name]),
             failures: failures.with_label_values(&[name]),
+            probe_failures: probe_failures.with_label_values(&[name]),
             flows: flows.with_label_values(&[name]),
             full: full.with_label_values(&[name]),
         };

@@ -14,6 +14,7 @@ mod drain;
 mod fail_open;
 mod fair_shares;
 mod half_close;
+mod health;
 mod isolation;
 mod logs;
 mod malformed;

@@ -36,11 +36,21 @@ function element(id) {
   return found;
 }
 
+/** The token of admin.token_file, for as long as the page is open; null where none is asked for. */
+let token = /** @type {string | null} */ (null);
+
 /**
  * @param {string} path
  * @returns {Promise<Response>}
  */
-const ask = (path) => fetch(path, { cache: "no-store", signal: AbortSignal.timeout(5 * EVERY_MS) });
+async function ask(path) {
+  const headers = token === null ? undefined : { Authorization: `Bearer ${token}` };
+  const answer = await fetch(path, { cache: "no-store", headers, signal: AbortSignal.timeout(5 * EVERY_MS) });
+  if (answer.status === 401) {
+    token = prompt("The admin listener asks for its token (admin.token_file):") ?? token;
+  }
+  return answer;
+}
 
 /**
  * @param {number | null} value

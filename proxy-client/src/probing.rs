@@ -1,0 +1,61 @@
+//! Health probes of one connection, as the pool sees them.
+
+use std::time::{Duration, Instant};
+
+use millrace_tunnel::conn::ConnId;
+use millrace_tunnel::core::Core;
+use millrace_tunnel::probe::ProbeState;
+
+/// How long a probe may be unanswered, however short a round trip is.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// And that many round trips: lost packets are sent again, one after the other on a bad path.
+const TIMEOUT_ROUND_TRIPS: u32 = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Probing {
+    /// When the last probe began.
+    began: Instant,
+}
+
+impl Probing {
+    /// Of a connection that begins `now`.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { began: now }
+    }
+
+    /// Begins a probe when it is time. Whether the one under way has had no answer in time.
+    pub(crate) fn is_stuck(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        interval: Duration,
+        authority: &str,
+    ) -> bool {
+        let timeout = TIMEOUT.max(TIMEOUT_ROUND_TRIPS * core.rtt(id).unwrap_or_default());
+        let state = core.probe_state(id);
+        if state.is_none() && core.now().saturating_duration_since(self.began) >= interval {
+            self.began = core.now();
+            core.begin_probe(id, authority.to_owned());
+        }
+        state.is_some_and(|state| is_late(state, timeout))
+    }
+}
+
+/// A busy connection is not stuck: a probe has its turn among the flows.
+fn is_late(state: ProbeState, timeout: Duration) -> bool {
+    state.elapsed >= timeout && !state.is_moving
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_late_after_its_time_on_a_connection_that_does_not_move() {
+        let after = |s, is_moving| ProbeState { elapsed: Duration::from_secs(s), is_moving };
+        assert!(!is_late(after(4, false), TIMEOUT));
+        assert!(is_late(after(5, false), TIMEOUT));
+        assert!(!is_late(after(60, true), TIMEOUT));
+    }
+}
