@@ -428,12 +428,25 @@ impl Pool {
         }
         let servers = self.servers.iter().flat_map(|it| [it.next_attempt(), it.full_until()]);
         let links = self.links.values().filter_map(Link::next_look);
-        let attempts = self.links.values().filter(|link| link.is_fresh_attempt());
-        let next_addresses = attempts
-            .filter(|link| self.servers[link.server].has_untried(link.lane))
-            .map(|link| link.started + ADDRESS_DELAY);
         let now = Instant::now();
-        servers.flatten().chain(next_addresses).filter(|at| *at > now).chain(links).min()
+        let coming = servers.flatten().filter(|at| *at > now);
+        coming.chain(links).chain(self.next_address_due(now)).min()
+    }
+
+    /// When an attempt that has no answer yet is joined by one to the server's next address.
+    fn next_address_due(&self, now: Instant) -> Option<Instant> {
+        let waits = |link: &&Link| {
+            let server = &self.servers[link.server];
+            link.is_fresh_attempt() && server.has_untried(link.lane) && server.may_be_tried(now)
+        };
+        let mut newest: HashMap<(usize, Option<usize>), Instant> = HashMap::new();
+        for link in self.links.values().filter(waits) {
+            let started = newest.entry((link.server, link.lane)).or_insert(link.started);
+            *started = link.started.max(*started);
+        }
+        let due = newest.into_values().map(|started| started + ADDRESS_DELAY);
+        // What is due for longer waits for something else.
+        due.filter(|at| *at + ADDRESS_DELAY / 5 > now).min()
     }
 
     /// No new connections from now on.
