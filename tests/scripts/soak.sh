@@ -1,7 +1,11 @@
 #!/bin/sh
-# The soak (docs/soak.md): SOAK_SECONDS (120) with 200 clients and trouble; then that it finds wrong
-# bytes, and that nothing is left of one that is killed. More arguments go to the first run. As root.
-# A day by hand: SOAK_SECONDS=86400 tests/scripts/soak.sh
+# The soak (docs/soak.md) with 200 clients, as root; then that it finds wrong bytes, and that nothing is left
+# of one that is killed.
+#
+#     tests/scripts/soak.sh [ARGUMENT...]           programs and links fail, SOAK_SECONDS (600)
+#     tests/scripts/soak.sh faults [ARGUMENT...]    the path and ends of flows have faults, SOAK_SECONDS (120)
+#
+# A day by hand: SOAK_SECONDS=86400 tests/scripts/soak.sh faults. The arguments are the program's.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -16,7 +20,12 @@ for program in $soak $lab target/release/millrace-client target/release/millrace
 done
 mkdir -p $out
 
-$soak --seconds "${SOAK_SECONDS:-120}" --clients 200 --out $out "$@"
+if [ "${1:-}" = faults ]; then
+    shift
+    $soak --seconds "${SOAK_SECONDS:-120}" --clients 200 --faults --no-trouble --out $out/faults "$@"
+else
+    $soak --seconds "${SOAK_SECONDS:-600}" --clients 200 --out $out "$@"
+fi
 
 # It must be able to fail.
 log=$out/wrong-bytes.log

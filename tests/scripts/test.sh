@@ -8,8 +8,8 @@ set -u
 cd "$(dirname "$0")/../.."
 
 case ${1:-} in
-'') full='' soak_s=120 fuzz_s=5 ;;
-full) full=full soak_s=1800 fuzz_s=60 ;;
+'') full='' cells=corners faults_s=120 fuzz_s=5 ;;
+full) full=full cells=all faults_s=600 fuzz_s=60 ;;
 *)
     echo "usage: $0 [full]" >&2
     exit 64
@@ -85,8 +85,11 @@ measuring_parts() {
     part namespaces namespaces
     part demo "${as_root[@]}" tests/scripts/demo.sh
     part players "${as_root[@]}" tests/scripts/players.sh $full
-    part soak "${as_root[@]}" "SOAK_SECONDS=${SOAK_SECONDS:-$soak_s}" tests/scripts/soak.sh
+    part isolation "${as_root[@]}" target/release/examples/isolation --again --cells $cells \
+        --out target/test/isolation
+    part faults "${as_root[@]}" "SOAK_SECONDS=${FAULTS_SECONDS:-$faults_s}" tests/scripts/soak.sh faults
     if [ -n "$full" ]; then
+        part soak "${as_root[@]}" "SOAK_SECONDS=${SOAK_SECONDS:-1800}" tests/scripts/soak.sh
         part ten-minutes ignored --workspace -- _for_ten_minutes
     fi
     part leftovers "${as_root[@]}" target/release/millrace-lab clean

@@ -53,7 +53,10 @@ const NATIVE_PORTS: [u16; 3] = [8080, 3128, 1080];
 /// Programs get this long to start on a machine that is busy.
 const START: Duration = Duration::from_secs(30);
 
-const SHARED: &str = "\n[limits]\nhalf_close_timeout_s = 60\n\n[runtime]\ndrain_timeout_s = 4\n";
+/// Ends that disappear are given up, and a path MTU that rises is found, while the soak still runs.
+const SHARED: &str = "\n[limits]\nhalf_close_timeout_s = 60\ntcp_user_timeout_s = 10\n\
+                      tcp_probe_timeout_s = 10\n\n[runtime]\ndrain_timeout_s = 4\n";
+const TUNNEL: &str = "path_mtu_probe_interval_s = 3\nidle_timeout_s = 10\n";
 
 /// Fields are dropped in this order: programs, then the link, then the namespaces.
 pub struct Site {
@@ -294,7 +297,7 @@ fn server_toml(number: usize, log: &str) -> String {
     let (port, admin) = (TUNNEL_PORT[number], SERVER_ADMIN[number]);
     format!(
         "[tunnel]\nlisten = [\"{SERVER_EDGE}:{port}\"]\nclient_ca = \"ca.pem\"\n\
-         certificate = \"server.pem\"\nprivate_key = \"server.key\"\nidle_timeout_s = 10\n\
+         certificate = \"server.pem\"\nprivate_key = \"server.key\"\n{TUNNEL}\
          [tunnel.class.dash]\ncongestion_control = \"bbr\"\n\
          [tunnel.class.rtsp]\ncongestion_control = \"vivace-latency\"\n\
          [admin]\naddress = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"{log}\"\n\
@@ -320,7 +323,7 @@ fn client_toml(log: &str, faults: bool) -> String {
     [
         format!(
             "[tunnel]\nservers = [{}, {}]\nserver_name = \"{SERVER_NAME}\"\nca = \"ca.pem\"\n\
-             certificate = \"client.pem\"\nprivate_key = \"client.key\"\nidle_timeout_s = 10\n\
+             certificate = \"client.pem\"\nprivate_key = \"client.key\"\n{TUNNEL}\
              keepalive_s = 3\n\n",
             server(first + to_relay),
             server(second + to_relay)
