@@ -49,6 +49,14 @@ impl Ip {
         }
     }
 
+    /// The router's route towards the client, to be replaced.
+    fn route_to_client(self) -> &'static str {
+        match self {
+            Self::V4 => "-4 route replace 198.18.1.0/24 dev c",
+            Self::V6 => "-6 route replace 2001:2:0:1::/64 dev c metric 256",
+        }
+    }
+
     /// UDP payload of a packet of `mtu` bytes.
     fn payload(self, mtu: u64) -> u64 {
         match self {
@@ -138,7 +146,9 @@ impl Routed {
         let admin: SocketAddr = ADMIN_SERVER.parse().unwrap();
         let flows = self.server.inside(|| Ok(admin::flows(admin))).unwrap();
         let flows = flows["flows"].as_array().unwrap();
-        flows.iter().filter_map(|flow| flow["path_mtu_bytes"].as_u64()).next().unwrap_or(0)
+        // All flows may not be on the connection of the download, which is the first.
+        let sizes = flows.iter().filter(|flow| flow["protocol"] == "tcp");
+        sizes.filter_map(|flow| flow["path_mtu_bytes"].as_u64()).next().unwrap_or(0)
     }
 
     fn expect_path_mtu(&self, bytes: u64) {
@@ -166,7 +176,8 @@ fn join(
         namespace.ip(&format!("addr add {ip}/{prefix} dev {device}{nodad}")).unwrap();
         namespace.ip(&format!("link set {device} up")).unwrap();
     }
-    host.ip(&format!("route add default via {router_ip}")).unwrap();
+    let family = if router_ip.contains(':') { "-6" } else { "-4" };
+    host.ip(&format!("{family} route add default via {router_ip}")).unwrap();
 }
 
 fn server_toml(address: SocketAddr) -> String {
@@ -215,9 +226,14 @@ enum Change {
 }
 
 impl Change {
-    fn set_mtu(self, world: &Routed, mtu: u64) {
+    fn set_mtu(self, version: Ip, world: &Routed, mtu: u64) {
         match self {
-            Self::Router { .. } => world.router.ip(&format!("link set c mtu {mtu}")).unwrap(),
+            // Of the route and not of the device: a veth drops larger packets that come in too, but
+            // not those that segmentation offload has joined.
+            Self::Router { .. } => {
+                let route = version.route_to_client();
+                world.router.ip(&format!("{route} mtu lock {mtu}")).unwrap()
+            }
             Self::Server => world.server.ip(&format!("link set wan mtu {mtu}")).unwrap(),
         };
     }
@@ -259,7 +275,7 @@ fn survives(version: Ip, change: Change, mtu: u64, at_most: Duration) {
     assert_eq!(exchange(&datagrams, &datagram, wait::SOON).as_ref(), Some(&datagram));
     assert_eq!(world.metric("millrace_datagram_capsules_total", &[]), 0.0);
 
-    change.set_mtu(&world, mtu);
+    change.set_mtu(version, &world, mtu);
     let stall = read_in_time(&mut flow, &mut whole[PART..2 * PART]);
     println!("{} {mtu}: longest pause {stall:?}", change.reason());
     assert!(stall < at_most, "a pause of {stall:?}");
@@ -268,16 +284,19 @@ fn survives(version: Ip, change: Change, mtu: u64, at_most: Duration) {
     world.connect().read_exact(&mut other).unwrap();
     assert!(other == data::pattern(SEED, PART), "a new flow has other bytes");
     world.expect_path_mtu(version.payload(mtu));
-    let again = || exchange(&datagrams, &datagram, Duration::from_secs(1));
-    assert_eq!(wait::until(wait::SOON, again).as_ref(), Some(&datagram));
-    assert!(world.metric("millrace_datagram_capsules_total", &[]) >= 1.0);
+    // At a veth with a smaller MTU of its own they would not even come in.
+    if matches!(change, Change::Router { .. }) {
+        let again = || exchange(&datagrams, &datagram, Duration::from_secs(1));
+        assert_eq!(wait::until(wait::SOON, again).as_ref(), Some(&datagram));
+        assert!(world.metric("millrace_datagram_capsules_total", &[]) >= 1.0);
+    }
     let decreases =
         |reason| world.metric("millrace_path_mtu_decreases_total", &[("reason", reason)]);
     assert!(decreases(change.reason()) >= 1.0, "{}", world.server_program.log_text());
     let log = world.server_program.log_text();
     assert!(log.contains("path MTU fell from 1452 to 1200"), "{log}");
 
-    change.set_mtu(&world, 1500);
+    change.set_mtu(version, &world, 1500);
     let stall = read_in_time(&mut flow, &mut whole[2 * PART..3 * PART]);
     assert!(stall < at_most, "a pause of {stall:?}");
     world.expect_path_mtu(1452);
@@ -285,7 +304,7 @@ fn survives(version: Ip, change: Change, mtu: u64, at_most: Duration) {
     assert!(whole == data::pattern(SEED, BYTES), "other bytes after the change");
     assert_eq!(flow.read(&mut [0]).unwrap(), 0);
     assert_eq!(world.metric("millrace_flows_failed_total", &[]), 0.0);
-    assert!(world.origin.accepted() >= 2 && world.echo.seen() >= 2);
+    assert!(world.origin.accepted() >= 2 && world.echo.seen() >= 1);
 }
 
 /// Reads all of `part`; the longest time in between.
