@@ -24,7 +24,7 @@ use clap::{Parser, ValueEnum};
 use millrace_lab::interrupt;
 use serde::{Deserialize, Serialize};
 
-use cell::Cell;
+use cell::{Background, Cell};
 use flows::{Standing, active_mbps};
 use site::Site;
 
@@ -32,8 +32,10 @@ use site::Site;
 const LEAST_SHARE: f64 = 0.9;
 /// How long the flows may take to come to a standstill.
 const STANDSTILL: Duration = Duration::from_secs(180);
-/// Packets of keep-alives and probes go on while flows stand still, and a slow reader's bytes.
+/// Packets of keep-alives and probes go on while flows stand still.
 const STILL_BYTES_PER_S: f64 = 150_000.0;
+/// Periods without progress in a row that are a standstill: one may be a pause of the sender.
+const STILL_PERIODS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Cells {
@@ -165,11 +167,14 @@ fn measure(cell: &Cell) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Waits until the flows have moved nothing for two round trips.
+/// Waits until the flows have moved nothing for some round trips.
 fn wait_for_standstill(site: &Site, standing: &Standing, cell: &Cell) -> Result<()> {
     let period = (2 * cell.rtt()).max(Duration::from_millis(500));
-    let slow_bytes = 1000 * cell.flows as u64;
-    let deadline = Instant::now() + STANDSTILL;
+    let slow_bytes_per_s = match cell.background {
+        Background::SlowViewer => 1000.0 * cell.flows as f64,
+        _ => 0.0,
+    };
+    let (deadline, mut still_periods) = (Instant::now() + STANDSTILL, 0);
     while Instant::now() < deadline {
         interrupt::check()?;
         let (start, moved, tunnel) = (Instant::now(), standing.moved(), site.tunnel_bytes()?);
@@ -177,8 +182,11 @@ fn wait_for_standstill(site: &Site, standing: &Standing, cell: &Cell) -> Result<
         let seconds = start.elapsed().as_secs_f64();
         let moved = (standing.moved() - moved) as f64 / seconds;
         let tunnel = (site.tunnel_bytes()? - tunnel) / seconds;
-        let slow = slow_bytes as f64;
-        if moved <= 2.0 * slow && tunnel <= STILL_BYTES_PER_S + 2.0 * slow && standing.moved() > 0 {
+        let is_still = standing.moved() > 0
+            && moved <= 2.0 * slow_bytes_per_s
+            && tunnel <= STILL_BYTES_PER_S + 2.0 * slow_bytes_per_s;
+        still_periods = if is_still { still_periods + 1 } else { 0 };
+        if still_periods == STILL_PERIODS {
             return Ok(());
         }
     }

@@ -38,9 +38,11 @@ const TUNNEL_LISTENER: u16 = 3128;
 const BYPASS_LISTENER: u16 = 3129;
 /// Programs get this long to start on a machine that is busy.
 const START: Duration = Duration::from_secs(30);
-/// Of viewers and the origin, half of what the kernel then takes. With the kernel's own 6 MB each it would
-/// take minutes to fill those of the flows that stand still.
-const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
+/// Receive buffers of all viewers together, or of the origin; the kernel doubles them. With the kernel's own
+/// 6 MB each it would take minutes to fill those of the flows that stand still.
+const RECEIVE_BUFFERS_BYTES: usize = 32 << 20;
+/// The least and the most that one of them has. The active flow's link is short beyond the tunnel.
+const RECEIVE_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 32 << 10..=256 << 10;
 /// Flows of one viewer's address: 1,000 flows come from 100.
 const FLOWS_PER_VIEWER: usize = 10;
 /// The first viewer's address; the others follow it.
@@ -65,6 +67,7 @@ pub struct Site {
     topology: Topology,
     received: Arc<AtomicU64>,
     stopped: Arc<AtomicBool>,
+    receive_buffer_bytes: usize,
     _run: Run,
 }
 
@@ -91,7 +94,8 @@ impl Site {
         let address = at(ORIGIN, ORIGIN_PORT);
         let listener = topology.origin.inside(|| Ok(listen(address, 4096)))?;
         // Accepted sockets inherit it.
-        SockRef::from(&listener).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
+        let receive_buffer_bytes = receive_buffer_bytes(cell.flows);
+        SockRef::from(&listener).set_recv_buffer_size(receive_buffer_bytes)?;
         let origin = Origin::serve(listener, move |flow| flows::serve(flow, &count, &stop));
         let black_hole =
             topology.origin.inside(|| Ok(Blackhole::open_at(at(ORIGIN, BLACK_HOLE_PORT))))?;
@@ -112,6 +116,7 @@ impl Site {
             topology,
             received,
             stopped,
+            receive_buffer_bytes,
             _run: run,
         };
         wait::for_true("the server is healthy", START, || {
@@ -158,7 +163,7 @@ impl Site {
         let from = SocketAddr::from((viewer_address(number / FLOWS_PER_VIEWER), 0));
         self.topology.player.inside(|| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
+            socket.set_recv_buffer_size(self.receive_buffer_bytes)?;
             socket.bind(&from.into())?;
             socket.connect_timeout(&at(CLIENT_EDGE_INSIDE, port).into(), tcp::PATIENCE)?;
             socket.set_read_timeout(Some(tcp::PATIENCE))?;
@@ -194,6 +199,11 @@ impl Drop for Site {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
+}
+
+fn receive_buffer_bytes(flows: usize) -> usize {
+    let (least, most) = (*RECEIVE_BUFFER_BYTES.start(), *RECEIVE_BUFFER_BYTES.end());
+    (RECEIVE_BUFFERS_BYTES / flows).clamp(least, most)
 }
 
 fn viewer_address(number: usize) -> Ipv4Addr {
