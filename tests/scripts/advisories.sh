@@ -65,7 +65,7 @@ for package in player tests/lab/report; do
 done
 timeout "$timeout_s" python3 tests/scripts/python-advisories.py tests/interop/python/requirements.txt \
     learner/requirements.txt >"$work/log" 2>&1
-report Python $? "PyPI's project data (https://pypi.org/pypi/NAME/VERSION/json)"
+report Python $? "the project data (JSON) of PyPI"
 go_advisories >"$work/log" 2>&1
 report Go $? "the Go module golang.org/x/vulndb"
 if [ "$mode" = all ]; then

@@ -43,12 +43,16 @@ sed 's/containerPort/containerPorts/' "$manifest" >"$work/wrong.yaml"
     fail "kubernetes-validate takes anything"
 target/release/millrace-server certificates --dir "$work/certificates" \
     --server-name millrace-server --client edge >/dev/null
+mkdir -p "$work/admin"
+(umask 077 && openssl rand -hex 32 >"$work/admin/token")
 "$venv/bin/python" - "$manifest" "$work" <<'END'
 import sys, yaml
 manifest, work = sys.argv[1:]
 documents = {d["kind"]: d for d in yaml.safe_load_all(open(manifest))}
 toml = documents["ConfigMap"]["data"]["server.toml"]
-open(f"{work}/server.toml", "w").write(toml.replace("/certificates/", f"{work}/certificates/"))
+for place in ("certificates", "admin"):
+    toml = toml.replace(f'"/{place}/', f'"{work}/{place}/')
+open(f"{work}/server.toml", "w").write(toml)
 pod = documents["Deployment"]["spec"]["template"]
 labels = pod["metadata"]["labels"]
 for kind, selector in [

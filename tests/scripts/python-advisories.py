@@ -6,6 +6,8 @@ import sys
 import urllib.error
 import urllib.request
 
+from pip._internal.models.index import PyPI
+
 TIMEOUT_S = 5
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
 
@@ -16,7 +18,7 @@ def pinned(path):
 
 
 def vulnerabilities(name, version):
-    url = f"https://pypi.org/pypi/{name}/{version}/json"
+    url = f"{PyPI.pypi_url}/{name}/{version}/json"
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
         return json.load(answer)["vulnerabilities"]
 

@@ -44,7 +44,8 @@ let token = /** @type {string | null} */ (null);
  * @returns {Promise<Response>}
  */
 async function ask(path) {
-  const headers = token === null ? undefined : { Authorization: `Bearer ${token}` };
+  /** @type {HeadersInit} */
+  const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
   const answer = await fetch(path, { cache: "no-store", headers, signal: AbortSignal.timeout(5 * EVERY_MS) });
   if (answer.status === 401) {
     token = prompt("The admin listener asks for its token (admin.token_file):") ?? token;
