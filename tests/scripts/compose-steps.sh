@@ -166,8 +166,10 @@ check_denied() {
         got=$(explicit "$url")
         [ "$got" = "000 403" ] || fail "$url: $got instead of 000 403"
     done
-    [ "$(metric "$server" 9465 'millrace_destinations_denied_total{reason="not_listed"}')" -ge 2 ] ||
-        fail "the server did not count what it denied"
+    for reason in not_listed port_not_listed loopback own_address metadata; do
+        [ "$(metric "$server" 9465 "millrace_destinations_denied_total{reason=\"$reason\"}")" -ge 1 ] ||
+            fail "the server did not count what it denied as $reason"
+    done
     # Nothing but the tunnel leads from the viewers' side to the origin.
     docker exec "$(container proxy-client)" curl --silent --max-time 3 --output /dev/null \
         "http://$address:$origin_port/healthz" && fail "the client edge reaches the origin directly"
