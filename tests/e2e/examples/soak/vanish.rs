@@ -11,10 +11,19 @@ use socket2::Socket;
 /// How long packets of a flow are dropped: longer than both programs take to give it up.
 const DROPPED_FOR_S: u32 = 120;
 
+/// A new connection with the same ports is another flow.
 const RULES: &str = "table ip vanish {
-    set flows { type inet_service . inet_service; flags timeout; size 65535; }
-    chain out { type filter hook output priority 0; tcp sport . tcp dport @flows drop; }
-    chain in { type filter hook input priority 0; tcp dport . tcp sport @flows drop; }
+    set flows { type inet_service . inet_service; flags timeout, dynamic; size 65535; }
+    chain out {
+        type filter hook output priority 0;
+        tcp flags & (syn | ack) == syn delete @flows { tcp sport . tcp dport } accept
+        tcp sport . tcp dport @flows drop
+    }
+    chain in {
+        type filter hook input priority 0;
+        tcp flags & (syn | ack) == syn delete @flows { tcp dport . tcp sport } accept
+        tcp dport . tcp sport @flows drop
+    }
 }";
 
 static VANISHED: AtomicU64 = AtomicU64::new(0);
