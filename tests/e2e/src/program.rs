@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
-use crate::wait;
+use crate::{tcp, wait};
 
 /// Lines of a log that are kept; a program that writes more is not waited for any longer.
 const LOG_LINES_MOST: usize = 200_000;
@@ -37,6 +37,12 @@ pub struct Ended {
     pub output: String,
 }
 
+/// Returns once the child executes its program.
+fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let _no_port = tcp::NO_CHILD_STARTS.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
 impl Program {
     /// Starts `command`. It dies with this process.
     ///
@@ -50,7 +56,7 @@ impl Program {
         unsafe {
             command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?));
         }
-        let child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let child = spawn(&mut command).unwrap_or_else(|error| panic!("{name}: {error}"));
         // The parent's ends of the pipe, so that the reader sees the end.
         drop(command);
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -81,7 +87,7 @@ impl Program {
         unsafe {
             command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?));
         }
-        let child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let child = spawn(&mut command).unwrap_or_else(|error| panic!("{name}: {error}"));
         let reader = std::thread::spawn(|| {});
         (Self { name: name.to_owned(), child, log: Arc::default(), reader }, read)
     }

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -94,6 +95,10 @@ pub fn drain(from: impl Read) -> (Vec<u8>, End) {
     (bytes, End::of(error.as_ref()))
 }
 
+/// A child that starts has the sockets of all threads until it executes its program: a port that has just been
+/// looked at would be in use for so long.
+pub(crate) static NO_CHILD_STARTS: Mutex<()> = Mutex::new(());
+
 /// A port of 127.0.0.1 and ::1 that nobody listens on. It lies below the range from which the kernel
 /// takes ports for outgoing connections, so that none of those comes by it.
 ///
@@ -104,6 +109,7 @@ pub fn unused_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 10_000;
+    let _no_child = NO_CHILD_STARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let start = (std::process::id() as u16).wrapping_mul(97) % COUNT;
     for _ in 0..COUNT {
         let next =
