@@ -180,7 +180,7 @@ impl Door {
     pub fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match &self.listening {
             Listening::Tcp(listener) => {
-                listener.accept().map(|(it, peer)| (Socket::Tcp(it), Some(peer)))
+                listener.accept().map(|(it, peer)| (Socket::tcp(it), Some(peer)))
             }
             Listening::Unix(listener, _) => {
                 listener.accept().map(|(it, _)| (Socket::Unix(it), None))

@@ -179,8 +179,8 @@ impl ClientRole {
         let begun = match &socket {
             Socket::Tcp(tcp) => {
                 // Without it the flow works, only not as well.
-                let _ = SockRef::from(tcp).set_tcp_nodelay(true);
-                Handshake::begin(&door.mode, tcp, door.address)
+                let _ = SockRef::from(tcp.stream()).set_tcp_nodelay(true);
+                Handshake::begin(&door.mode, tcp.stream(), door.address)
             }
             Socket::Unix(unix) => {
                 // TCP sockets inherit it from their listener, Unix sockets don't.

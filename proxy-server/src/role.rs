@@ -401,7 +401,7 @@ impl ServerRole {
                 core.relay(RelayStart {
                     conn,
                     stream,
-                    socket: Socket::Tcp(socket),
+                    socket: Socket::tcp(socket),
                     known: true,
                     label,
                     admission,
@@ -428,7 +428,7 @@ impl ServerRole {
                 });
             }
             (Stage::Answering(socket), Err(_)) => {
-                Socket::Tcp(socket).reset();
+                Socket::tcp(socket).reset();
                 core.shared.metrics.flows_failed.of(FlowFailure::PeerReset).inc();
                 core.reset_stream(conn, stream, H3_MESSAGE_ERROR);
             }

@@ -57,6 +57,7 @@ pub mod socket;
 pub mod stateless_reset;
 mod steering;
 pub mod streams;
+pub mod tcp_buffers;
 pub mod tcp_liveness;
 mod timer;
 mod tls_words;

@@ -7,16 +7,23 @@ use std::time::Duration;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 
+use crate::tcp_buffers::BoundedTcp;
+
 /// The near end of a flow.
 #[derive(Debug)]
 pub enum Socket {
     /// A TCP connection.
-    Tcp(TcpStream),
+    Tcp(BoundedTcp),
     /// A connection on a Unix socket, from a local proxy.
     Unix(UnixStream),
 }
 
 impl Socket {
+    /// A TCP connection as the near end.
+    pub fn tcp(stream: TcpStream) -> Self {
+        Self::Tcp(BoundedTcp::new(stream))
+    }
+
     /// Registers for both directions; the readiness is edge-triggered.
     pub(crate) fn register(
         &mut self,
@@ -26,8 +33,8 @@ impl Socket {
     ) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
         match (self, known) {
-            (Self::Tcp(socket), false) => registry.register(socket, token, both),
-            (Self::Tcp(socket), true) => registry.reregister(socket, token, both),
+            (Self::Tcp(tcp), false) => registry.register(tcp.stream_mut(), token, both),
+            (Self::Tcp(tcp), true) => registry.reregister(tcp.stream_mut(), token, both),
             (Self::Unix(socket), false) => registry.register(socket, token, both),
             (Self::Unix(socket), true) => registry.reregister(socket, token, both),
         }
@@ -44,7 +51,9 @@ impl Socket {
     /// The addresses of both ends, this one first, of a TCP connection.
     pub(crate) fn tcp_addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
-            Self::Tcp(socket) => Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)),
+            Self::Tcp(tcp) => {
+                Some((tcp.stream().local_addr().ok()?, tcp.stream().peer_addr().ok()?))
+            }
             Self::Unix(_) => None,
         }
     }
@@ -55,7 +64,7 @@ impl Socket {
     /// When the connection is gone.
     pub fn shutdown_write(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
+            Self::Tcp(tcp) => tcp.stream().shutdown(Shutdown::Write),
             Self::Unix(socket) => socket.shutdown(Shutdown::Write),
         }
     }
@@ -63,7 +72,7 @@ impl Socket {
     /// The error that waits on the socket, if there is one.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {
-            Self::Tcp(socket) => socket.take_error(),
+            Self::Tcp(tcp) => tcp.stream().take_error(),
             Self::Unix(socket) => socket.take_error(),
         }
     }
@@ -76,9 +85,10 @@ impl Socket {
     /// Whether a TCP peer sees a reset when the socket is closed, be it by the kernel because the
     /// process was killed.
     pub fn abort_on_close(&self, abort: bool) {
-        if let Self::Tcp(socket) = self {
+        if let Self::Tcp(tcp) = self {
             // A failure means that the connection is gone already.
-            let _ = socket2::SockRef::from(socket).set_linger(abort.then_some(Duration::ZERO));
+            let _ =
+                socket2::SockRef::from(tcp.stream()).set_linger(abort.then_some(Duration::ZERO));
         }
     }
 
@@ -94,7 +104,7 @@ impl Socket {
 impl Read for Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(socket) => socket.read(buf),
+            Self::Tcp(tcp) => tcp.read(buf),
             Self::Unix(socket) => socket.read(buf),
         }
     }
@@ -103,7 +113,7 @@ impl Read for Socket {
 impl Write for Socket {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(socket) => socket.write(buf),
+            Self::Tcp(tcp) => tcp.write(buf),
             Self::Unix(socket) => socket.write(buf),
         }
     }

@@ -67,7 +67,7 @@ impl SendState {
     }
 }
 
-fn tcp_info(socket: RawFd) -> Option<libc::tcp_info> {
+pub(crate) fn tcp_info(socket: RawFd) -> Option<libc::tcp_info> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `bytes` bytes, which `info` has.
@@ -163,7 +163,7 @@ impl TcpLivenessChecks {
             .with_interval(interval)
             .with_retries(KEEPALIVE_PROBES);
         // A failure means that the connection is gone already.
-        let _ = SockRef::from(tcp).set_tcp_keepalive(&keepalive);
+        let _ = SockRef::from(tcp.stream()).set_tcp_keepalive(&keepalive);
     }
 
     /// To be called once every [`Core::TICK`].
@@ -278,7 +278,7 @@ mod tests {
         let (_reader, _) = listener.accept().expect("a connection");
         sender.set_nonblocking(true).expect("nonblocking");
         while sender.write(&[0; 65_536]).is_ok() {}
-        let socket = Socket::Tcp(mio::net::TcpStream::from_std(sender));
+        let socket = Socket::tcp(mio::net::TcpStream::from_std(sender));
         let end = Instant::now() + Duration::from_secs(5);
         loop {
             let state = SendState::of(&socket).expect("TCP_INFO");

@@ -399,7 +399,7 @@ impl Direct {
                 let tokens = [NEAR, FAR].map(|socket| Core::role_token(key(number, socket)));
                 let (client, destination) = (&label.client, &label.destination);
                 tracing::info!(?client, destination, "flow without the tunnel");
-                let (far, checks) = (Socket::Tcp(far), &self.tcp_liveness);
+                let (far, checks) = (Socket::tcp(far), &self.tcp_liveness);
                 match Relay::start(core, accepted, far, (label, opened), tokens, checks) {
                     Ok(relay) => {
                         core.shared.metrics.flows_direct.inc();

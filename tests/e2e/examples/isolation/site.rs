@@ -76,6 +76,11 @@ impl Site {
     pub fn start(cell: &Cell) -> Result<Self> {
         let run = Run::start()?;
         let topology = Topology::build(&run, KernelCc::Cubic)?;
+        for host in
+            [&topology.player, &topology.client_edge, &topology.server_edge, &topology.origin]
+        {
+            buffers_as_by_default(host)?;
+        }
         for viewer in 0..VIEWERS {
             let address = viewer_address(usize::from(viewer));
             topology.player.ip(&format!("address add {address}/24 dev eth0"))?;
@@ -199,6 +204,12 @@ impl Drop for Site {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
+}
+
+/// As Linux has them: the larger ones of a measured link hide what flows that stand still take.
+fn buffers_as_by_default(host: &Namespace) -> Result<()> {
+    host.sysctl("net.ipv4.tcp_wmem", "4096 16384 4194304")?;
+    host.sysctl("net.ipv4.tcp_rmem", "4096 131072 6291456")
 }
 
 fn receive_buffer_bytes(flows: usize) -> usize {

@@ -1,0 +1,274 @@
+//! Bounds the kernel memory of a flow's TCP connection.
+//!
+//! All TCP connections of a host share `net.ipv4.tcp_mem`. Above it the kernel closes the receive windows of
+//! all of them. The kernel sizes a buffer for the fastest phase of its connection and never shrinks it, so
+//! that a flow that was fast and then pauses holds several MB:
+//!
+//! - Send buffer: `TCP_NOTSENT_LOWAT` (tcp(7)) bounds the unsent data.
+//! - ReceiveState buffer: the kernel's estimate of the round trip includes the time that a slow reader takes
+//!   (`tcp_rcv_rtt_measure`), so that the buffer grows although the reader cannot use it. `SO_BUF_LOCK`
+//!   (socket(7), Linux 5.14) holds its size except while its window can be what limits the flow.
+//!
+//! Four downloads over 100 Mbit/s, 50 ms, that each move 4 MiB and pause, held 2.3 MB each in receive buffers
+//! of the server and as much in send buffers of the client. With the bounds each buffer holds 0.25 MB.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+
+use crate::tcp_liveness::tcp_info;
+
+/// Unsent data in a send buffer. The kernel reports it as writable when half of it has left: 50 us at
+/// 10 Gbit/s, more than a turn of the event loop takes.
+const MAX_UNSENT_BYTES: libc::c_int = 128 << 10;
+/// The first decision comes after half of a connection's first window (`net.ipv4.tcp_rmem`).
+const FIRST_DECISION_BYTES: usize = 32 << 10;
+/// The interval doubles, as the window does in slow start, up to this.
+const MAX_DECISION_INTERVAL_BYTES: usize = 1 << 20;
+/// The receive buffer can grow when the reader takes this fraction of its window in a round trip. Slow start
+/// reaches it two round trips before it reaches the window.
+const MIN_WINDOW_FRACTION_PER_RTT: f64 = 0.25;
+/// Rates are averaged over at least this: buffered data is read in one go.
+const MIN_RATE_SPAN: Duration = Duration::from_millis(2);
+/// Flag of `SO_BUF_LOCK`: the receive buffer keeps its size.
+const SOCK_RCVBUF_LOCK: libc::c_int = 2;
+
+/// A TCP connection with bounded kernel buffers.
+#[derive(Debug)]
+pub struct BoundedTcp {
+    stream: TcpStream,
+    tuner: ReceiveBufferTuner,
+}
+
+/// Decides when a receive buffer may grow.
+#[derive(Debug)]
+struct ReceiveBufferTuner {
+    /// The first read since the last decision.
+    since: Option<Instant>,
+    /// Bytes read since the last decision.
+    bytes: usize,
+    /// A read since the last decision has found no data.
+    was_empty: bool,
+    next_decision_bytes: usize,
+    may_grow: bool,
+}
+
+/// The kernel's state of a receive buffer.
+#[derive(Clone, Copy, Debug)]
+struct ReceiveState {
+    rtt: Duration,
+    window_bytes: usize,
+}
+
+impl ReceiveBufferTuner {
+    fn new() -> Self {
+        Self {
+            since: None,
+            bytes: 0,
+            was_empty: false,
+            next_decision_bytes: FIRST_DECISION_BYTES,
+            may_grow: false,
+        }
+    }
+
+    /// Counts a read. Returns whether a decision is due.
+    fn observe(&mut self, read: &io::Result<usize>, now: impl FnOnce() -> Instant) -> bool {
+        match read {
+            Ok(bytes) => {
+                self.since.get_or_insert_with(now);
+                self.bytes += bytes;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.was_empty = true,
+            Err(_) => {}
+        }
+        self.bytes >= self.next_decision_bytes
+    }
+
+    /// Returns whether the receive buffer may grow, if that changes.
+    fn decide(
+        &mut self,
+        state: impl FnOnce() -> Option<ReceiveState>,
+        now: Instant,
+    ) -> Option<bool> {
+        let span = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let bytes_per_s = self.bytes as f64 / span.max(MIN_RATE_SPAN).as_secs_f64();
+        let uses_window = |state: ReceiveState| {
+            bytes_per_s * state.rtt.as_secs_f64()
+                >= MIN_WINDOW_FRACTION_PER_RTT * state.window_bytes as f64
+        };
+        let may_grow = self.was_empty && state().is_some_and(uses_window);
+        let has_changed = may_grow != self.may_grow;
+        let next_decision_bytes = match has_changed {
+            true => FIRST_DECISION_BYTES,
+            false => (2 * self.next_decision_bytes).min(MAX_DECISION_INTERVAL_BYTES),
+        };
+        *self = Self { may_grow, next_decision_bytes, ..Self::new() };
+        has_changed.then_some(may_grow)
+    }
+}
+
+impl BoundedTcp {
+    /// Bounds the buffers of `stream`. A kernel that lacks an option keeps its own sizes.
+    pub fn new(stream: TcpStream) -> Self {
+        set(&stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, MAX_UNSENT_BYTES);
+        set_growth(&stream, false);
+        Self { stream, tuner: ReceiveBufferTuner::new() }
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// The socket, for the registration with an event loop.
+    pub fn stream_mut(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+}
+
+impl AsRawFd for BoundedTcp {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+}
+
+impl Read for BoundedTcp {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buf);
+        if self.tuner.observe(&read, Instant::now)
+            && let Some(may_grow) =
+                self.tuner.decide(|| receive_state(&self.stream), Instant::now())
+        {
+            set_growth(&self.stream, may_grow);
+        }
+        read
+    }
+}
+
+impl Write for BoundedTcp {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.stream.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn receive_state(stream: &TcpStream) -> Option<ReceiveState> {
+    let info = tcp_info(stream.as_raw_fd())?;
+    Some(ReceiveState {
+        rtt: Duration::from_micros(info.tcpi_rtt.max(info.tcpi_rcv_rtt).into()),
+        window_bytes: info.tcpi_rcv_ssthresh as usize,
+    })
+}
+
+/// Whether the kernel may grow the receive buffer.
+fn set_growth(stream: &TcpStream, may_grow: bool) {
+    let lock = if may_grow { 0 } else { SOCK_RCVBUF_LOCK };
+    set(stream, libc::SOL_SOCKET, libc::SO_BUF_LOCK, lock);
+}
+
+/// Sets an option. An error means that the connection has ended or that the kernel lacks the option.
+fn set(stream: &TcpStream, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes, which `value` has.
+    let _ = unsafe {
+        libc::setsockopt(stream.as_raw_fd(), level, name, (&raw const value).cast(), length)
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream as StdStream};
+
+    const MIB: usize = 1 << 20;
+
+    /// One end as a flow has it, and its peer; neither blocks.
+    fn pair() -> (BoundedTcp, StdStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let peer = StdStream::connect(listener.local_addr().expect("bound")).expect("open");
+        let (near, _) = listener.accept().expect("a connection");
+        for socket in [&near, &peer] {
+            socket.set_nonblocking(true).expect("nonblocking");
+        }
+        (BoundedTcp::new(TcpStream::from_std(near)), peer)
+    }
+
+    /// Bytes that `to` takes until it has taken none for a while.
+    fn fill(to: &mut impl Write) -> usize {
+        let (mut total, mut moved) = (0, Instant::now());
+        while moved.elapsed() < Duration::from_millis(200) {
+            match to.write(&[0; 65_536]) {
+                Ok(bytes) => (total, moved) = (total + bytes, Instant::now()),
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        total
+    }
+
+    fn receive_buffer(socket: &BoundedTcp) -> usize {
+        socket2::SockRef::from(socket.stream()).recv_buffer_size().expect("open")
+    }
+
+    /// Reads `total` bytes, `most` at a time and `pause` after each, from a peer that sends as fast as it can.
+    /// The size of the receive buffer then.
+    fn buffer_after_reading(most: usize, pause: Duration, total: usize) -> usize {
+        let (mut near, mut peer) = pair();
+        peer.set_nonblocking(false).expect("blocking");
+        let sender = std::thread::spawn(move || while peer.write_all(&[0; 65_536]).is_ok() {});
+        let (mut buf, mut read) = (vec![0; most], 0);
+        while read < total {
+            match near.read(&mut buf) {
+                Ok(bytes) => read += bytes,
+                Err(_) => std::thread::yield_now(),
+            }
+            std::thread::sleep(pause);
+        }
+        let bytes = receive_buffer(&near);
+        drop(near);
+        sender.join().expect("it ends with its connection");
+        bytes
+    }
+
+    #[test]
+    fn receive_buffer_of_a_slow_reader_keeps_its_size() {
+        let at_first = receive_buffer(&pair().0);
+        let then = buffer_after_reading(65_536, Duration::from_millis(2), 16 * MIB);
+        assert!(then <= 4 * at_first, "{at_first} bytes, then {then}");
+    }
+
+    #[test]
+    fn unsent_data_is_bounded_while_the_peer_does_not_read() {
+        let (mut near, peer) = pair();
+        let peer_buffer = socket2::SockRef::from(&peer).recv_buffer_size().expect("open");
+        let waiting = fill(&mut near);
+        // What is on its way fits into the peer's window.
+        assert!(waiting <= peer_buffer + 2 * MAX_UNSENT_BYTES as usize, "{waiting}");
+        assert!(waiting >= MAX_UNSENT_BYTES as usize / 2, "{waiting}");
+    }
+
+    #[test]
+    fn receive_buffer_may_grow_only_while_the_reader_uses_its_window() {
+        let (empty, rtt) = (Err(io::Error::from(ErrorKind::WouldBlock)), Duration::from_millis(10));
+        let (mut tuner, start) = (ReceiveBufferTuner::new(), Instant::now());
+        // The decision after `bytes` in four round trips.
+        let decide = |tuner: &mut ReceiveBufferTuner, bytes| {
+            assert!(tuner.observe(&Ok(bytes), || start));
+            let state = || Some(ReceiveState { rtt, window_bytes: 100_000 });
+            tuner.decide(state, start + 4 * rtt)
+        };
+        assert!(!tuner.observe(&empty, || start));
+        assert_eq!(decide(&mut tuner, 99_000), None, "less than a quarter in a round trip");
+        assert!(!tuner.observe(&Ok(FIRST_DECISION_BYTES), || start), "the interval has doubled");
+        assert_eq!(decide(&mut tuner, 500_000), None, "the buffer was never empty");
+        tuner.observe(&empty, || start);
+        assert_eq!(decide(&mut tuner, 500_000), Some(true));
+        tuner.observe(&empty, || start);
+        assert_eq!(decide(&mut tuner, 100_000), None, "no change");
+        assert_eq!(decide(&mut tuner, 500_000), Some(false));
+    }
+}
