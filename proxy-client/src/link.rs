@@ -166,6 +166,11 @@ impl Link {
         self.retired
     }
 
+    /// When the last packet came on it, if it is established.
+    pub fn heard(&self) -> Option<Instant> {
+        self.established.then_some(self.heard)
+    }
+
     /// When [`Link::watch`] has something to do before the next tick.
     pub fn next_look(&self) -> Option<Instant> {
         self.next_look

@@ -318,20 +318,19 @@ impl Pool {
     /// silent for too long since the last call, and get no new flows until they are heard again; and
     /// attempts that flows wait for as early data, and that had no answer in the same time.
     pub fn watch(&mut self, core: &mut Core) -> Vec<ConnId> {
-        let (mut lost, mut unanswered) = (Vec::new(), Vec::new());
-        let now = core.now();
+        let mut lost = Vec::new();
+        let shared = matches!(self.config.connections, Connections::Shared);
         for (id, link) in &mut self.links {
-            let patience = self.servers[link.server].patience(self.config.health_timeout);
-            if link.is_unanswered_attempt(now, patience) {
-                unanswered.push(*id);
-                continue;
-            }
-            let shared = matches!(self.config.connections, Connections::Shared);
+            let server = &mut self.servers[link.server];
             if link.watch(core, *id, &self.config, shared) {
-                tracing::warn!(server = %self.servers[link.server].config, "server is silent");
+                tracing::warn!(server = %server.config, "server is silent");
                 lost.push(*id);
             }
+            if let Some(heard) = link.heard() {
+                server.on_heard(heard);
+            }
         }
+        let unanswered = self.unanswered_attempts(core.now());
         let stuck = self.probe(core);
         for id in lost.iter().chain(&stuck) {
             let server = &mut self.servers[self.links[id].server];
@@ -344,6 +343,17 @@ impl Pool {
         self.update(core);
         lost.extend(unanswered);
         lost
+    }
+
+    /// The attempts that flows wait for, and that a silent server has not answered in time.
+    fn unanswered_attempts(&self, now: Instant) -> Vec<ConnId> {
+        let is_unanswered = |link: &Link| {
+            let server = &self.servers[link.server];
+            let patience = server.patience(self.config.health_timeout);
+            link.is_unanswered_attempt(now, patience) && !server.is_heard(now, patience)
+        };
+        let unanswered = self.links.iter().filter(|(_, link)| is_unanswered(link));
+        unanswered.map(|(id, _)| *id).collect()
     }
 
     /// Probes the connections that flows may get. Those that have just turned out to be stuck.
@@ -517,7 +527,9 @@ impl Pool {
             }
         }
         for (lane, address, started) in overdue {
-            if !self.others_try(index, lane, address) {
+            let health_patience = self.servers[index].patience(self.config.health_timeout);
+            let is_heard = self.servers[index].is_heard(now, health_patience);
+            if !is_heard && !self.others_try(index, lane, address) {
                 self.servers[index].failed(started);
             }
         }

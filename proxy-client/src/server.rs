@@ -40,6 +40,8 @@ pub struct Server {
     pub is_stuck: bool,
     /// Of the newest connection, when it was made.
     rtt: Option<Duration>,
+    /// The last packet on one of its established connections, as far as is known.
+    heard: Option<Instant>,
     full_until: Option<Instant>,
     /// In the order in which they are tried (RFC 8305 §4).
     addresses: Vec<SocketAddr>,
@@ -73,6 +75,7 @@ impl Server {
             down: false,
             is_stuck: false,
             rtt: None,
+            heard: None,
             full_until: None,
             addresses: literal,
             valid_until: None,
@@ -92,6 +95,17 @@ impl Server {
     /// Whether it did not answer, or refused, when it was last asked.
     pub fn is_down(&self) -> bool {
         self.down
+    }
+
+    /// A packet came on one of its established connections.
+    pub fn on_heard(&mut self, at: Instant) {
+        self.heard = self.heard.max(Some(at));
+    }
+
+    /// Whether a packet came within `patience`: an attempt without an answer then does not mean that the
+    /// server is gone. It may limit the rate of handshakes.
+    pub fn is_heard(&self, now: Instant, patience: Duration) -> bool {
+        self.heard.is_some_and(|at| now.saturating_duration_since(at) < patience)
     }
 
     /// Whether it has said that it has no room for more flows.

@@ -58,7 +58,9 @@ impl Core {
         if proven && conn.quic.is_handshake_confirmed() && !conn.established {
             conn.established = true;
             conn.key_exchange = key_exchange(&mut conn.quic);
-            conn.handshake_place = None;
+            if let Some(place) = conn.handshake_place.take() {
+                place.succeed();
+            }
             tracing::info!(
                 peer = %conn.peer,
                 resumed = conn.quic.is_resumed(),

@@ -44,7 +44,8 @@ pub struct ServerLimits {
     /// are dropped. Too small delays many clients behind one address.
     pub max_handshakes_per_address: usize,
     /// New QUIC handshakes a second from one IPv4 address or IPv6 /64, after as many at once as may
-    /// be under way, 1 to 100000; default 100. Too large lets one address take all processor time.
+    /// be under way, 1 to 100000; default 100. One that authenticates the client counts as a tenth.
+    /// Too large lets one address take all processor time.
     pub handshakes_per_address_per_s: usize,
     /// QUIC connections at a time of one client, known by the common name in its certificate, 1 to
     /// `max_connections`, which is the default. More are closed.

@@ -77,7 +77,7 @@ const OTHERS: [Background; 4] = [
 
 impl Cell {
     /// The corners: few and many flows, shortest and longest path, both ways of sharing, both
-    /// directions, one worker and two. 1,000 flows take a minute a cell and are in the full grid.
+    /// directions, one worker and two.
     pub fn corners() -> Vec<Self> {
         use Background::{PausedOrigin, PausedViewer};
         use Connections::{PerFlow, Shared};
@@ -91,7 +91,7 @@ impl Cell {
         };
         vec![
             corner(4, PausedViewer, (100, 50), 1, Shared),
-            corner(60, PausedViewer, (100, 0), 2, Shared),
+            corner(1000, PausedViewer, (100, 0), 2, Shared),
             corner(60, PausedOrigin, (42, 800), 1, Shared),
             corner(60, PausedViewer, (100, 50), 2, PerFlow),
         ]

@@ -155,7 +155,8 @@ fn measure(cell: &Cell) -> Result<Measured> {
     let warm_up = Duration::from_secs(2) + 10 * cell.rtt();
     let length = Duration::from_secs(3) + 4 * cell.rtt();
     let alone_mbps = active_mbps(&site, cell.is_upload(), warm_up, length)?;
-    let standing = Standing::start(&site, cell.background, cell.flows)?;
+    let standing = Standing::start(&site, cell.background, cell.flows)
+        .inspect_err(|_| eprint!("{}", site.logs()))?;
     wait_for_standstill(&site, &standing, cell)?;
     let rss_bytes = site.rss_bytes();
     let beside_mbps = active_mbps(&site, cell.is_upload(), warm_up, length)?;

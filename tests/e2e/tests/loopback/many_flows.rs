@@ -56,6 +56,19 @@ fn a_thousand_flows_at_once_are_right_and_memory_comes_back() {
     assert!(after.is_some(), "memory before {before:?}, after {:?}", rss());
 }
 
+/// More than the handshakes that a server lets one address begin at a time.
+#[test]
+fn five_hundred_flows_with_a_connection_each_begin_at_once() {
+    const FLOWS: usize = 500;
+    let origin = Origin::echo();
+    let pair = Pair::builder().client("tunnel.connections", "\"per_flow\"").alone().start();
+    let flows = on_threads(FLOWS, |seed| Mutex::new(Some(open_flow(&pair, seed, &origin))));
+    let server = Metrics::fetch(pair.addresses.server_admin);
+    let established = [("state", "established")];
+    assert!(server.sum("millrace_connections", &established) >= FLOWS as f64);
+    on_threads(FLOWS, |seed| finish_flow(flows[seed].lock().unwrap().take().unwrap(), seed));
+}
+
 /// Does `work` on as many threads at once, and answers what came of it.
 fn on_threads<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
