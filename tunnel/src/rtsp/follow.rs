@@ -352,3 +352,7 @@ fn is_address(text: &str, address: IpAddr) -> bool {
 #[cfg(test)]
 #[path = "follow_tests.rs"]
 mod tests;
+
+#[cfg(fuzzing)]
+#[path = "follow_fuzzing.rs"]
+pub mod fuzzing;
