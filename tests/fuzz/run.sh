@@ -21,10 +21,16 @@ shift
 cd "$(dirname "$0")"
 work=$(cd ../.. && pwd)/target/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
-[ $# -gt 0 ] || set -- authority cmcd config connect_udp controller datagrams h3_connect \
-	http_connect proxy_protocol rtsp socks5
+[ $# -gt 0 ] || set -- admin authority cmcd config connect_udp controller datagrams \
+	h3_connect http_connect proxy_protocol quic_frames rtsp rtsp_follower socks5
 
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
+# Reuse BoringSSL from `make build`: it is not instrumented either way.
+library=$(ls -t ../../target/release/build/boring-sys-*/out/build/libssl.a 2>/dev/null | head -n 1)
+if [ -n "$library" ]; then
+	built=$(cd "$(dirname "$library")" && pwd)
+	export BORING_BSSL_PATH="$built" BORING_BSSL_INCLUDE_PATH="${built%/build}/boringssl/include"
+fi
 CARGO_TARGET_DIR=$work cargo build --quiet --release --locked --target "$triple"
 
 passed=0
@@ -37,7 +43,8 @@ for target; do
 		seeds="$seeds ../../tunnel/config/tests/valid ../../tunnel/config/tests/invalid"
 		;;
 	controller) max_bytes=4096 ;;
-	cmcd | http_connect | rtsp) max_bytes=17000 ;;
+	admin | cmcd | http_connect | rtsp | rtsp_follower) max_bytes=17000 ;;
+	quic_frames) max_bytes=2048 ;;
 	proxy_protocol) max_bytes=4500 ;;
 	*) max_bytes=1024 ;;
 	esac

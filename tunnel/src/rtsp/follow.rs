@@ -11,7 +11,9 @@
 
 use std::net::IpAddr;
 
-use millrace_wire::rtsp::{Head, MARK, PortPair, Start, Transport, Way, with_transport};
+use millrace_wire::rtsp::{
+    Head, MARK, MAX_HEAD_BYTES, PortPair, Start, Transport, Way, with_transport,
+};
 
 use super::reader::{Message, Reader};
 
@@ -193,7 +195,8 @@ impl<P: Ports> Follower<P> {
             Side::Client { player, agreed, .. } => {
                 let marked = way.get(MARK).is_some();
                 let elsewhere = way.get("destination").is_some_and(|it| !is_address(it, player));
-                if marked || elsewhere || !agreed {
+                let fits = message.bytes.len() + parameter_bytes(MARK, "") <= MAX_HEAD_BYTES;
+                if marked || elsewhere || !agreed || !fits {
                     return None;
                 }
             }
@@ -257,6 +260,10 @@ impl<P: Ports> Follower<P> {
             What::SetUp { player, pair, ports } => {
                 let (mut transport, range) = transport_of(message)?;
                 let way = transport.chosen_udp()?;
+                let added = parameter_bytes(MARK, "") + parameter_bytes("client_port", &player);
+                if self.side == Side::Server && message.bytes.len() + added > MAX_HEAD_BYTES {
+                    return None;
+                }
                 self.chosen(&message.head, uri, way, (pair, ports), &player);
                 Some(with_transport(&message.bytes, range, &transport.to_string()))
             }
@@ -332,6 +339,12 @@ fn transport_of(message: &Message) -> Option<(Transport, std::ops::Range<usize>)
     Some((Transport::parse(text), range))
 }
 
+/// The most bytes by which a head grows with a parameter of its Transport field. The other end of the tunnel reads
+/// heads of up to [`MAX_HEAD_BYTES`]: it would not find the mark in a longer one.
+fn parameter_bytes(name: &str, value: &str) -> usize {
+    ";=".len() + name.len() + value.len()
+}
+
 fn is_address(text: &str, address: IpAddr) -> bool {
     text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|it| it.to_canonical() == address)
 }
@@ -339,3 +352,7 @@ fn is_address(text: &str, address: IpAddr) -> bool {
 #[cfg(test)]
 #[path = "follow_tests.rs"]
 mod tests;
+
+#[cfg(fuzzing)]
+#[path = "follow_fuzzing.rs"]
+pub mod fuzzing;

@@ -250,6 +250,32 @@ fn an_answer_that_cant_be_used_names_the_players_ports_again_and_is_not_marked()
     }
 }
 
+/// `head` with a field that makes it as long as the longest that is read.
+fn longest(head: &str) -> String {
+    let padding = "x".repeat(MAX_HEAD_BYTES - head.len() - "X: \r\n".len());
+    head.replace("\r\n\r\n", &format!("\r\nX: {padding}\r\n\r\n"))
+}
+
+#[test]
+fn a_head_that_has_no_room_for_the_mark_passes_unchanged() {
+    let (mut client, mut server) = (client(), server());
+    let request = longest(&setup(1, ASKED));
+    assert_eq!(text(client.requests(request.as_bytes())), request);
+    assert_eq!((out(&client), seen(&mut client)), (0, (vec![], vec![])));
+
+    server.requests(setup(2, MARKED).as_bytes());
+    let refused = longest(&answer(2, CHOSEN));
+    assert_eq!(text(server.answers(refused.as_bytes())), refused);
+    assert_eq!((out(&server), seen(&mut server)), (0, (vec![], vec![])));
+    // Both ends still find the messages that follow.
+    let marked = text(client.requests(setup(3, ASKED).as_bytes()));
+    assert_eq!(marked, setup(3, MARKED));
+    assert_eq!(
+        text(server.requests(marked.as_bytes())),
+        setup(3, TO_ORIGIN.replace("50000-50001", "50002-50003").as_str())
+    );
+}
+
 fn set_up(server: &mut Follower<Numbers>, cseq: u32, uri: &str, session: &str) {
     let place = |text: String| text.replace(URI, uri).replace("47;", &format!("{session};"));
     server.requests(place(setup(cseq, MARKED)).as_bytes());

@@ -24,6 +24,8 @@ use crate::role::Notice;
 use crate::shared::PairPlace;
 use crate::udp::UdpPort;
 
+#[cfg(fuzzing)]
+pub use follow::fuzzing;
 use follow::{Event, Follower, Side};
 use ports::{Peer, UdpPair, UdpPairs};
 

@@ -122,6 +122,12 @@ impl Reader {
         held
     }
 
+    /// Bytes of an incomplete head.
+    #[cfg(fuzzing)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.head.len()
+    }
+
     #[cfg(test)]
     pub(super) fn is_lost(&self) -> bool {
         self.lost

@@ -1,0 +1,192 @@
+//! The checks of the fuzz target `rtsp_follower`: a [`Follower`] at each end of a tunnel.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use millrace_wire::rtsp::MAX_HEAD_BYTES;
+
+use super::*;
+
+/// Separates the pieces of an input. The first byte of a piece is its sender.
+const SEPARATOR: u8 = 0xff;
+
+/// Port numbers without sockets.
+struct Numbers {
+    next: u16,
+    remaining: usize,
+    reserved: Rc<Cell<usize>>,
+}
+
+/// Counts as reserved until it is dropped.
+struct Pair(Rc<Cell<usize>>);
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Ports for Numbers {
+    type Pair = Pair;
+
+    fn reserve(&mut self, _player: PortPair) -> Option<(Pair, PortPair)> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let rtp = self.next;
+        self.next = self.next.checked_add(2)?;
+        self.reserved.set(self.reserved.get() + 1);
+        Some((Pair(self.reserved.clone()), PortPair { rtp, rtcp: rtp + 1 }))
+    }
+
+    fn connect(&mut self, _pair: &mut Pair, origin: PortPair) -> bool {
+        assert!(origin.rtp.min(origin.rtcp) >= LEAST_ORIGIN_PORT);
+        !origin.rtp.is_multiple_of(16)
+    }
+}
+
+/// One end of a tunnel, with the media that it has set up.
+struct End {
+    follower: Follower<Numbers>,
+    reserved: Rc<Cell<usize>>,
+    media: BTreeMap<u32, Pair>,
+    next_number: u32,
+}
+
+impl End {
+    fn new(side: Side, first_port: u16, ports: usize) -> Self {
+        let reserved = Rc::default();
+        let numbers =
+            Numbers { next: first_port, remaining: ports, reserved: Rc::clone(&reserved) };
+        Self {
+            follower: Follower::new(side, numbers),
+            reserved,
+            media: BTreeMap::new(),
+            next_number: 0,
+        }
+    }
+
+    /// Memory is bounded, each medium ends once, and each pair belongs to a request or a medium.
+    fn check(&mut self) {
+        for event in self.follower.events() {
+            match event {
+                Event::SetUp { number, pair, .. } => {
+                    assert_eq!(number, self.next_number);
+                    self.next_number += 1;
+                    self.media.insert(number, pair);
+                }
+                Event::TornDown { number } => {
+                    assert!(self.media.remove(&number).is_some(), "medium {number} ends twice");
+                }
+            }
+        }
+        let follower = &self.follower;
+        assert!(follower.requests.held_bytes() <= MAX_HEAD_BYTES);
+        assert!(follower.answers.held_bytes() <= MAX_HEAD_BYTES);
+        assert!(follower.asked.len() <= MAX_ASKED);
+        let asked =
+            follower.asked.iter().filter(|it| matches!(it.what, What::SetUp { .. })).count();
+        assert!(asked + self.media.len() <= MAX_MEDIA);
+        assert!(follower.media.iter().map(|it| it.number).eq(self.media.keys().copied()));
+        assert_eq!(self.reserved.get(), asked + self.media.len());
+    }
+}
+
+/// Both ends of a tunnel, and their output.
+struct Tunnel {
+    client: End,
+    server: End,
+    to_origin: Vec<u8>,
+    to_player: Vec<u8>,
+}
+
+impl Tunnel {
+    fn new(agreed: bool, ports: usize) -> Self {
+        let side = Side::Client {
+            player: IpAddr::from([198, 18, 0, 9]),
+            source: IpAddr::from([198, 18, 0, 1]),
+            agreed,
+        };
+        Self {
+            client: End::new(side, 40_000, ports),
+            server: End::new(Side::Server, 50_000, ports),
+            to_origin: Vec::new(),
+            to_player: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, sender: u8, bytes: &[u8]) {
+        match sender {
+            b'P' => {
+                let bytes = self.client.follower.requests(bytes);
+                self.to_origin.extend(self.server.follower.requests(&bytes));
+            }
+            b'O' => {
+                let bytes = self.server.follower.answers(bytes);
+                self.to_player.extend(self.client.follower.answers(&bytes));
+            }
+            _ => self.client.follower.agree(),
+        }
+        self.check();
+    }
+
+    fn end(&mut self) {
+        let held = self.client.follower.end_requests();
+        self.to_origin.extend(self.server.follower.requests(&held));
+        self.to_origin.extend(self.server.follower.end_requests());
+        let held = self.server.follower.end_answers();
+        self.to_player.extend(self.client.follower.answers(&held));
+        self.to_player.extend(self.client.follower.end_answers());
+        self.check();
+    }
+
+    fn check(&mut self) {
+        self.client.check();
+        self.server.check();
+    }
+}
+
+/// Passes the pieces of `input` whole and byte by byte; both ways must give the same output.
+///
+/// The first byte of the input says whether the server follows RTSP too (bit 0) and how many port pairs each
+/// end has. Pieces follow: `P` is the player, `O` the origin, any other sender is the server's agreement.
+pub fn follow(input: &[u8]) {
+    let Some((&first, rest)) = input.split_first() else { return };
+    let (agreed, ports) = (first & 1 == 1, usize::from(first >> 1));
+    let pieces: Vec<(u8, &[u8])> = rest
+        .split(|byte| *byte == SEPARATOR)
+        .filter_map(|piece| piece.split_first().map(|(sender, bytes)| (*sender, bytes)))
+        .collect();
+    let mut whole = Tunnel::new(agreed, ports);
+    let mut bytewise = Tunnel::new(agreed, ports);
+    for (sender, bytes) in &pieces {
+        whole.take(*sender, bytes);
+        if bytes.is_empty() {
+            bytewise.take(*sender, bytes);
+        }
+        bytes.chunks(1).for_each(|byte| bytewise.take(*sender, byte));
+    }
+    whole.end();
+    bytewise.end();
+    assert_eq!(whole.to_origin, bytewise.to_origin);
+    assert_eq!(whole.to_player, bytewise.to_player);
+
+    let sent = |by: u8| -> Vec<u8> {
+        pieces.iter().filter(|piece| piece.0 == by).flat_map(|piece| piece.1).copied().collect()
+    };
+    let (requests, answers) = (sent(b'P'), sent(b'O'));
+    // A player or an origin may write the mark itself.
+    if !has_mark(&requests) && !has_mark(&answers) {
+        assert!(!has_mark(&whole.to_origin) && !has_mark(&whole.to_player), "the mark leaves");
+        if !agreed && pieces.iter().all(|(sender, _)| b"PO".contains(sender)) {
+            assert_eq!(whole.to_origin, requests, "requests pass unchanged");
+            assert_eq!(whole.to_player, answers, "answers pass unchanged");
+        }
+    }
+    let reserved = [&whole.client, &whole.server].map(|end| Rc::clone(&end.reserved));
+    drop(whole);
+    assert!(reserved.iter().all(|it| it.get() == 0), "every pair is given back");
+}
+
+fn has_mark(bytes: &[u8]) -> bool {
+    bytes.windows(MARK.len()).any(|it| it.eq_ignore_ascii_case(MARK.as_bytes()))
+}
