@@ -24,6 +24,7 @@ mod fault;
 pub mod flow;
 pub mod flow_admission;
 pub mod heartbeat;
+mod idle_memory;
 mod isolation;
 pub mod limits;
 pub mod liveness;

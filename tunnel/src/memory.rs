@@ -168,6 +168,7 @@ impl Core {
             conn.held = held;
             own += held.bytes;
         }
+        self.shared.idle_memory.observe(self.shared.metrics.flows_active.get());
         self.limit_windows();
         let excess = self.shared.memory.share_of_excess(own);
         if excess > 0 {

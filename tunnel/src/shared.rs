@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::fair_share::{Place, Refusal};
 use crate::flow_admission::{FlowLimits, FlowOwner, FlowPools, FlowRefusal, Shares, Viewer};
+use crate::idle_memory::IdleMemory;
 use crate::memory::Held;
 use crate::memory_use::MemoryUse;
 use crate::metrics::{self, Metrics};
@@ -19,6 +20,7 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// What all connections hold.
     pub memory: MemoryUse,
+    pub(crate) idle_memory: IdleMemory,
     /// What each peer may take.
     pub peers: Arc<PeerLimits>,
     connections: AtomicUsize,
@@ -38,6 +40,7 @@ impl Shared {
     ) -> Arc<Self> {
         let shared = Self {
             memory: MemoryUse::new(metrics.memory_used_bytes.clone()),
+            idle_memory: IdleMemory::default(),
             metrics,
             peers: Arc::new(PeerLimits::new(Limits::default())),
             connections: AtomicUsize::new(0),
