@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs every fuzz target for a bounded time and fails if one finds anything.
 #
-#     tests/fuzz/run.sh SECONDS [TARGET...]
+#     tests/fuzz/run.sh SECONDS [TARGET...]     the targets named, else all
+#     tests/fuzz/run.sh SECONDS parsers         those of parsers and controllers, which build faster
 #
 # SECONDS is for each target. Seeds come from corpus/TARGET (for the configuration also from its
 # own tests' files); what is found on the way stays in target/fuzz/corpus/TARGET, where the next
@@ -12,7 +13,7 @@ set -eu
 seconds=${1:-}
 case $seconds in
 '' | *[!0-9]* | 0)
-	echo "usage: $0 SECONDS [TARGET...]; SECONDS is a whole number above 0" >&2
+	echo "usage: $0 SECONDS [parsers | TARGET...]; SECONDS is a whole number above 0" >&2
 	exit 64
 	;;
 esac
@@ -21,8 +22,17 @@ shift
 cd "$(dirname "$0")"
 work=$(cd ../.. && pwd)/target/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
-[ $# -gt 0 ] || set -- admin authority cmcd config connect_udp controller datagrams \
-	h3_connect http_connect proxy_protocol quic_frames rtsp rtsp_follower socks5
+parsers='authority cmcd config connect_udp controller datagrams h3_connect http_connect proxy_protocol rtsp socks5'
+connections='admin quic_frames rtsp_follower'
+features=connections
+# shellcheck disable=SC2086 # Several targets.
+case $* in
+'') set -- $parsers $connections ;;
+parsers)
+	set -- $parsers
+	features=
+	;;
+esac
 
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 # Reuse BoringSSL from `make build`: it is not instrumented either way.
@@ -31,7 +41,8 @@ if [ -n "$library" ]; then
 	built=$(cd "$(dirname "$library")" && pwd)
 	export BORING_BSSL_PATH="$built" BORING_BSSL_INCLUDE_PATH="${built%/build}/boringssl/include"
 fi
-CARGO_TARGET_DIR=$work cargo build --quiet --release --locked --target "$triple"
+CARGO_TARGET_DIR=$work cargo build --quiet --release --locked --features "$features" \
+	--target "$triple"
 
 passed=0
 failed=0
