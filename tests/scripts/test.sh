@@ -32,28 +32,29 @@ part() {
     echo "== $name: $result after $((SECONDS - started)) s"
 }
 
-# ignored CARGO-ARGUMENTS -- FILTERS: tests that say by being ignored what they need, one at a time.
-ignored() { "${as_root[@]}" cargo test --release --no-fail-fast "$@" --ignored --test-threads=1; }
-
-# others DIRECTORY NAME: `--test` of every test program in DIRECTORY/tests but NAME.
-others() {
-    local program
-    for program in "$1"/tests/*; do
-        [ -d "$program" ] && [ ! -e "$program/main.rs" ] && continue
-        program=$(basename "$program" .rs)
-        [ "$program" = "$2" ] || [ "${program%.*}" != "$program" ] || echo "--test $program"
-    done
+# The test programs of the workspace, a line each: package, name, directory of the package, program. They run
+# without cargo, which would wait for a lint that runs beside them.
+programs=$PWD/$logs/programs.tsv
+list_programs() {
+    set -o pipefail
+    cargo test --release --workspace --no-run --message-format=json |
+        node tests/scripts/test-programs.mjs >"$programs"
 }
 
-# What needs root, without the programs that the waiting lane has run.
-namespaces() {
-    local failed=0
-    ignored --workspace --exclude millrace-e2e --exclude millrace-lab -- --skip _for_ten_minutes || failed=1
-    # shellcheck disable=SC2046 # Several arguments.
-    ignored --package millrace-e2e --lib $(others tests/e2e nginx) -- --skip _for_ten_minutes || failed=1
-    # shellcheck disable=SC2046
-    ignored --package millrace-lab --lib $(others tests/lab bad_machine) -- --skip _for_ten_minutes || failed=1
-    return $failed
+# Test programs whose tests wait without measuring: the ones of nginx, and of machines with faults.
+waiting='^millrace-e2e\tnginx\t|^millrace-lab\tbad_machine\t'
+
+# ignored GREP-OPTION PATTERN [ARGUMENT...]: of the programs whose lines grep selects, the tests that say by
+# being ignored what they need, one at a time.
+ignored() {
+    local failed=0 ran=0 package name directory program
+    while IFS=$'\t' read -r package name directory program; do
+        ran=$((ran + 1))
+        echo "     Running $package $name ($program)"
+        (cd "$directory" && "${as_root[@]}" "$program" "${@:3}" --ignored --test-threads=1) || failed=1
+    done < <(grep -P "$1" "$2" "$programs")
+    echo "$ran test programs"
+    [ $ran -gt 0 ] && [ $failed = 0 ]
 }
 
 vitest() { (cd "$1" && npx --no-install vitest run); }
@@ -62,8 +63,7 @@ vitest() { (cd "$1" && npx --no-install vitest run); }
 waiting_lane() {
     part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace --no-fail-fast
     # Namespaces and nginx, without measuring.
-    part nginx ignored --package millrace-e2e --test nginx -- --skip _for_ten_minutes
-    part bad-machine ignored --package millrace-lab --test bad_machine -- --skip _for_ten_minutes
+    part nginx-and-machine ignored -e "$waiting" --skip _for_ten_minutes
     part compose "${as_root[@]}" tests/scripts/compose.sh
 }
 
@@ -83,7 +83,7 @@ computing_lane() {
 
 # One after the other, and nothing beside them.
 measuring_parts() {
-    part namespaces namespaces
+    part namespaces ignored -ve "$waiting" --skip _for_ten_minutes
     part demo "${as_root[@]}" tests/scripts/demo.sh
     part players "${as_root[@]}" tests/scripts/players.sh $full
     part isolation "${as_root[@]}" target/release/examples/isolation --again --cells $cells \
@@ -91,15 +91,16 @@ measuring_parts() {
     part faults "${as_root[@]}" "SOAK_SECONDS=${FAULTS_SECONDS:-$faults_s}" tests/scripts/soak.sh faults
     if [ -n "$full" ]; then
         part soak "${as_root[@]}" "SOAK_SECONDS=${SOAK_SECONDS:-1800}" tests/scripts/soak.sh
-        part ten-minutes ignored --workspace -- _for_ten_minutes
+        part ten-minutes ignored -e . _for_ten_minutes
     fi
     part leftovers "${as_root[@]}" target/release/millrace-lab clean
 }
 
+part programs list_programs
 waiting_lane &
-waiting=$!
+waiting_lane=$!
 computing_lane &
-wait "$waiting" "$!"
+wait "$waiting_lane" "$!"
 measuring_parts
 
 failed=()
