@@ -55,8 +55,10 @@ go_advisories() {
 
 rust_advisories() {
     tests/scripts/deny.sh >/dev/null || return 2
-    timeout "$timeout_s" target/tools/bin/cargo-deny --locked fetch db || return 2
-    target/tools/bin/cargo-deny --offline --locked check advisories
+    local tool
+    tool=$(tests/scripts/cargo-deny.sh) || return 2
+    timeout "$timeout_s" "$tool" --locked fetch db || return 2
+    "$tool" --offline --locked check advisories
 }
 
 for package in player tests/lab/report; do

@@ -38,7 +38,7 @@ pub struct Transport {
     /// its way, not what waits for slow readers. Too small caps the rate of all flows of the
     /// connection together.
     pub max_connection_window_bytes: u64,
-    /// What connections and flows of the process may hold together, 8 MB to 1 TB; default 512 MB
+    /// What connections and flows of the process may hold together, 8 MB to 1 TB; default 1024 MB
     /// (MB is 10^6 bytes). Beyond it the flows that their readers drain slowest are reset. Too
     /// small resets paused flows; too large risks the system's memory.
     pub memory_cap_bytes: u64,
@@ -91,7 +91,7 @@ macro_rules! tunnel_section {
             #[serde(default)]
             max_connection_window_bytes: $crate::value::Int<0x400_0000, 0x4000, 0x1_0000_0000>,
             #[serde(default)]
-            memory_cap_mb: $crate::value::Int<512, 8, 1_000_000>,
+            memory_cap_mb: $crate::value::Int<1024, 8, 1_000_000>,
         }
 
         impl $name {

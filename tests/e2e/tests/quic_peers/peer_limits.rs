@@ -116,8 +116,8 @@ fn a_client_has_so_much_memory() {
     let pair = three_connections().server("limits.memory_per_peer_mb", 1).start();
     wait::for_true("all connections are up", wait::SOON, || established(&pair) == 3.0);
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
-    // Each counts 40 kB, and those of the peer that the test plays are the client's too.
-    let _more: Vec<_> = (0..23).map(|_| Peer::connect(&pair, true)).collect();
+    // Each counts 46 kB, and those of the peer that the test plays are the client's too.
+    let _more: Vec<_> = (0..19).map(|_| Peer::connect(&pair, true)).collect();
     wait::for_true("they count", wait::SOON, || {
         let metrics = Metrics::fetch(pair.addresses.server_admin);
         metrics.sum("millrace_memory_used_bytes", &[]) > 1e6
