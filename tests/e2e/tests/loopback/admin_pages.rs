@@ -37,7 +37,7 @@ fn metrics_count_what_flows_carry() {
         // Headers and acknowledgements come on top of the bytes.
         assert!(grown(&now, "millrace_tunnel_bytes_total", &[("direction", "sent")]) > 100_000.0);
         assert!(grown(&now, "millrace_packets_received_total", &[]) > 0.0);
-        assert!(now.sum("millrace_memory_cap_bytes", &[]) == 512e6);
+        assert!(now.sum("millrace_memory_cap_bytes", &[]) == 1024e6);
         assert!(now.has("millrace_build_info") && now.has("process_resident_memory_bytes"));
     }
     drop(flow);
