@@ -93,7 +93,7 @@ pub(crate) struct RawLimits {
     handshakes_per_address_per_s: Int<100, 1, 100_000>,
     max_connections_per_peer: Option<Int<20_000, 1, 1_000_000>>,
     max_flows_per_peer: Option<Int<20_000, 1, 1_000_000>>,
-    memory_per_peer_mb: Option<Int<512, 1, 1_000_000>>,
+    memory_per_peer_mb: Option<Int<1024, 1, 1_000_000>>,
     handshake_timeout_s: Int<10, 1, 300>,
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
