@@ -5,7 +5,7 @@
 //! that a flow that was fast and then pauses holds several MB:
 //!
 //! - Send buffer: `TCP_NOTSENT_LOWAT` (tcp(7)) bounds the unsent data.
-//! - ReceiveState buffer: the kernel's estimate of the round trip includes the time that a slow reader takes
+//! - Receive buffer: the kernel's estimate of the round trip includes the time that a slow reader takes
 //!   (`tcp_rcv_rtt_measure`), so that the buffer grows although the reader cannot use it. `SO_BUF_LOCK`
 //!   (socket(7), Linux 5.14) holds its size except while its window can be what limits the flow.
 //!
