@@ -288,7 +288,7 @@ impl Pool {
     /// A connection is gone.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(link) = self.links.remove(&id) else { return };
-        let others_try = self.others_try(link.server, link.lane, link.address);
+        let has_other_attempt = self.has_other_attempt(link.server, link.lane, link.address);
         let server = &mut self.servers[link.server];
         // Of those that are not wanted any more it is no news.
         let wanted = !link.retired || link.flows > 0;
@@ -296,7 +296,7 @@ impl Pool {
             tracing::warn!(server = %server.config, reason, "tunnel connection lost");
             match link.established {
                 true => server.lost(core.now()),
-                false if link.overdue || others_try => {}
+                false if link.overdue || has_other_attempt => {}
                 false => server.failed(link.started),
             }
         }
@@ -348,12 +348,17 @@ impl Pool {
     /// The attempts that flows wait for, and that a silent server has not answered in time.
     fn unanswered_attempts(&self, now: Instant) -> Vec<ConnId> {
         let is_unanswered = |link: &Link| {
-            let server = &self.servers[link.server];
-            let patience = server.patience(self.config.health_timeout);
-            link.is_unanswered_attempt(now, patience) && !server.is_heard(now, patience)
+            let patience = self.servers[link.server].patience(self.config.health_timeout);
+            link.is_unanswered_attempt(now, patience) && !self.is_alive(link.server, now)
         };
         let unanswered = self.links.iter().filter(|(_, link)| is_unanswered(link));
         unanswered.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a packet came from a server within its health timeout.
+    fn is_alive(&self, server: usize, now: Instant) -> bool {
+        let server = &self.servers[server];
+        server.is_heard(now, server.patience(self.config.health_timeout))
     }
 
     /// Probes the connections that flows may get. Those that have just turned out to be stuck.
@@ -424,7 +429,7 @@ impl Pool {
     /// Whether the failure of an attempt to `address` is not yet that of the server: connections
     /// work to another address, the lane has another attempt under way, or there are addresses that
     /// it has not tried.
-    fn others_try(&self, server: usize, lane: Option<usize>, address: SocketAddr) -> bool {
+    fn has_other_attempt(&self, server: usize, lane: Option<usize>, address: SocketAddr) -> bool {
         let here = |link: &&Link| (link.server, link.lane) == (server, lane);
         self.servers[server].works_elsewhere(address)
             || self.servers[server].has_untried(lane)
@@ -527,9 +532,8 @@ impl Pool {
             }
         }
         for (lane, address, started) in overdue {
-            let health_patience = self.servers[index].patience(self.config.health_timeout);
-            let is_heard = self.servers[index].is_heard(now, health_patience);
-            if !is_heard && !self.others_try(index, lane, address) {
+            let is_alive = self.is_alive(index, now);
+            if !is_alive && !self.has_other_attempt(index, lane, address) {
                 self.servers[index].failed(started);
             }
         }
