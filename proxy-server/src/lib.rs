@@ -6,3 +6,4 @@ pub mod role;
 pub mod rules;
 pub mod run;
 pub mod shared;
+mod tunnel_ports;

@@ -1,18 +1,17 @@
 //! From a checked configuration to a running process.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
 use millrace_cc::registry::Algorithm;
 use millrace_config::{Acl, ConfigError, Protocol, ServerConfig, ServerLimits};
-use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
 use millrace_tunnel::admin::{self, Health};
 use millrace_tunnel::affinity::OneProcessor;
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
 use millrace_tunnel::credentials::{self, End};
 use millrace_tunnel::flow_admission::FlowLimits;
+use millrace_tunnel::inherited_sockets::InheritedSockets;
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::privileges::{self, Account};
@@ -25,13 +24,13 @@ use millrace_tunnel::session_tickets::TicketKeys;
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::stateless_reset::StatelessReset;
 use millrace_tunnel::transport::{ServerSide, Side, TunnelConfig};
-use millrace_tunnel::udp::{PortOptions, UdpPort};
 use millrace_tunnel::worker::{Worker, WorkerHandle, WorkerSettings};
 use millrace_tunnel::{limits, logging, peer_limits};
 
 use crate::reload::Reloader;
 use crate::role::ServerRole;
 use crate::shared::ServerShared;
+use crate::tunnel_ports;
 
 /// Checks what only the files that a configuration names can tell. Binds nothing.
 ///
@@ -56,6 +55,8 @@ pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
 /// # Errors
 /// Whatever keeps the server from starting.
 pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
+    // Before there are other threads, for it changes the environment.
+    let inherited = InheritedSockets::from_environment()?;
     let metrics = Metrics::new("millrace-server", env!("CARGO_PKG_VERSION"))?;
     let mut process = Process::new(metrics.clone())?;
     // After the signals have been taken, for it has threads; it outlives everything that logs.
@@ -71,7 +72,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
         peer_limits(&config.limits),
     );
     let workers = config.runtime.worker_count();
-    let ports = bind(&config.tunnel.listen, workers)?;
+    let ports = tunnel_ports::bind(&config.tunnel.listen, workers, inherited)?;
     let admin = admin::bind(&config.admin)?;
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial).cloned();
@@ -222,29 +223,4 @@ pub(crate) fn peer_limits(limits: &ServerLimits) -> peer_limits::Limits {
         flows_per_peer: limits.max_flows_per_peer,
         memory_per_peer_bytes: limits.memory_per_peer_bytes,
     }
-}
-
-/// For each worker one socket on each address.
-fn bind(addresses: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<Vec<UdpPort>>> {
-    let mut ports: Vec<Vec<UdpPort>> = (0..workers).map(|_| Vec::new()).collect();
-    for address in addresses {
-        let mut address = *address;
-        for (index, mine) in ports.iter_mut().enumerate() {
-            let sharing = AddressSharing::of_worker(index, workers);
-            let port = UdpPort::bind(address, PortOptions { sharing, mark: None });
-            let port = port.map_err(|error| {
-                let context = format!("can't bind tunnel.listen {address}{}", bind_advice(&error));
-                anyhow::Error::new(error).context(context)
-            })?;
-            // Port 0 is the same one for all workers.
-            address = port.local();
-            mine.push(port);
-        }
-        if let (Some(last), true) = (ports.last().and_then(|ports| ports.last()), workers > 1) {
-            last.steer_by_connection_id(u32::try_from(workers)?)
-                .context("can't steer packets to their worker")?;
-        }
-        tracing::info!(%address, what = "tunnel", workers, "listening");
-    }
-    Ok(ports)
 }

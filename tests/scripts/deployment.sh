@@ -22,6 +22,12 @@ for unit in proxy-server/systemd/millrace-server.service proxy-client/systemd/mi
         fail "$unit: $(cat "$work/security")"
 done
 
+# The socket unit, beside the copy of its service.
+socket=proxy-server/systemd/millrace-server.socket
+cp "$socket" "$work"
+said=$(systemd-analyze verify --man=no "$work/${socket##*/}" 2>&1) || fail "$socket: $said"
+[ -z "$said" ] || fail "$socket: $said"
+
 # nginx has a master that stays root, so that its exposure is another.
 unit=nginx-conf/client-edge/millrace-nginx.service
 sed "s|/usr/local/bin/|$PWD/target/release/|" "$unit" >"$work/${unit##*/}"

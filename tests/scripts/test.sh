@@ -3,7 +3,7 @@
 # (CONTRIBUTING.md lists the difference). A failed part does not stop the others; the last line counts the
 # parts. target/test/logs/PART.log has a part's output.
 #
-# Parts that measure rates and delays run alone. Before them run the others, in two lanes beside each other.
+# Parts that measure rates and delays run alone. Before them run the others, in three lanes beside each other.
 set -u
 cd "$(dirname "$0")/../.."
 
@@ -61,9 +61,12 @@ vitest() { (cd "$1" && npx --no-install vitest run); }
 
 # Tests that wait most of the time: more of them at once than there are processors.
 waiting_lane() {
-    part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace --no-fail-fast
+    part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-6}" cargo test --release --workspace --no-fail-fast
     # Namespaces and nginx, without measuring.
     part nginx-and-machine ignored -e "$waiting" --skip _for_ten_minutes
+}
+
+containers_lane() {
     part compose "${as_root[@]}" tests/scripts/compose.sh
 }
 
@@ -74,6 +77,8 @@ computing_lane() {
     # `make build` has built what they test.
     part player vitest player
     part report vitest tests/lab/report
+    # The video that the measuring parts play.
+    part media node player/dist/media.js --out target/media
     part deployment tests/scripts/deployment.sh
     part learner tests/scripts/learner.sh
     part interop tests/scripts/interop.sh
@@ -99,8 +104,10 @@ measuring_parts() {
 part programs list_programs
 waiting_lane &
 waiting_lane=$!
+containers_lane &
+containers_lane=$!
 computing_lane &
-wait "$waiting_lane" "$!"
+wait "$waiting_lane" "$containers_lane" "$!"
 measuring_parts
 
 failed=()

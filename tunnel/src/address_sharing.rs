@@ -46,6 +46,14 @@ impl AddressSharing {
         }
         Ok(())
     }
+
+    /// The same for a socket that was bound elsewhere.
+    ///
+    /// # Errors
+    /// As setsockopt(2).
+    pub fn inherit(self, socket: &Socket) -> io::Result<()> {
+        socket.set_reuse_port(self != Self::Alone)
+    }
 }
 
 /// What to add to an error of bind(2) on an address that was configured.

@@ -25,6 +25,7 @@ pub mod flow;
 pub mod flow_admission;
 pub mod heartbeat;
 mod idle_memory;
+pub mod inherited_sockets;
 mod isolation;
 pub mod limits;
 pub mod liveness;

@@ -250,6 +250,19 @@ mod tests {
     }
 
     #[test]
+    fn disabled_levels_are_known_before_a_record_is_formatted() {
+        for (level, most) in [
+            (LogLevel::Error, LevelFilter::ERROR),
+            (LogLevel::Info, LevelFilter::INFO),
+            (LogLevel::Trace, LevelFilter::TRACE),
+        ] {
+            let log = Log { level, format: LogFormat::Text };
+            let subscriber = subscriber(&log, io::sink, RateLimit::default());
+            assert_eq!(subscriber.max_level_hint(), Some(most));
+        }
+    }
+
+    #[test]
     fn a_place_that_repeats_itself_is_limited_and_others_are_not() {
         let text = logged(LogLevel::Info, LogFormat::Text, || {
             for attempt in 0..1000 {

@@ -4,7 +4,8 @@
 //! all of them. The kernel sizes a buffer for the fastest phase of its connection and never shrinks it, so
 //! that a flow that was fast and then pauses holds several MB:
 //!
-//! - Send buffer: `TCP_NOTSENT_LOWAT` (tcp(7)) bounds the unsent data.
+//! - Send buffer: `TCP_NOTSENT_LOWAT` (tcp(7)) bounds the unsent data to what the reader takes in some turns of
+//!   the event loop.
 //! - Receive buffer: the kernel's estimate of the round trip includes the time that a slow reader takes
 //!   (`tcp_rcv_rtt_measure`), so that the buffer grows although the reader cannot use it. `SO_BUF_LOCK`
 //!   (socket(7), Linux 5.14) holds its size except while its window can be what limits the flow.
@@ -20,9 +21,16 @@ use mio::net::TcpStream;
 
 use crate::tcp_liveness::tcp_info;
 
-/// Unsent data in a send buffer. The kernel reports it as writable when half of it has left: 50 us at
-/// 10 Gbit/s, more than a turn of the event loop takes.
-const MAX_UNSENT_BYTES: libc::c_int = 128 << 10;
+/// Unsent data in the send buffer of a flow that is slow, or that has just begun.
+const MIN_UNSENT_BYTES: usize = 128 << 10;
+/// The same for the fastest flows. Eight flows of 1 Gbit/s each take 1.07 times the CPU time of unbounded buffers
+/// with 128 KiB, because every flow writes several times a turn, and 1.03 times with 512 KiB (`make bench`, medians
+/// of nine pairs).
+const MAX_UNSENT_BYTES: usize = 512 << 10;
+/// The unsent data lasts for this time at the flow's rate: some turns of an event loop with ten busy flows.
+const UNSENT_TIME: Duration = Duration::from_millis(4);
+/// The rate of a flow is averaged over so many bytes written.
+const SEND_DECISION_BYTES: usize = 1 << 20;
 /// The first decision comes after half of a connection's first window (`net.ipv4.tcp_rmem`).
 const FIRST_DECISION_BYTES: usize = 32 << 10;
 /// The interval doubles, as the window does in slow start, up to this.
@@ -39,7 +47,18 @@ const SOCK_RCVBUF_LOCK: libc::c_int = 2;
 #[derive(Debug)]
 pub struct BoundedTcp {
     stream: TcpStream,
-    tuner: ReceiveBufferTuner,
+    receive: ReceiveBufferTuner,
+    send: SendBufferTuner,
+}
+
+/// Decides how much unsent data a send buffer may hold.
+#[derive(Debug)]
+struct SendBufferTuner {
+    /// The first write since the last decision.
+    since: Option<Instant>,
+    /// Bytes written since the last decision.
+    bytes: usize,
+    max_unsent_bytes: usize,
 }
 
 /// Decides when a receive buffer may grow.
@@ -60,6 +79,28 @@ struct ReceiveBufferTuner {
 struct ReceiveState {
     rtt: Duration,
     window_bytes: usize,
+}
+
+impl SendBufferTuner {
+    fn new() -> Self {
+        Self { since: None, bytes: 0, max_unsent_bytes: MIN_UNSENT_BYTES }
+    }
+
+    /// Counts written bytes. Returns the new limit of unsent data when it changes.
+    fn observe(&mut self, written: usize, now: impl Fn() -> Instant) -> Option<usize> {
+        let since = *self.since.get_or_insert_with(&now);
+        self.bytes += written;
+        if self.bytes < SEND_DECISION_BYTES {
+            return None;
+        }
+        let span = now().saturating_duration_since(since).max(Duration::from_micros(1));
+        let turns = UNSENT_TIME.as_secs_f64() / span.as_secs_f64();
+        let wanted = (self.bytes as f64 * turns) as usize;
+        let max_unsent_bytes = wanted.clamp(MIN_UNSENT_BYTES, MAX_UNSENT_BYTES).next_power_of_two();
+        let has_changed = max_unsent_bytes != self.max_unsent_bytes;
+        *self = Self { max_unsent_bytes, ..Self::new() };
+        has_changed.then_some(max_unsent_bytes)
+    }
 }
 
 impl ReceiveBufferTuner {
@@ -112,9 +153,9 @@ impl ReceiveBufferTuner {
 impl BoundedTcp {
     /// Bounds the buffers of `stream`. A kernel that lacks an option keeps its own sizes.
     pub fn new(stream: TcpStream) -> Self {
-        set(&stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, MAX_UNSENT_BYTES);
+        set_max_unsent(&stream, MIN_UNSENT_BYTES);
         set_growth(&stream, false);
-        Self { stream, tuner: ReceiveBufferTuner::new() }
+        Self { stream, receive: ReceiveBufferTuner::new(), send: SendBufferTuner::new() }
     }
 
     /// The socket.
@@ -137,9 +178,9 @@ impl AsRawFd for BoundedTcp {
 impl Read for BoundedTcp {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(buf);
-        if self.tuner.observe(&read, Instant::now)
+        if self.receive.observe(&read, Instant::now)
             && let Some(may_grow) =
-                self.tuner.decide(|| receive_state(&self.stream), Instant::now())
+                self.receive.decide(|| receive_state(&self.stream), Instant::now())
         {
             set_growth(&self.stream, may_grow);
         }
@@ -149,7 +190,11 @@ impl Read for BoundedTcp {
 
 impl Write for BoundedTcp {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.stream.write(buf)
+        let written = self.stream.write(buf)?;
+        if let Some(max_unsent_bytes) = self.send.observe(written, Instant::now) {
+            set_max_unsent(&self.stream, max_unsent_bytes);
+        }
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -163,6 +208,11 @@ fn receive_state(stream: &TcpStream) -> Option<ReceiveState> {
         rtt: Duration::from_micros(info.tcpi_rtt.max(info.tcpi_rcv_rtt).into()),
         window_bytes: info.tcpi_rcv_ssthresh as usize,
     })
+}
+
+/// How much unsent data the kernel takes.
+fn set_max_unsent(stream: &TcpStream, bytes: usize) {
+    set(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes as libc::c_int);
 }
 
 /// Whether the kernel may grow the receive buffer.
@@ -240,8 +290,24 @@ mod tests {
         let peer_buffer = socket2::SockRef::from(&peer).recv_buffer_size().expect("open");
         let waiting = fill(&mut near);
         // What is on its way fits into the peer's window.
-        assert!(waiting <= peer_buffer + 2 * MAX_UNSENT_BYTES as usize, "{waiting}");
-        assert!(waiting >= MAX_UNSENT_BYTES as usize / 2, "{waiting}");
+        assert!(waiting <= peer_buffer + 2 * MIN_UNSENT_BYTES, "{waiting}");
+        assert!(waiting >= MIN_UNSENT_BYTES / 2, "{waiting}");
+    }
+
+    #[test]
+    fn unsent_data_follows_the_rate_of_the_flow() {
+        let start = Instant::now();
+        let mut tuner = SendBufferTuner::new();
+        // The decision after 1 MiB that took `ms`.
+        let mut decide = |ms| {
+            assert_eq!(tuner.observe(SEND_DECISION_BYTES / 2, || start), None);
+            tuner.observe(SEND_DECISION_BYTES / 2, || start + Duration::from_millis(ms))
+        };
+        assert_eq!(decide(80), None, "100 Mbit/s");
+        assert_eq!(decide(8), Some(512 << 10), "1 Gbit/s");
+        assert_eq!(decide(1), None, "8 Gbit/s");
+        assert_eq!(decide(20), Some(256 << 10), "400 Mbit/s");
+        assert_eq!(decide(8000), Some(128 << 10), "1 Mbit/s");
     }
 
     #[test]

@@ -73,10 +73,25 @@ impl UdpPort {
         if let Some(mark) = options.mark {
             socket.set_mark(mark)?;
         }
+        options.sharing.bind(&socket, address)?;
+        Self::for_tunnel(socket)
+    }
+
+    /// Takes over a socket that a service manager has bound.
+    ///
+    /// # Errors
+    /// As setsockopt(2).
+    pub fn inherit(socket: std::net::UdpSocket, sharing: AddressSharing) -> io::Result<Self> {
+        let socket = Socket::from(socket);
+        socket.set_nonblocking(true)?;
+        sharing.inherit(&socket)?;
+        Self::for_tunnel(socket)
+    }
+
+    fn for_tunnel(socket: Socket) -> io::Result<Self> {
         // Granting less is no error; the start-up check has told the operator.
         socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
         socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
-        options.sharing.bind(&socket, address)?;
         let port = Self::new(socket)?;
         port.state.enable_transport_errors((&port.socket).into())?;
         Ok(port)
