@@ -14,6 +14,7 @@ pub(crate) fn bind(
     workers: usize,
     mut inherited: InheritedSockets,
 ) -> anyhow::Result<Vec<Vec<UdpPort>>> {
+    inherited.check(addresses)?;
     let mut ports: Vec<Vec<UdpPort>> = (0..workers).map(|_| Vec::new()).collect();
     for address in addresses {
         let mut address = *address;
@@ -42,7 +43,6 @@ pub(crate) fn bind(
         }
         tracing::info!(%address, what = "tunnel", workers, inherited = given_sockets, "listening");
     }
-    inherited.none_left()?;
     Ok(ports)
 }
 

@@ -76,14 +76,13 @@ impl InheritedSockets {
         of_address.into_iter().map(|(_, socket)| socket).collect()
     }
 
-    /// Checks that all of them have been taken.
+    /// Checks that each of them has one of the addresses in `configured`.
     ///
     /// # Errors
     /// The first one that has not.
-    pub fn none_left(&self) -> Result<(), InheritedSocketError> {
-        self.0
-            .first()
-            .map_or(Ok(()), |(address, _)| Err(InheritedSocketError::NotConfigured(*address)))
+    pub fn check(&self, configured: &[SocketAddr]) -> Result<(), InheritedSocketError> {
+        let other = self.0.iter().find(|(address, _)| !configured.contains(address));
+        other.map_or(Ok(()), |(address, _)| Err(InheritedSocketError::NotConfigured(*address)))
     }
 }
 
@@ -101,12 +100,12 @@ mod tests {
         let (address, left) =
             (one.local_addr().expect("bound"), other.local_addr().expect("bound"));
         let mut sockets = InheritedSockets::new(vec![one, other]).expect("two of IPv4");
+        sockets.check(&[address, left]).expect("both are configured");
+        let error = sockets.check(&[address]).expect_err("one is not").to_string();
+        assert!(error.contains(&left.to_string()) && error.contains("tunnel.listen"), "{error}");
         assert_eq!(sockets.take(address).len(), 1);
         assert_eq!(sockets.take(address).len(), 0);
-        let error = sockets.none_left().expect_err("one is left").to_string();
-        assert!(error.contains(&left.to_string()) && error.contains("tunnel.listen"), "{error}");
         assert_eq!(sockets.take(left).len(), 1);
-        sockets.none_left().expect("all are taken");
     }
 
     #[test]
