@@ -12,10 +12,10 @@ help: ## Show this list
 setup: ## Install what is missing: Debian packages, quiche's patched source, npm packages
 	tests/scripts/setup.sh
 
+# The pages are built beside the programs: cargo uses one processor only much of the time.
 build: setup ## Build everything
-	cargo build --release --workspace --all-targets
-	cd player && npm run build
-	cd tests/lab/report && npm run build
+	(cd player && npm run build) & pages=$$!; (cd tests/lab/report && npm run build) & report=$$!; \
+	cargo build --release --workspace --all-targets && wait $$pages && wait $$report
 
 demo: setup ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
 	cargo build --release --workspace --bins

@@ -1,12 +1,19 @@
 #!/bin/sh
-# Two browsers in a scenario on real packets, then a browser and a stream through an outage: the claims must
-# hold, each session must be there, and the stall must be where the outage puts it. Needs root, nginx, Chromium
-# and live555; the video is the demo's. `players.sh full` has streams over RTSP too.
+# A browser through an outage: the claims must hold, each session must be there, and the stall must be where the
+# outage puts it. Needs root, nginx and Chromium; the video is the demo's. `players.sh full` has two browsers at
+# once and streams over RTSP too, for which it needs live555.
 set -eu
 cd "$(dirname "$0")/../.."
 
 out=target/test/players
 rm -rf "$out"
+# An outage of a known length makes a stall where arithmetic puts it.
+target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-outage.toml
+node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
+
+[ "${1:-}" = full ] || exit 0
+
+# Two browsers at once.
 target/release/millrace-lab emu --attempts 6 --out "$out" tests/scripts/players.toml
 for flow in 0 1; do
     [ -s "$out/players/runs/0000-r00/player-$flow/session.json" ] || {
@@ -14,12 +21,6 @@ for flow in 0 1; do
         exit 1
     }
 done
-
-# An outage of a known length makes a stall where arithmetic puts it.
-target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-outage.toml
-node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
-
-[ "${1:-}" = full ] || exit 0
 
 # The same of openRTSP's.
 tests/scripts/live555.sh

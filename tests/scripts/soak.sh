@@ -1,8 +1,8 @@
 #!/bin/sh
-# The soak (docs/soak.md) with 200 clients, as root; then that it finds wrong bytes, and that nothing is left
-# of one that is killed.
+# The soak (docs/soak.md) with 200 clients, as root.
 #
-#     tests/scripts/soak.sh [ARGUMENT...]           programs and links fail, SOAK_SECONDS (600)
+#     tests/scripts/soak.sh [ARGUMENT...]           programs and links fail, SOAK_SECONDS (600); then that it finds
+#                                                   wrong bytes, and that nothing is left of one that is killed
 #     tests/scripts/soak.sh faults [ARGUMENT...]    the path and ends of flows have faults, SOAK_SECONDS (120)
 #
 # A day by hand: SOAK_SECONDS=86400 tests/scripts/soak.sh faults. The arguments are the program's.
@@ -22,10 +22,9 @@ mkdir -p $out
 
 if [ "${1:-}" = faults ]; then
     shift
-    $soak --seconds "${SOAK_SECONDS:-120}" --clients 200 --faults --no-trouble --out $out/faults "$@"
-else
-    $soak --seconds "${SOAK_SECONDS:-600}" --clients 200 --out $out "$@"
+    exec $soak --seconds "${SOAK_SECONDS:-120}" --clients 200 --faults --no-trouble --out $out/faults "$@"
 fi
+$soak --seconds "${SOAK_SECONDS:-600}" --clients 200 --out $out "$@"
 
 # It must be able to fail.
 log=$out/wrong-bytes.log

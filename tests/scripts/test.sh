@@ -3,12 +3,12 @@
 # (CONTRIBUTING.md lists the difference). A failed part does not stop the others; the last line counts the
 # parts. target/test/logs/PART.log has a part's output.
 #
-# Parts that measure rates and delays run alone. Before them run the others, in three lanes beside each other.
+# Parts that measure rates and delays run alone. Before them run the others, in two lanes beside each other.
 set -u
 cd "$(dirname "$0")/../.."
 
 case ${1:-} in
-'') full='' cells=corners faults_s=120 fuzz_s=5 fuzz_targets=parsers ;;
+'') full='' cells=corners faults_s=120 fuzz_s=3 fuzz_targets=parsers ;;
 full) full=full cells=all faults_s=600 fuzz_s=60 fuzz_targets='' ;;
 *)
     echo "usage: $0 [full]" >&2
@@ -44,51 +44,73 @@ list_programs() {
 # Test programs whose tests wait without measuring: the ones of nginx, and of machines with faults.
 waiting='^millrace-e2e\tnginx\t|^millrace-lab\tbad_machine\t'
 
-# ignored GREP-OPTION PATTERN [ARGUMENT...]: of the programs whose lines grep selects, the tests that say by
-# being ignored what they need, one at a time.
-ignored() {
-    local failed=0 ran=0 package name directory program
+# run_programs GREP-OPTION PATTERN COMMAND... -- ARGUMENT...: the programs whose lines grep selects, one after the
+# other, each with these arguments, started by this command.
+run_programs() {
+    local option=$1 pattern=$2 failed=0 ran=0 package name directory program
+    local starter=()
+    shift 2
+    while [ "$1" != -- ]; do
+        starter+=("$1")
+        shift
+    done
+    shift
     while IFS=$'\t' read -r package name directory program; do
         ran=$((ran + 1))
         echo "     Running $package $name ($program)"
-        (cd "$directory" && "${as_root[@]}" "$program" "${@:3}" --ignored --test-threads=1) || failed=1
-    done < <(grep -P "$1" "$2" "$programs")
+        (cd "$directory" && "${starter[@]}" "$program" "$@") || failed=1
+    done < <(grep -P "$option" "$pattern" "$programs")
     echo "$ran test programs"
     [ $ran -gt 0 ] && [ $failed = 0 ]
+}
+
+# ignored GREP-OPTION PATTERN [ARGUMENT...]: of these programs the tests that say by being ignored what they
+# need, one at a time.
+ignored() { run_programs "$1" "$2" "${as_root[@]}" -- "${@:3}" --ignored --test-threads=1; }
+
+# end_to_end PATTERN: of these programs the tests that need nothing.
+end_to_end() { run_programs -e "$1" env -- --test-threads="${RUST_TEST_THREADS:-4}"; }
+
+# Both programs at once: they wait most of the time, and each makes namespaces of its own.
+in_namespaces() {
+    ignored -e '^millrace-lab\tnamespaces\t' --skip _for_ten_minutes >"$logs/namespaces-lab.log" 2>&1 &
+    local lab=$! failed=0
+    ignored -ve "$waiting|^millrace-lab\tnamespaces\t" --skip _for_ten_minutes || failed=1
+    wait $lab || failed=1
+    cat "$logs/namespaces-lab.log"
+    return $failed
 }
 
 vitest() { (cd "$1" && npx --no-install vitest run); }
 
 # Tests that wait most of the time: more of them at once than there are processors.
 waiting_lane() {
-    part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-6}" cargo test --release --workspace --no-fail-fast
-    # Namespaces and nginx, without measuring.
-    part nginx-and-machine ignored -e "$waiting" --skip _for_ten_minutes
-}
-
-containers_lane() {
+    part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
+        --exclude millrace-e2e --no-fail-fast
+    part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)'
     part compose "${as_root[@]}" tests/scripts/compose.sh
 }
 
-# What compiles and computes.
+# What compiles and computes, and as much of the rest as makes the lanes equally long.
 computing_lane() {
     part check tests/scripts/check.sh
     part lua nginx-conf/lua/test.sh
     # `make build` has built what they test.
     part player vitest player
     part report vitest tests/lab/report
-    # The video that the measuring parts play.
-    part media node player/dist/media.js --out target/media
     part deployment tests/scripts/deployment.sh
     part learner tests/scripts/learner.sh
     part interop tests/scripts/interop.sh
     # shellcheck disable=SC2086 # All of them where it is empty.
     part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-$fuzz_s}" $fuzz_targets
+    part quic-peers end_to_end '^millrace-e2e\tquic_peers\t'
+    # Namespaces and nginx, without measuring.
+    part nginx-and-machine ignored -e "$waiting" --skip _for_ten_minutes
 }
 
 # One after the other, and nothing beside them.
 measuring_parts() {
-    part namespaces ignored -ve "$waiting" --skip _for_ten_minutes
+    part namespaces in_namespaces
     part demo "${as_root[@]}" tests/scripts/demo.sh
     part players "${as_root[@]}" tests/scripts/players.sh $full
     part isolation "${as_root[@]}" target/release/examples/isolation --again --cells $cells \
@@ -104,10 +126,8 @@ measuring_parts() {
 part programs list_programs
 waiting_lane &
 waiting_lane=$!
-containers_lane &
-containers_lane=$!
 computing_lane &
-wait "$waiting_lane" "$containers_lane" "$!"
+wait "$waiting_lane" "$!"
 measuring_parts
 
 failed=()

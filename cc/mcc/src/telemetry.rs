@@ -48,7 +48,8 @@ pub struct Sink {
 
 impl Sink {
     /// Hands over episodes that ended at times since `epoch`, in Unix time. The rows that are lost: those of
-    /// `episodes` if there is no room for them, and those that could not be written since the last call.
+    /// `episodes` if there is no room for them, and those that could not be written since the last call. No
+    /// episodes ask for the latter.
     pub fn take(&self, mut episodes: Vec<Episode>, epoch: SystemTime) -> u64 {
         let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
         let epoch_ms = i64::try_from(epoch.as_millis()).unwrap_or(i64::MAX);
@@ -56,7 +57,8 @@ impl Sink {
             episode.ended_ms = episode.ended_ms.saturating_add(epoch_ms);
         }
         let count = episodes.len() as u64;
-        let found_no_room = if self.rows.try_send(episodes).is_ok() { 0 } else { count };
+        let has_room = count == 0 || self.rows.try_send(episodes).is_ok();
+        let found_no_room = if has_room { 0 } else { count };
         found_no_room + self.lost.swap(0, Ordering::Relaxed)
     }
 }

@@ -239,10 +239,7 @@ fn select<R: Rules>(
         }
         let now = *time + instant.elapsed();
         selector.decide(now, |order| pipes.order(order), &mut *tell);
-        let episodes = selector.take_episodes();
-        if !episodes.is_empty() {
-            account.left_out.fetch_add(keep(episodes), Ordering::Relaxed);
-        }
+        account.left_out.fetch_add(keep(selector.take_episodes()), Ordering::Relaxed);
         while let Ok(Question { connection, answer }) = asked.try_recv() {
             // Without anybody waiting any more it is of no use.
             let _ = answer.send(selector.explain(connection, now));
