@@ -151,9 +151,10 @@ fn show(measured: &Measured, note: &str) -> bool {
 fn measure(cell: &Cell) -> Result<Measured> {
     interrupt::check()?;
     let site = Site::start(cell)?;
-    // Start-up and its queue are over after some round trips; a short path's are over at once.
-    let warm_up = Duration::from_secs(2) + 10 * cell.rtt();
-    let length = Duration::from_secs(3) + 4 * cell.rtt();
+    // A short path's start-up is over at once. On a long one BBR interrupts it after ten seconds, to measure the
+    // round trip, and leaves it some round trips later.
+    let warm_up = Duration::from_secs(2) + 20 * cell.rtt();
+    let length = Duration::from_secs(3) + 12 * cell.rtt();
     let alone_mbps = active_mbps(&site, cell.is_upload(), warm_up, length)?;
     let standing = Standing::start(&site, cell.background, cell.flows)
         .inspect_err(|_| eprint!("{}", site.logs()))?;
