@@ -224,7 +224,12 @@ impl Turns {
     }
 }
 
-/// The active flow's rate in Mbit/s: opens it, lets it run for `warm_up`, and counts for `measured`.
+/// Parts of the measured time. BBR stops for two round trips every ten seconds to measure the path: over 800 ms one
+/// time or two, which takes up to five of the parts.
+const INTERVALS: u32 = 15;
+
+/// The active flow's rate in Mbit/s: opens it, lets it run for `warm_up`, and takes the median of the rates in the
+/// parts of `measured`.
 pub fn active_mbps(
     site: &Site,
     upload: bool,
@@ -261,13 +266,18 @@ pub fn active_mbps(
         false => count.load(Ordering::Relaxed),
     };
     std::thread::sleep(warm_up);
-    let (start, before) = (Instant::now(), read());
-    std::thread::sleep(measured);
-    let (bytes, elapsed) = (read() - before, start.elapsed());
+    let rates = (0..INTERVALS).map(|_| {
+        let (start, before) = (Instant::now(), read());
+        std::thread::sleep(measured / INTERVALS);
+        (read() - before) as f64 * 8e-6 / start.elapsed().as_secs_f64()
+    });
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    let median_mbps = rates[rates.len() / 2];
     // The thread ends at the end of its socket; an error says that it has ended already.
     let _ = closer.shutdown(Shutdown::Both);
     if mover.join().is_err() {
         bail!("the active flow's thread has panicked");
     }
-    Ok(bytes as f64 * 8.0 / elapsed.as_secs_f64() / 1e6)
+    Ok(median_mbps)
 }
