@@ -8,7 +8,7 @@ set -u
 cd "$(dirname "$0")/../.."
 
 case ${1:-} in
-'') full='' cells=corners faults_s=120 fuzz_s=3 fuzz_targets=parsers ;;
+'') full='' cells=corners faults_s=120 fuzz_s=1 fuzz_targets=parsers ;;
 full) full=full cells=all faults_s=600 fuzz_s=60 fuzz_targets='' ;;
 *)
     echo "usage: $0 [full]" >&2
@@ -89,16 +89,16 @@ waiting_lane() {
         --exclude millrace-e2e --no-fail-fast
     part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)'
     part compose "${as_root[@]}" tests/scripts/compose.sh
+    part report vitest tests/lab/report
+    part deployment tests/scripts/deployment.sh
 }
 
 # What compiles and computes, and as much of the rest as makes the lanes equally long.
 computing_lane() {
     part check tests/scripts/check.sh
     part lua nginx-conf/lua/test.sh
-    # `make build` has built what they test.
+    # `make build` has built what it tests.
     part player vitest player
-    part report vitest tests/lab/report
-    part deployment tests/scripts/deployment.sh
     part learner tests/scripts/learner.sh
     part interop tests/scripts/interop.sh
     # shellcheck disable=SC2086 # All of them where it is empty.
