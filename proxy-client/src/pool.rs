@@ -288,7 +288,8 @@ impl Pool {
     /// A connection is gone.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(link) = self.links.remove(&id) else { return };
-        let has_other_attempt = self.has_other_attempt(link.server, link.lane, link.address);
+        let has_alternative_address =
+            self.has_alternative_address(link.server, link.lane, link.address);
         let server = &mut self.servers[link.server];
         // Of those that are not wanted any more it is no news.
         let wanted = !link.retired || link.flows > 0;
@@ -296,7 +297,7 @@ impl Pool {
             tracing::warn!(server = %server.config, reason, "tunnel connection lost");
             match link.established {
                 true => server.lost(core.now()),
-                false if link.overdue || has_other_attempt => {}
+                false if link.overdue || has_alternative_address => {}
                 false => server.failed(link.started),
             }
         }
@@ -429,7 +430,12 @@ impl Pool {
     /// Whether the failure of an attempt to `address` is not yet that of the server: connections
     /// work to another address, the lane has another attempt under way, or there are addresses that
     /// it has not tried.
-    fn has_other_attempt(&self, server: usize, lane: Option<usize>, address: SocketAddr) -> bool {
+    fn has_alternative_address(
+        &self,
+        server: usize,
+        lane: Option<usize>,
+        address: SocketAddr,
+    ) -> bool {
         let here = |link: &&Link| (link.server, link.lane) == (server, lane);
         self.servers[server].works_elsewhere(address)
             || self.servers[server].has_untried(lane)
@@ -533,7 +539,7 @@ impl Pool {
         }
         for (lane, address, started) in overdue {
             let is_alive = self.is_alive(index, now);
-            if !is_alive && !self.has_other_attempt(index, lane, address) {
+            if !is_alive && !self.has_alternative_address(index, lane, address) {
                 self.servers[index].failed(started);
             }
         }

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 
 out=target/test/players
 rm -rf "$out"
+
 # An outage of a known length makes a stall where arithmetic puts it.
 target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-outage.toml
 node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
@@ -22,7 +23,7 @@ for flow in 0 1; do
     }
 done
 
-# The same of openRTSP's.
+# openRTSP through the outage.
 tests/scripts/live555.sh
 target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-rtsp.toml
 node tests/scripts/outage-stream.mjs "$out"/qoe-rtsp/runs/????-r00/player-0

@@ -48,8 +48,8 @@ pub struct Sink {
 
 impl Sink {
     /// Hands over episodes that ended at times since `epoch`, in Unix time. The rows that are lost: those of
-    /// `episodes` if there is no room for them, and those that could not be written since the last call. No
-    /// episodes ask for the latter.
+    /// `episodes` if there is no room for them, and those that could not be written since the last call. An
+    /// empty list only asks for the latter.
     pub fn take(&self, mut episodes: Vec<Episode>, epoch: SystemTime) -> u64 {
         let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
         let epoch_ms = i64::try_from(epoch.as_millis()).unwrap_or(i64::MAX);

@@ -224,8 +224,8 @@ impl Turns {
     }
 }
 
-/// Parts of the measured time. BBR stops for two round trips every ten seconds to measure the path: over 800 ms one
-/// time or two, which takes up to five of the parts.
+/// Number of parts of the measured time. BBR measures the round trip every ten seconds, over 800 ms once or twice in
+/// that time, which takes up to five parts.
 const INTERVALS: u32 = 15;
 
 /// The active flow's rate in Mbit/s: opens it, lets it run for `warm_up`, and takes the median of the rates in the

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::site::Site;
 
-/// Between two looks. They list all sockets of the site: a hundred at once, as when many paused flows end, would
-/// keep packets waiting for seconds.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Least time between two dumps. Each lists all sockets of the site, and a run has more than a hundred stuck flows.
+const DUMP_INTERVAL: Duration = Duration::from_secs(10);
 
-static LAST_LOOK: Mutex<Option<Instant>> = Mutex::new(None);
+static LAST_DUMP: Mutex<Option<Instant>> = Mutex::new(None);
 static NAMESPACES: OnceLock<Vec<String>> = OnceLock::new();
 
 /// Remembers where to look.
@@ -21,16 +20,16 @@ pub fn watch(site: &Site) {
 }
 
 fn is_due() -> bool {
-    let mut last = LAST_LOOK.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_due = last.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL);
+    let mut last = LAST_DUMP.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_due = last.is_none_or(|at| at.elapsed() >= DUMP_INTERVAL);
     if is_due {
         *last = Some(Instant::now());
     }
     is_due
 }
 
-/// What the kernel and the client say about a flow, by a port of one of its ends, unless that was told of another
-/// one just before.
+/// Prints what the kernel and the client say about a flow, by a port of one of its ends, at most once in
+/// [`DUMP_INTERVAL`].
 pub fn tell(what: &str, port: u16) {
     if !is_due() {
         return;
