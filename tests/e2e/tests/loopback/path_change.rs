@@ -4,13 +4,14 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::origin::{Origin, answer_with_hash, source};
 use millrace_e2e::pair::{Pair, PairBuilder};
-use millrace_e2e::relay::RelayOptions;
+use millrace_e2e::relay::{Faults, RelayOptions};
 use millrace_e2e::{data, wait};
 use socket2::Socket;
 
@@ -148,4 +149,85 @@ fn the_tunnel_comes_up_after_the_nat_rebinds_in_handshakes() {
     let mut bytes = Vec::new();
     flow.expect("a flow").read_to_end(&mut bytes).unwrap();
     assert!(bytes == data::pattern(23, 1000));
+}
+
+/// Bytes that a flow moves before it rests, and flows at a time in each direction.
+const BURST_BYTES: usize = 10_000;
+const FLOWS_EACH_WAY: u64 = 20;
+
+/// A path on which much goes wrong, with a short round trip: packets are lost, come twice and late, and those of more
+/// than 1,222 bytes do not arrive.
+const BAD_PATH: Faults = Faults {
+    corrupt_permille: 0,
+    duplicate_permille: 63,
+    reorder_permille: 74,
+    lose_permille: 18,
+    max_datagram_bytes: 1222,
+};
+
+/// Opens flows one after the other until it is told to stop; each moves some bursts.
+fn keep_busy(stop: &AtomicBool, number: u64, open: impl Fn() -> Socket, burst: impl Fn(&Socket)) {
+    let mut turn = number;
+    while !stop.load(Ordering::Relaxed) {
+        let flow = open();
+        for _ in 0..turn % 20 {
+            burst(&flow);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        turn += 7;
+        std::thread::sleep(Duration::from_millis(37 * turn % 800));
+    }
+}
+
+/// Both ends then have to find out the size and the address at the same time: packets that prove an address must not be
+/// larger than the path carries, or none ever comes through.
+#[test]
+fn connections_are_heard_when_the_nat_rebinds_and_the_path_mtu_falls_at_once() {
+    let health = |pair: PairBuilder| {
+        let pair = pair.client("tunnel.health_interval_ms", 300);
+        pair.client("tunnel.health_timeout_ms", 1000)
+    };
+    let pair = health(Pair::builder().client("runtime.workers", 8).relay(RelayOptions::default()));
+    let pair = pair.alone().start();
+    let (source, sink) = (Origin::start(source(24, 1 << 40)), Origin::start(answer_with_hash));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..FLOWS_EACH_WAY {
+            let (pair, stop, source, sink) = (&pair, &stop, &source, &sink);
+            scope.spawn(move || {
+                keep_busy(
+                    stop,
+                    number,
+                    || open(pair, source),
+                    |mut flow| {
+                        drop(flow.read_exact(&mut [0; BURST_BYTES]));
+                    },
+                );
+            });
+            scope.spawn(move || {
+                keep_busy(
+                    stop,
+                    number,
+                    || open(pair, sink),
+                    |mut flow| {
+                        drop(flow.write_all(&[0; BURST_BYTES]));
+                    },
+                );
+            });
+        }
+        let relay = pair.relay.as_ref().unwrap();
+        for _ in 0..3 {
+            relay.set_faults(BAD_PATH);
+            rebind(&pair);
+            std::thread::sleep(Duration::from_millis(1700));
+            rebind(&pair);
+            std::thread::sleep(Duration::from_millis(1700));
+            relay.set_faults(Faults::default());
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let log = pair.client.log_text();
+    assert!(log.contains("path MTU fell"), "the path has changed nothing");
+    assert!(!log.contains("server is silent"), "{log}");
 }
