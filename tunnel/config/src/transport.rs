@@ -15,7 +15,7 @@ pub struct Transport {
     pub congestion_control: CongestionControl,
     /// `[tunnel.class.*]`: the algorithms of classes that have another one.
     pub class_congestion_control: BTreeMap<Class, CongestionControl>,
-    /// Silence after which a connection is given up, 1 s to 10 min; default 30 s. Too small, and
+    /// Silence after which a connection is given up, 1 s to 10 min; default 60 s. Too small, and
     /// a short outage ends all flows; too large, and a dead peer holds them that long.
     pub idle_timeout: Duration,
     /// Upper bound of path MTU discovery, 1200 to 65527; default 1452, which is Ethernet less
@@ -79,7 +79,7 @@ macro_rules! tunnel_section {
             #[serde(default)]
             class: $crate::congestion_control::RawClasses,
             #[serde(default)]
-            idle_timeout_s: $crate::value::Int<30, 1, 600>,
+            idle_timeout_s: $crate::value::Int<60, 1, 600>,
             #[serde(default)]
             max_udp_payload_bytes: $crate::value::Int<1452, 1200, 65527>,
             #[serde(default)]
