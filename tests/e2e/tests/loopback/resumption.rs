@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::Metrics;
+use millrace_e2e::certificates::{Authority, SERVER_NAME};
 use millrace_e2e::origin::Origin;
-use millrace_e2e::pair::Pair;
+use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::relay::RelayOptions;
 use millrace_e2e::wait;
 use serde_json::Value;
+use time::OffsetDateTime;
 
 /// BoringSSL's `ssl_early_data_accepted`.
 const ACCEPTED: u64 = 2;
@@ -22,38 +24,82 @@ fn connections(log: &str) -> Vec<(bool, u64)> {
         .collect()
 }
 
-#[test]
-fn a_connection_that_comes_back_is_resumed_with_early_data() {
-    let origin = Origin::echo();
-    let pair = Pair::builder()
+/// Both ends give up connections soon, and the client tries again soon.
+fn short_lived() -> PairBuilder {
+    Pair::builder()
         .both("tunnel.idle_timeout_s", 2)
         .client("tunnel.keepalive_s", 1)
         .client("tunnel.reconnect_max_s", 1)
         .client("tunnel.connect_timeout_s", 1)
         .relay(RelayOptions::default())
-        .start();
+}
+
+/// Lets nothing pass until both ends have given up all connections.
+fn take_down(pair: &Pair) {
+    pair.relay.as_ref().unwrap().swallow(true);
+    let established =
+        |admin| Metrics::fetch(admin).sum("millrace_connections", &[("state", "established")]);
+    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
+        wait::for_true("the tunnel is down", wait::SOON, || established(admin) == 0.0);
+    }
+}
+
+#[test]
+fn a_connection_that_comes_back_is_resumed_with_early_data() {
+    let origin = Origin::echo();
+    let pair = short_lived().start();
     let flow_works = || {
         let mut flow = pair.http().open(&origin.address().to_string()).ok()?;
         flow.write_all(b"x").ok()?;
         flow.read_exact(&mut [0]).ok()
     };
     flow_works().expect("a flow on the first connection");
-    let relay = pair.relay.as_ref().unwrap();
-    relay.swallow(true);
-    // Longer than the idle timeout: the connections are given up on both sides.
-    let established =
-        |admin| Metrics::fetch(admin).sum("millrace_connections", &[("state", "established")]);
-    for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
-        wait::for_true("the tunnel is down", wait::SOON, || established(admin) == 0.0);
-    }
+    take_down(&pair);
     let first = connections(&pair.server.log_text());
     assert!(!first.is_empty() && first.iter().all(|(resumed, _)| !resumed), "{first:?}");
-    relay.swallow(false);
+    pair.relay.as_ref().unwrap().swallow(false);
     wait::for_true("the tunnel is up again", wait::SOON, || flow_works().is_some());
     let again = connections(&pair.server.log_text()).split_off(first.len());
     assert!(!again.is_empty(), "no connection came back");
     // One whose first attempt went into the outage may have started afresh.
     assert!(again.iter().any(|(resumed, early)| *resumed && *early == ACCEPTED), "{again:?}");
+}
+
+/// TLS looks at the server's certificate in full handshakes only; the client looks at it again.
+#[test]
+fn a_server_whose_certificate_has_expired_is_not_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::make(dir.path());
+    let now = OffsetDateTime::now_utc();
+    let until = now + Duration::from_secs(15);
+    let server = authority.sign_for(SERVER_NAME, now - Duration::from_secs(60), until);
+    let pair = short_lived()
+        .server_identity(&authority.ca, server)
+        .client("tunnel.ca", format!("\"{}\"", authority.ca.display()))
+        .client_identity(authority.sign("client", -1..30))
+        .start();
+    let relay = pair.relay.as_ref().unwrap();
+    let resumed =
+        || connections(&pair.server.log_text()).iter().filter(|(resumed, _)| *resumed).count();
+    take_down(&pair);
+    relay.swallow(false);
+    wait::for_true("a session is resumed", wait::SOON, || resumed() > 0);
+    assert!(
+        OffsetDateTime::now_utc() < until,
+        "the certificate has expired too early for this test"
+    );
+
+    take_down(&pair);
+    wait::for_true("the certificate has expired", wait::SOON, || {
+        OffsetDateTime::now_utc() > until + Duration::from_secs(1)
+    });
+    let before = connections(&pair.server.log_text()).len();
+    relay.swallow(false);
+    pair.client.expect_log("the refusal", wait::SOON, |line| {
+        line.contains("certificate has expired").then_some(())
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(connections(&pair.server.log_text()).len(), before, "it was accepted all the same");
 }
 
 /// With the connection kept warm a new flow costs one round trip of the tunnel, not two.

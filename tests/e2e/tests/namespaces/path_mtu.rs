@@ -183,9 +183,11 @@ fn join(
     host.ip(&format!("{family} route add default via {router_ip}")).unwrap();
 }
 
+/// With several workers: the kernel gives a router's report to the socket of any of them.
 fn server_toml(address: SocketAddr) -> String {
     format!(
-        "[tunnel]\nlisten = [\"{address}\"]\nclient_ca = \"ca.pem\"\n\
+        "[runtime]\nworkers = 4\n\
+         [tunnel]\nlisten = [\"{address}\"]\nclient_ca = \"ca.pem\"\n\
          certificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
          path_mtu_probe_interval_s = 1\n\
          congestion_control = {{ name = \"constant\", rate_mbps = 100 }}\n\
