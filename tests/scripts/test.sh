@@ -41,6 +41,9 @@ list_programs() {
         node tests/scripts/test-programs.mjs >"$programs"
 }
 
+# Ends of the names of tests that take minutes, for `make test-full`.
+long=(_for_ten_minutes _with_ten_thousand_connections)
+skip_long=("${long[@]/#/--skip=}")
 # Test programs whose tests wait without measuring: the ones of nginx, and of machines with faults.
 waiting='^millrace-e2e\tnginx\t|^millrace-lab\tbad_machine\t'
 
@@ -73,9 +76,9 @@ end_to_end() { run_programs -e "$1" env -- --test-threads="${RUST_TEST_THREADS:-
 
 # Both programs at once: they wait most of the time, and each makes namespaces of its own.
 in_namespaces() {
-    ignored -e '^millrace-lab\tnamespaces\t' --skip _for_ten_minutes >"$logs/namespaces-lab.log" 2>&1 &
+    ignored -e '^millrace-lab\tnamespaces\t' "${skip_long[@]}" >"$logs/namespaces-lab.log" 2>&1 &
     local lab=$! failed=0
-    ignored -ve "$waiting|^millrace-lab\tnamespaces\t" --skip _for_ten_minutes || failed=1
+    ignored -ve "$waiting|^millrace-lab\tnamespaces\t" "${skip_long[@]}" || failed=1
     wait $lab || failed=1
     cat "$logs/namespaces-lab.log"
     return $failed
@@ -105,7 +108,7 @@ computing_lane() {
     part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-$fuzz_s}" $fuzz_targets
     part quic-peers end_to_end '^millrace-e2e\tquic_peers\t'
     # Namespaces and nginx, without measuring.
-    part nginx-and-machine ignored -e "$waiting" --skip _for_ten_minutes
+    part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
 }
 
 # One after the other, and nothing beside them.
@@ -118,7 +121,7 @@ measuring_parts() {
     part faults "${as_root[@]}" "SOAK_SECONDS=${FAULTS_SECONDS:-$faults_s}" tests/scripts/soak.sh faults
     if [ -n "$full" ]; then
         part soak "${as_root[@]}" "SOAK_SECONDS=${SOAK_SECONDS:-1800}" tests/scripts/soak.sh
-        part ten-minutes ignored -e . _for_ten_minutes
+        part long ignored -e . "${long[@]}"
     fi
     part leftovers "${as_root[@]}" target/release/millrace-lab clean
 }

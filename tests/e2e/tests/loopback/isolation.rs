@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -264,6 +265,70 @@ fn a_hundred_flows_at_once_get_connections_of_their_own() {
         assert!(connections >= FLOWS, "{connections} connections");
         drop(open);
     });
+}
+
+/// Threads that open and read flows of a large number.
+const LANES: usize = 16;
+
+/// Lets this process and those that it starts have so many open files.
+fn allow_open_files(count: u64) {
+    let limit = nix::sys::resource::Resource::RLIMIT_NOFILE;
+    let allowed = nix::sys::resource::setrlimit(limit, count, count);
+    allowed.unwrap_or_else(|error| panic!("{count} open files need root: {error}"));
+}
+
+/// Each with a connection of its own, under the default configuration.
+#[test]
+#[ignore = "takes some minutes, and root for its open files; run by make test-full"]
+fn a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections() {
+    const IDLE: usize = 10_000;
+    const BUSY: usize = 1000;
+    const BUSY_BYTES: u64 = 1 << 20;
+    allow_open_files(60_000);
+    let pair = Pair::builder().client("tunnel.connections", "\"per_flow\"").alone().start();
+    let (silent, given) = silent_origin();
+    let destination = silent.address().to_string();
+    let open = |destination: &str| {
+        pair.http().open(destination).unwrap_or_else(|error| panic!("a flow: {error:?}"))
+    };
+    let idle: Vec<_> = std::thread::scope(|scope| {
+        let lane = || (0..IDLE / LANES).map(|_| open(&destination)).collect::<Vec<_>>();
+        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        lanes.into_iter().flat_map(|lane| lane.join().unwrap()).collect()
+    });
+    let far: Vec<_> = given.try_iter().collect();
+    assert_eq!((idle.len(), far.len()), (IDLE, IDLE));
+
+    let busy = Origin::start(origin::source(7, BUSY_BYTES));
+    let expected = data::send(std::io::sink(), 7, BUSY_BYTES).unwrap();
+    let began = Instant::now();
+    let all_open = Barrier::new(BUSY);
+    std::thread::scope(|scope| {
+        for _ in 0..BUSY {
+            let download = || {
+                let flow = open(&busy.address().to_string());
+                all_open.wait();
+                assert_eq!(data::receive(&flow).unwrap(), expected);
+            };
+            let thread = std::thread::Builder::new().stack_size(256 << 10);
+            thread.spawn_scoped(scope, download).unwrap();
+        }
+    });
+    println!("{BUSY} flows of {BUSY_BYTES} bytes beside {IDLE}: {:?}", began.elapsed());
+    let metrics = [pair.addresses.client_admin, pair.addresses.server_admin].map(Metrics::fetch);
+    for metrics in &metrics {
+        assert_eq!(metrics.sum("millrace_flows_failed_total", &[]), 0.0);
+        println!("{} MB held", metrics.sum("millrace_memory_used_bytes", &[]) / 1e6);
+    }
+    let connections = metrics[1].sum("millrace_connections", &[("state", "established")]);
+    assert!(connections >= IDLE as f64, "{connections} connections");
+
+    // The idle ones still work.
+    far.iter().for_each(|mut flow| flow.write_all(b"x").unwrap());
+    for mut flow in &idle {
+        flow.set_read_timeout(Some(wait::SOON)).unwrap();
+        flow.read_exact(&mut [0]).unwrap();
+    }
 }
 
 #[test]
