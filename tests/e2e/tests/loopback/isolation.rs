@@ -198,9 +198,9 @@ fn paused_flows_resume(count: usize, pause: Duration) {
     std::thread::sleep(pause);
     let whole = data::send(std::io::sink(), 9, FLOW_BYTES).unwrap();
     std::thread::scope(|scope| {
-        for lane in flows.chunks(count.div_ceil(4 * LANES)) {
+        for share in flows.chunks(count.div_ceil(4 * THREADS)) {
             scope.spawn(move || {
-                for flow in lane {
+                for flow in share {
                     flow.set_read_timeout(Some(KERNEL_BACKOFF)).unwrap();
                     assert_eq!(data::receive(flow).unwrap(), whole);
                 }
@@ -283,8 +283,8 @@ fn a_hundred_flows_at_once_get_connections_of_their_own() {
     });
 }
 
-/// Threads that open and read flows of a large number.
-const LANES: usize = 16;
+/// Threads that share a large number of flows.
+const THREADS: usize = 16;
 
 /// Each with a connection of its own, under the default configuration.
 #[test]
@@ -306,9 +306,11 @@ fn a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections() {
     };
     let open_idle = |number: usize| open(origins[number / UNACCEPTED].local_addr().unwrap());
     let idle: Vec<_> = std::thread::scope(|scope| {
-        let lane = |first: usize| (first..IDLE).step_by(LANES).map(open_idle).collect::<Vec<_>>();
-        let lanes: Vec<_> = (0..LANES).map(|first| scope.spawn(move || lane(first))).collect();
-        lanes.into_iter().flat_map(|lane| lane.join().unwrap()).collect()
+        let open_share =
+            |first: usize| (first..IDLE).step_by(THREADS).map(open_idle).collect::<Vec<_>>();
+        let threads: Vec<_> =
+            (0..THREADS).map(|first| scope.spawn(move || open_share(first))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(idle.len(), IDLE);
 

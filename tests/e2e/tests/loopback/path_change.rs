@@ -183,37 +183,25 @@ fn keep_busy(stop: &AtomicBool, number: u64, open: impl Fn() -> Socket, burst: i
 /// larger than the path carries, or none ever comes through.
 #[test]
 fn connections_are_heard_when_the_nat_rebinds_and_the_path_mtu_falls_at_once() {
-    let health = |pair: PairBuilder| {
-        let pair = pair.client("tunnel.health_interval_ms", 300);
-        pair.client("tunnel.health_timeout_ms", 1000)
-    };
-    let pair = health(Pair::builder().client("runtime.workers", 8).relay(RelayOptions::default()));
-    let pair = pair.alone().start();
+    let pair = Pair::builder()
+        .client("tunnel.health_interval_ms", 300)
+        .client("tunnel.health_timeout_ms", 1000)
+        .client("runtime.workers", 8)
+        .relay(RelayOptions::default())
+        .alone()
+        .start();
     let (source, sink) = (Origin::start(source(24, 1 << 40)), Origin::start(answer_with_hash));
+    let bursts: [(&Origin, fn(&Socket)); 2] = [
+        (&source, |mut flow| drop(flow.read_exact(&mut [0; BURST_BYTES]))),
+        (&sink, |mut flow| drop(flow.write_all(&[0; BURST_BYTES]))),
+    ];
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for number in 0..FLOWS_EACH_WAY {
-            let (pair, stop, source, sink) = (&pair, &stop, &source, &sink);
-            scope.spawn(move || {
-                keep_busy(
-                    stop,
-                    number,
-                    || open(pair, source),
-                    |mut flow| {
-                        drop(flow.read_exact(&mut [0; BURST_BYTES]));
-                    },
-                );
-            });
-            scope.spawn(move || {
-                keep_busy(
-                    stop,
-                    number,
-                    || open(pair, sink),
-                    |mut flow| {
-                        drop(flow.write_all(&[0; BURST_BYTES]));
-                    },
-                );
-            });
+            for (origin, burst) in bursts {
+                let (pair, stop) = (&pair, &stop);
+                scope.spawn(move || keep_busy(stop, number, || open(pair, origin), burst));
+            }
         }
         let relay = pair.relay.as_ref().unwrap();
         for _ in 0..3 {
