@@ -155,6 +155,9 @@ fn the_tunnel_comes_up_after_the_nat_rebinds_in_handshakes() {
 const BURST_BYTES: usize = 10_000;
 const FLOWS_EACH_WAY: u64 = 20;
 
+/// Moves [`BURST_BYTES`] over a flow.
+type Burst = fn(&Socket);
+
 /// A path on which much goes wrong, with a short round trip: packets are lost, come twice and late, and those of more
 /// than 1,222 bytes do not arrive.
 const BAD_PATH: Faults = Faults {
@@ -166,7 +169,7 @@ const BAD_PATH: Faults = Faults {
 };
 
 /// Opens flows one after the other until it is told to stop; each moves some bursts.
-fn keep_busy(stop: &AtomicBool, number: u64, open: impl Fn() -> Socket, burst: impl Fn(&Socket)) {
+fn keep_busy(stop: &AtomicBool, number: u64, open: impl Fn() -> Socket, burst: Burst) {
     let mut turn = number;
     while !stop.load(Ordering::Relaxed) {
         let flow = open();
@@ -188,10 +191,10 @@ fn connections_are_heard_when_the_nat_rebinds_and_the_path_mtu_falls_at_once() {
         .client("tunnel.health_timeout_ms", 1000)
         .client("runtime.workers", 8)
         .relay(RelayOptions::default())
-        .alone()
+        .measured()
         .start();
     let (source, sink) = (Origin::start(source(24, 1 << 40)), Origin::start(answer_with_hash));
-    let bursts: [(&Origin, fn(&Socket)); 2] = [
+    let bursts: [(&Origin, Burst); 2] = [
         (&source, |mut flow| drop(flow.read_exact(&mut [0; BURST_BYTES]))),
         (&sink, |mut flow| drop(flow.write_all(&[0; BURST_BYTES]))),
     ];
