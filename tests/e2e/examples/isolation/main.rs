@@ -179,14 +179,14 @@ fn wait_for_standstill(site: &Site, standing: &Standing, cell: &Cell) -> Result<
     let (deadline, mut still_periods) = (Instant::now() + STANDSTILL, 0);
     while Instant::now() < deadline {
         interrupt::check()?;
-        let (start, moved, tunnel) = (Instant::now(), standing.moved(), site.tunnel_bytes()?);
+        let (start, moved, crossed) = (Instant::now(), standing.moved(), site.link_bytes()?);
         std::thread::sleep(period);
         let seconds = start.elapsed().as_secs_f64();
         let moved = (standing.moved() - moved) as f64 / seconds;
-        let tunnel = (site.tunnel_bytes()? - tunnel) / seconds;
+        let crossed = (site.link_bytes()? - crossed) as f64 / seconds;
         let is_still = standing.moved() > 0
             && moved <= 2.0 * slow_bytes_per_s
-            && tunnel <= STILL_BYTES_PER_S + 2.0 * slow_bytes_per_s;
+            && crossed <= STILL_BYTES_PER_S + 2.0 * slow_bytes_per_s;
         still_periods = if is_still { still_periods + 1 } else { 0 };
         if still_periods == STILL_PERIODS {
             return Ok(());

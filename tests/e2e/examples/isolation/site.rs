@@ -23,6 +23,7 @@ use millrace_lab::emulator::{Emulator, LinkConfig, PipeConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::run::Run;
 use millrace_lab::topology::{CLIENT_EDGE_INSIDE, KernelCc, ORIGIN, SERVER_EDGE, Topology};
+use serde::Deserialize;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::cell::Cell;
@@ -147,10 +148,12 @@ impl Site {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Bytes that have crossed the tunnel, in packets.
-    pub fn tunnel_bytes(&self) -> Result<f64> {
-        let metrics = self.client_metrics().context("the client's metrics can't be read")?;
-        Ok(metrics.sum("millrace_tunnel_bytes_total", &[]))
+    /// Bytes that have crossed the link, of flows in the tunnel and of those that bypass it.
+    pub fn link_bytes(&self) -> Result<u64> {
+        let text = self.topology.client_edge.ip("-json -stats link show dev wan")?;
+        let interfaces: Vec<Interface> = serde_json::from_str(&text)
+            .with_context(|| format!("the counters of the link can't be read: {text}"))?;
+        Ok(interfaces.iter().map(|it| it.stats64.rx.bytes + it.stats64.tx.bytes).sum())
     }
 
     /// Resident memory of the client and the server, in bytes.
@@ -198,6 +201,23 @@ impl Site {
     fn client_metrics(&self) -> Option<Metrics> {
         metrics(&self.topology.client_edge, ADMIN_PORT)
     }
+}
+
+/// What `ip` tells of an interface.
+#[derive(Deserialize)]
+struct Interface {
+    stats64: Counters,
+}
+
+#[derive(Deserialize)]
+struct Counters {
+    rx: Direction,
+    tx: Direction,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    bytes: u64,
 }
 
 impl Drop for Site {
