@@ -9,6 +9,7 @@ pub mod doors;
 pub mod intercept;
 pub mod lane;
 mod link;
+mod links;
 pub mod nginx;
 pub mod pool;
 mod probing;

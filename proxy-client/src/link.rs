@@ -11,6 +11,10 @@ use crate::probing::Probing;
 
 /// Round trips that a server gets for its answer, however short the configured time is.
 pub const PATIENCE_ROUND_TRIPS: u32 = 3;
+/// Health timeouts that a connection may be silent while its server is heard on others. A server that makes a
+/// thousand connections at once on two processors answers the others two seconds late (measured with
+/// `a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections`).
+const BUSY_FACTOR: u32 = 4;
 /// Intervals of probes between two on a connection without flows.
 const IDLE_FACTOR: u32 = 3;
 
@@ -89,35 +93,42 @@ impl Link {
         !self.retired && !self.silent
     }
 
+    /// Whether there is nothing more to do with it than to carry the flows that it has.
+    pub fn only_carries_flows(&self) -> bool {
+        self.established && self.has_session && self.flows > 0
+    }
+
     /// Whether flows have waited for the first answer of an attempt to connect for `patience`.
     pub fn is_unanswered_attempt(&self, now: Instant, patience: Duration) -> bool {
         let waited = now.saturating_duration_since(self.started);
         !self.established && self.flows > 0 && waited >= patience
     }
 
-    /// Asks the server whether it is there if it is silent. `true` when it has just been silent for
-    /// too long.
+    /// Finds out when the last packet came; the time, if it is established.
+    pub fn listen(&mut self, core: &mut Core, id: ConnId) -> Option<Instant> {
+        if self.established
+            && let Some(silence) = core.silence(id)
+        {
+            self.heard = core.now() - silence;
+        }
+        self.established.then_some(self.heard)
+    }
+
+    /// Asks the server whether it is there if it is silent. `true` when it has just been silent for too long, which
+    /// is longer when the server is `heard_elsewhere`.
     pub fn watch(
         &mut self,
         core: &mut Core,
         id: ConnId,
         config: &ClientTunnel,
-        shared: bool,
+        heard_elsewhere: bool,
     ) -> bool {
         let now = core.now();
         self.next_look = None;
         if !self.established || self.retired {
             return false;
         }
-        let Some(silence) = core.silence(id) else { return false };
-        self.heard = now - silence;
-        // With one connection for each flow those that only carry a flow need no watch: nothing
-        // new comes to them, and there can be very many.
-        let settled = now.saturating_duration_since(self.last_flow) > config.connect_timeout;
-        if !shared && self.flows > 0 && settled {
-            self.asked = None;
-            return false;
-        }
+        let silence = now.saturating_duration_since(self.heard);
         let answered = self.asked.is_some_and(|(first, _)| self.heard > first);
         if answered || silence < config.health_interval {
             self.asked = None;
@@ -140,7 +151,8 @@ impl Link {
         };
         self.asked = Some((first, last));
         let patience = PATIENCE_ROUND_TRIPS * core.rtt(id).unwrap_or(Duration::ZERO);
-        let verdict = (self.heard + config.health_timeout).max(first + patience);
+        let timeout = config.health_timeout * if heard_elsewhere { BUSY_FACTOR } else { 1 };
+        let verdict = (self.heard + timeout).max(first + patience);
         if now >= verdict {
             return !std::mem::replace(&mut self.silent, true);
         }
@@ -164,11 +176,6 @@ impl Link {
         let interval = if self.flows > 0 { interval } else { IDLE_FACTOR * interval };
         self.retired = self.probing.is_stuck(core, id, interval, authority);
         self.retired
-    }
-
-    /// When the last packet came on it, if it is established.
-    pub fn heard(&self) -> Option<Instant> {
-        self.established.then_some(self.heard)
     }
 
     /// When [`Link::watch`] has something to do before the next tick.

@@ -1,6 +1,6 @@
 //! The tunnel connections of one worker: kept warm, watched, and made again when they break.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use millrace_tunnel::udp::{PortOptions, UdpPort};
 use millrace_tunnel::worker::WorkerHandle;
 
 use crate::link::Link;
+use crate::links::Links;
 use crate::server::Server;
 
 /// Connections that may be under way at a time with one connection per flow: more would only
@@ -60,7 +61,7 @@ pub enum State {
 }
 
 /// Servers, by their number; only the first 32 can be in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerSet(u32);
 
 impl ServerSet {
@@ -100,7 +101,7 @@ impl ServerSet {
 pub struct Pool {
     config: ClientTunnel,
     lanes: usize,
-    links: HashMap<ConnId, Link>,
+    links: Links,
     servers: Vec<Server>,
     resolver: Resolver,
     resolved: Receiver<Resolved>,
@@ -132,7 +133,7 @@ impl Pool {
         Self {
             config,
             lanes,
-            links: HashMap::new(),
+            links: Links::default(),
             servers,
             resolver,
             resolved,
@@ -220,25 +221,25 @@ impl Pool {
                 && link.takes_flows()
                 && core.conn(id).is_some_and(|it| it.is_open())
         };
-        let usable = self.links.iter().filter(|(id, link)| fits(**id, link));
+        let usable = self.links.active().filter(|(id, link)| fits(*id, link));
         let order = |link: &Link| (!link.established, link.lane != Some(lane), link.flows);
-        usable.min_by_key(|(_, link)| order(link)).map(|(id, _)| *id)
+        usable.min_by_key(|(_, link)| order(link)).map(|(id, _)| id)
     }
 
     /// The server at the other end of a connection, as a set.
     pub fn server_of(&self, id: ConnId) -> ServerSet {
-        self.links.get(&id).map_or_else(ServerSet::default, |link| ServerSet::of(link.server))
+        self.links.get(id).map_or_else(ServerSet::default, |link| ServerSet::of(link.server))
     }
 
     /// What a connection's server is called as an authority: its name, and its port.
     pub fn authority(&self, id: ConnId) -> String {
-        let server = self.links.get(&id).map(|link| &self.servers[link.server].config);
+        let server = self.links.get(id).map(|link| &self.servers[link.server].config);
         server.map(authority_of).unwrap_or_default()
     }
 
     /// A flow begins on a connection.
     pub fn flow_begins(&mut self, core: &Core, id: ConnId) {
-        if let Some(link) = self.links.get_mut(&id) {
+        if let Some(link) = self.links.activate(id) {
             link.flows += 1;
             link.last_flow = core.now();
             self.servers[link.server].metrics.flows.inc();
@@ -247,7 +248,7 @@ impl Pool {
 
     /// A flow on a connection is over, or came to nothing.
     pub fn flow_ends(&mut self, core: &mut Core, id: ConnId) {
-        if let Some(link) = self.links.get_mut(&id) {
+        if let Some(link) = self.links.activate(id) {
             link.flows = link.flows.saturating_sub(1);
         }
         self.close_surplus(core);
@@ -256,29 +257,29 @@ impl Pool {
     /// The server at the other end has no room for a flow.
     pub fn on_full(&mut self, core: &Core, id: ConnId) {
         // One that goes away refuses what it has no time for; that says nothing about its room.
-        if let Some(link) = self.links.get(&id).filter(|link| !link.retired) {
+        if let Some(link) = self.links.get(id).filter(|link| !link.retired) {
             self.servers[link.server].on_full(core.now());
         }
     }
 
     /// A connection can be used.
     pub fn on_open(&mut self, id: ConnId) {
-        if let Some(link) = self.links.get_mut(&id) {
+        if let Some(link) = self.links.get_mut(id) {
             link.open = true;
         }
     }
 
     /// A connection's handshake is over: the server is there.
     pub fn on_established(&mut self, core: &mut Core, id: ConnId) {
-        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
         link.established = true;
         let (server, lane, address) = (link.server, link.lane, link.address);
         self.servers[server].connected(core.now(), address, core.rtt(id));
         // The other attempts at the same are of no use any more.
-        for (other, link) in &mut self.links {
+        for (other, link) in self.links.active_mut() {
             if (link.server, link.lane) == (server, lane) && !link.established && lane.is_some() {
                 link.retired = true;
-                core.close(*other, H3_NO_ERROR, b"another attempt succeeded");
+                core.close(other, H3_NO_ERROR, b"another attempt succeeded");
             }
         }
         self.update(core);
@@ -287,7 +288,7 @@ impl Pool {
 
     /// A connection is gone.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
-        let Some(link) = self.links.remove(&id) else { return };
+        let Some(link) = self.links.remove(id) else { return };
         let has_alternative_address =
             self.has_alternative_address(link.server, link.lane, link.address);
         let server = &mut self.servers[link.server];
@@ -307,7 +308,7 @@ impl Pool {
 
     /// The server takes no more flows on a connection.
     pub fn on_going_away(&mut self, core: &mut Core, id: ConnId) {
-        if let Some(link) = self.links.get_mut(&id) {
+        if let Some(link) = self.links.get_mut(id) {
             link.retired = true;
         }
         self.update(core);
@@ -318,24 +319,35 @@ impl Pool {
     /// Asks servers that are silent whether they are still there. The connections that have been
     /// silent for too long since the last call, and get no new flows until they are heard again; and
     /// attempts that flows wait for as early data, and that had no answer in the same time.
-    pub fn watch(&mut self, core: &mut Core) -> Vec<ConnId> {
-        let mut lost = Vec::new();
+    ///
+    /// On the connections in `awaited` flows wait for the server's answer. With one connection for each flow there
+    /// can be very many others that carry a flow: nothing new comes to them, so that they are not asked.
+    pub fn watch(&mut self, core: &mut Core, awaited: &HashSet<ConnId>) -> Vec<ConnId> {
         let shared = matches!(self.config.connections, Connections::Shared);
-        for (id, link) in &mut self.links {
-            let server = &mut self.servers[link.server];
-            if link.watch(core, *id, &self.config, shared) {
-                tracing::warn!(server = %server.config, "server is silent");
-                lost.push(*id);
+        if !shared {
+            self.links.settle(|id, link| link.only_carries_flows() && !awaited.contains(&id));
+        }
+        for (id, link) in self.links.active_mut() {
+            if let Some(heard) = link.listen(core, id) {
+                self.servers[link.server].on_heard(heard);
             }
-            if let Some(heard) = link.heard() {
-                server.on_heard(heard);
+        }
+        let alive: Vec<_> =
+            (0..self.servers.len()).map(|index| self.is_alive(index, core.now())).collect();
+        let mut lost = Vec::new();
+        for (id, link) in self.links.active_mut() {
+            let heard_elsewhere = !shared && alive[link.server];
+            if link.watch(core, id, &self.config, heard_elsewhere) {
+                tracing::warn!(server = %self.servers[link.server].config, "server is silent");
+                lost.push(id);
             }
         }
         let unanswered = self.unanswered_attempts(core.now());
         let stuck = self.probe(core);
         for id in lost.iter().chain(&stuck) {
-            let server = &mut self.servers[self.links[id].server];
-            server.failed(core.now());
+            if let Some(link) = self.links.get(*id) {
+                self.servers[link.server].failed(core.now());
+            }
         }
         if !stuck.is_empty() {
             self.close_surplus(core);
@@ -352,8 +364,8 @@ impl Pool {
             let patience = self.servers[link.server].patience(self.config.health_timeout);
             link.is_unanswered_attempt(now, patience) && !self.is_alive(link.server, now)
         };
-        let unanswered = self.links.iter().filter(|(_, link)| is_unanswered(link));
-        unanswered.map(|(id, _)| *id).collect()
+        let unanswered = self.links.active().filter(|(_, link)| is_unanswered(link));
+        unanswered.map(|(id, _)| id).collect()
     }
 
     /// Whether a packet came from a server within its health timeout.
@@ -367,17 +379,17 @@ impl Pool {
         let shared = matches!(self.config.connections, Connections::Shared);
         let mut stuck = Vec::new();
         // With one connection for each flow there can be very many that nothing new comes to.
-        let watched = self.links.iter_mut().filter(|(_, link)| shared || link.flows == 0);
+        let watched = self.links.active_mut().filter(|(_, link)| shared || link.flows == 0);
         for (id, link) in watched {
             let server = &mut self.servers[link.server];
-            if link.probe(core, *id, &self.config, &authority_of(&server.config)) {
+            if link.probe(core, id, &self.config, &authority_of(&server.config)) {
                 server.is_stuck = true;
                 server.metrics.probe_failures.inc();
                 tracing::warn!(
                     server = %server.config,
                     "a server answers, but full-size packets do not get through"
                 );
-                stuck.push(*id);
+                stuck.push(id);
             }
         }
         stuck
@@ -439,7 +451,7 @@ impl Pool {
         let here = |link: &&Link| (link.server, link.lane) == (server, lane);
         self.servers[server].works_elsewhere(address)
             || self.servers[server].has_untried(lane)
-            || self.links.values().filter(here).any(Link::is_fresh_attempt)
+            || self.links.active().map(|(_, link)| link).filter(here).any(Link::is_fresh_attempt)
     }
 
     /// When [`Pool::maintain`] or [`Pool::watch`] has something to do before the next tick.
@@ -448,7 +460,7 @@ impl Pool {
             return None;
         }
         let servers = self.servers.iter().flat_map(|it| [it.next_attempt(), it.full_until()]);
-        let links = self.links.values().filter_map(Link::next_look);
+        let links = self.links.active().filter_map(|(_, link)| link.next_look());
         let now = Instant::now();
         let coming = servers.flatten().filter(|at| *at > now);
         coming.chain(links).chain(self.next_address_due(now)).min()
@@ -461,7 +473,7 @@ impl Pool {
             link.is_fresh_attempt() && server.has_untried(link.lane) && server.may_be_tried(now)
         };
         let mut newest: HashMap<(usize, Option<usize>), Instant> = HashMap::new();
-        for link in self.links.values().filter(waits) {
+        for link in self.links.active().map(|(_, link)| link).filter(waits) {
             let started = newest.entry((link.server, link.lane)).or_insert(link.started);
             *started = link.started.max(*started);
         }
@@ -495,9 +507,14 @@ impl Pool {
 
     /// Draws what follows from the state of the connections.
     fn update(&mut self, core: &Core) {
-        for (index, server) in self.servers.iter_mut().enumerate() {
+        for index in 0..self.servers.len() {
+            let is_alive = self.is_alive(index, core.now());
             let here = |link: &Link| link.server == index && link.healthy();
-            server.set_healthy(!self.draining && self.links.values().any(here));
+            // Nobody watches those that only carry a flow: they say nothing by themselves.
+            let is_healthy = self.links.active().any(|(_, link)| here(link))
+                || is_alive && self.links.settled().any(here);
+            let is_healthy = is_healthy && !self.draining;
+            self.servers[index].set_healthy(is_healthy);
         }
         if self.servers.iter().any(|server| server.is_usable(core.now())) {
             self.last_up = core.now();
@@ -530,7 +547,7 @@ impl Pool {
         let round_trips = ATTEMPT_ROUND_TRIPS * self.servers[index].rtt().unwrap_or_default();
         let patience = ATTEMPT_PATIENCE.max(round_trips).min(self.config.connect_timeout);
         let mut overdue = Vec::new();
-        for link in self.links.values_mut().filter(|link| link.server == index) {
+        for (_, link) in self.links.active_mut().filter(|(_, link)| link.server == index) {
             let waited = now.saturating_duration_since(link.started);
             if link.is_fresh_attempt() && waited >= patience {
                 link.overdue = true;
@@ -555,7 +572,7 @@ impl Pool {
                 let slow = now.saturating_duration_since(link.started) >= ADDRESS_DELAY;
                 link.established || !(link.overdue || slow && server.has_untried(link.lane))
             };
-            self.links.values().filter(here).filter(hopeful)
+            self.links.active().map(|(_, link)| link).filter(here).filter(hopeful)
         };
         match self.config.connections {
             Connections::Shared => {
@@ -598,7 +615,7 @@ impl Pool {
     fn limit_attempts(&mut self, core: &mut Core, server: usize, lane: Option<usize>) {
         let mut attempts: Vec<_> = self
             .links
-            .iter_mut()
+            .active_mut()
             .filter(|(_, link)| (link.server, link.lane) == (server, lane))
             .filter(|(_, link)| link.overdue && !link.established && !link.retired)
             .filter(|(_, link)| link.flows == 0)
@@ -608,23 +625,23 @@ impl Pool {
             attempts.sort_unstable_by_key(|(_, link)| link.started);
             let (id, link) = &mut attempts[0];
             link.retired = true;
-            core.close(**id, H3_NO_ERROR, b"connecting took too long");
+            core.close(*id, H3_NO_ERROR, b"connecting took too long");
         }
     }
 
     fn give_up_late(&mut self, core: &mut Core) {
         let now = core.now();
-        for (id, link) in &self.links {
+        for (id, link) in self.links.active() {
             if !link.established && now - link.started > self.config.connect_timeout {
-                core.close(*id, H3_NO_ERROR, b"connecting took too long");
+                core.close(id, H3_NO_ERROR, b"connecting took too long");
             }
         }
     }
 
     /// Keeps each connection's first session for the next connection.
     fn keep_session(&mut self, core: &Core) {
-        for (id, link) in self.links.iter_mut().filter(|(_, link)| !link.has_session) {
-            if let Some(session) = core.conn(*id).and_then(|conn| conn.session()) {
+        for (id, link) in self.links.active_mut().filter(|(_, link)| !link.has_session) {
+            if let Some(session) = core.conn(id).and_then(|conn| conn.session()) {
                 self.servers[link.server].session = Some(session.to_vec());
                 link.has_session = true;
             }
@@ -638,12 +655,12 @@ impl Pool {
             Connections::PerFlow { warm } => warm.max(1),
         };
         let mut idle: HashMap<(usize, Option<usize>), usize> = HashMap::new();
-        for (id, link) in self.links.iter_mut().filter(|(_, link)| link.flows == 0) {
+        for (id, link) in self.links.active_mut().filter(|(_, link)| link.flows == 0) {
             let kept = idle.entry((link.server, link.lane)).or_default();
             *kept += usize::from(link.healthy());
             if link.retired || (link.healthy() && *kept > keep) {
                 link.retired = true;
-                core.close(*id, H3_NO_ERROR, b"");
+                core.close(id, H3_NO_ERROR, b"");
             }
         }
         self.update(core);

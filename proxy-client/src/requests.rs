@@ -1,6 +1,7 @@
 //! What becomes of a connection that has said where it wants to go: a request through the tunnel,
 //! a connection past it, or a refusal.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::time::Duration;
 
@@ -58,15 +59,36 @@ impl RetryKey {
 }
 
 impl ClientRole {
-    /// Opens a stream for a connection that waits for one, if that is possible now.
-    pub(crate) fn request(&mut self, core: &mut Core, key: u64) {
-        let Some(accepted) = self.accepted.get_mut(&key) else { return };
-        let Stage::Waiting(destination) = &accepted.stage else { return };
+    /// Opens streams for the connections that wait for one, as far as that is possible now.
+    pub(crate) fn request_waiting(&mut self, core: &mut Core) {
+        let waiting =
+            |(key, it): (&u64, &Accepted)| matches!(it.stage, Stage::Waiting(_)).then_some(*key);
+        let mut keys: Vec<_> = self.accepted.iter().filter_map(waiting).collect();
+        keys.sort_unstable();
+        // A thousand may wait beside ten thousand connections: those that want the same ask once.
+        let mut nothing_for = HashSet::new();
+        for key in keys {
+            let Some(wish) = self.accepted.get(&key).map(|it| (it.lane, it.refused_by)) else {
+                continue;
+            };
+            if !nothing_for.contains(&wish) && !self.request(core, key) {
+                nothing_for.insert(wish);
+            }
+        }
+        self.request_waiting_udp(core);
+    }
+
+    /// Opens a stream for a connection that waits for one, if that is possible now. `false` when there is no
+    /// connection to a server that it could use.
+    pub(crate) fn request(&mut self, core: &mut Core, key: u64) -> bool {
+        let Some(accepted) = self.accepted.get_mut(&key) else { return true };
+        let Stage::Waiting(destination) = &accepted.stage else { return true };
         if self.pool.state(core.now()) == State::Down {
-            return self.without_tunnel(core, key);
+            self.without_tunnel(core, key);
+            return true;
         }
         let choice = self.pool.choose(core, accepted.lane, accepted.refused_by);
-        let Some(conn) = choice else { return };
+        let Some(conn) = choice else { return false };
         let lane = &self.lanes[accepted.lane];
         match lane.request(core, conn, Carries::Tcp, destination, accepted.client, key) {
             Ok(stream) => {
@@ -90,6 +112,7 @@ impl ClientRole {
             }
             Err(error) => tracing::debug!(%error, "the request waits for another connection"),
         }
+        true
     }
 
     fn relay(

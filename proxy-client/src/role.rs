@@ -1,6 +1,6 @@
 //! The client's part of an event loop: accepted connections become flows through the tunnel.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -284,17 +284,6 @@ impl ClientRole {
         }
     }
 
-    fn request_waiting(&mut self, core: &mut Core) {
-        let waiting =
-            |(key, it): (&u64, &Accepted)| matches!(it.stage, Stage::Waiting(_)).then_some(*key);
-        let mut keys: Vec<_> = self.accepted.iter().filter_map(waiting).collect();
-        keys.sort_unstable();
-        for key in keys {
-            self.request(core, key);
-        }
-        self.request_waiting_udp(core);
-    }
-
     fn maintain(&mut self, core: &mut Core) {
         let waiting =
             self.accepted.values().filter(|it| matches!(it.stage, Stage::Waiting(_))).count();
@@ -348,9 +337,19 @@ impl ClientRole {
         }
     }
 
+    /// Connections on which flows wait for an answer of the server.
+    fn awaited(&self, core: &Core) -> HashSet<ConnId> {
+        let requested = self.accepted.values().filter_map(|it| match it.stage {
+            Stage::Requested { conn, .. } => Some(conn),
+            _ => None,
+        });
+        requested.chain(self.udp.requested()).chain(core.unconfirmed()).collect()
+    }
+
     /// Looks after the servers, and after what waits for one.
     fn watch(&mut self, core: &mut Core) {
-        let lost = self.pool.watch(core);
+        let awaited = self.awaited(core);
+        let lost = self.pool.watch(core, &awaited);
         if !lost.is_empty() {
             // A flow without an answer would wait for a server that is gone: its end lets its client
             // try again. A slow origin is no reason, since its server answers PINGs.

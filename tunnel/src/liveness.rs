@@ -14,10 +14,12 @@ impl Core {
     pub fn silence(&mut self, id: ConnId) -> Option<Duration> {
         let now = self.now;
         let conn = self.conn_mut(id)?;
-        let packets = conn.quic.stats().recv;
-        if packets != conn.heard_packets {
-            conn.heard_packets = packets;
-            conn.heard = now;
+        if std::mem::take(&mut conn.unheard) {
+            let packets = conn.quic.stats().recv;
+            if packets != conn.heard_packets {
+                conn.heard_packets = packets;
+                conn.heard = now;
+            }
         }
         Some(now.saturating_duration_since(conn.heard))
     }
@@ -59,6 +61,11 @@ impl Core {
                 false
             }
         }
+    }
+
+    /// Connections that have flows which no answer has confirmed.
+    pub fn unconfirmed(&self) -> impl Iterator<Item = ConnId> {
+        self.flows.iter().filter(|(_, flow)| !flow.confirmed).map(|(_, flow)| flow.conn)
     }
 
     /// Ends those flows of a connection that no answer has confirmed: they would wait for a peer

@@ -103,7 +103,7 @@ impl Core {
     fn on_packet(&mut self, slot: usize, from: SocketAddr, to: SocketAddr, datagram: &mut [u8]) {
         self.suffer(slot, Fault::Receive);
         let Some(conn) = self.conns.get_mut(slot) else { return };
-        conn.news = true;
+        (conn.news, conn.unheard) = (true, true);
         let info = RecvInfo { from, to: conn.local.unwrap_or(to) };
         if let Err(error) = conn.quic.recv(datagram, info) {
             tracing::debug!(peer = %from, %error, "packet refused");

@@ -104,6 +104,14 @@ impl UdpFlows {
         self.flows.values().filter(pending).count()
     }
 
+    /// Connections on which a request waits for its answer.
+    pub fn requested(&self) -> impl Iterator<Item = ConnId> {
+        self.flows.values().filter_map(|it| match it.stage {
+            Stage::Requested { conn, .. } => Some(conn),
+            _ => None,
+        })
+    }
+
     /// Listeners of mode `udp`.
     pub fn doors(&self) -> usize {
         self.doors.len()

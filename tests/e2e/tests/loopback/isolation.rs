@@ -300,11 +300,9 @@ fn a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections() {
         .map(|_| origin::listen((Ipv4Addr::LOCALHOST, 0).into(), UNACCEPTED as i32))
         .collect();
     let pair = Pair::builder().client("tunnel.connections", "\"per_flow\"").alone().start();
-    let open = |destination: SocketAddr| {
-        let flow = pair.http().open(&destination.to_string());
-        flow.unwrap_or_else(|error| panic!("a flow: {error:?}"))
-    };
-    let open_idle = |number: usize| open(origins[number / UNACCEPTED].local_addr().unwrap());
+    let open = |destination: SocketAddr| pair.http().open(&destination.to_string());
+    let open_idle =
+        |number: usize| open(origins[number / UNACCEPTED].local_addr().unwrap()).unwrap();
     let idle: Vec<_> = std::thread::scope(|scope| {
         let open_share =
             |first: usize| (first..IDLE).step_by(THREADS).map(open_idle).collect::<Vec<_>>();
@@ -323,7 +321,7 @@ fn a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections() {
             let download = || {
                 let flow = open(busy.address());
                 all_open.wait();
-                assert_eq!(data::receive(&flow).unwrap(), expected);
+                assert_eq!(data::receive(flow.unwrap()).unwrap(), expected);
             };
             let thread = std::thread::Builder::new().stack_size(256 << 10);
             thread.spawn_scoped(scope, download).unwrap();
