@@ -15,6 +15,8 @@ pub const PATIENCE_ROUND_TRIPS: u32 = 3;
 /// thousand connections at once on two processors answers the others two seconds late (measured with
 /// `a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections`).
 const BUSY_FACTOR: u32 = 4;
+/// How long a connection's session is waited for. A server sends it at the end of the handshake, if at all.
+const SESSION_PATIENCE: Duration = Duration::from_secs(5);
 /// Intervals of probes between two on a connection without flows.
 const IDLE_FACTOR: u32 = 3;
 
@@ -51,8 +53,19 @@ pub struct Link {
     heard: Instant,
     /// The first question since then, and the last.
     asked: Option<(Instant, Instant)>,
+    /// The server has answered since its traffic paused.
+    paused: bool,
     /// When to look again, if the regular ticks do not do.
     next_look: Option<Instant>,
+}
+
+/// What [`Link::watch`] has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The connection has just been silent for too long.
+    pub lost: bool,
+    /// It has moved to another address of this machine.
+    pub moved: bool,
 }
 
 impl Link {
@@ -74,6 +87,7 @@ impl Link {
             probing: Probing::new(now),
             heard: now,
             asked: None,
+            paused: false,
             next_look: None,
         }
     }
@@ -93,9 +107,10 @@ impl Link {
         !self.retired && !self.silent
     }
 
-    /// Whether there is nothing more to do with it than to carry the flows that it has.
-    pub fn only_carries_flows(&self) -> bool {
-        self.established && self.has_session && self.flows > 0
+    /// Whether there is nothing more to do `now` than to carry the flows that it has.
+    pub fn only_carries_flows(&self, now: Instant) -> bool {
+        let session_is_settled = self.has_session || now - self.started > SESSION_PATIENCE;
+        self.established && session_is_settled && self.flows > 0
     }
 
     /// Whether flows have waited for the first answer of an attempt to connect for `patience`.
@@ -114,19 +129,20 @@ impl Link {
         self.established.then_some(self.heard)
     }
 
-    /// Asks the server whether it is there if it is silent. `true` when it has just been silent for too long, which
-    /// is longer when the server is `heard_elsewhere`.
+    /// Asks the server whether it is there if it is silent. It may be silent for longer when the server is
+    /// `heard_elsewhere`.
     pub fn watch(
         &mut self,
         core: &mut Core,
         id: ConnId,
         config: &ClientTunnel,
         heard_elsewhere: bool,
-    ) -> bool {
+    ) -> Found {
         let now = core.now();
+        let mut found = Found::default();
         self.next_look = None;
         if !self.established || self.retired {
-            return false;
+            return found;
         }
         let silence = now.saturating_duration_since(self.heard);
         let answered = self.asked.is_some_and(|(first, _)| self.heard > first);
@@ -136,16 +152,14 @@ impl Link {
             if std::mem::take(&mut self.silent) {
                 tracing::info!(conn = id.number(), "server heard again");
             }
-            return false;
+            return found;
         }
         let (first, last) = match self.asked {
             Some((first, last)) if now.duration_since(last) < config.health_interval => {
                 (first, last)
             }
             asked => {
-                core.ping(id);
-                // The usual reason at a client for hearing nothing: its own address is gone.
-                core.follow_route(id);
+                found.moved = ask(core, id);
                 (asked.map_or(now, |(first, _)| first), now)
             }
         };
@@ -154,10 +168,28 @@ impl Link {
         let timeout = config.health_timeout * if heard_elsewhere { BUSY_FACTOR } else { 1 };
         let verdict = (self.heard + timeout).max(first + patience);
         if now >= verdict {
-            return !std::mem::replace(&mut self.silent, true);
+            found.lost = !std::mem::replace(&mut self.silent, true);
+        } else {
+            self.next_look = Some(verdict.min(last + config.health_interval));
         }
-        self.next_look = Some(verdict.min(last + config.health_interval));
-        false
+        found
+    }
+
+    /// Asks the server once when the traffic of a connection that only carries flows has paused for `interval`: what
+    /// stopped it may be a NAT that maps this end to another address, of which only a packet from here tells the
+    /// server. Whether the connection has moved to another address of this machine.
+    pub fn ask_after_traffic(&mut self, core: &mut Core, id: ConnId, interval: Duration) -> bool {
+        let (now, before) = (core.now(), self.heard);
+        let Some(heard) = self.listen(core, id) else { return false };
+        if heard > before {
+            // The answer is no traffic.
+            self.paused = self.asked.take().is_some();
+        }
+        let is_due = !self.paused && self.asked.is_none() && now - heard >= interval;
+        if is_due {
+            self.asked = Some((now, now));
+        }
+        is_due && ask(core, id)
     }
 
     /// Probes whether more than small packets passes. `true` when that has turned out not to be so: then it
@@ -182,4 +214,11 @@ impl Link {
     pub fn next_look(&self) -> Option<Instant> {
         self.next_look
     }
+}
+
+/// Makes the server answer, from the address that this machine has now: the usual reason at a client for hearing
+/// nothing is that its own is gone. Whether it is another one.
+fn ask(core: &mut Core, id: ConnId) -> bool {
+    core.ping(id);
+    core.follow_route(id)
 }

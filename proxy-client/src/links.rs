@@ -50,6 +50,11 @@ impl Links {
         self.settled.values()
     }
 
+    /// Those that only carry a flow.
+    pub fn settled_mut(&mut self) -> impl Iterator<Item = (ConnId, &mut Link)> {
+        self.settled.iter_mut().map(|(id, link)| (*id, link))
+    }
+
     /// Sets aside those that only carry a flow from now on.
     pub fn settle(&mut self, is_settled: impl Fn(ConnId, &Link) -> bool) {
         self.settled.extend(self.active.extract_if(|id, link| is_settled(*id, link)));

@@ -117,6 +117,8 @@ pub struct Pool {
     last_up: Instant,
     /// Since when other workers have one and this one has none.
     others_up: Option<Instant>,
+    /// When to look again at the connections that only carry a flow.
+    next_settled_look: Instant,
     draining: bool,
 }
 
@@ -145,6 +147,7 @@ impl Pool {
             counted_stuck: false,
             last_up: Instant::now(),
             others_up: None,
+            next_settled_look: Instant::now(),
             draining: false,
         }
     }
@@ -321,11 +324,13 @@ impl Pool {
     /// attempts that flows wait for as early data, and that had no answer in the same time.
     ///
     /// On the connections in `awaited` flows wait for the server's answer. With one connection for each flow there
-    /// can be very many others that carry a flow: nothing new comes to them, so that they are not asked.
+    /// can be very many others that carry a flow. Nothing new comes to them, so that they are asked only when their
+    /// traffic pauses.
     pub fn watch(&mut self, core: &mut Core, awaited: &HashSet<ConnId>) -> Vec<ConnId> {
         let shared = matches!(self.config.connections, Connections::Shared);
         if !shared {
-            self.links.settle(|id, link| link.only_carries_flows() && !awaited.contains(&id));
+            let now = core.now();
+            self.links.settle(|id, link| link.only_carries_flows(now) && !awaited.contains(&id));
         }
         for (id, link) in self.links.active_mut() {
             if let Some(heard) = link.listen(core, id) {
@@ -334,14 +339,17 @@ impl Pool {
         }
         let alive: Vec<_> =
             (0..self.servers.len()).map(|index| self.is_alive(index, core.now())).collect();
-        let mut lost = Vec::new();
+        let (mut lost, mut has_moved) = (Vec::new(), false);
         for (id, link) in self.links.active_mut() {
             let heard_elsewhere = !shared && alive[link.server];
-            if link.watch(core, id, &self.config, heard_elsewhere) {
+            let found = link.watch(core, id, &self.config, heard_elsewhere);
+            has_moved |= found.moved;
+            if found.lost {
                 tracing::warn!(server = %self.servers[link.server].config, "server is silent");
                 lost.push(id);
             }
         }
+        self.watch_settled(core, has_moved);
         let unanswered = self.unanswered_attempts(core.now());
         let stuck = self.probe(core);
         for id in lost.iter().chain(&stuck) {
@@ -356,6 +364,22 @@ impl Pool {
         self.update(core);
         lost.extend(unanswered);
         lost
+    }
+
+    /// Looks after the connections that only carry a flow, of which others `have_moved` to another address.
+    fn watch_settled(&mut self, core: &mut Core, mut have_moved: bool) {
+        let interval = self.config.health_interval;
+        if core.now() >= self.next_settled_look {
+            self.next_settled_look = core.now() + interval / 2;
+            for (id, link) in self.links.settled_mut() {
+                have_moved |= link.ask_after_traffic(core, id, interval);
+            }
+        }
+        if have_moved {
+            for (id, _) in self.links.settled_mut() {
+                core.follow_route(id);
+            }
+        }
     }
 
     /// The attempts that flows wait for, and that a silent server has not answered in time.

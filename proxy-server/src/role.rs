@@ -447,6 +447,7 @@ impl Role for ServerRole {
         for port in self.ports.drain(..) {
             core.add_port(port)?;
         }
+        core.share_addresses();
         Ok(())
     }
 

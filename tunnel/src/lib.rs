@@ -34,6 +34,7 @@ pub mod logging;
 pub mod memory;
 pub mod memory_use;
 pub mod metrics;
+mod misdelivered;
 pub mod own_addresses;
 mod path_mtu;
 mod path_reports;

@@ -159,6 +159,9 @@ label! {
     Drop {
         /// A datagram of no connection that we know, and not the start of one.
         UnknownConnection = "unknown_connection",
+        /// A datagram that came to the socket of another worker than that of its connection, which had no room for
+        /// it.
+        OtherWorkerBusy = "other_worker_busy",
         /// A datagram that is no QUIC packet.
         Malformed = "malformed",
         /// A packet of a QUIC version that is not supported; its sender is told which one is.

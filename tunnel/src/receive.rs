@@ -23,23 +23,14 @@ const MAX_RESET_CANDIDATES: usize = 64;
 impl Core {
     /// Takes one batch from a port; whether there may be more.
     pub(crate) fn receive(&mut self, port: usize, buffers: &mut RecvBuffers) -> bool {
-        let socket = self.ports.swap_remove(port);
         let (mut packets, mut bytes) = (0, 0);
-        let received = socket.receive(buffers, |from, to, datagram| {
-            packets += 1;
-            bytes += datagram.len() as u64;
-            // What is known of its connection is isolated below; the rest drops this datagram only.
-            let taken = catch_unwind(AssertUnwindSafe(|| {
-                self.on_datagram(port, &socket, from, to, datagram);
-            }));
-            if taken.is_err() {
-                self.on_panic(None);
-            }
+        let received = self.with_port(port, |core, socket| {
+            socket.receive(buffers, |from, to, datagram| {
+                packets += 1;
+                bytes += datagram.len() as u64;
+                core.on_datagram(port, socket, from, to, datagram);
+            })
         });
-        // Back to its own place.
-        self.ports.push(socket);
-        let last = self.ports.len() - 1;
-        self.ports.swap(port, last);
         self.counters.packets_received.add(packets);
         self.counters.tunnel_bytes_received.add(bytes);
         match received {
@@ -53,7 +44,39 @@ impl Core {
         }
     }
 
-    fn on_datagram(
+    /// Lets `action` use a port beside all else.
+    pub(crate) fn with_port<T>(
+        &mut self,
+        port: usize,
+        action: impl FnOnce(&mut Self, &UdpPort) -> T,
+    ) -> T {
+        let socket = self.ports.swap_remove(port);
+        let result = action(self, &socket);
+        // Back to its own place.
+        self.ports.push(socket);
+        let last = self.ports.len() - 1;
+        self.ports.swap(port, last);
+        result
+    }
+
+    pub(crate) fn on_datagram(
+        &mut self,
+        port: usize,
+        socket: &UdpPort,
+        from: SocketAddr,
+        to: SocketAddr,
+        datagram: &mut [u8],
+    ) {
+        // What is known of its connection is isolated below; the rest drops this datagram only.
+        let taken = catch_unwind(AssertUnwindSafe(|| {
+            self.take_datagram(port, socket, from, to, datagram);
+        }));
+        if taken.is_err() {
+            self.on_panic(None);
+        }
+    }
+
+    fn take_datagram(
         &mut self,
         port: usize,
         socket: &UdpPort,
@@ -81,6 +104,9 @@ impl Core {
                 };
                 match self.by_cid.get(header.dcid.as_ref()).copied() {
                     Some(slot) => slot,
+                    None if self.pass_on(socket.local(), (from, to), &header.dcid, datagram) => {
+                        return;
+                    }
                     None if header.ty == Type::Short => {
                         let cid = header.dcid.to_vec();
                         self.on_unknown(socket, from, to, &cid, datagram);

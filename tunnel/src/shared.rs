@@ -10,6 +10,7 @@ use crate::idle_memory::IdleMemory;
 use crate::memory::Held;
 use crate::memory_use::MemoryUse;
 use crate::metrics::{self, Metrics};
+use crate::misdelivered::Neighbours;
 use crate::path_reports::PathReports;
 use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
 
@@ -27,6 +28,7 @@ pub struct Shared {
     flows: FlowPools,
     next_number: AtomicU64,
     pub(crate) path_reports: PathReports,
+    pub(crate) neighbours: Neighbours,
     at_work: AtomicUsize,
 }
 
@@ -47,6 +49,7 @@ impl Shared {
             flows: FlowPools::new(flows),
             next_number: AtomicU64::new(1),
             path_reports: PathReports::default(),
+            neighbours: Neighbours::default(),
             at_work: AtomicUsize::default(),
         };
         shared.set_limits(memory_cap_bytes, flows, peers);

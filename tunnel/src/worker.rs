@@ -195,7 +195,8 @@ impl<R: Role> Worker<R> {
         let heartbeat = Heartbeat::new(Instant::now());
         let handle = WorkerHandle { waker, commands, heartbeat: heartbeat.clone() };
         let registry = poll.registry().try_clone()?;
-        let mut core = Core::new(registry, index, tunnel, &settings, shared);
+        let misdelivered = shared.neighbours.add_worker(index, handle.waker.clone());
+        let mut core = Core::new(registry, index, tunnel, &settings, shared, misdelivered);
         let mut role = make_role(handle.clone());
         role.start(&mut core)?;
         core.shared.begin_work();
@@ -257,6 +258,7 @@ impl<R: Role> Worker<R> {
         match (event.token(), event.token().0 >> KIND_SHIFT, event.token().0 & INDEX_MASK) {
             (WAKER, ..) => {
                 self.core.take_shared_reports();
+                self.core.receive_misdelivered();
                 self.obey();
             }
             (TIMER, ..) => self.timer.fired(),

@@ -21,9 +21,13 @@ fn options(listen: &str) -> Options<'_> {
     Options { listen, allow: &["198.18.3.0/24"], server }
 }
 
-fn listen() -> String {
+/// How flows share connections: one that only carries a flow is watched in another way.
+const CONNECTIONS: [&str; 2] = ["shared", "per_flow"];
+
+fn listen(connections: &str) -> String {
     format!(
-        "[[listen]]\nmode = \"fixed\"\naddress = \"{CLIENT_EDGE_INSIDE}:8080\"\n\
+        "connections = \"{connections}\"\n\
+         [[listen]]\nmode = \"fixed\"\naddress = \"{CLIENT_EDGE_INSIDE}:8080\"\n\
          destination = \"{ORIGIN}:80\"\n"
     )
 }
@@ -56,7 +60,11 @@ fn survives(world: &World, parts: usize, change: impl Fn(&Topology)) {
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn a_download_goes_on_when_the_clients_address_changes() {
-    let listen = listen();
+    CONNECTIONS.into_iter().for_each(goes_on_when_the_clients_address_changes);
+}
+
+fn goes_on_when_the_clients_address_changes(connections: &str) {
+    let listen = listen(connections);
     let world = World::start(&options(&listen), |topology| {
         // As for the address before: nothing may be asked on the link but what the tunnel sends.
         let shown = topology.client_edge.ip("-br link show dev wan").unwrap();
@@ -79,7 +87,11 @@ fn a_download_goes_on_when_the_clients_address_changes() {
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn a_download_goes_on_when_a_nat_loses_its_mappings() {
-    let listen = listen();
+    CONNECTIONS.into_iter().for_each(goes_on_when_a_nat_loses_its_mappings);
+}
+
+fn goes_on_when_a_nat_loses_its_mappings(connections: &str) {
+    let listen = listen(connections);
     let world = World::start(&options(&listen), |topology| {
         for command in [
             "add table ip nat",
