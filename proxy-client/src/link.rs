@@ -17,6 +17,8 @@ pub const PATIENCE_ROUND_TRIPS: u32 = 3;
 const BUSY_FACTOR: u32 = 4;
 /// How long a connection's session is waited for. A server sends it at the end of the handshake, if at all.
 const SESSION_PATIENCE: Duration = Duration::from_secs(5);
+/// Packets that answer a PING or a keepalive, with one that was on its way. More is traffic.
+const MAX_ANSWER_PACKETS: usize = 2;
 /// Intervals of probes between two on a connection without flows.
 const IDLE_FACTOR: u32 = 3;
 
@@ -53,19 +55,21 @@ pub struct Link {
     heard: Instant,
     /// The first question since then, and the last.
     asked: Option<(Instant, Instant)>,
-    /// The server has answered since its traffic paused.
-    paused: bool,
+    /// The server has been asked since its traffic paused.
+    is_asked_after_traffic: bool,
+    /// Packets that had come at the last look.
+    packets_heard: usize,
     /// When to look again, if the regular ticks do not do.
     next_look: Option<Instant>,
 }
 
 /// What [`Link::watch`] has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct WatchOutcome {
     /// The connection has just been silent for too long.
-    pub lost: bool,
+    pub is_lost: bool,
     /// It has moved to another address of this machine.
-    pub moved: bool,
+    pub has_moved: bool,
 }
 
 impl Link {
@@ -87,7 +91,8 @@ impl Link {
             probing: Probing::new(now),
             heard: now,
             asked: None,
-            paused: false,
+            is_asked_after_traffic: false,
+            packets_heard: 0,
             next_look: None,
         }
     }
@@ -137,12 +142,12 @@ impl Link {
         id: ConnId,
         config: &ClientTunnel,
         heard_elsewhere: bool,
-    ) -> Found {
+    ) -> WatchOutcome {
         let now = core.now();
-        let mut found = Found::default();
+        let mut outcome = WatchOutcome::default();
         self.next_look = None;
         if !self.established || self.retired {
-            return found;
+            return outcome;
         }
         let silence = now.saturating_duration_since(self.heard);
         let answered = self.asked.is_some_and(|(first, _)| self.heard > first);
@@ -152,44 +157,57 @@ impl Link {
             if std::mem::take(&mut self.silent) {
                 tracing::info!(conn = id.number(), "server heard again");
             }
-            return found;
+            return outcome;
         }
         let (first, last) = match self.asked {
             Some((first, last)) if now.duration_since(last) < config.health_interval => {
                 (first, last)
             }
             asked => {
-                found.moved = ask(core, id);
+                outcome.has_moved = ask(core, id);
                 (asked.map_or(now, |(first, _)| first), now)
             }
         };
         self.asked = Some((first, last));
-        let patience = PATIENCE_ROUND_TRIPS * core.rtt(id).unwrap_or(Duration::ZERO);
+        let round_trips = PATIENCE_ROUND_TRIPS * core.rtt(id).unwrap_or(Duration::ZERO);
+        let patience =
+            round_trips.max(config.health_timeout.saturating_sub(config.health_interval));
         let timeout = config.health_timeout * if heard_elsewhere { BUSY_FACTOR } else { 1 };
         let verdict = (self.heard + timeout).max(first + patience);
         if now >= verdict {
-            found.lost = !std::mem::replace(&mut self.silent, true);
+            outcome.is_lost = !std::mem::replace(&mut self.silent, true);
         } else {
             self.next_look = Some(verdict.min(last + config.health_interval));
         }
-        found
+        outcome
     }
 
     /// Asks the server once when the traffic of a connection that only carries flows has paused for `interval`: what
     /// stopped it may be a NAT that maps this end to another address, of which only a packet from here tells the
-    /// server. Whether the connection has moved to another address of this machine.
+    /// server. Until the answer comes, the connection follows this machine's route to the server. Whether it has moved.
     pub fn ask_after_traffic(&mut self, core: &mut Core, id: ConnId, interval: Duration) -> bool {
         let (now, before) = (core.now(), self.heard);
         let Some(heard) = self.listen(core, id) else { return false };
         if heard > before {
-            // The answer is no traffic.
-            self.paused = self.asked.take().is_some();
+            let packets = core.packets_heard(id);
+            self.is_asked_after_traffic &=
+                packets.saturating_sub(self.packets_heard) <= MAX_ANSWER_PACKETS;
+            self.packets_heard = packets;
+            (self.asked, self.silent) = (None, false);
         }
-        let is_due = !self.paused && self.asked.is_none() && now - heard >= interval;
-        if is_due {
-            self.asked = Some((now, now));
+        if self.asked.is_some() {
+            return core.follow_route(id);
         }
-        is_due && ask(core, id)
+        if self.is_asked_after_traffic || now - heard < interval {
+            return false;
+        }
+        (self.asked, self.is_asked_after_traffic) = (Some((now, now)), true);
+        ask(core, id)
+    }
+
+    /// Something is to be done with it again: what has been asked meanwhile says nothing.
+    pub fn activate(&mut self) {
+        self.asked = None;
     }
 
     /// Probes whether more than small packets passes. `true` when that has turned out not to be so: then it
@@ -208,6 +226,11 @@ impl Link {
         let interval = if self.flows > 0 { interval } else { IDLE_FACTOR * interval };
         self.retired = self.probing.is_stuck(core, id, interval, authority);
         self.retired
+    }
+
+    /// When something came last, as far as is known.
+    pub fn heard(&self) -> Instant {
+        self.heard
     }
 
     /// When [`Link::watch`] has something to do before the next tick.

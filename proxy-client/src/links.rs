@@ -62,7 +62,8 @@ impl Links {
 
     /// Something is to be done with it from now on.
     pub fn activate(&mut self, id: ConnId) -> Option<&mut Link> {
-        if let Some(link) = self.settled.remove(&id) {
+        if let Some(mut link) = self.settled.remove(&id) {
+            link.activate();
             self.active.insert(id, link);
         }
         self.active.get_mut(&id)

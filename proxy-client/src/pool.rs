@@ -342,9 +342,9 @@ impl Pool {
         let (mut lost, mut has_moved) = (Vec::new(), false);
         for (id, link) in self.links.active_mut() {
             let heard_elsewhere = !shared && alive[link.server];
-            let found = link.watch(core, id, &self.config, heard_elsewhere);
-            has_moved |= found.moved;
-            if found.lost {
+            let outcome = link.watch(core, id, &self.config, heard_elsewhere);
+            has_moved |= outcome.has_moved;
+            if outcome.is_lost {
                 tracing::warn!(server = %self.servers[link.server].config, "server is silent");
                 lost.push(id);
             }
@@ -373,6 +373,7 @@ impl Pool {
             self.next_settled_look = core.now() + interval / 2;
             for (id, link) in self.links.settled_mut() {
                 have_moved |= link.ask_after_traffic(core, id, interval);
+                self.servers[link.server].on_heard(link.heard());
             }
         }
         if have_moved {
@@ -534,7 +535,7 @@ impl Pool {
         for index in 0..self.servers.len() {
             let is_alive = self.is_alive(index, core.now());
             let here = |link: &Link| link.server == index && link.healthy();
-            // Nobody watches those that only carry a flow: they say nothing by themselves.
+            // Those that only carry a flow are not watched: they say nothing by themselves.
             let is_healthy = self.links.active().any(|(_, link)| here(link))
                 || is_alive && self.links.settled().any(here);
             let is_healthy = is_healthy && !self.draining;

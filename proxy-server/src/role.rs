@@ -86,6 +86,8 @@ pub struct ServerRole {
     latest: Latest<ServerShared>,
     shared: Arc<ServerShared>,
     ports: Vec<UdpPort>,
+    /// How many have ports of the same addresses.
+    workers: usize,
     pending: HashMap<u64, Pending>,
     next_key: u64,
     answers: Receiver<Resolved>,
@@ -96,12 +98,18 @@ pub struct ServerRole {
 
 impl ServerRole {
     /// A role that takes connections on `ports`.
-    pub fn new(latest: Latest<ServerShared>, ports: Vec<UdpPort>, handle: WorkerHandle) -> Self {
+    pub fn new(
+        latest: Latest<ServerShared>,
+        ports: Vec<UdpPort>,
+        workers: usize,
+        handle: WorkerHandle,
+    ) -> Self {
         let (answer_to, answers) = channel();
         Self {
             shared: latest.get(),
             latest,
             ports,
+            workers,
             pending: HashMap::new(),
             next_key: 0,
             answers,
@@ -447,7 +455,7 @@ impl Role for ServerRole {
         for port in self.ports.drain(..) {
             core.add_port(port)?;
         }
-        core.share_addresses();
+        core.share_addresses(self.workers);
         Ok(())
     }
 

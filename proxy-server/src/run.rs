@@ -87,13 +87,14 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     // Outlives the Selectors, whose last words it waits for; as the user that the process runs as.
     let telemetry = selection::telemetry(config.telemetry.as_ref(), &config.source)?;
     let selection = selection.map(|it| it.with_telemetry(telemetry.as_ref()));
+    let workers = ports.len();
     for (index, (mut tunnel, mine)) in tunnels.into_iter().zip(ports).enumerate() {
         let index = u8::try_from(index).context("at most 256 workers")?;
         let _one = config.runtime.pin.then(|| OneProcessor::of(index)).transpose()?;
         tunnel.agent = selection.as_ref().map(|it| it.start(index, &metrics)).transpose()?;
         let (latest, shared) = (latest.clone(), shared.clone());
         let (worker, handle) = Worker::new(index, tunnel, settings, shared, |handle| {
-            ServerRole::new(latest, mine, handle)
+            ServerRole::new(latest, mine, workers, handle)
         })?;
         process.spawn(worker, handle)?;
     }

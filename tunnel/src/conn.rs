@@ -130,7 +130,7 @@ pub struct Conn {
     pub(crate) opened: Instant,
     pub(crate) last_sent: Instant,
     /// Datagrams have come since the packets received were last looked at.
-    pub(crate) unheard: bool,
+    pub(crate) has_new_datagrams: bool,
     /// Packets received when they were last looked at, and when there were new ones.
     pub(crate) heard_packets: usize,
     pub(crate) heard: Instant,
@@ -192,7 +192,7 @@ impl Conn {
             trace: None,
             opened: now,
             last_sent: now,
-            unheard: false,
+            has_new_datagrams: false,
             heard_packets: 0,
             heard: now,
             dirty: false,

@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use boring::ssl::SslRef;
@@ -24,7 +23,7 @@ use crate::flow::{Flow, FlowEnd, FlowLabel, H3_CONNECT_ERROR};
 use crate::flow_admission::{Admitted, FlowOwner, FlowRefusal};
 use crate::memory::Held;
 use crate::metrics::{self, ConnectionState, FlowFailure, WorkerCounters};
-use crate::misdelivered::Misdelivered;
+use crate::misdelivered::Inbox;
 use crate::path_mtu::PathMtuBudget;
 use crate::peer_limits::{FlowPlace, PeerPlace};
 use crate::peer_verification::{PeerVerifier, tls_session};
@@ -78,10 +77,10 @@ pub struct Core {
     pub(crate) quic_config: quiche::Config,
     pub(crate) h3_config: h3::Config,
     pub(crate) worker: u8,
-    /// See [`Core::share_addresses`].
-    pub(crate) shares_addresses: bool,
+    /// How many workers share the addresses of the ports; 0 where none does.
+    pub(crate) sharing_workers: usize,
     /// Datagrams that came to other workers.
-    pub(crate) misdelivered: Receiver<Misdelivered>,
+    pub(crate) misdelivered: Inbox,
     /// The congestion control of new connections.
     algorithm: Algorithm,
     pub(crate) now: Instant,
@@ -127,7 +126,7 @@ impl Core {
         tunnel: TunnelConfig,
         settings: &WorkerSettings,
         shared: Arc<Shared>,
-        misdelivered: Receiver<Misdelivered>,
+        misdelivered: Inbox,
     ) -> Self {
         Self {
             registry,
@@ -151,7 +150,7 @@ impl Core {
             h3_config: tunnel.http3,
             algorithm: tunnel.algorithm,
             worker,
-            shares_addresses: false,
+            sharing_workers: 0,
             misdelivered,
             now: Instant::now(),
             max_connection_window_bytes: settings.max_connection_window_bytes,

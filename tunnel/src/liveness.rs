@@ -14,7 +14,7 @@ impl Core {
     pub fn silence(&mut self, id: ConnId) -> Option<Duration> {
         let now = self.now;
         let conn = self.conn_mut(id)?;
-        if std::mem::take(&mut conn.unheard) {
+        if std::mem::take(&mut conn.has_new_datagrams) {
             let packets = conn.quic.stats().recv;
             if packets != conn.heard_packets {
                 conn.heard_packets = packets;
@@ -22,6 +22,11 @@ impl Core {
             }
         }
         Some(now.saturating_duration_since(conn.heard))
+    }
+
+    /// How many packets had come when [`Core::silence`] was asked last.
+    pub fn packets_heard(&self, id: ConnId) -> usize {
+        self.conn(id).map_or(0, |conn| conn.heard_packets)
     }
 
     /// Sends a packet that the peer has to acknowledge (PING, RFC 9000, Section 19.2).

@@ -6,6 +6,7 @@
 //! (RFC 9000, Section 10.3).
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -32,6 +33,24 @@ pub(crate) struct Misdelivered {
 struct Worker {
     inbox: SyncSender<Misdelivered>,
     waker: Arc<Waker>,
+    /// It has been woken, and has not looked since then.
+    is_woken: Arc<AtomicBool>,
+}
+
+/// Where the datagrams of one worker come in.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    datagrams: Receiver<Misdelivered>,
+    is_woken: Arc<AtomicBool>,
+}
+
+impl Inbox {
+    /// What has come so far.
+    fn take(&self) -> impl Iterator<Item = Misdelivered> {
+        // What comes from now on wakes the worker once more.
+        self.is_woken.store(false, Ordering::SeqCst);
+        self.datagrams.try_iter().take(MAX_WAITING)
+    }
 }
 
 /// The workers that share addresses, by their number.
@@ -40,38 +59,35 @@ pub(crate) struct Neighbours(RwLock<Vec<Option<Worker>>>);
 
 impl Neighbours {
     /// Where the datagrams of a worker come in.
-    pub(crate) fn add_worker(&self, number: u8, waker: Arc<Waker>) -> Receiver<Misdelivered> {
+    pub(crate) fn add_worker(&self, number: u8, waker: Arc<Waker>) -> Inbox {
         let (inbox, datagrams) = sync_channel(MAX_WAITING);
+        let is_woken = Arc::new(AtomicBool::new(false));
         let mut workers = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let place = usize::from(number);
         if workers.len() <= place {
             workers.resize_with(place + 1, || None);
         }
-        workers[place] = Some(Worker { inbox, waker });
-        datagrams
-    }
-
-    /// The worker to which the kernel gives packets for connection IDs that begin with `first_byte`, as
-    /// [`UdpPort::steer_by_connection_id`](crate::udp::UdpPort::steer_by_connection_id) tells it.
-    fn owner(&self, first_byte: u8) -> usize {
-        let workers = self.0.read().unwrap_or_else(PoisonError::into_inner).len();
-        usize::from(first_byte).checked_rem(workers).unwrap_or(0)
+        workers[place] = Some(Worker { inbox, waker, is_woken: is_woken.clone() });
+        Inbox { datagrams, is_woken }
     }
 
     /// Gives a datagram to its worker. `false` when that has no room for it.
     fn pass(&self, owner: usize, datagram: Misdelivered) -> bool {
         let workers = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Some(worker)) = workers.get(owner) else { return false };
-        // A worker that can't be woken has ended.
-        worker.inbox.try_send(datagram).is_ok() && worker.waker.wake().is_ok()
+        // A full inbox, or that of a worker that has ended.
+        if worker.inbox.try_send(datagram).is_err() {
+            return false;
+        }
+        worker.is_woken.swap(true, Ordering::SeqCst) || worker.waker.wake().is_ok()
     }
 }
 
 impl Core {
-    /// This worker's ports have the addresses of those of the other workers: packets are given to them by their
-    /// connection IDs.
-    pub fn share_addresses(&mut self) {
-        self.shares_addresses = true;
+    /// This worker's ports share their addresses with those of the others of `workers`: the kernel gives each packet to
+    /// one of them as [`UdpPort::steer_by_connection_id`](crate::udp::UdpPort::steer_by_connection_id) tells it.
+    pub fn share_addresses(&mut self, workers: usize) {
+        self.sharing_workers = workers;
     }
 
     /// Gives a datagram for the connection ID `cid`, which this worker does not know, to the worker that may know it.
@@ -83,11 +99,10 @@ impl Core {
         cid: &[u8],
         datagram: &[u8],
     ) -> bool {
-        let Some(first) = cid.first().filter(|_| self.shares_addresses) else { return false };
-        let owner = self.shared.neighbours.owner(*first);
-        if owner == usize::from(self.worker) {
-            return false;
-        }
+        let own = usize::from(self.worker);
+        let owner =
+            cid.first().and_then(|first| usize::from(*first).checked_rem(self.sharing_workers));
+        let Some(owner) = owner.filter(|owner| *owner != own) else { return false };
         let datagram = Misdelivered { port, from, to, datagram: datagram.into() };
         if !self.shared.neighbours.pass(owner, datagram) {
             self.shared.metrics.drops.of(Drop::OtherWorkerBusy).inc();
@@ -97,11 +112,8 @@ impl Core {
 
     /// Takes the datagrams that came to other workers.
     pub(crate) fn receive_misdelivered(&mut self) {
-        for _ in 0..MAX_WAITING {
-            let Ok(Misdelivered { port, from, to, mut datagram }) = self.misdelivered.try_recv()
-            else {
-                return;
-            };
+        let datagrams: Vec<_> = self.misdelivered.take().collect();
+        for Misdelivered { port, from, to, mut datagram } in datagrams {
             if let Some(index) = self.ports.iter().position(|it| it.local() == port) {
                 self.with_port(index, |core, socket| {
                     core.on_datagram(index, socket, from, to, &mut datagram);
@@ -129,15 +141,16 @@ mod tests {
         let neighbours = Neighbours::default();
         // In any order.
         let second = neighbours.add_worker(1, waker.clone());
-        assert!(!neighbours.pass(0, datagram()), "nobody is there");
+        assert!(!neighbours.pass(0, datagram()), "there is no such worker");
         let first = neighbours.add_worker(0, waker);
-        assert_eq!([0, 1, 2, 255].map(|byte| neighbours.owner(byte)), [0, 1, 0, 1]);
         assert!(neighbours.pass(1, datagram()));
-        assert_eq!(second.try_recv().unwrap().datagram[..], [7]);
-        assert!(first.try_recv().is_err());
+        let taken: Vec<_> = second.take().collect();
+        assert_eq!((taken.len(), &taken[0].datagram[..]), (1, &[7][..]));
+        assert_eq!(first.take().count(), 0);
         for _ in 0..MAX_WAITING {
             assert!(neighbours.pass(0, datagram()));
         }
         assert!(!neighbours.pass(0, datagram()), "more than it has room for");
+        assert_eq!(first.take().count(), MAX_WAITING);
     }
 }

@@ -44,7 +44,7 @@ impl Core {
         }
     }
 
-    /// Lets `action` use a port beside all else.
+    /// Lends a port to `action`, together with all that is not a port.
     pub(crate) fn with_port<T>(
         &mut self,
         port: usize,
@@ -129,7 +129,7 @@ impl Core {
     fn on_packet(&mut self, slot: usize, from: SocketAddr, to: SocketAddr, datagram: &mut [u8]) {
         self.suffer(slot, Fault::Receive);
         let Some(conn) = self.conns.get_mut(slot) else { return };
-        (conn.news, conn.unheard) = (true, true);
+        (conn.news, conn.has_new_datagrams) = (true, true);
         let info = RecvInfo { from, to: conn.local.unwrap_or(to) };
         if let Err(error) = conn.quic.recv(datagram, info) {
             tracing::debug!(peer = %from, %error, "packet refused");
