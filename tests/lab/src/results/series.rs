@@ -88,15 +88,19 @@ pub fn write(path: &Path, rows: &[Row], in_use: &[InUse]) -> Result<()> {
         .set_compression(Compression::SNAPPY)
         .set_created_by("millrace-lab".to_owned())
         .build();
-    let file = File::create(path).with_context(|| path.display().to_string())?;
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
-    for chunk in rows.chunks(GROUP_ROWS) {
-        let mut group = writer.next_row_group()?;
-        write_group(&mut group, chunk, in_use)?;
-        group.close()?;
-    }
-    writer.close().with_context(|| path.display().to_string())?;
-    Ok(())
+    let write = || -> Result<()> {
+        let file = File::create(path)?;
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+        for chunk in rows.chunks(GROUP_ROWS) {
+            let mut group = writer.next_row_group()?;
+            write_group(&mut group, chunk, in_use)?;
+            group.close()?;
+        }
+        writer.close()?;
+        Ok(())
+    };
+    // A full disk shows at any of these.
+    write().with_context(|| path.display().to_string())
 }
 
 fn write_group(
