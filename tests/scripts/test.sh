@@ -92,8 +92,6 @@ waiting_lane() {
         --exclude millrace-e2e --no-fail-fast
     part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)'
     part compose "${as_root[@]}" tests/scripts/compose.sh
-    part report vitest tests/lab/report
-    part deployment tests/scripts/deployment.sh
 }
 
 # What compiles and computes, and as much of the rest as makes the lanes equally long.
@@ -102,6 +100,8 @@ computing_lane() {
     part lua nginx-conf/lua/test.sh
     # `make build` has built what it tests.
     part player vitest player
+    part report vitest tests/lab/report
+    part deployment tests/scripts/deployment.sh
     part learner tests/scripts/learner.sh
     part interop tests/scripts/interop.sh
     # shellcheck disable=SC2086 # All of them where it is empty.
