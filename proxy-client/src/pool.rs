@@ -319,6 +319,11 @@ impl Pool {
         self.maintain(core, 0);
     }
 
+    /// Whether each flow has a connection of its own.
+    pub fn has_connection_per_flow(&self) -> bool {
+        matches!(self.config.connections, Connections::PerFlow { .. })
+    }
+
     /// Asks servers that are silent whether they are still there. The connections that have been
     /// silent for too long since the last call, and get no new flows until they are heard again; and
     /// attempts that flows wait for as early data, and that had no answer in the same time.
@@ -327,7 +332,7 @@ impl Pool {
     /// can be very many others that carry a flow. Nothing new comes to them, so that they are asked only when their
     /// traffic pauses.
     pub fn watch(&mut self, core: &mut Core, awaited: &HashSet<ConnId>) -> Vec<ConnId> {
-        let shared = matches!(self.config.connections, Connections::Shared);
+        let shared = !self.has_connection_per_flow();
         if !shared {
             let now = core.now();
             self.links.settle(|id, link| link.only_carries_flows(now) && !awaited.contains(&id));
@@ -401,7 +406,7 @@ impl Pool {
 
     /// Probes the connections that flows may get. Those that have just turned out to be stuck.
     fn probe(&mut self, core: &mut Core) -> Vec<ConnId> {
-        let shared = matches!(self.config.connections, Connections::Shared);
+        let shared = !self.has_connection_per_flow();
         let mut stuck = Vec::new();
         // With one connection for each flow there can be very many that nothing new comes to.
         let watched = self.links.active_mut().filter(|(_, link)| shared || link.flows == 0);

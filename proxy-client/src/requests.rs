@@ -68,11 +68,11 @@ impl ClientRole {
         // A thousand may wait beside ten thousand connections: those that want the same ask once.
         let mut nothing_for = HashSet::new();
         for key in keys {
-            let Some(needs) = self.accepted.get(&key).map(|it| (it.lane, it.refused_by)) else {
+            let Some(criteria) = self.accepted.get(&key).map(|it| (it.lane, it.refused_by)) else {
                 continue;
             };
-            if !nothing_for.contains(&needs) && !self.request(core, key) {
-                nothing_for.insert(needs);
+            if !nothing_for.contains(&criteria) && !self.request(core, key) {
+                nothing_for.insert(criteria);
             }
         }
         self.request_waiting_udp(core);

@@ -348,7 +348,10 @@ impl ClientRole {
 
     /// Looks after the servers, and after what waits for one.
     fn watch(&mut self, core: &mut Core) {
-        let awaited = self.awaited(core);
+        let awaited = match self.pool.has_connection_per_flow() {
+            true => self.awaited(core),
+            false => HashSet::new(),
+        };
         let lost = self.pool.watch(core, &awaited);
         if !lost.is_empty() {
             // A flow without an answer would wait for a server that is gone: its end lets its client

@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mio::Waker;
 
+use crate::accept::Arrival;
 use crate::core::Core;
 use crate::metrics::Drop;
 
@@ -116,7 +117,8 @@ impl Core {
         for Misdelivered { port, from, to, mut datagram } in datagrams {
             if let Some(index) = self.ports.iter().position(|it| it.local() == port) {
                 self.with_port(index, |core, socket| {
-                    core.on_datagram(index, socket, from, to, &mut datagram);
+                    let arrival = Arrival { port: index, socket, from, to, len: datagram.len() };
+                    core.on_datagram(&arrival, &mut datagram);
                 });
             }
         }

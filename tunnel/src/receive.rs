@@ -28,7 +28,8 @@ impl Core {
             socket.receive(buffers, |from, to, datagram| {
                 packets += 1;
                 bytes += datagram.len() as u64;
-                core.on_datagram(port, socket, from, to, datagram);
+                let arrival = Arrival { port, socket, from, to, len: datagram.len() };
+                core.on_datagram(&arrival, datagram);
             })
         });
         self.counters.packets_received.add(packets);
@@ -59,31 +60,16 @@ impl Core {
         result
     }
 
-    pub(crate) fn on_datagram(
-        &mut self,
-        port: usize,
-        socket: &UdpPort,
-        from: SocketAddr,
-        to: SocketAddr,
-        datagram: &mut [u8],
-    ) {
+    pub(crate) fn on_datagram(&mut self, arrival: &Arrival<'_>, datagram: &mut [u8]) {
         // What is known of its connection is isolated below; the rest drops this datagram only.
-        let taken = catch_unwind(AssertUnwindSafe(|| {
-            self.take_datagram(port, socket, from, to, datagram);
-        }));
+        let taken = catch_unwind(AssertUnwindSafe(|| self.take_datagram(arrival, datagram)));
         if taken.is_err() {
             self.on_panic(None);
         }
     }
 
-    fn take_datagram(
-        &mut self,
-        port: usize,
-        socket: &UdpPort,
-        from: SocketAddr,
-        to: SocketAddr,
-        datagram: &mut [u8],
-    ) {
+    fn take_datagram(&mut self, arrival: &Arrival<'_>, datagram: &mut [u8]) {
+        let Arrival { socket, from, to, .. } = *arrival;
         // A short header has its connection ID at a fixed place (RFC 9000, Section 17.3.1).
         let known = match &*datagram {
             [first, rest @ ..] if first & 0x80 == 0 && rest.len() >= CONN_ID_BYTES => {
@@ -112,13 +98,10 @@ impl Core {
                         self.on_unknown(socket, from, to, &cid, datagram);
                         return;
                     }
-                    None => {
-                        let arrival = Arrival { port, socket, from, to, len: datagram.len() };
-                        match self.accept(&arrival, &header) {
-                            Some(slot) => slot,
-                            None => return,
-                        }
-                    }
+                    None => match self.accept(arrival, &header) {
+                        Some(slot) => slot,
+                        None => return,
+                    },
                 }
             }
         };
