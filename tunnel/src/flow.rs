@@ -16,6 +16,7 @@ use crate::conn::ConnId;
 use crate::memory::DrainMeter;
 use crate::metrics::FlowFailure;
 use crate::player_watch::PlayerWatch;
+use crate::relay_size::RelaySize;
 use crate::rtsp::RtspFlow;
 use crate::shared::Admission;
 use crate::socket::Socket;
@@ -26,8 +27,6 @@ pub const H3_CONNECT_ERROR: u64 = 0x10f;
 
 /// A frame header of the body: type and length, each at most eight bytes (RFC 9114, Section 7.1).
 const FRAME_OVERHEAD: usize = 10;
-/// Most that is read from a stream at a time, and that then waits for a slow reader.
-const RELAY_BYTES: usize = 64 << 10;
 /// Room in the stream below which it is not worth while to read from TCP.
 const MIN_READ_BYTES: usize = 1024;
 
@@ -204,6 +203,7 @@ pub struct Flow {
     pub(crate) socket_readable: bool,
     pub(crate) socket_writable: bool,
     pub(crate) stream_readable: bool,
+    relay_size: RelaySize,
     /// The peer has sent the end of the stream, and all before it was read.
     pub(crate) stream_finished: bool,
     /// Held for as long as the flow lives.
@@ -249,6 +249,7 @@ impl Flow {
             socket_readable: true,
             socket_writable: true,
             stream_readable: true,
+            relay_size: RelaySize::new(),
             stream_finished: false,
             admission,
             retained: None,
@@ -482,8 +483,7 @@ impl Flow {
             };
         }
         if self.stream_readable {
-            // What the socket does not take waits here, beyond the stream's window.
-            let most = scratch.len().min(RELAY_BYTES);
+            let most = self.relay_size.bytes(scratch.len());
             match h3.recv_body(quic, self.stream, &mut scratch[..most]) {
                 Ok(read) => {
                     self.received_bytes += read as u64;
@@ -503,9 +503,11 @@ impl Flow {
                             _ => 0,
                         },
                     };
-                    if written < bytes.len() {
+                    let took_all = written == bytes.len();
+                    if !took_all {
                         self.to_socket = Waiting::of(bytes[written..].to_vec());
                     }
+                    self.relay_size = self.relay_size.next(read, scratch.len(), took_all);
                     return Pump::More;
                 }
                 Err(quiche::h3::Error::Done) => self.stream_readable = false,

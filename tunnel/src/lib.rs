@@ -47,6 +47,7 @@ pub mod process;
 mod progress;
 pub mod qlog;
 mod receive;
+mod relay_size;
 pub mod reload;
 pub mod reset_secret;
 pub mod resolve;
