@@ -4,7 +4,7 @@ LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build demo figures lab lab-full qoe rules keep test test-full check advisories unit bench clean
+.PHONY: help setup build programs pages demo figures lab lab-full qoe rules keep test test-full check advisories unit bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -14,8 +14,13 @@ setup: ## Install what is missing: Debian packages, quiche's patched source, npm
 
 # The pages are built beside the programs: cargo uses one processor only much of the time.
 build: setup ## Build everything
-	(cd player && npm run build) & pages=$$!; (cd tests/lab/report && npm run build) & report=$$!; \
-	cargo build --release --workspace --all-targets && wait $$pages && wait $$report
+	$(MAKE) --no-print-directory pages & pages=$$!; $(MAKE) --no-print-directory programs && wait $$pages
+
+programs: setup
+	cargo build --release --workspace --all-targets
+
+pages: setup
+	(cd player && npm run build) & player=$$!; (cd tests/lab/report && npm run build) && wait $$player
 
 demo: setup ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
 	cargo build --release --workspace --bins
@@ -63,10 +68,10 @@ rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths
 keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
 	$(LAB) keep --runs $(FROM)
 
-test: build ## Lint, unit, end to end, player, soak, fuzz; some of it as root
+test: setup ## Lint, unit, end to end, player, soak, fuzz; some of it as root
 	tests/scripts/test.sh
 
-test-full: build ## The same, with long soaks, sweeps and repeated measurements (hours)
+test-full: setup ## The same, with long soaks, sweeps and repeated measurements (hours)
 	tests/scripts/test.sh full
 
 check: setup ## Format, lints, licences, sources and advisories of dependencies, pinned images, strict TypeScript

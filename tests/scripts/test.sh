@@ -1,9 +1,10 @@
 #!/bin/bash
-# The tests, after `make build`: `test.sh` what `make test` runs, `test.sh full` what `make test-full` runs
-# (CONTRIBUTING.md lists the difference). A failed part does not stop the others; the last line counts the
-# parts. target/test/logs/PART.log has a part's output.
+# The tests, after `make setup`: `test.sh` what `make test` runs, `test.sh full` what `make test-full` runs
+# (CONTRIBUTING.md lists the difference). A failed part does not stop the others, except the build; the last line
+# counts the parts. target/test/logs/PART.log has a part's output.
 #
-# Parts that measure rates and delays run alone. Before them run the others, in two lanes beside each other.
+# Parts that measure rates and delays run alone. Before them run the others, in two lanes beside each other, and
+# while the programs are built those that need none.
 set -u
 cd "$(dirname "$0")/../.."
 
@@ -86,29 +87,35 @@ in_namespaces() {
 
 vitest() { (cd "$1" && npx --no-install vitest run); }
 
+# What needs no program of the workspace, while these are built: cargo uses one processor only much of the time.
+building_lane() {
+    part pages make --no-print-directory pages
+    # The video of the demo.
+    part media node player/dist/media.js --out target/media
+    part lua nginx-conf/lua/test.sh
+    # shellcheck disable=SC2086 # All of them where it is empty.
+    part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-$fuzz_s}" $fuzz_targets
+    part report vitest tests/lab/report
+}
+
 # Tests that wait most of the time: more of them at once than there are processors.
 waiting_lane() {
     part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
         --exclude millrace-e2e --no-fail-fast
     part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)'
-    part compose "${as_root[@]}" tests/scripts/compose.sh
+    part quic-peers end_to_end '^millrace-e2e\tquic_peers\t'
+    # Namespaces and nginx, without measuring.
+    part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
 }
 
 # What compiles and computes, and as much of the rest as makes the lanes equally long.
 computing_lane() {
     part check tests/scripts/check.sh
-    part lua nginx-conf/lua/test.sh
-    # `make build` has built what it tests.
     part player vitest player
-    part report vitest tests/lab/report
     part deployment tests/scripts/deployment.sh
     part learner tests/scripts/learner.sh
     part interop tests/scripts/interop.sh
-    # shellcheck disable=SC2086 # All of them where it is empty.
-    part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-$fuzz_s}" $fuzz_targets
-    part quic-peers end_to_end '^millrace-e2e\tquic_peers\t'
-    # Namespaces and nginx, without measuring.
-    part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
+    part compose "${as_root[@]}" tests/scripts/compose.sh
 }
 
 # One after the other, and nothing beside them.
@@ -126,6 +133,15 @@ measuring_parts() {
     part leftovers "${as_root[@]}" target/release/millrace-lab clean
 }
 
+building_lane &
+building_lane=$!
+part build make --no-print-directory programs
+wait "$building_lane"
+if [ "$(cat "$logs/build.result")" != ok ]; then
+    tail -n 40 "$logs/build.log"
+    echo "0 passed, 1 failed"
+    exit 1
+fi
 part programs list_programs
 waiting_lane &
 waiting_lane=$!

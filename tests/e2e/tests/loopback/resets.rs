@@ -22,8 +22,11 @@ fn tcp_doors(pair: &Pair) -> impl Iterator<Item = &Door> {
 fn watching_origin() -> (Origin, mpsc::Receiver<End>) {
     let (tell, told) = mpsc::channel();
     let origin = Origin::start(move |mut stream| {
-        stream.write_all(b"x").ok();
-        let (_, error) = data::receive_until_error(&stream);
+        // A reset that came before is told to the first call only.
+        let error = match stream.write_all(b"x") {
+            Ok(()) => data::receive_until_error(&stream).1,
+            Err(error) => Some(error),
+        };
         tell.send(End::of(error.as_ref())).unwrap();
     });
     (origin, told)
