@@ -1,10 +1,11 @@
-# What people run, and CI too. `make demo` and `make test` set up what they need by themselves.
+# Targets for users and CI. `make demo` and `make test` set up what they need.
 
 LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 
-.PHONY: help setup build programs pages demo figures lab lab-full qoe rules keep test test-full check advisories unit bench clean
+.PHONY: help setup build programs pages demo figures lab-build lab lab-full qoe rules archive test test-full check advisories docs unit \
+	bench coverage mutants clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -16,57 +17,64 @@ setup: ## Install what is missing: Debian packages, quiche's patched source, npm
 build: setup ## Build everything
 	$(MAKE) --no-print-directory pages & pages=$$!; $(MAKE) --no-print-directory programs && wait $$pages
 
+# Without benchmarks, which `bench` builds.
 programs: setup
-	cargo build --release --workspace --all-targets
+	cargo build --release --workspace --lib --bins --tests --examples
 
 pages: setup
-	(cd player && npm run build) & player=$$!; (cd tests/lab/report && npm run build) && wait $$player
+	(cd player && npm run build) & player=$$!; (cd lab/web && npm run build) && wait $$player
 
 demo: setup ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
 	cargo build --release --workspace --bins
 	cd player && npm run build
 	$(AS_ROOT) $(LAB) demo
 
-# ONLY=TEXT for some of them, QUICK=1 for a short look that proves nothing.
+# Incremental builds are not for measuring the tunnel: the compiler optimises less across modules.
+lab-build: setup ## Build millrace-lab, in seconds after a change in cc/ or lab/
+	CARGO_INCREMENTAL=1 cargo build --release --package millrace-lab --bins
+
+# FILTER=TEXT for scenarios with TEXT in their names, QUICK=1 for a short run that proves nothing.
 figures: setup ## The papers' figures in the simulator, claims judged; target/lab/report.html
 	cargo build --release -p millrace-lab
-	cd tests/lab/report && npm run build
-	$(LAB) sim tests/lab/scenarios $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick); \
+	cd lab/web && npm run build
+	$(LAB) run --driver simulator lab/scenarios/papers lab/scenarios/conditions \
+		$(if $(FILTER),--filter $(FILTER)) $(if $(QUICK),--quick); \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/results --out target/lab/report.html \
 		--table target/lab/claims.md && exit $$judged
 
-# What 15 minutes show; lab-full has everything, beside the simulator where that has it too.
-WIRE := tests/lab/scenarios/wire
+# `lab` runs a selection; `lab-full` runs all scenarios, and the simulator on those that it supports.
+REAL := lab/scenarios/real
 lab: build ## Scenarios with real packets (15 minutes, as root); target/lab/lab.html
-	$(AS_ROOT) $(LAB) emu $(WIRE) --only wire-loss --only wire-up --only wire-shared \
-		--only wire-rtts --only wire-peer --only wire-many; \
+	$(AS_ROOT) $(LAB) run --driver emulator $(REAL) --filter wire-loss --filter wire-up \
+		--filter wire-shared --filter wire-rtts --filter wire-peer --filter wire-many; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/emulated --out target/lab/lab.html --title "Millrace on real packets" \
 		--table target/lab/lab.md && exit $$judged
 
 lab-full: build ## All scenarios with real packets, and the simulator beside them (about 1.5 hours); target/lab/lab-full.html
-	$(AS_ROOT) $(LAB) emu $(WIRE) tests/lab/scenarios/both; \
+	$(AS_ROOT) $(LAB) run --driver emulator $(REAL) lab/scenarios/parity; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
-	$(LAB) sim $(WIRE) tests/lab/scenarios/both --out target/lab/simulated; \
+	$(LAB) run --driver simulator $(REAL) lab/scenarios/parity --out target/lab/simulated; \
 	simulated=$$?; [ $$simulated = 0 ] || [ $$simulated = 2 ] || exit $$simulated; \
-	$(LAB) report sim=target/lab/simulated emu=target/lab/emulated \
+	$(LAB) report simulator=target/lab/simulated emulator=target/lab/emulated \
 		--out target/lab/lab-full.html --title "Millrace on real packets" && exit $$judged
 
-qoe: build ## Players in browsers and of streams, as root (hours; ONLY=iris-fig15 for one); target/lab/qoe.html
+qoe: build ## Players in browsers and of streams, as root (hours; FILTER=iris-fig15 for one scenario); target/lab/qoe.html
 	tests/scripts/live555.sh
-	$(AS_ROOT) $(LAB) emu tests/lab/scenarios/qoe $(if $(ONLY),--only $(ONLY)) --out target/lab/qoe; \
+	$(AS_ROOT) $(LAB) run --driver emulator lab/scenarios/players \
+		$(if $(FILTER),--filter $(FILTER)) --out target/lab/qoe; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged
 
-# A third of the recorded links, drawn by a seed, and the paths from 2000 on are not learnt from.
-rules: setup ## Learn MCC's rules anew in the simulator, and judge them on paths that were held out (20 minutes)
+# A third of the recorded links, drawn by a seed, and the paths from 2000 on are held out.
+rules: setup ## Learn MCC's rules in the simulator, and evaluate them on held-out paths (20 minutes)
 	cargo build --release -p millrace-lab
 	tests/scripts/learner-venv.sh
 	tests/scripts/learn-rules.sh
 
-keep: ## Keep results in docs/results: make keep FROM=target/lab/qoe
-	$(LAB) keep --runs $(FROM)
+archive: ## Archive results in docs/research/results: make archive FROM=target/lab/qoe
+	$(LAB) archive --runs $(FROM)
 
 test: setup ## Lint, unit, end to end, player, soak, fuzz; some of it as root
 	tests/scripts/test.sh
@@ -74,15 +82,34 @@ test: setup ## Lint, unit, end to end, player, soak, fuzz; some of it as root
 test-full: setup ## The same, with long soaks, sweeps and repeated measurements (hours)
 	tests/scripts/test.sh full
 
-check: setup ## Format, lints, licences, sources and advisories of dependencies, pinned images, strict TypeScript
+check: setup ## Links of the documentation, format, lints, licences, sources and advisories of dependencies, pinned images, strict TypeScript
 	tests/scripts/check.sh
 
 advisories: setup ## Known vulnerabilities in dependencies: Rust, npm, Python, Go; fails where the data can't be had
 	tests/scripts/advisories.sh all
 
+# The toolchain is that of rust-toolchain.toml; a build of mdBook takes some minutes.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := target/tools/bin/mdbook
+docs: ## The documentation as a book; target/book/index.html
+	[ "$$($(MDBOOK) --version 2>/dev/null)" = "mdbook v$(MDBOOK_VERSION)" ] || \
+		cargo install --locked mdbook --version $(MDBOOK_VERSION) --no-default-features --features search --root target/tools
+	$(MDBOOK) build docs
+
 unit: setup ## The tests that need neither root nor the network
 	cargo test --release --workspace
 	nginx-conf/lua/test.sh
+
+# Tools of their own, pinned, built once into target/tools.
+LLVM_COV_VERSION := 0.9.1
+coverage: setup ## Lines that the unit tests reach; target/coverage/html/index.html
+	tests/scripts/cargo-tool.sh cargo-llvm-cov $(LLVM_COV_VERSION)
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo llvm-cov --workspace --exclude millrace-e2e --lib --html --output-dir target/coverage
+
+MUTANTS_VERSION := 27.1.0
+mutants: setup ## Mutants of destination rules, wire parsers and admission that no test notices (hours); target/mutants/
+	tests/scripts/cargo-tool.sh cargo-mutants $(MUTANTS_VERSION)
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" tests/scripts/mutants.sh
 
 bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algorithm, speed of the simulator; target/bench/
 	cargo bench --package millrace-replay
@@ -94,5 +121,5 @@ bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algo
 
 clean: ## Remove what was built, and what crashed runs left
 	if [ -x $(LAB) ]; then $(AS_ROOT) $(LAB) clean; fi
-	rm -rf target cc/run-make-setup-first
-	rm -rf player/dist player/node_modules tests/lab/report/dist tests/lab/report/node_modules
+	rm -rf target third_party/run-make-setup-first
+	rm -rf player/dist player/node_modules lab/web/dist lab/web/node_modules

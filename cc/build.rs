@@ -1,15 +1,15 @@
-//! Says what to do when quiche's source is not the one that the patches make, as after a pull:
-//! without it the compiler would complain about something that nobody can relate to that.
+//! Fails the build with an instruction when quiche's source is out of date, as after a pull that changed its
+//! patches. The compiler errors that follow otherwise do not name the cause.
 
 use std::process::Command;
 
 fn main() {
-    println!("cargo::rerun-if-changed=quiche");
-    println!("cargo::rerun-if-changed=run-make-setup-first/stamp");
-    let current = Command::new("sh").args(["quiche/prepare.sh", "--check"]).status();
+    println!("cargo::rerun-if-changed=../third_party/quiche");
+    println!("cargo::rerun-if-changed=../third_party/run-make-setup-first/stamp");
+    let current = Command::new("sh").args(["../third_party/quiche/prepare.sh", "--check"]).status();
     if !current.is_ok_and(|status| status.success()) {
         println!(
-            "cargo::error=quiche's patches have changed: run cc/quiche/prepare.sh, or make setup"
+            "cargo::error=quiche's patches have changed: run third_party/quiche/prepare.sh, or make setup"
         );
     }
 }

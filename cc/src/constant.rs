@@ -3,19 +3,20 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use crate::registry::{self, Entry};
+use crate::algorithm::{self, Entry};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathStart, SentPacket, Time,
 };
 
 pub(crate) const ENTRIES: &[Entry] =
-    &[Entry { names: &["constant"], make: registry::read::<ConstantConfig> }];
+    &[Entry { names: &["constant"], make: algorithm::read_settings::<ConstantConfig> }];
 
 /// The window is this many round trips of the rate, so that the rate and never the
-/// window decides, also while acknowledgements are late.
+/// window limits the sender, also while acknowledgements are late.
+/// Chosen by `the_rate_never_moves_and_the_window_covers_it`.
 const WINDOW_ROUND_TRIPS: u32 = 4;
 /// Least time that the window covers: acknowledgement delay and scheduling on a
-/// path with next to no RTT.
+/// path with next to no RTT. Chosen by `the_window_has_a_floor_in_time_and_in_packets`.
 const MIN_WINDOW_TIME: Duration = Duration::from_millis(50);
 /// Least window (RFC 9002, Section 7.2: two packets are the minimum; a few more keep
 /// slow rates from waiting for delayed acknowledgements).
@@ -56,7 +57,7 @@ impl ControllerConfig for ConstantConfig {
     }
 }
 
-/// See [`ConstantConfig`].
+/// A controller that sends at the rate of its [`ConstantConfig`].
 #[derive(Debug)]
 pub struct Constant {
     rate: Bandwidth,

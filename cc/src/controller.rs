@@ -1,6 +1,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use crate::events::{CongestionEvent, LostPacket, SentPacket};
 use crate::{Bandwidth, PathModel, Time};
 
 /// What a path is like when its controller is made.
@@ -16,78 +17,7 @@ pub struct PathStart {
     pub seed: u64,
 }
 
-/// A packet that leaves now.
-#[derive(Clone, Copy, Debug)]
-pub struct SentPacket {
-    /// Grows with each packet of the connection; gaps are allowed.
-    pub number: u64,
-    /// When it leaves.
-    pub time: Time,
-    /// Its size (UDP payload).
-    pub bytes: u64,
-    /// Bytes in flight without it.
-    pub prior_in_flight_bytes: u64,
-    /// Whether it carries application data rather than only control frames.
-    pub has_data: bool,
-}
-
-/// A packet that the peer has acknowledged.
-#[derive(Clone, Copy, Debug)]
-pub struct AckedPacket {
-    /// As in [`SentPacket::number`].
-    pub number: u64,
-    /// When it had left.
-    pub sent: Time,
-    /// Its size.
-    pub bytes: u64,
-}
-
-/// A packet that was declared lost (RFC 9002, Section 6.1).
-#[derive(Clone, Copy, Debug)]
-pub struct LostPacket {
-    /// As in [`SentPacket::number`].
-    pub number: u64,
-    /// When it had left.
-    pub sent: Time,
-    /// Its size.
-    pub bytes: u64,
-}
-
-/// A round-trip measurement with the transport's estimates after it (RFC 9002, Section 5).
-#[derive(Clone, Copy, Debug)]
-pub struct RttSample {
-    /// The sample, acknowledgement delay included.
-    pub latest: Duration,
-    /// Smoothed RTT.
-    pub smoothed: Duration,
-    /// Mean deviation.
-    pub variation: Duration,
-    /// The smallest sample so far.
-    pub min: Duration,
-}
-
-/// One acknowledgement or one expiry of the loss timer.
-#[derive(Clone, Copy, Debug)]
-pub struct CongestionEvent<'a> {
-    /// When it happened.
-    pub now: Time,
-    /// Packets acknowledged now, in ascending order of number.
-    pub acked: &'a [AckedPacket],
-    /// Packets declared lost now, in ascending order of number.
-    pub lost: &'a [LostPacket],
-    /// Present when the largest acknowledged packet gave a new sample.
-    pub rtt: Option<RttSample>,
-    /// Packets newly reported as marked ECN-CE.
-    pub ecn_ce: u64,
-    /// Bytes in flight before the event.
-    pub prior_in_flight_bytes: u64,
-    /// Bytes in flight after it.
-    pub in_flight_bytes: u64,
-    /// Whether the sender is out of data now: nothing has left since it was.
-    pub app_limited: bool,
-}
-
-/// A view of a controller for people and programs.
+/// A controller's state for observation: metrics, the admin interface, and reports.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     /// Name of the current state.
@@ -130,7 +60,7 @@ pub trait Controller: Debug + Send + Sync {
     /// A packet that had been declared lost was acknowledged after all: it was only late.
     fn on_spurious_loss(&mut self, _now: Time, _packet: &LostPacket) {}
 
-    /// Changes what the flow strives for; whether the algorithm knows how.
+    /// Changes the flow's objective. Returns whether the algorithm supports that.
     fn tune(&mut self, _tuning: Tuning) -> bool {
         false
     }
@@ -144,23 +74,21 @@ pub trait Controller: Debug + Send + Sync {
     /// Full packets have another size from now on.
     fn on_mtu(&mut self, _mtu_bytes: u64) {}
 
-    /// Takes over a path from another algorithm: start from what `path` tells and
-    /// not from slow start.
-    fn inherit(&mut self, _now: Time, _path: &PathModel) {}
+    /// Warm start on a path that another algorithm used: starts from `path` and not in slow start.
+    fn init_from_path(&mut self, _now: Time, _path: &PathModel) {}
 
     /// Most bytes that may be in flight.
     fn window_bytes(&self) -> u64;
 
-    /// What that will be again when a probe is over for which the algorithm lets the path run empty. A successor
-    /// takes over this one.
-    fn lasting_window_bytes(&self) -> u64 {
+    /// The window outside of probes that let the path run empty; what a warm start of the next controller begins with.
+    fn steady_state_window_bytes(&self) -> u64 {
         self.window_bytes()
     }
 
     /// Rate at which packets leave.
     fn pacing_rate(&self) -> Bandwidth;
 
-    /// What people and programs may want to see.
+    /// State and figures for observation.
     fn metrics(&self) -> Metrics;
 }
 

@@ -2,58 +2,69 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// What the shortest and the longest round trip of a path were is known of this long, or twice as long.
-const SPAN: Duration = Duration::from_secs(5);
-/// Of late is this long, or twice as long, or so many round trips where that is more. A path that becomes longer
-/// again and again is none that has been as long before; a queue that comes again comes in small steps.
-const LATELY: Duration = Duration::from_secs(1);
-const LATELY_ROUND_TRIPS: u32 = 8;
-/// A path is another one where its round trips are so many times as long as the longest of late, or as short as
-/// this part of the shortest.
-const LONGER: f64 = 1.5;
-const SHORTER: f64 = 0.5;
-/// And where so much of the round trip came within one, and half of it from one sample to the next: a queue
-/// grows and drains by what comes in between, a route changes at once, or one way after the other.
-const STEP: f64 = 1.0 / 3.0;
-/// Of that step so much must stay for this part of a round trip: behind a link that stood still round trips shrink again...
-const STAYS: f64 = 0.75;
-/// ...and not more than this be added: behind one that has become slow they grow.
-const GROWS: f64 = 0.5;
-const STAYS_FOR: f64 = 0.5;
-/// Samples in that time, at least: a path that holds fewer packets has a step of its own with each that waits.
-const SAMPLES: u32 = 4;
+// No paper or RFC has these thresholds. docs/research/mcc.md has their measurements.
 
-/// Finds out from round trips when a path has become another one, as by a change of route.
+/// The baseline covers the shortest and longest RTTs of this long, up to twice as long.
+/// Chosen by `recurring_queue_is_not_a_path_change`.
+const BASELINE_SPAN: Duration = Duration::from_secs(5);
+/// Recent RTTs are those of this long, up to twice as long, or of [`RECENT_RTTS`] round trips if that is more. Shorter
+/// than the baseline, so that a path that becomes longer repeatedly is still noticed.
+/// Chosen by `a_path_that_changes_every_five_seconds_is_followed`.
+const RECENT_SPAN: Duration = Duration::from_secs(1);
+const RECENT_RTTS: u32 = 8;
+/// A path change needs RTTs of at least this multiple of the longest recent RTT.
+/// Chosen by `changes_of_both_directions_are_one_path_change_at_any_phase`.
+const RTT_INCREASE_FACTOR: f64 = 1.5;
+/// A path change needs RTTs of at most this multiple of the shortest baseline RTT. Chosen by the same test.
+const RTT_DECREASE_FACTOR: f64 = 0.5;
+/// Least share of the RTT that must change within one RTT, half of it between two samples. A queue grows and drains
+/// gradually; a route changes at once, or one direction after the other.
+/// Chosen by `growing_and_draining_queue_is_not_a_path_change`.
+const STEP_FRACTION: f64 = 1.0 / 3.0;
+/// Least share of the step that must persist while it is confirmed: after a link outage RTTs shrink again.
+/// Chosen by `link_outage_is_not_a_path_change`.
+const PLATEAU_FRACTION: f64 = 0.75;
+/// Most that may be added to the step while it is confirmed, as a share of it: on a link that became slow RTTs grow.
+/// Chosen by `slower_link_is_not_a_path_change`.
+const MAX_GROWTH: f64 = 0.5;
+/// How long the step must persist, in RTTs after the step. Chosen by `persistent_rtt_step_is_a_path_change`.
+const CONFIRM_RTTS: f64 = 0.5;
+/// Least samples within [`CONFIRM_RTTS`]: on a path that holds fewer packets each queued packet is a step.
+/// Chosen by `queued_packets_on_a_tiny_path_are_not_a_path_change`.
+const MIN_SAMPLES: u32 = 4;
+
+/// Detects path changes (RTT steps, such as from a new route) in RTT samples.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathChange {
     last: Option<Duration>,
-    /// Of the last round trip or two: what comes between the changes of the two ways would pass for what was
-    /// before.
-    pending: Recent,
-    /// What was before those.
-    lately: Recent,
-    known: Recent,
-    suspect: Option<Suspect>,
+    /// The last one or two RTTs, kept apart from the baseline: samples between the changes of the two directions
+    /// would otherwise become part of it.
+    pending: RttHistory,
+    /// [`RECENT_SPAN`] before `pending`.
+    recent: RttHistory,
+    /// [`BASELINE_SPAN`] before `pending`.
+    baseline: RttHistory,
+    candidate: Option<StepCandidate>,
 }
 
-/// A path that has become another one.
+/// A confirmed path change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Its round trips now.
-    pub(crate) now: Span,
-    /// The shortest of before.
+    /// RTTs since the change.
+    pub(crate) now: RttRange,
+    /// Shortest RTT of the baseline before the change.
     pub(crate) before: Duration,
 }
 
-/// The least and the most of some round trips.
+/// Shortest and longest of some RTT samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct RttRange {
     began: Time,
     pub(crate) least: Duration,
     pub(crate) most: Duration,
 }
 
-impl Span {
+impl RttRange {
     fn of(now: Time, rtt: Duration) -> Self {
         Self { began: now, least: rtt, most: rtt }
     }
@@ -64,73 +75,73 @@ impl Span {
     }
 }
 
-/// What came within a stretch of time, and in the one before it.
+/// RTT ranges of the current span and of the one before it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Recent {
-    current: Option<Span>,
-    earlier: Option<Span>,
+struct RttHistory {
+    current: Option<RttRange>,
+    earlier: Option<RttRange>,
 }
 
-impl Recent {
-    fn of(span: Span) -> Self {
-        Self { current: Some(span), earlier: None }
+impl RttHistory {
+    fn of(range: RttRange) -> Self {
+        Self { current: Some(range), earlier: None }
     }
 
-    /// Takes in a round trip; what is older than both stretches.
+    /// Adds a sample. Returns the range that is older than both spans, if one just expired.
     fn add(
         &mut self,
         now: Time,
         rtt: Duration,
-        stretch: impl Fn(&Span) -> Duration,
-    ) -> Option<Span> {
-        let is_over = self.current.is_some_and(|span| now - span.began >= stretch(&span));
+        span: impl Fn(&RttRange) -> Duration,
+    ) -> Option<RttRange> {
+        let is_over = self.current.is_some_and(|range| now - range.began >= span(&range));
         let over =
             if is_over { std::mem::replace(&mut self.earlier, self.current.take()) } else { None };
-        self.current.get_or_insert(Span::of(now, rtt)).add(rtt);
+        self.current.get_or_insert(RttRange::of(now, rtt)).add(rtt);
         over
     }
 
-    fn spans(&self) -> impl Iterator<Item = Span> {
+    fn ranges(&self) -> impl Iterator<Item = RttRange> {
         self.current.into_iter().chain(self.earlier)
     }
 
     fn least(&self) -> Option<Duration> {
-        self.spans().map(|span| span.least).min()
+        self.ranges().map(|range| range.least).min()
     }
 
     fn most(&self) -> Option<Duration> {
-        self.spans().map(|span| span.most).max()
+        self.ranges().map(|range| range.most).max()
     }
 }
 
-/// Round trips since a step.
+/// An RTT step that is not confirmed yet.
 #[derive(Clone, Copy, Debug)]
-struct Suspect {
-    /// The bounds that they must keep to.
+struct StepCandidate {
+    /// Bounds within which the following samples confirm it.
     bounds: (Duration, Duration),
     is_longer: bool,
     samples: u32,
-    seen: Span,
+    seen: RttRange,
 }
 
 impl PathChange {
-    /// Takes in a sample; says when the path has become another one.
+    /// Processes a sample. Returns the path change that it confirms, if any.
     pub(crate) fn on_rtt(&mut self, now: Time, rtt: Duration) -> Option<Change> {
         let last = self.last.replace(rtt);
-        if self.suspect.is_some() {
-            return self.follow(now, last?, rtt);
+        if self.candidate.is_some() {
+            return self.confirm(now, last?, rtt);
         }
-        self.suspect = last.and_then(|last| self.suspected(now, last, rtt));
-        if self.suspect.is_none() {
-            self.note(now, rtt);
+        self.candidate = last.and_then(|last| self.detect_step(now, last, rtt));
+        if self.candidate.is_none() {
+            self.record(now, rtt);
         }
         None
     }
 
-    fn suspected(&self, now: Time, last: Duration, rtt: Duration) -> Option<Suspect> {
-        let (least, most) = (self.known.least()?, self.lately.most()?);
-        let is_longer = rtt > most.mul_f64(LONGER);
-        if !is_longer && rtt >= least.mul_f64(SHORTER) {
+    fn detect_step(&self, now: Time, last: Duration, rtt: Duration) -> Option<StepCandidate> {
+        let (least, most) = (self.baseline.least()?, self.recent.most()?);
+        let is_longer = rtt > most.mul_f64(RTT_INCREASE_FACTOR);
+        if !is_longer && rtt >= least.mul_f64(RTT_DECREASE_FACTOR) {
             return None;
         }
         let (before_least, before_most) = self.just_before(now, last, rtt);
@@ -139,71 +150,75 @@ impl PathChange {
         } else {
             (last.saturating_sub(rtt), before_most.saturating_sub(rtt), before_most)
         };
-        if step < of.mul_f64(STEP / 2.0) || within < of.mul_f64(STEP) {
+        if step < of.mul_f64(STEP_FRACTION / 2.0) || within < of.mul_f64(STEP_FRACTION) {
             return None;
         }
-        // Round trips that are shorter may get longer: whatever comes meets an empty queue first.
+        // After a step down RTTs may grow: the next packets meet an empty queue first.
         let bounds = if is_longer {
             let step = rtt - most;
-            (most + step.mul_f64(STAYS), rtt + step.mul_f64(GROWS))
+            (most + step.mul_f64(PLATEAU_FRACTION), rtt + step.mul_f64(MAX_GROWTH))
         } else {
-            (Duration::ZERO, least - (least - rtt).mul_f64(GROWS))
+            (Duration::ZERO, least - (least - rtt).mul_f64(MAX_GROWTH))
         };
-        Some(Suspect { bounds, is_longer, samples: 1, seen: Span::of(now, rtt) })
+        Some(StepCandidate { bounds, is_longer, samples: 1, seen: RttRange::of(now, rtt) })
     }
 
-    /// The least and the most of the round trip that ended with `last`, before the one of `rtt`: of two ways the one
-    /// that changed first counts. What was sent just after it did is heard of when all of `rtt` is over.
+    /// Shortest and longest sample of the RTT that ended with `last`, before the round trip measured by `rtt`. It
+    /// includes the step of the direction that changed first.
     fn just_before(&self, now: Time, last: Duration, rtt: Duration) -> (Duration, Duration) {
         let is_fresh =
-            self.pending.current.is_some_and(|span| now - span.began < span.most.max(rtt) * 2);
-        let spans = self.pending.spans().filter(|_| is_fresh);
-        spans.fold((last, last), |(least, most), span| (least.min(span.least), most.max(span.most)))
+            self.pending.current.is_some_and(|range| now - range.began < range.most.max(rtt) * 2);
+        let ranges = self.pending.ranges().filter(|_| is_fresh);
+        ranges.fold((last, last), |(least, most), range| {
+            (least.min(range.least), most.max(range.most))
+        })
     }
 
-    fn follow(&mut self, now: Time, last: Duration, rtt: Duration) -> Option<Change> {
-        let suspect = self.suspect.as_mut()?;
-        suspect.seen.add(rtt);
-        suspect.samples += 1;
-        let Suspect { seen, is_longer, samples, bounds } = *suspect;
+    fn confirm(&mut self, now: Time, last: Duration, rtt: Duration) -> Option<Change> {
+        let candidate = self.candidate.as_mut()?;
+        candidate.seen.add(rtt);
+        candidate.samples += 1;
+        let StepCandidate { seen, is_longer, samples, bounds } = *candidate;
         if !(bounds.0..=bounds.1).contains(&rtt) {
-            // One way may change before the other, in two steps.
-            self.suspect =
-                self.suspected(now, last, rtt).filter(|next| next.is_longer == is_longer);
-        } else if now - seen.began < seen.least.mul_f64(STAYS_FOR) {
+            // One direction may change before the other, in two steps.
+            self.candidate =
+                self.detect_step(now, last, rtt).filter(|next| next.is_longer == is_longer);
+        } else if now - seen.began < seen.least.mul_f64(CONFIRM_RTTS) {
             return None;
-        } else if samples < SAMPLES {
-            self.suspect = None;
+        } else if samples < MIN_SAMPLES {
+            self.candidate = None;
         } else {
-            return self.begin_with(seen);
+            return self.restart_with(seen);
         }
-        if self.suspect.is_none() {
-            // The path is the same: all of it belongs to what is known of it.
-            self.note(now, seen.least);
-            self.note(now, seen.most);
+        if self.candidate.is_none() {
+            // The path is unchanged: the candidate's samples belong to its history.
+            self.record(now, seen.least);
+            self.record(now, seen.most);
         }
         None
     }
 
-    /// From now on nothing is known but `seen`.
-    fn begin_with(&mut self, seen: Span) -> Option<Change> {
-        let before = self.known.least()?;
-        let recent = Recent::of(seen);
-        *self = Self { last: self.last, lately: recent, known: recent, ..Self::default() };
+    /// Starts the histories again with `seen` alone.
+    fn restart_with(&mut self, seen: RttRange) -> Option<Change> {
+        let before = self.baseline.least()?;
+        let history = RttHistory::of(seen);
+        *self = Self { last: self.last, recent: history, baseline: history, ..Self::default() };
         Some(Change { now: seen, before })
     }
 
-    fn note(&mut self, now: Time, rtt: Duration) {
-        let Some(over) = self.pending.add(now, rtt, |span| span.most) else { return };
+    fn record(&mut self, now: Time, rtt: Duration) {
+        let Some(over) = self.pending.add(now, rtt, |range| range.most) else { return };
+        let recent_span =
+            |range: &RttRange| RECENT_SPAN.max(range.most * RECENT_RTTS).min(BASELINE_SPAN);
         for rtt in [over.least, over.most] {
-            self.lately.add(now, rtt, |span| LATELY.max(span.most * LATELY_ROUND_TRIPS).min(SPAN));
-            self.known.add(now, rtt, |_| SPAN);
+            self.recent.add(now, rtt, recent_span);
+            self.baseline.add(now, rtt, |_| BASELINE_SPAN);
         }
     }
 
-    /// The shortest and the longest round trip of the last five to ten seconds.
-    pub(crate) fn known(&self) -> Option<(Duration, Duration)> {
-        Some((self.known.least()?, self.known.most()?))
+    /// Shortest and longest RTT of the last five to ten seconds.
+    pub(crate) fn baseline(&self) -> Option<(Duration, Duration)> {
+        Some((self.baseline.least()?, self.baseline.most()?))
     }
 }
 
@@ -211,7 +226,7 @@ impl PathChange {
 mod tests {
     use super::*;
 
-    /// A sample each so many milliseconds; at which of them the path has become another one.
+    /// One sample every `every_ms`. Returns when path changes were detected, and whether the path became longer.
     fn changes(every_ms: u64, rtts_ms: impl IntoIterator<Item = u64>) -> Vec<(u64, bool)> {
         changes_at((0..).step_by(every_ms as usize).zip(rtts_ms))
     }
@@ -233,27 +248,27 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_stays_is_another_path() {
-        // Known half a round trip after the step, either way.
+    fn persistent_rtt_step_is_a_path_change() {
+        // Detected half a round trip after the step, in both directions.
         let up_and_down = steady(60, 200).chain(steady(800, 400)).chain(steady(60, 100));
         assert_eq!(changes(5, up_and_down), [(1400, true), (3030, false)]);
     }
 
     #[test]
-    fn one_way_after_the_other_is_one_change() {
+    fn steps_of_one_direction_after_the_other_are_one_path_change() {
         let in_two = steady(60, 200).chain(steady(430, 6)).chain(steady(800, 400));
         assert_eq!(changes(5, in_two), [(1430, true)]);
     }
 
     #[test]
-    fn twice_as_long_one_way_after_the_other_is_a_change_too() {
+    fn gradual_change_of_both_directions_is_one_path_change() {
         let in_two = steady(34, 500).chain(steady(50, 8)).chain(steady(66, 250));
         assert_eq!(changes(2, in_two), [(1050, true)]);
         let back = steady(90, 500).chain(steady(55, 12)).chain(steady(20, 250));
         assert_eq!(changes(2, back).len(), 1);
     }
 
-    /// A sample for each packet, one each `every_ms`, while both ways of a path change at `at_ms`.
+    /// One sample per packet, sent every `every_ms`, while both directions of a path change at `at_ms`.
     fn both_ways(every_ms: f64, at_ms: f64, from_ms: f64, to_ms: f64) -> Vec<(f64, f64)> {
         let one_way = |at: f64| if at < at_ms { from_ms / 2.0 } else { to_ms / 2.0 };
         let mut samples: Vec<_> = (0..(at_ms / every_ms) as usize + 400)
@@ -269,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_at_once_are_a_change_whenever_they_do() {
+    fn changes_of_both_directions_are_one_path_change_at_any_phase() {
         for (from_ms, to_ms) in
             [(20.0, 58.0), (34.0, 66.0), (57.0, 90.0), (90.0, 20.0), (100.0, 45.0)]
         {
@@ -287,14 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_moves_each_five_seconds_is_followed() {
+    fn a_path_that_changes_every_five_seconds_is_followed() {
         let moving = [58, 91, 34, 66].into_iter().flat_map(|ms| steady(ms, 1250));
         assert_eq!(changes(4, moving), [(5048, true), (10_020, false), (15_036, true)]);
     }
 
     #[test]
-    fn a_queue_that_comes_again_and_again_is_none() {
-        // As a video's segments fill it, and drained meanwhile.
+    fn recurring_queue_is_not_a_path_change() {
+        // A video's segments fill it, and it drains between them.
         let up = || (0..100).map(|step| 60 + 5 * step / 2);
         let once = || up().chain(steady(310, 100)).chain(steady(60, 600));
         let again = (0..5).flat_map(|_| once());
@@ -302,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_none() {
+    fn growing_and_draining_queue_is_not_a_path_change() {
         // It grows by half of the time that passes, and drains again.
         let up = (0..200).map(|step| 60 + 5 * step / 2);
         let down = (0..200).map(|step| 560 - 5 * step / 2);
@@ -310,35 +325,35 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_stood_still_is_none() {
-        // What waited for 700 ms leaves at once, and the later it came the less it waited.
+    fn link_outage_is_not_a_path_change() {
+        // Packets that waited for 700 ms leave at once; later arrivals waited less.
         let after = (0..70).map(|packet| 760 - 10 * packet);
         assert_eq!(changes(1, steady(60, 1000).chain(after).chain(steady(60, 2000))), []);
     }
 
     #[test]
-    fn a_link_that_has_become_slow_is_none() {
-        // A packet takes 60 ms, and one more waits with each.
+    fn slower_link_is_not_a_path_change() {
+        // A packet takes 60 ms, and each packet waits for one more than the packet before it.
         let before = (0..1000).step_by(5).zip(steady(60, 200));
         let growing = (1..30).map(|packet| (1000 + 60 * packet, 60 + 60 * packet));
         assert_eq!(changes_at(before.chain(growing)), []);
     }
 
     #[test]
-    fn jitter_is_none() {
+    fn jitter_is_not_a_path_change() {
         let jitter = (0..2000_u64).map(|number| 50 + (number * 7919) % 20);
         assert_eq!(changes(5, jitter), []);
     }
 
     #[test]
-    fn a_few_samples_are_not_enough() {
+    fn a_few_samples_do_not_confirm_a_path_change() {
         assert_eq!(changes(5, steady(60, 100).chain(steady(300, 3))), []);
         assert_eq!(changes(5, steady(60, 100).chain(steady(300, 50))).len(), 1);
     }
 
     /// A packet takes 12 ms: with two more in the queue the round trip is twice as long.
     #[test]
-    fn a_few_packets_are_no_path() {
+    fn queued_packets_on_a_tiny_path_are_not_a_path_change() {
         assert_eq!(changes(12, steady(24, 400).chain(steady(48, 400))), []);
         assert_eq!(changes(3, steady(24, 400).chain(steady(48, 400))).len(), 1);
     }

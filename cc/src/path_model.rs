@@ -12,28 +12,31 @@ const LOSS_LONG_WEIGHT: f64 = 0.001;
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// Shortest span over which a delivery rate is measured.
 const MIN_RATE_SPAN: Duration = Duration::from_millis(1);
-/// A path is a new one for so many round trips, at the beginning and after it has become longer: in about as
-/// many a window grows in slow start from what it begins with to what a long path holds.
-const NEW_ROUND_TRIPS: u32 = 8;
-/// One that has become so many times as long is another kind of path, where the rate of before is no guide. On one
-/// that is not the rate goes on: who starts anew there fills the buffer, or waits.
-const FAR: f64 = 4.0;
-/// RTTs of five to ten seconds are those of the path where the smallest is so many times the smallest ever...
-const ABOVE: f64 = 2.0;
-/// ...and the largest no more than so many times the smallest. CUBIC's queue swings by 1.4 also where the buffer
-/// is deepest.
-const KEEPS_WITHIN: f64 = 1.2;
+/// Round trips for which a path epoch counts as uncharacterised. About as many as slow start needs from the initial
+/// window to what a long path holds.
+const UNCHARACTERISED_RTTS: u32 = 8;
+/// From this ratio of RTTs on, up or down, the delivery rate before a path change says nothing about the path after it.
+/// Below it the controller keeps its rate: a new start would overshoot or underuse the path.
+/// Measured in docs/research/mcc.md (RTSP streams with a varying round trip).
+const DISTINCT_PATH_RATIO: f64 = 4.0;
+/// The baseline RTT replaces the smallest RTT if its minimum is more than this multiple of the smallest RTT...
+/// Chosen by `base_rtt_follows_a_slow_rtt_increase_but_not_a_queue`.
+const BASELINE_SHIFT: f64 = 2.0;
+/// ...and its maximum less than this multiple of its minimum. CUBIC's queue varies by 1.4 even in the deepest buffer.
+const MAX_SPREAD: f64 = 1.2;
 
 /// What a connection has learned of its path.
 ///
 /// The owner of a controller keeps it, not the algorithm, so that it outlives a
 /// change of algorithm and can be handed to the next one with
-/// [`Controller::inherit`](crate::Controller::inherit).
+/// [`Controller::init_from_path`](crate::Controller::init_from_path).
+///
+/// A path epoch lasts from one path change (RTT step) to the next.
 #[derive(Clone, Debug, Default)]
 pub struct PathModel {
-    /// Smallest RTT seen; where the path has become another one, since then.
+    /// Smallest RTT of this path epoch.
     pub min_rtt: Option<Duration>,
-    /// Largest RTT seen; since then.
+    /// Largest RTT of this path epoch.
     pub max_rtt: Duration,
     /// Most recent RTT sample.
     pub latest_rtt: Duration,
@@ -61,21 +64,22 @@ pub struct PathModel {
     pub delivered_bytes: u64,
     /// Bytes declared lost.
     pub lost_bytes: u64,
-    /// How often the path has become another one: its round trips changed at once, and for good.
-    pub changes: u32,
-    /// Its smallest RTT by that of the one before, when it did so at last; 0 where it never has.
+    /// Path changes so far: RTT steps that persisted.
+    pub path_changes: u32,
+    /// RTT after the latest path change over the RTT before it; 0 without a path change.
     pub rtt_ratio: f64,
     path_change: PathChange,
-    /// Since the last change.
-    least_rtt: Option<Duration>,
+    /// Smallest RTT since the latest path change; `None` without one.
+    epoch_min_rtt: Option<Duration>,
     /// When the first sample came.
     first_sample: Option<Time>,
-    /// When it did, if it became so long that nothing is known of it.
+    /// When the latest path change came, if it made the path so long that its rate is unknown.
     unknown_since: Option<Time>,
     round_start: Time,
     round_delivered_bytes: u64,
-    /// When the last packet that was acknowledged was sent, and the one when the round began.
+    /// When the packet that was acknowledged last was sent.
     last_sent: Time,
+    /// `last_sent` at the start of the round.
     round_sent: Time,
     max_rate_seen: Time,
 }
@@ -88,8 +92,8 @@ impl PathModel {
         if let Some(rtt) = event.rtt {
             self.first_sample.get_or_insert(event.now);
             self.max_rtt = self.max_rtt.max(rtt.latest);
-            self.watch(event.now, rtt.latest);
-            self.min_rtt = Some(self.smallest(&rtt));
+            self.detect_path_change(event.now, rtt.latest);
+            self.min_rtt = Some(self.path_min_rtt(&rtt));
             self.latest_rtt = rtt.latest;
             self.smoothed_rtt = rtt.smoothed;
             self.rtt_variation = rtt.variation;
@@ -110,72 +114,71 @@ impl PathModel {
         self.measure_rate(event.now);
     }
 
-    /// Whether the path has become another one.
-    fn watch(&mut self, now: Time, rtt: Duration) {
+    /// Starts a new path epoch if the sample confirms a path change.
+    fn detect_path_change(&mut self, now: Time, rtt: Duration) {
         let Some(change) = self.path_change.on_rtt(now, rtt) else {
-            self.least_rtt = self.least_rtt.map(|least| least.min(rtt));
+            self.epoch_min_rtt = self.epoch_min_rtt.map(|least| least.min(rtt));
             return;
         };
-        self.changes += 1;
-        self.least_rtt = Some(change.now.least);
+        self.path_changes += 1;
+        self.epoch_min_rtt = Some(change.now.least);
         self.max_rtt = change.now.most;
         self.rtt_ratio = change.now.least.as_secs_f64() / change.before.as_secs_f64().max(1e-9);
-        let is_far = !(1.0 / FAR..=FAR).contains(&self.rtt_ratio);
-        self.unknown_since = (self.is_longer() && is_far).then_some(now);
-        // Else what it carried lately is what it carries: the round trip of the change had a gap in it.
-        if is_far {
+        let is_distinct =
+            !(1.0 / DISTINCT_PATH_RATIO..=DISTINCT_PATH_RATIO).contains(&self.rtt_ratio);
+        self.unknown_since = (self.is_longer() && is_distinct).then_some(now);
+        // On a similar path the recent rate stays valid; the round trip of the change itself has a gap.
+        if is_distinct {
             self.max_delivery_rate = self.delivery_rate;
             self.max_rate_seen = now;
         }
     }
 
-    /// The smallest RTT of this path, of which `rtt` is the latest: of a connection that was on another one
-    /// before it is not that of the connection.
-    pub(crate) fn smallest(&self, rtt: &RttSample) -> Duration {
-        self.least_rtt.map_or(rtt.min, |least| least.min(rtt.latest))
+    /// The smallest RTT of this path epoch, given the latest sample `rtt`. After a path change it differs from the
+    /// connection's.
+    pub(crate) fn path_min_rtt(&self, rtt: &RttSample) -> Duration {
+        self.epoch_min_rtt.map_or(rtt.min, |least| least.min(rtt.latest))
     }
 
-    /// The RTT that the path has without a queue, as far as can be told: [`PathModel::min_rtt`], or what it
-    /// has kept to lately, far above. A path can become longer in steps that are too small to be told from a
-    /// queue; but then they stay what they are, where a queue grows and drains.
+    /// Estimate of the path's RTT without a queue: [`PathModel::min_rtt`], or a steady RTT well above it.
+    /// A path can become longer in steps that are too small to be path changes. Unlike a queue, such an RTT is steady.
     #[must_use]
     pub fn base_rtt(&self) -> Option<Duration> {
         let min = self.min_rtt?;
-        let lately = self.path_change.known().filter(|(least, most)| {
-            *least > min.mul_f64(ABOVE) && *most < least.mul_f64(KEEPS_WITHIN)
+        let steady = self.path_change.baseline().filter(|(least, most)| {
+            *least > min.mul_f64(BASELINE_SHIFT) && *most < least.mul_f64(MAX_SPREAD)
         });
-        Some(lately.map_or(min, |(least, _)| least))
+        Some(steady.map_or(min, |(least, _)| least))
     }
 
-    /// What a queue that stands adds to the round trip, where that is more than `times` as long as without one.
+    /// Delay of a standing queue, if the smoothed RTT is more than `times` the base RTT.
     pub(crate) fn standing_queue(&self, times: f64) -> Option<Duration> {
         let base = self.base_rtt()?;
         (self.smoothed_rtt > base.mul_f64(times)).then(|| self.smoothed_rtt - base)
     }
 
-    /// Whether the path became a longer one when it changed at last.
+    /// Whether the latest path change made the path longer.
     #[must_use]
     pub fn is_longer(&self) -> bool {
         self.rtt_ratio > 1.0
     }
 
-    /// Whether the path is new, or has just become a far longer one: what it carries is not known yet.
+    /// Whether the path's rate is unknown: at the start, and just after a path change to a far longer path.
     #[must_use]
-    pub fn is_new(&self, now: Time) -> bool {
+    pub fn is_uncharacterised(&self, now: Time) -> bool {
         let since = self.unknown_since.or(self.first_sample);
-        since.is_none_or(|since| now - since < self.smoothed_rtt * NEW_ROUND_TRIPS)
+        since.is_none_or(|since| now - since < self.smoothed_rtt * UNCHARACTERISED_RTTS)
     }
 
-    /// A packet that was counted as lost had only been late. The shares keep it: they are of the
-    /// moment, and forget.
+    /// A packet that was declared lost had only been late. The loss shares are not corrected: they decay.
     pub fn on_spurious_loss(&mut self, packet: &LostPacket) {
         self.lost_bytes = self.lost_bytes.saturating_sub(packet.bytes);
         self.delivered_bytes += packet.bytes;
     }
 
-    /// One sample a round trip: bytes delivered over the time that they took, or the time in which they were
-    /// sent where that is longer. Acknowledgements that come all at once, as where a path becomes shorter, say
-    /// nothing of a rate (draft-cheng-iccrg-delivery-rate-estimation-02).
+    /// One sample per round trip: bytes delivered over the longer of the times that delivery and sending took.
+    /// Acknowledgements that come all at once, as when a path becomes shorter, show no rate
+    /// (draft-cheng-iccrg-delivery-rate-estimation-02).
     fn measure_rate(&mut self, now: Time) {
         if self.round_start == Time::ZERO {
             self.round_start = now;
@@ -234,9 +237,9 @@ mod tests {
         assert_eq!(path.loss_long, 0.0);
     }
 
-    /// A packet each ms, and a path that is 100 ms long and then 10 ms: what had left in 90 ms comes at once.
+    /// A packet per millisecond on a path of 100 ms, then 10 ms: the packets of 90 ms arrive at once.
     #[test]
-    fn acknowledgements_that_come_at_once_are_no_rate() {
+    fn acknowledgements_that_come_at_once_do_not_raise_the_rate() {
         let mut path = PathModel::default();
         for ms in 1..=1000_u64 {
             let arrived = match ms {
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_crept_up_and_stays_is_the_paths_and_a_queue_is_not() {
+    fn base_rtt_follows_a_slow_rtt_increase_but_not_a_queue() {
         let base_ms = |rtt_ms: &dyn Fn(u64) -> u64| {
             let mut path = PathModel::default();
             for ms in (0..30_000).step_by(10) {
@@ -271,7 +274,7 @@ mod tests {
                 };
                 path.on_event(&CongestionEvent { rtt: Some(rtt), ..event(ms, &[], &[]) }, 30_000);
             }
-            assert_eq!(path.changes, 0);
+            assert_eq!(path.path_changes, 0);
             path.base_rtt().map(|rtt| rtt.as_millis())
         };
         let crept = |ms: u64| 20 + (ms / 100).min(80);

@@ -1,6 +1,6 @@
 //! Lets quiche drive a [`Controller`](crate::Controller); the only file that names quiche.
 //!
-//! quiche as published offers no way in: `cc/quiche/` holds the patch that opens it.
+//! quiche as published offers no way in: `third_party/quiche/` holds the patches that add the interface.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -11,18 +11,18 @@ use quiche::{ExternalCc, ExternalCcFactory, ExternalCongestionControl, ExternalE
 
 use crate::registry::Algorithm;
 use crate::{
-    AckedPacket, CongestionEvent, ControllerConfig, Driven, LostPacket, Metrics, PathModel,
+    AckedPacket, CongestionEvent, ControllerConfig, LostPacket, Metrics, PathController, PathModel,
     PathStart, RttSample, SentPacket, Time, Tuning,
 };
 
-/// How much time lost to a late wake-up the pacer makes up for. With the event
-/// loop's release slack it bounds a burst to less than one millisecond of the rate.
+/// Time lost to a late wake-up that the pacer makes up for. Together with the event
+/// loop's pacing lead it bounds a burst to less than one millisecond of the rate.
 pub const PACING_CREDIT: Duration = Duration::from_micros(500);
 
 /// Makes `config` use `algorithm` for the connections opened with it.
 ///
-/// quiche compares factories by address and keeps them as long as it likes, so each
-/// distinct setting is leaked once and found again when the same one comes back.
+/// quiche compares factories by address and may keep them for the life of the process, so each
+/// distinct setting is leaked once and reused.
 ///
 /// # Errors
 /// When quiche does not know one of its own algorithms by the name that we use.
@@ -40,19 +40,19 @@ pub fn apply(config: &mut quiche::Config, algorithm: &Algorithm) -> Result<(), q
 }
 
 fn factory(algorithm: &Algorithm, controller: &Arc<dyn ControllerConfig>) -> ExternalCc {
-    static KNOWN: OnceLock<Mutex<HashMap<String, &'static Factory>>> = OnceLock::new();
-    let mut known = KNOWN
+    static FACTORIES: OnceLock<Mutex<HashMap<String, &'static Factory>>> = OnceLock::new();
+    let mut factories = FACTORIES
         .get_or_init(Mutex::default)
         .lock()
         .expect("no holder of this lock can panic: it only looks up and inserts");
     let make = || &*Box::leak(Box::new(Factory(controller.clone())));
-    ExternalCc(*known.entry(algorithm.settings()).or_insert_with(make))
+    ExternalCc(*factories.entry(algorithm.settings()).or_insert_with(make))
 }
 
-/// Lets `algorithm` drive all paths of a living connection from now on, those to come too.
+/// Replaces the controllers of all paths of a live connection, and those of its future paths, by `algorithm`.
 ///
-/// It takes over what is known of each path, and starts from that instead of from slow start
-/// once the path has carried more than an initial window: before, nothing is known of its rate.
+/// Each path is handed off with its path model: a warm start instead of slow start, once the path has
+/// carried more than an initial window. Before that its rate is unknown.
 ///
 /// # Errors
 /// `CongestionControl` when the connection began with an algorithm that is neither one of this
@@ -72,36 +72,40 @@ pub fn replace<F: quiche::BufFactory>(
     }
 }
 
-/// What the controller that drives `connection` says of itself, and what it knows of the path.
+/// Metrics of the controller of `connection`, and its path model.
 ///
-/// `None` when one of quiche's own algorithms does.
+/// `None` when one of quiche's own algorithms is in use.
 pub fn inspect<F: quiche::BufFactory>(
     connection: &quiche::Connection<F>,
 ) -> Option<(Metrics, &PathModel)> {
-    let driven = driven(connection)?;
-    Some((driven.metrics(), driven.path()))
+    let controller = path_controller(connection)?;
+    Some((controller.metrics(), controller.path()))
 }
 
-/// Asks something of the controller that drives `connection`; whether it does that.
+/// Changes the objective of the controller of `connection`. Returns whether its algorithm supports that.
 pub fn tune<F: quiche::BufFactory>(connection: &mut quiche::Connection<F>, tuning: Tuning) -> bool {
-    let controller = connection.external_cc_mut();
-    let adapter: Option<&mut Adapter> = controller.and_then(|it| it.as_any_mut().downcast_mut());
-    adapter.is_some_and(|adapter| adapter.driven.tune(tuning))
+    let external = connection.external_cc_mut();
+    let adapter: Option<&mut Adapter> = external.and_then(|it| it.as_any_mut().downcast_mut());
+    adapter.is_some_and(|adapter| adapter.controller.tune(tuning))
 }
 
-/// The second of these alone, which costs nothing.
+/// The path model of `connection`, without the cost of [`inspect`]'s metrics.
+///
+/// `None` when one of quiche's own algorithms is in use.
 pub fn path<F: quiche::BufFactory>(connection: &quiche::Connection<F>) -> Option<&PathModel> {
-    driven(connection).map(Driven::path)
+    path_controller(connection).map(PathController::path)
 }
 
-fn driven<F: quiche::BufFactory>(connection: &quiche::Connection<F>) -> Option<&Driven> {
+fn path_controller<F: quiche::BufFactory>(
+    connection: &quiche::Connection<F>,
+) -> Option<&PathController> {
     let adapter: &Adapter = connection.external_cc()?.as_any().downcast_ref()?;
-    Some(&adapter.driven)
+    Some(&adapter.controller)
 }
 
-/// At low rates a packet takes longer than that credit, and a wake-up that is late by less than a
-/// packet's time would still cost rate: three quarters of a packet more, and what leaves together
-/// is two packets at most. Of a longer time than this no timer is late.
+/// Longest packet time for which the pacing credit is three quarters of a packet instead of [`PACING_CREDIT`]; no timer
+/// is later than this. At low rates a packet takes longer than [`PACING_CREDIT`], and a wake-up that is late by less
+/// than a packet's time would cost rate. At most two packets leave together.
 const MAX_PACKET_TIME: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -121,7 +125,7 @@ impl ExternalCcFactory for Factory {
             seed: random_seed(),
         };
         Box::new(Adapter {
-            driven: Driven::new(&*self.0, FIRST_MOMENT, start),
+            controller: PathController::new(&*self.0, FIRST_MOMENT, start),
             epoch: Instant::now(),
             acked: Vec::new(),
             lost: Vec::new(),
@@ -138,7 +142,7 @@ impl ExternalCcFactory for Factory {
             former.as_any_mut().downcast_mut().expect("no other type implements the trait");
         let now = former.time(now);
         Box::new(Adapter {
-            driven: former.driven.succeeded_by(&*self.0, now, random_seed()),
+            controller: former.controller.replace_with(&*self.0, now, random_seed()),
             epoch: former.epoch,
             acked: std::mem::take(&mut former.acked),
             lost: std::mem::take(&mut former.lost),
@@ -159,7 +163,7 @@ const FIRST_MOMENT: Time = Time::from_nanos(60 * 1_000_000_000);
 
 #[derive(Debug)]
 struct Adapter {
-    driven: Driven,
+    controller: PathController,
     /// The moment that is [`FIRST_MOMENT`] to the controller.
     epoch: Instant,
     acked: Vec<AckedPacket>,
@@ -196,9 +200,9 @@ impl ExternalCongestionControl for Adapter {
         bytes: usize,
         has_data: bool,
     ) {
-        // Otherwise the pause before it would be taken for one of the interval that it begins.
+        // Otherwise the pause before the packet would count as part of the interval that the packet starts.
         self.app_limited &= !has_data;
-        self.driven.on_packet_sent(&SentPacket {
+        self.controller.on_packet_sent(&SentPacket {
             number: packet_number,
             time: self.time(now),
             bytes: bytes as u64,
@@ -208,7 +212,7 @@ impl ExternalCongestionControl for Adapter {
     }
 
     fn on_packet_neutered(&mut self, packet_number: u64) {
-        self.driven.on_packet_discarded(packet_number);
+        self.controller.on_packet_discarded(packet_number);
     }
 
     fn on_event(&mut self, event: &ExternalEvent<'_>) {
@@ -222,7 +226,7 @@ impl ExternalCongestionControl for Adapter {
             bytes: packet.sent_bytes as u64,
         }));
         lost.extend(event.lost.iter().map(|packet| self.lost_packet(packet)));
-        self.driven.on_event(&CongestionEvent {
+        self.controller.on_event(&CongestionEvent {
             now: self.time(event.now),
             acked: &acked,
             lost: &lost,
@@ -244,48 +248,48 @@ impl ExternalCongestionControl for Adapter {
 
     fn on_spurious_loss(&mut self, now: Instant, packet: &Lost) {
         let lost = self.lost_packet(packet);
-        self.driven.on_spurious_loss(self.time(now), &lost);
+        self.controller.on_spurious_loss(self.time(now), &lost);
     }
 
     fn on_probe_timeout(&mut self) {
         // The patch's hook carries no time; quiche fires it at the moment it is due.
         let now = self.time(Instant::now());
-        self.driven.on_probe_timeout(now);
+        self.controller.on_probe_timeout(now);
     }
 
     fn on_app_limited(&mut self, bytes_in_flight: usize) {
         self.app_limited = true;
         let now = self.time(Instant::now());
-        self.driven.on_app_limited(now, bytes_in_flight as u64);
+        self.controller.on_app_limited(now, bytes_in_flight as u64);
     }
 
     fn on_mtu(&mut self, max_datagram_size: usize) {
         let mtu_bytes = max_datagram_size as u64;
-        // quiche also says so when it only looks for a larger one.
-        if mtu_bytes != self.driven.mtu_bytes() {
-            self.driven.on_mtu(mtu_bytes);
+        // quiche also calls this while it only searches for a larger MTU.
+        if mtu_bytes != self.controller.mtu_bytes() {
+            self.controller.on_mtu(mtu_bytes);
         }
     }
 
     fn window(&self) -> usize {
-        usize::try_from(self.driven.window_bytes()).unwrap_or(usize::MAX)
+        usize::try_from(self.controller.window_bytes()).unwrap_or(usize::MAX)
     }
 
     fn pacing_rate(&self) -> u64 {
-        self.driven.pacing_rate().bytes_per_s()
+        self.controller.pacing_rate().bytes_per_s()
     }
 
     fn delivery_rate(&self) -> u64 {
-        self.driven.path().delivery_rate.bytes_per_s()
+        self.controller.path().delivery_rate.bytes_per_s()
     }
 
     fn pacing_credit(&self) -> Duration {
-        let packet = self.driven.pacing_rate().time_for(self.driven.mtu_bytes());
+        let packet = self.controller.pacing_rate().time_for(self.controller.mtu_bytes());
         PACING_CREDIT.max(packet.min(MAX_PACKET_TIME) * 3 / 4)
     }
 
     fn state(&self) -> &'static str {
-        self.driven.metrics().state
+        self.controller.metrics().state
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,82 +1,12 @@
 //! Algorithms by name.
 
-use std::sync::Arc;
+use std::sync::OnceLock;
 
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{ControllerConfig, bbr, constant, copa, iris, pcc, window};
-
-/// An algorithm that a connection can use.
-#[derive(Clone, Debug)]
-pub enum Algorithm {
-    /// One that the QUIC implementation brings with it.
-    Transport {
-        /// Our name.
-        name: &'static str,
-        /// The implementation's name.
-        quiche_name: &'static str,
-    },
-    /// One of this crate.
-    Controller(Arc<dyn ControllerConfig>),
-}
-
-impl Algorithm {
-    /// The name in configurations, scenarios and results.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Transport { name, .. } => name,
-            Self::Controller(config) => config.name(),
-        }
-    }
-
-    /// The same text for the same algorithm with the same parameters, and for no other.
-    pub fn settings(&self) -> String {
-        match self {
-            Self::Transport { name, .. } => (*name).to_owned(),
-            Self::Controller(config) => format!("{} {config:?}", config.name()),
-        }
-    }
-}
-
-/// A name with its parameters, as a configuration gives it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spec {
-    /// One of [`names`].
-    pub name: String,
-    /// Fields of the algorithm's settings that differ from their defaults.
-    pub parameters: Map<String, Value>,
-}
-
-impl Spec {
-    /// An algorithm with its default parameters.
-    pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), parameters: Map::new() }
-    }
-
-    /// The same with one parameter set.
-    #[must_use]
-    pub fn with(mut self, parameter: &str, value: impl Into<Value>) -> Self {
-        self.parameters.insert(parameter.to_owned(), value.into());
-        self
-    }
-}
-
-/// What a family of algorithms tells of one of its members.
-pub(crate) struct Entry {
-    /// Its name, then its aliases.
-    pub(crate) names: &'static [&'static str],
-    /// Makes its settings from the parameters given.
-    pub(crate) make: fn(Map<String, Value>) -> Result<Algorithm, serde_json::Error>,
-}
-
-/// For [`Entry::make`]: settings that serde can read, with every field optional.
-pub(crate) fn read<C: ControllerConfig + DeserializeOwned + 'static>(
-    parameters: Map<String, Value>,
-) -> Result<Algorithm, serde_json::Error> {
-    let config: C = serde_json::from_value(Value::Object(parameters))?;
-    Ok(Algorithm::Controller(Arc::new(config)))
-}
+use crate::algorithm::Entry;
+pub use crate::algorithm::{Algorithm, Spec};
+use crate::{bbr, constant, copa, iris, pcc, window};
 
 const TRANSPORT: &[Entry] = &[Entry {
     names: &["bbr2"],
@@ -95,11 +25,46 @@ fn of_transport(
     Ok(Algorithm::Transport { name, quiche_name })
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+/// Those of other crates.
+static ADDED: OnceLock<&'static [Entry]> = OnceLock::new();
+
+fn own_entries() -> impl Iterator<Item = &'static Entry> {
     [TRANSPORT, constant::ENTRIES, window::ENTRIES, bbr::ENTRIES, copa::ENTRIES]
         .into_iter()
         .chain([pcc::ENTRIES, iris::ENTRIES])
         .flatten()
+}
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    own_entries().chain(ADDED.get().copied().unwrap_or_default())
+}
+
+/// Adds the algorithms of another crate. A program calls this once, before it reads its configuration;
+/// `examples/custom-controller` shows how.
+///
+/// # Errors
+/// [`AddError::Twice`] on a second call, [`AddError::NameInUse`] for a name that is known already.
+pub fn add(added: &'static [Entry]) -> Result<(), AddError> {
+    let names = |entries: &'static [Entry]| entries.iter().flat_map(|entry| entry.names).copied();
+    let mut known: Vec<_> = own_entries().flat_map(|entry| entry.names).copied().collect();
+    for name in names(added) {
+        if known.contains(&name) {
+            return Err(AddError::NameInUse(name));
+        }
+        known.push(name);
+    }
+    ADDED.set(added).map_err(|_| AddError::Twice)
+}
+
+/// Why algorithms of another crate can't be added.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum AddError {
+    /// [`add`] takes all of them in one call.
+    #[error("congestion control algorithms are added once; give all of them in one call")]
+    Twice,
+    /// Another algorithm has this name.
+    #[error("congestion control {0:?} is known already; choose another name")]
+    NameInUse(&'static str),
 }
 
 /// All names that [`find`] knows, aliases included, in alphabetical order.
@@ -178,6 +143,16 @@ mod tests {
             "constant" => Spec::named(name).with("rate_mbps", 1.0),
             _ => Spec::named(name),
         }
+    }
+
+    #[test]
+    fn names_in_use_can_not_be_added() {
+        const MAKE: fn(Map<String, Value>) -> Result<Algorithm, serde_json::Error> =
+            crate::algorithm::read_settings::<crate::ConstantConfig>;
+        const KNOWN: &[Entry] = &[Entry { names: &["cubic"], make: MAKE }];
+        const SAME: &[Entry] = &[Entry { names: &["mine", "mine"], make: MAKE }];
+        assert_eq!(add(KNOWN), Err(AddError::NameInUse("cubic")));
+        assert_eq!(add(SAME), Err(AddError::NameInUse("mine")));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-"""The Rules Learner: from what came of each algorithm (telemetry, docs/mcc.md) to rules in Lua.
+"""The Rules Learner: learns rules in Lua from the outcomes of each algorithm (telemetry, docs/research/mcc.md).
 
-MCC leaves it to future work (Section 6): mine what was recorded for rules, evaluate them, hand them to the
+MCC names it as future work (Section 6): derive rules from recorded data, evaluate them, and deploy them to the
 Selectors.
 """

@@ -10,8 +10,8 @@ from millrace_learner import evaluate, lua, queries, tree, utility
 from millrace_learner.engine import DuckDb, Engine, Spark
 
 CLASSES = ("bulk", "dash", "rtsp")
-# Paths of which the verdict is told apart.
-WHERE = (
+# Groups of paths with a verdict of their own.
+PATH_GROUPS = (
     ("over recordings", evaluate.is_recorded),
     ("of moving paths", evaluate.is_moving),
     ("of paths that stay", lambda place: not evaluate.is_moving(place)),
@@ -19,10 +19,10 @@ WHERE = (
 
 
 def files_of(given: Sequence[str]) -> list[str]:
-    """Parquet files, and those of directories.
+    """Lists the given Parquet files, and the Parquet files of the given directories.
 
     Raises:
-        SystemExit: something is not there, or there is nothing in it.
+        SystemExit: a file is missing, or a directory has no Parquet file.
     """
     found: list[str] = []
     for name in given:
@@ -35,37 +35,37 @@ def files_of(given: Sequence[str]) -> list[str]:
 
 
 def open_engine(given: Sequence[str], spark: str | None):
-    """The engine for these files; Spark where a master is named."""
+    """Opens an engine over these files: Spark if a master is given, otherwise DuckDB."""
     files = files_of(given)
     return closing(Spark(files, spark)) if spark else nullcontext(DuckDb(files))
 
 
 def learn(options: argparse.Namespace) -> None:
-    """Learns rules, but not from paths that are kept away from it."""
+    """Learns rules from all paths that are not held out, and writes them."""
     with open_engine(options.episodes, options.spark) as engine:
-        found = learnt(engine, options.seed, options.held_out)
-    text = lua.rules(found)
+        learned = learn_trees(engine, options.seed, options.held_out)
+    text = lua.rules(learned)
     Path(options.out).write_text(text)
-    print("\n".join(found.evidence))
+    print("\n".join(learned.evidence))
     print(f"rules: {options.out}")
 
 
-def learnt(engine: Engine, seed: int, held_out: float) -> tree.Learnt:
-    """Trees for each class, and what speaks for them."""
+def learn_trees(engine: Engine, seed: int, held_out: float) -> tree.LearnedTrees:
+    """Learns the trees of each class, with their evidence."""
     counts = queries.overall(engine)
     outcomes = engine.sql(queries.OUTCOMES)
-    began, first = engine.sql(queries.BEGINNINGS), engine.sql(queries.FIRST_SECONDS)
-    smallest = utility.smallest_rtts(outcomes, began)
+    startup, first = engine.sql(queries.STARTUP), engine.sql(queries.FIRST_SECONDS)
+    smallest = utility.smallest_rtts(outcomes, startup)
     samples = engine.sql(queries.SAMPLES)
     evidence = [
-        "Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.",
+        "Learned by learner/ (docs/research/mcc.md#rules-learner): change it by hand, or learn anew.",
         f"{counts['episodes']} episodes of {counts['paths']} paths; every path counts alike. Held out, seed {seed}: "
         f"{100 * held_out:.0f} %.",
         "Utility: rate (smallest / mean round trip)^d, d = "
         + ", ".join(f"{utility.DELAY_EXPONENT[name]:g} for {name}" for name in CLASSES)
         + "; of the best algorithm's on the path.",
     ]
-    found = tree.Learnt({}, {}, {}, evidence)
+    learned = tree.LearnedTrees({}, {}, {}, evidence)
 
     def keep(place: str) -> bool:
         return not tree.is_held_out(place, seed, held_out)
@@ -76,18 +76,18 @@ def learnt(engine: Engine, seed: int, held_out: float) -> tree.Learnt:
         source = of_class if of_class in own else utility.STANDS_FOR.get(of_class, of_class)
         if source not in own or not utilities.places:
             continue
-        found.settled[of_class] = tree.learn(samples, utilities, source, keep)
-        for trees, came in ((found.beginning, began), (found.moved, first)):
-            young = utility.normalised(came, of_class)
-            if young.places:
-                trees[of_class] = tree.beginning(young, smallest, source, keep)
-    if not found.settled:
+        learned.mature[of_class] = tree.learn(samples, utilities, source, keep)
+        for trees, table in ((learned.startup, startup), (learned.moved, first)):
+            early = utility.normalised(table, of_class)
+            if early.places:
+                trees[of_class] = tree.learn_startup(early, smallest, source, keep)
+    if not learned.mature:
         sys.exit("nothing to learn from: no path has both a known beginning and an outcome")
-    return found
+    return learned
 
 
 def judge(options: argparse.Namespace) -> None:
-    """Says how runs with rules do beside runs with each algorithm."""
+    """Compares runs with rules with runs of each algorithm."""
     with open_engine(options.singles, options.spark) as engine:
         singles = engine.sql(queries.JUDGED)
     with open_engine(options.selected, options.spark) as engine:
@@ -97,10 +97,10 @@ def judge(options: argparse.Namespace) -> None:
         print("\n".join(verdict.lines()))
     print("\n".join(evaluate.together(verdicts).lines()))
     places = set(singles.column("place").to_pylist())
-    for where, is_such in WHERE:
-        if 0 < sum(map(is_such, places)) < len(places):
-            of_these = [evaluate.closed_loop(singles, selected, of_class, is_such) for of_class in CLASSES]
-            print(f"{where}:", *(it.lines()[0] for it in (*of_these, evaluate.together(of_these))), sep="\n  ")
+    for group, is_member in PATH_GROUPS:
+        if 0 < sum(map(is_member, places)) < len(places):
+            in_group = [evaluate.closed_loop(singles, selected, of_class, is_member) for of_class in CLASSES]
+            print(f"{group}:", *(it.lines()[0] for it in (*in_group, evaluate.together(in_group))), sep="\n  ")
     if short := evaluate.shortfalls(verdicts, options.at_least):
         sys.exit("\n".join(short))
 
@@ -111,23 +111,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(required=True)
     spark = argparse.ArgumentParser(add_help=False)
     spark.add_argument(
-        "--spark", metavar="MASTER", help="sum up with Spark instead of DuckDB: local[2], spark://host:7077"
+        "--spark", metavar="MASTER", help="aggregate with Spark instead of DuckDB: local[2], spark://host:7077"
     )
 
-    one = commands.add_parser("learn", parents=[spark], help="rules from episodes")
-    one.add_argument("episodes", nargs="+", help="Parquet files of the telemetry, or directories of them")
-    one.add_argument("--out", required=True, help="file for the rules, in Lua")
-    one.add_argument("--seed", type=int, default=1, help="which paths are held out [1]")
+    one = commands.add_parser("learn", parents=[spark], help="learn rules from episodes")
+    one.add_argument("episodes", nargs="+", help="Parquet files of the telemetry, or directories with such files")
+    one.add_argument("--out", required=True, help="output file for the rules (Lua)")
+    one.add_argument("--seed", type=int, default=1, help="seed that selects the held-out paths [1]")
     one.add_argument(
-        "--held-out", type=float, default=0.0, help="share of the paths that is kept away from learning [0]"
+        "--held-out", type=float, default=0.0, help="share of the paths that is held out from learning [0]"
     )
     one.set_defaults(run=learn)
 
-    two = commands.add_parser("evaluate", parents=[spark], help="rules against each algorithm, on the same paths")
-    two.add_argument("--singles", nargs="+", required=True, help="episodes of runs with each algorithm")
-    two.add_argument("--selected", nargs="+", required=True, help="episodes of runs with the rules")
+    two = commands.add_parser("evaluate", parents=[spark], help="compare rules with each algorithm on the same paths")
+    two.add_argument("--singles", nargs="+", required=True, help="episodes of the runs with one algorithm each")
+    two.add_argument("--selected", nargs="+", required=True, help="episodes of the runs with the rules")
     two.add_argument(
-        "--at-least", type=float, default=0.95, help="share of the oracle's utility wanted over all classes [0.95]"
+        "--at-least", type=float, default=0.95, help="required share of the oracle's utility over all classes [0.95]"
     )
     two.set_defaults(run=judge)
 

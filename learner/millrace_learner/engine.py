@@ -1,7 +1,6 @@
-"""Where episodes are read and summed up: SQL that DuckDB and Spark both speak.
+"""Engines that read and aggregate episodes, in SQL that DuckDB and Spark share.
 
-DuckDB does for what one machine holds. Spark is for more: the queries are the same, and so is what comes of
-them (tests/test_engines.py).
+DuckDB is for data that fits on one machine, Spark for more data. Both give the same results (tests/test_engines.py).
 """
 
 from collections.abc import Sequence
@@ -15,11 +14,11 @@ class Engine(Protocol):
     """Answers queries about the view `episodes`."""
 
     def sql(self, query: str) -> pa.Table:
-        """The rows of a query, in any order unless it says which."""
+        """Returns the rows of a query; their order is undefined without ORDER BY."""
 
 
 class DuckDb:
-    """Within this process."""
+    """DuckDB within this process."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._database = duckdb.connect()
@@ -32,10 +31,10 @@ class DuckDb:
 
 
 class Spark:
-    """On a cluster, or with `local[N]` on N threads of this machine."""
+    """Spark on a cluster, or with `local[N]` on N threads of this machine."""
 
     def __init__(self, files: Sequence[str], master: str) -> None:
-        # Nobody needs it who has no cluster: it is large, and wants Java.
+        # Imported on use: pyspark is large and needs Java.
         from pyspark.sql import SparkSession
 
         self._session = (

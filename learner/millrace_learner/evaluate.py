@@ -1,5 +1,5 @@
-"""How good rules are on paths that nobody learnt from: against the best algorithm of each path (the oracle),
-and against each algorithm everywhere."""
+"""Evaluation of rules on held-out paths: against the best algorithm of each path (the oracle), and against each
+algorithm on all paths."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -13,16 +13,16 @@ from millrace_learner import utility
 
 @dataclass(frozen=True)
 class Verdict:
-    """Means over the paths of the share of the oracle's utility."""
+    """Shares of the oracle's utility, means over the paths."""
 
     of_class: str
     paths: int
     selected: float
-    # From the best one down.
+    # Share of each algorithm alone, in descending order.
     singles: dict[str, float]
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The verdict as text."""
         name, share = next(iter(self.singles.items()))
         first = (
             f"{self.of_class}: {self.paths} paths; selected {self.selected:.4f} of the oracle, "
@@ -33,7 +33,7 @@ class Verdict:
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
-    """Every class alike; an algorithm alone is one for all of them."""
+    """Combines classes with equal weight. An algorithm alone is used for all of them."""
     shared = set.intersection(*(set(verdict.singles) for verdict in verdicts))
     means = {name: float(np.mean([verdict.singles[name] for verdict in verdicts])) for name in shared}
     selected = float(np.mean([verdict.selected for verdict in verdicts]))
@@ -42,12 +42,11 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def shortfalls(verdicts: Sequence[Verdict], at_least: float) -> list[str]:
-    """Where the rules have less than they are to have: `at_least` over all classes, and in each of them more than
-    any algorithm alone."""
+    """Lists missed targets: `at_least` over all classes, and in each class more than any algorithm alone."""
     overall = together(verdicts)
     found = []
     if overall.selected < at_least:
-        found.append(f"{overall.of_class}: {overall.selected:.4f} of the oracle, {at_least} wanted")
+        found.append(f"{overall.of_class}: {overall.selected:.4f} of the oracle, {at_least} required")
     for verdict in (*verdicts, overall):
         name, share = next(iter(verdict.singles.items()))
         if verdict.selected <= share:
@@ -56,38 +55,38 @@ def shortfalls(verdicts: Sequence[Verdict], at_least: float) -> list[str]:
 
 
 def is_recorded(place: str) -> bool:
-    """Whether a path of the simulator runs over a recording."""
+    """Whether a path of the simulator runs over a recorded link."""
     return place.startswith("{") and json.loads(place).get("trace") is not None
 
 
 def is_moving(place: str) -> bool:
-    """Whether a path of the simulator has a round trip that changes again and again."""
+    """Whether the round trip of a path of the simulator changes repeatedly."""
     return place.startswith("{") and json.loads(place).get("moves_every_s", 0) > 0
 
 
 def closed_loop(
     singles: pa.Table, selected: pa.Table, of_class: str, wanted: Callable[[str], bool] = lambda _: True
 ) -> Verdict:
-    """Of runs in which rules selected, beside runs with each algorithm on the same paths, of those `wanted`.
+    """Compares runs with rules with runs of each algorithm on the same paths, limited to the `wanted` paths.
 
-    What was selected on a path is summed up whatever drove: its rate and delay over the whole.
+    The outcome with rules on a path is that of the whole run, over all selected algorithms.
 
     Raises:
-        ValueError: there is none such.
+        ValueError: no such path has both kinds of runs.
     """
     smallest = utility.smallest_rtts(singles, selected)
-    of_each = utility.absolute(singles, of_class, smallest)
-    of_rules = utility.absolute(_without_algorithm(selected), of_class, smallest)
-    places = sorted(filter(wanted, of_each.keys() & of_rules.keys()))
+    utilities = utility.absolute(singles, of_class, smallest)
+    with_rules = utility.absolute(_without_algorithm(selected), of_class, smallest)
+    places = sorted(filter(wanted, utilities.keys() & with_rules.keys()))
     if not places:
         raise ValueError(f"{of_class}: no path has both runs with rules and runs with each algorithm")
-    floors = [max(of_each[place].values()) for place in places]
-    algorithms = sorted({name for place in places for name in of_each[place]})
+    best_of = {place: max(utilities[place].values()) for place in places}
+    algorithms = sorted({name for place in places for name in utilities[place]})
     share = {
-        name: float(np.mean([of_each[place].get(name, 0.0) / best for place, best in zip(places, floors, strict=True)]))
+        name: float(np.mean([utilities[place].get(name, 0.0) / best for place, best in best_of.items()]))
         for name in algorithms
     }
-    own = [of_rules[place][SELECTED] / best for place, best in zip(places, floors, strict=True)]
+    own = [with_rules[place][SELECTED] / best for place, best in best_of.items()]
     ordered = dict(sorted(share.items(), key=lambda item: -item[1]))
     return Verdict(of_class, len(places), float(np.mean(own)), ordered)
 
@@ -96,7 +95,7 @@ SELECTED = "selected"
 
 
 def _without_algorithm(outcomes: pa.Table) -> pa.Table:
-    """Outcomes of a path and class together, weighted with their time."""
+    """Outcomes per path and class over all algorithms, weighted with their time."""
     together: dict[tuple[str, str], list[dict]] = {}
     for row in outcomes.to_pylist():
         together.setdefault((row["place"], row["class"]), []).append(row)

@@ -1,4 +1,4 @@
-"""What rules may ask about a path: of an episode's beginning, and the same in Lua."""
+"""Features of a path that rules may use: as columns of the episodes, and as Lua expressions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ Columns = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Feature:
-    """One of them."""
+    """A feature of a path."""
 
     name: str
-    # As the rules' `flow` has it.
+    # Expression over the rules' `flow`.
     lua: str
     of: Callable[[Columns], np.ndarray]
-    # In a comparison, digits that mean something.
+    # Significant digits of a threshold.
     digits: int = 3
 
 
@@ -29,7 +29,7 @@ def _is(algorithm: str) -> Feature:
     )
 
 
-# All of the last ten seconds: what a path was before it became another one is no guide.
+# All over the last ten seconds: older state may belong to another path.
 NUMBERS = (
     Feature("rtt_ms", "flow.recent_min_rtt_ms", lambda c: c["recent_min_rtt_ms"]),
     Feature("max_delivery_mbps", "flow.max_delivery_mbps", lambda c: c["max_delivery_mbps"]),
@@ -40,7 +40,7 @@ NUMBERS = (
         lambda c: c["max_delivery_mbps"] * c["recent_min_rtt_ms"] / 12,
     ),
     Feature("loss", "flow.loss", lambda c: c["loss"]),
-    # The queue, and how deep it has been.
+    # Current and largest queueing delay, relative to the smallest round trip.
     Feature(
         "queue",
         "flow.smoothed_rtt_ms / flow.recent_min_rtt_ms",
@@ -56,7 +56,7 @@ NUMBERS = (
         "flow.rtt_variation_ms / flow.recent_min_rtt_ms",
         lambda c: c["rtt_variation_ms"] / c["recent_min_rtt_ms"],
     ),
-    # Of a steady sender on a steady path it is one.
+    # 1 for a steady sender on a steady path.
     Feature(
         "steadiness",
         "flow.mean_delivery_mbps / flow.max_delivery_mbps",
@@ -66,16 +66,15 @@ NUMBERS = (
 
 
 def features(algorithms: list[str]) -> list[Feature]:
-    """Numbers, and which algorithm drove while they were what they are: its own losses and queue are among
-    them."""
+    """The numeric features, and which algorithm was in use: it causes part of the losses and of the queue itself."""
     return [*NUMBERS, *(_is(algorithm) for algorithm in algorithms)]
 
 
 def columns(samples: pa.Table) -> Columns:
-    """As arrays."""
+    """Converts a table to arrays."""
     return {name: samples.column(name).to_numpy(zero_copy_only=False) for name in samples.column_names}
 
 
 def matrix(chosen: list[Feature], of: Columns) -> np.ndarray:
-    """A row for each sample, a column for each feature."""
+    """A matrix with a row per sample and a column per feature."""
     return np.column_stack([feature.of(of) for feature in chosen]) if len(of["before"]) else np.empty((0, len(chosen)))

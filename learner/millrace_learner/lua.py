@@ -1,19 +1,19 @@
-"""Trees as rules that a person can read, change and test."""
+"""Writes trees as readable Lua rules with tests."""
 
-from millrace_learner.queries import KNOWN_BYTES, SETTLED_ROUNDS, SETTLED_S
-from millrace_learner.tree import Leaf, Learnt, Node, Split
+from millrace_learner.queries import KNOWN_BYTES, MATURE_ROUNDS, MATURE_S
+from millrace_learner.tree import Leaf, LearnedTrees, Node, Split
 
-# As in `queries.SAMPLES`; what is divided by is not zero.
-UNKNOWN = (
+# Condition for the trees of a new path: the opposite of that in `queries.SAMPLES`. It also keeps divisors above zero.
+NOT_MATURE = (
     f"flow.delivered_bytes < {KNOWN_BYTES} or flow.recent_min_rtt_ms == 0 or flow.max_delivery_mbps == 0",
-    f"or flow.path_age_s < {SETTLED_S:g} or flow.path_age_s * 1000 < {SETTLED_ROUNDS} * flow.recent_min_rtt_ms",
+    f"or flow.path_age_s < {MATURE_S:g} or flow.path_age_s * 1000 < {MATURE_ROUNDS} * flow.recent_min_rtt_ms",
 )
-# As PathModel's: beyond it is another kind of path.
-FAR = 4.0
-# A player with less media than this in its buffer has nothing to wait with (docs/mcc.md).
+# Ratio of round trips beyond which a path is of another kind, as in PathModel.
+DISTINCT_PATH_RATIO = 4.0
+# Players with less media in their buffer get the rules of live streams (docs/research/mcc.md).
 SHORT_BUFFER_S = 10.0
 
-KEEP = (
+BEST_FUNCTION = (
     "-- A change costs something: what drives stays if it is among those that are nearly as good as the best.",
     "local function best(flow, name, ...)",
     "  for _, other in ipairs({ ... }) do",
@@ -26,14 +26,14 @@ KEEP = (
 )
 
 
-def rules(learnt: Learnt) -> str:
-    """A file of rules: functions for each class, with what speaks for each answer beside it."""
-    lines = [f"-- {line}".rstrip() for line in learnt.evidence]
-    lines += ["", *KEEP, ""]
+def rules(learned: LearnedTrees) -> str:
+    """Writes a rules file: functions per class, with the evidence for each answer."""
+    lines = [f"-- {line}".rstrip() for line in learned.evidence]
+    lines += ["", *BEST_FUNCTION, ""]
     for name, about, trees in (
-        ("settled", "On a path that has settled.", learnt.settled),
-        ("beginning", "On the first one, while nothing is known but its round trip.", learnt.beginning),
-        ("moved", "The same on a later one: a path that has changed may do so again soon.", learnt.moved),
+        ("settled", "On a path that has settled.", learned.mature),
+        ("beginning", "On the first one, while nothing is known but its round trip.", learned.startup),
+        ("moved", "The same on a later one: a path that has changed may do so again soon.", learned.moved),
     ):
         lines += [f"-- {about}", f"local {name} = {{}}", ""]
         for of_class, tree in sorted(trees.items()):
@@ -52,10 +52,10 @@ def rules(learnt: Learnt) -> str:
         "function select(flow)",
         "  local class = class_of(flow)",
         "  local decide = settled[class]",
-        f"  if {UNKNOWN[0]}",
-        f"    {UNKNOWN[1]} then",
+        f"  if {NOT_MATURE[0]}",
+        f"    {NOT_MATURE[1]} then",
         "    -- Where the round trip has moved, but not far, the rate goes on, and so does what drives.",
-        f"    if flow.rtt_ratio >= {1 / FAR:g} and flow.rtt_ratio <= {FAR:g} then",
+        f"    if flow.rtt_ratio >= {1 / DISTINCT_PATH_RATIO:g} and flow.rtt_ratio <= {DISTINCT_PATH_RATIO:g} then",
         "      return nil",
         "    end",
         "    local trees = flow.path_age_s < flow.age_s and moved or beginning",
@@ -120,14 +120,14 @@ def _node(node: Node, depth: int) -> list[str]:
 
 
 def _condition(split: Split) -> str:
-    # What is yes or no has its threshold in between, and is no below it.
+    # Features that are 0 or 1 have their threshold between the two.
     if "==" in split.feature.lua:
         return split.feature.lua.replace("==", "~=")
     return f"{split.feature.lua} <= {split.threshold:.{split.feature.digits}g}"
 
 
 def _leaf(leaf: Leaf, indent: str) -> list[str]:
-    names = ", ".join(f'"{name}"' for name in (leaf.algorithm, *leaf.as_good))
+    names = ", ".join(f'"{name}"' for name in (leaf.algorithm, *leaf.near_ties))
     return [
         f"{indent}-- {100 * leaf.weight:.1f} % of the paths: {_shares(leaf)}",
         f"{indent}return best(flow, {names})",
@@ -135,6 +135,6 @@ def _leaf(leaf: Leaf, indent: str) -> list[str]:
 
 
 def _shares(leaf: Leaf) -> str:
-    shown = [(name, leaf.shares[name]) for name in leaf.shares if name in (leaf.algorithm, *leaf.as_good)]
+    shown = [(name, leaf.shares[name]) for name in leaf.shares if name in (leaf.algorithm, *leaf.near_ties)]
     shown += [item for item in leaf.shares.items() if item not in shown][: max(0, 2 - len(shown))]
     return ", ".join(f"{name} {share:.2f}" for name, share in shown)

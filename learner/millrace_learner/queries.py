@@ -1,18 +1,17 @@
-"""What is asked of the episodes.
+"""Queries over the episodes.
 
-A *path* is what the simulator calls one. Of recorded connections nobody knows that: there it is a class of
-paths, those that look alike to within a factor of two.
+The simulator identifies each *path*. For recorded connections, a path is a group of connections with similar
+properties, within a factor of two.
 """
 
 from millrace_learner.engine import Engine
 
-# Before so much is delivered, rules are not asked: nothing is known of the path.
+# Minimum of delivered bytes for a sample of a path.
 KNOWN_BYTES = 100_000
-# What comes earlier is start-up, for which rules know nothing but the round trip.
-SETTLED_S = 9.0
-
-# And so many round trips: what a path looks like meanwhile is no guide.
-SETTLED_ROUNDS = 30
+# Age from which a path is mature. Before it, rules know only the round trip.
+MATURE_S = 9.0
+# Round trips from which a path is mature, in addition to its age.
+MATURE_ROUNDS = 30
 
 _LIVE_PATH = """
     CONCAT(
@@ -25,7 +24,7 @@ _LIVE_PATH = """
 _EPISODES = f"(SELECT *, COALESCE(path, {_LIVE_PATH}) AS place FROM episodes)"
 
 
-def _outcomes(which: str) -> str:
+def _outcomes(condition: str) -> str:
     return f"""
     SELECT place, class, algorithm,
         SUM(rate_mbps * active_s) / SUM(active_s) AS rate_mbps,
@@ -35,36 +34,36 @@ def _outcomes(which: str) -> str:
         SUM(active_s) AS seconds,
         COUNT(*) AS episodes
     FROM {_EPISODES}
-    WHERE {which} AND active_s > 0 AND min_rtt_ms > 0
+    WHERE {condition} AND active_s > 0 AND min_rtt_ms > 0
     GROUP BY place, class, algorithm
     ORDER BY place, class, algorithm
 """
 
 
-OUTCOMES = _outcomes(f"path_age_s >= {SETTLED_S}")
-"""What came of each algorithm on each path, for each class of flows, once it had settled."""
+OUTCOMES = _outcomes(f"path_age_s >= {MATURE_S}")
+"""Outcome of each algorithm per path and class, on mature paths."""
 
-BEGINNINGS = _outcomes(f"(path_age_s < {SETTLED_S} OR path_age_s * 1000 < {SETTLED_ROUNDS} * min_rtt_ms)")
-"""The same until then."""
+STARTUP = _outcomes(f"(path_age_s < {MATURE_S} OR path_age_s * 1000 < {MATURE_ROUNDS} * min_rtt_ms)")
+"""Outcomes before the path is mature."""
 
-FIRST_SECONDS = _outcomes(f"path_age_s < {SETTLED_S}")
-"""The same at once: what counts where a path has changed, and may do so again soon."""
+FIRST_SECONDS = _outcomes(f"path_age_s < {MATURE_S}")
+"""Outcomes of the first seconds, for paths that have changed and may change again soon."""
 
-JUDGED = _outcomes(f"age_s >= {SETTLED_S}")
-"""By what rules are judged: whoever takes a path for another one begins anew, and that counts."""
+JUDGED = _outcomes(f"age_s >= {MATURE_S}")
+"""Outcomes for the evaluation of rules, by the age of the connection: restarts after false path changes count."""
 
 SAMPLES = f"""
     SELECT place, class, before, recent_min_rtt_ms, recent_max_rtt_ms, smoothed_rtt_ms, rtt_variation_ms,
         mean_delivery_mbps, max_delivery_mbps, loss
     FROM {_EPISODES}
     WHERE delivered_bytes >= {KNOWN_BYTES} AND recent_min_rtt_ms > 0 AND max_delivery_mbps > 0
-        AND path_age_s >= {SETTLED_S} AND path_age_s * 1000 >= {SETTLED_ROUNDS} * recent_min_rtt_ms
+        AND path_age_s >= {MATURE_S} AND path_age_s * 1000 >= {MATURE_ROUNDS} * recent_min_rtt_ms
     ORDER BY place, class, before, path_age_s, connection
 """
-"""What paths looked like when rules were asked, and under which algorithm."""
+"""States of mature paths in which rules are evaluated, with the algorithm in use."""
 
 
 def overall(engine: Engine) -> dict[str, int]:
-    """How much there is to learn from."""
+    """Counts the episodes and paths."""
     query = f"SELECT COUNT(*) AS episodes, COUNT(DISTINCT place) AS paths FROM {_EPISODES}"
     return engine.sql(query).to_pylist()[0]

@@ -1,9 +1,9 @@
-"""How good an outcome is.
+"""Utility of an outcome.
 
-rate · (smallest round trip / mean round trip)^d · (1 - share of time starved): a power, as Kleinrock's, with
-an exponent for how much the class minds delay (Winstein and Balakrishnan, SIGCOMM 2013, take log rate - d log
-delay, which orders outcomes in the same way). On each path it is divided by that of the best algorithm, so
-that every path counts alike, whatever its rate.
+rate · (smallest round trip / mean round trip)^d · (1 - share of time starved): Kleinrock's power with an exponent for
+the delay sensitivity of the class. Winstein and Balakrishnan (SIGCOMM 2013) use log rate - d log delay, which orders
+outcomes in the same way. The utility is divided by that of the best algorithm on the path, so that all paths have the
+same weight, whatever their rate.
 """
 
 import json
@@ -13,28 +13,27 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-# How much delay matters: hardly to a download; a player's requests wait behind the queue; what is watched as
-# it happens has nothing to wait with.
+# Delay sensitivity: low for downloads; a player's requests wait behind the queue; a live stream has no buffer.
 DELAY_EXPONENT: Mapping[str, float] = {"bulk": 0.1, "dash": 0.3, "rtsp": 1.0}
-# Of which class's outcomes a class is judged by where it has none of its own: the simulator has no RTSP.
+# Class whose outcomes stand in for a class without outcomes: the simulator has no RTSP.
 STANDS_FOR: Mapping[str, str] = {"rtsp": "bulk"}
 
 
 @dataclass(frozen=True)
 class Utilities:
-    """`value[path, algorithm]`: the share of the best algorithm's utility; NaN where it was not tried."""
+    """`value[path, algorithm]`: the utility relative to the best algorithm; NaN without a run."""
 
     places: list[str]
     algorithms: list[str]
     value: np.ndarray
 
     def row_of(self) -> dict[str, int]:
-        """The row of each path."""
+        """Maps each path to its row."""
         return {place: row for row, place in enumerate(self.places)}
 
 
 def fair_share(place: str) -> float:
-    """The rate above which a flow takes what is another's; only a path of the simulator says so."""
+    """The fair share of the rate of a path; infinite if the number of competing flows is unknown or zero."""
     if not place.startswith("{"):
         return float("inf")
     path = json.loads(place)
@@ -42,7 +41,7 @@ def fair_share(place: str) -> float:
 
 
 def smallest_rtts(*outcomes: pa.Table) -> dict[str, float]:
-    """Of each path the smallest round trip that anybody saw, in milliseconds."""
+    """The smallest observed round trip of each path, in milliseconds."""
     found: dict[str, float] = {}
     for table in outcomes:
         for row in table.to_pylist():
@@ -51,7 +50,7 @@ def smallest_rtts(*outcomes: pa.Table) -> dict[str, float]:
 
 
 def absolute(outcomes: pa.Table, of_class: str, smallest: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Utility of each algorithm on each path, not divided by the best."""
+    """The utility of each algorithm on each path, not normalised."""
     rows = outcomes.to_pylist()
     has_own = any(row["class"] == of_class for row in rows)
     source = of_class if has_own else STANDS_FOR.get(of_class, of_class)
@@ -62,14 +61,14 @@ def absolute(outcomes: pa.Table, of_class: str, smallest: Mapping[str, float]) -
             continue
         place = row["place"]
         rate = min(row["rate_mbps"], fair_share(place))
-        nearness = min(1.0, smallest[place] / row["mean_rtt_ms"]) if row["mean_rtt_ms"] > 0 else 0.0
-        value = rate * nearness**exponent * (1.0 - row["starved"])
+        rtt_share = min(1.0, smallest[place] / row["mean_rtt_ms"]) if row["mean_rtt_ms"] > 0 else 0.0
+        value = rate * rtt_share**exponent * (1.0 - row["starved"])
         found.setdefault(place, {})[row["algorithm"]] = value
     return found
 
 
 def normalised(outcomes: pa.Table, of_class: str) -> Utilities:
-    """Of all paths on which anything arrived."""
+    """The normalised utilities of all paths with a positive utility."""
     found = absolute(outcomes, of_class, smallest_rtts(outcomes))
     found = {place: values for place, values in found.items() if max(values.values()) > 0}
     places = sorted(found)

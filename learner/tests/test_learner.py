@@ -1,4 +1,4 @@
-"""What is learnt from made-up episodes whose truth is known."""
+"""Tests with synthetic episodes whose best algorithm is known."""
 
 import json
 import subprocess
@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from millrace_learner import evaluate, lua, queries, tree, utility
-from millrace_learner.__main__ import learnt, main
+from millrace_learner.__main__ import learn_trees, main
 from millrace_learner.engine import DuckDb
 
 
 def episode(number: int, algorithm: str, rate: float, rtt: float, **others) -> dict:
-    """A row on a path of the simulator, twenty seconds old."""
+    """A row of a simulated path with an age of twenty seconds."""
     path = {"number": number, "rate_mbps": 10.0, "rivals": 0, **others.pop("path", {})}
     row = {
         "path": json.dumps(path),
@@ -45,7 +45,7 @@ def episode(number: int, algorithm: str, rate: float, rtt: float, **others) -> d
 
 
 def lossy_and_clean(paths: int = 60) -> list[dict]:
-    """CUBIC is best where nothing is lost by chance, BBR where something is."""
+    """CUBIC is best on paths without random loss, BBR on paths with random loss."""
     rows = []
     for number in range(paths):
         is_lossy = number % 2 == 1
@@ -56,7 +56,7 @@ def lossy_and_clean(paths: int = 60) -> list[dict]:
 
 
 def write(file: Path, rows: list[dict]) -> DuckDb:
-    """An engine over these rows."""
+    """Writes the rows to a file and returns an engine over it."""
     schema_of_null = {"player_starved": pa.bool_()}
     table = pa.Table.from_pylist(rows)
     for name, kind in schema_of_null.items():
@@ -65,41 +65,41 @@ def write(file: Path, rows: list[dict]) -> DuckDb:
     return DuckDb([str(file)])
 
 
-def test_the_truth_is_found_and_is_readable(tmp_path: Path) -> None:
+def test_tree_finds_the_best_algorithm_by_loss(tmp_path: Path) -> None:
     engine = write(tmp_path / "e.parquet", lossy_and_clean())
-    found = learnt(engine, seed=1, held_out=0.0)
-    trees = found.settled
+    learned = learn_trees(engine, seed=1, held_out=0.0)
+    trees = learned.mature
     bulk = trees["bulk"]
     assert isinstance(bulk, tree.Split) and bulk.feature.name == "loss"
     assert 0.0 < bulk.threshold < 0.02
     assert (bulk.low.algorithm, bulk.high.algorithm) == ("cubic", "bbr")
     assert bulk.low.shares == {"cubic": pytest.approx(1.0), "bbr": pytest.approx(8 / 9)}
-    assert bulk.low.as_good == ()
-    # Without outcomes of its own it is judged by those of downloads, and the queue counts more.
+    assert bulk.low.near_ties == ()
+    # RTSP without outcomes of its own uses those of downloads, with a higher delay sensitivity.
     assert set(trees) == {"bulk", "rtsp"}
-    assert (found.beginning, found.moved) == ({}, {}), "nobody knows how they began"
-    assert "120 episodes of 60 paths" in " ".join(found.evidence)
+    assert (learned.startup, learned.moved) == ({}, {}), "no outcomes of the first seconds"
+    assert "120 episodes of 60 paths" in " ".join(learned.evidence)
 
 
-def test_what_is_nearly_as_good_stays(tmp_path: Path) -> None:
+def test_near_ties_are_kept(tmp_path: Path) -> None:
     rows = [episode(1, "cubic", 9.0, 45.0), episode(1, "bbr", 8.9, 45.0), episode(1, "reno", 8.0, 45.0)]
-    found = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
-    bulk = found.settled["bulk"]
-    assert isinstance(bulk, tree.Leaf) and (bulk.algorithm, bulk.as_good) == ("cubic", ("bbr",))
-    assert 'return best(flow, "cubic", "bbr")' in lua.rules(found)
+    learned = learn_trees(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    bulk = learned.mature["bulk"]
+    assert isinstance(bulk, tree.Leaf) and (bulk.algorithm, bulk.near_ties) == ("cubic", ("bbr",))
+    assert 'return best(flow, "cubic", "bbr")' in lua.rules(learned)
 
 
-def test_a_small_gain_is_not_worth_a_change(tmp_path: Path) -> None:
+def test_small_gain_keeps_the_default_algorithm(tmp_path: Path) -> None:
     rows = lossy_and_clean()
     for row in rows:
         if row["algorithm"] == "cubic" and row["loss"] == 0.0:
             row["rate_mbps"] = 8.1
-    trees = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0).settled
+    trees = learn_trees(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0).mature
     assert isinstance(trees["bulk"], tree.Leaf) and trees["bulk"].algorithm == "bbr"
 
 
-def beginnings(paths: int = 60) -> list[dict]:
-    """While it is young BBR is better on short paths, and Iris on long ones."""
+def startups(paths: int = 60) -> list[dict]:
+    """On new paths, BBR is better with short round trips and Iris with long ones."""
     rows = []
     for number in range(paths):
         is_long = number % 2 == 1
@@ -109,23 +109,23 @@ def beginnings(paths: int = 60) -> list[dict]:
     return rows
 
 
-def test_a_new_path_is_told_by_its_round_trip(tmp_path: Path) -> None:
-    rows = beginnings() + [episode(number, name, 9.0, 45.0) for number in range(60) for name in ("bbr", "iris-min")]
-    # It goes on for thirty round trips where these are long, and there BBR is better in the end.
+def test_startup_tree_splits_by_round_trip(tmp_path: Path) -> None:
+    rows = startups() + [episode(number, name, 9.0, 45.0) for number in range(60) for name in ("bbr", "iris-min")]
+    # Start-up lasts thirty round trips, which are long here, and BBR is better in the later part.
     rows += [
         row | {"age_s": 12.0, "path_age_s": 12.0, "rate_mbps": 9.0 if row["algorithm"] == "bbr" else 1.0}
-        for row in beginnings()
+        for row in startups()
         if row["min_rtt_ms"] > 300
     ]
-    found = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
-    moved, beginning = found.moved["bulk"], found.beginning["bulk"]
+    learned = learn_trees(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0)
+    moved, startup = learned.moved["bulk"], learned.startup["bulk"]
     assert isinstance(moved, tree.Split) and moved.feature.name == "rtt_ms" and 20 < moved.threshold < 600
     assert (moved.low.algorithm, moved.high.algorithm) == ("bbr", "iris-min")
-    assert isinstance(beginning, tree.Leaf) and beginning.algorithm == "bbr"
+    assert isinstance(startup, tree.Leaf) and startup.algorithm == "bbr"
 
 
-def test_how_bad_the_worst_is_makes_no_question(tmp_path: Path) -> None:
-    # Who is best shows in the loss, how bad CUBIC is, which nobody would choose, in the jitter.
+def test_tree_does_not_split_by_losses_of_unsuitable_algorithms(tmp_path: Path) -> None:
+    # Loss determines the best algorithm, jitter only how far CUBIC is behind.
     rows = []
     for number in range(60):
         is_lossy, is_jittery = number % 2 == 1, number % 3 == 0
@@ -133,11 +133,11 @@ def test_how_bad_the_worst_is_makes_no_question(tmp_path: Path) -> None:
         best = 9.0 if is_lossy else 7.0
         for name, rate in (("bbr", 8.0), ("iris-min", best), ("cubic", 4.0 if is_jittery else 7.9)):
             rows.append(episode(number, name, rate, 45.0, **seen))
-    trees = learnt(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0).settled
+    trees = learn_trees(write(tmp_path / "e.parquet", rows), seed=1, held_out=0.0).mature
     assert isinstance(trees["bulk"], tree.Split) and trees["bulk"].feature.name == "loss"
 
 
-def test_utility_minds_delay_as_the_class_does_and_what_is_anothers(tmp_path: Path) -> None:
+def test_utility_depends_on_delay_per_class_and_on_fair_share(tmp_path: Path) -> None:
     rows = [episode(1, "a", 10.0, 400.0), episode(1, "b", 8.0, 40.0)]
     crowded = {"path": {"rivals": 1}}
     rows += [episode(2, "a", 9.0, 40.0, **crowded), episode(2, "b", 5.0, 40.0, **crowded)]
@@ -148,11 +148,11 @@ def test_utility_minds_delay_as_the_class_does_and_what_is_anothers(tmp_path: Pa
     alone, shared = (bulk.row_of()[place] for place in sorted(bulk.places, key=lambda it: json.loads(it)["number"]))
     assert bulk.value[alone] == pytest.approx([1.0, 1.0], abs=0.02)
     assert rtsp.value[alone] == pytest.approx([0.125, 1.0])
-    # More than half of the link is the other flow's.
+    # The rate above half of the link does not count.
     assert bulk.value[shared] == pytest.approx([1.0, 1.0])
 
 
-def test_starving_costs(tmp_path: Path) -> None:
+def test_starvation_lowers_utility(tmp_path: Path) -> None:
     rows = [
         episode(1, "a", 10.0, 40.0, **{"class": "dash"}, player_starved=True),
         episode(1, "a", 10.0, 40.0, **{"class": "dash"}, player_starved=False),
@@ -162,7 +162,7 @@ def test_starving_costs(tmp_path: Path) -> None:
     assert utility.normalised(outcomes, "dash").value[0] == pytest.approx([5 / 8, 1.0])
 
 
-def test_recorded_paths_that_look_alike_are_one(tmp_path: Path) -> None:
+def test_similar_recorded_paths_form_one_path(tmp_path: Path) -> None:
     rows = [episode(1, "a", 10.0, 40.0, min_rtt_ms=33.0), episode(2, "b", 8.0, 40.0, min_rtt_ms=60.0)]
     rows += [episode(3, "b", 8.0, 90.0, min_rtt_ms=70.0)]
     outcomes = write(tmp_path / "e.parquet", [row | {"path": None} for row in rows] + [episode(9, "a", 1, 40)])
@@ -170,20 +170,20 @@ def test_recorded_paths_that_look_alike_are_one(tmp_path: Path) -> None:
     assert places == {f"live rtt 2^{power} ms, rate 2^3 Mbit/s, loss none" for power in (5, 6)}
 
 
-def test_held_out_paths_are_not_learnt_from(tmp_path: Path) -> None:
+def test_held_out_paths_are_excluded_from_learning(tmp_path: Path) -> None:
     places = [json.dumps({"number": number}) for number in range(1000)]
     out = [place for place in places if tree.is_held_out(place, seed=3, share=0.3)]
     assert 250 < len(out) < 350
     assert out == [place for place in places if tree.is_held_out(place, seed=3, share=0.3)]
     engine = write(tmp_path / "e.parquet", lossy_and_clean())
     with pytest.raises(ValueError, match="nothing to learn from"):
-        learnt(engine, seed=1, held_out=1.0)
+        learn_trees(engine, seed=1, held_out=1.0)
 
 
-def test_rules_are_judged_beside_each_algorithm(tmp_path: Path) -> None:
+def test_closed_loop_compares_rules_with_each_algorithm(tmp_path: Path) -> None:
     singles = write(tmp_path / "s.parquet", lossy_and_clean()).sql(queries.JUDGED)
     good = [row for row in lossy_and_clean() if (row["algorithm"] == "bbr") == (row["loss"] > 0)]
-    # Half of the time the other one, on the first path.
+    # On the first path, half of the time with the other algorithm.
     selected = [*good, episode(0, "bbr", 3.0, 45.0)]
     verdict = evaluate.closed_loop(singles, write(tmp_path / "m.parquet", selected).sql(queries.JUDGED), "bulk")
     assert verdict.paths == 60
@@ -192,7 +192,7 @@ def test_rules_are_judged_beside_each_algorithm(tmp_path: Path) -> None:
     assert verdict.singles["bbr"] == pytest.approx((1 + 8 / 9) / 2)
 
 
-def test_one_algorithm_for_all_is_the_best_on_average() -> None:
+def test_best_single_algorithm_is_the_best_mean_over_classes() -> None:
     verdicts = [
         evaluate.Verdict("bulk", 1, 0.9, {"a": 0.9, "b": 0.8, "c": 0.99}),
         evaluate.Verdict("rtsp", 1, 0.8, {"b": 0.7, "a": 0.4}),
@@ -203,16 +203,16 @@ def test_one_algorithm_for_all_is_the_best_on_average() -> None:
     ]
 
 
-def test_rules_fall_short_over_all_classes_or_behind_one_algorithm_in_any() -> None:
+def test_shortfalls_lists_missed_target_and_better_single_algorithm() -> None:
     bulk = evaluate.Verdict("bulk", 1, 0.97, {"a": 0.9, "b": 0.8})
     rtsp = evaluate.Verdict("rtsp", 1, 0.93, {"b": 0.92, "a": 0.4})
     assert evaluate.shortfalls([bulk, rtsp], 0.95) == []
-    assert evaluate.shortfalls([bulk, rtsp], 0.96) == ["all classes: 0.9500 of the oracle, 0.96 wanted"]
+    assert evaluate.shortfalls([bulk, rtsp], 0.96) == ["all classes: 0.9500 of the oracle, 0.96 required"]
     behind = evaluate.Verdict("rtsp", 1, 0.93, {"b": 0.93, "a": 0.4})
     assert evaluate.shortfalls([bulk, behind], 0.95) == ["rtsp: 0.9300 of the oracle, b alone 0.9300"]
 
 
-def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_learn_reports_missing_files_and_writes_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="no Parquet file there"):
         main(["learn", str(tmp_path), "--out", str(tmp_path / "r.lua")])
     write(tmp_path / "e.parquet", lossy_and_clean())
@@ -222,12 +222,12 @@ def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.Capture
     assert "rules: " in capsys.readouterr().out
 
 
-def test_the_proxy_takes_the_rules(tmp_path: Path) -> None:
+def test_server_accepts_learned_rules(tmp_path: Path) -> None:
     """Needs `make build`."""
     server = Path(__file__).resolve().parents[2] / "target/release/millrace-server"
     if not server.exists():
         pytest.skip(f"no {server}: make build")
-    write(tmp_path / "e.parquet", lossy_and_clean() + beginnings())
+    write(tmp_path / "e.parquet", lossy_and_clean() + startups())
     rules = str(tmp_path / "r.lua")
     main(["learn", str(tmp_path), "--out", rules])
     checked = subprocess.run([server, "rules", "check", rules], capture_output=True, text=True, check=False)
@@ -237,8 +237,8 @@ def test_the_proxy_takes_the_rules(tmp_path: Path) -> None:
     young = {"path_age_s": 5, "age_s": 5, "recent_min_rtt_ms": 600}
     moved = young | {"age_s": 50, "recent_min_rtt_ms": 20}
     for others, answer in (({}, "bbr: learned"), (young, "iris-min: learned"), (moved, "bbr: learned")):
-        facts = json.dumps(known | others)
+        flow = json.dumps(known | others)
         explained = subprocess.run(
-            [server, "rules", "explain", rules, facts], capture_output=True, text=True, check=True
+            [server, "rules", "explain", rules, flow], capture_output=True, text=True, check=True
         )
         assert explained.stdout.strip() == answer

@@ -1,10 +1,10 @@
 --- Counters of what players report (CMCD), for each playback session and in total.
 --
--- The table is bounded: `max_sessions` of them, and a new one takes the place of the oldest. Who
--- makes up session identifiers can push others out of the table, but neither fill the memory nor
+-- The table is bounded: `max_sessions` of them, and a new one takes the place of the oldest. Forged
+-- session identifiers can push others out of the table, but neither fill the memory nor
 -- change the totals' meaning.
 --
--- No I/O: `store` is a table shared by nginx's workers (ngx.shared.DICT) or whatever has its
+-- No I/O: `store` is a table shared by nginx's workers (ngx.shared.DICT) or any object with its
 -- methods `get`, `set`, `add`, `incr` and `delete`. Each change is one of these, so that workers
 -- need no lock.
 

@@ -25,7 +25,7 @@ local token = {}
 token.MAX_BYTES = 2048
 --- Shortest key in bytes: as long as the hash (RFC 7518, Section 3.2).
 token.MIN_KEY_BYTES = 32
---- How far the clocks of who signs and who checks may differ, in seconds.
+--- Largest clock difference between signer and verifier, in seconds.
 token.LEEWAY_S = 5
 
 --- Why a token was refused. For metrics, so that there are few.

@@ -1,6 +1,6 @@
 --- Settings of the origin's Lua handlers. nginx reads them at start and at reload.
 return {
-  -- File with the keys that sign access tokens (docs/nginx.md); nil where no location asks for one.
+  -- File with the keys that sign access tokens (docs/operate/nginx.md); nil where no location asks for one.
   -- Example: "/etc/millrace/token.keys"
   token_keys = nil,
 

@@ -34,7 +34,7 @@ export interface Options {
   readonly live: boolean;
   /** How far behind the live edge to play; null: as the manifest says. */
   readonly latency_s: number | null;
-  /** Origin of the server's admin listener, which is asked for the algorithm; empty: the page's own; null: nobody is. */
+  /** Origin of the server's admin listener, which is polled for the algorithm; empty: the page's own; null: not polled. */
   readonly proxy: string | null;
 }
 

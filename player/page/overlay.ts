@@ -35,7 +35,7 @@ function proxyRows(heard: Heard): [string, string][] {
   const why = { asking: "asking", answered: "no flow of this session", failed: "no answer" }[heard.state];
   const since = changed_ms === null ? "" : `, for ${((performance.now() - changed_ms) / 1000).toFixed(0)} s`;
   return [
-    ["Algorithm", carried === null ? why : carried.algorithm === null ? "past the tunnel" : `${algorithm}${since}`],
+    ["Algorithm", carried === null ? why : carried.algorithm === null ? "bypassed" : `${algorithm}${since}`],
     ["Proxy rate", show(carried?.rate_mbps, 1, "Mbit/s")],
     ["Proxy RTT", show(carried?.rtt_ms, 1, "ms")],
   ];

@@ -1,11 +1,11 @@
 /** What a proxy's `/flows` says of one playback session. Pure: no clock, no I/O. */
 import { z } from "zod";
 
-/** Of `/flows`, what is used here; docs/operations.md has all of it. */
+/** Of `/flows`, what is used here; docs/operate/operations.md has all of it. */
 const flowsSchema = z.object({
   flows: z.array(
     z.object({
-      /** Null past the tunnel. */
+      /** Null for bypassed flows. */
       algorithm: z.string().nullable(),
       rate_mbps: z.number(),
       rtt_ms: z.number().nullable(),
@@ -16,7 +16,7 @@ const flowsSchema = z.object({
 
 /** What carries the session. */
 export interface Carried {
-  /** Congestion control of the connection that carried the last request; null past the tunnel. */
+  /** Congestion control of the connection that carried the last request; null for bypassed flows. */
   readonly algorithm: string | null;
   /** All of the session's flows together, both directions. */
   readonly rate_mbps: number;
@@ -24,7 +24,7 @@ export interface Carried {
   readonly rtt_ms: number | null;
 }
 
-/** Finds `session` in the answer to `/flows`: a player's TCP connections are flows each, and the one with the latest request counts. Null if there is none. */
+/** Finds `session` in the answer to `/flows`: a player's TCP connections are flows each, and the one with the latest request counts. Null without such a flow. */
 export function findSession(answer: unknown, session: string): Carried | null {
   const flows = flowsSchema.parse(answer).flows.filter((flow) => flow.player?.session === session);
   const [latest] = flows.sort((a, b) => (a.player?.age_s ?? 0) - (b.player?.age_s ?? 0));

@@ -3,7 +3,7 @@
  *
  * Time `t` runs in seconds from the play request. Until the first `playing` the session is starting up; then it
  * plays, except between a `waiting` and the next `playing`, which is a stall. A stall that has not ended when
- * the session ends lasts to the end. A session that never played is one stall as long as itself.
+ * the session ends lasts to the end. A session that never played is a single stall over its whole time.
  */
 import type { Appended, Live, PlayerEvent, PlayerRecord, PsnrTable, Quality, Sample, Second, Session } from "./schema.ts";
 
@@ -155,7 +155,7 @@ export function pieceQuality(piece: Piece, quality: Quality, of: "ssim" | "vmaf"
   return rung[of][Math.floor(piece.media_s + 1e-3) % rung[of].length] ?? null;
 }
 
-/** Mean of `value` over the pieces' time; null if there is none. */
+/** Mean of `value` over the pieces' time; null without pieces. */
 export function timeMean(list: readonly Piece[], value: (piece: Piece) => number | null): number | null {
   let sum = 0;
   let time = 0;
@@ -209,9 +209,9 @@ function droppedFrames(samples: readonly Sample[], line: Timeline, counts: (from
   let before = { t: 0, dropped_frames: 0 };
   for (const sample of samples) {
     if (sample.t > line.session_s) break;
-    // The browser counts anew when dash.js resets its buffers, as after a request that it gave up.
-    const anew = sample.dropped_frames < before.dropped_frames;
-    if (counts(before.t, sample.t)) dropped += sample.dropped_frames - (anew ? 0 : before.dropped_frames);
+    // The browser's counter restarts when dash.js resets its buffers, as after a request that it gave up.
+    const restarted = sample.dropped_frames < before.dropped_frames;
+    if (counts(before.t, sample.t)) dropped += sample.dropped_frames - (restarted ? 0 : before.dropped_frames);
     before = sample;
   }
   return dropped;

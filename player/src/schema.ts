@@ -201,7 +201,7 @@ export type Session = z.infer<typeof sessionSchema>;
 export const frameSeenSchema = z.object({ shown_s: notNegative.nullable() });
 export type FrameSeen = z.infer<typeof frameSeenSchema>;
 
-/** What is read of a session with a stream, which `millrace-lab emu` writes. */
+/** What is read of a session with a stream, which `millrace-lab run` writes with the emulator. */
 export const streamSessionSchema = z.object({
   session_s: notNegative,
   seconds: z.array(z.object({ buffer_s: notNegative })),

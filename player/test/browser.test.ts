@@ -115,7 +115,7 @@ describe("in a browser", { timeout: 120_000 }, () => {
     expect(session).toMatchObject({ startup_s: null, bitrate_kbps: null, psnr_db: null, ssim: null, vmaf: null, rebuffer_ratio: 1, stalls: 1 });
   });
 
-  it("hands its log to whoever looks at the page", async () => {
+  it("exposes its log to the page", async () => {
     const browser = await openBrowser();
     try {
       const { page } = browser;

@@ -35,7 +35,7 @@ class Player {
   private readonly agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
   async ask(bytes: number, cmcd: string): Promise<void> {
-    const url = `http://${HOST}:${tunnel.door}/${bytes}?CMCD=${encodeURIComponent(cmcd)}`;
+    const url = `http://${HOST}:${tunnel.listener}/${bytes}?CMCD=${encodeURIComponent(cmcd)}`;
     await new Promise<void>((done, fail) => httpGet(url, { agent: this.agent }, (response) => response.resume().on("end", done)).on("error", fail));
   }
 

@@ -47,7 +47,7 @@ describe("through the tunnel", { timeout: 120_000 }, () => {
   it("shows and records the algorithm that carries the session", async () => {
     const problems: string[] = [];
     browser.page.on("console", (message) => (message.type() === "error" ? problems.push(message.text()) : undefined));
-    await browser.page.goto(`http://${HOST}:${tunnel.door}/?proxy=http://${HOST}:${tunnel.serverAdmin}`);
+    await browser.page.goto(`http://${HOST}:${tunnel.listener}/?proxy=http://${HOST}:${tunnel.serverAdmin}`);
     await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("vivace-latency");
     await expect.poll(() => said("Proxy rate"), { timeout: 30_000 }).toMatch(/^\d+\.\d Mbit\/s$/);
     await expect.poll(() => said("Proxy RTT"), { timeout: 30_000 }).toMatch(/^\d+\.\d ms$/);
@@ -57,7 +57,7 @@ describe("through the tunnel", { timeout: 120_000 }, () => {
 
   it("is found by header fields as well, and plays on", async () => {
     const flows = async (): Promise<string> => (await fetch(`http://${HOST}:${tunnel.serverAdmin}/flows`)).text();
-    await browser.page.goto(`http://${HOST}:${tunnel.door}/?cmcd=header&proxy=http://${HOST}:${tunnel.serverAdmin}`);
+    await browser.page.goto(`http://${HOST}:${tunnel.listener}/?cmcd=header&proxy=http://${HOST}:${tunnel.serverAdmin}`);
     await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("vivace-latency");
     expect(await flows()).toMatch(/"session":"[0-9a-f]{32}"/);
     await browser.page.waitForFunction("document.querySelector('video').currentTime > 1");

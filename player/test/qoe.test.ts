@@ -24,7 +24,7 @@ describe("timeline", () => {
     expect(line.stalls).toEqual([{ start_s: 6, end_s: 10, to_end: true }]);
   });
 
-  it("is one stall when nothing ever played", () => {
+  it("has one stall when nothing ever played", () => {
     expect(timeline([{ t: 0.2, type: "waiting" }], 10)).toEqual({ startup_s: null, stalls: [{ start_s: 0, end_s: 10, to_end: true }], session_s: 10 });
   });
 
@@ -46,12 +46,12 @@ describe("dropped frames", () => {
     expect(droppedUndisturbed(samples([0, 1, 2, 2, 2, 3, 4, 5, 5, 5]), line)).toBe(0);
   });
 
-  it("go on where the browser counts anew", () => {
+  it("go on where the browser restarts its count", () => {
     // dash.js has given up a request at 7 s, and reset its buffers.
     expect(droppedUndisturbed(samples([0, 0, 0, 0, 2, 2, 2, 2, 0, 1]), line)).toBe(3);
   });
 
-  it("are nobody's where nothing played", () => {
+  it("are not counted where nothing played", () => {
     expect(droppedUndisturbed(samples([0, 1, 2]), { startup_s: null, stalls: [], session_s: 3 })).toBe(0);
   });
 });
@@ -168,7 +168,7 @@ describe("SSIM and VMAF", () => {
     expect(figures).toMatchObject({ ssim: 0.87, vmaf: 77 });
   });
 
-  it("are null where nobody has measured them, and refused of another ladder", () => {
+  it("are null without measurements, and refused for another ladder", () => {
     expect(qoe(record, 5, TABLE)).toMatchObject({ ssim: null, vmaf: null });
     expect(() => qoe(record, 5, TABLE, { ...QUALITY, rungs: QUALITY.rungs.slice(1) })).toThrow("no rung of 350");
   });
@@ -244,7 +244,7 @@ describe("a live session", () => {
     expect(figures.seconds.map((s) => s.latency_s)).toEqual([null, 2, 2, 2, 2.9, 3.9, 4, 4]);
   });
 
-  it("is none if the manifest is not live, and has no figures if nothing played", () => {
+  it("is null if the manifest is not live, and has no figures if nothing played", () => {
     expect(qoe(record, 8, null).live).toBeNull();
     expect(qoe({ ...record, events: [], live_target_s: 2 }, 8, null).live).toEqual({ target_s: 2, latency_mean_s: null, latency_p95_s: null, rate_min: null, rate_max: null });
   });

@@ -11,8 +11,8 @@ const PROGRAMS = new URL("../../target/release/", import.meta.url).pathname;
 export const HOST = "127.0.0.1";
 
 export interface Tunnel {
-  /** Here the client takes connections to the origin. */
-  readonly door: number;
+  /** Port of the client's listener for flows to the origin. */
+  readonly listener: number;
   readonly serverAdmin: number;
   readonly clientAdmin: number;
   readonly server: ChildProcess;
@@ -41,7 +41,7 @@ async function start(program: string, dir: string, config: string, admin: number
   throw new Error(`${program} is not ready: ${said}`);
 }
 
-/** Starts them in front of the origin at port `origin` of loopback. Pages from the door may read the server's flows. */
+/** Starts them in front of the origin at port `origin` of loopback. Pages fetched through the listener may read the server's flows. */
 export async function openTunnel(origin: number, algorithm: string): Promise<Tunnel> {
   for (const program of ["millrace-server", "millrace-client"]) {
     if (!existsSync(join(PROGRAMS, program))) throw new Error(`${join(PROGRAMS, program)} is missing: run \`make build\` first`);
@@ -53,13 +53,13 @@ export async function openTunnel(origin: number, algorithm: string): Promise<Tun
     await rm(dir, { recursive: true });
   };
   try {
-    const [tunnel, serverAdmin, clientAdmin, door] = [await freePort(), await freePort(), await freePort(), await freePort()];
+    const [tunnel, serverAdmin, clientAdmin, listener] = [await freePort(), await freePort(), await freePort(), await freePort()];
     await exec(join(PROGRAMS, "millrace-server"), ["certificates", "--server-name", "millrace-server", "--client", "edge", "--dir", dir]);
     const server = await start(
       "millrace-server",
       dir,
       `[tunnel]\nlisten = ["${HOST}:${tunnel}"]\nclient_ca = "ca.pem"\ncertificate = "server.pem"\nprivate_key = "server.key"\ncongestion_control = "${algorithm}"\n` +
-        `[[destinations.allow]]\nnetwork = "${HOST}/32"\nports = [${origin}]\n[admin]\naddress = "${HOST}:${serverAdmin}"\nallow_origins = ["http://${HOST}:${door}"]\n`,
+        `[[destinations.allow]]\nnetwork = "${HOST}/32"\nports = [${origin}]\n[admin]\naddress = "${HOST}:${serverAdmin}"\ncors_allow_origins = ["http://${HOST}:${listener}"]\n`,
       serverAdmin,
     );
     running.push(server);
@@ -67,11 +67,11 @@ export async function openTunnel(origin: number, algorithm: string): Promise<Tun
       "millrace-client",
       dir,
       `[tunnel]\nservers = ["${HOST}:${tunnel}"]\nserver_name = "millrace-server"\nca = "ca.pem"\ncertificate = "edge.pem"\nprivate_key = "edge.key"\n` +
-        `[[listen]]\nmode = "fixed"\naddress = "${HOST}:${door}"\ndestination = "${HOST}:${origin}"\nclass = "dash"\n[admin]\naddress = "${HOST}:${clientAdmin}"\n`,
+        `[[listen]]\nmode = "static"\naddress = "${HOST}:${listener}"\ndestination = "${HOST}:${origin}"\nclass = "dash"\n[admin]\naddress = "${HOST}:${clientAdmin}"\n`,
       clientAdmin,
     );
     running.push(client);
-    return { door, serverAdmin, clientAdmin, server, close };
+    return { listener, serverAdmin, clientAdmin, server, close };
   } catch (error) {
     await close();
     throw error;

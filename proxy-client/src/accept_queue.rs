@@ -1,16 +1,15 @@
-//! Listeners with connections left to accept, and pauses in accepting.
+//! Queue of listeners with connections to accept, and pauses in accepting.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-/// How long nothing is accepted after accept(2) has failed for want of descriptors or memory. What
-/// connects meanwhile waits in the listener's queue. Short beside a time-out of any client; long enough
-/// that trying costs nothing.
+/// Pause after accept(2) has failed for lack of descriptors or memory. Connections wait in the kernel's queue
+/// meanwhile. Short compared with any client's timeout, and long enough that retrying is cheap.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// See the module. Each listener is in it once at most.
+/// The listeners that may have connections to accept, each at most once.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptQueue {
     listeners: Vec<usize>,
@@ -18,14 +17,14 @@ pub(crate) struct AcceptQueue {
 }
 
 impl AcceptQueue {
-    /// A listener has connections, or may have.
+    /// Adds a listener that may have connections.
     pub(crate) fn add(&mut self, listener: usize) {
         if !self.listeners.contains(&listener) {
             self.listeners.push(listener);
         }
     }
 
-    /// Those to accept from now; none during a pause.
+    /// Takes the listeners to accept from now; empty during a pause.
     pub(crate) fn take(&mut self, now: Instant) -> Vec<usize> {
         if self.paused_until.is_some_and(|until| now < until) {
             return Vec::new();
@@ -34,7 +33,7 @@ impl AcceptQueue {
         std::mem::take(&mut self.listeners)
     }
 
-    /// Accepting has failed, and would fail again at once.
+    /// Stops accepting for [`PAUSE`].
     pub(crate) fn pause(&mut self, now: Instant) {
         self.paused_until = Some(now + PAUSE);
     }
@@ -44,7 +43,7 @@ impl AcceptQueue {
         self.paused_until
     }
 
-    /// Nothing more is accepted.
+    /// Removes all listeners and the pause.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

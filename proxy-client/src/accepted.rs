@@ -1,10 +1,10 @@
-//! A connection that was accepted and is not a flow yet.
+//! An accepted connection before it becomes a flow.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use millrace_tunnel::conn::ConnId;
+use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::peer_limits::HandshakePlace;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
@@ -13,72 +13,72 @@ use millrace_wire::{ConnectFailure, Destination};
 use crate::intercept::{Handshake, MAX_HANDSHAKE_BYTES, Reject, Step};
 use crate::pool::ServerSet;
 
-/// How far it is.
+/// Progress of an accepted connection.
 #[derive(Debug)]
 pub enum Stage {
-    /// It has still to say where it wants to go.
+    /// Its destination is not known yet.
     Handshake,
     /// Waits for a connection that can take the request.
     Waiting(Destination),
-    /// The request is on its way; only where the client waits for the answer.
+    /// The request has been sent and the client waits for the reply.
     Requested {
-        /// On which connection.
+        /// Tunnel connection of the request.
         conn: ConnId,
-        /// On which stream.
+        /// Stream of the request.
         stream: u64,
-        /// Where to.
+        /// Destination of the flow.
         destination: Destination,
     },
-    /// It was told why there is no flow, and has until the deadline to close.
+    /// The failure reply has been sent; the client has until the deadline to close.
     Closing,
 }
 
-/// See the module.
+/// A connection that a listener has accepted and that is not a flow yet.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The client.
+    /// Connection to the client.
     pub socket: Socket,
-    /// What is said before the flow.
+    /// Protocol before the flow.
     pub handshake: Handshake,
-    /// What the client has sent and nobody has taken yet.
+    /// Bytes of the client that have not been consumed yet.
     pub bytes: Vec<u8>,
-    /// Who opened it.
+    /// Address of the client.
     pub client: Option<SocketAddr>,
-    /// The number of its listener.
-    pub door: usize,
-    /// The number of its listener's lane.
-    pub lane: usize,
-    /// Its place among the handshakes of its address, until it has said where it wants to go.
+    /// Number of its listener.
+    pub listener: usize,
+    /// Number of its connection group.
+    pub group: usize,
+    /// Its place among the handshakes of its source address, until the destination is known.
     pub handshake_place: Option<HandshakePlace>,
-    /// Its place among the flows that the process may have.
+    /// Its place among the flows of the process.
     pub admission: Admission,
-    /// When patience ends.
+    /// When the current stage times out.
     pub deadline: Instant,
-    /// How far it is.
+    /// Current stage.
     pub stage: Stage,
     /// How often it has been offered to a server.
     pub offers: u32,
-    /// Servers that refused this flow because of a limit.
+    /// Servers that have refused it because of a limit.
     pub refused_by: ServerSet,
 }
 
-/// What reading led to.
+/// Result of [`Accepted::advance`].
 #[derive(Debug)]
 pub enum Outcome {
-    /// More has to come.
+    /// More bytes are needed.
     Wait,
-    /// It is known now where the flow goes.
+    /// The destination is known.
     Ready(Destination),
-    /// The client broke its protocol.
+    /// The client violated the protocol.
     Rejected(Reject),
-    /// The client is gone.
+    /// The client has closed the connection.
     Gone,
-    /// The client is gone, and has said nothing: a health check.
+    /// The client has closed without sending a byte, as health checks do.
     GoneInSilence,
 }
 
 impl Accepted {
-    /// Reads what there is, and takes the handshake as far as that allows.
+    /// Reads the available bytes and advances the handshake.
     pub fn advance(&mut self) -> Outcome {
         match self.take_step() {
             Ok(None) => {}
@@ -110,14 +110,14 @@ impl Accepted {
         }
     }
 
-    /// `None` when more bytes are needed.
+    /// Advances the handshake by the buffered bytes; `None` when more are needed.
     fn take_step(&mut self) -> Result<Option<Outcome>, Reject> {
         loop {
             match self.handshake.on_bytes(&self.bytes)? {
                 Step::NeedMore => return Ok(None),
                 Step::Reply { bytes, consumed } => {
                     self.bytes.drain(..consumed);
-                    // A few bytes into an empty socket buffer: whole, or the client is gone.
+                    // A few bytes fit into an empty socket buffer; a partial write means that the client has closed.
                     if self.socket.write(&bytes).ok() != Some(bytes.len()) {
                         return Ok(Some(Outcome::Gone));
                     }
@@ -137,17 +137,17 @@ impl Accepted {
             if (*its, *own) == (conn, stream))
     }
 
-    /// Whether the client waits to hear that the flow is connected.
+    /// Whether the client waits for a reply once the flow is connected.
     pub fn expects_reply(&self) -> bool {
         !self.handshake.success_reply().is_empty()
     }
 
-    /// What tells the client that there is no flow; `None` for a reset.
+    /// The reply to a client whose flow has failed; `None` for a reset.
     pub fn failure_reply(&self, failure: ConnectFailure) -> Option<Vec<u8>> {
         self.handshake.failure_reply(failure)
     }
 
-    /// Throws away what a client in [`Stage::Closing`] still sends; `true` when it has closed.
+    /// Discards what a client in [`Stage::Closing`] still sends. Returns `true` when it has closed.
     pub fn discard(&mut self) -> bool {
         let mut chunk = [0; 2048];
         loop {

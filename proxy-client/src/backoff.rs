@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Pauses between attempts to connect: each twice the one before, and shortened at random so
-/// that many clients of a server that comes back do not come back together.
+/// Pauses between attempts to connect. Each is twice the one before, with random jitter so that the
+/// clients of a restarted server do not all reconnect at once.
 #[derive(Debug)]
 pub struct Backoff {
     min: Duration,
@@ -13,7 +13,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// No failure yet.
+    /// A back-off without failures.
     pub fn new(min: Duration, max: Duration) -> Self {
         Self { min, max, failures: 0, not_before: None }
     }
@@ -25,15 +25,14 @@ impl Backoff {
         self.not_before = Some(now + pause.mul_f64(0.5 + 0.5 * jitter));
     }
 
-    /// The next attempt may be made at once. The pause after it is as if this had not been said.
+    /// Allows the next attempt at once. The pause after it is not changed.
     pub fn retry_now(&mut self) {
         self.not_before = None;
     }
 
-    /// What an attempt led to lasted for `time`: if that is at least the longest pause, the next
-    /// pause is the shortest again. A server that takes connections and ends them, for instance
-    /// because it refuses the client's certificate, which it learns last (RFC 8446, Section 2), is
-    /// not asked more often than one that answers nothing.
+    /// A connection lasted for `time`. If that is at least the longest pause, the next pause is the
+    /// shortest again. A server that accepts connections and closes them at once, for example because it
+    /// rejects the client's certificate (RFC 8446, Section 2), is not tried more often than a silent one.
     pub fn lasted(&mut self, time: Duration) {
         if time >= self.max {
             self.failures = 0;

@@ -7,17 +7,18 @@ use std::process::ExitCode;
 
 use caps::{CapSet, Capability};
 use millrace_cc::registry::Algorithm;
-use millrace_config::{ClientConfig, Interception, Listen, ListenAddress};
+use millrace_config::{ClientConfig, Interception, ListenAddress};
+use millrace_ops::doctor;
+use millrace_ops::doctor::{DoctorArgs, End, Report, Wanted};
+use millrace_ops::selection::Selection;
 use millrace_tunnel::algorithms;
-use millrace_tunnel::doctor::{self, DoctorArgs, End, Report, Wanted};
 use millrace_tunnel::resolve::Resolver;
-use millrace_tunnel::selection::Selection;
 use millrace_tunnel::transport::{Side, TunnelConfig};
 
-/// Looks at everything, and prints what it found.
+/// Runs all checks and prints the report.
 ///
 /// # Errors
-/// The configuration is wrong, which has an exit code of its own.
+/// The configuration is not valid, which has an exit code of its own.
 pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let config = millrace_config::load_client(&arguments.config, &algorithms::check)?;
     let mut report = Report::default();
@@ -31,32 +32,28 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
         }
     }
     capabilities(&mut report, &config);
-    interception::look(&mut report, &config);
+    interception::check(&mut report, &config);
     doctor::certificates(&mut report, End::Client, credentials);
     let selection = doctor::selection(&mut report, config.mcc.as_ref(), &config.source);
-    // Without what it begins with no connection can be made.
+    // Connections need the initial algorithm.
     if config.mcc.is_none() || selection.is_some() {
         servers(&mut report, &config, selection.as_ref().map(Selection::initial));
     }
     report.print(arguments.json)
 }
 
-pub(crate) fn intercepts(listen: &Listen) -> bool {
-    matches!(listen.interception, Interception::Tproxy | Interception::Redirect)
-}
-
 /// CAP_NET_ADMIN, for marks and for transparent listeners.
 fn capabilities(report: &mut Report, config: &ClientConfig) {
     let transparent = config.listen.iter().any(|it| it.interception == Interception::Tproxy);
     if config.tunnel.mark.is_none() && !transparent {
-        return report.ok("capabilities", "none is needed");
+        return report.ok("capabilities", "none needed");
     }
     let check = "CAP_NET_ADMIN";
     let remedy = "start it as root with runtime.user, or AmbientCapabilities=CAP_NET_ADMIN in the \
                   systemd unit, or --cap-add NET_ADMIN for docker run";
     match caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN) {
         Ok(true) => report.ok(check, "is there, for tunnel.mark and transparent listeners"),
-        _ if config.listen.iter().any(intercepts) => {
+        _ if config.listen.iter().any(interception::intercepts) => {
             let found = "is missing: interception and tunnel.mark need it";
             report.fail(check, found, remedy);
         }
@@ -83,13 +80,13 @@ fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorith
             server: &server.address,
             server_name: &server.name,
             mark: tunnel.mark,
-            patience: tunnel.connect_timeout,
+            timeout: tunnel.connect_timeout,
             udp,
         };
         match TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials, initial) {
             Ok(made) => doctor::reach(report, made, &resolver, wanted),
             Err(error) => {
-                let remedy = "mend the points about certificates above";
+                let remedy = "fix the certificate checks above";
                 return report.fail("servers", error.to_string(), remedy);
             }
         }

@@ -22,11 +22,11 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use crate::intercept::{UnixSocket, listen_tcp_alone};
 
-/// The variable by which nginx learns of sockets that it has been given.
-const HAND_OVER: &str = "NGINX";
+/// The environment variable that lists inherited listening sockets for nginx.
+const INHERITED_SOCKETS: &str = "NGINX";
 
-/// Permissions of Unix sockets: those that nginx gives its own. Who may connect is decided by the
-/// directory around them, which a socket's own owner and group could not say for nginx's workers.
+/// Permissions of Unix sockets: those that nginx gives its own. The permissions of their directory
+/// restrict access.
 const UNIX_PERMISSIONS: u32 = 0o666;
 
 /// How nginx is started.
@@ -119,14 +119,14 @@ fn start(arguments: &NginxArgs) -> anyhow::Result<Infallible> {
             .context("can't keep a socket open for nginx")?;
     }
     let mut command = Command::new(&arguments.nginx);
-    command.args(&arguments.arguments).env(HAND_OVER, hand_over(&sockets));
-    // Returns only when it fails; the sockets close and their files go then.
+    command.args(&arguments.arguments).env(INHERITED_SOCKETS, inherited_sockets(&sockets));
+    // Returns only on failure; the sockets are then closed and their files removed.
     let error = command.exec();
     Err(error).with_context(|| format!("can't start {}", arguments.nginx.display()))
 }
 
 /// The variable's value: `3;4;`.
-fn hand_over(sockets: &[Socket]) -> String {
+fn inherited_sockets(sockets: &[Socket]) -> String {
     let mut list = String::new();
     for socket in sockets {
         // Writing to a string can't fail.

@@ -1,4 +1,4 @@
-//! The tunnel connections of one worker: kept warm, watched, and made again when they break.
+//! The tunnel connections of one worker: opened in advance, watched, and replaced when they fail.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -10,57 +10,58 @@ use std::time::{Duration, Instant};
 
 use millrace_config::{ClientTunnel, Connections, HostPort, TunnelServer};
 use millrace_tunnel::address_sharing::AddressSharing;
-use millrace_tunnel::conn::ConnId;
-use millrace_tunnel::core::{Core, H3_NO_ERROR};
-use millrace_tunnel::liveness::source_address;
+use millrace_tunnel::conn_id::ConnId;
+use millrace_tunnel::event_loop::Core;
+use millrace_tunnel::event_loop::WorkerHandle;
+use millrace_tunnel::h3_errors::H3_NO_ERROR;
 use millrace_tunnel::resolve::{Resolved, Resolver};
+use millrace_tunnel::source_address::source_address;
 use millrace_tunnel::udp::{PortOptions, UdpPort};
-use millrace_tunnel::worker::WorkerHandle;
 
-use crate::link::Link;
-use crate::links::Links;
 use crate::server::Server;
+use crate::tunnel_connection::TunnelConnection;
+use crate::tunnel_connections::TunnelConnections;
 
-/// Connections that may be under way at a time with one connection per flow: more would only
-/// compete for the same path.
+/// Largest number of concurrent connection attempts with one connection per flow. More would only compete for the
+/// same path.
 const MAX_CONNECTING: usize = 32;
 /// Head start of each address of a server over the next one (RFC 8305 §5, §8).
 const ADDRESS_DELAY: Duration = Duration::from_millis(250);
-/// An attempt to connect that has had no answer for so long gets company: its next packet may be
-/// seconds away, and the server may come back any moment.
-const ATTEMPT_PATIENCE: Duration = Duration::from_millis(500);
-/// And that many round trips, where one is known: over a satellite none is over in half a second.
+/// Time without an answer after which another attempt is made beside one: the next packet of the first may be
+/// seconds away.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(500);
+/// Least [`ATTEMPT_TIMEOUT`] in round trips, where the round-trip time is known.
 const ATTEMPT_ROUND_TRIPS: u32 = 3;
-/// Attempts under way for one lane that had no answer in time. More than one matters on paths with round
-/// trips of seconds. With one connection per flow there may be as many as are begun at a time.
+/// Largest number of overdue attempts of one connection group. More than one matters on paths with round-trip times of
+/// seconds. With one connection per flow the bound is [`MAX_CONNECTING`].
 const MAX_ATTEMPTS: usize = 4;
-/// The lane of the one connection that a server has while it gets no flows.
-const STANDBY_LANE: usize = 0;
+/// The connection group of the one connection to a standby server.
+const STANDBY_GROUP: usize = 0;
 
-/// What the workers have, for the health check.
+/// Connection state of the workers, for the health check.
 #[derive(Debug, Default)]
 pub struct ConnectedCounts {
     /// Workers with a healthy server.
     pub healthy: AtomicUsize,
-    /// Workers with a server that answers, but not to probes.
+    /// Workers with a server that answers PINGs, but no health probes.
     pub stuck: AtomicUsize,
 }
 
-/// Shared by all workers.
+/// The counts, shared by all workers.
 pub type ConnectedCount = Arc<ConnectedCounts>;
 
-/// What the servers can do for a new flow.
+/// Whether the servers can take a new flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is one that can take it.
+    /// At least one server can take it.
     Up,
-    /// There is none at the moment, but it is worth while to wait for one.
+    /// No server can take it yet, but one may soon.
     Pending,
-    /// There is none, or none with room.
+    /// No server is available, or all are full.
     Down,
 }
 
-/// Servers, by their number; only the first 32 can be in it.
+/// A set of server numbers below 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerSet(u32);
 
@@ -97,11 +98,11 @@ impl ServerSet {
     }
 }
 
-/// See the module.
+/// The tunnel connections of one worker and the servers that they lead to.
 pub struct Pool {
     config: ClientTunnel,
-    lanes: usize,
-    links: Links,
+    groups: usize,
+    connections: TunnelConnections,
     servers: Vec<Server>,
     resolver: Resolver,
     resolved: Receiver<Resolved>,
@@ -111,31 +112,31 @@ pub struct Pool {
     connected: ConnectedCount,
     /// Whether this worker counts in `connected`.
     counted: bool,
-    /// The same of those with a stuck server.
+    /// Whether this worker counts among those with a stuck server.
     counted_stuck: bool,
-    /// When there was a usable server last.
+    /// When a server was usable last.
     last_up: Instant,
-    /// Since when other workers have one and this one has none.
+    /// Since when other workers have a healthy server and this one does not.
     others_up: Option<Instant>,
-    /// When to look again at the connections that only carry a flow.
-    next_settled_look: Instant,
+    /// When to check the settled connections again.
+    next_settled_check: Instant,
     draining: bool,
 }
 
 impl Pool {
-    /// Nothing is connected yet. `lanes` is how many the listeners have.
+    /// A pool without connections. `groups` is the number of connection groups.
     pub fn new(
         config: ClientTunnel,
         servers: Vec<Server>,
-        lanes: usize,
+        groups: usize,
         (handle, resolver): (WorkerHandle, Resolver),
         connected: ConnectedCount,
     ) -> Self {
         let (resolved_to, resolved) = channel();
         Self {
             config,
-            lanes,
-            links: Links::default(),
+            groups,
+            connections: TunnelConnections::default(),
             servers,
             resolver,
             resolved,
@@ -147,15 +148,15 @@ impl Pool {
             counted_stuck: false,
             last_up: Instant::now(),
             others_up: None,
-            next_settled_look: Instant::now(),
+            next_settled_check: Instant::now(),
             draining: false,
         }
     }
 
-    /// Binds the worker's sockets, one for each family that the machine has.
+    /// Binds the worker's sockets, one for each address family that the host supports.
     ///
     /// # Errors
-    /// When there is none, or the mark can't be set.
+    /// No socket can be bound, or the mark can't be set.
     pub fn start(&mut self, core: &mut Core) -> io::Result<()> {
         let options = PortOptions { sharing: AddressSharing::Alone, mark: self.config.mark };
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -177,17 +178,17 @@ impl Pool {
         }
     }
 
-    /// What can be done for a new flow.
+    /// Whether a new flow can be taken.
     pub fn state(&self, now: Instant) -> State {
         let hopeless = |server: &Server| !server.is_healthy() && server.is_down();
-        let patience = self.config.health_timeout;
+        let timeout = self.config.health_timeout;
         if self.servers.iter().any(|server| server.is_usable(now)) {
             State::Up
-        } else if self.others_up().is_some_and(|since| now.duration_since(since) < patience) {
-            // What they have reached, this one will reach soon.
+        } else if self.others_up().is_some_and(|since| now.duration_since(since) < timeout) {
+            // This worker will soon reach a server that other workers have reached.
             State::Pending
         } else if self.servers.iter().all(|server| server.is_full(now) || hopeless(server))
-            || now.saturating_duration_since(self.last_up) >= patience
+            || now.saturating_duration_since(self.last_up) >= timeout
         {
             State::Down
         } else {
@@ -200,88 +201,97 @@ impl Pool {
         self.servers.iter().any(|server| server.is_healthy() && server.is_full(now))
     }
 
-    /// A connection that a new flow of `lane` can use now: the one with the fewest flows among
-    /// those to the preferred servers, of which those in `refused_by` are left out.
-    pub fn choose(&self, core: &Core, lane: usize, refused_by: ServerSet) -> Option<ConnId> {
+    /// A connection that a new flow of `group` can use now: the one with the fewest flows among
+    /// those to the preferred servers, except the servers in `refused_by`.
+    pub fn choose(&self, core: &Core, group: usize, refused_by: ServerSet) -> Option<ConnId> {
         let now = core.now();
         let active = self.active_priority(now, refused_by);
-        let fits = |id: ConnId, link: &Link| {
-            let server = &self.servers[link.server];
+        let fits = |id: ConnId, connection: &TunnelConnection| {
+            let server = &self.servers[connection.server];
             let reached = match active {
                 Some(active) => server.is_usable(now) && server.config.priority == active,
-                // Early data on the way to a server that may well be there.
+                // Early data to a server that is probably available.
                 None => !server.is_full(now) && !server.is_down(),
             };
             let free = match self.config.connections {
-                // A server that stands by has one connection, for whatever lane.
-                Connections::Shared => link.lane == Some(lane) || !refused_by.is_empty(),
-                Connections::PerFlow { .. } => link.flows == 0,
+                // A standby server has one connection for all groups.
+                Connections::Shared => connection.group == Some(group) || !refused_by.is_empty(),
+                Connections::PerFlow { .. } => connection.flows == 0,
             };
-            !refused_by.contains(link.server)
-                && (link.established || server.takes_early_data(link.address))
+            !refused_by.contains(connection.server)
+                && (connection.established || server.takes_early_data(connection.address))
                 && reached
                 && free
-                && link.takes_flows()
+                && connection.takes_flows()
                 && core.conn(id).is_some_and(|it| it.is_open())
         };
-        let usable = self.links.active().filter(|(id, link)| fits(*id, link));
-        let order = |link: &Link| (!link.established, link.lane != Some(lane), link.flows);
-        usable.min_by_key(|(_, link)| order(link)).map(|(id, _)| id)
+        let usable = self.connections.active().filter(|(id, connection)| fits(*id, connection));
+        let order = |connection: &TunnelConnection| {
+            (!connection.established, connection.group != Some(group), connection.flows)
+        };
+        usable.min_by_key(|(_, connection)| order(connection)).map(|(id, _)| id)
     }
 
     /// The server at the other end of a connection, as a set.
     pub fn server_of(&self, id: ConnId) -> ServerSet {
-        self.links.get(id).map_or_else(ServerSet::default, |link| ServerSet::of(link.server))
+        self.connections
+            .get(id)
+            .map_or_else(ServerSet::default, |connection| ServerSet::of(connection.server))
     }
 
-    /// What a connection's server is called as an authority: its name, and its port.
+    /// The authority of a connection's server: its name and port.
     pub fn authority(&self, id: ConnId) -> String {
-        let server = self.links.get(id).map(|link| &self.servers[link.server].config);
+        let server =
+            self.connections.get(id).map(|connection| &self.servers[connection.server].config);
         server.map(authority_of).unwrap_or_default()
     }
 
     /// A flow begins on a connection.
     pub fn flow_begins(&mut self, core: &Core, id: ConnId) {
-        if let Some(link) = self.links.activate(id) {
-            link.flows += 1;
-            link.last_flow = core.now();
-            self.servers[link.server].metrics.flows.inc();
+        if let Some(connection) = self.connections.activate(id) {
+            connection.flows += 1;
+            connection.last_flow = core.now();
+            self.servers[connection.server].metrics.flows.inc();
         }
     }
 
-    /// A flow on a connection is over, or came to nothing.
+    /// A flow on a connection has ended, or its request has failed.
     pub fn flow_ends(&mut self, core: &mut Core, id: ConnId) {
-        if let Some(link) = self.links.activate(id) {
-            link.flows = link.flows.saturating_sub(1);
+        if let Some(connection) = self.connections.activate(id) {
+            connection.flows = connection.flows.saturating_sub(1);
         }
         self.close_surplus(core);
     }
 
     /// The server at the other end has no room for a flow.
     pub fn on_full(&mut self, core: &Core, id: ConnId) {
-        // One that goes away refuses what it has no time for; that says nothing about its room.
-        if let Some(link) = self.links.get(id).filter(|link| !link.retired) {
-            self.servers[link.server].on_full(core.now());
+        // A server that drains refuses flows although it is not full.
+        if let Some(connection) = self.connections.get(id).filter(|connection| !connection.retired)
+        {
+            self.servers[connection.server].on_full(core.now());
         }
     }
 
-    /// A connection can be used.
+    /// Streams can be opened on a connection.
     pub fn on_open(&mut self, id: ConnId) {
-        if let Some(link) = self.links.get_mut(id) {
-            link.open = true;
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.open = true;
         }
     }
 
-    /// A connection's handshake is over: the server is there.
+    /// A connection's handshake is complete.
     pub fn on_established(&mut self, core: &mut Core, id: ConnId) {
-        let Some(link) = self.links.get_mut(id) else { return };
-        link.established = true;
-        let (server, lane, address) = (link.server, link.lane, link.address);
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.established = true;
+        let (server, group, address) = (connection.server, connection.group, connection.address);
         self.servers[server].connected(core.now(), address, core.rtt(id));
-        // The other attempts at the same are of no use any more.
-        for (other, link) in self.links.active_mut() {
-            if (link.server, link.lane) == (server, lane) && !link.established && lane.is_some() {
-                link.retired = true;
+        // The other attempts for the same group are not needed any more.
+        for (other, connection) in self.connections.active_mut() {
+            if (connection.server, connection.group) == (server, group)
+                && !connection.established
+                && group.is_some()
+            {
+                connection.retired = true;
                 core.close(other, H3_NO_ERROR, b"another attempt succeeded");
             }
         }
@@ -289,20 +299,20 @@ impl Pool {
         self.maintain(core, 0);
     }
 
-    /// A connection is gone.
+    /// A connection has been closed.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
-        let Some(link) = self.links.remove(id) else { return };
+        let Some(connection) = self.connections.remove(id) else { return };
         let has_alternative_address =
-            self.has_alternative_address(link.server, link.lane, link.address);
-        let server = &mut self.servers[link.server];
-        // Of those that are not wanted any more it is no news.
-        let wanted = !link.retired || link.flows > 0;
+            self.has_alternative_address(connection.server, connection.group, connection.address);
+        let server = &mut self.servers[connection.server];
+        // The end of a retired connection without flows is expected.
+        let wanted = !connection.retired || connection.flows > 0;
         if wanted && !self.draining {
             tracing::warn!(server = %server.config, reason, "tunnel connection lost");
-            match link.established {
+            match connection.established {
                 true => server.lost(core.now()),
-                false if link.overdue || has_alternative_address => {}
-                false => server.failed(link.started),
+                false if connection.overdue || has_alternative_address => {}
+                false => server.failed(connection.started),
             }
         }
         self.update(core);
@@ -311,8 +321,8 @@ impl Pool {
 
     /// The server takes no more flows on a connection.
     pub fn on_going_away(&mut self, core: &mut Core, id: ConnId) {
-        if let Some(link) = self.links.get_mut(id) {
-            link.retired = true;
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.retired = true;
         }
         self.update(core);
         self.close_surplus(core);
@@ -324,33 +334,35 @@ impl Pool {
         matches!(self.config.connections, Connections::PerFlow { .. })
     }
 
-    /// Asks servers that are silent whether they are still there. The connections that have been
-    /// silent for too long since the last call, and get no new flows until they are heard again; and
-    /// attempts that flows wait for as early data, and that had no answer in the same time.
+    /// Sends PINGs to silent servers. Returns the connections that have exceeded the health timeout since the last
+    /// call: established ones, which get no new flows until the server answers, and attempts with early data that had
+    /// no answer.
     ///
-    /// On the connections in `awaited` flows wait for the server's answer. With one connection for each flow there
-    /// can be very many others that carry a flow. Nothing new comes to them, so that they are asked only when their
-    /// traffic pauses.
+    /// On the connections in `awaited` flows wait for the server's response. With one connection per flow there can be
+    /// many others that only carry a flow; these are checked only when their traffic pauses.
     pub fn watch(&mut self, core: &mut Core, awaited: &HashSet<ConnId>) -> Vec<ConnId> {
         let shared = !self.has_connection_per_flow();
         if !shared {
             let now = core.now();
-            self.links.settle(|id, link| link.only_carries_flows(now) && !awaited.contains(&id));
+            self.connections.settle(|id, connection| {
+                connection.only_carries_flows(now) && !awaited.contains(&id)
+            });
         }
-        for (id, link) in self.links.active_mut() {
-            if let Some(heard) = link.listen(core, id) {
-                self.servers[link.server].on_heard(heard);
+        for (id, connection) in self.connections.active_mut() {
+            if let Some(heard) = connection.update_heard(core, id) {
+                self.servers[connection.server].on_heard(heard);
             }
         }
         let alive: Vec<_> =
             (0..self.servers.len()).map(|index| self.is_alive(index, core.now())).collect();
         let (mut lost, mut has_moved) = (Vec::new(), false);
-        for (id, link) in self.links.active_mut() {
-            let heard_elsewhere = !shared && alive[link.server];
-            let outcome = link.watch(core, id, &self.config, heard_elsewhere);
+        for (id, connection) in self.connections.active_mut() {
+            let heard_elsewhere = !shared && alive[connection.server];
+            let outcome = connection.watch(core, id, &self.config, heard_elsewhere);
             has_moved |= outcome.has_moved;
             if outcome.is_lost {
-                tracing::warn!(server = %self.servers[link.server].config, "server is silent");
+                let server = &self.servers[connection.server].config;
+                tracing::warn!(%server, "server unresponsive");
                 lost.push(id);
             }
         }
@@ -358,8 +370,8 @@ impl Pool {
         let unanswered = self.unanswered_attempts(core.now());
         let stuck = self.probe(core);
         for id in lost.iter().chain(&stuck) {
-            if let Some(link) = self.links.get(*id) {
-                self.servers[link.server].failed(core.now());
+            if let Some(connection) = self.connections.get(*id) {
+                self.servers[connection.server].failed(core.now());
             }
         }
         if !stuck.is_empty() {
@@ -371,53 +383,56 @@ impl Pool {
         lost
     }
 
-    /// Looks after the connections that only carry a flow, of which others `have_moved` to another address.
+    /// Checks the settled connections. `have_moved` says that other connections have migrated to another local address.
     fn watch_settled(&mut self, core: &mut Core, mut have_moved: bool) {
         let interval = self.config.health_interval;
-        if core.now() >= self.next_settled_look {
-            self.next_settled_look = core.now() + interval / 2;
-            for (id, link) in self.links.settled_mut() {
-                have_moved |= link.ask_after_traffic(core, id, interval);
-                self.servers[link.server].on_heard(link.heard());
+        if core.now() >= self.next_settled_check {
+            self.next_settled_check = core.now() + interval / 2;
+            for (id, connection) in self.connections.settled_mut() {
+                have_moved |= connection.ask_after_traffic(core, id, interval);
+                self.servers[connection.server].on_heard(connection.heard());
             }
         }
         if have_moved {
-            for (id, _) in self.links.settled_mut() {
+            for (id, _) in self.connections.settled_mut() {
                 core.follow_route(id);
             }
         }
     }
 
-    /// The attempts that flows wait for, and that a silent server has not answered in time.
+    /// Attempts with waiting flows that an unresponsive server has not answered in time.
     fn unanswered_attempts(&self, now: Instant) -> Vec<ConnId> {
-        let is_unanswered = |link: &Link| {
-            let patience = self.servers[link.server].patience(self.config.health_timeout);
-            link.is_unanswered_attempt(now, patience) && !self.is_alive(link.server, now)
+        let is_unanswered = |connection: &TunnelConnection| {
+            let timeout =
+                self.servers[connection.server].answer_timeout(self.config.health_timeout);
+            connection.is_unanswered_attempt(now, timeout) && !self.is_alive(connection.server, now)
         };
-        let unanswered = self.links.active().filter(|(_, link)| is_unanswered(link));
+        let unanswered =
+            self.connections.active().filter(|(_, connection)| is_unanswered(connection));
         unanswered.map(|(id, _)| id).collect()
     }
 
     /// Whether a packet came from a server within its health timeout.
     fn is_alive(&self, server: usize, now: Instant) -> bool {
         let server = &self.servers[server];
-        server.is_heard(now, server.patience(self.config.health_timeout))
+        server.is_heard(now, server.answer_timeout(self.config.health_timeout))
     }
 
-    /// Probes the connections that flows may get. Those that have just turned out to be stuck.
+    /// Probes the connections that new flows may use. Returns those that have just been found stuck.
     fn probe(&mut self, core: &mut Core) -> Vec<ConnId> {
         let shared = !self.has_connection_per_flow();
         let mut stuck = Vec::new();
-        // With one connection for each flow there can be very many that nothing new comes to.
-        let watched = self.links.active_mut().filter(|(_, link)| shared || link.flows == 0);
-        for (id, link) in watched {
-            let server = &mut self.servers[link.server];
-            if link.probe(core, id, &self.config, &authority_of(&server.config)) {
+        // With one connection per flow there can be many that get no new flows.
+        let watched =
+            self.connections.active_mut().filter(|(_, connection)| shared || connection.flows == 0);
+        for (id, connection) in watched {
+            let server = &mut self.servers[connection.server];
+            if connection.probe(core, id, &self.config, &authority_of(&server.config)) {
                 server.is_stuck = true;
                 server.metrics.probe_failures.inc();
                 tracing::warn!(
                     server = %server.config,
-                    "a server answers, but full-size packets do not get through"
+                    "server is reachable, but full-size packets do not get through"
                 );
                 stuck.push(id);
             }
@@ -425,7 +440,7 @@ impl Pool {
         stuck
     }
 
-    /// Makes the connections that should be there; `wanted` flows wait for one of their own.
+    /// Opens missing connections; `wanted` flows wait for a connection of their own.
     pub fn maintain(&mut self, core: &mut Core, wanted: usize) {
         if self.draining {
             return;
@@ -445,8 +460,8 @@ impl Pool {
             if !server.resolve(index, &self.resolver, to, core.now()) {
                 continue;
             }
-            for lane in missing {
-                if !self.try_addresses(core, index, lane) {
+            for group in missing {
+                if !self.try_addresses(core, index, group) {
                     self.servers[index].failed(core.now());
                     break;
                 }
@@ -454,11 +469,11 @@ impl Pool {
         }
     }
 
-    /// Begins an attempt to the first address of a server to which that is possible.
-    fn try_addresses(&mut self, core: &mut Core, index: usize, lane: Option<usize>) -> bool {
+    /// Begins an attempt to the first address of a server to which a connection can be opened.
+    fn try_addresses(&mut self, core: &mut Core, index: usize, group: Option<usize>) -> bool {
         for _ in 0..self.servers[index].address_count() {
-            let Some(address) = self.servers[index].next_address(lane) else { return false };
-            match self.connect(core, index, address, lane) {
+            let Some(address) = self.servers[index].next_address(group) else { return false };
+            match self.connect(core, index, address, group) {
                 Ok(()) => return true,
                 Err(error) => {
                     let server = &self.servers[index].config;
@@ -469,19 +484,25 @@ impl Pool {
         false
     }
 
-    /// Whether the failure of an attempt to `address` is not yet that of the server: connections
-    /// work to another address, the lane has another attempt under way, or there are addresses that
-    /// it has not tried.
+    /// Whether a failed attempt to `address` does not mean that the server is down: connections to
+    /// another address work, the group has another attempt, or it has untried addresses.
     fn has_alternative_address(
         &self,
         server: usize,
-        lane: Option<usize>,
+        group: Option<usize>,
         address: SocketAddr,
     ) -> bool {
-        let here = |link: &&Link| (link.server, link.lane) == (server, lane);
+        let here = |connection: &&TunnelConnection| {
+            (connection.server, connection.group) == (server, group)
+        };
         self.servers[server].works_elsewhere(address)
-            || self.servers[server].has_untried(lane)
-            || self.links.active().map(|(_, link)| link).filter(here).any(Link::is_fresh_attempt)
+            || self.servers[server].has_untried(group)
+            || self
+                .connections
+                .active()
+                .map(|(_, connection)| connection)
+                .filter(here)
+                .any(TunnelConnection::is_fresh_attempt)
     }
 
     /// When [`Pool::maintain`] or [`Pool::watch`] has something to do before the next tick.
@@ -490,34 +511,39 @@ impl Pool {
             return None;
         }
         let servers = self.servers.iter().flat_map(|it| [it.next_attempt(), it.full_until()]);
-        let links = self.links.active().filter_map(|(_, link)| link.next_look());
+        let checks =
+            self.connections.active().filter_map(|(_, connection)| connection.next_check());
         let now = Instant::now();
         let coming = servers.flatten().filter(|at| *at > now);
-        coming.chain(links).chain(self.next_address_due(now)).min()
+        coming.chain(checks).chain(self.next_address_due(now)).min()
     }
 
-    /// When an attempt that has no answer yet is joined by one to the server's next address.
+    /// When to attempt the server's next address beside an unanswered attempt.
     fn next_address_due(&self, now: Instant) -> Option<Instant> {
-        let waits = |link: &&Link| {
-            let server = &self.servers[link.server];
-            link.is_fresh_attempt() && server.has_untried(link.lane) && server.may_be_tried(now)
+        let waits = |connection: &&TunnelConnection| {
+            let server = &self.servers[connection.server];
+            connection.is_fresh_attempt()
+                && server.has_untried(connection.group)
+                && server.may_be_tried(now)
         };
         let mut newest: HashMap<(usize, Option<usize>), Instant> = HashMap::new();
-        for link in self.links.active().map(|(_, link)| link).filter(waits) {
-            let started = newest.entry((link.server, link.lane)).or_insert(link.started);
-            *started = link.started.max(*started);
+        for connection in self.connections.active().map(|(_, connection)| connection).filter(waits)
+        {
+            let started =
+                newest.entry((connection.server, connection.group)).or_insert(connection.started);
+            *started = connection.started.max(*started);
         }
         let due = newest.into_values().map(|started| started + ADDRESS_DELAY);
-        // What is due for longer waits for something else.
+        // An attempt that has been due for longer waits for another event.
         due.filter(|at| *at + ADDRESS_DELAY / 5 > now).min()
     }
 
-    /// No new connections from now on.
+    /// Opens no new connections from now on.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// The lowest priority that a usable server has which is not in `refused_by`.
+    /// The lowest priority of the usable servers that are not in `refused_by`.
     fn active_priority(&self, now: Instant, refused_by: ServerSet) -> Option<u32> {
         let usable = self
             .servers
@@ -527,22 +553,23 @@ impl Pool {
         usable.map(|(_, server)| server.config.priority).min()
     }
 
-    /// Since when other workers have a healthy server, as far as that is news to this one, which
-    /// has none.
+    /// Since when other workers have a healthy server while this one does not.
     fn others_up(&self) -> Option<Instant> {
         let others = self.connected.healthy.load(Ordering::Relaxed) > usize::from(self.counted);
         let none_here = !self.servers.iter().any(Server::is_healthy);
         (others && none_here).then(|| self.others_up.unwrap_or_else(Instant::now))
     }
 
-    /// Draws what follows from the state of the connections.
+    /// Updates the health of the servers from the state of the connections.
     fn update(&mut self, core: &Core) {
         for index in 0..self.servers.len() {
             let is_alive = self.is_alive(index, core.now());
-            let here = |link: &Link| link.server == index && link.healthy();
-            // Those that only carry a flow are not watched: they say nothing by themselves.
-            let is_healthy = self.links.active().any(|(_, link)| here(link))
-                || is_alive && self.links.settled().any(here);
+            let here = |connection: &TunnelConnection| {
+                connection.server == index && connection.is_healthy()
+            };
+            // Settled connections are not watched, so they prove health only of a server that sends.
+            let is_healthy = self.connections.active().any(|(_, connection)| here(connection))
+                || is_alive && self.connections.settled().any(here);
             let is_healthy = is_healthy && !self.draining;
             self.servers[index].set_healthy(is_healthy);
         }
@@ -572,21 +599,23 @@ impl Pool {
         }
     }
 
-    /// One entry for each connection to make to a server.
+    /// The connection group of each connection to open to a server.
     fn missing(&mut self, now: Instant, index: usize, wanted: usize) -> Vec<Option<usize>> {
         let round_trips = ATTEMPT_ROUND_TRIPS * self.servers[index].rtt().unwrap_or_default();
-        let patience = ATTEMPT_PATIENCE.max(round_trips).min(self.config.connect_timeout);
+        let timeout = ATTEMPT_TIMEOUT.max(round_trips).min(self.config.connect_timeout);
         let mut overdue = Vec::new();
-        for (_, link) in self.links.active_mut().filter(|(_, link)| link.server == index) {
-            let waited = now.saturating_duration_since(link.started);
-            if link.is_fresh_attempt() && waited >= patience {
-                link.overdue = true;
-                overdue.push((link.lane, link.address, link.started));
+        for (_, connection) in
+            self.connections.active_mut().filter(|(_, connection)| connection.server == index)
+        {
+            let waited = now.saturating_duration_since(connection.started);
+            if connection.is_fresh_attempt() && waited >= timeout {
+                connection.overdue = true;
+                overdue.push((connection.group, connection.address, connection.started));
             }
         }
-        for (lane, address, started) in overdue {
+        for (group, address, started) in overdue {
             let is_alive = self.is_alive(index, now);
-            if !is_alive && !self.has_alternative_address(index, lane, address) {
+            if !is_alive && !self.has_alternative_address(index, group, address) {
                 self.servers[index].failed(started);
             }
         }
@@ -596,24 +625,27 @@ impl Pool {
         let in_use =
             active == Some(server.config.priority) && (server.is_healthy() || !server.is_down());
         let live = || {
-            let here = |link: &&Link| link.server == index && link.takes_flows();
-            // An attempt that is slow does not keep the next address from being tried.
-            let hopeful = |link: &&Link| {
-                let slow = now.saturating_duration_since(link.started) >= ADDRESS_DELAY;
-                link.established || !(link.overdue || slow && server.has_untried(link.lane))
+            let here = |connection: &&TunnelConnection| {
+                connection.server == index && connection.takes_flows()
             };
-            self.links.active().map(|(_, link)| link).filter(here).filter(hopeful)
+            // A slow attempt does not block one to the next address.
+            let hopeful = |connection: &&TunnelConnection| {
+                let slow = now.saturating_duration_since(connection.started) >= ADDRESS_DELAY;
+                connection.established
+                    || !(connection.overdue || slow && server.has_untried(connection.group))
+            };
+            self.connections.active().map(|(_, connection)| connection).filter(here).filter(hopeful)
         };
         match self.config.connections {
             Connections::Shared => {
-                let has = |lane| live().any(|link| link.lane == lane);
-                let lanes = if in_use { 0..self.lanes } else { STANDBY_LANE..STANDBY_LANE + 1 };
-                lanes.map(Some).filter(|lane| !has(*lane)).collect()
+                let has = |group| live().any(|connection| connection.group == group);
+                let groups = if in_use { 0..self.groups } else { STANDBY_GROUP..STANDBY_GROUP + 1 };
+                groups.map(Some).filter(|group| !has(*group)).collect()
             }
             Connections::PerFlow { warm } => {
-                let idle = live().filter(|link| link.flows == 0).count();
-                let connecting = live().filter(|link| !link.established).count();
-                // One is needed in any case, to know whether the server is there.
+                let idle = live().filter(|connection| connection.flows == 0).count();
+                let connecting = live().filter(|connection| !connection.established).count();
+                // One connection is always needed to check the health of the server.
                 let wanted = if in_use { warm.max(1) + wanted } else { 1 };
                 let missing = wanted.saturating_sub(idle);
                 vec![None; missing.min(MAX_CONNECTING.saturating_sub(connecting))]
@@ -626,9 +658,9 @@ impl Pool {
         core: &mut Core,
         server: usize,
         address: SocketAddr,
-        lane: Option<usize>,
+        group: Option<usize>,
     ) -> io::Result<()> {
-        self.limit_attempts(core, server, lane);
+        self.limit_attempts(core, server, group);
         let no_family = || io::Error::other("no socket of the server's address family");
         let port = *self.ports.get(&address.is_ipv4()).ok_or_else(no_family)?;
         let local = SocketAddr::new(source_address(address)?, core.port_number(port));
@@ -636,60 +668,66 @@ impl Pool {
         let id = core
             .connect(port, local, address, &config.name, session.as_deref())
             .map_err(io::Error::other)?;
-        self.links.insert(id, Link::new(server, lane, address, core.now()));
+        self.connections.insert(id, TunnelConnection::new(server, group, address, core.now()));
         Ok(())
     }
 
-    /// Makes room for another attempt: the oldest that had no answer goes. Not one with flows: their
-    /// requests are under way as early data, and the answer may be, too.
-    fn limit_attempts(&mut self, core: &mut Core, server: usize, lane: Option<usize>) {
+    /// Makes room for another attempt: closes the oldest overdue one. Attempts with flows stay, because their
+    /// requests have been sent as early data.
+    fn limit_attempts(&mut self, core: &mut Core, server: usize, group: Option<usize>) {
         let mut attempts: Vec<_> = self
-            .links
+            .connections
             .active_mut()
-            .filter(|(_, link)| (link.server, link.lane) == (server, lane))
-            .filter(|(_, link)| link.overdue && !link.established && !link.retired)
-            .filter(|(_, link)| link.flows == 0)
+            .filter(|(_, connection)| (connection.server, connection.group) == (server, group))
+            .filter(|(_, connection)| {
+                connection.overdue && !connection.established && !connection.retired
+            })
+            .filter(|(_, connection)| connection.flows == 0)
             .collect();
-        let most = if lane.is_some() { MAX_ATTEMPTS } else { MAX_CONNECTING };
+        let most = if group.is_some() { MAX_ATTEMPTS } else { MAX_CONNECTING };
         if attempts.len() >= most {
-            attempts.sort_unstable_by_key(|(_, link)| link.started);
-            let (id, link) = &mut attempts[0];
-            link.retired = true;
+            attempts.sort_unstable_by_key(|(_, connection)| connection.started);
+            let (id, connection) = &mut attempts[0];
+            connection.retired = true;
             core.close(*id, H3_NO_ERROR, b"connecting took too long");
         }
     }
 
     fn give_up_late(&mut self, core: &mut Core) {
         let now = core.now();
-        for (id, link) in self.links.active() {
-            if !link.established && now - link.started > self.config.connect_timeout {
+        for (id, connection) in self.connections.active() {
+            if !connection.established && now - connection.started > self.config.connect_timeout {
                 core.close(id, H3_NO_ERROR, b"connecting took too long");
             }
         }
     }
 
-    /// Keeps each connection's first session for the next connection.
+    /// Stores each connection's first session ticket for the next connection.
     fn keep_session(&mut self, core: &Core) {
-        for (id, link) in self.links.active_mut().filter(|(_, link)| !link.has_session) {
+        for (id, connection) in
+            self.connections.active_mut().filter(|(_, connection)| !connection.has_session)
+        {
             if let Some(session) = core.conn(id).and_then(|conn| conn.session()) {
-                self.servers[link.server].session = Some(session.to_vec());
-                link.has_session = true;
+                self.servers[connection.server].session = Some(session.to_vec());
+                connection.has_session = true;
             }
         }
     }
 
-    /// Closes idle connections that nobody needs: what went away, and more than are kept warm.
+    /// Closes idle connections that are retired or exceed the number to keep.
     fn close_surplus(&mut self, core: &mut Core) {
         let keep = match self.config.connections {
             Connections::Shared => 1,
             Connections::PerFlow { warm } => warm.max(1),
         };
         let mut idle: HashMap<(usize, Option<usize>), usize> = HashMap::new();
-        for (id, link) in self.links.active_mut().filter(|(_, link)| link.flows == 0) {
-            let kept = idle.entry((link.server, link.lane)).or_default();
-            *kept += usize::from(link.healthy());
-            if link.retired || (link.healthy() && *kept > keep) {
-                link.retired = true;
+        for (id, connection) in
+            self.connections.active_mut().filter(|(_, connection)| connection.flows == 0)
+        {
+            let kept = idle.entry((connection.server, connection.group)).or_default();
+            *kept += usize::from(connection.is_healthy());
+            if connection.retired || (connection.is_healthy() && *kept > keep) {
+                connection.retired = true;
                 core.close(id, H3_NO_ERROR, b"");
             }
         }

@@ -1,17 +1,17 @@
-//! Health probes of one connection, as the pool sees them.
+//! Health probes of one tunnel connection.
 
 use std::time::{Duration, Instant};
 
-use millrace_tunnel::conn::ConnId;
-use millrace_tunnel::core::Core;
+use millrace_tunnel::conn_id::ConnId;
+use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::probe::ProbeState;
 
-/// How long a probe may be unanswered, however short a round trip is.
+/// Least time for the answer to a probe.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// And that many round trips: lost packets are sent again, one after the other on a bad path.
+/// Least time for the answer in round trips: on a lossy path several retransmissions follow one another.
 const TIMEOUT_ROUND_TRIPS: u32 = 8;
 
-/// See the module.
+/// The schedule of health probes of one tunnel connection.
 #[derive(Debug)]
 pub(crate) struct Probing {
     /// When the last probe began.
@@ -19,12 +19,12 @@ pub(crate) struct Probing {
 }
 
 impl Probing {
-    /// Of a connection that begins `now`.
+    /// The schedule of a connection that opens `now`.
     pub(crate) fn new(now: Instant) -> Self {
         Self { began: now }
     }
 
-    /// Begins a probe when it is time. Whether the one under way has had no answer in time.
+    /// Begins a probe when it is due. Returns whether the current one had no answer in time.
     pub(crate) fn is_stuck(
         &mut self,
         core: &mut Core,
@@ -42,7 +42,7 @@ impl Probing {
     }
 }
 
-/// A busy connection is not stuck: a probe has its turn among the flows.
+/// A connection that transfers data is not stuck: the probe waits behind its flows.
 fn is_late(state: ProbeState, timeout: Duration) -> bool {
     state.elapsed >= timeout && !state.is_moving
 }

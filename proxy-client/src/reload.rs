@@ -1,70 +1,61 @@
-//! SIGHUP: what can change while flows run, changes.
+//! Reload of the configuration on SIGHUP.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_config::{ClientConfig, ClientLimits};
-use millrace_tunnel::credentials::{self, End};
-use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
+use millrace_config::{ClientConfig, ImmutableListen, Listen};
+use millrace_ops::published::Published;
+use millrace_ops::reload::{ImmutableConfig, needs_restart};
+use millrace_ops::selection;
+use millrace_ops::selection::Selection;
+use millrace_ops::system_limits;
+use millrace_tunnel::algorithms;
+use millrace_tunnel::credentials;
+use millrace_tunnel::credentials::End;
+use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::resolve::Resolver;
-use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
-use millrace_tunnel::worker::WorkerHandle;
-use millrace_tunnel::{algorithms, limits};
 
-use crate::lane::{self, Lane};
-use crate::run;
+use crate::connection_group;
+use crate::reloadable::Reloadable;
+use crate::settings;
 
-/// What the workers look up anew.
-#[derive(Clone, Debug)]
-pub struct Reloadable {
-    /// Kinds of flows.
-    pub lanes: Vec<Lane>,
-    /// Of new connections to the listeners.
-    pub limits: ClientLimits,
-}
-
-/// See the module.
+/// Applies a reloaded configuration to a running client.
 pub struct Reloader<'a> {
-    /// What can't change is as it was at the start.
+    /// The configuration at the start, for what can't change.
     pub started: &'a ClientConfig,
-    /// The listeners' lanes.
-    pub lane_of: Vec<usize>,
-    /// For new flows.
-    pub latest: Latest<Reloadable>,
-    /// For what all workers count together.
+    /// For each listener the number of its connection group.
+    pub group_of: Vec<usize>,
+    /// Settings for new flows.
+    pub latest: Published<Reloadable>,
+    /// Limits that all workers share.
     pub shared: Arc<Shared>,
-    /// Goes on, with the settings of the file.
+    /// Gets the settings of the new configuration.
     pub resolver: Resolver,
-    /// Gets its rules anew.
+    /// Reloads its rules.
     pub selection: Option<Selection>,
 }
 
 impl Reloader<'_> {
-    /// Takes the configuration file anew. Connections to servers keep their certificates and
-    /// windows; what is new gets what the file says now.
+    /// Reads the configuration file again and applies it. Existing tunnel connections keep their certificates and
+    /// windows; new ones use the new settings.
     ///
     /// # Errors
-    /// Whatever is wrong in it; nothing has changed then.
+    /// The file is not valid; nothing has changed then.
     pub fn reload(&mut self, handles: &[WorkerHandle]) -> anyhow::Result<Duration> {
         let config = millrace_config::load_client(self.started.source.file(), &algorithms::check)?;
         config.check_files()?;
         let selection = self.selection.as_ref();
         let replace_rules = Selection::reload(selection, config.mcc.as_ref(), &config.source)?;
         let initial = selection.map(Selection::initial);
-        let tunnels = run::tunnels(&config, handles.len(), initial)?;
-        let (lanes, lane_of) = lane::lanes(&config.listen, &config.tunnel.transport, initial)?;
+        let tunnels = settings::tunnels(&config, handles.len(), initial)?;
+        let (groups, group_of) =
+            connection_group::group_listeners(&config.listen, &config.tunnel.transport, initial)?;
         // From here on nothing can fail.
         let started = self.started;
-        let doors = |config: &ClientConfig| {
-            let door = |it: &millrace_config::Listen| {
-                let trusted = it.trusted_proxies.clone();
-                (it.interception.clone(), it.address.clone(), it.on_failure, trusted)
-            };
-            config.listen.iter().map(door).collect::<Vec<_>>()
-        };
-        // Connections are kept for lanes: other flows may not share them.
-        let same_listeners = doors(&config) == doors(started) && lane_of == self.lane_of;
+        // Tunnel connections belong to connection groups: other flows may not share them.
+        let same_listeners = immutable_listeners(&config) == immutable_listeners(started)
+            && group_of == self.group_of;
         let tunnel = |config: &ClientConfig| {
             let it = &config.tunnel;
             (
@@ -86,16 +77,16 @@ impl Reloader<'_> {
         );
         replace_rules();
         self.resolver.configure(&config.resolver);
-        limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+        system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         credentials::warn(End::Client, &config.tunnel.credentials);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
-            run::flow_limits(&config),
-            run::peer_limits(&config),
+            settings::flow_limits(&config),
+            settings::peer_limits(&config),
         );
-        let lanes = if same_listeners { lanes } else { self.latest.get().lanes.clone() };
-        self.latest.set(Reloadable { lanes, limits: config.limits.clone() });
-        let settings = run::settings(&config);
+        let groups = if same_listeners { groups } else { self.latest.get().groups.clone() };
+        self.latest.set(Reloadable { groups, limits: config.limits.clone() });
+        let settings = settings::worker(&config);
         for (handle, tunnel) in handles.iter().zip(tunnels) {
             handle.reload(tunnel, settings);
         }
@@ -103,6 +94,10 @@ impl Reloader<'_> {
     }
 }
 
-fn at_start(config: &ClientConfig) -> AtStart<'_> {
-    AtStart { runtime: &config.runtime, admin: &config.admin, log: &config.log }
+fn at_start(config: &ClientConfig) -> ImmutableConfig<'_> {
+    ImmutableConfig { runtime: &config.runtime, admin: &config.admin, log: &config.log }
+}
+
+fn immutable_listeners(config: &ClientConfig) -> Vec<ImmutableListen<'_>> {
+    config.listen.iter().map(Listen::immutable).collect()
 }

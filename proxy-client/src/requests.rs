@@ -1,17 +1,19 @@
-//! What becomes of a connection that has said where it wants to go: a request through the tunnel,
-//! a connection past it, or a refusal.
+//! Forwards accepted connections with a known destination: through the tunnel, around it, or not at all.
 
 use std::collections::HashSet;
 use std::io::Write;
 use std::time::Duration;
 
-use millrace_config::{Class, OnFailure};
-use millrace_tunnel::conn::ConnId;
-use millrace_tunnel::core::{Core, RelayStart};
-use millrace_tunnel::flow::{FlowEnd, FlowLabel, H3_CONNECT_ERROR, Returned};
+use millrace_config::Class;
+use millrace_tunnel::conn_id::ConnId;
+use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
+use millrace_tunnel::event_loop::{Core, RelayStart};
+use millrace_tunnel::flow::RetryableFlow;
+use millrace_tunnel::flow_end::FlowEnd;
+use millrace_tunnel::flow_label::FlowLabel;
+use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
 use millrace_tunnel::metrics::{FlowFailure, Parser};
 use millrace_tunnel::rtsp::Rtsp;
-use millrace_tunnel::streams::{failure_metric, fields_of};
 use millrace_wire::h3_connect::{self, Carries, Response};
 use millrace_wire::{ConnectFailure, Destination};
 use quiche::h3;
@@ -22,19 +24,19 @@ use crate::intercept::{Handshake, Mode};
 use crate::pool::{ServerSet, State};
 use crate::role::ClientRole;
 
-/// How long a refused client has to read why.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// Servers that one flow is offered to.
+/// How long a refused client has to read the reply.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Largest number of servers that one flow is offered to.
 const MAX_OFFERS: u32 = 8;
 
-/// What is known of a flow that may come back ([`RelayStart::again`]), packed into its key.
+/// State of a retryable flow, packed into its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RetryKey {
     /// The number of its listener.
     listener: usize,
-    /// How often it was offered to a server, at most [`MAX_OFFERS`].
+    /// How often it has been offered to a server, at most [`MAX_OFFERS`].
     offers: u32,
-    /// Servers that refused it because of a limit.
+    /// Servers that have refused it because of a limit.
     refused_by: ServerSet,
 }
 
@@ -59,16 +61,16 @@ impl RetryKey {
 }
 
 impl ClientRole {
-    /// Opens streams for the connections that wait for one, as far as that is possible now.
+    /// Opens streams for the waiting connections, as far as that is possible now.
     pub(crate) fn request_waiting(&mut self, core: &mut Core) {
         let waiting =
             |(key, it): (&u64, &Accepted)| matches!(it.stage, Stage::Waiting(_)).then_some(*key);
         let mut keys: Vec<_> = self.accepted.iter().filter_map(waiting).collect();
         keys.sort_unstable();
-        // A thousand may wait beside ten thousand connections: those that want the same ask once.
+        // A thousand may wait beside ten thousand connections: each criterion is tried once.
         let mut nothing_for = HashSet::new();
         for key in keys {
-            let Some(criteria) = self.accepted.get(&key).map(|it| (it.lane, it.refused_by)) else {
+            let Some(criteria) = self.accepted.get(&key).map(|it| (it.group, it.refused_by)) else {
                 continue;
             };
             if !nothing_for.contains(&criteria) && !self.request(core, key) {
@@ -78,19 +80,19 @@ impl ClientRole {
         self.request_waiting_udp(core);
     }
 
-    /// Opens a stream for a connection that waits for one, if that is possible now. `false` when there is no
-    /// connection to a server that it could use.
+    /// Opens a stream for a waiting connection, if that is possible now. Returns `false` when no tunnel connection can
+    /// take it.
     pub(crate) fn request(&mut self, core: &mut Core, key: u64) -> bool {
         let Some(accepted) = self.accepted.get_mut(&key) else { return true };
         let Stage::Waiting(destination) = &accepted.stage else { return true };
         if self.pool.state(core.now()) == State::Down {
-            self.without_tunnel(core, key);
+            self.bypass(core, key);
             return true;
         }
-        let choice = self.pool.choose(core, accepted.lane, accepted.refused_by);
+        let choice = self.pool.choose(core, accepted.group, accepted.refused_by);
         let Some(conn) = choice else { return false };
-        let lane = &self.lanes[accepted.lane];
-        match lane.request(core, conn, Carries::Tcp, destination, accepted.client, key) {
+        let group = &self.groups[accepted.group];
+        match group.request(core, conn, Carries::Tcp, destination, accepted.client, key) {
             Ok(stream) => {
                 self.pool.flow_begins(core, conn);
                 let destination = destination.clone();
@@ -99,18 +101,18 @@ impl ClientRole {
                     accepted.deadline = core.now() + self.connect_timeout;
                     accepted.stage = Stage::Requested { conn, stream, destination };
                 } else {
-                    // The client is not told anyway: its first bytes go with the request.
+                    // The protocol has no success reply: the first bytes go with the request.
                     self.relay(core, key, conn, stream, &destination, None);
                 }
             }
-            // Later: a notice comes when there is room.
+            // `TunnelEvent::Writable` comes when the stream can be opened.
             Err(h3::Error::StreamBlocked) => {}
             Err(h3::Error::TransportError(quiche::Error::StreamLimit)) => {
                 accepted.offers += 1;
                 self.refused_by(key, conn);
                 self.offer_again(core, key, ConnectFailure::Overloaded);
             }
-            Err(error) => tracing::debug!(%error, "the request waits for another connection"),
+            Err(error) => tracing::debug!(%error, "request requeued"),
         }
         true
     }
@@ -126,22 +128,22 @@ impl ClientRole {
     ) {
         let Some(accepted) = self.accepted.remove(&key) else { return };
         let to_socket = accepted.handshake.success_reply();
-        let door = &self.doors_seen[accepted.door];
+        let listener = &self.listener_views[accepted.listener];
         let retry = RetryKey {
-            listener: accepted.door,
+            listener: accepted.listener,
             offers: accepted.offers,
             refused_by: accepted.refused_by.union(self.pool.server_of(conn)),
         };
-        let again = self.several_servers || door.on_failure == OnFailure::Direct;
-        let class = self.lanes[accepted.lane].class;
+        let again = self.several_servers || listener.may_bypass();
+        let class = self.groups[accepted.group].class;
         let rtsp = accepted.client.filter(|_| class == Class::Rtsp).map(|player| Rtsp::Client {
             player,
-            origin: match (&door.mode, destination) {
+            origin: match (&listener.mode, destination) {
                 (Mode::Tproxy, Destination::Address(origin)) => Some(origin.ip()),
                 _ => None,
             },
             agreed: answer.is_some_and(|fields| h3_connect::follows_rtsp(fields_of(fields))),
-            lane: accepted.lane,
+            group: accepted.group,
         });
         core.relay(RelayStart {
             conn,
@@ -195,7 +197,7 @@ impl ClientRole {
         }
     }
 
-    /// A request has come to nothing, and the connection waits as before.
+    /// Withdraws a request; the accepted connection waits for another one.
     fn take_back(&mut self, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get_mut(&key) else { return };
         let Stage::Requested { conn, stream, destination } = &accepted.stage else { return };
@@ -205,38 +207,38 @@ impl ClientRole {
         self.pool.flow_ends(core, conn);
     }
 
-    /// The server of a connection has no room for this flow. That says nothing about other flows.
+    /// The server of a tunnel connection has refused this flow because of a limit. It may take other flows.
     fn refused_by(&mut self, key: u64, conn: ConnId) {
         if let Some(accepted) = self.accepted.get_mut(&key) {
             accepted.refused_by = accepted.refused_by.union(self.pool.server_of(conn));
         }
     }
 
-    /// Another server, if there is one, else what the listener says.
+    /// Tries another server if one is usable, else applies the fail mode of the listener.
     fn offer_again(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
         let Some(accepted) = self.accepted.get(&key) else { return };
         let up = self.pool.state(core.now()) == State::Up;
         let elsewhere = || {
             let refused_by = accepted.refused_by;
-            refused_by.is_empty() || self.pool.choose(core, accepted.lane, refused_by).is_some()
+            refused_by.is_empty() || self.pool.choose(core, accepted.group, refused_by).is_some()
         };
         if accepted.offers < MAX_OFFERS && up && elsewhere() {
             self.request(core, key);
-        } else if self.door(accepted).on_failure == OnFailure::Direct {
-            self.without_tunnel(core, key);
+        } else if self.listener_view(accepted).may_bypass() {
+            self.bypass(core, key);
         } else if !failure.is_limit() && self.pool.state(core.now()) == State::Pending {
-            // It waits for the next connection.
+            // It waits for the next tunnel connection.
         } else {
             self.fail(core, key, failure);
         }
     }
 
-    /// No server can take it.
-    fn without_tunnel(&mut self, core: &mut Core, key: u64) {
+    /// Connects a flow that no server can take to its destination directly, or fails it.
+    fn bypass(&mut self, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get(&key) else { return };
         let Stage::Waiting(destination) = &accepted.stage else { return };
-        let door = &self.doors_seen[accepted.door];
-        let direct = self.direct.as_mut().filter(|_| door.on_failure == OnFailure::Direct);
+        let listener = &self.listener_views[accepted.listener];
+        let direct = self.direct.as_mut().filter(|_| listener.may_bypass());
         let Some(direct) = direct else {
             let failure = match self.pool.is_full(core.now()) {
                 true => ConnectFailure::ServerFull,
@@ -244,18 +246,18 @@ impl ClientRole {
             };
             return self.fail(core, key, failure);
         };
-        let named_by = match door.mode {
+        let named_by = match listener.mode {
             Mode::ProxyProtocol | Mode::HttpConnect | Mode::Socks5 => NamedBy::Client,
-            Mode::Tproxy | Mode::Redirect | Mode::Fixed(_) => NamedBy::Interception,
+            Mode::Tproxy | Mode::Redirect | Mode::Static(_) => NamedBy::Interception,
         };
-        let (destination, class) = (destination.clone(), self.lanes[accepted.lane].class);
+        let (destination, class) = (destination.clone(), self.groups[accepted.group].class);
         if let Some(accepted) = self.accepted.remove(&key) {
             let failed = direct.start(core, accepted, destination, class, named_by);
             self.on_direct_failed(core, failed);
         }
     }
 
-    /// Flows that found no way past the tunnel either.
+    /// Fails flows that could not be connected directly.
     pub(crate) fn on_direct_failed(
         &mut self,
         core: &mut Core,
@@ -269,10 +271,10 @@ impl ClientRole {
         }
     }
 
-    /// A flow that was given to the tunnel is back, and nobody has seen a byte of it.
-    pub(crate) fn on_returned(&mut self, core: &mut Core, returned: Returned) {
-        let Returned { key, mut socket, label, admission, bytes, end } = returned;
-        let RetryKey { listener: door, offers, mut refused_by } = RetryKey::from_bits(key);
+    /// A flow that was given to the tunnel has come back before any byte of it was delivered.
+    pub(crate) fn on_returned(&mut self, core: &mut Core, returned: RetryableFlow) {
+        let RetryableFlow { key, mut socket, label, admission, bytes, end } = returned;
+        let RetryKey { listener, offers, mut refused_by } = RetryKey::from_bits(key);
         let failure = match end {
             FlowEnd::Refused(FlowFailure::ServerFull) => ConnectFailure::ServerFull,
             FlowEnd::Refused(FlowFailure::LocalResources) => ConnectFailure::LocalResources,
@@ -281,7 +283,7 @@ impl ClientRole {
             _ => ConnectFailure::TunnelUnavailable,
         };
         if !failure.is_limit() {
-            // The connection is gone, and the server may be back any moment.
+            // The connection has failed; its server may be available again soon.
             refused_by = ServerSet::default();
         }
         let key = self.next_key;
@@ -296,8 +298,8 @@ impl ClientRole {
             handshake: Handshake::over(destination.clone()),
             bytes,
             client: label.client,
-            door,
-            lane: self.doors_seen[door].lane,
+            listener,
+            group: self.listener_views[listener].group,
             handshake_place: None,
             admission,
             deadline: core.now() + self.connect_timeout,
@@ -309,7 +311,7 @@ impl ClientRole {
         self.offer_again(core, key, failure);
     }
 
-    /// Requests on these connections, which are of no use now, go elsewhere.
+    /// Moves the requests on failed connections to others.
     pub(crate) fn leave(&mut self, core: &mut Core, lost: &[ConnId]) {
         let on_them = |(key, it): (&u64, &Accepted)| match it.stage {
             Stage::Requested { conn, .. } => lost.contains(&conn).then_some(*key),
@@ -322,7 +324,7 @@ impl ClientRole {
         }
     }
 
-    /// There will be no flow: tells the client as its protocol does.
+    /// Refuses a flow with the failure reply of the protocol.
     pub(crate) fn fail(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
         let Some(accepted) = self.accepted.get(&key) else { return };
         core.shared.metrics.flows_failed.of(failure_metric(failure)).inc();
@@ -333,18 +335,18 @@ impl ClientRole {
         self.turn_away(core, key, reply);
     }
 
-    /// Closes after `reply`, or with a reset when there is none.
+    /// Sends `reply` and closes; without a reply resets.
     pub(crate) fn turn_away(&mut self, core: &mut Core, key: u64, reply: Option<Vec<u8>>) {
         let Some(mut accepted) = self.accepted.remove(&key) else { return };
         let Some(reply) = reply else {
             accepted.socket.reset();
             return;
         };
-        // To close with unread bytes would reset, and could take the reply away again.
+        // A close with unread bytes resets the connection, and the client may lose the reply.
         let said = accepted.socket.write(&reply).is_ok_and(|sent| sent == reply.len());
         if said && accepted.socket.shutdown_write().is_ok() && !accepted.discard() {
             accepted.stage = Stage::Closing;
-            accepted.deadline = core.now() + CLOSE_PATIENCE;
+            accepted.deadline = core.now() + CLOSE_TIMEOUT;
             self.accepted.insert(key, accepted);
         }
     }

@@ -1,4 +1,4 @@
-//! One server of the tunnel, as one worker sees it.
+//! A server of the tunnel, as one worker knows it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -7,60 +7,60 @@ use std::time::{Duration, Instant};
 
 use millrace_config::{ClientTunnel, Host, HostPort, TunnelServer};
 use millrace_tunnel::dial::interleave;
+use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::metrics::ServerMetrics;
 use millrace_tunnel::resolve::{
     Addresses, Asker, Name, Question, ResolveError, Resolved, Resolver,
 };
-use millrace_tunnel::worker::WorkerHandle;
 
 use crate::backoff::Backoff;
-use crate::link::PATIENCE_ROUND_TRIPS;
+use crate::tunnel_connection::ANSWER_TIMEOUT_ROUND_TRIPS;
 
-/// For how long a server that has no room gets no new flows. Then the next one asks again.
+/// How long a full server gets no new flows. The next flow after that tries it again.
 const FULL_FOR: Duration = Duration::from_secs(1);
 
-/// Least time between two questions for the addresses of a server that works.
+/// Least time between two name queries for a server that works.
 const LEAST_TTL: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// A server of the configuration, with its health, addresses and back-off.
 pub struct Server {
-    /// Where it is, and when it is to be used.
+    /// Its address, name and priority.
     pub config: TunnelServer,
-    /// When the next attempt to connect may be made.
+    /// Pauses between attempts to connect.
     backoff: Backoff,
-    /// Since when a connection to it has worked, if none has failed or got lost since then.
+    /// Since when connections to it have worked without a failure or loss.
     works_since: Option<Instant>,
-    /// What resumes a session with it.
+    /// Session ticket for resumption.
     pub session: Option<Vec<u8>>,
-    /// Whether there is a connection to it that takes flows and answers.
+    /// Whether an established connection to it takes flows and answers.
     healthy: bool,
-    /// The last that is known of it is that it did not answer, or refused.
+    /// Whether the last attempt to reach it failed.
     down: bool,
-    /// Its probes had no answer in time, and no connection has been made since then.
+    /// Its health probes had no answer in time, and no connection has been established since then.
     pub is_stuck: bool,
-    /// Of the newest connection, when it was made.
+    /// Round-trip time of the newest connection when it was established.
     rtt: Option<Duration>,
-    /// The last packet on one of its established connections, as far as is known.
+    /// When the last known packet came on one of its established connections.
     heard: Option<Instant>,
     full_until: Option<Instant>,
     /// In the order in which they are tried (RFC 8305 §4).
     addresses: Vec<SocketAddr>,
-    /// Until when they need not be asked for again; `None` after a failure.
+    /// Until when they are valid; `None` after a failure.
     valid_until: Option<Instant>,
-    /// They are being asked for.
+    /// The name query in progress.
     question: Option<Question>,
-    /// To which connections are made, until one fails.
+    /// The address that connections use until one fails.
     working: Option<SocketAddr>,
-    /// The last one that worked, which is tried first.
+    /// The address that worked last, which is tried first.
     worked_last: Option<SocketAddr>,
-    /// Attempts of each lane since a connection worked: they go to one address after the other.
+    /// Attempts of each connection group since a connection worked. They cycle through the addresses.
     attempts: HashMap<Option<usize>, usize>,
-    /// Its part of the metrics.
+    /// Its metrics.
     pub metrics: ServerMetrics,
 }
 
 impl Server {
-    /// Nothing is known of it.
+    /// A server that no connection has been attempted to.
     pub fn new(config: TunnelServer, tunnel: &ClientTunnel, metrics: ServerMetrics) -> Self {
         let literal = match config.address {
             HostPort { host: Host::Ip(ip), port } => vec![SocketAddr::new(ip, port)],
@@ -87,12 +87,12 @@ impl Server {
         }
     }
 
-    /// Whether it is there.
+    /// Whether an established connection to it takes flows and answers.
     pub fn is_healthy(&self) -> bool {
         self.healthy
     }
 
-    /// Whether it did not answer, or refused, when it was last asked.
+    /// Whether the last attempt to reach it failed.
     pub fn is_down(&self) -> bool {
         self.down
     }
@@ -102,37 +102,37 @@ impl Server {
         self.heard = self.heard.max(Some(at));
     }
 
-    /// Whether a packet came within `patience`: an attempt without an answer then does not mean that the
-    /// server is gone. It may limit the rate of handshakes.
-    pub fn is_heard(&self, now: Instant, patience: Duration) -> bool {
-        self.heard.is_some_and(|at| now.saturating_duration_since(at) < patience)
+    /// Whether a packet came within `timeout`. If so, an unanswered attempt does not mean that the server is down: it
+    /// may limit the rate of handshakes.
+    pub fn is_heard(&self, now: Instant, timeout: Duration) -> bool {
+        self.heard.is_some_and(|at| now.saturating_duration_since(at) < timeout)
     }
 
-    /// Whether it has said that it has no room for more flows.
+    /// Whether it has refused a flow because it is full.
     pub fn is_full(&self, now: Instant) -> bool {
         self.full_until.is_some_and(|until| until > now)
     }
 
-    /// Whether new flows can go to it.
+    /// Whether it can take new flows.
     pub fn is_usable(&self, now: Instant) -> bool {
         self.healthy && !self.is_full(now)
     }
 
-    /// It has no room for more flows.
+    /// It has refused a flow because it is full.
     pub fn on_full(&mut self, now: Instant) {
         if !self.is_full(now) {
-            tracing::warn!(server = %self.config, "the server has no room for more flows");
+            tracing::warn!(server = %self.config, "server full");
         }
         self.full_until = Some(now + FULL_FOR);
         self.metrics.full.inc();
     }
 
-    /// When it may have room again.
+    /// When it may take flows again.
     pub fn full_until(&self) -> Option<Instant> {
         self.full_until
     }
 
-    /// What its connections say now.
+    /// Sets whether an established connection to it takes flows and answers.
     pub fn set_healthy(&mut self, healthy: bool) {
         if healthy == self.healthy {
             return;
@@ -144,19 +144,19 @@ impl Server {
         } else {
             self.metrics.healthy.dec();
         }
-        tracing::info!(server = %self.config, healthy, "server");
+        tracing::info!(server = %self.config, healthy, "tunnel server health changed");
     }
 
-    /// It did not answer, or refused.
+    /// An attempt to reach it failed.
     pub fn failed(&mut self, attempt: Instant) {
         if !self.down {
-            tracing::warn!(server = %self.config, "the server does not answer, or refuses");
+            tracing::warn!(server = %self.config, "server unreachable or refusing connections");
         }
         self.down = true;
         self.lost(attempt);
     }
 
-    /// A connection to it was lost that had worked.
+    /// An established connection to it was lost.
     pub fn lost(&mut self, now: Instant) {
         self.valid_until = None;
         self.working = None;
@@ -167,14 +167,14 @@ impl Server {
         self.backoff.failed(now, random_fraction());
     }
 
-    /// What a round trip to it took last.
+    /// The last known round-trip time.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt
     }
 
-    /// How long it may leave a packet unanswered: `least`, and over a long path some round trips.
-    pub fn patience(&self, least: Duration) -> Duration {
-        least.max(PATIENCE_ROUND_TRIPS * self.rtt.unwrap_or_default())
+    /// How long it may leave a packet unanswered: `least`, and at least some round trips.
+    pub fn answer_timeout(&self, least: Duration) -> Duration {
+        least.max(ANSWER_TIMEOUT_ROUND_TRIPS * self.rtt.unwrap_or_default())
     }
 
     /// A connection to one of its addresses works, with a round trip of `rtt`.
@@ -205,9 +205,8 @@ impl Server {
         self.backoff.next()
     }
 
-    /// Sees to it that its addresses are known: those of a name are asked for when there are none,
-    /// after a failure, and when they are out of date. The answer wakes `worker` and comes under
-    /// the key `index`. Whether there is any to try meanwhile.
+    /// Resolves its name where it has no addresses, after a failure, and when they have expired. The
+    /// answer wakes `worker` and carries the key `index`. Returns whether an address is known already.
     pub fn resolve(
         &mut self,
         index: usize,
@@ -219,7 +218,7 @@ impl Server {
         if let HostPort { host: Host::Name(name), port } = &self.config.address
             && is_due
         {
-            // After a failure what is cached may be the reason for it.
+            // A cached answer may be the reason for a failure.
             let uncached = self.valid_until.is_none();
             let name = Name { host: name, port: *port, uncached };
             let asked = resolver.ask(Asker::default(), name, index as u64, answer, worker);
@@ -231,7 +230,7 @@ impl Server {
         !self.addresses.is_empty()
     }
 
-    /// The answer to [`Server::resolve`]. Without one the addresses of before are used.
+    /// The answer to [`Server::resolve`]. A failed query leaves the addresses as they are.
     pub fn on_resolved(&mut self, now: Instant, result: Result<Addresses, ResolveError>) {
         self.question = None;
         match result {
@@ -262,33 +261,32 @@ impl Server {
         self.addresses.len()
     }
 
-    /// Where the next attempt of a lane goes to: where connections work, else to one address after
-    /// the other.
-    pub fn next_address(&mut self, lane: Option<usize>) -> Option<SocketAddr> {
+    /// The address for the next attempt of a connection group: the working one, else the next of the list.
+    pub fn next_address(&mut self, group: Option<usize>) -> Option<SocketAddr> {
         if self.working.is_some() {
             return self.working;
         }
-        let attempts = self.attempts.entry(lane).or_default();
+        let attempts = self.attempts.entry(group).or_default();
         let address = self.addresses.get(attempts.checked_rem(self.addresses.len())?).copied();
         *attempts += 1;
         address
     }
 
-    /// Whether there are addresses that the lane has not tried since all of them failed last.
-    pub fn has_untried(&self, lane: Option<usize>) -> bool {
-        let attempts = self.attempts.get(&lane).copied().unwrap_or(0);
+    /// Whether there are addresses that the connection group has not tried since all of them failed last.
+    pub fn has_untried(&self, group: Option<usize>) -> bool {
+        let attempts = self.attempts.get(&group).copied().unwrap_or(0);
         self.working.is_none()
             && attempts.checked_rem(self.addresses.len()).is_some_and(|it| it > 0)
     }
 
-    /// Whether connections work to another address than this one, so that its failure says nothing
-    /// about the server.
+    /// Whether connections to another address work, so that a failure of this one does not mean that the
+    /// server is down.
     pub fn works_elsewhere(&self, address: SocketAddr) -> bool {
         self.working.is_some_and(|working| working != address)
     }
 
-    /// Whether early data may go to an address before it has answered: not while it is one of
-    /// several, of which it may be the one that does not.
+    /// Whether early data may go to an address before it has answered: not to one of several
+    /// addresses, which may be unreachable.
     pub fn takes_early_data(&self, address: SocketAddr) -> bool {
         self.addresses.len() < 2 || self.worked_last == Some(address)
     }
@@ -318,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    const LANE: Option<usize> = Some(0);
+    const GROUP: Option<usize> = Some(0);
 
     fn server() -> Server {
         let text = "[tunnel]\nservers = [\"edge.example:4433\"]\nserver_name = \"edge\"\n\
@@ -344,26 +342,30 @@ mod tests {
     #[test]
     fn attempts_go_to_one_address_after_the_other_until_one_works() {
         let (mut server, now) = (server(), Instant::now());
-        assert_eq!(server.next_address(LANE), None, "not resolved yet");
-        assert!(!server.has_untried(LANE));
+        assert_eq!(server.next_address(GROUP), None, "not resolved yet");
+        assert!(!server.has_untried(GROUP));
         server.on_resolved(now, resolved(&["[::1]:1", "[::2]:1", "127.0.0.1:1"], now));
-        assert!(!server.has_untried(LANE), "no attempt has been made");
+        assert!(!server.has_untried(GROUP), "no attempt has been made");
         let [first, second, third] = ["[::1]:1", "127.0.0.1:1", "[::2]:1"].map(address);
-        assert_eq!(server.next_address(LANE), first);
-        assert!(server.has_untried(LANE) && !server.takes_early_data(first.unwrap()));
-        assert_eq!(server.next_address(Some(1)), first, "each lane begins with the first");
-        assert_eq!(server.next_address(LANE), second);
-        assert_eq!(server.next_address(LANE), third);
-        assert!(!server.has_untried(LANE), "all have been tried");
-        assert_eq!(server.next_address(LANE), first);
+        assert_eq!(server.next_address(GROUP), first);
+        assert!(server.has_untried(GROUP) && !server.takes_early_data(first.unwrap()));
+        assert_eq!(
+            server.next_address(Some(1)),
+            first,
+            "each connection group begins with the first"
+        );
+        assert_eq!(server.next_address(GROUP), second);
+        assert_eq!(server.next_address(GROUP), third);
+        assert!(!server.has_untried(GROUP), "all have been tried");
+        assert_eq!(server.next_address(GROUP), first);
         server.connected(now, second.unwrap(), None);
-        assert_eq!([server.next_address(LANE), server.next_address(LANE)], [second, second]);
-        assert!(!server.has_untried(LANE) && server.takes_early_data(second.unwrap()));
+        assert_eq!([server.next_address(GROUP), server.next_address(GROUP)], [second, second]);
+        assert!(!server.has_untried(GROUP) && server.takes_early_data(second.unwrap()));
         assert!(server.works_elsewhere(first.unwrap()) && !server.works_elsewhere(second.unwrap()));
         server.lost(now);
-        assert_eq!(server.next_address(LANE), second, "what worked last is tried first");
-        assert_eq!(server.next_address(LANE), first);
-        assert!(server.has_untried(LANE));
+        assert_eq!(server.next_address(GROUP), second, "what worked last is tried first");
+        assert_eq!(server.next_address(GROUP), first);
+        assert!(server.has_untried(GROUP));
     }
 
     #[test]
@@ -376,8 +378,8 @@ mod tests {
         server.failed(now);
         assert_eq!(server.valid_until, None, "it is asked again after a failure");
         server.on_resolved(now, Err(ResolveError::NotFound));
-        assert_eq!(server.next_address(LANE), address("127.0.0.1:1"));
+        assert_eq!(server.next_address(GROUP), address("127.0.0.1:1"));
         server.on_resolved(now, resolved(&["127.0.0.2:1"], now));
-        assert_eq!(server.next_address(LANE), address("127.0.0.2:1"));
+        assert_eq!(server.next_address(GROUP), address("127.0.0.2:1"));
     }
 }

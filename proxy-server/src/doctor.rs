@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use millrace_config::{Protocol, ServerConfig};
-use millrace_tunnel::doctor::{self, DoctorArgs, End, Report};
+use millrace_ops::doctor;
+use millrace_ops::doctor::{DoctorArgs, End, Report};
 use millrace_tunnel::own_addresses::interface_addresses;
 
 use millrace_tunnel::algorithms;
@@ -13,7 +14,7 @@ use millrace_tunnel::algorithms;
 /// Long enough for a server on this machine.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Looks at everything, and prints what it found.
+/// Makes all checks and prints the report.
 ///
 /// # Errors
 /// The configuration is wrong, which has an exit code of its own.
@@ -37,7 +38,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
 fn destinations(report: &mut Report, config: &ServerConfig) {
     if config.allow.is_empty() {
         let remedy = "add [[destinations.allow]] with the network and ports of the origins";
-        report.fail("destinations", "none is allowed, so that every flow is refused", remedy);
+        report.fail("destinations", "no destination is allowed, so every flow is refused", remedy);
     } else {
         let udp = config.allow.iter().filter(|it| it.protocol == Protocol::Udp).count();
         let entries = format!("{} entries for TCP, {udp} for UDP", config.allow.len() - udp);
@@ -48,8 +49,8 @@ fn destinations(report: &mut Report, config: &ServerConfig) {
     }
 }
 
-/// Whether a server answers at an address: with the versions that it has, since it is asked for one
-/// that there is not (RFC 9000, Section 6). That costs it no state.
+/// Checks that a server answers at an address, with a packet of an unknown version: it answers with
+/// Version Negotiation (RFC 9000, Section 6), which costs it no state.
 fn answers(report: &mut Report, address: SocketAddr) {
     let check = format!("tunnel.listen {address}");
     let is_here = address.ip().is_unspecified()
@@ -70,9 +71,9 @@ fn answers(report: &mut Report, address: SocketAddr) {
         Ok(true) => report.ok(&check, "a QUIC server answers"),
         Ok(false) | Err(_) => report.skip(
             &check,
-            "nobody answers",
-            "right while millrace-server is not running; else look at its log, and for a firewall \
-             rule on the loopback",
+            "no answer",
+            "normal while millrace-server is not running; otherwise check its log and the firewall \
+             rules of the loopback",
         ),
     }
 }

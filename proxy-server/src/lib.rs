@@ -1,9 +1,12 @@
-//! The far end of the tunnel: takes flows from it to their destinations.
+//! The tunnel server: connects flows of the tunnel to their destinations.
 
+pub mod cli;
 pub mod doctor;
 pub mod reload;
 pub mod role;
 pub mod rules;
 pub mod run;
+mod settings;
 pub mod shared;
+mod trust;
 mod tunnel_ports;

@@ -1,39 +1,44 @@
-//! SIGHUP: what can change while flows run, changes.
+//! Reload on SIGHUP: applies what can change while flows run.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::ServerConfig;
-use millrace_tunnel::credentials::{self, End};
-use millrace_tunnel::reload::{AtStart, Latest, needs_restart};
+use millrace_ops::published::Published;
+use millrace_ops::reload::{ImmutableConfig, needs_restart};
+use millrace_ops::selection;
+use millrace_ops::selection::Selection;
+use millrace_ops::system_limits;
+use millrace_tunnel::algorithms;
+use millrace_tunnel::credentials;
+use millrace_tunnel::credentials::End;
+use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::resolve::Resolver;
-use millrace_tunnel::selection::{self, Selection};
 use millrace_tunnel::shared::Shared;
-use millrace_tunnel::worker::WorkerHandle;
-use millrace_tunnel::{algorithms, limits};
 
-use crate::run::{self, Trust};
+use crate::settings;
 use crate::shared::ServerShared;
+use crate::trust::Trust;
 
-/// See the module.
+/// Reloads the configuration of a running server.
 pub struct Reloader<'a> {
     /// What can't change is as it was at the start.
     pub started: &'a ServerConfig,
     /// For new flows.
-    pub latest: Latest<ServerShared>,
+    pub latest: Published<ServerShared>,
     /// For what all workers count together.
     pub shared: Arc<Shared>,
     /// Goes on.
     pub resolver: Resolver,
-    /// Gets its rules anew.
+    /// Reads its rules again.
     pub selection: Option<Selection>,
     /// Goes on.
     pub(crate) trust: Trust,
 }
 
 impl Reloader<'_> {
-    /// Takes the configuration file anew. Connections keep their certificates and windows, flows
-    /// their destinations; what is new gets what the file says now.
+    /// Reads the configuration file again. Connections keep their certificates and windows, flows
+    /// their destinations; new ones get the new settings.
     ///
     /// # Errors
     /// Whatever is wrong in it; nothing has changed then.
@@ -43,8 +48,8 @@ impl Reloader<'_> {
         let selection = self.selection.as_ref();
         let replace_rules = Selection::reload(selection, config.mcc.as_ref(), &config.source)?;
         let initial = selection.map(Selection::initial);
-        let tunnels = run::tunnels(&config, handles.len(), &self.trust, initial)?;
-        let server = run::server_shared(&config, self.resolver.clone(), initial)?;
+        let tunnels = settings::tunnels(&config, handles.len(), &self.trust, initial)?;
+        let server = settings::server_shared(&config, self.resolver.clone(), initial)?;
         // From here on nothing can fail.
         let started = self.started;
         needs_restart(
@@ -58,17 +63,17 @@ impl Reloader<'_> {
             ],
         );
         replace_rules();
-        limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
+        system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         credentials::warn(End::Server, &config.tunnel.credentials);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
-            run::flow_limits(&config.limits),
-            run::peer_limits(&config.limits),
+            settings::flow_limits(&config.limits),
+            settings::peer_limits(&config.limits),
         );
         self.resolver.configure(&config.resolver);
         self.trust.ticket_keys.set(config.tunnel.session_tickets);
         self.latest.set(server);
-        let settings = run::settings(&config, handles.len());
+        let settings = settings::worker(&config, handles.len());
         for (handle, tunnel) in handles.iter().zip(tunnels) {
             handle.reload(tunnel, settings);
         }
@@ -76,6 +81,6 @@ impl Reloader<'_> {
     }
 }
 
-fn at_start(config: &ServerConfig) -> AtStart<'_> {
-    AtStart { runtime: &config.runtime, admin: &config.admin, log: &config.log }
+fn at_start(config: &ServerConfig) -> ImmutableConfig<'_> {
+    ImmutableConfig { runtime: &config.runtime, admin: &config.admin, log: &config.log }
 }

@@ -8,23 +8,24 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 use millrace_config::Class;
-use millrace_tunnel::conn::ConnId;
-use millrace_tunnel::core::{Core, RelayStart};
+use millrace_ops::published::Published;
+use millrace_tunnel::admitted::Admitted;
+use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::datagrams::{DatagramsStart, Near};
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
-use millrace_tunnel::flow::FlowLabel;
-use millrace_tunnel::flow_admission::Admitted;
+use millrace_tunnel::event_loop::Role;
+use millrace_tunnel::event_loop::WorkerHandle;
+use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
+use millrace_tunnel::event_loop::{Core, RelayStart};
+use millrace_tunnel::flow_label::FlowLabel;
 use millrace_tunnel::local_resources::log_shortage;
 use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
 use millrace_tunnel::probe;
-use millrace_tunnel::reload::Latest;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved};
-use millrace_tunnel::role::{Notice, Role};
 use millrace_tunnel::rtsp::{Medium, Rtsp};
 use millrace_tunnel::socket::Socket;
-use millrace_tunnel::streams::{failure_metric, fields_of};
+use millrace_tunnel::tunnel_event::TunnelEvent;
 use millrace_tunnel::udp::UdpPort;
-use millrace_tunnel::worker::WorkerHandle;
 use millrace_wire::connect_udp::CAPSULE_PROTOCOL;
 use millrace_wire::h3_connect::{
     self, Carries, ConnectRequest, H3_MESSAGE_ERROR, RTSP_FIELD, RTSP_FOLLOWED,
@@ -49,9 +50,10 @@ enum Stage {
     Dialing(Dialer),
     /// Connected, but the answer found no room in the connection yet.
     Answering(TcpStream),
-    /// The same for a UDP flow, and the medium that it carries if it does.
+    /// A UDP flow with its socket open, and its medium if it carries one; the answer found no room
+    /// in the connection yet.
     AnsweringUdp(Near, Option<Medium>),
-    /// Failed, and the same.
+    /// Failed, but the answer found no room in the connection yet.
     Refusing(ConnectFailure),
 }
 
@@ -74,16 +76,16 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether its SETUP requests are followed: not where somebody else is between here and the
-    /// origin, who is the one to get its media.
+    /// Whether its SETUP requests are followed: not behind an upstream proxy, which would receive
+    /// the media.
     fn follows_rtsp(&self, core: &Core) -> bool {
         self.label.class == Class::Rtsp && self.header.is_empty() && core.shared.follows_rtsp()
     }
 }
 
-/// See the module.
+/// The server's role in an event loop.
 pub struct ServerRole {
-    latest: Latest<ServerShared>,
+    latest: Published<ServerShared>,
     shared: Arc<ServerShared>,
     ports: Vec<UdpPort>,
     /// How many have ports of the same addresses.
@@ -99,7 +101,7 @@ pub struct ServerRole {
 impl ServerRole {
     /// A role that takes connections on `ports`.
     pub fn new(
-        latest: Latest<ServerShared>,
+        latest: Published<ServerShared>,
         ports: Vec<UdpPort>,
         workers: usize,
         handle: WorkerHandle,
@@ -126,7 +128,7 @@ impl ServerRole {
         let request = match h3_connect::parse_request(fields_of(fields)) {
             Ok(request) => request,
             Err(error) => {
-                tracing::warn!(conn = conn.number(), %error, "bad request");
+                tracing::warn!(conn = conn.number(), %error, "malformed request");
                 core.shared.metrics.protocol_errors.of(Parser::Http3).inc();
                 if error.is_malformed() {
                     core.reset_stream(conn, stream, H3_MESSAGE_ERROR);
@@ -157,7 +159,7 @@ impl ServerRole {
             request;
         let class = class_of(class.as_deref());
         let choice = self.shared.choose(core, class, congestion_control);
-        core.steer(conn, Some(stream), &choice, class);
+        core.select_cc(conn, Some(stream), &choice, class);
         self.pending.insert(
             key,
             Pending {
@@ -215,8 +217,8 @@ impl ServerRole {
         }
     }
 
-    /// A place for what a request asks for. A UDP flow has one among those that nothing has come back
-    /// for, where the oldest request goes for a new one; a medium is its RTSP flow's.
+    /// A place for what a request asks for. A UDP flow gets a place of a flow without a reply, which may evict the
+    /// oldest request; a medium uses the place of its RTSP flow.
     fn admit(
         &mut self,
         core: &mut Core,
@@ -241,7 +243,7 @@ impl ServerRole {
         admitted.map_err(|refusal| {
             if core.may_log_refusal() {
                 let reason = refusal.metric().as_str();
-                tracing::warn!(?viewer, reason, "flow refused; others like it may not be logged");
+                tracing::warn!(?viewer, reason, "flow refused; similar refusals may not be logged");
             }
             refusal.failure()
         })
@@ -283,7 +285,7 @@ impl ServerRole {
             (false, _) if pending.udp => self.open_udp(core, key, &allowed),
             (false, _) => {
                 let Pending { name, header, label, .. } = pending;
-                self.shared.hand_over(name.as_deref(), &mut allowed, header, label.client);
+                self.shared.forward(name.as_deref(), &mut allowed, header, label.client);
                 pending.stage = Stage::Dialing(Dialer::new(interleave(&allowed), core.now()));
                 self.advance(core, key);
             }
@@ -490,39 +492,39 @@ impl Role for ServerRole {
         }
     }
 
-    fn on_notice(&mut self, core: &mut Core, notice: Notice) {
+    fn on_tunnel_event(&mut self, core: &mut Core, notice: TunnelEvent) {
         match notice {
-            Notice::Request { conn, stream, fields } => {
+            TunnelEvent::Request { conn, stream, fields } => {
                 self.on_request(core, conn, stream, &fields);
             }
-            Notice::Disconnected { conn, established, reason } => {
+            TunnelEvent::Disconnected { conn, established, reason } => {
                 if established {
                     tracing::info!(conn = conn.number(), reason, "connection closed");
                 }
                 self.drop_pending(|_, pending| pending.conn == conn);
             }
-            Notice::StreamFinished { key, .. } => {
+            TunnelEvent::StreamFinished { key, .. } => {
                 if let Some(pending) = self.pending.get_mut(&key) {
                     pending.client_ended = true;
                 }
             }
-            Notice::StreamLost { key, .. } => self.drop_pending(|other, _| other == key),
-            Notice::Room(conn) => {
+            TunnelEvent::StreamLost { key, .. } => self.drop_pending(|other, _| other == key),
+            TunnelEvent::Writable(conn) => {
                 let blocked = self.pending.iter().filter(|(_, pending)| pending.conn == conn);
                 let blocked: Vec<_> = blocked.map(|(key, _)| *key).collect();
                 for key in blocked {
                     self.answer(core, key);
                 }
             }
-            Notice::Open(_)
-            | Notice::Established(_)
-            | Notice::Response { .. }
-            | Notice::FlowEnded { .. }
-            | Notice::DatagramsEnded { .. }
-            | Notice::FlowReturned(_)
-            | Notice::MediumSetUp(_)
-            | Notice::MediaOver { .. }
-            | Notice::GoingAway(_) => {}
+            TunnelEvent::Open(_)
+            | TunnelEvent::Established(_)
+            | TunnelEvent::Response { .. }
+            | TunnelEvent::FlowEnded { .. }
+            | TunnelEvent::DatagramsEnded { .. }
+            | TunnelEvent::FlowRetryable(_)
+            | TunnelEvent::MediumSetUp(_)
+            | TunnelEvent::MediaOver { .. }
+            | TunnelEvent::GoingAway(_) => {}
         }
     }
 

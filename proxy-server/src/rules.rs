@@ -1,4 +1,4 @@
-//! `millrace-server rules`: the rules of MCC, looked at without a server.
+//! `millrace-server rules`: checks and evaluates the rules of MCC without a server.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use millrace_mcc::rules::{LuaRules, Rules};
-use millrace_mcc::{Config, Facts, RulesText};
+use millrace_mcc::{Config, RuleInput, RulesText};
 
-/// More is no facts.
-const MAX_FACTS_BYTES: u64 = 1 << 20;
+/// Maximum size of a rule input on standard input.
+const MAX_INPUT_BYTES: u64 = 1 << 20;
 
-/// See the module.
+/// Arguments of `millrace-server rules`.
 #[derive(Debug, Args)]
 pub struct RulesArgs {
     #[command(subcommand)]
@@ -21,32 +21,31 @@ pub struct RulesArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Loads rules, and runs their own tests (functions that are called test_...)
+    /// Load rules and run their tests (functions whose names begin with test_)
     Check {
-        /// Files in Lua
+        /// Rules files (Lua)
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Says what rules choose for a connection, and why
+    /// Print the choice of the rules for a connection, and the reason
     Explain {
-        /// A file in Lua
+        /// Rules file (Lua)
         file: PathBuf,
-        /// What is known of the connection, as JSON: {"loss": 0.05, "smoothed_rtt_ms": 30}; - reads it from
-        /// standard input
+        /// State of the connection, as JSON: {"loss": 0.05, "smoothed_rtt_ms": 30}; - reads it from standard input
         #[arg(default_value = "{}")]
-        facts: String,
+        input: String,
     },
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Rules that can't be used, and facts that are none.
+/// Invalid rules, or an invalid rule input.
 pub fn run(arguments: RulesArgs) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Check { files } => check(&files),
-        Command::Explain { file, facts } => {
-            println!("{}", explain(&file, &facts)?);
+        Command::Explain { file, input } => {
+            println!("{}", explain(&file, &input)?);
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -62,29 +61,29 @@ fn check(files: &[PathBuf]) -> anyhow::Result<ExitCode> {
                 println!("{}: {name}: {problem}", file.display());
             }
         }
-        let good = tests.iter().filter(|(_, outcome)| outcome.is_ok()).count();
-        println!("{}: {good} of {} tests passed", file.display(), tests.len());
+        let passed = tests.iter().filter(|(_, outcome)| outcome.is_ok()).count();
+        println!("{}: {passed} of {} tests passed", file.display(), tests.len());
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn explain(file: &Path, facts: &str) -> anyhow::Result<String> {
-    let mut text = facts.to_owned();
-    if facts == "-" {
+fn explain(file: &Path, input: &str) -> anyhow::Result<String> {
+    let mut text = input.to_owned();
+    if input == "-" {
         text.clear();
-        std::io::stdin().take(MAX_FACTS_BYTES).read_to_string(&mut text)?;
+        std::io::stdin().take(MAX_INPUT_BYTES).read_to_string(&mut text)?;
     }
-    let facts: Facts = serde_json::from_str(&text).context("what is known of the connection")?;
-    let choice = load(file)?.select(&facts).map_err(anyhow::Error::msg)?;
+    let input: RuleInput = serde_json::from_str(&text).context("state of the connection")?;
+    let choice = load(file)?.select(&input).map_err(anyhow::Error::msg)?;
     let Some(choice) = choice else {
-        return Ok("nothing: the connection stays as it is".to_owned());
+        return Ok("none: the connection keeps its algorithm".to_owned());
     };
     let (settings, _) = millrace_mcc::resolve(&Config::default())?;
-    if !settings.candidates.contains(&choice.algorithm) {
+    if !settings.algorithms.contains(&choice.algorithm) {
         bail!(
-            "{:?}, which is no algorithm; there are {}",
+            "{:?}, which is not an available algorithm; available: {}",
             choice.algorithm,
-            settings.candidates.join(", ")
+            settings.algorithms.join(", ")
         );
     }
     let reason = choice.reason.map_or_else(String::new, |reason| format!(": {reason}"));
@@ -106,23 +105,26 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_explained() {
-        let explain = |facts: &str| explain(&shipped("paper.lua"), facts);
+    fn explain_prints_choice_and_reason() {
+        let explain = |input: &str| explain(&shipped("paper.lua"), input);
         let lossy = explain(r#"{"loss": 0.05, "smoothed_rtt_ms": 30}"#).unwrap();
         assert_eq!(lossy, "westwood: more than 3 % lost");
-        assert_eq!(explain("{}").unwrap(), "nothing: the connection stays as it is");
+        assert_eq!(explain("{}").unwrap(), "none: the connection keeps its algorithm");
         let error = format!("{:#}", explain(r#"{"los": 1}"#).unwrap_err());
         assert!(error.contains("los"), "{error}");
     }
 
     #[test]
-    fn what_is_no_algorithm_is_said() {
+    fn explain_rejects_unknown_algorithm() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("rules.lua");
         fs::write(&file, "function select() return 'fast' end function test_no() error('no') end")
             .unwrap();
         let error = explain(&file, "{}").unwrap_err().to_string();
-        assert!(error.starts_with("\"fast\", which is no algorithm; there are bbr, "), "{error}");
+        assert!(
+            error.starts_with("\"fast\", which is not an available algorithm; available: bbr, "),
+            "{error}"
+        );
         assert_eq!(check(&[file]).unwrap(), ExitCode::FAILURE);
         assert_eq!(check(&[shipped("qoe.lua")]).unwrap(), ExitCode::SUCCESS);
         assert!(check(&[directory.path().join("none.lua")]).is_err());

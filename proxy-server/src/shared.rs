@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use millrace_config::{Acl, Class, Dial};
-use millrace_tunnel::algorithms::{Algorithms, Choice, Selectable};
-use millrace_tunnel::core::Core;
+use millrace_tunnel::algorithms::{Algorithms, CcPolicy, Selectable};
+use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::Resolver;
 use millrace_wire::proxy_protocol;
@@ -31,31 +31,33 @@ pub struct ServerShared {
 }
 
 impl ServerShared {
-    /// Where the first of the addresses, all of them permitted, is handed to somebody else: that
-    /// one's address takes their place, and `header` says who is meant.
-    pub(crate) fn hand_over(
+    /// If the first of the addresses, all of them permitted, has an upstream proxy, its address
+    /// replaces them, and `header` becomes a PROXY header with the client and the destination.
+    pub(crate) fn forward(
         &self,
         name: Option<&str>,
         addresses: &mut Vec<SocketAddr>,
         header: &mut Vec<u8>,
         client: Option<SocketAddr>,
     ) {
-        let hand_to = |address: &SocketAddr| self.acl.hand_to(name, address.ip(), address.port());
+        let forward_to =
+            |address: &SocketAddr| self.acl.forward_to(name, address.ip(), address.port());
         let Some(&destination) = addresses.first() else { return };
-        let Some(edge) = hand_to(&destination) else {
-            addresses.retain(|address| hand_to(address).is_none());
+        let Some(edge) = forward_to(&destination) else {
+            addresses.retain(|address| forward_to(address).is_none());
             return;
         };
-        // A client that nobody named is written as no address at all.
+        // An unknown client is written as the unspecified address.
         let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         *header = proxy_protocol::encode_v2(client.unwrap_or(nobody), destination);
         *addresses = vec![edge];
     }
 
-    /// What a flow asks for, if it may have it, else what its class has.
-    pub(crate) fn choose(&self, core: &Core, class: Class, wish: Option<String>) -> Choice {
+    /// The congestion control that a flow requests, if it is selectable, otherwise that of its
+    /// class.
+    pub(crate) fn choose(&self, core: &Core, class: Class, requested: Option<String>) -> CcPolicy {
         let of_class = || self.algorithms.of(class).clone();
-        let Some(name) = wish else { return of_class() };
+        let Some(name) = requested else { return of_class() };
         if let Some(choice) = self.selectable.get(&name) {
             return choice.clone();
         }
@@ -65,7 +67,7 @@ impl ServerShared {
             tracing::warn!(
                 asked = name,
                 instead = choice.name(),
-                "a flow may not choose this congestion control; logged once"
+                "requested congestion control is not selectable; logged once"
             );
         }
         choice

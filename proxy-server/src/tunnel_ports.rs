@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context, ensure};
+use millrace_ops::inherited_sockets::InheritedSockets;
 use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
-use millrace_tunnel::inherited_sockets::InheritedSockets;
 use millrace_tunnel::udp::{PortOptions, UdpPort};
 
 /// For each worker one socket on each address: inherited ones first.

@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 
-from door import ask, connected
+from http_connect_client import ask, connected
 from millrace import CLIENT, SERVER_NAME, start_client, start_server
 from origin import (BEHAVIOURS, SMALL_BYTES, Closed, Origin, read_exactly, read_to_end, some_bytes,
                     watch)
@@ -18,8 +18,8 @@ COUNTED_S = 2
 
 
 class Chain:
-    """What the scenarios use: `door`, `udp_door(origin)`, `peer`, `peer_is_client`, `origins`, `closed`, `forbidden`
-    and `connections()`."""
+    """What the scenarios use: `listener`, `udp_listener(origin)`, `peer`, `peer_is_client`, `origins`, `closed`,
+    `forbidden` and `connections()`."""
 
     def __init__(self, world):
         self.world = world
@@ -67,7 +67,7 @@ class PeersClient(Chain):
             self.world.binaries, self.world.directory, self.world.certificates, self.allowed(),
             [self.udp_origin.address]))
         self.peer = self.run(self.start_peer(self.world.certificates, CLIENT))
-        self.door = self.peer.wait_for(event="listening")["address"]
+        self.listener = self.peer.wait_for(event="listening")["address"]
 
     def start_peer(self, certificates, certificate):
         return Program("peer", [
@@ -75,7 +75,7 @@ class PeersClient(Chain):
             "--server", self.millrace.address("tunnel"), "--server-name", SERVER_NAME,
             "--udp", f"{self.udp_origin.address},{self.udp_forbidden.address}"])
 
-    def udp_door(self, origin):
+    def udp_listener(self, origin):
         return self.peer.wait_for(event="udp_listening", destination=origin.address)["address"]
 
     def connections(self):
@@ -95,7 +95,7 @@ class PeersProxy(Chain):
             origin.address: unused_port() for origin in [self.udp_origin, self.udp_forbidden]}
         self.millrace = self.run(self.start_millrace(self.world.certificates, udp=True))
         wait_until("millrace-client is healthy", self.millrace.is_healthy)
-        self.door = self.millrace.address("http_connect")
+        self.listener = self.millrace.address("http_connect")
 
     def start_millrace(self, certificates, udp=False):
         return start_client(
@@ -103,7 +103,7 @@ class PeersProxy(Chain):
             self.peer.wait_for(event="listening")["address"], certificates / CLIENT,
             [(port, to) for to, port in self.udp_doors.items()] if udp else [])
 
-    def udp_door(self, origin):
+    def udp_listener(self, origin):
         return f"127.0.0.1:{self.udp_doors[origin.address]}"
 
     def connections(self):
@@ -143,7 +143,7 @@ def settings_promise_datagrams_and_extended_connect(chain):
 
 def another_protocol_is_answered_with_501(chain):
     origin = chain.origins["watch"]
-    with ask(chain.door, origin.address, "Connect-Protocol: websocket\r\n") as answer:
+    with ask(chain.listener, origin.address, "Connect-Protocol: websocket\r\n") as answer:
         assert answer, "reset instead of an answer"
         assert answer.status == 501, answer.status
     assert origin.seen.empty(), "the destination was connected to"
@@ -206,7 +206,7 @@ def a_draining_proxy_lets_the_flow_end(chain):
 def drains(chain, program, says):
     """GOAWAY: the flow that is there goes on, and there is no new one."""
     origin, other = chain.origins["echo"], chain.origins["watch"]
-    with connected(chain.door, origin.address) as flow:
+    with connected(chain.listener, origin.address) as flow:
         program.terminate()
         program.wait_for(**says)
         data = some_bytes("drain", SMALL_BYTES)
@@ -214,7 +214,7 @@ def drains(chain, program, says):
         sender.start()
         assert read_exactly(flow, len(data)) == data
         sender.join()
-        with ask(chain.door, other.address) as answer:
+        with ask(chain.listener, other.address) as answer:
             assert answer is None or answer.status == 503, answer.status
         assert other.seen.empty(), "a new flow got through"
         assert program.is_running(), "it has ended before its flow"

@@ -4,7 +4,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from programs import PATIENCE_S, Program
+from programs import TIMEOUT_S, Program
 
 SERVER_NAME = "millrace.test"
 # The name of the client's certificate.
@@ -72,7 +72,7 @@ def make_certificates(binaries, directory):
     made = subprocess.run(
         [binaries / "millrace-server", "certificates", "--dir", directory,
          "--server-name", SERVER_NAME, "--client", CLIENT],
-        capture_output=True, text=True, timeout=PATIENCE_S)
+        capture_output=True, text=True, timeout=TIMEOUT_S)
     assert made.returncode == 0, made.stderr
 
 
@@ -89,14 +89,14 @@ class Millrace(Program):
 
     def is_healthy(self):
         try:
-            with urllib.request.urlopen(f"http://{self.admin}/healthz", timeout=PATIENCE_S):
+            with urllib.request.urlopen(f"http://{self.admin}/healthz", timeout=TIMEOUT_S):
                 return True
         except urllib.error.HTTPError:
             return False
 
     def metric(self, name, **labels):
         """The sum of a metric's series that have these labels."""
-        with urllib.request.urlopen(f"http://{self.admin}/metrics", timeout=PATIENCE_S) as page:
+        with urllib.request.urlopen(f"http://{self.admin}/metrics", timeout=TIMEOUT_S) as page:
             lines = page.read().decode().splitlines()
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         return sum(

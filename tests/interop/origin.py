@@ -1,4 +1,4 @@
-"""TCP destinations on loopback, and TCP flows to them through an HTTP CONNECT door."""
+"""TCP destinations on loopback, and TCP flows to them through an HTTP CONNECT listener."""
 
 import hashlib
 import queue
@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 
-from programs import PATIENCE_S
+from programs import TIMEOUT_S
 
 BULK_BYTES = 10_000_000
 SMALL_BYTES = 1_000_000
@@ -60,7 +60,7 @@ class Origin:
                 flow, _ = self._socket.accept()
             except OSError:
                 return
-            flow.settimeout(PATIENCE_S)
+            flow.settimeout(TIMEOUT_S)
             threading.Thread(target=self._serve, args=[flow], daemon=True).start()
 
     def _serve(self, flow):
@@ -72,14 +72,14 @@ class Origin:
 
     def saw(self):
         """What the next connection came to."""
-        return self.seen.get(timeout=PATIENCE_S)
+        return self.seen.get(timeout=TIMEOUT_S)
 
     def close(self):
         self._socket.close()
 
 
 class Closed:
-    """An address that refuses connections, and that nobody else can take."""
+    """An address that refuses connections, and that no other program can take."""
 
     def __init__(self):
         self._socket = socket.socket()

@@ -8,7 +8,7 @@ import threading
 import time
 
 # How long anything that is waited for may take.
-PATIENCE_S = 20
+TIMEOUT_S = 20
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -19,7 +19,7 @@ def end_with_parent():
 
 
 class Program:
-    """A running program. Its lines are kept, for those who look for one and for a report."""
+    """A running program. Its output lines are kept, for searches and for the report."""
 
     def __init__(self, name, command):
         self.name = name
@@ -53,7 +53,7 @@ class Program:
 
     def wait_for(self, **wanted):
         """The first event that has all these fields."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         with self._news:
             while True:
                 for event in self._events:
@@ -69,8 +69,8 @@ class Program:
 
     def wait_for_end(self):
         """The exit code of a program that ends by itself."""
-        code = self._process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
+        code = self._process.wait(TIMEOUT_S)
+        self._reader.join(TIMEOUT_S)
         return code
 
     def terminate(self):
@@ -79,7 +79,7 @@ class Program:
     def stop(self):
         self._process.kill()
         self._process.wait()
-        self._reader.join(PATIENCE_S)
+        self._reader.join(TIMEOUT_S)
         self._process.stdout.close()
 
     def said(self, lines=10):
@@ -96,7 +96,7 @@ def matches(event, wanted):
 
 def wait_until(what, condition):
     """Polls `condition`, for what no program says by itself."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s: {what}"
         time.sleep(0.02)

@@ -1,10 +1,10 @@
-"""What every chain must carry, written once: a door at one end, origins at the other."""
+"""What every chain must carry, written once: a listener at one end, origins at the other."""
 
 import hashlib
 import socket
 import threading
 
-from door import ask, connected
+from http_connect_client import ask, connected
 from origin import (BULK_BYTES, SMALL_BYTES, read_exactly, read_to_end, reset, some_bytes)
 from programs import wait_until
 from udp_origin import udp_client
@@ -18,7 +18,7 @@ H3_CONNECT_ERROR = 0x10F
 
 def download_of_10_mb(chain):
     origin = chain.origins["download"]
-    with connected(chain.door, origin.address) as flow:
+    with connected(chain.listener, origin.address) as flow:
         got, end = read_to_end(flow)
         assert end == "eof", end
         assert got == some_bytes("download", BULK_BYTES), f"{len(got)} bytes, or others than sent"
@@ -30,7 +30,7 @@ def upload_of_10_mb_then_the_answer(chain):
     """The client ends its direction first; the answer comes after that."""
     origin = chain.origins["upload"]
     data = some_bytes("upload", BULK_BYTES)
-    with connected(chain.door, origin.address) as flow:
+    with connected(chain.listener, origin.address) as flow:
         flow.sendall(data)
         flow.shutdown(socket.SHUT_WR)
         digest, end = read_to_end(flow)
@@ -41,7 +41,7 @@ def upload_of_10_mb_then_the_answer(chain):
 def upload_after_the_origins_end(chain):
     origin = chain.origins["farewell"]
     data = some_bytes("late", SMALL_BYTES)
-    with connected(chain.door, origin.address) as flow:
+    with connected(chain.listener, origin.address) as flow:
         assert read_to_end(flow) == (b"farewell", "eof")
         flow.sendall(data)
         flow.shutdown(socket.SHUT_WR)
@@ -49,14 +49,14 @@ def upload_after_the_origins_end(chain):
 
 
 def refused_by_the_destination(chain):
-    with ask(chain.door, chain.closed.address) as answer:
+    with ask(chain.listener, chain.closed.address) as answer:
         assert answer, "reset instead of an answer"
         assert answer.status == 502, answer.status
         assert "error=connection_refused" in answer.proxy_status, answer.proxy_status
 
 
 def not_on_the_allow_list(chain):
-    with ask(chain.door, chain.forbidden.address) as answer:
+    with ask(chain.listener, chain.forbidden.address) as answer:
         assert answer, "reset instead of an answer"
         assert answer.status == 403, answer.status
         assert "error=http_request_denied" in answer.proxy_status, answer.proxy_status
@@ -65,12 +65,12 @@ def not_on_the_allow_list(chain):
 
 def reset_by_the_client(chain):
     origin = chain.origins["watch"]
-    with connected(chain.door, origin.address) as flow:
+    with connected(chain.listener, origin.address) as flow:
         read_exactly(flow, 1)
         reset(flow)
         assert origin.saw() == "reset"
     # That the test can tell: an end in order arrives as one.
-    with connected(chain.door, origin.address) as flow:
+    with connected(chain.listener, origin.address) as flow:
         read_exactly(flow, 1)
         flow.shutdown(socket.SHUT_WR)
         assert origin.saw() == "eof"
@@ -78,7 +78,7 @@ def reset_by_the_client(chain):
 
 def reset_by_the_origin(chain):
     origin = chain.origins["reset_in_answer"]
-    with connected(chain.door, origin.address) as flow:
+    with connected(chain.listener, origin.address) as flow:
         flow.sendall(b"x")
         got, end = read_to_end(flow)
         assert end == "reset", (len(got), end)
@@ -88,7 +88,7 @@ def reset_by_the_origin(chain):
 def reset_has_the_code_of_connect(chain):
     """What the peer saw of the reset that Millrace passed on."""
     origin = chain.origins["reset_in_answer" if chain.peer_is_client else "watch"]
-    with connected(chain.door, origin.address) as flow:
+    with connected(chain.listener, origin.address) as flow:
         if chain.peer_is_client:
             flow.sendall(b"x")
             assert read_to_end(flow)[1] == "reset"
@@ -96,7 +96,7 @@ def reset_has_the_code_of_connect(chain):
             read_exactly(flow, 1)
             reset(flow)
         assert origin.saw() == "reset"
-    end = chain.peer.wait_for(event="end", how="far_reset", authority=origin.address)
+    end = chain.peer.wait_for(event="end", how="remote_reset", authority=origin.address)
     assert end["code"] == H3_CONNECT_ERROR, end
 
 
@@ -109,7 +109,7 @@ def flows_side_by_side_on_one_connection(chain):
     def flow_of(number):
         try:
             data = some_bytes(number, SMALL_BYTES)
-            with connected(chain.door, origin.address) as flow:
+            with connected(chain.listener, origin.address) as flow:
                 begun.wait(20)
 
                 def send():
@@ -138,7 +138,7 @@ def flows_side_by_side_on_one_connection(chain):
 def datagrams_both_ways(chain):
     """UDP by CONNECT-UDP: whole, in order, each flow's own."""
     sizes = [size for size in UDP_SIZES if size or chain.world.peer_sends_empty]
-    with udp_client(chain.udp_door(chain.udp_origin)) as flow:
+    with udp_client(chain.udp_listener(chain.udp_origin)) as flow:
         for turn in range(50):
             sent = [some_bytes(turn * 10_000 + size, size) for size in sizes]
             for datagram in sent:
@@ -166,7 +166,7 @@ def check_udp_request(chain):
 
 def udp_not_on_the_allow_list(chain):
     to = chain.udp_forbidden.address
-    with udp_client(chain.udp_door(chain.udp_forbidden)) as flow:
+    with udp_client(chain.udp_listener(chain.udp_forbidden)) as flow:
         flow.send(b"anybody?")
         if chain.peer_is_client:
             answer = chain.peer.wait_for(event="udp_answer", destination=to)

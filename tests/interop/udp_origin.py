@@ -1,10 +1,10 @@
-"""UDP destinations on loopback, and clients of a UDP door."""
+"""UDP destinations on loopback, and clients of a UDP listener."""
 
 import contextlib
 import socket
 import threading
 
-from programs import PATIENCE_S
+from programs import TIMEOUT_S
 
 
 class UdpEcho:
@@ -36,10 +36,10 @@ class UdpEcho:
 
 
 @contextlib.contextmanager
-def udp_client(door):
-    host, port = door.rsplit(":", 1)
+def udp_client(listener):
+    host, port = listener.rsplit(":", 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as flow:
-        flow.settimeout(PATIENCE_S)
+        flow.settimeout(TIMEOUT_S)
         flow.connect((host, int(port)))
         yield flow
 

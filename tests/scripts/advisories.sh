@@ -61,7 +61,7 @@ rust_advisories() {
     "$tool" --offline --locked check advisories
 }
 
-for package in player tests/lab/report; do
+for package in player lab/web; do
     npm_audit $package
     report "npm, $package" $? "the npm registry's audit endpoint"
 done

@@ -1,12 +1,18 @@
 #!/bin/sh
-# Format, lints, licences, sources and advisories of the dependencies, pinned base images, strict TypeScript.
+# Documentation links, format, structure (import cycles, crate layers, sizes of types), the image's workspace, lints, licences,
+# sources and advisories of the dependencies, pinned base images, strict TypeScript.
 set -eu
 cd "$(dirname "$0")/../.."
 
 tests/scripts/images.sh
+tests/scripts/products-alone.sh
+node tests/scripts/links.mjs
 cargo fmt --check
+cargo run --quiet --release --package millrace-structure >/dev/null
 cargo clippy --release --workspace --all-targets -- -D warnings
+# The fuzz targets compile; `make test-full` runs them.
+cargo check --quiet --release --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz-check
 tests/scripts/deny.sh
 (cd player && npm run --silent lint)
-(cd tests/lab/report && npm run --silent lint)
+(cd lab/web && npm run --silent lint)
 tests/scripts/advisories.sh registries

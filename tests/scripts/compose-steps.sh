@@ -173,7 +173,7 @@ check_denied() {
     # Nothing but the tunnel leads from the viewers' side to the origin.
     docker exec "$(container proxy-client)" curl --silent --max-time 3 --output /dev/null \
         "http://$address:$origin_port/healthz" && fail "the client edge reaches the origin directly"
-    # What shows who watches what is not on the viewers' side.
+    # Flows and sessions of viewers are not exposed on the viewers' side.
     address=$(address_on viewer-side "$(container proxy-client)")
     curl --silent --max-time 3 --output /dev/null "http://$address:9464/flows" &&
         fail "the viewers' side sees /flows"
@@ -243,7 +243,7 @@ check_certificates() {
         fail "RENEW=1 renewed nothing"
     for service in proxy-server proxy-client; do
         compose exec -T "$service" sh -c 'kill -HUP 1'
-        until_true 10 "$service has taken its configuration anew" reloaded "$service"
+        until_true 10 "$service has reloaded its configuration" reloaded "$service"
     done
     # The server goes on; a client that is new to it sees its new certificate, and shows its own.
     compose restart --timeout 3 proxy-client
@@ -262,12 +262,12 @@ check_player_and_prometheus() {
     until_true 20 "the player is healthy" all_healthy player
     node tests/scripts/compose-player.mjs \
         "http://$(published player 8081)/?mpd=$video_path/manifest.mpd" 4 vivace-latency
-    # Of others' sessions nobody is told.
+    # The player's server shows the flows of a named session only.
     [ "$(curl --silent --output /dev/null --write-out '%{http_code}' "http://$(published player 8081)/flows")" = 400 ] ||
-        fail "the player's server shows flows to whoever asks"
+        fail "the player's server shows flows without a session"
     until_true 30 "Prometheus sees both ends" targets_up
     node tests/scripts/compose-dashboard.mjs "http://$(published prometheus 9090)" \
-        tunnel/monitoring/grafana-dashboard.json
+        deploy/monitoring/grafana-dashboard.json
     with_profiles rm --stop --force player prometheus
 }
 

@@ -5,14 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 validator=kubernetes-validate==1.37.0
-manifest=proxy-server/kubernetes/millrace-server.yaml
+manifest=deploy/kubernetes/millrace-server.yaml
 work=$PWD/target/test/deployment
 rm -rf "$work"
 mkdir -p "$work"
 fail() { echo "deployment.sh: $*" >&2; exit 1; }
 
 # systemd: no word that it does not know, and an exposure below 2 of 10.
-for unit in proxy-server/systemd/millrace-server.service proxy-client/systemd/millrace-client.service; do
+for unit in deploy/systemd/millrace-server.service deploy/systemd/millrace-client.service; do
     # It also looks whether the program is there.
     copy=$work/${unit##*/}
     sed "s|/usr/local/bin/|$PWD/target/release/|" "$unit" >"$copy"
@@ -23,13 +23,13 @@ for unit in proxy-server/systemd/millrace-server.service proxy-client/systemd/mi
 done
 
 # The socket unit, beside the copy of its service.
-socket=proxy-server/systemd/millrace-server.socket
+socket=deploy/systemd/millrace-server.socket
 cp "$socket" "$work"
 said=$(systemd-analyze verify --man=no "$work/${socket##*/}" 2>&1) || fail "$socket: $said"
 [ -z "$said" ] || fail "$socket: $said"
 
 # nginx has a master that stays root, so that its exposure is another.
-unit=nginx-conf/client-edge/millrace-nginx.service
+unit=deploy/systemd/millrace-nginx.service
 sed "s|/usr/local/bin/|$PWD/target/release/|" "$unit" >"$work/${unit##*/}"
 said=$(systemd-analyze verify --man=no "$work/${unit##*/}" 2>&1) || fail "$unit: $said"
 [ -z "$said" ] || fail "$unit: $said"

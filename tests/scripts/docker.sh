@@ -82,7 +82,7 @@ docker_remove_rules() {
     fi
 }
 
-# Debian 12 has Compose 1 only; Debian 13's is one file that works here too.
+# Debian 12 has Compose 1 only; the single file of Debian 13 works here too.
 docker_compose_plugin() {
     export DOCKER_CONFIG=$docker_dir/config
     plugin=$DOCKER_CONFIG/cli-plugins/docker-compose
@@ -115,7 +115,7 @@ docker_debian() {
 }
 
 docker_base_image() {
-    pinned=$(sed -n 's/^ARG DEBIAN=//p' tunnel/docker/Dockerfile)
+    pinned=$(sed -n 's/^ARG DEBIAN=//p' deploy/docker/proxies.Dockerfile)
     if docker image inspect "$pinned" >/dev/null 2>&1 ||
         timeout 60 docker pull --quiet "$pinned" >/dev/null 2>&1; then
         return

@@ -9,13 +9,13 @@ out=target/test/players
 rm -rf "$out"
 
 # An outage of a known length makes a stall where arithmetic puts it.
-target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-outage.toml
+target/release/millrace-lab run --driver emulator --attempts 6 --out "$out" lab/scenarios/players/qoe-outage.toml
 node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
 
 [ "${1:-}" = full ] || exit 0
 
 # Two browsers at once.
-target/release/millrace-lab emu --attempts 6 --out "$out" tests/scripts/players.toml
+target/release/millrace-lab run --driver emulator --attempts 6 --out "$out" tests/scripts/players.toml
 for flow in 0 1; do
     [ -s "$out/players/runs/0000-r00/player-$flow/session.json" ] || {
         echo "players.sh: flow $flow has left no session" >&2
@@ -25,9 +25,9 @@ done
 
 # openRTSP through the outage.
 tests/scripts/live555.sh
-target/release/millrace-lab emu --attempts 6 --out "$out" tests/lab/scenarios/qoe/qoe-rtsp.toml
+target/release/millrace-lab run --driver emulator --attempts 6 --out "$out" lab/scenarios/players/qoe-rtsp.toml
 node tests/scripts/outage-stream.mjs "$out"/qoe-rtsp/runs/????-r00/player-0
 
 # RTP over UDP, plain and through the tunnel: where nothing is lost all of it comes.
-target/release/millrace-lab emu --attempts 6 --out "$out" --where link.loss=0 --where flow.0.cc=kernel:cubic \
-    --where flow.0.cc=vivace-latency tests/lab/scenarios/qoe/qoe-rtsp-udp.toml
+target/release/millrace-lab run --driver emulator --attempts 6 --out "$out" --select link.loss=0 --select flow.0.cc=kernel:cubic \
+    --select flow.0.cc=vivace-latency lab/scenarios/players/qoe-rtsp-udp.toml

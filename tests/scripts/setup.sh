@@ -34,9 +34,9 @@ if [ -n "$missing" ]; then
         apt-get install -y -qq --no-install-recommends $missing >&2
 fi
 
-cc/quiche/prepare.sh
+third_party/quiche/prepare.sh
 
-for package in player tests/lab/report; do
+for package in player lab/web; do
     stamp=$package/node_modules/.millrace-lock
     if ! cmp -s "$package/package-lock.json" "$stamp"; then
         say "installing the packages of $package"
@@ -45,7 +45,7 @@ for package in player tests/lab/report; do
     fi
 done
 
-# The peers of the interop tests (docs/interop.md), without which everything else works.
+# The peers of the interop tests (docs/research/interop.md), without which everything else works.
 go_module=tests/interop/go
 stamp=target/interop/go.sum
 if ! cmp -s $go_module/go.sum $stamp; then

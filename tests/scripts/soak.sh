@@ -1,5 +1,5 @@
 #!/bin/sh
-# The soak (docs/soak.md) with 200 clients, as root.
+# The soak (docs/research/soak.md) with 200 clients, as root.
 #
 #     tests/scripts/soak.sh [ARGUMENT...]           programs and links fail, SOAK_SECONDS (600); then that it finds
 #                                                   wrong bytes, and that nothing is left of one that is killed

@@ -3,14 +3,14 @@
 # (CONTRIBUTING.md lists the difference). A failed part does not stop the others, except the build; the last line
 # counts the parts. target/test/logs/PART.log has a part's output.
 #
-# Parts that measure rates and delays run alone. Before them run the others, in two lanes beside each other, and
-# while the programs are built those that need none.
+# Parts that measure rates and delays run alone. Before them run the others, in two concurrent jobs, and while
+# the programs are built those that need none.
 set -u
 cd "$(dirname "$0")/../.."
 
 case ${1:-} in
-'') full='' cells=corners faults_s=120 fuzz_s=1 fuzz_targets=parsers ;;
-full) full=full cells=all faults_s=600 fuzz_s=60 fuzz_targets='' ;;
+'') full='' cells=corners faults_s=120 ;;
+full) full=full cells=all faults_s=600 ;;
 *)
     echo "usage: $0 [full]" >&2
     exit 64
@@ -85,21 +85,24 @@ in_namespaces() {
     return $failed
 }
 
+# quiche's own tests, with the patches. Some of them have deadlines of milliseconds.
+quiche_tests() {
+    cargo test --lib --manifest-path third_party/run-make-setup-first/quiche/Cargo.toml --target-dir target/quiche
+}
+
 vitest() { (cd "$1" && npx --no-install vitest run); }
 
 # What needs no program of the workspace, while these are built: cargo uses one processor only much of the time.
-building_lane() {
+building_job() {
     part pages make --no-print-directory pages
     # The video of the demo.
     part media node player/dist/media.js --out target/media
     part lua nginx-conf/lua/test.sh
-    # shellcheck disable=SC2086 # All of them where it is empty.
-    part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-$fuzz_s}" $fuzz_targets
-    part report vitest tests/lab/report
+    part report vitest lab/web
 }
 
 # Tests that wait most of the time: more of them at once than there are processors.
-waiting_lane() {
+waiting_job() {
     part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
         --exclude millrace-e2e --no-fail-fast
     part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)'
@@ -108,14 +111,18 @@ waiting_lane() {
     part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
 }
 
-# What compiles and computes, and as much of the rest as makes the lanes equally long.
-computing_lane() {
+# What compiles and computes, and as much of the rest as makes the jobs equally long.
+computing_job() {
     part check tests/scripts/check.sh
     part player vitest player
     part deployment tests/scripts/deployment.sh
     part learner tests/scripts/learner.sh
     part interop tests/scripts/interop.sh
     part compose "${as_root[@]}" tests/scripts/compose.sh
+    if [ -n "$full" ]; then
+        part quiche quiche_tests
+        part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-60}"
+    fi
 }
 
 # One after the other, and nothing beside them.
@@ -127,26 +134,27 @@ measuring_parts() {
         --out target/test/isolation
     part faults "${as_root[@]}" "SOAK_SECONDS=${FAULTS_SECONDS:-$faults_s}" tests/scripts/soak.sh faults
     if [ -n "$full" ]; then
+        part quiche quiche_tests
         part soak "${as_root[@]}" "SOAK_SECONDS=${SOAK_SECONDS:-1800}" tests/scripts/soak.sh
         part long ignored -e . "${long[@]}"
     fi
     part leftovers "${as_root[@]}" target/release/millrace-lab clean
 }
 
-building_lane &
-building_lane=$!
+building_job &
+building_job=$!
 part build make --no-print-directory programs
-wait "$building_lane"
+wait "$building_job"
 if [ "$(cat "$logs/build.result")" != ok ]; then
     tail -n 40 "$logs/build.log"
     echo "0 passed, 1 failed"
     exit 1
 fi
 part programs list_programs
-waiting_lane &
-waiting_lane=$!
-computing_lane &
-wait "$waiting_lane" "$!"
+waiting_job &
+waiting_job=$!
+computing_job &
+wait "$waiting_job" "$!"
 measuring_parts
 
 failed=()

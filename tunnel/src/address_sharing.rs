@@ -1,4 +1,4 @@
-//! How the workers of a process share an address, and other processes don't.
+//! Address sharing among the workers of a process, to the exclusion of other processes.
 //!
 //! `SO_REUSEPORT` lets any process of the same user join. So the first worker's socket is bound
 //! without it, which fails when a socket of another process has the address, and gets it afterwards;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use socket2::Socket;
 
-/// Who else may have the address of a socket.
+/// Which other sockets may bind the address of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressSharing {
     /// No other socket.
@@ -47,7 +47,7 @@ impl AddressSharing {
         Ok(())
     }
 
-    /// The same for a socket that was bound elsewhere.
+    /// Prepares a socket that was bound elsewhere.
     ///
     /// # Errors
     /// As setsockopt(2).

@@ -1,8 +1,8 @@
-//! A worker's part of MCC: it says what happens on the connections whose algorithm is selected, and does
-//! what their Selector orders (MCC, Section 3.2.1).
+//! The worker's part of MCC: reports the state of managed connections to the Selector, and receives its switch requests
+//! (MCC, Section 3.2.1).
 //!
-//! The paper's agent writes a record with each acknowledgement. This one does so after all packets that
-//! a turn of the loop has received: a record is the state of a path and not a difference.
+//! The paper's agent writes a record per acknowledgement. This agent writes one after all packets of an iteration of
+//! the event loop: a record is the state of a path and not a difference.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -10,72 +10,71 @@ use std::time::Instant;
 use millrace_cc::registry::Algorithm;
 use millrace_cc::{PathModel, Time};
 use millrace_config::Class;
-use millrace_mcc::pipe::AgentEnd;
-use millrace_mcc::{News, Order, Player, Record};
+use millrace_mcc::queue::AgentEnd;
+use millrace_mcc::{PathUpdate, Player, Record, SwitchRequest};
 use millrace_wire::cmcd::PlayerReport;
 
-use crate::conn::ConnId;
-use crate::core::Core;
+use crate::conn_id::ConnId;
 
-/// What drives a connection that is not among the candidates: set by hand.
-const NO_CANDIDATE: u16 = u16::MAX;
+/// Index of an algorithm that is not among those of `[mcc]`: it was set manually.
+const UNLISTED_ALGORITHM: u16 = u16::MAX;
 
-/// See the module. Connections are known to the Selector by their serial number.
+/// A worker's agent. The Selector identifies connections by their serial number.
 #[derive(Debug)]
 pub struct Agent {
-    pipes: AgentEnd,
-    candidates: Vec<Algorithm>,
-    /// Where time begins for the Selector too.
+    queues: AgentEnd,
+    algorithms: Vec<Algorithm>,
+    /// Origin of the times in updates.
     epoch: Instant,
-    /// Whether connections are watched too whose algorithm is not selected, for the telemetry.
+    /// Whether unmanaged connections are watched too, for the telemetry.
     watches_all: bool,
-    /// Of the connections that are watched.
+    /// Slots of the watched connections, by serial number.
     slots: HashMap<u64, usize>,
 }
 
-/// What the Selector has been told of a connection.
+/// State that the Selector knows of a connection.
 #[derive(Debug)]
 pub(crate) struct Watched {
     class: Class,
-    /// Whether the rules select.
-    pub(crate) is_selected: bool,
-    /// Of its path: acknowledged and lost bytes.
-    told_bytes: u64,
-    /// Its beginning or class has found no room in the pipe yet.
-    class_untold: bool,
-    /// The same of an algorithm that the Selector has not chosen.
-    algorithm_untold: bool,
+    /// Whether the rules select the algorithm.
+    pub(crate) managed: bool,
+    /// Acknowledged and lost bytes of the last record.
+    reported_bytes: u64,
+    /// The class has not been sent to the Selector yet.
+    class_pending: bool,
+    /// An algorithm that the Selector has not chosen has not been sent to the Selector yet.
+    algorithm_pending: bool,
 }
 
 impl Watched {
-    pub(crate) fn new(class: Class, is_selected: bool) -> Self {
-        let algorithm_untold = !is_selected;
-        Self { class, is_selected, told_bytes: 0, class_untold: true, algorithm_untold }
+    pub(crate) fn new(class: Class, managed: bool) -> Self {
+        let algorithm_pending = !managed;
+        Self { class, managed, reported_bytes: 0, class_pending: true, algorithm_pending }
     }
 
-    /// The next flow is of this kind.
-    pub(crate) fn set(&mut self, class: Class, is_selected: bool) {
-        self.class_untold |= class != self.class;
-        self.algorithm_untold |= is_selected != self.is_selected;
-        (self.class, self.is_selected) = (class, is_selected);
+    /// Sets the properties of the connection's next flow.
+    pub(crate) fn set(&mut self, class: Class, managed: bool) {
+        self.class_pending |= class != self.class;
+        self.algorithm_pending |= managed != self.managed;
+        (self.class, self.managed) = (class, managed);
     }
 
-    pub(crate) fn is_untold(&self) -> bool {
-        self.class_untold || self.algorithm_untold
+    pub(crate) fn has_pending_updates(&self) -> bool {
+        self.class_pending || self.algorithm_pending
     }
 
     pub(crate) fn algorithm_was_set(&mut self) {
-        self.algorithm_untold = true;
+        self.algorithm_pending = true;
     }
 }
 
 impl Agent {
-    /// At the worker's ends of the pipes. The Selector's time began at `epoch`.
-    pub fn new(pipes: AgentEnd, candidates: Vec<Algorithm>, epoch: Instant) -> Self {
-        Self { pipes, candidates, epoch, watches_all: false, slots: HashMap::new() }
+    /// Creates an agent with the worker's ends of the queues. The Selector's time begins at `epoch`.
+    pub fn new(queues: AgentEnd, algorithms: Vec<Algorithm>, epoch: Instant) -> Self {
+        Self { queues, algorithms, epoch, watches_all: false, slots: HashMap::new() }
     }
 
-    /// Watches connections too whose algorithm is not selected.
+    /// Sets whether unmanaged connections are watched too.
     #[must_use]
     pub fn watching_all(self, watches_all: bool) -> Self {
         Self { watches_all, ..self }
@@ -89,13 +88,13 @@ impl Agent {
         Time::ZERO + now.saturating_duration_since(self.epoch)
     }
 
-    fn place(&self, algorithm: &Algorithm) -> u16 {
+    fn index(&self, algorithm: &Algorithm) -> u16 {
         let same = |it: &Algorithm| it.settings() == algorithm.settings();
-        let place = self.candidates.iter().position(same);
-        place.and_then(|place| u16::try_from(place).ok()).unwrap_or(NO_CANDIDATE)
+        let index = self.algorithms.iter().position(same);
+        index.and_then(|index| u16::try_from(index).ok()).unwrap_or(UNLISTED_ALGORITHM)
     }
 
-    /// Says what is not known yet of a connection.
+    /// Sends the pending class and algorithm of a connection.
     pub(crate) fn introduce(
         &mut self,
         id: ConnId,
@@ -105,22 +104,22 @@ impl Agent {
         now: Instant,
     ) {
         self.slots.insert(id.serial, id.slot);
-        let (connection, now, place) = (id.serial, self.time(now), self.place(algorithm));
-        if watched.class_untold {
+        let (connection, now, index) = (id.serial, self.time(now), self.index(algorithm));
+        if watched.class_pending {
             let class = watched.class;
-            let opened = News::Opened { connection, now, class, algorithm: place };
-            watched.class_untold = !self.pipes.tell(opened);
+            let opened = PathUpdate::Opened { connection, now, class, algorithm: index };
+            watched.class_pending = !self.queues.try_send(opened);
         }
-        if watched.algorithm_untold && !watched.class_untold {
-            // Rules leave alone what they don't select.
-            let pinned = pinned || !watched.is_selected;
-            let set = News::Set { connection, now, algorithm: place, pinned };
-            watched.algorithm_untold = !self.pipes.tell(set);
+        if watched.algorithm_pending && !watched.class_pending {
+            // The rules must not change an unmanaged connection.
+            let pinned = pinned || !watched.managed;
+            let set = PathUpdate::Set { connection, now, algorithm: index, pinned };
+            watched.algorithm_pending = !self.queues.try_send(set);
         }
     }
 
-    /// Says what the path is like, if anything has come back from it since.
-    pub(crate) fn hear(
+    /// Sends a record of the path if packets were acknowledged or lost since the last record.
+    pub(crate) fn report_path(
         &mut self,
         id: ConnId,
         watched: &mut Watched,
@@ -128,14 +127,14 @@ impl Agent {
         now: Instant,
     ) {
         let bytes = path.delivered_bytes + path.lost_bytes;
-        if bytes != watched.told_bytes {
-            watched.told_bytes = bytes;
+        if bytes != watched.reported_bytes {
+            watched.reported_bytes = bytes;
             let record = Record::new(id.serial, self.time(now), path);
-            self.pipes.tell(News::Acked(record));
+            self.queues.try_send(PathUpdate::Acked(record));
         }
     }
 
-    fn hear_player(&mut self, id: ConnId, report: &PlayerReport, now: Instant) {
+    pub(crate) fn report_player(&mut self, id: ConnId, report: &PlayerReport, now: Instant) {
         let player = Player {
             buffer_s: report.buffer_ms.map(|ms| ms as f64 / 1e3),
             bitrate_kbps: report.bitrate_kbps.map(|kbps| kbps as f64),
@@ -143,54 +142,27 @@ impl Agent {
             starved: report.starved,
             age_s: 0.0,
         };
-        self.pipes.tell(News::Player { connection: id.serial, now: self.time(now), player });
+        let (connection, now) = (id.serial, self.time(now));
+        self.queues.try_send(PathUpdate::Player { connection, now, player });
     }
 
-    /// Says that it is of no interest any more.
+    /// Stops watching a connection.
     pub(crate) fn forget(&mut self, id: ConnId) {
         if self.slots.remove(&id.serial).is_some() {
-            // Without room the Selector forgets it by itself.
-            self.pipes.tell(News::Closed { connection: id.serial });
+            // If the update is dropped, the Selector removes the connection after a timeout.
+            self.queues.try_send(PathUpdate::Closed { connection: id.serial });
         }
     }
 
-    /// The next order, with the slot of its connection and the algorithm.
-    fn order(&mut self) -> Option<(usize, Algorithm, Order)> {
-        while let Some(order) = self.pipes.order() {
-            let slot = self.slots.get(&order.connection);
-            let algorithm = self.candidates.get(usize::from(order.algorithm));
+    /// Receives the next switch request, with the slot of its connection and the algorithm.
+    pub(crate) fn next_request(&mut self) -> Option<(usize, Algorithm, SwitchRequest)> {
+        while let Some(request) = self.queues.next_request() {
+            let slot = self.slots.get(&request.connection);
+            let algorithm = self.algorithms.get(usize::from(request.algorithm));
             if let (Some(slot), Some(algorithm)) = (slot, algorithm) {
-                return Some((*slot, algorithm.clone(), order));
+                return Some((*slot, algorithm.clone(), request));
             }
         }
         None
-    }
-}
-
-impl Core {
-    /// Tells the Selector what a player has said of itself, if it has.
-    pub(crate) fn tell_selector_of_player(&mut self, flow_slot: usize) {
-        let (Some(agent), Some(flow)) = (&mut self.agent, self.flows.get_mut(flow_slot)) else {
-            return;
-        };
-        let watched =
-            self.conns.get(flow.conn.slot).is_some_and(|conn| conn.control.watched.is_some());
-        if let Some(report) = flow.player_news().filter(|_| watched) {
-            agent.hear_player(flow.conn, &report, self.now);
-        }
-    }
-
-    /// Does what the Selector has ordered meanwhile.
-    pub(crate) fn obey_selector(&mut self) {
-        while let Some((slot, algorithm, order)) = self.agent.as_mut().and_then(Agent::order) {
-            let conn = self.conns.get_mut(slot);
-            if let Some(conn) = conn.filter(|conn| conn.id.serial == order.connection)
-                && conn.follow(&algorithm, order.anew, self.now)
-            {
-                self.counters.selected.add(1);
-                // Another window may let more be sent now.
-                self.mark_dirty(slot);
-            }
-        }
     }
 }

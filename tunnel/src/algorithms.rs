@@ -12,31 +12,31 @@ const MAX_REFUSED_NAMES: usize = 16;
 
 /// What is to drive a flow's connection.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct CcPolicy {
     /// The algorithm, for the time being if it is selected.
     pub algorithm: Algorithm,
     /// Whether it is whichever the rules select while it runs (`mcc`).
-    pub is_selected: bool,
+    pub managed: bool,
 }
 
-impl Choice {
+impl CcPolicy {
     /// What a configuration names; `mcc` begins with `initial`.
     ///
     /// # Errors
-    /// See [`registry::find`].
+    /// The name or a parameter is not valid ([`registry::find`]).
     pub fn new(
         choice: &CongestionControl,
         initial: Option<&Algorithm>,
     ) -> Result<Self, registry::Error> {
-        match initial.filter(|_| choice.is_selected()) {
-            Some(initial) => Ok(Self { algorithm: initial.clone(), is_selected: true }),
-            None => Ok(Self { algorithm: algorithm(choice)?, is_selected: false }),
+        match initial.filter(|_| choice.managed()) {
+            Some(initial) => Ok(Self { algorithm: initial.clone(), managed: true }),
+            None => Ok(Self { algorithm: algorithm(choice)?, managed: false }),
         }
     }
 
     /// As peers ask for it.
     pub fn name(&self) -> &'static str {
-        if self.is_selected { Mcc::NAME } else { self.algorithm.name() }
+        if self.managed { Mcc::NAME } else { self.algorithm.name() }
     }
 }
 
@@ -50,7 +50,7 @@ fn algorithm(choice: &CongestionControl) -> Result<Algorithm, registry::Error> {
 /// What is wrong with the name or a parameter, and what would be right.
 pub fn check(choice: &CongestionControl) -> Result<(), AlgorithmProblem> {
     use registry::Error;
-    if choice.is_selected() {
+    if choice.managed() {
         let parameter = choice.parameters.keys().next().cloned();
         let problem = format!("{:?} has no parameters; [{}] has settings", Mcc::NAME, Mcc::NAME);
         return parameter.map_or(Ok(()), |parameter| {
@@ -70,29 +70,29 @@ pub fn check(choice: &CongestionControl) -> Result<(), AlgorithmProblem> {
 /// What an end's own configuration says.
 #[derive(Clone, Debug)]
 pub struct Algorithms {
-    default: Choice,
-    classes: BTreeMap<Class, Choice>,
+    default: CcPolicy,
+    classes: BTreeMap<Class, CcPolicy>,
 }
 
 impl Algorithms {
     /// From `congestion_control` of `[tunnel]` and of its classes; `mcc` begins with `initial`.
     ///
     /// # Errors
-    /// See [`registry::find`].
+    /// The name or a parameter is not valid ([`registry::find`]).
     pub fn new(
         transport: &Transport,
         initial: Option<&Algorithm>,
     ) -> Result<Self, registry::Error> {
         let classes = &transport.class_congestion_control;
-        let of_class = |(class, it): (&Class, _)| Ok((*class, Choice::new(it, initial)?));
+        let of_class = |(class, it): (&Class, _)| Ok((*class, CcPolicy::new(it, initial)?));
         Ok(Self {
-            default: Choice::new(&transport.congestion_control, initial)?,
+            default: CcPolicy::new(&transport.congestion_control, initial)?,
             classes: classes.iter().map(of_class).collect::<Result<_, _>>()?,
         })
     }
 
     /// What drives a class's flows.
-    pub fn of(&self, class: Class) -> &Choice {
+    pub fn of(&self, class: Class) -> &CcPolicy {
         self.classes.get(&class).unwrap_or(&self.default)
     }
 }
@@ -100,41 +100,41 @@ impl Algorithms {
 /// What flows may ask for: names only, the parameters are this end's own.
 #[derive(Debug)]
 pub struct Selectable {
-    by_name: BTreeMap<String, Choice>,
+    by_name: BTreeMap<String, CcPolicy>,
     refused: Mutex<BTreeSet<String>>,
 }
 
 impl Selectable {
-    /// Those that are listed, or without a list all that need no parameter; `mcc`, which begins with
-    /// `initial`, if there is one.
+    /// The listed algorithms, or without a list all that need no parameter; and `mcc` if it is configured, which begins
+    /// with `initial`.
     ///
     /// # Errors
-    /// See [`registry::find`].
+    /// The name or a parameter is not valid ([`registry::find`]).
     pub fn new(
         listed: Option<&[CongestionControl]>,
         initial: Option<&Algorithm>,
     ) -> Result<Self, registry::Error> {
         let Some(listed) = listed else {
             let selected =
-                initial.map(|it| Choice { algorithm: it.clone(), is_selected: true }).into_iter();
+                initial.map(|it| CcPolicy { algorithm: it.clone(), managed: true }).into_iter();
             let able = registry::names().into_iter().filter_map(|name| {
                 let algorithm = registry::find(&Spec::named(name)).ok()?;
-                Some((name.to_owned(), Choice { algorithm, is_selected: false }))
+                Some((name.to_owned(), CcPolicy { algorithm, managed: false }))
             });
             return Ok(Self::of(
                 selected.map(|it| (it.name().to_owned(), it)).chain(able).collect(),
             ));
         };
-        let listed = listed.iter().map(|it| Ok((it.name.clone(), Choice::new(it, initial)?)));
+        let listed = listed.iter().map(|it| Ok((it.name.clone(), CcPolicy::new(it, initial)?)));
         listed.collect::<Result<_, _>>().map(Self::of)
     }
 
-    fn of(by_name: BTreeMap<String, Choice>) -> Self {
+    fn of(by_name: BTreeMap<String, CcPolicy>) -> Self {
         Self { by_name, refused: Mutex::default() }
     }
 
     /// The algorithm that a flow gets which asks for `name`.
-    pub fn get(&self, name: &str) -> Option<&Choice> {
+    pub fn get(&self, name: &str) -> Option<&CcPolicy> {
         // A peer that has the same algorithm under another of its names asks for its first one.
         let same = || self.by_name.values().find(|choice| choice.name() == name);
         self.by_name.get(name).or_else(same)
@@ -206,7 +206,7 @@ mod tests {
         let cubic = algorithm(&choice("cubic", Value::Null)).unwrap();
         let selectable = Selectable::new(None, Some(&cubic)).unwrap();
         let selected = selectable.get("mcc").unwrap();
-        assert!(selected.is_selected && selected.algorithm.name() == "cubic");
+        assert!(selected.managed && selected.algorithm.name() == "cubic");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use boring::ssl::SslRef;
 use boring::x509::X509VerifyError;
 
-use crate::core::H3_NO_ERROR;
+use crate::h3_errors::H3_NO_ERROR;
 use crate::metrics::HandshakeFailure;
 use crate::tls_words;
 
@@ -14,8 +14,8 @@ const APPLICATION_ERROR: u64 = 0xc;
 /// RFC 8446, Section 6.2: the peer was asked for a certificate and sent none.
 const CERTIFICATE_REQUIRED: u64 = 116;
 
-/// What kept a handshake from its end.
-pub(crate) fn handshake_failure(quic: &mut quiche::Connection) -> HandshakeFailure {
+/// Why a handshake failed.
+pub fn handshake_failure(quic: &mut quiche::Connection) -> HandshakeFailure {
     if quic.is_timed_out() {
         return HandshakeFailure::Timeout;
     }
@@ -55,8 +55,8 @@ pub(crate) fn handshake_failure(quic: &mut quiche::Connection) -> HandshakeFailu
     }
 }
 
-/// Why a connection ended, for people.
-pub(crate) fn close_reason(quic: &mut quiche::Connection) -> String {
+/// The reason why a connection ended, as text.
+pub fn close_reason(quic: &mut quiche::Connection) -> String {
     if quic.is_timed_out() {
         return "no answer in time".to_owned();
     }
@@ -70,12 +70,12 @@ pub(crate) fn close_reason(quic: &mut quiche::Connection) -> String {
         },
         (None, Some(error)) => describe("the peer", error),
         (None, None) if quic.is_established() => "reset: the peer has lost its state".to_owned(),
-        (None, None) => "handshake given up".to_owned(),
+        (None, None) => "handshake aborted".to_owned(),
     }
 }
 
 /// The TLS alert with which the peer ended it.
-pub(crate) fn peer_alert(quic: &quiche::Connection) -> Option<u64> {
+pub fn peer_alert(quic: &quiche::Connection) -> Option<u64> {
     let error = quic.peer_error().filter(|error| is_tls(error))?;
     Some(error.error_code - CRYPTO_ERROR)
 }

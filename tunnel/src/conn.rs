@@ -1,6 +1,6 @@
 //! One QUIC connection with its HTTP/3 streams.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,64 +11,33 @@ use millrace_cc::quiche_adapter;
 use millrace_cc::registry::Algorithm;
 use quiche::h3;
 
-use crate::admin::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
-use crate::datagrams::{self, Early};
+use crate::cc_state::CcState;
+use crate::conn_id::ConnId;
+use crate::conn_state::{
+    ConnActivity, ConnAddress, ConnHandshake, ConnHttp, ConnMemory, ConnPending, ConnProbes,
+};
+use crate::datagrams;
 use crate::fault::Fault;
+use crate::flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::memory::Held;
 use crate::metrics::WorkerCounters;
 use crate::path_mtu::PathMtu;
-use crate::peer_limits::{HandshakePlace, PeerPlace};
-use crate::probe::{Asked, Exchange};
 use crate::progress::Progress;
 use crate::qlog::{QlogError, QlogSink, Trace};
-use crate::steering::Control;
+use crate::stream_owner::Owner;
 use crate::udp::UdpPort;
 
 /// How long before its time a packet may leave. Packets that leave together make one
 /// system call; with the controller's credit a burst stays below one millisecond of the rate.
-const RELEASE_SLACK: Duration = Duration::from_micros(250);
-/// The same where the pacing rate is below two packets in 50 us (465 Mbit/s). Bursts wait in the
-/// bottleneck's queue, which an algorithm that goes by the round trip's gradient pays for the more,
-/// the fewer packets it averages over: Vivace-Latency at 100 Mbit/s, 30 ms and 3 % of loss has 90 in
-/// place of 88 Mbit/s, for a tenth more of the server's CPU time. At several Gbit/s it would be a
+const PACING_LEAD: Duration = Duration::from_micros(250);
+/// Pacing lead where the pacing rate is below two packets in 50 us (465 Mbit/s). Bursts wait in the bottleneck's queue,
+/// which disturbs algorithms that use the gradient of the round trip. At several Gbit/s a lead this short would cost a
 /// seventh of the throughput.
-const RELEASE_SLACK_BELOW: Duration = Duration::from_micros(60);
+const PACING_LEAD_LOW_RATE: Duration = Duration::from_micros(60);
 
 /// Priority of every relayed stream: all alike and taking turns. Without it a stream's
 /// place among the others would be its number, and one bulk flow would starve the later ones.
 const STREAM_URGENCY: u8 = 127;
-
-/// A connection of one worker. Slots are used again, serials are not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnId {
-    pub(crate) slot: usize,
-    pub(crate) serial: u64,
-}
-
-impl ConnId {
-    /// A number that is unique in its worker.
-    pub fn number(self) -> u64 {
-        self.serial
-    }
-}
-
-/// Who handles the events of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// A flow in relay, by its slot.
-    Flow(usize),
-    /// A UDP flow, by its slot.
-    Datagrams(usize),
-    /// The role, by a key of its own choice.
-    Role(u64),
-    /// A health probe.
-    Probe,
-    /// Nobody yet: the role has still to look at the request.
-    Unclaimed {
-        /// Whether the peer has ended the stream meanwhile, with nothing unread before.
-        finished: bool,
-    },
-}
 
 /// Datagrams that the socket had no room for.
 struct Blocked {
@@ -88,72 +57,25 @@ pub(crate) enum Flushed {
     Blocked,
 }
 
-/// See the module.
+/// A QUIC connection with its HTTP/3 streams, and what the event loop knows of it.
 pub struct Conn {
     pub(crate) id: ConnId,
     pub(crate) quic: quiche::Connection,
-    pub(crate) h3: Option<h3::Connection>,
-    /// Our connection IDs, for the worker's table.
-    pub(crate) cids: Vec<Vec<u8>>,
-    /// Which of the worker's UDP ports it uses.
-    pub(crate) port: usize,
-    /// The local address of its path, for a client; a server learns it with each packet.
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) peer: SocketAddr,
-    pub(crate) streams: HashMap<u64, Owner>,
-    /// Flows that may have something to send, in turn.
-    pub(crate) ready: VecDeque<usize>,
-    /// UDP flows that may have something to send, in turn.
-    pub(crate) ready_datagrams: VecDeque<usize>,
-    /// Datagrams that are ahead of their flow.
-    pub(crate) early: Early,
-    /// Whether the handshake's end has been handled.
-    pub(crate) established: bool,
-    /// The group of the handshake's key exchange, since its end.
-    pub(crate) key_exchange: Option<&'static str>,
-    /// What counts of it against the process's memory cap.
-    pub(crate) held: Held,
-    /// The same without `relay_bytes`, when it was last looked at.
-    pub(crate) seen: Held,
-    /// What the buffers of its flows take.
-    pub(crate) relay_bytes: u64,
-    /// It was driven since then.
-    pub(crate) was_driven: bool,
-    /// Why it is to be refused, at a server that is full.
-    pub(crate) refusal: Option<&'static [u8]>,
-    /// While its handshake is under way, at a server.
-    pub(crate) handshake_place: Option<HandshakePlace>,
-    /// Once the peer is authenticated, at a server.
-    pub(crate) peer_place: Option<PeerPlace>,
-    /// Its trace, if one is wanted.
-    pub(crate) trace: Option<Trace>,
-    pub(crate) opened: Instant,
-    pub(crate) last_sent: Instant,
-    /// Datagrams have come since the packets received were last looked at.
-    pub(crate) has_new_datagrams: bool,
-    /// Packets received when they were last looked at, and when there were new ones.
-    pub(crate) heard_packets: usize,
-    pub(crate) heard: Instant,
-    /// In the worker's list of connections with work to do.
-    pub(crate) dirty: bool,
-    pub(crate) peer_goaway: bool,
-    /// The number after that of the peer's newest request.
-    pub(crate) next_peer_stream: u64,
-    /// A request or an answer found no room, and goes before flows when there is some.
-    pub(crate) wants_room: bool,
-    /// A packet or a timer has come since the last drive: only these make room.
-    pub(crate) news: bool,
+    pub(crate) http: ConnHttp,
+    pub(crate) address: ConnAddress,
+    pub(crate) pending: ConnPending,
+    pub(crate) handshake: ConnHandshake,
+    pub(crate) memory: ConnMemory,
+    pub(crate) activity: ConnActivity,
+    pub(crate) probes: ConnProbes,
     /// Whether what it sends gets through.
     pub(crate) progress: Progress,
-    /// The probe that this end has under way.
-    pub(crate) asked: Option<Asked>,
-    /// The peer's probes that are being answered.
-    pub(crate) answering: Vec<Exchange>,
-    /// What a test makes of it.
-    pub(crate) fault: Option<Fault>,
     pub(crate) path_mtu: PathMtu,
-    /// Its congestion control.
-    pub(crate) control: Control,
+    pub(crate) cc: CcState,
+    /// Its trace, if one is wanted.
+    pub(crate) trace: Option<Trace>,
+    /// The fault that a test provokes.
+    pub(crate) fault: Option<Fault>,
     /// At most two messages: sending stops at the first that finds no room.
     blocked: VecDeque<Blocked>,
 }
@@ -171,58 +93,43 @@ impl Conn {
         Self {
             id,
             quic,
-            h3: None,
-            cids: Vec::new(),
-            port,
-            local: None,
-            peer,
-            streams: HashMap::new(),
-            ready: VecDeque::new(),
-            ready_datagrams: VecDeque::new(),
-            early: Early::default(),
-            established: false,
-            key_exchange: None,
-            held,
-            seen: held,
-            relay_bytes: 0,
-            was_driven: true,
-            refusal: None,
-            handshake_place: None,
-            peer_place: None,
-            trace: None,
-            opened: now,
-            last_sent: now,
-            has_new_datagrams: false,
-            heard_packets: 0,
-            heard: now,
-            dirty: false,
-            peer_goaway: false,
-            next_peer_stream: 0,
-            wants_room: false,
-            news: false,
+            http: ConnHttp::default(),
+            address: ConnAddress { cids: Vec::new(), port, local: None, peer },
+            pending: ConnPending::default(),
+            handshake: ConnHandshake::default(),
+            memory: ConnMemory { held, seen: held, relay_bytes: 0, was_driven: true },
+            activity: ConnActivity::new(now),
+            probes: ConnProbes::default(),
             progress: Progress::new(now),
-            asked: None,
-            answering: Vec::new(),
-            fault: None,
             path_mtu: PathMtu::default(),
-            control: Control::new(algorithm, now),
+            cc: CcState::new(algorithm, now),
+            trace: None,
+            fault: None,
             blocked: VecDeque::new(),
         }
     }
 
+    /// The group of the handshake's key exchange, since its end.
+    pub fn key_exchange(&self) -> Option<&'static str> {
+        self.handshake.key_exchange
+    }
+
     /// Whether streams can be opened: the handshake is over, or early data may go.
     pub fn is_open(&self) -> bool {
-        self.h3.is_some() && !self.peer_goaway && !self.quic.is_closed() && !self.quic.is_draining()
+        self.http.h3.is_some()
+            && !self.http.peer_goaway
+            && !self.quic.is_closed()
+            && !self.quic.is_draining()
     }
 
     /// Whether the handshake is over, and not only early data possible.
     pub fn is_established(&self) -> bool {
-        self.established
+        self.handshake.established
     }
 
     /// Whether the peer carries UDP (RFC 9298); `None` while it has not said yet.
     pub fn carries_udp(&self) -> Option<bool> {
-        self.h3.as_ref().and_then(|h3| datagrams::offered(h3, &self.quic))
+        self.http.h3.as_ref().and_then(|h3| datagrams::offered(h3, &self.quic))
     }
 
     /// What resumes the session later (RFC 8446, Section 2.2), once the server has sent it.
@@ -232,8 +139,8 @@ impl Conn {
 
     /// Starts HTTP/3 as soon as the transport allows it.
     pub(crate) fn start_h3(&mut self, config: &h3::Config) -> Result<(), h3::Error> {
-        if self.h3.is_none() && (self.quic.is_established() || self.quic.is_in_early_data()) {
-            self.h3 = Some(h3::Connection::with_transport(&mut self.quic, config)?);
+        if self.http.h3.is_none() && (self.quic.is_established() || self.quic.is_in_early_data()) {
+            self.http.h3 = Some(h3::Connection::with_transport(&mut self.quic, config)?);
         }
         Ok(())
     }
@@ -244,10 +151,10 @@ impl Conn {
         fields: &[h3::Header],
         owner: Owner,
     ) -> Result<u64, h3::Error> {
-        let h3 = self.h3.as_mut().ok_or(h3::Error::InternalError)?;
+        let h3 = self.http.h3.as_mut().ok_or(h3::Error::InternalError)?;
         let stream = h3.send_request(&mut self.quic, fields, false)?;
         self.quic.stream_priority(stream, STREAM_URGENCY, true)?;
-        self.streams.insert(stream, owner);
+        self.http.streams.insert(stream, owner);
         Ok(stream)
     }
 
@@ -258,7 +165,7 @@ impl Conn {
         fields: &[h3::Header],
         end: bool,
     ) -> Result<(), h3::Error> {
-        let h3 = self.h3.as_mut().ok_or(h3::Error::InternalError)?;
+        let h3 = self.http.h3.as_mut().ok_or(h3::Error::InternalError)?;
         let priority = h3::Priority::new(3, true);
         h3.send_response_with_priority(&mut self.quic, stream, fields, &priority, end)?;
         self.quic.stream_priority(stream, STREAM_URGENCY, true)?;
@@ -274,21 +181,21 @@ impl Conn {
 
     /// Forgets a stream on which all has been written: whatever the peer sends is of no use.
     pub(crate) fn abandon(&mut self, stream: u64, code: u64) {
-        self.streams.remove(&stream);
+        self.http.streams.remove(&stream);
         // As above.
         let _ = self.quic.stream_shutdown(stream, quiche::Shutdown::Read, code);
-        if let Some(h3) = &mut self.h3 {
+        if let Some(h3) = &mut self.http.h3 {
             h3.forget_stream(stream);
         }
     }
 
     /// How long before its time a packet may leave now.
-    pub(crate) fn release_slack(&self) -> Duration {
+    pub(crate) fn pacing_lead(&self) -> Duration {
         // What 50 us of the pacing rate are, and two packets at least.
         let quantum = self.quic.send_quantum();
         match quantum > 2 * self.quic.max_send_udp_payload_size() {
-            true => RELEASE_SLACK,
-            false => RELEASE_SLACK_BELOW,
+            true => PACING_LEAD,
+            false => PACING_LEAD_LOW_RATE,
         }
     }
 
@@ -307,13 +214,14 @@ impl Conn {
             }
             self.blocked.pop_front();
         }
-        let horizon = Instant::now() + self.release_slack();
+        let release_deadline = Instant::now() + self.pacing_lead();
         let most_segments = port.max_segments();
         let (mut total, mut packets) = (0, 0);
         let mut message: Option<quiche::SendInfo> = None;
         let (mut end, mut segment, mut segments) = (0, 0, 0);
         let outcome = 'packets: loop {
-            if let Some(at) = self.quic.get_next_release_time().and_then(|next| next.time(horizon))
+            if let Some(at) =
+                self.quic.get_next_release_time().and_then(|next| next.time(release_deadline))
             {
                 break Flushed::Paced(at, total > 0);
             }
@@ -324,7 +232,7 @@ impl Conn {
                 Ok(sent) => sent,
                 Err(quiche::Error::Done) => break Flushed::All(total > 0),
                 Err(error) => {
-                    tracing::debug!(conn = self.id.serial, %error, "quic send failed");
+                    tracing::debug!(conn = self.id.serial, %error, "QUIC send failed");
                     // The transport closes the connection itself after an error of its own.
                     let _ = self.quic.close(false, 1, b"send");
                     break Flushed::All(total > 0);
@@ -337,7 +245,7 @@ impl Conn {
             });
             if let Some(first) = message.take_if(|_| !fits) {
                 // This packet begins the next message.
-                self.hand_over(port, &out[..end], segment, first);
+                self.forward(port, &out[..end], segment, first);
                 out.copy_within(end..end + len, 0);
                 (end, segments) = (0, 0);
             }
@@ -350,7 +258,7 @@ impl Conn {
             let full = len < segment || segments == most_segments || end + segment > out.len();
             if full || !self.blocked.is_empty() {
                 if let Some(first) = message.take() {
-                    self.hand_over(port, &out[..end], segment, first);
+                    self.forward(port, &out[..end], segment, first);
                 }
                 if !self.blocked.is_empty() {
                     break 'packets Flushed::Blocked;
@@ -359,7 +267,7 @@ impl Conn {
             }
         };
         if let Some(first) = message {
-            self.hand_over(port, &out[..end], segment, first);
+            self.forward(port, &out[..end], segment, first);
         }
         if packets > 0 {
             counters.packets_sent.add(packets);
@@ -369,7 +277,7 @@ impl Conn {
     }
 
     /// Sends a message, or keeps it until the socket has room.
-    fn hand_over(&mut self, port: &UdpPort, bytes: &[u8], segment: usize, path: quiche::SendInfo) {
+    fn forward(&mut self, port: &UdpPort, bytes: &[u8], segment: usize, path: quiche::SendInfo) {
         let sent = match self.blocked.is_empty() {
             true => send(port, &path, bytes, segment),
             false => Sent::NoRoom,
@@ -383,7 +291,7 @@ impl Conn {
             Sent::Refused => self.path_mtu.refuse(path.to, path.from.ip(), segment),
         }
         let now = Instant::now();
-        self.last_sent = now;
+        self.activity.last_sent = now;
         self.quic.on_message_sent(now, bytes.len());
     }
 
@@ -402,7 +310,7 @@ impl Conn {
             (Some(sink), None) => {
                 let (trace, writer) = sink.start(name)?;
                 let title = format!("millrace {name}");
-                self.quic.set_qlog(Box::new(writer), title, self.peer.to_string());
+                self.quic.set_qlog(Box::new(writer), title, self.address.peer.to_string());
                 let file = trace.file().to_owned();
                 self.trace = Some(trace);
                 Ok(file)
@@ -420,7 +328,7 @@ impl Conn {
 
     /// Whether `name` is one of its IDs in hexadecimal.
     pub(crate) fn is_called(&self, name: &str) -> bool {
-        self.cids.iter().any(|cid| hex(cid) == name)
+        self.address.cids.iter().any(|cid| hex(cid) == name)
     }
 
     /// What waits for the socket.
@@ -439,7 +347,7 @@ impl Conn {
     }
 }
 
-/// What became of a message.
+/// The outcome of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     /// It has left, or is as good as lost on the way: a route is away for a moment.
@@ -467,10 +375,10 @@ fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -
 impl Conn {
     /// The client's name in its certificate, at a server once it is known.
     pub fn peer_name(&self) -> Option<&str> {
-        self.peer_place.as_ref().map(|place| &**place.name())
+        self.handshake.peer_place.as_ref().map(|place| &**place.name())
     }
 
-    /// What people want to know of one of its flows.
+    /// One of its flows as `/flows` shows it.
     pub(crate) fn describe(&self, flow: FlowSeen<'_>, now: Instant) -> FlowInfo {
         let path = self.quic.path_stats().find(|path| path.active);
         let stats = self.quic.stats();
@@ -481,9 +389,9 @@ impl Conn {
         };
         FlowInfo {
             id: FlowInfo::number(self.id.serial, flow.number),
-            past_tunnel: false,
+            bypassed: false,
             connection: Some(hex(self.quic.source_id().as_ref())),
-            key_exchange: self.key_exchange.map(str::to_owned),
+            key_exchange: self.handshake.key_exchange.map(str::to_owned),
             bytes_up,
             bytes_down,
             rtt_ms: path
@@ -503,13 +411,13 @@ impl Conn {
                 received_packets: stats.recv as u64,
                 received_bytes: stats.recv_bytes,
             }),
-            ..self.control.shown_in(FlowInfo::past_tunnel(flow, now), now)
+            ..self.cc.shown_in(FlowInfo::bypassed(flow, now), now)
         }
     }
 }
 
 /// The group of a connection's key exchange, as X25519MLKEM768; none before it is agreed on.
-pub(crate) fn key_exchange(quic: &mut quiche::Connection) -> Option<&'static str> {
+pub fn key_exchange(quic: &mut quiche::Connection) -> Option<&'static str> {
     let tls: &mut SslRef = quic.as_mut();
     tls.curve_name()
 }

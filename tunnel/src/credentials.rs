@@ -17,11 +17,10 @@ use millrace_config::{ConfigError, Credentials, Source};
 const RENEW_DAYS: u32 = 30;
 /// What BoringSSL accepts from a peer by default (RFC 8446, Section 4.2.3, less Ed25519 and P-521).
 const KEY_TYPES: &str = "an ECDSA key on P-256 or P-384, or an RSA key";
-const RENEW: &str =
-    "`millrace-server certificates --renew` with the names of before makes a new one";
+const RENEW: &str = "`millrace-server certificates --renew` with the same names makes a new one";
 const CLOCK: &str = "set the clock (`timedatectl`)";
 
-/// Whose certificates they are.
+/// The end that the certificates belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Known by its common name.
@@ -153,7 +152,7 @@ pub fn check(
 /// For a start and a reload, which go on: a clock may be wrong for a while.
 pub fn warn(end: End, credentials: &Credentials) {
     for problem in Contents::read(end, credentials).into_iter().flat_map(|it| it.problems) {
-        tracing::warn!(key = problem.key, %problem, "certificate or key");
+        tracing::warn!(key = problem.key, %problem, "certificate problem");
     }
 }
 
@@ -322,7 +321,7 @@ impl File<'_> {
     }
 }
 
-/// Whether peers accept signatures with such a key, else what it is.
+/// Checks that peers accept signatures with such a key; the error names the key type.
 fn key_type<T: HasPublic>(key: &PKeyRef<T>) -> Result<(), &'static str> {
     match key.id() {
         Id::RSA => Ok(()),
@@ -338,7 +337,7 @@ fn key_type<T: HasPublic>(key: &PKeyRef<T>) -> Result<(), &'static str> {
 }
 
 /// The names and addresses that a certificate is for.
-pub(crate) fn alternative_names(certificate: &X509Ref) -> Vec<String> {
+pub fn alternative_names(certificate: &X509Ref) -> Vec<String> {
     let names = certificate.subject_alt_names().into_iter().flatten();
     let name = |name: boring::x509::GeneralName| {
         let address = |bytes: &[u8]| match bytes.len() {

@@ -76,7 +76,7 @@ pub enum Refusal {
     Share,
 }
 
-/// See the module.
+/// A pool of places that users share fairly.
 #[derive(Debug)]
 pub struct FairShare<K> {
     state: Mutex<State<K>>,
@@ -105,7 +105,7 @@ impl<K: Clone + Eq + Hash> FairShare<K> {
     /// Takes a place for `user`, which is given back when dropped.
     ///
     /// # Errors
-    /// There is none for this user.
+    /// No place is available to this user.
     pub fn take(self: &Arc<Self>, user: K) -> Result<Place<K>, Refusal> {
         let mut state = self.state();
         let held = state.held.get(&user).copied().unwrap_or_default();
@@ -136,7 +136,7 @@ pub struct Place<K: Eq + Hash> {
 }
 
 impl<K: Eq + Hash> Place<K> {
-    /// Whose place it is.
+    /// The user that holds the place.
     pub fn user(&self) -> &K {
         &self.user
     }

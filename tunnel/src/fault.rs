@@ -6,12 +6,10 @@
 
 use std::time::Duration;
 
-use crate::core::Core;
-
 /// The name of the environment variable.
 const VARIABLE: &str = "MILLRACE_TEST_FAULTS";
 /// How long [`Fault::Stall`] keeps a worker from its loop.
-const STALL: Duration = Duration::from_secs(12);
+pub(crate) const STALL: Duration = Duration::from_secs(12);
 
 /// What happens, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +42,7 @@ impl Faults {
     pub(crate) fn from_environment() -> Self {
         let Ok(text) = std::env::var(VARIABLE) else { return Self::default() };
         let faults = Self::parse(&text);
-        tracing::warn!(?faults, "{VARIABLE} is set: this process fails on purpose");
+        tracing::warn!(?faults, "{VARIABLE} is set: fault injection is active");
         faults
     }
 
@@ -61,21 +59,6 @@ impl Faults {
     pub(crate) fn of(&self, destination: &str) -> Option<Fault> {
         let found = self.0.iter().find(|(_, wanted)| wanted == destination);
         found.map(|(fault, _)| *fault)
-    }
-}
-
-impl Core {
-    /// Lets the fault of the connection in `slot` happen if it is `here`.
-    pub(crate) fn suffer(&mut self, slot: usize, here: Fault) {
-        let Some(conn) = self.conns.get_mut(slot) else { return };
-        if conn.fault != Some(here) {
-            return;
-        }
-        conn.fault = None;
-        match here {
-            Fault::Stall => std::thread::sleep(STALL),
-            _ => panic!("a fault of a test: {here:?}"),
-        }
     }
 }
 

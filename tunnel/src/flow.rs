@@ -5,93 +5,31 @@
 //! here for TCP, and the stream's flow-control window holds the peer back.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use millrace_config::{Class, Protocol};
+use millrace_config::Protocol;
 use millrace_wire::cmcd::PlayerReport;
 
-use crate::admin::{FlowSeen, FlowState};
-use crate::conn::ConnId;
+use crate::conn_id::ConnId;
+use crate::flow_end::FlowEnd;
+use crate::flow_info::{FlowSeen, FlowState};
+use crate::flow_label::FlowLabel;
 use crate::memory::DrainMeter;
-use crate::metrics::FlowFailure;
 use crate::player_watch::PlayerWatch;
 use crate::relay_size::RelaySize;
 use crate::rtsp::RtspFlow;
 use crate::shared::Admission;
 use crate::socket::Socket;
-use crate::tcp_liveness::{TcpLiveness, is_tcp_timeout};
-
-/// RFC 9114, Section 8.1: the TCP connection of a CONNECT request was reset or closed abnormally.
-pub const H3_CONNECT_ERROR: u64 = 0x10f;
+use crate::tcp_liveness::TcpLiveness;
 
 /// A frame header of the body: type and length, each at most eight bytes (RFC 9114, Section 7.1).
 const FRAME_OVERHEAD: usize = 10;
 /// Room in the stream below which it is not worth while to read from TCP.
 const MIN_READ_BYTES: usize = 1024;
 
-/// What a flow may have sent before it is known to be connected and still begin again elsewhere:
-/// more than any request has.
+/// Most bytes that a flow may have sent before it is confirmed and still be retried: more than any
+/// request has.
 const RETAIN_BYTES: usize = 64 << 10;
-
-/// What people want to know of a flow.
-#[derive(Clone, Debug)]
-pub struct FlowLabel {
-    /// Who opened it, where that is known.
-    pub client: Option<SocketAddr>,
-    /// Where it goes.
-    pub destination: String,
-    /// Its class.
-    pub class: Class,
-}
-
-/// How a flow came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowEnd {
-    /// Both directions were closed in order.
-    Complete,
-    /// The near TCP connection was reset or failed.
-    NearReset,
-    /// The near TCP peer has disappeared: it acknowledged nothing for too long.
-    TcpTimeout,
-    /// The peer reset the stream.
-    FarReset,
-    /// The connection that carried it is gone.
-    TunnelLost,
-    /// The server refused the destination.
-    Refused(FlowFailure),
-    /// Nothing moved for longer than allowed.
-    Idle,
-    /// The process holds too much, and its reader takes longest.
-    Memory,
-    /// The process is about to end.
-    Drained,
-}
-
-impl FlowEnd {
-    /// What an error of the near socket means.
-    pub(crate) fn of_socket_error(error: &io::Error) -> Self {
-        match is_tcp_timeout(error) {
-            true => Self::TcpTimeout,
-            false => Self::NearReset,
-        }
-    }
-
-    /// The name in metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::NearReset => "near_reset",
-            Self::TcpTimeout => "tcp_timeout",
-            Self::FarReset => "far_reset",
-            Self::TunnelLost => "tunnel_lost",
-            Self::Refused(_) => "refused",
-            Self::Idle => "idle",
-            Self::Memory => "memory",
-            Self::Drained => "drained",
-        }
-    }
-}
 
 /// Bytes of both directions per tick, for the rate that people see.
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,12 +68,12 @@ pub(crate) enum Pump {
 
 /// Bytes that wait for the socket, or for the stream.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PartialWrite {
     bytes: Vec<u8>,
     done: usize,
 }
 
-impl Waiting {
+impl PartialWrite {
     fn of(bytes: Vec<u8>) -> Self {
         Self { bytes, done: 0 }
     }
@@ -153,43 +91,35 @@ impl Waiting {
     }
 }
 
-/// What a flow needs to begin again over another connection.
+/// What a flow needs for a retry over another connection.
 #[derive(Debug)]
-struct Retained {
+struct ReplayBuffer {
     /// The role's key for it.
     key: u64,
     /// All that the socket brought.
     bytes: Vec<u8>,
 }
 
-/// A flow that was never connected to its destination, and can begin again.
+/// A flow that was never connected to its destination and can be retried.
 #[derive(Debug)]
-pub struct Returned {
-    /// What the role gave with [`crate::core::RelayStart::again`].
+pub struct RetryableFlow {
+    /// What the role gave with [`crate::event_loop::core::RelayStart::again`].
     pub key: u64,
-    /// The near end.
+    /// The local socket.
     pub socket: Socket,
-    /// For people.
+    /// For logs and `/flows`.
     pub label: FlowLabel,
     /// Its place among those allowed.
     pub admission: Admission,
-    /// What the near end has sent until now.
+    /// What the local peer has sent so far.
     pub bytes: Vec<u8>,
-    /// Why it came to nothing.
+    /// Why it failed.
     pub end: FlowEnd,
 }
 
-/// A flow in relay.
+/// What moved in a flow, and when.
 #[derive(Debug)]
-pub struct Flow {
-    pub(crate) conn: ConnId,
-    pub(crate) stream: u64,
-    pub(crate) socket: Socket,
-    pub(crate) label: FlowLabel,
-    /// Whether the server said that the destination is connected.
-    pub(crate) confirmed: bool,
-    /// In the connection's queue of flows that may have something to send.
-    pub(crate) queued: bool,
+pub(crate) struct FlowTraffic {
     pub(crate) opened: Instant,
     pub(crate) active: Instant,
     /// From the socket to the stream.
@@ -200,26 +130,86 @@ pub struct Flow {
     /// What the readers at both ends took lately: of `sent_bytes`, and of what the socket took.
     pub(crate) up: DrainMeter,
     pub(crate) down: DrainMeter,
+}
+
+impl FlowTraffic {
+    fn new(now: Instant) -> Self {
+        Self {
+            opened: now,
+            active: now,
+            sent_bytes: 0,
+            received_bytes: 0,
+            meter: Meter::default(),
+            up: DrainMeter::default(),
+            down: DrainMeter::default(),
+        }
+    }
+}
+
+/// What the ends of a flow allow now.
+#[derive(Debug)]
+pub(crate) struct FlowProgress {
+    /// Whether the server said that the destination is connected.
+    pub(crate) confirmed: bool,
+    /// In the connection's queue of flows that may have something to send.
+    pub(crate) queued: bool,
     pub(crate) socket_readable: bool,
     pub(crate) socket_writable: bool,
     pub(crate) stream_readable: bool,
-    relay_size: RelaySize,
     /// The peer has sent the end of the stream, and all before it was read.
     pub(crate) stream_finished: bool,
-    /// Held for as long as the flow lives.
-    admission: Admission,
-    /// What has gone to the stream, for as long as the flow might have to begin again.
-    retained: Option<Retained>,
-    to_stream: Waiting,
-    to_socket: Waiting,
     sent_end: bool,
     received_end: bool,
-    /// Of a server's flow with a player behind it.
-    player: Option<Box<PlayerWatch>>,
-    /// When it said what has been passed on already.
-    player_told: Option<Instant>,
+}
+
+impl FlowProgress {
+    fn new() -> Self {
+        Self {
+            confirmed: false,
+            queued: false,
+            socket_readable: true,
+            socket_writable: true,
+            stream_readable: true,
+            stream_finished: false,
+            sent_end: false,
+            received_end: false,
+        }
+    }
+}
+
+/// Bytes that a flow holds.
+#[derive(Debug, Default)]
+struct FlowBuffers {
+    /// What has gone to the stream, for as long as the flow may have to be retried.
+    replay: Option<ReplayBuffer>,
+    to_stream: PartialWrite,
+    to_socket: PartialWrite,
+    relay_size: RelaySize,
+}
+
+/// What the player behind a server's flow says of itself.
+#[derive(Debug, Default)]
+struct FlowPlayer {
+    watch: Option<Box<PlayerWatch>>,
+    /// Time of the newest report that has been taken.
+    told: Option<Instant>,
+}
+
+/// A flow in relay.
+#[derive(Debug)]
+pub struct Flow {
+    pub(crate) conn: ConnId,
+    pub(crate) stream: u64,
+    pub(crate) socket: Socket,
+    pub(crate) label: FlowLabel,
+    pub(crate) traffic: FlowTraffic,
+    pub(crate) state: FlowProgress,
+    buffers: FlowBuffers,
+    /// Held for as long as the flow lives.
+    admission: Admission,
+    player: FlowPlayer,
     pub(crate) tcp_liveness: TcpLiveness,
-    /// Of one whose media over UDP are taken along.
+    /// Set when the UDP media of the RTSP flow are carried too.
     pub(crate) rtsp: Option<Box<RtspFlow>>,
 }
 
@@ -237,28 +227,11 @@ impl Flow {
             stream,
             socket,
             label,
-            confirmed: false,
-            queued: false,
-            opened: now,
-            active: now,
-            sent_bytes: 0,
-            received_bytes: 0,
-            meter: Meter::default(),
-            up: DrainMeter::default(),
-            down: DrainMeter::default(),
-            socket_readable: true,
-            socket_writable: true,
-            stream_readable: true,
-            relay_size: RelaySize::new(),
-            stream_finished: false,
+            traffic: FlowTraffic::new(now),
+            state: FlowProgress::new(),
+            buffers: FlowBuffers::default(),
             admission,
-            retained: None,
-            to_stream: Waiting::default(),
-            to_socket: Waiting::default(),
-            sent_end: false,
-            received_end: false,
-            player: None,
-            player_told: None,
+            player: FlowPlayer::default(),
             tcp_liveness: TcpLiveness::default(),
             rtsp: None,
         }
@@ -266,66 +239,71 @@ impl Flow {
 
     /// Bytes that go ahead of what the socket and the stream bring.
     pub(crate) fn with_first_bytes(mut self, to_stream: Vec<u8>, to_socket: Vec<u8>) -> Self {
-        self.to_stream = Waiting::of(to_stream);
-        self.to_socket = Waiting::of(to_socket);
+        self.buffers.to_stream = PartialWrite::of(to_stream);
+        self.buffers.to_socket = PartialWrite::of(to_socket);
         self
     }
 
     /// Reads what the player says of itself in its requests, from the first on.
-    pub(crate) fn watch_player(&mut self) {
+    pub(crate) fn observe_cmcd(&mut self) {
         let mut watch = Box::<PlayerWatch>::default();
-        watch.take(self.to_socket.rest(), self.opened);
-        self.player = Some(watch);
+        watch.take(self.buffers.to_socket.rest(), self.traffic.opened);
+        self.player.watch = Some(watch);
     }
 
-    /// What the player has said since it was asked for last.
-    pub(crate) fn player_news(&mut self) -> Option<PlayerReport> {
-        let (heard, report) = self.player.as_ref()?.last()?;
-        let is_new = self.player_told.replace(heard) != Some(heard);
+    /// What the player has reported since the last call.
+    pub(crate) fn take_player_report(&mut self) -> Option<PlayerReport> {
+        let (heard, report) = self.player.watch.as_ref()?.last()?;
+        let is_new = self.player.told.replace(heard) != Some(heard);
         is_new.then_some(report)
     }
 
-    /// Lets `rtsp` write anew what passes from here on, with what the socket has brought already.
+    /// Lets `rtsp` rewrite the flow from here on, including what the socket has already delivered.
     pub(crate) fn follow_rtsp(&mut self, mut rtsp: Box<RtspFlow>) {
-        self.to_stream = Waiting::of(rtsp.socket_brought(self.to_stream.rest()));
+        self.buffers.to_stream =
+            PartialWrite::of(rtsp.socket_brought(self.buffers.to_stream.rest()));
         self.rtsp = Some(rtsp);
     }
 
-    /// Keeps what goes to the stream until the flow is confirmed, so that it can begin again.
+    /// Keeps what goes to the stream until the flow is confirmed, for a retry.
     pub(crate) fn retain(&mut self, key: u64) {
-        self.retained = Some(Retained { key, bytes: self.to_stream.rest().to_vec() });
+        self.buffers.replay =
+            Some(ReplayBuffer { key, bytes: self.buffers.to_stream.rest().to_vec() });
     }
 
-    /// Whether it may begin again elsewhere: the destination can't have got a byte of it.
-    /// `unreached` says that the peer certainly passed nothing on.
-    pub(crate) fn can_begin_again(&self, unreached: bool) -> bool {
-        let retained = self.retained.as_ref().filter(|_| !self.confirmed);
-        self.received_bytes == 0 && retained.is_some_and(|it| unreached || it.bytes.is_empty())
+    /// Whether the flow may be retried: the destination can't have received a byte of it.
+    /// `unreached` says that the peer certainly forwarded nothing.
+    pub(crate) fn can_retry(&self, unreached: bool) -> bool {
+        let retained = self.buffers.replay.as_ref().filter(|_| !self.state.confirmed);
+        self.traffic.received_bytes == 0
+            && retained.is_some_and(|it| unreached || it.bytes.is_empty())
     }
 
-    /// Takes it apart for another beginning; `None` when it can't have one.
-    pub(crate) fn begin_again(self, end: FlowEnd) -> Option<Returned> {
-        let Retained { key, bytes } = self.retained?;
+    /// Takes the flow apart for a retry; `None` when it can't be retried.
+    pub(crate) fn into_retry(self, end: FlowEnd) -> Option<RetryableFlow> {
+        let ReplayBuffer { key, bytes } = self.buffers.replay?;
         let Self { socket, label, admission, .. } = self;
-        Some(Returned { key, socket, label, admission, bytes, end })
+        Some(RetryableFlow { key, socket, label, admission, bytes, end })
     }
 
     /// A tick has passed.
     pub(crate) fn tick(&mut self, interval: Duration) {
-        self.meter.tick(self.sent_bytes + self.received_bytes, interval);
-        self.up.tick(self.sent_bytes);
-        self.down.tick(self.received_bytes);
+        self.traffic.meter.tick(self.traffic.sent_bytes + self.traffic.received_bytes, interval);
+        self.traffic.up.tick(self.traffic.sent_bytes);
+        self.traffic.down.tick(self.traffic.received_bytes);
     }
 
     /// What its own buffers take.
     pub(crate) fn held_bytes(&self) -> u64 {
-        let retained = self.retained.as_ref().map_or(0, |retained| retained.bytes.capacity());
-        (self.to_stream.bytes.capacity() + self.to_socket.bytes.capacity() + retained) as u64
+        let retained = self.buffers.replay.as_ref().map_or(0, |retained| retained.bytes.capacity());
+        (self.buffers.to_stream.bytes.capacity()
+            + self.buffers.to_socket.bytes.capacity()
+            + retained) as u64
     }
 
     /// Whether both directions have ended.
     pub(crate) fn complete(&self) -> bool {
-        self.sent_end && self.received_end
+        self.state.sent_end && self.state.received_end
     }
 
     /// What is shown of it.
@@ -334,22 +312,22 @@ impl Flow {
             number: slot as u64,
             protocol: Protocol::Tcp,
             label: &self.label,
-            opened: self.opened,
-            sent_bytes: self.sent_bytes,
-            received_bytes: self.received_bytes,
-            rate_mbps: self.meter.mbps(),
+            opened: self.traffic.opened,
+            sent_bytes: self.traffic.sent_bytes,
+            received_bytes: self.traffic.received_bytes,
+            rate_mbps: self.traffic.meter.mbps(),
             state: self.state(at_server),
-            player: self.player.as_ref().and_then(|player| player.last()),
+            player: self.player.watch.as_ref().and_then(|player| player.last()),
         }
     }
 
-    /// How far it is, seen from a server or a client.
+    /// Its state, seen from a server or a client.
     fn state(&self, at_server: bool) -> FlowState {
         let (client_ended, destination_ended) = match at_server {
-            true => (self.received_end, self.sent_end),
-            false => (self.sent_end, self.received_end),
+            true => (self.state.received_end, self.state.sent_end),
+            false => (self.state.sent_end, self.state.received_end),
         };
-        match (self.confirmed, client_ended, destination_ended) {
+        match (self.state.confirmed, client_ended, destination_ended) {
             (false, ..) => FlowState::Connecting,
             (_, false, false) => FlowState::Open,
             (_, true, false) => FlowState::ClientEnded,
@@ -360,7 +338,7 @@ impl Flow {
 
     /// Whether one direction has ended and the other has not.
     pub(crate) fn half_closed(&self) -> bool {
-        self.sent_end != self.received_end
+        self.state.sent_end != self.state.received_end
     }
 
     /// Moves one read from the socket to the stream.
@@ -371,45 +349,49 @@ impl Flow {
         scratch: &mut [u8],
         now: Instant,
     ) -> Pump {
-        if self.sent_end || !self.socket_readable && self.to_stream.rest().is_empty() {
+        if self.state.sent_end
+            || !self.state.socket_readable && self.buffers.to_stream.rest().is_empty()
+        {
             return Pump::Wait;
         }
         let room = match quic.stream_capacity(self.stream) {
             Ok(room) => room,
             // The peer has no use for the rest: its TCP connection is gone.
-            Err(_) => return Pump::Failed(FlowEnd::FarReset),
+            Err(_) => return Pump::Failed(FlowEnd::RemoteReset),
         };
         if room < FRAME_OVERHEAD + MIN_READ_BYTES {
             return match quic.stream_writable(self.stream, FRAME_OVERHEAD + MIN_READ_BYTES) {
                 Ok(_) => Pump::Wait,
-                Err(_) => Pump::Failed(FlowEnd::FarReset),
+                Err(_) => Pump::Failed(FlowEnd::RemoteReset),
             };
         }
-        if !self.to_stream.rest().is_empty() {
-            return match h3.send_body(quic, self.stream, self.to_stream.rest(), false) {
+        if !self.buffers.to_stream.rest().is_empty() {
+            return match h3.send_body(quic, self.stream, self.buffers.to_stream.rest(), false) {
                 Ok(sent) => {
-                    self.to_stream.advance(sent);
-                    self.sent_bytes += sent as u64;
+                    self.buffers.to_stream.advance(sent);
+                    self.traffic.sent_bytes += sent as u64;
                     Pump::More
                 }
                 Err(quiche::h3::Error::Done) => Pump::Wait,
-                Err(_) => Pump::Failed(FlowEnd::FarReset),
+                Err(_) => Pump::Failed(FlowEnd::RemoteReset),
             };
         }
         let most = scratch.len().min(room - FRAME_OVERHEAD);
         match self.socket.read(&mut scratch[..most]) {
-            Ok(0) if self.held(RtspFlow::end_of_socket, |flow| &mut flow.to_stream) => Pump::More,
+            Ok(0) if self.held(RtspFlow::end_of_socket, |flow| &mut flow.buffers.to_stream) => {
+                Pump::More
+            }
             Ok(0) => match h3.send_body(quic, self.stream, &[], true) {
                 Ok(_) => {
-                    self.sent_end = true;
-                    self.active = now;
+                    self.state.sent_end = true;
+                    self.traffic.active = now;
                     Pump::Wait
                 }
                 Err(quiche::h3::Error::Done) => Pump::Wait,
-                Err(_) => Pump::Failed(FlowEnd::FarReset),
+                Err(_) => Pump::Failed(FlowEnd::RemoteReset),
             },
             Ok(read) => {
-                self.active = now;
+                self.traffic.active = now;
                 self.keep(&scratch[..read]);
                 let written = self.rtsp.as_mut().map(|it| it.socket_brought(&scratch[..read]));
                 let bytes = written.as_deref().unwrap_or(&scratch[..read]);
@@ -418,17 +400,17 @@ impl Flow {
                 }
                 match h3.send_body(quic, self.stream, bytes, false) {
                     Ok(sent) => {
-                        self.sent_bytes += sent as u64;
+                        self.traffic.sent_bytes += sent as u64;
                         if sent < bytes.len() {
-                            self.to_stream = Waiting::of(bytes[sent..].to_vec());
+                            self.buffers.to_stream = PartialWrite::of(bytes[sent..].to_vec());
                         }
                         Pump::More
                     }
-                    Err(_) => Pump::Failed(FlowEnd::FarReset),
+                    Err(_) => Pump::Failed(FlowEnd::RemoteReset),
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.socket_readable = false;
+                self.state.socket_readable = false;
                 Pump::Wait
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Pump::More,
@@ -436,10 +418,10 @@ impl Flow {
         }
     }
 
-    /// Keeps what was read for another beginning, within bounds.
+    /// Keeps what was read for a retry, within bounds.
     fn keep(&mut self, read: &[u8]) {
-        let confirmed = self.confirmed;
-        match &mut self.retained {
+        let confirmed = self.state.confirmed;
+        match &mut self.buffers.replay {
             Some(kept) if !confirmed && kept.bytes.len() + read.len() <= RETAIN_BYTES => {
                 kept.bytes.extend_from_slice(read);
             }
@@ -451,12 +433,12 @@ impl Flow {
     fn held(
         &mut self,
         end: fn(&mut RtspFlow) -> Vec<u8>,
-        direction: fn(&mut Self) -> &mut Waiting,
+        direction: fn(&mut Self) -> &mut PartialWrite,
     ) -> bool {
         let held = self.rtsp.as_mut().map_or_else(Vec::new, |rtsp| end(rtsp));
         let any = !held.is_empty();
         if any {
-            *direction(self) = Waiting::of(held);
+            *direction(self) = PartialWrite::of(held);
         }
         any
     }
@@ -469,26 +451,26 @@ impl Flow {
         scratch: &mut [u8],
         now: Instant,
     ) -> Pump {
-        if self.received_end || !self.socket_writable {
+        if self.state.received_end || !self.state.socket_writable {
             return Pump::Wait;
         }
-        if !self.to_socket.rest().is_empty() {
-            return match self.socket.write(self.to_socket.rest()) {
+        if !self.buffers.to_socket.rest().is_empty() {
+            return match self.socket.write(self.buffers.to_socket.rest()) {
                 Ok(written) => {
-                    self.to_socket.advance(written);
-                    self.active = now;
+                    self.buffers.to_socket.advance(written);
+                    self.traffic.active = now;
                     Pump::More
                 }
                 Err(error) => self.write_failed(&error),
             };
         }
-        if self.stream_readable {
-            let most = self.relay_size.bytes(scratch.len());
+        if self.state.stream_readable {
+            let most = self.buffers.relay_size.bytes(scratch.len());
             match h3.recv_body(quic, self.stream, &mut scratch[..most]) {
                 Ok(read) => {
-                    self.received_bytes += read as u64;
-                    self.active = now;
-                    if let Some(player) = &mut self.player {
+                    self.traffic.received_bytes += read as u64;
+                    self.traffic.active = now;
+                    if let Some(player) = &mut self.player.watch {
                         player.take(&scratch[..read], now);
                     }
                     let passed = self.rtsp.as_mut().map(|it| it.stream_brought(&scratch[..read]));
@@ -505,23 +487,24 @@ impl Flow {
                     };
                     let took_all = written == bytes.len();
                     if !took_all {
-                        self.to_socket = Waiting::of(bytes[written..].to_vec());
+                        self.buffers.to_socket = PartialWrite::of(bytes[written..].to_vec());
                     }
-                    self.relay_size = self.relay_size.next(read, scratch.len(), took_all);
+                    self.buffers.relay_size =
+                        self.buffers.relay_size.next(read, scratch.len(), took_all);
                     return Pump::More;
                 }
-                Err(quiche::h3::Error::Done) => self.stream_readable = false,
-                Err(_) => return Pump::Failed(FlowEnd::FarReset),
+                Err(quiche::h3::Error::Done) => self.state.stream_readable = false,
+                Err(_) => return Pump::Failed(FlowEnd::RemoteReset),
             }
         }
-        if self.stream_finished {
-            if self.held(RtspFlow::end_of_stream, |flow| &mut flow.to_socket) {
+        if self.state.stream_finished {
+            if self.held(RtspFlow::end_of_stream, |flow| &mut flow.buffers.to_socket) {
                 return Pump::More;
             }
-            self.received_end = true;
-            self.active = now;
+            self.state.received_end = true;
+            self.traffic.active = now;
             if self.socket.shutdown_write().is_err() {
-                return Pump::Failed(FlowEnd::NearReset);
+                return Pump::Failed(FlowEnd::LocalReset);
             }
         }
         Pump::Wait
@@ -529,20 +512,20 @@ impl Flow {
 
     /// Whether the socket takes bytes that wait in the tunnel; `has_input` says that the stream has some.
     pub(crate) fn could_write(&self, has_input: bool) -> bool {
-        let waiting = !self.to_socket.rest().is_empty() || has_input;
-        waiting && self.socket_writable && !self.received_end
+        let waiting = !self.buffers.to_socket.rest().is_empty() || has_input;
+        waiting && self.state.socket_writable && !self.state.received_end
     }
 
     /// Whether a stream with `room` takes bytes that wait at the socket.
     pub(crate) fn could_read(&self, room: usize) -> bool {
-        let waiting = !self.to_stream.rest().is_empty() || self.socket_readable;
-        waiting && room >= FRAME_OVERHEAD + MIN_READ_BYTES && !self.sent_end
+        let waiting = !self.buffers.to_stream.rest().is_empty() || self.state.socket_readable;
+        waiting && room >= FRAME_OVERHEAD + MIN_READ_BYTES && !self.state.sent_end
     }
 
     fn write_failed(&mut self, error: &io::Error) -> Pump {
         match error.kind() {
             io::ErrorKind::WouldBlock => {
-                self.socket_writable = false;
+                self.state.socket_writable = false;
                 Pump::Wait
             }
             io::ErrorKind::Interrupted => Pump::More,

@@ -1,17 +1,11 @@
 //! Which flows are admitted: a bounded number for the process, shared fairly by listeners, clients
 //! and viewers.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use millrace_wire::ConnectFailure;
-
-use crate::datagrams::UnansweredPlace;
 use crate::fair_share::{FairShare, Place, PoolLimits, Refusal, Reserve};
-use crate::metrics;
-use crate::peer_limits::network_of;
-use crate::shared::Admission;
+use crate::flow_owner::{FlowOwner, FlowRefusal, Viewer};
 
 /// How many flows there may be; `Default` is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +14,9 @@ pub struct FlowLimits {
     pub max_flows: usize,
     /// Of these, what one viewer may have under contention.
     pub share_per_viewer: usize,
-    /// The same for a listener, at a client.
+    /// Of these, what one listener may have under contention, at a client.
     pub share_per_listener: usize,
-    /// The same for a client, at a server.
+    /// Of these, what one client may have under contention, at a server.
     pub share_per_client: usize,
     /// Pairs of UDP ports for RTP.
     pub max_rtsp_port_pairs: usize,
@@ -62,74 +56,6 @@ impl FlowLimits {
     fn port_pairs(&self) -> PoolLimits {
         let share = self.rtsp_share_per_viewer;
         PoolLimits { places: self.max_rtsp_port_pairs, share, reserve: Reserve::Quarter }
-    }
-}
-
-/// A viewer as one user of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Viewer {
-    /// The client that says where the viewer is, at a server: it can't speak for other clients'.
-    client: Option<Arc<str>>,
-    network: Option<IpAddr>,
-}
-
-/// For whom a flow is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlowOwner {
-    /// The viewer's address, if it is known.
-    pub viewer: Option<IpAddr>,
-    /// The listener, at a client with several.
-    pub listener: Option<usize>,
-    /// The client by the name in its certificate, at a server.
-    pub client: Option<Arc<str>>,
-}
-
-impl FlowOwner {
-    /// The viewer at `address` of `client`.
-    pub(crate) fn of_client(client: Option<Arc<str>>, address: Option<SocketAddr>) -> Self {
-        Self { viewer: address.map(|it| it.ip()), listener: None, client }
-    }
-
-    pub(crate) fn viewer(&self) -> Viewer {
-        Viewer { client: self.client.clone(), network: self.viewer.map(network_of) }
-    }
-}
-
-/// Why a flow is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowRefusal {
-    /// The process has as many flows as it may.
-    Full,
-    /// The client has as many as one client may.
-    Client,
-    /// The client has its share, and others need what is free.
-    ClientShare,
-    /// The same for the viewer.
-    ViewerShare,
-    /// The same for the listener.
-    ListenerShare,
-}
-
-impl FlowRefusal {
-    /// What a server answers.
-    pub fn failure(self) -> ConnectFailure {
-        match self {
-            Self::Full => ConnectFailure::ServerFull,
-            Self::Client | Self::ClientShare | Self::ViewerShare | Self::ListenerShare => {
-                ConnectFailure::ClientLimitReached
-            }
-        }
-    }
-
-    /// How it is counted.
-    pub fn metric(self) -> metrics::Drop {
-        match self {
-            Self::Full => metrics::Drop::FlowLimit,
-            Self::Client => metrics::Drop::PeerFlows,
-            Self::ClientShare => metrics::Drop::ClientFlowShare,
-            Self::ViewerShare => metrics::Drop::ViewerFlowShare,
-            Self::ListenerShare => metrics::Drop::ListenerFlowShare,
-        }
     }
 }
 
@@ -232,22 +158,6 @@ pub(crate) struct Shares {
     viewer: Option<Place<Viewer>>,
     _listener: Option<Place<usize>>,
     _client: Option<Place<Arc<str>>>,
-}
-
-/// What a flow was admitted as.
-#[derive(Debug)]
-pub enum Admitted {
-    /// A flow that counts as one.
-    Flow(Admission),
-    /// A UDP flow that nothing has come back for yet.
-    Unanswered(UnansweredPlace),
-}
-
-impl Admitted {
-    /// Whether nothing has come back yet.
-    pub fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Unanswered(_))
-    }
 }
 
 #[cfg(test)]

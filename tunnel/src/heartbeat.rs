@@ -1,10 +1,11 @@
-//! Whether a worker turns, and whether what it carries moves, for other threads.
+//! Health of a worker, for other threads: whether its loop turns, and whether its data makes
+//! progress.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A worker that has not turned for so long is stuck: it turns at least every [`crate::core::Core::TICK`].
+/// A worker that has not turned for so long is stuck: it turns at least every [`crate::event_loop::core::Core::TICK`].
 pub const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One worker's signs of life.
@@ -13,7 +14,7 @@ pub struct Heartbeat {
     started: Instant,
     /// When it turned last, since `started`.
     beat_ms: AtomicU64,
-    /// Why its flows do not move.
+    /// Why its flows are stuck.
     stuck: Mutex<Option<String>>,
 }
 
@@ -29,7 +30,7 @@ impl Heartbeat {
         self.beat_ms.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// What does not move, or that all does.
+    /// Sets what is stuck; `None` when all data moves.
     pub(crate) fn set_stuck(&self, stuck: Option<String>) {
         *self.stuck.lock().unwrap_or_else(PoisonError::into_inner) = stuck;
     }
@@ -41,7 +42,7 @@ impl Heartbeat {
     }
 
     /// Whether it turns.
-    pub(crate) fn is_fresh(&self, now: Instant) -> bool {
+    pub fn is_fresh(&self, now: Instant) -> bool {
         self.age(now) < BEAT_TIMEOUT
     }
 
@@ -50,15 +51,15 @@ impl Heartbeat {
     }
 }
 
-/// Why a process does not live: a worker of it that does not turn.
-pub(crate) fn dead_worker(workers: &[Arc<Heartbeat>], now: Instant) -> Option<String> {
+/// Why a process is dead: a worker whose loop does not turn.
+pub fn dead_worker(workers: &[Arc<Heartbeat>], now: Instant) -> Option<String> {
     let dead = workers.iter().position(|it| !it.is_fresh(now))?;
     let age_s = workers[dead].age(now).as_secs();
     Some(format!("worker {dead} has not turned for {age_s} s"))
 }
 
-/// Why a process is not healthy: as above, or a worker whose flows do not move.
-pub(crate) fn unhealthy_worker(workers: &[Arc<Heartbeat>], now: Instant) -> Option<String> {
+/// Why a process is unhealthy: a worker whose loop does not turn, or whose flows are stuck.
+pub fn unhealthy_worker(workers: &[Arc<Heartbeat>], now: Instant) -> Option<String> {
     dead_worker(workers, now).or_else(|| workers.iter().find_map(|it| it.stuck()))
 }
 

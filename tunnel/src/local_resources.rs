@@ -1,4 +1,4 @@
-//! What this machine can run out of while it connects to destinations, and what to do about it.
+//! Local resources that connections to destinations can exhaust, and the remedy for each.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -57,7 +57,8 @@ impl Shortage {
 
     /// Logs it.
     pub fn log(self, error: &io::Error, destination: SocketAddr) {
-        tracing::warn!(%error, %destination, advice = self.advice(), "can't connect");
+        let advice = self.advice();
+        tracing::warn!(%error, %destination, advice, "not connected: local resources exhausted");
     }
 }
 

@@ -6,7 +6,7 @@ use prometheus::IntGauge;
 
 use crate::memory::{CONNECTION_BYTES, Held, share_of_excess};
 
-/// See the module.
+/// Memory in use, and its cap.
 #[derive(Debug)]
 pub struct MemoryUse {
     cap: AtomicU64,

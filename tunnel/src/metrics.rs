@@ -6,7 +6,6 @@
 //! scrape, and all labels are enums, so that no peer can make the number of series grow.
 
 mod family;
-mod log;
 mod selectors;
 mod servers;
 mod worker;
@@ -15,9 +14,9 @@ use std::sync::Arc;
 
 use millrace_config::DeniedReason;
 use millrace_mcc::thread::Account;
+use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 
-use crate::logging::LogCounters;
 use family::label;
 pub use family::{CounterFamily, GaugeFamily, Label};
 use selectors::Selectors;
@@ -117,11 +116,11 @@ label! {
 }
 
 label! {
-    /// What became of a reload of the configuration.
+    /// The outcome of a configuration reload.
     ReloadResult {
-        /// The new one is in force.
+        /// The new configuration is in force.
         Done = "done",
-        /// The new one is wrong, and the one before in force.
+        /// The new configuration is wrong, and the previous one in force.
         Refused = "refused",
     }
 }
@@ -174,11 +173,11 @@ label! {
         FlowLimit = "flow_limit",
         /// A flow of a client that has its share, while others need what is free.
         ClientFlowShare = "client_flow_share",
-        /// The same of a viewer address.
+        /// A flow of a viewer address that has its share, while others need what is free.
         ViewerFlowShare = "viewer_flow_share",
-        /// The same of a listener.
+        /// A flow of a listener that has its share, while others need what is free.
         ListenerFlowShare = "listener_flow_share",
-        /// A UDP flow that nothing had come back for, and that went for a newer one.
+        /// A UDP flow without a reply that was evicted for a newer one.
         UnansweredUdpFlow = "unanswered_udp_flow",
         /// The memory cap was reached.
         MemoryCap = "memory_cap",
@@ -194,7 +193,7 @@ label! {
         PeerHandshakeRate = "peer_handshake_rate",
         /// A connection of a peer that has as many as it may.
         PeerConnections = "peer_connections",
-        /// A connection of a client that has come on the deny-list.
+        /// A connection of a client that was added to the deny-list.
         DeniedClient = "denied_client",
         /// A flow of a peer that has as many as it may.
         PeerFlows = "peer_flows",
@@ -208,13 +207,13 @@ label! {
         DatagramQueue = "datagram_queue",
         /// A datagram of a UDP flow that is larger than a packet, or than a link beyond.
         DatagramTooLarge = "datagram_too_large",
-        /// A datagram with a context ID that nobody agreed on.
+        /// A datagram with an unknown context ID.
         DatagramContext = "datagram_context",
         /// A datagram of a UDP flow that does not exist, or not yet for too long.
         DatagramFlow = "datagram_flow",
         /// A SETUP of RTSP for which no ports were left.
         RtspPorts = "rtsp_ports",
-        /// The same of a viewer that has its share, while others need what is free.
+        /// A SETUP of RTSP of a viewer that has its share of ports, while others need what is free.
         RtspPortShare = "rtsp_port_share",
         /// A datagram that the socket of its UDP flow did not take.
         DatagramSocket = "datagram_socket",
@@ -235,27 +234,27 @@ pub struct Metrics {
     registry: Registry,
     workers: Workers,
     selectors: Selectors,
-    /// Flows that were accepted, whatever became of them.
+    /// Flows that were accepted, whatever their outcome.
     pub flows_opened: IntCounter,
-    /// Flows that ended as both sides wanted.
+    /// Flows closed cleanly by both peers.
     pub flows_closed: IntCounter,
     /// Flows that never carried data, or ended early.
     pub flows_failed: CounterFamily<FlowFailure>,
-    /// Flows now.
+    /// Active flows.
     pub flows_active: IntGauge,
-    /// UDP flows that nothing has come back for yet.
+    /// UDP flows without a reply so far.
     pub udp_flows_unanswered: IntGauge,
-    /// Flows that a client connected to their destination itself, past the tunnel.
+    /// Flows that bypassed the tunnel.
     pub flows_direct: IntCounter,
-    /// QUIC connections now.
+    /// Open QUIC connections.
     pub connections: GaugeFamily<ConnectionState>,
     /// QUIC handshakes that failed.
     pub handshake_failures: CounterFamily<HandshakeFailure>,
-    /// Destinations that the allow-list refused.
+    /// Destinations denied by the allow-list.
     pub destinations_denied: CounterFamily<DeniedReason>,
-    /// Flows that asked for a congestion control that they may not choose.
+    /// Requests for a congestion control that is not selectable.
     pub congestion_control_refused: IntCounter,
-    /// Input that a parser refused.
+    /// Malformed protocol messages rejected.
     pub protocol_errors: CounterFamily<Parser>,
     /// Paths whose MTU was found to have fallen.
     pub path_mtu_decreases: CounterFamily<PathMtuDecrease>,
@@ -263,7 +262,7 @@ pub struct Metrics {
     pub datagram_capsules: IntCounter,
     /// What was thrown away.
     pub drops: CounterFamily<Drop>,
-    /// Reloads of the configuration.
+    /// Configuration reloads.
     pub reloads: CounterFamily<ReloadResult>,
     /// Panics that ended a connection.
     pub panics: IntCounter,
@@ -308,7 +307,7 @@ impl Metrics {
             flows_opened: counter("millrace_flows_opened_total", "Flows accepted")?,
             flows_closed: counter(
                 "millrace_flows_closed_total",
-                "Flows that ended as both sides wanted",
+                "Flows closed cleanly by both peers",
             )?,
             flows_failed: CounterFamily::register(
                 &registry,
@@ -316,19 +315,16 @@ impl Metrics {
                 "Flows that never carried data or ended early",
                 "reason",
             )?,
-            flows_active: gauge("millrace_flows_active", "Flows now")?,
+            flows_active: gauge("millrace_flows_active", "Active flows")?,
             udp_flows_unanswered: gauge(
                 "millrace_udp_flows_unanswered",
-                "UDP flows that no datagram has come back for yet; not in millrace_flows_active",
+                "UDP flows without a reply so far; not in millrace_flows_active",
             )?,
-            flows_direct: counter(
-                "millrace_flows_direct_total",
-                "Flows connected to their destination without the tunnel",
-            )?,
+            flows_direct: counter("millrace_flows_direct_total", "Flows that bypassed the tunnel")?,
             connections: GaugeFamily::register(
                 &registry,
                 "millrace_connections",
-                "QUIC connections now",
+                "Open QUIC connections",
                 "state",
             )?,
             handshake_failures: CounterFamily::register(
@@ -340,17 +336,17 @@ impl Metrics {
             destinations_denied: CounterFamily::register(
                 &registry,
                 "millrace_destinations_denied_total",
-                "Destinations that the allow-list refused",
+                "Destinations denied by the allow-list",
                 "reason",
             )?,
             congestion_control_refused: counter(
                 "millrace_congestion_control_refused_total",
-                "Flows that asked for a congestion control that they may not choose",
+                "Requests for a congestion control that is not selectable",
             )?,
             protocol_errors: CounterFamily::register(
                 &registry,
                 "millrace_protocol_errors_total",
-                "Input that a parser refused",
+                "Malformed protocol messages rejected",
                 "parser",
             )?,
             path_mtu_decreases: CounterFamily::register(
@@ -366,26 +362,26 @@ impl Metrics {
             drops: CounterFamily::register(
                 &registry,
                 "millrace_drops_total",
-                "Datagrams, connections and flows thrown away",
+                "Datagrams, connections and flows dropped",
                 "reason",
             )?,
             reloads: CounterFamily::register(
                 &registry,
                 "millrace_reloads_total",
-                "Reloads of the configuration",
+                "Configuration reloads",
                 "result",
             )?,
             panics: counter(
                 "millrace_panics_total",
-                "Errors in the program that ended one connection; the log says where",
+                "Panics that ended one connection; the log has the location",
             )?,
             retries_sent: counter(
                 "millrace_retries_sent_total",
-                "Retry packets: clients asked to prove their address first",
+                "QUIC Retry packets sent (address validation)",
             )?,
             memory_used_bytes: gauge(
                 "millrace_memory_used_bytes",
-                "Bytes that connections and flows hold: buffers, fragments and a fixed cost per connection",
+                "Memory of connections and flows: buffers, fragments and a fixed cost per connection",
             )?,
             memory_cap_bytes: gauge(
                 "millrace_memory_cap_bytes",
@@ -402,12 +398,20 @@ impl Metrics {
         self.workers.add()
     }
 
-    /// Shows what logging counts too.
+    /// Counters for the servers with these names. To be called once.
     ///
     /// # Errors
     /// The registry refuses a metric.
-    pub fn watch_log(&self, counters: LogCounters) -> prometheus::Result<()> {
-        self.registry.register(Box::new(log::LogLines::new(counters)?))
+    pub fn servers(&self, names: &[String]) -> prometheus::Result<Vec<ServerMetrics>> {
+        ServerMetrics::register(&self.registry, names)
+    }
+
+    /// Shows what another part of the process counts too.
+    ///
+    /// # Errors
+    /// The registry refuses a metric.
+    pub fn register(&self, collector: Box<dyn Collector>) -> prometheus::Result<()> {
+        self.registry.register(collector)
     }
 
     /// Counts what a Selector does too.

@@ -12,10 +12,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mio::Waker;
 
-use crate::accept::Arrival;
-use crate::core::Core;
-use crate::metrics::Drop;
-
 /// Datagrams that may wait for a worker: four full messages (64 each). What is more is lost, as in a full socket
 /// buffer.
 const MAX_WAITING: usize = 256;
@@ -24,17 +20,17 @@ const MAX_WAITING: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Misdelivered {
     /// The address that its socket is bound to; each worker has one there.
-    port: SocketAddr,
-    from: SocketAddr,
-    to: SocketAddr,
-    datagram: Box<[u8]>,
+    pub(crate) port: SocketAddr,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) datagram: Box<[u8]>,
 }
 
 #[derive(Debug)]
 struct Worker {
     inbox: SyncSender<Misdelivered>,
     waker: Arc<Waker>,
-    /// It has been woken, and has not looked since then.
+    /// The worker has been woken and has not read its inbox since.
     is_woken: Arc<AtomicBool>,
 }
 
@@ -47,8 +43,8 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     /// What has come so far.
-    fn take(&self) -> impl Iterator<Item = Misdelivered> {
-        // What comes from now on wakes the worker once more.
+    pub(crate) fn take(&self) -> impl Iterator<Item = Misdelivered> {
+        // The next datagram wakes the worker again.
         self.is_woken.store(false, Ordering::SeqCst);
         self.datagrams.try_iter().take(MAX_WAITING)
     }
@@ -73,7 +69,7 @@ impl Neighbours {
     }
 
     /// Gives a datagram to its worker. `false` when that has no room for it.
-    fn pass(&self, owner: usize, datagram: Misdelivered) -> bool {
+    pub(crate) fn pass(&self, owner: usize, datagram: Misdelivered) -> bool {
         let workers = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Some(worker)) = workers.get(owner) else { return false };
         // A full inbox, or that of a worker that has ended.
@@ -81,47 +77,6 @@ impl Neighbours {
             return false;
         }
         worker.is_woken.swap(true, Ordering::SeqCst) || worker.waker.wake().is_ok()
-    }
-}
-
-impl Core {
-    /// This worker's ports share their addresses with those of the others of `workers`: the kernel gives each packet to
-    /// one of them as [`UdpPort::steer_by_connection_id`](crate::udp::UdpPort::steer_by_connection_id) tells it.
-    pub fn share_addresses(&mut self, workers: usize) {
-        self.sharing_workers = workers;
-    }
-
-    /// Gives a datagram for the connection ID `cid`, which this worker does not know, to the worker that may know it.
-    /// `false` when that is this one.
-    pub(crate) fn pass_on(
-        &self,
-        port: SocketAddr,
-        (from, to): (SocketAddr, SocketAddr),
-        cid: &[u8],
-        datagram: &[u8],
-    ) -> bool {
-        let own = usize::from(self.worker);
-        let owner =
-            cid.first().and_then(|first| usize::from(*first).checked_rem(self.sharing_workers));
-        let Some(owner) = owner.filter(|owner| *owner != own) else { return false };
-        let datagram = Misdelivered { port, from, to, datagram: datagram.into() };
-        if !self.shared.neighbours.pass(owner, datagram) {
-            self.shared.metrics.drops.of(Drop::OtherWorkerBusy).inc();
-        }
-        true
-    }
-
-    /// Takes the datagrams that came to other workers.
-    pub(crate) fn receive_misdelivered(&mut self) {
-        let datagrams: Vec<_> = self.misdelivered.take().collect();
-        for Misdelivered { port, from, to, mut datagram } in datagrams {
-            if let Some(index) = self.ports.iter().position(|it| it.local() == port) {
-                self.with_port(index, |core, socket| {
-                    let arrival = Arrival { port: index, socket, from, to, len: datagram.len() };
-                    core.on_datagram(&arrival, &mut datagram);
-                });
-            }
-        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Paths whose MTU changes: reports of routers, packets that the own interface refuses, and what
-//! is told of it. That packets vanish without a report quiche finds out itself.
+//! Changes of the path MTU: reports of routers, packets that the local interface refuses, and the
+//! log. quiche itself detects paths that drop packets without a report.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,14 +8,11 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::conn::Conn;
-use crate::core::Core;
-use crate::error_queue::{TooBig, udp_payload_bytes};
-use crate::metrics::{Metrics, PathMtuDecrease};
+use crate::metrics::PathMtuDecrease;
 
-/// Reports of routers that one port takes between two ticks. They can be forged by anyone who
-/// knows the server's address; with more the port takes none until the next tick.
-const MAX_REPORTS_PER_TICK: usize = 64;
+/// Reports of routers that one port takes between two ticks. Any host that knows the server's
+/// address can forge them; beyond this number the port takes none until the next tick.
+pub(crate) const MAX_REPORTS_PER_TICK: usize = 64;
 /// Log lines of all connections of a worker between two ticks.
 const MAX_LINES_PER_TICK: u32 = 4;
 /// How often a connection asks the kernel for the MTU of its own interface at most.
@@ -25,20 +22,20 @@ const LOCAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(crate) struct PathMtu {
     /// Size in use when it was last looked at.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// Why the next decrease comes, unless it is a black hole.
-    reason: Option<PathMtuDecrease>,
+    pub(crate) reason: Option<PathMtuDecrease>,
     /// It has fallen, and the search for the size that the path carries runs.
-    searching_from: Option<usize>,
-    /// It has fallen, so that increases are told of.
-    has_fallen: bool,
-    /// A packet that the own interface has refused: where to, where from, and its size.
+    pub(crate) searching_from: Option<usize>,
+    /// It has fallen, so that increases are logged.
+    pub(crate) has_fallen: bool,
+    /// A packet that the local interface has refused: destination, source and size.
     refused: Option<(SocketAddr, IpAddr, usize)>,
     local_checked: Option<Instant>,
 }
 
 impl PathMtu {
-    /// The own interface has refused a packet.
+    /// Notes that the local interface has refused a packet.
     pub(crate) fn refuse(&mut self, destination: SocketAddr, source: IpAddr, bytes: usize) {
         self.refused = Some((destination, source, bytes));
     }
@@ -47,7 +44,7 @@ impl PathMtu {
         self.refused.is_some()
     }
 
-    fn take_refused(&mut self, now: Instant) -> Option<(SocketAddr, IpAddr, usize)> {
+    pub(crate) fn take_refused(&mut self, now: Instant) -> Option<(SocketAddr, IpAddr, usize)> {
         let refused = self.refused.take()?;
         let recent = |at: Instant| now.saturating_duration_since(at) < LOCAL_CHECK_INTERVAL;
         if self.local_checked.is_some_and(recent) {
@@ -63,7 +60,7 @@ impl PathMtu {
 pub(crate) struct PathMtuBudget {
     lines: u32,
     /// Reports of other workers that were looked at.
-    seen_reports: u64,
+    pub(crate) seen_reports: u64,
 }
 
 impl PathMtuBudget {
@@ -71,147 +68,14 @@ impl PathMtuBudget {
         self.lines = 0;
     }
 
-    fn has_line(&mut self) -> bool {
+    pub(crate) fn has_line(&mut self) -> bool {
         self.lines += 1;
         self.lines <= MAX_LINES_PER_TICK
     }
 }
 
-impl Conn {
-    /// The size of packets has changed.
-    pub(crate) fn on_path_mtu(
-        &mut self,
-        bytes: usize,
-        metrics: &Metrics,
-        budget: &mut PathMtuBudget,
-    ) {
-        let mtu = &mut self.path_mtu;
-        let from = std::mem::replace(&mut mtu.bytes, bytes);
-        if bytes >= from {
-            if mtu.has_fallen {
-                mtu.searching_from.get_or_insert(from);
-            }
-            return;
-        }
-        let reason = mtu.reason.take().unwrap_or(PathMtuDecrease::BlackHole);
-        metrics.path_mtu_decreases.of(reason).inc();
-        mtu.has_fallen = true;
-        mtu.searching_from = Some(bytes);
-        if budget.has_line() {
-            let reason = crate::metrics::Label::as_str(reason);
-            tracing::warn!(
-                peer = %self.peer,
-                from,
-                to = bytes,
-                reason,
-                "path MTU fell from {from} to {bytes}"
-            );
-        }
-    }
-
-    /// Tells of the size that a search after a decrease has found.
-    pub(crate) fn tell_path_mtu(&mut self, budget: &mut PathMtuBudget) {
-        let mtu = &mut self.path_mtu;
-        let Some(from) = mtu.searching_from else { return };
-        let Some(found) = self.quic.pmtu() else { return };
-        mtu.searching_from = None;
-        if found > from && budget.has_line() {
-            tracing::info!(
-                peer = %self.peer,
-                from,
-                to = found,
-                "path MTU rose from {from} to {found}"
-            );
-        }
-    }
-}
-
-impl Core {
-    /// A port has errors to report.
-    pub(crate) fn on_port_error(&mut self, port: usize) {
-        let mut reports = Vec::new();
-        let port = &mut self.ports[port];
-        let mut seen = 0;
-        port.take_reports(MAX_REPORTS_PER_TICK, |report| reports.push(report), &mut seen);
-        port.reports_taken += seen;
-        if port.reports_taken >= MAX_REPORTS_PER_TICK {
-            port.receive_reports(false);
-        }
-        reports.retain(|report| !self.on_packet_too_big(report));
-        if !reports.is_empty() {
-            self.shared.path_reports.share(&reports);
-        }
-    }
-
-    /// Other workers may have reports on connections of this one.
-    pub(crate) fn take_shared_reports(&mut self) {
-        let seen = &mut self.path_mtu_budget.seen_reports;
-        for report in self.shared.path_reports.take_since(seen) {
-            self.on_packet_too_big(&report);
-        }
-    }
-
-    /// Called once a tick.
-    pub(crate) fn tick_path_mtu(&mut self) {
-        self.path_mtu_budget.renew();
-        for port in &mut self.ports {
-            if std::mem::take(&mut port.reports_taken) >= MAX_REPORTS_PER_TICK {
-                port.receive_reports(true);
-            }
-        }
-    }
-
-    /// A router reports what a link carries. It must quote a packet of ours: addresses alone can be
-    /// guessed, connection IDs can't (RFC 9000, Section 14.2.1).
-    /// Whether that is settled: packets of a connection are smaller, or nothing is quoted.
-    fn on_packet_too_big(&mut self, report: &TooBig) -> bool {
-        let Some(quoted) = report.quoted_connection_id() else { return true };
-        let mut concerned = None;
-        for (slot, conn) in &mut self.conns {
-            let is_its = |conn: &Conn| {
-                (conn.peer.ip(), conn.peer.port())
-                    == (report.destination.ip(), report.destination.port())
-            };
-            if !is_its(conn) {
-                continue;
-            }
-            let peer = conn.peer;
-            if conn.quic.on_path_mtu(peer, Some(quoted), report.payload_bytes) {
-                conn.path_mtu.reason = Some(PathMtuDecrease::Icmp);
-                concerned = Some(slot);
-                break;
-            }
-        }
-        if let Some(slot) = concerned {
-            self.conns[slot].news = true;
-            self.mark_dirty(slot);
-        }
-        concerned.is_some()
-    }
-
-    /// The own interface has refused a packet of a connection.
-    pub(crate) fn on_refused_packet(&mut self, slot: usize) {
-        let Some(conn) = self.conns.get_mut(slot) else { return };
-        let Some((destination, source, bytes)) = conn.path_mtu.take_refused(self.now) else {
-            return;
-        };
-        let Ok(mtu_bytes) = route_mtu_bytes(destination, source) else { return };
-        let payload_bytes = udp_payload_bytes(destination, mtu_bytes);
-        if payload_bytes >= bytes {
-            return;
-        }
-        // The refusal was not for want of segmentation offload, which is off after it.
-        self.ports[conn.port].renew_offload();
-        if conn.quic.on_path_mtu(destination, None, payload_bytes) {
-            conn.path_mtu.reason = Some(PathMtuDecrease::Local);
-            conn.news = true;
-        }
-        self.mark_dirty(slot);
-    }
-}
-
 /// The MTU that the kernel knows of a route: its interface's, or less after reports.
-fn route_mtu_bytes(destination: SocketAddr, source: IpAddr) -> io::Result<usize> {
+pub(crate) fn route_mtu_bytes(destination: SocketAddr, source: IpAddr) -> io::Result<usize> {
     let socket = Socket::new(Domain::for_address(destination), Type::DGRAM, Some(Protocol::UDP))?;
     if !source.is_unspecified() {
         socket.bind(&SocketAddr::new(source, 0).into())?;

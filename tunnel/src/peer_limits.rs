@@ -31,29 +31,29 @@ pub struct Limits {
     /// Handshakes under way of all addresses.
     pub handshakes: usize,
     /// Of these, what one address may have under contention.
-    pub handshake_share_per_address: usize,
+    pub handshake_share_per_source_ip: usize,
     /// Networks of load balancers: an address there stands for many clients, and each of its ports
     /// counts as an address.
     pub balancers: Networks,
     /// Handshakes under way from which on a client has to prove its address first.
-    pub retry_from_handshakes: usize,
+    pub retry_threshold_handshakes: usize,
     /// Handshakes under way from one address.
     pub handshakes_per_address: usize,
     /// New ones from one address in a second, after as many as may be under way.
-    pub handshakes_per_address_per_s: f64,
+    pub handshake_rate_per_source_ip: f64,
     /// Connections of one authenticated peer.
     pub connections_per_peer: usize,
     /// Flows of one authenticated peer.
     pub flows_per_peer: usize,
     /// What one authenticated peer's connections hold together.
-    pub memory_per_peer_bytes: u64,
+    pub memory_per_client_bytes: u64,
 }
 
 impl Limits {
     fn handshake_pool(&self) -> PoolLimits {
         PoolLimits {
             places: self.handshakes,
-            share: self.handshake_share_per_address,
+            share: self.handshake_share_per_source_ip,
             reserve: Reserve::Quarter,
         }
     }
@@ -61,7 +61,7 @@ impl Limits {
     /// Handshakes under way from which on a client has to prove its address. Half of the places
     /// are for those that have.
     fn retry_from(&self) -> usize {
-        self.retry_from_handshakes.min(self.handshakes / 2)
+        self.retry_threshold_handshakes.min(self.handshakes / 2)
     }
 
     fn source(&self, from: SocketAddr) -> Source {
@@ -76,14 +76,14 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             handshakes: usize::MAX,
-            handshake_share_per_address: usize::MAX,
+            handshake_share_per_source_ip: usize::MAX,
             balancers: Networks::default(),
-            retry_from_handshakes: usize::MAX,
+            retry_threshold_handshakes: usize::MAX,
             handshakes_per_address: usize::MAX,
-            handshakes_per_address_per_s: f64::INFINITY,
+            handshake_rate_per_source_ip: f64::INFINITY,
             connections_per_peer: usize::MAX,
             flows_per_peer: usize::MAX,
-            memory_per_peer_bytes: u64::MAX,
+            memory_per_client_bytes: u64::MAX,
         }
     }
 }
@@ -137,7 +137,7 @@ impl Address {
     fn earn(&mut self, limits: &Limits, now: Instant) {
         let earned = now.saturating_duration_since(self.counted).as_secs_f64();
         let most = limits.handshakes_per_address as f64;
-        self.credit = (self.credit + earned * limits.handshakes_per_address_per_s).min(most);
+        self.credit = (self.credit + earned * limits.handshake_rate_per_source_ip).min(most);
         self.counted = now;
     }
 }
@@ -151,7 +151,7 @@ struct Peer {
 }
 
 impl PeerLimits {
-    /// Nobody has anything yet.
+    /// A table without peers.
     pub fn new(limits: Limits) -> Self {
         Self {
             handshakes: FairShare::new(limits.handshake_pool()),
@@ -161,7 +161,7 @@ impl PeerLimits {
         }
     }
 
-    /// Other limits from now on; who has more keeps it.
+    /// Changes the limits; a peer that exceeds the new ones keeps what it has.
     pub fn set(&self, limits: Limits) {
         self.handshakes.set(limits.handshake_pool());
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
@@ -219,7 +219,7 @@ impl PeerLimits {
         let mut peers = lock(&self.peers);
         let name: Arc<str> = name.into();
         let peer = peers.entry(name.clone()).or_default();
-        // Under the lock, as is leaving: nobody takes the last place twice.
+        // Joining and leaving hold the lock, so that the last place is taken once.
         if peer.connections.load(Ordering::Relaxed) >= limits.connections_per_peer {
             return None;
         }
@@ -298,14 +298,14 @@ pub struct PeerPlace {
 }
 
 impl PeerPlace {
-    /// Who the peer is, by its certificate.
+    /// The name of the peer in its certificate.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
     /// The memory that the peer has, and what it may have.
     pub fn memory(&self) -> (u64, u64) {
-        let most = self.limits.limits().memory_per_peer_bytes;
+        let most = self.limits.limits().memory_per_client_bytes;
         (self.peer.memory_bytes.load(Ordering::Relaxed), most)
     }
 
@@ -384,7 +384,7 @@ mod tests {
     fn begun_in_a_second(end: impl Fn(HandshakePlace)) -> usize {
         let limits = Limits {
             handshakes_per_address: 4,
-            handshakes_per_address_per_s: 10.0,
+            handshake_rate_per_source_ip: 10.0,
             ..Limits::default()
         };
         let (peers, start) = (limited(limits), Instant::now());
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn proof_is_wanted_from_so_many_handshakes_on() {
-        let peers = limited(Limits { retry_from_handshakes: 2, ..Limits::default() });
+        let peers = limited(Limits { retry_threshold_handshakes: 2, ..Limits::default() });
         let now = Instant::now();
         let first = peers.begin_handshake(at("198.18.0.1"), now).unwrap();
         assert!(!peers.wants_proof());
@@ -416,7 +416,7 @@ mod tests {
         assert!(peers.wants_proof());
         drop(first);
         assert!(!peers.wants_proof());
-        peers.set(Limits { retry_from_handshakes: 0, ..Limits::default() });
+        peers.set(Limits { retry_threshold_handshakes: 0, ..Limits::default() });
         assert!(peers.wants_proof());
     }
 
@@ -438,7 +438,7 @@ mod tests {
     fn addresses_that_flood_leave_handshakes_to_others() {
         let limits = Limits {
             handshakes: 1024,
-            handshake_share_per_address: 16,
+            handshake_share_per_source_ip: 16,
             handshakes_per_address: 256,
             ..Limits::default()
         };
@@ -472,7 +472,7 @@ mod tests {
     fn addresses_are_forgotten_and_never_more_than_there_is_room_for() {
         let limits = Limits {
             handshakes_per_address: 1,
-            handshakes_per_address_per_s: 1.0,
+            handshake_rate_per_source_ip: 1.0,
             ..Limits::default()
         };
         let (peers, start) = (limited(limits), Instant::now());
@@ -490,7 +490,7 @@ mod tests {
         let peers = limited(Limits {
             connections_per_peer: 2,
             flows_per_peer: 3,
-            memory_per_peer_bytes: 100,
+            memory_per_client_bytes: 100,
             ..Limits::default()
         });
         let [mut one, mut two] = [(); 2].map(|()| peers.join("edge-1").unwrap());

@@ -1,4 +1,4 @@
-//! What the player behind a flow says of itself, read from its requests as they pass by.
+//! CMCD reports of the player of a flow, read from its requests as they pass.
 //!
 //! Requests are passed on as they came, whatever is found in them. At most one head is kept; where the
 //! next request can't be found, nothing is read any more.

@@ -138,7 +138,7 @@ impl QlogSink {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let file = self.dir.join(format!("{connection}-{}.sqlog", since.as_millis()));
         let failed = |error: io::Error| QlogError::File(format!("{}: {error}", file.display()));
-        // Who talks to whom is nobody else's business.
+        // The file shows which addresses communicate: only its owner may read it.
         let output = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
         let output = output.map_err(failed)?;
         let progress = Arc::new(Progress {
@@ -180,7 +180,7 @@ fn write_out(mut output: File, chunks: &Receiver<Vec<u8>>, progress: &Progress) 
             Ok(chunk) => match output.write_all(&chunk) {
                 Ok(()) => drop(progress.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed)),
                 Err(error) => {
-                    tracing::error!(file = %progress.file.display(), %error, "trace given up");
+                    tracing::error!(file = %progress.file.display(), %error, "qlog aborted");
                     progress.stopped.store(true, Ordering::Relaxed);
                     return;
                 }
@@ -202,7 +202,7 @@ impl Trace {
         &self.0.file
     }
 
-    /// Whether it was given up.
+    /// Whether it was aborted.
     pub fn is_stopped(&self) -> bool {
         self.0.stopped.load(Ordering::Relaxed)
     }
@@ -224,7 +224,7 @@ pub struct QlogWriter {
 }
 
 impl QlogWriter {
-    fn hand_over(&mut self) {
+    fn forward(&mut self) {
         let chunk = std::mem::take(&mut self.buffer);
         let bytes = chunk.len() as u64;
         if bytes > 0 && self.chunks.try_send(chunk).is_err() {
@@ -237,14 +237,14 @@ impl Write for QlogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = self.left_bytes.min(bytes.len() as u64);
         if taken < bytes.len() as u64 || self.progress.stopped.load(Ordering::Relaxed) {
-            // Nothing of what comes after: a record without its beginning is of no use.
+            // Drops the rest too: a record without its beginning is of no use.
             self.left_bytes = 0;
             self.progress.left_out_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         } else {
             self.left_bytes -= taken;
             self.buffer.extend_from_slice(bytes);
             if self.buffer.len() >= CHUNK_BYTES {
-                self.hand_over();
+                self.forward();
             }
         }
         // Said to be written in any case: the transport could do nothing about it.
@@ -252,14 +252,14 @@ impl Write for QlogWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.hand_over();
+        self.forward();
         Ok(())
     }
 }
 
 impl Drop for QlogWriter {
     fn drop(&mut self) {
-        self.hand_over();
+        self.forward();
     }
 }
 

@@ -32,6 +32,12 @@ impl RelaySize {
     }
 }
 
+impl Default for RelaySize {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

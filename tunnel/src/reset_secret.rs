@@ -53,10 +53,10 @@ pub fn random() -> ResetSecret {
     secret
 }
 
-/// The secret in `directory`, if there is one.
+/// Reads the secret in `directory`, if it exists.
 ///
 /// # Errors
-/// See [`ResetSecretError`].
+/// The directory or the file can't be used, or the file is no secret.
 pub fn read(directory: &Path) -> Result<Option<ResetSecret>, ResetSecretError> {
     let path = directory.join(FILE);
     match fs::read(&path) {
@@ -70,10 +70,10 @@ pub fn read(directory: &Path) -> Result<Option<ResetSecret>, ResetSecretError> {
     }
 }
 
-/// The secret in `directory`; a new one, readable by its owner only, if there was none.
+/// Reads the secret in `directory`, or makes one that only its owner can read.
 ///
 /// # Errors
-/// See [`ResetSecretError`].
+/// The directory or the file can't be used, or the file is no secret.
 pub fn read_or_create(directory: &Path) -> Result<ResetSecret, ResetSecretError> {
     if let Some(secret) = read(directory)? {
         return Ok(secret);

@@ -1,9 +1,9 @@
-//! Stateless Retry (RFC 9000, Section 8.1.2): under load a client has to show that it is where it
-//! says to be, before it costs this end any state.
+//! Stateless Retry (RFC 9000, Section 8.1.2): under load a client has to prove its address before
+//! it costs this end any state.
 //!
 //! A token is `mark | expiry | length of the original ID | original ID | MAC`. The MAC covers the
-//! client's address and the connection ID that the Retry gave it too, so that a token is of use to
-//! nobody else and for nothing else (RFC 9000, Section 8.1.4).
+//! client's address and the connection ID that the Retry gave it too, so that a token is of no use
+//! to another client or for another connection (RFC 9000, Section 8.1.4).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,12 +23,12 @@ const MAX_ID_BYTES: usize = 20;
 /// What a token shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Validation {
-    /// Nothing: there is none, or none of ours.
+    /// Nothing: there is no token, or another server made it.
     Unproven,
     /// The client is at its address; with the connection ID of its very first packet.
     Proven(Vec<u8>),
-    /// It is ours and not good any more, or of somebody else, or forged. The client can't use
-    /// another Retry (RFC 9000, Section 17.2.5.2).
+    /// The token is expired, of another client, or forged. The client can't use another Retry (RFC
+    /// 9000, Section 17.2.5.2).
     Invalid,
 }
 

@@ -141,7 +141,7 @@ impl Tickets {
         match self.verifier.verify_session(&parsed, None) {
             Ok(()) => Some(session),
             Err(refusal) => {
-                tracing::debug!(%refusal, "session not resumed: the client's certificate is not accepted now");
+                tracing::debug!(%refusal, "session not resumed: client certificate not accepted");
                 None
             }
         }

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::fair_share::{Place, Refusal};
-use crate::flow_admission::{FlowLimits, FlowOwner, FlowPools, FlowRefusal, Shares, Viewer};
+use crate::fault::Faults;
+use crate::flow_admission::{FlowLimits, FlowPools, Shares};
+use crate::flow_owner::{FlowOwner, FlowRefusal, Viewer};
 use crate::idle_memory::IdleMemory;
 use crate::memory::Held;
 use crate::memory_use::MemoryUse;
-use crate::metrics::{self, Metrics};
+use crate::metrics;
+use crate::metrics::Metrics;
 use crate::misdelivered::Neighbours;
 use crate::path_reports::PathReports;
 use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
 
-/// See the module.
+/// State and limits that all workers of a process share.
 #[derive(Debug)]
 pub struct Shared {
     /// Counters of the process.
@@ -30,6 +33,8 @@ pub struct Shared {
     pub(crate) path_reports: PathReports,
     pub(crate) neighbours: Neighbours,
     at_work: AtomicUsize,
+    /// What tests provoke.
+    pub(crate) faults: Faults,
 }
 
 impl Shared {
@@ -51,12 +56,13 @@ impl Shared {
             path_reports: PathReports::default(),
             neighbours: Neighbours::default(),
             at_work: AtomicUsize::default(),
+            faults: Faults::from_environment(),
         };
         shared.set_limits(memory_cap_bytes, flows, peers);
         Arc::new(shared)
     }
 
-    /// Other limits from now on; what goes beyond them already stays.
+    /// Changes the limits; what already exceeds them stays.
     pub fn set_limits(&self, memory_cap_bytes: u64, flows: FlowLimits, peers: Limits) {
         self.metrics.memory_cap_bytes.set(i64::try_from(memory_cap_bytes).unwrap_or(i64::MAX));
         self.memory.set_cap(memory_cap_bytes);
@@ -110,7 +116,7 @@ impl Shared {
         Ok(admission)
     }
 
-    /// The same for a UDP flow that has begun already, and that the first datagram has come back for.
+    /// A place for a UDP flow that runs already and has its first reply.
     pub(crate) fn admit_answered(
         self: &Arc<Self>,
         owner: &FlowOwner,
@@ -162,7 +168,7 @@ pub struct Admission {
     shared: Arc<Shared>,
     owner: FlowOwner,
     shares: Shares,
-    /// The same among those that its peer may have.
+    /// Its place among the flows that its peer may have.
     _peer: Option<FlowPlace>,
 }
 

@@ -1,4 +1,4 @@
-//! The near end of a flow.
+//! The local socket of a flow.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -9,7 +9,7 @@ use mio::{Interest, Registry, Token};
 
 use crate::tcp_buffers::BoundedTcp;
 
-/// The near end of a flow.
+/// The local socket of a flow.
 #[derive(Debug)]
 pub enum Socket {
     /// A TCP connection.
@@ -19,7 +19,7 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// A TCP connection as the near end.
+    /// Wraps a TCP connection.
     pub fn tcp(stream: TcpStream) -> Self {
         Self::Tcp(BoundedTcp::new(stream))
     }
@@ -69,7 +69,7 @@ impl Socket {
         }
     }
 
-    /// The error that waits on the socket, if there is one.
+    /// Takes the pending error of the socket, if any.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {
             Self::Tcp(tcp) => tcp.stream().take_error(),

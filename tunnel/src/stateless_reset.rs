@@ -14,7 +14,7 @@ const MIN_BYTES: usize = 21;
 pub(crate) const ANSWER_BYTES: usize = 42;
 const TOKEN_BYTES: usize = 16;
 
-/// Tokens that the same instance gives again after a restart (RFC 9000, Section 10.3.2).
+/// Makes reset tokens that stay the same over restarts of an instance (RFC 9000, Section 10.3.2).
 #[derive(Clone)]
 pub struct StatelessReset {
     key: [u8; 32],
@@ -39,7 +39,7 @@ impl StatelessReset {
         u128::from_be_bytes(*token)
     }
 
-    /// The answer to a packet of `len` bytes for a connection `cid` that nobody has.
+    /// The answer to a packet of `len` bytes for an unknown connection `cid`.
     pub(crate) fn answer(&mut self, cid: &[u8], len: usize) -> Option<Vec<u8>> {
         // Always shorter than what it answers, so that two ends never reset each other for ever.
         let bytes = ANSWER_BYTES.min(len.checked_sub(1)?);

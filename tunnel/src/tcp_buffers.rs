@@ -19,13 +19,12 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 
-use crate::tcp_liveness::tcp_info;
+use crate::tcp_info::tcp_info;
 
 /// Unsent data in the send buffer of a flow that is slow, or that has just begun.
 const MIN_UNSENT_BYTES: usize = 128 << 10;
-/// The same for the fastest flows. Eight flows of 1 Gbit/s each take 1.07 times the CPU time of unbounded buffers
-/// with 128 KiB, because every flow writes several times a turn, and 1.04 times with 512 KiB (`make bench`, medians
-/// of nine pairs).
+/// Unsent data in the send buffer of the fastest flows. With 128 KiB every flow writes several times a turn, which
+/// costs CPU time.
 const MAX_UNSENT_BYTES: usize = 512 << 10;
 /// The unsent data lasts for this time at the flow's rate: some turns of an event loop with ten busy flows.
 const UNSENT_TIME: Duration = Duration::from_millis(4);

@@ -4,17 +4,15 @@
 //! zero-window timer ends both, also when the probes are answered. `TCP_INFO` tells them apart. Idle
 //! connections, to which nothing is under way, are left to the kernel's keep-alive.
 
-use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use millrace_config::TcpTimeouts;
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::core::Core;
-use crate::flow::FlowEnd;
 use crate::socket::Socket;
+use crate::tcp_info::tcp_info;
+use crate::tick::TICK;
 
 /// Checks of each flow within the shorter time-out, and the longest interval between two of them.
 const CHECKS_PER_TIMEOUT: u32 = 20;
@@ -25,18 +23,6 @@ const MIN_UNANSWERED_PROBES: u8 = 2;
 const MAX_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// Unanswered keep-alive probes that end a connection.
 const KEEPALIVE_PROBES: u32 = 4;
-
-/// Whether an error of a TCP socket says that the kernel has given the peer up: no keep-alive probe
-/// or retransmission was answered (RFC 1122 §4.2.3.5). What ICMP said last takes the place of a
-/// time-out.
-pub fn is_tcp_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::TimedOut
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-    )
-}
 
 /// What the kernel knows of the data that is on its way to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,23 +51,6 @@ impl SendState {
             since_last_ack: Duration::from_millis(info.tcpi_last_ack_recv.into()),
         })
     }
-}
-
-pub(crate) fn tcp_info(socket: RawFd) -> Option<libc::tcp_info> {
-    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
-    let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes, which `info` has.
-    let result = unsafe {
-        libc::getsockopt(
-            socket,
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut bytes,
-        )
-    };
-    // SAFETY: all fields are integers, for which zeros are valid; an older kernel writes fewer.
-    (result == 0).then(|| unsafe { info.assume_init() })
 }
 
 /// One TCP peer, from check to check.
@@ -166,30 +135,14 @@ impl TcpLivenessChecks {
         let _ = SockRef::from(tcp.stream()).set_tcp_keepalive(&keepalive);
     }
 
-    /// To be called once every [`Core::TICK`].
+    /// To be called once every [`TICK`].
     pub fn next_round(&mut self) -> CheckRound {
         let timeouts = self.timeouts;
         let interval = timeouts.user.min(timeouts.probe) / CHECKS_PER_TIMEOUT;
-        let interval = interval.clamp(Core::TICK, MAX_CHECK_INTERVAL);
-        let turns = (interval.as_millis() / Core::TICK.as_millis()).max(1) as usize;
+        let interval = interval.clamp(TICK, MAX_CHECK_INTERVAL);
+        let turns = (interval.as_millis() / TICK.as_millis()).max(1) as usize;
         self.turn = (self.turn + 1) % turns;
         CheckRound { timeouts, turn: self.turn, turns }
-    }
-}
-
-impl Core {
-    /// Ends the flows whose TCP peer has disappeared, of those that have their turn.
-    pub(crate) fn end_vanished(&mut self) {
-        let (now, round) = (self.now, self.tcp_liveness.next_round());
-        let mut vanished = Vec::new();
-        for (slot, flow) in self.flows.iter_mut().filter(|(slot, _)| round.includes(*slot)) {
-            if flow.tcp_liveness.has_vanished(&flow.socket, &round, now) {
-                vanished.push(slot);
-            }
-        }
-        for slot in vanished {
-            self.end_flow(slot, FlowEnd::TcpTimeout);
-        }
     }
 }
 
@@ -263,7 +216,7 @@ mod tests {
     #[test]
     fn every_flow_has_its_turn_within_the_check_interval() {
         let mut checks = TcpLivenessChecks::new(TIMEOUTS);
-        let ticks = MAX_CHECK_INTERVAL.as_millis() / Core::TICK.as_millis();
+        let ticks = MAX_CHECK_INTERVAL.as_millis() / TICK.as_millis();
         let rounds: Vec<_> = (0..ticks).map(|_| checks.next_round()).collect();
         for number in 0..100 {
             let turns = rounds.iter().filter(|round| round.includes(number)).count();

@@ -30,7 +30,7 @@ impl Timer {
     /// Wakes the loop at `at`, or not at all.
     ///
     /// # Errors
-    /// None that a valid timer can have; passed on all the same.
+    /// As timerfd_settime(2); none is expected of a valid timer.
     pub fn arm(&mut self, at: Option<Instant>, now: Instant) -> io::Result<()> {
         if self.armed == at {
             return Ok(());

@@ -26,7 +26,7 @@ pub(crate) fn alert(code: u64) -> &'static str {
 }
 
 /// Why a certificate is not accepted.
-pub(crate) fn refusal(error: X509VerifyError) -> String {
+pub fn refusal(error: X509VerifyError) -> String {
     let words = match error {
         X509VerifyError::CERT_HAS_EXPIRED => {
             "the peer's certificate, or one that it comes from, has expired"

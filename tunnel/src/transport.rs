@@ -13,13 +13,14 @@ use millrace_config::{ConfigError, Credentials, DeniedClients, Source, Transport
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
 use crate::agent::Agent;
-use crate::algorithms::Choice;
+use crate::algorithms::CcPolicy;
 use crate::credentials::{Contents, End, Problem};
 use crate::datagrams;
 use crate::memory::MIN_STREAM_WINDOW_BYTES;
 use crate::peer_verification::{PeerVerifier, Purpose, refuse_denied};
 use crate::retry::Retry;
-use crate::session_tickets::{self, TicketKeys};
+use crate::session_tickets;
+use crate::session_tickets::TicketKeys;
 use crate::stateless_reset::StatelessReset;
 
 /// Unidirectional streams that a peer may open: control and both QPACK ones
@@ -92,8 +93,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same as an error of the configuration that named the credentials; `ca_key` is what it
-    /// calls their authority.
+    /// Converts it to an error of the configuration that named the credentials; `ca_key` is the key
+    /// of their authority.
     pub fn in_config(&self, source: &Source, ca_key: &str) -> ConfigError {
         let key = match self {
             Self::Unusable(problem) => return source.error(problem.key, problem.to_string()),
@@ -108,8 +109,10 @@ impl Error {
 
 /// What new connections of a worker are made with.
 pub struct TunnelConfig {
-    pub(crate) quic: quiche::Config,
-    pub(crate) http3: quiche::h3::Config,
+    /// Transport parameters and TLS.
+    pub quic: quiche::Config,
+    /// HTTP/3 settings.
+    pub http3: quiche::h3::Config,
     pub(crate) algorithm: Algorithm,
     /// Where rules select algorithms; of a worker's first configuration only.
     pub agent: Option<Agent>,
@@ -117,14 +120,15 @@ pub struct TunnelConfig {
     pub(crate) retry: Option<Retry>,
     /// For sessions that are about to be resumed.
     pub(crate) verifier: PeerVerifier,
-    pub(crate) max_udp_payload_bytes: u16,
+    /// Largest packet, as UDP payload.
+    pub max_udp_payload_bytes: u16,
 }
 
 impl TunnelConfig {
     /// Reads the credentials and sets everything up. What is selected begins with `initial`.
     ///
     /// # Errors
-    /// See [`enum@Error`].
+    /// A credential can't be used, an algorithm is unknown, or QUIC or TLS refuses a setting.
     pub fn new(
         side: Side<'_>,
         transport: &Transport,
@@ -138,7 +142,7 @@ impl TunnelConfig {
         if let Some(problem) = Contents::read(end, credentials)?.unusable() {
             return Err(Error::Unusable(problem.clone()));
         }
-        let algorithm = Choice::new(&transport.congestion_control, initial)?.algorithm;
+        let algorithm = CcPolicy::new(&transport.congestion_control, initial)?.algorithm;
         let (reset, retry) = match side {
             Side::Client => (None, None),
             Side::Server(server) => {
@@ -205,7 +209,7 @@ fn quic_config(
     Ok(config)
 }
 
-/// Without a dynamic QPACK table, whose state a peer could make grow.
+/// HTTP/3 settings without a dynamic QPACK table, whose state a peer could make grow.
 fn h3_config() -> Result<quiche::h3::Config, Error> {
     let mut config = quiche::h3::Config::new()?;
     config.set_max_field_section_size(MAX_FIELD_SECTION_BYTES as u64);

@@ -4,7 +4,8 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-use crate::error_queue::{self, Entry, TooBig};
+use crate::error_queue;
+use crate::error_queue::{Entry, TooBig};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -17,12 +18,13 @@ const RECV_BATCH: usize = 16;
 const RECV_MESSAGE_BYTES: usize = 65_536;
 /// Asked of the kernel for each direction; it grants at most `net.core.{r,w}mem_max`.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
-/// The same for the socket of one flow: what comes while an event loop is busy elsewhere.
+/// Buffer size asked of the kernel for the socket of one flow: what arrives while an event loop is
+/// busy elsewhere.
 const FLOW_BUFFER_BYTES: usize = 1 << 20;
 /// Largest message with segmentation offload: the largest UDP payload over IPv4.
 pub const SEND_MESSAGE_BYTES: usize = 65_507;
 
-/// See [`UdpPort::send_despite_reports`]: reports may come between attempts.
+/// Attempts of [`UdpPort::send_despite_reports`]: reports may come in between.
 const SEND_ATTEMPTS: usize = 3;
 
 /// Buffers that the sockets of one worker share.
@@ -231,7 +233,7 @@ impl UdpPort {
     /// from `source` where that is an address of this machine.
     ///
     /// # Errors
-    /// `WouldBlock` when the socket's buffer is full; else as the system says.
+    /// `WouldBlock` when the socket's buffer is full; otherwise as sendmsg(2).
     pub fn send(
         &self,
         destination: SocketAddr,
@@ -252,8 +254,8 @@ impl UdpPort {
         )
     }
 
-    /// The same once more, and a third time, when it fails: an error may be that of an earlier
-    /// datagram, which a router has reported (`IP_RECVERR` of ip(7)).
+    /// Sends as [`UdpPort::send`] and retries up to two times: an error may belong to an earlier
+    /// datagram that a router has reported (`IP_RECVERR` of ip(7)).
     ///
     /// # Errors
     /// As for [`UdpPort::send`].
@@ -275,8 +277,8 @@ impl UdpPort {
         sent
     }
 
-    /// Hands at most `most` reports that a datagram was too large to `take`; counts in `seen` what
-    /// else there was too.
+    /// Passes at most `most` reports that a datagram was too large to `take`; `seen` counts all
+    /// entries, including other ones.
     pub(crate) fn take_reports(&self, most: usize, mut take: impl FnMut(TooBig), seen: &mut usize) {
         // An error means that there is nothing to be had.
         while *seen < most

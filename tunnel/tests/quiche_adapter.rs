@@ -23,7 +23,7 @@ struct Told {
     acked: Vec<u64>,
     lost: Vec<u64>,
     spurious: Vec<u64>,
-    inherited: Option<PathModel>,
+    initial_path: Option<PathModel>,
 }
 
 /// Lets everything leave, and writes down what it is told.
@@ -45,8 +45,8 @@ impl Controller for Witness {
         self.0.lock().unwrap().spurious.push(packet.number);
     }
 
-    fn inherit(&mut self, _now: Time, path: &PathModel) {
-        self.0.lock().unwrap().inherited = Some(path.clone());
+    fn init_from_path(&mut self, _now: Time, path: &PathModel) {
+        self.0.lock().unwrap().initial_path = Some(path.clone());
     }
 
     fn window_bytes(&self) -> u64 {
@@ -211,7 +211,7 @@ fn a_successor_hears_of_its_own_packets_and_gets_the_path() {
     exchange(&mut server, &mut client);
 
     let told = second.newest();
-    let path = told.inherited.expect("the path had carried more than an initial window");
+    let path = told.initial_path.expect("the path had carried more than an initial window");
     assert!(path.delivered_bytes > 40_000 && path.min_rtt.is_some(), "{path:?}");
     assert!(told.sent.len() >= 8 && told.acked == told.sent, "{:?} {:?}", told.sent, told.acked);
     assert!(told.sent[0] > *first.newest().sent.last().unwrap());
@@ -220,7 +220,7 @@ fn a_successor_hears_of_its_own_packets_and_gets_the_path() {
     assert_ne!(told.seed, first.newest().seed);
 }
 
-/// Lets so many round trips pass that the path is no new one (`PathModel::is_new`).
+/// Runs the connection until its path is characterised (`PathModel::is_uncharacterised`).
 fn become_known(server: &mut Connection, client: &mut Connection) {
     let began = Instant::now();
     let passed = |server: &Connection| {
@@ -242,7 +242,7 @@ fn before_there_was_data_a_successor_starts_afresh() {
     server.stream_send(0, &[7; 10_000], false).unwrap();
     exchange(&mut server, &mut client);
     let told = second.newest();
-    assert!(told.inherited.is_none() && !told.acked.is_empty(), "{told:?}");
+    assert!(told.initial_path.is_none() && !told.acked.is_empty(), "{told:?}");
 }
 
 /// quiche's own BBRv2 and back, with packets under way each time.
@@ -265,7 +265,7 @@ fn quiches_own_algorithm_takes_over_and_gives_back() {
         }
     }
     let told = witnesses.newest();
-    assert!(!told.acked.is_empty() && told.inherited.is_none(), "{told:?}");
+    assert!(!told.acked.is_empty() && told.initial_path.is_none(), "{told:?}");
     let mut received = 0;
     while let Ok((len, _)) = client.stream_recv(0, &mut [0; 65_536]) {
         received += len;

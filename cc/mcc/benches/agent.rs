@@ -1,43 +1,44 @@
-//! What the agent costs an event loop for each acknowledgement: a record made of what is known of the path,
-//! and its place in the pipe (MCC, Table 2 has the paper's share).
+//! Cost of the agent per acknowledgement: a record is made of the path's state and put into the queue (compare MCC,
+//! Table 2).
 
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use millrace_cc::{PathModel, Time};
-use millrace_mcc::{News, Record, pipe};
+use millrace_mcc::{PathUpdate, Record, queue};
 
-/// As `tunnel/src/selection.rs` has it.
-const ROOM: usize = 8192;
-/// Records between two turns of a Selector.
-const TURN: u64 = 1000;
+/// Same value as in `ops/src/selection.rs`.
+const UPDATE_QUEUE_LEN: usize = 8192;
+/// Records between two batches of a Selector.
+const BATCH_RECORDS: u64 = 1000;
 
 fn agent(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("agent");
     group.throughput(Throughput::Elements(1));
     let path = PathModel::default();
-    // The Selector reads on another thread, and is not what is measured here.
-    let told = |room: usize| {
+    // The Selector reads on another thread and is not measured here.
+    let send = |capacity: usize| {
         let path = &path;
         move |records: u64| {
-            let (mut agent, mut selector) = pipe::pair(room, 16);
+            let (mut agent, mut selector) = queue::pair(capacity, 16);
             let (mut taken, mut left) = (Duration::ZERO, records);
             while left > 0 {
-                let turn = left.min(TURN);
+                let batch = left.min(BATCH_RECORDS);
                 let began = Instant::now();
-                for number in 0..turn {
+                for number in 0..batch {
                     let now = Time::from_nanos(std::hint::black_box(number));
-                    agent.tell(News::Acked(Record::new(7, now, std::hint::black_box(path))));
+                    let record = Record::new(7, now, std::hint::black_box(path));
+                    agent.try_send(PathUpdate::Acked(record));
                 }
                 taken += began.elapsed();
-                while selector.news().is_some() {}
-                left -= turn;
+                while selector.next_update().is_some() {}
+                left -= batch;
             }
             taken
         }
     };
-    group.bench_function("record", |bencher| bencher.iter_custom(told(ROOM)));
-    group.bench_function("record, pipe full", |bencher| bencher.iter_custom(told(1)));
+    group.bench_function("record", |bencher| bencher.iter_custom(send(UPDATE_QUEUE_LEN)));
+    group.bench_function("record, queue full", |bencher| bencher.iter_custom(send(1)));
     group.finish();
 }
 

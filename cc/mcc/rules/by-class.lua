@@ -1,5 +1,5 @@
--- By what a connection carries. A stream wants a steady rate and no queue, a player its next segment, and
--- what nobody waits for takes what the others leave.
+-- Selects by the traffic class: a steady rate without a queue for live streams, throughput for players' segments, and
+-- a scavenger for bulk transfers.
 
 local for_class = { rtsp = "vivace-latency", dash = "bbr", bulk = "proteus-s" }
 

@@ -1,11 +1,11 @@
--- By what the path is like. Satellite: nothing but Iris fills it soon after loss. Losses without a queue are
--- chance, as on Wi-Fi: whoever takes them for congestion starves. LTE: a queue that is deep and one's own.
+-- Selects by the path. Satellite: Iris fills the path again soon after loss. Losses without a queue are random, as on
+-- Wi-Fi: algorithms that take them for congestion starve. LTE: a deep queue of the connection's own packets.
 
--- Smallest round trip from which on a path goes by satellite.
+-- Paths with a larger round trip go over a satellite.
 local SATELLITE_MS = 300
--- Losses that congestion control of the classical kind does not survive.
+-- Share of lost bytes at which loss-based congestion control starves.
 local LOSSY = 0.005
--- A round trip so many times the smallest is mostly queue.
+-- Round trips above this multiple of the smallest are mostly queueing delay.
 local BLOATED = 3
 
 function select(flow)
@@ -24,7 +24,7 @@ function select(flow)
   return "cubic", "clean"
 end
 
--- What is the same in all tests.
+-- Common input of all tests.
 local function on(path)
   path.delivered_bytes = 1e6
   path.smoothed_rtt_ms = path.smoothed_rtt_ms or path.min_rtt_ms

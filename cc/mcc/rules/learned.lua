@@ -1,4 +1,4 @@
--- Learned by learner/ (docs/mcc.md#the-rules-learner): change it by hand, or learn anew.
+-- Learned by learner/ (docs/research/mcc.md#rules-learner): change it by hand, or learn anew.
 -- 192388 episodes of 1600 paths; every path counts alike. Held out, seed 1: 0 %.
 -- Utility: rate (smallest / mean round trip)^d, d = 0.1 for bulk, 0.3 for dash, 1 for rtsp; of the best algorithm's on the path.
 

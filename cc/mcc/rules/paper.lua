@@ -1,4 +1,4 @@
--- The rule of the MCC paper (Section 5.2): TCP Westwood where more than 3 % are lost, BBR elsewhere.
+-- The rule of the MCC paper (Section 5.2): TCP Westwood above 3 % loss, BBR otherwise.
 
 function select(flow)
   if flow.smoothed_rtt_ms == 0 then

@@ -1,9 +1,9 @@
--- By what the player says of its buffer (CMCD): one that is about to stall gets an algorithm that takes its
--- part, one that has plenty leaves the link to others.
+-- Selects by the player's reported buffer (CMCD): an aggressive algorithm before a stall, a scavenger with a full
+-- buffer.
 
--- Seconds of media in the buffer below and above which it matters.
+-- Buffer levels, in seconds of media, below and above which the rule selects an algorithm.
 local SHORT_S, PLENTY_S = 5, 12
--- What a player said longer ago is of no use.
+-- Older reports are ignored.
 local FRESH_S = 10
 
 function select(flow)
@@ -17,7 +17,7 @@ function select(flow)
   if player.buffer_s and player.buffer_s > PLENTY_S then
     return "proteus-s", "has plenty"
   end
-  -- Between the two it keeps what it has: no flapping at either bound.
+  -- Between the two levels the algorithm stays, which prevents flapping.
   return nil
 end
 

@@ -2,41 +2,41 @@ use std::time::Duration;
 
 use millrace_cc::Time;
 
-use crate::episode::{End, Open};
+use crate::episode::{EpisodeEnd, OpenEpisode};
 use crate::window::Window;
-use crate::{Class, Episode, Facts, Player, Record};
+use crate::{Class, Episode, Player, Record, RuleInput};
 
-/// What the Selector knows of a connection.
+/// The Selector's state of a connection.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) class: Class,
-    /// Which of the candidates drives it.
+    /// Index of the algorithm in use.
     pub(crate) algorithm: u16,
-    /// The rules leave it alone.
+    /// The rules must not change the algorithm.
     pub(crate) pinned: bool,
     opened: Time,
     switched: Option<Time>,
     switches: u64,
     last: Option<Record>,
-    heard: Time,
+    last_update: Time,
     player: Option<(Time, Player)>,
-    /// What drove it before.
+    /// Index of the algorithm before the last switch, until an episode has recorded it.
     before: Option<u16>,
-    episode: Option<Open>,
+    episode: Option<OpenEpisode>,
     window: Window,
-    /// When it got the path that it has.
+    /// Time of the last path change, or of the connection's opening.
     path_since: Time,
-    /// The path has become a longer one, and nobody has started anew on it yet.
+    /// The RTT has grown with the last path change, and no algorithm has restarted on the new path yet.
     pub(crate) is_new_path: bool,
-    /// The rules have been asked since its first round trip is known.
+    /// The rules have been evaluated with an RTT sample.
     has_begun: bool,
-    /// When the rules were asked last.
-    pub(crate) asked: Option<Time>,
-    /// Something new has been heard since.
-    pub(crate) has_news: bool,
-    /// It is on the list of those that are to be asked about at once.
+    /// Time of the last evaluation of the rules.
+    pub(crate) evaluated: Option<Time>,
+    /// An update has arrived since the last evaluation.
+    pub(crate) has_update: bool,
+    /// The flow is in the list of those that are due for evaluation.
     pub(crate) is_listed: bool,
-    /// What the rules want, and since when.
+    /// Index of the algorithm that the rules want, and since when they want it.
     pub(crate) wanted: Option<(u16, Time)>,
 }
 
@@ -50,7 +50,7 @@ impl Flow {
             switched: None,
             switches: 0,
             last: None,
-            heard: now,
+            last_update: now,
             player: None,
             before: None,
             episode: None,
@@ -58,60 +58,60 @@ impl Flow {
             path_since: now,
             is_new_path: false,
             has_begun: false,
-            asked: None,
-            has_news: false,
+            evaluated: None,
+            has_update: false,
             is_listed: false,
             wanted: None,
         }
     }
 
-    /// Takes in a record; the episode that ends because the path has become another one.
-    pub(crate) fn hear(&mut self, record: Record) -> Option<Episode> {
+    /// Ingests a record. Returns the episode that ends by a path change.
+    pub(crate) fn ingest(&mut self, record: Record) -> Option<Episode> {
         let mut over = None;
-        // Of changes before the first record nothing is known: they may be long ago.
+        // Path changes before the first record may be long ago.
         if self.last.is_some_and(|last| last.path_changes != record.path_changes) {
-            over = self.end_episode(End::Path);
+            over = self.end_episode(EpisodeEnd::Path);
             self.window = Window::default();
             self.path_since = record.now;
             self.is_new_path = record.rtt_ratio > 1.0;
-            // What was wanted was for another path.
-            (self.asked, self.wanted) = (None, None);
+            // The rules wanted that for the path before.
+            (self.evaluated, self.wanted) = (None, None);
         }
-        self.window.hear(&record);
-        self.heard = record.now;
+        self.window.ingest(&record);
+        self.last_update = record.now;
         self.last = Some(record);
         over
     }
 
-    pub(crate) fn hear_player(&mut self, now: Time, player: Player) {
-        self.heard = self.heard.max(now);
+    pub(crate) fn ingest_player(&mut self, now: Time, player: Player) {
+        self.last_update = self.last_update.max(now);
         self.player = Some((now, player));
         if let Some(episode) = &mut self.episode {
-            episode.hear_player(&player);
+            episode.ingest_player(&player);
         }
     }
 
-    pub(crate) fn heard(&self) -> Time {
-        self.heard
+    pub(crate) fn last_update(&self) -> Time {
+        self.last_update
     }
 
     pub(crate) fn latest_rtt(&self) -> Option<Duration> {
         self.last.map(|record| record.latest_rtt.get()).filter(|rtt| !rtt.is_zero())
     }
 
-    /// Whether anything is known of its path.
+    /// Whether there is an RTT sample of the path.
     pub(crate) fn has_path(&self) -> bool {
         self.latest_rtt().is_some()
     }
 
-    /// Whether anything is known of its path, for the first time that this is asked.
+    /// Returns true once: on the first call with an RTT sample.
     pub(crate) fn begins(&mut self) -> bool {
         let begins = !self.has_begun && self.has_path();
         self.has_begun |= begins;
         begins
     }
 
-    /// Since the last change, if there was one.
+    /// Time since the last switch, if there was any.
     pub(crate) fn since_switch(&self, now: Time) -> Option<Duration> {
         self.switched.map(|at| now - at)
     }
@@ -126,37 +126,37 @@ impl Flow {
         }
     }
 
-    /// Goes on with the episode, or begins one; the one that is over with it. To be called after
-    /// [`Flow::hear`]; `name` is that of a candidate.
-    pub(crate) fn follow<'a>(
+    /// Continues the episode or begins the next one. Returns an episode that is complete. Call it after
+    /// [`Flow::ingest`]; `name` maps the index of an algorithm to its name.
+    pub(crate) fn track_episode<'a>(
         &mut self,
         connection: u64,
         record: Record,
         name: impl Fn(u16) -> &'a str,
     ) -> Option<Episode> {
         if let Some(episode) = &mut self.episode {
-            episode.hear(record);
+            episode.ingest(record);
             if !episode.is_over() {
                 return None;
             }
         } else if !self.has_path() {
             return None;
         }
-        let over = self.end_episode(End::Time);
+        let over = self.end_episode(EpisodeEnd::Time);
         let before = self.before.take().unwrap_or(self.algorithm);
-        let facts = self.facts(connection, name(self.algorithm), record.now);
-        self.episode = Some(Open::new(facts, name(before).to_owned(), record));
+        let input = self.rule_input(connection, name(self.algorithm), record.now);
+        self.episode = Some(OpenEpisode::new(input, name(before).to_owned(), record));
         over
     }
 
-    /// The episode, which is over.
-    pub(crate) fn end_episode(&mut self, end: End) -> Option<Episode> {
+    /// Ends the episode, if there is any, and returns it.
+    pub(crate) fn end_episode(&mut self, end: EpisodeEnd) -> Option<Episode> {
         let player = self.player.map(|(_, player)| player);
         self.episode.take().and_then(|episode| episode.close(end, player))
     }
 
-    pub(crate) fn facts(&self, connection: u64, name: &str, now: Time) -> Facts {
-        let mut facts = Facts {
+    pub(crate) fn rule_input(&self, connection: u64, name: &str, now: Time) -> RuleInput {
+        let mut input = RuleInput {
             connection,
             class: self.class,
             algorithm: name.to_owned(),
@@ -168,30 +168,30 @@ impl Flow {
                 age_s: player.age_s + (now - at).as_secs_f64(),
                 ..player
             }),
-            ..Facts::default()
+            ..RuleInput::default()
         };
         if let Some(record) = &self.last {
             let ms = |rtt: Duration| rtt.as_secs_f64() * 1e3;
             let recent = self.window.recent(record);
             let mbps = |bps: u64| bps as f64 / 1e6;
-            facts.rtt_ratio = f64::from(record.rtt_ratio);
-            facts.min_rtt_ms = ms(record.min_rtt.get());
-            facts.max_rtt_ms = ms(record.max_rtt.get());
-            facts.recent_min_rtt_ms = ms(recent.min_rtt);
-            facts.recent_max_rtt_ms = ms(recent.max_rtt);
-            facts.latest_rtt_ms = ms(record.latest_rtt.get());
-            facts.smoothed_rtt_ms = ms(record.smoothed_rtt.get());
-            facts.rtt_variation_ms = ms(record.rtt_variation.get());
-            facts.delivery_mbps = mbps(record.delivery_bps);
-            facts.mean_delivery_mbps = recent.delivery_mbps;
-            facts.max_delivery_mbps = mbps(record.max_delivery_bps);
-            facts.peak_delivery_mbps = mbps(record.peak_delivery_bps);
-            facts.loss = recent.loss;
-            facts.loss_short = f64::from(record.loss_short);
-            facts.ecn_ce = f64::from(record.ecn_ce);
-            facts.window_bytes = record.window_bytes as f64;
-            facts.delivered_bytes = record.delivered_bytes as f64;
+            input.rtt_ratio = f64::from(record.rtt_ratio);
+            input.min_rtt_ms = ms(record.min_rtt.get());
+            input.max_rtt_ms = ms(record.max_rtt.get());
+            input.recent_min_rtt_ms = ms(recent.min_rtt);
+            input.recent_max_rtt_ms = ms(recent.max_rtt);
+            input.latest_rtt_ms = ms(record.latest_rtt.get());
+            input.smoothed_rtt_ms = ms(record.smoothed_rtt.get());
+            input.rtt_variation_ms = ms(record.rtt_variation.get());
+            input.delivery_mbps = mbps(record.delivery_bps);
+            input.mean_delivery_mbps = recent.delivery_mbps;
+            input.max_delivery_mbps = mbps(record.max_delivery_bps);
+            input.peak_delivery_mbps = mbps(record.peak_delivery_bps);
+            input.loss = recent.loss;
+            input.loss_short = f64::from(record.loss_short);
+            input.ecn_ce = f64::from(record.ecn_ce);
+            input.window_bytes = record.window_bytes as f64;
+            input.delivered_bytes = record.delivered_bytes as f64;
         }
-        facts
+        input
     }
 }

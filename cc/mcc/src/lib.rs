@@ -1,19 +1,18 @@
-//! Micro Congestion Control: which algorithm suits a connection, asked again and again while it lives.
+//! Micro Congestion Control (MCC): selects the congestion controller of a connection while the connection runs.
 //!
-//! After *Micro Congestion Control: Every Flow Deserves a Second Chance* (Chen and Ren). Beside each worker
-//! runs a [`Selector`]. The worker's agent tells it of every acknowledgement ([`Record`]) through one
-//! [`pipe`]; through another come [`Order`]s back, which the worker carries out by
-//! [`Driven::succeeded_by`](millrace_cc::Driven::succeeded_by). Which algorithm it is to be, [`rules`] say:
-//! a function in Lua.
+//! After *Micro Congestion Control: Every Flow Deserves a Second Chance* (Chen and Ren). A [`Selector`] runs
+//! beside each worker. The worker's agent sends it a [`Record`] after acknowledgements through one [`queue`].
+//! [`SwitchRequest`]s come back through a second queue, and the worker applies them to its connections. The
+//! [`rules`], a function in Lua, choose the algorithm.
 //!
-//! The data path never waits: a pipe that is full costs records, and says how many.
+//! The data path never blocks: records that do not fit into a full queue are dropped and counted.
 
 mod config;
 mod episode;
-mod facts;
 mod flow;
-pub mod pipe;
+pub mod queue;
 mod record;
+mod rule_input;
 pub mod rules;
 mod selector;
 pub mod telemetry;
@@ -22,7 +21,7 @@ mod window;
 
 pub use config::{ConfigError, RulesText, resolve};
 pub use episode::Episode;
-pub use facts::{Facts, Player};
 pub use millrace_config::{Class, Mcc as Config};
-pub use record::{Nanos, News, Order, Record};
+pub use record::{Nanos, PathUpdate, Record, SwitchRequest};
+pub use rule_input::{Player, RuleInput};
 pub use selector::{Counts, Explained, Selector, Settings};

@@ -4,78 +4,77 @@ use millrace_cc::{PathModel, Time};
 
 use crate::{Class, Player};
 
-/// A time in nanoseconds. [`Duration`] has twice the size, and of records the pipe moves as much from core
-/// to core as they are large.
+/// A time in nanoseconds. [`Duration`] has twice the size, and the queue moves each record from core to core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// Whether it is none at all.
+    /// Whether the time is zero.
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// For whoever counts with it.
+    /// The time as a [`Duration`].
     pub fn get(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// How many.
+    /// Number of nanoseconds.
     pub(crate) fn count(self) -> u64 {
         self.0
     }
 }
 
 impl From<Duration> for Nanos {
-    /// Of more than 584 years those.
+    /// Saturates at 584 years.
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
-/// What an agent says of a connection with one acknowledgement or loss (MCC, Section 3.2.1).
+/// State of a connection after an acknowledgement or loss (MCC, Section 3.2.1).
 ///
-/// It is a state and not a difference: one that found no room in the pipe costs nothing but freshness.
+/// A record is a state and not a difference: a dropped record costs only freshness.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// Which connection.
+    /// Number of the connection.
     pub connection: u64,
-    /// When.
+    /// Time of the record.
     pub now: Time,
-    /// Smallest RTT so far; zero before the first sample, as of the others.
+    /// Smallest RTT of the path; like all RTTs, zero before the first sample.
     pub min_rtt: Nanos,
-    /// Largest RTT so far.
+    /// Largest RTT of the path.
     pub max_rtt: Nanos,
-    /// The last sample.
+    /// Latest RTT sample.
     pub latest_rtt: Nanos,
-    /// Smoothed (RFC 9002, Section 5.3).
+    /// Smoothed RTT (RFC 9002, Section 5.3).
     pub smoothed_rtt: Nanos,
-    /// Its mean deviation.
+    /// Mean deviation of the RTT.
     pub rtt_variation: Nanos,
-    /// Last round trip's delivery rate, in bit/s.
+    /// Delivery rate of the last round trip, in bit/s.
     pub delivery_bps: u64,
-    /// The highest of the last ten seconds.
+    /// Highest delivery rate of the last ten seconds.
     pub max_delivery_bps: u64,
-    /// The highest ever.
+    /// Highest delivery rate since the connection was opened.
     pub peak_delivery_bps: u64,
     /// Share of packets lost over about the last ten events.
     pub loss_short: f32,
-    /// Share of packets marked ECN-CE, as recent.
+    /// Share of packets marked ECN-CE, a recent average.
     pub ecn_ce: f32,
-    /// Congestion window in force.
+    /// Congestion window.
     pub window_bytes: u64,
-    /// Acknowledged so far.
+    /// Bytes acknowledged so far.
     pub delivered_bytes: u64,
-    /// Declared lost so far.
+    /// Bytes declared lost so far.
     pub lost_bytes: u64,
-    /// How often the path has become another one.
+    /// Number of path changes.
     pub path_changes: u32,
-    /// Its smallest RTT by that of the one before; 0 where there was none.
+    /// Smallest RTT of the path divided by that of the path before; 0 without a path change.
     pub rtt_ratio: f32,
 }
 
 impl Record {
-    /// Of what is known of a path at `now`.
+    /// Takes the state of `path` at `now`.
     pub fn new(connection: u64, now: Time, path: &PathModel) -> Self {
         Self {
             connection,
@@ -93,62 +92,62 @@ impl Record {
             window_bytes: path.window_bytes,
             delivered_bytes: path.delivered_bytes,
             lost_bytes: path.lost_bytes,
-            path_changes: path.changes,
+            path_changes: path.path_changes,
             rtt_ratio: path.rtt_ratio as f32,
         }
     }
 }
 
-/// What goes up the pipe.
+/// An update from the agent to its Selector.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum News {
-    /// A connection begins.
+pub enum PathUpdate {
+    /// A connection was opened, or its class has changed.
     Opened {
-        /// Which.
+        /// Number of the connection.
         connection: u64,
-        /// When.
+        /// Time of the update.
         now: Time,
-        /// What it carries.
+        /// Traffic class that the connection carries.
         class: Class,
-        /// Which of the candidates drives it.
+        /// Index of the algorithm in use.
         algorithm: u16,
     },
     /// Packets were acknowledged or declared lost.
     Acked(Record),
-    /// A player said something of itself (CTA-5004).
+    /// A player reported its state (CTA-5004).
     Player {
-        /// Which connection carries it.
+        /// Number of the connection that carries the player's flow.
         connection: u64,
-        /// When.
+        /// Time of the report.
         now: Time,
-        /// What it said.
+        /// The report.
         player: Player,
     },
-    /// Somebody else has changed the algorithm, or pinned it: the rules leave a pinned one alone.
+    /// The algorithm was changed or pinned by other means than the rules.
     Set {
-        /// Which connection.
+        /// Number of the connection.
         connection: u64,
-        /// When.
+        /// Time of the change.
         now: Time,
-        /// Which of the candidates drives it now.
+        /// Index of the algorithm in use.
         algorithm: u16,
-        /// Until further news.
+        /// Whether the rules must not change the algorithm, until the next update of this kind.
         pinned: bool,
     },
-    /// A connection ends.
+    /// A connection was closed.
     Closed {
-        /// Which.
+        /// Number of the connection.
         connection: u64,
     },
 }
 
-/// What comes back: another algorithm for a connection.
+/// A request from the Selector to the agent: switch a connection to an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// Which connection.
+pub struct SwitchRequest {
+    /// Number of the connection.
     pub connection: u64,
-    /// Which of the candidates.
+    /// Index of the algorithm.
     pub algorithm: u16,
-    /// Even if it drives already: the path is a new one.
-    pub anew: bool,
+    /// Whether the path is new: then the algorithm restarts even if it is already in use.
+    pub is_new_path: bool,
 }

@@ -1,7 +1,7 @@
-//! Episodes in Parquet files, in a directory that does not outgrow its bounds.
+//! Episodes in Parquet files, in a directory of limited size.
 //!
-//! A thread of its own gathers rows and writes a file at a time, under another name until it is whole, so
-//! that a reader never meets half of one. A process that is killed loses what it had gathered.
+//! A separate thread collects rows and writes whole files. It renames a file after writing, so that readers never
+//! see a partial file. A killed process loses the rows that it has not written.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,37 +20,37 @@ use parquet::record::RecordWriter;
 
 use crate::Episode;
 
-/// Rows of a file, which is written when there are so many: bounds what is gathered.
+/// Maximum number of rows of a file. A file is written as soon as that many rows wait.
 pub const MAX_ROWS: usize = 50_000;
-/// Batches of a Selector that may wait.
+/// Maximum number of batches of the Selectors that wait.
 const MAX_WAITING: usize = 1024;
 const PREFIX: &str = "episodes-";
 const SUFFIX: &str = ".parquet";
 
-/// Where files go, and how long they stay.
+/// The directory of the files, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// It is made if it is not there.
+    /// Path; the directory is created if it does not exist.
     pub path: PathBuf,
-    /// All files together; the oldest go first. The newest stays whatever its size.
+    /// Maximum size of all files. The oldest files are removed first; the newest file always stays.
     pub max_bytes: u64,
-    /// A file at least so often, if there is anything to write.
-    pub every: Duration,
+    /// Maximum time for which rows wait before they are written.
+    pub flush_interval: Duration,
 }
 
-/// Takes episodes; a clone leads to the same files.
+/// Accepts episodes. Clones write to the same files.
 #[derive(Clone, Debug)]
 pub struct Sink {
     rows: SyncSender<Vec<Episode>>,
-    /// Rows that were not written and are not counted yet.
+    /// Rows lost by write errors and not returned by [`Sink::submit`] yet.
     lost: Arc<AtomicU64>,
 }
 
 impl Sink {
-    /// Hands over episodes that ended at times since `epoch`, in Unix time. The rows that are lost: those of
-    /// `episodes` if there is no room for them, and those that could not be written since the last call. An
-    /// empty list only asks for the latter.
-    pub fn take(&self, mut episodes: Vec<Episode>, epoch: SystemTime) -> u64 {
+    /// Submits episodes whose times count from `epoch`. Returns the number of lost rows: those of `episodes` if there
+    /// is no room for them, and those that could not be written since the last call. With an empty list, it returns
+    /// only the latter.
+    pub fn submit(&self, mut episodes: Vec<Episode>, epoch: SystemTime) -> u64 {
         let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
         let epoch_ms = i64::try_from(epoch.as_millis()).unwrap_or(i64::MAX);
         for episode in &mut episodes {
@@ -58,12 +58,12 @@ impl Sink {
         }
         let count = episodes.len() as u64;
         let has_room = count == 0 || self.rows.try_send(episodes).is_ok();
-        let found_no_room = if has_room { 0 } else { count };
-        found_no_room + self.lost.swap(0, Ordering::Relaxed)
+        let dropped = if has_room { 0 } else { count };
+        dropped + self.lost.swap(0, Ordering::Relaxed)
     }
 }
 
-/// The thread that writes. When this is dropped, it writes what is left and ends.
+/// The writing thread. On drop, it writes the remaining rows and ends.
 #[derive(Debug)]
 pub struct Telemetry {
     sink: Option<Sink>,
@@ -71,13 +71,13 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Begins to write. `tell` hears of files that can't be written, of the same problem only once in a row.
+    /// Starts the thread. `report` takes write errors, a repeated error only once in a row.
     ///
     /// # Errors
-    /// The directory can't be made or written to, or there is no thread left.
-    pub fn start(directory: Directory, tell: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
+    /// The directory can't be created or written to, or the system can't create a thread.
+    pub fn start(directory: Directory, report: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
         fs::create_dir_all(&directory.path)?;
-        // Found out now and not in ten minutes.
+        // Fails at the start and not at the first flush.
         let probe = directory.path.join(format!(".{PREFIX}{}", std::process::id()));
         File::create(&probe)?;
         fs::remove_file(&probe)?;
@@ -86,11 +86,11 @@ impl Telemetry {
         let counter = lost.clone();
         let thread = thread::Builder::new()
             .name("telemetry".to_owned())
-            .spawn(move || gather(&directory, &received, &counter, tell))?;
+            .spawn(move || collect(&directory, &received, &counter, report))?;
         Ok(Self { sink: Some(Sink { rows, lost }), thread: Some(thread) })
     }
 
-    /// Where episodes go. All clones must be gone before this is dropped, for it waits for them.
+    /// The sink for episodes. Drop all its clones before this value, because the drop waits for them.
     pub fn sink(&self) -> Option<Sink> {
         self.sink.clone()
     }
@@ -100,41 +100,41 @@ impl Drop for Telemetry {
     fn drop(&mut self) {
         self.sink = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
+            // The panic hook has reported panics of the thread.
             let _ = thread.join();
         }
     }
 }
 
-fn gather(
+fn collect(
     directory: &Directory,
     received: &Receiver<Vec<Episode>>,
     lost: &AtomicU64,
-    tell: impl Fn(&str),
+    report: impl Fn(&str),
 ) {
     let mut rows: Vec<Episode> = Vec::new();
-    let mut told = None;
-    let mut due = Instant::now() + directory.every;
+    let mut reported = None;
+    let mut due = Instant::now() + directory.flush_interval;
     loop {
         let batch = received.recv_timeout(due.saturating_duration_since(Instant::now()));
         let is_over = batch == Err(RecvTimeoutError::Disconnected);
         rows.extend(batch.into_iter().flatten());
         if rows.len() >= MAX_ROWS || Instant::now() >= due || is_over {
-            due = Instant::now() + directory.every;
+            due = Instant::now() + directory.flush_interval;
             let written = directory.write(&rows);
             if written.is_err() {
-                // Those of a disk that is full are gone: there is no room to wait for it.
+                // Rows are dropped and not retried: memory is limited while the disk is full.
                 lost.fetch_add(rows.len() as u64, Ordering::Relaxed);
             }
             rows.clear();
             let done = written.and_then(|file| file.map_or(Ok(()), |file| directory.prune(&file)));
             let problem = done.err().map(|error| error.to_string());
             if let Some(problem) =
-                problem.as_ref().filter(|problem| told.as_ref() != Some(*problem))
+                problem.as_ref().filter(|problem| reported.as_ref() != Some(*problem))
             {
-                tell(problem);
+                report(problem);
             }
-            told = problem;
+            reported = problem;
         }
         if is_over {
             return;
@@ -142,7 +142,7 @@ fn gather(
     }
 }
 
-/// Why a file was not written.
+/// An error of writing a file.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error("{0}: {1}")]
@@ -152,7 +152,7 @@ enum WriteError {
 }
 
 impl Directory {
-    /// Writes a file of these rows; its name, if there are any.
+    /// Writes the rows to a new file and returns its name; `None` without rows.
     fn write(&self, rows: &[Episode]) -> Result<Option<String>, WriteError> {
         if rows.is_empty() {
             return Ok(None);
@@ -166,7 +166,7 @@ impl Directory {
         Ok(Some(name))
     }
 
-    /// The oldest go, for their names are in the order of time.
+    /// Removes the oldest files above the limit. File names sort by time.
     fn prune(&self, newest: &str) -> Result<(), WriteError> {
         let in_directory = |error| WriteError::File(self.path.display().to_string(), error);
         self.remove_oldest(newest).map_err(in_directory)
@@ -197,7 +197,7 @@ impl Directory {
 /// Writes rows to a file, in the schema of [`Episode`].
 ///
 /// # Errors
-/// It can't be written.
+/// The file can't be written.
 pub fn write_file(file: &Path, rows: &[Episode]) -> io::Result<()> {
     write(file, rows).map_err(io::Error::other)
 }
@@ -246,15 +246,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_read_again() {
+    fn submitted_rows_are_written() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new");
-        let to =
-            Directory { path: path.clone(), max_bytes: 1 << 20, every: Duration::from_secs(600) };
+        let to = Directory {
+            path: path.clone(),
+            max_bytes: 1 << 20,
+            flush_interval: Duration::from_secs(600),
+        };
         let telemetry = Telemetry::start(to, |problem| panic!("{problem}")).unwrap();
         let sink = telemetry.sink().unwrap();
-        assert_eq!(sink.take(rows(3), UNIX_EPOCH + Duration::from_secs(2)), 0);
-        assert_eq!(sink.take(rows(2), UNIX_EPOCH), 0);
+        assert_eq!(sink.submit(rows(3), UNIX_EPOCH + Duration::from_secs(2)), 0);
+        assert_eq!(sink.submit(rows(2), UNIX_EPOCH), 0);
         drop(sink);
         drop(telemetry);
 
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_files_make_room() {
+    fn oldest_files_are_removed_first() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         for number in 0..5 {
@@ -281,7 +284,8 @@ mod tests {
                 .unwrap();
         }
         fs::write(path.join("something-else"), [0; 5000]).unwrap();
-        let to = Directory { path: path.to_owned(), max_bytes: 2500, every: Duration::ZERO };
+        let to =
+            Directory { path: path.to_owned(), max_bytes: 2500, flush_interval: Duration::ZERO };
         let write = |to: &Directory| to.prune(&to.write(&rows(1)).unwrap().unwrap()).unwrap();
         write(&to);
         let left: Vec<_> = files(path)
@@ -289,49 +293,50 @@ mod tests {
             .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
             .filter(|name| name.starts_with("episodes-0000"))
             .collect();
-        // A row is some two kilobytes with the schema.
+        // A file with one row has about 2 kB.
         assert!(left.len() <= 1, "{left:?}");
         assert!(path.join("something-else").exists());
         let none = Directory { max_bytes: 0, ..to };
         write(&none);
-        assert_eq!(files(path).len(), 2, "the newest and what is not ours");
+        assert_eq!(files(path).len(), 2, "the newest file and the foreign file");
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_is_said_at_once_or_told_later() {
+    fn unwritable_directory_fails_at_start_or_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         fs::write(&file, "").unwrap();
-        let to = Directory { path: file, max_bytes: 1, every: Duration::ZERO };
+        let to = Directory { path: file, max_bytes: 1, flush_interval: Duration::ZERO };
         assert!(Telemetry::start(to.clone(), |_| {}).is_err());
 
         let gone = directory.path().join("gone");
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&told);
-        let to = Directory { path: gone.clone(), every: Duration::from_secs(600), ..to };
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let problems = Arc::clone(&reported);
+        let to = Directory { path: gone.clone(), flush_interval: Duration::from_secs(600), ..to };
         let telemetry =
-            Telemetry::start(to, move |it| heard.lock().unwrap().push(it.to_owned())).unwrap();
+            Telemetry::start(to, move |it| problems.lock().unwrap().push(it.to_owned())).unwrap();
         fs::remove_dir(&gone).unwrap();
-        assert_eq!(telemetry.sink().unwrap().take(rows(1), UNIX_EPOCH), 0);
+        assert_eq!(telemetry.sink().unwrap().submit(rows(1), UNIX_EPOCH), 0);
         drop(telemetry);
-        let told = told.lock().unwrap();
-        assert!(told.len() == 1 && told[0].contains("gone"), "{told:?}");
+        let reported = reported.lock().unwrap();
+        assert!(reported.len() == 1 && reported[0].contains("gone"), "{reported:?}");
     }
 
     #[test]
     fn rows_that_cannot_be_written_are_counted_as_lost() {
         let directory = tempfile::tempdir().unwrap();
         let gone = directory.path().join("gone");
-        let to = Directory { path: gone.clone(), max_bytes: 1 << 20, every: Duration::ZERO };
-        let (told, heard) = std::sync::mpsc::channel();
+        let to =
+            Directory { path: gone.clone(), max_bytes: 1 << 20, flush_interval: Duration::ZERO };
+        let (report, reported) = std::sync::mpsc::channel();
         let telemetry =
-            Telemetry::start(to, move |problem| told.send(problem.to_owned()).unwrap()).unwrap();
+            Telemetry::start(to, move |problem| report.send(problem.to_owned()).unwrap()).unwrap();
         let sink = telemetry.sink().unwrap();
         fs::remove_dir(&gone).unwrap();
-        assert_eq!(sink.take(rows(7), UNIX_EPOCH), 0);
-        heard.recv_timeout(Duration::from_secs(10)).unwrap();
-        assert_eq!(sink.take(Vec::new(), UNIX_EPOCH), 7);
-        assert_eq!(sink.take(Vec::new(), UNIX_EPOCH), 0);
+        assert_eq!(sink.submit(rows(7), UNIX_EPOCH), 0);
+        reported.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(sink.submit(Vec::new(), UNIX_EPOCH), 7);
+        assert_eq!(sink.submit(Vec::new(), UNIX_EPOCH), 0);
         drop(sink);
     }
 }

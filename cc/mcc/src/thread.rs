@@ -1,4 +1,4 @@
-//! A Selector on a thread of its own, beside its worker.
+//! The thread that runs a [`Selector`] beside its worker.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,30 +10,30 @@ use std::time::{Duration, Instant};
 
 use millrace_cc::Time;
 
-use crate::pipe::SelectorEnd;
+use crate::queue::SelectorEnd;
 use crate::rules::Rules;
 use crate::{Counts, Episode, Explained, Selector, Settings};
 
-/// News taken in before the rules have their turn.
-const BATCH: usize = 4096;
-/// Of people, that wait for an answer at a time.
-const MAX_QUESTIONS: usize = 16;
-/// How long one waits: several of the longest pauses between batches.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(300);
-/// After a crash, before it is tried again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Maximum number of updates ingested before the rules are evaluated.
+const BATCH_UPDATES: usize = 4096;
+/// Maximum number of calls of [`SelectorThread::explain`] that wait at a time.
+const MAX_EXPLAIN_REQUESTS: usize = 16;
+/// Time limit of [`SelectorThread::explain`]: several of the longest intervals between batches.
+const EXPLAIN_TIMEOUT: Duration = Duration::from_millis(300);
+/// Delay between a crash and the restart of the Selector.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// What a worker's Selector does, for whoever shows it.
+/// Counters of a worker's Selector, for metrics.
 #[derive(Debug, Default)]
 pub struct Account {
-    asked: AtomicU64,
-    failed: AtomicU64,
-    ordered: AtomicU64,
-    postponed: AtomicU64,
-    too_many: AtomicU64,
-    left_out: AtomicU64,
-    /// The pipe's own.
-    dropped: Arc<AtomicU64>,
+    evaluations: AtomicU64,
+    evaluation_errors: AtomicU64,
+    switch_requests: AtomicU64,
+    postponed_requests: AtomicU64,
+    connections_rejected: AtomicU64,
+    episodes_dropped: AtomicU64,
+    /// Counter of the queue.
+    records_dropped: Arc<AtomicU64>,
     restarts: AtomicU64,
     connections: AtomicU64,
 }
@@ -41,30 +41,30 @@ pub struct Account {
 /// A reading of an [`Account`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Of the Selectors that there were, together.
+    /// Sum over all restarts of the Selector.
     pub counts: Counts,
-    /// News that found no room in the pipe.
-    pub dropped: u64,
-    /// Crashes after which it was started again.
+    /// Updates that did not fit into the queue.
+    pub records_dropped: u64,
+    /// Restarts after a crash.
     pub restarts: u64,
-    /// Connections that it knows now.
+    /// Number of connections.
     pub connections: u64,
 }
 
 impl Account {
-    /// What it says now.
+    /// Reads the counters.
     pub fn read(&self) -> Reading {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Reading {
             counts: Counts {
-                asked: of(&self.asked),
-                failed: of(&self.failed),
-                ordered: of(&self.ordered),
-                postponed: of(&self.postponed),
-                too_many: of(&self.too_many),
-                left_out: of(&self.left_out),
+                evaluations: of(&self.evaluations),
+                evaluation_errors: of(&self.evaluation_errors),
+                switch_requests: of(&self.switch_requests),
+                postponed_requests: of(&self.postponed_requests),
+                connections_rejected: of(&self.connections_rejected),
+                episodes_dropped: of(&self.episodes_dropped),
             },
-            dropped: of(&self.dropped),
+            records_dropped: of(&self.records_dropped),
             restarts: of(&self.restarts),
             connections: of(&self.connections),
         }
@@ -72,12 +72,12 @@ impl Account {
 
     fn add(&self, now: Counts, before: Counts) {
         for (total, more) in [
-            (&self.asked, now.asked - before.asked),
-            (&self.failed, now.failed - before.failed),
-            (&self.ordered, now.ordered - before.ordered),
-            (&self.postponed, now.postponed - before.postponed),
-            (&self.too_many, now.too_many - before.too_many),
-            (&self.left_out, now.left_out - before.left_out),
+            (&self.evaluations, now.evaluations - before.evaluations),
+            (&self.evaluation_errors, now.evaluation_errors - before.evaluation_errors),
+            (&self.switch_requests, now.switch_requests - before.switch_requests),
+            (&self.postponed_requests, now.postponed_requests - before.postponed_requests),
+            (&self.connections_rejected, now.connections_rejected - before.connections_rejected),
+            (&self.episodes_dropped, now.episodes_dropped - before.episodes_dropped),
         ] {
             total.fetch_add(more, Ordering::Relaxed);
         }
@@ -86,22 +86,22 @@ impl Account {
 
 type MakeRules<R> = Arc<dyn Fn() -> Result<R, String> + Send + Sync>;
 
-/// Rules that can be replaced while Selectors run: each makes its own from them, as Lua has no state that
-/// threads could share.
+/// Rules that can be replaced while Selectors run. Each Selector makes its own instance, because threads can't share
+/// a Lua state.
 pub struct RulesSource<R> {
     generation: AtomicU64,
     make: Mutex<MakeRules<R>>,
 }
 
 impl<R> RulesSource<R> {
-    /// Rules as `make` makes them.
+    /// Rules that `make` creates.
     pub fn new(make: impl Fn() -> Result<R, String> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { generation: AtomicU64::new(0), make: Mutex::new(Arc::new(make)) })
     }
 
-    /// Others from now on.
+    /// Replaces the rules; the Selectors load them before their next evaluation.
     pub fn replace(&self, make: impl Fn() -> Result<R, String> + Send + Sync + 'static) {
-        // Whatever panicked while it held the lock, there is one of the two in it.
+        // A panic under the lock leaves the old or the new function, both valid.
         *self.make.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(make);
         self.generation.fetch_add(1, Ordering::Release);
     }
@@ -112,65 +112,66 @@ impl<R> RulesSource<R> {
     }
 }
 
-/// A running Selector. It ends when this is dropped, or when its worker has gone.
+/// A running Selector. It ends when this value or the worker's end of the queues is dropped.
 #[derive(Debug)]
 pub struct SelectorThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     account: Arc<Account>,
-    questions: SyncSender<Question>,
+    explain_requests: SyncSender<ExplainRequest>,
 }
 
-/// Which connection somebody asks about.
+/// A call of [`SelectorThread::explain`].
 #[derive(Debug)]
-struct Question {
+struct ExplainRequest {
     connection: u64,
-    answer: SyncSender<Option<Explained>>,
+    reply: SyncSender<Option<Explained>>,
 }
 
-/// What a Selector's thread is made of.
-pub struct Start<R> {
-    /// Of the thread.
+/// Parameters of a [`SelectorThread`].
+pub struct SelectorThreadConfig<R> {
+    /// Name of the thread.
     pub name: String,
-    /// The Selector's ends of the pipes.
-    pub pipes: SelectorEnd,
+    /// The Selector's ends of the queues.
+    pub queues: SelectorEnd,
     /// The rules.
     pub rules: Arc<RulesSource<R>>,
-    /// How they are treated.
+    /// Settings of the Selector.
     pub settings: Settings,
-    /// The moment from which the agent counts time, and the time that it was.
+    /// An instant and the agent's time at that instant.
     pub epoch: (Instant, Time),
-    /// Hears what goes wrong.
-    pub tell: Box<dyn FnMut(&str) + Send>,
-    /// Takes the episodes, if they are kept; how many it had no room for. It must not block.
-    pub keep: Box<dyn FnMut(Vec<Episode>) -> u64 + Send>,
+    /// Receives failures.
+    pub report: Box<dyn FnMut(&str) + Send>,
+    /// Takes the recorded episodes and returns how many were dropped. It must not block.
+    pub keep_episodes: Box<dyn FnMut(Vec<Episode>) -> u64 + Send>,
 }
 
 impl SelectorThread {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread left.
-    pub fn start<R: Rules + 'static>(start: Start<R>) -> io::Result<Self> {
+    /// The system can't create a thread.
+    pub fn start<R: Rules + 'static>(config: SelectorThreadConfig<R>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let account = Arc::new(Account { dropped: start.pipes.dropped(), ..Account::default() });
-        let (questions, asked) = sync_channel(MAX_QUESTIONS);
+        let account = Account { records_dropped: config.queues.dropped(), ..Account::default() };
+        let account = Arc::new(account);
+        let (explain_requests, received) = sync_channel(MAX_EXPLAIN_REQUESTS);
         let (stopped, own) = (Arc::clone(&stop), Arc::clone(&account));
         let thread = thread::Builder::new()
-            .name(start.name.clone())
-            .spawn(move || keep_running(start, &stopped, &own, &asked))?;
-        Ok(Self { stop, thread: Some(thread), account, questions })
+            .name(config.name.clone())
+            .spawn(move || keep_running(config, &stopped, &own, &received))?;
+        Ok(Self { stop, thread: Some(thread), account, explain_requests })
     }
 
-    /// What the rules make of a connection now; `None` when it is not known here, or when the Selector has
-    /// no time.
+    /// Evaluates the rules for a connection. Returns `None` if this Selector does not know the connection, or does
+    /// not answer in time.
     pub fn explain(&self, connection: u64) -> Option<Explained> {
-        let (answer, answered) = sync_channel(1);
-        self.questions.try_send(Question { connection, answer }).ok()?;
-        answered.recv_timeout(ANSWER_PATIENCE).ok()?
+        let (reply, answer) = sync_channel(1);
+        self.explain_requests.try_send(ExplainRequest { connection, reply }).ok()?;
+        answer.recv_timeout(EXPLAIN_TIMEOUT).ok()?
     }
 
-    /// What it does.
+    /// The counters.
     pub fn account(&self) -> Arc<Account> {
         Arc::clone(&self.account)
     }
@@ -181,21 +182,23 @@ impl Drop for SelectorThread {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic there has been told of.
+            // The thread has reported its panics.
             let _ = thread.join();
         }
     }
 }
 
-/// Starts a Selector again after it has crashed: connections stay as they are until it knows them anew.
+/// Runs a Selector, and restarts it after a crash. Connections keep their algorithm meanwhile.
 fn keep_running<R: Rules>(
-    mut start: Start<R>,
+    mut config: SelectorThreadConfig<R>,
     stop: &AtomicBool,
     account: &Account,
-    asked: &Receiver<Question>,
+    explain_requests: &Receiver<ExplainRequest>,
 ) {
-    while !is_over(stop, &start.pipes) {
-        let ended = catch_unwind(AssertUnwindSafe(|| select(&mut start, stop, account, asked)));
+    while !is_over(stop, &config.queues) {
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            run_selector(&mut config, stop, account, explain_requests)
+        }));
         let problem = match ended {
             Ok(Ok(())) => return,
             Ok(Err(problem)) => problem,
@@ -204,76 +207,78 @@ fn keep_running<R: Rules>(
                 "the Selector crashed and is started again".to_owned()
             }
         };
-        (start.tell)(&problem);
-        thread::park_timeout(PAUSE);
+        (config.report)(&problem);
+        thread::park_timeout(RESTART_DELAY);
     }
 }
 
-fn is_over(stop: &AtomicBool, pipes: &SelectorEnd) -> bool {
-    stop.load(Ordering::Relaxed) || pipes.is_abandoned()
+fn is_over(stop: &AtomicBool, queues: &SelectorEnd) -> bool {
+    stop.load(Ordering::Relaxed) || queues.is_abandoned()
 }
 
-/// Until it is over; an error when there are no rules to begin with.
-fn select<R: Rules>(
-    start: &mut Start<R>,
+/// Runs a Selector until the thread must end. Returns an error if the initial rules can't be loaded.
+fn run_selector<R: Rules>(
+    config: &mut SelectorThreadConfig<R>,
     stop: &AtomicBool,
     account: &Account,
-    asked: &Receiver<Question>,
+    explain_requests: &Receiver<ExplainRequest>,
 ) -> Result<(), String> {
-    let Start { pipes, rules, settings, epoch: (instant, time), tell, keep, .. } = start;
+    let SelectorThreadConfig { queues, rules, settings, epoch, report, keep_episodes, .. } = config;
+    let (instant, time) = *epoch;
     let mut generation = rules.generation.load(Ordering::Acquire);
     let mut selector = Selector::new(rules.make()?, settings.clone());
     let mut before = Counts::default();
-    while !is_over(stop, pipes) {
-        for _ in 0..BATCH {
-            let Some(news) = pipes.news() else { break };
-            selector.hear(news);
+    while !is_over(stop, queues) {
+        for _ in 0..BATCH_UPDATES {
+            let Some(update) = queues.next_update() else { break };
+            selector.ingest(update);
         }
         let latest = rules.generation.load(Ordering::Acquire);
         if latest != generation {
             generation = latest;
             match rules.make() {
                 Ok(rules) => selector.replace_rules(rules),
-                Err(problem) => tell(&problem),
+                Err(problem) => report(&problem),
             }
         }
-        let now = *time + instant.elapsed();
-        selector.decide(now, |order| pipes.order(order), &mut *tell);
-        account.left_out.fetch_add(keep(selector.take_episodes()), Ordering::Relaxed);
-        while let Ok(Question { connection, answer }) = asked.try_recv() {
-            // Without anybody waiting any more it is of no use.
-            let _ = answer.send(selector.explain(connection, now));
+        let now = time + instant.elapsed();
+        selector.evaluate(now, |request| queues.try_send(request), &mut *report);
+        let dropped = keep_episodes(selector.take_episodes());
+        account.episodes_dropped.fetch_add(dropped, Ordering::Relaxed);
+        while let Ok(ExplainRequest { connection, reply }) = explain_requests.try_recv() {
+            // Fails if the caller has timed out.
+            let _ = reply.send(selector.explain(connection, now));
         }
         let counts = selector.counts();
         account.add(counts, before);
         before = counts;
         account.connections.store(selector.connections() as u64, Ordering::Relaxed);
-        // The worker never waits for this thread, nor wakes it: news gather meanwhile.
+        // The worker neither waits for this thread nor wakes it.
         thread::park_timeout(selector.interval());
     }
-    while let Some(news) = pipes.news() {
-        selector.hear(news);
+    while let Some(update) = queues.next_update() {
+        selector.ingest(update);
     }
     selector.end();
-    // Nobody asks any more how many found no room.
-    let _ = keep(selector.take_episodes());
+    // The metrics are no longer read.
+    let _ = keep_episodes(selector.take_episodes());
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipe::{self, AgentEnd};
+    use crate::queue::{self, AgentEnd};
     use crate::rules::Choice;
-    use crate::{Class, Facts, News, Order};
+    use crate::{Class, PathUpdate, RuleInput, SwitchRequest};
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     struct Always(&'static str);
 
     impl Rules for Always {
-        fn select(&mut self, facts: &Facts) -> Result<Option<Choice>, String> {
-            match (self.0, facts.connection) {
+        fn select(&mut self, input: &RuleInput) -> Result<Option<Choice>, String> {
+            match (self.0, input.connection) {
                 ("panic", 13) => panic!("13"),
                 ("slow", _) => thread::sleep(Duration::from_millis(200)),
                 _ => {}
@@ -285,83 +290,85 @@ mod tests {
 
     fn start(
         name: &'static str,
-        news: usize,
+        updates: usize,
     ) -> (AgentEnd, SelectorThread, Arc<RulesSource<Always>>) {
-        let (agent, pipes) = pipe::pair(news, 64);
+        let (agent, queues) = queue::pair(updates, 64);
         let rules = RulesSource::new(move || Ok(Always(name)));
         let settings = Settings::new(["none", "a", "b"].map(str::to_owned).to_vec());
-        let thread = SelectorThread::start(Start {
+        let thread = SelectorThread::start(SelectorThreadConfig {
             name: "selector-test".to_owned(),
-            pipes,
+            queues,
             rules: Arc::clone(&rules),
             settings,
             epoch: (Instant::now(), Time::ZERO),
-            tell: Box::new(|_| {}),
-            keep: Box::new(|_| 0),
+            report: Box::new(|_| {}),
+            keep_episodes: Box::new(|_| 0),
         });
         (agent, thread.unwrap(), rules)
     }
 
-    fn opened(connection: u64) -> News {
-        News::Opened { connection, now: Time::ZERO, class: Class::Bulk, algorithm: 0 }
+    fn opened(connection: u64) -> PathUpdate {
+        PathUpdate::Opened { connection, now: Time::ZERO, class: Class::Bulk, algorithm: 0 }
     }
 
-    /// Until there is one.
-    fn order(agent: &mut AgentEnd) -> Order {
+    /// Waits for a request.
+    fn receive(agent: &mut AgentEnd) -> SwitchRequest {
         let began = Instant::now();
         loop {
-            if let Some(order) = agent.order() {
-                return order;
+            if let Some(request) = agent.next_request() {
+                return request;
             }
-            assert!(began.elapsed() < PATIENCE, "no order");
+            assert!(began.elapsed() < TIMEOUT, "no request");
             thread::sleep(Duration::from_millis(1));
         }
     }
 
     #[test]
-    fn orders_come_back_and_rules_are_replaced() {
+    fn thread_sends_requests_and_replaces_rules() {
         let (mut agent, thread, rules) = start("a", 64);
-        agent.tell(opened(1));
-        assert_eq!(order(&mut agent), Order { connection: 1, algorithm: 1, anew: false });
+        agent.try_send(opened(1));
+        let request = SwitchRequest { connection: 1, algorithm: 1, is_new_path: false };
+        assert_eq!(receive(&mut agent), request);
         rules.replace(|| Ok(Always("b")));
-        // A new one, so that no dwell time is in the way. What is told after them is judged by them.
-        agent.tell(opened(2));
-        assert_eq!(order(&mut agent), Order { connection: 2, algorithm: 2, anew: false });
-        assert!(thread.account().read().counts.ordered >= 2);
+        // A new connection has no dwell time, and later updates are evaluated with the new rules.
+        agent.try_send(opened(2));
+        let request = SwitchRequest { connection: 2, algorithm: 2, is_new_path: false };
+        assert_eq!(receive(&mut agent), request);
+        assert!(thread.account().read().counts.switch_requests >= 2);
         let explained = thread.explain(2).unwrap();
-        assert_eq!((explained.facts.algorithm.as_str(), explained.problem), ("b", None));
+        assert_eq!((explained.input.algorithm.as_str(), explained.problem), ("b", None));
         assert_eq!(explained.choice.unwrap().algorithm, "b");
         assert_eq!(thread.explain(3), None);
     }
 
     #[test]
-    fn it_starts_again_after_a_crash() {
+    fn thread_restarts_selector_after_crash() {
         let (mut agent, thread, _) = start("panic", 64);
-        agent.tell(opened(13));
+        agent.try_send(opened(13));
         let account = thread.account();
         let began = Instant::now();
         while account.read().restarts == 0 {
-            assert!(began.elapsed() < PATIENCE);
+            assert!(began.elapsed() < TIMEOUT);
             thread::sleep(Duration::from_millis(1));
         }
-        agent.tell(opened(1));
-        assert_eq!(order(&mut agent).connection, 1);
+        agent.try_send(opened(1));
+        assert_eq!(receive(&mut agent).connection, 1);
     }
 
     #[test]
-    fn a_slow_rule_costs_news_and_nobody_waits() {
+    fn slow_rule_drops_updates_without_blocking_agent() {
         let (mut agent, thread, _) = start("slow", 16);
         let began = Instant::now();
         while agent.dropped() == 0 {
-            assert!(began.elapsed() < PATIENCE);
-            (0..1000).for_each(|round| _ = agent.tell(opened(round % 4)));
+            assert!(began.elapsed() < TIMEOUT);
+            (0..1000).for_each(|round| _ = agent.try_send(opened(round % 4)));
         }
-        assert_eq!(order(&mut agent).algorithm, 1);
+        assert_eq!(receive(&mut agent).algorithm, 1);
         drop(thread);
     }
 
     #[test]
-    fn it_ends_with_its_worker() {
+    fn thread_ends_with_its_worker() {
         let (agent, mut thread, _) = start("a", 16);
         drop(agent);
         thread.thread.take().unwrap().join().unwrap();

@@ -6,33 +6,34 @@ use millrace_cc::Time;
 use crate::Record;
 use crate::record::Nanos;
 
-/// How far back it goes: as far as BBR goes without a look at the smallest round trip.
+/// Length of the window: the interval after which BBR measures the smallest round trip again.
 const SPAN: Duration = Duration::from_secs(10);
-/// How often the counts are noted.
+/// Length of a step.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What a connection was like over the last [`SPAN`]. What was before may have been another path.
+/// State of a connection over the last [`SPAN`]. Older state may belong to another path.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    /// The one that goes on; apart from the others, because each record touches it and no other.
+    /// The current step, kept apart because each record changes only this step.
     open: Option<Step>,
-    /// Those before it; the first is the oldest.
+    /// Completed steps, the oldest first.
     steps: VecDeque<Step>,
 }
 
-/// See [`Window`].
+/// Summary of a [`Window`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Recent {
-    /// Share of bytes lost; zero before anything was sent.
+    /// Share of bytes lost; zero before the first byte.
     pub(crate) loss: f64,
     /// Mean delivery rate, pauses included.
     pub(crate) delivery_mbps: f64,
-    /// Smallest and largest RTT; zero where there was no sample.
+    /// Smallest RTT; zero without a sample.
     pub(crate) min_rtt: Duration,
+    /// Largest RTT; zero without a sample.
     pub(crate) max_rtt: Duration,
 }
 
-/// The counts when it began, which only grow but for late packets, and what RTTs it has seen.
+/// The counters when the step began, and the smallest and largest RTT in it. Late packets lower `lost_bytes`.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     at: Time,
@@ -42,13 +43,13 @@ struct Step {
 }
 
 impl Window {
-    pub(crate) fn hear(&mut self, record: &Record) {
+    pub(crate) fn ingest(&mut self, record: &Record) {
         let Record { now, delivered_bytes, lost_bytes, latest_rtt, .. } = *record;
         let begins = Step { at: now, delivered_bytes, lost_bytes, rtt: None };
         if let Some(over) = self.open.filter(|open| now - open.at >= STEP) {
             self.steps.push_back(over);
             self.open = Some(begins);
-            // One step stays that began before the span, or the oldest that there is.
+            // Keeps one step that began before the span.
             while self.steps.get(1).is_some_and(|second| now - second.at >= SPAN) {
                 self.steps.pop_front();
             }
@@ -60,11 +61,11 @@ impl Window {
         }
     }
 
-    /// Until `newest`, which has been heard.
+    /// Summary up to `newest`, the record ingested last.
     pub(crate) fn recent(&self, newest: &Record) -> Recent {
         let all = || self.steps.iter().chain(&self.open);
         let Some(first) = all().next() else { return Recent::default() };
-        // A late packet takes its loss back: the counts can shrink by it.
+        // A late packet reverts its loss, so that the counters can shrink.
         let lost = newest.lost_bytes.saturating_sub(first.lost_bytes);
         let delivered = newest.delivered_bytes.saturating_sub(first.delivered_bytes);
         let seconds = (newest.now - first.at).as_secs_f64();
@@ -97,17 +98,17 @@ mod tests {
     }
 
     #[test]
-    fn it_is_of_the_last_ten_seconds() {
+    fn window_covers_last_ten_seconds() {
         let mut window = Window::default();
         let (mut delivered, mut lost) = (0, 0);
         let mut recent = Recent::default();
-        let mut hear = |record: Record| {
-            window.hear(&record);
+        let mut ingest = |record: Record| {
+            window.ingest(&record);
             window.recent(&record)
         };
-        // A tenth is lost for 20 s, then nothing for 5 s, then nothing for 10 more.
+        // 10 % loss for 20 s, no loss for 5 s, no loss for 15 s.
         for s in 0..=20 {
-            recent = hear(record(s, delivered, lost, 40 + s));
+            recent = ingest(record(s, delivered, lost, 40 + s));
             (delivered, lost) = (delivered + 900_000, lost + 100_000);
         }
         assert!((recent.loss - 0.1).abs() < 1e-9, "{recent:?}");
@@ -115,13 +116,13 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!((recent.min_rtt, recent.max_rtt), (ms(50), ms(60)));
         for s in 21..=25 {
-            recent = hear(record(s, delivered, lost, 100));
+            recent = ingest(record(s, delivered, lost, 100));
             delivered += 1_000_000;
         }
         assert!((recent.loss - 0.06).abs() < 0.02, "{recent:?}");
         assert_eq!((recent.min_rtt, recent.max_rtt), (ms(55), ms(100)));
         for s in 26..=40 {
-            recent = hear(record(s, delivered, lost, 100));
+            recent = ingest(record(s, delivered, lost, 100));
             delivered += 1_000_000;
         }
         assert_eq!(recent.loss, 0.0);
@@ -129,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_it_says_nothing() {
+    fn window_without_samples_is_default() {
         let mut window = Window::default();
         let nothing = record(0, 0, 0, 0);
         assert_eq!(window.recent(&nothing), Recent::default());
-        window.hear(&nothing);
+        window.ingest(&nothing);
         assert_eq!(window.recent(&nothing), Recent::default());
     }
 }

@@ -4,13 +4,13 @@ use crate::estimators::WindowedMax;
 use crate::{Bandwidth, Time};
 
 /// Round trips that the maximum covers (draft-ietf-ccwg-bbr, BBR.ExtraAckedFilterLen).
-const ROUNDS: u64 = 10;
-/// The allowance is at most what this time carries (Linux 5.1, `bbr_extra_acked_max_us`).
-const MAX_TIME: Duration = Duration::from_millis(100);
+const FILTER_ROUNDS: u64 = 10;
+/// The allowance is at most this time of the rate (Linux 5.1, `bbr_extra_acked_max_us`).
+const MAX_ALLOWANCE_TIME: Duration = Duration::from_millis(100);
 
-/// How much more is acknowledged at once than the rate explains: what must be in flight beyond
-/// the bandwidth-delay product so that the sender does not fall silent between acknowledgements
-/// that come in bunches (draft-ietf-ccwg-bbr, Section "BBR.extra_acked").
+/// Bytes acknowledged beyond the expected rate. That much must be in flight beyond the bandwidth-delay product,
+/// so that the sender does not stall between bunched acknowledgements (draft-ietf-ccwg-bbr, Section
+/// "BBR.extra_acked").
 #[derive(Clone, Debug)]
 pub(super) struct AckAggregation {
     epoch_start: Time,
@@ -20,7 +20,7 @@ pub(super) struct AckAggregation {
 
 impl AckAggregation {
     pub(super) fn new(now: Time) -> Self {
-        Self { epoch_start: now, epoch_bytes: 0, excess_bytes: WindowedMax::new(ROUNDS) }
+        Self { epoch_start: now, epoch_bytes: 0, excess_bytes: WindowedMax::new(FILTER_ROUNDS) }
     }
 
     pub(super) fn restart(&mut self, now: Time) {
@@ -28,7 +28,7 @@ impl AckAggregation {
         self.epoch_bytes = 0;
     }
 
-    /// `rounds` is how far back the maximum reaches from now on.
+    /// Sets the round trips that the maximum covers.
     pub(super) fn set_rounds(&mut self, rounds: u64) {
         self.excess_bytes.set_window(rounds);
     }
@@ -46,15 +46,15 @@ impl AckAggregation {
 
     /// The allowance at `rate`.
     pub(super) fn excess_bytes(&self, rate: Bandwidth) -> u64 {
-        self.excess_bytes.get().unwrap_or(0).min(rate.bytes_in(MAX_TIME))
+        self.excess_bytes.get().unwrap_or(0).min(rate.bytes_in(MAX_ALLOWANCE_TIME))
     }
 }
 
-/// What [`AckAggregation`] needs to know of an acknowledgement.
+/// Input of [`AckAggregation`] for an acknowledgement.
 pub(super) struct Acknowledged {
     pub(super) bytes: u64,
     pub(super) round: u64,
-    /// The rate that is expected.
+    /// The expected rate.
     pub(super) rate: Bandwidth,
     pub(super) window_bytes: u64,
 }

@@ -1,13 +1,13 @@
 use super::gain::Gain;
 use crate::Bandwidth;
 
-/// Growth that shows that the pipe is not full (draft-cardwell-iccrg-bbr-congestion-control-00,
-/// Section 4.3.2.2).
-const GROWTH: Gain = Gain::new(5, 4);
-/// Rounds without such growth that show that it is (ibidem).
-const ROUNDS: u32 = 3;
+/// Growth of the delivery rate in a round that shows that the pipe is not full
+/// (draft-cardwell-iccrg-bbr-congestion-control-00, Section 4.3.2.2).
+const MIN_GROWTH: Gain = Gain::new(5, 4);
+/// Rounds without such growth that show a full pipe (same section).
+const FULL_PIPE_ROUNDS: u32 = 3;
 
-/// Judges whether sending faster still makes the path deliver faster.
+/// Detects a full pipe: sending faster no longer makes the path deliver faster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
     baseline: Bandwidth,
@@ -16,30 +16,30 @@ pub(super) struct FullPipe {
 }
 
 impl FullPipe {
-    /// Takes in the rate of a round that the application did not limit.
+    /// Processes the rate of a round that the application did not limit.
     pub(super) fn on_round(&mut self, rate: Bandwidth) {
         if self.full {
             return;
         }
-        if rate >= GROWTH.of_rate(self.baseline) {
+        if rate >= MIN_GROWTH.of_rate(self.baseline) {
             self.restart_at(rate);
             return;
         }
         self.rounds += 1;
-        self.full = self.rounds >= ROUNDS;
+        self.full = self.rounds >= FULL_PIPE_ROUNDS;
     }
 
-    /// Looks again, from a rate that is already reached.
+    /// Starts again from a rate that is already reached.
     pub(super) fn restart_at(&mut self, rate: Bandwidth) {
         *self = Self { baseline: rate, rounds: 0, full: false };
     }
 
-    /// Any rate counts as growth once, but rounds and verdict stay.
+    /// Resets the baseline: the next rate counts as growth. Rounds and verdict stay.
     pub(super) fn forget_baseline(&mut self) {
         self.baseline = Bandwidth::ZERO;
     }
 
-    /// What was seen was a mistake, but for a verdict.
+    /// Resets baseline and rounds. The verdict stays.
     pub(super) fn forget_rounds(&mut self) {
         self.baseline = Bandwidth::ZERO;
         self.rounds = 0;

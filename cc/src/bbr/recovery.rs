@@ -1,26 +1,25 @@
 use crate::{AckedPacket, LostPacket};
 
-/// Whether losses are being repaired, as TCP's congestion states have it.
+/// Whether losses are being repaired, as in TCP's congestion states.
 ///
-/// Linux stays in recovery until everything that was lost before or meanwhile is repaired, which
-/// takes a round trip from the last loss. QUIC repairs with new packets, so recovery ends here
-/// when a packet is acknowledged that was sent after the last loss was declared. (RFC 9002,
-/// Section 7.3.2, counts a new recovery each round trip, which would mean packet conservation in
-/// each of them as long as losses go on.)
+/// Linux stays in recovery until all losses are repaired, which takes a round trip from the last loss.
+/// QUIC repairs with new packets, so recovery ends here when a packet is acknowledged that was sent after
+/// the last loss was declared. (RFC 9002, Section 7.3.2, starts a new recovery each round trip, which
+/// would mean packet conservation in each of them as long as losses continue.)
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovery {
     /// The first number that was unsent at the last loss.
     until: Option<u64>,
-    /// Losses that are not known to be mistaken.
+    /// Losses that are not known to be spurious.
     lost_packets: u64,
-    /// No more may leave than is acknowledged: the first round trip.
+    /// Whether packet conservation applies: in the first round trip.
     pub(super) conserving: bool,
     entered: bool,
     left: bool,
 }
 
 impl Recovery {
-    /// Whether a new recovery begins.
+    /// Packets were lost. Returns whether a new recovery begins.
     pub(super) fn on_lost(&mut self, lost: &[LostPacket], next_number: u64) -> bool {
         let begins = self.until.is_none();
         if begins {
@@ -43,7 +42,7 @@ impl Recovery {
         }
     }
 
-    /// When every loss of a recovery was a mistake, it is over.
+    /// A loss was spurious. Recovery ends when all of its losses were.
     pub(super) fn on_spurious_loss(&mut self) {
         self.lost_packets = self.lost_packets.saturating_sub(1);
         if self.until.is_some() && self.lost_packets == 0 {
@@ -55,12 +54,12 @@ impl Recovery {
         *self = Self { left: true, ..Self::default() };
     }
 
-    /// Whether recovery has begun since this was last asked.
+    /// Whether recovery has begun since the last call.
     pub(super) fn take_entered(&mut self) -> bool {
         std::mem::take(&mut self.entered)
     }
 
-    /// Whether it has ended since this was last asked.
+    /// Whether recovery has ended since the last call.
     pub(super) fn take_left(&mut self) -> bool {
         std::mem::take(&mut self.left)
     }
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lasts_a_round_trip_from_the_last_loss() {
+    fn recovery_lasts_a_round_trip_from_the_last_loss() {
         let mut recovery = Recovery::default();
         assert!(recovery.on_lost(&lost(3), 10));
         assert!(recovery.take_entered() && !recovery.take_entered());
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_all_losses_were_mistaken() {
+    fn recovery_ends_when_all_losses_were_spurious() {
         let mut recovery = Recovery::default();
         recovery.on_lost(&lost(3), 10);
         recovery.on_lost(&lost(4), 10);
@@ -109,6 +108,6 @@ mod tests {
         assert!(!recovery.is_active() && recovery.take_left());
         recovery.on_timeout(20);
         recovery.on_spurious_loss();
-        assert!(recovery.is_active(), "a time-out is no mistake");
+        assert!(recovery.is_active(), "a timeout is not spurious");
     }
 }

@@ -1,4 +1,4 @@
-//! An ideal path for tests of the states: one packet, one acknowledgement, nothing by chance.
+//! A deterministic path for tests of the states: one acknowledgement per packet.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,9 +27,9 @@ pub(super) struct TestPath<C> {
     pub(super) rtt: Duration,
     /// Packets that the queue holds.
     pub(super) buffer_packets: u64,
-    /// The next packets that leave are lost, so many.
+    /// Number of the next packets that are lost.
     pub(super) lose: u64,
-    /// One in so many packets is lost.
+    /// One in this many packets is lost; 0 for no losses.
     pub(super) lose_every: u64,
     free_at: Time,
     release_at: Time,
@@ -41,7 +41,7 @@ pub(super) struct TestPath<C> {
 }
 
 impl<C: Controller> TestPath<C> {
-    /// 8 Mbit/s, a packet each millisecond; 40 ms, so 40 packets; a queue without end.
+    /// 8 Mbit/s, a packet each millisecond; 40 ms, so 40 packets; an unlimited queue.
     pub(super) fn new(make: impl FnOnce(Time) -> C) -> Self {
         Self {
             controller: make(START),
@@ -114,10 +114,10 @@ impl<C: Controller> TestPath<C> {
             prior_in_flight_bytes: self.in_flight_bytes(),
             has_data: true,
         });
-        let by_chance = self.lose_every > 0 && number.is_multiple_of(self.lose_every);
+        let is_lost = self.lose_every > 0 && number.is_multiple_of(self.lose_every);
         let packet_time = self.rate.time_for(PACKET_BYTES);
         let queued = self.free_at.since(at).as_nanos() / packet_time.as_nanos();
-        if self.lose > 0 || by_chance || queued > u128::from(self.buffer_packets) {
+        if self.lose > 0 || is_lost || queued > u128::from(self.buffer_packets) {
             self.lose = self.lose.saturating_sub(1);
             self.lost.push_back((number, at));
         } else {

@@ -3,20 +3,20 @@ use std::time::Duration;
 use crate::estimators::{WindowedMax, WindowedMin};
 use crate::{RttSample, Time};
 
-/// RTTmin is the smallest RTT of so long (Section 2.1): an empty queue comes by more often
-/// than that, and a longer path is noticed.
+/// RTTmin is the smallest RTT of this long (Section 2.1): the queue empties more often than that,
+/// and a longer path is noticed.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-/// RTTmax is the largest RTT of so many smoothed RTTs (Section 2.2).
-const MAX_RTT_ROUNDS: u32 = 4;
-/// A queueing delay below this share of its range is a nearly empty queue (Section 2.2).
-const NEARLY_EMPTY: f64 = 0.1;
+/// RTTmax is the largest RTT of this many smoothed RTTs (Section 2.2).
+const MAX_RTT_WINDOW_RTTS: u32 = 4;
+/// The queue is nearly empty while its delay is at most this share of its range (Section 2.2).
+const MAX_NEARLY_EMPTY_FRACTION: f64 = 0.1;
 
-/// What RTT samples tell of the queue.
+/// The queueing delay, from RTT samples.
 #[derive(Debug)]
 pub(super) struct Delay {
     min: WindowedMin<Duration>,
-    /// RTTstanding: the smallest RTT of half a smoothed RTT, which acknowledgements that are
-    /// held back or come together do not move (Section 2.1).
+    /// RTTstanding: the smallest RTT of half a smoothed RTT, which delayed or bunched
+    /// acknowledgements do not affect (Section 2.1).
     standing: WindowedMin<Duration>,
     max: WindowedMax<Duration>,
 }
@@ -35,14 +35,14 @@ impl Delay {
     pub(super) fn add(&mut self, now: Time, rtt: &RttSample) {
         let nanos = |span: Duration| span.as_nanos() as u64;
         self.standing.set_window(nanos(rtt.smoothed / 2));
-        self.max.set_window(nanos(rtt.smoothed * MAX_RTT_ROUNDS));
+        self.max.set_window(nanos(rtt.smoothed * MAX_RTT_WINDOW_RTTS));
         self.min.add(now.as_nanos(), rtt.latest);
         self.standing.add(now.as_nanos(), rtt.latest);
         self.max.add(now.as_nanos(), rtt.latest);
     }
 
-    /// Takes over what another algorithm saw of the path.
-    pub(super) fn inherit(&mut self, now: Time, rtt: &RttSample) {
+    /// Warm start: adds a sample and the smallest RTT that another algorithm measured.
+    pub(super) fn init_from_path(&mut self, now: Time, rtt: &RttSample) {
         self.add(now, rtt);
         self.min.add(now.as_nanos(), rtt.min);
     }
@@ -60,7 +60,7 @@ impl Delay {
         else {
             return true;
         };
-        queueing <= max.saturating_sub(min).mul_f64(NEARLY_EMPTY)
+        queueing <= max.saturating_sub(min).mul_f64(MAX_NEARLY_EMPTY_FRACTION)
     }
 }
 

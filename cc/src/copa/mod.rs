@@ -1,7 +1,7 @@
 //! Copa (Arun and Balakrishnan, "Copa: Practical Delay-Based Congestion Control for the
 //! Internet", NSDI '18): moves its window towards a rate of 1 / (delta * queueing delay).
 //!
-//! Sections cited here are the paper's. The page `docs/cc/copa.md` tells when to use it.
+//! Sections cited here are the paper's. The page `docs/research/cc/copa.md` tells when to use it.
 
 mod delay;
 mod mode;
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::registry::{self, Entry};
+use crate::algorithm::{self, Entry};
 use crate::window::core::{Ack, Congestion, WindowCore};
-use crate::window::{positive, share};
+use crate::window::settings::{positive, share};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathModel, PathStart,
     SentPacket, Time,
@@ -24,13 +24,14 @@ use velocity::Velocity;
 
 /// The algorithms of this family.
 pub(crate) const ENTRIES: &[Entry] =
-    &[Entry { names: &["copa"], make: registry::read::<CopaConfig> }];
+    &[Entry { names: &["copa"], make: algorithm::read_settings::<CopaConfig> }];
 
-/// Packets leave at this many windows per RTTstanding, so that none waits for the pacer when
-/// acknowledgements come (Section 2.1).
+/// Pacing rate in windows per RTTstanding: twice the rate, so that the pacer does not delay packets when
+/// acknowledgements arrive (Section 2.1).
 const PACING_GAIN: f64 = 2.0;
-/// Lost packets in a round below which their share says nothing.
-const LEAST_LOSSES: u64 = 2;
+/// Lost packets in a round that a loss rate needs, at least.
+/// Chosen by `random_loss_is_ignored_and_heavy_loss_is_not`.
+const MIN_LOSSES: u64 = 2;
 
 /// Settings of Copa; also its factory.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -40,13 +41,13 @@ pub struct CopaConfig {
     /// has less delay and needs a path with less jitter; smaller more throughput and more queue.
     #[serde(deserialize_with = "positive")]
     pub delta: f64,
-    /// Whether it competes with flows that fill buffers (Section 2.2). Without, it yields nearly
-    /// everything to them; with, it may take its own queue for theirs and keep it filled.
+    /// Whether the flow competes with flows that fill buffers (Section 2.2). If not, it yields nearly
+    /// everything to them. If so, it may mistake its own queue for theirs and keep it filled.
     pub competitive_mode: bool,
-    /// Share of a round's packets whose loss is answered in any mode: the window keeps what was
-    /// delivered. The paper answers none, which in a buffer smaller than 1/delta packets, where
-    /// the delay never shows, has no end. Its authors' implementation (`ccp_copa`) takes 10 % for
-    /// too much as well. Smaller gives random loss a say.
+    /// Loss rate of a round above which the window is reduced to what was delivered, in any mode. The paper
+    /// does not respond to loss, which in a buffer smaller than 1/delta packets, where the delay does not
+    /// show, is unbounded. Its authors' implementation (`ccp_copa`) responds to 10 % as well. With a smaller
+    /// value random loss reduces the window.
     #[serde(deserialize_with = "share")]
     pub max_loss: f64,
 }
@@ -75,7 +76,7 @@ impl ControllerConfig for CopaConfig {
     }
 }
 
-/// See [`CopaConfig`].
+/// The Copa controller, with the settings of a [`CopaConfig`].
 #[derive(Debug)]
 struct Copa {
     config: CopaConfig,
@@ -87,7 +88,7 @@ struct Copa {
     round: RoundLosses,
 }
 
-/// What a round's packets came to. A mark counts as a loss (RFC 9002, Section 7.1).
+/// Packets of a round. An ECN-CE mark counts as a loss (RFC 9002, Section 7.1).
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundLosses {
     lost: u64,
@@ -96,7 +97,7 @@ struct RoundLosses {
 
 impl RoundLosses {
     fn share(&self) -> f64 {
-        match self.lost >= LEAST_LOSSES {
+        match self.lost >= MIN_LOSSES {
             true => self.lost as f64 / (self.lost + self.acked) as f64,
             false => 0.0,
         }
@@ -128,7 +129,7 @@ impl Copa {
         }
     }
 
-    /// Towards the target rate (Section 2.1).
+    /// Moves the window towards the target rate (Section 2.1).
     fn adjust(&mut self, ack: &Ack) {
         let Some((standing, queueing)) = self.delay.standing_and_queueing() else { return };
         let (packets, delta) = (self.core.packets(), self.mode.delta());
@@ -205,12 +206,12 @@ impl Controller for Copa {
         self.velocity.reset(self.core.packets());
     }
 
-    fn inherit(&mut self, now: Time, path: &PathModel) {
-        self.core.inherit(path);
+    fn init_from_path(&mut self, now: Time, path: &PathModel) {
+        self.core.init_from_path(path);
         self.slow_start = false;
         self.delay = Delay::default();
         if let Some(rtt) = self.core.rtt() {
-            self.delay.inherit(now, rtt);
+            self.delay.init_from_path(now, rtt);
         }
         self.mode = Mode::new(self.config.delta, self.config.competitive_mode);
         self.velocity.reset(self.core.packets());

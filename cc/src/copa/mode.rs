@@ -1,10 +1,10 @@
-/// Rounds without a nearly empty queue that show a flow which fills buffers: Copa's own
-/// oscillation empties the queue every five (Section 2.2).
-const ROUNDS_TO_EMPTY: u32 = 5;
-/// delta is not less than this: 1/delta packets of queue are enough for any buffer.
-const LEAST_DELTA: f64 = 1e-4;
+/// Rounds without a nearly empty queue after which another flow fills the buffer: Copa's own
+/// oscillation empties the queue every five rounds (Section 2.2).
+const MAX_ROUNDS_TO_EMPTY: u32 = 5;
+/// Least delta: 10,000 packets of queue are enough for any buffer.
+const MIN_DELTA: f64 = 1e-4;
 
-/// How much queue the flow strives for: default or TCP-competitive mode (Section 2.2).
+/// Target queue of the flow: default or TCP-competitive mode (Section 2.2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
     default_delta: f64,
@@ -33,22 +33,21 @@ impl Mode {
         self.delta = self.default_delta;
     }
 
-    /// What the queue did meanwhile is not known.
+    /// The sender was idle: the queue during that time is unknown.
     pub(super) fn on_idle_end(&mut self) {
         self.rounds_since_empty = 0;
     }
 
-    /// Additive increase of 1/delta, by one a round without loss.
+    /// Additive increase of 1/delta by one per round without loss.
     pub(super) fn on_round(&mut self, lost: bool) {
         self.rounds_since_empty = self.rounds_since_empty.saturating_add(1);
         if self.competitive && !lost {
-            self.delta = (self.delta / (1.0 + self.delta)).max(LEAST_DELTA);
+            self.delta = (self.delta / (1.0 + self.delta)).max(MIN_DELTA);
         }
-        self.competitive = self.may_compete && self.rounds_since_empty > ROUNDS_TO_EMPTY;
+        self.competitive = self.may_compete && self.rounds_since_empty > MAX_ROUNDS_TO_EMPTY;
     }
 
-    /// Multiplicative decrease of 1/delta, once for all that was in flight; never to less queue
-    /// than in default mode.
+    /// Multiplicative decrease of 1/delta, once per flight; never to less queue than in default mode.
     pub(super) fn on_loss(&mut self) {
         if self.competitive {
             self.delta = (2.0 * self.delta).min(self.default_delta);
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_turned_off() {
+    fn competitive_mode_can_be_disabled() {
         let mut mode = Mode::new(0.5, false);
         (0..100).for_each(|_| mode.on_round(false));
         assert_eq!((mode.name(), mode.delta()), ("default", 0.5));

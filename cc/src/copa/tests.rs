@@ -88,14 +88,14 @@ fn an_unused_window_does_not_grow_and_a_pause_does_not_matter() {
 }
 
 #[test]
-fn an_inherited_path_is_not_slow_started() {
+fn warm_start_skips_slow_start() {
     let mut copa = Bench::new(&COPA, 10);
     let mut path = PathModel::default();
     path.smoothed_rtt = Duration::from_millis(110);
     path.latest_rtt = path.smoothed_rtt;
     path.min_rtt = Some(Duration::from_millis(100));
     path.window_bytes = 50 * PACKET;
-    copa.controller.inherit(copa.now, &path);
+    copa.controller.init_from_path(copa.now, &path);
     assert_eq!((copa.state(), copa.packets()), ("default", 50.0));
     assert_eq!(copa.figure("queueing_delay_ms"), 10.0);
 }

@@ -1,12 +1,12 @@
-/// Rounds that the window must have gone one way before velocity doubles (Section 2.1).
-const ROUNDS_TO_DOUBLE: u32 = 3;
+/// Rounds in one direction before velocity doubles (Section 2.1).
+const MIN_ROUNDS_TO_DOUBLE: u32 = 3;
 
-/// v: how fast the window moves when it has far to go (Section 2.1).
+/// v: speed of the window's movement (Section 2.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Velocity {
     value: f64,
     up: bool,
-    /// Rounds that the window has gone this way.
+    /// Rounds in which the window has moved in this direction.
     rounds: u32,
     /// The window at the beginning of the round, in packets.
     window_before: f64,
@@ -23,13 +23,13 @@ impl Velocity {
         self.value
     }
 
-    /// Begins anew at a window of so many packets.
+    /// Resets the velocity to 1, at a window of `packets` packets.
     pub(super) fn reset(&mut self, packets: f64) {
         *self = Self { up: self.up, window_before: packets, ..Self::default() };
     }
 
-    /// A round ended with a window of so many packets. The velocity is at most `limit`, with which
-    /// the window doubles in a round: faster than slow start, nothing can be told of a path.
+    /// A round ended with a window of `packets` packets. The velocity is at most `limit`, with which the
+    /// window doubles in a round: feedback does not support growth faster than slow start.
     pub(super) fn on_round(&mut self, packets: f64, limit: f64) {
         let up = packets > self.window_before;
         let same = up == self.up;
@@ -37,15 +37,14 @@ impl Velocity {
         self.up = up;
         self.rounds = if same { self.rounds.saturating_add(1) } else { 1 };
         self.value = match same {
-            true if self.rounds >= ROUNDS_TO_DOUBLE => (2.0 * self.value).min(limit).max(1.0),
+            true if self.rounds >= MIN_ROUNDS_TO_DOUBLE => (2.0 * self.value).min(limit).max(1.0),
             true => self.value,
             false => 1.0,
         };
     }
 
-    /// The velocity for a step that way. What was gained for one direction does not hold
-    /// for the other: it ends at once and not with the round, as in the implementations of the
-    /// paper's authors (`ccp_copa`) and of others (mvfst).
+    /// The velocity for a step in that direction. It is reset immediately when the direction changes, and not
+    /// at the end of the round, as in the implementations of the paper's authors (`ccp_copa`) and mvfst.
     pub(super) fn towards(&mut self, up: bool, packets: f64) -> f64 {
         if self.value > 1.0 && up != self.up {
             *self = Self { value: 1.0, up, rounds: 0, window_before: packets };
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_doubles_after_three_rounds_one_way() {
+    fn velocity_doubles_after_three_rounds_in_one_direction() {
         let mut velocity = Velocity::default();
         velocity.reset(10.0);
         let values: Vec<_> = (1..=5)
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_at_once_when_the_target_is_passed() {
+    fn velocity_is_reset_immediately_when_the_target_is_passed() {
         let mut velocity = Velocity::default();
         for round in 1..=6 {
             velocity.on_round(f64::from(round), 8.0);

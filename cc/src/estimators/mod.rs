@@ -1,11 +1,12 @@
-//! Measurements that several algorithms share: each is here once.
+//! Measurements that several algorithms share.
 //!
 //! - `Regression`: least squares line.
-//! - `WindowedMax`, `WindowedMin`: extremes of the last while.
-//! - `PersistentCongestion`: a time in which everything was lost.
+//! - `WindowedMax`, `WindowedMin`: extremes of a sliding window.
+//! - `PersistentCongestion`: a time in which all packets were lost.
 //! - `RoundCounter`: packet-timed round trips.
-//! - `SpuriousTimeout`: time-outs after which nothing turned out to be lost.
-//! - `RateSampler`: the rate at which the path delivers, and whether the application held it back.
+//! - `SpuriousTimeout`: timeouts after which nothing turned out to be lost.
+//! - `RateSampler`: the path's delivery rate, and whether the application limited it.
+//! - `SentRing`: a note for each packet in flight.
 
 mod persistent_congestion;
 mod rate_sample;

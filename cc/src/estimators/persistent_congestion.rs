@@ -9,17 +9,16 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 /// `max_ack_delay` where the peer names none (RFC 9000, Section 18.2).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// Finds persistent congestion: a time in which packets were sent and every one was lost (RFC 9002,
-/// Section 7.6).
+/// Detects persistent congestion: a time in which all packets sent were lost (RFC 9002, Section 7.6).
 ///
-/// Two lost packets make it when they were sent far enough apart and nothing that was sent between
-/// them is acknowledged: they lie in one gap of the acknowledged packets' sent times. A packet
-/// is only declared lost when a later one is acknowledged, so the acknowledgement that closes a
-/// gap comes before its losses, and the latest gap that is long enough is all that is to be kept.
+/// Two lost packets show it if they were sent far enough apart and no packet sent between them is
+/// acknowledged: they lie in one gap of the acknowledged packets' sent times. A packet is only declared
+/// lost when a later one is acknowledged, so the acknowledgement that closes a gap comes before its
+/// losses. Only the latest gap that is long enough is kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PersistentCongestion {
-    /// The newest acknowledged packet, or the first RTT sample: nothing before it counts
-    /// (Section 7.6.2).
+    /// When the newest acknowledged packet was sent, or when the first RTT sample came: earlier losses do not
+    /// count (Section 7.6.2).
     newest: Option<Time>,
     gap: Option<Gap>,
 }
@@ -38,8 +37,8 @@ fn least_duration(rtt: &RttSample) -> Duration {
 }
 
 impl PersistentCongestion {
-    /// Takes in an event's packets; whether they show persistent congestion. It is shown once.
-    /// `rtt` is the latest sample, if there is one yet.
+    /// Processes an event's packets. Returns whether they show persistent congestion, once for each.
+    /// `rtt` is the latest sample; `None` before the first.
     pub(crate) fn on_event(
         &mut self,
         now: Time,
@@ -68,7 +67,7 @@ impl PersistentCongestion {
         } else if let Some(gap) = &mut self.gap
             && (gap.from..gap.to).contains(&sent)
         {
-            // Out of order: what is left of the gap is after it or before it.
+            // Out of order: keeps the longer part of the gap.
             match sent - gap.from > gap.to - sent {
                 true => gap.to = sent,
                 false => gap.from = sent,

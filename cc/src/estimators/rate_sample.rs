@@ -1,6 +1,6 @@
 //! Delivery rate of a path, sampled with every acknowledgement.
 //!
-//! draft-cheng-iccrg-delivery-rate-estimation-02, Section 3, as taken over by
+//! draft-cheng-iccrg-delivery-rate-estimation-02, Section 3, as included in
 //! draft-ietf-ccwg-bbr, Section "Delivery Rate Samples".
 
 use std::time::Duration;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::sent_ring::SentRing;
 use crate::{Bandwidth, CongestionEvent, LostPacket, SentPacket, Time};
 
-/// Estimates at which rate the network delivers.
+/// Estimates the delivery rate of the path.
 ///
-/// For a packet P: what was delivered from the last delivery before P left until P was
-/// delivered, over the longer of the times that this took to send and to be acknowledged.
+/// For a packet P: the bytes delivered from the last delivery before P left until P was delivered, over
+/// the longer of the times in which they were sent and acknowledged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateSampler {
     in_flight: SentRing<Departure>,
@@ -29,7 +29,7 @@ pub(crate) struct RateSampler {
     min_rtt: Duration,
 }
 
-/// How things were when a packet left (P in the draft).
+/// State when a packet left (P in the draft).
 #[derive(Clone, Copy, Debug)]
 struct Departure {
     delivered_bytes: u64,
@@ -44,7 +44,7 @@ struct Departure {
 /// A sample of the delivery rate (RS in the draft), from the newest packet of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RateSample {
-    /// RS.delivery_rate; nothing when the interval was shorter than any round trip.
+    /// RS.delivery_rate; `None` if the interval was shorter than any round trip.
     pub(crate) rate: Option<Bandwidth>,
     /// RS.delivered.
     pub(crate) delivered_bytes: u64,
@@ -58,7 +58,7 @@ pub(crate) struct RateSample {
     pub(crate) lost_bytes: u64,
 }
 
-/// What a lost packet tells.
+/// Sample of a lost packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LossSample {
     /// Size of the packet.
@@ -92,8 +92,8 @@ impl RateSampler {
         self.in_flight.push(packet.number, departure);
     }
 
-    /// A packet is lost. To be called before [`on_acked`](Self::on_acked) of the same event, so
-    /// that [`RateSample::lost_bytes`] has it. Nothing when it is not known when it left.
+    /// A packet is lost. Must be called before [`on_acked`](Self::on_acked) of the same event, so
+    /// that [`RateSample::lost_bytes`] includes it. `None` for an unknown packet.
     pub(crate) fn on_lost(&mut self, packet: &LostPacket) -> Option<LossSample> {
         self.lost_bytes += packet.bytes;
         let departure = self.in_flight.take(packet.number)?;
@@ -105,7 +105,7 @@ impl RateSampler {
         })
     }
 
-    /// The packets of `event` are delivered. Nothing when none of them is known.
+    /// The packets of `event` are delivered. `None` if all of them are unknown.
     pub(crate) fn on_acked(&mut self, event: &CongestionEvent<'_>) -> Option<RateSample> {
         if let Some(rtt) = event.rtt {
             self.min_rtt = rtt.min;
@@ -127,8 +127,8 @@ impl RateSampler {
     }
 
     fn sample(&self, now: Time, sent: Time, departure: &Departure) -> RateSample {
-        // Acknowledgements may come faster than the path delivers, when something held them
-        // back; no path delivers faster than it is sent to.
+        // Acknowledgements that were held back may come faster than the path delivers. A path does not
+        // deliver faster than the sender sends.
         let interval = (now - departure.delivered_at).max(sent - departure.first_sent);
         let delivered_bytes = self.delivered_bytes - departure.delivered_bytes;
         let reliable = interval >= self.min_rtt && !interval.is_zero();
@@ -147,13 +147,13 @@ impl RateSampler {
         self.delivered_bytes += packet.bytes;
     }
 
-    /// A packet will never be heard of again.
+    /// A packet will neither be acknowledged nor declared lost.
     pub(crate) fn on_discarded(&mut self, number: u64) {
         self.in_flight.take(number);
     }
 
-    /// There is room in the window but nothing to send: samples are application-limited
-    /// until what is in flight now is delivered.
+    /// The window has room but there is no data: samples are application-limited until the bytes in
+    /// flight now are delivered.
     pub(crate) fn on_app_limited(&mut self, in_flight_bytes: u64) {
         self.app_limited_until_bytes = Some(self.delivered_bytes.saturating_add(in_flight_bytes));
     }
@@ -163,12 +163,12 @@ impl RateSampler {
         self.app_limited_until_bytes.is_some()
     }
 
-    /// All that was delivered.
+    /// Bytes delivered so far.
     pub(crate) fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }
 
-    /// All that was declared lost.
+    /// Bytes declared lost so far.
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.lost_bytes
     }

@@ -21,12 +21,12 @@ pub(crate) struct Slope {
 }
 
 impl Regression {
-    /// Takes in a round trip `rtt` of a packet sent `at` after the interval began.
+    /// Adds the RTT of a packet sent `at` after the interval began.
     pub(crate) fn add(&mut self, at: Duration, rtt: Duration) {
         self.add_point(at.as_secs_f64(), rtt.as_secs_f64());
     }
 
-    /// Takes in any point; the slope then has the unit of `y` over that of `x`.
+    /// Adds a point; the slope then has the unit of `y` over that of `x`.
     pub(crate) fn add_point(&mut self, x: f64, y: f64) {
         self.points += 1.0;
         let (dx, dy) = (x - self.mean_x, y - self.mean_y);
@@ -37,7 +37,7 @@ impl Regression {
         self.yy += dy * (y - self.mean_y);
     }
 
-    /// Lets what was taken in so far count `weight` times, 0 to 1.
+    /// Multiplies the weight of all points so far by `weight`, 0 to 1.
     pub(crate) fn fade(&mut self, weight: f64) {
         self.points *= weight;
         self.xx *= weight;
@@ -60,7 +60,7 @@ impl Regression {
         Slope { value, error }
     }
 
-    /// Mean of the values; zero while there are none.
+    /// Mean of the values; zero without points.
     pub(crate) fn mean_s(&self) -> f64 {
         self.mean_y
     }
@@ -70,7 +70,7 @@ impl Regression {
         (self.yy.max(0.0) / self.points.max(1.0)).sqrt()
     }
 
-    /// Root mean square of what the line leaves over.
+    /// Root mean square of the residuals from the line.
     pub(crate) fn residual_s(&self) -> f64 {
         let explained = if self.xx > 0.0 { self.xy * self.xy / self.xx } else { 0.0 };
         ((self.yy - explained).max(0.0) / self.points.max(1.0)).sqrt()

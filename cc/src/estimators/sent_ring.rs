@@ -1,19 +1,19 @@
 use std::collections::VecDeque;
 
 /// Most packets remembered: 1.4 GB in flight of full packets, or 10 Gbit/s for a second.
-const MOST_PACKETS: usize = 1 << 20;
-/// Below this many, gaps are not worth closing.
-const FEW_PACKETS: usize = 64;
+const MAX_PACKETS: usize = 1 << 20;
+/// Free slots that are kept without compaction.
+const MAX_FREE_SLOTS: usize = 64;
 
-/// What was noted of each packet when it left, until its fate is known.
+/// A note for each packet in flight.
 ///
-/// Packets are in order of their numbers, which ascend with gaps. A packet is found by its
-/// distance from the oldest one, which is its index but for the gaps between: no hashing, and
-/// a jump of the numbers costs nothing. Memory follows the packets in flight and is bounded.
+/// Packets are ordered by number, with gaps. A packet is found by its distance from the oldest one,
+/// which is its index apart from gaps: no hashing, and a jump of the numbers costs nothing. Memory
+/// follows the packets in flight and is bounded.
 #[derive(Clone, Debug)]
 pub(crate) struct SentRing<T> {
     packets: VecDeque<Slot<T>>,
-    /// Slots whose packets are still on their way.
+    /// Slots whose packets are in flight.
     live: usize,
     largest_taken: Option<u64>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct SentRing<T> {
 #[derive(Clone, Copy, Debug)]
 struct Slot<T> {
     number: u64,
-    /// Nothing when the packet's fate is known.
+    /// `None` after the packet was taken.
     note: Option<T>,
 }
 
@@ -37,14 +37,14 @@ impl<T: Copy> SentRing<T> {
         if self.packets.back().is_some_and(|last| last.number >= number) {
             return;
         }
-        if self.packets.len() >= MOST_PACKETS && !self.make_room() {
+        if self.packets.len() >= MAX_PACKETS && !self.make_room() {
             return;
         }
         self.packets.push_back(Slot { number, note: Some(note) });
         self.live += 1;
     }
 
-    /// Forgets a packet and says what was noted of it.
+    /// Removes a packet. Returns its note.
     pub(crate) fn take(&mut self, number: u64) -> Option<T> {
         let index = self.find(number)?;
         let note = self.packets[index].note.take()?;
@@ -53,8 +53,8 @@ impl<T: Copy> SentRing<T> {
         while self.packets.front().is_some_and(|slot| slot.note.is_none()) {
             self.packets.pop_front();
         }
-        // A packet that nobody ever reports would keep everything after it.
-        if self.packets.len() > 2 * self.live + FEW_PACKETS {
+        // A packet that is never reported would keep all slots after it.
+        if self.packets.len() > 2 * self.live + MAX_FREE_SLOTS {
             self.packets.retain(|slot| slot.note.is_some());
         }
         Some(note)
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_agrees_with_a_map_whatever_the_order_and_the_gaps() {
+    fn ring_agrees_with_a_map_for_any_order_and_gaps() {
         let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(7);
         let (mut ring, mut map) = (SentRing::default(), BTreeMap::new());
         let mut number = 0;
@@ -132,28 +132,28 @@ mod tests {
     }
 
     #[test]
-    fn numbers_cost_nothing_and_packets_that_nobody_reports_cost_little() {
+    fn memory_depends_on_unreported_packets_and_not_on_numbers() {
         let mut ring = SentRing::default();
         let mut number = 0;
         for round in 0..1_000_000_u64 {
             number += 1 << 40;
             ring.push(number, round);
-            // Every thousandth is never heard of again.
+            // Every thousandth packet is never reported.
             if round % 1000 != 0 {
                 assert_eq!(ring.take(number), Some(round));
             }
         }
         assert_eq!(ring.live, 1000);
-        assert!(ring.packets.len() <= 2 * 1000 + FEW_PACKETS, "{}", ring.packets.len());
+        assert!(ring.packets.len() <= 2 * 1000 + MAX_FREE_SLOTS, "{}", ring.packets.len());
         assert!(ring.packets.capacity() <= 8192, "{}", ring.packets.capacity());
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut ring = SentRing::default();
-        let most = MOST_PACKETS as u64;
+        let most = MAX_PACKETS as u64;
         (0..most + 10).for_each(|number| ring.push(number, number));
-        assert_eq!(ring.packets.len(), MOST_PACKETS);
+        assert_eq!(ring.packets.len(), MAX_PACKETS);
         assert_eq!(ring.take(most + 1), None, "there was no room");
         assert_eq!(ring.take(5), Some(5));
         ring.push(most + 20, 1);

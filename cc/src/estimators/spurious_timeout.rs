@@ -1,14 +1,12 @@
 use crate::{CongestionEvent, Time};
 
-/// Tells time-outs that were for nothing (Eifel, RFC 3522; RFC 4015, Section 3.2): the first
-/// acknowledgement after one is of a packet that had been sent before it, hence nothing was lost. A
-/// mobile link that stands still for seconds does so, and delivers all that waited.
+/// Detects spurious timeouts (Eifel, RFC 3522; RFC 4015, Section 3.2): the first acknowledgement after a
+/// timeout is of a packet sent before it, hence nothing was lost. This happens when a mobile link pauses
+/// for seconds and then delivers all waiting packets.
 ///
-/// Not in the papers of PCC and Iris. A link of 20 Mbit/s that stands still for 2 s is used from 1 to
-/// 4 s after that by 93 % (vivace-latency), 96 (proteus-p), 98 (allegro-latency), 100 (iris-min);
-/// without this by 39, 34, 8 and 69.
+/// Not in the papers of PCC and Iris; docs/research/cc/pcc.md and iris.md have measurements.
 ///
-/// Keeps what the sender had before the first of a row of time-outs.
+/// Keeps the sender's value before the first of consecutive timeouts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpuriousTimeout<T> {
     before: Option<(Time, T)>,
@@ -21,12 +19,12 @@ impl<T> Default for SpuriousTimeout<T> {
 }
 
 impl<T: Copy> SpuriousTimeout<T> {
-    /// A time-out; `before` is what the sender gives up.
+    /// A timeout; `before` is the value that the sender gives up.
     pub(crate) fn on_timeout(&mut self, now: Time, before: T) {
         self.before.get_or_insert((now, before));
     }
 
-    /// What to go on with, if the acknowledgement shows that the time-outs were for nothing.
+    /// The value to restore, if the acknowledgement shows that the timeouts were spurious.
     pub(crate) fn on_event(&mut self, event: &CongestionEvent<'_>) -> Option<T> {
         let oldest = event.acked.first()?.sent;
         let (at, before) = self.before.take()?;
@@ -43,7 +41,7 @@ mod tests {
         Time::from_nanos(ms * 1_000_000)
     }
 
-    /// What is left of time-outs at 1 and 2 s when a packet that was sent then is acknowledged.
+    /// The restored value after timeouts at 1 and 2 s, when a packet sent at `sent_ms` is acknowledged.
     fn after(sent_ms: u64, lost: &[LostPacket]) -> Option<u32> {
         let mut timeout = SpuriousTimeout::default();
         timeout.on_timeout(at(1_000), 7);
@@ -66,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_packet_that_arrives_shows_that_none_was_needed() {
+    fn acknowledgement_of_an_older_packet_shows_a_spurious_timeout() {
         assert_eq!(after(900, &[]), Some(7), "what was before the first");
         assert_eq!(after(1_500, &[]), None, "a probe's");
         let lost = LostPacket { number: 1, bytes: 1_200, sent: at(400) };

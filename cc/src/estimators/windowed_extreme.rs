@@ -2,9 +2,9 @@ use std::collections::VecDeque;
 
 /// The largest of the samples that are not older than a window, exactly.
 ///
-/// A monotonic queue: a sample that a later one exceeds can never matter again. `position` is
-/// whatever the window is measured in (nanoseconds, rounds) and never goes back. Memory is
-/// bounded: beyond [`MOST_SAMPLES`] the newest two are merged, which keeps the maximum.
+/// A monotonic queue: a sample that a later one exceeds is removed. `position` is in the unit of the
+/// window (nanoseconds, rounds) and never decreases. Memory is bounded: beyond [`MAX_SAMPLES`] the newest
+/// two are merged, which keeps the maximum.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowedMax<T> {
     window: u64,
@@ -13,11 +13,11 @@ pub(crate) struct WindowedMax<T> {
 }
 
 /// Bounds memory and the time of one update.
-const MOST_SAMPLES: usize = 256;
+const MAX_SAMPLES: usize = 256;
 
 impl<T: Copy + PartialOrd> WindowedMax<T> {
     pub(crate) fn new(window: u64) -> Self {
-        Self { window, samples: VecDeque::with_capacity(MOST_SAMPLES) }
+        Self { window, samples: VecDeque::with_capacity(MAX_SAMPLES) }
     }
 
     pub(crate) fn set_window(&mut self, window: u64) {
@@ -29,11 +29,11 @@ impl<T: Copy + PartialOrd> WindowedMax<T> {
         while self.samples.back().is_some_and(|(_, other)| *other <= value) {
             self.samples.pop_back();
         }
-        // A larger one that stays as long.
+        // A larger sample expires at the same position.
         if self.samples.back().is_some_and(|(at, _)| *at == position) {
             return;
         }
-        match self.samples.len() < MOST_SAMPLES {
+        match self.samples.len() < MAX_SAMPLES {
             true => self.samples.push_back((position, value)),
             false => {
                 if let Some(last) = self.samples.back_mut() {
@@ -43,7 +43,7 @@ impl<T: Copy + PartialOrd> WindowedMax<T> {
         }
     }
 
-    /// Forgets what is older than the window.
+    /// Removes samples older than the window.
     pub(crate) fn expire(&mut self, position: u64) {
         let oldest = position.saturating_sub(self.window);
         while self.samples.front().is_some_and(|(at, _)| *at < oldest) {
@@ -60,7 +60,7 @@ impl<T: Copy + PartialOrd> WindowedMax<T> {
     }
 }
 
-/// The smallest of the samples that are not older than a window; see [`WindowedMax`].
+/// The smallest of the samples that are not older than a window, kept as in [`WindowedMax`].
 #[derive(Clone, Debug)]
 pub(crate) struct WindowedMin<T>(WindowedMax<std::cmp::Reverse<T>>);
 
@@ -117,7 +117,7 @@ mod tests {
         for at in 0..10_000_u64 {
             max.add(at, 10_000 - at);
         }
-        assert_eq!(max.samples.len(), MOST_SAMPLES);
+        assert_eq!(max.samples.len(), MAX_SAMPLES);
         assert_eq!(max.get(), Some(10_000));
     }
 }

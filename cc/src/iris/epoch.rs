@@ -4,23 +4,25 @@ use std::time::Duration;
 use crate::estimators::{Regression, SentRing};
 use crate::{AckedPacket, Bandwidth, LostPacket, SentPacket, Time};
 
-/// Most epochs that wait for their packets: more than six seconds of 50 ms. The oldest is given
+/// Most epochs that wait for feedback: more than six seconds of 50 ms. The oldest is given
 /// up for a newer one.
-const MAX_WAITING: usize = 128;
-/// An epoch that reached less of its rate because data ran out decides nothing (a relay that
-/// refills its buffer says so often, and loses nothing by it).
-const LIMITED_BELOW: f64 = 0.97;
-/// An epoch that a new rate cut short has too little in it below this share of its length.
-const SHORT_BELOW: f64 = 0.5;
-/// Least spread between two RTT samples for a rate between them, as a share of the epoch.
-const LEAST_SPREAD: f64 = 0.25;
-/// So many samples make a line; fewer are measured from the last one of the epoch before.
-const LEAST_LINE: u64 = 16;
-/// Bounds of what a single epoch may say of receiving over sending rate: beyond them it is
-/// acknowledgements that were held back.
-const STRETCH: std::ops::RangeInclusive<f64> = 0.125..=4.0;
+const MAX_WAITING_EPOCHS: usize = 128;
+/// Share of its rate that an epoch must reach to count although data ran out, as in a relay that often
+/// refills its buffer.
+/// Chosen by `epoch_is_partial_only_if_missing_data_lowered_its_rate`.
+const MIN_REACHED_FRACTION: f64 = 0.97;
+/// Share of its length that an epoch cut short by a new rate must reach to count.
+/// Chosen by `epoch_has_two_packets_at_least_and_ends_with_its_decision`.
+const MIN_LENGTH_FRACTION: f64 = 0.5;
+/// Least time between two RTT samples for a rate between them, as a share of the epoch.
+const MIN_SAMPLE_SPREAD: f64 = 0.25;
+/// Samples that a regression needs. With fewer, the rate is measured from the last sample of the previous epoch.
+/// Chosen by `one_late_sample_hardly_moves_the_stretch`.
+const MIN_REGRESSION_SAMPLES: u64 = 16;
+/// Bounds of an epoch's ratio of receiving to sending rate: beyond them acknowledgements were delayed.
+const STRETCH_BOUNDS: std::ops::RangeInclusive<f64> = 0.125..=4.0;
 
-/// When an epoch may end: after `duration` and with `packets` packets.
+/// Least extent of an epoch: it ends after `duration` and `packets` packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) duration: Duration,
@@ -35,63 +37,62 @@ struct Mark {
 }
 
 impl Mark {
-    /// Receiving over sending rate between two samples: what left within `sent` came back within
-    /// `acked`.
+    /// Ratio of receiving to sending rate between two samples: the packets sent within `sent` were
+    /// acknowledged within `acked`.
     fn ratio_since(self, earlier: Self, least: Duration) -> Option<f64> {
         let (sent, acked) = (self.sent.since(earlier.sent), self.acked.since(earlier.acked));
         if sent < least || sent.is_zero() {
             return None;
         }
         let ratio = sent.as_secs_f64() / acked.as_secs_f64().max(1e-9);
-        Some(ratio.clamp(*STRETCH.start(), *STRETCH.end()))
+        Some(ratio.clamp(*STRETCH_BOUNDS.start(), *STRETCH_BOUNDS.end()))
     }
 }
 
-/// When packets left and came back, over the bytes that the epoch had sent by then.
+/// Regressions of the times of sending and acknowledgement over the bytes that the epoch had sent by then.
 ///
-/// The paper measures from the first to the last sample, and with these two any jitter of theirs:
-/// 0.35 % of 42 Mbit/s on real packets, 0.2 % by a line through all. Over bytes and not over the times
-/// of sending, because a sender that stood still for a moment would weigh the samples otherwise.
+/// The paper measures from the first to the last sample, including the jitter of both. The regressions are over bytes
+/// and not over the times of sending: a short pause of the sender would weight the samples differently.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lines {
+struct Regressions {
     sent: Regression,
     acked: Regression,
 }
 
-impl Lines {
+impl Regressions {
     fn add(&mut self, megabytes: f64, since: Mark, mark: Mark) {
         self.sent.add_point(megabytes, mark.sent.since(since.sent).as_secs_f64());
         self.acked.add_point(megabytes, mark.acked.since(since.acked).as_secs_f64());
     }
 
-    /// Receiving over sending rate.
+    /// Ratio of receiving to sending rate.
     fn ratio(&self) -> f64 {
         let ratio = self.sent.slope().value / self.acked.slope().value.max(1e-9);
-        ratio.clamp(*STRETCH.start(), *STRETCH.end())
+        ratio.clamp(*STRETCH_BOUNDS.start(), *STRETCH_BOUNDS.end())
     }
 }
 
-/// What one epoch has shown.
+/// Measurements of one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     /// The decision whose rate it was sent at.
     pub(super) decision: u64,
-    /// When its last packet had left.
+    /// When its last packet left.
     pub(super) closed: Time,
-    /// How long it was.
+    /// Its length.
     pub(super) duration: Duration,
     /// Rate that was sent, 10^6 bit/s: x_i.
     pub(super) sent_mbps: f64,
-    /// Receiving over sending rate by the times of packets and acknowledgements, lost packets
-    /// not considered: r^_i / x_i. `None` when there are too few samples.
+    /// Ratio of receiving to sending rate by the times of packets and acknowledgements, without lost
+    /// packets: r^_i / x_i. `None` with too few samples.
     pub(super) stretch: Option<f64>,
     /// Mean RTT: rtt_i. `None` without a sample.
     pub(super) rtt: Option<Duration>,
-    /// Packets whose fate is known.
+    /// Packets that were acknowledged or lost.
     pub(super) packets: u64,
-    /// Those of them that were lost.
+    /// Packets that were lost.
     pub(super) lost: u64,
-    /// Whether it can't decide: data ran out, or a new rate cut it short.
+    /// Whether its measurements are incomplete: data ran out, or a new rate cut it short.
     pub(super) partial: bool,
 }
 
@@ -111,9 +112,9 @@ struct Epoch {
     rtt_samples: u64,
     first_mark: Option<Mark>,
     last_mark: Option<Mark>,
-    lines: Lines,
+    regressions: Regressions,
     limited: bool,
-    /// Data had run out before it: nothing connects it to the epoch before.
+    /// Whether data ran out before it: it is not measured from the previous epoch.
     after_gap: bool,
 }
 
@@ -125,16 +126,16 @@ impl Epoch {
     fn outcome(&self, closed: Time, before: Option<Mark>) -> Outcome {
         let duration = closed.since(self.opened);
         let sent = Bandwidth::from_bytes_and_time(self.sent_bytes, duration);
-        let least = self.extent.duration.mul_f64(LEAST_SPREAD);
+        let least = self.extent.duration.mul_f64(MIN_SAMPLE_SPREAD);
         let before = before.filter(|_| !self.after_gap).or(self.first_mark);
         let stretch = before.zip(self.last_mark).and_then(|(from, to)| to.ratio_since(from, least));
-        let stretch = match self.rtt_samples >= LEAST_LINE {
-            true => stretch.map(|_| self.lines.ratio()),
+        let stretch = match self.rtt_samples >= MIN_REGRESSION_SAMPLES {
+            true => stretch.map(|_| self.regressions.ratio()),
             false => stretch,
         };
         let samples = self.rtt_samples as f64;
-        let short = duration < self.extent.duration.mul_f64(SHORT_BELOW);
-        let limited = self.limited && sent < self.target.scaled(LIMITED_BELOW);
+        let short = duration < self.extent.duration.mul_f64(MIN_LENGTH_FRACTION);
+        let limited = self.limited && sent < self.target.scaled(MIN_REACHED_FRACTION);
         Outcome {
             decision: self.decision,
             closed,
@@ -149,16 +150,16 @@ impl Epoch {
     }
 }
 
-/// Where a packet belongs.
+/// The epoch of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
-    /// Its epoch, counted from the first of all.
+    /// Number of the epoch since the start.
     epoch: u64,
-    /// What the epoch had sent with it, bytes.
+    /// Bytes that the epoch had sent with this packet.
     sent_bytes: u64,
 }
 
-/// The epochs whose packets are under way, oldest first.
+/// The epochs whose packets are outstanding, oldest first.
 ///
 /// A packet belongs to the epoch in which it was sent, by number. An epoch is complete when
 /// each of its packets is acknowledged, lost or discarded, never because a later packet was
@@ -167,15 +168,15 @@ struct Place {
 pub(super) struct Epochs {
     waiting: VecDeque<Epoch>,
     packets: SentRing<Place>,
-    /// Count of the oldest that waits.
+    /// Number of the oldest waiting epoch.
     oldest: u64,
-    /// The last sample of the epoch before the oldest.
+    /// The last sample of the epoch before it.
     before: Option<Mark>,
     gap: bool,
 }
 
 impl Epochs {
-    /// A packet leaves at `target`, by `decision`: ends the open epoch if that is over or of
+    /// A packet leaves at the rate `target` of `decision`. Closes the open epoch if it is over or of
     /// another decision, and opens the next.
     pub(super) fn on_sent(
         &mut self,
@@ -204,7 +205,7 @@ impl Epochs {
     }
 
     fn open(&mut self, packet: &SentPacket, decision: u64, target: Bandwidth, extent: Extent) {
-        if self.waiting.len() >= MAX_WAITING {
+        if self.waiting.len() >= MAX_WAITING_EPOCHS {
             self.give_up_oldest();
         }
         self.waiting.push_back(Epoch {
@@ -222,13 +223,14 @@ impl Epochs {
             rtt_samples: 0,
             first_mark: None,
             last_mark: None,
-            lines: Lines::default(),
+            regressions: Regressions::default(),
             limited: false,
             after_gap: std::mem::take(&mut self.gap),
         });
     }
 
-    /// The epoch of a packet whose fate was open until now, and what that had sent with it.
+    /// Marks a packet as acknowledged, lost or discarded. Returns its epoch if it was outstanding, and the bytes that
+    /// the epoch had sent with it.
     fn settle(&mut self, number: u64) -> Option<(&mut Epoch, u64)> {
         let Place { epoch, sent_bytes } = self.packets.take(number)?;
         let epoch = self.waiting.get_mut(usize::try_from(epoch.checked_sub(self.oldest)?).ok()?)?;
@@ -243,7 +245,7 @@ impl Epochs {
         if sampled {
             let mark = Mark { sent: packet.sent, acked: now };
             let first = *epoch.first_mark.get_or_insert(mark);
-            epoch.lines.add(sent_bytes as f64 / 1e6, first, mark);
+            epoch.regressions.add(sent_bytes as f64 / 1e6, first, mark);
             epoch.last_mark = Some(mark);
             epoch.rtt_sum_s += now.since(packet.sent).as_secs_f64();
             epoch.rtt_samples += 1;
@@ -260,7 +262,7 @@ impl Epochs {
         self.settle(number);
     }
 
-    /// There is no data for the open epoch, and a pause before the next.
+    /// The application is out of data for the open epoch; a pause follows.
     pub(super) fn on_app_limited(&mut self) {
         self.gap = true;
         if let Some(last) = self.waiting.back_mut()
@@ -270,8 +272,8 @@ impl Epochs {
         }
     }
 
-    /// The oldest epoch, if every packet's fate is known. In their order, because each is
-    /// measured from the one before.
+    /// Removes the oldest epoch if all of its packets were acknowledged, lost or discarded. In order, because each
+    /// epoch is measured from the previous one.
     pub(super) fn pop_complete(&mut self) -> Option<Outcome> {
         let oldest = self.waiting.front()?;
         let closed = oldest.closed?;
@@ -304,7 +306,7 @@ impl Epochs {
         }
     }
 
-    /// Forgets all: what they measured is no longer how the path is.
+    /// Removes all epochs: their measurements are obsolete.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -65,7 +65,7 @@ fn one_late_sample_hardly_moves_the_stretch() {
 }
 
 #[test]
-fn an_epoch_holds_two_packets_however_slow_and_ends_with_its_decision() {
+fn epoch_has_two_packets_at_least_and_ends_with_its_decision() {
     let mut epochs = Epochs::default();
     let extent = Extent { duration: Duration::from_millis(50), packets: 2 };
     for n in 0..5 {
@@ -88,7 +88,7 @@ fn an_epoch_holds_two_packets_however_slow_and_ends_with_its_decision() {
 }
 
 #[test]
-fn only_a_rate_that_was_missed_for_want_of_data_is_partial() {
+fn epoch_is_partial_only_if_missing_data_lowered_its_rate() {
     for (packets, partial) in [(0..50, false), (0..30, true)] {
         let mut epochs = Epochs::default();
         send(&mut epochs, packets.clone(), 1);
@@ -116,10 +116,10 @@ fn a_pause_is_not_part_of_a_rate() {
 }
 
 #[test]
-fn what_never_comes_back_is_given_up_and_bounded() {
+fn epochs_without_feedback_are_given_up_and_bounded() {
     let mut epochs = Epochs::default();
     send(&mut epochs, 0..100_000, 1);
-    assert_eq!(epochs.waiting.len(), MAX_WAITING);
+    assert_eq!(epochs.waiting.len(), MAX_WAITING_EPOCHS);
     epochs.give_up_overdue(sent(100_000).time, Duration::from_millis(500));
     assert!(epochs.waiting.len() <= 12, "{}", epochs.waiting.len());
 }

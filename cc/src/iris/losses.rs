@@ -1,28 +1,31 @@
-/// Least packets over which losses are judged against chance. Fewer see nothing below some per
-/// cent, more are late.
-const LEAST_MEMORY_PACKETS: f64 = 400.0;
-/// The same in start-up, which sends more with each round: 42 Mbit/s on 800 ms are 2,000 in 4 s.
-const START_UP_PACKETS: f64 = 4000.0;
-/// How far losses must exceed what chance would have, in standard deviations.
-const DEVIATIONS: f64 = 4.0;
-/// Least packets of a trial, and losses that it must have had at the share before it. It also lasts
-/// for a round trip: on a long path 5 losses say little of their share, and the rest of the round
-/// costs 3 % of it.
-const TRIAL_PACKETS: f64 = 200.0;
-const TRIAL_LOST: f64 = 5.0;
-/// Losses that stay above this share of what they were are not the flow's.
-const REMAINING: f64 = 0.5;
-/// Rate of a trial, as a share of what arrives: a little less, so that a buffer that was full
-/// drains.
+// The paper has no such thresholds; docs/research/cc/iris.md has measurements.
+
+/// Packets over which the loss rate is compared with the random one, at least. Fewer detect only several per
+/// cent, more detect it late.
+const MIN_MEMORY_PACKETS: f64 = 400.0;
+/// Packets over which start-up measures the random loss rate. More than [`MIN_MEMORY_PACKETS`], because start-up sends
+/// more in each round.
+const START_UP_MEMORY_PACKETS: f64 = 4000.0;
+/// Standard deviations by which losses must exceed random loss.
+const SIGNIFICANT_DEVIATIONS: f64 = 4.0;
+/// Least packets of a trial. A trial also lasts for a round trip, and until [`MIN_TRIAL_LOSSES`].
+/// Chosen by `random_loss_that_start_up_underestimates_is_learnt_from_two_trials`.
+const MIN_TRIAL_PACKETS: f64 = 200.0;
+/// Packets that a trial would lose at the loss rate before it, at least.
+const MIN_TRIAL_LOSSES: f64 = 5.0;
+/// A trial shows that the flow caused the losses if the loss rate falls to this share or less.
+/// Chosen by `random_losses_are_learnt_from_a_trial_and_then_ignored`.
+const MAX_REMAINING_LOSS_RATIO: f64 = 0.5;
+/// Rate of a trial, as a share of the delivery rate: a little less, so that a full buffer drains.
 const TRIAL_GAIN: f64 = 0.97;
-/// Most that is believed to be random. The paper shows 5 %.
-const MOST_RANDOM: f64 = 0.2;
+/// Highest loss rate that counts as random. The paper shows 5 %.
+const MAX_RANDOM_LOSS: f64 = 0.2;
+/// Highest loss rate that is tolerated where other flows seem to overflow the buffer: above it all flows
+/// that share the buffer must back off.
+/// Chosen by `a_full_buffer_is_not_taken_for_the_path` (tests/controllers/tests/iris.rs).
+const MAX_SHARED_LOSS: f64 = 0.03;
 
-/// Most that is borne where others seem to overflow the buffer: above that all who share it back
-/// off.
-const MOST_SHARED: f64 = 0.03;
-
-/// Packets and those of them that were lost.
+/// Numbers of packets sent and lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     packets: f64,
@@ -39,16 +42,16 @@ impl Count {
         Self { packets: self.packets + other.packets, lost: self.lost + other.lost }
     }
 
-    /// Takes back up to `mistakes` losses; how many are left to take back.
-    fn pardon(&mut self, mistakes: u64) -> u64 {
-        let pardoned = (mistakes as f64).min(self.lost.floor());
-        self.lost -= pardoned;
-        mistakes - pardoned as u64
+    /// Removes up to `spurious` losses. Returns how many could not be removed.
+    fn take_back(&mut self, spurious: u64) -> u64 {
+        let removed = (spurious as f64).min(self.lost.floor());
+        self.lost -= removed;
+        spurious - removed as u64
     }
 
-    /// Lets all that was before count for no more than `most_packets`.
-    pub(super) fn fade(&mut self, most_packets: f64) {
-        let keep = (most_packets / self.packets.max(1.0)).min(1.0);
+    /// Scales the counts down to `max_packets`.
+    pub(super) fn fade(&mut self, max_packets: f64) {
+        let keep = (max_packets / self.packets.max(1.0)).min(1.0);
         self.packets *= keep;
         self.lost *= keep;
     }
@@ -61,171 +64,169 @@ impl Count {
         self.lost / self.packets.max(1.0)
     }
 
-    /// Standard deviation of what is lost at `random`, and one for what is not known of it.
+    /// Standard deviation of the number of losses at the loss rate `random`, plus one for its uncertainty.
     fn deviation(&self, random: f64) -> f64 {
         (self.packets * random * (1.0 - random) + 1.0).sqrt()
     }
 
-    /// Whether that is more than chance makes of `random`.
+    /// Whether the losses are significantly more than at the loss rate `random`.
     pub(super) fn exceeds(&self, random: f64) -> bool {
-        self.lost > self.packets * random + DEVIATIONS * self.deviation(random) + 1.0
+        self.lost > self.packets * random + SIGNIFICANT_DEVIATIONS * self.deviation(random) + 1.0
     }
 
-    fn falls_short_of(&self, random: f64) -> bool {
-        self.lost + DEVIATIONS * self.deviation(random) < self.packets * random
+    /// Whether the losses are significantly less than at the loss rate `random`.
+    fn is_below(&self, random: f64) -> bool {
+        self.lost + SIGNIFICANT_DEVIATIONS * self.deviation(random) < self.packets * random
     }
 }
 
-/// What losses say of the rate.
+/// What losses show about the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Chance.
+    /// They are random.
     Random,
-    /// More than chance: a trial begins at this share of what the times of acknowledgements make
-    /// of the receiving rate.
+    /// They are more than random: a trial starts at this share of the receiving rate that the times
+    /// of acknowledgements show.
     Excess { share: f64 },
-    /// A trial is on: the rate may not rise.
+    /// A trial is running: the rate must not rise.
     Trial,
-    /// The trial that was on is over: what it was for were packets that came late.
-    Mistake,
+    /// The trial is over because the losses that caused it were spurious.
+    Spurious,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    /// What was lost before it: in the second of two trials, in the first.
+    /// Losses before it. For the second of two trials: losses during the first.
     cause: Count,
-    /// What was more than chance: the cause of the first of two trials.
+    /// Losses that were more than random. For the second of two trials: the cause of the first.
     excess: Count,
     count: Count,
-    /// Whether one before it ended with losses.
+    /// Whether it is the second of two trials.
     repeated: bool,
-    /// Whether the queue went in it.
+    /// Whether the queue drained during the trial.
     drained: bool,
 }
 
-/// Tells losses that the flow itself causes, by filling a buffer that can't hold its queue
-/// load, from random ones.
+/// Distinguishes losses that the flow causes, by filling a buffer that can't hold its queue load,
+/// from random (non-congestion) loss.
 ///
-/// The paper takes the receiving rate from times alone, and then loses any number of packets where
-/// the buffer holds less than B: the delay of a full buffer does not grow, so that the
-/// receiving rate seems to equal the sending rate, and the queue load stays below its target.
-/// (10 kB at 20 Mbit/s: by Eq. 3 the rate rises to 30 Mbit/s.) Here losses that exceed the random
-/// ones lower the receiving rate. Then the flow tries: at a rate that arrives, losses of its own
-/// end, random ones stay.
+/// The paper derives the receiving rate from times alone, and then has unbounded losses where the
+/// buffer holds less than B: the delay of a full buffer does not grow, so that the receiving rate
+/// seems to equal the sending rate, and the queue load stays below its target. Here losses beyond the
+/// random ones lower the receiving rate, and start a trial: at a rate that the path delivers, losses
+/// caused by the flow end and random ones remain.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     random: f64,
     recent: Count,
     trial: Option<Trial>,
-    /// Losses that were none, to be taken back.
-    mistaken: u64,
+    /// Spurious losses that are not removed from the counts yet.
+    spurious: u64,
 }
 
 impl Losses {
-    /// A packet that had been taken for lost was late. On a path that reorders by more than a
-    /// sender expects (15 ms of jitter at 20 Mbit/s) mistakes would be congestion otherwise:
-    /// iris-mid had 0.80 of the link, and 0.96 with this.
-    pub(super) fn on_mistake(&mut self) {
-        self.mistaken = self.mistaken.saturating_add(1);
+    /// A packet that was declared lost was only late. Without this, reordering beyond the sender's
+    /// threshold would count as congestion.
+    pub(super) fn on_spurious_loss(&mut self) {
+        self.spurious = self.spurious.saturating_add(1);
     }
 
-    /// Takes mistakes back: from an epoch's losses, then from those before it. Whether a trial has
-    /// lost its cause.
-    fn pardon(&mut self, lost: &mut u64) -> bool {
-        let of_epoch = self.mistaken.min(*lost);
+    /// Removes spurious losses from an epoch's losses, then from those before it. Returns whether the
+    /// running trial has lost its cause.
+    fn take_back_spurious(&mut self, lost: &mut u64) -> bool {
+        let of_epoch = self.spurious.min(*lost);
         *lost -= of_epoch;
-        let before = std::mem::take(&mut self.mistaken) - of_epoch;
+        let before = std::mem::take(&mut self.spurious) - of_epoch;
         let Some(trial) = &mut self.trial else {
-            self.recent.pardon(before);
+            self.recent.take_back(before);
             return false;
         };
-        let rest = trial.cause.pardon(before);
-        trial.count.pardon(rest);
-        trial.excess.pardon(before);
-        // Not by `cause`: what a first trial has lost need not be more than chance to be repeated.
+        let rest = trial.cause.take_back(before);
+        trial.count.take_back(rest);
+        trial.excess.take_back(before);
+        // Not by `cause`: a first trial is repeated even if its own losses are not more than random.
         before > 0 && !trial.excess.exceeds(self.random)
     }
 
-    /// Takes in an epoch of start-up that showed no queue: its losses are random.
+    /// Counts an epoch of start-up that showed no queue: its losses are random.
     pub(super) fn on_start_up(&mut self, packets: u64, lost: u64) {
         self.recent.add(packets, lost);
-        self.recent.fade(START_UP_PACKETS);
-        self.random = self.recent.share().min(MOST_RANDOM);
+        self.recent.fade(START_UP_MEMORY_PACKETS);
+        self.random = self.recent.share().min(MAX_RANDOM_LOSS);
     }
 
-    /// Whether a trial is on.
-    pub(super) fn is_trying(&self) -> bool {
+    pub(super) fn is_trial_running(&self) -> bool {
         self.trial.is_some()
     }
 
-    /// Takes in an epoch. `round_packets` is how many packets make a round trip. `settled` is
-    /// there when the epoch was sent after the last verdict, and then tells whether the
-    /// queue had drained.
+    /// Counts an epoch. `round_packets` is the number of packets per round trip. `settled` is present
+    /// if the epoch was sent after the last verdict, and tells whether the queue had drained.
     pub(super) fn on_epoch(
         &mut self,
         (packets, mut lost): (u64, u64),
         round_packets: f64,
         settled: Option<bool>,
     ) -> Verdict {
-        if self.pardon(&mut lost) {
+        if self.take_back_spurious(&mut lost) {
             self.trial = None;
             self.recent = Count::default();
-            return Verdict::Mistake;
+            return Verdict::Spurious;
         }
         if let Some(trial) = &mut self.trial {
             if let Some(drained) = settled {
                 trial.count.add(packets, lost);
                 trial.drained |= drained;
             }
-            let enough = TRIAL_PACKETS.max(TRIAL_LOST / trial.cause.share()).max(round_packets);
-            if trial.count.packets < enough {
+            let least_packets =
+                MIN_TRIAL_PACKETS.max(MIN_TRIAL_LOSSES / trial.cause.share()).max(round_packets);
+            if trial.count.packets < least_packets {
                 return Verdict::Trial;
             }
             let Trial { cause, excess, count, repeated, drained } = *trial;
             self.trial = None;
             self.recent = Count::default();
-            if count.share() <= REMAINING * cause.share() {
+            if count.share() <= MAX_REMAINING_LOSS_RATIO * cause.share() {
                 return Verdict::Random;
             }
-            // In a queue that stays, others make them: to back off alone would leave them the path.
+            // With a standing queue other flows cause the losses: backing off alone would leave the path to them.
             if !drained {
-                self.random = count.share().clamp(self.random, MOST_SHARED.max(self.random));
+                self.random = count.share().clamp(self.random, MAX_SHARED_LOSS.max(self.random));
                 return Verdict::Random;
             }
-            // Once may be the rest of a fall of the capacity.
+            // After a single trial the losses may still result from a drop of the capacity.
             if !repeated {
-                return self.try_below(count, Some(excess));
+                return self.begin_trial(count, Some(excess));
             }
-            self.random = cause.with(count).share().min(MOST_RANDOM);
+            self.random = cause.with(count).share().min(MAX_RANDOM_LOSS);
             return Verdict::Random;
         }
         self.recent.add(packets, lost);
-        self.recent.fade(round_packets.max(LEAST_MEMORY_PACKETS));
-        if self.recent.falls_short_of(self.random) {
+        self.recent.fade(round_packets.max(MIN_MEMORY_PACKETS));
+        if self.recent.is_below(self.random) {
             self.random = self.recent.share();
         }
         let mut epoch = Count::default();
         epoch.add(packets, lost);
         match [epoch, self.recent].into_iter().find(|count| count.exceeds(self.random)) {
-            Some(count) => self.try_below(count, None),
+            Some(count) => self.begin_trial(count, None),
             None => Verdict::Random,
         }
     }
 
-    /// `again` is what was more than chance before the first of two trials.
-    fn try_below(&mut self, lost: Count, again: Option<Count>) -> Verdict {
+    /// `first_excess` is present for the second of two trials: the losses that caused the first.
+    fn begin_trial(&mut self, lost: Count, first_excess: Option<Count>) -> Verdict {
         self.trial = Some(Trial {
             cause: lost,
-            excess: again.unwrap_or(lost),
+            excess: first_excess.unwrap_or(lost),
             count: Count::default(),
-            repeated: again.is_some(),
+            repeated: first_excess.is_some(),
             drained: false,
         });
-        let arriving = (1.0 - lost.share()) / (1.0 - self.random);
-        Verdict::Excess { share: TRIAL_GAIN * arriving.min(1.0) }
+        let delivered = (1.0 - lost.share()) / (1.0 - self.random);
+        Verdict::Excess { share: TRIAL_GAIN * delivered.min(1.0) }
     }
 
-    /// Share of packets that is lost by chance.
+    /// Random loss rate.
     pub(super) fn random(&self) -> f64 {
         self.random
     }
@@ -235,7 +236,7 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Epochs of 100 packets on a path that carries 100 at a time, and loses some by chance.
+    /// Epochs of 100 packets on a path that carries 100 per epoch, with random loss.
     fn follow(losses: &mut Losses, random: u64, epochs: usize) -> f64 {
         let mut sent = 105.0_f64;
         let mut settled = None;
@@ -248,14 +249,14 @@ mod tests {
                     settled = None;
                 }
                 Verdict::Trial => settled = Some(sent < 100.0),
-                Verdict::Random | Verdict::Mistake => {}
+                Verdict::Random | Verdict::Spurious => {}
             }
         }
         sent
     }
 
     #[test]
-    fn losses_of_its_own_lower_the_rate_and_are_not_learnt() {
+    fn losses_caused_by_the_flow_lower_the_rate_and_are_not_learnt() {
         let mut losses = Losses::default();
         let sent = follow(&mut losses, 0, 50);
         assert!((95.0..=100.0).contains(&sent), "{sent}");
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_start_up_saw_too_little_of_is_learnt_from_two_trials() {
+    fn random_loss_that_start_up_underestimates_is_learnt_from_two_trials() {
         let mut losses = Losses::default();
         losses.on_start_up(400, 1);
         let mut trials = 0;
@@ -294,20 +295,20 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_ends_when_the_packets_were_only_late() {
+    fn spurious_losses_end_a_trial() {
         let mut losses = Losses::default();
         let verdict = losses.on_epoch((100, 20), 200.0, None);
         assert!(matches!(verdict, Verdict::Excess { .. }), "{verdict:?}");
-        (0..15).for_each(|_| losses.on_mistake());
+        (0..15).for_each(|_| losses.on_spurious_loss());
         assert_eq!(losses.on_epoch((100, 5), 200.0, None), Verdict::Trial, "ten were lost");
-        (0..10).for_each(|_| losses.on_mistake());
-        assert_eq!(losses.on_epoch((100, 0), 200.0, None), Verdict::Mistake);
+        (0..10).for_each(|_| losses.on_spurious_loss());
+        assert_eq!(losses.on_epoch((100, 0), 200.0, None), Verdict::Spurious);
         assert_eq!(losses.on_epoch((100, 0), 200.0, None), Verdict::Random);
         assert_eq!(losses.random(), 0.0);
     }
 
     #[test]
-    fn half_of_the_capacity_is_noticed_at_once() {
+    fn halved_capacity_starts_a_trial_immediately() {
         let verdict = Losses::default().on_epoch((100, 50), 200.0, None);
         assert_eq!(verdict, Verdict::Excess { share: 0.5 * TRIAL_GAIN });
     }

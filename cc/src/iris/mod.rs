@@ -1,16 +1,17 @@
 //! Iris: a small, equal queue load for every flow, by regression ("Statistical Learning Based
 //! Congestion Control for Real-time Video Communication", Dai et al.).
 //!
-//! Time is cut into epochs of a constant rate. Each shows how much of the rate was received
-//! and how long the queue is; the next rate is what was received and a little more or less, so that
-//! the flow's packets in the queue come to B.
+//! Time is divided into epochs of a constant rate. Each shows the receiving rate and the queueing
+//! delay. The next rate is the receiving rate and a little more or less, so that the flow keeps B
+//! packets in the queue.
 //!
-//! - `epoch`: which packets an epoch has, and what became of them.
-//! - `target`: T, the RTT from which the queue is counted.
-//! - `slope`: k, by how much an excess of rate raises the RTT.
-//! - `losses`: which losses are chance.
+//! - `epoch`: the packets of an epoch and their outcome.
+//! - `target`: T, the RTT above which delay counts as queueing.
+//! - `slope`: k, the increase of the RTT per excess of rate.
+//! - `losses`: distinguishes random (non-congestion) loss.
 //! - `control`: from outcomes to the next rate.
 
+mod config;
 mod control;
 mod epoch;
 mod losses;
@@ -23,13 +24,13 @@ use std::time::Duration;
 use control::Control;
 use epoch::{Epochs, Extent};
 use serde::de::Error;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use config::IrisConfig;
 pub use target::Target;
 
+use crate::algorithm::{Algorithm, Entry};
 use crate::estimators::SpuriousTimeout;
-use crate::registry::{Algorithm, Entry};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
     PathStart, SentPacket, Time,
@@ -55,107 +56,28 @@ fn read(parameters: Map<String, Value>) -> Result<Algorithm, serde_json::Error> 
     }
 }
 
-/// Least packets of an epoch. The paper starts at 100 kbit/s with epochs of 50 ms, in which there
-/// is not one packet of 1500 bytes: an epoch then lasts until two have left, because one has no
-/// rate.
+/// Least packets of an epoch. The paper starts at 100 kbit/s with epochs of 50 ms, which hold less than
+/// one packet of 1500 bytes. A single packet has no rate.
 const MIN_EPOCH_PACKETS: u64 = 2;
-/// Probe time-outs in a row that count as lost contact. The first only asks whether the last
+/// Consecutive probe timeouts that count as lost contact. The first only tests whether the last
 /// packet was lost (RFC 9002, Section 6.2).
-const PROBE_TIMEOUTS: u32 = 2;
-/// From so many on, the path is taken for unknown and start-up runs again, as after a time-out
-/// in TCP (RFC 5681, Section 3.1). The paper says nothing of outages.
+const MIN_PROBE_TIMEOUTS: u32 = 2;
+/// Consecutive probe timeouts that mean an outage: start-up runs again, as after a timeout in TCP
+/// (RFC 5681, Section 3.1). The paper does not cover outages.
 const OUTAGE_TIMEOUTS: u32 = 3;
-/// The window is this many round trips of the rate, without a queue, and B: it does not decide while
-/// the queue is that of Eq. 3, and stops a sender that hears nothing. It bounds the queue where the
-/// capacity falls to a fraction at once and the buffer has no end (recorded LTE links, 20 MB: 0.14
-/// s of queueing on average instead of 30 with round trips as long as the queue makes them).
-const WINDOW_ROUND_TRIPS: u32 = 3;
+/// The window is this many base RTTs of the rate, and B. It does not limit while the queue is that of Eq. 3, and stops
+/// a sender without feedback. It bounds the queue where the capacity drops to a fraction and the buffer is very large.
+/// Measured in docs/research/cc/iris.md (Deviations from the paper).
+const WINDOW_RTTS: u32 = 3;
 /// Least time beyond one round trip that the window covers, for acknowledgement delay and
 /// scheduling on paths with next to no RTT.
-const WINDOW_SLACK: Duration = Duration::from_millis(50);
+const MIN_WINDOW_HEADROOM: Duration = Duration::from_millis(50);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
-/// An epoch's feedback is given up after so many round trips.
-const GIVE_UP_ROUND_TRIPS: u32 = 4;
-/// Least time until then: a last packet may wait for an acknowledgement delay and a probe.
-const MIN_GIVE_UP: Duration = Duration::from_millis(200);
-
-/// Settings of Iris; also its factory. What too little and too much of each costs is measured in
-/// `docs/cc/iris.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IrisConfig {
-    /// What T is: the two algorithms differ in nothing else.
-    pub target: Target,
-    /// Length of an epoch, 1 to 1000 (Table I: 50).
-    pub epoch_ms: f64,
-    /// B: packets that the flow keeps in the queue, 2 to 10000 (Table I: 10).
-    pub load_packets: f64,
-    /// delta: largest change of RTT that one epoch is to make, 0.01 to 1000 (Table I: 3).
-    pub delta_ms: f64,
-    /// M: packets of load error at which the step nears its largest, 1 to 1000000 (Table I:
-    /// 100). `None` derives it from `loop_gain`, rate and RTT.
-    pub expansion_packets: Option<f64>,
-    /// Share of the load's error that one decision is to remove, 0.01 to 1.
-    pub loop_gain: f64,
-    /// Seconds from one drain to the next, 0.5 to 600. T is the smallest RTT of six times
-    /// that, or the median of once (the paper has a window and no size).
-    pub window_s: f64,
-    /// Least rate to start with, 0.02 to 1000 (Section V-C: 0.1).
-    pub initial_rate_mbps: f64,
-}
-
-impl IrisConfig {
-    /// `iris-min`: T is the smallest RTT.
-    pub const fn min() -> Self {
-        Self {
-            target: Target::Min,
-            epoch_ms: 50.0,
-            load_packets: 10.0,
-            delta_ms: 3.0,
-            expansion_packets: None,
-            loop_gain: 0.25,
-            window_s: 5.0,
-            initial_rate_mbps: 0.1,
-        }
-    }
-
-    /// `iris-mid`: T is the median RTT.
-    pub const fn mid() -> Self {
-        Self { target: Target::Mid, ..Self::min() }
-    }
-
-    /// Which setting can't be, and what it may be.
-    fn out_of_range(&self) -> Option<String> {
-        let ranges = [
-            ("epoch_ms", self.epoch_ms, 1.0..=1000.0),
-            ("load_packets", self.load_packets, 2.0..=10_000.0),
-            ("delta_ms", self.delta_ms, 0.01..=1000.0),
-            ("expansion_packets", self.expansion_packets.unwrap_or(100.0), 1.0..=1e6),
-            ("loop_gain", self.loop_gain, 0.01..=1.0),
-            ("window_s", self.window_s, 0.5..=600.0),
-            ("initial_rate_mbps", self.initial_rate_mbps, 0.02..=1000.0),
-        ];
-        let wrong = ranges.iter().find(|(_, value, range)| !range.contains(value));
-        wrong.map(|(name, value, range)| {
-            format!("{name} is {value}; allowed are {} to {}", range.start(), range.end())
-        })
-    }
-
-    fn epoch(&self) -> Duration {
-        Duration::from_secs_f64(self.epoch_ms / 1e3)
-    }
-
-    fn window(&self) -> Duration {
-        Duration::from_secs_f64(self.window_s)
-    }
-}
-
-impl Default for IrisConfig {
-    fn default() -> Self {
-        Self::min()
-    }
-}
+/// An epoch without complete feedback is given up after this many RTTs, and [`MIN_GIVE_UP_TIME`].
+const GIVE_UP_RTTS: u32 = 4;
+/// Allows for an acknowledgement delay and a probe of the last packet.
+const MIN_GIVE_UP_TIME: Duration = Duration::from_millis(200);
 
 impl ControllerConfig for IrisConfig {
     fn name(&self) -> &'static str {
@@ -170,7 +92,7 @@ impl ControllerConfig for IrisConfig {
     }
 }
 
-/// See [`IrisConfig`].
+/// The Iris controller, with the settings of an [`IrisConfig`].
 #[derive(Debug)]
 pub struct Iris {
     config: IrisConfig,
@@ -207,7 +129,7 @@ impl Iris {
 
 impl Controller for Iris {
     fn on_packet_sent(&mut self, packet: &SentPacket) {
-        self.control.on_time(packet.time);
+        self.control.advance_to(packet.time);
         let extent =
             Extent { duration: self.control.epoch(self.rtt()), packets: MIN_EPOCH_PACKETS };
         self.epochs.on_sent(packet, self.control.decision(), self.pacing_rate(), extent);
@@ -224,7 +146,7 @@ impl Controller for Iris {
             }
             self.smoothed_rtt = Some(rtt.smoothed);
         }
-        // Only the largest packet that an acknowledgement names was not held back at the peer.
+        // The peer did not delay the acknowledgement of the largest newly acknowledged packet.
         let sampled = event.rtt.and(event.acked.last()).map(|largest| largest.number);
         for packet in event.acked {
             self.epochs.on_acked(event.now, packet, sampled == Some(packet.number));
@@ -236,10 +158,10 @@ impl Controller for Iris {
             self.probe_timeouts = 0;
         }
         if let Some(rate_mbps) = self.spurious_timeout.on_event(event) {
-            self.control.go_on_at(rate_mbps);
+            self.control.continue_at(rate_mbps);
         }
-        self.control.on_time(event.now);
-        let limit = (self.rtt() * GIVE_UP_ROUND_TRIPS).max(MIN_GIVE_UP);
+        self.control.advance_to(event.now);
+        let limit = (self.rtt() * GIVE_UP_RTTS).max(MIN_GIVE_UP_TIME);
         self.epochs.give_up_overdue(event.now, limit);
         while let Some(outcome) = self.epochs.pop_complete() {
             self.control.on_outcome(event.now, &outcome, self.rtt());
@@ -251,14 +173,14 @@ impl Controller for Iris {
     }
 
     fn on_spurious_loss(&mut self, _now: Time, _packet: &LostPacket) {
-        self.control.on_mistake();
+        self.control.on_spurious_loss();
     }
 
     fn on_probe_timeout(&mut self, now: Time) {
         self.probe_timeouts = self.probe_timeouts.saturating_add(1);
-        if self.probe_timeouts >= PROBE_TIMEOUTS {
+        if self.probe_timeouts >= MIN_PROBE_TIMEOUTS {
             if !self.control.is_starting() {
-                self.spurious_timeout.on_timeout(now, self.control.lasting_mbps());
+                self.spurious_timeout.on_timeout(now, self.control.steady_state_mbps());
             }
             self.epochs.clear();
             self.control.on_timeout(self.probe_timeouts >= OUTAGE_TIMEOUTS);
@@ -274,20 +196,20 @@ impl Controller for Iris {
         self.control.set_mtu(self.mtu_bytes);
     }
 
-    fn inherit(&mut self, _now: Time, path: &PathModel) {
+    fn init_from_path(&mut self, _now: Time, path: &PathModel) {
         let rtt = match path.smoothed_rtt {
             Duration::ZERO => self.start.initial_rtt,
             rtt => rtt,
         };
         self.smoothed_rtt = Some(rtt);
         let of_window = Bandwidth::from_bytes_and_time(path.window_bytes, rtt);
-        // A window may be a multiple of what the path carries; what it carried is not.
+        // The window may be a multiple of what the path carries; the delivery rate is not.
         let rate = match path.max_delivery_rate {
             Bandwidth::ZERO => of_window,
             delivered => delivered.min(of_window),
         };
         self.epochs.clear();
-        self.control.go_on_at(rate.mbps());
+        self.control.continue_at(rate.mbps());
     }
 
     fn window_bytes(&self) -> u64 {
@@ -295,8 +217,8 @@ impl Controller for Iris {
             return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
         };
         let rtt = self.control.least_rtt().unwrap_or(smoothed);
-        let time = (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK);
-        let rate = Bandwidth::from_mbps(self.control.lasting_mbps());
+        let time = (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM);
+        let rate = Bandwidth::from_mbps(self.control.steady_state_mbps());
         let load = (self.config.load_packets * self.mtu_bytes as f64) as u64;
         (rate.bytes_in(time) + load).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
@@ -315,8 +237,8 @@ impl Controller for Iris {
     }
 }
 
-/// The paper's 100 kbit/s, or the initial window in a round trip where that is more (RFC 9002,
-/// Section 7.2). A round trip is not taken as less than an epoch.
+/// The paper's 100 kbit/s, or the initial window per round trip if that is more (RFC 9002, Section
+/// 7.2). A round trip counts as an epoch at least.
 fn initial_mbps(config: &IrisConfig, start: &PathStart, rtt: Duration) -> f64 {
     let time = rtt.max(config.epoch());
     let window = Bandwidth::from_bytes_and_time(start.initial_window_bytes, time).mbps();

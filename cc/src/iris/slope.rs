@@ -2,18 +2,20 @@ use std::time::Duration;
 
 use crate::estimators::Regression;
 
-/// k is refitted so often (Section V-B).
-const REFIT_EVERY: Duration = Duration::from_secs(5);
-/// What a fit leaves of the weight of what it was made from: k is stationary "in a short period
-/// of time" only (Section IV-A4).
-const FADE: f64 = 0.5;
-/// A slope below so many of its standard errors is chance: the last good one stays.
-const LEAST_CERTAINTY: f64 = 3.0;
-/// How far k may be from what the path's physics say, either way: see [`DelaySlope::get`].
-const MOST_DEVIATION: f64 = 2.0;
+/// Time between two fits of k (Section V-B).
+const REFIT_INTERVAL: Duration = Duration::from_secs(5);
+/// Factor of the weight of old points after each fit: k is stationary "in a short period of time" only
+/// (Section IV-A4).
+const REFIT_DECAY: f64 = 0.5;
+/// A slope counts if it is more than this many of its standard errors; otherwise the last valid slope stays.
+/// Chosen by `a_bad_fit_changes_nothing_and_a_stale_one_is_bounded`.
+const MIN_SLOPE_ERRORS: f64 = 3.0;
+/// Largest ratio, either way, between a fitted k and the k of an ideal queue ([`DelaySlope::get`]).
+/// Chosen by `a_bad_fit_changes_nothing_and_a_stale_one_is_bounded`.
+const MAX_IDEAL_RATIO: f64 = 2.0;
 
-/// k of Eq. 2: by how much an epoch's excess of sending over receiving rate raises the RTT, in
-/// seconds per (10^6 bit/s) of an epoch of the usual length.
+/// k of Eq. 2: increase of the RTT by an epoch's excess of sending over receiving rate, in seconds per
+/// (10^6 bit/s) of an epoch of the usual length.
 #[derive(Debug)]
 pub(super) struct DelaySlope {
     epoch: Duration,
@@ -27,40 +29,39 @@ impl DelaySlope {
         Self { epoch, history: Regression::default(), age: Duration::ZERO, fitted: None }
     }
 
-    /// An epoch of `duration` sent `excess_mbps` more than was received, and its mean RTT was
-    /// `rise_s` above that of the epoch before.
+    /// Adds an epoch of `duration` that sent `excess_mbps` more than was received, and whose mean RTT was
+    /// `rise_s` above that of the previous epoch.
     pub(super) fn add(&mut self, duration: Duration, excess_mbps: f64, rise_s: f64) {
         // A stretched epoch raises the RTT for longer.
         let length = duration.as_secs_f64() / self.epoch.as_secs_f64();
         self.history.add_point(excess_mbps * length, rise_s);
         self.age += duration;
-        if self.age >= REFIT_EVERY {
+        if self.age >= REFIT_INTERVAL {
             self.fit();
         }
     }
 
-    /// Fits k to the history (Eq. 2). Start-up ends with it, then it is done every 5 s.
+    /// Fits k to the history (Eq. 2): at the end of start-up, then every 5 s.
     pub(super) fn fit(&mut self) {
         let slope = self.history.slope();
-        if slope.value > LEAST_CERTAINTY * slope.error && slope.value > 0.0 {
+        if slope.value > MIN_SLOPE_ERRORS * slope.error && slope.value > 0.0 {
             self.fitted = Some(slope.value);
         }
-        self.history.fade(FADE);
+        self.history.fade(REFIT_DECAY);
         self.age = Duration::ZERO;
     }
 
-    /// k while `received_mbps` come through.
+    /// k at the receiving rate `received_mbps`.
     ///
-    /// A queue from which r leaves grows by (x - r) e / r in an epoch of length e, so that k = e /
-    /// r: a fit far from that has caught noise (or a rate of long ago), and a wrong k is a wrong
-    /// step until the next fit.
+    /// A queue drained at the rate r grows by (x - r) e / r in an epoch of length e, so that k = e / r.
+    /// A fit far from that results from noise or from an earlier rate.
     pub(super) fn get(&self, received_mbps: f64) -> f64 {
-        let physical = self.epoch.as_secs_f64() / received_mbps;
-        let (least, most) = (physical / MOST_DEVIATION, physical * MOST_DEVIATION);
-        self.fitted.map_or(physical, |fitted| fitted.clamp(least, most))
+        let ideal = self.epoch.as_secs_f64() / received_mbps;
+        let (least, most) = (ideal / MAX_IDEAL_RATIO, ideal * MAX_IDEAL_RATIO);
+        self.fitted.map_or(ideal, |fitted| fitted.clamp(least, most))
     }
 
-    /// The last good fit.
+    /// The last valid fit.
     pub(super) fn fitted(&self) -> Option<f64> {
         self.fitted
     }
@@ -105,7 +106,7 @@ mod tests {
     fn a_bad_fit_changes_nothing_and_a_stale_one_is_bounded() {
         assert_eq!(fitted(0.0, -1.0).fitted(), None, "a queue that shrinks under load");
         assert_eq!(fitted(0.1, 1.0).fitted(), None, "noise");
-        assert_eq!(fitted(0.1, 1.0).get(20.0), 0.0025, "physics, then");
+        assert_eq!(fitted(0.1, 1.0).get(20.0), 0.0025, "the ideal queue");
         assert_eq!(fitted(0.0, 1.0).get(200.0), 0.0005, "twice the 0.00025 of ten times the rate");
     }
 }

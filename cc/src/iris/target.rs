@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::Time;
 use crate::estimators::WindowedMin;
 
-/// Which RTT counts as that of the path without the flow's own queue: T in Eq. 3.
+/// Which RTT counts as the path's RTT without a queue: T in Eq. 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
@@ -15,21 +15,22 @@ pub enum Target {
 }
 
 /// Most RTTs that are kept: at 50 ms an epoch, those of 25 s.
-const MOST_SAMPLES: usize = 512;
-/// The smallest RTT is remembered for so many windows. With one, T becomes the RTT of a full buffer
-/// when no drain succeeds for 5 s, and no flow sees a queue any more.
-/// With six, a path that had become ten times longer carried 7 % (Iris-mid) until 30 s had passed.
-const REMEMBERED_WINDOWS: u32 = 3;
+const MAX_SAMPLES: usize = 512;
+/// Windows for which the smallest RTT is remembered. With one, T becomes the RTT of a full buffer if no drain
+/// succeeds in that time. With more, a longer path stays unused for longer.
+/// Chosen by `a_full_buffer_is_not_taken_for_the_path` (tests/controllers/tests/iris.rs) and `another_route_is_followed`
+/// (lab/sim/tests/real_conditions.rs).
+const MIN_RTT_WINDOWS: u32 = 3;
 
-/// T: the RTT from which a queue is counted, from the epochs' mean RTTs of the last while.
+/// T: the RTT above which delay counts as queueing, from the epochs' recent mean RTTs.
 ///
-/// Of the means, not of single packets: jitter that every epoch has is no queue.
+/// Means and not single packets, because jitter that every epoch has does not come from a queue.
 #[derive(Debug)]
 pub(super) struct TargetDelay {
     kind: Target,
     samples: VecDeque<(Time, Duration)>,
     sorted: Vec<Duration>,
-    /// The smallest of several windows: a queue that others keep is not to become T.
+    /// The smallest RTT of several windows, so that a queue kept by other flows does not become T.
     memory: WindowedMin<Duration>,
     target: Option<Duration>,
     lowest: Option<Duration>,
@@ -51,15 +52,15 @@ impl TargetDelay {
         }
     }
 
-    /// An epoch's mean RTT. Those older than `window` are forgotten, and those within `tolerance`
-    /// of the smallest confirm it.
+    /// Adds an epoch's mean RTT. RTTs older than `window` expire; RTTs within `tolerance` of the smallest
+    /// confirm it.
     pub(super) fn add(&mut self, at: Time, rtt: Duration, window: Duration, tolerance: Duration) {
         self.samples.push_back((at, rtt));
         let old = |(time, _): &(Time, Duration)| at.since(*time) > window;
-        while self.samples.len() > MOST_SAMPLES || self.samples.front().is_some_and(old) {
+        while self.samples.len() > MAX_SAMPLES || self.samples.front().is_some_and(old) {
             self.samples.pop_front();
         }
-        let memory = window * REMEMBERED_WINDOWS;
+        let memory = window * MIN_RTT_WINDOWS;
         self.memory.set_window(u64::try_from(memory.as_nanos()).unwrap_or(u64::MAX));
         self.memory.add(at.as_nanos(), rtt);
         self.update(tolerance);
@@ -78,9 +79,8 @@ impl TargetDelay {
         let middle = self.sorted.len() / 2;
         self.target = Some(match self.kind {
             Target::Min => lowest,
-            // The paper's median alone follows the flow's own queue without end: packets of
-            // its own above the median raise the median. Half way between the extremes
-            // bounds it to twice the queue load where nobody else fills the buffer.
+            // The paper's median alone is unbounded: the flow's own queue raises it. The middle of
+            // the extremes bounds it to twice the queue load without flows that fill the buffer.
             Target::Mid => {
                 let median = *self.sorted.select_nth_unstable(middle).1;
                 median.min(lowest + (max - lowest) / 2)
@@ -98,7 +98,7 @@ impl TargetDelay {
         self.lowest
     }
 
-    /// Whether all RTTs of the window are alike.
+    /// Whether all RTTs of the window are within the tolerance.
     pub(super) fn is_flat(&self) -> bool {
         self.flat
     }
@@ -108,7 +108,7 @@ impl TargetDelay {
         self.lowest_at
     }
 
-    /// Forgets what was before `at`: the path is another one.
+    /// Discards RTTs before `at`, after a path change.
     pub(super) fn forget_before(&mut self, at: Time) {
         while self.samples.len() > 1 && self.samples.front().is_some_and(|(time, _)| *time < at) {
             self.samples.pop_front();
@@ -169,7 +169,7 @@ mod tests {
     fn memory_is_bounded() {
         let mut target = TargetDelay::new(Target::Min);
         (0..10_000).for_each(|time| target.add(at(time / 100), ms(50), WINDOW, TOLERANCE));
-        assert_eq!(target.samples.len(), MOST_SAMPLES);
+        assert_eq!(target.samples.len(), MAX_SAMPLES);
         assert!(target.is_flat());
     }
 }

@@ -2,36 +2,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::controller::Pcc;
-use super::restart::Restart;
 use super::utility::Utility;
-use crate::{Controller, ControllerConfig, PathStart, Time};
 
-/// How a rate is found before there is one to learn from.
+/// How start-up finds the first rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StartUpKind {
     /// Twice the rate for an interval, then wait for its result: a doubling takes two round
     /// trips (Vivace, Section 4).
     Doubling,
-    /// Twice what acknowledgements show to be delivered: a doubling a round trip. Beyond the
-    /// papers, for paths with a long RTT.
+    /// Twice the delivery rate that acknowledgements show: a doubling takes one round trip. Not in
+    /// the papers; for paths with a long RTT.
     Pipelined,
 }
 
-/// What keeps noise in RTTs from deciding.
+/// Filter for noise in RTTs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseFilter {
     /// Thresholds alone: `gradient_filter` and `gradient_errors`.
     None,
-    /// Those of Proteus (SIGCOMM '20, Section 5) in their place: a filter of acknowledgements
-    /// that come in bursts, each interval's regression error, the trend of six intervals, and
-    /// a majority of three pairs of probes.
+    /// The filters of Proteus (SIGCOMM '20, Section 5) instead of the thresholds: for bursts of
+    /// acknowledgements, by each interval's regression error, by the trend of six intervals, and
+    /// by a majority of three pairs of probes.
     Proteus,
 }
 
-/// How outcomes become rates.
+/// How outcomes determine the next rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steps {
@@ -43,85 +40,83 @@ pub enum Steps {
 
 /// Settings of a member of the family; also its factory.
 ///
-/// A member is a [`Utility`] and these; every one of them can be set by its name.
+/// A member consists of a [`Utility`] and these settings. Each setting can be given by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PccConfig {
     /// Name in configurations and results.
     #[serde(skip)]
     pub name: &'static str,
-    /// What is to be maximised. Its fields are set by their own names, too.
+    /// The objective. Its fields are set by their own names, too.
     pub utility: Utility,
-    /// How outcomes become rates.
+    /// How outcomes determine the next rate.
     pub steps: Steps,
-    /// Shortest and longest interval in round trips; each is drawn from between. Longer measures
-    /// better and reacts later.
+    /// Shortest and longest interval in round trips; each is drawn from that range. Longer intervals
+    /// measure better and react later.
     pub interval_round_trips: [f64; 2],
-    /// epsilon: probes go this far above and below the central rate, as a share of it. Larger
-    /// tells more in noise and costs more where the rate is right.
+    /// epsilon: distance of probes above and below the central rate, as a share of it. Larger probes
+    /// stand out from noise and cost more where the rate is right.
     pub probe_step: f64,
     /// theta_0: change of rate in Mbit/s for a gradient of one. Larger is faster and less steady.
     pub conversion_factor: f64,
     /// omega_0: largest first change, as a share of the rate.
     pub boundary_start: f64,
-    /// delta: what one more change beyond the boundary adds to it.
+    /// delta: increase of the boundary for each further change beyond it.
     pub boundary_step: f64,
-    /// Largest change of rate in one decision, as a share of the rate; none is the paper.
+    /// Largest increase of the rate in one decision, as a share of the rate; the paper has none.
     pub max_boundary: Option<f64>,
-    /// The same for changes downwards.
+    /// Largest decrease of the rate in one decision, as a share of the rate; the paper has none.
     pub max_boundary_down: Option<f64>,
-    /// Least change, as a share of the rate; zero is the paper. The gradient of an idle path is
-    /// 0.57 at 100 Mbit/s and 0.45 at 1 Gbit/s: 0.05 % a decision would take minutes.
+    /// Least change, as a share of the rate; the paper has zero. On a fast idle path the gradient
+    /// alone changes the rate by less than 0.1 % a decision.
     pub min_change: f64,
-    /// RTT gradients smaller than this are taken for zero, s/s (Section 4.3, Table 1).
-    /// Larger bears more jitter, smaller finds queues earlier.
+    /// RTT gradients smaller than this count as zero, s/s (Section 4.3, Table 1).
+    /// A larger value tolerates more jitter, a smaller one finds queues earlier.
     pub gradient_filter: f64,
-    /// RTT gradients smaller than this many of their standard errors are taken for zero. 0 is
-    /// the paper.
+    /// RTT gradients smaller than this many of their standard errors count as zero. The paper has 0.
     pub gradient_errors: f64,
-    /// Differences in loss between two probes smaller than this many of their standard errors
-    /// are taken for chance. 0 is the paper.
+    /// Differences in loss between two probes smaller than this many of their standard errors count
+    /// as random. The paper has 0.
     pub loss_errors: f64,
     /// Whether a pair whose faster probe lost less is measured again (Section 4.3).
     pub double_check: bool,
-    /// An interval that lost more than this share shows a path that has become slower: the rate
-    /// falls at once to what was delivered. None is the paper.
+    /// An interval that lost more than this share shows that the path became slower: the rate
+    /// falls immediately to the delivery rate. The paper has none.
     pub fall_at_loss: Option<f64>,
-    /// Each gap between packets is drawn from this share of it around its mean. Packets at equal
-    /// distances keep step with those of other flows, and then it is always the same flow that
-    /// finds the buffer full. Zero is the paper.
+    /// Spread of each gap between packets around its mean, as a share of the mean. Evenly spaced
+    /// flows stay synchronised, and the same flow then always meets the full buffer. The paper has 0.
     pub gap_spread: f64,
-    /// What keeps noise in RTTs from deciding.
+    /// Filter for noise in RTTs.
     pub noise_filter: NoiseFilter,
-    /// Of those who mind latency: the window covers one and a half of the least round trip and so
-    /// many milliseconds, at the rate in force. Less bounds the queue of a link that slows down,
-    /// and holds back where its rate varies much or its path becomes longer. Beyond the papers,
+    /// Latency-sensitive members only: the window covers one and a half times the base RTT and this
+    /// many milliseconds, at the rate in force. A smaller value bounds the queue of a link that slows
+    /// down, and limits the rate where it varies much or the path becomes longer. Not in the papers,
     /// which have no window.
-    pub queue_slack_ms: f64,
-    /// Whether a train of packets at twice the rate asks after each rest of a round trip what the
-    /// path carries by now. Beyond the papers, whose senders never rest.
-    pub restart: bool,
-    /// How the first rate is found. The two settings below are of the first kind only.
+    pub queue_headroom_ms: f64,
+    /// Whether packet trains at twice the rate probe the available capacity after each pause of a
+    /// round trip. Not in the papers, whose senders never pause.
+    pub bandwidth_probe: bool,
+    /// How start-up finds the first rate. The two settings below apply to `doubling` only.
     pub start_up: StartUpKind,
     /// Whether start-up ignores the first 50 losses and gradients below 0.2 (Section 5.2.1).
     pub initial_ignorance: bool,
-    /// Whether start-up ends at what the path delivered rather than at half of what was too
-    /// much. One interval at the half comes first, for the queue to drain.
+    /// Whether start-up ends at the delivery rate rather than at half of the rate that was too
+    /// high. One interval at half the rate comes first, for the queue to drain.
     pub start_from_delivered: bool,
 }
 
 impl PccConfig {
-    /// Most that one decision may change, as a share of the rate.
+    /// Largest change of one decision, as a share of the rate.
     pub(super) fn largest_change(&self, up: bool) -> f64 {
         let largest = if up { self.max_boundary } else { self.max_boundary_down };
         largest.unwrap_or(f64::INFINITY)
     }
 
-    pub(super) fn queue_slack(&self) -> Duration {
-        Duration::from_secs_f64(self.queue_slack_ms / 1e3)
+    pub(super) fn queue_headroom(&self) -> Duration {
+        Duration::from_secs_f64(self.queue_headroom_ms / 1e3)
     }
 
-    /// Why these settings can't be, if so.
+    /// Why these settings are invalid; `None` if they are valid.
     pub(super) fn fault(&self) -> Option<&'static str> {
         let [shortest, longest] = self.interval_round_trips;
         if !(shortest > 0.0 && longest >= shortest && longest <= 10.0) {
@@ -133,8 +128,8 @@ impl PccConfig {
         if !(0.0..=0.9).contains(&self.gap_spread) {
             return Some("gap_spread must be 0 to 0.9");
         }
-        if !(0.0..=60_000.0).contains(&self.queue_slack_ms) {
-            return Some("queue_slack_ms must be 0 to 60000");
+        if !(0.0..=60_000.0).contains(&self.queue_headroom_ms) {
+            return Some("queue_headroom_ms must be 0 to 60000");
         }
         let rest = [
             self.conversion_factor,
@@ -151,16 +146,5 @@ impl PccConfig {
             return Some("no setting can be below 0");
         }
         self.utility.fault()
-    }
-}
-
-impl ControllerConfig for PccConfig {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn build(&self, _now: Time, start: &PathStart) -> Box<dyn Controller> {
-        let pcc = Pcc::new(*self, start);
-        if self.restart { Box::new(Restart::new(pcc)) } else { Box::new(pcc) }
     }
 }

@@ -3,62 +3,62 @@ use std::time::Duration;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::bandwidth_probe::Resumable;
+use super::base_rtt::BaseRtt;
 use super::config::{NoiseFilter, PccConfig, StartUpKind};
-use super::least_rtt::LeastRtt;
 use super::monitor_interval::{Extent, Intervals};
 use super::noise::AckFilter;
 use super::pipelined::Pipelined;
 use super::rate_control::RateControl;
-use super::restart::Resumable;
 use crate::estimators::SpuriousTimeout;
 use crate::{
     Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
     Time, Tuning,
 };
 
-/// Least packets of an interval; the paper gives none. As many as the initial window, so that
-/// intervals take one round trip from the first. 20 or 40 gained nothing once losses are
-/// judged by [`PccConfig::loss_errors`], and start later (0.5, 2 and 12 Mbit/s, 1 % loss).
+/// Least packets of an interval; the paper gives none. As many as the initial window (RFC 9002, Section 7.2),
+/// so that intervals take one round trip from the first.
 const MIN_INTERVAL_PACKETS: u64 = 10;
 /// Least duration of an interval. The paper has one RTT and no path below 10 ms: a gradient
 /// over less than this is the noise of schedulers and acknowledgement timers.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// T_timeout: an interval may wait so many round trips for feedback (Table 1).
-const TIMEOUT_ROUND_TRIPS: u32 = 4;
-/// Least time-out: a last packet may wait for the peer's acknowledgement delay (25 ms, RFC
+/// T_timeout: an interval waits this many round trips for feedback (Table 1).
+const TIMEOUT_RTTS: u32 = 4;
+/// Least timeout: a last packet may wait for the peer's acknowledgement delay (25 ms, RFC
 /// 9000, Section 18.2) and, when lost, for a probe that waits for it again.
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// Probe time-outs in a row that count as a time-out. The first only asks whether the last
+/// Consecutive probe timeouts that count as a timeout. The first only tests whether the last
 /// packet was lost (RFC 9002, Section 6.2).
-const PROBE_TIMEOUTS: u32 = 2;
-/// Least rate, 10^6 bit/s: a packet each half second. (With 0.1 a link of 50 kbit/s lost 64 to 88 %.)
+const MIN_PROBE_TIMEOUTS: u32 = 2;
+/// Least rate, 10^6 bit/s: a packet each half second.
+/// Chosen by `fifty_kilobits_and_ten_gigabits_work` (lab/sim/tests/real_conditions.rs).
 const MIN_RATE_MBPS: f64 = 0.02;
 /// Least rate in packets a round trip: one would leave nothing to compare.
 const MIN_RATE_PACKETS: f64 = 2.0;
 /// Largest rate, 10^6 bit/s: only there to keep arithmetic finite.
 const MAX_RATE_MBPS: f64 = 100_000.0;
-/// The window is this many round trips of the rate. PCC has no window: this one never
-/// decides while acknowledgements come, bounds what the transport buffers, and stops a
-/// sender that hears nothing.
-const WINDOW_ROUND_TRIPS: u32 = 3;
+/// The window is this many round trips of the rate, if the algorithm is not latency-sensitive. PCC has no window:
+/// this one never limits while acknowledgements arrive, bounds what the transport buffers, and stops a sender without
+/// feedback.
+const WINDOW_RTTS: u32 = 3;
 /// Least time beyond one round trip that the window covers, for acknowledgement delay and
 /// scheduling on paths with next to no RTT.
-const WINDOW_SLACK: Duration = Duration::from_millis(50);
+const MIN_WINDOW_HEADROOM: Duration = Duration::from_millis(50);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
 
-/// Round trips so many times as long as the path's are those of a queue that stands.
-const QUEUE: f64 = 1.25;
+/// A warm start finds a standing queue if the smoothed RTT is more than this multiple of the base RTT.
+/// Measured in docs/research/mcc.md (Migration).
+const STANDING_QUEUE_RTT_RATIO: f64 = 1.25;
 
 /// Keeps the draws of gaps apart from those of probes.
 const GAP_SEED: u64 = 0x6761_7073;
 
-/// A sender of this family: see [`PccConfig`].
+/// The controller of the family, with the settings of a [`PccConfig`].
 ///
-/// Which RTT samples are taken: the one of the largest packet that an acknowledgement newly
-/// names. The others had been at the peer for longer, by however long it held its
-/// acknowledgement back: with one for two packets every other sample would be too long by a
-/// packet's time, which near the filter's threshold is as much as the slope itself.
+/// RTT samples are those of the largest newly acknowledged packet. The peer held back the
+/// acknowledgements of the others: with one acknowledgement for two packets, every other sample would
+/// be too long by a packet's time, about the slope itself near the filter's threshold.
 #[derive(Debug)]
 pub(super) struct Pcc {
     control: RateControl,
@@ -67,16 +67,16 @@ pub(super) struct Pcc {
     rate: Bandwidth,
     start: PathStart,
     smoothed_rtt: Option<Duration>,
-    /// Of those who mind latency.
-    least_rtt: Option<LeastRtt>,
+    /// Latency-sensitive members only.
+    base_rtt: Option<BaseRtt>,
     mtu_bytes: u64,
     probe_timeouts: u32,
     /// The central rate, 10^6 bit/s.
     spurious_timeout: SpuriousTimeout<f64>,
-    /// Present while that kind of start-up runs: then there are no intervals.
+    /// Present while pipelined start-up runs: there are no intervals then.
     pipelined: Option<Pipelined>,
     start_up: StartUpKind,
-    /// What the gap after the last packet is of its mean.
+    /// Gap after the last packet, as a multiple of the mean gap.
     gap: f64,
     gap_spread: f64,
     gap_rng: Pcg64Mcg,
@@ -93,7 +93,10 @@ impl Pcc {
             rate,
             start: *start,
             smoothed_rtt: None,
-            least_rtt: config.utility.minds_latency().then(|| LeastRtt::new(config.queue_slack())),
+            base_rtt: config
+                .utility
+                .is_latency_sensitive()
+                .then(|| BaseRtt::new(config.queue_headroom())),
             mtu_bytes: start.mtu_bytes.max(1),
             probe_timeouts: 0,
             spurious_timeout: SpuriousTimeout::default(),
@@ -106,7 +109,7 @@ impl Pcc {
         };
         pcc.begin_start_up();
         pcc.bound();
-        pcc.rate = pcc.waiting();
+        pcc.rate = pcc.idle_rate();
         pcc
     }
 
@@ -114,8 +117,8 @@ impl Pcc {
         self.smoothed_rtt.unwrap_or(self.start.initial_rtt)
     }
 
-    /// What to send at while no interval is open.
-    fn waiting(&self) -> Bandwidth {
+    /// The rate while no interval is open.
+    fn idle_rate(&self) -> Bandwidth {
         Bandwidth::from_mbps(self.control.waiting_mbps())
     }
 
@@ -125,17 +128,17 @@ impl Pcc {
         self.control.bound(floor.clamp(MIN_RATE_MBPS, MAX_RATE_MBPS), MAX_RATE_MBPS);
     }
 
-    /// Hands complete intervals to the rate control, and gives up on those without feedback.
+    /// Passes complete intervals to the rate control, and gives up those without feedback.
     fn conclude(&mut self, now: Time) {
         while let Some((id, outcome)) = self.intervals.pop_complete() {
             self.control.on_outcome(id, outcome);
         }
-        let limit = (self.rtt() * TIMEOUT_ROUND_TRIPS).max(MIN_TIMEOUT);
+        let limit = (self.rtt() * TIMEOUT_RTTS).max(MIN_TIMEOUT);
         if self.intervals.is_overdue(now, limit) {
             self.time_out(now);
         }
         if !self.intervals.is_open() {
-            self.rate = self.waiting();
+            self.rate = self.idle_rate();
         }
     }
 
@@ -146,13 +149,13 @@ impl Pcc {
         };
     }
 
-    /// Start-up beside the intervals, while it runs.
+    /// Runs pipelined start-up. Returns whether it is active.
     fn start_up_event(&mut self, event: &CongestionEvent<'_>) -> bool {
         let Some(start_up) = &mut self.pipelined else { return false };
         if let Some(delivered) = start_up.on_event(event) {
             self.pipelined = None;
             self.control.learn_from(delivered.mbps());
-            self.rate = self.waiting();
+            self.rate = self.idle_rate();
             return true;
         }
         let floor = self.control.central_mbps();
@@ -167,7 +170,7 @@ impl Pcc {
         self.intervals.clear();
         self.control.on_timeout();
         self.begin_start_up();
-        self.rate = self.waiting();
+        self.rate = self.idle_rate();
     }
 }
 
@@ -180,12 +183,12 @@ impl Resumable for Pcc {
         self.control.is_starting()
     }
 
-    fn is_far_below(&self) -> bool {
-        self.control.is_far_below()
+    fn is_below_capacity(&self) -> bool {
+        self.control.is_below_capacity()
     }
 
-    fn take_fall(&mut self) -> Option<f64> {
-        self.control.take_fall()
+    fn take_rate_drop(&mut self) -> Option<f64> {
+        self.control.take_rate_drop()
     }
 }
 
@@ -229,8 +232,8 @@ impl Controller for Pcc {
             let mean = self.smoothed_rtt.replace(rtt.smoothed).unwrap_or(rtt.smoothed);
             self.bound();
             let central = self.control.central_mbps();
-            if let Some(least) = &mut self.least_rtt
-                && let Some(before) = least.add(event.now, rtt.latest, rtt.smoothed, central)
+            if let Some(base) = &mut self.base_rtt
+                && let Some(before) = base.add(event.now, rtt.latest, rtt.smoothed, central)
             {
                 self.intervals.clear();
                 self.control.learn_from(before);
@@ -282,7 +285,7 @@ impl Controller for Pcc {
 
     fn on_probe_timeout(&mut self, now: Time) {
         self.probe_timeouts = self.probe_timeouts.saturating_add(1);
-        if self.probe_timeouts >= PROBE_TIMEOUTS {
+        if self.probe_timeouts >= MIN_PROBE_TIMEOUTS {
             self.time_out(now);
         }
     }
@@ -299,7 +302,7 @@ impl Controller for Pcc {
         self.bound();
     }
 
-    fn inherit(&mut self, _now: Time, path: &PathModel) {
+    fn init_from_path(&mut self, _now: Time, path: &PathModel) {
         let rtt = match path.smoothed_rtt {
             Duration::ZERO => self.start.initial_rtt,
             rtt => rtt,
@@ -307,22 +310,22 @@ impl Controller for Pcc {
         self.smoothed_rtt = Some(rtt);
         self.bound();
         let of_window = Bandwidth::from_bytes_and_time(path.window_bytes, rtt);
-        // A window may be a multiple of what the path carries; what it carried is not.
+        // The window may be a multiple of what the path carries; the delivery rate is not.
         let rate = match path.max_delivery_rate {
             Bandwidth::ZERO => of_window,
             delivered => delivered.min(of_window),
         };
         self.intervals.clear();
         self.pipelined = None;
-        // Whoever minds latency gets rid of a queue in one round trip, after which there is something to learn:
-        // coming down by steps that wait for what the last one has shown ended far below the link's rate.
-        match path.standing_queue(QUEUE).filter(|_| self.least_rtt.is_some()) {
+        // A latency-sensitive controller drains the standing queue in one round trip. Lowering the rate step by step
+        // would end far below the link's rate, because each step waits for feedback.
+        match path.standing_queue(STANDING_QUEUE_RTT_RATIO).filter(|_| self.base_rtt.is_some()) {
             Some(queue) => {
                 self.control.drain_and_learn_from(rate.mbps(), queue.div_duration_f64(rtt));
             }
-            None => self.control.take_over(rate.mbps()),
+            None => self.control.warm_start_at(rate.mbps()),
         }
-        self.rate = self.waiting();
+        self.rate = self.idle_rate();
     }
 
     fn window_bytes(&self) -> u64 {
@@ -334,11 +337,11 @@ impl Controller for Pcc {
                 .max(self.start.initial_window_bytes)
                 .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
         }
-        let time = match self.least_rtt.as_ref().and_then(LeastRtt::covered) {
-            Some(covered) => covered,
-            None => (rtt * WINDOW_ROUND_TRIPS).max(rtt + WINDOW_SLACK),
+        let time = match self.base_rtt.as_ref().and_then(BaseRtt::window_horizon) {
+            Some(horizon) => horizon,
+            None => (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM),
         };
-        // Asked for with each packet: exact arithmetic would cost more than all else.
+        // Called for each packet: exact arithmetic would dominate the cost.
         let window = self.rate.bits_per_s() as f64 / 8.0 * time.as_secs_f64();
         (window as u64).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
@@ -365,8 +368,8 @@ impl Controller for Pcc {
     }
 }
 
-/// The initial window in a round trip (RFC 9002, Section 7.2), which is not taken as less than
-/// an interval: ten packets in 0.1 ms would be more than 1 Gbit/s.
+/// The initial window per round trip (RFC 9002, Section 7.2), or per interval if that is longer: ten
+/// packets in 0.1 ms would be more than 1 Gbit/s.
 fn initial_rate(start: &PathStart, rtt: Duration) -> Bandwidth {
     Bandwidth::from_bytes_and_time(start.initial_window_bytes, rtt.max(MIN_INTERVAL))
 }

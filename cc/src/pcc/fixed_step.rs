@@ -4,17 +4,17 @@ use rand_pcg::Pcg64Mcg;
 use super::config::PccConfig;
 use super::policy::{Measured, Policy, Round};
 
-/// epsilon_max: beyond it probes grow no further (PCC, NSDI '15, Section 3.2).
-const MAX_STEPS: u32 = 5;
-/// Steps grow no further until the rate that was taken over has been found too high once. The paper's grow
-/// without an end; on a long path with an empty buffer they are far beyond the link's rate when that is full.
-const MOST_STEPS_AT_FIRST: u32 = 1;
-/// Then so far, until it has been for sure: a packet or two may be lost by chance. (With 4 there is a pair left on
-/// the lossy path of docs/mcc.md#migration, without an end there are three; with 1 it takes ten seconds from 5
-/// to 8 Mbit/s of 20.)
-const MOST_STEPS_AFTER_CHANCE: u32 = 3;
-/// One step never takes more of the rate than this.
-const MOST_OF_RATE: f64 = 0.5;
+/// epsilon_max, in steps: largest probe (PCC, NSDI '15, Section 3.2).
+const MAX_PROBE_STEPS: u32 = 5;
+/// Largest step after a warm start, in steps, until the rate has been too high once. The paper has no limit; on a long
+/// path with an empty buffer steps would be far beyond the link's rate when the buffer is full.
+/// Measured in docs/research/mcc.md (Migration).
+const MAX_STEPS_AFTER_WARM_START: u32 = 1;
+/// Largest step after losses that may be random, in steps, until the rate has certainly been too high.
+/// Measured in docs/research/mcc.md (Migration).
+const MAX_STEPS_AFTER_RANDOM_LOSS: u32 = 3;
+/// Largest change of one step, as a share of the rate.
+const MAX_STEP_FRACTION: f64 = 0.5;
 
 /// Steps of fixed size while utility rises (PCC, NSDI '15, Section 3.2).
 #[derive(Debug)]
@@ -22,25 +22,25 @@ pub(super) struct FixedStep {
     /// epsilon_min.
     step: f64,
     state: State,
-    /// How far steps grow.
-    most_steps: u32,
+    /// Largest step, in steps.
+    max_steps: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Two pairs of probes, `steps` times epsilon_min to both sides, must agree.
+    /// Two pairs of probes, `steps` times epsilon_min above and below, must agree.
     Deciding { steps: u32 },
-    /// The n-th rate in one direction is n times epsilon_min beyond the last.
+    /// The n-th rate in one direction is n times epsilon_min beyond the previous rate.
     Adjusting { up: bool, n: u32, best: f64 },
 }
 
 impl FixedStep {
     pub(super) fn new(config: PccConfig) -> Self {
-        Self { step: config.probe_step, state: State::Deciding { steps: 1 }, most_steps: u32::MAX }
+        Self { step: config.probe_step, state: State::Deciding { steps: 1 }, max_steps: u32::MAX }
     }
 
     fn gain(&self, up: bool, steps: u32) -> f64 {
-        let size = (f64::from(steps) * self.step).min(MOST_OF_RATE);
+        let size = (f64::from(steps) * self.step).min(MAX_STEP_FRACTION);
         if up { 1.0 + size } else { 1.0 - size }
     }
 
@@ -58,7 +58,7 @@ impl FixedStep {
         let up = match ups {
             0 => false,
             1 => {
-                self.state = State::Deciding { steps: (steps + 1).min(MAX_STEPS) };
+                self.state = State::Deciding { steps: (steps + 1).min(MAX_PROBE_STEPS) };
                 return Some(round.central_mbps);
             }
             _ => true,
@@ -68,9 +68,9 @@ impl FixedStep {
     }
 }
 
-/// Whether a rate is too high, and not only unlucky.
+/// Whether the rate was certainly too high: its losses were not random.
 fn is_sure(measured: &Measured) -> bool {
-    measured.outcome.lost == 0 || measured.outcome.sure_loss(measured.seen.loss) > 0.0
+    measured.outcome.lost == 0 || measured.outcome.significant_loss(measured.seen.loss) > 0.0
 }
 
 impl Policy for FixedStep {
@@ -86,7 +86,7 @@ impl Policy for FixedStep {
         }
     }
 
-    /// In the adjusting state the rate on trial stays until its result is there.
+    /// In the adjusting state the rate under test stays until its result arrives.
     fn waiting_gain(&self) -> f64 {
         match self.state {
             State::Deciding { .. } => 1.0,
@@ -101,13 +101,14 @@ impl Policy for FixedStep {
                 let measured = (*round.results.first()?)?;
                 let utility = round.utility.of(&measured.seen);
                 if utility <= best {
-                    let most = if is_sure(&measured) { u32::MAX } else { MOST_STEPS_AFTER_CHANCE };
-                    self.most_steps = self.most_steps.max(most);
+                    let max_steps =
+                        if is_sure(&measured) { u32::MAX } else { MAX_STEPS_AFTER_RANDOM_LOSS };
+                    self.max_steps = self.max_steps.max(max_steps);
                     self.state = State::Deciding { steps: 1 };
                     return Some(round.central_mbps);
                 }
                 let gain = self.gain(up, n);
-                let n = n.saturating_add(1).min(self.most_steps);
+                let n = n.saturating_add(1).min(self.max_steps);
                 self.state = State::Adjusting { up, n, best: utility };
                 Some(round.central_mbps * gain)
             }
@@ -116,12 +117,12 @@ impl Policy for FixedStep {
 
     fn restart(&mut self) {
         self.state = State::Deciding { steps: 1 };
-        self.most_steps = u32::MAX;
+        self.max_steps = u32::MAX;
     }
 
-    fn take_over(&mut self) {
+    fn on_warm_start(&mut self) {
         self.restart();
-        self.most_steps = MOST_STEPS_AT_FIRST;
+        self.max_steps = MAX_STEPS_AFTER_WARM_START;
     }
 
     fn state(&self) -> &'static str {
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_back_when_utility_falls_and_decides_anew() {
+    fn falling_utility_restores_the_rate_and_starts_deciding_again() {
         let mut flow = Flow::new(100.0);
         let full = |mbps: f64| (1.0 - 102.0 / mbps).max(0.0) * 5.0;
         flow.round(full);
@@ -204,7 +205,7 @@ mod tests {
             flow.policy.plan(&mut flow.rng, &mut flow.gains);
             let widest = flow.gains.iter().copied().fold(0.0, f64::max);
             assert!((widest - 1.0 - f64::from(steps) * 0.01).abs() < 1e-9, "{widest}");
-            // The first pair says up, the second down.
+            // The first pair votes up, the second down.
             let results: Vec<_> = (0..4)
                 .map(|at| {
                     let mut measured = clean(100.0 * flow.gains[at], flow.gains[at]);

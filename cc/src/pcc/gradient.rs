@@ -5,17 +5,18 @@ use super::config::{NoiseFilter, PccConfig};
 use super::policy::{Measured, Policy, Round};
 use super::utility::{Observed, Utility};
 
-/// So many rises in a row that the boundary has cut off show a link that carries far more.
-const FAR_BELOW: u32 = 5;
+/// Consecutive increases limited by the boundary that show a rate far below the capacity.
+/// Measured in docs/research/cc/pcc.md (`bandwidth_probe`).
+const MIN_LIMITED_INCREASES: u32 = 5;
 /// Pairs of probes of which a majority decides with Proteus's filter (SIGCOMM '20, Section 5).
-const VOTES: usize = 3;
+const PROTEUS_PAIRS: usize = 3;
 
 /// Follows the utility's gradient (Vivace, Section 4).
 #[derive(Debug)]
 pub(super) struct Gradient {
     config: PccConfig,
     ascent: Ascent,
-    /// The gradient that the pair on its way is to confirm.
+    /// The gradient that the next pair is to confirm.
     unsure: Option<f64>,
     last: f64,
 }
@@ -28,7 +29,7 @@ impl Gradient {
     fn pairs(&self) -> usize {
         match self.config.noise_filter {
             NoiseFilter::None => 1,
-            NoiseFilter::Proteus => VOTES,
+            NoiseFilter::Proteus => PROTEUS_PAIRS,
         }
     }
 
@@ -37,7 +38,7 @@ impl Gradient {
         central_mbps + self.ascent.change(&self.config, gradient, central_mbps)
     }
 
-    /// Double check (Section 4.3): sending faster does not cause less loss.
+    /// With a double check (Section 4.3): sending faster does not cause less loss.
     fn one_pair(&mut self, pair: &Pair, central_mbps: f64) -> f64 {
         let gradient = match self.unsure.take() {
             None if pair.fast_lost_less && self.config.double_check => {
@@ -72,7 +73,7 @@ impl Policy for Gradient {
             let votes = if pair.gradient > 0.0 { &mut up } else { &mut down };
             votes.add(pair.gradient);
         }
-        let won = [up, down].into_iter().find(|votes| votes.count > VOTES / 2)?;
+        let won = [up, down].into_iter().find(|votes| votes.count > PROTEUS_PAIRS / 2)?;
         Some(self.moved(won.mean(), round.central_mbps))
     }
 
@@ -85,8 +86,8 @@ impl Policy for Gradient {
         if self.unsure.is_some() { "double-check" } else { "learning" }
     }
 
-    fn is_far_below(&self) -> bool {
-        self.ascent.up && self.ascent.over >= FAR_BELOW
+    fn is_below_capacity(&self) -> bool {
+        self.ascent.up && self.ascent.over >= MIN_LIMITED_INCREASES
     }
 
     fn last_gradient(&self) -> f64 {
@@ -138,11 +139,11 @@ fn with_loss(utility: &Utility, seen: Observed, loss: f64) -> f64 {
 
 /// The loss rates to judge two probes by.
 ///
-/// A difference below `errors` standard errors of it may be chance. Then both get what they lost
-/// together, but for a part of what the faster one lost more: the cube of how near it is to the
-/// limit. What the faster one lost less is chance (Section 4.3: sending faster is not the cause).
-/// Without that part, flows that are too small to be sure of what they do to each other bear
-/// loss until its level alone stops them, and with all of it random loss does.
+/// A difference below `errors` standard errors may be random. Both probes then get the pooled loss
+/// rate, plus or minus a part of what the faster one lost more: the cube of its ratio to the limit.
+/// If the faster one lost less, that is random (Section 4.3: sending faster is not the cause).
+/// Without that part, small flows tolerate the loss that they cause each other until its level alone
+/// stops them. With the whole difference, random loss stops them.
 fn losses(fast: &Measured, slow: &Measured, errors: f64) -> (f64, f64) {
     let of = |probe: &Measured| (probe.outcome.lost as f64, probe.outcome.packets.max(1) as f64);
     let ((fast_lost, fast_sent), (slow_lost, slow_sent)) = (of(fast), of(slow));
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_losses_are_shared_real_ones_are_not_and_between_counts_in_part() {
+    fn random_losses_are_pooled_significant_ones_are_not_and_others_count_in_part() {
         let lost = |lost: u64| {
             let mut measured = clean(1.0, 1.0);
             measured.outcome.packets = 100;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::config::{NoiseFilter, PccConfig, StartUpKind, Steps};
 use super::utility::Utility;
-use crate::registry::{Algorithm, Entry};
+use crate::algorithm::{Algorithm, Entry};
 
 /// The algorithms of this family.
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -22,15 +22,14 @@ pub(crate) const ENTRIES: &[Entry] = &[
 
 /// Vivace (NSDI '18).
 pub const VIVACE_LATENCY: PccConfig = vivace("vivace-latency", Utility::VIVACE_LATENCY);
-/// Vivace for which latency does not count: fills queues, and is not starved by those who do.
+/// Vivace that is not latency-sensitive: fills queues, and is not starved by flows that do.
 pub const VIVACE_LOSS: PccConfig = vivace("vivace-loss", Utility::VIVACE_LOSS);
 /// Vivace for cellular links.
 pub const VIVACE_LTE: PccConfig = vivace("vivace-lte", Utility::VIVACE_LTE);
-/// Vivace with a share of the bottleneck of its own.
+/// Vivace with a configured share of the bottleneck.
 ///
 /// The gradient is almost flat around the equilibrium, so that steps must be as small as it, and
-/// drop-tail must not favour one flow: with even gaps, targets of 75 and 25 Mbit/s ended at 97 and
-/// 3, the smaller one losing 38 % of its packets and the larger one 6 %.
+/// drop-tail must not favour one flow (docs/research/cc/pcc.md, `gap_spread`).
 pub const VIVACE_WEIGHTED: PccConfig = PccConfig {
     min_change: 0.0,
     gap_spread: 0.9,
@@ -38,9 +37,9 @@ pub const VIVACE_WEIGHTED: PccConfig = PccConfig {
 };
 /// Proteus as primary flow (SIGCOMM '20).
 pub const PROTEUS_P: PccConfig = proteus("proteus-p", Utility::PROTEUS_P);
-/// Proteus as scavenger: it does not ask for more than it has.
+/// Proteus as scavenger, without bandwidth probes.
 pub const PROTEUS_S: PccConfig =
-    PccConfig { restart: false, ..proteus("proteus-s", Utility::PROTEUS_S) };
+    PccConfig { bandwidth_probe: false, ..proteus("proteus-s", Utility::PROTEUS_S) };
 /// Proteus as primary flow up to a rate.
 pub const PROTEUS_H: PccConfig = proteus("proteus-h", Utility::PROTEUS_H);
 /// PCC Allegro (NSDI '15).
@@ -56,7 +55,7 @@ const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
         max_boundary: Some(0.1),
         max_boundary_down: Some(0.1),
         min_change: 0.005,
-        restart: true,
+        bandwidth_probe: true,
         initial_ignorance: true,
         start_from_delivered: true,
         ..published(name, utility)
@@ -69,9 +68,8 @@ const fn proteus(name: &'static str, utility: Utility) -> PccConfig {
 
 /// Fixed steps have no boundary. The interval is NSDI '15, Section 3.1.
 ///
-/// Start-up is Vivace's: of ten packets one lost by chance ends it at about 1 Mbit/s, and steps of
-/// one per cent then take minutes. On 100 Mbit/s, 30 ms and 75 kB, from 10 s to 60 s: 93.5 Mbit/s
-/// at 3 % loss and 17.7 at 3.5 % without, 97.9 and 94.4 with it.
+/// Start-up is Vivace's: otherwise one random loss in ten packets ends it at about 1 Mbit/s, and steps of
+/// one per cent then take minutes.
 const fn allegro(name: &'static str, utility: Utility) -> PccConfig {
     PccConfig {
         steps: Steps::Fixed,
@@ -103,9 +101,9 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         double_check: true,
         fall_at_loss: None,
         gap_spread: 0.0,
-        queue_slack_ms: 100.0,
+        queue_headroom_ms: 100.0,
         noise_filter: NoiseFilter::None,
-        restart: false,
+        bandwidth_probe: false,
         start_up: StartUpKind::Doubling,
         initial_ignorance: false,
         start_from_delivered: false,
@@ -127,8 +125,8 @@ impl PccConfig {
     }
 }
 
-/// `preset` (`default` or `published`) is what the other parameters then change. A utility's
-/// fields are named as if they were the member's own.
+/// `preset` (`default` or `published`) gives the values that the other parameters override. A utility's
+/// fields are parameters of the member.
 fn make(member: PccConfig, mut given: Map<String, Value>) -> Result<Algorithm, serde_json::Error> {
     let base = match given.remove("preset") {
         None => member,
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_has_a_name_whether_of_the_utility_or_not() {
+    fn settings_of_the_member_and_of_its_utility_are_set_by_name() {
         let spec = Spec::named("vivace-weighted").with("share", 0.25).with("boundary_start", 0.07);
         let settings =
             settings(&spec.with("noise_filter", "proteus").with("start_up", "pipelined"));
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_what_the_other_parameters_change() {
+    fn parameters_override_the_preset() {
         let published = Spec::named("vivace").with("preset", "published");
         assert!(settings(&published).contains("max_boundary: None"));
         let changed = settings(&published.with("conversion_factor", 1.5));
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_says_so() {
+    fn invalid_parameters_are_named_in_the_error() {
         let error = |name: &str, parameter: &str, value: serde_json::Value| {
             let spec = Spec::named(name).with(parameter, value);
             registry::find(&spec).expect_err(parameter).to_string()

@@ -1,25 +1,28 @@
 //! Rate control by experiment: PCC Allegro (NSDI '15), Vivace (NSDI '18), Proteus (SIGCOMM '20).
 //!
-//! Time is cut into monitor intervals of about one round trip, each at a rate of its own. What
-//! comes back of an interval's packets makes one number, its utility; the rate follows the
-//! direction in which utility grows.
+//! Time is divided into monitor intervals of about one round trip, each at a rate of its own. The
+//! outcome of an interval's packets gives one number, its utility. The rate follows the direction in
+//! which utility grows.
 //!
 //! - `members`: the algorithms; each is a utility and a few settings.
 //! - `config`: the settings.
-//! - `monitor_interval`: which packets an interval has, and what became of them.
-//! - `noise`: what of an interval's RTTs is signal.
-//! - `utility`: what each member strives for.
+//! - `monitor_interval`: the packets of an interval and their outcome.
+//! - `noise`: noise filters for an interval's RTTs.
+//! - `utility`: the objective of each member.
 //! - `start_up`, `gradient`, `fixed_step`: from outcomes to the next rate.
-//! - `pipelined`: a start-up for long RTTs, from acknowledgements as they come.
-//! - `rate_control`: which intervals are needed next; runs one of these three.
-//! - `restart`: trains of packets that ask what the path carries by now.
-//! - `controller`: all of it behind [`Controller`](crate::Controller).
+//! - `pipelined`: a start-up for long RTTs that follows single acknowledgements.
+//! - `rate_control`: schedules intervals and passes their outcomes to `start_up`, `gradient` or `fixed_step`.
+//! - `bandwidth_probe`: packet trains that probe the available capacity.
+//! - `base_rtt`: the path's RTT without a queue, for the window of latency-sensitive members.
+//! - `controller`: the [`Controller`](crate::Controller) of the family.
 
+mod bandwidth_probe;
+mod base_rtt;
 mod config;
 mod controller;
+mod factory;
 mod fixed_step;
 mod gradient;
-mod least_rtt;
 mod members;
 mod monitor_interval;
 
@@ -27,7 +30,6 @@ mod noise;
 mod pipelined;
 mod policy;
 mod rate_control;
-mod restart;
 mod start_up;
 mod utility;
 

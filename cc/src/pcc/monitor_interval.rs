@@ -6,29 +6,29 @@ use crate::{AckedPacket, Bandwidth, LostPacket, SentPacket, Time};
 
 /// Most packet numbers that one interval may span: bounds its memory to 128 KiB. At 10
 /// Gbit/s that is more than one second.
-const MAX_SPAN: u64 = 1 << 20;
-/// Most intervals that wait for their packets. One round has two probes, so more only
-/// pile up when nothing comes back; the oldest is then given up.
-const MAX_WAITING: usize = 16;
+const MAX_SPAN_PACKETS: u64 = 1 << 20;
+/// Most intervals that wait for feedback. One round has two probes, so more only
+/// accumulate without feedback; the oldest is then given up.
+const MAX_WAITING_INTERVALS: usize = 16;
 
-/// Losses above a limit by this many standard errors are no chance.
-const SURE_ERRORS: f64 = 2.0;
+/// Losses above a limit by this many standard errors are not random (a confidence of 95 %).
+const SIGNIFICANT_ERRORS: f64 = 2.0;
 
-/// When an interval may end: after `duration` and with `packets` packets.
+/// Least extent of an interval: it ends after `duration` and `packets` packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) duration: Duration,
     pub(super) packets: u64,
 }
 
-/// What one monitor interval has shown.
+/// Measurements of one monitor interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
-    /// Rate that was to be sent, 10^6 bit/s.
+    /// Intended rate, 10^6 bit/s.
     pub(super) target_mbps: f64,
     /// Rate that was sent, 10^6 bit/s.
     pub(super) sent_mbps: f64,
-    /// Rate at which acknowledgements came in, 10^6 bit/s; zero if they show none.
+    /// Delivery rate according to acknowledgements, 10^6 bit/s; zero if unknown.
     pub(super) delivered_mbps: f64,
     /// RTT gradient, s/s.
     pub(super) slope: Slope,
@@ -36,30 +36,30 @@ pub(super) struct Outcome {
     pub(super) rtt_s: f64,
     /// Standard deviation of the RTT, s.
     pub(super) deviation_s: f64,
-    /// What the RTT gradient leaves unexplained of it (root mean square), s.
+    /// Root mean square of the RTT's residuals from the gradient, s.
     pub(super) residual_s: f64,
-    /// How long it took, s.
+    /// Duration, s.
     pub(super) duration_s: f64,
-    /// Packets whose fate is known.
+    /// Packets that were acknowledged or lost.
     pub(super) packets: u64,
-    /// Those of them that were lost.
+    /// Packets that were lost.
     pub(super) lost: u64,
-    /// Whether the application ran out of data in it.
+    /// Whether the application ran out of data during the interval.
     pub(super) app_limited: bool,
 }
 
 impl Outcome {
-    /// By how much a share `loss` of its packets is above what chance makes of none.
-    pub(super) fn sure_loss(&self, loss: f64) -> f64 {
+    /// Lower bound of the loss rate when `loss` of its packets were lost.
+    pub(super) fn significant_loss(&self, loss: f64) -> f64 {
         let packets = self.packets.max(1) as f64;
-        loss - SURE_ERRORS * (loss * (1.0 - loss) / packets).sqrt()
+        loss - SIGNIFICANT_ERRORS * (loss * (1.0 - loss) / packets).sqrt()
     }
 }
 
 /// The packets from one change of rate to the next.
 ///
-/// A packet belongs to the interval in which it was sent, by number: which packets an
-/// acknowledgement names never moves a boundary, and reordering is not loss.
+/// A packet belongs to the interval in which it was sent, by number: acknowledgements never move a
+/// boundary, and reordering is not loss.
 #[derive(Debug)]
 struct Interval {
     id: u64,
@@ -86,7 +86,8 @@ struct Interval {
 impl Interval {
     fn is_due(&self, now: Time, number: u64) -> bool {
         let full = self.sent_packets >= self.extent.packets;
-        full && now.since(self.opened) >= self.extent.duration || number - self.first >= MAX_SPAN
+        full && now.since(self.opened) >= self.extent.duration
+            || number - self.first >= MAX_SPAN_PACKETS
     }
 
     fn on_sent(&mut self, packet: &SentPacket) {
@@ -100,7 +101,7 @@ impl Interval {
         self.sent_bytes += packet.bytes;
     }
 
-    /// Whether the fate of packet `number` was open; it no longer is.
+    /// Marks packet `number` as acknowledged, lost or discarded. Returns whether it was outstanding.
     fn settle(&mut self, number: u64) -> bool {
         let Some(at) = number.checked_sub(self.first) else { return false };
         let (word, bit) = ((at / 64) as usize, 1 << (at % 64));
@@ -115,7 +116,7 @@ impl Interval {
         self.acked += 1;
         match self.first_ack {
             None => self.first_ack = Some(now),
-            // Packets of the first acknowledgement had been sent before it: no time for them.
+            // The packets of the first acknowledgement arrived before it: their time is unknown.
             Some(first) if first < now => self.bytes_after_first_ack += bytes,
             Some(_) => {}
         }
@@ -143,18 +144,18 @@ impl Interval {
     }
 }
 
-/// The intervals whose packets are under way, oldest first.
+/// The intervals whose packets are outstanding, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     waiting: VecDeque<Interval>,
-    /// Whether an interval may have become complete: spares looking for it with each packet.
-    news: bool,
-    /// Memory of intervals that are done.
+    /// Whether an interval may have become complete: avoids a search for each packet.
+    may_be_complete: bool,
+    /// Memory of completed intervals.
     spare: Vec<Vec<u64>>,
 }
 
 impl Intervals {
-    /// Opens an interval; the packet that comes next is its first.
+    /// Opens an interval that starts with the next packet. Returns the interval that was given up for it, if any.
     pub(super) fn open(
         &mut self,
         id: u64,
@@ -181,7 +182,7 @@ impl Intervals {
             rtt: Regression::default(),
             app_limited: false,
         });
-        if self.waiting.len() <= MAX_WAITING {
+        if self.waiting.len() <= MAX_WAITING_INTERVALS {
             return None;
         }
         self.waiting.pop_front().map(|interval| self.recycle(interval).id)
@@ -194,20 +195,20 @@ impl Intervals {
         interval
     }
 
-    /// Whether an interval takes packets.
+    /// Whether an interval is open.
     pub(super) fn is_open(&self) -> bool {
         self.waiting.back().is_some_and(|interval| interval.closed.is_none())
     }
 
-    /// Ends the open interval if `packet`, which leaves now, is beyond it. The packet that
-    /// opens an interval belongs to it, so the boundary is the moment it leaves.
+    /// Closes the open interval if `packet`, which leaves now, is beyond it. The packet that
+    /// opens an interval belongs to it, so the boundary is the time when it leaves.
     pub(super) fn close_if_due(&mut self, packet: &SentPacket) {
         if let Some(last) = self.waiting.back_mut()
             && last.closed.is_none()
             && last.is_due(packet.time, packet.number)
         {
             last.closed = Some(packet.time);
-            self.news = true;
+            self.may_be_complete = true;
         }
     }
 
@@ -232,11 +233,11 @@ impl Intervals {
             && interval.settle(packet.number)
         {
             interval.on_acked(now, packet.bytes);
-            self.news |= interval.unsettled_packets == 0;
+            self.may_be_complete |= interval.unsettled_packets == 0;
         }
     }
 
-    /// A clean RTT sample: see [`super::Pcc`] on which ones are.
+    /// Adds an RTT sample; [`super::controller::Pcc`] selects them.
     pub(super) fn on_rtt(&mut self, packet: &AckedPacket, rtt: Duration) {
         if let Some(interval) = owner(&mut self.waiting, packet.number)
             && interval.closed.is_none_or(|closed| packet.sent < closed)
@@ -252,12 +253,11 @@ impl Intervals {
             && interval.settle(packet.number)
         {
             interval.lost += 1;
-            self.news |= interval.unsettled_packets == 0;
+            self.may_be_complete |= interval.unsettled_packets == 0;
         }
     }
 
-    /// A packet that had counted as lost was only late. If its interval has been judged, that
-    /// stands: its rate is history.
+    /// A packet that had counted as lost was only late. The outcome of a completed interval is not corrected.
     pub(super) fn on_spurious_loss(&mut self, number: u64) {
         if let Some(interval) = owner(&mut self.waiting, number)
             && interval.lost > 0
@@ -271,7 +271,7 @@ impl Intervals {
     pub(super) fn on_discarded(&mut self, number: u64) {
         if let Some(interval) = owner(&mut self.waiting, number) {
             interval.settle(number);
-            self.news |= interval.unsettled_packets == 0;
+            self.may_be_complete |= interval.unsettled_packets == 0;
         }
     }
 
@@ -284,15 +284,15 @@ impl Intervals {
         }
     }
 
-    /// The oldest interval of which every packet's fate is known.
+    /// Removes the oldest interval all of whose packets were acknowledged, lost or discarded.
     pub(super) fn pop_complete(&mut self) -> Option<(u64, Outcome)> {
-        if !self.news {
+        if !self.may_be_complete {
             return None;
         }
         let complete =
             |interval: &Interval| interval.closed.is_some() && interval.unsettled_packets == 0;
         let found = self.waiting.iter().position(complete);
-        self.news = found.is_some();
+        self.may_be_complete = found.is_some();
         let at = found?;
         let interval = self.waiting.remove(at)?;
         let interval = self.recycle(interval);
@@ -305,7 +305,7 @@ impl Intervals {
         self.waiting.front().is_some_and(|oldest| oldest.closed.is_some_and(late))
     }
 
-    /// Forgets all: what they measured is no longer how the path is.
+    /// Removes all intervals: their measurements are obsolete.
     pub(super) fn clear(&mut self) {
         while let Some(interval) = self.waiting.pop_front() {
             self.recycle(interval);

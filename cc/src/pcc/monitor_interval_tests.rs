@@ -66,7 +66,7 @@ fn a_packet_counts_once_and_only_if_it_was_sent() {
 }
 
 #[test]
-fn a_late_packet_is_no_loss_while_its_interval_waits() {
+fn late_packet_does_not_count_as_lost_while_its_interval_waits() {
     let mut intervals = Intervals::default();
     send(&mut intervals, 0..11);
     (0..9).for_each(|number| ack(&mut intervals, number));
@@ -94,17 +94,17 @@ fn memory_of_judged_intervals_is_used_again() {
 }
 
 #[test]
-fn what_never_comes_back_is_overdue_and_bounded() {
+fn interval_without_feedback_becomes_overdue_and_memory_is_bounded() {
     let mut intervals = Intervals::default();
     send(&mut intervals, 0..1000);
-    assert!(intervals.waiting.len() <= MAX_WAITING);
+    assert!(intervals.waiting.len() <= MAX_WAITING_INTERVALS);
     let now = sent(1000).time;
     assert!(intervals.is_overdue(now, Duration::from_millis(100)));
     assert!(!intervals.is_overdue(now, Duration::from_millis(200)));
 }
 
 #[test]
-fn a_jump_in_numbers_does_not_cost_memory() {
+fn jump_in_packet_numbers_costs_no_memory() {
     let mut intervals = Intervals::default();
     send(&mut intervals, 0..3);
     let far = SentPacket { number: 1 << 60, ..sent(3) };

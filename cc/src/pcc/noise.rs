@@ -1,4 +1,4 @@
-//! Noise in RTTs, after Proteus (SIGCOMM '20, Section 5) and, without it, Vivace's thresholds.
+//! Filters for noise in RTTs: those of Proteus (SIGCOMM '20, Section 5), or Vivace's thresholds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,22 +8,23 @@ use super::monitor_interval::Outcome;
 use super::utility::Observed;
 use crate::Time;
 
-/// A gap between acknowledgements this many times longer or shorter than the one before it,
-/// relative to what is usual, begins a burst.
-const BURST_RATIO: f64 = 50.0;
-/// Weight of the newest in all running means of Proteus.
-const WEIGHT: f64 = 0.1;
-/// Intervals that make a trend.
+/// A gap between acknowledgements that differs by this factor from the gap before it, relative to the
+/// usual factor, starts a burst (Proteus, Section 5).
+const BURST_GAP_RATIO: f64 = 50.0;
+/// Weight of the newest value in all running means of Proteus (Section 5).
+const EWMA_WEIGHT: f64 = 0.1;
+/// Intervals of a trend (Proteus, Section 5).
 const TREND_INTERVALS: usize = 6;
-/// A trend further from its mean than this many mean deviations is real.
-const UNUSUAL_TREND: f64 = 2.0;
-/// The same for the RTT's deviation; the published implementation has 4 and the millisecond.
-const UNUSUAL_DEVIATION: f64 = 4.0;
-/// Deviations of less than this are never unusual, s.
-const SMALL_DEVIATION_S: f64 = 0.001;
+/// A trend further from its mean than this many mean deviations is significant (Proteus, Section 5).
+const TREND_DEVIATIONS: f64 = 2.0;
+/// An RTT deviation further above its mean than this many mean deviations is significant. The value and the
+/// next one are those of the published implementation of Proteus.
+const RTT_DEVIATIONS: f64 = 4.0;
+/// Smaller RTT deviations are never significant, s.
+const MIN_DEVIATION_S: f64 = 0.001;
 
-/// Tells acknowledgements that came in the rhythm of the path from those that a link had held
-/// back and then let go in a burst: the RTTs of these are the link's, not the queue's.
+/// Rejects RTT samples of acknowledgements that a link held back and released in a burst: they measure
+/// the link's scheduling, not the queue.
 #[derive(Debug, Default)]
 pub(super) struct AckFilter {
     last_ack: Option<Time>,
@@ -47,17 +48,17 @@ impl AckFilter {
         let (gap, before) = (gap.as_secs_f64(), before.as_secs_f64());
         let ratio = (gap / before).max(before / gap);
         let usual = self.usual_ratio.unwrap_or(ratio);
-        if ratio > BURST_RATIO * usual {
+        if ratio > BURST_GAP_RATIO * usual {
             self.in_burst = true;
         } else if rtt < mean {
             self.in_burst = false;
         }
-        self.usual_ratio = Some(usual + WEIGHT * (ratio - usual));
+        self.usual_ratio = Some(usual + EWMA_WEIGHT * (ratio - usual));
         !self.in_burst
     }
 }
 
-/// A running mean with the mean of how far values are from it.
+/// A running mean and the running mean deviation from it.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
     mean: f64,
@@ -66,12 +67,12 @@ struct Usual {
 
 impl Usual {
     fn add(&mut self, value: f64, distance: f64) {
-        self.spread += WEIGHT * (distance.abs() - self.spread);
-        self.mean += WEIGHT * (value - self.mean);
+        self.spread += EWMA_WEIGHT * (distance.abs() - self.spread);
+        self.mean += EWMA_WEIGHT * (value - self.mean);
     }
 }
 
-/// The RTT's course over the last intervals, and what of it is usual on this path.
+/// The RTT over the last intervals, and its usual variation on this path.
 #[derive(Debug, Default)]
 struct Trend {
     rtts_s: VecDeque<f64>,
@@ -80,7 +81,7 @@ struct Trend {
     deviation: Option<Usual>,
 }
 
-/// What a [`Trend`] makes of one more interval.
+/// Verdict of a [`Trend`] on one more interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Course {
     /// The RTT grows as it usually does not.
@@ -117,14 +118,14 @@ impl Trend {
         over / (0..TREND_INTERVALS).map(|at| along(at).powi(2)).sum::<f64>()
     }
 
-    /// Only what is usual is learned from.
+    /// Learns from usual values only.
     fn judge_slope(&mut self, slope: f64) -> bool {
         let last = std::mem::replace(&mut self.last_slope, slope);
         let Some(usual) = &mut self.slope else {
             self.slope = Some(Usual { mean: 0.0, spread: slope.abs() });
             return false;
         };
-        let unusual = (slope - usual.mean).abs() > UNUSUAL_TREND * usual.spread;
+        let unusual = (slope - usual.mean).abs() > TREND_DEVIATIONS * usual.spread;
         match unusual {
             true => self.last_slope = last,
             false => usual.add(slope, slope - last),
@@ -137,8 +138,8 @@ impl Trend {
             self.deviation = Some(Usual { mean: deviation, spread: deviation / 2.0 });
             return false;
         };
-        let unusual = deviation > usual.mean + UNUSUAL_DEVIATION * usual.spread
-            && deviation > SMALL_DEVIATION_S;
+        let unusual =
+            deviation > usual.mean + RTT_DEVIATIONS * usual.spread && deviation > MIN_DEVIATION_S;
         if !unusual {
             usual.add(deviation, deviation - usual.mean);
         }
@@ -146,7 +147,7 @@ impl Trend {
     }
 }
 
-/// Decides what of an interval's RTTs is signal.
+/// Filters an interval's RTT statistics.
 #[derive(Debug)]
 pub(super) struct Judge {
     filter: NoiseFilter,
@@ -167,7 +168,7 @@ impl Judge {
         }
     }
 
-    /// Takes in the next interval.
+    /// Processes the next interval.
     pub(super) fn observe(&mut self, outcome: &Outcome) -> Observed {
         let (gradient, deviation_s) = match self.filter {
             NoiseFilter::None => (self.above_thresholds(outcome), outcome.deviation_s),
@@ -194,7 +195,7 @@ impl Judge {
         if slope.value.abs() < noise { 0.0 } else { slope.value }
     }
 
-    /// A gradient counts if it explains more than it leaves unexplained, or if the trend says so.
+    /// A gradient counts if it is larger than its regression error, or if the trend is significant.
     fn tolerated(&mut self, outcome: &Outcome) -> (f64, f64) {
         let course = self.trend.on_interval(outcome);
         let error = outcome.residual_s / outcome.duration_s.max(1e-9);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_after_a_gap_is_left_out_until_the_rtt_is_below_its_mean() {
+    fn burst_after_a_gap_is_rejected_until_the_rtt_is_below_its_mean() {
         let mut filter = AckFilter::default();
         let mut now = Time::ZERO;
         for _ in 0..20 {
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_leave_out_what_is_small_or_unsure() {
+    fn thresholds_reject_small_and_uncertain_gradients() {
         let mut judge = Judge::new(&VIVACE_LATENCY);
         let mut gradient = |value, error| judge.observe(&outcome(value, error, 0.03, 0.0)).gradient;
         assert_eq!(gradient(0.009, 0.0), 0.0);
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_rtt_and_the_loss_are_handed_on() {
+    fn the_previous_rtt_and_the_loss_are_reported() {
         let mut judge = Judge::new(&VIVACE_LATENCY);
         assert_eq!(judge.observe(&outcome(0.0, 0.0, 0.03, 0.0)).previous_rtt_s, 0.0);
         let empty = Outcome { rtt_s: 0.0, ..outcome(0.0, 0.0, 0.0, 0.0) };

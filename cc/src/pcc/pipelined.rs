@@ -3,44 +3,46 @@ use std::time::Duration;
 use crate::estimators::{RateSampler, RoundCounter};
 use crate::{Bandwidth, CongestionEvent, LostPacket, SentPacket};
 
-/// Sends this many times what was delivered over the last round trip. What comes back now left a
-/// round trip ago and its mean is older by half of one, so doubling in each takes 4 ln 2
-/// (the derivation of BBR's start-up gain).
+/// Pacing rate as a multiple of the delivery rate over the last round trip. The delivery rate lags one and a
+/// half round trips, so doubling in each takes 4 ln 2 (the derivation of BBR's start-up gain).
 const PACING_GAIN: f64 = 2.773;
-/// Most in flight, in round trips of what was delivered: bounds the queue by one of the path's
-/// bandwidth-delay products.
+/// Most in flight, in round trips of the delivery rate: bounds the queue by one bandwidth-delay
+/// product of the path.
 const WINDOW_GAIN: f64 = 2.0;
-/// What the window covers beyond, for acknowledgements that are held back.
-const WINDOW_SLACK: Duration = Duration::from_millis(10);
-/// Samples in a row that must show a queue (HyStart++, RFC 9406, Section 4.3: N_RTT_SAMPLE).
+/// Further time that the window covers, for delayed acknowledgements.
+const WINDOW_HEADROOM: Duration = Duration::from_millis(10);
+/// Consecutive samples that must show a queue (HyStart++, RFC 9406, Section 4.3: N_RTT_SAMPLE).
 const QUEUE_SAMPLES: u32 = 8;
 /// A queue is an RTT of an eighth more than the least, from 4 ms up to 16 ms (RFC 9406, Section
 /// 4.3: MIN_RTT_DIVISOR, MIN_RTT_THRESH, MAX_RTT_THRESH).
-const QUEUE_DIVISOR: u32 = 8;
-const LEAST_QUEUE: Duration = Duration::from_millis(4);
-const MOST_QUEUE: Duration = Duration::from_millis(16);
-/// A sample may have waited at the peer for as many packets as this, but not for longer than
+const MIN_RTT_DIVISOR: u32 = 8;
+const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
+const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
+/// The peer may have delayed an acknowledgement for this many bytes (ten packets), but not for longer than
 /// [`MAX_ACK_DELAY`] (RFC 9000, Section 18.2).
-const HELD_BACK_BYTES: u64 = 10 * 1350;
+const MAX_ACK_DELAY_BYTES: u64 = 10 * 1350;
 const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
-/// Losses that are taken for chance (Vivace, Section 5.2.1, "initial ignorance").
+/// Losses that count as random (Vivace, Section 5.2.1, "initial ignorance").
 const IGNORED_LOSSES: u64 = 50;
-/// Share of a round's packets that, lost, is no chance: twice what the utilities bear.
-const MUCH_LOSS: f64 = 0.1;
-/// A path is full when what is delivered has not grown by a quarter in three rounds
+/// Share of a round's packets whose loss is not random: twice what the utilities tolerate
+/// (Vivace, Section 5: 5 %).
+const MAX_RANDOM_LOSS: f64 = 0.1;
+/// A path is full when the delivery rate has not grown by a quarter in three rounds
 /// (draft-ietf-ccwg-bbr, Section "Exiting Startup Based on Bandwidth Plateau").
-const GROWTH: f64 = 1.25;
+const MIN_GROWTH: f64 = 1.25;
 const ROUNDS_WITHOUT_GROWTH: u32 = 3;
-/// While the queue drains, this much of what the path delivers is sent.
+/// Pacing rate while the queue drains, as a multiple of the delivery rate (BBR.DrainPacingGain of
+/// draft-ietf-ccwg-bbr).
 const DRAIN_GAIN: f64 = 0.5;
-/// Rounds after which the drain ends whatever is in flight.
-const MOST_DRAIN_ROUNDS: u64 = 2;
+/// Rounds after which the drain ends regardless of what is in flight.
+/// Chosen by `the_pipelined_start_up_fills_a_satellite_link_in_ten_seconds_and_two_round_trips_of_queue`.
+const MAX_DRAIN_ROUNDS: u64 = 2;
 
-/// Start-up that doubles once a round trip and not, as with one interval after the other, once in
-/// two: it follows acknowledgements as they come.
+/// Start-up that follows single acknowledgements: it doubles once per round trip and not, as with one
+/// interval after the other, once in two.
 ///
-/// It ends when they show a queue, much loss, or no growth. By then what left in the last round
-/// trip is too much: with a rate that doubles in each, 0.44 of the bandwidth-delay product.
+/// It ends when acknowledgements show a queue, heavy loss, or no growth. The last round trip then
+/// sent too much: with a rate that doubles in each, 0.44 of the bandwidth-delay product.
 #[derive(Debug, Default)]
 pub(super) struct Pipelined {
     sampler: RateSampler,
@@ -75,7 +77,7 @@ impl Pipelined {
         self.sampler.on_app_limited(in_flight_bytes);
     }
 
-    /// Takes in acknowledgements and losses: what the path delivers, once that is known.
+    /// Processes acknowledgements and losses. Returns the path's delivery rate once it is known.
     pub(super) fn on_event(&mut self, event: &CongestionEvent<'_>) -> Option<Bandwidth> {
         for packet in event.lost {
             self.sampler.on_lost(packet);
@@ -88,7 +90,7 @@ impl Pipelined {
         if self.drains_since.is_some() {
             return self.has_drained(event).then_some(self.delivered);
         }
-        let full = self.shows_queue(event) | self.round_shows(event, limited);
+        let full = self.shows_queue(event) | self.shows_full_path(event, limited);
         if full {
             self.drains_since = Some(self.rounds.rounds());
         }
@@ -99,8 +101,9 @@ impl Pipelined {
         let Some(rtt) = event.rtt else { return false };
         let least = rtt.min.min(self.least_rtt.unwrap_or(rtt.min));
         self.least_rtt = Some(least);
-        let held_back = self.delivered.time_for(HELD_BACK_BYTES).min(MAX_ACK_DELAY);
-        let queue = (least / QUEUE_DIVISOR).clamp(LEAST_QUEUE, MOST_QUEUE) + held_back;
+        let held_back = self.delivered.time_for(MAX_ACK_DELAY_BYTES).min(MAX_ACK_DELAY);
+        let queue =
+            (least / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESHOLD, MAX_RTT_THRESHOLD) + held_back;
         self.queue_samples = match rtt.latest > least + queue {
             true => self.queue_samples + 1,
             false => 0,
@@ -108,8 +111,8 @@ impl Pipelined {
         self.queue_samples >= QUEUE_SAMPLES
     }
 
-    /// Loss as it comes, growth at the end of each round.
-    fn round_shows(&mut self, event: &CongestionEvent<'_>, limited: bool) -> bool {
+    /// Whether the round shows a full path: by loss at any time, by growth at its end.
+    fn shows_full_path(&mut self, event: &CongestionEvent<'_>, limited: bool) -> bool {
         self.lost += event.lost.len() as u64;
         self.round_lost += event.lost.len() as u64;
         self.round_acked += event.acked.len() as u64;
@@ -117,11 +120,11 @@ impl Pipelined {
         let share = self.round_lost as f64 / (self.round_lost + self.round_acked).max(1) as f64;
         let loses = self.lost >= IGNORED_LOSSES
             && self.round_lost >= IGNORED_LOSSES / 2
-            && share > MUCH_LOSS;
+            && share > MAX_RANDOM_LOSS;
         if !self.rounds.on_acked(event.acked) {
             return loses;
         }
-        if self.delivered >= self.plateau.scaled(GROWTH) {
+        if self.delivered >= self.plateau.scaled(MIN_GROWTH) {
             self.plateau = self.delivered;
             self.rounds_without_growth = 0;
         } else if !self.round_limited {
@@ -135,10 +138,10 @@ impl Pipelined {
         self.rounds.on_acked(event.acked);
         let since = self.drains_since.unwrap_or_default();
         let held = self.delivered.bytes_in(self.least_rtt.unwrap_or_default());
-        event.in_flight_bytes <= held || self.rounds.rounds() > since + MOST_DRAIN_ROUNDS
+        event.in_flight_bytes <= held || self.rounds.rounds() > since + MAX_DRAIN_ROUNDS
     }
 
-    /// Rate at which packets leave; `initial` until there is something to go by.
+    /// Pacing rate; at least `initial` until the drain.
     pub(super) fn rate(&self, initial: Bandwidth) -> Bandwidth {
         match self.drains_since {
             Some(_) => self.delivered.scaled(DRAIN_GAIN),
@@ -146,9 +149,9 @@ impl Pipelined {
         }
     }
 
-    /// Most bytes in flight; nothing is known of that before the first round trip.
+    /// Most bytes in flight; `None` before the first round trip.
     pub(super) fn window_bytes(&self) -> Option<u64> {
-        let time = self.least_rtt? + WINDOW_SLACK;
+        let time = self.least_rtt? + WINDOW_HEADROOM;
         Some(self.delivered.scaled(WINDOW_GAIN).bytes_in(time))
     }
 }
@@ -188,7 +191,7 @@ mod tests {
             self.sent += 1;
         }
 
-        /// One packet is acknowledged, and whether it took `queue` longer than the path does.
+        /// Acknowledges one packet, which took `queue` longer than the path.
         fn ack(&mut self, ms: u64, queue: Duration) -> Option<Bandwidth> {
             let latest = RTT + queue;
             let now = Time::from_nanos(ms * 1_000_000);
@@ -220,20 +223,20 @@ mod tests {
     }
 
     #[test]
-    fn it_sends_a_multiple_of_what_arrives_and_no_less_than_it_began_with() {
+    fn pacing_rate_is_a_multiple_of_the_delivery_rate_and_at_least_the_initial_rate() {
         let mut driver = Driver::new();
         let start_up = &driver.start_up;
         assert_eq!((start_up.rate(INITIAL), start_up.window_bytes()), (INITIAL, None));
         driver.steady(0, 250);
         let rate = driver.start_up.rate(INITIAL).mbps();
         assert!((rate - 12.0 * PACING_GAIN).abs() < 0.5, "{rate}");
-        // Two round trips and the slack, of 1500 bytes a millisecond.
+        // Two round trips and the headroom, of 1500 bytes a millisecond.
         let window = driver.start_up.window_bytes().expect("a round trip is known");
         assert!((320_000..=335_000).contains(&window), "{window}");
     }
 
     #[test]
-    fn a_queue_ends_it_and_the_drain_ends_when_the_path_holds_what_is_out() {
+    fn queue_ends_start_up_and_the_drain_ends_at_one_bdp_in_flight() {
         let mut driver = Driver::new();
         driver.steady(0, 250);
         (0..200).for_each(|_| driver.send(250));
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn no_growth_for_three_rounds_ends_it() {
+    fn three_rounds_without_growth_end_start_up() {
         let mut driver = Driver::new();
         driver.steady(0, 300);
         assert!(driver.start_up.drains_since.is_none());

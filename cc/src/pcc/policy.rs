@@ -5,31 +5,30 @@ use rand_pcg::Pcg64Mcg;
 use super::monitor_interval::Outcome;
 use super::utility::{Observed, Utility};
 
-/// A monitor interval that is done: what it measured, and what of that is signal.
+/// A completed monitor interval: its outcome, and the outcome after noise filters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
-    /// The rate it was to have, as a multiple of the central one.
+    /// Intended rate, as a multiple of the central rate.
     pub(super) gain: f64,
     pub(super) outcome: Outcome,
     pub(super) seen: Observed,
 }
 
-/// What is known of the current round when another of its intervals is done.
+/// State of the current round after another of its intervals was completed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round<'a> {
     pub(super) central_mbps: f64,
     pub(super) utility: &'a Utility,
-    /// In the order in which they were planned; `None` where the result is missing.
+    /// In planned order; `None` where the result is missing.
     pub(super) results: &'a [Option<Measured>],
 }
 
-/// Turns outcomes into rates once start-up is over: round by round, each with some intervals at
-/// multiples of a central rate.
+/// Determines rates from outcomes after start-up, in rounds of intervals at multiples of a central rate.
 pub(super) trait Policy: Debug + Send + Sync {
-    /// The gains of the next round's intervals, in the order in which they are sent.
+    /// Adds the gains of the next round's intervals in sending order.
     fn plan(&mut self, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>);
 
-    /// What to send at, as a multiple of the central rate, while results are awaited.
+    /// Rate while results are awaited, as a multiple of the central rate.
     fn waiting_gain(&self) -> f64 {
         1.0
     }
@@ -37,23 +36,23 @@ pub(super) trait Policy: Debug + Send + Sync {
     /// The next central rate; `None` while more results are needed.
     fn decide(&mut self, round: &Round<'_>) -> Option<f64>;
 
-    /// Forgets what led to the present rate, which has come from elsewhere.
+    /// Discards all state: the current rate was not decided by this policy.
     fn restart(&mut self);
 
-    /// As [`restart`](Self::restart), at a rate that another algorithm had found.
-    fn take_over(&mut self) {
+    /// Discards all state after a warm start at another algorithm's rate.
+    fn on_warm_start(&mut self) {
         self.restart();
     }
 
-    /// Whether its rises are cut off again and again: the path carries far more.
-    fn is_far_below(&self) -> bool {
+    /// Whether the boundary limits one increase after another: the path carries far more.
+    fn is_below_capacity(&self) -> bool {
         false
     }
 
-    /// Name of the present state.
+    /// Name of the current state.
     fn state(&self) -> &'static str;
 
-    /// The gradient of the last decision, utility per Mbit/s; zero where there is none.
+    /// Gradient of the last decision, utility per Mbit/s; zero for policies without gradients.
     fn last_gradient(&self) -> f64 {
         0.0
     }

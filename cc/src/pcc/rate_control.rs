@@ -7,33 +7,34 @@ use super::gradient::Gradient;
 use super::monitor_interval::Outcome;
 use super::noise::Judge;
 use super::policy::{Measured, Policy, Round};
-use super::start_up::{KEPT_BELOW, StartUp, Step};
+use super::start_up::{MIN_START_UP_REACHED_FRACTION, StartUp, Step};
 use super::utility::{Observed, Utility};
 use crate::Tuning;
 
-/// Share of its rate that an interval must have reached to count although the application
-/// had run out of data for a moment (a relay that refills its buffer says so often).
-const LIMITED_BELOW: f64 = 0.97;
-/// A sender that has data but cannot reach its rate (CPU, window) comes down towards this
-/// many times what it reached, so that rate keeps its meaning.
-const MAX_OVER_SENT: f64 = 1.25;
-/// By how much it comes down in one round.
+/// Share of its rate that an interval must reach to count although the application ran out of data
+/// for a moment, as a relay that refills its buffer often does.
+const MIN_REACHED_FRACTION: f64 = 0.97;
+/// A sender that has data but cannot reach its rate (CPU, window) lowers the rate towards this multiple of the rate
+/// reached. Chosen by `a_rate_that_the_sender_cannot_reach_comes_down_to_it`.
+const MAX_RATE_OVER_SENT: f64 = 1.25;
+/// Factor of that decrease in one round.
 const OVER_SENT_DECREASE: f64 = 0.9;
-/// What an interval without feedback leaves of the rate (Section 4.3).
+/// Factor by which an interval without feedback lowers the rate (Section 4.3).
 const TIMEOUT_DECREASE: f64 = 0.5;
-/// So many time-outs in a row mean an outage, after which the path is unknown and the rate
-/// a small fraction: start-up runs again, as after a time-out in TCP (RFC 5681, Section
-/// 3.1). The paper leaves start-up for good, and would climb back by 5 % a decision.
+/// Consecutive timeouts that mean an outage. The path is then unknown and the rate a small fraction of its
+/// capacity: start-up runs again, as after a timeout in TCP (RFC 5681, Section 3.1). The paper never runs
+/// start-up again, and would increase the rate by 5 % a decision.
 const OUTAGE_TIMEOUTS: u32 = 2;
 
-/// At this share of its rate a flow drains a queue, at least.
-const LEAST_DRAINING: f64 = 0.5;
+/// Least rate while a standing queue drains after a warm start, as a share of the rate.
+/// Measured in docs/research/mcc.md (Migration).
+const MIN_DRAIN_GAIN: f64 = 0.5;
 
 /// Decides rates from the outcomes of monitor intervals.
 ///
-/// Knows neither packets nor time: a caller asks for the next interval, sends at its rate, and
-/// hands back what came of it. Start-up has one interval a round; how many it has afterwards,
-/// and what they decide, is up to a [`Policy`].
+/// Has no notion of packets or time: a caller requests the next interval, sends at its rate, and
+/// returns its outcome. Start-up has one interval per round. After it a [`Policy`] plans the
+/// intervals of a round and decides from their outcomes.
 #[derive(Debug)]
 pub(super) struct RateControl {
     config: PccConfig,
@@ -53,8 +54,8 @@ pub(super) struct RateControl {
     next_id: u64,
     timeouts: u32,
     decisions: u64,
-    /// The rate before a fall that nobody has asked for.
-    fell_from_mbps: Option<f64>,
+    /// The rate before a drop of the path's rate, until it is reported.
+    rate_before_drop_mbps: Option<f64>,
 }
 
 impl RateControl {
@@ -78,7 +79,7 @@ impl RateControl {
             next_id: 0,
             timeouts: 0,
             decisions: 0,
-            fell_from_mbps: None,
+            rate_before_drop_mbps: None,
             config,
         };
         control.begin_single(1.0);
@@ -89,7 +90,7 @@ impl RateControl {
         self.central_mbps
     }
 
-    /// What to send at while no interval is open.
+    /// The rate while no interval is open.
     pub(super) fn waiting_mbps(&self) -> f64 {
         let gain = if self.is_starting() { 1.0 } else { self.policy.waiting_gain() };
         self.bounded(self.central_mbps * gain)
@@ -104,13 +105,13 @@ impl RateControl {
     }
 
     /// Whether the path seems to carry far more than the rate.
-    pub(super) fn is_far_below(&self) -> bool {
-        self.policy.is_far_below()
+    pub(super) fn is_below_capacity(&self) -> bool {
+        self.policy.is_below_capacity()
     }
 
-    /// The rate before a fall of the path's, once.
-    pub(super) fn take_fall(&mut self) -> Option<f64> {
-        self.fell_from_mbps.take()
+    /// The rate before a drop of the path's rate. Returned once.
+    pub(super) fn take_rate_drop(&mut self) -> Option<f64> {
+        self.rate_before_drop_mbps.take()
     }
 
     pub(super) fn is_starting(&self) -> bool {
@@ -125,7 +126,7 @@ impl RateControl {
         self.utility.tune(tuning)
     }
 
-    /// How many round trips the next interval is to take.
+    /// Round trips that the next interval takes.
     pub(super) fn interval_round_trips(&mut self) -> f64 {
         let [shortest, longest] = self.config.interval_round_trips;
         if longest <= shortest {
@@ -135,14 +136,14 @@ impl RateControl {
         shortest + part * (longest - shortest)
     }
 
-    /// Keeps all rates within these from now on.
+    /// Sets the bounds of all rates.
     pub(super) fn bound(&mut self, floor_mbps: f64, ceiling_mbps: f64) {
         self.floor_mbps = floor_mbps.min(ceiling_mbps);
         self.ceiling_mbps = ceiling_mbps;
         self.set_central(self.central_mbps);
     }
 
-    /// Starts at another rate, as long as nothing has been measured: whether it does.
+    /// Starts at another rate if nothing has been measured. Returns whether it does.
     pub(super) fn restart_at(&mut self, mbps: f64) -> bool {
         let fresh = self.start_up.as_ref().is_some_and(StartUp::is_fresh);
         if fresh {
@@ -152,28 +153,28 @@ impl RateControl {
         fresh
     }
 
-    /// Goes on from a rate that another algorithm had found: without start-up.
-    pub(super) fn take_over(&mut self, mbps: f64) {
-        self.policy.take_over();
-        self.go_on_from(mbps);
+    /// Warm start at another algorithm's rate, without start-up.
+    pub(super) fn warm_start_at(&mut self, mbps: f64) {
+        self.policy.on_warm_start();
+        self.continue_from(mbps);
     }
 
-    /// Goes on from a known rate: without start-up.
+    /// Continues from a known rate, without start-up.
     pub(super) fn learn_from(&mut self, mbps: f64) {
         self.policy.restart();
-        self.go_on_from(mbps);
+        self.continue_from(mbps);
     }
 
-    fn go_on_from(&mut self, mbps: f64) {
+    fn continue_from(&mut self, mbps: f64) {
         self.start_up = None;
         self.set_central(mbps);
         self.begin_round();
     }
 
-    /// The same, after one interval in which a queue drains that lasts so many round trips.
+    /// Continues from a known rate after one interval that drains a queue of `queue_round_trips`.
     pub(super) fn drain_and_learn_from(&mut self, mbps: f64, queue_round_trips: f64) {
         let [_, longest] = self.config.interval_round_trips;
-        let gain = (1.0 - queue_round_trips / longest.max(1.0)).max(LEAST_DRAINING);
+        let gain = (1.0 - queue_round_trips / longest.max(1.0)).max(MIN_DRAIN_GAIN);
         self.set_central(mbps);
         self.start_up = Some(StartUp::draining(&self.config, mbps));
         self.begin_single(gain);
@@ -198,32 +199,33 @@ impl RateControl {
         Some((id, self.bounded(self.central_mbps * self.gains[at])))
     }
 
-    /// The interval `id` was given up: it has to be run again.
+    /// The interval `id` was given up: it is scheduled again.
     pub(super) fn on_given_up(&mut self, id: u64) {
         if let Some(found) = self.ids.iter_mut().find(|found| **found == Some(id)) {
             *found = None;
         }
     }
 
-    /// What the interval `id` has shown. Intervals of an earlier round no longer matter.
+    /// Processes the outcome of the interval `id`. Intervals of earlier rounds are ignored.
     pub(super) fn on_outcome(&mut self, id: u64, outcome: Outcome) {
         let seen = self.judge.observe(&outcome);
         let Some(at) = self.ids.iter().position(|found| *found == Some(id)) else { return };
         self.ids[at] = None;
         self.timeouts = 0;
         let reached = outcome.sent_mbps / outcome.target_mbps;
-        // A flow that has nothing to send learns nothing of the path: run it again.
+        // An interval without enough data shows nothing of the path: it is run again.
         let decides = match &self.start_up {
-            // Whatever kept it from more: a slow sender (a busy machine) would end the doubling, or let it go
-            // on without having tried. Less than below, because the doubling tells more of the path than the
-            // next few per cent do.
-            Some(start_up) => reached >= KEPT_BELOW || start_up.shows_queue(&outcome, &seen),
-            None => reached >= LIMITED_BELOW || !outcome.app_limited,
+            // Applies to any limit: a slow sender (a busy machine) would end the doubling, or let it continue
+            // without a test. The threshold is lower than below, because a doubling shows more than a small step.
+            Some(start_up) => {
+                reached >= MIN_START_UP_REACHED_FRACTION || start_up.shows_queue(&outcome, &seen)
+            }
+            None => reached >= MIN_REACHED_FRACTION || !outcome.app_limited,
         };
         if outcome.packets == 0 || !decides {
             return;
         }
-        if self.has_fallen(&outcome, &seen) {
+        if self.detect_rate_drop(&outcome, &seen) {
             return;
         }
         self.results[at] = Some(Measured { gain: self.gains[at], outcome, seen });
@@ -236,18 +238,18 @@ impl RateControl {
         }
     }
 
-    /// Whether the path has become so much slower that there is nothing to learn from the rest
-    /// of the round.
-    fn has_fallen(&mut self, outcome: &Outcome, seen: &Observed) -> bool {
+    /// Restarts at the delivery rate if the path became so much slower that the rest of the round
+    /// shows nothing. Returns whether it did.
+    fn detect_rate_drop(&mut self, outcome: &Outcome, seen: &Observed) -> bool {
         let delivered = outcome.delivered_mbps;
         if self.is_starting() || delivered <= 0.0 || delivered >= self.central_mbps {
             return false;
         }
-        let sure = outcome.sure_loss(seen.loss);
+        let sure = outcome.significant_loss(seen.loss);
         let falls = self.config.fall_at_loss.is_some_and(|limit| sure > limit);
         if falls {
             self.decisions += 1;
-            self.fell_from_mbps = Some(self.central_mbps);
+            self.rate_before_drop_mbps = Some(self.central_mbps);
             self.set_central(delivered);
             self.policy.restart();
             self.begin_round();
@@ -270,7 +272,7 @@ impl RateControl {
     }
 
     fn on_result(&mut self) {
-        if self.results.iter().all(Option::is_some) && self.came_down() {
+        if self.results.iter().all(Option::is_some) && self.lower_to_sent_rate() {
             return;
         }
         let round = Round {
@@ -285,8 +287,9 @@ impl RateControl {
         }
     }
 
-    /// Whether the rates of the round were not sent, so that it tells nothing.
-    fn came_down(&mut self) -> bool {
+    /// Lowers the rate if the rates of the round were not reached: its outcomes show nothing then. Returns
+    /// whether they were not.
+    fn lower_to_sent_rate(&mut self) -> bool {
         let (mut most, mut least) = (0.0_f64, f64::INFINITY);
         let (mut highest, mut lowest) = (0.0_f64, f64::INFINITY);
         for measured in self.results.iter().flatten() {
@@ -296,12 +299,12 @@ impl RateControl {
             lowest = lowest.min(measured.outcome.target_mbps);
         }
         let alone = self.results.len() == 1;
-        let sent = if alone { most * MAX_OVER_SENT >= highest } else { self.in_order() };
+        let sent = if alone { most * MAX_RATE_OVER_SENT >= highest } else { self.in_order() };
         if sent && most - least >= (highest - lowest) / 2.0 {
             return false;
         }
-        if most * MAX_OVER_SENT < self.central_mbps {
-            let lower = (self.central_mbps * OVER_SENT_DECREASE).max(most * MAX_OVER_SENT);
+        if most * MAX_RATE_OVER_SENT < self.central_mbps {
+            let lower = (self.central_mbps * OVER_SENT_DECREASE).max(most * MAX_RATE_OVER_SENT);
             self.set_central(lower);
         }
         self.policy.restart();
@@ -319,8 +322,8 @@ impl RateControl {
         })
     }
 
-    /// An interval stayed without feedback for too long (Section 4.3), or probe time-outs
-    /// say that nothing arrives.
+    /// An interval stayed without feedback for too long (Section 4.3), or consecutive probe timeouts
+    /// show that nothing arrives.
     pub(super) fn on_timeout(&mut self) {
         self.timeouts += 1;
         self.set_central(self.central_mbps * TIMEOUT_DECREASE);

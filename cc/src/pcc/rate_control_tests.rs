@@ -3,13 +3,13 @@ use crate::estimators::Slope;
 use crate::pcc::utility::Observed;
 use crate::pcc::{ALLEGRO, PROTEUS_P, VIVACE_LATENCY, VIVACE_WEIGHTED};
 
-/// A result of an idle path.
+/// A measurement on an idle path.
 pub(in crate::pcc) fn clean(mbps: f64, gain: f64) -> Measured {
     let seen = Observed { rate_mbps: mbps, ..Observed::default() };
     Measured { gain, outcome: idle(mbps), seen }
 }
 
-/// A path that answers each probe at once.
+/// Runs the next probe with the outcome of `of`. Returns its rate.
 fn answer(control: &mut RateControl, of: impl Fn(f64) -> Outcome) -> f64 {
     let (id, mbps) = control.next_probe().expect("each outcome asks for the next probe");
     control.on_outcome(id, of(mbps));
@@ -153,7 +153,7 @@ fn a_majority_of_three_pairs_decides_and_the_third_is_not_waited_for() {
     assert_eq!(control.decisions(), 1);
     assert!(control.central_mbps() > 100.0);
 
-    // One pair of three that says down is outvoted.
+    // One pair of three that votes down is outvoted.
     let mut control = with(PROTEUS_P, 100.0);
     for at in 0..6 {
         let lost = |mbps: f64| if at < 2 && mbps > 100.0 { 200 } else { 0 };
@@ -193,7 +193,7 @@ fn a_share_changes_what_the_same_losses_mean() {
 }
 
 #[test]
-fn a_path_that_has_become_much_slower_is_met_at_what_it_delivers() {
+fn path_that_became_much_slower_sets_the_rate_to_the_delivery_rate() {
     let slower = |mbps: f64| Outcome { delivered_mbps: 10.0, lost: 900, ..idle(mbps) };
     let mut control = learning(100.0);
     answer(&mut control, slower);
@@ -201,7 +201,7 @@ fn a_path_that_has_become_much_slower_is_met_at_what_it_delivers() {
     let (_, mbps) = control.next_probe().expect("a new round");
     assert!((9.0..11.0).contains(&mbps));
 
-    // Few packets may lose as much by chance, and less loss is for the utility to weigh.
+    // With few packets that loss may be random, and less loss is left to the utility.
     for (packets, lost) in [(10, 3), (1000, 90)] {
         let mut control = learning(100.0);
         answer(&mut control, |mbps| Outcome { packets, lost, ..slower(mbps) });
@@ -209,11 +209,11 @@ fn a_path_that_has_become_much_slower_is_met_at_what_it_delivers() {
     }
     let mut control = with(VIVACE_LATENCY.as_published(), 100.0);
     answer(&mut control, slower);
-    assert_eq!(control.central_mbps(), 100.0, "the paper knows no such thing");
+    assert_eq!(control.central_mbps(), 100.0, "the paper has no such rule");
 }
 
 #[test]
-fn a_queue_that_is_taken_over_drains_in_one_interval_before_anything_is_learnt() {
+fn warm_start_drains_a_standing_queue_in_one_interval_before_it_learns() {
     // A quarter of the round trip; intervals of one round trip, and of two and a fifth at most.
     for (config, gain) in [(VIVACE_LATENCY, 0.75), (ALLEGRO, 1.0 - 0.25 / 2.2)] {
         let mut control = with(config, 10.0);
@@ -225,9 +225,9 @@ fn a_queue_that_is_taken_over_drains_in_one_interval_before_anything_is_learnt()
 }
 
 #[test]
-fn fixed_steps_from_a_rate_that_was_taken_over_do_not_grow_until_it_was_too_high() {
+fn fixed_steps_after_a_warm_start_do_not_grow_until_the_rate_was_too_high() {
     let mut control = with(ALLEGRO, 100.0);
-    control.take_over(100.0);
+    control.warm_start_at(100.0);
     let full = |mbps: f64| Outcome { lost: if mbps > 108.0 { 200 } else { 0 }, ..idle(mbps) };
     let mut last = 100.0;
     while control.central_mbps() < 107.0 {

@@ -2,30 +2,29 @@ use super::config::PccConfig;
 use super::monitor_interval::Outcome;
 use super::utility::{Observed, Utility};
 
-/// Losses that start-up takes for chance (Section 5.2.1, "initial ignorance").
+/// Losses that start-up ignores as random (Section 5.2.1, "initial ignorance").
 const IGNORED_LOSSES: u64 = 50;
-/// Where an interval surely loses more than this and delivers less than [`FAR_SHORT`] of the rate that
-/// was thought to be good, that never was: nothing was known before it. Slow links would have to lose
-/// fifty packets first. (50 kbit/s with room for ten packets: doubling never ended, because the
-/// window did not let the next rate be reached, and 55 to 88 % were lost.) With less losses or more
-/// delivered it would be newcomers on a busy link that gave up: of four flows Vivace-Loss's had a
-/// Jain index of 0.51 instead of 0.999.
+/// An interval is out of reach if its loss rate is significantly above this and it delivers less than
+/// [`MIN_DELIVERED_FRACTION`]: the initial rate was too high. Slow links would have to lose fifty packets first.
+/// With a lower loss or a higher delivery threshold, new flows on a busy link would give up.
+/// Chosen by `fifty_kilobits_and_ten_gigabits_work` (lab/sim/tests/real_conditions.rs).
 const HEAVY_LOSS: f64 = 0.1;
-/// See [`HEAVY_LOSS`].
-const FAR_SHORT: f64 = 0.5;
-/// An interval that has less than this share of its rate was kept from it.
-pub(super) const KEPT_BELOW: f64 = 0.9;
-/// A queue stands where round trips are so many times as long as before.
-const STANDS: f64 = 1.5;
-/// RTT gradient that start-up takes for chance (Section 5.2.1).
+/// Share of the confirmed rate that an interval must deliver, unless its loss is below [`HEAVY_LOSS`].
+const MIN_DELIVERED_FRACTION: f64 = 0.5;
+/// An interval that sent less than this share of its rate was limited by something else.
+pub(super) const MIN_START_UP_REACHED_FRACTION: f64 = 0.9;
+/// A standing queue makes RTTs more than this multiple of the smallest RTT of an interval.
+/// Chosen by `start_up_ends_where_the_window_limits_the_rate` (lab/sim/tests/real_conditions.rs).
+const STANDING_QUEUE_RTT_RATIO: f64 = 1.5;
+/// RTT gradient that start-up ignores (Section 5.2.1).
 const IGNORED_GRADIENT: f64 = 0.2;
 
-/// What start-up does next.
+/// Next step of start-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// `confirmed_mbps` is good: try twice that.
+    /// `confirmed_mbps` is confirmed: try twice that.
     Faster { confirmed_mbps: f64 },
-    /// Too fast: stay at `mbps` for an interval, for the queue to drain.
+    /// Too fast: stay at `mbps` for an interval while the queue drains.
     Drain { mbps: f64 },
     /// Start-up has ended at `mbps`.
     Done { mbps: f64 },
@@ -33,17 +32,17 @@ pub(super) enum Step {
 
 /// Doubles the rate with each interval until utility falls (Section 4).
 ///
-/// The next doubling waits for what the last one showed, at the rate that is known to be
-/// good: at worst one interval at less than twice the capacity goes out.
+/// The next doubling waits for the outcome of the last one, at the confirmed rate: at worst one
+/// interval at less than twice the capacity is sent.
 #[derive(Debug)]
 pub(super) struct StartUp {
     ignorance: bool,
     from_delivered: bool,
     best: Option<Best>,
     lost: u64,
-    /// Least mean round trip of an interval.
+    /// Smallest mean RTT of an interval.
     least_rtt_s: Option<f64>,
-    /// Where to go on after the queue has drained.
+    /// The rate after the queue has drained.
     found_mbps: Option<f64>,
 }
 
@@ -65,7 +64,7 @@ impl StartUp {
         }
     }
 
-    /// The end of it: all is known but for the queue, which an interval drains.
+    /// The last step of start-up: the rate is known, and one interval drains the queue.
     pub(super) fn draining(config: &PccConfig, mbps: f64) -> Self {
         Self { found_mbps: Some(mbps), ..Self::new(config) }
     }
@@ -85,15 +84,15 @@ impl StartUp {
             return Step::Done { mbps };
         }
         self.lost += outcome.lost;
-        let held_back = self.is_held_back(outcome);
+        let is_limited = self.is_limited_by_queue(outcome);
         if outcome.rtt_s > 0.0 {
             let least = self.least_rtt_s.unwrap_or(outcome.rtt_s);
             self.least_rtt_s = Some(least.min(outcome.rtt_s));
         }
-        let utility = utility.of(&self.serious(outcome, seen));
+        let utility = utility.of(&self.without_ignored(outcome, seen));
         match self.best {
-            Some(best) if held_back || utility <= best.utility => {
-                self.leave(best, outcome, seen, held_back)
+            Some(best) if is_limited || utility <= best.utility => {
+                self.leave(best, outcome, seen, is_limited)
             }
             _ => {
                 let mbps = outcome.target_mbps;
@@ -103,34 +102,34 @@ impl StartUp {
         }
     }
 
-    /// Whether the interval made a queue grow, or overflow. That counts also when there was too
-    /// little to send for the whole of it: a video's segments end before an interval at a high rate
-    /// does.
+    /// Whether the interval made a queue grow or overflow. Also counts when the application ran out of
+    /// data: a video's segments end before an interval at a high rate does.
     pub(super) fn shows_queue(&self, outcome: &Outcome, seen: &Observed) -> bool {
-        self.serious(outcome, seen).gradient > 0.0
+        self.without_ignored(outcome, seen).gradient > 0.0
             || self.is_out_of_reach(outcome, seen)
-            || self.is_held_back(outcome)
+            || self.is_limited_by_queue(outcome)
     }
 
-    /// See [`HEAVY_LOSS`].
+    /// Whether the rate is far above the path's: heavy loss, and little delivered ([`HEAVY_LOSS`]).
     fn is_out_of_reach(&self, outcome: &Outcome, seen: &Observed) -> bool {
         let delivered = outcome.delivered_mbps;
         let good = self.best.map_or(outcome.target_mbps, |best| best.mbps);
-        let short = delivered < FAR_SHORT * good;
-        short && delivered > 0.0 && outcome.sure_loss(seen.loss) > HEAVY_LOSS
+        let short = delivered < MIN_DELIVERED_FRACTION * good;
+        short && delivered > 0.0 && outcome.significant_loss(seen.loss) > HEAVY_LOSS
     }
 
-    /// Whether a queue kept the interval from its rate: so long that the window holds no more. No later one
-    /// would come further. (Waiting for one that did lost a fifth of all packets for good where the buffer
-    /// was not as deep as the window, and had a queue that stood where it was.)
-    fn is_held_back(&self, outcome: &Outcome) -> bool {
-        let kept = !outcome.app_limited && outcome.sent_mbps < KEPT_BELOW * outcome.target_mbps;
-        let stands = self.least_rtt_s.is_some_and(|least| outcome.rtt_s > STANDS * least);
+    /// Whether a standing queue kept the interval from its rate: it fills the window. Later intervals would not reach
+    /// the rate either.
+    fn is_limited_by_queue(&self, outcome: &Outcome) -> bool {
+        let kept = !outcome.app_limited
+            && outcome.sent_mbps < MIN_START_UP_REACHED_FRACTION * outcome.target_mbps;
+        let stands =
+            self.least_rtt_s.is_some_and(|least| outcome.rtt_s > STANDING_QUEUE_RTT_RATIO * least);
         kept && stands && outcome.delivered_mbps > 0.0
     }
 
-    /// RTT gradient and loss rate as far as they are taken seriously.
-    fn serious(&self, outcome: &Outcome, seen: &Observed) -> Observed {
+    /// RTT gradient and loss rate without those that start-up ignores.
+    fn without_ignored(&self, outcome: &Outcome, seen: &Observed) -> Observed {
         let mut seen = *seen;
         if self.ignorance && seen.gradient < IGNORED_GRADIENT {
             seen.gradient = 0.0;
@@ -141,12 +140,12 @@ impl StartUp {
         seen
     }
 
-    /// Half of what was too much, as the paper, or what was delivered of it.
-    fn leave(&mut self, best: Best, outcome: &Outcome, seen: &Observed, held_back: bool) -> Step {
+    /// Ends start-up at half of the rate that was too high, as in the paper, or at the delivery rate.
+    fn leave(&mut self, best: Best, outcome: &Outcome, seen: &Observed, is_limited: bool) -> Step {
         if !self.from_delivered {
             return Step::Done { mbps: best.mbps };
         }
-        if held_back || self.is_out_of_reach(outcome, seen) {
+        if is_limited || self.is_out_of_reach(outcome, seen) {
             let mbps = outcome.delivered_mbps;
             self.found_mbps = Some(mbps);
             return Step::Drain { mbps };
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_until_utility_falls_and_goes_on_from_what_was_delivered() {
+    fn start_up_doubles_until_utility_falls_and_ends_at_the_delivery_rate() {
         let mut start_up = StartUp::new(&VIVACE_LATENCY);
         assert!(start_up.is_fresh());
         let step = after(&mut start_up, 8.0, 0, 0.0);
@@ -193,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_goes_on_from_half() {
+    fn published_start_up_ends_at_half_the_rate() {
         let mut start_up = StartUp::new(&VIVACE_LATENCY.as_published());
         after(&mut start_up, 8.0, 0, 0.0);
         assert_eq!(after(&mut start_up, 16.0, 0, 0.3), Step::Done { mbps: 8.0 });
     }
 
     #[test]
-    fn heavy_losses_far_above_the_link_end_it_however_few_packets_they_are() {
+    fn heavy_loss_far_above_the_link_rate_ends_start_up() {
         let mut start_up = StartUp::new(&VIVACE_LATENCY);
         after(&mut start_up, 48.0, 15, 0.0);
         assert_eq!(after(&mut start_up, 96.0, 17, 0.0), Step::Drain { mbps: 12.0 });
@@ -208,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn heavy_losses_near_the_link_s_rate_are_ignored_as_long_as_others_are() {
+    fn heavy_loss_near_the_link_rate_is_ignored() {
         let mut start_up = StartUp::new(&VIVACE_LATENCY);
         after(&mut start_up, 16.0, 5, 0.0);
         assert_eq!(after(&mut start_up, 32.0, 12, 0.0), Step::Faster { confirmed_mbps: 32.0 });
     }
 
     #[test]
-    fn one_loss_in_a_small_interval_ends_it_only_without_ignorance() {
+    fn one_loss_in_a_small_interval_ends_start_up_only_without_ignorance() {
         for ignorance in [true, false] {
             let config = PccConfig { initial_ignorance: ignorance, ..VIVACE_LATENCY };
             let mut start_up = StartUp::new(&config);

@@ -4,12 +4,12 @@ use crate::Tuning;
 
 /// alpha, the steepness of the sigmoid (PCC, NSDI '15, Section 2.2: at least 100).
 const LOSS_STEEPNESS: f64 = 100.0;
-/// Loss that Allegro bears (PCC, NSDI '15, Section 2.2).
-const BEARABLE_LOSS: f64 = 0.05;
-/// Steepness of the latency term of Allegro-Latency.
+/// Loss that Allegro tolerates (PCC, NSDI '15, Section 2.2).
+const TOLERATED_LOSS: f64 = 0.05;
+/// Steepness of the latency term of Allegro-Latency (PCC, NSDI '15, Section 4.4).
 const LATENCY_STEEPNESS: f64 = 10.0;
 
-/// What one monitor interval met, as far as it is taken seriously.
+/// Measurements of one monitor interval after noise filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Observed {
     /// Rate as actually sent, 10^6 bit/s.
@@ -22,18 +22,18 @@ pub(super) struct Observed {
     pub(super) deviation_s: f64,
     /// Mean of its RTTs, s; zero if it had none.
     pub(super) rtt_s: f64,
-    /// The same of the interval before it.
+    /// Mean RTT of the previous interval, s; zero if it had none.
     pub(super) previous_rtt_s: f64,
 }
 
-/// What a member of the family strives for.
+/// The objective of a member of the family.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Utility {
     /// x^t - b x g - c x L: Eq. 1 of the Vivace paper (NSDI '18, Section 3; written out in the
     /// talk's slides). Socially concave for t < 1, hence one fair equilibrium (Theorem 1).
     Vivace {
-        /// t: how much more rate is worth.
+        /// t: exponent of the rate.
         exponent: f64,
         /// b: weight of the RTT gradient g.
         latency_weight: f64,
@@ -45,7 +45,7 @@ pub enum Utility {
         /// x_i* / C: the share of the bottleneck that this flow is to have, above 0 to 1.
         share: f64,
     },
-    /// Proteus-P (SIGCOMM '20, Section 4): Eq. 1, but a falling RTT is no gain.
+    /// Proteus-P (SIGCOMM '20, Section 4): Eq. 1, but a falling RTT does not increase utility.
     ProteusPrimary {
         /// t, as in Eq. 1.
         exponent: f64,
@@ -54,8 +54,8 @@ pub enum Utility {
         /// c, as in Eq. 1.
         loss_weight: f64,
     },
-    /// Proteus-S (SIGCOMM '20, Section 4): a scavenger. Less for an unsteady RTT, which is what
-    /// competition looks like before it fills a queue.
+    /// Proteus-S (SIGCOMM '20, Section 4): a scavenger. RTT variation lowers utility: competing flows
+    /// cause it before they fill a queue.
     ProteusScavenger {
         /// t, as in Eq. 1.
         exponent: f64,
@@ -81,21 +81,21 @@ pub enum Utility {
     },
     /// T sigmoid(L - 0.05) - x L with T = x (1 - L): PCC Allegro (NSDI '15, Section 2.2).
     Allegro {},
-    /// The same with less for an RTT that has grown, over the RTT: what the Vivace paper calls
+    /// Allegro's utility, lower for an RTT that has grown, divided by the RTT: what the Vivace paper calls
     /// Allegro-Latency (PCC, NSDI '15, Section 4.4). No equilibrium is proven for it.
     AllegroLatency {},
 }
 
 impl Utility {
     /// Vivace-Latency (Section 5): b = 900 so that up to 1000 senders on 1000 Mbit/s
-    /// inflate no latency in theory (Theorem 2), c = 11.35 to endure 5 % random loss
+    /// inflate no latency in theory (Theorem 2), c = 11.35 to tolerate 5 % random loss
     /// (c = t C^(t-1) / p, Section 3.2).
     pub const VIVACE_LATENCY: Self = Self::vivace(900.0);
-    /// Vivace-Loss (Section 5): latency does not count.
+    /// Vivace-Loss (Section 5): not latency-sensitive.
     pub const VIVACE_LOSS: Self = Self::vivace(0.0);
-    /// For cellular links, where few compete and RTTs are noisy (Section 5.1.4).
+    /// For cellular links, with few competing flows and noisy RTTs (Section 5.1.4).
     pub const VIVACE_LTE: Self = Self::vivace(2.0);
-    /// A flow that is to have all; others say what is theirs.
+    /// The whole bottleneck; `share` configures less.
     pub const VIVACE_WEIGHTED: Self = Self::Weighted { share: 1.0 };
     /// The weights of Vivace-Latency.
     pub const PROTEUS_P: Self =
@@ -107,7 +107,7 @@ impl Utility {
         loss_weight: 11.35,
         deviation_weight: 1500.0,
     };
-    /// Yields above 10 Mbit/s unless told otherwise: more than a video of one screen needs.
+    /// Yields above 10 Mbit/s by default: more than a video of one screen needs.
     pub const PROTEUS_H: Self = Self::ProteusHybrid {
         exponent: 0.9,
         latency_weight: 900.0,
@@ -160,8 +160,8 @@ impl Utility {
         }
     }
 
-    /// Whether a queue costs anything before it overflows.
-    pub(super) fn minds_latency(&self) -> bool {
+    /// Whether a queue lowers utility before it overflows.
+    pub(super) fn is_latency_sensitive(&self) -> bool {
         match *self {
             Self::Vivace { latency_weight, .. }
             | Self::ProteusPrimary { latency_weight, .. }
@@ -172,7 +172,7 @@ impl Utility {
         }
     }
 
-    /// Changes what is striven for; whether there is such a thing here.
+    /// Changes the objective. Returns whether this utility supports that.
     pub(super) fn tune(&mut self, tuning: Tuning) -> bool {
         match (self, tuning) {
             (Self::Weighted { share }, Tuning::Share(wanted)) if wanted > 0.0 && wanted <= 1.0 => {
@@ -187,7 +187,7 @@ impl Utility {
         }
     }
 
-    /// Why these settings can't be, if so.
+    /// Why these settings are invalid; `None` if they are valid.
     pub(super) fn fault(&self) -> Option<&'static str> {
         match *self {
             Self::Weighted { share } if !(share > 0.0 && share <= 1.0) => {
@@ -202,8 +202,8 @@ impl Utility {
 }
 
 fn allegro(rate: f64, loss: f64, latency: f64) -> f64 {
-    let bears = 1.0 / (1.0 + libm::exp(LOSS_STEEPNESS * (loss - BEARABLE_LOSS)));
-    rate * (1.0 - loss) * bears * latency - rate * loss
+    let tolerance = 1.0 / (1.0 + libm::exp(LOSS_STEEPNESS * (loss - TOLERATED_LOSS)));
+    rate * (1.0 - loss) * tolerance * latency - rate * loss
 }
 
 fn allegro_latency(seen: &Observed) -> f64 {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn equation_3_has_its_maximum_at_the_share() {
-        // Two flows of 75 and 25 on 100: what one more or less brings to each at S = C.
+        // Two flows of 75 and 25 on 100: the effect of one more or less on each at S = C.
         let loss = |sum: f64| (1.0 - 100.0 / sum).max(0.0);
         for (share, at) in [(0.75, 75.0), (0.25, 25.0)] {
             let utility = Utility::Weighted { share };
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn proteus_yields_to_an_unsteady_rtt_and_ignores_a_falling_one() {
+    fn proteus_yields_to_rtt_variation_and_ignores_a_falling_rtt() {
         let seen = Observed { rate_mbps: 100.0, deviation_s: 0.001, ..Observed::default() };
         close(Utility::PROTEUS_P.of(&seen), 63.0957);
         close(Utility::PROTEUS_S.of(&seen), 63.0957 - 150.0);

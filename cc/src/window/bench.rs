@@ -53,18 +53,17 @@ impl Bench {
         sample
     }
 
-    /// A full window with an RTT of so many milliseconds, of which the first `lose` packets are
-    /// lost.
+    /// A full window with an RTT of `rtt_ms`, of which the first `lose` packets are lost.
     pub(crate) fn round(&mut self, rtt_ms: u64, lose: usize) {
         self.round_us(rtt_ms * 1000, lose);
     }
 
-    /// The same in microseconds.
+    /// A full window with an RTT of `rtt_us`, of which the first `lose` packets are lost.
     pub(crate) fn round_us(&mut self, rtt_us: u64, lose: usize) {
         self.send_and_acknowledge(Duration::from_micros(rtt_us), lose, u64::MAX);
     }
 
-    /// The same with no more than `most` packets, after which the sender is out of data.
+    /// A round of at most `most` packets, after which the sender is out of data.
     pub(crate) fn partial_round(&mut self, rtt_ms: u64, lose: usize, most: u64) {
         self.send_and_acknowledge(Duration::from_millis(rtt_ms), lose, most);
     }

@@ -6,18 +6,18 @@ use crate::{
     Time,
 };
 
-/// What makes one window algorithm differ from another.
+/// The part in which window algorithms differ.
 pub(crate) trait Law: Debug + Send + Sync {
-    /// An acknowledgement: lets the window grow by what is in `ack.growth_bytes`.
+    /// An acknowledgement: grows the window by `ack.growth_bytes`.
     fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack);
 
-    /// A recovery period begins: the window that is left, in bytes.
+    /// A recovery period begins. Returns the reduced window in bytes.
     fn on_loss(&mut self, core: &WindowCore) -> f64;
 
-    /// The last [`on_loss`](Self::on_loss) was a mistake.
+    /// The losses of the last [`on_loss`](Self::on_loss) were spurious.
     fn on_undo(&mut self) {}
 
-    /// Persistent congestion: what was learned of the path is no longer true.
+    /// Persistent congestion: the state learned from the path is obsolete.
     fn on_collapse(&mut self) {}
 
     /// The sender had nothing in flight until now.
@@ -26,15 +26,15 @@ pub(crate) trait Law: Debug + Send + Sync {
     /// Packets are `ratio` times as large as before.
     fn on_mtu(&mut self, _ratio: f64) {}
 
-    /// The path was another algorithm's before: start where `core` is.
-    fn on_inherit(&mut self, _core: &WindowCore, _path: &PathModel) {}
+    /// Warm start: `core` has the window of the path that another algorithm used.
+    fn on_init_from_path(&mut self, _core: &WindowCore, _path: &PathModel) {}
 
-    /// Names the phase, if it is more than slow start, recovery and avoidance.
+    /// Name of the phase, if it is not slow start, recovery or avoidance.
     fn state(&self, _core: &WindowCore) -> Option<&'static str> {
         None
     }
 
-    /// Figures for people and programs.
+    /// Adds the algorithm's figures for observation.
     fn figures(&self, figures: &mut Vec<(&'static str, f64)>);
 }
 
@@ -103,9 +103,9 @@ impl<L: Law> Controller for WindowController<L> {
         self.law.on_mtu(self.core.mtu() / before);
     }
 
-    fn inherit(&mut self, _now: Time, path: &PathModel) {
-        self.core.inherit(path);
-        self.law.on_inherit(&self.core, path);
+    fn init_from_path(&mut self, _now: Time, path: &PathModel) {
+        self.core.init_from_path(path);
+        self.law.on_init_from_path(&self.core, path);
     }
 
     fn window_bytes(&self) -> u64 {

@@ -11,21 +11,21 @@ use crate::{
 const MIN_WINDOW_PACKETS: u64 = 2;
 /// Largest window: only there to keep arithmetic finite. 100 Gbit/s times 5 s.
 const MAX_WINDOW_BYTES: f64 = (1_u64 << 36) as f64;
-/// Window over smoothed RTT would leave no room for the variation of RTT (RFC 9002, Section
-/// 7.7: N = 1.25).
+/// Pacing rate in windows per smoothed RTT: more than 1 because the RTT varies (RFC 9002, Section 7.7:
+/// N = 1.25).
 const PACING_GAIN: f64 = 1.25;
-/// In slow start the window that is being paced doubles meanwhile (Linux,
+/// Pacing rate in slow start, where the window doubles within the paced round trip (Linux,
 /// `tcp_pacing_ss_ratio`: 200 %).
 const SLOW_START_PACING_GAIN: f64 = 2.0;
-/// RTT for pacing until there is a sample. The initial window may leave as a burst (RFC
-/// 9002, Section 7.7); Linux takes this value.
+/// RTT for pacing before the first sample. The initial window may leave as a burst (RFC
+/// 9002, Section 7.7); the value is Linux's.
 const NOMINAL_RTT: Duration = Duration::from_millis(1);
-/// Rates stay within these.
+/// Bounds of the pacing rate, 10^6 bit/s: only there to keep arithmetic finite.
 const MIN_RATE_MBPS: f64 = 0.01;
 const MAX_RATE_MBPS: f64 = 100_000.0;
 
-/// What all window algorithms have in common: the window, slow start and its threshold,
-/// recovery periods, rounds, and whether the window was used.
+/// Common part of all window algorithms: the window, slow start and its threshold, recovery periods,
+/// rounds, and whether the window was used.
 ///
 /// The window is a real number of bytes: at 10 Gbit/s and 2 s the growth for one
 /// acknowledged packet is less than a byte.
@@ -42,21 +42,21 @@ pub(crate) struct WindowCore {
     persistent: PersistentCongestion,
     before_reduction: Option<Reduction>,
     last_sent: Option<Time>,
-    /// Nothing in flight is a pause only when there was nothing to send either: a window of two
-    /// packets is empty whenever both are acknowledged.
+    /// Whether the sender ran out of data since the last packet. Without that an empty flight is no pause: a
+    /// window of two packets is empty whenever both are acknowledged.
     starved_since_sent: bool,
     idle_restart: bool,
     restart_window: f64,
 }
 
-/// What a spurious loss brings back.
+/// State before a reduction, restored after spurious losses.
 #[derive(Clone, Copy, Debug)]
 struct Reduction {
     window: f64,
     slow_start_threshold: f64,
 }
 
-/// One event, as far as the window is concerned.
+/// The parts of an event that change the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ack {
     pub(crate) now: Time,
@@ -64,16 +64,16 @@ pub(crate) struct Ack {
     pub(crate) rtt: Option<RttSample>,
     /// Bytes acknowledged now.
     pub(crate) delivered_bytes: u64,
-    /// Those of them that let the window grow: sent after the latest recovery period had
-    /// begun, with a window that was in use.
+    /// Bytes of these that let the window grow: sent after the latest recovery period began, with a
+    /// window in use.
     pub(crate) growth_bytes: u64,
     /// Whether the window was in use.
     pub(crate) used: bool,
-    /// Whether a round trip ended with it.
+    /// Whether a round trip ended.
     pub(crate) round_ended: bool,
 }
 
-/// What an event asks of the window.
+/// Congestion shown by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Congestion {
     None,
@@ -104,8 +104,8 @@ impl WindowCore {
         core
     }
 
-    /// Lets the window decay while nothing is sent (RFC 5681, Section 4.1), which a sender
-    /// that does not pace needs: RFC 9002, Section 7.8 has either.
+    /// Lets the window decay while the sender is idle (RFC 5681, Section 4.1). RFC 9002, Section 7.8
+    /// requires that of senders that do not pace.
     pub(crate) fn with_idle_restart(mut self) -> Self {
         self.idle_restart = true;
         self
@@ -154,7 +154,7 @@ impl WindowCore {
         self.window = window.min(MAX_WINDOW_BYTES).max(least);
     }
 
-    /// Ends slow start: the window is at its threshold from now on.
+    /// Ends slow start: the threshold becomes the window.
     pub(crate) fn end_slow_start(&mut self) {
         self.slow_start_threshold = self.window;
     }
@@ -163,7 +163,7 @@ impl WindowCore {
         self.slow_start_threshold = f64::INFINITY;
     }
 
-    /// Grows by what was acknowledged, up to the threshold (RFC 9002, Section 7.3.1).
+    /// Grows by `bytes`, up to the threshold (RFC 9002, Section 7.3.1).
     pub(crate) fn slow_start(&mut self, bytes: f64) {
         self.set_window((self.window + bytes).min(self.slow_start_threshold));
     }
@@ -174,7 +174,7 @@ impl WindowCore {
         self.set_window(window);
     }
 
-    /// Slow start, then congestion avoidance as RFC 9002, Section 7.3 has it.
+    /// Slow start, then congestion avoidance (RFC 9002, Section 7.3).
     pub(crate) fn grow_as_reno(&mut self, acked_bytes: u64) {
         match self.is_slow_start() {
             true => self.slow_start(acked_bytes as f64),
@@ -182,7 +182,7 @@ impl WindowCore {
         }
     }
 
-    /// A congestion event: the window falls to `window`, and so does the threshold.
+    /// A congestion event: window and threshold fall to `window`.
     pub(crate) fn reduce_to(&mut self, window: f64) {
         self.before_reduction = Some(Reduction {
             window: self.window,
@@ -199,7 +199,7 @@ impl WindowCore {
         self.before_reduction = None;
     }
 
-    /// What sent packets do; how long the sender was idle before this one, if it was.
+    /// A packet leaves. Returns how long the sender was idle before it, if it was.
     pub(crate) fn on_sent(&mut self, packet: &SentPacket) -> Option<Duration> {
         self.rounds.on_sent(packet);
         let idle = self
@@ -216,8 +216,8 @@ impl WindowCore {
         idle
     }
 
-    /// RFC 5681, Section 4.1, with the halving per timeout of RFC 2861, Section 2, as Linux
-    /// has it (`tcp_cwnd_restart`).
+    /// RFC 5681, Section 4.1, with the halving per timeout of RFC 2861, Section 2, as in Linux
+    /// (`tcp_cwnd_restart`).
     fn restart_after(&mut self, idle: Duration) {
         let Some(rtt) = self.rtt.filter(|_| self.idle_restart) else { return };
         let timeout = (rtt.smoothed + 4 * rtt.variation).max(Duration::from_millis(200));
@@ -235,7 +235,7 @@ impl WindowCore {
         self.starved_since_sent = true;
     }
 
-    /// What an event asks for. Losses come before acknowledgements (RFC 9002, Appendix A.7).
+    /// Processes an event. Losses come before acknowledgements (RFC 9002, Appendix A.7).
     pub(crate) fn on_event(&mut self, event: &CongestionEvent<'_>) -> (Congestion, Ack) {
         if event.app_limited {
             self.on_starved();
@@ -272,8 +272,8 @@ impl WindowCore {
         }
     }
 
-    /// A loss was none; whether the latest reduction was thereby a mistake and is undone (RFC
-    /// 9438, Section 4.9; Linux, `tcp_undo_cwnd_reduction`).
+    /// A loss was spurious. Returns whether the latest reduction was undone because all of its losses were
+    /// (RFC 9438, Section 4.9; Linux, `tcp_undo_cwnd_reduction`).
     pub(crate) fn on_spurious_loss(&mut self, sent: Time) -> bool {
         if !self.recovery.on_spurious_loss(sent) {
             return false;
@@ -284,7 +284,7 @@ impl WindowCore {
         true
     }
 
-    /// RFC 9002, Section 7.2: the initial window is one of full packets.
+    /// RFC 9002, Section 7.2: the initial window consists of full packets.
     pub(crate) fn on_mtu(&mut self, mtu_bytes: u64) {
         let before = self.mtu();
         self.mtu_bytes = mtu_bytes.max(1);
@@ -295,9 +295,9 @@ impl WindowCore {
         self.set_window(window);
     }
 
-    /// Starts with what the path carried: the bytes in flight that gave its best rate (rate
-    /// times RTT), no more than the window that it had, which may be a multiple of them.
-    pub(crate) fn inherit(&mut self, path: &PathModel) {
+    /// Warm start at what the path carried: the bytes in flight at its highest recent rate (rate times RTT), at most
+    /// the previous window, which may be a multiple of that.
+    pub(crate) fn init_from_path(&mut self, path: &PathModel) {
         let carried = path.max_delivery_rate.bytes_in(path.smoothed_rtt);
         let window = match carried {
             0 => path.window_bytes,
@@ -313,7 +313,7 @@ impl WindowCore {
         }
     }
 
-    /// The rate at which a window leaves (RFC 9002, Section 7.7).
+    /// The pacing rate (RFC 9002, Section 7.7).
     pub(crate) fn pacing_rate(&self) -> Bandwidth {
         let gain = if self.is_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
         self.paced_at(gain, self.rtt.map(|rtt| rtt.smoothed))

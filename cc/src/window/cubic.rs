@@ -5,28 +5,28 @@ use serde::Deserialize;
 use super::controller::{Law, WindowController};
 use super::core::{Ack, WindowCore};
 use super::hystart::HyStart;
-use super::{positive, share};
+use super::settings::{positive, share};
 use crate::{Controller, ControllerConfig, PathModel, PathStart, Time};
 
 /// Settings of CUBIC (RFC 9438); also its factory.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CubicConfig {
-    /// C, packets per cubed second (Section 5.1). Larger regains the window sooner and is less
-    /// fair to Reno; smaller leaves long fast paths empty for longer.
+    /// C, packets per cubed second (Section 5.1). A larger value regains the window sooner and is less
+    /// fair to Reno; a smaller one leaves long fast paths empty for longer.
     #[serde(deserialize_with = "positive")]
     pub c: f64,
-    /// beta_cubic, share of the window that is left after a loss (Section 4.6). Larger keeps
-    /// more of the link and of the queue, and flows take longer to become equal.
+    /// beta_cubic, share of the window that remains after a loss (Section 4.6). A larger value keeps
+    /// more of the link and of the queue, and flows take longer to converge.
     #[serde(deserialize_with = "share")]
     pub beta: f64,
     /// Whether a flow that loses below its last maximum makes room for others (Section 4.7).
     pub fast_convergence: bool,
     /// Whether the first slow start also ends when the RTT rises (HyStart++, RFC 9406).
-    /// Without, it ends with the loss of up to half of a window.
+    /// If not, it ends with the loss of up to half of a window.
     pub hystart: bool,
-    /// Whether packets are spread over the round trip (RFC 9002, Section 7.7). Without, they
-    /// leave as acknowledgements come, as from a kernel's TCP, and an idle sender's window decays.
+    /// Whether packets are spread over the round trip (RFC 9002, Section 7.7). If not, they
+    /// leave as acknowledgements arrive, as from a kernel's TCP, and an idle sender's window decays.
     pub paced: bool,
 }
 
@@ -46,7 +46,7 @@ impl ControllerConfig for CubicConfig {
     }
 }
 
-/// All windows are in packets, as in the RFC.
+/// CUBIC's law. All windows are in packets, as in the RFC.
 #[derive(Debug)]
 struct Cubic {
     config: CubicConfig,
@@ -54,32 +54,32 @@ struct Cubic {
     memory: Memory,
     /// Until when growth has been accounted for.
     grown_until: Time,
-    /// What a spurious loss brings back (Section 4.9.2).
+    /// State before the last loss, restored if it was spurious (Section 4.9.2).
     before_loss: Option<Memory>,
 }
 
-/// What CUBIC remembers between acknowledgements.
+/// State between acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 struct Memory {
-    /// W_max: where the last loss came, or lower with fast convergence; 0 when there was none.
+    /// W_max: the window at the last loss, or less with fast convergence; 0 without a loss.
     w_max: f64,
-    /// cwnd_prior: the window when the last loss came.
+    /// cwnd_prior: the window at the last loss.
     prior: f64,
-    /// The current stage of congestion avoidance, from its first acknowledgement on.
+    /// The current epoch of congestion avoidance, from its first acknowledgement on.
     epoch: Option<Epoch>,
 }
 
-/// One stage of congestion avoidance.
+/// One epoch of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Time in it during which the window was in use. Time without data does not count:
-    /// the window would jump at its end (Section 5.8).
+    /// Time during which the window was in use. Time without data does not count: the window would jump
+    /// at its end (Section 5.8).
     time: Duration,
-    /// K: when the window is back at `origin`.
+    /// K: time at which the window reaches `origin` again.
     k_s: f64,
-    /// The plateau: W_max, or the window that it began with when that is larger.
+    /// The plateau: W_max, or the window at the start of the epoch if that is larger.
     origin: f64,
-    /// W_est: the window that Reno would have (Section 4.3).
+    /// W_est: the window of Reno (Section 4.3).
     w_est: f64,
 }
 
@@ -110,8 +110,8 @@ impl Cubic {
         }
     }
 
-    /// alpha_cubic: makes a Reno with beta_cubic as aggressive as one with a half (Section 4.3,
-    /// Figure 3); 1 once it is past the window of the last loss.
+    /// alpha_cubic: makes a Reno with beta_cubic as aggressive as one that halves (Section 4.3,
+    /// Figure 3); 1 beyond the window of the last loss.
     fn alpha(&self, w_est: f64) -> f64 {
         match w_est < self.memory.prior {
             true => 3.0 * (1.0 - self.config.beta) / (1.0 + self.config.beta),
@@ -156,8 +156,8 @@ impl Law for Cubic {
         }
     }
 
-    /// Section 4.6, with fast convergence (Section 4.7). The window stands for the bytes in
-    /// flight, since it only grows while it is in use.
+    /// Section 4.6, with fast convergence (Section 4.7). The window represents the bytes in
+    /// flight, because it only grows while it is in use.
     fn on_loss(&mut self, core: &WindowCore) -> f64 {
         let (window, beta) = (core.packets(), self.config.beta);
         self.before_loss = Some(self.memory);
@@ -172,7 +172,7 @@ impl Law for Cubic {
         self.memory = self.before_loss.take().unwrap_or(self.memory);
     }
 
-    /// Section 4.8: what follows begins with K = 0 and the window that it has then.
+    /// Section 4.8: the next epoch starts with K = 0 at its window.
     fn on_collapse(&mut self) {
         self.memory = Memory::default();
         self.before_loss = None;
@@ -193,8 +193,8 @@ impl Law for Cubic {
         self.before_loss = None;
     }
 
-    /// W_max is what the path has held: it slows down there, and does not run into the buffer's end ever faster.
-    fn on_inherit(&mut self, core: &WindowCore, path: &PathModel) {
+    /// W_max is what the path has held: growth slows down there instead of accelerating into a full buffer.
+    fn on_init_from_path(&mut self, core: &WindowCore, path: &PathModel) {
         let held = path.max_delivery_rate.bytes_in(path.max_rtt).min(path.max_window_bytes);
         let lost = path.lost_bytes > 0;
         let w_max = if lost { held as f64 / core.mtu() } else { 0.0 };

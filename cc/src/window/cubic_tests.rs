@@ -65,7 +65,7 @@ fn on_short_round_trips_it_is_no_slower_than_reno() {
     for _ in 0..11 {
         cubic.round(10, 0);
     }
-    // The first round begins the stage; then about 0.529 packets a round.
+    // The first round begins the epoch; then about 0.529 packets a round.
     assert!((cubic.packets() - 14.0 - 0.529 * 11.0).abs() < 0.5, "{}", cubic.packets());
     for _ in 0..10 {
         cubic.round(10, 0);
@@ -140,14 +140,14 @@ fn larger_packets_leave_the_curve_where_it_is_in_bytes() {
 }
 
 #[test]
-fn an_inherited_path_begins_on_the_plateau_and_not_in_slow_start() {
+fn warm_start_begins_on_the_plateau_and_skips_slow_start() {
     let mut cubic = Bench::new(&CubicConfig::default(), 10);
     let mut path = PathModel::default();
     path.smoothed_rtt = Duration::from_millis(100);
     path.min_rtt = Some(Duration::from_millis(90));
     path.window_bytes = 10_000_000;
     path.max_delivery_rate = Bandwidth::from_mbps(80.0);
-    cubic.controller.inherit(cubic.now, &path);
+    cubic.controller.init_from_path(cubic.now, &path);
     assert_eq!(cubic.packets(), 1000.0, "80 Mbit/s for 100 ms, not the window");
     assert_eq!(cubic.controller.pacing_rate(), Bandwidth::from_mbps(100.0));
     for _ in 0..10 {
@@ -159,7 +159,7 @@ fn an_inherited_path_begins_on_the_plateau_and_not_in_slow_start() {
 }
 
 #[test]
-fn where_the_path_has_lost_it_slows_down_near_what_it_held() {
+fn warm_start_on_a_path_with_losses_slows_down_near_its_capacity() {
     let mut path = PathModel::default();
     path.smoothed_rtt = Duration::from_millis(100);
     path.min_rtt = Some(Duration::from_millis(90));
@@ -169,7 +169,7 @@ fn where_the_path_has_lost_it_slows_down_near_what_it_held() {
     for (lost, w_max) in [(0, 0.0), (PACKET, 1300.0)] {
         let mut cubic = Bench::new(&CubicConfig::default(), 10);
         path.lost_bytes = lost;
-        cubic.controller.inherit(cubic.now, &path);
+        cubic.controller.init_from_path(cubic.now, &path);
         assert!((cubic.figure("w_max_packets") - w_max).abs() < 1e-3);
         assert_eq!(cubic.packets(), 1000.0);
     }

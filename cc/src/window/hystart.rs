@@ -4,22 +4,22 @@ use super::core::{Ack, WindowCore};
 
 /// MIN_RTT_THRESH (RFC 9406, Section 4.3).
 const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
-/// MAX_RTT_THRESH.
+/// MAX_RTT_THRESH (RFC 9406, Section 4.3).
 const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
-/// MIN_RTT_DIVISOR.
+/// MIN_RTT_DIVISOR (RFC 9406, Section 4.3).
 const MIN_RTT_DIVISOR: u32 = 8;
-/// N_RTT_SAMPLE.
-const RTT_SAMPLES: u32 = 8;
-/// CSS_GROWTH_DIVISOR.
+/// N_RTT_SAMPLE (RFC 9406, Section 4.3).
+const MIN_RTT_SAMPLES: u32 = 8;
+/// CSS_GROWTH_DIVISOR (RFC 9406, Section 4.3).
 const CSS_GROWTH_DIVISOR: f64 = 4.0;
-/// CSS_ROUNDS.
+/// CSS_ROUNDS (RFC 9406, Section 4.3).
 const CSS_ROUNDS: u32 = 5;
 
-/// HyStart++ (RFC 9406): leaves the first slow start when the RTT rises, by way of a
-/// slower one, conservative slow start (CSS), that can still be called off.
+/// HyStart++ (RFC 9406): when the RTT rises, the first slow start continues as conservative slow start
+/// (CSS), which returns to slow start if the RTT falls again.
 ///
 /// L, the limit on growth per acknowledgement, is infinite as for every sender that paces
-/// (Section 4.3). That holds without pacing too: RFC 9002, Section 7.3.1 has no limit.
+/// (Section 4.3). The same applies without pacing: RFC 9002, Section 7.3.1 has no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HyStart {
     /// lastRoundMinRTT; `None` is infinity.
@@ -68,7 +68,7 @@ impl HyStart {
 
     fn decide(&mut self) {
         let (Some(now), Some(last)) = (self.round_min, self.last_round_min) else { return };
-        if self.samples < RTT_SAMPLES {
+        if self.samples < MIN_RTT_SAMPLES {
             return;
         }
         match self.css_baseline {
@@ -76,7 +76,7 @@ impl HyStart {
                 self.css_baseline = Some(now);
                 self.css_rounds = 1;
             }
-            // The rise was a passing one: back to slow start.
+            // The RTT fell again: back to slow start.
             Some(baseline) if now < baseline => self.css_baseline = None,
             _ => {}
         }

@@ -4,23 +4,24 @@ use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
 use super::core::{Ack, WindowCore};
-use super::{positive, share};
+use super::settings::{positive, share};
 use crate::{Controller, ControllerConfig, PathModel, PathStart, Time};
 
-/// Below d1, this share of the largest queueing delay, alpha is at its maximum (Section 4;
-/// Linux).
-const D1: f64 = 0.01;
-/// Up to d2 beta is at its minimum, from d3 on at its maximum.
-const D2: f64 = 0.1;
-const D3: f64 = 0.8;
-/// theta: rounds that the delay must stay below d1 until alpha is at its maximum again.
-const PATIENCE_ROUNDS: u32 = 5;
-/// Packets below which it is Reno (W_thresh).
-const SMALL_WINDOW_PACKETS: f64 = 15.0;
-/// Reno's values.
+/// d1, as a share of the largest queueing delay: up to it alpha is at its maximum (Section 4; Linux).
+const D1_FRACTION: f64 = 0.01;
+/// d2, as a share of the largest queueing delay: up to it beta is at its minimum (Section 4; Linux).
+const D2_FRACTION: f64 = 0.1;
+/// d3, as a share of the largest queueing delay: from it on beta is at its maximum (Section 4; Linux).
+const D3_FRACTION: f64 = 0.8;
+/// theta: rounds that the delay must stay below d1 before alpha returns to its maximum (Section 4; Linux).
+const LOW_DELAY_ROUNDS: u32 = 5;
+/// W_thresh, packets: below it the law is Reno's (Linux, `win_thresh`).
+const RENO_BELOW_PACKETS: f64 = 15.0;
+/// alpha of Reno, packets per round (Linux, `ALPHA_BASE`).
 const ALPHA_BASE: f64 = 1.0;
+/// beta of Reno (Linux, `BETA_BASE`).
 const BETA_BASE: f64 = 0.5;
-/// Longer round trips count as this (Linux, `RTT_MAX`: 3.3 s).
+/// Longer RTTs count as this (Linux, `RTT_MAX`: 3.3 s).
 const MAX_RTT: Duration = Duration::from_millis(3300);
 
 /// Settings of Illinois (Liu, Basar and Srikant, "TCP-Illinois: A Loss- and Delay-Based
@@ -29,15 +30,15 @@ const MAX_RTT: Duration = Duration::from_millis(3300);
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IllinoisConfig {
-    /// alpha_max, packets a round: growth without a queue. More fills fast links sooner and
-    /// makes more losses each time.
+    /// alpha_max, packets per round: growth without a queue. A larger value fills fast links sooner and
+    /// loses more packets each time.
     #[serde(deserialize_with = "positive")]
     pub alpha_max: f64,
-    /// alpha_min: growth with a full queue. Less stays longer just below the loss.
+    /// alpha_min, packets per round: growth with a full queue. A smaller value stays longer just below the loss.
     #[serde(deserialize_with = "positive")]
     pub alpha_min: f64,
-    /// beta_min: share of the window given up at a loss without a queue. Less bears more random
-    /// loss and is less fair to Reno.
+    /// beta_min: share of the window given up at a loss without a queue. A smaller value tolerates more
+    /// random loss and is less fair to Reno.
     #[serde(deserialize_with = "share")]
     pub beta_min: f64,
     /// beta_max: share given up at a loss with a full queue.
@@ -68,7 +69,7 @@ impl IllinoisConfig {
     /// alpha(d_a) above d1: k1 / (k2 + d_a), which is alpha_max at d1 and alpha_min at d_m
     /// (Section 4).
     fn alpha(&self, average_s: f64, max_s: f64) -> f64 {
-        let (range, above) = (max_s * (1.0 - D1), average_s - max_s * D1);
+        let (range, above) = (max_s * (1.0 - D1_FRACTION), average_s - max_s * D1_FRACTION);
         if above <= 0.0 {
             return self.alpha_max;
         }
@@ -78,7 +79,7 @@ impl IllinoisConfig {
 
     /// beta(d_a): beta_min up to d2, beta_max from d3 on, a line between (Section 4).
     fn beta(&self, average_s: f64, max_s: f64) -> f64 {
-        let (d2, d3) = (max_s * D2, max_s * D3);
+        let (d2, d3) = (max_s * D2_FRACTION, max_s * D3_FRACTION);
         if average_s <= d2 {
             return self.beta_min;
         }
@@ -135,7 +136,7 @@ impl Illinois {
 
     fn on_round(&mut self, packets: f64) {
         let Some(base) = self.base.filter(|_| self.samples > 0) else { return };
-        if packets < SMALL_WINDOW_PACKETS {
+        if packets < RENO_BELOW_PACKETS {
             (self.alpha, self.beta) = (ALPHA_BASE, BETA_BASE);
             return;
         }
@@ -145,15 +146,15 @@ impl Illinois {
         self.beta = self.config.beta(average_s, max_s);
     }
 
-    /// One good round does not bring the largest growth back, theta of them do (Section 4).
+    /// The largest growth returns after theta rounds with a low delay (Section 4).
     fn next_alpha(&mut self, average_s: f64, max_s: f64) -> f64 {
-        if average_s > max_s * D1 {
+        if average_s > max_s * D1_FRACTION {
             self.above = true;
             return self.config.alpha(average_s, max_s);
         }
         if self.above {
             self.low_rounds += 1;
-            if self.low_rounds < PATIENCE_ROUNDS {
+            if self.low_rounds < LOW_DELAY_ROUNDS {
                 return self.alpha;
             }
         }
@@ -188,12 +189,12 @@ impl Law for Illinois {
         self.begin_round();
     }
 
-    fn on_inherit(&mut self, _core: &WindowCore, path: &PathModel) {
+    fn on_init_from_path(&mut self, _core: &WindowCore, path: &PathModel) {
         *self = Self::new(self.config);
         self.base = path.min_rtt.map(|rtt| rtt.min(MAX_RTT));
-        // Without it any delay is the largest, and a chance loss costs half of the window.
+        // Without it any delay is the largest, and a random loss halves the window.
         self.max = path.max_rtt.min(MAX_RTT);
-        // Until a round has told of the delay, as carefully as Reno.
+        // Reno's growth until a round has measured the delay.
         self.alpha = ALPHA_BASE;
     }
 
@@ -284,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chance_loss_on_an_inherited_path_costs_no_more_than_on_its_own() {
+    fn random_loss_after_a_warm_start_costs_no_more_than_before() {
         let mut illinois = steady();
         let mut path = PathModel::default();
         path.min_rtt = Some(Duration::from_millis(100));
         path.max_rtt = Duration::from_millis(200);
         path.smoothed_rtt = Duration::from_millis(102);
         path.window_bytes = 1_000_000;
-        illinois.controller.inherit(illinois.now, &path);
+        illinois.controller.init_from_path(illinois.now, &path);
         illinois.round(102, 0);
         illinois.round(102, 0);
         assert!((illinois.figure("beta") - 0.125).abs() < 1e-9, "{}", illinois.figure("beta"));

@@ -1,23 +1,23 @@
 use crate::{CongestionEvent, Time};
 
-/// Recovery periods, by sent time (RFC 9002, Section 7.3.2): one reduction for all that was in
-/// flight when the first loss was seen.
+/// Recovery periods, by sent time (RFC 9002, Section 7.3.2): one reduction for all packets in flight when the first
+/// loss is detected.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recovery {
     /// When the latest period began.
     began: Option<Time>,
-    /// When the one before it began.
+    /// When the period before it began.
     previous: Option<Time>,
-    /// Whether nothing sent in it has been acknowledged yet.
+    /// Whether no packet sent in it has been acknowledged yet.
     active: bool,
-    /// Losses of the period that have not turned out to be late arrivals.
+    /// Losses of the period that have not turned out to be spurious.
     lost_packets: u64,
-    /// A mark is no mistake: this period can't be taken back.
+    /// Whether packets were marked: then the period is not undone.
     marked: bool,
 }
 
 impl Recovery {
-    /// Whether a packet sent then left before the latest period.
+    /// Whether a packet sent at `sent` left before the latest period.
     pub(crate) fn covers(&self, sent: Time) -> bool {
         self.began.is_some_and(|began| sent <= began)
     }
@@ -50,7 +50,7 @@ impl Recovery {
         begins
     }
 
-    /// A packet sent then was only late; whether that was the last reason for the latest period.
+    /// A loss of a packet sent at `sent` was spurious. Returns whether all losses of the latest period were.
     pub(crate) fn on_spurious_loss(&mut self, sent: Time) -> bool {
         let of_before = self.previous.is_some_and(|previous| sent <= previous);
         if of_before || !self.covers(sent) || self.lost_packets == 0 {
@@ -64,7 +64,7 @@ impl Recovery {
         baseless
     }
 
-    /// After persistent congestion the next loss counts whenever it was sent (RFC 9002,
+    /// After persistent congestion the next loss counts regardless of its sent time (RFC 9002,
     /// Appendix B.8).
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

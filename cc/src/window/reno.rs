@@ -2,19 +2,19 @@ use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
 use super::core::{Ack, WindowCore};
-use super::share;
+use super::settings::share;
 use crate::{Controller, ControllerConfig, PathStart, Time};
 
-/// Settings of NewReno as RFC 9002, Section 7 has it; also its factory.
+/// Settings of NewReno (RFC 9002, Section 7); also its factory.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RenoConfig {
-    /// Share of the window that is left after a loss (kLossReductionFactor, RFC 9002,
-    /// Section 7.3.2). Smaller drains queues faster and leaves links with small buffers empty.
+    /// Share of the window that remains after a loss (kLossReductionFactor, RFC 9002,
+    /// Section 7.3.2). A smaller value drains queues faster and leaves links with small buffers empty.
     #[serde(deserialize_with = "share")]
     pub loss_reduction_factor: f64,
-    /// Whether packets are spread over the round trip (RFC 9002, Section 7.7). Without, they
-    /// leave as acknowledgements come, as from a kernel's TCP.
+    /// Whether packets are spread over the round trip (RFC 9002, Section 7.7). If not, they
+    /// leave as acknowledgements arrive, as from a kernel's TCP.
     pub paced: bool,
 }
 

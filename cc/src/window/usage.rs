@@ -1,8 +1,7 @@
-/// Whether the sender uses its window: one that it does not use says nothing about the path
-/// and must not grow (RFC 9002, Section 7.8; RFC 9438, Section 5.8; RFC 7661, Section 4.3).
+/// Whether the sender uses its window: an unused window shows nothing about the path and must not grow
+/// (RFC 9002, Section 7.8; RFC 9438, Section 5.8; RFC 7661, Section 4.3).
 ///
-/// An acknowledgement tells of what was sent a round trip ago, so this looks at the current round
-/// and the one before.
+/// An acknowledgement is for a packet sent a round trip ago. So both the current and the previous round count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WindowUse {
     current: Round,
@@ -15,12 +14,12 @@ struct Round {
     peak_bytes: u64,
     /// Whether the window had no room for another packet.
     full: bool,
-    /// Whether the sender was out of data while it had.
+    /// Whether the sender was out of data while the window had room.
     starved: bool,
 }
 
 impl WindowUse {
-    /// A packet leaves that makes it `flight_bytes` in flight.
+    /// A packet leaves, with which `flight_bytes` are in flight.
     pub(crate) fn on_sent(&mut self, flight_bytes: u64, window_bytes: u64, mtu_bytes: u64) {
         self.current.peak_bytes = self.current.peak_bytes.max(flight_bytes);
         self.current.full |= flight_bytes + mtu_bytes > window_bytes;
@@ -43,9 +42,9 @@ impl WindowUse {
     /// Whether acknowledgements may let the window grow.
     ///
     /// A window that pacing alone kept from being full counts as used (RFC 9002, Section 7.8).
-    /// Slow start doubles the window while acknowledgements of half of it are on their way, so
-    /// there half of it is enough (as Linux has it, `tcp_is_cwnd_limited`). Less than half
-    /// never is: no window grows beyond twice of what was seen to pass.
+    /// Slow start doubles the window while acknowledgements of half of it are on their way, so half of
+    /// it is enough there (as in Linux, `tcp_is_cwnd_limited`). Less than half is never enough: no
+    /// window grows beyond twice the bytes that were in flight.
     pub(crate) fn is_used(&self, window_bytes: u64, slow_start: bool) -> bool {
         let peak_bytes = self.current.peak_bytes.max(self.previous.peak_bytes);
         if peak_bytes.saturating_mul(2) < window_bytes {

@@ -4,36 +4,39 @@ use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
 use super::core::{Ack, WindowCore};
-use super::positive;
+use super::settings::positive;
 use crate::{Controller, ControllerConfig, PathModel, PathStart, Time};
 
-/// Fewer samples in a round may all be of acknowledgements that were held back (Linux,
+/// Samples of a round that a decision needs: fewer may all be of delayed acknowledgements (Linux,
 /// `tcp_vegas_cong_avoid`).
-const LEAST_SAMPLES: u32 = 3;
-/// With a window of so many packets there is next to nothing to give up: with acknowledgements for
-/// two packets each, three samples need six to seven.
-const HELPLESS_PACKETS: f64 = 8.0;
-/// Rounds in a row with such a window and too large a Diff that show another path.
-const HELPLESS_ROUNDS: u32 = 10;
-/// An RTT is never taken for less: Diff divides by it.
-const LEAST_RTT: Duration = Duration::from_nanos(1);
+const MIN_ROUND_SAMPLES: u32 = 3;
+/// Largest window, packets, that counts as minimal. With acknowledgements for two packets each, three
+/// samples need six to seven packets.
+/// Chosen by `a_longer_path_does_not_hold_it_at_the_least_window`.
+const MAX_MINIMAL_WINDOW_PACKETS: f64 = 8.0;
+/// Consecutive rounds with a minimal window and too large a Diff that show a longer path.
+/// Chosen by `a_longer_path_does_not_hold_it_at_the_least_window`.
+const MAX_MINIMAL_WINDOW_ROUNDS: u32 = 10;
+/// Least RTT: Diff divides by it.
+const MIN_RTT: Duration = Duration::from_nanos(1);
 
 /// Settings of Vegas (Brakmo and Peterson, "TCP Vegas: New Techniques for Congestion
 /// Detection and Avoidance", SIGCOMM '94, with the decisions of Linux' `tcp_vegas`); also its factory.
 ///
-/// Linux' slow start doubles every round, the paper's every second one: the former is what
-/// others have compared with.
+/// Linux' slow start doubles every round, the paper's every second one. This is Linux', to which
+/// other papers compare.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VegasConfig {
-    /// Packets of its own in the queue, below which the window grows. Less leaves a link with a
+    /// Queued packets of the flow below which the window grows. A smaller value leaves a link with a
     /// little jitter empty.
     #[serde(deserialize_with = "positive")]
     pub alpha_packets: f64,
-    /// Above so many it shrinks. More is a longer queue, which many flows add up.
+    /// Queued packets of the flow above which the window shrinks. A larger value makes a longer queue for
+    /// each flow.
     #[serde(deserialize_with = "positive")]
     pub beta_packets: f64,
-    /// Above so many slow start ends. Less ends it at the first sign of jitter.
+    /// Queued packets of the flow above which slow start ends. A smaller value ends it at the first sign of jitter.
     #[serde(deserialize_with = "positive")]
     pub gamma_packets: f64,
     /// As in [`RenoConfig`](super::RenoConfig).
@@ -58,7 +61,7 @@ impl ControllerConfig for VegasConfig {
             base: None,
             round_min: None,
             samples: 0,
-            helpless_rounds: 0,
+            minimal_window_rounds: 0,
             diff: 0.0,
         };
         Box::new(WindowController::new(start, self.paced, vegas))
@@ -70,17 +73,17 @@ struct Vegas {
     config: VegasConfig,
     /// BaseRTT: the smallest since the sender last was idle.
     base: Option<Duration>,
-    /// The smallest of the round, which filters out acknowledgements that were held back.
+    /// The smallest of the round, which filters out delayed acknowledgements.
     round_min: Option<Duration>,
     samples: u32,
-    helpless_rounds: u32,
+    minimal_window_rounds: u32,
     /// Diff of the last round, packets.
     diff: f64,
 }
 
 impl Vegas {
     fn sample(&mut self, rtt: Duration) {
-        let rtt = rtt.max(LEAST_RTT);
+        let rtt = rtt.max(MIN_RTT);
         let least = |before: Option<Duration>| Some(before.map_or(rtt, |least| least.min(rtt)));
         self.base = least(self.base);
         self.round_min = least(self.round_min);
@@ -94,15 +97,15 @@ impl Vegas {
 
     fn on_round(&mut self, core: &mut WindowCore, ack: &Ack) {
         let (Some(base), Some(rtt)) = (self.base, self.round_min) else { return };
-        if self.samples < LEAST_SAMPLES {
+        if self.samples < MIN_ROUND_SAMPLES {
             return core.grow_as_reno(ack.growth_bytes);
         }
         let window = core.packets();
         self.diff = diff(window, base, rtt);
-        self.notice_longer_path(window, rtt);
+        self.detect_longer_path(window, rtt);
         let slow_start = core.is_slow_start();
         if slow_start && self.diff > self.config.gamma_packets {
-            // The window that fills the path and no queue, and one packet (as Linux has it).
+            // The window that fills the path without a queue, plus one packet (as in Linux).
             let target = window * base.as_secs_f64() / rtt.as_secs_f64() + 1.0;
             core.set_window(target.min(window) * core.mtu());
             core.end_slow_start();
@@ -118,17 +121,17 @@ impl Vegas {
 }
 
 impl Vegas {
-    /// The delay is not of the flow's own making when it stays although next to nothing is left
-    /// to give up: the path is a longer one.
+    /// Resets BaseRTT after a path change to a longer path: the delay stays high with a minimal window, so the
+    /// flow does not cause it.
     ///
-    /// Linux keeps BaseRTT, and the flow its least window, until a pause: 2.2 of 100 Mbit/s where
-    /// RTTs of nanoseconds had been seen before. That a longer path looks like a queue is known
-    /// (La, Walrand and Anantharam, "Issues in TCP Vegas", 1999).
-    fn notice_longer_path(&mut self, window: f64, rtt: Duration) {
-        let helpless = window <= HELPLESS_PACKETS && self.diff > self.config.beta_packets;
-        self.helpless_rounds = if helpless { self.helpless_rounds + 1 } else { 0 };
-        if self.helpless_rounds >= HELPLESS_ROUNDS {
-            self.helpless_rounds = 0;
+    /// Linux keeps BaseRTT until a pause, and the flow stays at its least window. That a longer path looks
+    /// like a queue is known (La, Walrand and Anantharam, "Issues in TCP Vegas", 1999).
+    fn detect_longer_path(&mut self, window: f64, rtt: Duration) {
+        let is_minimal =
+            window <= MAX_MINIMAL_WINDOW_PACKETS && self.diff > self.config.beta_packets;
+        self.minimal_window_rounds = if is_minimal { self.minimal_window_rounds + 1 } else { 0 };
+        if self.minimal_window_rounds >= MAX_MINIMAL_WINDOW_ROUNDS {
+            self.minimal_window_rounds = 0;
             self.base = Some(rtt);
         }
     }
@@ -137,8 +140,8 @@ impl Vegas {
 /// Diff = (Expected - Actual) * BaseRTT, in packets that wait in queues, as Linux computes it:
 /// the window times (RTT - BaseRTT) / BaseRTT.
 ///
-/// The paper divides the actual rate's share by RTT and gets a little less; for the few packets
-/// that are compared, the two are as good as the same.
+/// The paper divides by the RTT and gets a little less. For a few packets the difference is
+/// negligible.
 fn diff(window: f64, base: Duration, rtt: Duration) -> f64 {
     let (base_s, rtt_s) = (base.as_secs_f64(), rtt.as_secs_f64());
     window * (rtt_s - base_s).max(0.0) / base_s
@@ -150,7 +153,7 @@ impl Law for Vegas {
             self.sample(rtt.latest);
         }
         if ack.round_ended {
-            // After a loss it takes a whole round to know the queue again.
+            // After a loss the queue is unknown for a whole round.
             if !core.is_recovery() {
                 self.on_round(core, ack);
             }
@@ -160,20 +163,20 @@ impl Law for Vegas {
         }
     }
 
-    /// As Reno: Linux leaves out the paper's reduction to three quarters.
+    /// As Reno: Linux omits the paper's reduction to three quarters.
     fn on_loss(&mut self, core: &WindowCore) -> f64 {
         self.begin_round();
         core.window() * 0.5
     }
 
-    /// After a pause the path may be another one (Linux, `tcp_vegas_cwnd_event`).
+    /// The path may have changed during a pause (Linux, `tcp_vegas_cwnd_event`).
     fn on_idle_end(&mut self, _now: Time) {
         self.base = None;
         self.begin_round();
     }
 
-    fn on_inherit(&mut self, _core: &WindowCore, path: &PathModel) {
-        self.base = path.min_rtt.map(|rtt| rtt.max(LEAST_RTT));
+    fn on_init_from_path(&mut self, _core: &WindowCore, path: &PathModel) {
+        self.base = path.min_rtt.map(|rtt| rtt.max(MIN_RTT));
         self.begin_round();
     }
 
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_pause_the_path_is_measured_anew() {
+    fn base_rtt_is_measured_again_after_a_pause() {
         let mut vegas = steady();
         assert!((vegas.figure("base_rtt_ms") - 100.0).abs() < 1e-9);
         vegas.controller.on_app_limited(vegas.now, 0);

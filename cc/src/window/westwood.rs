@@ -4,14 +4,14 @@ use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
 use super::core::{Ack, WindowCore};
-use super::share;
+use super::settings::share;
 use crate::{Bandwidth, Controller, ControllerConfig, PathModel, PathStart, Time};
 
-/// A bandwidth sample takes at least so long (Linux, `TCP_WESTWOOD_RTT_MIN`): over less,
-/// acknowledgements that come together would make the bandwidth.
-const LEAST_SAMPLE: Duration = Duration::from_millis(50);
-/// Left of the window when the bandwidth is unknown yet (as Reno).
-const BLIND_REDUCTION: f64 = 0.5;
+/// Least duration of a bandwidth sample (Linux, `TCP_WESTWOOD_RTT_MIN`): a shorter one would measure bunched
+/// acknowledgements.
+const MIN_SAMPLE_DURATION: Duration = Duration::from_millis(50);
+/// Share of the window that remains after a loss while the bandwidth is unknown (as Reno).
+const UNKNOWN_BANDWIDTH_REDUCTION: f64 = 0.5;
 
 /// Settings of Westwood+ (Grieco and Mascolo, "Performance Evaluation and Comparison of
 /// Westwood+, New Reno, and Vegas TCP Congestion Control", CCR 34(2), 2004); also its factory.
@@ -19,8 +19,8 @@ const BLIND_REDUCTION: f64 = 0.5;
 #[serde(default, deny_unknown_fields)]
 pub struct WestwoodConfig {
     /// alpha, weight of the old bandwidth estimate against a new sample (Section 2; 0.9, about
-    /// ten round trips). More misses changes of the link; less takes chance for bandwidth, and
-    /// the window falls further at the next loss. (Linux has two filters of 7/8 in a row.)
+    /// ten round trips). A larger value misses changes of the link. A smaller one follows random variation,
+    /// and the window falls further at the next loss. (Linux has two consecutive filters of 7/8.)
     #[serde(deserialize_with = "share")]
     pub bandwidth_memory: f64,
     /// As in [`RenoConfig`](super::RenoConfig).
@@ -66,12 +66,12 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// Acknowledged bytes. What a sender without data delivers says little of the path: it
-    /// only counts when it is more than was known.
+    /// Adds acknowledged bytes. Samples of a sender without data count only if they are higher than the
+    /// estimate.
     fn add(&mut self, now: Time, bytes: u64, rtt: Duration, starved: bool) {
         self.sample_bytes += bytes;
         let passed = now - self.sampled_at;
-        if passed < rtt.max(LEAST_SAMPLE) {
+        if passed < rtt.max(MIN_SAMPLE_DURATION) {
             return;
         }
         let sample = self.sample_bytes as f64 / passed.as_secs_f64();
@@ -99,16 +99,16 @@ impl Law for Westwood {
         core.grow_as_reno(ack.growth_bytes);
     }
 
-    /// ssthresh = BWE * RTTmin: what fills the path and leaves the queue empty (Section 2). Never
-    /// more than the window.
+    /// ssthresh = BWE * RTTmin: fills the path and leaves the queue empty (Section 2). At most the
+    /// window.
     fn on_loss(&mut self, core: &WindowCore) -> f64 {
         let (Some(rate), Some(rtt)) = (self.estimate.bytes_per_s, self.rtt_min) else {
-            return core.window() * BLIND_REDUCTION;
+            return core.window() * UNKNOWN_BANDWIDTH_REDUCTION;
         };
         (rate * rtt.as_secs_f64()).min(core.window())
     }
 
-    /// The path may be another one (Linux, `reset_rtt_min`).
+    /// The path may have changed (Linux, `reset_rtt_min`).
     fn on_collapse(&mut self) {
         self.rtt_min = None;
     }
@@ -117,7 +117,7 @@ impl Law for Westwood {
         self.estimate.begin_sample(now);
     }
 
-    fn on_inherit(&mut self, _core: &WindowCore, path: &PathModel) {
+    fn on_init_from_path(&mut self, _core: &WindowCore, path: &PathModel) {
         self.rtt_min = path.min_rtt;
         let known = path.max_delivery_rate > Bandwidth::ZERO;
         self.estimate.bytes_per_s = known.then(|| path.max_delivery_rate.bytes_per_s() as f64);

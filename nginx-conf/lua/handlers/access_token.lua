@@ -1,4 +1,4 @@
--- Access phase: who has no valid token gets 401, or 403 for another path's.
+-- Access phase: requests without a valid token get 401, with one for another path 403.
 local token = require("token")
 local state = require("origin_state")
 local shared_qoe = require("shared_qoe")

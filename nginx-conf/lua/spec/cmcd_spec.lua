@@ -22,7 +22,7 @@ describe("a CMCD query argument", function()
     )
   end)
 
-  it("may have keys that nobody knows, which do not count", function()
+  it("may have unknown keys, which do not count", function()
     assert.same({ br = 1 }, cmcd.parse_query("br=1,xyz=17,BR=2"))
   end)
 

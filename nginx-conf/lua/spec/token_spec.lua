@@ -114,7 +114,7 @@ describe("an access token", function()
     assert.equal("signature", reason)
   end)
 
-  it("is refused when it is none", function()
+  it("is refused when it is not a token", function()
     for text, reason in pairs({
       [""] = "missing", a = "malformed", ["a.b"] = "malformed", ["a.b.c.d"] = "malformed",
       ["..."] = "malformed", ["a b.c.d"] = "malformed", [("a"):rep(3000)] = "malformed",

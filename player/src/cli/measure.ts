@@ -11,7 +11,7 @@ const USAGE = "usage: measure --url URL --duration-s N --out session.json --psnr
 const LOAD_TIMEOUT_MS = 30_000;
 /** A question to the page; a page that cannot answer in this time is broken. */
 const ASK_TIMEOUT_MS = 10_000;
-/** For whoever starts several at once, each over a slow machine. */
+/** Long enough for several sessions that start at once on a slow machine. */
 const TOLD_TIMEOUT_MS = 300_000;
 const POLL_MS = 250;
 /** Screenshots at these parts of the session. */
@@ -26,7 +26,7 @@ interface Arguments {
   readonly psnr: string;
   /** SSIM and VMAF, where they have been measured. */
   readonly quality: string | null;
-  /** Where to keep what the page recorded, for whoever doubts the figures. */
+  /** File for all that the page recorded, to check the figures. */
   readonly record: string | null;
   /** Load the page, say `ready`, and play on SIGUSR2. */
   readonly wait: boolean;
@@ -86,7 +86,7 @@ const askRecord = "window.__millrace.record()";
 /** Says that all is loaded and waits to be told to play. */
 function told(): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`nobody asked to play within ${TOLD_TIMEOUT_MS / 1000} s (SIGUSR2)`)), TOLD_TIMEOUT_MS);
+    const timer = setTimeout(() => reject(new Error(`no play request (SIGUSR2) within ${TOLD_TIMEOUT_MS / 1000} s`)), TOLD_TIMEOUT_MS);
     process.once("SIGUSR2", () => {
       clearTimeout(timer);
       resolve();

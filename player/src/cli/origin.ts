@@ -16,7 +16,7 @@ export interface Origin {
   readonly sha256: string;
   /** First line of `ffmpeg -version`. */
   readonly ffmpeg: string;
-  /** Whom the bundled video is to be credited to; null of a user's own. */
+  /** Credit of the bundled video; null for another video. */
   readonly credit: string | null;
 }
 

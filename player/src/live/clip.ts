@@ -57,7 +57,7 @@ export function timescaleOf(init: Buffer): number {
   return init.readUInt32BE(box.content + (init[box.content] === 1 ? 20 : 12));
 }
 
-/** Cuts segment number `index` of the clip into its chunks. `sidx`, which counts bytes of a whole file, is left out. */
+/** Cuts segment number `index` of the clip into its chunks. `sidx`, which counts bytes of a whole file, is omitted. */
 export function chunksOf(segment: Buffer, index: number, init: Buffer, fps: number): Chunk[] {
   const timescale = timescaleOf(init);
   const chunks: Chunk[] = [];

@@ -4,7 +4,7 @@ const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;"
 
 export const escape = (text: string): string => text.replace(/[&<>"']/g, (c) => ESCAPES[c] ?? c);
 
-/** A figure with its digits, or a dash where there is none. */
+/** A figure with its digits, or a dash without a value. */
 export const figure = (x: number | null | undefined, digits: number): string =>
   x == null ? "–" : x.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 

@@ -1,10 +1,9 @@
-//! Flows past the tunnel: while no server can take them, the client connects those to their
-//! destination itself that its configuration lets.
+//! Flows that bypass the tunnel: while no server can take them, the client connects flows to their
+//! destination itself, if the configuration allows it.
 //!
-//! Never an open proxy: where clients name the destination, the address that is about to be dialled
-//! must be in `[[direct.allow]]`. What the kernel intercepted goes where it was going anyway, except
-//! to addresses that only this machine has a way to (its own, loopback, link-local, metadata
-//! services): for its client they would mean another machine, or none.
+//! The client never is an open proxy: where clients name the destination, `[[direct.allow]]` must list
+//! the address to dial. Intercepted flows are connected to any destination except addresses that mean
+//! another host for the client (this host's own, loopback, link-local, metadata services).
 
 mod relay;
 
@@ -16,41 +15,41 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use millrace_config::{Acl, Class, ClientConfig, ClientLimits, DeniedReason, Dial, Protocol};
-use millrace_tunnel::admin::{FlowInfo, FlowSeen, FlowState};
-use millrace_tunnel::core::Core;
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
-use millrace_tunnel::flow::FlowLabel;
+use millrace_tunnel::event_loop::Core;
+use millrace_tunnel::event_loop::WorkerHandle;
+use millrace_tunnel::flow_info::{FlowInfo, FlowSeen, FlowState};
+use millrace_tunnel::flow_label::FlowLabel;
 use millrace_tunnel::metrics::FlowFailure;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::tcp_liveness::TcpLivenessChecks;
-use millrace_tunnel::worker::WorkerHandle;
 use millrace_wire::{ConnectFailure, Destination};
 
 use crate::accepted::Accepted;
 use relay::{Pumped, Relay};
 
-/// Keys with this bit are ours.
+/// Marks the keys of bypassed flows.
 pub const KEY_BIT: u64 = 1 << 48;
-/// Sockets of one flow are told apart in the lower bits.
+/// Lower bits of a key, for the sockets of one flow.
 const SOCKET_BITS: u32 = 5;
 /// The two sockets of a relay; below them are attempts to connect.
 const NEAR: u64 = 16;
 const FAR: u64 = 17;
-/// Start of the next address's attempt after the one before (RFC 8305, Section 5).
+/// Delay between the attempts to two addresses (RFC 8305, Section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Who says where a flow goes.
+/// Source of a flow's destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
-    /// The kernel that intercepted it, or the configuration.
+    /// The interception or the configuration.
     Interception,
     /// The client.
     Client,
 }
 
-/// What all workers of a client need for it.
+/// Where flows may bypass the tunnel to, and how they are dialled. Shared by all workers.
 #[derive(Clone)]
 pub struct Policy {
     listed: Arc<Acl>,
@@ -63,7 +62,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// As the configuration says; `mark` is what the tunnel's own sockets have too.
+    /// The policy of a configuration; `mark` is that of the tunnel's own sockets.
     ///
     /// # Errors
     /// The interfaces can't be read.
@@ -126,21 +125,21 @@ impl Dialing {
     }
 }
 
-/// A flow that could not be connected this way either.
+/// A flow that could not be connected directly.
 pub type Failed = (Accepted, ConnectFailure);
 
-/// See the module.
+/// The bypassed flows of a worker.
 pub struct Direct {
     policy: Policy,
     limits: ClientLimits,
     dialing: HashMap<u64, Dialing>,
     relays: HashMap<u64, Relay>,
-    /// Relays with more to do than one turn allowed, and since when there are any.
+    /// Relays with more data than one turn allows, and since when there are any.
     busy: VecDeque<u64>,
     busy_since: Option<Instant>,
     metered: Instant,
     tcp_liveness: TcpLivenessChecks,
-    /// What waits in all relays, as it was counted last.
+    /// Bytes in all relays at the last count.
     held_bytes: u64,
     answers: Receiver<Resolved>,
     answer_to: Sender<Resolved>,
@@ -168,31 +167,31 @@ impl Direct {
         }
     }
 
-    /// Flows that exist and those to come are held to these limits.
+    /// Applies limits to existing and new flows.
     pub fn set_limits(&mut self, limits: ClientLimits) {
         self.tcp_liveness.set_timeouts(limits.tcp_timeouts);
         self.limits = limits;
     }
 
-    /// Flows that are connected or about to be.
+    /// Number of flows that are connected or being connected.
     pub fn len(&self) -> usize {
         self.dialing.len() + self.relays.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no flows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the admin listener shows of them.
+    /// The flows as the admin listener shows them.
     pub fn flows(&self) -> Vec<FlowInfo> {
         let now = Instant::now();
         let dialing = self.dialing.iter().map(|(number, dialing)| dialing.seen(*number));
         let relays = self.relays.iter().map(|(number, relay)| relay.seen(*number));
-        dialing.chain(relays).map(|flow| FlowInfo::past_tunnel(flow, now)).collect()
+        dialing.chain(relays).map(|flow| FlowInfo::bypassed(flow, now)).collect()
     }
 
-    /// Begins to connect a flow. `Some` when that came to nothing already.
+    /// Begins to connect a flow. Returns `Some` if that fails at once.
     pub fn start(
         &mut self,
         core: &Core,
@@ -216,7 +215,7 @@ impl Direct {
         }
     }
 
-    /// Asks for the addresses of a name, unless no address of it could be permitted.
+    /// Resolves a name, unless none of its addresses could be permitted.
     fn resolve(
         &mut self,
         core: &Core,
@@ -240,13 +239,13 @@ impl Direct {
         }
     }
 
-    /// The destination is not to be connected to without the tunnel.
+    /// Refuses a flow whose destination may not be connected to directly.
     fn deny(&mut self, core: &Core, number: u64, reason: DeniedReason) -> Option<Failed> {
         let dialing = self.dialing.get(&number)?;
         tracing::warn!(
             destination = dialing.label.destination,
             reason = reason.as_str(),
-            "not connected without the tunnel: not in [[direct.allow]]"
+            "flow not bypassed: destination is not in [[direct.allow]]"
         );
         core.shared.metrics.destinations_denied.of(reason).inc();
         self.give_up(number, ConnectFailure::Forbidden)
@@ -266,7 +265,7 @@ impl Direct {
         answers.into_iter().filter_map(handle).collect()
     }
 
-    /// A socket reported something.
+    /// A socket has an event.
     pub fn on_event(&mut self, core: &Core, key: u64) -> Option<Failed> {
         let (number, socket) = ((key & !KEY_BIT) >> SOCKET_BITS, key & ((1 << SOCKET_BITS) - 1));
         if socket >= NEAR {
@@ -282,7 +281,7 @@ impl Direct {
         }
     }
 
-    /// Time passes: attempts begin and end, and so do flows in which nothing moves.
+    /// Begins and ends attempts, and ends idle flows.
     pub fn on_tick(&mut self, core: &Core) -> Vec<Failed> {
         let now = core.now();
         self.busy_since = None;
@@ -311,8 +310,8 @@ impl Direct {
         numbers.into_iter().filter_map(|number| self.advance(core, number)).collect()
     }
 
-    /// Counts what waits in relays, and resets those in which nothing has moved for longest when the
-    /// process holds too much.
+    /// Counts the bytes in relays. While the process exceeds its memory cap, resets the relays that have been
+    /// idle for longest.
     fn account_memory(&mut self, core: &Core) {
         let held = self.relays.values().map(Relay::held_bytes).sum();
         let memory = &core.shared.memory;
@@ -347,7 +346,7 @@ impl Direct {
         dials.chain(self.busy_since).min()
     }
 
-    /// Dials those of the addresses that are allowed.
+    /// Dials the permitted addresses.
     fn dial(&mut self, core: &Core, number: u64, addresses: &[SocketAddr]) -> Option<Failed> {
         let dialing = self.dialing.get_mut(&number)?;
         self.policy.own.refresh(core.now());
@@ -356,7 +355,7 @@ impl Direct {
         let mut allowed = Vec::new();
         let mut denied = None;
         for address in addresses {
-            // As the kernel dials it: an IPv4-mapped address is an IPv4 address.
+            // The kernel dials an IPv4-mapped address as IPv4.
             let address = SocketAddr::new(address.ip().to_canonical(), address.port());
             match acl.permits(address.ip(), address.port()) {
                 Ok(()) => allowed.push(address),
@@ -398,7 +397,7 @@ impl Direct {
                 let Dialing { accepted, label, opened, .. } = self.dialing.remove(&number)?;
                 let tokens = [NEAR, FAR].map(|socket| Core::role_token(key(number, socket)));
                 let (client, destination) = (&label.client, &label.destination);
-                tracing::info!(?client, destination, "flow without the tunnel");
+                tracing::info!(?client, destination, "flow bypassed");
                 let (far, checks) = (Socket::tcp(far), &self.tcp_liveness);
                 match Relay::start(core, accepted, far, (label, opened), tokens, checks) {
                     Ok(relay) => {

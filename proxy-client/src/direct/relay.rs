@@ -1,50 +1,52 @@
-//! One flow between two sockets of this machine.
+//! Relays a bypassed flow between two TCP sockets.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 use millrace_config::{ClientLimits, Protocol};
-use millrace_tunnel::admin::{FlowSeen, FlowState};
-use millrace_tunnel::core::Core;
-use millrace_tunnel::flow::{FlowLabel, Meter};
+use millrace_tunnel::event_loop::Core;
+use millrace_tunnel::flow::Meter;
+use millrace_tunnel::flow_info::{FlowSeen, FlowState};
+use millrace_tunnel::flow_label::FlowLabel;
 use millrace_tunnel::metrics::FlowFailure;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
-use millrace_tunnel::tcp_liveness::{CheckRound, TcpLiveness, TcpLivenessChecks, is_tcp_timeout};
+use millrace_tunnel::tcp_liveness::{CheckRound, TcpLiveness, TcpLivenessChecks};
+use millrace_tunnel::tcp_timeout::is_tcp_timeout;
 use mio::Token;
 
 use crate::accepted::Accepted;
 
-/// Most that is read at a time, and that waits for a slow reader.
+/// Largest read, and most bytes that wait for a slow reader.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks of one direction before other flows have their turn.
+/// Chunks per direction before other flows have their turn.
 const TURN_CHUNKS: usize = 16;
 
-/// What pumping achieved.
+/// Result of [`Relay::pump`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pumped {
-    /// Nothing until an event.
+    /// Nothing to do until an event.
     Wait,
-    /// There may be more at once.
+    /// There may be more to do at once.
     More,
-    /// Both directions have ended in order.
+    /// Both directions have ended cleanly.
     Complete,
     /// One of the sockets failed.
     Failed(FlowFailure),
 }
 
-/// One direction.
+/// One direction of a relay.
 #[derive(Debug, Default)]
 struct Half {
     waiting: Vec<u8>,
     done: usize,
-    /// All that has been read.
+    /// Bytes read in total.
     bytes: u64,
     read_end: bool,
     sent_end: bool,
 }
 
-/// See the module.
+/// A bypassed flow between the client's and the destination's socket.
 #[derive(Debug)]
 pub struct Relay {
     near: Socket,
@@ -62,10 +64,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Begins with what was said before; the loop knows both sockets, under other tokens.
+    /// Begins with the bytes that were read before. Both sockets are registered already, under other tokens.
     ///
     /// # Errors
-    /// When it can't take them.
+    /// A socket can't be registered.
     pub fn start(
         core: &Core,
         accepted: Accepted,
@@ -79,12 +81,12 @@ impl Relay {
         near.watch_again(core.registry(), near_token)?;
         far.watch_again(core.registry(), far_token)?;
         for socket in [&near, &far] {
-            // As in the tunnel: an end that must not look like a complete one.
+            // As in the tunnel: a truncated flow is reset, never closed cleanly.
             socket.abort_on_close(true);
             checks.watch(socket);
         }
         let up = Half { bytes: bytes.len() as u64, waiting: bytes, ..Half::default() };
-        // An answer of ours is none of the destination's bytes.
+        // The success reply does not count as bytes of the destination.
         let down = Half { waiting: to_near, ..Half::default() };
         let (active, meter) = (core.now(), Meter::default());
         Ok(Self {
@@ -102,11 +104,11 @@ impl Relay {
         })
     }
 
-    /// Moves what can be moved.
+    /// Moves bytes in both directions.
     pub fn pump(&mut self, now: Instant) -> Pumped {
         let Self { near, far, up, down, .. } = self;
-        // The second only if the first went well: an error is told once, and who reads after a write
-        // has failed is told of an end in order.
+        // The second only if the first succeeds: a socket reports an error once, and a read after a failed
+        // write would return a clean end.
         let pumped = up.pump(near, far).and_then(|up| Ok((up, down.pump(far, near)?)));
         let ((up_moved, up_more), (down_moved, down_more)) = match pumped {
             Ok(pumped) => pumped,
@@ -128,37 +130,37 @@ impl Relay {
         }
     }
 
-    /// Whether nothing has moved for longer than allowed.
+    /// Whether it has been idle for longer than the limits allow.
     pub fn is_silent(&self, now: Instant, limits: &ClientLimits) -> bool {
-        let patience = match self.up.sent_end != self.down.sent_end {
+        let timeout = match self.up.sent_end != self.down.sent_end {
             true => limits.half_close_timeout,
             false => limits.flow_idle_timeout,
         };
-        now.saturating_duration_since(self.active) > patience
+        now.saturating_duration_since(self.active) > timeout
     }
 
-    /// Whether one of the two peers has disappeared.
+    /// Whether one of the two peers has vanished.
     pub fn has_vanished(&mut self, round: &CheckRound, now: Instant) -> bool {
         self.near_liveness.has_vanished(&self.near, round, now)
             || self.far_liveness.has_vanished(&self.far, round, now)
     }
 
-    /// An interval has passed, for the rate that people see.
+    /// Updates the displayed rate after an interval.
     pub fn tick(&mut self, interval: Duration) {
         self.meter.tick(self.up.bytes + self.down.bytes, interval);
     }
 
-    /// What waits in it.
+    /// Bytes of its buffers.
     pub fn held_bytes(&self) -> u64 {
         (self.up.waiting.capacity() + self.down.waiting.capacity()) as u64
     }
 
-    /// When something moved last.
+    /// When bytes moved last.
     pub fn active(&self) -> Instant {
         self.active
     }
 
-    /// What is shown of it.
+    /// The flow as the admin listener shows it.
     pub fn seen(&self, number: u64) -> FlowSeen<'_> {
         FlowSeen {
             number,
@@ -186,7 +188,7 @@ impl Relay {
 }
 
 impl Half {
-    /// Whether anything moved, and whether there may be more at once.
+    /// Returns whether bytes moved, and whether there may be more to do at once.
     fn pump(&mut self, from: &mut Socket, to: &mut Socket) -> io::Result<(bool, bool)> {
         let mut chunk = [0; CHUNK_BYTES];
         let mut moved = false;

@@ -1,20 +1,19 @@
-//! What transparent listeners need of the system: rules, routes, settings.
+//! Checks what transparent listeners need of the host: rules, routes, settings.
 
 use std::net::IpAddr;
 use std::process::Command;
 
-use millrace_config::{ClientConfig, Interception, ListenAddress};
-use millrace_tunnel::doctor::{Report, sysctl};
+use millrace_config::{ClientConfig, Interception, Listen, ListenAddress};
+use millrace_ops::doctor::{Report, sysctl};
 use serde_json::Value;
 
-use super::intercepts;
 use super::rules::Rules;
 
-/// The mark of the shipped rules, for rules that are not there yet.
+/// The mark of the shipped rules, used when no rules are loaded.
 const DELIVER_MARK: u32 = 0x4d54;
 
-/// Looks at all of it, if there is a transparent listener.
-pub fn look(report: &mut Report, config: &ClientConfig) {
+/// Runs the checks if there is a transparent listener.
+pub fn check(report: &mut Report, config: &ClientConfig) {
     if !config.listen.iter().any(intercepts) {
         return;
     }
@@ -49,7 +48,7 @@ pub fn look(report: &mut Report, config: &ClientConfig) {
     }
 }
 
-/// The output of a program, or why there is none.
+/// The output of a program, or the reason for its failure.
 fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -69,13 +68,13 @@ fn listener(report: &mut Report, rules: &Rules, port: u16, transparent: bool) {
         report.ok("nftables", format!("a rule leads to port {port}"));
     } else {
         let remedy = format!(
-            "set listener_port = {port} in proxy-client/nftables/{file} and load it: nft -f {file}"
+            "set listener_port = {port} in deploy/nftables/{file} and load it: nft -f {file}"
         );
         report.fail("nftables", format!("no rule leads to port {port}"), remedy);
     }
 }
 
-/// Packets with the mark have to come in on the loopback (ip-rule(8)).
+/// Packets with the mark must be delivered on the loopback (ip-rule(8)).
 fn routes(report: &mut Report, mark: u32, ip: IpAddr) {
     let (family, check) = if ip.is_ipv4() { ("-4", "ip rule") } else { ("-6", "ip -6 rule") };
     let add = format!(
@@ -119,13 +118,13 @@ fn table_of(list: &Value, mark: u32) -> Option<String> {
     }
 }
 
-/// Strict filtering drops what comes in on another interface than the answer would leave by.
+/// Strict filtering drops packets that arrive on another interface than the route back uses.
 fn reverse_path_filter(report: &mut Report) {
     let check = "rp_filter";
     match sysctl("net/ipv4/conf/all/rp_filter") {
         Some(1) => report.warn(
             check,
-            "is strict: where routes are not the same both ways, intercepted packets are dropped",
+            "is strict: where routes are asymmetric, intercepted packets are dropped",
             "sysctl -w net.ipv4.conf.all.rp_filter=2",
         ),
         Some(value) => report.ok(check, format!("{value}, not strict")),
@@ -153,7 +152,7 @@ fn loopback_routes(report: &mut Report, rules: Option<&Rules>, ip: IpAddr) {
     }
 }
 
-/// Without a rule that lets the tunnel's packets pass they would be intercepted themselves.
+/// Without a rule for the mark the tunnel's own packets would be intercepted.
 fn own_mark(report: &mut Report, rules: &Rules, mark: Option<u32>) {
     let check = "tunnel.mark";
     match mark {
@@ -171,27 +170,31 @@ fn own_mark(report: &mut Report, rules: &Rules, mark: Option<u32>) {
     }
 }
 
-/// What is intercepted at all, and what that needs.
+/// Which flows are intercepted, and forwarding for the rest.
 fn scope(report: &mut Report, rules: &Rules) {
     if !rules.client_interfaces && !rules.client_uids {
         report.warn(
             "scope",
             "the shipped rules intercept nothing yet",
             "nft add element inet millrace_tproxy client_interfaces '{ \"lan0\" }' on a gateway, \
-             client_uids '{ 1000 }' on a host; millrace_redirect likewise",
+             client_uids '{ 1000 }' on a host; the same for millrace_redirect",
         );
     }
     if rules.client_interfaces {
         match sysctl("net/ipv4/ip_forward") {
             Some(0) => report.fail(
                 "ip_forward",
-                "is off: what is not intercepted does not get through the gateway",
+                "is off: packets that are not intercepted do not get through the gateway",
                 "sysctl -w net.ipv4.ip_forward=1 (and net.ipv6.conf.all.forwarding=1)",
             ),
             Some(_) => report.ok("ip_forward", "is on"),
             None => report.skip("ip_forward", "can't be read", "sysctl net.ipv4.ip_forward"),
         }
     }
+}
+
+pub(super) fn intercepts(listen: &Listen) -> bool {
+    matches!(listen.interception, Interception::Tproxy | Interception::Redirect)
 }
 
 #[cfg(test)]

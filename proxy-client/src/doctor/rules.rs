@@ -1,27 +1,27 @@
-//! What matters of the packet filter's rules, from `nft -j list ruleset` (libnftables-json(5)).
+//! Parses the packet filter's rules from `nft -j list ruleset` (libnftables-json(5)).
 
 use serde_json::Value;
 
-/// See the module.
+/// The parts of the packet filter's rules that interception depends on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Ports that flows are handed to, each with the mark that its packets get.
+    /// Ports of `tproxy` rules, each with the mark that its packets get.
     pub tproxy: Vec<(u16, Option<u32>)>,
-    /// Ports that flows are redirected to.
+    /// Ports of `redirect` rules.
     pub redirect: Vec<u16>,
-    /// Marks that some rule looks for.
+    /// Marks that rules match.
     pub marks: Vec<u32>,
-    /// Interfaces whose flows are intercepted, as the shipped files name them.
+    /// Whether the shipped set of client interfaces has elements.
     pub client_interfaces: bool,
-    /// Users whose flows are intercepted.
+    /// Whether the shipped set of client users has elements.
     pub client_uids: bool,
 }
 
 impl Rules {
-    /// Reads the list.
+    /// Parses the list.
     ///
     /// # Errors
-    /// It is no JSON.
+    /// It is not JSON.
     pub fn parse(json: &str) -> serde_json::Result<Self> {
         let list: Value = serde_json::from_str(json)?;
         let mut rules = Self::default();

@@ -1,4 +1,4 @@
-//! What an accepted connection says before it is a flow.
+//! The handshake of an accepted connection before it becomes a flow.
 
 use std::{net::SocketAddr, os::fd::AsFd};
 
@@ -6,7 +6,8 @@ use millrace_wire::{
     AuthorityError, ConnectFailure, Destination, Parsed, http_connect, proxy_protocol, socks5,
 };
 
-use super::{Interception, Mode, OriginalDestinationError, original_destination};
+use super::mode::Mode;
+use super::original::{Interception, OriginalDestinationError, original_destination};
 
 /// The most bytes a handshake may take, and the size of buffer that suffices for every mode.
 pub const MAX_HANDSHAKE_BYTES: usize = http_connect::MAX_HEAD_BYTES;
@@ -20,7 +21,7 @@ pub struct Handshake {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// Transparent modes and the fixed map: nothing is said.
+    /// Transparent and static modes: there is no handshake.
     Known(Destination),
     ProxyProtocol,
     HttpConnect,
@@ -28,7 +29,7 @@ enum State {
     SocksRequest,
 }
 
-/// What the event loop is to do next.
+/// The next step for the event loop.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read more, then call again with all bytes that have not been consumed, old and new.
@@ -57,9 +58,9 @@ pub enum Step {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Reject {
-    /// What to send before closing; empty for a close without a word, which is to be a reset.
+    /// What to send before closing; empty for a reset.
     pub reply: Vec<u8>,
-    /// Why, for the log and a counter.
+    /// Reason for the log and a counter.
     pub reason: RejectReason,
 }
 
@@ -88,7 +89,7 @@ pub enum RejectReason {
 }
 
 impl RejectReason {
-    /// A word for a metric's label.
+    /// Value of a metric label.
     pub fn label(&self) -> &'static str {
         match self {
             Self::ProxyProtocol(_) | Self::BadDestination(_) => "proxy_protocol",
@@ -103,8 +104,8 @@ impl Handshake {
     /// Begins the handshake of a connection that a listener with this mode accepted. `listening` is
     /// the listener's own address, `None` for a Unix socket.
     ///
-    /// Call [`Handshake::on_bytes`] at once with an empty buffer: modes in which nothing is said
-    /// are ready then.
+    /// Call [`Handshake::on_bytes`] at once with an empty buffer: modes without a handshake are ready
+    /// then.
     ///
     /// # Errors
     /// In the transparent modes, if the connection was not intercepted but made to the listener
@@ -128,12 +129,12 @@ impl Handshake {
             Mode::ProxyProtocol => State::ProxyProtocol,
             Mode::HttpConnect => State::HttpConnect,
             Mode::Socks5 => State::SocksGreeting,
-            Mode::Fixed(destination) => State::Known(destination.clone()),
+            Mode::Static(destination) => State::Known(destination.clone()),
         };
         Ok(Self { state })
     }
 
-    /// The handshake of a connection that has nothing more to say, or to be told, before its flow.
+    /// The finished handshake of a connection whose client gets no reply.
     pub fn over(destination: Destination) -> Self {
         Self { state: State::Known(destination) }
     }
@@ -162,13 +163,13 @@ impl Handshake {
         }
     }
 
-    /// Whether the client has said anything that was understood already.
+    /// Whether a part of the handshake has been completed.
     pub fn has_begun(&self) -> bool {
         self.state == State::SocksRequest
     }
 
     /// What to send to the client once the flow is connected, before the flow's own bytes; empty
-    /// where nothing is said.
+    /// in modes without a success reply.
     pub fn success_reply(&self) -> Vec<u8> {
         match self.state {
             State::HttpConnect => http_connect::ESTABLISHED.to_vec(),
@@ -177,8 +178,8 @@ impl Handshake {
         }
     }
 
-    /// What to send to the client, before closing, if the flow cannot be connected. `None` where
-    /// the protocol has no words for it: then close with a reset, as the destination would have.
+    /// What to send to the client, before closing, if the flow cannot be connected. `None` if the
+    /// protocol has no failure reply: then close with a reset, as the destination would have.
     pub fn failure_reply(&self, failure: ConnectFailure) -> Option<Vec<u8>> {
         match self.state {
             State::HttpConnect => Some(http_connect::encode_failure(failure)),

@@ -64,12 +64,12 @@ fn ready_with_any_fragmentation_and_nothing_lost() {
     assert_ready(&Mode::Socks5, SOCKS_REQUEST, "origin.example:443", None, &[5, 0]);
     let client = Some("192.0.2.9:5000");
     assert_ready(&Mode::ProxyProtocol, PROXY_HEADER, "198.51.100.1:443", client, b"");
-    assert_ready(&Mode::Fixed(destination("[::1]:80")), b"", "[::1]:80", None, b"");
+    assert_ready(&Mode::Static(destination("[::1]:80")), b"", "[::1]:80", None, b"");
 }
 
 #[test]
 fn fixed_is_ready_before_the_client_says_anything() {
-    let mode = Mode::Fixed(destination("origin.example:80"));
+    let mode = Mode::Static(destination("origin.example:80"));
     let ready =
         Step::Ready { destination: destination("origin.example:80"), client: None, consumed: 0 };
     assert_eq!(begin(&mode).on_bytes(b""), Ok(ready));
@@ -182,7 +182,7 @@ fn outcomes_are_told_in_the_protocols_words() {
     assert_eq!(socks.failure_reply(ConnectFailure::Forbidden).unwrap()[..2], [5, 2]);
 
     for (mode, input) in
-        [(Mode::ProxyProtocol, PROXY_HEADER), (Mode::Fixed(destination("a:1")), &b""[..])]
+        [(Mode::ProxyProtocol, PROXY_HEADER), (Mode::Static(destination("a:1")), &b""[..])]
     {
         let handshake = at_end(&mode, input);
         assert!(handshake.success_reply().is_empty());

@@ -8,17 +8,17 @@ use std::{
 use millrace_tunnel::address_sharing::AddressSharing;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::BACKLOG;
+use super::mode::BACKLOG;
 
 /// A TCP listening socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on TCP {address}: {step}: {source}{}", hint(.source, .step))]
 pub struct TcpListenError {
-    /// Where to.
+    /// Address of the socket.
     pub address: SocketAddr,
     /// The system call or socket option that failed.
     pub step: &'static str,
-    /// Why.
+    /// The error.
     pub source: io::Error,
 }
 
@@ -76,8 +76,8 @@ pub fn listen_tcp(
     Ok(socket.into())
 }
 
-/// The same with `IP_TRANSPARENT`, for a program that shares one socket among its own processes, as
-/// nginx does.
+/// Opens a socket with `IP_TRANSPARENT` that is not shared, for a program that shares it among its own
+/// processes, as nginx does.
 ///
 /// # Errors
 /// As [`listen_tcp`].

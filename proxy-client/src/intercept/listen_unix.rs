@@ -1,4 +1,4 @@
-//! Listening Unix sockets, where nginx hands flows over.
+//! Listening Unix sockets, for flows from nginx on the same host.
 
 use std::{
     fs, io,
@@ -12,15 +12,15 @@ use std::{
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::BACKLOG;
+use super::mode::BACKLOG;
 
 /// A listening Unix socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum UnixListenError {
-    /// Somebody listens there.
+    /// Another process listens on the path.
     #[error("cannot listen on {0}: another process listens there")]
     InUse(PathBuf),
-    /// There is a file, and it is no socket; it is left alone.
+    /// The path exists and is not a socket. It is not removed.
     #[error(
         "cannot listen on {0}: the path exists and is not a socket; remove it or choose another"
     )]
@@ -28,17 +28,17 @@ pub enum UnixListenError {
     /// A system call failed.
     #[error("cannot listen on {path}: {step}: {source}")]
     Io {
-        /// Where to.
+        /// Path of the socket.
         path: PathBuf,
         /// The system call that failed.
         step: &'static str,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
 }
 
 /// A nonblocking listening Unix socket and its file. Dropping it closes the socket and removes the
-/// file, unless someone else has put another in its place; nginx then fails over at once.
+/// file, unless another process has replaced it; nginx then fails over at once.
 #[derive(Debug)]
 pub struct UnixSocket {
     listener: UnixListener,
@@ -49,7 +49,7 @@ pub struct UnixSocket {
 
 impl UnixSocket {
     /// Binds a socket file at `path` and listens. A file left over by a process that died is
-    /// replaced; one on which somebody listens is not. `permissions` are the file's mode bits
+    /// replaced; one on which a process listens is not. `permissions` are the file's mode bits
     /// (`0o660`); without, the umask decides. They hold before the first connection can be made.
     ///
     /// # Errors
@@ -99,8 +99,7 @@ impl UnixSocket {
         &self.path
     }
 
-    /// Takes the file away, so that whoever connects is told at once that nobody is there; it waits
-    /// beside its place under a name that ends in `.withdrawn`.
+    /// Renames the file to a name that ends in `.withdrawn`, so that connecting fails at once.
     ///
     /// # Errors
     /// When the directory may not be changed.
@@ -108,10 +107,10 @@ impl UnixSocket {
         rename(&self.path, &withdrawn_path(&self.path))
     }
 
-    /// Puts the file back.
+    /// Renames the file back.
     ///
     /// # Errors
-    /// When the directory may not be changed, or somebody has taken the place.
+    /// When the directory may not be changed, or another file has the name.
     pub fn publish(&self) -> io::Result<()> {
         rename(&withdrawn_path(&self.path), &self.path)
     }
@@ -135,7 +134,7 @@ fn withdrawn_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Renames without replacing anybody's file.
+/// Renames without replacing an existing file.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE)?)
 }
@@ -144,7 +143,7 @@ fn new_socket() -> io::Result<Socket> {
     Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)
 }
 
-/// Removes a socket file on which nobody listens.
+/// Removes a socket file on which no process listens.
 fn remove_stale(path: &Path) -> Result<(), UnixListenError> {
     let step = |step: &'static str| {
         move |source: io::Error| UnixListenError::Io { path: path.into(), step, source }
@@ -158,7 +157,7 @@ fn remove_stale(path: &Path) -> Result<(), UnixListenError> {
         Ok(_) => {}
     }
     let address = SockAddr::unix(path).map_err(step("path"))?;
-    // The probe does not block: where the backlog is full it gets EAGAIN, so somebody listens.
+    // The probe does not block: where the backlog is full it gets EAGAIN, so a process listens.
     match new_socket().map_err(step("socket"))?.connect(&address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(step("unlink"))
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn publishing_takes_nobodys_place() {
+    fn publish_does_not_replace_an_existing_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("flows.sock");
         let socket = UnixSocket::listen(&path, None).unwrap();

@@ -13,6 +13,7 @@ use std::{
 };
 
 use millrace_tunnel::address_sharing::AddressSharing;
+use millrace_wire::Destination;
 use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Socket, Type};
 
@@ -49,25 +50,26 @@ impl Lab {
             name: format!("mri{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)),
         };
         let n = &lab.name;
-        for who in ["c", "g", "o"] {
-            run(&format!("ip netns add {n}{who}"));
-            lab.ip(who, "link set lo up");
+        for host in ["c", "g", "o"] {
+            run(&format!("ip netns add {n}{host}"));
+            lab.ip(host, "link set lo up");
         }
         run(&format!("ip link add lan0 netns {n}g type veth peer name eth0 netns {n}c"));
         run(&format!("ip link add wan0 netns {n}g type veth peer name eth0 netns {n}o"));
-        for (who, device, v4, v6) in [
+        for (host, device, v4, v6) in [
             ("c", "eth0", CLIENT[0], CLIENT[1]),
             ("g", "lan0", GATEWAY[0], GATEWAY[1]),
             ("g", "wan0", "198.18.2.1", "2001:db8:2::1"),
             ("o", "eth0", ORIGIN[0], ORIGIN[1]),
         ] {
-            lab.ip(who, &format!("addr add {v4}/24 dev {device}"));
-            lab.ip(who, &format!("addr add {v6}/64 dev {device} nodad"));
-            lab.ip(who, &format!("link set {device} up"));
+            lab.ip(host, &format!("addr add {v4}/24 dev {device}"));
+            lab.ip(host, &format!("addr add {v6}/64 dev {device} nodad"));
+            lab.ip(host, &format!("link set {device} up"));
         }
-        for (who, v4, v6) in [("c", GATEWAY[0], GATEWAY[1]), ("o", "198.18.2.1", "2001:db8:2::1")] {
-            lab.ip(who, &format!("route add default via {v4}"));
-            lab.ip(who, &format!("-6 route add default via {v6}"));
+        for (host, v4, v6) in [("c", GATEWAY[0], GATEWAY[1]), ("o", "198.18.2.1", "2001:db8:2::1")]
+        {
+            lab.ip(host, &format!("route add default via {v4}"));
+            lab.ip(host, &format!("-6 route add default via {v6}"));
         }
         for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
             lab.within("g", || std::fs::write(format!("/proc/sys/net/{family}"), "1").unwrap());
@@ -75,8 +77,8 @@ impl Lab {
         lab
     }
 
-    fn ip(&self, who: &str, args: &str) {
-        run(&format!("ip -n {}{who} {args}", self.name));
+    fn ip(&self, host: &str, args: &str) {
+        run(&format!("ip -n {}{host} {args}", self.name));
     }
 
     fn nft(&self, args: &str) {
@@ -84,7 +86,7 @@ impl Lab {
     }
 
     fn load(&self, file: &str) {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("nftables").join(file);
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/nftables").join(file);
         self.nft(&format!("-f {}", path.display()));
     }
 
@@ -98,8 +100,8 @@ impl Lab {
 
     /// Runs `f` in the namespace of the client, the gateway or the origin (`c`, `g`, `o`). Sockets
     /// that it makes stay there.
-    fn within<T: Send>(&self, who: &str, f: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/run/netns/{}{who}", self.name);
+    fn within<T: Send>(&self, host: &str, f: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{}{host}", self.name);
         thread::scope(|scope| {
             let there = scope.spawn(|| {
                 setns(File::open(&path).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
@@ -109,13 +111,13 @@ impl Lab {
         })
     }
 
-    fn listen(&self, who: &str, address: SocketAddr, transparent: bool) -> TcpListener {
-        self.within(who, || listen_tcp(address, transparent, AddressSharing::Alone).unwrap())
+    fn listen(&self, host: &str, address: SocketAddr, transparent: bool) -> TcpListener {
+        self.within(host, || listen_tcp(address, transparent, AddressSharing::Alone).unwrap())
     }
 
     /// Connects; with a mark if `mark` is not 0.
-    fn connect(&self, who: &str, to: SocketAddr, mark: u32) -> std::io::Result<TcpStream> {
-        self.within(who, || {
+    fn connect(&self, host: &str, to: SocketAddr, mark: u32) -> std::io::Result<TcpStream> {
+        self.within(host, || {
             let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
             if mark != 0 {
                 socket.set_mark(mark)?;
@@ -129,9 +131,9 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        for who in ["c", "g", "o"] {
+        for host in ["c", "g", "o"] {
             let _ =
-                Command::new("ip").args(["netns", "del", &format!("{}{who}", self.name)]).output();
+                Command::new("ip").args(["netns", "del", &format!("{}{host}", self.name)]).output();
         }
     }
 }
@@ -169,11 +171,11 @@ fn assert_talks(a: TcpStream, b: TcpStream) {
     }
 }
 
-/// A flow from `who` to the origin's port 80 arrives at the listener, which knows where it was
-/// going.
-fn assert_intercepted(lab: &Lab, who: &str, mode: &Mode, listener: &TcpListener, family: usize) {
+/// A flow from `host` to the origin's port 80 arrives at the listener, which knows its
+/// destination.
+fn assert_intercepted(lab: &Lab, host: &str, mode: &Mode, listener: &TcpListener, family: usize) {
     let origin = at(ORIGIN[family], 80);
-    let client = lab.connect(who, origin, 0).unwrap();
+    let client = lab.connect(host, origin, 0).unwrap();
     let (accepted, peer) = accept(listener).expect("the flow must come to the listener");
     assert_eq!(peer, client.local_addr().unwrap(), "the listener sees the client's address");
     let listening = Some(listener.local_addr().unwrap());
@@ -185,32 +187,32 @@ fn assert_intercepted(lab: &Lab, who: &str, mode: &Mode, listener: &TcpListener,
 }
 
 /// A flow arrives at the origin itself, and nothing at the listener.
-fn assert_passes(lab: &Lab, who: &str, to: SocketAddr, mark: u32, listener: &TcpListener) {
+fn assert_passes(lab: &Lab, host: &str, to: SocketAddr, mark: u32, listener: &TcpListener) {
     let origin = lab.listen("o", to, false);
-    let client = lab.connect(who, to, mark).unwrap();
+    let client = lab.connect(host, to, mark).unwrap();
     let (accepted, _) = accept(&origin).expect("the flow must come to the origin");
     assert_talks(client, accepted);
     assert!(nothing_waits(listener), "the listener must see nothing of it");
 }
 
 /// A flow to the gateway's own service arrives there, though its port is one to intercept.
-fn assert_own_service_stays(lab: &Lab, who: &str, service: SocketAddr) {
+fn assert_own_service_stays(lab: &Lab, host: &str, service: SocketAddr) {
     let service = (lab.listen("g", service, false), service);
-    let client = lab.connect(who, service.1, 0).unwrap();
+    let client = lab.connect(host, service.1, 0).unwrap();
     let (accepted, _) = accept(&service.0).expect("the flow must come to the service itself");
     assert_talks(client, accepted);
 }
 
-/// Nobody listens: the flow is refused, and does not go on to the origin.
-fn assert_fails_closed(lab: &Lab, who: &str, family: usize) {
+/// Without a listener the flow is refused, and does not go on to the origin.
+fn assert_fails_closed(lab: &Lab, host: &str, family: usize) {
     let origin = lab.listen("o", at(ORIGIN[family], 80), false);
-    let error = lab.connect(who, at(ORIGIN[family], 80), 0).unwrap_err();
+    let error = lab.connect(host, at(ORIGIN[family], 80), 0).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
     assert!(nothing_waits(&origin));
 }
 
-fn assert_loop(lab: &Lab, who: &str, mode: &Mode, listener: &TcpListener, to: SocketAddr) {
-    let _client = lab.connect(who, to, 0).unwrap();
+fn assert_loop(lab: &Lab, host: &str, mode: &Mode, listener: &TcpListener, to: SocketAddr) {
+    let _client = lab.connect(host, to, 0).unwrap();
     let (accepted, _) = accept(listener).unwrap();
     let listening = listener.local_addr().unwrap();
     let error = lab.within("g", || Handshake::begin(mode, &accepted, Some(listening)));

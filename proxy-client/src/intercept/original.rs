@@ -1,4 +1,4 @@
-//! Where an intercepted connection was going before the kernel turned it to us.
+//! The original destination of an intercepted connection.
 
 use std::{
     io,
@@ -8,28 +8,28 @@ use std::{
 
 use socket2::SockRef;
 
-/// How the kernel turned the connection to us.
+/// How the kernel intercepted the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interception {
-    /// nftables `tproxy`: the accepted socket has the original destination for its own address.
+    /// nftables `tproxy`: the local address of the accepted socket is the original destination.
     Tproxy,
-    /// nftables `redirect`: conntrack remembers the original destination.
+    /// nftables `redirect`: conntrack has the original destination.
     Redirect,
 }
 
 /// An accepted connection has no original destination that could be dialled.
 #[derive(Debug, thiserror::Error)]
 pub enum OriginalDestinationError {
-    /// The kernel does not say.
+    /// The kernel does not know it.
     #[error("the kernel does not know the connection's original destination ({step}: {source})")]
     Unknown {
         /// The system call that failed.
         step: &'static str,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// Somebody connected to the listener itself, so nothing was intercepted; to dial the
-    /// destination would be to dial ourselves, without end.
+    /// A client connected to the listener itself, so nothing was intercepted. Dialling the
+    /// destination would loop.
     #[error("a client connected to the listener itself ({0}); only intercepted flows are served")]
     Loop(SocketAddr),
 }
@@ -41,7 +41,7 @@ pub enum OriginalDestinationError {
 ///
 /// # Errors
 /// [`OriginalDestinationError::Loop`] if that is the listener itself,
-/// [`OriginalDestinationError::Unknown`] if the kernel does not say (for REDIRECT: the connection
+/// [`OriginalDestinationError::Unknown`] if the kernel does not know it (for REDIRECT: the connection
 /// is not in conntrack's table).
 pub fn original_destination(
     interception: Interception,
@@ -66,7 +66,7 @@ pub fn original_destination(
     Ok(original)
 }
 
-/// Whether `original` is where `listening` listens, be it on all addresses of this machine.
+/// Whether `original` is an address of the listener, which may listen on all addresses.
 fn is_listener(original: SocketAddr, listening: SocketAddr) -> bool {
     original.port() == listening.port()
         && original.is_ipv4() == listening.is_ipv4()
@@ -74,9 +74,9 @@ fn is_listener(original: SocketAddr, listening: SocketAddr) -> bool {
             || (listening.ip().is_unspecified() && is_local(original.ip())))
 }
 
-/// Whether the address is one of this machine's: only then can a socket be bound to it. Where the
-/// machine allows foreign addresses to be bound (`ip_nonlocal_bind`) every address counts, so that
-/// a flow to a foreign host's port of our listener's number is refused: safe, and rare.
+/// Whether a socket can be bound to the address, which means that it is local. With
+/// `ip_nonlocal_bind` every address counts, so that a flow to the listener's port on another host is
+/// refused: safe, and rare.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -1,274 +1,152 @@
-//! The way of a UDP flow: request, answer, end.
+//! The UDP flows of a worker.
 
-use std::time::Instant;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use millrace_tunnel::conn::ConnId;
-use millrace_tunnel::core::Core;
-use millrace_tunnel::datagrams::{DatagramsStart, Queue};
-use millrace_tunnel::flow::{FlowEnd, FlowLabel, H3_CONNECT_ERROR};
-use millrace_tunnel::flow_admission::{Admitted, FlowOwner};
-use millrace_tunnel::metrics::{Drop, Parser};
-use millrace_tunnel::streams::{failure_metric, fields_of};
-use millrace_wire::ConnectFailure;
-use millrace_wire::h3_connect::{self, Carries, Response};
-use quiche::h3;
+use millrace_tunnel::admitted::Admitted;
+use millrace_tunnel::conn_id::ConnId;
+use millrace_tunnel::datagrams::{DatagramsId, Near, Queue};
+use millrace_tunnel::event_loop::Core;
+use millrace_tunnel::rtsp::Medium;
+use millrace_tunnel::udp::RecvBuffers;
+use millrace_wire::Destination;
+use mio::{Interest, Token};
 
-use super::{REFUSED_FOR, Stage, UdpFlow, UdpOpen};
-use crate::pool::{ServerSet, State};
-use crate::role::ClientRole;
+use super::listener::UdpListener;
 
-impl ClientRole {
-    /// Asks for a UDP flow; its key. `None` when there are as many as may be.
-    pub fn open_udp(&mut self, core: &mut Core, open: UdpOpen) -> Option<u64> {
-        // Those that were refused after an answer count too: their table is bounded by this alone.
-        let most = self.limits.max_flows.saturating_add(self.limits.max_unanswered_udp_flows);
-        if self.udp.draining || self.udp.flows.len() >= most {
-            return None;
-        }
-        let UdpOpen { destination, near, client, lane, medium, door } = open;
-        let key = self.next_key;
-        self.next_key += 1;
-        let listener = door.and_then(|door| self.udp_listener_of(door));
-        let owner = FlowOwner { viewer: Some(client.ip()), listener, client: None };
-        let admission = match &medium {
-            // Its RTSP flow has shown that the player is there.
-            Some(_) => Admitted::Flow(core.shared.admit_flow(&owner).ok()?),
-            None => {
-                let (place, evicted) = core.admit_unanswered(owner, key);
-                if let Some(evicted) = evicted {
-                    self.close_udp(core, evicted);
-                }
-                Admitted::Unanswered(place)
-            }
-        };
-        let flow = UdpFlow {
-            stage: Stage::Waiting,
-            destination,
-            client,
-            lane,
-            near: Some(near),
-            admission: Some(admission),
-            medium,
-            door,
-            queue: Queue::default(),
-            deadline: core.now() + self.connect_timeout,
-        };
-        self.udp.flows.insert(key, flow);
-        self.request_udp(core, key);
-        Some(key)
+/// Distinguishes the tokens of UDP listeners from others.
+pub const KEY_BIT: u64 = 1 << 47;
+
+/// Bytes per flow that may wait for the response: the first packets of most protocols.
+pub(crate) const WAITING_BYTES: usize = 16 << 10;
+/// How long the datagrams of a refused flow are dropped before it is requested again: the sender does not learn of
+/// the refusal, and must not cause a request with each datagram.
+pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(1);
+
+/// Parameters of a UDP flow to open.
+#[derive(Debug)]
+pub struct UdpOpen {
+    /// Destination of the flow.
+    pub destination: Destination,
+    /// Where the flow's datagrams to the client go. If it is a socket of the flow's own, its datagrams
+    /// come from there too; otherwise from `ClientRole::send_udp`.
+    pub near: Near,
+    /// Address of the client.
+    pub client: SocketAddr,
+    /// Number of its connection group.
+    pub group: usize,
+    /// The medium that it carries, if an RTSP flow has set it up. It uses the connection of that RTSP flow.
+    pub medium: Option<Medium>,
+    /// Number of the listener that its client uses, if any.
+    pub listener: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Waits for a connection that can take the request.
+    Waiting,
+    /// The request has been sent.
+    Requested { conn: ConnId, stream: u64 },
+    /// The flow is established.
+    Open(DatagramsId),
+    /// The flow has been refused; its datagrams are dropped until the deadline.
+    Refused,
+}
+
+#[derive(Debug)]
+pub(crate) struct UdpFlow {
+    pub(crate) stage: Stage,
+    pub(crate) destination: Destination,
+    pub(crate) client: SocketAddr,
+    pub(crate) group: usize,
+    /// Until it is established or refused.
+    pub(crate) near: Option<Near>,
+    /// Until it is established. A refused flow keeps its place among the unanswered ones, which bounds
+    /// their number.
+    pub(crate) admission: Option<Admitted>,
+    /// Until the flow is established or refused.
+    pub(crate) medium: Option<Medium>,
+    /// Number of the listener that its client uses, if any.
+    pub(crate) listener: Option<usize>,
+    pub(crate) queue: Queue,
+    /// When the current stage times out.
+    pub(crate) deadline: Instant,
+}
+
+/// All UDP flows of a worker.
+#[derive(Default)]
+pub struct UdpFlows {
+    pub(crate) listeners: Vec<UdpListener>,
+    pub(crate) flows: HashMap<u64, UdpFlow>,
+    pub(crate) by_source: HashMap<(usize, SocketAddr), u64>,
+    pub(crate) buffers: Option<RecvBuffers>,
+    /// Whether a server without CONNECT-UDP has been logged.
+    pub(crate) failure_logged: bool,
+    pub(crate) draining: bool,
+}
+
+impl UdpFlows {
+    /// Takes flows at these listeners from [`UdpFlows::start`] on.
+    pub fn new(listeners: Vec<UdpListener>) -> Self {
+        Self { listeners, ..Self::default() }
     }
 
-    /// Ends a flow, whatever has become of it.
-    pub fn close_udp(&mut self, core: &mut Core, key: u64) {
-        let Some(flow) = self.udp.flows.get(&key) else { return };
-        match flow.stage {
-            // Its end is told, and the flow goes then.
-            Stage::Open(id) => return core.stop_datagrams(id),
-            Stage::Requested { conn, stream } => {
-                core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-                self.pool.flow_ends(core, conn);
-            }
-            Stage::Waiting | Stage::Refused => {}
+    /// Registers the listeners with the event loop.
+    ///
+    /// # Errors
+    /// A socket can't be registered.
+    pub fn start(&mut self, core: &Core) -> io::Result<()> {
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            let token: Token = Core::role_token((KEY_BIT | index as u64) as usize);
+            let port = Arc::get_mut(&mut listener.port).expect("no flow has it yet");
+            core.registry().register(port.source(), token, Interest::READABLE)?;
         }
-        self.udp.remove(key);
+        Ok(())
     }
 
-    /// Opens the streams of the flows that wait for a connection.
-    pub(crate) fn request_waiting_udp(&mut self, core: &mut Core) {
-        let waiting =
-            |(key, it): (&u64, &UdpFlow)| matches!(it.stage, Stage::Waiting).then_some(*key);
-        let mut keys: Vec<_> = self.udp.flows.iter().filter_map(waiting).collect();
-        keys.sort_unstable();
-        for key in keys {
-            self.request_udp(core, key);
-        }
+    /// Number of flows that are not established yet.
+    pub fn pending(&self) -> usize {
+        let pending = |it: &&UdpFlow| matches!(it.stage, Stage::Waiting | Stage::Requested { .. });
+        self.flows.values().filter(pending).count()
     }
 
-    fn request_udp(&mut self, core: &mut Core, key: u64) {
-        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
-        let pinned = flow.medium.as_ref().map(|medium| medium.id);
-        if pinned.is_none() && self.pool.state(core.now()) == State::Down {
-            let failure = match self.pool.is_full(core.now()) {
-                true => ConnectFailure::ServerFull,
-                false => ConnectFailure::TunnelUnavailable,
-            };
-            return self.fail_udp(core, key, failure);
-        }
-        let conn = match pinned {
-            Some(medium) => medium.conn,
-            None => match self.pool.choose(core, flow.lane, ServerSet::default()) {
-                Some(conn) => conn,
-                None => return,
-            },
-        };
-        match core.conn(conn).and_then(|conn| conn.carries_udp()) {
-            Some(true) => {}
-            // The server's settings are still to come.
-            None => return,
-            Some(false) => {
-                if !std::mem::replace(&mut self.udp.complained, true) {
-                    tracing::warn!("a server does not carry UDP (RFC 9298); logged once");
-                }
-                return self.fail_udp(core, key, ConnectFailure::Internal);
-            }
-        }
-        let lane = &self.lanes[flow.lane];
-        let rtsp_stream = pinned.map(|medium| medium.stream);
-        let carries = Carries::Udp { proxy: self.pool.authority(conn), rtsp_stream };
-        match lane.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
-            Ok(stream) => {
-                flow.stage = Stage::Requested { conn, stream };
-                self.pool.flow_begins(core, conn);
-            }
-            // Later: a notice comes when there is room.
-            Err(h3::Error::StreamBlocked) => {}
-            Err(h3::Error::TransportError(quiche::Error::StreamLimit)) => {
-                self.fail_udp(core, key, ConnectFailure::Overloaded);
-            }
-            Err(error) => tracing::debug!(%error, "the request waits for another connection"),
-        }
+    /// Tunnel connections on which a request waits for its response.
+    pub fn requested(&self) -> impl Iterator<Item = ConnId> {
+        self.flows.values().filter_map(|it| match it.stage {
+            Stage::Requested { conn, .. } => Some(conn),
+            _ => None,
+        })
     }
 
-    /// The answer to a request.
-    pub(crate) fn on_udp_response(
-        &mut self,
-        core: &mut Core,
-        (conn, stream, key): (ConnId, u64, u64),
-        fields: &[h3::Header],
-    ) {
-        let Some(flow) = self.requested_udp(conn, stream, key) else { return };
-        let failure = match h3_connect::parse_response(fields_of(fields)) {
-            Ok(Response::Interim) => return,
-            Ok(Response::Established) => return self.start_udp(core, conn, stream, key),
-            Ok(Response::Failed { failure, .. }) => {
-                tracing::info!(destination = %flow.destination, %failure, "UDP flow refused");
-                failure
-            }
-            Err(error) => {
-                tracing::warn!(%error, "malformed response");
-                core.shared.metrics.protocol_errors.of(Parser::Http3).inc();
-                ConnectFailure::Internal
-            }
-        };
-        core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-        if failure == ConnectFailure::ServerFull {
-            self.pool.on_full(core, conn);
-        }
-        self.fail_udp(core, key, failure);
+    /// Number of listeners of mode `udp`.
+    pub fn listener_count(&self) -> usize {
+        self.listeners.len()
     }
 
-    fn requested_udp(&mut self, conn: ConnId, stream: u64, key: u64) -> Option<&mut UdpFlow> {
-        let current = |flow: &&mut UdpFlow| {
-            matches!(flow.stage, Stage::Requested { conn: its, stream: own }
-                if (its, own) == (conn, stream))
-        };
-        self.udp.flows.get_mut(&key).filter(current)
+    /// Whether `key` is that of a UDP flow.
+    pub fn has(&self, key: u64) -> bool {
+        self.flows.contains_key(&key)
     }
 
-    fn start_udp(&mut self, core: &mut Core, conn: ConnId, stream: u64, key: u64) {
-        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
-        let (Some(near), Some(admission)) = (flow.near.take(), flow.admission.take()) else {
-            return;
-        };
-        let label = FlowLabel {
-            client: Some(flow.client),
-            destination: flow.destination.to_string(),
-            class: self.lanes[flow.lane].class,
-        };
-        let (finished, medium) = (false, flow.medium.take());
-        let start = DatagramsStart { conn, stream, near, label, admission, key, finished, medium };
-        let Some(id) = core.start_datagrams(start) else {
-            return self.fail_udp(core, key, ConnectFailure::Internal);
-        };
-        flow.stage = Stage::Open(id);
-        while let Some(payload) = flow.queue.pop() {
-            core.send_datagram(id, &payload);
-        }
+    /// Takes no new flows from now on.
+    pub fn drain(&mut self) {
+        self.draining = true;
     }
 
-    /// The stream of a request is gone without an answer.
-    pub(crate) fn on_udp_stream_lost(
-        &mut self,
-        core: &mut Core,
-        conn: ConnId,
-        stream: u64,
-        key: u64,
-    ) {
-        if self.requested_udp(conn, stream, key).is_some() {
-            self.fail_udp(core, key, ConnectFailure::Internal);
-        }
+    /// When there is something to do without an event.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        // Datagrams that wait in a socket are read at once.
+        self.listeners.iter().any(|listener| listener.readable).then(Instant::now)
     }
 
-    /// A flow is over: its client's next datagram begins another.
-    pub(crate) fn on_udp_ended(&mut self, core: &mut Core, conn: ConnId, key: u64, end: FlowEnd) {
-        self.pool.flow_ends(core, conn);
-        match (end, self.udp.flows.get_mut(&key)) {
-            // Not again at once, for an answer that nobody may get.
-            (FlowEnd::Refused(_), Some(flow)) if flow.medium.is_none() => {
-                flow.stage = Stage::Refused;
-                flow.deadline = core.now() + REFUSED_FOR;
-            }
-            _ => self.udp.remove(key),
-        }
-    }
-
-    /// Requests on these connections, which are of no use now, are made again elsewhere, and flows
-    /// begin again with their next datagram if there is another server.
-    pub(crate) fn leave_udp(&mut self, core: &mut Core, lost: &[ConnId]) {
-        let elsewhere = self.pool.state(core.now()) == State::Up;
-        for conn in lost {
-            if elsewhere {
-                core.lose_datagrams(*conn);
-            }
-            let on_it = |it: &&mut UdpFlow| {
-                let here = matches!(it.stage, Stage::Requested { conn: its, .. } if its == *conn);
-                here && it.medium.is_none()
-            };
-            for flow in self.udp.flows.values_mut().filter(on_it) {
-                if let Stage::Requested { conn, stream } = flow.stage {
-                    core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-                    flow.stage = Stage::Waiting;
-                    self.pool.flow_ends(core, conn);
-                }
-            }
-        }
-        self.request_waiting_udp(core);
-    }
-
-    /// Ends what has waited for too long.
-    pub(crate) fn expire_udp(&mut self, core: &mut Core, now: Instant) {
-        let late = |(key, it): (&u64, &UdpFlow)| {
-            (!matches!(it.stage, Stage::Open(_)) && it.deadline <= now).then_some(*key)
-        };
-        let late: Vec<_> = self.udp.flows.iter().filter_map(late).collect();
-        for key in late {
-            match self.udp.flows.get(&key).map(|flow| &flow.stage) {
-                Some(Stage::Waiting) => {
-                    self.fail_udp(core, key, ConnectFailure::TunnelUnavailable);
-                }
-                Some(Stage::Requested { conn, stream }) => {
-                    core.reset_stream(*conn, *stream, H3_CONNECT_ERROR);
-                    self.fail_udp(core, key, ConnectFailure::TimedOut);
-                }
-                _ => self.udp.remove(key),
-            }
-        }
-    }
-
-    /// There is no flow: its client is not told, as UDP has no word for it.
-    fn fail_udp(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
-        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
-        core.shared.metrics.flows_failed.of(failure_metric(failure)).inc();
-        let stage = std::mem::replace(&mut flow.stage, Stage::Refused);
-        core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
-        (flow.near, flow.queue) = (None, Queue::default());
-        if flow.admission.as_ref().is_some_and(|admission| !admission.is_unanswered()) {
-            flow.admission = None;
-        }
-        flow.medium = None;
-        flow.deadline = core.now() + REFUSED_FOR;
-        if let Stage::Requested { conn, .. } = stage {
-            self.pool.flow_ends(core, conn);
+    pub(crate) fn remove(&mut self, key: u64) {
+        if let Some(flow) = self.flows.remove(&key)
+            && let Some(listener) = flow.listener
+        {
+            self.by_source.remove(&(listener, flow.client));
         }
     }
 }

@@ -94,7 +94,7 @@ fn round(number: usize, way: &mut Way, arena: &Arena, options: &BesideIdle) -> R
         flows: 1,
         warmup: options.common.warmup(),
         duration: options.common.duration(),
-        patience: options.common.patience(),
+        quiet_timeout: options.common.quiet_timeout(),
     };
     let alone = measure::run_through(way, &plan, number, arena)?;
     pause(SETTLE)?;

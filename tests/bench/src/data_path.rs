@@ -95,7 +95,7 @@ pub fn interleaved(
                     flows,
                     warmup: options.warmup(),
                     duration: options.duration(),
-                    patience: options.patience(),
+                    quiet_timeout: options.quiet_timeout(),
                 };
                 left -= 1;
                 for _ in 0..=options.retries {

@@ -78,7 +78,7 @@ pub fn measure(flows: usize, arena: &Arena, origin: &Origin, settings: &Settings
 pub fn open(flows: usize, arena: &Arena, way: &Way) -> Result<Vec<TcpStream>> {
     let one = |index| {
         millrace_lab::interrupt::check()?;
-        sink::open(&arena.client, way.door, 1)
+        sink::open(&arena.client, way.listener, 1)
             .and_then(|mut stream| sink::read_exactly(&mut stream, 1).map(|()| stream))
             .with_context(|| format!("idle flow {index} of {flows}"))
     };

@@ -16,12 +16,12 @@ mod controllers;
 mod cpu;
 mod data_path;
 mod idle;
-mod loops;
 mod machine;
 mod mcc;
 mod measure;
 mod options;
 mod origin;
+mod pace;
 mod pacing;
 mod profile;
 mod report;
@@ -42,8 +42,8 @@ enum Action {
     DataPath(data_path::DataPath),
     /// What thousands of idle flows cost: memory, CPU, and the rate of a bulk flow beside them
     BesideIdle(beside_idle::BesideIdle),
-    /// Our own event loop beside the same data path on tokio-quiche; how evenly each paces
-    Loops(loops::Loops),
+    /// How evenly packets leave at a rate that is set
+    Pace(pace::Pace),
     /// Instructions that each congestion controller takes for a packet
     Controllers(controllers::Controllers),
     /// What selecting algorithms costs beside the data path
@@ -79,7 +79,7 @@ fn run(action: Action) -> Result<()> {
     match action {
         Action::DataPath(options) => data_path::run(&options),
         Action::BesideIdle(options) => beside_idle::run(&options),
-        Action::Loops(options) => loops::run(&options),
+        Action::Pace(options) => pace::run(&options),
         Action::Controllers(options) => controllers::run(&options),
         Action::Mcc(options) => mcc::run(&options),
         Action::Simulator(options) => simulator::run(&options),

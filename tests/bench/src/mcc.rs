@@ -79,7 +79,6 @@ pub fn run(options: &Mcc) -> Result<()> {
             for selected in [round % 2 == 0, round % 2 != 0] {
                 let settings = Settings {
                     programs: options.programs.clone(),
-                    prototype: PathBuf::new(),
                     cc: if selected { "mcc" } else { ALGORITHM }.to_owned(),
                     rate_mbps: None,
                     connections: "per_flow".to_owned(),
@@ -140,9 +139,9 @@ fn once(
         // The last of so many handshakes has its turn among the data of the first.
         warmup: Duration::from_secs(12),
         duration: Duration::from_secs(options.seconds),
-        patience: Duration::from_secs(20),
+        quiet_timeout: Duration::from_secs(20),
     };
-    measure::await_quiet(plan.patience)?;
+    measure::await_quiet(plan.quiet_timeout)?;
     let mut way = Way::start(plan.variant, arena, origin, settings)?;
     let server = way.parts.iter().find(|part| part.role == "server").context("no server")?;
     let pid = server.process.pid();

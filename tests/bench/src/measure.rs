@@ -29,8 +29,8 @@ pub struct Plan {
     pub warmup: Duration,
     /// Measured.
     pub duration: Duration,
-    /// How long to wait for a quiet machine before.
-    pub patience: Duration,
+    /// Longest wait for a quiet machine before the run.
+    pub quiet_timeout: Duration,
 }
 
 /// What one run gave.
@@ -73,7 +73,7 @@ pub fn run(
     origin: &Origin,
     settings: &Settings,
 ) -> Result<Sample> {
-    await_quiet(plan.patience)?;
+    await_quiet(plan.quiet_timeout)?;
     let mut way = Way::start(plan.variant, arena, origin, settings)?;
     run_through(&mut way, plan, round, arena)
 }
@@ -84,7 +84,7 @@ pub fn run(
 /// When a flow ends, or on Ctrl-C.
 pub fn run_through(way: &mut Way, plan: &Plan, round: usize, arena: &Arena) -> Result<Sample> {
     let streams = (0..plan.flows)
-        .map(|_| sink::open(&arena.client, way.door, ENDLESS))
+        .map(|_| sink::open(&arena.client, way.listener, ENDLESS))
         .collect::<Result<Vec<_>>>()?;
     let bulk = Bulk::start(streams)?;
     pause(plan.warmup)?;
@@ -96,13 +96,12 @@ pub fn run_through(way: &mut Way, plan: &Plan, round: usize, arena: &Arena) -> R
     after.since(&before, plan, round)
 }
 
-/// Waits until nothing else runs; goes on when that takes longer than `patience`, because the run
-/// says itself whether it was disturbed.
+/// Waits until nothing else runs, at most for `timeout`: the result says whether the run was disturbed.
 ///
 /// # Errors
 /// On Ctrl-C.
-pub fn await_quiet(patience: Duration) -> Result<()> {
-    interrupt::wait_for(patience, || {
+pub fn await_quiet(timeout: Duration) -> Result<()> {
+    interrupt::wait_for(timeout, || {
         let (before, started) = (cpu::machine()?, Instant::now());
         pause(LISTEN)?;
         let share =

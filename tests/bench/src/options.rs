@@ -31,9 +31,9 @@ pub struct Options {
     /// Seconds before, which don't count
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=60))]
     pub warmup_s: u64,
-    /// Seconds to wait for a quiet machine before each run
+    /// Largest number of seconds to wait for a quiet machine before each run
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=600))]
-    pub patience_s: u64,
+    pub quiet_timeout_s: u64,
     /// Times that a run is repeated when something else used the machine meanwhile
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=20))]
     pub retries: u32,
@@ -49,9 +49,6 @@ pub struct Options {
     /// Where millrace-client and millrace-server are
     #[arg(long, default_value = "target/release")]
     pub programs: PathBuf,
-    /// The prototype on tokio-quiche
-    #[arg(long, default_value = "target/prototypes/release/millrace-prototype-tokio-quiche")]
-    pub prototype: PathBuf,
 }
 
 impl Options {
@@ -63,7 +60,6 @@ impl Options {
         };
         Settings {
             programs: self.programs.clone(),
-            prototype: self.prototype.clone(),
             cc: self.cc.clone(),
             rate_mbps: None,
             connections: connections.to_owned(),
@@ -82,8 +78,8 @@ impl Options {
         Duration::from_secs(self.warmup_s)
     }
 
-    /// How long to wait for a quiet machine.
-    pub fn patience(&self) -> Duration {
-        Duration::from_secs(self.patience_s)
+    /// Longest wait for a quiet machine before each run.
+    pub fn quiet_timeout(&self) -> Duration {
+        Duration::from_secs(self.quiet_timeout_s)
     }
 }

@@ -27,8 +27,6 @@ const HEADER_BYTES: usize = 14 + 20 + 8;
 /// How even a paced flow was.
 #[derive(Debug, Clone, Serialize)]
 pub struct Pacing {
-    /// Who sent.
-    pub variant: Variant,
     /// From 1.
     pub round: usize,
     /// What was asked for, in Mbit/s of UDP payload.
@@ -69,7 +67,6 @@ struct Arrival {
 /// # Errors
 /// When the variant doesn't start, or hardly anything arrives.
 pub fn measure(
-    variant: Variant,
     round: usize,
     arena: &Arena,
     origin: &Origin,
@@ -78,8 +75,8 @@ pub fn measure(
     [warmup, duration]: [Duration; 2],
 ) -> Result<Pacing> {
     let settings = Settings { rate_mbps: Some(rate_mbps), ..settings.clone() };
-    let mut way = Way::start(variant, arena, origin, &settings)?;
-    let bulk = Bulk::start(vec![sink::open(&arena.client, way.door, ENDLESS)?])?;
+    let mut way = Way::start(Variant::Millrace, arena, origin, &settings)?;
+    let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, ENDLESS)?])?;
     pause(warmup)?;
     let capture = open_capture(&arena.client)?;
     let server = way.parts.iter().find(|part| part.role == "server").context("no server")?;
@@ -97,12 +94,11 @@ pub fn measure(
     let sender_cpu = crate::cpu::group(pid)?.since(cpu_before).total() / duration.as_secs_f64();
     way.must_run()?;
     bulk.finish()?;
-    evaluate(&arrivals, variant, round, rate_mbps, sender_cpu)
+    evaluate(&arrivals, round, rate_mbps, sender_cpu)
 }
 
 fn evaluate(
     arrivals: &[Arrival],
-    variant: Variant,
     round: usize,
     asked_mbps: f64,
     sender_cpu: f64,
@@ -119,7 +115,6 @@ fn evaluate(
     let windows = windows(arrivals).into_iter();
     let per_ms = windows.map(|bytes| (bytes as f64 / rate_in_window, 1)).collect();
     Ok(Pacing {
-        variant,
         round,
         asked_mbps,
         came_mbps,
@@ -216,7 +211,7 @@ fn read_all(capture: &Socket, stop: &AtomicBool) -> Result<Vec<Arrival>> {
     let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
     let opened = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        ensure!(opened.elapsed() < Duration::from_secs(700), "nobody stopped the capture");
+        ensure!(opened.elapsed() < Duration::from_secs(700), "the capture was not stopped");
         let mut parts = [std::io::IoSliceMut::new(&mut head)];
         // With MSG_TRUNC the answer is the message's length, however little fits.
         let flags = MsgFlags::MSG_TRUNC;
@@ -265,7 +260,7 @@ mod tests {
     #[test]
     fn an_even_flow_has_bursts_of_one_packet() {
         // 1250 bytes every 100 microseconds are 100 Mbit/s.
-        let pacing = evaluate(&every(100, 1250, 5000), Variant::Millrace, 1, 100.0, 0.0).unwrap();
+        let pacing = evaluate(&every(100, 1250, 5000), 1, 100.0, 0.0).unwrap();
         assert!(pacing.rate_error.abs() < 1e-6, "{pacing:?}");
         assert!((pacing.burst_us.max - 100.0).abs() < 1e-6, "{pacing:?}");
         assert!((pacing.per_ms.max - 1.0).abs() < 1e-6, "{pacing:?}");
@@ -280,7 +275,7 @@ mod tests {
                 Arrival { at, bytes: 1250 }
             })
             .collect();
-        let pacing = evaluate(&arrivals, Variant::Millrace, 1, 100.0, 0.0).unwrap();
+        let pacing = evaluate(&arrivals, 1, 100.0, 0.0).unwrap();
         assert!((pacing.burst_us.p50 - 2000.0).abs() < 1e-6, "{pacing:?}");
         assert!((pacing.per_ms.max - 2.0).abs() < 1e-6, "{pacing:?}");
     }

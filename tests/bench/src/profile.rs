@@ -57,7 +57,7 @@ pub fn run(options: &Profile) -> Result<()> {
     let settings = options.common.settings();
     let mut way = Way::start(options.variant, &arena, &origin, &settings)?;
     ensure!(!way.parts.is_empty(), "{} has no program to look into", options.variant.name());
-    let bulk = Bulk::start(vec![sink::open(&arena.client, way.door, ENDLESS)?])?;
+    let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, ENDLESS)?])?;
     pause(options.common.warmup())?;
     let before: u64 = bulk.received().iter().sum();
     let mut recordings = Vec::new();
@@ -306,7 +306,7 @@ mod tests {
             ),
             ("quiche::Connection<F>::send_single", "quiche: sending"),
             ("quiche::stream::recv_buf::RecvBuf::emit_or_discard", "quiche: receiving"),
-            ("millrace_tunnel::core::Core::drive", "own code"),
+            ("millrace_tunnel::event_loop::Core::drive", "own code"),
             ("__memmove_avx_unaligned_erms", "copies in user space"),
         ];
         for (symbol, expected) in cases {

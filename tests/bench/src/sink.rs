@@ -14,19 +14,20 @@ use millrace_lab::netns::Namespace;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 /// How long a connect or a small answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const IO_TIMEOUT: Duration = Duration::from_secs(5);
 /// What one call discards at most.
 const DISCARD_BYTES: usize = 4 << 20;
 /// How long the thread may sleep before it looks whether it should end.
 const LOOK_EVERY_MS: u16 = 50;
 
-/// Opens a flow from `host` to `door` and asks the origin behind it for `bytes`.
+/// Opens a flow from `host` to `listener` and asks the origin behind it for `bytes`.
 ///
 /// # Errors
 /// When the connection fails.
-pub fn open(host: &Namespace, door: SocketAddr, bytes: u64) -> Result<TcpStream> {
+pub fn open(host: &Namespace, listener: SocketAddr, bytes: u64) -> Result<TcpStream> {
     let mut stream = host.inside(|| {
-        TcpStream::connect_timeout(&door, PATIENCE).with_context(|| format!("connect to {door}"))
+        TcpStream::connect_timeout(&listener, IO_TIMEOUT)
+            .with_context(|| format!("connect to {listener}"))
     })?;
     stream.set_nodelay(true)?;
     stream.write_all(&bytes.to_le_bytes()).context("request")?;
@@ -38,7 +39,7 @@ pub fn open(host: &Namespace, door: SocketAddr, bytes: u64) -> Result<TcpStream>
 /// # Errors
 /// When the flow ends early, is reset, or says nothing for five seconds.
 pub fn read_exactly(stream: &mut TcpStream, bytes: usize) -> Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
     let mut buffer = vec![0; bytes.clamp(1, 64 << 10)];
     let mut left = bytes;
     while left > 0 {

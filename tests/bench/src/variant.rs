@@ -17,8 +17,8 @@ use crate::certificates::Certificates;
 use crate::origin::Origin;
 use crate::sink;
 
-/// Where the door to the variant is, on the client's host.
-const DOOR: SocketAddrV4 = SocketAddrV4::new(CLIENT, 8080);
+/// Address of the variant's listener, on the client's host.
+const LISTENER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(CLIENT, 8080);
 /// Where the tunnel's server listens.
 pub const TUNNEL: SocketAddrV4 = SocketAddrV4::new(SERVER, 4433);
 /// What the server's certificate is for.
@@ -36,8 +36,6 @@ pub enum Variant {
     Direct,
     /// One nginx `stream` proxy in between, on the client's host
     NginxStream,
-    /// Through the prototype of the tunnel on tokio-quiche
-    TokioQuiche,
 }
 
 impl Variant {
@@ -47,7 +45,6 @@ impl Variant {
             Self::Millrace => "millrace",
             Self::Direct => "direct",
             Self::NginxStream => "nginx_stream",
-            Self::TokioQuiche => "tokio_quiche",
         }
     }
 }
@@ -62,12 +59,9 @@ const MEMORY_MB: u32 = 100_000;
 pub struct Settings {
     /// Directory of `millrace-client` and `millrace-server`.
     pub programs: PathBuf,
-    /// The prototype's program.
-    pub prototype: PathBuf,
     /// Congestion control of the tunnel.
     pub cc: String,
-    /// Rate of the tunnel in Mbit/s: of the controller `constant` in Millrace, as a cap on pacing
-    /// in the prototype.
+    /// Rate of the tunnel in Mbit/s, of the controller `constant`.
     pub rate_mbps: Option<f64>,
     /// `shared` or `per_flow`.
     pub connections: String,
@@ -90,8 +84,8 @@ pub struct Part {
 /// A running variant; ended when dropped.
 #[derive(Debug)]
 pub struct Way {
-    /// What the sink connects to.
-    pub door: SocketAddr,
+    /// Address that the sink connects to.
+    pub listener: SocketAddr,
     /// The programs in between.
     pub parts: Vec<Part>,
 }
@@ -108,14 +102,14 @@ impl Way {
         settings: &Settings,
     ) -> Result<Self> {
         let mut way = match variant {
-            Variant::Direct => Self { door: origin.address(), parts: Vec::new() },
-            Variant::NginxStream => Self { door: DOOR.into(), parts: vec![nginx(arena, origin)?] },
-            Variant::Millrace => {
-                Self { door: DOOR.into(), parts: millrace(arena, origin, settings)? }
+            Variant::Direct => Self { listener: origin.address(), parts: Vec::new() },
+            Variant::NginxStream => {
+                Self { listener: LISTENER_ADDRESS.into(), parts: vec![nginx(arena, origin)?] }
             }
-            Variant::TokioQuiche => {
-                Self { door: DOOR.into(), parts: prototype(arena, origin, settings)? }
-            }
+            Variant::Millrace => Self {
+                listener: LISTENER_ADDRESS.into(),
+                parts: millrace(arena, origin, settings)?,
+            },
         };
         way.await_first_byte(arena).with_context(|| format!("variant {}", variant.name()))?;
         Ok(way)
@@ -131,7 +125,7 @@ impl Way {
         let mut last = None;
         let ready = interrupt::wait_for(START_AT_MOST, || {
             self.must_run()?;
-            let probe = sink::open(&arena.client, self.door, 1)
+            let probe = sink::open(&arena.client, self.listener, 1)
                 .and_then(|mut stream| sink::read_exactly(&mut stream, 1));
             Ok(probe.map_err(|error| last = Some(error)).ok())
         })?;
@@ -155,7 +149,7 @@ fn nginx(arena: &Arena, origin: &Origin) -> Result<Part> {
          worker_processes auto;\n\
          pid {dir}/nginx.pid;\n\
          events {{ worker_connections 4096; }}\n\
-         stream {{ server {{ listen {DOOR}; proxy_pass {origin}; }} }}\n",
+         stream {{ server {{ listen {LISTENER_ADDRESS}; proxy_pass {origin}; }} }}\n",
         dir = dir.display(),
         origin = origin.address(),
     );
@@ -189,7 +183,7 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
         "[tunnel]\nlisten = [\"{TUNNEL}\"]\nclient_ca = \"ca.pem\"\n\
          certificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
          congestion_control = {cc}\nmemory_cap_mb = {MEMORY_MB}\n\
-         [limits]\nmax_flows = {MAX_FLOWS}\nmemory_per_peer_mb = {MEMORY_MB}\n\
+         [limits]\nmax_flows = {MAX_FLOWS}\nmemory_per_client_mb = {MEMORY_MB}\n\
          [[destinations.allow]]\nnetwork = \"{}\"\nports = [{}]\n{mcc}{common}",
         origin.ip(),
         origin.port(),
@@ -200,7 +194,8 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
          congestion_control = {client_cc}\nconnections = \"{}\"\n\
          memory_cap_mb = {MEMORY_MB}\nconnect_timeout_s = 60\nhealth_timeout_ms = 60000\n\
          [limits]\nmax_flows = {MAX_FLOWS}\n\
-         [[listen]]\nmode = \"fixed\"\naddress = \"{DOOR}\"\ndestination = \"{origin}\"\n{common}",
+         [[listen]]\nmode = \"static\"\naddress = \"{LISTENER_ADDRESS}\"\n\
+         destination = \"{origin}\"\n{common}",
         settings.connections,
     );
     let start = |role, host: &millrace_lab::netns::Namespace, program: &str, config: &str| {
@@ -216,37 +211,6 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
     Ok(vec![
         start("server", &arena.server, "millrace-server", &server)?,
         start("client", &arena.client, "millrace-client", &client)?,
-    ])
-}
-
-fn prototype(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<Part>> {
-    let dir = arena.run.scratch();
-    Certificates::make(SERVER_NAME)?.write(dir)?;
-    let build = "CARGO_TARGET_DIR=target/prototypes cargo build --release --manifest-path \
-                 tests/prototypes/tokio-quiche/Cargo.toml";
-    let program = found(&settings.prototype, build)?;
-    let start = |role, host: &millrace_lab::netns::Namespace, arguments: &[&str]| {
-        let log = dir.join(format!("{role}.log"));
-        let mut command = host.command(&program);
-        command.arg(role).args(arguments);
-        match settings.rate_mbps {
-            None => command.args(["--cc", &settings.cc]),
-            // The only one of quiche's own algorithms that keeps to a rate that is set.
-            Some(rate) => {
-                command.args(["--cc", "bbr2_gcongestion", "--rate-mbps", &rate.to_string()])
-            }
-        };
-        let process = Running::start(role, &mut command, &log)?;
-        anyhow::Ok(Part { role, process, log })
-    };
-    let (tunnel, door) = (TUNNEL.to_string(), DOOR.to_string());
-    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
-    let (certificate, key) = (path("server.pem"), path("server.key"));
-    let origin = origin.address().to_string();
-    let server = ["--listen", &tunnel, "--certificate", &certificate, "--private-key", &key];
-    Ok(vec![
-        start("server", &arena.server, &[&server[..], &["--origin", &origin]].concat())?,
-        start("client", &arena.client, &["--server", &tunnel, "--listen", &door])?,
     ])
 }
 

@@ -46,7 +46,7 @@ fn plain_tcp_is_measured_and_a_hop_costs_more() {
     let rest = [
         "--warmup-s",
         "0",
-        "--patience-s",
+        "--quiet-timeout-s",
         "0",
         "--retries",
         "0",
@@ -73,7 +73,7 @@ fn plain_tcp_is_measured_and_a_hop_costs_more() {
 #[ignore = "needs root and network namespaces; run by make test"]
 fn an_interrupted_run_leaves_nothing() {
     let path = output("interrupted");
-    let arguments = ["data-path", "--variants", "direct", "--patience-s", "0", "--output"];
+    let arguments = ["data-path", "--variants", "direct", "--quiet-timeout-s", "0", "--output"];
     let mut child = bench(&arguments).arg(&path).spawn().unwrap();
     let mut made = Vec::new();
     for _ in 0..250 {

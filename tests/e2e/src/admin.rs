@@ -12,7 +12,7 @@ use crate::tcp;
 /// Fetches `path` and answers status and body.
 ///
 /// # Errors
-/// When nobody listens or the answer is no HTTP.
+/// When the connection is refused or the answer is not HTTP.
 pub fn get(from: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     request(from, "GET", path)
 }
@@ -20,7 +20,7 @@ pub fn get(from: SocketAddr, path: &str) -> io::Result<(u16, String)> {
 /// The same with another method.
 ///
 /// # Errors
-/// When nobody listens or the answer is no HTTP.
+/// When the connection is refused or the answer is not HTTP.
 pub fn request(from: SocketAddr, method: &str, path: &str) -> io::Result<(u16, String)> {
     let mut socket = tcp::connect_within(from, Duration::from_secs(5))?;
     write!(socket, "{method} {path} HTTP/1.1\r\nHost: {from}\r\nConnection: close\r\n\r\n")?;
@@ -30,7 +30,7 @@ pub fn request(from: SocketAddr, method: &str, path: &str) -> io::Result<(u16, S
     let (head, body) = answer
         .split_once("\r\n\r\n")
         .ok_or_else(|| io::Error::other(format!("no HTTP answer: {answer:?}")))?;
-    Ok((crate::doors::status_of(head), body.to_owned()))
+    Ok((crate::listeners::status_of(head), body.to_owned()))
 }
 
 /// One sample of `/metrics`.

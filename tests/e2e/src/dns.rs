@@ -29,7 +29,7 @@ impl Answer {
     /// One address.
     ///
     /// # Panics
-    /// When it is none.
+    /// When `ip` is not an address.
     #[must_use]
     pub fn address(ip: &str) -> Self {
         Self::Addresses(vec![ip.parse().expect("an address")], 60)
@@ -54,7 +54,7 @@ impl NameServer {
     /// Starts one on a port of loopback.
     ///
     /// # Panics
-    /// When there is none.
+    /// When no port is free.
     #[must_use]
     pub fn start(names: &[(&str, Answer)]) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::certificates::{Certificates, Identity, SERVER_NAME};
-use crate::doors::Door;
+use crate::listeners::TestListener;
 use crate::program::Program;
 use crate::relay::{Relay, RelayOptions};
 use crate::settings::Settings;
-use crate::turn::{self, Turn};
+use crate::test_lock::{self, TestLock};
 use crate::{admin, binaries, priority, tcp, wait};
 
 /// Workers of both programs where a test does not set them: as on a machine with so many cores.
@@ -21,15 +21,15 @@ const WORKERS_VARIABLE: &str = "E2E_WORKERS";
 /// How long a program gets to start and the tunnel to come up.
 const START: Duration = Duration::from_secs(15);
 
-/// What is to be different from the default: every door, destinations on 127.0.0.1 and ::1 allowed,
+/// Differences from the default: a listener of each kind, destinations on 127.0.0.1 and ::1 allowed,
 /// logs as JSON.
 #[derive(Debug)]
 pub struct PairBuilder {
     server: Settings,
     client: Settings,
     allow: Vec<(String, String)>,
-    fixed: SocketAddr,
-    doors: [String; 5],
+    static_destination: SocketAddr,
+    listeners: [String; 5],
     relay: Option<RelayOptions>,
     tunnel_port: Option<u16>,
     server_identity: Option<(PathBuf, Identity)>,
@@ -63,13 +63,13 @@ pub struct Pair {
     pub relay: Option<Relay>,
     /// Where they listen.
     pub addresses: Addresses,
-    /// One of each kind: `fixed`, `http_connect`, `socks5`, `proxy_protocol` on TCP and on a Unix
+    /// One of each kind: `static`, `http_connect`, `socks5`, `proxy_protocol` on TCP and on a Unix
     /// socket.
-    pub doors: [Door; 5],
+    pub listeners: [TestListener; 5],
     /// Their certificates.
     pub certificates: Certificates,
     dir: TempDir,
-    _turn: Turn,
+    _lock: TestLock,
 }
 
 impl Default for PairBuilder {
@@ -81,8 +81,8 @@ impl Default for PairBuilder {
                 ("127.0.0.0/8".into(), "\"1-65535\"".into()),
                 ("::1".into(), "\"1-65535\"".into()),
             ],
-            fixed: (Ipv4Addr::LOCALHOST, 9).into(),
-            doors: std::array::from_fn(|_| String::new()),
+            static_destination: (Ipv4Addr::LOCALHOST, 9).into(),
+            listeners: std::array::from_fn(|_| String::new()),
             relay: None,
             tunnel_port: None,
             server_identity: None,
@@ -148,22 +148,22 @@ impl PairBuilder {
         self
     }
 
-    /// Where the `fixed` door leads.
+    /// Sets the destination of the `static` listener.
     #[must_use]
-    pub fn fixed(mut self, to: SocketAddr) -> Self {
-        self.fixed = to;
+    pub fn static_destination(mut self, to: SocketAddr) -> Self {
+        self.static_destination = to;
         self
     }
 
-    /// Adds keys to a door's section, by its place in [`Pair::doors`].
+    /// Adds keys to a listener's section, by its index in [`Pair::listeners`].
     #[must_use]
-    pub fn door(mut self, door: usize, keys: &str) -> Self {
-        self.doors[door].push_str(&format!("\n{keys}"));
+    pub fn listener(mut self, listener: usize, keys: &str) -> Self {
+        self.listeners[listener].push_str(&format!("\n{keys}"));
         self
     }
 
-    /// Lets the client connect to all ports of a network without the tunnel, where a door has
-    /// `on_failure = "direct"`.
+    /// Lets flows to all ports of a network bypass the tunnel, where a listener has
+    /// `fail_mode = "open"`.
     #[must_use]
     pub fn direct(mut self, network: &str) -> Self {
         let body = format!("network = \"{network}\"\nports = [\"1-65535\"]");
@@ -179,7 +179,7 @@ impl PairBuilder {
         self
     }
 
-    /// Adds a door that [`Pair::doors`] does not have.
+    /// Adds a listener beside [`Pair::listeners`].
     #[must_use]
     pub fn listen(mut self, body: &str) -> Self {
         self.client.push("listen", body);
@@ -256,7 +256,7 @@ impl PairBuilder {
     /// When one does not start.
     #[must_use]
     pub fn start(mut self) -> Pair {
-        let turn = if self.alone { turn::alone() } else { turn::shared() };
+        let lock = if self.alone { test_lock::exclusive() } else { test_lock::shared() };
         raise_descriptor_limit();
         if let Ok(workers) = std::env::var(WORKERS_VARIABLE) {
             self.server.set_default("runtime.workers", &workers);
@@ -276,11 +276,12 @@ impl PairBuilder {
         let server = start_server_by(command, &addresses, self.measured);
         let relay = self.relay.take().map(|options| Relay::start(addresses.tunnel, options));
         let towards = relay.as_ref().map_or(addresses.tunnel, Relay::address);
-        let doors = self.write_client(dir.path(), towards, &addresses, &certificates);
+        let listeners = self.write_client(dir.path(), towards, &addresses, &certificates);
         let mut command = run_with(binaries::client(), &dir.path().join("client.toml"));
         command.envs(self.client_environment.drain(..));
         let client = start_client_by(command, self.measured);
-        let pair = Pair { server, client, relay, addresses, doors, certificates, dir, _turn: turn };
+        let pair =
+            Pair { server, client, relay, addresses, listeners, certificates, dir, _lock: lock };
         if self.wait_healthy {
             pair.wait_healthy(START);
         } else {
@@ -316,7 +317,7 @@ impl PairBuilder {
         server: SocketAddr,
         addresses: &Addresses,
         made: &Certificates,
-    ) -> [Door; 5] {
+    ) -> [TestListener; 5] {
         let identity = self.client_identity.clone().unwrap_or_else(|| made.client.clone());
         let client = &mut self.client;
         client.set_default("tunnel.servers", format!("[\"{server}\"]"));
@@ -328,41 +329,42 @@ impl PairBuilder {
         client.set_default("tunnel.mark", 0);
         client.set_default_text("admin.address", addresses.client_admin);
         client.set_default_text("log.format", "json");
-        let [fixed, http, socks, proxy] = std::array::from_fn(|_| tcp::unused(Ipv4Addr::LOCALHOST));
+        let [static_address, http, socks, proxy] =
+            std::array::from_fn(|_| tcp::unused(Ipv4Addr::LOCALHOST));
         let unix = dir.join("client.sock");
-        let to = self.fixed;
-        let doors = [
-            format!("mode = \"fixed\"\naddress = \"{fixed}\"\ndestination = \"{to}\""),
+        let to = self.static_destination;
+        let listeners = [
+            format!("mode = \"static\"\naddress = \"{static_address}\"\ndestination = \"{to}\""),
             format!("mode = \"http_connect\"\naddress = \"{http}\""),
             format!("mode = \"socks5\"\naddress = \"{socks}\"\nclass = \"rtsp\""),
             format!("mode = \"proxy_protocol\"\naddress = \"{proxy}\"\nclass = \"dash\""),
             format!("mode = \"proxy_protocol\"\nunix = \"{}\"", unix.display()),
         ];
-        for (door, more) in doors.iter().zip(&self.doors) {
-            client.push("listen", &format!("{door}{more}"));
+        for (listener, more) in listeners.iter().zip(&self.listeners) {
+            client.push("listen", &format!("{listener}{more}"));
         }
         write(&dir.join("client.toml"), client);
         [
-            Door::Fixed(fixed),
-            Door::Http(http),
-            Door::Socks(socks),
-            Door::Proxy(proxy),
-            Door::ProxyUnix(unix),
+            TestListener::Static(static_address),
+            TestListener::Http(http),
+            TestListener::Socks(socks),
+            TestListener::Proxy(proxy),
+            TestListener::ProxyUnix(unix),
         ]
     }
 }
 
 impl Pair {
-    /// With nothing special.
+    /// A pair with the defaults.
     #[must_use]
     pub fn builder() -> PairBuilder {
         PairBuilder::default()
     }
 
-    /// The `http_connect` door.
+    /// The `http_connect` listener.
     #[must_use]
-    pub fn http(&self) -> &Door {
-        &self.doors[1]
+    pub fn http(&self) -> &TestListener {
+        &self.listeners[1]
     }
 
     /// Where configurations and keys are.
@@ -383,7 +385,7 @@ impl Pair {
         });
     }
 
-    /// Starts the server anew, with its configuration as it was; the old one must have ended.
+    /// Starts the server again, with its configuration as it was; the old one must have ended.
     ///
     /// # Panics
     /// When it does not start.
@@ -411,7 +413,7 @@ impl Pair {
         start_server(&path, &addresses, false)
     }
 
-    /// Starts the client anew, with its configuration as it was; the old one must have ended.
+    /// Starts the client again, with its configuration as it was; the old one must have ended.
     pub fn start_client_again(&mut self) {
         self.client = start_client(self.dir.path(), false);
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::prctl;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
@@ -19,7 +19,8 @@ use crate::{tcp, wait};
 /// Lines of a log that are kept; a program that writes more is not waited for any longer.
 const LOG_LINES_MOST: usize = 200_000;
 
-/// A running program. Dropping it kills it; when a test fails, its log is printed then.
+/// A running program, in a process group of its own. Dropping it kills the group; when a test fails, its log is printed
+/// then.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -40,7 +41,7 @@ pub struct Ended {
 /// Returns once the child executes its program.
 fn spawn(command: &mut Command) -> std::io::Result<Child> {
     let _no_port = tcp::NO_CHILD_STARTS.lock().unwrap_or_else(PoisonError::into_inner);
-    command.spawn()
+    command.process_group(0).spawn()
 }
 
 impl Program {
@@ -155,10 +156,10 @@ impl Program {
         wait::until(Duration::from_secs(1), || self.reader.is_finished().then_some(()));
     }
 
-    /// The first line of the log for which `wanted` has an answer, waited for.
+    /// Waits for the first line of the log for which `wanted` returns a value.
     ///
     /// # Panics
-    /// When there is none within `at_most`.
+    /// When no such line comes within `at_most`.
     #[track_caller]
     pub fn expect_log<T>(
         &self,
@@ -248,7 +249,10 @@ fn run_delay(process: &str) -> Duration {
 impl Drop for Program {
     fn drop(&mut self) {
         let ended = self.child.try_wait().ok().flatten();
+        let group = self.pid();
         self.kill();
+        // Its children: a master of nginx that dies leaves its workers.
+        killpg(group, Signal::SIGKILL).ok();
         self.finish_log();
         if std::thread::panicking() {
             let state = ended.map_or("was running".to_owned(), |status| status.to_string());
@@ -265,7 +269,7 @@ mod tests {
     fn output_and_exit_code_are_told() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo err >&2; exit 3"]);
-        let ended = Program::run("sh", command, wait::SOON);
+        let ended = Program::run("sh", command, wait::DEFAULT_TIMEOUT);
         assert_eq!((ended.code, ended.output.as_str()), (Some(3), "out\nerr"));
     }
 
@@ -274,7 +278,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "exec 9</dev/null; echo ready; sleep 1000"]);
         let mut program = Program::start("sh", command);
-        program.expect_log("ready", wait::SOON, |line| (line == "ready").then_some(()));
+        program.expect_log("ready", wait::DEFAULT_TIMEOUT, |line| (line == "ready").then_some(()));
         assert!(program.is_running() && program.rss_bytes() > 0);
         // Standard input, output and error, and the one above.
         assert!(program.descriptors() >= 4);

@@ -162,7 +162,7 @@ impl Relay {
     /// When the path has ended.
     pub fn rebind(&self) {
         self.shared.rebind.store(true, Ordering::Relaxed);
-        wait::for_true("the relay rebinds", wait::SOON, || {
+        wait::for_true("the relay rebinds", wait::DEFAULT_TIMEOUT, || {
             !self.shared.rebind.load(Ordering::Relaxed)
         });
     }
@@ -221,8 +221,9 @@ impl State {
                 self.shared.sent.store(false, Ordering::Relaxed);
                 self.shared.rebind.store(false, Ordering::Relaxed);
             }
-            self.faults = *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
             let readable = self.wait();
+            // After the wait: what comes now meets with the faults set before.
+            self.faults = *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
             for (index, readable) in readable.into_iter().enumerate() {
                 for _ in 0..if readable { BATCH } else { 0 } {
                     if !self.receive(index) {
@@ -250,7 +251,7 @@ impl State {
         fds.iter().map(|fd| fd.any().unwrap_or(false)).collect()
     }
 
-    /// Takes in one message; `false` when there is none.
+    /// Receives one message; `false` when none waits.
     fn receive(&mut self, index: usize) -> bool {
         let socket = if index == 0 { &self.front } else { &self.sessions[index - 1].1 };
         let mut control = cmsg_space!(TimeSpec, i32);
@@ -482,13 +483,18 @@ mod tests {
     fn sizes_through(faults: Faults) -> Vec<usize> {
         let (client, server, relay) = ends(RelayOptions::default());
         relay.set_faults(faults);
-        for bytes in 1..=100_usize {
-            client.send(&vec![0; bytes]).unwrap();
-        }
-        let mut buffer = [0; 300];
-        std::iter::from_fn(|| server.recv_from(&mut buffer).ok())
-            .map(|(length, _)| length)
-            .collect()
+        // Beside the sending: a socket's buffer has no room for all.
+        std::thread::scope(|scope| {
+            let received = scope.spawn(|| {
+                let mut buffer = [0; 300];
+                let next = || server.recv_from(&mut buffer).ok();
+                std::iter::from_fn(next).map(|(length, _)| length).collect()
+            });
+            for bytes in 1..=100_usize {
+                client.send(&vec![0; bytes]).unwrap();
+            }
+            received.join().unwrap()
+        })
     }
 
     #[test]

@@ -8,11 +8,11 @@ use std::time::Duration;
 use socket2::{SockAddr, Socket};
 
 use crate::data::pattern;
-use crate::doors::{Door, read_head, status_of};
+use crate::listeners::{TestListener, read_head, status_of};
 use crate::origin::{Origin, listen};
-use crate::tcp::PATIENCE;
+use crate::tcp::IO_TIMEOUT;
 use crate::udp;
-use crate::wait::SOON;
+use crate::wait::DEFAULT_TIMEOUT;
 
 /// Two UDP sockets, for RTP and RTCP.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Sockets {
     pub rtcp: UdpSocket,
 }
 
-/// Where somebody has RTP and RTCP.
+/// The RTP and RTCP addresses of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// RTP.
@@ -90,7 +90,7 @@ impl Ends {
         Self { rtp: at(rtp), rtcp: at(rtcp) }
     }
 
-    /// Whether nobody has these ports any more.
+    /// Whether these ports are free.
     #[must_use]
     pub fn are_free(&self) -> bool {
         [self.rtp, self.rtcp].into_iter().all(|at| UdpSocket::bind(at).is_ok())
@@ -130,7 +130,7 @@ impl RtspOrigin {
     /// When none comes.
     #[track_caller]
     pub fn asked(&self) -> Asked {
-        self.asked.recv_timeout(PATIENCE).expect("a request comes")
+        self.asked.recv_timeout(IO_TIMEOUT).expect("a request comes")
     }
 }
 
@@ -156,7 +156,7 @@ fn serve(mut stream: Socket, ports: &str, tell: &Sender<Asked>) {
             true => format!("RTSP/1.0 461 Unsupported Transport\r\nCSeq: {cseq}\r\n\r\n"),
             false => format!("RTSP/1.0 200 OK\r\nCSeq: {cseq}\r\n{chosen}\r\n"),
         };
-        // Before the answer, so that whoever has that finds this too.
+        // Before the answer: a player that has the answer can rely on this.
         tell.send(Asked { head, ends }).ok();
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
@@ -183,19 +183,19 @@ pub struct Answer {
 }
 
 impl Player {
-    /// Connects by `door` to `origin`.
+    /// Connects through `listener` to `origin`.
     ///
     /// # Panics
-    /// When there is no way.
+    /// When the flow is refused.
     #[must_use]
-    pub fn connect(door: &Door, origin: SocketAddr) -> Self {
-        Self::over(door.open(&origin.to_string()).expect("a flow"), Sockets::open())
+    pub fn connect(listener: &TestListener, origin: SocketAddr) -> Self {
+        Self::over(listener.open(&origin.to_string()).expect("a flow"), Sockets::open())
     }
 
-    /// Talks over a connection that there is.
+    /// Uses an open connection.
     ///
     /// # Panics
-    /// When nobody answers.
+    /// When the origin does not answer.
     #[must_use]
     pub fn over(stream: Socket, media: Sockets) -> Self {
         let mut player = Self { media, stream, cseq: 0 };
@@ -270,7 +270,7 @@ pub fn parameter<'a>(transport: &'a str, name: &str) -> Option<&'a str> {
     transport.split(';').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// The next datagram, and who sent it.
+/// The next datagram and its sender.
 ///
 /// # Panics
 /// When none comes within `at_most`.
@@ -307,7 +307,7 @@ pub fn assert_media(
             // The largest are beyond what a packet of the tunnel has room for.
             let datagram = pattern(seed << 16 | number, 12 + 76 * number as usize);
             from.send_to(&datagram, to).expect("a datagram can be sent");
-            let (got, sender) = receive(at, SOON);
+            let (got, sender) = receive(at, DEFAULT_TIMEOUT);
             assert!(got == datagram, "way {way}, datagram {number}: {} bytes", got.len());
             assert_eq!(sender, seen_from, "way {way}");
         }

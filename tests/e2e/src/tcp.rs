@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Longest wait of one read or write: beyond what any flow that works needs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of one read or write, longer than any working flow needs.
+pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Connects within [`PATIENCE`].
+/// Connects within [`IO_TIMEOUT`].
 ///
 /// # Errors
 /// As `connect`.
 pub fn connect(to: SocketAddr) -> io::Result<Socket> {
-    connect_within(to, PATIENCE)
+    connect_within(to, IO_TIMEOUT)
 }
 
 /// Connects within a time.
@@ -47,8 +47,8 @@ pub fn connect_unix(path: &std::path::Path) -> io::Result<Socket> {
 /// # Errors
 /// As `setsockopt`.
 pub fn prepare(socket: &Socket) -> io::Result<()> {
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))
+    socket.set_read_timeout(Some(IO_TIMEOUT))?;
+    socket.set_write_timeout(Some(IO_TIMEOUT))
 }
 
 /// Closes with a RST (`SO_LINGER` of zero).
@@ -67,7 +67,7 @@ pub enum End {
     Eof,
     /// By a reset (RST).
     Reset,
-    /// Not within [`PATIENCE`].
+    /// Not within [`IO_TIMEOUT`].
     Never,
 }
 
@@ -99,11 +99,11 @@ pub fn drain(from: impl Read) -> (Vec<u8>, End) {
 /// looked at would be in use for so long.
 pub(crate) static NO_CHILD_STARTS: Mutex<()> = Mutex::new(());
 
-/// A port of 127.0.0.1 and ::1 that nobody listens on. It lies below the range from which the kernel
+/// An unused port of 127.0.0.1 and ::1. It lies below the range from which the kernel
 /// takes ports for outgoing connections, so that none of those comes by it.
 ///
 /// # Panics
-/// When there is none.
+/// When no port is free.
 #[must_use]
 pub fn unused_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);

@@ -55,7 +55,7 @@ impl UdpEcho {
             while !stopped.load(Ordering::Relaxed) {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
                 count.fetch_add(1, Ordering::Relaxed);
-                // Whoever is gone by now gets nothing.
+                // The client may have closed its socket.
                 let _ = socket.send_to(&answer(&buffer[..length]), from);
             }
         });
@@ -87,7 +87,7 @@ impl Drop for UdpEcho {
 /// A socket on a port of 127.0.0.1 with large buffers: losses shall be those of the tunnel.
 ///
 /// # Panics
-/// When there is none.
+/// When the socket can't be bound.
 #[must_use]
 pub fn socket() -> UdpSocket {
     socket_at(Ipv4Addr::LOCALHOST.into())
@@ -96,7 +96,7 @@ pub fn socket() -> UdpSocket {
 /// The same on another address of this machine.
 ///
 /// # Panics
-/// When there is none.
+/// When the socket can't be bound.
 #[must_use]
 pub fn socket_at(ip: IpAddr) -> UdpSocket {
     let socket = UdpSocket::bind((ip, 0)).expect("loopback");
@@ -110,9 +110,9 @@ pub fn socket_at(ip: IpAddr) -> UdpSocket {
 /// # Panics
 /// When there is no socket.
 #[must_use]
-pub fn client(door: SocketAddr) -> UdpSocket {
-    let socket = socket_at(door.ip());
-    socket.connect(door).expect("a UDP address");
+pub fn client(listener: SocketAddr) -> UdpSocket {
+    let socket = socket_at(listener.ip());
+    socket.connect(listener).expect("a UDP address");
     socket
 }
 

@@ -1,13 +1,13 @@
-//! Waiting for something to become so.
+//! Waits for conditions.
 
 use std::time::{Duration, Instant};
 
-/// How long things take that should take no time at all, on a machine that has other work.
-pub const SOON: Duration = Duration::from_secs(10);
+/// Timeout for events that should occur at once, on a busy machine.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Asks again and again until there is an answer, at most for `at_most`.
+/// Polls `ready` until it returns a value, at most for `at_most`.
 pub fn until<T>(at_most: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + at_most;
     loop {

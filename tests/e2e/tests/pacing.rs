@@ -117,10 +117,9 @@ fn fault(wire: &Wire, rate_mbps: f64, excused: f64) -> Option<String> {
         .then(|| format!("a burst of {:.0} bytes, allowed are {most:.0}", wire.burst_bytes))
 }
 
-/// One rate. A run in which the kernel kept somebody waiting for a processor says little about
-/// the pacer and is repeated, a bounded number of times. On a machine that is busy all the time the
-/// last run counts, and may fall short by the part of the time that was spent waiting: what the
-/// server sends is still no more than the rate, and no burst.
+/// One rate. A run in which a program waited for a processor says little about the pacer and is
+/// repeated, a bounded number of times. On a machine that is always busy the last run counts, and its
+/// rate may be lower by the share of waiting time: the server still never exceeds the rate or bursts.
 fn paced_at(rate_mbps: f64) {
     let algorithm = format!("{{ name = \"constant\", rate_mbps = {rate_mbps} }}");
     for run in 1..=RUNS {

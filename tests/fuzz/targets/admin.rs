@@ -17,11 +17,11 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use millrace_cc::Tuning;
 use millrace_config::{Admin, Class, Protocol};
-use millrace_mcc::{Explained, Facts};
-use millrace_tunnel::admin::{
-    self, AdminServer, Checks, FlowInfo, FlowSource, FlowState, Health, SteerError, Steered,
-    Steering,
-};
+use millrace_mcc::{Explained, RuleInput};
+use millrace_ops::admin;
+use millrace_ops::admin::{AdminServer, Checks, FlowSource, Health};
+use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
+use millrace_tunnel::flow_info::{FlowInfo, FlowState};
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::qlog::{QlogError, TraceInfo};
 
@@ -111,30 +111,34 @@ impl FlowSource for Flows {
         Ok(PathBuf::from(connection))
     }
 
-    fn steer(&self, connection: &str, steering: &Steering) -> Result<Steered, SteerError> {
+    fn override_cc(
+        &self,
+        connection: &str,
+        change: &CcOverride,
+    ) -> Result<CcOverrideResult, CcOverrideError> {
         self.0.changes.fetch_add(1, Relaxed);
         if !CONNECTIONS.contains(&connection) {
-            return Err(SteerError::NoConnection);
+            return Err(CcOverrideError::NoConnection);
         }
         let pinned = &mut self.0.state().pinned;
-        match steering {
-            Steering::Pin(to) if to.name() == "bbr2" => {
-                return Err(SteerError::Irreplaceable { from: "cubic", to: "bbr2" });
+        match change {
+            CcOverride::Set(to) if to.name() == "bbr2" => {
+                return Err(CcOverrideError::Irreplaceable { from: "cubic", to: "bbr2" });
             }
-            Steering::Pin(to) => *pinned = Some(to.name()),
-            Steering::Release => *pinned = None,
-            Steering::Tune(Tuning::Share(share)) if *share > 0.0 && *share <= 1.0 => {}
-            Steering::Tune(_) => {
+            CcOverride::Set(to) => *pinned = Some(to.name()),
+            CcOverride::Clear => *pinned = None,
+            CcOverride::Tune(Tuning::Share(share)) if *share > 0.0 && *share <= 1.0 => {}
+            CcOverride::Tune(_) => {
                 let (asked, able) = ("share", "vivace-weighted");
-                return Err(SteerError::Untunable { algorithm: "cubic", asked, able });
+                return Err(CcOverrideError::Untunable { algorithm: "cubic", asked, able });
             }
         }
-        Ok(Steered { algorithm: pinned.unwrap_or("cubic"), pinned: pinned.is_some() })
+        Ok(CcOverrideResult { algorithm: pinned.unwrap_or("cubic"), pinned: pinned.is_some() })
     }
 
     fn explain(&self, connection: &str) -> Option<Explained> {
         self.0.reads.fetch_add(1, Relaxed);
-        let explained = Explained { facts: Facts::default(), choice: None, problem: None };
+        let explained = Explained { input: RuleInput::default(), choice: None, problem: None };
         (connection == CONNECTIONS[0]).then_some(explained)
     }
 }
@@ -143,7 +147,7 @@ fn flow(connection: &str, pinned: Option<&str>) -> FlowInfo {
     FlowInfo {
         id: 7,
         protocol: Protocol::Tcp,
-        past_tunnel: false,
+        bypassed: false,
         connection: Some(connection.to_owned()),
         key_exchange: None,
         client: "198.18.1.2:50000".to_owned(),
@@ -151,7 +155,7 @@ fn flow(connection: &str, pinned: Option<&str>) -> FlowInfo {
         class: Class::Dash,
         algorithm: Some(pinned.unwrap_or("cubic").to_owned()),
         pinned: pinned.is_some(),
-        is_selected: true,
+        managed: true,
         switches: None,
         since_switch_s: None,
         bytes_up: 100,
@@ -193,7 +197,7 @@ impl Listener {
             address: Some("127.0.0.1:0".parse()?),
             qlog_dir: None,
             qlog_max_bytes: 0,
-            allow_origins: match is_restricted {
+            cors_allow_origins: match is_restricted {
                 true => vec!["https://player.example".parse()?],
                 false => Vec::new(),
             },

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// handshakeTime bounds the QUIC handshake, and the head of a request at the door.
+	// handshakeTime bounds the QUIC handshake, and the head of a request at the listener.
 	handshakeTime = 5 * time.Second
 	// maxHeadBytes bounds that head.
 	maxHeadBytes = 8 << 10
@@ -25,7 +25,7 @@ const (
 	maxFlows = 64
 )
 
-// runClient offers an HTTP/1.1 CONNECT door on loopback and takes what comes there through one
+// runClient offers an HTTP/1.1 CONNECT listener on loopback and takes what comes there through one
 // HTTP/3 connection.
 func runClient(have credentials, server, serverName string, udp []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
@@ -63,14 +63,14 @@ func runClient(have credentials, server, serverName string, udp []string) error 
 			return err
 		}
 	}
-	door, err := net.Listen("tcp4", "127.0.0.1:0")
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	tell("listening", map[string]any{"address": door.Addr().String()})
+	tell("listening", map[string]any{"address": listener.Addr().String()})
 	places := make(chan struct{}, maxFlows)
 	for {
-		tcp, err := door.Accept()
+		tcp, err := listener.Accept()
 		if err != nil {
 			return err
 		}

@@ -72,9 +72,9 @@ func drain(server *http3.Server) error {
 	defer stop()
 	<-told.Done()
 	tell("draining", nil)
-	patience, cancel := context.WithTimeout(context.Background(), drainTime)
+	drain, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	return server.Shutdown(patience)
+	return server.Shutdown(drain)
 }
 
 // tellHandshake tells how the handshake ended. http3 gets connections before that, so as to send its

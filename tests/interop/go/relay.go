@@ -44,9 +44,9 @@ func relay(tcp *net.TCPConn, str stream) map[string]any {
 		str.CancelRead(quic.StreamErrorCode(http3.ErrCodeConnectError))
 		str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeConnectError))
 		if far, ok := errors.AsType[*http3.Error](err); ok {
-			return map[string]any{"how": "far_reset", "code": uint64(far.ErrorCode), "error": err.Error()}
+			return map[string]any{"how": "remote_reset", "code": uint64(far.ErrorCode), "error": err.Error()}
 		}
-		return map[string]any{"how": "near_reset", "error": err.Error()}
+		return map[string]any{"how": "local_reset", "error": err.Error()}
 	}
 	tcp.Close()
 	return map[string]any{"how": "complete"}

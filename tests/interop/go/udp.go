@@ -40,23 +40,23 @@ type datagrams interface {
 
 // openUDPDoor offers a UDP port of loopback whose first client gets a flow to destination.
 func openUDPDoor(h3 *http3.ClientConn, serverName, destination string) error {
-	door, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	listener, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return err
 	}
-	tell("udp_listening", map[string]any{"address": door.LocalAddr().String(), "destination": destination})
+	tell("udp_listening", map[string]any{"address": listener.LocalAddr().String(), "destination": destination})
 	go func() {
-		defer door.Close()
-		if err := serveUDPDoor(h3, door, serverName, destination); err != nil {
+		defer listener.Close()
+		if err := serveUDPListener(h3, listener, serverName, destination); err != nil {
 			tell("udp_end", map[string]any{"destination": destination, "error": err.Error()})
 		}
 	}()
 	return nil
 }
 
-func serveUDPDoor(h3 *http3.ClientConn, door *net.UDPConn, serverName, destination string) error {
+func serveUDPListener(h3 *http3.ClientConn, listener *net.UDPConn, serverName, destination string) error {
 	first := make([]byte, maxPayload)
-	length, client, err := door.ReadFromUDP(first)
+	length, client, err := listener.ReadFromUDP(first)
 	if err != nil {
 		return err
 	}
@@ -98,15 +98,15 @@ func serveUDPDoor(h3 *http3.ClientConn, door *net.UDPConn, serverName, destinati
 	// From here on it talks to the one client only.
 	return relayUDP(str, func(into []byte) (int, error) {
 		for {
-			read, from, err := door.ReadFromUDP(into)
+			read, from, err := listener.ReadFromUDP(into)
 			if err != nil || from.String() == client.String() {
 				return read, err
 			}
 		}
 	}, func(payload []byte) error {
-		_, err := door.WriteToUDP(payload, client)
+		_, err := listener.WriteToUDP(payload, client)
 		return err
-	}, door)
+	}, listener)
 }
 
 // serveUDP is the proxy's side.

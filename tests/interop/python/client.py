@@ -1,4 +1,4 @@
-"""The client: an HTTP/1.1 CONNECT door on loopback that leads into one HTTP/3 connection."""
+"""The client: an HTTP/1.1 CONNECT listener on loopback that leads into one HTTP/3 connection."""
 
 import asyncio
 
@@ -12,12 +12,12 @@ from tunnel import (
     H3_CONNECT_ERROR,
     H3_REQUEST_CANCELLED,
     MAX_DATAGRAM_FRAME_BYTES,
-    FarReset,
+    RemoteReset,
     Tunnel,
 )
 from udp import open_door
 
-# For the QUIC handshake, and for the head of a request at the door.
+# For the QUIC handshake, and for the head of a request at the listener.
 HANDSHAKE_S = 5
 MAX_HEAD_BYTES = 8 << 10
 MAX_FLOWS = 64
@@ -32,7 +32,7 @@ async def run_client(given):
         name = f"{given.dir}/{given.certificate}"
         configuration.load_cert_chain(f"{name}.pem", f"{name}.key")
     host, port = given.server.rsplit(":", 1)
-    async with asyncio.timeout(HANDSHAKE_S) as patience:
+    async with asyncio.timeout(HANDSHAKE_S) as timeout:
         async with connect(
             host, int(port), configuration=configuration, create_protocol=Tunnel
         ) as tunnel:
@@ -42,7 +42,7 @@ async def run_client(given):
                 if tunnel.close_reason:
                     raise ConnectionError(tunnel.close_reason)
                 await tunnel.moved()
-            patience.reschedule(None)
+            timeout.reschedule(None)
             settings = {f"{key:#x}": value for key, value in tunnel.h3.received_settings.items()}
             tell("connected", settings=settings)
             tunnel.send_reserved_stream()
@@ -59,10 +59,10 @@ async def serve_door(tunnel):
         async with places:
             await serve(tunnel, reader, writer)
 
-    door = await asyncio.start_server(on_connection, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
-    host, port = door.sockets[0].getsockname()
+    listener = await asyncio.start_server(on_connection, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
+    host, port = listener.sockets[0].getsockname()
     tell("listening", address=f"{host}:{port}")
-    async with door:
+    async with listener:
         await tunnel.wait_closed()
     raise ConnectionError(f"the connection was closed: {tunnel.close_reason}")
 
@@ -95,7 +95,7 @@ async def serve_flow(stream, fields, authority, reader, writer):
     stream.send_reserved_frame()
     try:
         answer = dict(await stream.head)
-    except FarReset as error:
+    except RemoteReset as error:
         tell("answer", authority=authority, error=str(error))
         stream.reset(H3_CONNECT_ERROR)
         reset(writer)

@@ -12,7 +12,7 @@ from OpenSSL import crypto
 import udp
 from events import tell
 from relay import relay, reset
-from tunnel import MAX_DATAGRAM_FRAME_BYTES, FarReset, Tunnel
+from tunnel import MAX_DATAGRAM_FRAME_BYTES, RemoteReset, Tunnel
 
 # For connecting to a destination.
 DIAL_S = 5
@@ -93,8 +93,8 @@ class ServerTunnel(Tunnel):
     async def _serve(self, stream, fields):
         try:
             await self._connect(stream, fields)
-        except FarReset as error:
-            tell("end", how="far_reset", code=error.code)
+        except RemoteReset as error:
+            tell("end", how="remote_reset", code=error.code)
         finally:
             self.forget(stream)
 

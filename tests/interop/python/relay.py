@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 
-from tunnel import FarReset
+from tunnel import RemoteReset
 
 READ_BYTES = 64 << 10
 # aioquic opens its windows as data arrive, not as they are read: what TCP does not take waits here,
@@ -18,10 +18,10 @@ async def relay(reader, writer, stream):
     both = [asyncio.create_task(up(reader, stream)), asyncio.create_task(down(writer, stream))]
     try:
         await asyncio.gather(*both)
-    except FarReset as error:
-        end = {"how": "far_reset", "code": error.code}
+    except RemoteReset as error:
+        end = {"how": "remote_reset", "code": error.code}
     except OSError as error:
-        end = {"how": "near_reset", "error": str(error)}
+        end = {"how": "local_reset", "error": str(error)}
     else:
         writer.close()
         return {"how": "complete"}
@@ -40,7 +40,7 @@ async def up(reader, stream):
 
 async def down(writer, stream):
     while (data := await stream.received.get()) is not None:
-        if isinstance(data, FarReset):
+        if isinstance(data, RemoteReset):
             raise data
         writer.write(data)
         if writer.transport.get_write_buffer_size() > MAX_WAITING_BYTES:

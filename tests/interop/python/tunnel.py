@@ -31,7 +31,7 @@ MAX_DATAGRAMS = 256
 MAX_UNSENT_BYTES = 1 << 20
 
 
-class FarReset(Exception):
+class RemoteReset(Exception):
     """The peer reset the stream, or the connection is gone."""
 
     def __init__(self, code):
@@ -41,7 +41,7 @@ class FarReset(Exception):
 
 class Stream:
     """A request stream. What the peer sends arrives in `received`: bytes, None for the end, or a
-    FarReset."""
+    RemoteReset."""
 
     def __init__(self, tunnel, number):
         self.number = number
@@ -96,7 +96,7 @@ class Stream:
         self.stopped = self.stopped or reset
         if not self.head.done():
             self.head.set_exception(reset)
-            self.head.exception()  # Whether or not somebody waits for it.
+            self.head.exception()  # Marks it as retrieved.
         self.received.put_nowait(reset)
 
     def _unsent_bytes(self):
@@ -150,15 +150,15 @@ class Tunnel(QuicConnectionProtocol):
         elif isinstance(event, ConnectionTerminated):
             self.close_reason = f"error {event.error_code:#x} {event.reason_phrase}".strip()
             for stream in self.streams.values():
-                stream.on_lost(FarReset(event.error_code))
+                stream.on_lost(RemoteReset(event.error_code))
             self._moved.set()
         elif isinstance(event, StreamReset):
             if stream := self.streams.get(event.stream_id):
-                stream.on_lost(FarReset(event.error_code))
+                stream.on_lost(RemoteReset(event.error_code))
         elif isinstance(event, StopSendingReceived):
             # The other direction goes on: a refusal comes with H3_NO_ERROR (RFC 9114, Section 4.1).
             if stream := self.streams.get(event.stream_id):
-                stream.stopped = FarReset(event.error_code)
+                stream.stopped = RemoteReset(event.error_code)
             self._moved.set()
         if self.h3:
             for what in self.h3.handle_event(event):

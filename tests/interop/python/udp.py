@@ -6,7 +6,7 @@ import urllib.parse
 from aioquic.buffer import Buffer, encode_uint_var
 
 from events import tell
-from tunnel import H3_NO_ERROR, FarReset
+from tunnel import H3_NO_ERROR, RemoteReset
 
 # The default template's (RFC 9298, Section 2).
 PATH = "/.well-known/masque/udp/"
@@ -46,7 +46,7 @@ async def open_door(tunnel, server_name, destination):
     tell("udp_listening", address=f"{host}:{port}", destination=destination)
     try:
         await serve_door(tunnel, near, server_name, destination)
-    except FarReset as error:
+    except RemoteReset as error:
         tell("udp_end", destination=destination, error=str(error))
     finally:
         transport.close()
@@ -125,7 +125,7 @@ async def relay(stream, near, client):
 
     async def capsules():
         while (data := await stream.received.get()) is not None:
-            if isinstance(data, FarReset):
+            if isinstance(data, RemoteReset):
                 raise data
 
     tasks = [asyncio.create_task(part()) for part in [up, down, capsules]]

@@ -5,7 +5,7 @@ use millrace_cc::Time;
 use millrace_replay::{ClosedLoop, Path, algorithms, unknown_path};
 
 const PACKET_BYTES: u64 = 1350;
-/// So many packets, about ten seconds, to reach the steady state.
+/// Packets until the steady state, about ten seconds.
 const WARM_UP_PACKETS: u64 = 100_000;
 const PACKETS: u64 = 1000;
 

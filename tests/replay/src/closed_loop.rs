@@ -9,8 +9,8 @@ use millrace_cc::{
 const PACKET_THRESHOLD: u64 = 3;
 /// Packets that one acknowledgement names (RFC 9000, Section 13.2.2).
 const ACK_EVERY: usize = 2;
-/// Least time from one packet to the next: what a pacer lets leave together is not told apart.
-const LEAST_GAP: Duration = Duration::from_nanos(1);
+/// Least time from one packet to the next: packets that a pacer lets leave together have different times.
+const MIN_GAP: Duration = Duration::from_nanos(1);
 
 /// One bottleneck, drop-tail.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +19,9 @@ pub struct Path {
     pub rate: Bandwidth,
     /// Propagation, both ways together.
     pub rtt: Duration,
-    /// What may wait at the bottleneck, in time at its rate.
+    /// Buffer of the bottleneck, in time at its rate.
     pub buffer: Duration,
-    /// Every so many packets one is lost; 0 for none.
+    /// One in this many packets is lost; 0 for no losses.
     pub lose_every: u64,
 }
 
@@ -40,7 +40,7 @@ impl Path {
 struct Delivered {
     number: u64,
     sent: Time,
-    /// When its acknowledgement is back.
+    /// When its acknowledgement arrives.
     back: Time,
 }
 
@@ -57,7 +57,7 @@ pub struct ClosedLoop {
     free_at: Time,
     /// Time of a packet on the bottleneck.
     service: Duration,
-    /// The pacing rate last seen and its time for a packet: a division that need not be repeated.
+    /// The last pacing rate and its packet time, to avoid divisions.
     gap: (Bandwidth, Duration),
     next_number: u64,
     delivered: VecDeque<Delivered>,
@@ -81,7 +81,7 @@ impl ClosedLoop {
             release_at: now,
             free_at: now,
             service: path.rate.time_for(packet_bytes),
-            gap: (Bandwidth::ZERO, LEAST_GAP),
+            gap: (Bandwidth::ZERO, MIN_GAP),
             next_number: first_number,
             delivered: VecDeque::new(),
             dropped: VecDeque::new(),
@@ -93,12 +93,12 @@ impl ClosedLoop {
         }
     }
 
-    /// The moment that the sender has come to.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Goes on until `packets` more have been acknowledged.
+    /// Runs until `packets` more have been acknowledged.
     ///
     /// # Panics
     /// When the controller neither sends nor waits for anything.
@@ -109,7 +109,7 @@ impl ClosedLoop {
         }
     }
 
-    /// Goes on until `until`.
+    /// Runs until `until`.
     ///
     /// # Panics
     /// When the controller neither sends nor waits for anything.
@@ -123,7 +123,7 @@ impl ClosedLoop {
         (self.delivered.len() + self.dropped.len()) as u64 * self.packet_bytes
     }
 
-    /// When the acknowledgement of the next pair is back; the last before a pause comes alone.
+    /// When the acknowledgement of the next pair arrives; the last before a pause is for one packet.
     fn next_ack(&self) -> Option<Time> {
         let last = self.delivered.len().min(ACK_EVERY).checked_sub(1)?;
         Some(self.delivered[last].back)
@@ -151,8 +151,8 @@ impl ClosedLoop {
             has_data: true,
         });
         let starts = self.free_at.max(at);
-        let by_chance = self.path.lose_every > 0 && number % self.path.lose_every == 1;
-        if by_chance || starts.since(at) > self.path.buffer {
+        let is_lost = self.path.lose_every > 0 && number % self.path.lose_every == 1;
+        if is_lost || starts.since(at) > self.path.buffer {
             self.dropped.push_back(LostPacket { number, sent: at, bytes });
         } else {
             self.free_at = starts + self.service;
@@ -161,7 +161,7 @@ impl ClosedLoop {
         }
         let rate = controller.pacing_rate();
         if rate != self.gap.0 {
-            self.gap = (rate, rate.time_for(bytes).max(LEAST_GAP));
+            self.gap = (rate, rate.time_for(bytes).max(MIN_GAP));
         }
         self.release_at = at + self.gap.1;
     }
@@ -185,7 +185,7 @@ impl ClosedLoop {
         self.report(controller, prior);
     }
 
-    /// All that is in flight was dropped: lost, as after a probe that is acknowledged.
+    /// All packets in flight were dropped: declares them lost, as after an acknowledged probe.
     fn probe(&mut self, controller: &mut dyn Controller) {
         let prior = self.in_flight_bytes();
         assert!(prior > 0, "a window of {} B", controller.window_bytes());

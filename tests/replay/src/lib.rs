@@ -1,8 +1,8 @@
 //! Drives a congestion controller without a network.
 //!
-//! - [`ClosedLoop`]: one sender and one bottleneck, as little as a controller needs to reach its
-//!   steady state. Cheap beside the controller, so that its cost can be measured.
-//! - [`Operations`]: any sequence of calls that a transport could make, for random and fuzz tests.
+//! - [`ClosedLoop`]: one sender and one bottleneck, the minimum for a controller to reach its steady state.
+//!   Cheap compared to the controller, so that the controller's cost can be measured.
+//! - [`Operations`]: random sequences of calls that a transport could make, for random and fuzz tests.
 
 mod closed_loop;
 mod operations;
@@ -14,8 +14,7 @@ pub use operations::{Choices, Operations};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The algorithms of the library by their names in results: those that a transport brings along
-/// are not among them.
+/// The algorithms of the library by their names in results, without those of a transport.
 ///
 /// # Panics
 /// When a name of the registry has no settings that work by default.
@@ -34,7 +33,7 @@ pub fn algorithms() -> Vec<Arc<dyn ControllerConfig>> {
     found.collect()
 }
 
-/// A path that nothing is known of, as QUIC begins (RFC 9002, Sections 6.2.2 and 7.2).
+/// Initial values of an unknown path in QUIC (RFC 9002, Sections 6.2.2 and 7.2).
 pub fn unknown_path(mtu_bytes: u64, seed: u64) -> PathStart {
     PathStart {
         mtu_bytes,

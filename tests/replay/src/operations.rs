@@ -5,19 +5,18 @@ use millrace_cc::{
     SentPacket, Time, Tuning,
 };
 
-/// Where the next choice comes from: a generator, or the bytes of a fuzzer.
+/// Source of choices: a random generator, or the bytes of a fuzzer.
 pub trait Choices {
     /// Any 64 bits; `None` when there are no more.
     fn next(&mut self) -> Option<u64>;
 }
 
-/// The rates that a controller may ask for: 10 kbit/s to 100 Gbit/s.
-const RATES_MBPS: std::ops::RangeInclusive<f64> = 0.01..=100_000.0;
-/// More may not be in flight, or a run would be as long as its memory.
-const MOST_IN_FLIGHT: usize = 500;
+/// Valid pacing rates of a controller: 10 kbit/s to 100 Gbit/s.
+const RATE_BOUNDS_MBPS: std::ops::RangeInclusive<f64> = 0.01..=100_000.0;
+/// Most packets in flight: bounds memory.
+const MAX_IN_FLIGHT_PACKETS: usize = 500;
 
-/// Calls a controller in ways that a transport could, however unlikely, and checks after each that
-/// what it asks for can be obeyed.
+/// Calls a controller in ways that a transport could, and checks after each call that its rate and window are valid.
 #[derive(Debug)]
 pub struct Operations<C> {
     choices: C,
@@ -25,13 +24,13 @@ pub struct Operations<C> {
     number: u64,
     mtu_bytes: u64,
     in_flight: Vec<(u64, Time, u64)>,
-    /// Declared lost and perhaps only late.
+    /// Packets declared lost that may only be late.
     lost: Vec<LostPacket>,
     rtt: RttSample,
 }
 
 impl<C: Choices> Operations<C> {
-    /// Begins at time zero with packets of `mtu_bytes`.
+    /// Starts at time zero with packets of `mtu_bytes`.
     pub fn new(choices: C, mtu_bytes: u64) -> Self {
         let span = Duration::from_millis(333);
         Self {
@@ -45,7 +44,7 @@ impl<C: Choices> Operations<C> {
         }
     }
 
-    /// The moment that it has come to.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -64,7 +63,7 @@ impl<C: Choices> Operations<C> {
         Some(self.choices.next()? % bound)
     }
 
-    /// From a nanosecond to seconds, evenly in magnitude.
+    /// A duration from a nanosecond to seconds, evenly distributed in magnitude.
     fn span(&mut self) -> Option<Duration> {
         let magnitude = self.below(32)? as u32;
         Some(Duration::from_nanos(self.below(2_u64.pow(magnitude))? + 1))
@@ -77,7 +76,7 @@ impl<C: Choices> Operations<C> {
     /// One operation; `None` when the choices have run out.
     ///
     /// # Panics
-    /// When the controller then asks for what can't be obeyed.
+    /// When the controller's rate or window is invalid after it.
     pub fn step(&mut self, controller: &mut dyn Controller) -> Option<()> {
         // Three of four times the clock does not move at all.
         if self.below(4)? == 0 {
@@ -94,7 +93,7 @@ impl<C: Choices> Operations<C> {
                 self.mtu_bytes = 500 + self.below(9000)?;
                 controller.on_mtu(self.mtu_bytes);
             }
-            96 => self.too_late(controller)?,
+            96 => self.acknowledge_lost(controller)?,
             97 => {
                 let share = (1 + self.below(100)?) as f64 / 100.0;
                 controller.tune(Tuning::Share(share));
@@ -102,7 +101,7 @@ impl<C: Choices> Operations<C> {
                 controller.tune(Tuning::YieldAbove(above));
             }
             98 => self.number += 1 << self.below(24)?,
-            _ => self.inherit(controller)?,
+            _ => self.init_from_path(controller)?,
         }
         self.check(controller);
         Some(())
@@ -110,7 +109,7 @@ impl<C: Choices> Operations<C> {
 
     fn send(&mut self, controller: &mut dyn Controller) -> Option<()> {
         for _ in 0..=self.below(20)? {
-            if self.in_flight.len() >= MOST_IN_FLIGHT {
+            if self.in_flight.len() >= MAX_IN_FLIGHT_PACKETS {
                 break;
             }
             // Numbers of packets that carry only acknowledgements are never reported.
@@ -174,8 +173,8 @@ impl<C: Choices> Operations<C> {
         Some(())
     }
 
-    /// A packet that was declared lost turns up.
-    fn too_late(&mut self, controller: &mut dyn Controller) -> Option<()> {
+    /// A packet that was declared lost is acknowledged.
+    fn acknowledge_lost(&mut self, controller: &mut dyn Controller) -> Option<()> {
         if !self.lost.is_empty() {
             let at = self.below(self.lost.len() as u64)? as usize;
             let late = self.lost.swap_remove(at);
@@ -184,22 +183,22 @@ impl<C: Choices> Operations<C> {
         Some(())
     }
 
-    fn inherit(&mut self, controller: &mut dyn Controller) -> Option<()> {
+    fn init_from_path(&mut self, controller: &mut dyn Controller) -> Option<()> {
         let mut path = PathModel::default();
         path.smoothed_rtt = self.span()?;
         path.min_rtt = (self.below(4)? > 0).then_some(path.smoothed_rtt / 2);
         let shift = self.below(64)?;
         path.window_bytes = self.choices.next()? >> shift;
         path.max_delivery_rate = Bandwidth::from_bits_per_s(self.choices.next()? >> shift);
-        controller.inherit(self.now, &path);
+        controller.init_from_path(self.now, &path);
         Some(())
     }
 
-    /// Less than two packets could wait for an acknowledgement that is held back.
+    /// A window of less than two packets could wait for a delayed acknowledgement.
     fn check(&self, controller: &dyn Controller) {
         let (metrics, window) = (controller.metrics(), controller.window_bytes());
         let mbps = controller.pacing_rate().mbps();
-        assert!(RATES_MBPS.contains(&mbps), "{mbps} Mbit/s: {metrics:?}");
+        assert!(RATE_BOUNDS_MBPS.contains(&mbps), "{mbps} Mbit/s: {metrics:?}");
         assert!(window >= 2 * self.mtu_bytes, "{window} B of {}: {metrics:?}", self.mtu_bytes);
         assert!(metrics.figures.iter().all(|(_, value)| value.is_finite()), "{metrics:?}");
         assert!(!metrics.state.is_empty());

@@ -1,16 +1,16 @@
-//! Lists of what flows may go to: `[[destinations.allow]]` of a server, `[[direct.allow]]` of a client.
+//! Allow-lists of destinations: `[[destinations.allow]]` of a server, `[[direct.allow]]` of a client.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 
 use ipnet::IpNet;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::network::Network;
 use crate::networks::CheckHostBits;
-use crate::value::{BindAddress, Host, from_string};
+use crate::value::{BindAddress, Host};
 use crate::{ConfigError, Source};
 
 /// One `[[destinations.allow]]`: hosts and ports that flows may go to.
@@ -22,12 +22,12 @@ pub struct Allow {
     pub protocol: Protocol,
     /// Ports, written as `80` or `"8000-8100"`; at least one.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Dialled instead of the destination, and told viewer and destination by a PROXY header of
-    /// version 2; a server edge's nginx.
-    pub hand_to: Option<SocketAddr>,
+    /// Upstream proxy that is dialled instead of the destination and gets a PROXY header of version
+    /// 2 with viewer and destination, as the nginx of a server edge.
+    pub forward_to: Option<SocketAddr>,
 }
 
-/// What a flow is beyond the tunnel.
+/// The protocol of a flow outside the tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -43,8 +43,8 @@ pub enum Protocol {
 pub enum AllowedHost {
     /// Addresses; a single address is written without prefix length.
     Network(IpNet),
-    /// Whatever a flow's own name resolves to when that is this one, as for an origin whose
-    /// addresses change. In lower case, without a dot at the end.
+    /// All addresses of this name, for flows that ask for it; for an origin whose addresses change.
+    /// In lower case, without a dot at the end.
     Name(String),
 }
 
@@ -56,10 +56,10 @@ pub(crate) struct RawAllow {
     #[serde(default)]
     protocol: Protocol,
     ports: Vec<Ports>,
-    hand_to: Option<BindAddress>,
+    forward_to: Option<BindAddress>,
 }
 
-/// The same where nobody else is handed flows to.
+/// An entry of `[[direct.allow]]`, which has neither `name` nor `forward_to`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAllowDirect {
@@ -74,7 +74,7 @@ impl From<RawAllowDirect> for RawAllow {
             name: None,
             protocol: Protocol::Tcp,
             ports: raw.ports,
-            hand_to: None,
+            forward_to: None,
         }
     }
 }
@@ -107,20 +107,20 @@ pub(crate) fn check_allow(
             let problem = "needs at least one port, as [80, 443, \"8000-8100\"]";
             return Err(source.error(&format!("{key}.ports"), problem));
         }
-        let hand_to = raw.hand_to.map(|address| address.0);
-        if let Some(address) = hand_to.filter(|it| it.port() == 0 || it.ip().is_unspecified()) {
+        let forward_to = raw.forward_to.map(|address| address.0);
+        if let Some(address) = forward_to.filter(|it| it.port() == 0 || it.ip().is_unspecified()) {
             let problem = format!(
                 "{address} can't be dialled; expected an address and a port, as \"127.0.0.1:4480\""
             );
-            return Err(source.error(&format!("{key}.hand_to"), problem));
+            return Err(source.error(&format!("{key}.forward_to"), problem));
         }
-        if hand_to.is_some() && raw.protocol == Protocol::Udp {
+        if forward_to.is_some() && raw.protocol == Protocol::Udp {
             let problem = "a PROXY header begins a TCP connection; a rule with protocol = \"udp\" \
                            can't have it";
-            return Err(source.error(&format!("{key}.hand_to"), problem));
+            return Err(source.error(&format!("{key}.forward_to"), problem));
         }
         let ports = raw.ports.into_iter().map(|ports| ports.0).collect();
-        allow.push(Allow { host, protocol: raw.protocol, ports, hand_to });
+        allow.push(Allow { host, protocol: raw.protocol, ports, forward_to });
     }
     Ok(allow)
 }
@@ -128,28 +128,6 @@ pub(crate) fn check_allow(
 fn check_network(network: IpNet, key: &str, source: &Source) -> Result<AllowedHost, ConfigError> {
     network.check_host_bits(&format!("{key}.network"), source)?;
     Ok(AllowedHost::Network(network))
-}
-
-pub(crate) struct Network(pub(crate) IpNet);
-
-impl FromStr for Network {
-    type Err = ipnet::AddrParseError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let network = match text.parse::<IpAddr>() {
-            Ok(address) => IpNet::from(address),
-            Err(_) => text.parse()?,
-        };
-        Ok(Self(network))
-    }
-}
-
-impl<'de> Deserialize<'de> for Network {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = "a network or an address, as \"198.18.3.0/24\", \"2001:db8::/32\" or \
-                        \"198.18.3.2\"";
-        from_string(deserializer, expected)
-    }
 }
 
 struct Ports(RangeInclusive<u16>);

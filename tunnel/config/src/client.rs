@@ -26,12 +26,12 @@ pub struct ClientConfig {
     pub tunnel: ClientTunnel,
     /// `[[listen]]`, at least one.
     pub listen: Vec<Listen>,
-    /// `[[direct.allow]]`: where flows may be connected to without the tunnel, beside what was
-    /// intercepted; empty unless a listener needs it. See [`crate::OnFailure::Direct`].
+    /// `[[direct.allow]]`: where flows may be connected to directly, beside what was
+    /// intercepted; empty unless a listener needs it. See [`crate::FailMode::Open`].
     pub direct: Vec<Allow>,
     /// `[resolver]`
     pub resolver: ResolverSettings,
-    /// `[mcc]`; without the table its defaults where something is `"mcc"`, else none.
+    /// `[mcc]`; without the table, its defaults if an algorithm is `"mcc"`, otherwise `None`.
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
     pub telemetry: Option<Telemetry>,
@@ -57,15 +57,15 @@ pub struct ClientTunnel {
     /// How flows share connections; default `shared`.
     pub connections: Connections,
     /// Interval of keepalive packets, 1 s to 5 min and below the idle timeout; default 10 s. Too
-    /// small costs packets; too large lets NAT entries and warm connections expire.
+    /// small costs packets; too large lets NAT entries and idle connections expire.
     pub keepalive: Duration,
     /// Silence after which a server is asked whether it is still there, 50 ms to 60 s; default
     /// 500 ms. Too small costs packets; too large leaves no time to ask before `health_timeout`.
     pub health_interval: Duration,
-    /// How long a server may leave that question unanswered, and a new one its first packet, 100
-    /// ms to 5 min and more than `health_interval`; default 1.5 s. Then it gets no new flows until
-    /// it answers. Too small passes over servers for an outage that nobody would notice; too large
-    /// lets new flows wait for a dead one.
+    /// How long a server may leave that question unanswered, and a new one its first packet, 100 ms
+    /// to 5 min and more than `health_interval`; default 1.5 s. Then it gets no new flows until it
+    /// answers. Too small skips servers for outages too short to notice; too large lets new flows
+    /// wait for a dead server.
     pub health_timeout: Duration,
     /// Interval of health probes on a connection with flows, three times that without, 1 s to 10 min;
     /// default 5 s; `None`, written 0, for none. A probe is a request and an answer of 4 KiB each. Too small
@@ -110,13 +110,12 @@ pub struct ClientLimits {
     pub flow_share_per_listener: usize,
     /// Flows that one viewer address may have under contention, 1 to 1000000; default 100.
     pub flow_share_per_viewer: usize,
-    /// UDP flows at a time that nothing has come back for yet, 1 to 1000000; default 2000. The
-    /// oldest go for new ones.
+    /// UDP flows at a time without a reply, 1 to 1000000; default 2000. New flows evict the oldest.
     pub max_unanswered_udp_flows: usize,
-    /// Accepted connections of one client address that have not said yet where they want to go, 1
-    /// to 1000000; default 2000. More are reset. Too large lets one host's silent connections take
-    /// all of `max_flows`.
-    pub max_handshakes_per_address: usize,
+    /// Accepted connections of one client address that have not named their destination yet, 1 to
+    /// 1000000; default 2000. More are reset. Too large lets one host's silent connections take all
+    /// of `max_flows`.
+    pub max_handshakes_per_source_ip: usize,
     /// How long a PROXY, CONNECT or SOCKS header may take, 1 s to 5 min; default 10 s. Too small
     /// refuses slow clients; too large lets silent ones hold slots.
     pub handshake_timeout: Duration,
@@ -172,7 +171,7 @@ tunnel_section! {
         private_key: PathBuf,
         #[serde(default)]
         connections: RawConnections,
-        warm_connections: Option<Int<1, 0, 64>>,
+        idle_connections_per_server: Option<Int<1, 0, 64>>,
         #[serde(default)]
         keepalive_s: Int<10, 1, 300>,
         #[serde(default)]
@@ -213,7 +212,7 @@ struct RawLimits {
     flow_share_per_listener: Int<1000, 1, 1_000_000>,
     flow_share_per_viewer: Int<100, 1, 1_000_000>,
     max_unanswered_udp_flows: Int<2000, 1, 1_000_000>,
-    max_handshakes_per_address: Int<2000, 1, 1_000_000>,
+    max_handshakes_per_source_ip: Int<2000, 1, 1_000_000>,
     handshake_timeout_s: Int<10, 1, 300>,
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
@@ -241,17 +240,16 @@ impl ClientConfig {
         )?;
         let tunnel = raw.tunnel.check(&source, known)?;
         let listen = check_listeners(raw.listen, &direct, &source, known)?;
-        let is_selected = |it: &Listen| {
-            it.congestion_control.as_ref().is_some_and(CongestionControl::is_selected)
-        };
-        let asks = tunnel.transport.asks_for_mcc() || listen.iter().any(is_selected);
+        let managed =
+            |it: &Listen| it.congestion_control.as_ref().is_some_and(CongestionControl::managed);
+        let asks = tunnel.transport.asks_for_mcc() || listen.iter().any(managed);
         let telemetry = raw.telemetry.resolve(&source);
         Ok(Self {
             tunnel,
             listen,
             direct,
             resolver: raw.resolver.check(&source)?,
-            // Telemetry is of what a Selector hears.
+            // Telemetry records what the Selector receives.
             mcc: Mcc::of_file(raw.mcc, asks || telemetry.is_some(), &source),
             telemetry,
             limits: ClientLimits {
@@ -259,7 +257,7 @@ impl ClientConfig {
                 flow_share_per_listener: raw.limits.flow_share_per_listener.get(),
                 flow_share_per_viewer: raw.limits.flow_share_per_viewer.get(),
                 max_unanswered_udp_flows: raw.limits.max_unanswered_udp_flows.get(),
-                max_handshakes_per_address: raw.limits.max_handshakes_per_address.get(),
+                max_handshakes_per_source_ip: raw.limits.max_handshakes_per_source_ip.get(),
                 handshake_timeout: raw.limits.handshake_timeout_s.seconds(),
                 flow_idle_timeout: raw.limits.flow_idle_timeout_s.seconds(),
                 half_close_timeout: raw.limits.half_close_timeout_s.seconds(),
@@ -295,14 +293,14 @@ impl RawTunnel {
         known: CheckAlgorithm<'_>,
     ) -> Result<ClientTunnel, ConfigError> {
         let transport = self.transport(source, known)?;
-        let connections = match (self.connections, self.warm_connections) {
+        let connections = match (self.connections, self.idle_connections_per_server) {
             (RawConnections::Shared, None) => Connections::Shared,
             (RawConnections::PerFlow, warm) => {
                 Connections::PerFlow { warm: warm.unwrap_or_default().get() }
             }
             (RawConnections::Shared, Some(_)) => {
-                let problem = "only connections = \"per_flow\" keeps warm connections; remove it";
-                return Err(source.error("tunnel.warm_connections", problem));
+                let problem = "only connections = \"per_flow\" keeps idle connections; remove it";
+                return Err(source.error("tunnel.idle_connections_per_server", problem));
             }
         };
         let tunnel = ClientTunnel {

@@ -119,9 +119,9 @@ pub struct Runtime {
     /// Event loops; `None`, written 0, is one per core. More than cores only adds switching;
     /// fewer leaves cores idle.
     pub workers: Option<NonZeroUsize>,
-    /// Whether each worker, and its Selector, is bound to a processor of its own: caches stay warm, but
-    /// what else runs there has to be waited for. Default false.
-    pub pin: bool,
+    /// Whether each worker, and its Selector, is bound to a processor of its own: caches stay warm, but the worker
+    /// waits for whatever else runs on that processor. Default false.
+    pub pin_workers: bool,
     /// How long running flows may go on after SIGTERM, 0 to 1 h; default 30 s. Too small cuts
     /// off transfers; too large delays restarts.
     pub drain_timeout: Duration,
@@ -133,7 +133,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// The number of event loops to start: as set, else one per core that we may use.
+    /// The number of event loops to start: as set, or one per core that the process may use.
     pub fn worker_count(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.workers.map_or_else(cores, NonZeroUsize::get)
@@ -144,7 +144,7 @@ impl Runtime {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawRuntime {
     workers: Int<0, 0, 256>,
-    pin: bool,
+    pin_workers: bool,
     drain_timeout_s: Int<30, 0, 3600>,
     user: Option<String>,
     group: Option<String>,
@@ -163,7 +163,7 @@ impl RawRuntime {
         }
         Ok(Runtime {
             workers: NonZeroUsize::new(self.workers.get()),
-            pin: self.pin,
+            pin_workers: self.pin_workers,
             drain_timeout: self.drain_timeout_s.seconds(),
             user: self.user,
             group: self.group,
@@ -171,23 +171,23 @@ impl RawRuntime {
     }
 }
 
-/// Most entries of `admin.allowed_hosts`: as for `admin.allow_origins`.
+/// Most entries of `admin.allowed_hosts`: as for `admin.cors_allow_origins`.
 const MAX_HOSTS: usize = 64;
-/// Most entries of `admin.allow_origins`: each request is compared with all of them.
+/// Most entries of `admin.cors_allow_origins`: each request is compared with all of them.
 const MAX_ORIGINS: usize = 64;
 
 /// `[admin]`: where `/metrics`, `/flows` and `/healthz` are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
     /// The address to bind; `None`, written `"none"`, serves nothing. It is loopback unless
-    /// `allow_remote` is set, because it shows who watches what.
+    /// `allow_remote` is set, because it shows which viewers watch what.
     pub address: Option<SocketAddr>,
     /// Where `/qlog` may write traces; `None`, without the key, allows none. It must exist.
     pub qlog_dir: Option<PathBuf>,
     /// Largest trace, 1 MB to 10 GB; default 64 MB (MB is 10^6 bytes).
     pub qlog_max_bytes: u64,
     /// Web pages that may read `/flows`, by their origin; none by default, at most 64.
-    pub allow_origins: Vec<WebOrigin>,
+    pub cors_allow_origins: Vec<WebOrigin>,
     /// Names that requests may call this machine by, beside its addresses; at most 64. Off loopback there
     /// must be one.
     pub allowed_hosts: Vec<String>,
@@ -259,7 +259,7 @@ pub(crate) struct RawAdmin {
     allow_remote: bool,
     qlog_dir: Option<PathBuf>,
     qlog_max_mb: Int<64, 1, 10_000>,
-    allow_origins: Vec<WebOrigin>,
+    cors_allow_origins: Vec<WebOrigin>,
     allowed_hosts: Vec<String>,
     token_file: Option<PathBuf>,
 }
@@ -287,9 +287,9 @@ impl<'de> Deserialize<'de> for AdminAddress {
 
 impl RawAdmin {
     pub(crate) fn check(self, source: &Source, default: SocketAddr) -> Result<Admin, ConfigError> {
-        if self.allow_origins.len() > MAX_ORIGINS {
+        if self.cors_allow_origins.len() > MAX_ORIGINS {
             let problem = format!("at most {MAX_ORIGINS} origins");
-            return Err(source.error("admin.allow_origins", problem));
+            return Err(source.error("admin.cors_allow_origins", problem));
         }
         check_hosts(&self.allowed_hosts, source)?;
         let address = self.address.map_or(Some(default), |AdminAddress(address)| address);
@@ -316,7 +316,7 @@ impl RawAdmin {
                 address,
                 qlog_dir: self.qlog_dir.as_ref().map(|dir| source.resolve(dir)),
                 qlog_max_bytes: self.qlog_max_mb.get::<u64>() * 1_000_000,
-                allow_origins: self.allow_origins,
+                cors_allow_origins: self.cors_allow_origins,
                 allowed_hosts: self.allowed_hosts,
                 token_file: self.token_file.as_ref().map(|file| source.resolve(file)),
             }),
@@ -394,7 +394,7 @@ mod tests {
             address: None,
             qlog_dir: None,
             qlog_max_bytes: 0,
-            allow_origins: Vec::new(),
+            cors_allow_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             token_file: Some(file.path().to_owned()),
         };

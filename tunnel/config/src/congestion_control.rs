@@ -84,7 +84,7 @@ impl RawCongestionControl {
     }
 }
 
-/// `[tunnel.class.*]`: what is different for the flows of a class.
+/// `[tunnel.class.*]`: settings of the flows of a class.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawClasses {
@@ -118,7 +118,7 @@ impl RawClasses {
     }
 }
 
-/// JSON has neither dates nor numbers that are none, and no parameter needs them.
+/// JSON has neither dates nor non-finite numbers, and no parameter needs them.
 fn json(value: toml::Value) -> Result<serde_json::Value, String> {
     Ok(match value {
         toml::Value::String(text) => text.into(),

@@ -1,17 +1,17 @@
 //! `[[listen]]` of a client.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::allow::Network;
 use crate::congestion_control::RawCongestionControl;
+use crate::interception::{Interception, ListenAddress};
+use crate::network::Network;
 use crate::value::{BindAddress, HostPort};
 use crate::{Allow, CheckAlgorithm, Class, ConfigError, CongestionControl, Source, TrustedProxies};
 
-/// One `[[listen]]`: a door through which flows come in.
+/// One `[[listen]]`: a listener that accepts flows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listen {
     /// How the destination of a flow is learnt; key `mode`.
@@ -26,85 +26,38 @@ pub struct Listen {
     /// The algorithm of its flows instead of their class's. The server is asked for the one of
     /// this name, with the server's parameters.
     pub congestion_control: Option<CongestionControl>,
-    /// What becomes of new flows while no server can take them; default `reset`.
-    pub on_failure: OnFailure,
+    /// Handling of new flows while no server can take them; default `closed`.
+    pub fail_mode: FailMode,
 }
 
-/// What becomes of new flows while no server can take them.
+/// What of a listener a reload can't change.
+#[derive(Debug, PartialEq)]
+pub struct ImmutableListen<'a>(&'a Interception, &'a ListenAddress, &'a TrustedProxies, FailMode);
+
+impl Listen {
+    /// Whether its flows bypass the tunnel while no server can take them.
+    pub fn may_bypass(&self) -> bool {
+        self.fail_mode == FailMode::Open
+    }
+
+    /// What a reload can't change.
+    pub fn immutable(&self) -> ImmutableListen<'_> {
+        ImmutableListen(&self.interception, &self.address, &self.trusted_proxies, self.fail_mode)
+    }
+}
+
+/// Handling of new flows while no server can take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnFailure {
+pub enum FailMode {
     /// They fail, each as its protocol says it. Where another proxy stands before the client (a
     /// Unix socket, `proxy_protocol`) the listener refuses connections instead, so that the other
     /// proxy goes on to its backup.
     #[default]
-    Reset,
-    /// The client connects them to their destination itself, past the tunnel: where the kernel
-    /// intercepted them or the destination is fixed, and else as far as `[[direct.allow]]` permits.
-    Direct,
-}
-
-/// How a listener learns where a flow wants to go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Interception {
-    /// The socket's own address, kept by nftables `tproxy`.
-    Tproxy,
-    /// `SO_ORIGINAL_DST`, after nftables `redirect`.
-    Redirect,
-    /// A PROXY protocol header, version 1 or 2.
-    ProxyProtocol,
-    /// An HTTP/1.1 CONNECT request.
-    HttpConnect,
-    /// A SOCKS5 CONNECT request (RFC 1928).
-    Socks5,
-    /// Always the same; key `destination`.
-    Fixed {
-        /// Where all its flows go.
-        destination: HostPort,
-    },
-    /// UDP, always to the same; key `destination`. Each source address is a flow.
-    Udp {
-        /// Where all its flows go.
-        destination: HostPort,
-    },
-}
-
-impl Interception {
-    /// Whether it is the client that says where its flow goes, and not the kernel or the operator.
-    pub fn names_destinations(&self) -> bool {
-        matches!(self, Self::ProxyProtocol | Self::HttpConnect | Self::Socks5)
-    }
-
-    /// The name in configurations and metrics.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Tproxy => "tproxy",
-            Self::Redirect => "redirect",
-            Self::ProxyProtocol => "proxy_protocol",
-            Self::HttpConnect => "http_connect",
-            Self::Socks5 => "socks5",
-            Self::Fixed { .. } => "fixed",
-            Self::Udp { .. } => "udp",
-        }
-    }
-}
-
-/// Where a listener is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum ListenAddress {
-    /// A TCP address, or a UDP address for mode `udp`; port 0 lets the system choose.
-    Tcp(SocketAddr),
-    /// A Unix stream socket.
-    Unix(PathBuf),
-}
-
-impl std::fmt::Display for ListenAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
+    Closed,
+    /// Bypass: the client connects them to their destination itself. This applies to intercepted
+    /// flows and static listeners, and to other flows as far as `[[direct.allow]]` permits.
+    Open,
 }
 
 #[derive(Deserialize)]
@@ -119,7 +72,7 @@ pub(crate) struct RawListen {
     class: Class,
     congestion_control: Option<RawCongestionControl>,
     #[serde(default)]
-    on_failure: OnFailure,
+    fail_mode: FailMode,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -130,7 +83,7 @@ enum RawMode {
     ProxyProtocol,
     HttpConnect,
     Socks5,
-    Fixed,
+    Static,
     Udp,
 }
 
@@ -154,16 +107,16 @@ pub(crate) fn check_listeners(
             let problem = format!("{} is used by an earlier [[listen]]", listener.address);
             return Err(source.error(&key, problem));
         }
-        if listener.on_failure == OnFailure::Direct
+        if listener.fail_mode == FailMode::Open
             && listener.interception.names_destinations()
             && direct.is_empty()
         {
             let problem = format!(
-                "mode {} lets clients name destinations; \"direct\" needs [[direct.allow]] sections \
-                 that say which of them may be connected to without the tunnel",
+                "mode {} lets clients name destinations; \"open\" needs [[direct.allow]] sections \
+                 that say which of them may be connected to directly",
                 listener.interception.as_str()
             );
-            return Err(source.error(&format!("{key}.on_failure"), problem));
+            return Err(source.error(&format!("{key}.fail_mode"), problem));
         }
         listeners.push(listener);
     }
@@ -178,16 +131,16 @@ impl RawListen {
         known: CheckAlgorithm<'_>,
     ) -> Result<Listen, ConfigError> {
         let is_udp = self.mode == RawMode::Udp;
-        if is_udp && self.on_failure == OnFailure::Direct {
-            let problem = "mode udp has no way past the tunnel; only \"reset\" is possible";
-            return Err(source.error(&format!("{key}.on_failure"), problem));
+        if is_udp && self.fail_mode == FailMode::Open {
+            let problem = "mode udp can't bypass the tunnel; only \"closed\" is possible";
+            return Err(source.error(&format!("{key}.fail_mode"), problem));
         }
         let kernel_tells = matches!(self.mode, RawMode::Tproxy | RawMode::Redirect);
         let address = match (self.address, self.unix) {
             (Some(address), None) => ListenAddress::Tcp(address.0),
             (None, Some(_)) if kernel_tells => {
                 let problem = "modes tproxy and redirect intercept TCP and need `address`; a Unix \
-                               socket works with proxy_protocol, http_connect, socks5 and fixed";
+                               socket works with proxy_protocol, http_connect, socks5 and static";
                 return Err(source.error(&format!("{key}.unix"), problem));
             }
             (None, Some(_)) if is_udp => {
@@ -205,19 +158,19 @@ impl RawListen {
             }
         };
         let interception = match (self.mode, self.destination) {
-            (RawMode::Fixed, Some(destination)) => Interception::Fixed { destination },
+            (RawMode::Static, Some(destination)) => Interception::Static { destination },
             (RawMode::Udp, Some(destination)) => Interception::Udp { destination },
             (RawMode::Udp, None) => {
                 let problem = "mode udp needs `destination = \"HOST:PORT\"`";
                 return Err(source.error(key, problem));
             }
-            (RawMode::Fixed, None) => {
-                let problem = "mode fixed needs `destination = \"HOST:PORT\"`";
+            (RawMode::Static, None) => {
+                let problem = "mode static needs `destination = \"HOST:PORT\"`";
                 return Err(source.error(key, problem));
             }
             (_, Some(_)) => {
                 let problem =
-                    "only modes fixed and udp have a destination; the others learn it per flow";
+                    "only modes static and udp have a destination; the others learn it per flow";
                 return Err(source.error(&format!("{key}.destination"), problem));
             }
             (RawMode::Tproxy, None) => Interception::Tproxy,
@@ -238,7 +191,7 @@ impl RawListen {
             trusted_proxies,
             class: self.class,
             congestion_control,
-            on_failure: self.on_failure,
+            fail_mode: self.fail_mode,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `[mcc]`: whose algorithm is selected while it runs, and how; `[telemetry]`: what came of it.
+//! `[mcc]`: live selection of the congestion control; `[telemetry]`: records of its results.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,43 +10,44 @@ use crate::{CongestionControl, Source, Transport};
 
 /// `[mcc]`: how the algorithm of a connection is selected, live, where `congestion_control` is `"mcc"`.
 ///
-/// Names and times are checked by whoever selects; this crate knows no algorithm.
+/// The selection checks names and times; this crate knows no algorithm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mcc {
     /// File with the rules, in Lua; without one those that are built in.
     pub rules: Option<PathBuf>,
     /// What a connection begins with; default `bbr`.
-    pub initial: String,
-    /// What there is to choose from besides `initial`; without any, every algorithm that can take over.
-    pub candidates: Vec<String>,
-    /// An algorithm stays for so long at least; default 5 s. Too short, and each new one is judged by what
-    /// the one before has done to the path.
-    pub dwell_s: f64,
-    /// Rules must want another one for so long, without a break; default 1 s.
-    pub confirm_s: f64,
-    /// They are asked about a connection so often at most; default every 0.25 s.
-    pub ask_every_s: f64,
+    pub initial_algorithm: String,
+    /// What there is to choose from besides `initial_algorithm`; without any, every algorithm that can take over.
+    pub algorithms: Vec<String>,
+    /// Least time between two changes; default 5 s. Too short, and each algorithm is judged by the queue that the
+    /// previous one left.
+    pub min_dwell_s: f64,
+    /// Time for which the rules must want the same change without a break; default 1 s.
+    pub hold_down_s: f64,
+    /// Least time between two evaluations of a connection; default 0.25 s.
+    pub evaluation_interval_s: f64,
 }
 
 impl Default for Mcc {
     fn default() -> Self {
         Self {
             rules: None,
-            initial: "bbr".to_owned(),
-            candidates: Vec::new(),
-            dwell_s: 5.0,
-            confirm_s: 1.0,
-            ask_every_s: 0.25,
+            initial_algorithm: "bbr".to_owned(),
+            algorithms: Vec::new(),
+            min_dwell_s: 5.0,
+            hold_down_s: 1.0,
+            evaluation_interval_s: 0.25,
         }
     }
 }
 
 impl Mcc {
-    /// What a `congestion_control` is called that is selected.
+    /// The name in `congestion_control` that leaves the choice to `[mcc]`.
     pub const NAME: &str = "mcc";
 
-    /// Of a file: with the path as seen from here. Without the table, its defaults where somebody `asks`.
+    /// The section of a file, with the path resolved. Without the table, its defaults if an algorithm is `"mcc"`
+    /// (`asks`).
     pub(crate) fn of_file(raw: Option<Self>, asks: bool, source: &Source) -> Option<Self> {
         let mut mcc = raw.or_else(|| asks.then(Self::default))?;
         mcc.rules = mcc.rules.map(|rules| source.resolve(&rules));
@@ -54,7 +55,7 @@ impl Mcc {
     }
 }
 
-/// `[telemetry]`: records of what came of each algorithm on each connection, in Parquet.
+/// `[telemetry]`: records of the results of each algorithm on each connection, in Parquet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telemetry {
     /// Where the files go; it is made if it is not there.
@@ -69,23 +70,23 @@ pub struct Telemetry {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawTelemetry {
     dir: Option<PathBuf>,
-    max_mb: Int<100, 1, 1_000_000>,
-    every_s: Int<300, 1, 86_400>,
+    retention_mb: Int<100, 1, 1_000_000>,
+    flush_interval_s: Int<300, 1, 86_400>,
 }
 
 impl RawTelemetry {
     pub(crate) fn resolve(self, source: &Source) -> Option<Telemetry> {
         Some(Telemetry {
             dir: source.resolve(&self.dir?),
-            max_bytes: self.max_mb.get::<u64>() * 1_000_000,
-            every: self.every_s.seconds(),
+            max_bytes: self.retention_mb.get::<u64>() * 1_000_000,
+            every: self.flush_interval_s.seconds(),
         })
     }
 }
 
 impl CongestionControl {
     /// Whether it is whichever `[mcc]` selects.
-    pub fn is_selected(&self) -> bool {
+    pub fn managed(&self) -> bool {
         self.name == Mcc::NAME
     }
 }
@@ -94,6 +95,6 @@ impl Transport {
     /// Whether the end's own flows, or those of a class, are selected.
     pub(crate) fn asks_for_mcc(&self) -> bool {
         let mut classes = self.class_congestion_control.values();
-        self.congestion_control.is_selected() || classes.any(CongestionControl::is_selected)
+        self.congestion_control.managed() || classes.any(CongestionControl::managed)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::allow::Network;
+use crate::network::Network;
 use crate::{ConfigError, Source};
 
 /// Networks, and single addresses as networks of one.

@@ -31,7 +31,7 @@ pub struct ServerConfig {
     pub dial: Dial,
     /// `[resolver]`
     pub resolver: ResolverSettings,
-    /// `[mcc]`; without the table its defaults where something is `"mcc"`, else none.
+    /// `[mcc]`; without the table, its defaults if an algorithm is `"mcc"`, otherwise `None`.
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
     pub telemetry: Option<Telemetry>,
@@ -93,7 +93,8 @@ pub struct Dial {
     /// less.
     pub per_address_timeout: Duration,
     /// Start of the next address's attempt after the one before (RFC 8305 §5), 10 ms to 2 s;
-    /// default 250 ms. Too small opens connections in vain; too large waits for broken paths.
+    /// default 250 ms. Too small opens connections that are not used; too large waits for broken
+    /// paths.
     pub attempt_delay: Duration,
     /// Source addresses, at most one of each family; without one the system chooses.
     pub bind_source: Vec<IpAddr>,
@@ -165,10 +166,10 @@ impl ServerConfig {
         let tunnel = raw.tunnel.check(&source, known)?;
         let selectable = tunnel.selectable_congestion_control.iter().flatten();
         let asks = tunnel.transport.asks_for_mcc()
-            || selectable.into_iter().any(CongestionControl::is_selected);
+            || selectable.into_iter().any(CongestionControl::managed);
         let telemetry = raw.telemetry.resolve(&source);
         Ok(Self {
-            // Telemetry is of what a Selector hears.
+            // Telemetry records what the Selector receives.
             mcc: Mcc::of_file(raw.mcc, asks || telemetry.is_some(), &source),
             telemetry,
             allow: check_allow(raw.destinations.allow, "destinations.allow", &source)?,
@@ -195,7 +196,7 @@ impl ServerConfig {
     /// Reads the deny-list; without one no client is denied.
     ///
     /// # Errors
-    /// See [`DeniedClients::read`].
+    /// The file can't be read, is too long, or has an invalid line.
     pub fn denied_clients(&self) -> Result<DeniedClients, ConfigError> {
         self.tunnel
             .denied_clients

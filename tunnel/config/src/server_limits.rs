@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::allow::Network;
+use crate::network::Network;
 use crate::value::Int;
 use crate::{ConfigError, Networks, Source, TcpTimeouts, Transport};
 
@@ -22,8 +22,7 @@ pub struct ServerLimits {
     /// Flows that one viewer address of a client may have under contention, 1 to 1000000; default
     /// 100.
     pub flow_share_per_viewer: usize,
-    /// UDP flows at a time that nothing has come back for yet, 1 to 1000000; default 2000. The
-    /// oldest go for new ones.
+    /// UDP flows at a time without a reply, 1 to 1000000; default 2000. New flows evict the oldest.
     pub max_unanswered_udp_flows: usize,
     /// Flows at a time on one connection, 1 to `max_flows`, which is the default. Too small refuses flows of
     /// a busy client edge; too large lets one edge take all.
@@ -33,30 +32,30 @@ pub struct ServerLimits {
     pub max_unauthenticated_handshakes: usize,
     /// Of these, what one IPv4 address or IPv6 /64 may have under contention, 1 to 1000000;
     /// default 16.
-    pub handshake_share_per_address: usize,
+    pub handshake_share_per_source_ip: usize,
     /// Networks of load balancers, each of whose ports counts as an address; default none.
     pub balancers: Networks,
     /// QUIC handshakes under way from which on new clients have to prove their address first
-    /// (Retry, RFC 9000 §8.1.2), 0 to 1000000; default 64. 0 asks everyone. Too small costs a
+    /// (Retry, RFC 9000 §8.1.2), 0 to 1000000; default 64. 0 asks every client. Too small costs a
     /// round trip when many clients come at once; too large keeps state for forged addresses.
-    pub retry_from_handshakes: usize,
+    pub retry_threshold_handshakes: usize,
     /// QUIC handshakes under way from one IPv4 address or IPv6 /64, 1 to 100000; default 256. More
     /// are dropped. Too small delays many clients behind one address.
-    pub max_handshakes_per_address: usize,
+    pub max_handshakes_per_source_ip: usize,
     /// New QUIC handshakes a second from one IPv4 address or IPv6 /64, after as many at once as may
     /// be under way, 1 to 100000; default 100. One that authenticates the client counts as a tenth.
     /// Too large lets one address take all processor time.
-    pub handshakes_per_address_per_s: usize,
+    pub handshake_rate_per_source_ip: usize,
     /// QUIC connections at a time of one client, known by the common name in its certificate, 1 to
     /// `max_connections`, which is the default. More are closed.
-    pub max_connections_per_peer: usize,
+    pub max_connections_per_client: usize,
     /// Flows at a time of one client over all its connections, 1 to `max_flows`, which is the
     /// default. More are refused.
-    pub max_flows_per_peer: usize,
+    pub max_flows_per_client: usize,
     /// What one client's connections hold together, 1 MB up to `tunnel.memory_cap_mb`, which is the
     /// default. Beyond it those of its flows that their readers drain slowest are reset, and new
     /// connections are closed.
-    pub memory_per_peer_bytes: u64,
+    pub memory_per_client_bytes: u64,
     /// How long a QUIC handshake may take, 1 s to 5 min; default 10 s.
     pub handshake_timeout: Duration,
     /// Silence in both directions after which a flow is reset, 10 s to 7 days; default 1 h.
@@ -86,14 +85,14 @@ pub(crate) struct RawLimits {
     max_unanswered_udp_flows: Int<2000, 1, 1_000_000>,
     max_flows_per_connection: Option<Int<20_000, 1, 1_000_000>>,
     max_unauthenticated_handshakes: Int<1024, 1, 1_000_000>,
-    handshake_share_per_address: Int<16, 1, 1_000_000>,
+    handshake_share_per_source_ip: Int<16, 1, 1_000_000>,
     balancers: Vec<Network>,
-    retry_from_handshakes: Int<64, 0, 1_000_000>,
-    max_handshakes_per_address: Int<256, 1, 100_000>,
-    handshakes_per_address_per_s: Int<100, 1, 100_000>,
-    max_connections_per_peer: Option<Int<20_000, 1, 1_000_000>>,
-    max_flows_per_peer: Option<Int<20_000, 1, 1_000_000>>,
-    memory_per_peer_mb: Option<Int<1024, 1, 1_000_000>>,
+    retry_threshold_handshakes: Int<64, 0, 1_000_000>,
+    max_handshakes_per_source_ip: Int<256, 1, 100_000>,
+    handshake_rate_per_source_ip: Int<100, 1, 100_000>,
+    max_connections_per_client: Option<Int<20_000, 1, 1_000_000>>,
+    max_flows_per_client: Option<Int<20_000, 1, 1_000_000>>,
+    memory_per_client_mb: Option<Int<1024, 1, 1_000_000>>,
     handshake_timeout_s: Int<10, 1, 300>,
     flow_idle_timeout_s: Int<3600, 10, 604_800>,
     half_close_timeout_s: Int<300, 1, 86_400>,
@@ -119,20 +118,20 @@ impl RawLimits {
             flow_share_per_viewer: self.flow_share_per_viewer.get(),
             max_unanswered_udp_flows: self.max_unanswered_udp_flows.get(),
             max_unauthenticated_handshakes: self.max_unauthenticated_handshakes.get(),
-            handshake_share_per_address: self.handshake_share_per_address.get(),
+            handshake_share_per_source_ip: self.handshake_share_per_source_ip.get(),
             balancers: Networks::check(self.balancers, "limits.balancers", source)?,
             max_flows_per_connection: self
                 .max_flows_per_connection
                 .map_or(max_flows, |set| set.get()),
-            retry_from_handshakes: self.retry_from_handshakes.get(),
-            max_handshakes_per_address: self.max_handshakes_per_address.get(),
-            handshakes_per_address_per_s: self.handshakes_per_address_per_s.get(),
-            max_connections_per_peer: self
-                .max_connections_per_peer
+            retry_threshold_handshakes: self.retry_threshold_handshakes.get(),
+            max_handshakes_per_source_ip: self.max_handshakes_per_source_ip.get(),
+            handshake_rate_per_source_ip: self.handshake_rate_per_source_ip.get(),
+            max_connections_per_client: self
+                .max_connections_per_client
                 .map_or(max_connections, |set| set.get()),
-            max_flows_per_peer: self.max_flows_per_peer.map_or(max_flows, |set| set.get()),
-            memory_per_peer_bytes: self
-                .memory_per_peer_mb
+            max_flows_per_client: self.max_flows_per_client.map_or(max_flows, |set| set.get()),
+            memory_per_client_bytes: self
+                .memory_per_client_mb
                 .map_or(transport.memory_cap_bytes, |set| set.get::<u64>() * 1_000_000),
             handshake_timeout: self.handshake_timeout_s.seconds(),
             flow_idle_timeout: self.flow_idle_timeout_s.seconds(),
@@ -148,10 +147,10 @@ impl RawLimits {
         let memory_cap_bytes = transport.memory_cap_bytes;
         let within = [
             ("max_flows_per_connection", limits.max_flows_per_connection, "max_flows", max_flows),
-            ("max_flows_per_peer", limits.max_flows_per_peer, "max_flows", max_flows),
+            ("max_flows_per_client", limits.max_flows_per_client, "max_flows", max_flows),
             (
-                "max_connections_per_peer",
-                limits.max_connections_per_peer,
+                "max_connections_per_client",
+                limits.max_connections_per_client,
                 "max_connections",
                 max_connections,
             ),
@@ -162,13 +161,13 @@ impl RawLimits {
                 return Err(source.error(&format!("limits.{part}"), problem));
             }
         }
-        if limits.memory_per_peer_bytes > memory_cap_bytes {
+        if limits.memory_per_client_bytes > memory_cap_bytes {
             let problem = format!(
                 "{} must not be more than tunnel.memory_cap_mb, {}",
-                limits.memory_per_peer_bytes / 1_000_000,
+                limits.memory_per_client_bytes / 1_000_000,
                 memory_cap_bytes / 1_000_000
             );
-            return Err(source.error("limits.memory_per_peer_mb", problem));
+            return Err(source.error("limits.memory_per_client_mb", problem));
         }
         Ok(limits)
     }

@@ -26,7 +26,7 @@ pub struct Source {
     text: Arc<str>,
 }
 
-/// Shows the file name only: the text may hold what nobody should log.
+/// Shows the file name only: the text may contain secrets.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Source").field(&self.file).finish()

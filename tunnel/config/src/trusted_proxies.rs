@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::allow::Network;
-use crate::listen::{Interception, ListenAddress};
+use crate::interception::{Interception, ListenAddress};
+use crate::network::Network;
 use crate::{ConfigError, Networks, Source};
 
 /// Loopback addresses (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).

@@ -183,7 +183,7 @@ impl<'de> Deserialize<'de> for HostPort {
 }
 
 // RFC 1123 §2.1 host names, underscore too. A last label that is a number makes resolvers read the
-// whole as an IPv4 address in a legacy form (0x7f.1, 2130706433), which nobody means here.
+// whole as an IPv4 address in a legacy form (0x7f.1, 2130706433), which is never intended here.
 fn is_dns_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let label_is_valid = |label: &str| {

@@ -1,4 +1,4 @@
-//! The near end of a UDP flow.
+//! The local socket of a UDP flow.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use crate::udp::UdpPort;
 
-/// The near end of a UDP flow.
+/// The local socket of a UDP flow.
 #[derive(Debug)]
 pub enum Near {
     /// A socket of its own, connected to `peer`. The loop reads from it.
     Own {
         /// The socket.
         port: UdpPort,
-        /// Who is at its other end.
+        /// The address of its peer.
         peer: SocketAddr,
     },
-    /// A socket that several flows have, each with another peer. Who owns it reads from it, and
-    /// hands on what is for this flow with [`crate::core::Core::send_datagram`].
+    /// A socket that several flows share, each with its own peer. Its owner reads from it and
+    /// forwards what belongs to this flow with [`crate::event_loop::core::Core::send_datagram`].
     Shared {
         /// The socket.
         port: Arc<UdpPort>,

@@ -11,8 +11,8 @@ const MIN_BYTES: usize = 16 << 10;
 /// Most datagrams that wait in one flow, however small they are.
 pub const MAX_DATAGRAMS: usize = 512;
 
-/// See the module. When it is full the oldest go: whoever sends datagrams wants them now or not at
-/// all, and a late one only makes those behind it later too.
+/// A bounded queue of datagrams. When it is full, the oldest are dropped: late datagrams are of no
+/// use and delay those behind them.
 #[derive(Debug, Default)]
 pub struct Queue {
     datagrams: VecDeque<Vec<u8>>,
@@ -20,8 +20,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Adds the newest; how many old ones had to go for it, so that not more than `most_bytes`
-    /// wait.
+    /// Adds the newest datagram. Returns how many old ones were dropped, so that not more than
+    /// `most_bytes` wait.
     pub fn push(&mut self, datagram: Vec<u8>, most_bytes: usize) -> u64 {
         let mut dropped = 0;
         while !self.datagrams.is_empty()

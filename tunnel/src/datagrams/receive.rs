@@ -3,31 +3,21 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use millrace_wire::capsule::Error as CapsuleError;
-use millrace_wire::h3_connect::H3_MESSAGE_ERROR;
-use millrace_wire::http_datagram::{
-    self, H3_DATAGRAM_ERROR, MAX_UDP_PAYLOAD_BYTES, UDP_CONTEXT, parse_context,
-};
-
-use crate::conn::Owner;
-use crate::core::Core;
-use crate::flow::FlowEnd;
-use crate::metrics::{Drop, Parser};
 use crate::udp::SEND_MESSAGE_BYTES;
 
-/// Datagrams that came ahead of their request, or of the answer to it, for one connection; the
-/// oldest go when there are more (RFC 9297, Section 2.1).
+/// Datagrams of one connection that are kept although their request, or the answer to it, has not
+/// arrived; beyond it the oldest are dropped (RFC 9297, Section 2.1).
 const MAX_EARLY: usize = 64;
-/// How long they may wait: name resolution is all that takes time here.
+/// How long they are kept: as long as name resolution may take.
 const EARLY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// See [`MAX_EARLY`].
+/// The datagrams of one connection that arrived before their request or its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Early(VecDeque<(u64, Instant, Vec<u8>)>);
 
 impl Early {
-    /// Keeps one; whether an older one had to go.
-    fn push(&mut self, stream: u64, now: Instant, datagram: &[u8]) -> bool {
+    /// Keeps one datagram. Returns whether an older one was dropped.
+    pub(crate) fn push(&mut self, stream: u64, now: Instant, datagram: &[u8]) -> bool {
         let full = self.0.len() >= MAX_EARLY;
         if full {
             self.0.pop_front();
@@ -51,166 +41,20 @@ impl Early {
 /// Datagrams of one flow and one size, which leave with one system call.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    flow: usize,
-    bytes: Vec<u8>,
-    segment: usize,
-    count: usize,
+    pub(crate) flow: usize,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) segment: usize,
+    pub(crate) count: usize,
 }
 
 impl Run {
     /// Whether a datagram of `len` bytes can go with the others.
-    fn takes(&self, flow: usize, len: usize, most: usize) -> bool {
+    pub(crate) fn takes(&self, flow: usize, len: usize, most: usize) -> bool {
         self.count > 0
             && self.flow == flow
             && self.count < most
             && (1..=self.segment).contains(&len)
             && self.bytes.len() == self.count * self.segment
             && self.bytes.len() + len <= SEND_MESSAGE_BYTES
-    }
-}
-
-impl Core {
-    /// Hands on all datagrams that a connection has received.
-    pub(crate) fn receive_datagrams(&mut self, slot: usize) {
-        while let Some(conn) = self.conns.get_mut(slot) {
-            // What came as early data waits, as for streams: it could have been replayed.
-            if !conn.established {
-                return;
-            }
-            let Ok(frame) = conn.quic.dgram_recv_buf() else { break };
-            let Ok((stream, datagram)) = http_datagram::parse(&frame) else {
-                tracing::warn!(peer = %conn.peer, "a datagram without a stream");
-                // An error only says that it is closed already.
-                let _ = conn.quic.close(true, H3_DATAGRAM_ERROR, b"no quarter stream ID");
-                self.shared.metrics.protocol_errors.of(Parser::Http3).inc();
-                break;
-            };
-            let unopened = conn.quic.is_server() && stream >= conn.next_peer_stream;
-            match conn.streams.get(&stream).copied() {
-                Some(Owner::Datagrams(flow)) => self.deliver(flow, datagram),
-                Some(Owner::Flow(flow)) => {
-                    // RFC 9297, Section 2: nothing on such a request has datagrams.
-                    conn.reset(stream, H3_DATAGRAM_ERROR);
-                    self.end_flow(flow, FlowEnd::FarReset);
-                }
-                Some(Owner::Probe) => self.shared.metrics.drops.of(Drop::DatagramFlow).inc(),
-                None if !unopened => {
-                    self.shared.metrics.drops.of(Drop::DatagramFlow).inc();
-                }
-                Some(Owner::Role(_) | Owner::Unclaimed { .. }) | None => {
-                    if conn.early.push(stream, self.now, datagram) {
-                        self.shared.metrics.drops.of(Drop::DatagramFlow).inc();
-                    }
-                }
-            }
-        }
-        self.flush_run();
-    }
-
-    /// Hands an HTTP datagram to its flow; [`Core::flush_run`] has to follow.
-    pub(super) fn deliver(&mut self, slot: usize, datagram: &[u8]) {
-        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
-        let payload = match parse_context(datagram) {
-            Some((UDP_CONTEXT, payload)) => payload,
-            // RFC 9298, Section 4: dropped without a word, as nobody agreed on it.
-            Some(_) => return self.shared.metrics.drops.of(Drop::DatagramContext).inc(),
-            None => return self.shared.metrics.protocol_errors.of(Parser::Http3).inc(),
-        };
-        if payload.len() > MAX_UDP_PAYLOAD_BYTES {
-            self.abort_datagrams(slot, H3_DATAGRAM_ERROR);
-            return;
-        }
-        let to_client = self.conns.get(flow.conn.slot).is_some_and(|it| !it.quic.is_server());
-        if to_client && flow.admission.is_unanswered() && !self.datagrams_answered(slot) {
-            return;
-        }
-        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
-        flow.active = self.now;
-        flow.received_bytes += payload.len() as u64;
-        let most = flow.near.max_segments();
-        self.counters.bytes(to_client, payload.len() as u64);
-        self.counters.datagrams(to_client, 1);
-        if !self.run.takes(slot, payload.len(), most) {
-            self.flush_run();
-            self.run.flow = slot;
-            self.run.segment = payload.len();
-        }
-        self.run.bytes.extend_from_slice(payload);
-        self.run.count += 1;
-    }
-
-    /// Sends what [`Core::deliver`] has gathered.
-    pub(super) fn flush_run(&mut self) {
-        let Run { flow: slot, mut bytes, segment, count } = std::mem::take(&mut self.run);
-        if count == 0 {
-            return;
-        }
-        if let Some(flow) = self.udp_flows.get(slot)
-            && let Err(error) = flow.near.send(&bytes, segment)
-        {
-            let drop = match error.raw_os_error() {
-                Some(libc::EMSGSIZE) => Drop::DatagramTooLarge,
-                _ => Drop::DatagramSocket,
-            };
-            self.shared.metrics.drops.of(drop).inc_by(count as u64);
-            if flow.ends_with(&error) {
-                tracing::info!(destination = %flow.label.destination, %error, "UDP flow");
-                self.end_datagrams(slot, FlowEnd::NearReset);
-            }
-        }
-        // The memory serves the next one.
-        bytes.clear();
-        self.run = Run { bytes, ..Run::default() };
-    }
-
-    /// Reads what a flow's stream has.
-    pub(crate) fn read_capsules(&mut self, slot: usize) {
-        loop {
-            let Some(flow) = self.udp_flows.get_mut(slot) else { return };
-            let Some(conn) = self.conns.get_mut(flow.conn.slot) else { return };
-            let Some(h3) = conn.h3.as_mut().filter(|_| conn.established) else { return };
-            let Ok(read) = h3.recv_body(&mut conn.quic, flow.stream, &mut self.scratch) else {
-                break;
-            };
-            self.read_streams = true;
-            let mut datagrams = Vec::new();
-            let taken = flow.capsules.read(&self.scratch[..read], |it| datagrams.push(it.to_vec()));
-            for datagram in datagrams {
-                self.deliver(slot, &datagram);
-            }
-            if let Err(error) = taken {
-                return self.bad_capsules(slot, error);
-            }
-        }
-        self.flush_run();
-    }
-
-    /// The peer has ended a flow's stream, and with it the flow.
-    pub(crate) fn datagrams_finished(&mut self, slot: usize) {
-        self.read_capsules(slot);
-        let Some(flow) = self.udp_flows.get(slot) else { return };
-        match flow.capsules.end() {
-            Ok(()) => self.end_datagrams(slot, FlowEnd::Complete),
-            Err(error) => self.bad_capsules(slot, error),
-        }
-    }
-
-    fn bad_capsules(&mut self, slot: usize, error: CapsuleError) {
-        self.flush_run();
-        tracing::warn!(%error, "bad capsules");
-        let code = match error {
-            CapsuleError::TooLong(_) => H3_DATAGRAM_ERROR,
-            CapsuleError::Truncated => H3_MESSAGE_ERROR,
-        };
-        self.abort_datagrams(slot, code);
-    }
-
-    /// Ends a flow whose peer broke the rules.
-    fn abort_datagrams(&mut self, slot: usize, code: u64) {
-        self.shared.metrics.protocol_errors.of(Parser::Http3).inc();
-        let Some(flow) = self.udp_flows.get(slot) else { return };
-        let (id, stream) = (flow.conn, flow.stream);
-        self.reset_stream(id, stream, code);
-        self.end_datagrams(slot, FlowEnd::FarReset);
     }
 }

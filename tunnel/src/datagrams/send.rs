@@ -7,16 +7,12 @@ use millrace_wire::capsule;
 use millrace_wire::http_datagram::{self, Head};
 use quiche::h3;
 
-use super::queue::share;
 use super::{Near, SEND_QUEUE, UdpFlow};
 use crate::conn::Conn;
-use crate::core::Core;
-use crate::flow::FlowEnd;
-use crate::metrics::Drop;
 use crate::udp::RecvBuffers;
 
 /// Datagrams of one flow before the others have their turn.
-const TURN: usize = 16;
+pub(crate) const TURN: usize = 16;
 /// How long a new connection's datagrams may wait for path MTU discovery to find room for them.
 const MTU_PATIENCE: Duration = Duration::from_secs(2);
 /// First byte and packet number of a short header, authentication tag, type and length of the frame
@@ -25,11 +21,11 @@ const PACKET_OVERHEAD_BYTES: usize = 1 + 4 + 16 + 3;
 /// Type and length of a DATA frame (RFC 9114, Section 7.1).
 const DATA_FRAME_BYTES: usize = 10;
 
-/// What became of the oldest datagram of a flow.
-enum Sent {
-    /// It is on its way, with so many bytes of payload.
+/// The outcome of sending the oldest datagram of a flow.
+pub(crate) enum Sent {
+    /// Sent, with this many bytes of payload.
     Yes(u64),
-    /// The same, in a capsule on the stream.
+    /// Sent in a capsule on the stream, with this many bytes of payload.
     InCapsule(u64),
     /// It has to wait.
     Later,
@@ -40,8 +36,8 @@ enum Sent {
 }
 
 impl UdpFlow {
-    /// Adds a payload to those that wait; how many old ones had to go.
-    pub(super) fn enqueue(&mut self, payload: &[u8], most_bytes: usize) -> u64 {
+    /// Adds a payload to the queue. Returns how many old ones were dropped.
+    pub(crate) fn enqueue(&mut self, payload: &[u8], most_bytes: usize) -> u64 {
         let head = http_datagram::head(self.stream);
         let mut datagram = Vec::with_capacity(Head::MAX_BYTES + payload.len());
         datagram.extend_from_slice(head.as_bytes());
@@ -49,8 +45,8 @@ impl UdpFlow {
         self.queue.push(datagram, most_bytes)
     }
 
-    /// Takes one batch from its own socket; how many old datagrams had to go.
-    fn read(
+    /// Takes one batch from its own socket. Returns how many old datagrams were dropped.
+    pub(crate) fn read(
         &mut self,
         buffers: &mut RecvBuffers,
         most_bytes: usize,
@@ -82,20 +78,25 @@ impl UdpFlow {
         Ok(dropped)
     }
 
-    /// Hands its oldest datagram to the connection; `None` when there is none. `largest` is the
-    /// largest packet that path MTU discovery may come to.
-    fn send_front(&mut self, conn: &mut Conn, largest: usize, now: Instant) -> Option<Sent> {
+    /// Passes its oldest datagram to the connection; `None` when the queue is empty. `largest` is
+    /// the largest packet that path MTU discovery may reach.
+    pub(crate) fn send_front(
+        &mut self,
+        conn: &mut Conn,
+        largest: usize,
+        now: Instant,
+    ) -> Option<Sent> {
         let front = self.queue.front()?;
         let head_bytes = http_datagram::head(self.stream).as_bytes().len();
         let payload_bytes = (front.len() - head_bytes) as u64;
-        if !conn.h3.as_ref()?.dgram_enabled_by_peer(&conn.quic) {
+        if !conn.http.h3.as_ref()?.dgram_enabled_by_peer(&conn.quic) {
             return self.send_capsule(conn);
         }
         if conn.quic.dgram_send_queue_len() >= SEND_QUEUE {
             return Some(Sent::Later);
         }
         if front.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
-            let young = now.saturating_duration_since(conn.opened) < MTU_PATIENCE;
+            let young = now.saturating_duration_since(conn.activity.opened) < MTU_PATIENCE;
             if conn.quic.pmtu().is_none() && young && front.len() < largest {
                 return Some(Sent::Later);
             }
@@ -125,7 +126,7 @@ impl UdpFlow {
         let head_bytes = http_datagram::head(self.stream).as_bytes().len();
         let payload_bytes = (front.len() - head_bytes) as u64;
         let capsule = capsule::datagram(&front[head_bytes - Head::CONTEXT_BYTES..]);
-        let h3 = conn.h3.as_mut()?;
+        let h3 = conn.http.h3.as_mut()?;
         Some(match conn.quic.stream_capacity(self.stream) {
             Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
                 match h3.send_body(&mut conn.quic, self.stream, &capsule, false) {
@@ -140,87 +141,5 @@ impl UdpFlow {
             Ok(_) => Sent::Later,
             Err(_) => Sent::Gone,
         })
-    }
-}
-
-impl Core {
-    /// Moves datagrams into a connection, its flows in turn. Whether there is more to do at once.
-    pub(crate) fn pump_datagrams(&mut self, slot: usize) -> bool {
-        let Some(conn) = self.conns.get_mut(slot) else { return false };
-        if conn.ready_datagrams.is_empty() || !conn.established {
-            return false;
-        }
-        let most_bytes = share(self.udp_flows.len());
-        let (mut ends, mut answered, mut more) = (Vec::new(), Vec::new(), false);
-        let (mut too_large, mut dropped, mut datagrams, mut bytes) = (0, 0, 0, 0);
-        let mut capsules = 0;
-        for _ in 0..conn.ready_datagrams.len() {
-            let Some(flow_slot) = conn.ready_datagrams.pop_front() else { break };
-            let Some(flow) = self.udp_flows.get_mut(flow_slot).filter(|it| it.conn == conn.id)
-            else {
-                continue;
-            };
-            flow.ready = false;
-            if flow.readable {
-                match flow.read(&mut self.near_buffers, most_bytes, self.now) {
-                    Ok(old) => dropped += old,
-                    Err(error) => {
-                        tracing::info!(destination = %flow.label.destination, %error, "UDP flow");
-                        ends.push((flow_slot, FlowEnd::NearReset));
-                        continue;
-                    }
-                }
-            }
-            if conn.quic.is_server() && flow.admission.is_unanswered() && !flow.queue.is_empty() {
-                // It has its turn once it is admitted.
-                answered.push(flow_slot);
-                continue;
-            }
-            let mut waits = false;
-            for _ in 0..TURN {
-                match flow.send_front(conn, self.largest_packet_bytes, self.now) {
-                    Some(sent @ (Sent::Yes(payload) | Sent::InCapsule(payload))) => {
-                        capsules += u64::from(matches!(sent, Sent::InCapsule(_)));
-                        datagrams += 1;
-                        bytes += payload;
-                        flow.sent_bytes += payload;
-                    }
-                    Some(Sent::TooLarge) => too_large += 1,
-                    Some(Sent::Later) => {
-                        waits = true;
-                        break;
-                    }
-                    Some(Sent::Gone) => {
-                        ends.push((flow_slot, FlowEnd::FarReset));
-                        break;
-                    }
-                    None => break,
-                }
-            }
-            if flow.readable || !flow.queue.is_empty() {
-                flow.ready = true;
-                conn.ready_datagrams.push_back(flow_slot);
-                more |= !waits;
-            }
-        }
-        self.counters.bytes(conn.quic.is_server(), bytes);
-        self.counters.datagrams(conn.quic.is_server(), datagrams);
-        if capsules > 0 {
-            self.shared.metrics.datagram_capsules.inc_by(capsules);
-        }
-        if too_large > 0 {
-            self.shared.metrics.drops.of(Drop::DatagramTooLarge).inc_by(too_large);
-        }
-        self.count_queue_drops(dropped);
-        for (flow, end) in ends {
-            self.end_datagrams(flow, end);
-        }
-        for flow in answered {
-            if self.datagrams_answered(flow) {
-                self.datagrams_ready(flow);
-                more = true;
-            }
-        }
-        more
     }
 }

@@ -1,8 +1,8 @@
-//! UDP flows that nothing has come back for yet.
+//! UDP flows without a reply so far.
 //!
-//! Their source addresses may be forged, as UDP has no handshake. They have a small number of places
-//! of their own, and the oldest go for new ones, first of all those of users with the most. A flow
-//! counts as one when the first datagram has come back.
+//! Their source addresses may be forged, as UDP has no handshake. They have a small number of places of their own. A
+//! new flow evicts the oldest one of the users with the most. With its first reply a flow counts towards the flow limit
+//! instead.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus::IntGauge;
 
-use crate::flow_admission::{FlowOwner, Viewer};
+use crate::flow_owner::{FlowOwner, Viewer};
 
 /// A viewer with one part in so many of the places makes room for its own new flows.
 const VIEWER_DIVISOR: usize = 16;
 
-/// A flow that has to go for a new one.
+/// A flow that is evicted for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Evicted {
     /// The role's key for it.
@@ -83,7 +83,7 @@ impl Unanswered {
         lock(&self.0).places = places;
     }
 
-    /// Takes a place for the flow that its role knows by `key`, and names the flow that has to go
+    /// Takes a place for the flow that its role knows by `key`, and names the flow that is evicted
     /// for it.
     pub(crate) fn take(&self, key: u64, owner: FlowOwner) -> (UnansweredPlace, Option<Evicted>) {
         let mut table = lock(&self.0);
@@ -104,7 +104,8 @@ impl Table {
         number
     }
 
-    /// Takes out the oldest flow of the viewer, if it has many, else of the group with the most.
+    /// Takes out the oldest flow of the viewer if it has many, otherwise of the group with the
+    /// most.
     fn evict(&mut self, newcomer: &FlowOwner) -> Option<Evicted> {
         let most_of_viewer = (self.places / VIEWER_DIVISOR).max(1);
         let own = self.by_viewer.0.get(&newcomer.viewer());
@@ -146,7 +147,7 @@ impl UnansweredPlace {
         }
     }
 
-    /// For whom it is; `None` when it has been evicted.
+    /// The owner of the flow; `None` when the flow has been evicted.
     pub(crate) fn owner(&self) -> Option<FlowOwner> {
         lock(&self.table).flows.get(&self.number).map(|entry| entry.owner.clone())
     }

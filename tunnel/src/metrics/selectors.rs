@@ -1,4 +1,4 @@
-//! What the Selectors do, for `/metrics`.
+//! Metrics of the Selectors.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use prometheus::{IntCounter, IntGauge};
 
 type Read = fn(&Reading) -> u64;
 
-/// Sums up the accounts of all Selectors when it is asked. A clone is the same set.
+/// Collector that sums up the accounts of all Selectors. Clones share the accounts.
 #[derive(Clone, Debug)]
 pub(super) struct Selectors {
     accounts: Arc<Mutex<Vec<Arc<Account>>>>,
@@ -20,18 +20,26 @@ pub(super) struct Selectors {
 impl Selectors {
     pub(super) fn new() -> prometheus::Result<Self> {
         let of: [(&str, &str, Read); 7] = [
-            ("asked", "Times that the rules of [mcc] were asked", |it| it.counts.asked),
-            ("failed", "Of these, times that they failed", |it| it.counts.failed),
-            ("orders", "Changes of congestion control that they led to", |it| it.counts.ordered),
-            ("dropped", "Records that found a Selector's pipe full", |it| it.dropped),
-            ("refused", "Records of connections that a Selector had no room for", |it| {
-                it.counts.too_many
+            ("mcc_evaluations", "MCC rule evaluations", |it| it.counts.evaluations),
+            ("mcc_evaluation_errors", "MCC rule evaluations that failed", |it| {
+                it.counts.evaluation_errors
             }),
-            ("left_out", "Rows that telemetry had no room for", |it| it.counts.left_out),
-            ("restarts", "Crashes after which a Selector was started again", |it| it.restarts),
+            ("mcc_switch_requests", "Changes of congestion control that MCC requested", |it| {
+                it.counts.switch_requests
+            }),
+            ("mcc_records_dropped", "MCC records dropped (queue full)", |it| it.records_dropped),
+            ("mcc_connections_rejected", "MCC updates rejected (connection limit reached)", |it| {
+                it.counts.connections_rejected
+            }),
+            (
+                "telemetry_rows_dropped",
+                "Telemetry rows dropped (buffer full or file not written)",
+                |it| it.counts.episodes_dropped,
+            ),
+            ("mcc_restarts", "Restarts of the MCC selector thread after a crash", |it| it.restarts),
         ];
         let counters = of.into_iter().map(|(name, help, read)| {
-            Ok((IntCounter::new(format!("millrace_mcc_{name}_total"), help)?, read))
+            Ok((IntCounter::new(format!("millrace_{name}_total"), help)?, read))
         });
         Ok(Self {
             accounts: Arc::default(),
@@ -47,7 +55,7 @@ impl Selectors {
         self.lock().push(account);
     }
 
-    // A list of accounts is right whatever thread panicked beside it.
+    // A panic under the lock leaves the list valid.
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Account>>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -50,6 +50,18 @@ fn every_series_is_there_from_the_start() {
     assert!(value(&metrics, "process_resident_memory_bytes").unwrap() > 0);
 }
 
+/// Those of servers and Selectors are there once there is one.
+#[test]
+fn every_series_is_documented() {
+    let page = include_str!("../../../docs/operate/operations.md");
+    let text = metrics().render().unwrap();
+    let names =
+        text.lines().filter_map(|line| line.strip_prefix("# HELP millrace_")?.split(' ').next());
+    let missing: Vec<_> =
+        names.filter(|name| !page.contains(&format!("| `millrace_{name}` |"))).collect();
+    assert!(missing.is_empty(), "not in docs/operate/operations.md: {missing:?}");
+}
+
 fn distinct<L: Label>() {
     for (index, value) in L::ALL.iter().enumerate() {
         let same = L::ALL.iter().filter(|other| other.as_str() == value.as_str()).count();

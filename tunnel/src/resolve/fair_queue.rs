@@ -20,7 +20,7 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
         self.queues.get(key).map_or(0, VecDeque::len)
     }
 
-    pub(super) fn push(&mut self, key: K, number: u64) {
+    pub(crate) fn push(&mut self, key: K, number: u64) {
         let queue = self.queues.entry(key.clone()).or_default();
         if queue.is_empty() {
             self.turns.push_back(key);

@@ -1,4 +1,4 @@
-//! Asking the name servers about one name: the first one first, the next ones when it is slow.
+//! Lookup of one name: the first name server is asked first, the next ones when it is slow.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,10 @@ use hickory_resolver::{Resolver, TokioResolver};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use super::ResolveError;
-use super::service::MAX_UNDER_WAY;
+use super::question::ResolveError;
+
+/// Names that are asked for at a time. Each takes a socket for each family and name server.
+pub(super) const MAX_UNDER_WAY: usize = 256;
 
 /// Head start of each name server over the next one: longer than most recursive look-ups take, so
 /// that a server further down the list is asked only where the one before it is of no use.
@@ -27,7 +29,7 @@ const SLOW_FOR: Duration = Duration::from_secs(30);
 const CACHED_ANSWERS: u64 = 4096;
 /// Longest time that an answer is kept, whatever its TTL says.
 const MAX_TTL: Duration = Duration::from_secs(3600);
-/// The same for the answer that there is no such name: it may be added any moment.
+/// Longest time that a negative answer (no such name) is kept: the name may be added at any moment.
 const MAX_NEGATIVE_TTL: Duration = Duration::from_secs(30);
 /// How long one name server has for one question, with the packets that are sent again.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -78,14 +80,14 @@ impl NameServers {
         }
     }
 
-    /// Asks one server after the other, with a head start each, until one of them answers. An
-    /// answer that there is no such name is one.
+    /// Asks one server after the other, each with a head start, until one of them answers. A
+    /// negative answer (no such name) ends the lookup too.
     pub(super) async fn lookup(self: Arc<Self>, name: String) -> Result<LookupIp, ResolveError> {
         let mut waiting = self.in_order(Instant::now()).into_iter();
         let mut next_start = tokio::time::Instant::now();
         let mut attempts = JoinSet::new();
         let mut under_way: Vec<(usize, Instant)> = Vec::new();
-        let mut failure = "there is none".to_owned();
+        let mut failure = "no name server is configured".to_owned();
         loop {
             if attempts.is_empty() || next_start <= tokio::time::Instant::now() {
                 match waiting.next() {

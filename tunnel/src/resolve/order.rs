@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ipnet::Ipv6Net;
 
-use crate::liveness::source_address;
+use crate::source_address::source_address;
 
 /// Prefixes with their precedence and label: RFC 6724 §2.1.
 const POLICY: [([u16; 8], u8, u32, u32); 9] = [

@@ -1,4 +1,4 @@
-//! The resolver's thread: which question is asked when, and which questions are one.
+//! The resolver's thread: schedules lookups and merges equal questions.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,20 +12,20 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::timeout;
 
 use super::fair_queue::FairQueue;
+use super::lookup::MAX_UNDER_WAY;
+use super::question::{Addresses, AnswerTo, Asker, ResolveError};
 use super::system::System;
-use super::{Addresses, AnswerTo, Asker, ResolveError, legacy, order};
+use super::{legacy, order};
 
-/// Names that are asked for at a time. Each takes a socket for each family and name server.
-pub(super) const MAX_UNDER_WAY: usize = 256;
-/// Those of one client of the tunnel.
+/// Names of one tunnel client that are looked up at a time.
 const MAX_UNDER_WAY_PER_CLIENT: usize = 192;
-/// Those of one viewer.
+/// Names of one viewer that are looked up at a time.
 const MAX_UNDER_WAY_PER_VIEWER: usize = 64;
 /// Questions of one viewer that wait for their turn; more are refused.
 const MAX_WAITING_PER_VIEWER: usize = 256;
 /// Questions of one client without an answer, whatever they wait for; more are refused.
 const MAX_OUTSTANDING_PER_CLIENT: usize = 2048;
-/// How long the failure of a name is its answer (RFC 9520 §3.2: at least 1 s).
+/// How long a failure is cached (RFC 9520 §3.2: at least 1 s).
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 /// Failures that are remembered.
 const MAX_FAILURES: usize = 1024;
@@ -57,10 +57,10 @@ struct UnderWay {
     numbers: Vec<u64>,
 }
 
-/// What became of a name.
+/// The outcome of a lookup.
 type Ended = Result<(Vec<SocketAddr>, Instant), ResolveError>;
 
-/// See the module.
+/// The state of the resolver's thread.
 pub(super) struct Service {
     settings: ResolverSettings,
     system: System,

@@ -33,7 +33,7 @@ struct Stamp {
     modified: (i64, i64),
 }
 
-/// See the module.
+/// The contents of `resolv.conf` and `hosts`, as last read.
 pub(super) struct System {
     resolv_conf: PathBuf,
     hosts_file: PathBuf,
@@ -68,13 +68,13 @@ impl System {
         }
         self.looked = now;
         if self.stamps() != self.stamps {
-            tracing::info!("resolv.conf or hosts has changed");
+            tracing::info!("resolv.conf or hosts changed");
             self.read(settings);
         }
     }
 
     /// Reads the files, whether they have changed or not. What was cached is forgotten.
-    pub(super) fn read(&mut self, settings: &ResolverSettings) {
+    pub(crate) fn read(&mut self, settings: &ResolverSettings) {
         // Before the contents: a change in between is seen the next time.
         self.stamps = self.stamps();
         self.hosts = Hosts::default();

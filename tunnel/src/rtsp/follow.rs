@@ -1,13 +1,12 @@
-//! What the two ends of a tunnel do with an RTSP connection that passes by, as a state machine: it
-//! gets bytes and gives bytes, and asks for sockets through [`Ports`].
+//! The RTSP state machine of both tunnel ends. Bytes go in and out; sockets come through [`Ports`].
 //!
 //! | | request, SETUP | answer, 2xx |
 //! |---|---|---|
 //! | client | takes two ports towards the player, marks the request | tells the player these ports, and takes the mark out |
 //! | server | takes two ports towards the origin, and names them in place of the player's | connects them to the origin's, names the player's again, marks the answer |
 //!
-//! Without a mark the other end leaves everything as it is, so that a SETUP for which one of them
-//! finds no ports passes as if nobody had looked at it. An answer other than 2xx gives the ports back.
+//! Without a mark the other end changes nothing, so that a SETUP for which one end finds no ports passes unchanged. An
+//! answer other than 2xx gives the ports back.
 
 use std::net::IpAddr;
 
@@ -94,13 +93,13 @@ enum What<P> {
 }
 
 #[derive(Debug)]
-struct Medium {
+pub(crate) struct Medium {
     number: u32,
     uri: String,
     session: Option<String>,
 }
 
-/// See the module.
+/// Follows one RTSP connection at one end of the tunnel.
 #[derive(Debug)]
 pub(crate) struct Follower<P: Ports> {
     side: Side,
@@ -139,7 +138,7 @@ impl<P: Ports> Follower<P> {
         std::mem::take(&mut self.events)
     }
 
-    /// Takes what the player sent next; what goes on in its place.
+    /// Takes the next bytes of the player; returns the bytes to forward instead.
     pub(crate) fn requests(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
         while let Some(message) = self.requests.next(&mut bytes, &mut out, Some(b"SETUP ")) {
@@ -149,7 +148,7 @@ impl<P: Ports> Follower<P> {
         out
     }
 
-    /// The same for the origin.
+    /// Takes the next bytes of the origin; returns the bytes to forward instead.
     pub(crate) fn answers(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
         loop {
@@ -161,12 +160,12 @@ impl<P: Ports> Follower<P> {
         }
     }
 
-    /// The player has ended its direction: what was held of it.
+    /// Takes the end of the player's direction; returns what was held back.
     pub(crate) fn end_requests(&mut self) -> Vec<u8> {
         self.requests.end()
     }
 
-    /// The same for the origin.
+    /// Takes the end of the origin's direction; returns what was held back.
     pub(crate) fn end_answers(&mut self) -> Vec<u8> {
         self.answers.end()
     }
@@ -212,7 +211,8 @@ impl<P: Ports> Follower<P> {
             (side, Some((pair, ports)), Some(player)) => {
                 match side {
                     Side::Client { .. } => {
-                        // Who sends from here on is not who is asked.
+                        // From here on another address sends the media than the one that the player
+                        // asks.
                         way.remove("destination");
                         way.set(MARK, "");
                     }
@@ -222,11 +222,11 @@ impl<P: Ports> Follower<P> {
                 self.ask(Asked { cseq, uri: uri.to_owned(), what });
             }
             (Side::Client { .. }, ..) => {
-                tracing::debug!(uri, "no UDP ports for an RTSP player");
+                tracing::debug!(uri, "no UDP ports left for an RTSP player");
                 return None;
             }
             // As the player wrote it.
-            (Side::Server, ..) => tracing::debug!(uri, "no UDP ports for an RTSP origin"),
+            (Side::Server, ..) => tracing::debug!(uri, "no UDP ports left for an RTSP origin"),
         }
         Some(with_transport(&message.bytes, range, &transport.to_string()))
     }
@@ -291,13 +291,14 @@ impl<P: Ports> Follower<P> {
             return;
         }
         let Some(origin) = origin.filter(|origin| self.ports.connect(&mut pair, *origin)) else {
-            return tracing::debug!(uri, "an RTSP origin's ports can't be used");
+            return tracing::debug!(uri, "RTSP origin's ports not usable");
         };
         match self.side {
             Side::Server => way.set(MARK, ""),
             Side::Client { player, source, .. } => {
                 way.set("server_port", &ports.to_string());
-                // RFC 2326, Section 12.39: where it differs from whom the player asks.
+                // RFC 2326, Section 12.39: needed where it differs from the address that the player
+                // asks.
                 way.set("source", &source.to_string());
                 if way.get("destination").is_some() {
                     way.set("destination", &player.to_string());
@@ -332,7 +333,7 @@ impl<P: Ports> Follower<P> {
     }
 }
 
-/// The Transport field of a message that can still be written anew.
+/// The Transport field of a message that can still be rewritten.
 fn transport_of(message: &Message) -> Option<(Transport, std::ops::Range<usize>)> {
     let range = message.head.transport.clone().filter(|_| message.passed == 0)?;
     let text = str::from_utf8(&message.bytes[range.clone()]).ok()?;

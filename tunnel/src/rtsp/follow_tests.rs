@@ -301,7 +301,7 @@ fn a_teardown_ends_one_medium_or_a_session() {
     assert!(seen(&mut server).1.is_empty());
     tear_down(&mut server, "a/2", "A", 200);
     assert_eq!(seen(&mut server).1, [1]);
-    // The same medium once more takes the place of the first.
+    // A repeated SETUP of a medium replaces the first one.
     set_up(&mut server, 5, "a/1", "A");
     assert_eq!(seen(&mut server), (vec![(4, 50_008, "6970-6971".into())], vec![0]));
     tear_down(&mut server, "a", "A", 200);
@@ -322,7 +322,7 @@ fn media_and_requests_are_bounded() {
         tear_down(&mut server, "b", "B", 100);
     }
     assert!(server.asked.len() <= MAX_ASKED);
-    // The same request once more is one.
+    // A repeated request counts once.
     let mut server = Follower::new(Side::Server, numbers(50_000));
     for _ in 0..3 {
         server.requests(setup(1, MARKED).as_bytes());

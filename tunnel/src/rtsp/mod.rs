@@ -1,47 +1,40 @@
 //! RTP over UDP of RTSP players (RFC 2326): what a SETUP in a TCP flow agrees on becomes UDP flows
 //! (CONNECT-UDP, RFC 9298) beside it.
 //!
-//! `reader` finds messages, `follow` is what both ends make of them, `ports` are the sockets. Here is
-//! what ties media to the flow that set them up: they begin and end with it, on its connection.
+//! `reader` finds messages, `follow` is the state machine of both ends, `ports` are the sockets. This module ties media
+//! to the flow that set them up: they begin and end with it, on its connection.
 
-mod follow;
-mod ports;
+pub(crate) mod follow;
+pub(crate) mod ports;
 mod reader;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use millrace_wire::Destination;
-use millrace_wire::rtsp::PortPair;
 
-use crate::conn::{ConnId, Owner};
-use crate::core::Core;
+use crate::conn_id::ConnId;
 use crate::datagrams::Near;
-use crate::flow::{Flow, FlowEnd};
-use crate::flow_admission::FlowOwner;
-use crate::liveness::source_address;
-use crate::role::Notice;
 use crate::shared::PairPlace;
-use crate::udp::UdpPort;
 
+use follow::Follower;
 #[cfg(fuzzing)]
 pub use follow::fuzzing;
-use follow::{Event, Follower, Side};
-use ports::{Peer, UdpPair, UdpPairs};
+use ports::UdpPairs;
 
-/// That the SETUP requests of a flow are followed.
+/// At which end the SETUP requests of a flow are followed.
 #[derive(Clone, Copy, Debug)]
 pub enum Rtsp {
     /// At the player's end.
     Client {
-        /// Who the player is.
+        /// The address of the player.
         player: SocketAddr,
-        /// The origin's address, if the player must not notice that it talks to somebody else.
+        /// The origin's address, if the interception is transparent to the player.
         origin: Option<IpAddr>,
         /// Whether the server has said already that it follows RTSP too.
         agreed: bool,
-        /// The role's own, for [`NewMedium`].
-        lane: usize,
+        /// The number of the client's connection group of the flow, for [`NewMedium`].
+        group: usize,
     },
     /// At the origin's.
     Server,
@@ -54,7 +47,7 @@ pub struct MediumId {
     pub conn: ConnId,
     /// The RTSP flow's stream.
     pub stream: u64,
-    number: u32,
+    pub(crate) number: u32,
 }
 
 /// What a UDP flow belongs to that an RTSP connection has set up.
@@ -63,7 +56,7 @@ pub struct Medium {
     /// Which.
     pub id: MediumId,
     /// Held for as long as a port of it is.
-    _place: Arc<PairPlace>,
+    pub(crate) _place: Arc<PairPlace>,
 }
 
 /// One of a medium's two flows, at the client.
@@ -77,11 +70,11 @@ pub struct MediumFlow {
     pub medium: Medium,
 }
 
-/// A medium that a client has to ask for; see [`Notice::MediumSetUp`].
+/// A medium that a client has to ask for; see [`TunnelEvent::MediumSetUp`](crate::tunnel_event::TunnelEvent::MediumSetUp).
 #[derive(Debug)]
 pub struct NewMedium {
     /// Of [`Rtsp::Client`].
-    pub lane: usize,
+    pub group: usize,
     /// Of [`Rtsp::Client`].
     pub player: SocketAddr,
     /// RTP and RTCP.
@@ -91,9 +84,9 @@ pub struct NewMedium {
 /// A port at the server that waits for its CONNECT-UDP request.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    destination: String,
-    near: Near,
-    medium: Medium,
+    pub(crate) destination: String,
+    pub(crate) near: Near,
+    pub(crate) medium: Medium,
 }
 
 /// By connection, stream of the RTSP flow, and the origin's port. As many as there are places.
@@ -102,8 +95,8 @@ pub(crate) type AllReserved = std::collections::HashMap<(ConnId, u64, u16), Rese
 /// What a flow has that is followed.
 #[derive(Debug)]
 pub(crate) struct RtspFlow {
-    follower: Follower<UdpPairs>,
-    rtsp: Rtsp,
+    pub(crate) follower: Follower<UdpPairs>,
+    pub(crate) rtsp: Rtsp,
 }
 
 impl RtspFlow {
@@ -142,128 +135,6 @@ impl RtspFlow {
     /// The server follows RTSP too.
     pub(crate) fn agree(&mut self) {
         self.follower.agree();
-    }
-}
-
-impl Core {
-    /// Begins to follow a flow; `None` where that is not possible.
-    pub(crate) fn follow_rtsp(&self, rtsp: Rtsp, flow: &Flow) -> Option<Box<RtspFlow>> {
-        let shared = self.shared.clone();
-        if !shared.follows_rtsp() {
-            return None;
-        }
-        let client = self.conn(flow.conn)?.peer_place.as_ref().map(|peer| peer.name().clone());
-        let viewer = FlowOwner::of_client(client, flow.label.client).viewer();
-        let (side, ports) = match rtsp {
-            Rtsp::Client { player, origin, agreed, .. } => {
-                let ip = player.ip().to_canonical();
-                let own = source_address(SocketAddr::new(ip, player.port())).ok()?;
-                // A player on this machine would send its own packets to the origin past this end.
-                let origin = origin
-                    .map(|it| it.to_canonical())
-                    .filter(|it| own != ip && UdpPort::reserve((*it, 0).into(), true).is_ok());
-                let source = origin.unwrap_or(own);
-                let peer = Peer::Player(ip);
-                let side = Side::Client { player: ip, source, agreed };
-                (side, UdpPairs::new(shared, viewer, source, origin.is_some(), peer))
-            }
-            Rtsp::Server => {
-                // The origin sends its media to whom it sees at the other end.
-                let (local, origin) = flow.socket.tcp_addresses()?;
-                let peer = Peer::Origin(origin.ip());
-                (Side::Server, UdpPairs::new(shared, viewer, local.ip(), false, peer))
-            }
-        };
-        Some(Box::new(RtspFlow { follower: Follower::new(side, ports), rtsp }))
-    }
-
-    /// Does what became necessary as a flow's messages passed.
-    pub(crate) fn rtsp_news(&mut self, slot: usize) {
-        let Some(flow) = self.flows.get_mut(slot) else { return };
-        let Some(followed) = &mut flow.rtsp else { return };
-        let (events, rtsp) = (followed.follower.events(), followed.rtsp);
-        let (conn, stream) = (flow.conn, flow.stream);
-        for event in events {
-            match event {
-                Event::SetUp { number, pair, origin } => {
-                    let id = MediumId { conn, stream, number };
-                    self.set_up_medium(slot, rtsp, id, pair, origin);
-                }
-                Event::TornDown { number } => self.end_media(conn, stream, Some(number)),
-            }
-        }
-    }
-
-    fn set_up_medium(
-        &mut self,
-        slot: usize,
-        rtsp: Rtsp,
-        id: MediumId,
-        pair: UdpPair,
-        origin: PortPair,
-    ) {
-        let Some(flow) = self.flows.get(slot) else { return };
-        let Ok(destination) = flow.label.destination.parse::<Destination>() else { return };
-        let Some((place, ends)) = pair.into_ends() else { return };
-        let medium = Medium { id, _place: Arc::new(place) };
-        tracing::debug!(destination = flow.label.destination, %origin, "RTP over UDP");
-        let flows = std::iter::zip(ends, [origin.rtp, origin.rtcp]).map(|(near, port)| {
-            MediumFlow { near, destination: destination.with_port(port), medium: medium.clone() }
-        });
-        match rtsp {
-            Rtsp::Server => {
-                for MediumFlow { near, destination, medium } in flows {
-                    let key = (id.conn, id.stream, destination.port());
-                    let destination = destination.to_string();
-                    self.reserved.insert(key, Reserved { destination, near, medium });
-                }
-            }
-            Rtsp::Client { player, lane, .. } => {
-                let flows: Vec<_> = flows.collect();
-                if let Ok(flows) = flows.try_into() {
-                    let medium = Box::new(NewMedium { lane, player, flows });
-                    self.notices.push_back(Notice::MediumSetUp(medium));
-                }
-            }
-        }
-    }
-
-    /// The port that a CONNECT-UDP request is about which names the stream of the RTSP flow that set
-    /// it up. `None` unless that flow is on the same connection, with this port of its own origin.
-    pub fn take_reserved(
-        &mut self,
-        conn: ConnId,
-        stream: u64,
-        destination: &Destination,
-    ) -> Option<(Near, Medium)> {
-        let key = (conn, stream, destination.port());
-        let asked = destination.to_string();
-        self.reserved.get(&key).filter(|it| it.destination == asked)?;
-        self.reserved.remove(&key).map(|it| (it.near, it.medium))
-    }
-
-    /// Whether the RTSP flow of a medium still runs.
-    pub(crate) fn has_rtsp_flow(&self, id: MediumId) -> bool {
-        let owner = self.conn(id.conn).and_then(|conn| conn.streams.get(&id.stream));
-        let Some(Owner::Flow(slot)) = owner else { return false };
-        self.flows.get(*slot).is_some_and(|flow| flow.conn == id.conn && flow.rtsp.is_some())
-    }
-
-    /// An RTSP flow is over.
-    pub(crate) fn end_rtsp(&mut self, flow: &Flow) {
-        if flow.rtsp.is_some() {
-            self.end_media(flow.conn, flow.stream, None);
-        }
-    }
-
-    /// Ends one medium of an RTSP flow, or all.
-    fn end_media(&mut self, conn: ConnId, stream: u64, number: Option<u32>) {
-        self.reserved.retain(|_, it| !it.medium.is_of(conn, stream, number));
-        self.end_datagram_flows(|flow| {
-            let over = flow.medium.as_ref().is_some_and(|it| it.is_of(conn, stream, number));
-            over.then_some(FlowEnd::Complete)
-        });
-        self.notices.push_back(Notice::MediaOver { conn, stream, number });
     }
 }
 

@@ -8,7 +8,7 @@ use millrace_wire::rtsp::PortPair;
 
 use super::follow::Ports;
 use crate::datagrams::Near;
-use crate::flow_admission::Viewer;
+use crate::flow_owner::Viewer;
 use crate::shared::{PairPlace, Shared};
 use crate::udp::UdpPort;
 
@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 32;
 pub(crate) struct UdpPair {
     rtp: UdpPort,
     rtcp: UdpPort,
-    /// Once they are connected.
+    /// Set once they are connected.
     peers: Option<[SocketAddr; 2]>,
     place: PairPlace,
 }
@@ -29,7 +29,7 @@ pub(crate) struct UdpPair {
 #[derive(Debug)]
 pub(crate) struct UdpPairs {
     shared: Arc<Shared>,
-    /// For whom they are.
+    /// The viewer that they count for.
     viewer: Viewer,
     /// Where they are bound.
     local: IpAddr,
@@ -38,13 +38,13 @@ pub(crate) struct UdpPairs {
     peer: Peer,
 }
 
-/// Who is at the other end of a pair.
+/// The peer of a pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
     /// The player, at the ports that its request names.
     Player(IpAddr),
     /// The origin, at the ports that its answer names. Its answer may name another address as
-    /// `source`; nobody has permitted that one.
+    /// `source`, which the allow-list has not permitted.
     Origin(IpAddr),
 }
 
@@ -84,8 +84,8 @@ impl UdpPair {
         Ok(())
     }
 
-    /// What two flows need: RTP's and RTCP's end. `None` while nobody is at the other end.
-    pub(super) fn into_ends(self) -> Option<(PairPlace, [Near; 2])> {
+    /// The sockets of the two flows, RTP and RTCP. `None` while the pair has no peer.
+    pub(crate) fn into_ends(self) -> Option<(PairPlace, [Near; 2])> {
         let [rtp, rtcp] = self.peers?;
         let ends = [(self.rtp, rtp), (self.rtcp, rtcp)];
         Some((self.place, ends.map(|(port, peer)| Near::Own { port, peer })))
@@ -104,7 +104,7 @@ impl Ports for UdpPairs {
             }
             Ok(pair)
         });
-        let pair = opened.inspect_err(|error| tracing::warn!(%error, "no ports for RTP")).ok()?;
+        let pair = opened.inspect_err(|error| tracing::warn!(%error, "no free RTP ports")).ok()?;
         let ports = PortPair { rtp: pair.rtp.local().port(), rtcp: pair.rtcp.local().port() };
         Some((pair, ports))
     }

@@ -106,7 +106,7 @@ impl Reader {
                 None
             }
             Err(error) => {
-                tracing::debug!(%error, "an RTSP connection is not followed any more");
+                tracing::debug!(%error, "RTSP parsing stopped; connection relayed unchanged");
                 *bytes = rest;
                 out.extend_from_slice(&self.head[self.passed..]);
                 *self = Self { lost: true, ..Self::default() };

@@ -179,7 +179,7 @@ mod tests {
         let too_long = datagram(&vec![1; MAX_DATAGRAM_BYTES + 1]);
         let length = MAX_DATAGRAM_BYTES as u64 + 1;
         assert_eq!(read(&[&too_long[..6]]), (vec![], Err(Error::TooLong(length))));
-        // Of a type that nobody knows it may be as long as it likes.
+        // A capsule of an unknown type may have any length.
         let skipped = [0x17, 0xff, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0];
         assert_eq!(read(&[&skipped]), (vec![], Err(Error::Truncated)));
     }

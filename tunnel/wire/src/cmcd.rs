@@ -1,8 +1,7 @@
-//! What a DASH or HLS player says of itself with its requests: Common Media Client Data (CTA-5004,
-//! September 2020), in the query or in header fields of HTTP/1.1 requests that pass by.
+//! Common Media Client Data (CTA-5004, September 2020): the reports of DASH and HLS players in the
+//! query or in header fields of HTTP/1.1 requests.
 //!
-//! The data is a hint and nothing more: what is not as specified says nothing, and a request is never
-//! refused for it.
+//! The data is a hint: malformed data is ignored, and a request is never refused for it.
 
 use std::fmt;
 
@@ -99,7 +98,7 @@ pub enum Error {
 /// Parses a request's head, up to and with its empty line.
 ///
 /// # Errors
-/// See [`Error`].
+/// No further request can be read: not HTTP/1, too large, or without a known end.
 pub fn parse(buf: &[u8]) -> Result<Parsed<Request>, Error> {
     let window = &buf[..buf.len().min(MAX_HEAD_BYTES)];
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];

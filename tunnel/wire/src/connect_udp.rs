@@ -22,7 +22,7 @@ pub enum PathError {
     /// A `%` without two hexadecimal digits, or what they stand for is not ASCII.
     #[error("the target_host in :path has a percent-encoding that stands for no ASCII character")]
     BadEncoding,
-    /// The host or the port is none.
+    /// The host or the port is not valid.
     #[error("the target in :path is not usable: {0}")]
     BadTarget(#[from] AuthorityError),
 }
@@ -30,7 +30,7 @@ pub enum PathError {
 /// Reads the destination from a path.
 ///
 /// # Errors
-/// See [`PathError`].
+/// The path is another one, or names no valid destination.
 pub fn parse_path(path: &[u8]) -> Result<Destination, PathError> {
     let rest = path.strip_prefix(PREFIX.as_bytes()).ok_or(PathError::OtherPath)?;
     let mut parts = rest.split(|byte| *byte == b'/');

@@ -16,7 +16,7 @@ const MAX_LABEL_BYTES: usize = 63;
 ///
 /// Only the canonical text of an IP address becomes [`Destination::Address`]. Other spellings that
 /// some resolvers take for an address (`127.1`, `0177.0.0.1`, `0x7f.1`, `2130706433`, `10.0.0.1.`)
-/// stay a [`Destination::Name`], so whoever resolves one must check the *resolved* address against
+/// stay a [`Destination::Name`], so a resolver's caller must check the *resolved* address against
 /// its allow-list, as for every name. An IPv4-mapped IPv6 address stays IPv6 for the same reason:
 /// the check, not this type, decides what it stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -155,7 +155,7 @@ impl FromStr for Destination {
 }
 
 fn parse_port(text: &str) -> Result<u16, AuthorityError> {
-    // u16's own parser takes "+80" and "0080"; two spellings of one port are one too many.
+    // u16's own parser takes "+80" and "0080"; a port has only one spelling here.
     if !text.bytes().all(|b| b.is_ascii_digit()) || text.starts_with('0') {
         return Err(AuthorityError::BadPort);
     }

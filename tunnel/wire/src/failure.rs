@@ -1,4 +1,4 @@
-//! Why a destination could not be connected, and how each protocol says so: one table.
+//! Why a destination could not be connected: one table with the representation in each protocol.
 
 use std::{fmt, io};
 
@@ -28,7 +28,8 @@ pub enum ConnectFailure {
     /// The server has reached a limit of the whole process and takes no flow of any client. The
     /// only failure that says something about the server and not about the one flow.
     ServerFull,
-    /// The client has as many flows, names or ports as one client may; others are not concerned.
+    /// The client has as many flows, names or ports as one client may; other clients are not
+    /// affected.
     ClientLimitReached,
     /// A proxy lacks a resource for this flow, as room in a queue; worth a retry later.
     Overloaded,
@@ -41,7 +42,7 @@ pub enum ConnectFailure {
     Internal,
 }
 
-/// How one failure is said in each protocol.
+/// The representation of one failure in each protocol.
 struct Row {
     failure: ConnectFailure,
     /// HTTP status, which RFC 9209 §2.3 recommends for the error type.
@@ -58,8 +59,8 @@ struct Row {
     text: &'static str,
 }
 
-/// RFC 9209 has one error type for both kinds of "unreachable"; the details tell them apart.
-/// The same holds for limits: what has no known details, as from other proxies, is about the one
+/// RFC 9209 has one error type for both kinds of "unreachable"; the details tell them apart. Limits
+/// have details too: a limit without known details, as from other proxies, concerns the one
 /// request. SOCKS5 has no code for a time-out; 6 (TTL expired) is what its clients report as one.
 #[rustfmt::skip]
 const TABLE: [Row; 12] = [

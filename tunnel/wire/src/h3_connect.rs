@@ -22,7 +22,7 @@ pub const MAX_NAME_BYTES: usize = 64;
 /// The request field that names the flow's class.
 pub const CLASS_FIELD: &str = "millrace-class";
 
-/// The request field that names the congestion control which the flow wants of the server.
+/// The request field that names the congestion control that the flow requests of the server.
 pub const CONGESTION_CONTROL_FIELD: &str = "millrace-congestion-control";
 
 /// The request field with the address of the client's client.
@@ -33,7 +33,7 @@ pub const CLIENT_ADDRESS_FIELD: &str = "millrace-client-address";
 /// server follows the SETUP requests in it that are marked with [`crate::rtsp::MARK`].
 pub const RTSP_FIELD: &str = "millrace-rtsp";
 
-/// See [`RTSP_FIELD`].
+/// The value of [`RTSP_FIELD`] in an answer: the server follows RTSP.
 pub const RTSP_FOLLOWED: &str = "?1";
 
 /// RFC 9114 §8.1: the error that a malformed message's stream is reset with.
@@ -47,13 +47,13 @@ pub struct ConnectRequest {
     /// Where to.
     pub destination: Destination,
     /// The flow's class (`millrace-class`): letters, digits, `-`, `_` and `.`, at most
-    /// [`MAX_NAME_BYTES`]. To be believed from an authenticated peer only.
+    /// [`MAX_NAME_BYTES`]. Trusted only from an authenticated peer.
     pub class: Option<String>,
-    /// The congestion control that it wants of the server (`millrace-congestion-control`): a name
-    /// as for the class. What it may have is the server's to say.
+    /// The congestion control that it requests of the server (`millrace-congestion-control`): a
+    /// name as for the class. The server decides.
     pub congestion_control: Option<String>,
-    /// Who opened the flow (`millrace-client-address`). To be believed from an authenticated peer
-    /// only.
+    /// The address that opened the flow (`millrace-client-address`). Trusted only from an
+    /// authenticated peer.
     pub client_address: Option<SocketAddr>,
 }
 
@@ -165,7 +165,7 @@ impl Error {
     }
 
     /// Whether RFC 9114 calls the message malformed, so that its stream is to be reset with
-    /// [`H3_MESSAGE_ERROR`]; else it is well-formed and only not served.
+    /// [`H3_MESSAGE_ERROR`]. Otherwise it is well-formed but not served.
     pub fn is_malformed(&self) -> bool {
         !matches!(
             self,
@@ -183,7 +183,7 @@ impl Error {
 /// Reads a CONNECT request from its fields, in their order.
 ///
 /// # Errors
-/// See [`Error`].
+/// The fields are malformed, or the request is not served.
 pub fn parse_request<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<ConnectRequest, Error> {
@@ -256,7 +256,7 @@ pub fn parse_request<'a>(
 /// Reads a response from its fields, in their order.
 ///
 /// # Errors
-/// See [`Error`]; all but [`Error::TooLarge`] mean that the response is malformed.
+/// The fields are too large, or the response is malformed (all errors but [`Error::TooLarge`]).
 pub fn parse_response<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<Response, Error> {

@@ -30,7 +30,7 @@ pub enum Error {
     #[error("the request has no Host field, or more than one")]
     BadHost,
     /// The request announces content, which a CONNECT request does not have (RFC 9110 §9.3.6).
-    /// Refused, for two readers of it might disagree about where the tunnel begins.
+    /// Refused, because two parsers might disagree about where the tunnel begins.
     #[error("the CONNECT request announces content (Content-Length or Transfer-Encoding)")]
     HasContent,
     /// No end of the head within [`MAX_HEAD_BYTES`].
@@ -67,7 +67,8 @@ impl Error {
 /// fields are checked for form and otherwise ignored.
 ///
 /// # Errors
-/// See [`Error`]; each says with [`Error::response`] what to answer.
+/// The head is malformed, too large or not a CONNECT request; [`Error::response`] is the answer to
+/// send.
 pub fn parse(buf: &[u8]) -> Result<Parsed<Destination>, Error> {
     let window = &buf[..buf.len().min(MAX_HEAD_BYTES)];
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];

@@ -3,7 +3,7 @@
 
 use octets::{Octets, varint_len};
 
-/// RFC 9297 §5.2: the error of a connection whose DATAGRAM frame belongs to no request that can be.
+/// RFC 9297 §5.2: the error of a connection with a DATAGRAM frame that can belong to no request.
 pub const H3_DATAGRAM_ERROR: u64 = 0x33;
 
 /// Largest UDP payload there is: RFC 9298 §4. A longer one ends its flow.
@@ -23,7 +23,7 @@ pub struct NoStream;
 /// Takes a DATAGRAM frame's payload apart: the request's stream, and the HTTP datagram.
 ///
 /// # Errors
-/// See [`NoStream`].
+/// The frame has no valid quarter stream ID.
 pub fn parse(frame: &[u8]) -> Result<(u64, &[u8]), NoStream> {
     let (quarter, rest) = split_varint(frame).ok_or(NoStream)?;
     match quarter {
@@ -49,7 +49,7 @@ pub fn head(stream: u64) -> Head {
     Head { bytes, len: len + 1 }
 }
 
-/// See [`head`].
+/// The bytes before a UDP payload in a DATAGRAM frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
     bytes: [u8; 9],

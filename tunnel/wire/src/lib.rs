@@ -1,6 +1,6 @@
-//! Pure parsers and encoders for what Millrace reads from a peer before it relays a byte: PROXY
-//! protocol headers, SOCKS5, HTTP/1.1 CONNECT heads, HTTP/3 CONNECT field lists, and the datagrams and capsules of
-//! CONNECT-UDP; what players say of themselves in their requests (CMCD), and RTSP as it passes by.
+//! Pure parsers and encoders for what Millrace reads from a peer before it relays a byte: PROXY protocol headers,
+//! SOCKS5, HTTP/1.1 CONNECT heads, HTTP/3 CONNECT field lists, and the datagrams and capsules of CONNECT-UDP; player
+//! reports in requests (CMCD), and RTSP messages.
 //!
 //! Nothing here does I/O, keeps state or allocates more than the length cap of its format. An
 //! incremental parser is a function of all bytes read so far: it answers [`Parsed::Incomplete`]
@@ -27,7 +27,7 @@ pub use failure::ConnectFailure;
 #[cfg(test)]
 mod test_support;
 
-/// What an incremental parser made of the bytes so far.
+/// The result of an incremental parser for the bytes so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed<T> {
     /// The bytes are the beginning of a valid value; call again with more.

@@ -37,14 +37,14 @@ const TLV_CRC32C: u8 = 0x03;
 /// What a PROXY header said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// The connection was relayed for someone, and the addresses are known.
+    /// The connection was relayed, and the addresses are known.
     Proxied {
-        /// Who connected to the sender of the header. The port may be 0.
+        /// The address that connected to the sender of the header. The port may be 0.
         source: SocketAddr,
-        /// Where they connected to. The port may be 0. Of the same family as `source`.
+        /// The address that it connected to. The port may be 0. Of the same family as `source`.
         destination: SocketAddr,
     },
-    /// The connection was relayed, but of whom is unknown or not expressible as TCP over IP
+    /// The connection was relayed, but its source is unknown or not expressible as TCP over IP
     /// (`UNKNOWN`, AF_UNSPEC, AF_UNIX, datagrams).
     Unknown,
     /// The sender speaks for itself, as for a health check (version 2 `LOCAL`).
@@ -96,8 +96,8 @@ pub enum Error {
 /// Parses a PROXY header of either version at the front of `buf`.
 ///
 /// # Errors
-/// See [`Error`]; all are final, and the connection is to be dropped (§2: a receiver must not guess
-/// whether a header is there).
+/// The bytes are no valid header. All errors are final, and the connection is to be dropped (§2: a
+/// receiver must not guess whether a header is there).
 pub fn parse(buf: &[u8]) -> Result<Parsed<Header>, Error> {
     if buf.is_empty() {
         return Ok(Parsed::Incomplete);
@@ -210,7 +210,7 @@ fn parse_v2(buf: &[u8]) -> Result<Parsed<Header>, Error> {
         return Ok(Parsed::Incomplete);
     };
     let payload = &header[V2_FIXED_BYTES..];
-    // Without known addresses nobody can tell where TLVs would begin.
+    // Without known addresses the start of the TLVs is unknown.
     if !local && family != 0x00 {
         check_tlvs(header, V2_FIXED_BYTES + addresses_bytes)?;
     }

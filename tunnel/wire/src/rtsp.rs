@@ -1,5 +1,5 @@
-//! RTSP 1.0 (RFC 2326) as it passes by: where its messages begin and end, and the Transport field
-//! (Section 12.39) of SETUP, which can be written anew with all else left as it was.
+//! RTSP 1.0 (RFC 2326): the bounds of messages, and the Transport field (Section 12.39) of SETUP,
+//! which can be rewritten while everything else stays unchanged.
 
 use std::fmt;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub enum Unit {
 pub struct Head {
     /// Its first line.
     pub start: Start,
-    /// `CSeq` (Section 12.17), if there is one.
+    /// `CSeq` (Section 12.17), if present.
     pub cseq: Option<u32>,
     /// The identifier in `Session` (Section 12.37), without its time-out.
     pub session: Option<String>,
@@ -78,7 +78,7 @@ pub enum Error {
 /// Parses one unit. Lines may end with LF alone (Section 4).
 ///
 /// # Errors
-/// See [`Error`].
+/// The stream is not RTSP, or can't be read unambiguously.
 pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, Error> {
     let complete = |value, consumed| Ok(Parsed::Complete { value, consumed });
     match buf {
@@ -309,7 +309,7 @@ impl Way {
         });
     }
 
-    /// Gives a parameter a value, at its place or at the end; an empty value is none.
+    /// Sets a parameter, at its place or at the end; an empty value removes the value.
     pub fn set(&mut self, name: &str, value: &str) {
         let shown = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
         let is_it = |part: &String| {
@@ -329,7 +329,7 @@ impl Way {
 
 impl PortPair {
     /// Of `RTP-RTCP` or of `RTP`, where RTCP has the next port (RFC 3550, Section 11). `None` if
-    /// both are one, or one is 0.
+    /// both are equal or one is 0.
     pub fn parse(text: &str) -> Option<Self> {
         let (rtp, rtcp) = match text.split_once('-') {
             Some((rtp, rtcp)) => (number::<u16>(rtp.trim())?, number::<u16>(rtcp.trim())?),

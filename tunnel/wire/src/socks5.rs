@@ -126,7 +126,7 @@ pub fn parse_greeting(buf: &[u8]) -> Result<Parsed<Greeting>, Error> {
 /// name that is the canonical text of an IP address counts as that address.
 ///
 /// # Errors
-/// See [`Error`]; each says with [`Error::reply`] what to answer.
+/// The bytes are no request that can be served; [`Error::reply`] is the reply to send.
 pub fn parse_request(buf: &[u8]) -> Result<Parsed<Destination>, Error> {
     check_version(buf)?;
     match buf.get(1) {

@@ -1,10 +1,10 @@
-//! Rules in Lua 5.4: `function select(flow) ... return name, reason end`. docs/mcc.md describes them.
+//! Rules in Lua 5.4: `function select(flow) ... return name, reason end`. docs/research/mcc.md describes them.
 //!
-//! The sandbox has the base library, `math`, `string` and `table` without what reaches outside, loads code,
-//! or runs for long in one instruction, where no limit can stop it: patterns (exponential time),
-//! `table.move` and finalizers, and `pcall`, which would catch the limit's own error. A call is limited in
-//! instructions, processor time and memory; time is looked at before each function call too, so that at most
-//! one function of a library, which is bounded by the memory, runs beyond it.
+//! The sandbox has the base library, `math`, `string` and `table`, without functions that reach outside or load
+//! code. It also lacks functions that run long within one instruction, where no limit can stop them (patterns,
+//! `table.move`, finalizers), and `pcall`, which would catch the error of a limit. A call is limited in
+//! instructions, processor time and memory. Time is also checked before each function call, so that at most one
+//! library function, bounded by the memory limit, runs beyond the time limit.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,18 +18,17 @@ use mlua::{
 use nix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
-use super::{Choice, Rules};
-use crate::Facts;
+use super::select::{Choice, Rules};
+use crate::RuleInput;
 
-/// For all that the rules keep.
+/// Memory limit of a Lua state.
 const MAX_MEMORY_BYTES: usize = 4 << 20;
-/// How often instructions are counted, and the time looked at. One can copy what the memory holds: 50 of them
-/// take at most some 20 ms.
-const COUNTED_EVERY: u32 = 50;
-/// Of a reason.
+/// Number of instructions between two checks of the limits. One instruction can copy as much as the memory limit.
+const CHECK_INTERVAL_INSTRUCTIONS: u32 = 50;
+/// Maximum length of a reason.
 const MAX_REASON_CHARS: usize = 200;
 
-/// Of each library what rules may have.
+/// Functions of the libraries that the sandbox keeps.
 const BASE: [&str; 10] = [
     "assert", "error", "ipairs", "next", "pairs", "rawequal", "rawlen", "tonumber", "tostring",
     "type",
@@ -37,23 +36,23 @@ const BASE: [&str; 10] = [
 const STRING: [&str; 7] = ["byte", "char", "format", "len", "lower", "sub", "upper"];
 const TABLE: [&str; 6] = ["concat", "insert", "pack", "remove", "sort", "unpack"];
 
-/// What one call may take.
+/// Limits of one call.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     instructions: u32,
-    /// Of the processor, so that a busy machine does not make good rules fail.
+    /// Processor time, so that rules do not fail because the machine is busy.
     time: Duration,
 }
 
-/// For one decision; the usual rule takes some dozen instructions and microseconds.
+/// Limits of one evaluation.
 const SELECT_LIMITS: Limits = Limits { instructions: 100_000, time: Duration::from_millis(50) };
-/// For loading, and for each test.
+/// Limits of loading, and of each test.
 const LOAD_LIMITS: Limits = Limits { instructions: 10_000_000, time: Duration::from_secs(2) };
 
-/// What is left of the limits of the call that runs.
+/// Remaining limits of the current call.
 #[derive(Debug)]
 struct Budget {
-    /// What errors call the rules.
+    /// Name of the rules in errors.
     name: String,
     instructions: Cell<u32>,
     deadline: Cell<Duration>,
@@ -67,7 +66,7 @@ impl Budget {
         self.deadline.set(processor_time() + limits.time);
     }
 
-    /// Some instructions were run, or a function is about to be called.
+    /// Accounts for instructions, and checks the limits.
     fn spend(&self, instructions: u32) -> mlua::Result<VmState> {
         let Some(left) = self.instructions.get().checked_sub(instructions) else {
             let problem = format!("{}: took too many instructions", self.name);
@@ -83,62 +82,62 @@ impl Budget {
     }
 }
 
-/// What this thread has used.
+/// Processor time of this thread.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::MAX, Duration::from)
 }
 
-/// Rules that can't be used.
+/// Invalid rules.
 #[derive(Debug, Error)]
 pub enum RulesError {
-    /// Lua doesn't take it: what, and where.
+    /// An error of Lua, with its location.
     #[error("{0}")]
     Lua(String),
-    /// There is no function that could be asked.
+    /// The function `select` is missing.
     #[error("{0}: there is no function select(flow)")]
     NoSelect(String),
 }
 
-type Number = (&'static str, fn(&Facts) -> f64);
+type Number = (&'static str, fn(&RuleInput) -> f64);
 
-/// Of a connection's numbers, those that have a fraction.
+/// The fields of type `f64`.
 const NUMBERS: [Number; 20] = [
-    ("age_s", |facts| facts.age_s),
-    ("path_age_s", |facts| facts.path_age_s),
-    ("rtt_ratio", |facts| facts.rtt_ratio),
-    ("since_switch_s", |facts| facts.since_switch_s),
-    ("min_rtt_ms", |facts| facts.min_rtt_ms),
-    ("max_rtt_ms", |facts| facts.max_rtt_ms),
-    ("recent_min_rtt_ms", |facts| facts.recent_min_rtt_ms),
-    ("recent_max_rtt_ms", |facts| facts.recent_max_rtt_ms),
-    ("latest_rtt_ms", |facts| facts.latest_rtt_ms),
-    ("smoothed_rtt_ms", |facts| facts.smoothed_rtt_ms),
-    ("rtt_variation_ms", |facts| facts.rtt_variation_ms),
-    ("delivery_mbps", |facts| facts.delivery_mbps),
-    ("mean_delivery_mbps", |facts| facts.mean_delivery_mbps),
-    ("max_delivery_mbps", |facts| facts.max_delivery_mbps),
-    ("peak_delivery_mbps", |facts| facts.peak_delivery_mbps),
-    ("loss", |facts| facts.loss),
-    ("loss_short", |facts| facts.loss_short),
-    ("ecn_ce", |facts| facts.ecn_ce),
-    ("window_bytes", |facts| facts.window_bytes),
-    ("delivered_bytes", |facts| facts.delivered_bytes),
+    ("age_s", |input| input.age_s),
+    ("path_age_s", |input| input.path_age_s),
+    ("rtt_ratio", |input| input.rtt_ratio),
+    ("since_switch_s", |input| input.since_switch_s),
+    ("min_rtt_ms", |input| input.min_rtt_ms),
+    ("max_rtt_ms", |input| input.max_rtt_ms),
+    ("recent_min_rtt_ms", |input| input.recent_min_rtt_ms),
+    ("recent_max_rtt_ms", |input| input.recent_max_rtt_ms),
+    ("latest_rtt_ms", |input| input.latest_rtt_ms),
+    ("smoothed_rtt_ms", |input| input.smoothed_rtt_ms),
+    ("rtt_variation_ms", |input| input.rtt_variation_ms),
+    ("delivery_mbps", |input| input.delivery_mbps),
+    ("mean_delivery_mbps", |input| input.mean_delivery_mbps),
+    ("max_delivery_mbps", |input| input.max_delivery_mbps),
+    ("peak_delivery_mbps", |input| input.peak_delivery_mbps),
+    ("loss", |input| input.loss),
+    ("loss_short", |input| input.loss_short),
+    ("ecn_ce", |input| input.ecn_ce),
+    ("window_bytes", |input| input.window_bytes),
+    ("delivered_bytes", |input| input.delivered_bytes),
 ];
 
-/// Rules of one file.
+/// The rules of one file.
 #[derive(Debug)]
 pub struct LuaRules {
     lua: Lua,
-    ask: Function,
+    call_select: Function,
     budget: Rc<Budget>,
     name: String,
 }
 
 impl LuaRules {
-    /// Loads `text`; `name` is what errors call it.
+    /// Loads `text`; errors refer to it as `name`.
     ///
     /// # Errors
-    /// It is no Lua, takes too much time or memory, or has no `select`.
+    /// The text is not valid Lua, exceeds a limit, or does not define `select`.
     pub fn load(name: &str, text: &str) -> Result<Self, RulesError> {
         let budget = Rc::new(Budget {
             name: name.to_owned(),
@@ -151,16 +150,16 @@ impl LuaRules {
             let lua = sandbox(&budget)?;
             lua.load(text).set_name(format!("@{name}")).exec()?;
             let select = lua.globals().get::<Option<Function>>("select")?;
-            let ask = select.map(|select| asker(&lua, select)).transpose()?;
-            Ok((lua, ask))
+            let call_select = select.map(|select| select_caller(&lua, select)).transpose()?;
+            Ok((lua, call_select))
         };
-        let (lua, ask) = load().map_err(|error| RulesError::Lua(first_line(&error)))?;
-        let ask = ask.ok_or_else(|| RulesError::NoSelect(name.to_owned()))?;
-        Ok(Self { lua, ask, budget, name: name.to_owned() })
+        let (lua, call_select) = load().map_err(|error| RulesError::Lua(first_line(&error)))?;
+        let call_select = call_select.ok_or_else(|| RulesError::NoSelect(name.to_owned()))?;
+        Ok(Self { lua, call_select, budget, name: name.to_owned() })
     }
 
-    /// Runs the file's own tests: its functions whose names begin with `test_`. In them `flow{...}` makes
-    /// what `select` is told, with the usual values for what is left out. Names, and what failed.
+    /// Runs the tests of the file: its functions whose names begin with `test_`. In them, `flow{...}` creates an
+    /// input of `select`, with default values for omitted fields. Returns the name and the result of each test.
     pub fn test(&mut self) -> Vec<(String, Result<(), String>)> {
         let mut tests: Vec<(String, Function)> = Vec::new();
         for pair in self.lua.globals().pairs::<String, Value>() {
@@ -183,10 +182,10 @@ impl LuaRules {
     }
 
     fn helper(&self) -> Result<(), String> {
-        // What is not there is nil, as in `asker`.
+        // Absent values are nil, as in `select_caller`.
         let options = SerializeOptions::new().serialize_none_to_null(false);
         let make = self.lua.create_function(move |lua, given: Table| {
-            let flow = match lua.to_value_with(&Facts::default(), options)? {
+            let flow = match lua.to_value_with(&RuleInput::default(), options)? {
                 Value::Table(flow) => flow,
                 other => return Ok(other),
             };
@@ -194,7 +193,7 @@ impl LuaRules {
                 let (key, value) = pair?;
                 let known = flow.contains_key(&*key)? || key == "player";
                 if !known {
-                    let problem = format!("flow: {key} is nothing that flows have");
+                    let problem = format!("flow: unknown field {key}");
                     return Err(mlua::Error::runtime(problem));
                 }
                 flow.set(key, value)?;
@@ -205,16 +204,16 @@ impl LuaRules {
             .map_err(|error| first_line(&error))
     }
 
-    fn call(&self, facts: &Facts) -> mlua::Result<Option<Choice>> {
-        let arguments = self.arguments(facts)?;
+    fn call(&self, input: &RuleInput) -> mlua::Result<Option<Choice>> {
+        let arguments = self.arguments(input)?;
         self.budget.begin(SELECT_LIMITS);
-        let mut answer = self.ask.call::<MultiValue>(arguments)?;
+        let mut answer = self.call_select.call::<MultiValue>(arguments)?;
         let algorithm = match answer.pop_front() {
             None | Some(Value::Nil) => return Ok(None),
             Some(Value::String(name)) => name.to_string_lossy(),
             Some(other) => {
                 let problem = format!(
-                    "{}: select returned a {}; wanted is the name of an algorithm, or nil",
+                    "{}: select returned a {}; expected the name of an algorithm, or nil",
                     self.name,
                     other.type_name()
                 );
@@ -230,16 +229,16 @@ impl LuaRules {
         Ok(Some(Choice { algorithm, reason }))
     }
 
-    /// What the asker takes, in its order.
-    fn arguments(&self, facts: &Facts) -> mlua::Result<MultiValue> {
+    /// Arguments of the function that [`select_caller`] creates, in its order.
+    fn arguments(&self, input: &RuleInput) -> mlua::Result<MultiValue> {
         let text = |text: &str| self.lua.create_string(text).map(Value::String);
         let mut values = Vec::with_capacity(NUMBERS.len() + 9);
-        values.push(Value::Integer(facts.connection.cast_signed()));
-        values.push(text(facts.class.as_str())?);
-        values.push(text(&facts.algorithm)?);
-        values.push(Value::Integer(facts.switches.cast_signed()));
-        values.extend(NUMBERS.iter().map(|(_, of)| Value::Number(of(facts))));
-        if let Some(player) = facts.player {
+        values.push(Value::Integer(input.connection.cast_signed()));
+        values.push(text(input.class.as_str())?);
+        values.push(text(&input.algorithm)?);
+        values.push(Value::Integer(input.switches.cast_signed()));
+        values.extend(NUMBERS.iter().map(|(_, of)| Value::Number(of(input))));
+        if let Some(player) = input.player {
             let number = |number: Option<f64>| number.map_or(Value::Nil, Value::Number);
             values.extend([
                 number(player.buffer_s),
@@ -253,9 +252,9 @@ impl LuaRules {
     }
 }
 
-/// Calls `select` with the same table each time, every field of it set anew. In Lua, as a call from outside
-/// costs as much as some dozen instructions, and there would be one for each field.
-fn asker(lua: &Lua, select: Function) -> mlua::Result<Function> {
+/// Creates a function that sets every field of one table and calls `select` with it. It is written in Lua: setting
+/// each field from Rust would cost a call across the boundary per field.
+fn select_caller(lua: &Lua, select: Function) -> mlua::Result<Function> {
     let names = NUMBERS.map(|(name, _)| name);
     let all = ["connection", "class", "algorithm", "switches"].into_iter().chain(names);
     let (mut given, mut set) = (String::new(), String::new());
@@ -274,23 +273,23 @@ fn asker(lua: &Lua, select: Function) -> mlua::Result<Function> {
            return select(flow)
          end"
     );
-    lua.load(text).set_name("=ask").call((select, lua.create_table()?))
+    lua.load(text).set_name("=select").call((select, lua.create_table()?))
 }
 
 impl Rules for LuaRules {
-    fn select(&mut self, facts: &Facts) -> Result<Option<Choice>, String> {
-        self.call(facts).map_err(|error| first_line(&error))
+    fn select(&mut self, input: &RuleInput) -> Result<Option<Choice>, String> {
+        self.call(input).map_err(|error| first_line(&error))
     }
 }
 
-/// Without a function to compare by, all of a sort would be one function of a library, and each comparison of two
-/// long strings takes long.
+/// Makes `table.sort` compare by a Lua function: otherwise a sort is one library call, which no limit interrupts,
+/// and comparisons of long strings are slow.
 const SORT: &str = "
     local sort, less = table.sort, function(a, b) return a < b end
     function table.sort(list, order) return sort(list, order or less) end
 ";
 
-/// A state with nothing in it but what rules may have.
+/// A Lua state with the functions that rules may use.
 fn sandbox(budget: &Rc<Budget>) -> mlua::Result<Lua> {
     let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true))?;
@@ -303,15 +302,16 @@ fn sandbox(budget: &Rc<Budget>) -> mlua::Result<Lua> {
     lua.load(SORT).set_name("=sort").exec()?;
     lua.set_memory_limit(MAX_MEMORY_BYTES)?;
     let budget = Rc::clone(budget);
-    let triggers = HookTriggers::new().on_calls().every_nth_instruction(COUNTED_EVERY);
+    let triggers =
+        HookTriggers::new().on_calls().every_nth_instruction(CHECK_INTERVAL_INSTRUCTIONS);
     lua.set_hook(triggers, move |_, debug| match debug.event() {
-        DebugEvent::Count => budget.spend(COUNTED_EVERY),
+        DebugEvent::Count => budget.spend(CHECK_INTERVAL_INSTRUCTIONS),
         _ => budget.spend(0),
     })?;
     Ok(lua)
 }
 
-/// Removes all but these from a library.
+/// Removes all functions but these from a library.
 fn keep(library: &Table, names: &[&str]) -> mlua::Result<()> {
     let all: Vec<String> =
         library.pairs::<String, Value>().map(|pair| Ok(pair?.0)).collect::<mlua::Result<_>>()?;
@@ -321,7 +321,7 @@ fn keep(library: &Table, names: &[&str]) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Without the traceback, which is of no use to who writes rules.
+/// The error without its traceback, which does not concern the rules.
 fn first_line(error: &mlua::Error) -> String {
     let text = match error {
         mlua::Error::CallbackError { cause, .. } => cause.to_string(),

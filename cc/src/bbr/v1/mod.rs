@@ -1,10 +1,10 @@
 //! Version 1: draft-cardwell-iccrg-bbr-congestion-control-00, whose sections are cited here, with
-//! what Linux 4.10 to 4.19 do where the draft is silent.
+//! the behaviour of Linux 4.10 to 4.19 where the draft does not specify one.
 //!
-//! - `startup`, `drain`, `probe_bw`, `probe_rtt`: a file for each state.
-//! - `state`: what the states have in common, and the only way from one to the next.
-//! - `window`: what may be in flight, also while losses are repaired.
-//! - `policer`: recognises token buckets.
+//! - `startup`, `drain`, `probe_bw`, `probe_rtt`: one file per state.
+//! - `state`: the common part of the states, and the gains.
+//! - `window`: the congestion window, also during recovery.
+//! - `policer`: detects token buckets.
 
 mod config;
 mod drain;
@@ -23,27 +23,29 @@ pub use config::BbrConfig;
 use policer::{Observed, Policer, Totals};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use state::State;
+use state::{STARTUP_GAIN, State};
 
 use super::ack_aggregation::{AckAggregation, Acknowledged};
+use super::common::{
+    MAX_RATE, MIN_RATE, NOMINAL_RTT, PROBE_TIMEOUTS_PER_RTO, warm_start_estimates,
+};
 use super::full_pipe::FullPipe;
 use super::gain::Gain;
 use super::recovery::Recovery;
-use super::{MAX_RATE, MIN_RATE, NOMINAL_RTT, TIMEOUTS};
 use crate::estimators::{RateSample, RateSampler, RoundCounter, WindowedMax};
 use crate::{
-    Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
-    Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
+    PathStart, SentPacket, Time,
 };
 
 /// BBRMinPipeCwnd (Section 4.2.3.3).
 const MIN_WINDOW_PACKETS: u64 = 4;
-/// Bounds what leaves at once (Section 4.2.2).
+/// Bounds the send quantum (Section 4.2.2).
 const MAX_QUANTUM_BYTES: u64 = 64 * 1024;
-/// Below this rate packets leave one by one (Linux, `bbr_min_tso_rate`).
-const SMALL_QUANTUM_BELOW: Bandwidth = Bandwidth::from_bits_per_s(1_200_000);
+/// Below this rate the send quantum is one packet (Linux, `bbr_min_tso_rate`).
+const MIN_TWO_PACKET_QUANTUM_RATE: Bandwidth = Bandwidth::from_bits_per_s(1_200_000);
 
-/// See [`BbrConfig`].
+/// The controller of BBR version 1, with the settings of a [`BbrConfig`].
 #[derive(Debug)]
 pub struct Bbr {
     config: BbrConfig,
@@ -105,7 +107,7 @@ impl Bbr {
         self.bandwidth_filter.get().unwrap_or(Bandwidth::ZERO)
     }
 
-    /// What is sent by: a policer's rate if there is one.
+    /// The bandwidth in use: a policer's rate if one was detected.
     fn bandwidth(&self) -> Bandwidth {
         self.policer.rate().unwrap_or_else(|| self.max_bandwidth())
     }
@@ -117,11 +119,11 @@ impl Bbr {
         }
     }
 
-    /// Section 4.2.1: what the initial window is in a round trip, times startup's gain.
+    /// Section 4.2.1: the initial window per round trip, times startup's gain.
     fn pace_initially(&mut self, rtt: Duration) {
         let rtt = rtt.max(Duration::from_micros(1));
         let rate = Bandwidth::from_bytes_and_time(self.window_bytes, rtt);
-        self.pacing_rate = self.paced(rate, startup::GAIN);
+        self.pacing_rate = self.paced(rate, STARTUP_GAIN);
     }
 
     fn paced(&self, bandwidth: Bandwidth, gain: Gain) -> Bandwidth {
@@ -129,7 +131,7 @@ impl Bbr {
         margin.of_rate(gain.of_rate(bandwidth)).clamp(MIN_RATE, MAX_RATE)
     }
 
-    /// BBRSetPacingRateWithGain (Section 4.2.1): never slower until the pipe was full once.
+    /// BBRSetPacingRateWithGain (Section 4.2.1): does not decrease before the pipe was full once.
     fn set_pacing_rate(&mut self, gain: Gain) {
         let rate = self.paced(self.bandwidth(), gain);
         if self.full_pipe.is_full() || rate > self.pacing_rate {
@@ -145,7 +147,7 @@ impl Bbr {
         }
     }
 
-    /// BBRUpdateBtlBw (Section 4.1.2.3), with Linux' look at policers.
+    /// BBRUpdateBtlBw (Section 4.1.2.3), with Linux' policer detection.
     fn update_bandwidth(
         &mut self,
         event: &CongestionEvent<'_>,
@@ -164,7 +166,7 @@ impl Bbr {
                 self.enter_probe_bw(event.now);
             }
         }
-        // A rate that the application has limited shows what the path can carry at least.
+        // A rate that the application limited is a lower bound of the path's rate.
         let Some(rate) = sample.rate.map(|rate| rate.min(MAX_RATE)) else { return };
         if !sample.app_limited || rate >= self.max_bandwidth() {
             self.bandwidth_filter.add(self.rounds.rounds(), rate);
@@ -220,11 +222,28 @@ impl Bbr {
             });
         }
     }
+
+    /// Changes the state; every transition uses this.
+    fn transition_to(&mut self, next: State) {
+        let (from, to) = (self.state.name(), next.name());
+        assert!(self.state.may_become(&next), "{from} does not lead to {to}");
+        self.state = next;
+    }
+}
+
+impl ControllerConfig for BbrConfig {
+    fn name(&self) -> &'static str {
+        "bbr"
+    }
+
+    fn build(&self, now: Time, start: &PathStart) -> Box<dyn Controller> {
+        Box::new(Bbr::new(*self, now, start))
+    }
 }
 
 impl Controller for Bbr {
     fn on_packet_sent(&mut self, packet: &SentPacket) {
-        // Section 4.3.6: a flow that was idle returns at the rate that the path has.
+        // Section 4.3.6: an idle flow restarts at the path's rate.
         if packet.prior_in_flight_bytes == 0 && self.sampler.is_app_limited() {
             self.idle_restart = true;
             self.aggregation.restart(packet.time);
@@ -266,8 +285,8 @@ impl Controller for Bbr {
         self.sampler.on_discarded(number);
     }
 
-    /// Linux, `bbr_undo_cwnd`, which is called once all losses of a recovery were mistaken. With each
-    /// of them it would be too often: on a path that goes on reordering, startup would never end.
+    /// Linux, `bbr_undo_cwnd`, which is called once all losses of a recovery were spurious. If it were called
+    /// for each of them, startup would never end on a path that keeps reordering.
     fn on_spurious_loss(&mut self, _now: Time, packet: &LostPacket) {
         self.sampler.on_spurious_loss(packet);
         self.recovery.on_spurious_loss();
@@ -278,12 +297,12 @@ impl Controller for Bbr {
         }
     }
 
-    /// The first only asks whether the last packets were lost, and RFC 9002, Section 6.2, lets
-    /// it change nothing. The second comes about when RFC 9002, Section 7.6, finds persistent
-    /// congestion, and counts as TCP's retransmission time-out (Section 4.2.3.4).
+    /// The first probe timeout only tests whether the last packets were lost, and must not change anything
+    /// (RFC 9002, Section 6.2). The second comes at about the time of persistent congestion (RFC 9002,
+    /// Section 7.6), and counts as TCP's retransmission timeout (Section 4.2.3.4).
     fn on_probe_timeout(&mut self, now: Time) {
         self.probe_timeouts = self.probe_timeouts.saturating_add(1);
-        if self.probe_timeouts == TIMEOUTS {
+        if self.probe_timeouts == PROBE_TIMEOUTS_PER_RTO {
             self.on_timeout(now);
         }
     }
@@ -297,8 +316,8 @@ impl Controller for Bbr {
         self.bound_window();
     }
 
-    fn inherit(&mut self, now: Time, path: &PathModel) {
-        let Some((bandwidth, rtt)) = super::inherited(path) else { return };
+    fn init_from_path(&mut self, now: Time, path: &PathModel) {
+        let Some((bandwidth, rtt)) = warm_start_estimates(path) else { return };
         self.bandwidth_filter.clear();
         self.bandwidth_filter.add(self.rounds.rounds(), bandwidth);
         self.min_rtt = Some(rtt);
@@ -310,8 +329,8 @@ impl Controller for Bbr {
         self.enter_probe_bw(now);
         self.set_pacing_rate(self.pacing_gain());
         let target = self.target_bytes(bandwidth, self.state.window_gain());
-        let inherited = if path.window_bytes == 0 { target } else { path.window_bytes };
-        self.window_bytes = inherited.min(target);
+        let window_bytes = if path.window_bytes == 0 { target } else { path.window_bytes };
+        self.window_bytes = window_bytes.min(target);
         self.window_bytes = self.window_bytes.max(MIN_WINDOW_PACKETS * self.mtu_bytes);
         self.prior_window_bytes = self.window_bytes;
     }
@@ -320,7 +339,7 @@ impl Controller for Bbr {
         self.window_bytes
     }
 
-    fn lasting_window_bytes(&self) -> u64 {
+    fn steady_state_window_bytes(&self) -> u64 {
         match self.state {
             State::ProbeRtt(_) => self.window_bytes.max(self.prior_window_bytes),
             _ => self.window_bytes,

@@ -3,20 +3,22 @@ use std::time::Duration;
 use crate::bbr::gain::Gain;
 use crate::{Bandwidth, Time};
 
-/// Least and most round trips of an interval (Linux, `bbr_lt_intvl_min_rtts`).
-const MIN_ROUNDS: u32 = 4;
-const MAX_ROUNDS: u32 = 4 * MIN_ROUNDS;
-/// Lost to delivered from which on an interval is lossy (`bbr_lt_loss_thresh`, 50/256).
-const LOSSY: Gain = Gain::new(50, 256);
-/// Two intervals agree when their rates differ by so little (`bbr_lt_bw_ratio`, `_diff`).
-const AGREE: Gain = Gain::new(1, 8);
-const AGREE_RATE: Bandwidth = Bandwidth::from_bits_per_s(4000);
-/// Round trips for which the policed rate is kept to (`bbr_lt_bw_max_rtts`).
-const KEEP_ROUNDS: u32 = 48;
-/// Least time of an interval: a tick of Linux' clock.
-const MIN_TIME: Duration = Duration::from_millis(1);
+/// Least round trips of an interval (Linux, `bbr_lt_intvl_min_rtts`).
+const MIN_INTERVAL_ROUNDS: u32 = 4;
+/// Most round trips of an interval (Linux, `4 * bbr_lt_intvl_min_rtts`).
+const MAX_INTERVAL_ROUNDS: u32 = 4 * MIN_INTERVAL_ROUNDS;
+/// Least ratio of lost to delivered bytes of a lossy interval (Linux, `bbr_lt_loss_thresh`, 50/256).
+const MIN_LOSS_RATIO: Gain = Gain::new(50, 256);
+/// Largest relative difference between the rates of two consistent intervals (Linux, `bbr_lt_bw_ratio`).
+const MAX_RATE_DIFFERENCE_RATIO: Gain = Gain::new(1, 8);
+/// Largest absolute difference between the rates of two consistent intervals (Linux, `bbr_lt_bw_diff`).
+const MAX_RATE_DIFFERENCE: Bandwidth = Bandwidth::from_bits_per_s(4000);
+/// Round trips for which the policed rate is used (Linux, `bbr_lt_bw_max_rtts`).
+const POLICED_ROUNDS: u32 = 48;
+/// Least duration of an interval (Linux: one tick).
+const MIN_INTERVAL_TIME: Duration = Duration::from_millis(1);
 
-/// Recognises a policer: two intervals in a row that lose a fifth and deliver at the same rate.
+/// Detects a policer: two consecutive intervals that lose a fifth and deliver at the same rate.
 ///
 /// Linux, `bbr_lt_bw_sampling`; not in draft-cardwell-iccrg-bbr-congestion-control-00.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +31,7 @@ pub(super) struct Policer {
     in_use: bool,
 }
 
-/// What was delivered and lost until now.
+/// Bytes delivered and lost until `at`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) at: Time,
@@ -37,19 +39,19 @@ pub(super) struct Totals {
     pub(super) lost_bytes: u64,
 }
 
-/// What happened with an acknowledgement.
+/// Input of [`Policer`] for an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observed {
     pub(super) totals: Totals,
     pub(super) has_losses: bool,
     pub(super) round_start: bool,
     pub(super) app_limited: bool,
-    /// Whether rounds count towards the end of a rate in use.
+    /// Whether rounds count towards the end of the policed rate.
     pub(super) probing_bandwidth: bool,
 }
 
 impl Policer {
-    /// The policed rate, if there seems to be a policer.
+    /// The policed rate, if a policer was detected.
     pub(super) fn rate(&self) -> Option<Bandwidth> {
         self.rate.filter(|_| self.in_use)
     }
@@ -58,7 +60,7 @@ impl Policer {
         *self = Self::default();
     }
 
-    /// Whether a rate was in use that now is no longer.
+    /// Processes an acknowledgement. Returns whether the policed rate expired.
     pub(super) fn on_acked(&mut self, seen: &Observed) -> bool {
         if self.in_use {
             return self.keep(seen);
@@ -75,9 +77,9 @@ impl Policer {
             return false;
         }
         self.rounds += u32::from(seen.round_start);
-        if self.rounds > MAX_ROUNDS {
+        if self.rounds > MAX_INTERVAL_ROUNDS {
             self.reset();
-        } else if self.rounds >= MIN_ROUNDS && seen.has_losses {
+        } else if self.rounds >= MIN_INTERVAL_ROUNDS && seen.has_losses {
             self.conclude(seen.totals);
         }
         false
@@ -85,7 +87,7 @@ impl Policer {
 
     fn keep(&mut self, seen: &Observed) -> bool {
         self.rounds += u32::from(seen.round_start && seen.probing_bandwidth);
-        let over = self.rounds >= KEEP_ROUNDS;
+        let over = self.rounds >= POLICED_ROUNDS;
         if over {
             self.reset();
         }
@@ -102,13 +104,13 @@ impl Policer {
         let lost = totals.lost_bytes - self.start.lost_bytes;
         let delivered = totals.delivered_bytes - self.start.delivered_bytes;
         let time = totals.at - self.start.at;
-        if delivered == 0 || lost < LOSSY.of_bytes(delivered) || time < MIN_TIME {
+        if delivered == 0 || lost < MIN_LOSS_RATIO.of_bytes(delivered) || time < MIN_INTERVAL_TIME {
             return;
         }
         let rate = Bandwidth::from_bytes_and_time(delivered, time);
         if let Some(before) = self.rate {
             let difference = rate.bits_per_s().abs_diff(before.bits_per_s());
-            let bound = AGREE.of_rate(before).max(AGREE_RATE);
+            let bound = MAX_RATE_DIFFERENCE_RATIO.of_rate(before).max(MAX_RATE_DIFFERENCE);
             if difference <= bound.bits_per_s() {
                 let mean = u64::midpoint(rate.bits_per_s(), before.bits_per_s());
                 self.rate = Some(Bandwidth::from_bits_per_s(mean));
@@ -126,7 +128,7 @@ impl Policer {
 mod tests {
     use super::*;
 
-    /// Rounds of 100 ms that deliver and lose so many bytes; the rate in the end.
+    /// Runs rounds of 100 ms that deliver and lose the given bytes. Returns the policed rate.
     fn run(policer: &mut Policer, rounds: u64, delivered: u64, lost: u64) -> Option<f64> {
         let mut totals = policer.start;
         for _ in 0..rounds {
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_that_differ_are_none() {
+    fn intervals_with_different_rates_are_not_a_policer() {
         let mut policer = Policer::default();
         run(&mut policer, 5, 125_000, 30_000);
         policer.start.at = Time::ZERO;
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_kept_for_48_rounds() {
+    fn policed_rate_is_used_for_48_rounds() {
         let mut policer = Policer::default();
         run(&mut policer, 8, 125_000, 30_000);
         assert_eq!(run(&mut policer, 47, 250_000, 0), Some(10.0));

@@ -1,25 +1,13 @@
-//! ProbeRTT lets the queue run empty from time to time, to see the path's own RTT again
-//! (Section 4.3.5).
+//! ProbeRTT: lets the queue run empty periodically, to measure the path's RTT (Section 4.3.5).
 
 use std::time::Duration;
 
-use super::state::State;
+use super::state::{ProbeRtt, State};
 use super::{Bbr, MIN_WINDOW_PACKETS};
-use crate::bbr::gain::Gain;
 use crate::{CongestionEvent, Time};
 
-pub(super) const GAIN: Gain = Gain::ONE;
-
-/// How far the measurement is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ProbeRtt {
-    /// Set once there is so little in flight as there is to be.
-    ends: Option<Time>,
-    round_done: bool,
-}
-
 impl Bbr {
-    /// Keeps the minimum of the RTT, and looks for it with an empty queue when it is too old
+    /// Updates the minimum RTT, and starts to measure it with an empty queue when it is too old
     /// (Sections 4.1.3 and 4.3.5; BBRUpdateRTprop, BBRCheckProbeRTT).
     pub(super) fn update_min_rtt(&mut self, event: &CongestionEvent<'_>, round_start: bool) {
         let window = Duration::from_millis(self.config.min_rtt_window_ms);
@@ -30,7 +18,7 @@ impl Bbr {
             self.min_rtt = Some(rtt.latest);
             self.min_rtt_at = event.now;
         }
-        // A pause has let the queue run empty already.
+        // An idle period has emptied the queue already.
         if expired && !self.idle_restart && !matches!(self.state, State::ProbeRtt(_)) {
             self.save_window();
             self.transition_to(State::ProbeRtt(ProbeRtt::default()));
@@ -41,7 +29,7 @@ impl Bbr {
 
     fn measure_rtt(&mut self, event: &CongestionEvent<'_>, round_start: bool) {
         let State::ProbeRtt(mut probe) = self.state else { return };
-        // The low rate is of our own making.
+        // The sender limits the rate itself.
         self.sampler.on_app_limited(event.in_flight_bytes);
         match probe.ends {
             None if event.in_flight_bytes <= self.probe_rtt_window_bytes() => {

@@ -1,15 +1,62 @@
-use super::probe_bw::ProbeBw;
-use super::probe_rtt::ProbeRtt;
-use super::{Bbr, drain, probe_bw, probe_rtt, startup};
+//! States with their own data, and their gains.
+
+use crate::Time;
 use crate::bbr::gain::Gain;
 
-/// What the flow is doing, with what belongs to that alone (Section 3.4).
+/// 2/ln(2), the least gain that doubles the rate in a round trip (BBRHighGain, Section 4.3.2.1), as the
+/// ratio of Linux.
+pub(super) const STARTUP_GAIN: Gain = Gain::new(2885, 1000);
+/// The inverse of startup's gain: a queue that was built in a round trip drains in one (Section 4.3.3).
+const DRAIN_PACING_GAIN: Gain = STARTUP_GAIN.inverse();
+/// Twice the bandwidth-delay product, so that delayed acknowledgements do not stall the flow
+/// (Section 4.2.3.1).
+const PROBE_BW_WINDOW_GAIN: Gain = Gain::new(2, 1);
+/// A phase lasts about a minimum RTT (Section 4.3.4.1).
+pub(super) const CYCLE: [Gain; 8] = [
+    Gain::new(5, 4),
+    Gain::new(3, 4),
+    Gain::ONE,
+    Gain::ONE,
+    Gain::ONE,
+    Gain::ONE,
+    Gain::ONE,
+    Gain::ONE,
+];
+/// Gain of ProbeRTT (Section 4.3.5).
+const PROBE_RTT_GAIN: Gain = Gain::ONE;
+
+/// The states with their own data (Section 3.4).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
     Startup,
     Drain,
     ProbeBw(ProbeBw),
     ProbeRtt(ProbeRtt),
+}
+
+/// Position in the gain cycle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProbeBw {
+    pub(super) phase: usize,
+    pub(super) since: Time,
+}
+
+impl ProbeBw {
+    pub(super) fn new(now: Time, phase: usize) -> Self {
+        Self { phase: phase % CYCLE.len(), since: now }
+    }
+
+    pub(super) fn pacing_gain(&self) -> Gain {
+        CYCLE[self.phase]
+    }
+}
+
+/// Progress of the RTT measurement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProbeRtt {
+    /// Set once the bytes in flight have reached the window of ProbeRTT.
+    pub(super) ends: Option<Time>,
+    pub(super) round_done: bool,
 }
 
 impl State {
@@ -24,25 +71,25 @@ impl State {
 
     pub(super) fn pacing_gain(&self) -> Gain {
         match self {
-            Self::Startup => startup::GAIN,
-            Self::Drain => drain::PACING_GAIN,
+            Self::Startup => STARTUP_GAIN,
+            Self::Drain => DRAIN_PACING_GAIN,
             Self::ProbeBw(cycle) => cycle.pacing_gain(),
-            Self::ProbeRtt(_) => probe_rtt::GAIN,
+            Self::ProbeRtt(_) => PROBE_RTT_GAIN,
         }
     }
 
     pub(super) fn window_gain(&self) -> Gain {
         match self {
             // Drain empties the queue by pacing; cutting the window too would starve it.
-            Self::Startup | Self::Drain => startup::GAIN,
-            Self::ProbeBw(_) => probe_bw::WINDOW_GAIN,
-            Self::ProbeRtt(_) => probe_rtt::GAIN,
+            Self::Startup | Self::Drain => STARTUP_GAIN,
+            Self::ProbeBw(_) => PROBE_BW_WINDOW_GAIN,
+            Self::ProbeRtt(_) => PROBE_RTT_GAIN,
         }
     }
 
-    /// The arrows of Figure 1 in Section 3.4.1, and two that it leaves out: a gain cycle that
-    /// begins anew, and a flow that takes over a path that is known.
-    fn may_become(&self, next: &Self) -> bool {
+    /// The transitions of Figure 1 in Section 3.4.1, and two more: a gain cycle that starts again,
+    /// and a warm start.
+    pub(super) fn may_become(&self, next: &Self) -> bool {
         match self {
             Self::Startup => !matches!(next, Self::Startup),
             Self::Drain | Self::ProbeBw(_) => matches!(next, Self::ProbeBw(_) | Self::ProbeRtt(_)),
@@ -51,19 +98,9 @@ impl State {
     }
 }
 
-impl Bbr {
-    /// The only way from one state to the next.
-    pub(super) fn transition_to(&mut self, next: State) {
-        let (from, to) = (self.state.name(), next.name());
-        assert!(self.state.may_become(&next), "{from} does not lead to {to}");
-        self.state = next;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Time;
 
     fn all() -> [State; 4] {
         let cycle = ProbeBw::new(Time::ZERO, 0);
@@ -71,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_arrows_of_the_figure_are_legal() {
+    fn only_the_transitions_of_the_figure_are_legal() {
         let legal: Vec<_> = all()
             .iter()
             .flat_map(|from| all().map(|to| (from.name(), to.name(), from.may_become(&to))))

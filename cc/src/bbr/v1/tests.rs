@@ -187,7 +187,7 @@ fn recovery_sends_what_is_delivered_for_a_round_trip_and_then_restores() {
 }
 
 #[test]
-fn a_mistaken_loss_is_undone() {
+fn a_spurious_loss_is_undone() {
     let mut path = path();
     probing(&mut path);
     let window = path.controller.window_bytes;
@@ -201,8 +201,8 @@ fn a_mistaken_loss_is_undone() {
 }
 
 #[test]
-fn startup_looks_again_after_a_recovery_that_was_all_mistaken_and_no_earlier() {
-    for mistaken in [1, 2] {
+fn startup_continues_after_a_recovery_of_spurious_losses_only() {
+    for spurious in [1, 2] {
         let controller = &mut path().controller;
         let rate = Bandwidth::from_mbps(8.0);
         for _ in 0..3 {
@@ -210,11 +210,11 @@ fn startup_looks_again_after_a_recovery_that_was_all_mistaken_and_no_earlier() {
         }
         let late = [0, 1].map(|number| LostPacket { number, sent: Time::ZERO, bytes: 1000 });
         controller.recovery.on_lost(&late, 2);
-        for packet in &late[..mistaken] {
+        for packet in &late[..spurious] {
             controller.on_spurious_loss(Time::ZERO, packet);
         }
         controller.full_pipe.on_round(rate);
-        assert_eq!(controller.full_pipe.is_full(), mistaken == 1);
+        assert_eq!(controller.full_pipe.is_full(), spurious == 1);
     }
 }
 
@@ -224,7 +224,7 @@ fn the_second_probe_timeout_in_a_row_closes_the_window_until_something_arrives()
     probing(&mut path);
     let window = path.controller.window_bytes;
     path.controller.on_probe_timeout(path.now);
-    assert_eq!(path.controller.window_bytes, window, "the first only asks");
+    assert_eq!(path.controller.window_bytes, window, "the first only tests for losses");
     path.controller.on_probe_timeout(path.now);
     assert_eq!(path.controller.window_bytes, 2 * PACKET_BYTES);
     path.run_until(|path| !path.controller.recovery.is_active());
@@ -245,7 +245,7 @@ fn a_fifth_lost_at_a_steady_rate_is_a_policer() {
 }
 
 #[test]
-fn it_takes_over_a_path_without_slow_start() {
+fn warm_start_skips_slow_start() {
     let model = |mbps: f64, window| {
         let mut path = PathModel::default();
         path.min_rtt = Some(Duration::from_millis(40));
@@ -254,22 +254,22 @@ fn it_takes_over_a_path_without_slow_start() {
         path.window_bytes = window;
         path
     };
-    let inherit = |model: &PathModel| {
+    let init_from_path = |model: &PathModel| {
         let mut path = path();
-        path.controller.inherit(path.now, model);
+        path.controller.init_from_path(path.now, model);
         path.controller
     };
-    let bbr = inherit(&model(8.0, 30_000));
+    let bbr = init_from_path(&model(8.0, 30_000));
     assert_eq!(bbr.state.name(), "probe_bw");
     assert_eq!(bbr.window_bytes(), 30_000);
     assert_eq!(bbr.pacing_rate(), bbr.pacing_gain().of_rate(Bandwidth::from_mbps(7.92)));
     // 2 x 40 packets and three bursts at most.
-    let bloated = inherit(&model(8.0, 1_000_000)).window_bytes();
+    let bloated = init_from_path(&model(8.0, 1_000_000)).window_bytes();
     assert!((86_000..=90_000).contains(&bloated), "{bloated}");
     // Without a delivery rate: the window each round trip.
-    let bbr = inherit(&model(0.0, 30_000));
+    let bbr = init_from_path(&model(0.0, 30_000));
     assert_eq!(bbr.bandwidth(), Bandwidth::from_mbps(4.0));
-    assert_eq!(inherit(&PathModel::default()).state.name(), "startup", "nothing is known");
+    assert_eq!(init_from_path(&PathModel::default()).state.name(), "startup", "nothing is known");
 }
 
 #[test]

@@ -1,35 +1,35 @@
 use super::state::State;
-use super::{Bbr, MAX_QUANTUM_BYTES, MIN_WINDOW_PACKETS, SMALL_QUANTUM_BELOW};
+use super::{Bbr, MAX_QUANTUM_BYTES, MIN_TWO_PACKET_QUANTUM_RATE, MIN_WINDOW_PACKETS};
 use crate::bbr::gain::Gain;
 use crate::{Bandwidth, CongestionEvent};
 
-/// Less would wait for an acknowledgement that is held back (RFC 9002, Section 7.2). Only the
-/// first round trip of a recovery and time-outs come below four packets.
-const LEAST_PACKETS: u64 = 2;
+/// Least window, packets (RFC 9002, Section 7.2): one packet would wait for a delayed acknowledgement. Only the
+/// first round trip of a recovery and timeouts go below [`MIN_WINDOW_PACKETS`].
+const MIN_REDUCED_WINDOW_PACKETS: u64 = 2;
 
 impl Bbr {
-    /// What should be in flight: the bandwidth-delay product times `gain`, and what the ends
-    /// hold (BBRInflight, Section 4.2.3.2; Linux, `bbr_target_cwnd`).
+    /// Target of the bytes in flight: the bandwidth-delay product times `gain`, and the send quanta at both
+    /// ends (BBRInflight, Section 4.2.3.2; Linux, `bbr_target_cwnd`).
     pub(super) fn target_bytes(&self, bandwidth: Bandwidth, gain: Gain) -> u64 {
         let product = match self.min_rtt {
             Some(rtt) => gain.of_bytes(bandwidth.bytes_in(rtt)),
             None => self.initial_window_bytes,
         };
-        // A burst each in the sender's queue, on its way, and at the receiver.
+        // One quantum each in the sender's queue, on the path, and at the receiver.
         let inflight = product.saturating_add(3 * self.quantum_bytes());
         // An even number of packets, since receivers acknowledge every second one.
         let pair = 2 * self.mtu_bytes;
         let even = inflight.div_ceil(pair).saturating_mul(pair);
         match self.state {
-            // Four packets times 1.25 would be four packets.
+            // In whole pairs, four packets times 1.25 would remain four packets.
             State::ProbeBw(_) if gain.is_above_one() => even.saturating_add(pair),
             _ => even,
         }
     }
 
-    /// What leaves at once: a millisecond of the rate (BBR.send_quantum, Section 4.2.2).
+    /// Send quantum: a millisecond of the rate (BBR.send_quantum, Section 4.2.2).
     fn quantum_bytes(&self) -> u64 {
-        let packets = if self.pacing_rate < SMALL_QUANTUM_BELOW { 1 } else { 2 };
+        let packets = if self.pacing_rate < MIN_TWO_PACKET_QUANTUM_RATE { 1 } else { 2 };
         let millisecond = self.pacing_rate.bytes_per_s() / 1000;
         millisecond.min(MAX_QUANTUM_BYTES).max(packets * self.mtu_bytes)
     }
@@ -40,8 +40,8 @@ impl Bbr {
         self.window_bytes = self.window_bytes.saturating_sub(lost_bytes);
         let conserved = event.in_flight_bytes.saturating_add(acked_bytes);
         if self.recovery.take_entered() {
-            // The path may have become slower than is known yet: for a round trip, send what is
-            // delivered (Section 4.2.3.4).
+            // The path may have become slower than its estimate: packet conservation for a round trip
+            // (Section 4.2.3.4).
             self.recovery.conserving = true;
             self.rounds.restart();
             self.window_bytes = conserved;
@@ -58,7 +58,7 @@ impl Bbr {
         self.bound_window();
     }
 
-    /// Towards the target by what is acknowledged; above it only while the pipe is not full.
+    /// Grows towards the target by the acknowledged bytes; beyond it only before the pipe is full.
     fn grow_window(&mut self, acked_bytes: u64) {
         let bandwidth = self.bandwidth();
         let mut target = self.target_bytes(bandwidth, self.state.window_gain());
@@ -76,7 +76,7 @@ impl Bbr {
         self.window_bytes = self.window_bytes.max(MIN_WINDOW_PACKETS * self.mtu_bytes);
     }
 
-    /// Remembers the window that is about to be cut (BBRSaveCwnd, Section 4.2.3.4).
+    /// Saves the window before a reduction (BBRSaveCwnd, Section 4.2.3.4).
     pub(super) fn save_window(&mut self) {
         let cut = self.recovery.is_active() || matches!(self.state, State::ProbeRtt(_));
         self.prior_window_bytes = match cut {
@@ -86,11 +86,11 @@ impl Bbr {
     }
 
     pub(super) fn bound_window(&mut self) {
-        self.window_bytes = self.window_bytes.max(LEAST_PACKETS * self.mtu_bytes);
+        self.window_bytes = self.window_bytes.max(MIN_REDUCED_WINDOW_PACKETS * self.mtu_bytes);
     }
 
-    /// So little that nothing is risked after a time-out (RFC 9002, Section 7.6.2; TCP: one).
+    /// The window after a timeout (RFC 9002, Section 7.6.2; TCP: one packet).
     pub(super) fn collapse_window(&mut self) {
-        self.window_bytes = LEAST_PACKETS * self.mtu_bytes;
+        self.window_bytes = MIN_REDUCED_WINDOW_PACKETS * self.mtu_bytes;
     }
 }

@@ -2,28 +2,26 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Bbr3;
-use crate::bbr::between;
+use crate::bbr::common::between;
 use crate::bbr::gain::Gain;
-use crate::{Controller, ControllerConfig, PathStart, Time};
 
 /// Settings of BBR version 3; also its factory.
 ///
 /// The defaults are those of draft-ietf-ccwg-bbr (Section "Core Algorithm Design Parameters" and
-/// the following). `docs/cc/bbr.md` has what each costs at its extremes.
+/// the following). `docs/research/cc/bbr.md` has measurements of smaller and larger values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bbr3Config {
-    /// BBR.PacingMarginPercent: paces below the estimated bandwidth by so much, 0 to 50 per cent.
+    /// BBR.PacingMarginPercent: margin of the pacing rate below the estimated bandwidth, 0 to 50 per cent.
     #[serde(deserialize_with = "between::<_, 0, 50>")]
     pub pacing_margin_percent: u64,
-    /// BBR.LossThresh: a probe that loses more was too much, 1 to 500 per thousand.
+    /// BBR.LossThresh: loss rate above which a probe was too high, 1 to 500 per thousand.
     #[serde(deserialize_with = "between::<_, 1, 500>")]
     pub loss_threshold_permille: u64,
-    /// BBR.Beta: what a round trip with losses leaves at least, 10 to 100 per cent.
+    /// BBR.Beta: least share of the bounds that remains after a round trip with losses, 10 to 100 per cent.
     #[serde(deserialize_with = "between::<_, 10, 100>")]
     pub beta_percent: u64,
-    /// BBR.Headroom: what is left to others of what fits, 0 to 90 per cent.
+    /// BBR.Headroom: share of the long-term bound that is left to other flows, 0 to 90 per cent.
     #[serde(deserialize_with = "between::<_, 0, 90>")]
     pub headroom_percent: u64,
     /// Least time between two probes for bandwidth (T_bbr), 100 ms to 100 s. Up to half as much
@@ -33,17 +31,16 @@ pub struct Bbr3Config {
     /// Most round trips between two probes (T_reno), 1 to 1000.
     #[serde(deserialize_with = "between::<_, 1, 1000>")]
     pub probe_wait_rounds: u64,
-    /// BBR.ProbeRTTInterval: the RTT is measured when no smaller one was seen for so long,
-    /// 100 ms to an hour.
+    /// BBR.ProbeRTTInterval: time without a smaller RTT after which the RTT is measured, 100 ms to an hour.
     #[serde(deserialize_with = "between::<_, 100, 3_600_000>")]
     pub probe_rtt_interval_ms: u64,
     /// BBR.ProbeRTTDuration, 0 to 10 s.
     #[serde(deserialize_with = "between::<_, 0, 10_000>")]
     pub probe_rtt_ms: u64,
-    /// BBR.MinRTTFilterLen: a minimum is forgotten after this, 100 ms to an hour.
+    /// BBR.MinRTTFilterLen: time after which a minimum expires, 100 ms to an hour.
     #[serde(deserialize_with = "between::<_, 100, 3_600_000>")]
     pub min_rtt_window_ms: u64,
-    /// BBRStartupFullLossCnt: so many gaps in a round trip end startup, 1 to 1000.
+    /// BBRStartupFullLossCnt: gaps in a round trip that end startup, 1 to 1000.
     #[serde(deserialize_with = "between::<_, 1, 1000>")]
     pub startup_loss_ranges: u64,
 }
@@ -88,15 +85,5 @@ impl Bbr3Config {
 
     pub(super) fn min_rtt_window(&self) -> Duration {
         Duration::from_millis(self.min_rtt_window_ms)
-    }
-}
-
-impl ControllerConfig for Bbr3Config {
-    fn name(&self) -> &'static str {
-        "bbr3"
-    }
-
-    fn build(&self, now: Time, start: &PathStart) -> Box<dyn Controller> {
-        Box::new(Bbr3::new(*self, now, start))
     }
 }

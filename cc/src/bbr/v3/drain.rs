@@ -1,20 +1,12 @@
-//! Drain gets rid of the queue that startup has made.
+//! Drain: drains the queue that startup has built.
 
 use super::Bbr3;
-use super::state::State;
+use super::state::{Drain, State};
 use crate::CongestionEvent;
 use crate::bbr::gain::Gain;
 
-/// BBR.DrainPacingGain.
-pub(super) const PACING_GAIN: Gain = Gain::new(1, 2);
-/// Most round trips: the bandwidth may have been overestimated.
-const MAX_ROUNDS: u64 = 3;
-
-/// Since when.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Drain {
-    start_round: u64,
-}
+/// Most round trips of Drain (the draft's limit): the bandwidth may have been overestimated.
+const MAX_DRAIN_ROUNDS: u64 = 3;
 
 impl Bbr3 {
     pub(super) fn enter_drain(&mut self) {
@@ -24,7 +16,7 @@ impl Bbr3 {
     /// CheckDrainDone().
     pub(super) fn check_drained(&mut self, event: &CongestionEvent<'_>) {
         let State::Drain(drain) = self.state else { return };
-        let overdue = self.rounds.rounds() > drain.start_round + MAX_ROUNDS;
+        let overdue = self.rounds.rounds() > drain.start_round + MAX_DRAIN_ROUNDS;
         if overdue || event.in_flight_bytes <= self.inflight_bytes(self.bandwidth, Gain::ONE) {
             self.start_down(event.now);
         }

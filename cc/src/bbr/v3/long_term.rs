@@ -1,31 +1,15 @@
-//! How much in flight the path has borne: the long-term model.
+//! The bytes in flight that the path has carried without too many losses: the long-term model.
 
+use super::model::{UNBOUNDED, Undo};
 use super::state::State;
-use super::{Bbr3, MIN_WINDOW_PACKETS, UNBOUNDED, Undo};
+use super::{Bbr3, MIN_WINDOW_PACKETS};
 use crate::CongestionEvent;
 use crate::estimators::{LossSample, RateSample};
 
-/// How fast a probe raises the bound (BBR.bw_probe_up_*).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Raise {
-    /// BBR.bw_probe_up_rounds.
-    pub(super) rounds: u32,
-    /// BBR.bw_probe_up_acked.
-    pub(super) acked_bytes: u64,
-    /// BBR.probe_up_acked_per_inc: acknowledged bytes for a packet more.
-    bytes_per_packet: u64,
-}
+/// Most rounds of doubling ("BBRRaiseInflightLongtermSlope"): 2^30 packets a round trip.
+const MAX_RAISE_ROUNDS: u32 = 30;
 
-impl Default for Raise {
-    fn default() -> Self {
-        Self { rounds: 0, acked_bytes: 0, bytes_per_packet: UNBOUNDED }
-    }
-}
-
-/// Doubling stops here: 2^30 packets a round trip.
-const MAX_ROUNDS: u32 = 30;
-
-/// When a sample's packet left.
+/// A sample with the bytes in flight when its packet left.
 pub(super) trait Sent {
     fn in_flight_bytes(&self) -> u64;
 }
@@ -43,7 +27,7 @@ impl Sent for LossSample {
 }
 
 impl Bbr3 {
-    /// IsInflightTooHigh(): of what was in flight, more than bearable was lost.
+    /// IsInflightTooHigh(): more than the tolerated share of the bytes in flight was lost.
     pub(super) fn is_too_high(&self, lost_bytes: u64, sent: &impl Sent) -> bool {
         lost_bytes > self.config.loss_threshold().of_bytes(sent.in_flight_bytes())
     }
@@ -51,33 +35,33 @@ impl Bbr3 {
     /// HandleLostPacket(), but for NoteLoss().
     pub(super) fn judge_loss(&mut self, event: &CongestionEvent<'_>, sample: &LossSample) {
         if self.cycle.is_probe && self.is_too_high(sample.lost_bytes, sample) {
-            let bearable = self.inflight_at_loss(sample);
-            self.on_too_high(event, bearable, sample.app_limited);
+            let tolerated = self.inflight_at_loss(sample);
+            self.on_too_high(event, tolerated, sample.app_limited);
         }
     }
 
-    /// InflightAtLoss(): how much was in flight when the losses became too many, which may be
-    /// within the packet, since that may stand for a burst.
+    /// InflightAtLoss(): the bytes in flight when the losses became too many. That may be within the packet,
+    /// because it may represent a burst.
     pub(super) fn inflight_at_loss(&self, sample: &LossSample) -> u64 {
         let before = sample.sent_in_flight_bytes.saturating_sub(sample.bytes);
         let lost_before = sample.lost_bytes.saturating_sub(sample.bytes);
         let threshold = self.config.loss_threshold();
-        let bearable = threshold.of_bytes(before).saturating_sub(lost_before);
-        before.saturating_add(threshold.complement().inverse().of_bytes(bearable))
+        let tolerated = threshold.of_bytes(before).saturating_sub(lost_before);
+        before.saturating_add(threshold.complement().inverse().of_bytes(tolerated))
     }
 
     /// HandleInflightTooHigh(): once a probe.
     pub(super) fn on_too_high(
         &mut self,
         event: &CongestionEvent<'_>,
-        bearable_bytes: u64,
+        tolerated_bytes: u64,
         app_limited: bool,
     ) {
         self.cycle.was_too_high = true;
         self.cycle.is_probe = false;
         if !app_limited {
             let least = self.config.beta().of_bytes(self.target_inflight_bytes());
-            self.inflight_longterm = bearable_bytes.max(least);
+            self.inflight_longterm = tolerated_bytes.max(least);
         }
         if matches!(self.state, State::Up) {
             self.undo.state = Some(Undo::Up);
@@ -85,7 +69,7 @@ impl Bbr3 {
         }
     }
 
-    /// The end of AdaptLongTermModel(): what was in flight without too many losses may be again.
+    /// The end of AdaptLongTermModel(): raises the bound to the bytes in flight without too many losses.
     pub(super) fn raise_long_term(&mut self, event: &CongestionEvent<'_>, sample: &RateSample) {
         if self.inflight_longterm == UNBOUNDED {
             return;
@@ -114,7 +98,7 @@ impl Bbr3 {
     /// RaiseInflightLongtermSlope(): 1, 2, 4, 8, ... packets a round trip.
     pub(super) fn raise_slope(&mut self) {
         let packets = 1 << self.raise.rounds;
-        self.raise.rounds = (self.raise.rounds + 1).min(MAX_ROUNDS);
+        self.raise.rounds = (self.raise.rounds + 1).min(MAX_RAISE_ROUNDS);
         self.raise.bytes_per_packet = (self.window_bytes / packets).max(self.mtu_bytes);
     }
 

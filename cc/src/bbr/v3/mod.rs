@@ -1,15 +1,17 @@
 //! Version 3: draft-ietf-ccwg-bbr in its text of August 2026 (commit 4ce5e87 of its repository), whose names
 //! are cited here.
 //!
-//! - `startup`, `drain`, `probe_bw`, `probe_rtt`: the states. The four of ProbeBW differ by their
-//!   gains and by when the next one follows, and share a file.
-//! - `state`: what the states have in common, and the only way from one to the next.
-//! - `long_term`, `short_term`: what losses have shown of the path.
-//! - `window`: what may be in flight.
+//! - `startup`, `drain`, `probe_bw`, `probe_rtt`: the states. The four of ProbeBW differ in their gains and
+//!   transitions, and share a file.
+//! - `state`: the common part of the states, and the gains.
+//! - `model`: the flow's estimates.
+//! - `long_term`, `short_term`: bounds from losses.
+//! - `window`: the congestion window.
 
 mod config;
 mod drain;
 mod long_term;
+mod model;
 mod probe_bw;
 mod probe_rtt;
 mod short_term;
@@ -22,49 +24,40 @@ mod window;
 use std::time::Duration;
 
 pub use config::Bbr3Config;
-use long_term::Raise;
-use probe_bw::Cycle;
-use probe_rtt::MinRtt;
+use model::{Cycle, MinRtt, Raise, UNBOUNDED, UNBOUNDED_RATE, Undo, UndoState};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use short_term::UndoState;
-use state::State;
+use state::{STARTUP_PACING_GAIN, State, WINDOW_GAIN};
 
 use super::ack_aggregation::{AckAggregation, Acknowledged};
+use super::common::{
+    MAX_RATE, MIN_RATE, NOMINAL_RTT, PROBE_TIMEOUTS_PER_RTO, warm_start_estimates,
+};
 use super::full_pipe::FullPipe;
 use super::gain::Gain;
 use super::recovery::Recovery;
-use super::{MAX_RATE, MIN_RATE, NOMINAL_RTT, TIMEOUTS};
 use crate::estimators::{RateSample, RateSampler, RoundCounter, WindowedMax};
 use crate::{
-    Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
-    Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
+    PathStart, SentPacket, Time,
 };
 
 /// BBR.MinPipeCwnd.
 const MIN_WINDOW_PACKETS: u64 = 4;
-/// Bounds what leaves at once ("Send Quantum").
+/// Bounds the send quantum ("Send Quantum").
 const MAX_QUANTUM_BYTES: u64 = 64 * 1024;
-/// BBR.MaxBwFilterLen: this cycle and the one before.
+/// BBR.MaxBwFilterLen: the current cycle and the previous one.
 const BANDWIDTH_CYCLES: u64 = 1;
-/// BBR.ExtraAckedFilterLen, and what startup remembers, in round trips.
+/// BBR.ExtraAckedFilterLen, round trips.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
+/// The filter length of startup, round trips ("BBR.extra_acked").
 const STARTUP_EXTRA_ACKED_ROUNDS: u64 = 1;
-/// Round trips so many times as long as the shortest are those of a queue that stands: with half of what a round
-/// of probing adds, a first probe on top of it ran into the end of a buffer of one BDP.
-const QUEUE: f64 = 1.125;
-/// Infinity.
-const UNBOUNDED: u64 = u64::MAX;
-const UNBOUNDED_RATE: Bandwidth = Bandwidth::from_bits_per_s(u64::MAX);
+/// A warm start finds a standing queue if the smoothed RTT is more than this multiple of the base RTT. It drains that
+/// queue first, because a probe on top of it would overflow a buffer of one bandwidth-delay product.
+/// Measured in docs/research/mcc.md (Migration).
+const STANDING_QUEUE_RTT_RATIO: f64 = 1.125;
 
-/// What a loss made the flow give up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Undo {
-    Startup,
-    Up,
-}
-
-/// See [`Bbr3Config`].
+/// The controller of BBR version 3, with the settings of a [`Bbr3Config`].
 #[derive(Debug)]
 pub struct Bbr3 {
     config: Bbr3Config,
@@ -103,7 +96,7 @@ pub struct Bbr3 {
     recovery: Recovery,
     window_bytes: u64,
     prior_window_bytes: u64,
-    /// Whether the window was full in this round trip, and in the last.
+    /// Whether the window was full in this round trip, and in the previous one.
     window_limited: [bool; 2],
     pacing_rate: Bandwidth,
     idle_restart: bool,
@@ -166,7 +159,7 @@ impl Bbr3 {
     fn pace_initially(&mut self, rtt: Duration) {
         let rtt = rtt.max(Duration::from_micros(1));
         let rate = Bandwidth::from_bytes_and_time(self.window_bytes, rtt);
-        self.pacing_rate = startup::PACING_GAIN.of_rate(rate).clamp(MIN_RATE, MAX_RATE);
+        self.pacing_rate = STARTUP_PACING_GAIN.of_rate(rate).clamp(MIN_RATE, MAX_RATE);
     }
 
     /// SetPacingRateWithGain().
@@ -251,8 +244,8 @@ impl Bbr3 {
         }
     }
 
-    /// "ECN": the draft has no response of its own and wants marks to count as congestion: a mark
-    /// is a loss here, and one while probing is one too many, as a loss is to Reno.
+    /// "ECN": the draft has no specific response and treats marks as congestion. Here a mark counts as a
+    /// loss, and a mark while probing ends the probe, as a loss ends Reno's growth.
     fn note_marks(&mut self, event: &CongestionEvent<'_>) {
         if event.ecn_ce == 0 {
             return;
@@ -278,6 +271,23 @@ impl Bbr3 {
             }
             _ => {}
         }
+    }
+
+    /// Changes the state; every transition uses this.
+    fn transition_to(&mut self, next: State) {
+        let (from, to) = (self.state.name(), next.name());
+        assert!(self.state.may_become(&next), "{from} does not lead to {to}");
+        self.state = next;
+    }
+}
+
+impl ControllerConfig for Bbr3Config {
+    fn name(&self) -> &'static str {
+        "bbr3"
+    }
+
+    fn build(&self, now: Time, start: &PathStart) -> Box<dyn Controller> {
+        Box::new(Bbr3::new(*self, now, start))
     }
 }
 
@@ -340,12 +350,12 @@ impl Controller for Bbr3 {
         }
     }
 
-    /// The first only asks whether the last packets were lost, and RFC 9002, Section 6.2, lets
-    /// it change nothing. The second comes about when RFC 9002, Section 7.6, finds persistent
-    /// congestion, and counts as a retransmission time-out.
+    /// The first probe timeout only tests whether the last packets were lost, and must not change anything
+    /// (RFC 9002, Section 6.2). The second comes at about the time of persistent congestion (RFC 9002,
+    /// Section 7.6), and counts as a retransmission timeout.
     fn on_probe_timeout(&mut self, _now: Time) {
         self.probe_timeouts = self.probe_timeouts.saturating_add(1);
-        if self.probe_timeouts == TIMEOUTS {
+        if self.probe_timeouts == PROBE_TIMEOUTS_PER_RTO {
             self.save_state();
             self.recovery.on_timeout(self.next_number);
             self.collapse_window();
@@ -361,8 +371,8 @@ impl Controller for Bbr3 {
         self.bound_window();
     }
 
-    fn inherit(&mut self, now: Time, path: &PathModel) {
-        let Some((bandwidth, rtt)) = super::inherited(path) else { return };
+    fn init_from_path(&mut self, now: Time, path: &PathModel) {
+        let Some((bandwidth, rtt)) = warm_start_estimates(path) else { return };
         self.bandwidth_filter.clear();
         self.bandwidth_filter.add(self.cycle.count, bandwidth);
         self.bandwidth = bandwidth;
@@ -372,14 +382,14 @@ impl Controller for Bbr3 {
         self.undo = UndoState::default();
         self.recovery = Recovery::default();
         self.reset_congestion_signals();
-        let target = self.inflight_bytes(bandwidth, startup::WINDOW_GAIN);
-        let inherited = if path.window_bytes == 0 { target } else { path.window_bytes };
+        let target = self.inflight_bytes(bandwidth, WINDOW_GAIN);
+        let window_bytes = if path.window_bytes == 0 { target } else { path.window_bytes };
         let least = MIN_WINDOW_PACKETS * self.mtu_bytes;
-        self.window_bytes = inherited.min(target).max(least);
+        self.window_bytes = window_bytes.min(target).max(least);
         self.prior_window_bytes = self.window_bytes;
         self.inflight_longterm = UNBOUNDED;
-        // As after start-up where it has filled the pipe; else the rate may be far below the path's.
-        if path.standing_queue(QUEUE).is_some() {
+        // With a standing queue as after startup; without one the rate may be far below the path's.
+        if path.standing_queue(STANDING_QUEUE_RTT_RATIO).is_some() {
             self.enter_drain();
         } else {
             self.start_refill();
@@ -391,7 +401,7 @@ impl Controller for Bbr3 {
         self.window_bytes
     }
 
-    fn lasting_window_bytes(&self) -> u64 {
+    fn steady_state_window_bytes(&self) -> u64 {
         match self.state {
             State::ProbeRtt(_) => self.window_bytes.max(self.prior_window_bytes),
             _ => self.window_bytes,
@@ -416,7 +426,7 @@ impl Controller for Bbr3 {
                 ("pacing_gain", self.state.pacing_gain().as_f64()),
                 ("window_gain", self.state.window_gain().as_f64()),
                 ("rounds", self.rounds.rounds() as f64),
-                // Zero while there is no bound.
+                // Zero without a bound.
                 ("inflight_longterm_bytes", bound(self.inflight_longterm)),
                 ("inflight_shortterm_bytes", bound(self.inflight_shortterm)),
                 ("extra_acked_bytes", self.aggregation.excess_bytes(self.bandwidth) as f64),

@@ -1,47 +1,11 @@
-//! ProbeRTT lets the queue run empty from time to time, to see the path's own RTT again.
+//! ProbeRTT: lets the queue run empty periodically, to measure the path's RTT.
 
 use std::time::Duration;
 
-use super::probe_bw::AckPhase;
-use super::state::State;
+use super::model::AckPhase;
+use super::state::{PROBE_RTT_WINDOW_GAIN, ProbeRtt, State};
 use super::{Bbr3, MIN_WINDOW_PACKETS};
-use crate::bbr::gain::Gain;
 use crate::{CongestionEvent, Time};
-
-/// BBR.ProbeRTTCwndGain.
-pub(super) const WINDOW_GAIN: Gain = Gain::new(1, 2);
-
-/// How far the measurement is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ProbeRtt {
-    /// Set once there is so little in flight as there is to be.
-    ends: Option<Time>,
-    round_done: bool,
-}
-
-/// The smallest RTT of two windows: the long one is the model's, the short one says when to
-/// measure again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MinRtt {
-    /// BBR.min_rtt.
-    pub(super) min: Option<Duration>,
-    min_at: Time,
-    /// BBR.probe_rtt_min_delay.
-    recent: Option<Duration>,
-    recent_at: Time,
-    /// BBR.probe_rtt_expired.
-    expired: bool,
-}
-
-impl MinRtt {
-    pub(super) fn new(now: Time) -> Self {
-        Self { min: None, min_at: now, recent: None, recent_at: now, expired: false }
-    }
-
-    pub(super) fn known(now: Time, rtt: Duration) -> Self {
-        Self { min: Some(rtt), recent: Some(rtt), ..Self::new(now) }
-    }
-}
 
 impl Bbr3 {
     /// UpdateMinRTT().
@@ -78,7 +42,7 @@ impl Bbr3 {
     /// HandleProbeRTT().
     fn measure_rtt(&mut self, event: &CongestionEvent<'_>) {
         let State::ProbeRtt(mut probe) = self.state else { return };
-        // The low rate is of our own making.
+        // The sender limits the rate itself.
         self.sampler.on_app_limited(event.in_flight_bytes);
         match probe.ends {
             None if event.in_flight_bytes <= self.probe_rtt_window_bytes() => {
@@ -108,13 +72,13 @@ impl Bbr3 {
             self.transition_to(State::Startup);
             return;
         }
-        // There is no queue, but raising what is in flight may make one: wait for a probe.
+        // There is no queue, but more bytes in flight may build one: wait for a probe.
         self.start_down(now);
         self.transition_to(State::Cruise);
     }
 
     /// ProbeRTTCwnd().
     pub(super) fn probe_rtt_window_bytes(&self) -> u64 {
-        self.bdp_bytes(WINDOW_GAIN).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        self.bdp_bytes(PROBE_RTT_WINDOW_GAIN).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 }

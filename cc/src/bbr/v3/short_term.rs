@@ -1,18 +1,10 @@
-//! What the path has delivered lately, and how losses outside of a probe bound the flow until
-//! the next one: the short-term model ("When not Probing for Bandwidth").
+//! Recent delivery, and the bounds from losses outside of a probe until the next one: the short-term
+//! model ("When not Probing for Bandwidth").
 
-use super::{Bbr3, UNBOUNDED, UNBOUNDED_RATE, Undo};
+use super::Bbr3;
+use super::model::{UNBOUNDED, UNBOUNDED_RATE, UndoState};
 use crate::Bandwidth;
 use crate::estimators::RateSample;
-
-/// What a mistaken loss gives back ("Undo State").
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct UndoState {
-    pub(super) state: Option<Undo>,
-    bandwidth_shortterm: Bandwidth,
-    inflight_shortterm: u64,
-    inflight_longterm: u64,
-}
 
 impl Bbr3 {
     /// UpdateLatestDeliverySignals().
@@ -40,7 +32,7 @@ impl Bbr3 {
         self.loss_in_round = false;
     }
 
-    /// InitLowerBounds(), LossLowerBounds(): to what was delivered, by 0.7 at most.
+    /// InitLowerBounds(), LossLowerBounds(): lowers the bounds to what was delivered, but not below beta.
     fn lower_bounds(&mut self) {
         let beta = self.config.beta();
         let bandwidth = match self.bandwidth_shortterm {
@@ -68,7 +60,7 @@ impl Bbr3 {
         self.inflight_latest = 0;
     }
 
-    /// NoteLoss(): of a round trip, the first counts.
+    /// NoteLoss(): the first loss of a round trip counts.
     pub(super) fn note_loss(&mut self) {
         if !self.loss_in_round {
             self.loss_rounds.restart();
@@ -76,9 +68,9 @@ impl Bbr3 {
         self.loss_in_round = true;
     }
 
-    /// SaveStateUponLoss(), when a recovery begins (OnEnterFastRecovery). NoteLoss() has it for
-    /// the first loss of each round trip too; but a loss that ends a probe begins a new count
-    /// of losses, so that the next one of the same event would save what the first has done.
+    /// SaveStateUponLoss(), when a recovery begins (OnEnterFastRecovery). The draft's NoteLoss() also saves
+    /// at the first loss of each round trip. But a loss that ends a probe restarts the count of losses, so
+    /// that the next loss of the same event would save the reduced state.
     pub(super) fn save_state(&mut self) {
         self.save_window();
         self.undo = UndoState {

@@ -1,14 +1,10 @@
-//! Startup doubles the rate each round trip until the path delivers no more, or loses.
+//! Startup: doubles the rate each round trip until the delivery rate stops growing, or packets are lost.
 
+use super::Bbr3;
+use super::model::Undo;
 use super::state::State;
-use super::{Bbr3, Undo};
 use crate::bbr::gain::Gain;
 use crate::estimators::RateSample;
-
-/// BBR.StartupPacingGain, 4 ln(2).
-pub(super) const PACING_GAIN: Gain = Gain::new(277, 100);
-/// BBR.DefaultCwndGain.
-pub(super) const WINDOW_GAIN: Gain = Gain::new(2, 1);
 
 impl Bbr3 {
     /// CheckFullBWReached().
@@ -32,8 +28,8 @@ impl Bbr3 {
         }
     }
 
-    /// CheckStartupHighLoss(): a round trip after the first loss, so that a burst of losses that
-    /// is soon over does not end startup.
+    /// CheckStartupHighLoss(): a round trip after the first loss, so that a short burst of losses does not
+    /// end startup.
     fn check_startup_losses(&mut self, sample: &RateSample) {
         if !self.loss_round_start {
             return;

@@ -1,9 +1,22 @@
-use super::drain::Drain;
-use super::probe_rtt::ProbeRtt;
-use super::{Bbr3, drain, probe_bw, probe_rtt, startup};
+//! States with their own data, and their gains.
+
+use crate::Time;
 use crate::bbr::gain::Gain;
 
-/// What the flow is doing, with what belongs to that alone ("State Machine Overview").
+/// BBR.StartupPacingGain, 4 ln(2).
+pub(super) const STARTUP_PACING_GAIN: Gain = Gain::new(277, 100);
+/// BBR.DefaultCwndGain.
+pub(super) const WINDOW_GAIN: Gain = Gain::new(2, 1);
+/// BBR.DrainPacingGain.
+const DRAIN_PACING_GAIN: Gain = Gain::new(1, 2);
+// Gains of ProbeBW_DOWN and ProbeBW_UP ("Summary of Control Behavior in the State Machine").
+const DOWN_PACING_GAIN: Gain = Gain::new(9, 10);
+const UP_PACING_GAIN: Gain = Gain::new(5, 4);
+const UP_WINDOW_GAIN: Gain = Gain::new(9, 4);
+/// BBR.ProbeRTTCwndGain.
+pub(super) const PROBE_RTT_WINDOW_GAIN: Gain = Gain::new(1, 2);
+
+/// The states with their own data ("State Machine Overview").
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
     Startup,
@@ -17,6 +30,20 @@ pub(super) enum State {
     /// ProbeBW_UP.
     Up,
     ProbeRtt(ProbeRtt),
+}
+
+/// Start of the drain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Drain {
+    pub(super) start_round: u64,
+}
+
+/// Progress of the RTT measurement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProbeRtt {
+    /// Set once the bytes in flight have reached the window of ProbeRTT.
+    pub(super) ends: Option<Time>,
+    pub(super) round_done: bool,
 }
 
 impl State {
@@ -37,7 +64,7 @@ impl State {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// IsProbingBW(): losses then mean that the probe was too much, not that the path changed.
+    /// IsProbingBW(): losses then mean that the probe was too high, not that the path changed.
     pub(super) fn is_accelerating(&self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
@@ -45,26 +72,26 @@ impl State {
     /// "Summary of Control Behavior in the State Machine", Pacing Gain.
     pub(super) fn pacing_gain(&self) -> Gain {
         match self {
-            Self::Startup => startup::PACING_GAIN,
-            Self::Drain(_) => drain::PACING_GAIN,
-            Self::Down => probe_bw::DOWN_PACING_GAIN,
-            Self::Up => probe_bw::UP_PACING_GAIN,
+            Self::Startup => STARTUP_PACING_GAIN,
+            Self::Drain(_) => DRAIN_PACING_GAIN,
+            Self::Down => DOWN_PACING_GAIN,
+            Self::Up => UP_PACING_GAIN,
             Self::Cruise | Self::Refill | Self::ProbeRtt(_) => Gain::ONE,
         }
     }
 
-    /// The same, Cwnd Gain.
+    /// "Summary of Control Behavior in the State Machine", Cwnd Gain.
     pub(super) fn window_gain(&self) -> Gain {
         match self {
-            Self::Up => probe_bw::UP_WINDOW_GAIN,
-            Self::ProbeRtt(_) => probe_rtt::WINDOW_GAIN,
-            _ => startup::WINDOW_GAIN,
+            Self::Up => UP_WINDOW_GAIN,
+            Self::ProbeRtt(_) => PROBE_RTT_WINDOW_GAIN,
+            _ => WINDOW_GAIN,
         }
     }
 
-    /// "State Transition Diagram"; any state leads to `Refill` or `Drain` when a known path is taken over,
-    /// and back to `Startup` when the losses that ended it were mistaken.
-    fn may_become(&self, next: &Self) -> bool {
+    /// "State Transition Diagram". A warm start leads from any state to `Refill` or `Drain`, and spurious
+    /// losses lead back to the `Startup` that they ended.
+    pub(super) fn may_become(&self, next: &Self) -> bool {
         match next {
             Self::Startup => !matches!(self, Self::Startup),
             Self::Drain(_) => true,
@@ -74,15 +101,6 @@ impl State {
             Self::Up => matches!(self, Self::Refill),
             Self::ProbeRtt(_) => !matches!(self, Self::ProbeRtt(_)),
         }
-    }
-}
-
-impl Bbr3 {
-    /// The only way from one state to the next.
-    pub(super) fn transition_to(&mut self, next: State) {
-        let (from, to) = (self.state.name(), next.name());
-        assert!(self.state.may_become(&next), "{from} does not lead to {to}");
-        self.state = next;
     }
 }
 

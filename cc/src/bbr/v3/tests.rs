@@ -98,13 +98,13 @@ fn a_probe_that_loses_more_than_two_per_cent_ends_and_is_remembered() {
     path.run_until_state("probe_bw_down");
     let bbr = &path.controller;
     assert!(bbr.cycle.was_too_high);
-    let bearable = bbr.inflight_longterm;
-    assert!(bearable.abs_diff(in_flight) <= 8 * PACKET_BYTES, "{bearable} of {in_flight}");
+    let tolerated = bbr.inflight_longterm;
+    assert!(tolerated.abs_diff(in_flight) <= 8 * PACKET_BYTES, "{tolerated} of {in_flight}");
     path.run_until_state("probe_bw_cruise");
     // 15 % are left to others.
-    let headroom = Gain::new(15, 100).of_bytes(bearable);
-    assert_eq!(path.controller.inflight_with_headroom(), bearable - headroom);
-    assert!(path.controller.window_bytes <= bearable - headroom);
+    let headroom = Gain::new(15, 100).of_bytes(tolerated);
+    assert_eq!(path.controller.inflight_with_headroom(), tolerated - headroom);
+    assert!(path.controller.window_bytes <= tolerated - headroom);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn where_the_losses_became_too_many_is_computed_within_a_burst() {
         sent_in_flight_bytes: in_flight,
         lost_bytes: lost,
     };
-    // 2 % of 90 000 are 1800, and 1800 / 0.98 = 1836 of the burst of 10 000 are bearable.
+    // 2 % of 90 000 are 1800, and 1800 / 0.98 = 1836 of the burst of 10 000 are tolerated.
     assert_eq!(bbr.inflight_at_loss(&sample(100_000, 10_000, 10_000)), 91_836);
     // 1000 were lost before: (1800 - 1000) / 0.98.
     assert_eq!(bbr.inflight_at_loss(&sample(100_000, 10_000, 11_000)), 90_816);
@@ -155,7 +155,7 @@ fn many_gaps_in_a_round_trip_end_startup() {
 }
 
 #[test]
-fn mistaken_losses_give_everything_back() {
+fn spurious_losses_restore_the_state() {
     let mut path = cruising();
     path.run_until_state("probe_bw_up");
     path.lose = 4;
@@ -210,8 +210,8 @@ fn after_a_pause_it_returns_at_the_rate_of_the_path_and_has_nothing_to_measure()
 }
 
 #[test]
-fn it_drains_a_queue_that_it_takes_over_before_it_probes() {
-    let mut path = taken_over(Duration::from_millis(60));
+fn warm_start_drains_a_standing_queue_before_it_probes() {
+    let mut path = warm_started(Duration::from_millis(60));
     assert_eq!(path.controller.state.name(), "drain");
     assert_eq!(path.controller.pacing_rate(), Bandwidth::from_mbps(3.96));
     path.run_until_state("probe_bw_cruise");
@@ -224,7 +224,7 @@ fn the_second_probe_timeout_in_a_row_closes_the_window_until_something_arrives()
     path.run_for(RTT * 3);
     let window = path.controller.window_bytes;
     path.controller.on_probe_timeout(path.now);
-    assert_eq!(path.controller.window_bytes, window, "the first only asks");
+    assert_eq!(path.controller.window_bytes, window, "the first only tests for losses");
     path.controller.on_probe_timeout(path.now);
     assert_eq!(path.controller.window_bytes, 2 * PACKET_BYTES);
     path.run_until(|path| !path.controller.recovery.is_active());
@@ -260,24 +260,24 @@ fn marks_are_congestion() {
     assert!(path.controller.inflight_longterm != UNBOUNDED);
 }
 
-/// The path after another algorithm, which left it with such round trips.
-fn taken_over(smoothed_rtt: Duration) -> TestPath<Bbr3> {
+/// A warm start on a path whose smoothed RTT is `smoothed_rtt`.
+fn warm_started(smoothed_rtt: Duration) -> TestPath<Bbr3> {
     let mut model = PathModel::default();
     model.min_rtt = Some(Duration::from_millis(40));
     model.smoothed_rtt = smoothed_rtt;
     model.max_delivery_rate = Bandwidth::from_mbps(8.0);
     model.window_bytes = 1_000_000;
     let mut path = path();
-    path.controller.inherit(path.now, &model);
+    path.controller.init_from_path(path.now, &model);
     path
 }
 
 #[test]
-fn it_takes_over_a_path_without_slow_start() {
+fn warm_start_skips_slow_start() {
     let mut nothing_known = path();
-    nothing_known.controller.inherit(nothing_known.now, &PathModel::default());
+    nothing_known.controller.init_from_path(nothing_known.now, &PathModel::default());
     assert_eq!(nothing_known.controller.state.name(), "startup");
-    let mut path = taken_over(Duration::from_millis(44));
+    let mut path = warm_started(Duration::from_millis(44));
     assert_eq!(path.controller.state.name(), "probe_bw_refill");
     assert_eq!(path.controller.window_bytes, 80 * PACKET_BYTES, "two BDP, not what bloats");
     assert_eq!(path.controller.pacing_rate(), Bandwidth::from_mbps(7.92));

@@ -1,11 +1,12 @@
+use super::model::UNBOUNDED;
 use super::state::State;
-use super::{Bbr3, MAX_QUANTUM_BYTES, MIN_WINDOW_PACKETS, UNBOUNDED};
+use super::{Bbr3, MAX_QUANTUM_BYTES, MIN_WINDOW_PACKETS};
 use crate::bbr::gain::Gain;
 use crate::{Bandwidth, CongestionEvent};
 
-/// Less would wait for an acknowledgement that is held back (RFC 9002, Section 7.2). Only
-/// time-outs come below four packets.
-const LEAST_PACKETS: u64 = 2;
+/// Least window, packets (RFC 9002, Section 7.2): one packet would wait for a delayed acknowledgement. Only timeouts go
+/// below [`MIN_WINDOW_PACKETS`].
+const MIN_REDUCED_WINDOW_PACKETS: u64 = 2;
 
 impl Bbr3 {
     /// BDPMultiple() of BBR.bw.
@@ -32,7 +33,7 @@ impl Bbr3 {
         bytes.max(least).saturating_add(more)
     }
 
-    /// C.send_quantum, which is the offload budget of QUIC.
+    /// C.send_quantum, for QUIC also the offload budget.
     fn quantum_bytes(&self) -> u64 {
         let millisecond = self.pacing_rate.bytes_per_s() / 1000;
         millisecond.min(MAX_QUANTUM_BYTES).max(2 * self.mtu_bytes)
@@ -90,11 +91,11 @@ impl Bbr3 {
     }
 
     pub(super) fn bound_window(&mut self) {
-        self.window_bytes = self.window_bytes.max(LEAST_PACKETS * self.mtu_bytes);
+        self.window_bytes = self.window_bytes.max(MIN_REDUCED_WINDOW_PACKETS * self.mtu_bytes);
     }
 
-    /// OnEnterRTO(): what RFC 9002, Section 7.6.2, leaves (TCP: one packet).
+    /// OnEnterRTO(): the window of RFC 9002, Section 7.6.2 (TCP: one packet).
     pub(super) fn collapse_window(&mut self) {
-        self.window_bytes = LEAST_PACKETS * self.mtu_bytes;
+        self.window_bytes = MIN_REDUCED_WINDOW_PACKETS * self.mtu_bytes;
     }
 }

@@ -1,4 +1,4 @@
-//! What real packets do on a path of 800 ms, which the simulator's senders never do.
+//! Behaviour of real packets on a path of 800 ms that the simulator's senders do not show.
 
 use super::super::IrisConfig;
 use super::super::epoch::Outcome;
@@ -26,34 +26,38 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// Half a percent less than allowed leaves the sender, and all of that arrives.
+/// The sender stays half a percent below the rate, and everything sent arrives.
 #[test]
-fn what_was_not_sent_does_not_lower_the_rate() {
+fn unused_rate_does_not_lower_the_rate() {
     let mut control = Control::new(IrisConfig::min(), 1.0, 1500);
-    control.go_on_at(40.0);
+    control.continue_at(40.0);
     for round in 1..=60 {
         let closed = at(round * 850);
-        control.on_time(closed);
+        control.advance_to(closed);
         let sent = outcome(&control, closed, 0.995 * control.rate_mbps());
         control.on_outcome(closed + RTT, &sent, RTT);
-        assert!(control.lasting_mbps() > 39.9, "round {round}: {}", control.lasting_mbps());
+        assert!(
+            control.steady_state_mbps() > 39.9,
+            "round {round}: {}",
+            control.steady_state_mbps()
+        );
     }
-    assert!(control.lasting_mbps() > 60.0, "it rises: {}", control.lasting_mbps());
+    assert!(control.steady_state_mbps() > 60.0, "it rises: {}", control.steady_state_mbps());
 }
 
-/// Noise of an epoch's length counts for the whole of a round trip; start-up and drains are shorter.
+/// Steady epochs are longer on a long path. Start-up and drains keep the configured length.
 #[test]
-fn epochs_of_a_known_rate_are_longer() {
+fn steady_epochs_last_a_quarter_of_a_long_round_trip() {
     let mut control = Control::new(IrisConfig::min(), 1.0, 1500);
     assert_eq!(control.epoch(RTT), EPOCH);
-    control.go_on_at(40.0);
+    control.continue_at(40.0);
     assert_eq!(control.epoch(RTT), RTT / 4);
     assert_eq!(control.epoch(EPOCH * 2), EPOCH);
 }
 
-/// 36 Mbit/s arrived; then the flow ran dry for a while, and a burst after that met its own queue.
+/// 36 Mbit/s arrived; then the flow ran out of data, and the next burst met its own queue.
 #[test]
-fn a_pause_does_not_end_start_up_below_what_had_arrived() {
+fn pause_does_not_end_start_up_below_the_proven_rate() {
     let mut control = Control::new(IrisConfig::min(), 36.0, 1500);
     let closed = at(1000);
     let full = outcome(&control, closed, 36.0);
@@ -67,9 +71,9 @@ fn a_pause_does_not_end_start_up_below_what_had_arrived() {
         ..outcome(&control, at(1900), 36.5)
     };
     control.on_outcome(at(1900) + RTT, &burst, RTT);
-    assert_eq!(control.state(), "starting", "what is left of the queue will tell");
+    assert_eq!(control.state(), "starting", "the remaining queue decides");
 
-    control.on_time(at(1900) + RTT);
+    control.advance_to(at(1900) + RTT);
     assert_eq!(control.rate_mbps(), 36.0);
     let after = Outcome {
         stretch: Some(42.0 / 36.0),
@@ -78,5 +82,5 @@ fn a_pause_does_not_end_start_up_below_what_had_arrived() {
     };
     control.on_outcome(at(1950) + RTT, &after, RTT);
     assert_eq!(control.state(), "draining");
-    assert!((control.lasting_mbps() - 42.0).abs() < 0.1, "{}", control.lasting_mbps());
+    assert!((control.steady_state_mbps() - 42.0).abs() < 0.1, "{}", control.steady_state_mbps());
 }

@@ -1,16 +1,16 @@
-//! From outcomes of epochs to rates: a file for each state.
+//! From outcomes of epochs to rates: one file per state.
 
 mod drain;
 mod start_up;
+mod state;
 mod steady;
 mod trial;
 
 use std::time::Duration;
 
-use drain::Drain;
-use start_up::START_GAIN;
+use state::{Drain, Feedback, START_GAIN, State};
 
-use super::IrisConfig;
+use super::config::IrisConfig;
 use super::epoch::Outcome;
 use super::losses::{Count, Losses, Verdict};
 use super::slope::DelaySlope;
@@ -20,65 +20,25 @@ use crate::estimators::WindowedMax;
 
 /// gamma of Eq. 13: weight of the newest receiving rate.
 const RECEIVED_WEIGHT: f64 = 0.8;
-/// The highest receiving rate is remembered for this long: no epoch shows more, but for
-/// acknowledgements that came at once.
+/// The highest receiving rate of this long bounds an epoch's receiving rate: more is only shown by compressed
+/// acknowledgements. As long as BBR's bandwidth window in time (draft-cardwell-iccrg-bbr-congestion-control-00,
+/// Section 4.1.2).
 const CAPACITY_WINDOW: Duration = Duration::from_secs(10);
 /// Most epochs of a round trip.
-const EPOCHS_PER_ROUND: u32 = 4;
-/// T's window is at least so many decisions.
-const WINDOW_HOLDS: u32 = 8;
-/// An RTT that is this share of B's queue above the smallest confirms it.
-const CONFIRMS: f64 = 0.1;
-/// Least and largest rate, 10^6 bit/s: a packet every half second, and where arithmetic ends.
-const RATES_MBPS: (f64, f64) = (0.02, 100_000.0);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    /// Doubling: a rate is tried until then, and before its feedback comes the one that is known
-    /// to be good is used.
-    Starting { until: Option<Time>, good_mbps: f64 },
-    /// Letting the queue drain until then, to go on at the rate.
-    Draining { until: Time, resume_mbps: f64 },
-    /// Eq. 7.
-    Steady,
-}
-
-/// What a complete epoch tells of the path.
-#[derive(Clone, Copy, Debug)]
-struct Feedback {
-    now: Time,
-    outcome: Outcome,
-    /// Receiving over sending rate.
-    stretch: f64,
-    /// r^_i and r_i, 10^6 bit/s.
-    newest_mbps: f64,
-    received_mbps: f64,
-    /// rtt_i and T.
-    rtt: Duration,
-    target: Duration,
-    /// How long a rate lasts until its feedback decides on the next: a round trip and an epoch.
-    hold: Duration,
-    /// A trial of [`Losses`] is on.
-    trial: bool,
-}
-
-impl Feedback {
-    fn queue(&self) -> Duration {
-        self.rtt.saturating_sub(self.target)
-    }
-
-    /// For how long packets have left that the epoch's own did not meet in the queue, on
-    /// average.
-    fn unseen(&self) -> Duration {
-        self.now.since(self.outcome.closed) + self.outcome.duration / 2
-    }
-}
+/// Chosen by `steady_epochs_last_a_quarter_of_a_long_round_trip`.
+const MAX_EPOCHS_PER_RTT: u32 = 4;
+/// T's window is at least this many decisions.
+/// Chosen by `round_trips_of_a_tenth_of_a_millisecond_and_of_two_seconds_work` (lab/sim/tests/real_conditions.rs).
+const MIN_WINDOW_DECISIONS: u32 = 8;
+/// An RTT confirms the smallest RTT if it is above it by at most this share of the delay of B packets.
+const CONFIRM_TOLERANCE: f64 = 0.1;
+/// Least and largest rate, 10^6 bit/s: a packet every half second, and a bound that keeps arithmetic finite.
+const RATE_BOUNDS_MBPS: (f64, f64) = (0.02, 100_000.0);
 
 /// Decides rates from the outcomes of epochs (Sections IV and V).
 ///
-/// A decision stands until an epoch that was sent at its rate is complete. The paper decides
-/// with each epoch, which on a path of 800 ms are 16 decisions before the first has shown
-/// what it does.
+/// A decision stands until an epoch that was sent at its rate is complete. The paper decides with each
+/// epoch: on a path of 800 ms these are 16 decisions before the feedback of the first.
 #[derive(Debug)]
 pub(super) struct Control {
     config: IrisConfig,
@@ -91,15 +51,15 @@ pub(super) struct Control {
     losses: Losses,
     start_losses: Count,
     capacity: WindowedMax<u64>,
-    /// r^ and RTT of the epoch before.
+    /// r^ and RTT of the previous epoch.
     received_before: Option<f64>,
     rtt_before: Option<Duration>,
     received_mbps: f64,
     load_packets: f64,
-    /// B, or as much of it as the buffer holds.
+    /// B, or the part of it that the buffer holds.
     load_target: f64,
     load_before_trial: f64,
-    /// Above the smallest RTT.
+    /// Delay above the smallest RTT.
     queue: Duration,
     trial_queue: Duration,
     rises: u32,
@@ -110,7 +70,7 @@ pub(super) struct Control {
     drain_decision: u64,
     trial_decision: u64,
     tried_decision: u64,
-    /// The one of a try that lacked data.
+    /// Decision whose start-up epoch lacked data.
     unclear_decision: Option<u64>,
     trial_mbps: f64,
     trial_since: Time,
@@ -155,20 +115,20 @@ impl Control {
         self.rate_mbps
     }
 
-    /// The rate that the window is for: not that of a drain.
-    pub(super) fn lasting_mbps(&self) -> f64 {
+    /// The rate outside of drains, for the window.
+    pub(super) fn steady_state_mbps(&self) -> f64 {
         match self.state {
             State::Draining { resume_mbps, .. } => bounded(resume_mbps.max(self.rate_mbps)),
             _ => self.rate_mbps,
         }
     }
 
-    /// The smallest RTT that is remembered.
+    /// The smallest remembered RTT.
     pub(super) fn least_rtt(&self) -> Option<Duration> {
         self.target.lowest()
     }
 
-    /// Count of the decision in force.
+    /// Number of the decision in force.
     pub(super) fn decision(&self) -> u64 {
         self.decision
     }
@@ -191,8 +151,8 @@ impl Control {
         self.decision += 1;
     }
 
-    /// Time passes.
-    pub(super) fn on_time(&mut self, now: Time) {
+    /// Ends a drain or a tried rate that is over at `now`.
+    pub(super) fn advance_to(&mut self, now: Time) {
         match self.state {
             State::Draining { until, resume_mbps } if now >= until => {
                 self.state = State::Steady;
@@ -206,13 +166,11 @@ impl Control {
         }
     }
 
-    /// How long an epoch is. What it says of the queue's growth is taken for a whole round trip, so
-    /// that on a path of 800 ms, whose rates last for 16 epochs of the paper's 50 ms, the
-    /// measurement's noise was ten packets of queue load and more, and the rate went up and down
-    /// with it.
+    /// Length of an epoch. The growth of the queue that it shows is extrapolated to a round trip: on a long
+    /// path, the noise of a short epoch would make the rate vary.
     pub(super) fn epoch(&self, smoothed: Duration) -> Duration {
         match self.state {
-            State::Steady => self.config.epoch().max(smoothed / EPOCHS_PER_ROUND),
+            State::Steady => self.config.epoch().max(smoothed / MAX_EPOCHS_PER_RTT),
             State::Starting { .. } | State::Draining { .. } => self.config.epoch(),
         }
     }
@@ -222,21 +180,20 @@ impl Control {
         mbps * 1e6 / 8.0 / self.mtu_bytes as f64
     }
 
-    /// T's window: longer than the paths' round trips, or a queue of seconds would be T before its
-    /// feedback has drained it.
+    /// T's window: several decisions, so that a queue of seconds can drain before it becomes T.
     fn window(&self, hold: Duration) -> Duration {
-        self.config.window().max(hold * WINDOW_HOLDS)
+        self.config.window().max(hold * MIN_WINDOW_DECISIONS)
     }
 
     fn load_of(&self, outcome: &Outcome, queue: Duration) -> f64 {
         self.per_second(outcome.sent_mbps) * queue.as_secs_f64()
     }
 
-    /// An epoch is complete; `smoothed` is the smoothed RTT.
+    /// Processes a complete epoch; `smoothed` is the smoothed RTT.
     pub(super) fn on_outcome(&mut self, now: Time, outcome: &Outcome, smoothed: Duration) {
         let Some(rtt) = outcome.rtt else { return };
         let hold = smoothed + self.epoch(smoothed);
-        let target = self.see_delay(now, rtt, hold);
+        let target = self.update_target(now, rtt, hold);
         self.judge_drain(outcome, rtt);
         let lowest = self.target.lowest().unwrap_or(rtt);
         self.queue = rtt.saturating_sub(lowest);
@@ -270,21 +227,21 @@ impl Control {
         }
     }
 
-    /// T, after an epoch of this RTT.
-    fn see_delay(&mut self, now: Time, rtt: Duration, hold: Duration) -> Duration {
-        // So much longer that the drain which confirms a minimum is seen before it is forgotten.
+    /// Updates T with an epoch's RTT, and returns it.
+    fn update_target(&mut self, now: Time, rtt: Duration, hold: Duration) -> Duration {
+        // Longer than the drain interval, so that a drain confirms the smallest RTT before it expires.
         let window = self.window(hold) + hold * 3;
-        let confirms = CONFIRMS * self.config.load_packets;
-        let tolerance_s = confirms / self.per_second(self.received_mbps).max(confirms);
+        let tolerance_packets = CONFIRM_TOLERANCE * self.config.load_packets;
+        let tolerance_s =
+            tolerance_packets / self.per_second(self.received_mbps).max(tolerance_packets);
         self.target.add(now, rtt, window, Duration::from_secs_f64(tolerance_s));
         self.target.get().unwrap_or(rtt)
     }
 
-    /// r^_i (Eq. 12) and r_i (Eq. 13), with all packets that were sent: random losses are none of
-    /// the rate's business.
+    /// r^_i (Eq. 12) and r_i (Eq. 13) of all packets sent: random loss does not lower the rate.
     fn receiving(&mut self, outcome: &Outcome, stretch: f64) -> (f64, f64) {
         let highest = match self.state {
-            // What was tried is arriving still.
+            // Packets of the tried rate are still arriving.
             State::Starting { good_mbps, .. } if outcome.decision > self.tried_decision => {
                 good_mbps * START_GAIN
             }
@@ -292,7 +249,7 @@ impl Control {
         };
         let newest = (outcome.sent_mbps * stretch).min(outcome.sent_mbps.max(highest));
         let before = self.received_before.unwrap_or(newest);
-        // A drain's rate says nothing of the rate after it.
+        // The receiving rate of a drain does not apply to the rate after it.
         self.received_before = (outcome.decision != self.drain_decision).then_some(newest);
         (newest, RECEIVED_WEIGHT * newest + (1.0 - RECEIVED_WEIGHT) * before)
     }
@@ -302,7 +259,7 @@ impl Control {
         self.capacity.add(now.as_nanos(), (mbps * 1e6) as u64);
     }
 
-    /// A point for k: the RTT's rise over the excess of the sending rate.
+    /// Adds a point to the fit of k: the increase of the RTT over the excess of the sending rate.
     fn learn(&mut self, outcome: &Outcome, rtt: Duration) {
         let before = self.rtt_before.replace(rtt);
         if let (Some(before), Some(stretch), false) = (before, outcome.stretch, outcome.partial) {
@@ -311,9 +268,9 @@ impl Control {
         }
     }
 
-    /// No feedback: half the rate, and a new start if it goes on. The paper says nothing of it.
+    /// No feedback arrived: halves the rate, and restarts start-up in an `outage`. The paper does not cover this.
     pub(super) fn on_timeout(&mut self, outage: bool) {
-        let rate = self.lasting_mbps() / 2.0;
+        let rate = self.steady_state_mbps() / 2.0;
         self.state = match outage {
             true => State::Starting { until: None, good_mbps: bounded(rate) },
             false => State::Steady,
@@ -323,13 +280,13 @@ impl Control {
         self.tried_decision = self.decision;
     }
 
-    /// A packet that had been taken for lost was late.
-    pub(super) fn on_mistake(&mut self) {
-        self.losses.on_mistake();
+    /// A packet that was declared lost was only late.
+    pub(super) fn on_spurious_loss(&mut self) {
+        self.losses.on_spurious_loss();
     }
 
-    /// Goes on from a rate that is known.
-    pub(super) fn go_on_at(&mut self, rate_mbps: f64) {
+    /// Continues from a known rate.
+    pub(super) fn continue_at(&mut self, rate_mbps: f64) {
         self.state = State::Steady;
         self.received_mbps = bounded(rate_mbps);
         self.forget_last();
@@ -343,7 +300,7 @@ impl Control {
         self.overloaded = 0;
     }
 
-    /// Starts from `rate_mbps` instead: nothing has been decided.
+    /// Changes the initial rate, before the first decision.
     pub(super) fn start_at(&mut self, rate_mbps: f64) {
         self.rate_mbps = bounded(rate_mbps);
     }
@@ -371,7 +328,11 @@ impl Control {
 }
 
 fn bounded(mbps: f64) -> f64 {
-    if mbps.is_nan() { RATES_MBPS.0 } else { mbps.clamp(RATES_MBPS.0, RATES_MBPS.1) }
+    if mbps.is_nan() {
+        RATE_BOUNDS_MBPS.0
+    } else {
+        mbps.clamp(RATE_BOUNDS_MBPS.0, RATE_BOUNDS_MBPS.1)
+    }
 }
 
 #[cfg(test)]

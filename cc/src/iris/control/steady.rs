@@ -1,25 +1,27 @@
 use std::time::Duration;
 
+use super::Control;
+use super::state::Feedback;
 use super::trial::LOAD_INCREASE_PER_S;
-use super::{Control, Feedback};
 
-/// A queue load below this share of B is none: then the rise doubles.
-const NO_LOAD: f64 = 0.5;
-/// The most that a rise grows to, as a share of the rate.
-const MOST_RISE: f64 = 0.25;
-/// On a path where a rate lasts for longer, it rises by less: a rise that is too much fills the
-/// queue for as long.
+/// The queue counts as idle, and a rise doubles, while the load is below this share of B.
+/// Measured in docs/research/cc/iris.md (Deviations from the paper).
+const MAX_IDLE_LOAD_RATIO: f64 = 0.5;
+/// Largest rise of one decision, as a share of the rate.
+const MAX_RISE: f64 = 0.25;
+/// Largest rises are smaller on a path where a rate lasts longer than this: an excessive rate fills the queue for that
+/// long.
 pub(super) const USUAL_HOLD: Duration = Duration::from_millis(200);
-/// What counts as overload, in multiples of B.
-const OVERLOAD: f64 = 3.0;
-/// Most by which an epoch's packets may have left slower than they were allowed to without the rate
-/// being taken for unused.
-const MOST_UNUSED: f64 = 1.1;
-/// Least of M over what fairness needs (Eq. 11).
+/// Queue load that counts as overload, in multiples of B.
+const OVERLOAD_RATIO: f64 = 3.0;
+/// Largest correction for packets that left more slowly than the rate allowed.
+/// Chosen by `unused_rate_does_not_lower_the_rate`.
+const MAX_UNUSED_RATIO: f64 = 1.1;
+/// Least ratio of M to the value that fairness requires (Eq. 11).
 const FAIRNESS_MARGIN: f64 = 2.0;
 
-/// d/k (Eq. 6 and 7), 10^6 bit/s: by how much the rate is to differ from what is received, at
-/// `load_error` packets above B.
+/// d/k (Eq. 6 and 7), 10^6 bit/s: change of the rate against the receiving rate, at `load_error` packets
+/// above B.
 fn step(delta_s: f64, k: f64, load_error: f64, expansion: f64) -> f64 {
     -delta_s * libm::tanh(load_error / expansion) / k
 }
@@ -32,7 +34,7 @@ impl Control {
         let grown = self.load_target + LOAD_INCREASE_PER_S * feedback.hold.as_secs_f64();
         self.load_target = grown.min(self.config.load_packets);
         let target = self.load_target;
-        let overload = load > OVERLOAD * self.config.load_packets;
+        let overload = load > OVERLOAD_RATIO * self.config.load_packets;
         self.overloaded = if overload { self.overloaded + 1 } else { 0 };
         let received = feedback.received_mbps * self.unused(feedback);
         if self.needs_drain(feedback.now, feedback.hold) {
@@ -49,22 +51,19 @@ impl Control {
         self.set((received + step).min(most));
     }
 
-    /// The rate in force over the one at which the epoch was sent.
+    /// Ratio of the rate in force to the rate at which the epoch was sent.
     ///
-    /// Eq. 7 goes on from what was received, which is no more than what was sent. Real packets leave
-    /// a little late: 0.6 % below the rate, more than a long path's steps of 0.1 % make good. At
-    /// 42 Mbit/s and 800 ms the rate fell from 41 to 22 Mbit/s in 50 s. Only what arrived of what was
-    /// sent says something of the rate.
+    /// Eq. 7 continues from the receiving rate, which is at most the sending rate. Real packets leave a
+    /// little late, below the rate by more than the steps of a long path. Only the received share of what
+    /// was sent shows something about the rate.
     fn unused(&self, feedback: &Feedback) -> f64 {
-        (self.rate_mbps / feedback.outcome.sent_mbps).clamp(1.0, MOST_UNUSED)
+        (self.rate_mbps / feedback.outcome.sent_mbps).clamp(1.0, MAX_UNUSED_RATIO)
     }
 
-    /// The queue load to which what has been sent since then leads.
+    /// The queue load after the packets that were sent since the epoch.
     ///
-    /// The paper takes the load that the epoch has seen. On a long path that is old: the decision
-    /// that it led to has been answered by the time it is made again. At 20 Mbit/s and 800 ms
-    /// the load then swings between 0 and 80 ms (17.5 Mbit/s, 31 ms on average over 60 s);
-    /// with the load expected 18.1 and 24 ms, nearly all of it from start-up.
+    /// The paper takes the load that the epoch met. On a long path that is outdated: the load would
+    /// oscillate.
     fn expected_load(&self, feedback: &Feedback) -> f64 {
         let growth_s = (1.0 / feedback.stretch - 1.0) * feedback.unseen().as_secs_f64();
         let queue_s = (feedback.queue().as_secs_f64() + growth_s).max(0.0);
@@ -72,10 +71,8 @@ impl Control {
     }
 
     /// M. A rate lasts for `hold`, so that a load error of one packet changes the load by
-    /// (d/k) hold = (delta/k) hold / M packets: that is the gain of the loop, which `loop_gain` sets
-    /// for every rate and RTT. The paper's 100 is too little at 1 Gbit/s (gain 5 on 50 ms), and
-    /// at 20 Mbit/s slow: two flows have a Jain index of 0.994 from 10 s after the second came on,
-    /// with `loop_gain` 0.999.
+    /// (d/k) hold = (delta/k) hold / M packets. That is the gain of the loop, which `loop_gain` sets
+    /// for every rate and RTT. The paper's 100 is unstable at 1 Gbit/s and slow at 20 Mbit/s.
     fn expansion(&self, feedback: &Feedback, k: f64) -> f64 {
         let largest_per_s = self.per_second(self.config.delta_ms / 1e3 / k);
         let hold_s = feedback.hold.as_secs_f64();
@@ -88,13 +85,13 @@ impl Control {
         expansion
     }
 
-    /// Whether a queue load is none.
+    /// Whether the queue load is small enough for the rate to rise faster.
     pub(super) fn is_idle(&self, load: f64) -> bool {
-        load < NO_LOAD * self.load_target
+        load < MAX_IDLE_LOAD_RATIO * self.load_target
     }
 
-    /// A rise that fills no queue doubles. Eq. 6 alone adds 0.6 % of the rate with an empty
-    /// queue: 12 s from 10 to 20 Mbit/s on 50 ms, in theory. This takes one.
+    /// Doubles the rise with each decision while no queue forms. Eq. 6 alone adds 0.6 % of the rate per
+    /// decision with an empty queue.
     fn rise(&mut self, feedback: &Feedback, load: f64, step: f64) -> f64 {
         let allowed = self.is_idle(load) && feedback.now >= self.careful_until;
         self.rises = if allowed { self.rises.saturating_add(1) } else { 0 };
@@ -102,7 +99,7 @@ impl Control {
         match self.rises.saturating_sub(1).min(16) {
             0 => step,
             doublings => {
-                let most = (MOST_RISE * usual * feedback.received_mbps).max(step);
+                let most = (MAX_RISE * usual * feedback.received_mbps).max(step);
                 (step * f64::from(1_u32 << doublings)).min(most)
             }
         }

@@ -138,7 +138,7 @@ impl Standing {
             }
             if one_by_one {
                 let wanted = most_read * numbers.end as u64;
-                wait::for_true("the flow has moved its share", tcp::PATIENCE, || {
+                wait::for_true("the flow has moved its share", tcp::IO_TIMEOUT, || {
                     standing.moved() >= wanted
                 });
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::certificates::{Certificates, SERVER_NAME};
-use millrace_e2e::doors;
+use millrace_e2e::listeners;
 use millrace_e2e::origin::{Blackhole, Origin, listen};
 use millrace_e2e::program::Program;
 use millrace_e2e::{binaries, tcp, wait};
@@ -34,7 +34,7 @@ const TUNNEL_PORT: u16 = 4433;
 const ORIGIN_PORT: u16 = 9000;
 /// A listener there never answers.
 const BLACK_HOLE_PORT: u16 = 9001;
-/// Of the client: through the tunnel, and past it.
+/// Of the client: through the tunnel, and bypassing it.
 const TUNNEL_LISTENER: u16 = 3128;
 const BYPASS_LISTENER: u16 = 3129;
 /// Programs get this long to start on a machine that is busy.
@@ -173,9 +173,9 @@ impl Site {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
             socket.set_recv_buffer_size(self.receive_buffer_bytes)?;
             socket.bind(&from.into())?;
-            socket.connect_timeout(&at(CLIENT_EDGE_INSIDE, port).into(), tcp::PATIENCE)?;
-            socket.set_read_timeout(Some(tcp::PATIENCE))?;
-            doors::begin_connect(&socket, &destination.to_string())?;
+            socket.connect_timeout(&at(CLIENT_EDGE_INSIDE, port).into(), tcp::IO_TIMEOUT)?;
+            socket.set_read_timeout(Some(tcp::IO_TIMEOUT))?;
+            listeners::begin_connect(&socket, &destination.to_string())?;
             Ok(socket)
         })
     }
@@ -185,7 +185,7 @@ impl Site {
         if destination == self.black_hole() {
             return Ok(());
         }
-        doors::end_connect(socket).map_err(|error| anyhow::anyhow!("{error:?}"))
+        listeners::end_connect(socket).map_err(|error| anyhow::anyhow!("{error:?}"))
     }
 
     /// What the programs have logged, for a cell that failed.
@@ -290,11 +290,11 @@ fn client_toml(cell: &Cell, tunnel: bool) -> String {
          ca = \"ca.pem\"\ncertificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
          congestion_control = \"bbr\"\nconnections = \"{connections}\"\nconnect_timeout_s = 120\n\
          [[listen]]\nmode = \"http_connect\"\naddress = \"{CLIENT_EDGE_INSIDE}:{listener}\"\n\
-         on_failure = \"{on_failure}\"\n{direct}\
+         fail_mode = \"{fail_mode}\"\n{direct}\
          [runtime]\nworkers = {workers}\n\
          [admin]\naddress = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n",
         connections = cell.connections.key(),
-        on_failure = if tunnel { "reset" } else { "direct" },
+        fail_mode = if tunnel { "closed" } else { "open" },
         direct = match tunnel {
             true => String::new(),
             false => format!("[[direct.allow]]\nnetwork = \"{ORIGIN}\"\nports = [{ORIGIN_PORT}]\n"),

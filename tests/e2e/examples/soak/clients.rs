@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use millrace_e2e::doors::Door;
+use millrace_e2e::listeners::TestListener;
 use millrace_e2e::tcp;
 use socket2::Socket;
 
@@ -26,21 +26,23 @@ pub enum Entry {
     /// An address that is intercepted.
     Intercepted(SocketAddr),
     /// One of the client's own listeners, and the destination.
-    Native(Door, String),
+    Native(TestListener, String),
 }
 
 impl Entry {
     fn open(&self) -> Result<Socket, String> {
         match self {
             Self::Intercepted(to) => tcp::connect(*to).map_err(|error| error.to_string()),
-            Self::Native(door, to) => door.open(to).map_err(|refusal| format!("{refusal:?}")),
+            Self::Native(listener, to) => {
+                listener.open(to).map_err(|refusal| format!("{refusal:?}"))
+            }
         }
     }
 
     fn name(&self) -> String {
         match self {
             Self::Intercepted(to) => format!("interception of {to}"),
-            Self::Native(door, _) => format!("{door:?}"),
+            Self::Native(listener, _) => format!("{listener:?}"),
         }
     }
 }

@@ -198,7 +198,7 @@ impl End<'_> {
             at_most = at_most.min(Duration::from_millis(ms.clamp(10, 500)));
         }
         if flags.is_empty() {
-            // poll would tell of an error that nobody asked for, again and again.
+            // poll(2) would report a pending error at once, again and again.
             return sleep(at_most);
         }
         let mut fds = [PollFd::new(socket.as_fd(), flags)];

@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_secs(2);
 /// Descriptors beyond those of the idle program and its flows: sockets of attempts to connect,
 /// connections that are taken but not counted yet, the admin listener's.
 const MORE_DESCRIPTORS: f64 = 40.0;
-/// A flow past the tunnel has a socket at each end.
+/// A bypassed flow has a socket at each end.
 const DESCRIPTORS_PER_FLOW: f64 = 2.0;
 /// Looks in a row at too many descriptors; numbers are not taken at one moment.
 const LOOKS_WRONG: u32 = 5;
@@ -65,7 +65,7 @@ struct Life {
     told: bool,
 }
 
-/// See the module.
+/// Health of the programs over the soak.
 pub struct Health {
     idle: BTreeMap<&'static str, usize>,
     lives: BTreeMap<&'static str, Life>,

@@ -5,7 +5,7 @@
 //!
 //!     target/release/examples/soak --seconds 600 --clients 200 --seed 1
 //!
-//! Needs root: it makes network namespaces (and removes them). docs/soak.md says what is looked at.
+//! Needs root: it makes network namespaces (and removes them). docs/research/soak.md says what is looked at.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

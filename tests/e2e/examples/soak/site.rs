@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Context;
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::certificates::{Certificates, SERVER_NAME};
-use millrace_e2e::doors::Door;
+use millrace_e2e::listeners::TestListener;
 use millrace_e2e::origin::{Origin, listen};
 use millrace_e2e::program::Program;
 use millrace_e2e::relay::{Relay, RelayOptions};
@@ -47,7 +47,7 @@ const SERVER_ADMIN: [u16; 2] = [9465, 9466];
 const TUNNEL_PORT: [u16; 2] = [4433, 4434];
 /// From a server's port to its relay's.
 const TO_RELAY: u16 = 1000;
-/// Intercepted by TPROXY, by REDIRECT, and reached by a `fixed` listener.
+/// Intercepted by TPROXY, by REDIRECT, and reached by a `static` listener.
 const ORIGIN_PORTS: [u16; 3] = [80, 554, 9000];
 const NATIVE_PORTS: [u16; 3] = [8080, 3128, 1080];
 /// Programs get this long to start on a machine that is busy.
@@ -133,24 +133,24 @@ impl Site {
         Ok(site)
     }
 
-    /// How clients get in: four in ten by TPROXY, three by REDIRECT, one each by `fixed`, CONNECT
+    /// How clients get in: four in ten by TPROXY, three by REDIRECT, one each by `static`, CONNECT
     /// and SOCKS5.
     pub fn entry(number: usize) -> Entry {
         let to = |port| SocketAddr::new(ORIGIN.parse().expect("an address"), port);
-        let door = |n: usize| {
+        let listener = |n: usize| {
             SocketAddr::new(CLIENT_EDGE_INSIDE.parse().expect("an address"), NATIVE_PORTS[n])
         };
         let named = to(ORIGIN_PORTS[2]).to_string();
         match number % 10 {
             0..=3 => Entry::Intercepted(to(ORIGIN_PORTS[0])),
             4..=6 => Entry::Intercepted(to(ORIGIN_PORTS[1])),
-            7 => Entry::Native(Door::Fixed(door(0)), named),
-            8 => Entry::Native(Door::Http(door(1)), named),
-            _ => Entry::Native(Door::Socks(door(2)), named),
+            7 => Entry::Native(TestListener::Static(listener(0)), named),
+            8 => Entry::Native(TestListener::Http(listener(1)), named),
+            _ => Entry::Native(TestListener::Socks(listener(2)), named),
         }
     }
 
-    /// The run's name, by which what is left would be found.
+    /// The run's name, which leftovers carry.
     pub fn run_id(&self) -> String {
         self.run.id().to_owned()
     }
@@ -224,7 +224,7 @@ impl Site {
         }
     }
 
-    /// Of a program that has ended or is about to: a panic is none of the troubles.
+    /// Keeps the log of a program that has ended or is about to. No injected fault causes a panic.
     pub fn keep_log(&self, program: &Program, name: &str, tally: &Tally) {
         let log = program.log_text();
         if let Some(line) = log.lines().find(|line| line.contains("panicked at")) {
@@ -278,7 +278,7 @@ fn metrics(namespace: &Namespace, port: u16) -> Option<Metrics> {
 fn intercept(edge: &Namespace) -> anyhow::Result<()> {
     edge.ip("rule add fwmark 0x4d54 lookup 4454")?;
     edge.ip("route add local default dev lo table 4454")?;
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proxy-client/nftables");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nftables");
     for (table, file, others) in [
         ("millrace_tproxy", "tproxy.nft", "554, 8554"),
         ("millrace_redirect", "redirect.nft", "80, 443"),
@@ -315,7 +315,7 @@ fn client_toml(log: &str, faults: bool) -> String {
     let [first, second] = TUNNEL_PORT;
     let listen = |mode: &str, address: String, more: &str| {
         format!(
-            "[[listen]]\nmode = \"{mode}\"\naddress = \"{address}\"\non_failure = \"direct\"\n{more}\n"
+            "[[listen]]\nmode = \"{mode}\"\naddress = \"{address}\"\nfail_mode = \"open\"\n{more}\n"
         )
     };
     let inside = |port: u16| format!("{CLIENT_EDGE_INSIDE}:{port}");
@@ -331,7 +331,7 @@ fn client_toml(log: &str, faults: bool) -> String {
         listen("tproxy", "127.0.0.1:15001".to_owned(), "class = \"dash\""),
         listen("redirect", "0.0.0.0:15002".to_owned(), ""),
         listen(
-            "fixed",
+            "static",
             inside(fixed),
             &format!("class = \"rtsp\"\ndestination = \"{ORIGIN}:9000\""),
         ),

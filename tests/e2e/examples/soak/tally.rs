@@ -16,7 +16,7 @@ const TOLD_MOST: usize = 30;
 /// A flow whose other end has said nothing for this long will not any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
-/// Who tells.
+/// The end that reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Client,
@@ -31,14 +31,14 @@ struct Seen {
 }
 
 struct Flow {
-    door: String,
+    listener: String,
     begun: Instant,
     at_origin: bool,
     client: Option<Seen>,
     origin: Option<Seen>,
 }
 
-/// See the module.
+/// Counts of the flows of a soak, and the problems found.
 pub struct Tally {
     pub windows: Windows,
     start: Instant,
@@ -79,20 +79,21 @@ impl Tally {
         }
     }
 
-    /// A client begins a flow, by a door.
-    pub fn open(&self, id: u64, door: String) {
+    /// A client begins a flow at a listener.
+    pub fn open(&self, id: u64, listener: String) {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let flow =
-            Flow { door, begun: Instant::now(), at_origin: false, client: None, origin: None };
+            Flow { listener, begun: Instant::now(), at_origin: false, client: None, origin: None };
         self.flows.lock().unwrap().insert(id, flow);
     }
 
     /// The flow never came to be.
     pub fn refuse(&self, id: u64, started: Instant, why: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        let door = self.flows.lock().unwrap().remove(&id).map_or(String::new(), |flow| flow.door);
+        let listener =
+            self.flows.lock().unwrap().remove(&id).map_or(String::new(), |flow| flow.listener);
         if !self.windows.excuse(started, Instant::now()) {
-            self.wrong(format!("flow {id:x} by {door}: refused ({why}) while all was well"));
+            self.wrong(format!("flow {id:x} by {listener}: refused ({why}) while all was well"));
         }
     }
 
@@ -114,11 +115,11 @@ impl Tally {
         let course = match course {
             Ok(course) => course,
             Err(problem) => {
-                let door = self.flows.lock().unwrap().remove(&id).map(|flow| flow.door);
-                let door = door.unwrap_or_default();
+                let listener = self.flows.lock().unwrap().remove(&id).map(|flow| flow.listener);
+                let listener = listener.unwrap_or_default();
                 let ran = started.elapsed();
                 return self
-                    .wrong(format!("flow {id:x} by {door}, {side:?}, {ran:.1?}: {problem}"));
+                    .wrong(format!("flow {id:x} by {listener}, {side:?}, {ran:.1?}: {problem}"));
             }
         };
         if side == Side::Client {
@@ -169,7 +170,7 @@ impl Tally {
                 self.wrong(format!(
                     "flow {id:x} by {}: the {name} saw {what} after {ran:.1?}: {client:?}, \
                      {origin:?}",
-                    flow.door
+                    flow.listener
                 ));
             };
             match this.course.ending {
@@ -196,7 +197,10 @@ impl Tally {
                 (Some(client), _) if old(client) => {
                     // The origin must have been there, for a whole flow.
                     if client.course.ending == Ending::Whole {
-                        unended.push(format!("flow {id:x} by {}: no end at the origin", flow.door));
+                        unended.push(format!(
+                            "flow {id:x} by {}: no end at the origin",
+                            flow.listener
+                        ));
                     }
                     false
                 }

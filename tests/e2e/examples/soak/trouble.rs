@@ -39,7 +39,7 @@ enum Kind {
     ClientKill,
 }
 
-/// See the module.
+/// Schedule and state of the injected faults.
 pub struct Trouble {
     random: Random,
     next: Instant,

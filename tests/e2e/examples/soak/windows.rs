@@ -28,7 +28,7 @@ struct Window {
     end: Option<Instant>,
 }
 
-/// See the module.
+/// Times of the injected faults, which excuse failed flows.
 #[derive(Default)]
 pub struct Windows(Mutex<VecDeque<Window>>);
 

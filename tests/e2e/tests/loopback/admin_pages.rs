@@ -24,7 +24,7 @@ fn metrics_count_what_flows_carry() {
             now.sum(name, labels) - before.sum(name, labels)
         };
         // Counted when they have been handed over, which is when this end may have them already.
-        wait::for_true("all bytes are counted", wait::SOON, || {
+        wait::for_true("all bytes are counted", wait::DEFAULT_TIMEOUT, || {
             let now = Metrics::fetch(admin);
             let of =
                 |direction| grown(&now, "millrace_flow_bytes_total", &[("direction", direction)]);
@@ -42,7 +42,7 @@ fn metrics_count_what_flows_carry() {
     }
     drop(flow);
     for admin in admins {
-        wait::for_true("no flow is active", wait::SOON, || {
+        wait::for_true("no flow is active", wait::DEFAULT_TIMEOUT, || {
             Metrics::fetch(admin).sum("millrace_flows_active", &[]) == 0.0
         });
     }
@@ -54,11 +54,11 @@ fn flows_show_each_flow_with_its_bytes() {
     let pair = Pair::builder().start();
     let to = origin.address().to_string();
     // By SOCKS, whose class in these tests is rtsp.
-    let mut flow = pair.doors[2].open(&to).unwrap();
+    let mut flow = pair.listeners[2].open(&to).unwrap();
     flow.write_all(&[1; 5000]).unwrap();
     flow.read_exact(&mut [0; 5000]).unwrap();
     for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
-        let shown = wait::until(wait::SOON, || {
+        let shown = wait::until(wait::DEFAULT_TIMEOUT, || {
             let flows = admin::flows(admin);
             let flows = flows["flows"].as_array().cloned().unwrap_or_default();
             (flows.len() == 1 && flows[0]["bytes_down"] == 5000).then(|| flows[0].clone())
@@ -77,7 +77,7 @@ fn flows_show_each_flow_with_its_bytes() {
     flow.shutdown(std::net::Shutdown::Write).unwrap();
     flow.read_to_end(&mut Vec::new()).unwrap();
     for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
-        wait::for_true("the flow is gone", wait::SOON, || {
+        wait::for_true("the flow is gone", wait::DEFAULT_TIMEOUT, || {
             admin::flows(admin)["flows"].as_array().is_some_and(Vec::is_empty)
         });
     }
@@ -88,7 +88,7 @@ fn flows_show_each_flow_with_its_bytes() {
 fn the_client_named_by_a_proxy_header_is_shown() {
     let origin = Origin::echo();
     let pair = Pair::builder().start();
-    let mut flow = pair.doors[4].open(&origin.address().to_string()).unwrap();
+    let mut flow = pair.listeners[4].open(&origin.address().to_string()).unwrap();
     flow.write_all(b"x").unwrap();
     flow.read_exact(&mut [0]).unwrap();
     for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
@@ -102,11 +102,11 @@ fn a_client_without_server_is_unhealthy() {
     let mut pair =
         Pair::builder().client("tunnel.idle_timeout_s", 2).client("tunnel.keepalive_s", 1).start();
     pair.server.kill();
-    wait::for_true("the client is unhealthy", wait::SOON, || {
+    wait::for_true("the client is unhealthy", wait::DEFAULT_TIMEOUT, || {
         matches!(admin::get(pair.addresses.client_admin, "/healthz"), Ok((503, _)))
     });
     pair.start_server_again();
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
 }
 
 #[test]

@@ -47,8 +47,8 @@ fn both_directions_of_one_flow_are_identical() {
         });
     });
     let pair = Pair::builder().start();
-    for door in &pair.doors[1..] {
-        let flow = door.open(&origin.address().to_string()).unwrap();
+    for listener in &pair.listeners[1..] {
+        let flow = listener.open(&origin.address().to_string()).unwrap();
         std::thread::scope(|scope| {
             let sent = scope.spawn(|| {
                 let sent = data::send(&flow, 4, BYTES).unwrap();
@@ -56,8 +56,8 @@ fn both_directions_of_one_flow_are_identical() {
                 sent
             });
             let received = data::receive(&flow).unwrap();
-            assert_eq!(received, data::send(std::io::sink(), 3, BYTES).unwrap(), "{door:?}");
-            assert_eq!(told.recv().unwrap().unwrap(), sent.join().unwrap(), "{door:?}");
+            assert_eq!(received, data::send(std::io::sink(), 3, BYTES).unwrap(), "{listener:?}");
+            assert_eq!(told.recv().unwrap().unwrap(), sent.join().unwrap(), "{listener:?}");
         });
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use millrace_e2e::certificates::{Authority, Certificates, SERVER_NAME};
 use millrace_e2e::program::{Ended, Program};
-use millrace_e2e::{binaries, turn, wait};
+use millrace_e2e::{binaries, test_lock, wait};
 
 fn program(side: &str) -> Command {
     if side == "client" { binaries::client() } else { binaries::server() }
@@ -16,7 +16,7 @@ fn program(side: &str) -> Command {
 fn run(side: &str, verb: &str, config: &Path) -> Ended {
     let mut command = program(side);
     command.args([verb, "--config"]).arg(config);
-    Program::run(side, command, wait::SOON)
+    Program::run(side, command, wait::DEFAULT_TIMEOUT)
 }
 
 fn samples(side: &str) -> Vec<PathBuf> {
@@ -28,7 +28,7 @@ fn samples(side: &str) -> Vec<PathBuf> {
 /// Every sample of a wrong configuration, with both commands.
 #[test]
 fn wrong_files_are_refused_with_their_place() {
-    let _turn = turn::shared();
+    let _lock = test_lock::shared();
     for side in ["client", "server"] {
         let samples = samples(side);
         assert!(samples.len() > 10, "{} samples for the {side}", samples.len());
@@ -51,7 +51,7 @@ fn wrong_files_are_refused_with_their_place() {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let _turn = turn::shared();
+    let _lock = test_lock::shared();
     for side in ["client", "server"] {
         for verb in ["check", "run"] {
             let ended = run(side, verb, Path::new("/no/such/file.toml"));
@@ -72,7 +72,7 @@ impl Taken {
     fn write() -> Self {
         let dir = tempfile::tempdir().unwrap();
         Certificates::make(dir.path());
-        let [door, client_admin, server_admin] =
+        let [listener, client_admin, server_admin] =
             std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
         let tunnel = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = |listener: &TcpListener| listener.local_addr().unwrap();
@@ -81,7 +81,7 @@ impl Taken {
              ca = \"ca.pem\"\ncertificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
              mark = 0\n[[listen]]\nmode = \"socks5\"\naddress = \"{}\"\n\
              [admin]\naddress = \"{}\"\n",
-            address(&door),
+            address(&listener),
             address(&client_admin)
         );
         let server = format!(
@@ -92,7 +92,7 @@ impl Taken {
         );
         fs::write(dir.path().join("client.toml"), client).unwrap();
         fs::write(dir.path().join("server.toml"), server).unwrap();
-        Self { dir, _sockets: (vec![door, client_admin, server_admin], tunnel) }
+        Self { dir, _sockets: (vec![listener, client_admin, server_admin], tunnel) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -111,7 +111,7 @@ impl Taken {
 
 #[test]
 fn nothing_is_bound_before_everything_is_checked() {
-    let _turn = turn::shared();
+    let _lock = test_lock::shared();
     let taken = Taken::write();
     for (side, from, to, key) in [
         ("client", "mark = 0", "mark = -1", "mark"),
@@ -134,7 +134,7 @@ fn nothing_is_bound_before_everything_is_checked() {
 /// address, and that is no configuration error.
 #[test]
 fn addresses_that_are_taken_are_named() {
-    let _turn = turn::shared();
+    let _lock = test_lock::shared();
     let taken = Taken::write();
     for side in ["client", "server"] {
         let path = taken.path(&format!("{side}.toml"));
@@ -150,7 +150,7 @@ fn addresses_that_are_taken_are_named() {
 /// A key that does not belong to the certificate is found by `check` too.
 #[test]
 fn a_key_of_another_certificate_is_refused() {
-    let _turn = turn::shared();
+    let _lock = test_lock::shared();
     let taken = Taken::write();
     let path = taken.spoilt("server", "server.key", "client.key");
     for verb in ["check", "run"] {
@@ -163,7 +163,7 @@ fn a_key_of_another_certificate_is_refused() {
 /// What peers would refuse is found by `check`; a start only warns of it, since clocks may be wrong for a while.
 #[test]
 fn certificate_that_peers_refuse_is_reported_by_check() {
-    let _turn = turn::shared();
+    let _lock = test_lock::shared();
     let taken = Taken::write();
     let as_server = |name: &str| {
         let path = taken.spoilt("server", "server.pem", &format!("{name}.pem"));
@@ -186,7 +186,7 @@ fn certificate_that_peers_refuse_is_reported_by_check() {
 
 #[test]
 fn wrong_deny_list_is_refused_with_its_line() {
-    let _turn = turn::shared();
+    let _lock = test_lock::shared();
     let taken = Taken::write();
     fs::write(taken.path("denied.txt"), "name edge-1\nserial x\n").unwrap();
     let path = taken.spoilt("server", "[tunnel]", "[tunnel]\ndenied_clients = \"denied.txt\"");
@@ -199,18 +199,18 @@ fn wrong_deny_list_is_refused_with_its_line() {
 
 #[test]
 fn wrong_arguments_are_explained() {
-    let _turn = turn::shared();
+    let _lock = test_lock::shared();
     for side in ["client", "server"] {
         for arguments in [&["run"][..], &["fly"], &[]] {
             let mut command = program(side);
             command.args(arguments);
-            let ended = Program::run(side, command, wait::SOON);
+            let ended = Program::run(side, command, wait::DEFAULT_TIMEOUT);
             assert!(ended.code.is_some_and(|code| code != 0), "{arguments:?}");
             assert!(ended.output.contains("Usage"), "{}", ended.output);
         }
         let mut command = program(side);
         command.arg("--help");
-        let ended = Program::run(side, command, wait::SOON);
+        let ended = Program::run(side, command, wait::DEFAULT_TIMEOUT);
         assert_eq!(ended.code, Some(0));
         assert!(ended.output.contains("run") && ended.output.contains("check"), "{}", ended.output);
     }

@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
-use millrace_e2e::wait::{self, SOON};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use serde_json::Value;
 use socket2::Socket;
 
 /// A flow that has carried a byte there and back.
-fn open(pair: &Pair, door: usize, origin: &Origin) -> Socket {
-    let mut flow = pair.doors[door].open(&origin.address().to_string()).unwrap();
+fn open(pair: &Pair, listener: usize, origin: &Origin) -> Socket {
+    let mut flow = pair.listeners[listener].open(&origin.address().to_string()).unwrap();
     flow.write_all(b"x").unwrap();
     flow.read_exact(&mut [0]).unwrap();
     flow
@@ -31,7 +31,7 @@ fn shown(pair: &Pair) -> [Value; 2] {
 fn close(pair: &Pair, flow: Socket) {
     drop(flow);
     for admin in [pair.addresses.server_admin, pair.addresses.client_admin] {
-        wait::for_true("the flow is over", SOON, || {
+        wait::for_true("the flow is over", DEFAULT_TIMEOUT, || {
             admin::flows(admin)["flows"].as_array().is_some_and(Vec::is_empty)
         });
     }
@@ -41,13 +41,13 @@ fn close(pair: &Pair, flow: Socket) {
 fn default_class_and_listener_choose() {
     let origin = Origin::echo();
     let pair = Pair::builder()
-        .fixed(origin.address())
+        .static_destination(origin.address())
         .server("tunnel.congestion_control", "\"reno\"")
         .server("tunnel.class.rtsp.congestion_control", "{ name = \"constant\", rate_mbps = 50 }")
         .server("tunnel.selectable_congestion_control", "[\"vivace-latency\"]")
         .client("tunnel.class.rtsp.congestion_control", "\"bbr2\"")
-        .door(0, "congestion_control = \"vivace-latency\"")
-        .door(4, "congestion_control = { name = \"constant\", rate_mbps = 40 }")
+        .listener(0, "congestion_control = \"vivace-latency\"")
+        .listener(4, "congestion_control = { name = \"constant\", rate_mbps = 40 }")
         .start();
     let expected = [
         // The listener's, which the server allows.
@@ -61,11 +61,11 @@ fn default_class_and_listener_choose() {
         // The listener's, which the server does not allow.
         (4, "reno", "constant"),
     ];
-    for (door, at_server, at_client) in expected {
-        let flow = open(&pair, door, &origin);
+    for (listener, at_server, at_client) in expected {
+        let flow = open(&pair, listener, &origin);
         let [server, client] = shown(&pair);
-        assert_eq!(server["algorithm"], at_server, "door {door}: {server}");
-        assert_eq!(client["algorithm"], at_client, "door {door}: {client}");
+        assert_eq!(server["algorithm"], at_server, "listener {listener}: {server}");
+        assert_eq!(client["algorithm"], at_client, "listener {listener}: {client}");
         close(&pair, flow);
     }
     let refused = || {
@@ -75,7 +75,7 @@ fn default_class_and_listener_choose() {
     assert_eq!(refused(), 1.0);
     close(&pair, open(&pair, 4, &origin));
     assert_eq!(refused(), 2.0);
-    let complaints = pair.server.log_text().matches("may not choose").count();
+    let complaints = pair.server.log_text().matches("is not selectable").count();
     assert_eq!(complaints, 1, "logged for each flow");
 }
 
@@ -84,12 +84,12 @@ fn default_class_and_listener_choose() {
 fn what_needs_no_parameter_may_be_asked_for() {
     let origin = Origin::echo();
     let pair = Pair::builder()
-        .fixed(origin.address())
-        .door(0, "congestion_control = \"bbr2\"")
-        .door(1, "congestion_control = { name = \"constant\", rate_mbps = 40 }")
+        .static_destination(origin.address())
+        .listener(0, "congestion_control = \"bbr2\"")
+        .listener(1, "congestion_control = { name = \"constant\", rate_mbps = 40 }")
         .start();
-    for (door, at_server) in [(0, "bbr2"), (1, "cubic")] {
-        let flow = open(&pair, door, &origin);
+    for (listener, at_server) in [(0, "bbr2"), (1, "cubic")] {
+        let flow = open(&pair, listener, &origin);
         assert_eq!(shown(&pair)[0]["algorithm"], at_server);
         close(&pair, flow);
     }
@@ -100,19 +100,19 @@ fn what_needs_no_parameter_may_be_asked_for() {
 fn a_connection_changes_its_algorithm_between_flows() {
     let origin = Origin::echo();
     let pair = Pair::builder()
-        .fixed(origin.address())
+        .static_destination(origin.address())
         .client("tunnel.connections", "\"per_flow\"")
-        .client("tunnel.warm_connections", 1)
+        .client("tunnel.idle_connections_per_server", 1)
         // One event loop, one warm connection.
         .both("runtime.workers", 1)
-        .door(0, "congestion_control = \"vivace-latency\"")
-        .door(1, "congestion_control = \"bbr2\"")
+        .listener(0, "congestion_control = \"vivace-latency\"")
+        .listener(1, "congestion_control = \"bbr2\"")
         .start();
     let mut connections = Vec::new();
-    for (door, algorithm) in
-        [(0, "vivace-latency"), (3, "cubic"), (1, "bbr2"), (0, "vivace-latency")]
-    {
-        let mut flow = open(&pair, door, &origin);
+    let flows = [(0, "vivace-latency"), (3, "cubic"), (1, "bbr2"), (0, "vivace-latency")];
+    // On a busy machine the spare connection may be ready before the one that has just become idle.
+    for (listener, algorithm) in flows.into_iter().cycle().take(5 * flows.len()) {
+        let mut flow = open(&pair, listener, &origin);
         // More than an initial window, both ways: the path has something to hand over.
         let sent = millrace_e2e::data::pattern(3, 1_000_000);
         let mut received = vec![0; sent.len()];
@@ -122,17 +122,19 @@ fn a_connection_changes_its_algorithm_between_flows() {
             flow.write_all(&sent).unwrap();
         });
         drop(reader);
-        assert!(received == sent, "door {door}: other bytes came back");
+        assert!(received == sent, "listener {listener}: other bytes came back");
         for shown in shown(&pair) {
-            assert_eq!(shown["algorithm"], algorithm, "door {door}: {shown}");
+            assert_eq!(shown["algorithm"], algorithm, "listener {listener}: {shown}");
         }
-        connections.push(shown(&pair)[0]["connection"].clone());
+        let connection = shown(&pair)[0]["connection"].clone();
         close(&pair, flow);
+        let is_used_again = connections.contains(&connection);
+        connections.push(connection);
+        if is_used_again && connections.len() >= flows.len() {
+            return;
+        }
     }
-    let mut distinct = connections.clone();
-    distinct.sort_by_key(ToString::to_string);
-    distinct.dedup();
-    assert!(distinct.len() < connections.len(), "no connection was used again: {connections:?}");
+    panic!("no connection was used again: {connections:?}");
 }
 
 /// An operator turns a connection that runs to other algorithms, with bytes under way all the time.
@@ -140,10 +142,10 @@ fn a_connection_changes_its_algorithm_between_flows() {
 fn a_connection_that_runs_is_turned_by_hand_and_stays() {
     let origin = Origin::echo();
     let pair = Pair::builder()
-        .fixed(origin.address())
+        .static_destination(origin.address())
         .both("tunnel.congestion_control", "\"cubic\"")
         .both("runtime.workers", 1)
-        .door(0, "congestion_control = \"vivace-latency\"")
+        .listener(0, "congestion_control = \"vivace-latency\"")
         .start();
     let mut flow = open(&pair, 1, &origin);
     let admins = [pair.addresses.server_admin, pair.addresses.client_admin];
@@ -193,7 +195,7 @@ fn a_connection_that_runs_is_turned_by_hand_and_stays() {
 fn the_controller_is_shown_with_its_figures() {
     let origin = Origin::echo();
     let pair = Pair::builder()
-        .fixed(origin.address())
+        .static_destination(origin.address())
         .both("tunnel.congestion_control", "\"vivace-latency\"")
         .start();
     let flow = open(&pair, 1, &origin);

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use millrace_e2e::doors::Refusal;
+use millrace_e2e::listeners::Refusal;
 use millrace_e2e::origin::{Blackhole, Origin};
 use millrace_e2e::pair::Pair;
 

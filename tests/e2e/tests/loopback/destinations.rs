@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use millrace_e2e::admin::Metrics;
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::{Origin, echo};
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::tcp::{self, End};
@@ -13,7 +13,7 @@ fn everything() -> PairBuilder {
     Pair::builder().allow_only(&["0.0.0.0/0", "::/0"])
 }
 
-/// The destination is refused at each door that can name it.
+/// The destination is refused at each listener that can name it.
 fn assert_denied(pair: &Pair, destination: &str) {
     match pair.http().open(destination) {
         Err(Refusal::Http { status: 403, head }) => {
@@ -21,13 +21,13 @@ fn assert_denied(pair: &Pair, destination: &str) {
         }
         other => panic!("CONNECT {destination}: {other:?}"),
     }
-    match pair.doors[2].open(destination) {
+    match pair.listeners[2].open(destination) {
         Err(Refusal::Socks(2)) => {}
         other => panic!("SOCKS {destination}: {other:?}"),
     }
     if destination.parse::<std::net::SocketAddr>().is_ok() {
         assert_eq!(
-            pair.doors[3].drain(destination).unwrap(),
+            pair.listeners[3].drain(destination).unwrap(),
             (vec![], End::Reset),
             "PROXY {destination}"
         );
@@ -51,7 +51,7 @@ fn loopback_in_every_spelling_is_refused_and_counted() {
         assert!(counted >= expected + 2.0, "{host}: {counted} denied, {expected} before");
         expected = counted;
     }
-    pair.server.expect_log("denied destinations", millrace_e2e::wait::SOON, |line| {
+    pair.server.expect_log("denied destinations", millrace_e2e::wait::DEFAULT_TIMEOUT, |line| {
         line.contains("127.0.0.1").then_some(())
     });
     assert_eq!((v4.accepted(), v6.accepted()), (0, 0), "connections were made all the same");
@@ -69,7 +69,7 @@ fn numeric_spellings_of_loopback_are_refused() {
             Err(Refusal::Http { status: 400 | 403, .. }) => {}
             other => panic!("CONNECT {host}: {other:?}"),
         }
-        match pair.doors[2].open(&format!("{host}:{port}")) {
+        match pair.listeners[2].open(&format!("{host}:{port}")) {
             Err(Refusal::Socks(1 | 2)) => {}
             other => panic!("SOCKS {host}: {other:?}"),
         }
@@ -128,9 +128,9 @@ fn what_is_listed_and_only_that_is_reached() {
     for destination in
         [listed.address().to_string(), format!("localhost:{}", listed.address().port())]
     {
-        for door in &pair.doors[1..3] {
-            let flow = door.open(&destination);
-            flow.unwrap_or_else(|error| panic!("{destination} by {door:?}: {error:?}"));
+        for listener in &pair.listeners[1..3] {
+            let flow = listener.open(&destination);
+            flow.unwrap_or_else(|error| panic!("{destination} by {listener:?}: {error:?}"));
         }
     }
     assert_denied(&pair, &other.address().to_string());
@@ -140,9 +140,9 @@ fn what_is_listed_and_only_that_is_reached() {
 #[test]
 fn without_a_list_nothing_is_reached() {
     let origin = Origin::echo();
-    let pair = Pair::builder().allow_only(&[]).fixed(origin.address()).start();
+    let pair = Pair::builder().allow_only(&[]).static_destination(origin.address()).start();
     assert_denied(&pair, &origin.address().to_string());
-    let Door::Fixed(_) = pair.doors[0] else { panic!("the first door is the fixed one") };
-    assert_eq!(pair.doors[0].drain("").unwrap(), (vec![], End::Reset));
+    let TestListener::Static(_) = pair.listeners[0] else { panic!("the first listener is static") };
+    assert_eq!(pair.listeners[0].drain("").unwrap(), (vec![], End::Reset));
     assert_eq!(origin.accepted(), 0);
 }

@@ -1,4 +1,4 @@
-//! `doctor`: each point that keeps a pair from working is found, with what to do.
+//! `doctor`: each check that fails is reported, with its remedy.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,10 +12,10 @@ use millrace_e2e::relay::RelayOptions;
 use millrace_e2e::tcp;
 use serde_json::Value;
 
-use crate::offering::{Offer, OfferingServer};
+use crate::stub_server::{Capabilities, StubServer};
 
 /// Longest connection attempt in these tests, and what else the doctor does.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DOCTOR_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Found {
     code: Option<i32>,
@@ -46,7 +46,7 @@ fn doctor(pair: &Pair, side: &str, change: impl Fn(String) -> String) -> Found {
     fs::write(&file, change(before)).unwrap();
     let mut command = if side == "client" { binaries::client() } else { binaries::server() };
     command.args(["doctor", "--json", "--config"]).arg(&file);
-    let ended = Program::run("doctor", command, PATIENCE);
+    let ended = Program::run("doctor", command, DOCTOR_TIMEOUT);
     let json = serde_json::from_str(&ended.output);
     Found { code: ended.code, json: json.unwrap_or_else(|e| panic!("{e}: {}", ended.output)) }
 }
@@ -79,7 +79,7 @@ fn a_pair_that_works_has_nothing_that_failed() {
     // For people.
     let mut command = binaries::client();
     command.args(["doctor", "--config"]).arg(pair.dir().join("client.toml"));
-    let ended = Program::run("doctor", command, PATIENCE);
+    let ended = Program::run("doctor", command, DOCTOR_TIMEOUT);
     assert_eq!(ended.code, Some(0));
     assert!(ended.output.contains("ok       server 127.0.0.1:"), "{}", ended.output);
     assert!(ended.output.contains("\n0 failed, "), "{}", ended.output);
@@ -129,7 +129,7 @@ fn what_a_client_gets_wrong_is_found() {
     failed(&found);
     found.has("server no-such-host.invalid:4433", "failed", "has no address");
 
-    // A path that swallows everything, and one that ends where nobody listens.
+    // A path that swallows everything, and one that ends at a closed port.
     let short = |text: String| text.replace("[tunnel]", "[tunnel]\nconnect_timeout_s = 2");
     pair.relay.as_ref().unwrap().swallow(true);
     let found = doctor(&pair, "client", short);
@@ -138,7 +138,7 @@ fn what_a_client_gets_wrong_is_found() {
     drop(pair.relay.take());
     let found = doctor(&pair, "client", short);
     failed(&found);
-    found.has("server ", "failed", "nobody listens");
+    found.has("server ", "failed", "the port is closed");
 }
 
 #[test]
@@ -167,15 +167,15 @@ fn what_a_server_gets_wrong_is_found() {
 
     pair.server.kill();
     let found = doctor(&pair, "server", same);
-    found.has("tunnel.listen", "skipped", "nobody answers");
+    found.has("tunnel.listen", "skipped", "no answer");
 }
 
-/// A client with a UDP listener says of each server whether that carries UDP.
+/// A client with a UDP listener reports of each server whether that carries UDP.
 #[test]
 fn a_server_that_does_not_carry_udp_is_found() {
-    let door = tcp::unused(Ipv4Addr::LOCALHOST);
-    let listener = format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"127.0.0.1:9\"");
-    let pair = Pair::builder().listen(&listener).start();
+    let address = tcp::unused(Ipv4Addr::LOCALHOST);
+    let section = format!("mode = \"udp\"\naddress = \"{address}\"\ndestination = \"127.0.0.1:9\"");
+    let pair = Pair::builder().listen(&section).start();
     let found = doctor(&pair, "client", same);
     assert_eq!(found.code, Some(0), "{:#}", found.json);
     let both = "extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297)";
@@ -187,17 +187,17 @@ fn a_server_that_does_not_carry_udp_is_found() {
         (false, true, "does not offer extended CONNECT (RFC 9220) ->"),
     ] {
         let at: SocketAddr = tcp::unused(Ipv4Addr::LOCALHOST);
-        let offer = Offer { extended_connect, datagrams };
-        let _server = OfferingServer::start(at, &pair.certificates, offer);
+        let capabilities = Capabilities { extended_connect, datagrams };
+        let _server = StubServer::start(at, &pair.certificates, capabilities);
         let to_it =
             |text: String| text.replace(&pair.addresses.tunnel.to_string(), &at.to_string());
         let found = doctor(&pair, "client", to_it);
         assert_eq!(found.code, Some(1), "{:#}", found.json);
         found.has("server ", "ok", "took our certificate");
         found.has("UDP", "failed", missing);
-        found.has("UDP", "failed", "or leave this server out of tunnel.servers");
+        found.has("UDP", "failed", "server from tunnel.servers");
         // For TCP alone it is as good as any.
-        let without = |text: String| to_it(text).replace(&format!("[[listen]]\n{listener}\n"), "");
+        let without = |text: String| to_it(text).replace(&format!("[[listen]]\n{section}\n"), "");
         let found = doctor(&pair, "client", without);
         assert_eq!(found.code, Some(0), "{:#}", found.json);
         assert!(found.findings().all(|(check, ..)| check != "UDP"), "{:#}", found.json);
@@ -223,7 +223,7 @@ fn a_wrong_configuration_has_its_own_exit_code() {
         fs::write(&file, "[nonsense]\n").unwrap();
         let mut command = if side == "client" { binaries::client() } else { binaries::server() };
         command.args(["doctor", "--config"]).arg(&file);
-        let ended = Program::run("doctor", command, PATIENCE);
+        let ended = Program::run("doctor", command, DOCTOR_TIMEOUT);
         assert_eq!(ended.code, Some(64), "{}", ended.output);
     }
 }

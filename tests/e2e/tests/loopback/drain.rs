@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::binaries;
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, run_with};
 use millrace_e2e::program::Program;
@@ -39,11 +39,14 @@ fn finish(mut flow: Socket) {
     assert_eq!(tcp::drain(&flow), (vec![], End::Eof));
 }
 
-/// No door lets a new flow in.
+/// No listener lets a new flow in.
 fn nothing_new(pair: &Pair, origin: &Origin) {
     let before = origin.accepted();
-    for door in &pair.doors[1..3] {
-        assert!(door.open(&origin.address().to_string()).is_err(), "{door:?} let a flow in");
+    for listener in &pair.listeners[1..3] {
+        assert!(
+            listener.open(&origin.address().to_string()).is_err(),
+            "{listener:?} let a flow in"
+        );
     }
     assert_eq!(origin.accepted(), before);
 }
@@ -54,7 +57,7 @@ fn a_client_lets_its_flows_finish() {
     let mut pair = Pair::builder().client("runtime.drain_timeout_s", 30).start();
     let mut flow = running_flow(&pair, &origin);
     pair.client.signal(Signal::SIGTERM);
-    wait::for_true("new flows are refused", wait::SOON, || {
+    wait::for_true("new flows are refused", wait::DEFAULT_TIMEOUT, || {
         pair.http().open(&origin.address().to_string()).is_err()
     });
     nothing_new(&pair, &origin);
@@ -62,7 +65,9 @@ fn a_client_lets_its_flows_finish() {
     finish(flow);
     let status = pair.client.wait(Duration::from_secs(5));
     assert_eq!(status.code(), Some(0));
-    let Door::ProxyUnix(path) = &pair.doors[4] else { panic!("the last door is the Unix socket") };
+    let TestListener::ProxyUnix(path) = &pair.listeners[4] else {
+        panic!("the last listener is the Unix socket")
+    };
     assert!(!path.exists(), "{} was left behind", path.display());
 }
 
@@ -75,13 +80,13 @@ fn a_server_lets_its_flows_finish() {
         .start();
     let mut flow = running_flow(&pair, &origin);
     pair.server.signal(Signal::SIGTERM);
-    wait::for_true("new flows are refused", wait::SOON, || {
+    wait::for_true("new flows are refused", wait::DEFAULT_TIMEOUT, || {
         matches!(pair.http().open(&origin.address().to_string()), Err(Refusal::Http { .. }))
     });
     nothing_new(&pair, &origin);
     still_echoes(&mut flow);
     // The client knows that it has no server for new flows.
-    wait::for_true("the client says so", wait::SOON, || {
+    wait::for_true("the client says so", wait::DEFAULT_TIMEOUT, || {
         matches!(admin::get(pair.addresses.client_admin, "/healthz"), Ok((503, _)))
     });
     finish(flow);
@@ -89,7 +94,7 @@ fn a_server_lets_its_flows_finish() {
     assert!(pair.client.is_running());
     // The next server takes over where the first one was.
     pair.start_server_again();
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
     finish(running_flow(&pair, &origin));
     let log = pair.client.log_text();
     assert!(!log.contains("can't accept"), "a listener that refuses was tried: {log}");
@@ -115,12 +120,14 @@ fn a_draining_servers_clients_go_to_the_next_one() {
     let config = pair.dir().join("second.toml");
     fs::write(&config, text).unwrap();
     let _second = Program::start("the second server", run_with(binaries::server(), &config));
-    wait::for_true("the second server", wait::SOON, || admin::get(admin, "/healthz").is_ok());
+    wait::for_true("the second server", wait::DEFAULT_TIMEOUT, || {
+        admin::get(admin, "/healthz").is_ok()
+    });
     let carried = |at| Metrics::fetch(at).sum("millrace_flows_opened_total", &[]);
     assert_eq!(carried(admin), 0.0);
 
     pair.server.signal(Signal::SIGTERM);
-    wait::for_true("a new flow by the second server", wait::SOON, || {
+    wait::for_true("a new flow by the second server", wait::DEFAULT_TIMEOUT, || {
         pair.http().open(&origin.address().to_string()).is_ok() && carried(admin) > 0.0
     });
     let before = carried(pair.addresses.server_admin);

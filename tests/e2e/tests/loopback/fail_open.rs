@@ -1,4 +1,4 @@
-//! No server, or none with room: new flows go past the tunnel within two seconds and return to it
+//! No server, or all are full: new flows bypass the tunnel within two seconds and return to it
 //! within two seconds, and where another proxy stands before the client it is refused.
 
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::Metrics;
 use millrace_e2e::data;
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::relay::RelayOptions;
@@ -30,8 +30,8 @@ pub(crate) const LOOKING: Duration = Duration::from_millis(500);
 pub(crate) fn builder() -> PairBuilder {
     Pair::builder()
         .both("tunnel.congestion_control", SLOW)
-        .door(1, "on_failure = \"direct\"")
-        .door(3, "on_failure = \"direct\"")
+        .listener(1, "fail_mode = \"open\"")
+        .listener(3, "fail_mode = \"open\"")
         .direct("127.0.0.0/8")
         .alone()
 }
@@ -66,7 +66,7 @@ impl Downloads {
         });
         let flows: Vec<_> = flows.collect();
         for _ in 0..DOWNLOADS {
-            moves.recv_timeout(tcp::PATIENCE).unwrap();
+            moves.recv_timeout(tcp::IO_TIMEOUT).unwrap();
         }
         Self { stop, flows, _origin: origin }
     }
@@ -90,33 +90,35 @@ pub(crate) fn echoes(mut flow: Socket) -> bool {
     said.is_ok() && &answer == b"ping"
 }
 
-/// Whether a new flow works now, and whether it went past the tunnel.
-fn new_flow(pair: &Pair, door: &Door, origin: &Origin) -> Option<bool> {
-    let before = past_the_tunnel(pair);
-    let flow = door.open(&origin.address().to_string()).ok()?;
-    echoes(flow).then(|| past_the_tunnel(pair) > before)
+/// Whether a new flow works now, and whether it bypassed the tunnel.
+fn new_flow(pair: &Pair, listener: &TestListener, origin: &Origin) -> Option<bool> {
+    let before = bypassed_flows(pair);
+    let flow = listener.open(&origin.address().to_string()).ok()?;
+    echoes(flow).then(|| bypassed_flows(pair) > before)
 }
 
-pub(crate) fn past_the_tunnel(pair: &Pair) -> f64 {
+pub(crate) fn bypassed_flows(pair: &Pair) -> f64 {
     Metrics::fetch(pair.addresses.client_admin).sum("millrace_flows_direct_total", &[])
 }
 
 fn unix_socket(pair: &Pair) -> PathBuf {
-    let Door::ProxyUnix(path) = &pair.doors[4] else { panic!("the last door is the Unix socket") };
+    let TestListener::ProxyUnix(path) = &pair.listeners[4] else {
+        panic!("the last listener is the Unix socket")
+    };
     path.clone()
 }
 
-fn is_refused(door: &Door) -> bool {
+fn is_refused(listener: &TestListener) -> bool {
     let kind = |error: std::io::Error| error.kind();
-    let result = match door {
-        Door::ProxyUnix(path) => tcp::connect_unix(path).map_err(kind),
-        Door::Proxy(at) => tcp::connect(*at).map_err(kind),
-        _ => panic!("{door:?} refuses nothing"),
+    let result = match listener {
+        TestListener::ProxyUnix(path) => tcp::connect_unix(path).map_err(kind),
+        TestListener::Proxy(at) => tcp::connect(*at).map_err(kind),
+        _ => panic!("{listener:?} refuses nothing"),
     };
     matches!(result, Err(ErrorKind::NotFound | ErrorKind::ConnectionRefused))
 }
 
-/// From now on: new flows go past the tunnel through the doors that may, and the Unix socket is
+/// From now on: new flows of listeners with fail mode `open` bypass the tunnel, and the Unix socket is
 /// away, both within two seconds.
 #[track_caller]
 pub(crate) fn goes_direct(pair: &Pair, origin: &Origin) {
@@ -128,13 +130,13 @@ pub(crate) fn goes_direct(pair: &Pair, origin: &Origin) {
     wait::for_true(
         "the Unix socket is away",
         AT_MOST.saturating_sub(since.elapsed()) + LOOKING,
-        || is_refused(&pair.doors[4]),
+        || is_refused(&pair.listeners[4]),
     );
     println!("withdrawn after {:?}", since.elapsed());
-    assert_eq!(new_flow(pair, &pair.doors[3], origin), Some(true));
+    assert_eq!(new_flow(pair, &pair.listeners[3], origin), Some(true));
 }
 
-/// From now on: new flows take the tunnel again within two seconds, through every door.
+/// From now on: new flows take the tunnel again within two seconds, through every listener.
 #[track_caller]
 pub(crate) fn uses_the_tunnel(pair: &Pair, origin: &Origin) {
     let since = Instant::now();
@@ -142,13 +144,13 @@ pub(crate) fn uses_the_tunnel(pair: &Pair, origin: &Origin) {
         new_flow(pair, pair.http(), origin) == Some(false)
     });
     println!("in the tunnel after {:?}", since.elapsed());
-    for door in [pair.http(), &pair.doors[3], &pair.doors[4]] {
+    for listener in [pair.http(), &pair.listeners[3], &pair.listeners[4]] {
         // Each of the client's workers has connections of its own.
         for _ in 0..4 {
             wait::for_true(
                 "all take the tunnel",
                 AT_MOST.saturating_sub(since.elapsed()) + LOOKING,
-                || new_flow(pair, door, origin) == Some(false),
+                || new_flow(pair, listener, origin) == Some(false),
             );
         }
     }
@@ -205,14 +207,14 @@ fn a_full_server_is_passed_by_and_taken_again() {
     let flows = Downloads::start(&pair);
     // None of them fails, not even the first: the server has refused it before connecting.
     for _ in 0..3 {
-        for door in [pair.http(), &pair.doors[3]] {
-            assert_eq!(new_flow(&pair, door, &echo), Some(true), "{door:?}");
+        for listener in [pair.http(), &pair.listeners[3]] {
+            assert_eq!(new_flow(&pair, listener, &echo), Some(true), "{listener:?}");
         }
     }
-    wait::for_true("the Unix socket is away", AT_MOST, || is_refused(&pair.doors[4]));
+    wait::for_true("the Unix socket is away", AT_MOST, || is_refused(&pair.listeners[4]));
     assert!(flows.run());
     let client = Metrics::fetch(pair.addresses.client_admin);
-    assert!(client.sum("millrace_server_full_total", &[]) > 0.0);
+    assert!(client.sum("millrace_server_overload_total", &[]) > 0.0);
     // Bare connections to the Unix socket, to look whether it is there, count as others.
     for reason in ["overloaded", "tunnel_unavailable", "tunnel_lost"] {
         let failed = client.sum("millrace_flows_failed_total", &[("reason", reason)]);
@@ -220,7 +222,7 @@ fn a_full_server_is_passed_by_and_taken_again() {
     }
     // Its flows end, and there is room.
     flows.stop.store(true, Ordering::Relaxed);
-    wait::for_true("the server has room", wait::SOON, || {
+    wait::for_true("the server has room", wait::DEFAULT_TIMEOUT, || {
         let server = Metrics::fetch(pair.addresses.server_admin);
         server.sum("millrace_flows_active", &[]) == 0.0
     });
@@ -237,7 +239,7 @@ fn a_killed_client_ends_its_flows_with_a_reset_and_the_next_one_works() {
     pair.client.kill();
     flows.end_with(Some(End::Reset));
     assert!(unix_socket(&pair).exists(), "what a killed client leaves behind");
-    assert!(is_refused(&pair.doors[4]));
+    assert!(is_refused(&pair.listeners[4]));
     pair.start_client_again();
     let since = Instant::now();
     wait::for_true("a new flow works", AT_MOST + LOOKING, || {
@@ -253,12 +255,12 @@ fn a_killed_client_ends_its_flows_with_a_reset_and_the_next_one_works() {
 fn direct_is_no_open_proxy() {
     let (listed, other) = (Origin::echo(), Origin::echo());
     let mut pair = Pair::builder()
-        .door(0, "on_failure = \"direct\"")
-        .door(1, "on_failure = \"direct\"")
-        .door(2, "on_failure = \"direct\"")
-        .door(3, "on_failure = \"direct\"")
+        .listener(0, "fail_mode = \"open\"")
+        .listener(1, "fail_mode = \"open\"")
+        .listener(2, "fail_mode = \"open\"")
+        .listener(3, "fail_mode = \"open\"")
         .direct_port("127.0.0.1", listed.address().port())
-        .fixed(other.address())
+        .static_destination(other.address())
         .start();
     pair.server.kill();
     wait::for_true("a new flow goes direct", AT_MOST + LOOKING, || {
@@ -271,18 +273,20 @@ fn direct_is_no_open_proxy() {
         }
         answer => panic!("{answer:?}"),
     }
-    assert!(matches!(pair.doors[2].open(&forbidden), Err(Refusal::Socks(2))));
+    assert!(matches!(pair.listeners[2].open(&forbidden), Err(Refusal::Socks(2))));
     // By name, and in another spelling.
     let port = other.address().port();
     for spelling in [format!("localhost:{port}"), format!("[::ffff:127.0.0.1]:{port}")] {
         let answer = pair.http().open(&spelling);
         assert!(matches!(answer, Err(Refusal::Http { status: 403, .. })), "{spelling}: {answer:?}");
     }
-    for door in [&pair.doors[0], &pair.doors[3]] {
-        match door.open(&forbidden) {
-            Ok(flow) => assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{door:?}"),
-            Err(Refusal::Io(error)) => assert_eq!(End::of(Some(&error)), End::Reset, "{door:?}"),
-            Err(other) => panic!("{door:?}: {other:?}"),
+    for listener in [&pair.listeners[0], &pair.listeners[3]] {
+        match listener.open(&forbidden) {
+            Ok(flow) => assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{listener:?}"),
+            Err(Refusal::Io(error)) => {
+                assert_eq!(End::of(Some(&error)), End::Reset, "{listener:?}")
+            }
+            Err(other) => panic!("{listener:?}: {other:?}"),
         }
     }
     assert_eq!(other.accepted(), 0);
@@ -290,9 +294,9 @@ fn direct_is_no_open_proxy() {
     assert!(client.sum("millrace_destinations_denied_total", &[]) >= 4.0);
 }
 
-/// Half-closes and resets are kept past the tunnel as in it.
+/// Bypassed flows keep half-closes and resets, as flows in the tunnel do.
 #[test]
-fn flows_past_the_tunnel_have_tcps_meaning() {
+fn bypassed_flows_keep_half_closes_and_resets() {
     let mut pair = builder().start();
     pair.server.kill();
     let echo = Origin::echo();
@@ -303,7 +307,7 @@ fn flows_past_the_tunnel_have_tcps_meaning() {
     flow.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(tcp::drain(&flow), (sent.to_string().into_bytes(), End::Eof));
     let origin = Origin::start(millrace_e2e::origin::source(34, 20_000_000));
-    let flow = pair.doors[3].open(&origin.address().to_string()).unwrap();
+    let flow = pair.listeners[3].open(&origin.address().to_string()).unwrap();
     let expected = data::send(std::io::sink(), 34, 20_000_000).unwrap();
     assert_eq!(data::receive(&flow).unwrap(), expected);
     drop(flow);
@@ -314,14 +318,14 @@ fn flows_past_the_tunnel_have_tcps_meaning() {
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
     flow.write_all(b"x").unwrap();
     assert_eq!(tcp::drain(&flow), (vec![], End::Reset));
-    // Nobody listens there.
+    // No process listens there.
     match pair.http().open(&tcp::unused(std::net::Ipv4Addr::LOCALHOST).to_string()) {
         Err(Refusal::Http { status: 502, head }) => {
             assert!(head.contains("connection_refused"), "{head}");
         }
         answer => panic!("{answer:?}"),
     }
-    wait::for_true("no flow is left", wait::SOON, || {
+    wait::for_true("no flow is left", wait::DEFAULT_TIMEOUT, || {
         let client = Metrics::fetch(pair.addresses.client_admin);
         client.sum("millrace_flows_active", &[]) == 0.0
     });
@@ -335,17 +339,17 @@ fn listeners_behind_a_proxy_wait_for_the_first_server() {
     pair.client.kill();
     pair.start_client_again();
     let admin = pair.addresses.client_admin;
-    wait::for_true("the client has started", wait::SOON, || {
+    wait::for_true("the client has started", wait::DEFAULT_TIMEOUT, || {
         millrace_e2e::admin::get(admin, "/healthz").is_ok()
     });
-    for door in &pair.doors[3..] {
-        wait::for_true("the listener refuses", AT_MOST + LOOKING, || is_refused(door));
+    for listener in &pair.listeners[3..] {
+        wait::for_true("the listener refuses", AT_MOST + LOOKING, || is_refused(listener));
     }
     pair.start_server_again();
     let echo = Origin::echo();
-    for door in &pair.doors[3..] {
+    for listener in &pair.listeners[3..] {
         wait::for_true("a flow works", AT_MOST + LOOKING, || {
-            door.open(&echo.address().to_string()).is_ok_and(echoes)
+            listener.open(&echo.address().to_string()).is_ok_and(echoes)
         });
     }
 }

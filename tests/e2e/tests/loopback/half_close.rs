@@ -24,15 +24,15 @@ fn a_client_that_has_ended_still_gets_the_whole_answer() {
         std::thread::sleep(PAUSE);
         data::send(&stream, 5, BYTES).unwrap();
     });
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in &pair.doors {
-        let flow = door.open(&origin.address().to_string()).unwrap();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in &pair.listeners {
+        let flow = listener.open(&origin.address().to_string()).unwrap();
         let sent = data::send(&flow, 6, 100_000).unwrap();
         flow.shutdown(Shutdown::Write).unwrap();
         // The origin hears of the end while the answer is still to come.
-        assert_eq!(told.recv_timeout(tcp::PATIENCE).unwrap().unwrap(), sent, "{door:?}");
+        assert_eq!(told.recv_timeout(tcp::IO_TIMEOUT).unwrap().unwrap(), sent, "{listener:?}");
         let received = data::receive(&flow).unwrap();
-        assert_eq!(received, data::send(std::io::sink(), 5, BYTES).unwrap(), "{door:?}");
+        assert_eq!(received, data::send(std::io::sink(), 5, BYTES).unwrap(), "{listener:?}");
     }
 }
 
@@ -44,15 +44,15 @@ fn an_origin_that_has_ended_still_gets_the_whole_request() {
         stream.shutdown(Shutdown::Write).unwrap();
         tell.send(data::receive(&stream)).unwrap();
     });
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in &pair.doors {
-        let flow = door.open(&origin.address().to_string()).unwrap();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in &pair.listeners {
+        let flow = listener.open(&origin.address().to_string()).unwrap();
         // The client hears of the end before it has sent anything.
-        assert_eq!(tcp::drain(&flow), (b"that is all".to_vec(), End::Eof), "{door:?}");
+        assert_eq!(tcp::drain(&flow), (b"that is all".to_vec(), End::Eof), "{listener:?}");
         std::thread::sleep(PAUSE);
         let sent = data::send(&flow, 7, BYTES).unwrap();
         flow.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(told.recv_timeout(tcp::PATIENCE).unwrap().unwrap(), sent, "{door:?}");
+        assert_eq!(told.recv_timeout(tcp::IO_TIMEOUT).unwrap().unwrap(), sent, "{listener:?}");
     }
 }
 
@@ -63,13 +63,13 @@ fn both_ends_close_at_once() {
         stream.write_all(b"bye").unwrap();
         drop(stream);
     });
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in &pair.doors {
-        let mut flow = door.open(&origin.address().to_string()).unwrap();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in &pair.listeners {
+        let mut flow = listener.open(&origin.address().to_string()).unwrap();
         flow.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let mut answer = String::new();
         flow.read_to_string(&mut answer).unwrap();
-        assert_eq!(answer, "bye", "{door:?}");
+        assert_eq!(answer, "bye", "{listener:?}");
     }
 }
 
@@ -79,7 +79,7 @@ fn an_abandoned_half_is_reset() {
     let origin = Origin::start(|mut stream| {
         // Reads to the end and never says anything.
         std::io::copy(&mut stream, &mut std::io::sink()).ok();
-        std::thread::sleep(tcp::PATIENCE);
+        std::thread::sleep(tcp::IO_TIMEOUT);
     });
     let pair = Pair::builder().both("limits.half_close_timeout_s", 1).start();
     let flow = pair.http().open(&origin.address().to_string()).unwrap();

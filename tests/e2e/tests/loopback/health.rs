@@ -39,7 +39,9 @@ impl Notified {
 
     #[track_caller]
     fn expect(&self, state: &str) {
-        wait::for_true(state, wait::SOON, || self.next().is_some_and(|it| it.contains(state)));
+        wait::for_true(state, wait::DEFAULT_TIMEOUT, || {
+            self.next().is_some_and(|it| it.contains(state))
+        });
     }
 }
 
@@ -67,7 +69,7 @@ fn start_watched(pair: &Pair, notified: &Notified, origin: &Origin) -> Program {
     command.env("NOTIFY_SOCKET", &notified.path);
     command.env("MILLRACE_TEST_FAULTS", format!("stall={}", origin.address()));
     let program = Program::start("millrace-server", command);
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
     program
 }
 
@@ -87,15 +89,15 @@ fn a_worker_that_stands_still_is_unhealthy_and_stops_the_watchdog() {
     client.expect("READY=1");
     server.expect("READY=1");
     pair.server.signal(Signal::SIGTERM);
-    pair.server.wait(wait::SOON);
+    pair.server.wait(wait::DEFAULT_TIMEOUT);
     pair.server = start_watched(&pair, &server, &origin);
     server.expect("WATCHDOG=1");
     server.expect("WATCHDOG=1");
 
     let admin = pair.addresses.server_admin;
     assert_eq!((health(admin, "/healthz").0, health(admin, "/livez").0), (200, 200));
-    let (door, to) = (pair.http().clone(), origin.address().to_string());
-    std::thread::spawn(move || door.open(&to).map(drop));
+    let (listener, to) = (pair.http().clone(), origin.address().to_string());
+    std::thread::spawn(move || listener.open(&to).map(drop));
     let reason = expect_unhealthy(admin, "/healthz");
     assert!(reason.contains("worker 0 has not turned for"), "{reason}");
     expect_unhealthy(admin, "/livez");
@@ -128,7 +130,9 @@ fn a_path_for_small_packets_only_is_noticed_at_both_ends() {
         metrics.sum("millrace_tunnel_bytes_total", &[("direction", "received")])
     };
     let before = received();
-    wait::for_true("two probes have arrived", wait::SOON, || received() > before + 8192.0);
+    wait::for_true("two probes have arrived", wait::DEFAULT_TIMEOUT, || {
+        received() > before + 8192.0
+    });
     assert_eq!((health(server, "/healthz").0, health(client, "/healthz").0), (200, 200));
 
     let mut download = pair.http().open(&endless.address().to_string()).unwrap();

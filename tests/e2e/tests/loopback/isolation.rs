@@ -52,7 +52,7 @@ fn silent_origin() -> (Origin, Receiver<Socket>) {
 /// Uploads that stop because the origin does not read, or does not answer.
 fn stuck_uploads(pair: &Pair, destination: &str, count: usize) -> Vec<Socket> {
     let stuck = |_| {
-        let mut flow = pair.doors[3].open(destination).unwrap();
+        let mut flow = pair.listeners[3].open(destination).unwrap();
         flow.set_nonblocking(true).unwrap();
         let block = vec![7; 1 << 16];
         let quiet = Duration::from_millis(150);
@@ -344,7 +344,7 @@ fn a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections() {
         }
     }
     for flow in &idle {
-        flow.set_read_timeout(Some(wait::SOON)).unwrap();
+        flow.set_read_timeout(Some(wait::DEFAULT_TIMEOUT)).unwrap();
         assert_eq!(tcp::drain(flow), (b"x".to_vec(), tcp::End::Eof));
     }
 }

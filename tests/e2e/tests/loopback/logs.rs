@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::certificates::{Authority, SERVER_NAME};
-use millrace_e2e::doors::Refusal;
+use millrace_e2e::listeners::Refusal;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::program::Program;
@@ -33,12 +33,12 @@ fn traffic_goes_on_while_standard_error_is_not_read() {
     let mut pair = Pair::builder().both("log.level", "\"trace\"").start();
     for program in [&mut pair.client, &mut pair.server] {
         program.signal(Signal::SIGTERM);
-        program.wait(wait::SOON);
+        program.wait(wait::DEFAULT_TIMEOUT);
     }
     let (server, server_log) = Program::start_unread("millrace-server", pair.server_command());
     let (client, client_log) = Program::start_unread("millrace-client", pair.client_command());
     (pair.server, pair.client) = (server, client);
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
 
     let refusing = tcp::unused(Ipv4Addr::LOCALHOST).to_string();
     for _ in 0..197 {
@@ -53,7 +53,7 @@ fn traffic_goes_on_while_standard_error_is_not_read() {
     }
     for program in [&mut pair.client, &mut pair.server] {
         program.signal(Signal::SIGTERM);
-        assert_eq!(program.wait(wait::SOON).code(), Some(0));
+        assert_eq!(program.wait(wait::DEFAULT_TIMEOUT).code(), Some(0));
     }
     drop((server_log, client_log));
 }
@@ -64,16 +64,16 @@ fn a_client_without_descriptors_is_quiet_and_idle_until_it_has_some() {
     let origin = Origin::echo();
     let mut pair = Pair::builder().client("runtime.workers", 1).start();
     pair.client.signal(Signal::SIGTERM);
-    pair.client.wait(wait::SOON);
+    pair.client.wait(wait::DEFAULT_TIMEOUT);
     let client = pair.client_command();
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]).arg(client.get_program());
     limited.args(client.get_args()).envs(client.get_envs().filter_map(|(k, v)| Some((k, v?))));
     pair.client = Program::start("millrace-client", limited);
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
 
-    let connections: Vec<_> = (0..600).map(|_| pair.http().knock()).collect();
-    pair.client.expect_log("the lack of descriptors", wait::SOON, |line| {
+    let connections: Vec<_> = (0..600).map(|_| pair.http().connect()).collect();
+    pair.client.expect_log("the lack of descriptors", wait::DEFAULT_TIMEOUT, |line| {
         line.contains("can't accept").then_some(())
     });
     let (before, started) = (pair.client.cpu_time(), Instant::now());
@@ -104,14 +104,14 @@ fn a_failure_that_repeats_itself_is_logged_a_few_times_and_summed_up() {
         .client("tunnel.reconnect_max_s", 1)
         .unhealthy()
         .start();
-    wait::for_true("handshakes fail again and again", wait::SOON, || {
+    wait::for_true("handshakes fail again and again", wait::DEFAULT_TIMEOUT, || {
         let metrics = Metrics::fetch(pair.addresses.client_admin);
         metrics.sum("millrace_handshake_failures_total", &[]) >= 16.0
     });
     let suppressed = Metrics::fetch(pair.addresses.client_admin);
     assert!(suppressed.sum("millrace_log_lines_suppressed_total", &[]) > 0.0);
     pair.client.signal(Signal::SIGTERM);
-    pair.client.wait(wait::SOON);
+    pair.client.wait(wait::DEFAULT_TIMEOUT);
     for program in [&pair.client, &pair.server] {
         let log = program.log_text();
         let of_level = |level: &str| log.lines().filter(|line| line.contains(level)).count();

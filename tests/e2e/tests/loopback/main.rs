@@ -5,6 +5,7 @@
 
 mod admin_pages;
 mod bulk;
+mod bypass;
 mod config;
 mod congestion_control;
 mod dead_destination;
@@ -22,10 +23,8 @@ mod many_flows;
 mod mcc;
 mod modes;
 mod names;
-mod offering;
 mod outage;
 mod panics;
-mod past_the_tunnel;
 mod path_change;
 mod peers;
 mod proxy_listeners;
@@ -41,6 +40,7 @@ mod several_servers;
 mod slow_origin;
 mod slow_reader;
 mod start_up;
+mod stub_server;
 mod tunnel_death;
 mod udp;
 mod urgent_data;

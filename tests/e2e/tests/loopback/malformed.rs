@@ -1,11 +1,11 @@
-//! Nonsense at each door: a clear error where the protocol has words, the connection closed, the
+//! Nonsense at each listener: a clear error where the protocol has words, the connection closed, the
 //! process alive, others undisturbed.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::Metrics;
-use millrace_e2e::doors::Door;
+use millrace_e2e::listeners::TestListener;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::tcp::{self, End};
@@ -25,18 +25,18 @@ impl Bystander {
         Self { pair, origin, flow }
     }
 
-    /// Says `bytes` at a door and answers what came back before the connection was closed.
-    fn say(&mut self, door: &Door, bytes: &[u8]) -> Vec<u8> {
-        let mut socket = door.knock();
+    /// Says `bytes` at a listener and answers what came back before the connection was closed.
+    fn say(&mut self, listener: &TestListener, bytes: &[u8]) -> Vec<u8> {
+        let mut socket = listener.connect();
         // It may be closed before all of it has been said.
         socket.write_all(bytes).ok();
         let (answer, end) = tcp::drain(&socket);
-        assert_ne!(end, End::Never, "{door:?} keeps a client that said {bytes:02x?}");
+        assert_ne!(end, End::Never, "{listener:?} keeps a client that said {bytes:02x?}");
         self.check();
         answer
     }
 
-    /// Everything still works, the door that was abused included.
+    /// Everything still works, the listener that was abused included.
     fn check(&mut self) {
         self.pair.assert_running();
         self.flow.write_all(b"still here").unwrap();
@@ -45,8 +45,8 @@ impl Bystander {
         assert_eq!(&answer, b"still here");
     }
 
-    fn opens(&self, door: &Door) {
-        let mut flow = door.open(&self.origin.address().to_string()).unwrap();
+    fn opens(&self, listener: &TestListener) {
+        let mut flow = listener.open(&self.origin.address().to_string()).unwrap();
         flow.write_all(b"x").unwrap();
         flow.read_exact(&mut [0]).unwrap();
     }
@@ -74,17 +74,17 @@ fn bad_proxy_headers() {
         [v2.as_slice(), b"\x21\x51\0\x0c", &[0; 12]].concat(),
         [v2.as_slice(), b"\x21\x11\0\x04", &[0; 12]].concat(),
     ];
-    let doors = [all.pair.doors[3].clone(), all.pair.doors[4].clone()];
-    for door in &doors {
+    let listeners = [all.pair.listeners[3].clone(), all.pair.listeners[4].clone()];
+    for listener in &listeners {
         let before = all.errors("proxy_protocol");
         for case in &cases {
-            assert_eq!(all.say(door, case), b"", "{door:?} answered {case:02x?}");
+            assert_eq!(all.say(listener, case), b"", "{listener:?} answered {case:02x?}");
         }
-        all.opens(door);
+        all.opens(listener);
         // PROXY UNKNOWN is no error; it leads nowhere.
         assert!(all.errors("proxy_protocol") >= before + 8.0, "not all were counted");
     }
-    all.pair.client.expect_log("a bad header", tcp::PATIENCE, |line| {
+    all.pair.client.expect_log("a bad header", tcp::IO_TIMEOUT, |line| {
         line.contains("bad PROXY header").then_some(())
     });
 }
@@ -92,7 +92,7 @@ fn bad_proxy_headers() {
 #[test]
 fn bad_socks_requests() {
     let mut all = Bystander::start();
-    let door = all.pair.doors[2].clone();
+    let listener = all.pair.listeners[2].clone();
     let before = all.errors("socks5");
     let reply = |code: u8| [&[5, 0, 5, code, 0, 1][..], &[0; 6]].concat();
     let cases: [(&[u8], Vec<u8>); 8] = [
@@ -110,16 +110,16 @@ fn bad_socks_requests() {
     ];
     let count = cases.len();
     for (case, answer) in cases {
-        assert_eq!(all.say(&door, case), answer, "to {case:02x?}");
+        assert_eq!(all.say(&listener, case), answer, "to {case:02x?}");
     }
-    all.opens(&door);
+    all.opens(&listener);
     assert!(all.errors("socks5") >= before + count as f64, "not all were counted");
 }
 
 #[test]
 fn bad_connect_requests() {
     let mut all = Bystander::start();
-    let door = all.pair.http().clone();
+    let listener = all.pair.http().clone();
     let before = all.errors("http_connect");
     let huge = format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\nX: {}\r\n\r\n", "x".repeat(40_000));
     let many = format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n{}\r\n", "X: y\r\n".repeat(1000));
@@ -136,7 +136,7 @@ fn bad_connect_requests() {
         (many.as_str(), 431),
     ];
     for (case, status) in &cases {
-        let answer = String::from_utf8(all.say(&door, case.as_bytes())).unwrap();
+        let answer = String::from_utf8(all.say(&listener, case.as_bytes())).unwrap();
         let shown = &case[..case.len().min(60)];
         // The head that is too large may be reset before it has been said to the end.
         let cut_off = answer.is_empty() && case.len() > 1000;
@@ -145,7 +145,7 @@ fn bad_connect_requests() {
             "to {shown:?}: {answer:?}"
         );
     }
-    all.opens(&door);
+    all.opens(&listener);
     assert!(all.errors("http_connect") >= before + cases.len() as f64, "not all were counted");
 }
 
@@ -153,12 +153,12 @@ fn bad_connect_requests() {
 fn a_client_that_says_too_little_is_closed_in_time() {
     let mut all = Bystander::start();
     for (index, start) in [(1, "CONNECT"), (2, "\u{5}"), (3, "PROXY TCP4"), (4, "PROXY"), (1, "")] {
-        let door = all.pair.doors[index].clone();
+        let listener = all.pair.listeners[index].clone();
         let started = Instant::now();
-        all.say(&door, start.as_bytes());
+        all.say(&listener, start.as_bytes());
         let took = started.elapsed();
-        assert!(took > Duration::from_millis(900), "{door:?} closed after {took:?} already");
-        assert!(took < Duration::from_secs(5), "{door:?} took {took:?}");
+        assert!(took > Duration::from_millis(900), "{listener:?} closed after {took:?} already");
+        assert!(took < Duration::from_secs(5), "{listener:?} took {took:?}");
     }
     let failed = Metrics::fetch(all.pair.addresses.client_admin);
     assert!(failed.sum("millrace_flows_failed_total", &[("reason", "handshake_timeout")]) >= 5.0);
@@ -170,19 +170,19 @@ fn data_right_behind_the_handshake_is_not_lost() {
     let all = Bystander::start();
     let to = all.origin.address().to_string();
     let connect = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\nearly");
-    let mut http = all.pair.http().knock();
+    let mut http = all.pair.http().connect();
     http.write_all(connect.as_bytes()).unwrap();
-    let head = millrace_e2e::doors::read_head(&mut http).unwrap();
+    let head = millrace_e2e::listeners::read_head(&mut http).unwrap();
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    let mut socks = all.pair.doors[2].knock();
-    let request = millrace_e2e::doors::socks_request(&to);
+    let mut socks = all.pair.listeners[2].connect();
+    let request = millrace_e2e::listeners::socks_request(&to);
     socks.write_all(&[&[5, 1, 0][..], &request, b"early"].concat()).unwrap();
     socks.read_exact(&mut [0; 2]).unwrap();
-    assert_eq!(millrace_e2e::doors::read_socks_reply(&mut socks).unwrap(), 0);
-    let mut v1 = all.pair.doors[3].knock();
-    v1.write_all(format!("{}early", millrace_e2e::doors::proxy_v1(&to)).as_bytes()).unwrap();
-    let mut v2 = all.pair.doors[4].knock();
-    v2.write_all(&[&millrace_e2e::doors::proxy_v2(&to)[..], b"early"].concat()).unwrap();
+    assert_eq!(millrace_e2e::listeners::read_socks_reply(&mut socks).unwrap(), 0);
+    let mut v1 = all.pair.listeners[3].connect();
+    v1.write_all(format!("{}early", millrace_e2e::listeners::proxy_v1(&to)).as_bytes()).unwrap();
+    let mut v2 = all.pair.listeners[4].connect();
+    v2.write_all(&[&millrace_e2e::listeners::proxy_v2(&to)[..], b"early"].concat()).unwrap();
     for mut flow in [http, socks, v1, v2] {
         let mut answer = [0; 5];
         flow.read_exact(&mut answer).unwrap();

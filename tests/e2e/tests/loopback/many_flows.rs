@@ -43,12 +43,12 @@ fn a_thousand_flows_at_once_are_right_and_memory_comes_back() {
         let most = before + FLOWS as u64 * 128 * 1024;
         assert!(during <= most, "{during} bytes resident with {FLOWS} flows, before {before}");
     }
-    wait::for_true("all flows are gone", wait::SOON, || {
+    wait::for_true("all flows are gone", wait::DEFAULT_TIMEOUT, || {
         let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
         admins.iter().all(|at| Metrics::fetch(*at).sum("millrace_flows_active", &[]) == 0.0)
     });
     let near = |after: u64, before: u64| after <= before + before / 2 + 16 * MIB;
-    let after = wait::until(wait::SOON, || {
+    let after = wait::until(wait::DEFAULT_TIMEOUT, || {
         let after = rss();
         (0..2).all(|i| near(after[i], before[i])).then_some(after)
     });
@@ -87,9 +87,9 @@ fn on_threads<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T>
 
 /// Opens a flow to an echo and sends the first half of a pattern there and back.
 fn open_flow(pair: &Pair, seed: usize, origin: &Origin) -> Socket {
-    let door = &pair.doors[1 + seed % 4];
-    let flow = door.open(&origin.address().to_string());
-    let flow = flow.unwrap_or_else(|error| panic!("flow {seed} by {door:?}: {error:?}"));
+    let listener = &pair.listeners[1 + seed % 4];
+    let flow = listener.open(&origin.address().to_string());
+    let flow = flow.unwrap_or_else(|error| panic!("flow {seed} by {listener:?}: {error:?}"));
     there_and_back(&flow, seed, 0..FLOW_BYTES / 2);
     flow
 }
@@ -129,11 +129,11 @@ fn flows_that_are_cut_off_in_turn_leave_no_descriptor_and_no_memory() {
     const FLOWS: usize = 20_000;
     let pair = Pair::builder().alone().start();
     let origin = Origin::start(|mut stream| {
-        let mut who = [0];
-        match stream.read_exact(&mut who) {
-            Ok(()) if who == BY_ORIGIN => tcp::reset(stream),
+        let mut ender = [0];
+        match stream.read_exact(&mut ender) {
+            Ok(()) if ender == BY_ORIGIN => tcp::reset(stream),
             Ok(()) => {
-                while stream.write_all(&who).is_ok() {
+                while stream.write_all(&ender).is_ok() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
@@ -147,12 +147,12 @@ fn flows_that_are_cut_off_in_turn_leave_no_descriptor_and_no_memory() {
 
 /// Runs flows, a few at a time, and looks after each fifth of them for what they left.
 fn in_turn(pair: &Pair, flows: usize, run: impl Fn(u32) + Sync) {
-    const LANES: usize = 8;
+    const PARALLEL: usize = 8;
     let step = flows / 5;
     let next = AtomicUsize::new(0);
     let run_until = |end: usize| {
         std::thread::scope(|scope| {
-            for _ in 0..LANES {
+            for _ in 0..PARALLEL {
                 scope.spawn(|| {
                     while next.load(Ordering::Relaxed) < end {
                         let flow = next.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +161,7 @@ fn in_turn(pair: &Pair, flows: usize, run: impl Fn(u32) + Sync) {
                 });
             }
         });
-        wait::for_true("all flows are gone", wait::SOON, || {
+        wait::for_true("all flows are gone", wait::DEFAULT_TIMEOUT, || {
             let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
             admins.iter().all(|at| Metrics::fetch(*at).sum("millrace_flows_active", &[]) == 0.0)
         });
@@ -186,23 +186,23 @@ fn in_turn(pair: &Pair, flows: usize, run: impl Fn(u32) + Sync) {
 }
 
 fn small_flow(pair: &Pair, number: u32, origin: &Origin) {
-    let door = &pair.doors[1 + number as usize % 4];
-    let mut flow = door.open(&origin.address().to_string()).unwrap();
+    let listener = &pair.listeners[1 + number as usize % 4];
+    let mut flow = listener.open(&origin.address().to_string()).unwrap();
     flow.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     flow.write_all(&number.to_be_bytes()).unwrap();
     let (answer, end) = tcp::drain(&flow);
     assert_eq!((answer, end), (number.to_be_bytes().to_vec(), tcp::End::Eof), "flow {number}");
 }
 
-/// Who ends a flow before its time.
+/// The end that cuts a flow off.
 const BY_ORIGIN: [u8; 1] = [1];
 /// See [`BY_ORIGIN`].
 const BY_CLIENT: [u8; 1] = [2];
 
 fn cut_off(pair: &Pair, number: u32, origin: &Origin) {
     // Not the Unix socket, which can't carry a reset.
-    let door = &pair.doors[1 + number as usize / 3 % 3];
-    let mut flow = door.open(&origin.address().to_string()).unwrap();
+    let listener = &pair.listeners[1 + number as usize / 3 % 3];
+    let mut flow = listener.open(&origin.address().to_string()).unwrap();
     if number.is_multiple_of(3) {
         flow.write_all(&BY_ORIGIN).unwrap();
         return assert_eq!(tcp::drain(&flow), (vec![], tcp::End::Reset), "flow {number}");

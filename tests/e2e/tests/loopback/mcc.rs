@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
-use millrace_e2e::wait::{self, SOON};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -41,12 +41,12 @@ fn selecting(file: &Path, origin: &Origin) -> PairBuilder {
 /// The same with the rules that are built in.
 fn quick(origin: &Origin) -> PairBuilder {
     Pair::builder()
-        .fixed(origin.address())
+        .static_destination(origin.address())
         .server("tunnel.congestion_control", "\"mcc\"")
-        .server("mcc.initial", "\"cubic\"")
-        .server("mcc.dwell_s", "0.1")
-        .server("mcc.confirm_s", "0.05")
-        .server("mcc.ask_every_s", "0.02")
+        .server("mcc.initial_algorithm", "\"cubic\"")
+        .server("mcc.min_dwell_s", "0.1")
+        .server("mcc.hold_down_s", "0.05")
+        .server("mcc.evaluation_interval_s", "0.02")
         .both("runtime.workers", 1)
 }
 
@@ -55,8 +55,8 @@ fn shown(pair: &Pair) -> Value {
     admin::flows(pair.addresses.server_admin)["flows"][0].clone()
 }
 
-fn open(pair: &Pair, door: usize, origin: &Origin) -> Socket {
-    let mut flow = pair.doors[door].open(&origin.address().to_string()).unwrap();
+fn open(pair: &Pair, listener: usize, origin: &Origin) -> Socket {
+    let mut flow = pair.listeners[listener].open(&origin.address().to_string()).unwrap();
     flow.write_all(b"x").unwrap();
     flow.read_exact(&mut [0]).unwrap();
     flow
@@ -76,7 +76,7 @@ fn echo(flow: &mut Socket, bytes: usize) {
 
 /// Carries bytes until the rules have had their way.
 fn becomes(pair: &Pair, flow: &mut Socket, algorithm: &str) -> Value {
-    wait::for_true(&format!("{algorithm} drives it"), SOON, || {
+    wait::for_true(&format!("{algorithm} drives it"), DEFAULT_TIMEOUT, || {
         echo(flow, 400_000);
         shown(pair)["algorithm"] == algorithm
     });
@@ -99,7 +99,7 @@ fn rules_select_and_are_replaced_while_flows_run() {
     let mut flow = open(&pair, 1, &origin);
     let first = shown(&pair);
     assert_eq!(
-        (&first["algorithm"], &first["is_selected"], &first["switches"]),
+        (&first["algorithm"], &first["managed"], &first["switches"]),
         (&"cubic".into(), &true.into(), &0.into()),
         "{first}"
     );
@@ -115,8 +115,8 @@ fn rules_select_and_are_replaced_while_flows_run() {
     let explained: Value = serde_json::from_str(&explained).unwrap();
     assert_eq!(status, 200);
     assert_eq!(explained["choice"]["reason"], "much to do", "{explained}");
-    assert!(explained["facts"]["delivered_bytes"].as_f64() > Some(1e6), "{explained}");
-    assert_eq!(explained["facts"]["class"], "bulk", "{explained}");
+    assert!(explained["input"]["delivered_bytes"].as_f64() > Some(1e6), "{explained}");
+    assert_eq!(explained["input"]["class"], "bulk", "{explained}");
 
     // Others.
     write(&file, "'copa'");
@@ -127,16 +127,18 @@ fn rules_select_and_are_replaced_while_flows_run() {
     fs::write(&file, "function select(").unwrap();
     let refused = || Metrics::fetch(at).sum("millrace_reloads_total", &[("result", "refused")]);
     pair.server.signal(Signal::SIGHUP);
-    wait::for_true("they are refused", SOON, || refused() == 1.0);
-    wait::for_true("it says what is wrong", SOON, || pair.server.log_text().contains("mcc.rules"));
+    wait::for_true("they are refused", DEFAULT_TIMEOUT, || refused() == 1.0);
+    wait::for_true("it says what is wrong", DEFAULT_TIMEOUT, || {
+        pair.server.log_text().contains("mcc.rules")
+    });
     becomes(&pair, &mut flow, "copa");
 
     // Such as fail leave it as it is.
     write(&file, "flow.none.at_all");
     pair.server.signal(Signal::SIGHUP);
-    wait::for_true("they fail", SOON, || {
+    wait::for_true("they fail", DEFAULT_TIMEOUT, || {
         echo(&mut flow, 100_000);
-        count(&pair, "millrace_mcc_failed_total") > 0.0
+        count(&pair, "millrace_mcc_evaluation_errors_total") > 0.0
     });
     becomes(&pair, &mut flow, "copa");
     let (_, explained) = admin::get(at, &path).unwrap();
@@ -158,14 +160,14 @@ fn by_hand_goes_before_the_rules() {
         assert_eq!(answer.unwrap().0, 200);
     };
     turn("PUT", "?algorithm=reno");
-    let orders = count(&pair, "millrace_mcc_orders_total");
+    let orders = count(&pair, "millrace_mcc_switch_requests_total");
     for _ in 0..10 {
         echo(&mut flow, 400_000);
     }
     let now = shown(&pair);
     assert_eq!((&now["algorithm"], &now["pinned"]), (&"reno".into(), &true.into()));
     // The Selector has been told, and leaves it alone.
-    assert_eq!(count(&pair, "millrace_mcc_orders_total"), orders);
+    assert_eq!(count(&pair, "millrace_mcc_switch_requests_total"), orders);
     turn("DELETE", "");
     becomes(&pair, &mut flow, "vivace-latency");
 }
@@ -179,16 +181,16 @@ fn a_flow_may_ask_to_be_selected() {
     write(&file, "'copa'");
     let pair = selecting(&file, &origin)
         .server("tunnel.congestion_control", "\"reno\"")
-        .door(0, "congestion_control = \"mcc\"\nclass = \"dash\"")
+        .listener(0, "congestion_control = \"mcc\"\nclass = \"dash\"")
         .start();
     let mut flow = open(&pair, 0, &origin);
     let now = becomes(&pair, &mut flow, "vegas");
     assert_eq!(now["class"], "dash", "{now}");
     drop(flow);
-    wait::for_true("the flow is over", SOON, || shown(&pair).is_null());
+    wait::for_true("the flow is over", DEFAULT_TIMEOUT, || shown(&pair).is_null());
     let flow = open(&pair, 1, &origin);
     let now = shown(&pair);
-    assert_eq!((&now["algorithm"], &now["is_selected"]), (&"reno".into(), &false.into()), "{now}");
+    assert_eq!((&now["algorithm"], &now["managed"]), (&"reno".into(), &false.into()), "{now}");
     drop(flow);
 }
 
@@ -214,7 +216,7 @@ fn serve_segments(mut stream: Socket) {
 fn plays_until(pair: &Pair, player: &mut Socket, buffer_s: f64, algorithm: &str) {
     let cmcd = format!("bl%3D{}%2Cbr%3D1570%2Cot%3Dv%2Csid%3D%22a%22", 1000.0 * buffer_s);
     let request = format!("GET /1.m4s?CMCD={cmcd} HTTP/1.1\r\nHost: origin\r\n\r\n");
-    wait::for_true(&format!("{algorithm} drives it with {buffer_s} s"), SOON, || {
+    wait::for_true(&format!("{algorithm} drives it with {buffer_s} s"), DEFAULT_TIMEOUT, || {
         player.write_all(request.as_bytes()).unwrap();
         let mut answer = BufReader::new(player.try_clone().unwrap());
         let mut head = String::new();
@@ -231,8 +233,8 @@ fn plays_until(pair: &Pair, player: &mut Socket, buffer_s: f64, algorithm: &str)
 #[test]
 fn what_a_player_says_of_its_buffer_changes_what_the_built_in_rules_choose() {
     let origin = Origin::start(serve_segments);
-    let pair = quick(&origin).door(0, "class = \"dash\"").start();
-    let mut player = pair.doors[0].open(&origin.address().to_string()).unwrap();
+    let pair = quick(&origin).listener(0, "class = \"dash\"").start();
+    let mut player = pair.listeners[0].open(&origin.address().to_string()).unwrap();
     for (buffer_s, algorithm) in [(14.0, "bbr"), (3.0, "vivace-latency"), (14.0, "bbr")] {
         plays_until(&pair, &mut player, buffer_s, algorithm);
     }
@@ -253,7 +255,7 @@ fn a_selector_that_stands_still_stops_nobody() {
     let began = Instant::now();
     let mut slowest = Duration::ZERO;
     while began.elapsed() < Duration::from_secs(5)
-        || count(&pair, "millrace_mcc_dropped_total") == 0.0
+        || count(&pair, "millrace_mcc_records_dropped_total") == 0.0
     {
         assert!(began.elapsed() < Duration::from_secs(120), "the pipe is never full");
         let turn = Instant::now();
@@ -261,13 +263,13 @@ fn a_selector_that_stands_still_stops_nobody() {
         slowest = slowest.max(turn.elapsed());
     }
     assert!(slowest < Duration::from_secs(2), "1 MB took {slowest:?}");
-    let asked = count(&pair, "millrace_mcc_asked_total");
+    let asked = count(&pair, "millrace_mcc_evaluations_total");
     // The admin listener waits for it, but not for ever.
     let connection = shown(&pair)["connection"].as_str().unwrap().to_owned();
     let path = format!("/congestion_control/{connection}");
     let unanswered = admin::get(pair.addresses.server_admin, &path);
     assert_ne!(unanswered.unwrap().0, 200);
-    assert_eq!(count(&pair, "millrace_mcc_asked_total"), asked, "it does not stand still");
+    assert_eq!(count(&pair, "millrace_mcc_evaluations_total"), asked, "it does not stand still");
 
     drop(stopped);
     write(&file, "'copa'");
@@ -311,7 +313,7 @@ fn a_worker_and_its_selector_are_bound_to_one_processor() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rules.lua");
     write(&file, "'copa'");
-    let pair = selecting(&file, &origin).both("runtime.pin", true).start();
+    let pair = selecting(&file, &origin).both("runtime.pin_workers", true).start();
     let mut flow = open(&pair, 1, &origin);
     becomes(&pair, &mut flow, "copa");
     let processors = |name| {
@@ -331,16 +333,16 @@ fn what_came_of_an_algorithm_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     let kept = directory.path().join("telemetry");
     let mut pair = Pair::builder()
-        .fixed(origin.address())
+        .static_destination(origin.address())
         .server("tunnel.congestion_control", "\"vivace-latency\"")
         .server("telemetry.dir", format!("{:?}", kept.display().to_string()))
         .start();
     let mut flow = open(&pair, 3, &origin);
-    assert_eq!(shown(&pair)["is_selected"], false);
+    assert_eq!(shown(&pair)["managed"], false);
     echo(&mut flow, 4_000_000);
     drop(flow);
     pair.server.signal(Signal::SIGTERM);
-    assert!(pair.server.wait(SOON).success());
+    assert!(pair.server.wait(DEFAULT_TIMEOUT).success());
 
     let files: Vec<_> = fs::read_dir(&kept).unwrap().map(|it| it.unwrap().path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");

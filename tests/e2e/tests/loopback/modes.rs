@@ -6,7 +6,7 @@ use std::net::{Ipv6Addr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::{self, Metrics};
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::{Origin, echo};
 use millrace_e2e::pair::Pair;
 use millrace_e2e::relay::RelayOptions;
@@ -47,7 +47,7 @@ fn per_flow_gives_each_flow_a_connection_and_shared_does_not() {
             assert!(distinct.contains(&count), "{FLOWS} flows on {count} connections with {kind}");
         }
         drop(flows);
-        wait::for_true("connections of ended flows are closed", wait::SOON, || {
+        wait::for_true("connections of ended flows are closed", wait::DEFAULT_TIMEOUT, || {
             let metrics = Metrics::fetch(pair.addresses.server_admin);
             // What is kept warm: for each worker one per class, or one.
             metrics.sum("millrace_connections", &[("state", "established")]) <= 8.0
@@ -63,7 +63,7 @@ fn a_warm_connection_saves_the_handshake() {
     let origin = Origin::echo();
     let pair = Pair::builder()
         .client("tunnel.connections", "\"per_flow\"")
-        .client("tunnel.warm_connections", 1)
+        .client("tunnel.idle_connections_per_server", 1)
         .relay(RelayOptions { one_way, ..Default::default() })
         .alone()
         .start();
@@ -102,16 +102,15 @@ fn many_flows_at_once_with_a_connection_each_come_through_over_a_long_path() {
 #[test]
 fn origins_on_ipv6_are_reached() {
     let origin = Origin::start_on((Ipv6Addr::LOCALHOST, 0).into(), echo);
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in &pair.doors {
-        echoes(&mut door.open(&origin.address().to_string()).unwrap());
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in &pair.listeners {
+        echoes(&mut listener.open(&origin.address().to_string()).unwrap());
     }
-    // A name that has addresses of both families, of which one has nobody; not every machine gives
-    // it both.
+    // A name with addresses of both families, one of them without a listener. Not every machine has both.
     let name = format!("localhost:{}", origin.address().port());
     if name.to_socket_addrs().unwrap().any(|address| address.is_ipv6()) {
-        for door in &pair.doors[1..3] {
-            echoes(&mut door.open(&name).unwrap());
+        for listener in &pair.listeners[1..3] {
+            echoes(&mut listener.open(&name).unwrap());
         }
     }
 }
@@ -141,7 +140,8 @@ fn a_dead_server_is_passed_over() {
         .client("tunnel.reconnect_max_s", 1)
         .tunnel_port(port)
         .start();
-    let opened = wait::until(wait::SOON, || pair.http().open(&origin.address().to_string()).ok());
+    let opened =
+        wait::until(wait::DEFAULT_TIMEOUT, || pair.http().open(&origin.address().to_string()).ok());
     echoes(&mut opened.unwrap());
 }
 
@@ -157,23 +157,25 @@ fn flows_beyond_the_limit_are_refused_and_places_come_back() {
         let pair = pair.start();
         let to = origin.address().to_string();
         let mut flows: Vec<_> = (0..3).map(|_| pair.http().open(&to).unwrap()).collect();
-        for door in &pair.doors[1..4] {
-            match (door, door.open(&to)) {
-                (Door::Http(_), Err(Refusal::Http { status: 503, .. })) => {}
-                (Door::Socks(_), Err(Refusal::Socks(1))) => {}
-                (_, Ok(flow)) => assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{door:?}"),
+        for listener in &pair.listeners[1..4] {
+            match (listener, listener.open(&to)) {
+                (TestListener::Http(_), Err(Refusal::Http { status: 503, .. })) => {}
+                (TestListener::Socks(_), Err(Refusal::Socks(1))) => {}
+                (_, Ok(flow)) => {
+                    assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{listener:?}")
+                }
                 // Closed before anything is read of it.
                 (_, Err(Refusal::Io(error))) => {
-                    assert_eq!(End::of(Some(&error)), End::Reset, "{side} {door:?}");
+                    assert_eq!(End::of(Some(&error)), End::Reset, "{side} {listener:?}");
                 }
-                (_, other) => panic!("limit of the {side}, {door:?}: {other:?}"),
+                (_, other) => panic!("limit of the {side}, {listener:?}: {other:?}"),
             }
         }
         // A flow that echoes has been accepted; before, the origin may not have come round to it.
         flows.iter_mut().for_each(echoes);
         assert_eq!(origin.accepted(), 3, "limit of the {side}");
         flows.clear();
-        let again = wait::until(wait::SOON, || pair.http().open(&to).ok());
+        let again = wait::until(wait::DEFAULT_TIMEOUT, || pair.http().open(&to).ok());
         echoes(&mut again.expect("a place comes back"));
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::Metrics;
 use millrace_e2e::dns::{Answer, NameServer};
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::wait;
@@ -94,9 +94,9 @@ fn dead_names_delay_no_other_name() {
             })
         };
         let mut dead: Vec<_> = (0..40).map(|n| ask(format!("n{n}.dead.test:80"))).collect();
-        // The same name again and again is one question.
+        // Repeated requests for one name cause one query.
         dead.extend((0..100).map(|_| ask("same.dead.test:80".to_owned())));
-        wait::for_true("the dead names are asked for", wait::SOON, || {
+        wait::for_true("the dead names are asked for", wait::DEFAULT_TIMEOUT, || {
             dns.asked("n39.dead.test") > 0 && dns.asked("same.dead.test") > 0
         });
         let started = Instant::now();
@@ -104,7 +104,7 @@ fn dead_names_delay_no_other_name() {
         assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
         // Above the viewer's share only its own names wait.
         dead.extend((40..2 * UNDER_WAY_PER_VIEWER).map(|n| ask(format!("n{n}.dead.test:80"))));
-        wait::for_true("the share is used up", wait::SOON, || {
+        wait::for_true("the share is used up", wait::DEFAULT_TIMEOUT, || {
             let under_way = |n: &usize| dns.asked(&format!("n{n}.dead.test")) > 0;
             (0..2 * UNDER_WAY_PER_VIEWER).filter(under_way).count() >= UNDER_WAY_PER_VIEWER - 2
         });
@@ -119,13 +119,13 @@ fn dead_names_delay_no_other_name() {
 }
 
 /// A flow of another viewer, as far as the client can tell.
-fn open_from(source: Ipv4Addr, door: &Door, destination: &str) {
+fn open_from(source: Ipv4Addr, listener: &TestListener, destination: &str) {
     use std::io::{Read, Write};
-    let Door::Http(address) = door else { panic!("not HTTP CONNECT") };
+    let TestListener::Http(address) = listener else { panic!("not HTTP CONNECT") };
     let mut socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
     socket.connect(&(*address).into()).unwrap();
-    socket.set_read_timeout(Some(wait::SOON)).unwrap();
+    socket.set_read_timeout(Some(wait::DEFAULT_TIMEOUT)).unwrap();
     write!(socket, "CONNECT {destination} HTTP/1.1\r\nHost: {destination}\r\n\r\n").unwrap();
     let mut status = [0; 12];
     socket.read_exact(&mut status).unwrap();
@@ -183,5 +183,5 @@ fn unresolvable_names_fail_alone() {
         pair.http().open(&origin.address().to_string()).unwrap();
     });
     let client = Metrics::fetch(pair.addresses.client_admin);
-    assert_eq!(client.sum("millrace_server_full_total", &[]), 0.0);
+    assert_eq!(client.sum("millrace_server_overload_total", &[]), 0.0);
 }

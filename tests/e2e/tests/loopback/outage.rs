@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::Metrics;
-use millrace_e2e::doors::Door;
+use millrace_e2e::listeners::TestListener;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::program::Program;
@@ -28,7 +28,7 @@ const OUTAGE: Duration = Duration::from_secs(7);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const IDLE_FLOWS: usize = 20;
 const UDP_FLOWS: usize = 10;
-/// Flows that begin past the tunnel and outlive the outage.
+/// Bypassed flows that outlive the outage.
 const DIRECT_FLOWS: usize = 5;
 /// Between attempts of a new client, and datagrams of a UDP flow.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -81,48 +81,51 @@ fn descriptors(program: &Program) -> usize {
 
 /// One try of a new client.
 struct Attempt {
-    door: usize,
+    listener: usize,
     began: Instant,
     took: Duration,
     worked: bool,
 }
 
-/// New clients at a door, one after the other.
-fn keep_trying(pair: &Pair, door: usize, to: &str, stop: &AtomicBool) -> Vec<Attempt> {
+/// New clients at a listener, one after the other.
+fn keep_trying(pair: &Pair, listener: usize, to: &str, stop: &AtomicBool) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let worked = works(&pair.doors[door], to);
-        attempts.push(Attempt { door, began, took: began.elapsed(), worked });
+        let worked = works(&pair.listeners[listener], to);
+        attempts.push(Attempt { listener, began, took: began.elapsed(), worked });
         std::thread::sleep(PAUSE);
     }
     attempts
 }
 
-fn works(door: &Door, to: &str) -> bool {
-    door.open(to).is_ok_and(echoes)
+fn works(listener: &TestListener, to: &str) -> bool {
+    listener.open(to).is_ok_and(echoes)
 }
 
-/// Each attempt had an end, and soon; past the tunnel they work once the server's silence is noticed.
+/// Each attempt ended in time. Bypassed flows work once the server is known to be unresponsive.
 fn check_attempts(attempts: &[Attempt], cut: Instant) {
-    for Attempt { door, began, took, worked } in attempts {
+    for Attempt { listener, began, took, worked } in attempts {
         let since = began.duration_since(cut);
-        assert!(*took < 2 * CONNECT_TIMEOUT + AT_MOST, "door {door} after {since:?}: {took:?}");
-        let goes_direct = [1, 3].contains(door) && since > AT_MOST + LOOKING;
-        assert!(*worked || !goes_direct, "door {door} after {since:?}: no flow");
+        assert!(
+            *took < 2 * CONNECT_TIMEOUT + AT_MOST,
+            "listener {listener} after {since:?}: {took:?}"
+        );
+        let goes_direct = [1, 3].contains(listener) && since > AT_MOST + LOOKING;
+        assert!(*worked || !goes_direct, "listener {listener} after {since:?}: no flow");
     }
-    for door in 1..=4 {
-        let of_it = attempts.iter().filter(|attempt| attempt.door == door);
+    for listener in 1..=4 {
+        let of_it = attempts.iter().filter(|attempt| attempt.listener == listener);
         let (count, worked) = (of_it.clone().count(), of_it.clone().filter(|it| it.worked).count());
         let longest = of_it.map(|attempt| attempt.took).max();
-        println!("door {door}: {worked} of {count} attempts worked, longest {longest:?}");
-        assert!(count > 0, "door {door}");
+        println!("listener {listener}: {worked} of {count} attempts worked, longest {longest:?}");
+        assert!(count > 0, "listener {listener}");
     }
 }
 
-fn idle_flow(door: &Door, to: &str) -> Socket {
-    let flow = door.open(to).unwrap();
-    assert!(echoes(flow.try_clone().unwrap()), "{door:?}");
+fn idle_flow(listener: &TestListener, to: &str) -> Socket {
+    let flow = listener.open(to).unwrap();
+    assert!(echoes(flow.try_clone().unwrap()), "{listener:?}");
     flow
 }
 
@@ -130,7 +133,8 @@ fn idle_flow(door: &Door, to: &str) -> Socket {
 fn outage(pair: &Pair, echo: &Origin, datagrams: &[UdpSocket]) {
     let to = echo.address().to_string();
     let relay = pair.relay.as_ref().unwrap();
-    let idle: Vec<_> = (0..IDLE_FLOWS).map(|n| idle_flow(&pair.doors[1 + n % 3], &to)).collect();
+    let idle: Vec<_> =
+        (0..IDLE_FLOWS).map(|n| idle_flow(&pair.listeners[1 + n % 3], &to)).collect();
     let downloads = Downloads::start(pair);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -142,12 +146,13 @@ fn outage(pair: &Pair, echo: &Origin, datagrams: &[UdpSocket]) {
             }
         });
         for socket in datagrams {
-            assert!(udp::receive(socket, wait::SOON).is_some());
+            assert!(udp::receive(socket, wait::DEFAULT_TIMEOUT).is_some());
         }
         relay.swallow(true);
         let cut = Instant::now();
-        let clients: Vec<_> =
-            (1..=4).map(|door| scope.spawn(move || keep_trying(pair, door, to, stop))).collect();
+        let clients: Vec<_> = (1..=4)
+            .map(|listener| scope.spawn(move || keep_trying(pair, listener, to, stop)))
+            .collect();
         downloads.end_with(Some(End::Reset));
         for flow in idle {
             assert_eq!(tcp::drain(&flow), (vec![], End::Reset));
@@ -160,8 +165,10 @@ fn outage(pair: &Pair, echo: &Origin, datagrams: &[UdpSocket]) {
 
         relay.swallow(false);
         let back = Instant::now();
-        // Through a door that knows no other way.
-        wait::for_true("a flow takes the tunnel", AT_MOST + LOOKING, || works(&pair.doors[2], to));
+        // Through a listener that knows no other way.
+        wait::for_true("a flow takes the tunnel", AT_MOST + LOOKING, || {
+            works(&pair.listeners[2], to)
+        });
         println!("a flow after {:?}", back.elapsed());
         for socket in datagrams {
             while udp::receive(socket, Duration::from_millis(1)).is_some() {}
@@ -176,7 +183,7 @@ fn outage(pair: &Pair, echo: &Origin, datagrams: &[UdpSocket]) {
         check_attempts(&attempts, cut);
         uses_the_tunnel(pair, echo);
         for flow in direct {
-            assert!(echoes(flow), "a flow past the tunnel ended with the outage");
+            assert!(echoes(flow), "a bypassed flow ended with the outage");
         }
     });
 }
@@ -184,7 +191,7 @@ fn outage(pair: &Pair, echo: &Origin, datagrams: &[UdpSocket]) {
 #[test]
 fn long_outages_leave_nothing_behind() {
     let (echo, udp_echo) = (Origin::echo(), UdpEcho::start());
-    let door = tcp::unused(Ipv4Addr::LOCALHOST);
+    let listener = tcp::unused(Ipv4Addr::LOCALHOST);
     let to = udp_echo.address();
     let pair = builder()
         .both("runtime.workers", WORKERS)
@@ -193,12 +200,12 @@ fn long_outages_leave_nothing_behind() {
         .client("tunnel.connect_timeout_s", CONNECT_TIMEOUT.as_secs())
         .both("limits.udp_idle_timeout_s", 1)
         .allow_udp("127.0.0.1")
-        .listen(&format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{to}\""))
+        .listen(&format!("mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{to}\""))
         .relay(RelayOptions::default())
         .start();
     uses_the_tunnel(&pair, &echo);
     let mut before = Held::now(&pair);
-    wait::for_true("the tunnel is up, and no flow in it", wait::SOON, || {
+    wait::for_true("the tunnel is up, and no flow in it", wait::DEFAULT_TIMEOUT, || {
         before = Held::now(&pair);
         before.flows == [0.0; 2] && before.connections == [CONNECTIONS as f64; 2]
     });
@@ -206,11 +213,11 @@ fn long_outages_leave_nothing_behind() {
     let rss = || [pair.client.rss_bytes(), pair.server.rss_bytes()];
     let mut resident = vec![rss()];
     for number in 1..=OUTAGES {
-        let datagrams: Vec<_> = (0..UDP_FLOWS).map(|_| udp::client(door)).collect();
+        let datagrams: Vec<_> = (0..UDP_FLOWS).map(|_| udp::client(listener)).collect();
         outage(&pair, &echo, &datagrams);
         drop(datagrams);
         let mut now = Held::now(&pair);
-        let rests = wait::until(wait::SOON, || {
+        let rests = wait::until(wait::DEFAULT_TIMEOUT, || {
             now = Held::now(&pair);
             now.is_like(&before).then_some(())
         });

@@ -53,15 +53,15 @@ fn the_other_connection_goes_on(
 
     for origin in &bad {
         let before = Metrics::fetch(admin).sum("millrace_panics_total", &[]);
-        // The door's class is another one than that of the download. What it answers depends on when.
-        let (door, to) = (pair.doors[2].clone(), origin.address().to_string());
+        // The listener's class is another one than that of the download. What it answers depends on when.
+        let (listener, to) = (pair.listeners[2].clone(), origin.address().to_string());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let opening = std::thread::spawn(move || {
             // Refused while the connection of before is being replaced.
-            while !stopped.load(Ordering::Relaxed) && door.open(&to).is_err() {}
+            while !stopped.load(Ordering::Relaxed) && listener.open(&to).is_err() {}
         });
-        wait::for_true("the panic is counted", wait::SOON, || {
+        wait::for_true("the panic is counted", wait::DEFAULT_TIMEOUT, || {
             Metrics::fetch(admin).sum("millrace_panics_total", &[]) > before
         });
         stop.store(true, Ordering::Relaxed);
@@ -72,14 +72,17 @@ fn the_other_connection_goes_on(
     download.read_to_end(&mut received).unwrap();
     assert!(received == data::pattern(3, 2 * HALF_BYTES), "{} bytes", received.len());
     // The class that had the panics has a connection again.
-    wait::for_true("flows of the other class work", wait::SOON, || {
-        let flow = pair.doors[2].open(&echo.address().to_string());
+    wait::for_true("flows of the other class work", wait::DEFAULT_TIMEOUT, || {
+        let flow = pair.listeners[2].open(&echo.address().to_string());
         flow.is_ok_and(|mut flow| flow.write_all(b"x").is_ok() && flow.read_exact(&mut [0]).is_ok())
     });
     assert_eq!(admin::get(admin, "/healthz").unwrap().0, 200);
     pair.assert_running();
     let logs = [pair.client.log_text(), pair.server.log_text()].concat();
-    assert!(logs.contains("connection ended after a panic") && logs.contains("fault.rs"), "{logs}");
+    assert!(
+        logs.contains("connection ended after a panic") && logs.contains("faults.rs"),
+        "{logs}"
+    );
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Peers that can't prove who they are: refused, logged, counted. (A client without any certificate
-//! is in `quic_peers.rs`, since millrace-client can't be configured so.)
+//! Peers that can't authenticate: refused, logged, counted. (A client without any certificate
+//! is in `tests/quic_peers`, since millrace-client can't be configured so.)
 
 use std::path::Path;
 
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::certificates::{Authority, Certificates, Identity, SERVER_NAME};
-use millrace_e2e::doors::Refusal;
+use millrace_e2e::listeners::Refusal;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::program::Program;
@@ -29,15 +29,15 @@ fn trusting(authority: &Authority) -> PairBuilder {
 
 /// The tunnel does not come up; `program` counts and logs why.
 fn assert_refused(pair: &Pair, program: &Program, admin: std::net::SocketAddr, reason: &str) {
-    wait::for_true(&format!("a handshake that failed for {reason}"), wait::SOON, || {
+    wait::for_true(&format!("a handshake that failed for {reason}"), wait::DEFAULT_TIMEOUT, || {
         let metrics = Metrics::fetch(admin);
         metrics.sum("millrace_handshake_failures_total", &[("reason", reason)]) >= 1.0
     });
-    program.expect_log("a failed handshake", wait::SOON, |line| {
+    program.expect_log("a failed handshake", wait::DEFAULT_TIMEOUT, |line| {
         (line.contains("handshake") && line.contains(reason)).then_some(())
     });
     // A client believes for a round trip that it was taken (TLS 1.3).
-    wait::for_true("the client is not healthy", wait::SOON, || {
+    wait::for_true("the client is not healthy", wait::DEFAULT_TIMEOUT, || {
         matches!(admin::get(pair.addresses.client_admin, "/healthz"), Ok((503, _)))
     });
     let origin = Origin::echo();
@@ -74,7 +74,7 @@ fn a_client_of_another_authority_is_refused() {
     let pair = Pair::builder().client_identity(authority.sign("edge", -1..1)).unhealthy().start();
     server_refuses(&pair, "unknown_authority");
     // The client is told, and says so.
-    pair.client.expect_log("what the server said", wait::SOON, |line| {
+    pair.client.expect_log("what the server said", wait::DEFAULT_TIMEOUT, |line| {
         line.contains("TLS alert").then_some(())
     });
 }
@@ -95,7 +95,7 @@ fn a_client_that_is_not_valid_yet_is_refused() {
     server_refuses(&pair, "expired");
 }
 
-/// A server's certificate is for servers: whoever steals one from an edge is no client with it.
+/// A server's certificate is for servers: a stolen one does not authenticate a client.
 #[test]
 fn a_server_certificate_is_no_client_certificate() {
     let dir = tempfile::tempdir().unwrap();

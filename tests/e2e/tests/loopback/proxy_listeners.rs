@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use millrace_e2e::admin::Metrics;
-use millrace_e2e::doors::{Door, proxy_v1};
+use millrace_e2e::listeners::{TestListener, proxy_v1};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::tcp::{self, End};
@@ -31,38 +31,38 @@ fn health_checks_are_answered_quietly() {
     let pair = Pair::builder().start();
     // The last line of the start; the log may come later than the first answer.
     let started = || pair.client.log_text().contains("\"what\":\"admin\"");
-    wait::for_true("the log of the start", wait::SOON, started);
+    wait::for_true("the log of the start", wait::DEFAULT_TIMEOUT, started);
     let warned_at_start = warnings(&pair);
-    let proxies = [&pair.doors[3], &pair.doors[4]];
-    for door in proxies {
+    let proxies = [&pair.listeners[3], &pair.listeners[4]];
+    for listener in proxies {
         // The last one asks something behind its header, as HTTP checks do.
         for check in [
             b"PROXY UNKNOWN\r\n".to_vec(),
             LOCAL_V2.to_vec(),
             [LOCAL_V2, b"GET / HTTP/1.0\r\n\r\n"].concat(),
         ] {
-            let mut socket = door.knock();
+            let mut socket = listener.connect();
             socket.write_all(&check).unwrap();
             socket.shutdown(std::net::Shutdown::Write).unwrap();
-            assert_eq!(tcp::drain(&socket), (vec![], End::Eof), "{door:?} {check:?}");
+            assert_eq!(tcp::drain(&socket), (vec![], End::Eof), "{listener:?} {check:?}");
         }
     }
     // At every listener that waits for a header: closed, or reset, without a byte.
-    for door in &pair.doors[1..] {
-        drop(door.knock());
-        if !matches!(door, Door::ProxyUnix(_)) {
-            tcp::reset(door.knock());
+    for listener in &pair.listeners[1..] {
+        drop(listener.connect());
+        if !matches!(listener, TestListener::ProxyUnix(_)) {
+            tcp::reset(listener.connect());
         }
     }
-    wait::for_true("the checks are over", wait::SOON, || active(&pair) == 0.0);
+    wait::for_true("the checks are over", wait::DEFAULT_TIMEOUT, || active(&pair) == 0.0);
     assert_eq!(failed(&pair), 0.0);
     let warned = warnings(&pair);
     assert!(warned == warned_at_start, "{warned:?}");
-    // A header that breaks off is none.
-    let mut socket = pair.doors[3].knock();
+    // A truncated header is an error.
+    let mut socket = pair.listeners[3].connect();
     socket.write_all(b"PROXY TCP4 ").unwrap();
     drop(socket);
-    wait::for_true("a broken header counts", wait::SOON, || failed(&pair) == 1.0);
+    wait::for_true("a broken header counts", wait::DEFAULT_TIMEOUT, || failed(&pair) == 1.0);
 }
 
 /// Connects from another address of loopback.
@@ -77,8 +77,10 @@ fn connect_from(from: Ipv4Addr, to: SocketAddr) -> Socket {
 #[test]
 fn proxy_headers_are_accepted_from_trusted_proxies_only() {
     let trusted = "trusted_proxies = [\"127.0.0.2\", \"198.18.0.0/15\"]";
-    let pair = Pair::builder().door(3, trusted).start();
-    let Door::Proxy(at) = pair.doors[3] else { panic!("door 3 is a PROXY listener on TCP") };
+    let pair = Pair::builder().listener(3, trusted).start();
+    let TestListener::Proxy(at) = pair.listeners[3] else {
+        panic!("listener 3 is a PROXY listener on TCP")
+    };
     let origin = Origin::echo();
     let header = proxy_v1(&origin.address().to_string());
     for _ in 0..20 {
@@ -97,6 +99,8 @@ fn proxy_headers_are_accepted_from_trusted_proxies_only() {
     let dropped = metrics.sum("millrace_drops_total", &[("reason", "untrusted_proxy")]);
     assert_eq!(dropped, 20.0);
     assert_eq!(failed(&pair), 0.0);
-    let lines = pair.client.log_text().matches("PROXY header not accepted").count();
+    let logged = || pair.client.log_text().matches("PROXY header not accepted").count();
+    wait::for_true("it is logged", wait::DEFAULT_TIMEOUT, || logged() > 0);
+    let lines = logged();
     assert!((1..=10).contains(&lines), "{lines} log lines");
 }

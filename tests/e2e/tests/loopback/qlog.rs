@@ -62,7 +62,7 @@ fn a_connection_is_traced_while_it_is_asked_for() {
     for at in [pair.addresses.server_admin, pair.addresses.client_admin] {
         let name = connection(at);
         echoes();
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count() % 2, 0, "a trace nobody asked for");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count() % 2, 0, "an unrequested trace");
         let begun = file(&ask(at, "PUT", &name));
         assert_eq!(ask(at, "PUT", &name).0, 409);
         let running: Value = serde_json::from_str(&admin::get(at, "/qlog").unwrap().1).unwrap();
@@ -70,13 +70,13 @@ fn a_connection_is_traced_while_it_is_asked_for() {
         echoes();
         assert_eq!(file(&ask(at, "DELETE", &name)), begun);
         assert_eq!(ask(at, "DELETE", &name).0, 404);
-        let sent = wait::until(wait::SOON, || {
+        let sent = wait::until(wait::DEFAULT_TIMEOUT, || {
             let records = records(&begun);
             (events(&records, "packet_sent") > 0).then_some(records)
         });
         let traced = sent.expect("packets in the trace");
         assert!(events(&traced, "packet_received") > 0);
-        wait::for_true("the trace has ended", wait::SOON, || {
+        wait::for_true("the trace has ended", wait::DEFAULT_TIMEOUT, || {
             !admin::get(at, "/qlog").unwrap().1.contains(&name)
         });
         let length = fs::metadata(&begun).unwrap().len();
@@ -106,7 +106,7 @@ fn a_change_of_congestion_control_is_in_the_trace() {
     // What waits for a chunk to be full is written then.
     ask(at, "DELETE", &name);
     let is_change = |it: &Value| it["name"] == "millrace:congestion_control_changed";
-    let change = wait::until(wait::SOON, || records(&file).into_iter().find(is_change));
+    let change = wait::until(wait::DEFAULT_TIMEOUT, || records(&file).into_iter().find(is_change));
     assert_eq!(
         change.expect("the change in the trace")["data"],
         json!({ "old": "cubic", "new": "iris-min", "trigger": "hand" })
@@ -125,7 +125,7 @@ fn a_trace_is_no_longer_than_allowed() {
     let file = file(&ask(at, "PUT", &name));
     assert_eq!(data::receive(&flow).unwrap(), data::send(std::io::sink(), 3, bytes).unwrap());
     ask(at, "DELETE", &name);
-    wait::for_true("the trace has ended", wait::SOON, || {
+    wait::for_true("the trace has ended", wait::DEFAULT_TIMEOUT, || {
         !admin::get(at, "/qlog").unwrap().1.contains(&name)
     });
     let length = fs::metadata(&file).unwrap().len();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::certificates::{Authority, SERVER_NAME};
-use millrace_e2e::doors::Refusal;
+use millrace_e2e::listeners::Refusal;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::program::Program;
@@ -42,7 +42,7 @@ fn reloads(admin: std::net::SocketAddr, result: &str) -> f64 {
 fn reload(program: &Program, admin: std::net::SocketAddr, result: &str) {
     let before = reloads(admin, result);
     program.signal(Signal::SIGHUP);
-    wait::for_true(result, wait::SOON, || reloads(admin, result) > before);
+    wait::for_true(result, wait::DEFAULT_TIMEOUT, || reloads(admin, result) > before);
 }
 
 #[test]
@@ -53,13 +53,13 @@ fn destinations_are_other_ones_and_running_flows_stay() {
     let mut flow = open(&pair, &origin).unwrap();
     edit(&file, |text| text.replace("127.0.0.0/8", "198.18.0.0/15"));
     reload(&pair.server, at, "done");
-    wait::for_true("the destination is refused", wait::SOON, || {
+    wait::for_true("the destination is refused", wait::DEFAULT_TIMEOUT, || {
         matches!(open(&pair, &origin), Err(Refusal::Http { status: 403, .. }))
     });
     echoes(&mut flow);
     edit(&file, |text| text.replace("198.18.0.0/15", "127.0.0.0/8"));
     reload(&pair.server, at, "done");
-    wait::for_true("it is allowed again", wait::SOON, || open(&pair, &origin).is_ok());
+    wait::for_true("it is allowed again", wait::DEFAULT_TIMEOUT, || open(&pair, &origin).is_ok());
     echoes(&mut flow);
     pair.assert_running();
 }
@@ -85,7 +85,7 @@ fn a_wrong_configuration_changes_nothing_and_says_why() {
         for (text, said) in wrong {
             fs::write(&file, text).unwrap();
             reload(program, at, "refused");
-            program.expect_log(said, wait::SOON, |line| {
+            program.expect_log(said, wait::DEFAULT_TIMEOUT, |line| {
                 (line.contains("not reloaded") && line.contains(said)).then_some(())
             });
             echoes(&mut flow);
@@ -114,7 +114,7 @@ fn new_connections_get_the_new_certificates() {
         .start();
     let origin = Origin::echo();
     let mut flow = open(&pair, &origin).unwrap();
-    // Both ends move from one authority to the other, and whoever is left behind is shut out.
+    // Both ends move from one CA to the other; an end that has not moved is rejected.
     let server = new.sign(SERVER_NAME, -1..30);
     let client = new.sign("edge", -1..30);
     for side in ["server", "client"] {
@@ -131,12 +131,12 @@ fn new_connections_get_the_new_certificates() {
         let metrics = Metrics::fetch(pair.addresses.client_admin);
         metrics.sum("millrace_handshake_failures_total", &[])
     };
-    wait::for_true("the old client is refused", wait::SOON, || {
+    wait::for_true("the old client is refused", wait::DEFAULT_TIMEOUT, || {
         admin::get(pair.addresses.client_admin, "/healthz").is_ok() && failures() > 0.0
     });
     edit(&pair.dir().join("client.toml"), |text| text.replace("/old/", "/new/"));
     reload(&pair.client, pair.addresses.client_admin, "done");
-    wait::for_true("flows go on", wait::SOON, || open(&pair, &origin).is_ok());
+    wait::for_true("flows go on", wait::DEFAULT_TIMEOUT, || open(&pair, &origin).is_ok());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn algorithms_rates_and_limits_are_other_ones() {
     };
     for (program, at, side) in sides {
         // The one before may take a moment to end.
-        let flow = wait::until(wait::SOON, || open(&pair, &origin).ok()).unwrap();
+        let flow = wait::until(wait::DEFAULT_TIMEOUT, || open(&pair, &origin).ok()).unwrap();
         assert_eq!(pacing(at), 10.0, "{side}");
         edit(&pair.dir().join(format!("{side}.toml")), |text| {
             text.replace("rate_mbps = 10", "rate_mbps = 20") + "\n[limits]\nmax_flows = 1\n"
@@ -174,7 +174,7 @@ fn algorithms_rates_and_limits_are_other_ones() {
         assert!(open(&pair, &origin).is_err(), "{side}: a second flow");
         assert_eq!(full(at), 1.0, "{side}");
         drop(flow);
-        wait::for_true("the next flow has the new rate", wait::SOON, || {
+        wait::for_true("the next flow has the new rate", wait::DEFAULT_TIMEOUT, || {
             let flow = open(&pair, &origin);
             flow.is_ok() && pacing(at) == 20.0
         });
@@ -188,7 +188,7 @@ fn what_needs_a_restart_is_said() {
         text.replace("listen = [\"127.0.0.1", "listen = [\"127.0.0.2")
     });
     reload(&pair.server, pair.addresses.server_admin, "done");
-    pair.server.expect_log("the restart", wait::SOON, |line| {
+    pair.server.expect_log("the restart", wait::DEFAULT_TIMEOUT, |line| {
         (line.contains("restart") && line.contains("tunnel.listen")).then_some(())
     });
 }

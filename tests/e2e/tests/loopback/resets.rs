@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::data;
-use millrace_e2e::doors::Door;
+use millrace_e2e::listeners::TestListener;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::relay::RelayOptions;
@@ -14,8 +14,8 @@ use millrace_e2e::tcp::{self, End};
 use millrace_e2e::wait;
 
 /// Unix sockets have no reset to pass on; those on TCP do.
-fn tcp_doors(pair: &Pair) -> impl Iterator<Item = &Door> {
-    pair.doors.iter().filter(|door| !matches!(door, Door::ProxyUnix(_)))
+fn tcp_listeners(pair: &Pair) -> impl Iterator<Item = &TestListener> {
+    pair.listeners.iter().filter(|listener| !matches!(listener, TestListener::ProxyUnix(_)))
 }
 
 /// An origin that says how each of its connections ended.
@@ -35,29 +35,29 @@ fn watching_origin() -> (Origin, mpsc::Receiver<End>) {
 #[test]
 fn a_reset_by_the_client_reaches_the_origin() {
     let (origin, told) = watching_origin();
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in tcp_doors(&pair) {
-        let mut flow = door.open(&origin.address().to_string()).unwrap();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in tcp_listeners(&pair) {
+        let mut flow = listener.open(&origin.address().to_string()).unwrap();
         flow.read_exact(&mut [0]).unwrap();
         tcp::reset(flow);
-        assert_eq!(told.recv_timeout(tcp::PATIENCE).unwrap(), End::Reset, "{door:?}");
+        assert_eq!(told.recv_timeout(tcp::IO_TIMEOUT).unwrap(), End::Reset, "{listener:?}");
         // That the test can tell: an end in order arrives as one.
-        let mut flow = door.open(&origin.address().to_string()).unwrap();
+        let mut flow = listener.open(&origin.address().to_string()).unwrap();
         flow.read_exact(&mut [0]).unwrap();
         flow.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(told.recv_timeout(tcp::PATIENCE).unwrap(), End::Eof, "{door:?}");
+        assert_eq!(told.recv_timeout(tcp::IO_TIMEOUT).unwrap(), End::Eof, "{listener:?}");
     }
 }
 
 #[test]
 fn a_reset_by_the_client_in_mid_upload_reaches_the_origin() {
     let (origin, told) = watching_origin();
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in tcp_doors(&pair) {
-        let flow = door.open(&origin.address().to_string()).unwrap();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in tcp_listeners(&pair) {
+        let flow = listener.open(&origin.address().to_string()).unwrap();
         data::send(&flow, 8, 5_000_000).unwrap();
         tcp::reset(flow);
-        assert_eq!(told.recv_timeout(tcp::PATIENCE).unwrap(), End::Reset, "{door:?}");
+        assert_eq!(told.recv_timeout(tcp::IO_TIMEOUT).unwrap(), End::Reset, "{listener:?}");
     }
 }
 
@@ -69,12 +69,12 @@ fn a_client_that_leaves_a_download_resets_the_origin() {
         let error = data::send(&stream, 9, 1 << 30).unwrap_err();
         tell.send(End::of(Some(&error))).unwrap();
     });
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in &pair.doors {
-        let mut flow = door.open(&origin.address().to_string()).unwrap();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in &pair.listeners {
+        let mut flow = listener.open(&origin.address().to_string()).unwrap();
         flow.read_exact(&mut [0; 1000]).unwrap();
         drop(flow);
-        assert_eq!(told.recv_timeout(tcp::PATIENCE).unwrap(), End::Reset, "{door:?}");
+        assert_eq!(told.recv_timeout(tcp::IO_TIMEOUT).unwrap(), End::Reset, "{listener:?}");
     }
 }
 
@@ -84,11 +84,11 @@ fn a_reset_by_the_origin_reaches_the_client() {
         stream.read_exact(&mut [0]).unwrap();
         tcp::reset(stream);
     });
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in tcp_doors(&pair) {
-        let mut flow = door.open(&origin.address().to_string()).unwrap();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in tcp_listeners(&pair) {
+        let mut flow = listener.open(&origin.address().to_string()).unwrap();
         flow.write_all(b"x").unwrap();
-        assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{door:?}");
+        assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{listener:?}");
     }
 }
 
@@ -101,12 +101,12 @@ fn an_answer_cut_off_by_a_reset_is_not_taken_for_whole() {
         data::send(&stream, 10, 3_000_000).unwrap();
         tcp::reset(stream);
     });
-    let pair = Pair::builder().fixed(origin.address()).start();
-    for door in tcp_doors(&pair) {
-        let flow = door.open(&origin.address().to_string()).unwrap();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for listener in tcp_listeners(&pair) {
+        let flow = listener.open(&origin.address().to_string()).unwrap();
         flow.shutdown(Shutdown::Write).unwrap();
         let (_, error) = data::receive_until_error(&flow);
-        assert_eq!(End::of(error.as_ref()), End::Reset, "{door:?}");
+        assert_eq!(End::of(error.as_ref()), End::Reset, "{listener:?}");
     }
 }
 
@@ -120,17 +120,17 @@ fn a_reset_after_the_last_byte_is_no_end_in_order() {
         }
     });
     let relay = RelayOptions { one_way: std::time::Duration::from_millis(2), ..Default::default() };
-    let pair = Pair::builder().fixed(origin.address()).relay(relay).start();
+    let pair = Pair::builder().static_destination(origin.address()).relay(relay).start();
     std::thread::scope(|scope| {
-        for door in (0..6).flat_map(|_| tcp_doors(&pair)) {
+        for listener in (0..6).flat_map(|_| tcp_listeners(&pair)) {
             let origin = &origin;
             scope.spawn(move || {
                 for n in 0..60 {
-                    let mut flow = door.open(&origin.address().to_string()).unwrap();
+                    let mut flow = listener.open(&origin.address().to_string()).unwrap();
                     flow.write_all(&[7; BYTES]).unwrap();
                     std::thread::sleep(std::time::Duration::from_micros(n * 100));
                     flow.shutdown(Shutdown::Write).ok();
-                    assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{door:?}");
+                    assert_eq!(tcp::drain(&flow), (vec![], End::Reset), "{listener:?}");
                 }
             });
         }
@@ -151,20 +151,20 @@ fn a_reset_after_the_end_of_an_upload_that_waits_reaches_the_origin() {
         say.send((sum.bytes, End::of(error.as_ref()))).unwrap();
     });
     let pair = Pair::builder()
-        .fixed(origin.address())
+        .static_destination(origin.address())
         .both("tunnel.initial_window_bytes", 33_554_432)
         .start();
     let active = |admin| Metrics::fetch(admin).sum("millrace_flows_active", &[]);
-    for door in tcp_doors(&pair) {
-        let flow = door.open(&origin.address().to_string()).unwrap();
+    for listener in tcp_listeners(&pair) {
+        let flow = listener.open(&origin.address().to_string()).unwrap();
         data::send(&flow, 11, BYTES).unwrap();
         flow.shutdown(Shutdown::Write).unwrap();
-        wait::for_true("the end is on its way", wait::SOON, || {
+        wait::for_true("the end is on its way", wait::DEFAULT_TIMEOUT, || {
             let flows = admin::flows(pair.addresses.server_admin).to_string();
             flows.contains("client_ended") || flows.contains("open")
         });
         tcp::reset(flow);
-        wait::for_true("the client has no flow", wait::SOON, || {
+        wait::for_true("the client has no flow", wait::DEFAULT_TIMEOUT, || {
             active(pair.addresses.client_admin) == 0.0
         });
         // It may take until the origin reads, but not longer than a round trip.
@@ -172,8 +172,8 @@ fn a_reset_after_the_end_of_an_upload_that_waits_reaches_the_origin() {
             (active(pair.addresses.server_admin) == 0.0).then_some(())
         });
         go.send(()).unwrap();
-        let (bytes, end) = said.recv_timeout(tcp::PATIENCE).unwrap();
+        let (bytes, end) = said.recv_timeout(tcp::IO_TIMEOUT).unwrap();
         assert!(bytes < BYTES, "nothing had to wait");
-        assert_eq!(end, End::Reset, "{door:?}: {bytes} of {BYTES} bytes");
+        assert_eq!(end, End::Reset, "{listener:?}: {bytes} of {BYTES} bytes");
     }
 }

@@ -40,7 +40,7 @@ fn take_down(pair: &Pair) {
     let established =
         |admin| Metrics::fetch(admin).sum("millrace_connections", &[("state", "established")]);
     for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
-        wait::for_true("the tunnel is down", wait::SOON, || established(admin) == 0.0);
+        wait::for_true("the tunnel is down", wait::DEFAULT_TIMEOUT, || established(admin) == 0.0);
     }
 }
 
@@ -58,7 +58,7 @@ fn a_connection_that_comes_back_is_resumed_with_early_data() {
     let first = connections(&pair.server.log_text());
     assert!(!first.is_empty() && first.iter().all(|(resumed, _)| !resumed), "{first:?}");
     pair.relay.as_ref().unwrap().swallow(false);
-    wait::for_true("the tunnel is up again", wait::SOON, || flow_works().is_some());
+    wait::for_true("the tunnel is up again", wait::DEFAULT_TIMEOUT, || flow_works().is_some());
     let again = connections(&pair.server.log_text()).split_off(first.len());
     assert!(!again.is_empty(), "no connection came back");
     // One whose first attempt went into the outage may have started afresh.
@@ -83,7 +83,7 @@ fn a_server_whose_certificate_has_expired_is_not_resumed() {
         || connections(&pair.server.log_text()).iter().filter(|(resumed, _)| *resumed).count();
     take_down(&pair);
     relay.swallow(false);
-    wait::for_true("a session is resumed", wait::SOON, || resumed() > 0);
+    wait::for_true("a session is resumed", wait::DEFAULT_TIMEOUT, || resumed() > 0);
     assert!(
         OffsetDateTime::now_utc() < until,
         "the certificate has expired too early for this test"
@@ -95,7 +95,7 @@ fn a_server_whose_certificate_has_expired_is_not_resumed() {
     std::thread::sleep(left);
     let before = connections(&pair.server.log_text()).len();
     relay.swallow(false);
-    pair.client.expect_log("the refusal", wait::SOON, |line| {
+    pair.client.expect_log("the refusal", wait::DEFAULT_TIMEOUT, |line| {
         line.contains("certificate has expired").then_some(())
     });
     std::thread::sleep(Duration::from_secs(2));

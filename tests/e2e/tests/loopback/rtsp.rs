@@ -7,12 +7,12 @@ use std::time::Duration;
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::rtsp::{Answer, Ends, Player, RtspOrigin, assert_media, field, receive, request};
-use millrace_e2e::wait::SOON;
+use millrace_e2e::wait::DEFAULT_TIMEOUT;
 use millrace_e2e::{tcp, udp, wait};
 
-/// The door whose flows are of class `rtsp`.
+/// The listener whose flows are of class `rtsp`.
 fn connect(pair: &Pair, origin: &RtspOrigin) -> Player {
-    let player = Player::connect(&pair.doors[2], origin.address());
+    let player = Player::connect(&pair.listeners[2], origin.address());
     assert_eq!(field(&origin.asked().head, "CSeq"), Some("1"));
     player
 }
@@ -37,11 +37,15 @@ fn active(from: SocketAddr) -> f64 {
 
 fn wait_for_flows(pair: &Pair, flows: f64) {
     let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
-    wait::for_true("so many flows at both ends", SOON, || admins.map(active) == [flows, flows]);
+    wait::for_true("so many flows at both ends", DEFAULT_TIMEOUT, || {
+        admins.map(active) == [flows, flows]
+    });
 }
 
 fn wait_free(media: (Ends, Ends)) {
-    wait::for_true("the ports are given back", SOON, || media.0.are_free() && media.1.are_free());
+    wait::for_true("the ports are given back", DEFAULT_TIMEOUT, || {
+        media.0.are_free() && media.1.are_free()
+    });
 }
 
 #[test]
@@ -119,7 +123,7 @@ fn a_refused_setup_leaves_nothing_behind() {
     let answer = player.set_up("refused");
     assert_eq!(answer.status, 461, "{}", answer.head);
     let reserved = origin.asked().ends.unwrap();
-    wait::for_true("the port is given back", SOON, || reserved.are_free());
+    wait::for_true("the port is given back", DEFAULT_TIMEOUT, || reserved.are_free());
     wait_for_flows(&pair, 1.0);
     let media = set_up(&mut player, &origin);
     assert_media(&player, &origin, media, 1);
@@ -140,10 +144,11 @@ fn a_player_that_pauses_for_long_keeps_its_media() {
 #[test]
 fn strangers_get_nothing_in_and_nothing_out() {
     let origin = RtspOrigin::start();
-    let door = tcp::unused(std::net::Ipv4Addr::LOCALHOST);
+    let listener = tcp::unused(std::net::Ipv4Addr::LOCALHOST);
     let to = origin.media.rtp.local_addr().unwrap();
-    let other =
-        format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{to}\"\nclass = \"rtsp\"");
+    let other = format!(
+        "mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{to}\"\nclass = \"rtsp\""
+    );
     let pair = Pair::builder().listen(&other).start();
     let mut player = connect(&pair, &origin);
     let (found, to_player) = set_up(&mut player, &origin);
@@ -155,19 +160,19 @@ fn strangers_get_nothing_in_and_nothing_out() {
         (found.rtp, &player.media.rtp, &origin.media.rtp),
         (found.rtcp, &player.media.rtcp, &origin.media.rtcp),
     ] {
-        // Connected to somebody else, the port refuses it where the stranger is on the same machine.
+        // The port is connected to another address, so a stranger on the same machine gets a refusal.
         stranger.send_to(b"stranger", at).unwrap();
         sender.send_to(b"media", at).unwrap();
-        assert_eq!(receive(receiver, SOON).0, b"media");
+        assert_eq!(receive(receiver, DEFAULT_TIMEOUT).0, b"media");
     }
     // Another flow through the same client to the same port of the origin is not permitted by the
     // player's: the allow-list has the say.
-    let client = udp::client(door);
+    let client = udp::client(listener);
     let denied = || {
         let name = "millrace_destinations_denied_total";
         Metrics::fetch(pair.addresses.server_admin).sum(name, &[])
     };
-    wait::for_true("it is denied", SOON, || {
+    wait::for_true("it is denied", DEFAULT_TIMEOUT, || {
         client.send(b"other").unwrap();
         denied() >= 1.0
     });
@@ -178,27 +183,28 @@ fn strangers_get_nothing_in_and_nothing_out() {
 #[test]
 fn a_flow_of_its_own_to_the_same_origin_does_not_take_a_players_port() {
     let origin = RtspOrigin::start();
-    let door = tcp::unused(std::net::Ipv4Addr::LOCALHOST);
+    let listener = tcp::unused(std::net::Ipv4Addr::LOCALHOST);
     let to = origin.media.rtp.local_addr().unwrap();
-    let other =
-        format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{to}\"\nclass = \"rtsp\"");
+    let other = format!(
+        "mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{to}\"\nclass = \"rtsp\""
+    );
     let pair = Pair::builder().allow_udp("127.0.0.1").listen(&other).start();
     let mut player = connect(&pair, &origin);
     let media = set_up(&mut player, &origin);
-    let client = udp::client(door);
+    let client = udp::client(listener);
     client.send(b"other").unwrap();
-    let (got, from) = receive(&origin.media.rtp, SOON);
+    let (got, from) = receive(&origin.media.rtp, DEFAULT_TIMEOUT);
     assert_eq!(got, b"other");
     assert_ne!(from, media.1.rtp);
     origin.media.rtp.send_to(b"its own", from).unwrap();
-    assert_eq!(udp::receive(&client, SOON).as_deref(), Some(&b"its own"[..]));
+    assert_eq!(udp::receive(&client, DEFAULT_TIMEOUT).as_deref(), Some(&b"its own"[..]));
     assert_media(&player, &origin, media, 1);
 }
 
-fn assert_untouched(pair: PairBuilder, door: usize, transport: &str) {
+fn assert_untouched(pair: PairBuilder, listener: usize, transport: &str) {
     let origin = RtspOrigin::start();
     let pair = pair.start();
-    let mut player = Player::connect(&pair.doors[door], origin.address());
+    let mut player = Player::connect(&pair.listeners[listener], origin.address());
     origin.asked();
     let fields = format!("transport :{transport}\r\nTransport: {transport}\r\nX: y\r\n");
     let single = format!("Transport: {transport}\r\nX: y\r\n");
@@ -252,7 +258,7 @@ fn pairs_of_ports_are_bounded_at_either_end() {
             Metrics::fetch(admin).sum("millrace_drops_total", &[("reason", "rtsp_ports")]);
         assert_eq!(dropped, 1.0, "{side}");
         assert_media(&players[1], &origin, media[1], 1);
-        // Whoever goes makes room.
+        // A player that leaves makes room.
         players[0].hang_up();
         wait_free(media[0]);
         let media = set_up(&mut players[2], &origin);
@@ -271,5 +277,5 @@ fn without_the_server_nothing_is_left_at_the_client() {
     pair.server.kill();
     wait::for_true("the ports are given back", Duration::from_secs(30), || found.are_free());
     let none = || active(pair.addresses.client_admin) == 0.0;
-    wait::for_true("the client has no flow any more", SOON, none);
+    wait::for_true("the client has no flow any more", DEFAULT_TIMEOUT, none);
 }

@@ -30,7 +30,7 @@ fn start_second(pair: &Pair, side: &str) -> (Option<i32>, String) {
     let second = pair.dir().join(format!("second-{side}.toml"));
     std::fs::write(&second, lines.collect::<Vec<_>>().join("\n")).unwrap();
     let program = if side == "server" { binaries::server() } else { binaries::client() };
-    let ended = Program::run(side, run_with(program, &second), wait::SOON);
+    let ended = Program::run(side, run_with(program, &second), wait::DEFAULT_TIMEOUT);
     (ended.code, ended.output)
 }
 
@@ -73,22 +73,24 @@ fn server_takes_over_a_socket_that_it_inherits() {
         let mut pair = Pair::builder().both("runtime.workers", workers).start();
         let origin = Origin::echo();
         pair.server.signal(Signal::SIGTERM);
-        pair.server.wait(wait::SOON);
+        pair.server.wait(wait::DEFAULT_TIMEOUT);
         let socket = UdpSocket::bind(pair.addresses.tunnel).expect("the server has ended");
         let (_, output) = start_second(&pair, "server");
         assert!(output.contains("another process"), "{output}");
         let config = pair.dir().join("server.toml");
         for _ in ["start", "restart"] {
             pair.server = start_with_socket(&socket, &config);
-            pair.server.expect_log("the inherited socket", wait::SOON, |line| {
+            pair.server.expect_log("the inherited socket", wait::DEFAULT_TIMEOUT, |line| {
                 line.contains("\"inherited\":1").then_some(())
             });
-            wait::for_true("a flow through the server", wait::SOON, || echoes(&pair, &origin));
+            wait::for_true("a flow through the server", wait::DEFAULT_TIMEOUT, || {
+                echoes(&pair, &origin)
+            });
             pair.server.kill();
         }
         let other = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let mut refused = start_with_socket(&other, &config);
-        assert!(!refused.wait(wait::SOON).success());
+        assert!(!refused.wait(wait::DEFAULT_TIMEOUT).success());
         let address = other.local_addr().expect("bound").to_string();
         assert!(refused.log_text().contains(&address), "{}", refused.log_text());
     }

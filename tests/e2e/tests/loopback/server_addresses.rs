@@ -31,8 +31,8 @@ fn the_second_address_is_used_when_the_first_does_not_answer() {
     let started = Instant::now();
     pair.wait_healthy(Duration::from_secs(3));
     println!("healthy after {:?}", started.elapsed());
-    for door in &pair.doors[1..3] {
-        door.open(&origin.address().to_string()).unwrap();
+    for listener in &pair.listeners[1..3] {
+        listener.open(&origin.address().to_string()).unwrap();
     }
     let mut command = binaries::client();
     command.args(["doctor", "--json", "--config"]).arg(pair.dir().join("client.toml"));
@@ -59,12 +59,12 @@ fn the_name_is_resolved_again_when_its_server_is_gone() {
     dns.set("edge.test", Answer::Addresses(vec![moved.ip()], 60));
     let failures = |pair: &Pair| {
         let client = Metrics::fetch(pair.addresses.client_admin);
-        client.sum("millrace_server_failures_total", &[])
+        client.sum("millrace_server_connect_errors_total", &[])
     };
     let before = failures(&pair);
     pair.server.kill();
     assert!(second.is_running());
-    wait::for_true("the client notices", wait::SOON, || failures(&pair) > before);
+    wait::for_true("the client notices", wait::DEFAULT_TIMEOUT, || failures(&pair) > before);
     pair.wait_healthy(Duration::from_secs(3));
     pair.http().open(&origin.address().to_string()).unwrap();
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::Metrics;
-use millrace_e2e::doors::Door;
+use millrace_e2e::listeners::TestListener;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::program::Program;
@@ -62,7 +62,7 @@ impl Two {
 
     #[track_caller]
     fn wait_healthy(&self, server: usize) {
-        wait::for_true("the server is healthy", wait::SOON, || {
+        wait::for_true("the server is healthy", wait::DEFAULT_TIMEOUT, || {
             self.of("millrace_server_healthy", server) == 1.0
         });
     }
@@ -76,8 +76,8 @@ impl Two {
 }
 
 /// A whole flow: open, send, receive, close.
-fn works(door: &Door, origin: &Origin) -> Result<(), String> {
-    let mut flow = door.open(&origin.address().to_string()).map_err(|it| format!("{it:?}"))?;
+fn works(listener: &TestListener, origin: &Origin) -> Result<(), String> {
+    let mut flow = listener.open(&origin.address().to_string()).map_err(|it| format!("{it:?}"))?;
     let sent = data::pattern(41, 20_000);
     flow.write_all(&sent).map_err(|error| format!("sending: {error}"))?;
     flow.shutdown(Shutdown::Write).map_err(|error| format!("ending: {error}"))?;
@@ -93,21 +93,21 @@ fn the_preferred_server_is_left_when_it_dies_and_taken_again() {
     for _ in 0..5 {
         assert_eq!(two.new_flow(&origin), Some(0));
     }
-    let failures = two.of("millrace_server_failures_total", 1);
+    let failures = two.of("millrace_server_connect_errors_total", 1);
     two.pair.server.kill();
     let since = Instant::now();
     wait::for_true("the second server takes over", Duration::from_millis(2500), || {
         two.new_flow(&origin) == Some(1)
     });
     println!("taken over after {:?}", since.elapsed());
-    assert!(two.of("millrace_server_failures_total", 0) > 0.0);
+    assert!(two.of("millrace_server_connect_errors_total", 0) > 0.0);
     two.pair.start_server_again();
     let since = Instant::now();
     wait::for_true("the first is used again", Duration::from_millis(2500), || {
         two.new_flow(&origin) == Some(0)
     });
     println!("back after {:?}", since.elapsed());
-    assert_eq!(two.of("millrace_server_failures_total", 1), failures);
+    assert_eq!(two.of("millrace_server_connect_errors_total", 1), failures);
     assert!(two.other.is_running());
 }
 
@@ -132,15 +132,15 @@ fn servers_of_one_priority_share_the_flows() {
 #[test]
 fn flows_that_one_server_has_no_room_for_go_to_another() {
     let two = eight_flows_with_room_for_four("limits.max_flows");
-    assert!(two.of("millrace_server_full_total", 0) > 0.0);
+    assert!(two.of("millrace_server_overload_total", 0) > 0.0);
 }
 
 /// What a server refuses one client says nothing of its room for others.
 #[test]
 fn a_client_limit_sends_its_flow_elsewhere_and_marks_no_server_as_full() {
-    let two = eight_flows_with_room_for_four("limits.max_flows_per_peer");
+    let two = eight_flows_with_room_for_four("limits.max_flows_per_client");
     for server in 0..2 {
-        assert_eq!(two.of("millrace_server_full_total", server), 0.0, "server {server}");
+        assert_eq!(two.of("millrace_server_overload_total", server), 0.0, "server {server}");
         assert_eq!(two.of("millrace_server_healthy", server), 1.0, "server {server}");
     }
     assert!(two.flows(0) >= 8.0, "the first server was not asked every time");
@@ -160,8 +160,8 @@ fn eight_flows_with_room_for_four(limit: &str) -> Two {
     two.wait_healthy(1);
     let origin = Origin::echo();
     let to = origin.address().to_string();
-    let doors = [two.pair.http(), &two.pair.doors[3]];
-    let mut flows: Vec<_> = (0..8).map(|n| doors[n % 2].open(&to).unwrap()).collect();
+    let listeners = [two.pair.http(), &two.pair.listeners[3]];
+    let mut flows: Vec<_> = (0..8).map(|n| listeners[n % 2].open(&to).unwrap()).collect();
     for flow in &mut flows {
         flow.write_all(b"ping").unwrap();
         flow.read_exact(&mut [0; 4]).unwrap();
@@ -175,18 +175,18 @@ fn eight_flows_with_room_for_four(limit: &str) -> Two {
 fn a_rolling_restart_fails_no_new_flow() {
     let mut two = two(preferred);
     let origin = Origin::echo();
-    let doors: Vec<Door> = two.pair.doors[1..].to_vec();
-    let doors = &doors;
+    let listeners: Vec<TestListener> = two.pair.listeners[1..].to_vec();
+    let listeners = &listeners;
     let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
     let failures = std::thread::scope(|scope| {
         let load: Vec<_> = (0..8)
             .map(|number| {
-                let door = doors[number % doors.len()].clone();
+                let listener = listeners[number % listeners.len()].clone();
                 let (stop, done, origin) = (&stop, &done, &origin);
                 scope.spawn(move || {
                     let mut failures = Vec::new();
                     while !stop.load(Ordering::Relaxed) {
-                        failures.extend(works(&door, origin).err());
+                        failures.extend(works(&listener, origin).err());
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                     failures
@@ -195,19 +195,21 @@ fn a_rolling_restart_fails_no_new_flow() {
             .collect();
         let some_more = |count: usize| {
             let target = done.load(Ordering::Relaxed) + count;
-            wait::for_true("flows go on", wait::SOON, || done.load(Ordering::Relaxed) >= target);
+            wait::for_true("flows go on", wait::DEFAULT_TIMEOUT, || {
+                done.load(Ordering::Relaxed) >= target
+            });
         };
         let restarted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             some_more(100);
             for _ in 0..2 {
                 two.pair.server.signal(Signal::SIGTERM);
-                assert_eq!(two.pair.server.wait(wait::SOON).code(), Some(0));
+                assert_eq!(two.pair.server.wait(wait::DEFAULT_TIMEOUT).code(), Some(0));
                 some_more(100);
                 two.pair.start_server_again();
                 two.wait_healthy(0);
                 some_more(100);
                 two.other.signal(Signal::SIGTERM);
-                assert_eq!(two.other.wait(wait::SOON).code(), Some(0));
+                assert_eq!(two.other.wait(wait::DEFAULT_TIMEOUT).code(), Some(0));
                 some_more(100);
                 two.other = two.pair.start_another_server(two.addresses[1]);
                 two.wait_healthy(1);
@@ -233,41 +235,44 @@ fn a_running_flow_outlives_the_change_to_another_server() {
     flow.write_all(b"ping").unwrap();
     flow.read_exact(&mut [0; 4]).unwrap();
     two.pair.server.signal(Signal::SIGTERM);
-    wait::for_true("new flows take the second server", wait::SOON, || {
+    wait::for_true("new flows take the second server", wait::DEFAULT_TIMEOUT, || {
         two.new_flow(&origin) == Some(1)
     });
     flow.write_all(b"ping").unwrap();
     flow.read_exact(&mut [0; 4]).unwrap();
     flow.shutdown(Shutdown::Write).unwrap();
     assert_eq!(tcp::drain(&flow), (vec![], End::Eof));
-    assert_eq!(two.pair.server.wait(wait::SOON).code(), Some(0));
+    assert_eq!(two.pair.server.wait(wait::DEFAULT_TIMEOUT).code(), Some(0));
 }
 
 /// Two servers, and a listener whose datagrams are echoed.
 fn two_with_udp(echo: &UdpEcho) -> (Two, SocketAddr) {
-    let door = tcp::unused(Ipv4Addr::LOCALHOST);
+    let listener = tcp::unused(Ipv4Addr::LOCALHOST);
     let body =
-        format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{}\"", echo.address());
+        format!("mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{}\"", echo.address());
     let pair = Pair::builder().allow_udp("127.0.0.1").listen(&body);
     // Nothing but silence is to end a flow on a silent server.
     let pair = pair.client("tunnel.idle_timeout_s", 60);
-    (two_of(pair, preferred), door)
+    (two_of(pair, preferred), listener)
 }
 
 /// Unlike TCP's, which have bytes to lose, UDP flows do not wait for their server to come back.
 #[test]
 fn udp_flows_begin_again_elsewhere_when_their_server_is_silent() {
     let echo = UdpEcho::start();
-    let (two, door) = two_with_udp(&echo);
-    let (running, asking) = (udp::client(door), udp::client(door));
-    assert!(udp::exchange(&running, b"first", wait::SOON).is_some());
+    let (two, listener) = two_with_udp(&echo);
+    let (running, asking) = (udp::client(listener), udp::client(listener));
+    assert!(udp::exchange(&running, b"first", wait::DEFAULT_TIMEOUT).is_some());
     assert_eq!([two.flows(0), two.flows(1)], [1.0, 0.0]);
 
     two.pair.server.signal(Signal::SIGSTOP);
     // A request that the silent server has already is made again, with what waits for its answer.
-    assert_eq!(udp::exchange(&asking, b"only", wait::SOON).as_deref(), Some(&b"only"[..]));
+    assert_eq!(
+        udp::exchange(&asking, b"only", wait::DEFAULT_TIMEOUT).as_deref(),
+        Some(&b"only"[..])
+    );
     assert_eq!(two.flows(1), 1.0);
-    let again = udp::exchange(&running, b"again", wait::SOON);
+    let again = udp::exchange(&running, b"again", wait::DEFAULT_TIMEOUT);
     assert_eq!(again.as_deref(), Some(&b"again"[..]), "the next datagram begins a flow");
     assert_eq!(two.flows(1), 2.0);
 
@@ -276,10 +281,13 @@ fn udp_flows_begin_again_elsewhere_when_their_server_is_silent() {
     two.wait_healthy(0);
     let before = two.flows(0);
     for client in [&running, &asking] {
-        assert_eq!(udp::exchange(client, b"stays", wait::SOON).as_deref(), Some(&b"stays"[..]));
+        assert_eq!(
+            udp::exchange(client, b"stays", wait::DEFAULT_TIMEOUT).as_deref(),
+            Some(&b"stays"[..])
+        );
     }
     assert_eq!([two.flows(0), two.flows(1)], [before, 2.0]);
-    assert!(udp::exchange(&udp::client(door), b"new", wait::SOON).is_some());
+    assert!(udp::exchange(&udp::client(listener), b"new", wait::DEFAULT_TIMEOUT).is_some());
     assert_eq!([two.flows(0), two.flows(1)], [before + 1.0, 2.0]);
 }
 
@@ -287,24 +295,27 @@ fn udp_flows_begin_again_elsewhere_when_their_server_is_silent() {
 #[test]
 fn udp_flows_stay_when_all_servers_are_silent() {
     let echo = UdpEcho::start();
-    let (mut two, door) = two_with_udp(&echo);
+    let (mut two, listener) = two_with_udp(&echo);
     two.other.kill();
-    wait::for_true("the second server is gone", wait::SOON, || {
+    wait::for_true("the second server is gone", wait::DEFAULT_TIMEOUT, || {
         two.of("millrace_server_healthy", 1) == 0.0
     });
-    let client = udp::client(door);
-    assert!(udp::exchange(&client, b"first", wait::SOON).is_some());
+    let client = udp::client(listener);
+    assert!(udp::exchange(&client, b"first", wait::DEFAULT_TIMEOUT).is_some());
     let opened = || {
         let client = Metrics::fetch(two.pair.addresses.client_admin);
         client.sum("millrace_flows_opened_total", &[])
     };
     assert_eq!(opened(), 1.0);
     two.pair.server.signal(Signal::SIGSTOP);
-    wait::for_true("the first server is silent", wait::SOON, || {
+    wait::for_true("the first server is unresponsive", wait::DEFAULT_TIMEOUT, || {
         two.of("millrace_server_healthy", 0) == 0.0
     });
     two.pair.server.signal(Signal::SIGCONT);
     two.wait_healthy(0);
-    assert_eq!(udp::exchange(&client, b"again", wait::SOON).as_deref(), Some(&b"again"[..]));
+    assert_eq!(
+        udp::exchange(&client, b"again", wait::DEFAULT_TIMEOUT).as_deref(),
+        Some(&b"again"[..])
+    );
     assert_eq!(opened(), 1.0, "it is the flow of before");
 }

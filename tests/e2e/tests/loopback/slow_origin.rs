@@ -23,16 +23,16 @@ fn fill(listener: &TcpListener) -> Vec<Socket> {
 #[test]
 fn slow_origin_behind_a_live_server_is_waited_for() {
     let origin = listen((Ipv4Addr::LOCALHOST, 0).into(), 0);
-    let pair = Pair::builder().fixed(origin.local_addr().unwrap()).start();
+    let pair = Pair::builder().static_destination(origin.local_addr().unwrap()).start();
     let queued = fill(&origin);
     assert!(queued.len() < 8, "the queue is never full");
     let began = Instant::now();
     std::thread::scope(|scope| {
-        for door in [&pair.doors[0], pair.http()] {
+        for listener in [&pair.listeners[0], pair.http()] {
             let to = origin.local_addr().unwrap().to_string();
             scope.spawn(move || {
-                assert!(echoes(door.open(&to).unwrap()), "{door:?}");
-                assert!(began.elapsed() > LATE, "{door:?} did not have to wait");
+                assert!(echoes(listener.open(&to).unwrap()), "{listener:?}");
+                assert!(began.elapsed() > LATE, "{listener:?} did not have to wait");
             });
         }
         std::thread::sleep(LATE);

@@ -116,7 +116,7 @@ fn a_slow_origin_gets_everything() {
     });
 }
 
-/// One flow that nobody reads must not hold up another one on the same connection.
+/// One flow without a reader must not hold up another one on the same connection.
 #[test]
 fn a_sleeping_client_does_not_stop_the_others() {
     let origin = Origin::start(|stream| {

@@ -7,7 +7,7 @@ use millrace_e2e::binaries;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, run_with};
 use millrace_e2e::program::Program;
-use millrace_e2e::wait::{self, SOON};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use nix::sys::resource::{Resource, setrlimit};
 use serde_json::Value;
 
@@ -17,11 +17,11 @@ fn fields(line: &str) -> Option<Value> {
 
 #[test]
 fn each_bound_address_is_logged() {
-    // One that is there: else the fixed door may reset a connection before connect(2) could tell.
+    // A reachable origin: else the static listener may reset a connection before connect(2) returns.
     let origin = Origin::echo();
-    let pair = Pair::builder().fixed(origin.address()).start();
+    let pair = Pair::builder().static_destination(origin.address()).start();
     let listening = |program: &Program, address: String| {
-        program.expect_log(&format!("listening on {address}"), SOON, |line| {
+        program.expect_log(&format!("listening on {address}"), DEFAULT_TIMEOUT, |line| {
             let line = fields(line)?;
             (line.to_string().contains("listening") && line.to_string().contains(&address))
                 .then_some(())
@@ -30,10 +30,10 @@ fn each_bound_address_is_logged() {
     listening(&pair.server, pair.addresses.tunnel.to_string());
     listening(&pair.server, pair.addresses.server_admin.to_string());
     listening(&pair.client, pair.addresses.client_admin.to_string());
-    for door in &pair.doors {
-        let address = match door {
-            millrace_e2e::doors::Door::ProxyUnix(path) => path.display().to_string(),
-            _ => door.knock().peer_addr().unwrap().as_socket().unwrap().to_string(),
+    for listener in &pair.listeners {
+        let address = match listener {
+            millrace_e2e::listeners::TestListener::ProxyUnix(path) => path.display().to_string(),
+            _ => listener.connect().peer_addr().unwrap().as_socket().unwrap().to_string(),
         };
         listening(&pair.client, address);
     }
@@ -63,8 +63,9 @@ fn warnings(dir: &std::path::Path, side: &str, descriptors: u64) -> Vec<String> 
         command.pre_exec(move || Ok(setrlimit(Resource::RLIMIT_NOFILE, descriptors, descriptors)?));
     }
     let program = Program::start(side, command);
-    program.expect_log("listening", SOON, |line| line.contains("listening").then_some(()));
-    wait::for_true("the admin listener", SOON, || program.log_text().contains("admin"));
+    program
+        .expect_log("listening", DEFAULT_TIMEOUT, |line| line.contains("listening").then_some(()));
+    wait::for_true("the admin listener", DEFAULT_TIMEOUT, || program.log_text().contains("admin"));
     let log = program.log_text();
     log.lines().filter(|line| line.contains("WARN")).map(str::to_owned).collect()
 }
@@ -95,7 +96,9 @@ fn small_udp_buffers_are_warned_about_with_the_command() {
         let command = format!("sysctl -w net.core.{name}=7500000");
         for program in [&pair.client, &pair.server] {
             // Warnings come before it listens.
-            program.expect_log("listening", SOON, |line| line.contains("listening").then_some(()));
+            program.expect_log("listening", DEFAULT_TIMEOUT, |line| {
+                line.contains("listening").then_some(())
+            });
             let warned = program.log_text().contains(&command);
             assert_eq!(warned, small, "{name} is {limit}{}", program.log_text());
         }
@@ -112,5 +115,7 @@ fn a_key_that_others_can_read_is_warned_about() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     pair.start_client_again();
     let command = format!("chmod 600 {}", key.display());
-    pair.client.expect_log("the key's mode", SOON, |line| line.contains(&command).then_some(()));
+    pair.client.expect_log("the key's mode", DEFAULT_TIMEOUT, |line| {
+        line.contains(&command).then_some(())
+    });
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use millrace_e2e::data::{self, Sum};
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::{Origin, answer_with_hash};
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::relay::RelayOptions;
@@ -50,20 +50,20 @@ fn sink() -> (Origin, Told) {
     (origin, told)
 }
 
-/// Runs one download and one upload through every door on TCP, does `kill` once all of them move,
+/// Runs one download and one upload through every listener on TCP, does `kill` once all of them move,
 /// and checks the ends on both sides.
 fn all_flows_are_reset(pair: &mut Pair, kill: impl FnOnce(&mut Pair), far_side_too: bool) {
     let ((down, sent), (up, received)) = (source(), sink());
-    let doors: Vec<Door> = pair.doors[1..4].to_vec();
+    let listeners: Vec<TestListener> = pair.listeners[1..4].to_vec();
     let (moving, moves) = mpsc::channel();
-    let count = doors.len();
+    let count = listeners.len();
     let near: Vec<(String, End)> = std::thread::scope(|scope| {
         let mut flows = Vec::new();
-        for door in doors {
-            let download = door.open(&down.address().to_string()).unwrap();
-            let upload = door.open(&up.address().to_string()).unwrap();
+        for listener in listeners {
+            let download = listener.open(&down.address().to_string()).unwrap();
+            let upload = listener.open(&up.address().to_string()).unwrap();
             let (name, moving_down, moving_up) =
-                (format!("{door:?}"), moving.clone(), moving.clone());
+                (format!("{listener:?}"), moving.clone(), moving.clone());
             let up_name = name.clone();
             flows.push(scope.spawn(move || {
                 let mut start = [0; 50_000];
@@ -80,7 +80,7 @@ fn all_flows_are_reset(pair: &mut Pair, kill: impl FnOnce(&mut Pair), far_side_t
             }));
         }
         for _ in 0..2 * count {
-            moves.recv_timeout(tcp::PATIENCE).unwrap();
+            moves.recv_timeout(tcp::IO_TIMEOUT).unwrap();
         }
         std::thread::sleep(Duration::from_millis(200));
         kill(pair);
@@ -90,17 +90,18 @@ fn all_flows_are_reset(pair: &mut Pair, kill: impl FnOnce(&mut Pair), far_side_t
         assert_eq!(end, End::Reset, "{name}");
     }
     for _ in 0..if far_side_too { count } else { 0 } {
-        let (_, end) = sent.recv_timeout(tcp::PATIENCE).unwrap();
+        let (_, end) = sent.recv_timeout(tcp::IO_TIMEOUT).unwrap();
         assert_eq!(end, End::Reset, "the origin of a download");
-        let (sum, end) = received.recv_timeout(tcp::PATIENCE).unwrap();
+        let (sum, end) = received.recv_timeout(tcp::IO_TIMEOUT).unwrap();
         assert_eq!(end, End::Reset, "the origin of an upload, after {} bytes", sum.bytes);
     }
 }
 
-/// A flow from end to end works, at the latest when every connection has been made anew.
+/// A flow works end to end, at the latest when every connection has been replaced.
 fn a_flow_works(pair: &Pair) {
     let origin = Origin::start(answer_with_hash);
-    let flow = wait::until(wait::SOON, || pair.http().open(&origin.address().to_string()).ok());
+    let flow =
+        wait::until(wait::DEFAULT_TIMEOUT, || pair.http().open(&origin.address().to_string()).ok());
     let flow = flow.expect("a new flow opens");
     let sent = data::send(&flow, 16, 1_000_000).unwrap();
     flow.shutdown(std::net::Shutdown::Write).unwrap();
@@ -123,9 +124,9 @@ fn a_killed_server_resets_all_flows_and_the_client_comes_back() {
         other => panic!("{other:?}"),
     }
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
-    assert!(matches!(pair.doors[2].open("127.0.0.1:9"), Err(Refusal::Socks(1))));
+    assert!(matches!(pair.listeners[2].open("127.0.0.1:9"), Err(Refusal::Socks(1))));
     pair.start_server_again();
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
     a_flow_works(&pair);
 }
 
@@ -138,11 +139,11 @@ fn a_killed_client_resets_all_flows_at_the_origin() {
     flow.write_all(b"not the end").unwrap();
     std::thread::sleep(Duration::from_millis(300));
     pair.client.kill();
-    let (sum, end) = told.recv_timeout(tcp::PATIENCE).unwrap();
+    let (sum, end) = told.recv_timeout(tcp::IO_TIMEOUT).unwrap();
     assert_eq!(end, End::Reset, "the origin got {} bytes and an end", sum.bytes);
     assert!(pair.server.is_running());
     pair.start_client_again();
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
     a_flow_works(&pair);
 }
 
@@ -153,7 +154,7 @@ fn a_path_that_swallows_everything_resets_all_flows_on_both_sides() {
     all_flows_are_reset(&mut pair, cut, true);
     pair.assert_running();
     pair.relay.as_ref().unwrap().swallow(false);
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
     a_flow_works(&pair);
 }
 

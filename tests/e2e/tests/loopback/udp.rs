@@ -10,19 +10,19 @@ use millrace_e2e::data::pattern;
 use millrace_e2e::origin::{Origin, source};
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::udp::{self, UdpEcho};
-use millrace_e2e::wait::SOON;
+use millrace_e2e::wait::DEFAULT_TIMEOUT;
 use millrace_e2e::{data, tcp, wait};
 
-use crate::offering::{Offer, OfferingServer};
+use crate::stub_server::{Capabilities, StubServer};
 
 /// How long nothing must come where nothing may come.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// A pair with a UDP listener that leads to `to`, and the listener's address.
 fn pair_to(to: SocketAddr) -> (PairBuilder, SocketAddr) {
-    let door = tcp::unused(Ipv4Addr::LOCALHOST);
-    let body = format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{to}\"");
-    (Pair::builder().allow_udp("127.0.0.1").listen(&body), door)
+    let listener = tcp::unused(Ipv4Addr::LOCALHOST);
+    let body = format!("mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{to}\"");
+    (Pair::builder().allow_udp("127.0.0.1").listen(&body), listener)
 }
 
 fn dropped(from: SocketAddr, reason: &str) -> f64 {
@@ -36,9 +36,9 @@ fn active(from: SocketAddr) -> f64 {
 #[test]
 fn datagrams_of_all_sizes_arrive_whole_and_in_order() {
     let origin = UdpEcho::start();
-    let (pair, door) = pair_to(origin.address());
+    let (pair, listener) = pair_to(origin.address());
     let pair = pair.start();
-    let client = udp::client(door);
+    let client = udp::client(listener);
     let sizes = [1, 0, 2, 64, 500, 1199, 1200, 1350, 0, 1];
     for round in 0..50_u64 {
         let sent: Vec<_> =
@@ -47,7 +47,7 @@ fn datagrams_of_all_sizes_arrive_whole_and_in_order() {
             client.send(datagram).unwrap();
         }
         for (number, datagram) in sent.iter().enumerate() {
-            let got = udp::receive(&client, SOON);
+            let got = udp::receive(&client, DEFAULT_TIMEOUT);
             assert!(
                 got.as_ref() == Some(datagram),
                 "round {round}, {number}: {:?}",
@@ -75,21 +75,24 @@ fn datagrams_of_all_sizes_arrive_whole_and_in_order() {
 fn all_of_it_over_ipv6() {
     let here = Ipv6Addr::LOCALHOST;
     let origin = UdpEcho::at(here.into(), |datagram| datagram.to_vec());
-    let (door, tunnel) = (tcp::unused(here), tcp::unused(here));
+    let (listener, tunnel) = (tcp::unused(here), tcp::unused(here));
     let to = origin.address();
     let pair = Pair::builder()
         .allow_udp("::1")
         .tunnel_port(tunnel.port())
         .server("tunnel.listen", format!("[\"{tunnel}\"]"))
         .client("tunnel.servers", format!("[\"{tunnel}\"]"))
-        .listen(&format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{to}\""))
+        .listen(&format!("mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{to}\""))
         .start();
-    let clients = [udp::client(door), udp::client(door)];
+    let clients = [udp::client(listener), udp::client(listener)];
     // Of a round the last is the largest that the tunnel's packets have room for.
     for (number, size) in [1, 0, 1200, 1410, 300, 1410].into_iter().enumerate() {
         for (client, seed) in clients.iter().zip([1, 2]) {
             let datagram = pattern(number as u64 * 10 + seed, size);
-            assert!(udp::exchange(client, &datagram, SOON) == Some(datagram), "{number}: {size}");
+            assert!(
+                udp::exchange(client, &datagram, DEFAULT_TIMEOUT) == Some(datagram),
+                "{number}: {size}"
+            );
         }
     }
     assert_eq!(origin.seen(), 12);
@@ -106,24 +109,24 @@ fn all_of_it_over_ipv6() {
 #[test]
 fn with_a_server_that_does_not_carry_udp_datagrams_are_dropped_and_counted() {
     for (extended_connect, datagrams) in [(true, false), (false, true)] {
-        let (pair, door) = pair_to((Ipv4Addr::LOCALHOST, 9).into());
+        let (pair, listener) = pair_to((Ipv4Addr::LOCALHOST, 9).into());
         let at = tcp::unused(Ipv4Addr::LOCALHOST);
         let pair = pair.client("tunnel.servers", format!("[\"{at}\"]")).unhealthy().start();
-        let offer = Offer { extended_connect, datagrams };
-        let _server = OfferingServer::start(at, &pair.certificates, offer);
-        pair.wait_healthy(SOON);
+        let capabilities = Capabilities { extended_connect, datagrams };
+        let _server = StubServer::start(at, &pair.certificates, capabilities);
+        pair.wait_healthy(DEFAULT_TIMEOUT);
         let admin = pair.addresses.client_admin;
         let of = |name| Metrics::fetch(admin).sum(name, &[]);
-        let client = udp::client(door);
+        let client = udp::client(listener);
         // Asked for again a second later, and no more than once a second.
         for round in 1..=2 {
-            wait::for_true("it is refused", SOON, || {
+            wait::for_true("it is refused", DEFAULT_TIMEOUT, || {
                 client.send(b"anybody?").unwrap();
                 of("millrace_flows_failed_total") >= f64::from(round)
             });
         }
-        assert_eq!(of("millrace_server_flows_total"), 0.0, "{offer:?}");
-        assert!(dropped(admin, "datagram_flow") >= 2.0, "{offer:?}");
+        assert_eq!(of("millrace_server_flows_total"), 0.0, "{capabilities:?}");
+        assert!(dropped(admin, "datagram_flow") >= 2.0, "{capabilities:?}");
         let log = pair.client.log_text();
         assert_eq!(log.matches("does not carry UDP").count(), 1, "{log}");
     }
@@ -135,35 +138,35 @@ fn a_datagram_larger_than_a_packet_is_dropped_and_counted() {
         b"more" => pattern(1, 1500),
         other => other.to_vec(),
     });
-    let (pair, door) = pair_to(origin.address());
+    let (pair, listener) = pair_to(origin.address());
     let pair = pair.start();
-    let client = udp::client(door);
+    let client = udp::client(listener);
     let drops = || {
         [pair.addresses.client_admin, pair.addresses.server_admin]
             .map(|admin| dropped(admin, "datagram_too_large"))
     };
-    assert_eq!(udp::exchange(&client, b"first", SOON).as_deref(), Some(&b"first"[..]));
+    assert_eq!(udp::exchange(&client, b"first", DEFAULT_TIMEOUT).as_deref(), Some(&b"first"[..]));
     client.send(&pattern(2, 1500)).unwrap();
-    assert_eq!(udp::exchange(&client, b"second", SOON).as_deref(), Some(&b"second"[..]));
-    wait::for_true("the client counts it", SOON, || drops() == [1.0, 0.0]);
+    assert_eq!(udp::exchange(&client, b"second", DEFAULT_TIMEOUT).as_deref(), Some(&b"second"[..]));
+    wait::for_true("the client counts it", DEFAULT_TIMEOUT, || drops() == [1.0, 0.0]);
     client.send(b"more").unwrap();
-    assert_eq!(udp::exchange(&client, b"third", SOON).as_deref(), Some(&b"third"[..]));
-    wait::for_true("the server counts it", SOON, || drops() == [1.0, 1.0]);
+    assert_eq!(udp::exchange(&client, b"third", DEFAULT_TIMEOUT).as_deref(), Some(&b"third"[..]));
+    wait::for_true("the server counts it", DEFAULT_TIMEOUT, || drops() == [1.0, 1.0]);
     assert_eq!(origin.seen(), 4);
 }
 
 #[test]
 fn a_destination_that_is_allowed_for_tcp_is_not_for_udp() {
     let origin = UdpEcho::start();
-    let door = tcp::unused(Ipv4Addr::LOCALHOST);
+    let listener = tcp::unused(Ipv4Addr::LOCALHOST);
     let body =
-        format!("mode = \"udp\"\naddress = \"{door}\"\ndestination = \"{}\"", origin.address());
+        format!("mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{}\"", origin.address());
     let pair = Pair::builder().listen(&body).start();
-    let client = udp::client(door);
+    let client = udp::client(listener);
     let began = Instant::now();
     for sent in 1..=20 {
         client.send(b"anybody").unwrap();
-        wait::for_true("it is dropped", SOON, || {
+        wait::for_true("it is dropped", DEFAULT_TIMEOUT, || {
             dropped(pair.addresses.client_admin, "datagram_flow") == f64::from(sent)
         });
     }
@@ -179,24 +182,24 @@ fn a_destination_that_is_allowed_for_tcp_is_not_for_udp() {
 fn a_silent_flow_ends_and_the_next_datagram_begins_another() {
     let origin = UdpEcho::start();
     for side in ["server", "client"] {
-        let (pair, door) = pair_to(origin.address());
+        let (pair, listener) = pair_to(origin.address());
         let pair = match side {
             "server" => pair.server("limits.udp_idle_timeout_s", 1),
             _ => pair.client("limits.udp_idle_timeout_s", 1),
         };
         let pair = pair.start();
         let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
-        let client = udp::client(door);
+        let client = udp::client(listener);
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(2500) {
-            assert!(udp::exchange(&client, b"awake", SOON).is_some(), "{side}");
+            assert!(udp::exchange(&client, b"awake", DEFAULT_TIMEOUT).is_some(), "{side}");
             std::thread::sleep(Duration::from_millis(100));
         }
         let opened = |from| Metrics::fetch(from).sum("millrace_flows_opened_total", &[]);
         assert_eq!(admins.map(opened), [1.0, 1.0], "{side}: it was not silent");
         assert_eq!(admins.map(active), [1.0, 1.0], "{side}");
-        wait::for_true("it ends at both", SOON, || admins.map(active) == [0.0, 0.0]);
-        assert!(udp::exchange(&client, b"again", SOON).is_some(), "{side}");
+        wait::for_true("it ends at both", DEFAULT_TIMEOUT, || admins.map(active) == [0.0, 0.0]);
+        assert!(udp::exchange(&client, b"again", DEFAULT_TIMEOUT).is_some(), "{side}");
         assert_eq!(admins.map(opened), [2.0, 2.0], "{side}");
         let failed = |from| Metrics::fetch(from).sum("millrace_flows_failed_total", &[]);
         assert_eq!(admins.map(failed), [0.0, 0.0], "{side}");
@@ -207,13 +210,13 @@ fn a_silent_flow_ends_and_the_next_datagram_begins_another() {
 fn a_flow_with_datagrams_in_one_direction_only_is_not_silent() {
     const IDLE: Duration = Duration::from_secs(2);
     let origin = udp::socket();
-    let (pair, door) = pair_to(origin.local_addr().unwrap());
+    let (pair, listener) = pair_to(origin.local_addr().unwrap());
     let pair = pair.server("limits.udp_idle_timeout_s", IDLE.as_secs());
     let pair = pair.client("limits.udp_idle_timeout_s", IDLE.as_secs()).start();
-    let client = udp::client(door);
+    let client = udp::client(listener);
     client.send(b"first").unwrap();
     let mut buffer = [0; 64];
-    origin.set_read_timeout(Some(SOON)).unwrap();
+    origin.set_read_timeout(Some(DEFAULT_TIMEOUT)).unwrap();
     let (_, flow) = origin.recv_from(&mut buffer).unwrap();
     for up in [true, false] {
         let began = Instant::now();
@@ -223,7 +226,7 @@ fn a_flow_with_datagrams_in_one_direction_only_is_not_silent() {
                 assert_eq!(origin.recv_from(&mut buffer).unwrap(), (2, flow));
             } else {
                 origin.send_to(b"down", flow).unwrap();
-                assert_eq!(udp::receive(&client, SOON).as_deref(), Some(&b"down"[..]));
+                assert_eq!(udp::receive(&client, DEFAULT_TIMEOUT).as_deref(), Some(&b"down"[..]));
             }
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -237,15 +240,15 @@ fn a_flow_with_datagrams_in_one_direction_only_is_not_silent() {
 #[test]
 fn a_thousand_flows_at_a_time() {
     let origin = UdpEcho::start();
-    let (pair, door) = pair_to(origin.address());
+    let (pair, listener) = pair_to(origin.address());
     let pair = pair.start();
-    let clients: Vec<_> = (0..1000).map(|_| udp::client(door)).collect();
+    let clients: Vec<_> = (0..1000).map(|_| udp::client(listener)).collect();
     for round in 0..3_u64 {
         for (number, client) in clients.iter().enumerate() {
             client.send(&pattern(round << 32 | number as u64, 200)).unwrap();
         }
         for (number, client) in clients.iter().enumerate() {
-            let got = udp::receive(client, SOON);
+            let got = udp::receive(client, DEFAULT_TIMEOUT);
             let want = pattern(round << 32 | number as u64, 200);
             assert!(
                 got == Some(want),
@@ -264,14 +267,14 @@ fn flows_are_bounded_at_either_end() {
     const MOST: usize = 20;
     let origin = UdpEcho::start();
     for side in ["client", "server", "peer"] {
-        let (pair, door) = pair_to(origin.address());
+        let (pair, listener) = pair_to(origin.address());
         let pair = match side {
             "client" => pair.client("limits.max_flows", MOST),
             "server" => pair.server("limits.max_flows", MOST),
-            _ => pair.server("limits.max_flows_per_peer", MOST),
+            _ => pair.server("limits.max_flows_per_client", MOST),
         };
         let pair = pair.start();
-        let clients: Vec<_> = (0..100).map(|_| udp::client(door)).collect();
+        let clients: Vec<_> = (0..100).map(|_| udp::client(listener)).collect();
         let ask = |client: &std::net::UdpSocket| {
             client.send(b"room?").unwrap();
         };
@@ -282,7 +285,7 @@ fn flows_are_bounded_at_either_end() {
             clients.iter().filter(heard).count()
         };
         let mut served = 0;
-        wait::for_true("as many as may be are served", SOON, || {
+        wait::for_true("as many as may be are served", DEFAULT_TIMEOUT, || {
             served += heard();
             served >= MOST
         });
@@ -306,13 +309,13 @@ fn flows_are_bounded_at_either_end() {
 fn when_the_queue_is_full_the_oldest_are_dropped_and_counted() {
     const SENT: u64 = 2000;
     let origin = UdpEcho::with(|datagram| datagram[..8].to_vec());
-    let (pair, door) = pair_to(origin.address());
+    let (pair, listener) = pair_to(origin.address());
     let slow = "{ name = \"constant\", rate_mbps = 2 }";
     let pair = pair.client("tunnel.congestion_control", slow).start();
     let admin = pair.addresses.client_admin;
-    let client = udp::client(door);
+    let client = udp::client(listener);
     // The flow is there, and so are the connection's first packets, which go at once.
-    assert!(udp::exchange(&client, &[0; 8], SOON).is_some());
+    assert!(udp::exchange(&client, &[0; 8], DEFAULT_TIMEOUT).is_some());
     for number in 1..=SENT {
         let mut datagram = number.to_be_bytes().to_vec();
         datagram.resize(1000, 1);
@@ -324,7 +327,7 @@ fn when_the_queue_is_full_the_oldest_are_dropped_and_counted() {
     }
     let mut got = Vec::new();
     while got.last() != Some(&SENT) {
-        let answer = udp::receive(&client, SOON).expect("the newest arrives");
+        let answer = udp::receive(&client, DEFAULT_TIMEOUT).expect("the newest arrives");
         got.push(u64::from_be_bytes(answer.try_into().unwrap()));
     }
     assert!(got.is_sorted() && got.iter().collect::<BTreeSet<_>>().len() == got.len(), "{got:?}");
@@ -338,11 +341,11 @@ fn tcp_flows_beside_it_are_not_disturbed() {
     const BYTES: u64 = 64 << 20;
     let echo = UdpEcho::start();
     let origin = Origin::start(source(7, BYTES));
-    let (pair, door) = pair_to(echo.address());
+    let (pair, listener) = pair_to(echo.address());
     let pair = pair.start();
     let flow = pair.http().open(&origin.address().to_string()).unwrap();
     let reader = std::thread::spawn(move || data::receive(&flow).unwrap());
-    let client = udp::client(door);
+    let client = udp::client(listener);
     let (mut exchanged, mut number) = (0, 0_u64);
     while !reader.is_finished() {
         number += 1;
@@ -370,13 +373,13 @@ fn a_flood_of_datagrams_leaves_tcp_its_share() {
         stream.read_to_end(&mut got).unwrap();
         std::io::Write::write_all(&mut stream, &got.len().to_be_bytes()).unwrap();
     });
-    let (pair, door) = pair_to(sink.address());
+    let (pair, listener) = pair_to(sink.address());
     let rate = "{ name = \"constant\", rate_mbps = 8 }";
     let pair = pair.client("tunnel.congestion_control", rate).start();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let client = udp::client(door);
+            let client = udp::client(listener);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 for _ in 0..20 {
                     client.send(&[0; 1000]).unwrap();

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::mpsc;
 
-use millrace_e2e::doors::Door;
+use millrace_e2e::listeners::TestListener;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::tcp::{self, End};
@@ -31,39 +31,39 @@ fn receiver() -> (Origin, mpsc::Receiver<(Vec<u8>, End)>) {
     (origin, told)
 }
 
-fn arrives_up(door: &Door) {
+fn arrives_up(listener: &TestListener) {
     let (origin, told) = receiver();
-    let flow = door.open(&origin.address().to_string()).unwrap();
+    let flow = listener.open(&origin.address().to_string()).unwrap();
     send_urgent(&flow);
-    let got = told.recv_timeout(tcp::PATIENCE).unwrap();
-    assert_eq!(got, (SENT.to_vec(), End::Eof), "{door:?}");
+    let got = told.recv_timeout(tcp::IO_TIMEOUT).unwrap();
+    assert_eq!(got, (SENT.to_vec(), End::Eof), "{listener:?}");
 }
 
-fn arrives_down(door: &Door) {
+fn arrives_down(listener: &TestListener) {
     let origin = Origin::start(|mut stream| {
         send_urgent(&stream);
         stream.read_to_end(&mut Vec::new()).ok();
     });
-    let flow = door.open(&origin.address().to_string()).unwrap();
-    assert_eq!(tcp::drain(&flow), (SENT.to_vec(), End::Eof), "{door:?}");
+    let flow = listener.open(&origin.address().to_string()).unwrap();
+    assert_eq!(tcp::drain(&flow), (SENT.to_vec(), End::Eof), "{listener:?}");
 }
 
 #[test]
 fn urgent_data_arrives_in_order_in_both_directions() {
     let pair = Pair::builder().start();
-    for door in &pair.doors[1..] {
-        arrives_up(door);
-        arrives_down(door);
+    for listener in &pair.listeners[1..] {
+        arrives_up(listener);
+        arrives_down(listener);
     }
 }
 
 #[test]
-fn urgent_data_arrives_in_order_past_the_tunnel() {
+fn urgent_data_arrives_in_order_on_bypassed_flows() {
     let mut pair = builder().start();
     pair.server.kill();
     goes_direct(&pair, &Origin::echo());
-    for door in [pair.http(), &pair.doors[3]] {
-        arrives_up(door);
-        arrives_down(door);
+    for listener in [pair.http(), &pair.listeners[3]] {
+        arrives_up(listener);
+        arrives_down(listener);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_cc::registry::{self, Spec};
 use millrace_e2e::origin::source;
-use millrace_e2e::{data, turn, wait};
+use millrace_e2e::{data, test_lock, wait};
 use millrace_lab::emulator::LinkConfig;
 use millrace_lab::topology::{CLIENT_EDGE_INSIDE, ORIGIN};
 use serde_json::Value;
@@ -30,10 +30,10 @@ fn link(seed: u64) -> LinkConfig {
     LinkConfig::new(20_000_000, 50_000_000, 125_000, 0.005, 0.0, seed)
 }
 
-/// A `fixed` door that leads to the origin, with more keys.
-fn door(port: u16, keys: &str) -> String {
+/// A `static` listener to the origin, with more keys.
+fn listen_section(port: u16, keys: &str) -> String {
     format!(
-        "[[listen]]\nmode = \"fixed\"\naddress = \"{CLIENT_EDGE_INSIDE}:{port}\"\n\
+        "[[listen]]\nmode = \"static\"\naddress = \"{CLIENT_EDGE_INSIDE}:{port}\"\n\
          destination = \"{ORIGIN}:80\"\n{keys}\n"
     )
 }
@@ -44,7 +44,7 @@ struct Transfer {
     flow: Value,
 }
 
-/// Fetches the pattern through the door at `port`.
+/// Fetches the pattern through the listener at `port`.
 fn fetch(world: &World, port: u16) -> Result<Transfer, String> {
     let flow = World::connect(&world.topology.player, &format!("{CLIENT_EDGE_INSIDE}:{port}"))
         .map_err(|error| format!("no flow: {error}"))?;
@@ -87,7 +87,7 @@ fn as_default(world: &mut World, name: &str) -> Result<f64, String> {
     };
     let algorithm = registry::find(&spec).map_err(|error| error.to_string())?.name();
     world.restart(&Options {
-        listen: &door(8080, ""),
+        listen: &listen_section(8080, ""),
         allow: &["198.18.3.0/24"],
         server: &format!("congestion_control = {written}\n"),
     });
@@ -110,7 +110,7 @@ fn as_default(world: &mut World, name: &str) -> Result<f64, String> {
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn every_algorithm_carries_a_transfer_over_a_lossy_link() {
-    let _turn = turn::alone();
+    let _lock = test_lock::exclusive();
     let names = registry::names();
     assert!(names.len() > 5, "{names:?}");
     let queue: Mutex<VecDeque<_>> = Mutex::new(names.iter().copied().collect());
@@ -119,8 +119,11 @@ fn every_algorithm_carries_a_transfer_over_a_lossy_link() {
         for seed in 1..=SIDE_BY_SIDE as u64 {
             let (queue, results) = (&queue, &results);
             scope.spawn(move || {
-                let first =
-                    Options { listen: &door(8080, ""), allow: &["198.18.3.0/24"], server: "" };
+                let first = Options {
+                    listen: &listen_section(8080, ""),
+                    allow: &["198.18.3.0/24"],
+                    server: "",
+                };
                 let mut world = World::measured(link(seed), &first);
                 let _origin = world.origin(80, source(SEED, BYTES));
                 let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -148,14 +151,14 @@ fn every_algorithm_carries_a_transfer_over_a_lossy_link() {
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn a_class_and_a_flow_choose_their_algorithm() {
-    let _turn = turn::alone();
+    let _lock = test_lock::exclusive();
     let listen = [
-        door(8081, "class = \"dash\""),
-        door(8082, "class = \"rtsp\""),
-        door(8083, "congestion_control = \"vivace-latency\""),
+        listen_section(8081, "class = \"dash\""),
+        listen_section(8082, "class = \"rtsp\""),
+        listen_section(8083, "congestion_control = \"vivace-latency\""),
         // The rate that the client gives is for its own part; the server has another.
-        door(8084, "congestion_control = { name = \"constant\", rate_mbps = 1 }"),
-        door(8085, ""),
+        listen_section(8084, "congestion_control = { name = \"constant\", rate_mbps = 1 }"),
+        listen_section(8085, ""),
     ];
     let server = "congestion_control = \"cubic\"\n\
          selectable_congestion_control = [\n\

@@ -1,12 +1,12 @@
-//! The doctor at a gateway: it misses what is missing, and nothing once all is there.
+//! `doctor` at a gateway: reports what is missing, and nothing once everything is set up.
 
 use serde_json::Value;
 
 use crate::interception::{TPROXY, tproxy_rules};
 use crate::world::World;
 
-/// The points of a verdict, each with what to do.
-fn points(found: &Value, verdict: &str) -> Vec<(String, String)> {
+/// The checks of a verdict, each with its remedy.
+fn checks(found: &Value, verdict: &str) -> Vec<(String, String)> {
     let findings = found["findings"].as_array().unwrap().iter();
     let of_verdict = findings.filter(|it| it["verdict"] == verdict);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -19,7 +19,7 @@ fn what_interception_needs_is_missed_until_it_is_there() {
     let world = World::start(&TPROXY, |_| {});
     let (code, found) = world.doctor();
     assert_eq!(code, Some(1), "{found:#}");
-    let failed = points(&found, "failed");
+    let failed = checks(&found, "failed");
     for (check, remedy) in [
         ("nftables", "tproxy.nft"),
         ("ip rule", "rule add fwmark 0x4d54 lookup 4454"),
@@ -30,14 +30,14 @@ fn what_interception_needs_is_missed_until_it_is_there() {
     }
     // The tunnel itself is up.
     assert!(
-        points(&found, "ok").iter().any(|(check, _)| check.starts_with("server ")),
+        checks(&found, "ok").iter().any(|(check, _)| check.starts_with("server ")),
         "{found:#}"
     );
 
     tproxy_rules(&world.topology, "millrace_tproxy client_interfaces { \"lan\" }");
     let (code, found) = world.doctor();
-    assert_eq!((code, points(&found, "failed")), (Some(0), vec![]), "{found:#}");
-    let fine: Vec<_> = points(&found, "ok").into_iter().map(|(check, _)| check).collect();
+    assert_eq!((code, checks(&found, "failed")), (Some(0), vec![]), "{found:#}");
+    let fine: Vec<_> = checks(&found, "ok").into_iter().map(|(check, _)| check).collect();
     for check in ["nftables", "ip rule", "tunnel.mark", "ip_forward", "MTU", "path MTU"] {
         assert!(fine.iter().any(|it| it == check), "{check}: {found:#}");
     }
@@ -45,7 +45,7 @@ fn what_interception_needs_is_missed_until_it_is_there() {
     // A table that leads elsewhere.
     world.topology.client_edge.ip("route flush table 4454").unwrap();
     let (_, found) = world.doctor();
-    let failed = points(&found, "failed");
+    let failed = checks(&found, "failed");
     let missed =
         |(check, what): &(String, String)| check == "ip rule" && what.contains("table 4454");
     assert!(failed.iter().any(missed), "{found:#}");

@@ -45,7 +45,7 @@ impl Drop for FullDisk {
 }
 
 fn dropped_rows(pair: &Pair) -> f64 {
-    Metrics::fetch(pair.addresses.server_admin).sum("millrace_mcc_left_out_total", &[])
+    Metrics::fetch(pair.addresses.server_admin).sum("millrace_telemetry_rows_dropped_total", &[])
 }
 
 /// A connection with a flow, from its beginning to its end: one row.
@@ -55,7 +55,7 @@ fn one_connection(pair: &mut Pair, origin: &Origin) {
     flow.read_exact(&mut vec![0; 100_000]).unwrap();
     drop(flow);
     pair.client.signal(Signal::SIGTERM);
-    assert!(pair.client.wait(wait::SOON).success());
+    assert!(pair.client.wait(wait::DEFAULT_TIMEOUT).success());
 }
 
 #[test]
@@ -63,11 +63,13 @@ fn one_connection(pair: &mut Pair, origin: &Origin) {
 fn rows_that_a_full_disk_does_not_take_are_counted() {
     let (disk, origin) = (FullDisk::mount(), Origin::echo());
     let directory = format!("{:?}", disk.path().display().to_string());
-    let mut pair =
-        Pair::builder().server("telemetry.dir", directory).server("telemetry.every_s", 1).start();
+    let mut pair = Pair::builder()
+        .server("telemetry.dir", directory)
+        .server("telemetry.flush_interval_s", 1)
+        .start();
     one_connection(&mut pair, &origin);
-    wait::for_true("a dropped row", wait::SOON, || dropped_rows(&pair) > 0.0);
-    pair.server.expect_log("the full disk", wait::SOON, |line| {
+    wait::for_true("a dropped row", wait::DEFAULT_TIMEOUT, || dropped_rows(&pair) > 0.0);
+    pair.server.expect_log("the full disk", wait::DEFAULT_TIMEOUT, |line| {
         line.contains("No space left on device").then_some(())
     });
     let files = fs::read_dir(disk.path()).unwrap().map(|it| it.unwrap().file_name());
@@ -76,7 +78,9 @@ fn rows_that_a_full_disk_does_not_take_are_counted() {
     // With room again rows are kept.
     fs::remove_file(disk.filler()).unwrap();
     pair.start_client_again();
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
     one_connection(&mut pair, &origin);
-    wait::for_true("a file", wait::SOON, || fs::read_dir(disk.path()).unwrap().count() > 0);
+    wait::for_true("a file", wait::DEFAULT_TIMEOUT, || {
+        fs::read_dir(disk.path()).unwrap().count() > 0
+    });
 }

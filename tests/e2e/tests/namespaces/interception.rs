@@ -49,7 +49,7 @@ fn flows_are_carried(world: &World, from: &Namespace) {
     flow.shutdown(Shutdown::Write).unwrap();
     assert_eq!(tcp::drain(&flow), (sent.to_string().into_bytes(), End::Eof));
     assert_eq!(origin.accepted(), 1);
-    assert_eq!(opened() - before, 1.0, "the flow went past the tunnel, or through it twice");
+    assert_eq!(opened() - before, 1.0, "the flow bypassed the tunnel, or went through it twice");
     drop(origin);
 
     let origin = world.origin(443, source(2, 5_000_000));
@@ -57,7 +57,7 @@ fn flows_are_carried(world: &World, from: &Namespace) {
     assert_eq!(data::receive(&flow).unwrap(), data::send(std::io::sink(), 2, 5_000_000).unwrap());
     drop(origin);
 
-    // Nobody listens on 554: a reset, at connecting or right after it.
+    // No process listens on 554: a reset, at connecting or right after it.
     match World::connect(from, &to(554)) {
         Ok(flow) => assert_eq!(tcp::drain(&flow), (vec![], End::Reset)),
         Err(error) => assert!(REFUSED.contains(&error.kind()), "{error}"),
@@ -113,8 +113,8 @@ fn tproxy_on_a_gateway() {
     only_some_destinations(&world, &world.topology.player, "millrace_tproxy");
 }
 
-/// Flows that began while nobody listened went straight on, and do so after the client's return: its
-/// listener would reset them, and their origin would never hear of it.
+/// Flows that began without a listener went straight to the origin, and continue to after the client's return:
+/// its listener would reset them without telling the origin.
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn what_passed_while_the_client_was_away_goes_on_after_its_return() {
@@ -161,7 +161,7 @@ fn the_transparent_listener_itself_is_no_destination() {
             Err(error) => assert!(REFUSED.contains(&error.kind()), "{error}"),
         }
     }
-    wait::for_true("no flow is left", wait::SOON, || {
+    wait::for_true("no flow is left", wait::DEFAULT_TIMEOUT, || {
         let metrics =
             edge.inside(|| Ok(millrace_e2e::admin::Metrics::fetch(CLIENT_ADMIN.parse()?)));
         metrics.unwrap().sum("millrace_flows_active", &[]) == 0.0

@@ -2,13 +2,13 @@
 
 use std::io::{Read, Write};
 
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::echo;
 use millrace_e2e::wait;
 use millrace_lab::topology::{ORIGIN, SERVER_EDGE_INSIDE};
 use socket2::Socket;
 
-use crate::world::{Options, World, door};
+use crate::world::{Options, World, listen_section};
 
 const PORTS: usize = 20;
 const FLOWS_OF_EACH: usize = 12;
@@ -17,7 +17,7 @@ const FLOWS_OF_EACH: usize = 12;
 #[ignore = "needs root and network namespaces; run by make test"]
 fn flows_to_several_origins_share_local_ports_and_their_shortage_is_reported() {
     let server = format!("[dial]\nbind_source = [\"{SERVER_EDGE_INSIDE}\"]\n");
-    let listen = door("http_connect", 3128);
+    let listen = listen_section("http_connect", 3128);
     let options = Options { listen: &listen, allow: &["198.18.3.0/24"], server: &server };
     let world = World::start(&options, |topology| {
         let range = format!("40000 {}", 40_000 + PORTS - 1);
@@ -26,7 +26,7 @@ fn flows_to_several_origins_share_local_ports_and_their_shortage_is_reported() {
         edge.sysctl("net.ipv4.ip_local_port_range", &range).unwrap();
     });
     let _origins = [80, 81].map(|port| world.origin(port, echo));
-    let http = Door::Http("198.18.2.1:3128".parse().unwrap());
+    let http = TestListener::Http("198.18.2.1:3128".parse().unwrap());
     let open = |port: u16| {
         let to = format!("{ORIGIN}:{port}");
         world.topology.player.inside(|| Ok(http.open(&to))).unwrap()
@@ -56,7 +56,7 @@ fn flows_to_several_origins_share_local_ports_and_their_shortage_is_reported() {
         }
         other => panic!("{other:?}"),
     }
-    world.server.expect_log("the shortage", wait::SOON, |line| {
+    world.server.expect_log("the shortage", wait::DEFAULT_TIMEOUT, |line| {
         line.contains("ip_local_port_range").then_some(())
     });
     // The other origin is not concerned, and neither are the flows that run.

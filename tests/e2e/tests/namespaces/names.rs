@@ -5,13 +5,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 use millrace_e2e::dns::{Answer, NameServer};
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::echo;
-use millrace_e2e::wait::{self, SOON};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use millrace_lab::netns::Namespace;
 use millrace_lab::topology::ORIGIN;
 
-use crate::world::{Options, World, door};
+use crate::world::{Options, World, listen_section};
 
 /// Files that `ip netns exec` puts in place of those of /etc (ip-netns(8)); removed when dropped.
 struct Etc(PathBuf);
@@ -46,7 +46,7 @@ fn name_server(namespace: &Namespace, ip: &str, names: &[(&str, Answer)]) -> Nam
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn hosts_search_and_ndots_are_followed_and_changes_are_seen() {
-    let listen = door("http_connect", 3128);
+    let listen = listen_section("http_connect", 3128);
     let options = Options { listen: &listen, allow: &["198.18.0.0/15"], server: "" };
     let (mut etc, mut servers) = (None, Vec::new());
     let world = World::start(&options, |topology| {
@@ -68,7 +68,7 @@ fn hosts_search_and_ndots_are_followed_and_changes_are_seen() {
     });
     let (etc, servers) = (etc.unwrap(), servers);
     let origin = world.origin(8080, echo);
-    let http = Door::Http("198.18.2.1:3128".parse().unwrap());
+    let http = TestListener::Http("198.18.2.1:3128".parse().unwrap());
     let open = |name: &str| {
         let opened = || Ok(http.open(&format!("{name}:8080")).map(drop));
         world.topology.player.inside(opened).unwrap()
@@ -84,7 +84,11 @@ fn hosts_search_and_ndots_are_followed_and_changes_are_seen() {
     assert!(matches!(open("moved.test"), Err(Refusal::Http { status: 502, .. })));
 
     etc.write("resolv.conf", "nameserver 127.0.0.2\n");
-    wait::for_true("the changed resolv.conf is used", SOON, || open("moved.test").is_ok());
+    wait::for_true("the changed resolv.conf is used", DEFAULT_TIMEOUT, || {
+        open("moved.test").is_ok()
+    });
     etc.write("hosts", &format!("{ORIGIN} added-to-hosts\n"));
-    wait::for_true("the changed hosts file is used", SOON, || open("added-to-hosts").is_ok());
+    wait::for_true("the changed hosts file is used", DEFAULT_TIMEOUT, || {
+        open("added-to-hosts").is_ok()
+    });
 }

@@ -27,7 +27,7 @@ const CONNECTIONS: [&str; 2] = ["shared", "per_flow"];
 fn listen(connections: &str) -> String {
     format!(
         "connections = \"{connections}\"\n\
-         [[listen]]\nmode = \"fixed\"\naddress = \"{CLIENT_EDGE_INSIDE}:8080\"\n\
+         [[listen]]\nmode = \"static\"\naddress = \"{CLIENT_EDGE_INSIDE}:8080\"\n\
          destination = \"{ORIGIN}:80\"\n"
     )
 }
@@ -38,14 +38,14 @@ fn survives(world: &World, parts: usize, change: impl Fn(&Topology)) {
     let _origin = world.origin(80, source(SEED, BYTES as u64));
     let to = format!("{CLIENT_EDGE_INSIDE}:8080");
     let mut flow = World::connect(&world.topology.player, &to).unwrap();
-    flow.set_read_timeout(Some(wait::SOON)).unwrap();
+    flow.set_read_timeout(Some(wait::DEFAULT_TIMEOUT)).unwrap();
     let mut whole = vec![0; BYTES];
     let moves = || world.server.log_text().matches("peer migrated").count();
     for (index, part) in whole.chunks_mut(BYTES / parts).enumerate() {
         if index > 0 {
             let before = moves();
             change(&world.topology);
-            wait::for_true("the server follows", wait::SOON, || moves() > before);
+            wait::for_true("the server follows", wait::DEFAULT_TIMEOUT, || moves() > before);
         }
         let read = flow.read_exact(part);
         read.unwrap_or_else(|error| panic!("after {index} changes: {error}"));

@@ -11,7 +11,7 @@ use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::origin::{Origin, listen, source};
 use millrace_e2e::program::Program;
 use millrace_e2e::udp::{UdpEcho, exchange};
-use millrace_e2e::{binaries, data, tcp, turn, wait};
+use millrace_e2e::{binaries, data, tcp, test_lock, wait};
 use millrace_lab::emulator::LinkConfig;
 use millrace_lab::netns::Namespace;
 use millrace_lab::process::output_of;
@@ -77,12 +77,12 @@ struct Routed {
     origin: Origin,
     echo: UdpEcho,
     _run: Run,
-    _turn: turn::Turn,
+    _lock: test_lock::TestLock,
 }
 
 impl Routed {
     fn start(version: Ip) -> Self {
-        let turn = turn::alone();
+        let lock = test_lock::exclusive();
         let run = Run::start().unwrap();
         let ([client_ip, to_client, to_server, server_ip], prefix) = version.addresses();
         let client = Namespace::create(&run, "client").unwrap();
@@ -109,7 +109,7 @@ impl Routed {
         let server_program = program(&server, run.scratch(), "server", &server_toml(server_at));
         let client_program =
             program(&client, run.scratch(), "client", &client_toml(server_at, echo.address()));
-        client_program.expect_log("a connection", wait::SOON, |line| {
+        client_program.expect_log("a connection", wait::DEFAULT_TIMEOUT, |line| {
             line.contains("connection established").then_some(())
         });
         Self {
@@ -121,14 +121,14 @@ impl Routed {
             origin,
             echo,
             _run: run,
-            _turn: turn,
+            _lock: lock,
         }
     }
 
     fn connect(&self) -> Socket {
         let to: SocketAddr = TCP_LISTENER.parse().unwrap();
         let flow = self.client.inside(|| Ok(tcp::connect(to))).unwrap().unwrap();
-        flow.set_read_timeout(Some(wait::SOON)).unwrap();
+        flow.set_read_timeout(Some(wait::DEFAULT_TIMEOUT)).unwrap();
         flow
     }
 
@@ -153,7 +153,9 @@ impl Routed {
     }
 
     fn expect_path_mtu(&self, bytes: u64) {
-        wait::for_true(&format!("path MTU {bytes}"), wait::SOON, || self.path_mtu_bytes() == bytes);
+        wait::for_true(&format!("path MTU {bytes}"), wait::DEFAULT_TIMEOUT, || {
+            self.path_mtu_bytes() == bytes
+        });
     }
 }
 
@@ -202,7 +204,7 @@ fn client_toml(server: SocketAddr, echo: SocketAddr) -> String {
         "[tunnel]\nservers = [\"{server}\"]\nserver_name = \"{SERVER_NAME}\"\nca = \"ca.pem\"\n\
          certificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
          path_mtu_probe_interval_s = 1\n\
-         [[listen]]\nmode = \"fixed\"\naddress = \"{TCP_LISTENER}\"\n\
+         [[listen]]\nmode = \"static\"\naddress = \"{TCP_LISTENER}\"\n\
          destination = \"{ORIGIN}:{TCP_PORT}\"\n\
          [[listen]]\nmode = \"udp\"\naddress = \"{UDP_LISTENER}\"\ndestination = \"{echo}\"\n"
     )
@@ -215,7 +217,7 @@ fn program(of: &Namespace, dir: &Path, side: &str, config: &str) -> Program {
     let mut command = of.command(binary.to_str().unwrap());
     command.args(["run", "--config"]).arg(&path);
     let program = Program::start(side, command);
-    program.expect_log("its admin listener", wait::SOON, |line| {
+    program.expect_log("its admin listener", wait::DEFAULT_TIMEOUT, |line| {
         (line.contains("listening") && line.contains("admin")).then_some(())
     });
     program
@@ -277,7 +279,7 @@ fn survives(version: Ip, change: Change, mtu: u64, at_most: Duration) {
     let mut whole = vec![0; BYTES];
     flow.read_exact(&mut whole[..PART]).unwrap();
     world.expect_path_mtu(1452);
-    assert_eq!(exchange(&datagrams, &datagram, wait::SOON).as_ref(), Some(&datagram));
+    assert_eq!(exchange(&datagrams, &datagram, wait::DEFAULT_TIMEOUT).as_ref(), Some(&datagram));
     assert_eq!(world.metric("millrace_datagram_capsules_total", &[]), 0.0);
 
     change.set_mtu(version, &world, mtu);
@@ -292,7 +294,7 @@ fn survives(version: Ip, change: Change, mtu: u64, at_most: Duration) {
     // At a veth with a smaller MTU of its own they would not even come in.
     if matches!(change, Change::Router { .. }) {
         let again = || exchange(&datagrams, &datagram, Duration::from_secs(1));
-        assert_eq!(wait::until(wait::SOON, again).as_ref(), Some(&datagram));
+        assert_eq!(wait::until(wait::DEFAULT_TIMEOUT, again).as_ref(), Some(&datagram));
         assert!(world.metric("millrace_datagram_capsules_total", &[]) >= 1.0);
     }
     let decreases =
@@ -374,9 +376,9 @@ const RATE_BEFORE: Duration = Duration::from_secs(2);
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn rate_is_back_within_seconds_of_a_black_hole() {
-    let _turn = turn::alone();
+    let _lock = test_lock::exclusive();
     let listen = format!(
-        "[[listen]]\nmode = \"fixed\"\naddress = \"{CLIENT_EDGE_INSIDE}:8080\"\n\
+        "[[listen]]\nmode = \"static\"\naddress = \"{CLIENT_EDGE_INSIDE}:8080\"\n\
          destination = \"{ORIGIN}:{TCP_PORT}\"\n"
     );
     for name in ["cubic", "bbr", "vivace-latency"] {
@@ -387,7 +389,7 @@ fn rate_is_back_within_seconds_of_a_black_hole() {
         let _origin = world.origin(TCP_PORT, source(SEED, 1 << 30));
         let to = format!("{CLIENT_EDGE_INSIDE}:8080");
         let mut flow = World::connect(&world.topology.player, &to).unwrap();
-        flow.set_read_timeout(Some(wait::SOON)).unwrap();
+        flow.set_read_timeout(Some(wait::DEFAULT_TIMEOUT)).unwrap();
         let mut buffer = vec![0; 1 << 20];
         rate_mbps(&mut flow, &mut buffer, RATE_BEFORE);
         let before = rate_mbps(&mut flow, &mut buffer, RATE_BEFORE);

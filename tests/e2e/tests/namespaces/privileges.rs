@@ -1,4 +1,4 @@
-//! Started as root, both programs are somebody else once they have bound their addresses.
+//! Started as root, both programs change to another user once they have bound their addresses.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -72,13 +72,13 @@ fn no_thread_keeps_more_than_it_needs() {
     // What it may not read it can't take, and says so.
     let reload = |result: &str| {
         pair.server.signal(Signal::SIGHUP);
-        wait::for_true(result, wait::SOON, || {
+        wait::for_true(result, wait::DEFAULT_TIMEOUT, || {
             let metrics = Metrics::fetch(pair.addresses.server_admin);
             metrics.sum("millrace_reloads_total", &[("result", result)]) == 1.0
         });
     };
     reload("refused");
-    pair.server.expect_log("why", wait::SOON, |line| {
+    pair.server.expect_log("why", wait::DEFAULT_TIMEOUT, |line| {
         (line.contains("not reloaded") && line.contains("Permission denied")).then_some(())
     });
     give(pair.dir(), &user);
@@ -89,6 +89,6 @@ fn no_thread_keeps_more_than_it_needs() {
     drop(flow);
     for program in [&mut pair.client, &mut pair.server] {
         program.signal(Signal::SIGTERM);
-        assert_eq!(program.wait(wait::SOON).code(), Some(0));
+        assert_eq!(program.wait(wait::DEFAULT_TIMEOUT).code(), Some(0));
     }
 }

@@ -41,7 +41,7 @@ fn media_of(options: &Options<'_>, source: IpAddr, prepare: impl FnOnce(&Topolog
     assert_eq!(found.rtp.ip(), source, "{}", answer.head);
     assert_media(&player, &origin, (found, to_player), 1);
     player.hang_up();
-    wait::for_true("the ports are given back", wait::SOON, || {
+    wait::for_true("the ports are given back", wait::DEFAULT_TIMEOUT, || {
         let free = world.topology.server_edge.inside(|| Ok(to_player.are_free()));
         free.unwrap()
     });

@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::echo;
-use millrace_e2e::wait::SOON;
+use millrace_e2e::wait::DEFAULT_TIMEOUT;
 use millrace_lab::netns::Namespace;
 use millrace_lab::topology::{ORIGIN, SERVER_EDGE, SERVER_EDGE_INSIDE};
 
-use crate::world::{Options, World, door};
+use crate::world::{Options, World, listen_section};
 
 /// What CONNECT and SOCKS5 say about a destination.
 fn said(from: &Namespace, destination: &str) -> (u16, String, u8) {
-    let http = Door::Http("198.18.2.1:3128".parse().unwrap());
-    let socks = Door::Socks("198.18.2.1:1080".parse().unwrap());
+    let http = TestListener::Http("198.18.2.1:3128".parse().unwrap());
+    let socks = TestListener::Socks("198.18.2.1:1080".parse().unwrap());
     from.inside(|| {
         let (status, head) = match http.open(destination) {
             Err(Refusal::Http { status, head }) => (status, head),
@@ -28,7 +28,8 @@ fn said(from: &Namespace, destination: &str) -> (u16, String, u8) {
 }
 
 fn start(allow: &[&str], prepare: impl FnOnce(&millrace_lab::topology::Topology)) -> World {
-    let listen = format!("{}{}", door("http_connect", 3128), door("socks5", 1080));
+    let listen =
+        format!("{}{}", listen_section("http_connect", 3128), listen_section("socks5", 1080));
     let server = "[dial]\ntimeout_s = 2\nper_address_timeout_s = 2\n";
     World::start(&Options { listen: &listen, allow, server }, prepare)
 }
@@ -89,8 +90,8 @@ fn the_servers_own_address_is_refused_unless_listed() {
     let (status, _, code) = said(from, &format!("{SERVER_EDGE_INSIDE}:4433"));
     assert_eq!((status, code), (403, 2));
     world.topology.server_edge.ip("address add 198.18.200.1/32 dev lo").unwrap();
-    millrace_e2e::wait::for_true("the added address is refused", SOON, || {
-        let http = Door::Http("198.18.2.1:3128".parse().unwrap());
+    millrace_e2e::wait::for_true("the added address is refused", DEFAULT_TIMEOUT, || {
+        let http = TestListener::Http("198.18.2.1:3128".parse().unwrap());
         let refused = |opened| matches!(opened, Err(Refusal::Http { status: 403, .. }));
         from.inside(|| Ok(refused(http.open("198.18.200.1:4433")))).unwrap()
     });
@@ -99,5 +100,9 @@ fn the_servers_own_address_is_refused_unless_listed() {
     let listed = format!("{SERVER_EDGE}/32");
     let world = start(&[listed.as_str()], |_| {});
     let (status, _, code) = said(&world.topology.player, &format!("{SERVER_EDGE}:4433"));
-    assert_eq!((status, code), (502, 5), "listed, so that it is dialled; nobody listens on TCP");
+    assert_eq!(
+        (status, code),
+        (502, 5),
+        "listed, so that it is dialled; no process listens on TCP"
+    );
 }

@@ -26,7 +26,7 @@ const ENDLESS: u64 = 1 << 40;
 
 fn fixed(port: u16, to: u16, more: &str) -> String {
     format!(
-        "[[listen]]\nmode = \"fixed\"\naddress = \"{CLIENT_EDGE}:{port}\"\n\
+        "[[listen]]\nmode = \"static\"\naddress = \"{CLIENT_EDGE}:{port}\"\n\
          destination = \"{ORIGIN}:{to}\"\n{more}\n"
     )
 }
@@ -34,8 +34,8 @@ fn fixed(port: u16, to: u16, more: &str) -> String {
 fn start() -> World {
     let listen = format!(
         "{}{}{}{LIMITS}",
-        fixed(8080, 80, "on_failure = \"direct\""),
-        fixed(8081, 81, "on_failure = \"direct\""),
+        fixed(8080, 80, "fail_mode = \"open\""),
+        fixed(8081, 81, "fail_mode = \"open\""),
         fixed(8082, 82, ""),
     );
     World::start(&Options { listen: &listen, allow: &["198.18.3.0/24"], server: LIMITS }, |_| {})
@@ -50,7 +50,7 @@ fn vanished(edge: &Namespace, admin: &str) -> f64 {
     metric(edge, admin, "millrace_flows_failed_total", &[("reason", "tcp_timeout")])
 }
 
-fn door(port: u16) -> String {
+fn listener_address(port: u16) -> String {
     format!("{CLIENT_EDGE}:{port}")
 }
 
@@ -65,14 +65,14 @@ fn vanished_viewers_are_given_up_and_a_paused_one_stays() {
     let _paused_origin = world.origin(82, source(2, PAUSED_BYTES));
 
     // Its host answers the kernel's zero-window probes.
-    let stays = World::connect(client, &door(8082)).unwrap();
-    let paused = World::connect(player, &door(8082)).unwrap();
-    let idle = World::connect(player, &door(8081)).unwrap();
-    let mut download = World::connect(player, &door(8080)).unwrap();
+    let stays = World::connect(client, &listener_address(8082)).unwrap();
+    let paused = World::connect(player, &listener_address(8082)).unwrap();
+    let idle = World::connect(player, &listener_address(8081)).unwrap();
+    let mut download = World::connect(player, &listener_address(8080)).unwrap();
     download.read_exact(&mut vec![0; 1 << 20]).unwrap();
     let reading = download.try_clone().unwrap();
     let reader = std::thread::spawn(move || data::receive_until_error(&reading).0.bytes);
-    wait::for_true("all flows run", wait::SOON, || {
+    wait::for_true("all flows run", wait::DEFAULT_TIMEOUT, || {
         metric(server, ADMINS[1], "millrace_flows_active", &[]) == 4.0
     });
 
@@ -80,7 +80,7 @@ fn vanished_viewers_are_given_up_and_a_paused_one_stays() {
     wait::for_true("the vanished viewers are given up", GIVEN_UP, || {
         vanished(client, ADMINS[0]) == 3.0
     });
-    wait::for_true("the server has the paused flow only", wait::SOON, || {
+    wait::for_true("the server has the paused flow only", wait::DEFAULT_TIMEOUT, || {
         metric(server, ADMINS[1], "millrace_flows_active", &[]) == 1.0
     });
     assert_eq!(metric(client, ADMINS[0], "millrace_flows_active", &[]), 1.0);
@@ -98,7 +98,7 @@ fn vanished_origins_are_given_up_in_an_upload() {
     let mut world = start();
     let origin = world.origin(80, |stream| drop(data::receive_until_error(&stream)));
     let upload = |world: &World| {
-        let flow = World::connect(&world.topology.player, &door(8080)).unwrap();
+        let flow = World::connect(&world.topology.player, &listener_address(8080)).unwrap();
         data::send(&flow, 3, 1 << 20).unwrap();
         std::thread::spawn(move || End::of(data::send(&flow, 4, ENDLESS).err().as_ref()))
     };
@@ -111,17 +111,17 @@ fn vanished_origins_are_given_up_in_an_upload() {
         }
     };
     let through_tunnel = upload(&world);
-    wait::for_true("the upload runs", wait::SOON, || origin.accepted() == 1);
+    wait::for_true("the upload runs", wait::DEFAULT_TIMEOUT, || origin.accepted() == 1);
     link(&world, "down");
     assert_eq!(through_tunnel.join().unwrap(), End::Reset);
     assert_eq!(vanished(&world.topology.server_edge, ADMINS[1]), 1.0);
     link(&world, "up");
 
-    // The same for flows past the tunnel.
+    // The same for bypassed flows.
     world.server.kill();
     let client = |world: &World, name| metric(&world.topology.client_edge, ADMINS[0], name, &[]);
     let mut bypassed = None;
-    wait::for_true("a flow goes direct", wait::SOON, || {
+    wait::for_true("a flow goes direct", wait::DEFAULT_TIMEOUT, || {
         let flow = upload(&world);
         let is_direct = wait::until(Duration::from_secs(2), || {
             (client(&world, "millrace_flows_direct_total") > 0.0).then_some(())
@@ -131,26 +131,26 @@ fn vanished_origins_are_given_up_in_an_upload() {
     });
     link(&world, "down");
     assert_eq!(bypassed.unwrap().join().unwrap(), End::Reset);
-    wait::for_true("no flow is left", wait::SOON, || {
+    wait::for_true("no flow is left", wait::DEFAULT_TIMEOUT, || {
         client(&world, "millrace_flows_active") == 0.0
     });
     assert!(vanished(&world.topology.client_edge, ADMINS[0]) >= 1.0);
 }
 
-/// Past the tunnel, where the viewer's socket and the origin's are in one process.
+/// Of bypassed flows the viewer's socket and the origin's are in one process.
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
-fn vanished_viewers_are_given_up_past_the_tunnel() {
+fn vanished_viewers_of_bypassed_flows_are_given_up() {
     let mut world = start();
     let _endless = world.origin(80, source(5, ENDLESS));
     world.server.kill();
     let client = &world.topology.client_edge;
     let mut byte = [0];
-    let download = wait::until(wait::SOON, || {
-        let mut flow = World::connect(&world.topology.player, &door(8080)).ok()?;
+    let download = wait::until(wait::DEFAULT_TIMEOUT, || {
+        let mut flow = World::connect(&world.topology.player, &listener_address(8080)).ok()?;
         flow.read_exact(&mut byte).is_ok().then_some(flow)
     });
-    let download = download.expect("a flow past the tunnel");
+    let download = download.expect("a bypassed flow");
     let reading = download.try_clone().unwrap();
     let reader = std::thread::spawn(move || data::receive_until_error(&reading).0.bytes);
     let before = vanished(client, ADMINS[0]);
@@ -158,7 +158,7 @@ fn vanished_viewers_are_given_up_past_the_tunnel() {
     wait::for_true("the viewer is given up", GIVEN_UP, || {
         vanished(client, ADMINS[0]) == before + 1.0
     });
-    wait::for_true("no flow is left", wait::SOON, || {
+    wait::for_true("no flow is left", wait::DEFAULT_TIMEOUT, || {
         metric(client, ADMINS[0], "millrace_flows_active", &[]) == 0.0
     });
     download.shutdown(Shutdown::Both).unwrap();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::origin::{Origin, listen};
 use millrace_e2e::program::Program;
-use millrace_e2e::wait::SOON;
-use millrace_e2e::{binaries, priority, turn};
+use millrace_e2e::wait::DEFAULT_TIMEOUT;
+use millrace_e2e::{binaries, priority, test_lock};
 use millrace_lab::emulator::{Emulator, LinkConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::run::Run;
@@ -32,20 +32,20 @@ pub struct World {
     _link: Emulator,
     pub topology: Topology,
     run: Run,
-    _turn: Option<turn::Turn>,
+    _lock: Option<test_lock::TestLock>,
 }
 
 impl World {
     /// Joins everything by a link of 1 Gbit/s and 10 ms and starts both programs. `prepare` is for
     /// rules and routes.
     pub fn start(options: &Options<'_>, prepare: impl FnOnce(&Topology)) -> Self {
-        let turn = turn::alone();
+        let lock = test_lock::exclusive();
         let link = LinkConfig::new(1_000_000_000, 10_000_000, 2_000_000, 0.0, 0.0, 1);
-        Self { _turn: Some(turn), ..Self::build(link, options, false, prepare) }
+        Self { _lock: Some(lock), ..Self::build(link, options, false, prepare) }
     }
 
     /// The same over another link, with the programs before all others: their rates count. The
-    /// caller sees to its turn itself.
+    /// caller holds a [`test_lock::TestLock`] itself.
     pub fn measured(link: LinkConfig, options: &Options<'_>) -> Self {
         Self::build(link, options, true, |_| {})
     }
@@ -62,7 +62,7 @@ impl World {
         prepare(&topology);
         Certificates::make(run.scratch());
         let (server, client) = start_both(&topology, run.scratch(), options, measured);
-        Self { server, client, measured, _link: link, topology, run, _turn: None }
+        Self { server, client, measured, _link: link, topology, run, _lock: None }
     }
 
     /// Ends both programs and starts them with another configuration.
@@ -79,7 +79,7 @@ impl World {
         let program = binaries::path("millrace-client");
         let mut command = self.topology.client_edge.command(program.to_str().unwrap());
         command.args(["doctor", "--json", "--config"]).arg(self.run.scratch().join("client.toml"));
-        let ended = Program::run("doctor", command, SOON);
+        let ended = Program::run("doctor", command, DEFAULT_TIMEOUT);
         let found = serde_json::from_str(&ended.output);
         (ended.code, found.unwrap_or_else(|error| panic!("{error}: {}", ended.output)))
     }
@@ -123,7 +123,7 @@ pub fn load_rules(namespace: &Namespace, file: &str, additions: &[&str]) {
 }
 
 fn shipped(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proxy-client/nftables").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nftables").join(file)
 }
 
 fn server_toml(options: &Options<'_>) -> String {
@@ -157,7 +157,7 @@ fn start_both(
     let start = |namespace, side, config: &str| start(namespace, dir, side, config, measured);
     let server = start(&topology.server_edge, "server", &server_toml(options));
     let client = start(&topology.client_edge, "client", &client_toml(options));
-    client.expect_log("a connection", SOON, |line| {
+    client.expect_log("a connection", DEFAULT_TIMEOUT, |line| {
         line.contains("connection established").then_some(())
     });
     (server, client)
@@ -173,13 +173,13 @@ fn start(namespace: &Namespace, dir: &Path, side: &str, config: &str, measured: 
         priority::raise(&mut command);
     }
     let program = Program::start(side, command);
-    program.expect_log("its admin listener", SOON, |line| {
+    program.expect_log("its admin listener", DEFAULT_TIMEOUT, |line| {
         (line.contains("listening") && line.contains("admin")).then_some(())
     });
     program
 }
 
-/// The client edge's own address, for doors that are not transparent.
-pub fn door(mode: &str, port: u16) -> String {
+/// Section of a listener at the client edge's own address, which is not transparent.
+pub fn listen_section(mode: &str, port: u16) -> String {
     format!("[[listen]]\nmode = \"{mode}\"\naddress = \"{CLIENT_EDGE}:{port}\"\n")
 }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use millrace_e2e::origin::echo;
 use millrace_e2e::tcp::{self, End};
-use millrace_e2e::{doors, wait};
+use millrace_e2e::{listeners, wait};
 use millrace_lab::topology::CLIENT_EDGE_INSIDE;
 
 use crate::edges::{Edges, OTHER_VIEWER, UNLISTED, everything, own};
@@ -37,7 +37,7 @@ fn destinations_that_are_not_listed_are_refused() {
         if !list.is_empty() {
             edges.site.edit("client-edge/destinations.conf", "198.18.3.0/24    tunnel;", list);
             edges.nginx[0].signal(nix::sys::signal::Signal::SIGHUP);
-            wait::for_true("the new list", wait::SOON, || {
+            wait::for_true("the new list", wait::DEFAULT_TIMEOUT, || {
                 let flow = edges.connect("198.18.3.2:80").unwrap();
                 assert_refused(&flow);
                 edges.logged(flow)["way"] == "refused"
@@ -52,10 +52,10 @@ fn destinations_that_are_not_listed_are_refused() {
     assert_eq!(origin.accepted(), 0);
 }
 
-/// Whoever may write to nginx's own socket can say anything in its header.
+/// A program that may write to nginx's own socket can send any header.
 #[test]
 #[ignore = "needs root and nginx; run by make test"]
-fn the_way_past_the_tunnel_asks_the_list_too() {
+fn bypassed_flows_are_checked_against_the_access_list() {
     let edges = Edges::start(&everything(), |_| {});
     let edge = &edges.topology.client_edge;
     let inside = edge.inside(|| Ok(millrace_e2e::origin::listen("127.0.0.1:8080".parse()?, 16)));
@@ -64,7 +64,7 @@ fn the_way_past_the_tunnel_asks_the_list_too() {
     let listed = edges.origin("198.18.3.2:80", echo);
     let send = |header: &[u8]| {
         let mut socket = UnixStream::connect(edges.site.path("nginx/direct.sock")).unwrap();
-        socket.set_read_timeout(Some(tcp::PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(tcp::IO_TIMEOUT)).unwrap();
         socket.write_all(header).unwrap();
         socket.write_all(b"hello").ok();
         let mut back = Vec::new();
@@ -82,25 +82,25 @@ fn the_way_past_the_tunnel_asks_the_list_too() {
         "198.18.1.1:15001",
         "198.18.3.2:15001",
     ] {
-        assert_eq!(send(doors::proxy_v1(to).as_bytes()), b"", "{to}");
+        assert_eq!(send(listeners::proxy_v1(to).as_bytes()), b"", "{to}");
     }
-    assert_eq!(send(&doors::proxy_v2(&format!("{UNLISTED}:80"))), b"");
+    assert_eq!(send(&listeners::proxy_v2(&format!("{UNLISTED}:80"))), b"");
     assert_eq!(send(b"PROXY UNKNOWN\r\n"), b"");
     assert_eq!(send(b"GET / HTTP/1.1\r\n\r\n"), b"");
     assert_eq!((unlisted.accepted(), own_service.accepted()), (0, 0));
-    assert_eq!(send(doors::proxy_v1("198.18.3.2:80").as_bytes()), b"hello");
-    assert_eq!(send(&doors::proxy_v2("198.18.3.2:80")), b"hello");
+    assert_eq!(send(listeners::proxy_v1("198.18.3.2:80").as_bytes()), b"hello");
+    assert_eq!(send(&listeners::proxy_v2("198.18.3.2:80")), b"hello");
     assert_eq!(listed.accepted(), 2);
 }
 
-/// A viewer's header is data: it changes neither who the flow is of nor where it goes.
+/// A viewer's header is data: it changes neither the flow's viewer nor its destination.
 #[test]
 #[ignore = "needs root and nginx; run by make test"]
 fn a_viewers_own_proxy_header_is_data() {
     let edges = Edges::start(&everything(), |_| {});
     let unlisted = edges.origin(&format!("{UNLISTED}:80"), echo);
     let _origin = edges.origin("198.18.3.2:80", echo);
-    let forged = doors::proxy_v1(&format!("{UNLISTED}:80"));
+    let forged = listeners::proxy_v1(&format!("{UNLISTED}:80"));
     let mut flow = edges.connect("198.18.3.2:80").unwrap();
     flow.write_all(forged.as_bytes()).unwrap();
     let mut back = vec![0; forged.len()];
@@ -134,11 +134,13 @@ fn viewers_that_are_not_listed_are_refused_and_each_has_a_limit() {
     let other = edges.connect_from(OTHER_VIEWER, "198.18.3.2:80").unwrap();
     assert!(talks(&other));
     drop(flows.pop());
-    wait::for_true("a place", wait::SOON, || talks(&edges.connect("198.18.3.2:80").unwrap()));
+    wait::for_true("a place", wait::DEFAULT_TIMEOUT, || {
+        talks(&edges.connect("198.18.3.2:80").unwrap())
+    });
 
     edges.site.edit("client-edge/viewers.conf", "allow 198.18.1.0/24;", "allow 198.18.1.2;");
     edges.nginx[0].signal(nix::sys::signal::Signal::SIGHUP);
-    wait::for_true("the new list", wait::SOON, || {
+    wait::for_true("the new list", wait::DEFAULT_TIMEOUT, || {
         let other = edges.connect_from(OTHER_VIEWER, "198.18.3.2:80").unwrap();
         let refused = !talks(&other);
         refused && edges.logged(other)["status"] == 403

@@ -22,8 +22,7 @@ fn garbage_at_the_balancer_leaves_sessions_to_tunnels() {
     let server = UdpEcho::start();
     let balancer = tcp::unused(Ipv4Addr::LOCALHOST);
     let dir = tempfile::tempdir().unwrap();
-    let shipped =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nginx-conf/docker/balancer.conf");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/docker/balancer.conf");
     let config = fs::read_to_string(shipped)
         .unwrap()
         .replace("/etc/nginx/modules-enabled/*.conf", "/etc/nginx/modules-enabled/*stream.conf")
@@ -39,14 +38,14 @@ fn garbage_at_the_balancer_leaves_sessions_to_tunnels() {
         udp::exchange(client, &FIRST_DATAGRAM, Duration::from_millis(200)).is_some()
     };
     let early = udp::client(balancer);
-    wait::for_true("the balancer answers", wait::SOON, || connects(&early));
+    wait::for_true("the balancer answers", wait::DEFAULT_TIMEOUT, || connects(&early));
     let seen = server.seen();
     for number in 0..GARBAGE {
         let from = IpAddr::from((0x7f01_0000 + number).to_be_bytes());
         UdpSocket::bind((from, 0)).unwrap().send_to(b"x", balancer).unwrap();
     }
     let late = udp::client(balancer);
-    wait::for_true("a new tunnel comes through", wait::SOON, || connects(&late));
+    wait::for_true("a new tunnel comes through", wait::DEFAULT_TIMEOUT, || connects(&late));
     let passed = server.seen() - seen;
     assert!(passed < 1000, "{passed} datagrams of garbage have sessions");
     assert!(connects(&early));

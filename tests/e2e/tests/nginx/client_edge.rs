@@ -189,7 +189,7 @@ fn a_reload_keeps_flows_and_sockets_and_takes_the_new_lists() {
     assert!(talk(&running));
     edges.site.edit("client-edge/chosen.conf", "80         tunnel;", "80         direct;");
     edges.nginx[0].signal(Signal::SIGHUP);
-    millrace_e2e::wait::for_true("the new list", millrace_e2e::wait::SOON, || {
+    millrace_e2e::wait::for_true("the new list", millrace_e2e::wait::DEFAULT_TIMEOUT, || {
         let flow = edges.connect("198.18.3.2:80").unwrap();
         assert!(talk(&flow), "a flow failed during the reload");
         edges.logged(flow)["taken"] == "direct"

@@ -7,8 +7,8 @@ use std::path::Path;
 use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::origin::{Origin, listen};
 use millrace_e2e::program::Program;
-use millrace_e2e::wait::SOON;
-use millrace_e2e::{admin, binaries, tcp, turn, wait};
+use millrace_e2e::wait::DEFAULT_TIMEOUT;
+use millrace_e2e::{admin, binaries, tcp, test_lock, wait};
 use millrace_lab::emulator::{Emulator, LinkConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::process::output_of;
@@ -44,7 +44,7 @@ pub struct Edges {
     pub topology: Topology,
     pub site: Site,
     _run: Run,
-    _turn: turn::Turn,
+    _lock: test_lock::TestLock,
 }
 
 impl Edges {
@@ -54,9 +54,9 @@ impl Edges {
         Self::start_with(allow, &LISTEN, configure)
     }
 
-    /// The same with sockets of one's own choice for the launcher; nginx without it if there is none.
+    /// The same with given sockets for the launcher; without any, nginx starts without the launcher.
     pub fn start_with(allow: &str, listen: &[&str], configure: impl FnOnce(&Site)) -> Self {
-        let turn = turn::alone();
+        let lock = test_lock::exclusive();
         let run = Run::start().unwrap();
         let site = Site::new();
         configure(&site);
@@ -69,7 +69,7 @@ impl Edges {
         let server = start_server(&topology.server_edge, run.scratch(), allow);
         let client = start_client(&topology.client_edge, run.scratch(), &site);
         let nginx = vec![site.start(&topology.client_edge, "client-edge", listen)];
-        Self { nginx, client, server, _link: link, topology, site, _run: run, _turn: turn }
+        Self { nginx, client, server, _link: link, topology, site, _run: run, _lock: lock }
     }
 
     /// Starts another client, after the one before was killed, and waits for its tunnel.
@@ -91,7 +91,9 @@ impl Edges {
             kill(Pid::from_raw(worker.parse().unwrap()), Signal::SIGKILL).ok();
         }
         let inside = |pid: &str| std::path::Path::new("/proc").join(pid).exists();
-        wait::for_true("the workers' end", SOON, || !workers.split_ascii_whitespace().any(inside));
+        wait::for_true("the workers' end", DEFAULT_TIMEOUT, || {
+            !workers.split_ascii_whitespace().any(inside)
+        });
     }
 
     /// Starts nginx at the client edge again, after the one before was killed.
@@ -112,7 +114,7 @@ impl Edges {
         let connect = || -> std::io::Result<Socket> {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
             socket.bind(&from.into())?;
-            socket.connect_timeout(&to.into(), tcp::PATIENCE)?;
+            socket.connect_timeout(&to.into(), tcp::IO_TIMEOUT)?;
             tcp::prepare(&socket)?;
             Ok(socket)
         };
@@ -203,8 +205,7 @@ fn intercept(edge: &Namespace) {
         edge.ip(&format!("{family} rule add fwmark 0x4d54 lookup 4454")).unwrap();
         edge.ip(&format!("{family} route add local default dev lo table 4454")).unwrap();
     }
-    let rules =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proxy-client/nftables/tproxy.nft");
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nftables/tproxy.nft");
     output_of(edge.command("nft").arg("-f").arg(rules)).unwrap();
     for elements in ["client_interfaces { \"lan\" }", "ports { 9999 }", "tls_ports { 443 }"] {
         let element = format!("add element inet millrace_tproxy {elements}");
@@ -222,11 +223,13 @@ fn start_server(edge: &Namespace, dir: &Path, allow: &str) -> Program {
     let mut command = edge.command(binaries::path("millrace-server").to_str().unwrap());
     command.args(["run", "--config"]).arg(path);
     let server = Program::start("server", command);
-    server.expect_log("its admin listener", SOON, |line| line.contains("admin").then_some(()));
+    server.expect_log("its admin listener", DEFAULT_TIMEOUT, |line| {
+        line.contains("admin").then_some(())
+    });
     server
 }
 
-/// With the group of nginx's workers, who are to reach its socket.
+/// With the group of nginx's workers, which must reach its socket.
 fn start_client(edge: &Namespace, dir: &Path, site: &Site) -> Program {
     let config = format!(
         "[tunnel]\nservers = [\"{SERVER_EDGE}:4433\"]\nserver_name = \"{SERVER_NAME}\"\n\
@@ -240,7 +243,7 @@ fn start_client(edge: &Namespace, dir: &Path, site: &Site) -> Program {
     command.args(["-c", "umask 0007; exec setpriv --regid \"$0\" --clear-groups \"$@\"", WORKERS]);
     command.arg(binaries::path("millrace-client")).args(["run", "--config"]).arg(path);
     let client = Program::start("client", command);
-    client.expect_log("a connection", SOON, |line| {
+    client.expect_log("a connection", DEFAULT_TIMEOUT, |line| {
         line.contains("connection established").then_some(())
     });
     client

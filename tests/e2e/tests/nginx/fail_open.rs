@@ -48,7 +48,7 @@ fn flows_go_direct_while_the_client_is_gone_and_come_back_with_it() {
         assert_eq!(taken, "direct");
         assert!(took < Duration::from_secs(2), "{took:?}");
     }
-    // Those that ran end, and soon. nginx has no way to pass a reset on: docs/nginx.md.
+    // Those that ran end, and soon. nginx has no way to pass a reset on: docs/operate/nginx.md.
     for flow in running {
         assert_eq!(tcp::drain(&flow), (vec![], End::Eof));
     }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use millrace_e2e::{doors, tcp};
+use millrace_e2e::{listeners, tcp};
 use millrace_lab::netns::Namespace;
 
 /// An answer.
@@ -48,10 +48,10 @@ pub fn request(
     }
     socket.write_all(format!("{head}\r\n").as_bytes()).unwrap();
     socket.write_all(body).unwrap();
-    let head = doors::read_head(&mut socket).unwrap();
+    let head = listeners::read_head(&mut socket).unwrap();
     let mut body = Vec::new();
     socket.read_to_end(&mut body).unwrap();
-    Answer { status: doors::status_of(&head), head, body }
+    Answer { status: listeners::status_of(&head), head, body }
 }
 
 /// A GET.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use millrace_e2e::data;
 use millrace_e2e::program::Program;
-use millrace_e2e::wait::{self, SOON};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use millrace_lab::netns::Namespace;
 use millrace_lab::run::Run;
 
@@ -138,7 +138,7 @@ fn a_live_presentation_is_put_and_served() {
     let encoder = Program::start("ffmpeg", ffmpeg);
     let get = |target: &str| get(&host.namespace, ORIGIN, target, &[]);
     let segment = |number: u32| format!("/live/one/chunk-stream0-{number:05}.m4s");
-    wait::for_true("the second segment", SOON * 2, || get(&segment(2)).status == 200);
+    wait::for_true("the second segment", DEFAULT_TIMEOUT * 2, || get(&segment(2)).status == 200);
     let manifest = get("/live/one/m.mpd");
     assert_eq!(manifest.header("Cache-Control"), Some("no-cache"));
     assert!(manifest.text().contains("type=\"dynamic\""), "{}", manifest.text());

@@ -1,7 +1,7 @@
 //! What players report, counted by real requests: both forms, malformed ones, a bounded table.
 
 use millrace_e2e::admin::Metrics;
-use millrace_e2e::wait::{self, SOON};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use serde_json::Value;
 
 use crate::http::get;
@@ -22,7 +22,7 @@ fn metrics(host: &OriginHost) -> Metrics {
 
 /// Waits until so many requests with CMCD were counted, which is after their answers.
 fn counted(host: &OriginHost, requests: f64) -> Metrics {
-    wait::until(SOON, || {
+    wait::until(DEFAULT_TIMEOUT, || {
         let now = metrics(host);
         let names = [
             "millrace_qoe_requests_total",

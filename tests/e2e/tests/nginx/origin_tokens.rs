@@ -1,4 +1,4 @@
-//! Signed access: who has no valid token gets nothing from /private/.
+//! Signed access: requests without a valid token get nothing from /private/.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_e2e::admin::Metrics;
 use millrace_e2e::program::Program;
-use millrace_e2e::wait::{self, SOON};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use nix::sys::signal::Signal;
 
 use crate::http::{Answer, get, request};
@@ -33,7 +33,7 @@ fn in_seconds(more: i64) -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 + more
 }
 
-/// A token as docs/nginx.md makes it: by the openssl program, in a shell.
+/// A token as docs/operate/nginx.md makes it: by the openssl program, in a shell.
 fn sign(claims: &str, key: &str) -> String {
     let script = "b64() { openssl base64 -A | tr '+/' '-_' | tr -d =; }\n\
         text=$(printf %s '{\"alg\":\"HS256\",\"kid\":\"2026\"}' | b64).$(printf %s \"$1\" | b64)\n\
@@ -116,11 +116,11 @@ fn keys_are_changed_by_a_reload_and_a_bad_file_changes_nothing() {
     fs::write(&keys, "2026 00ff\n").unwrap();
     let wanted = "token.keys, line 1: the key has fewer than 32 bytes";
     host.nginx.signal(Signal::SIGHUP);
-    wait::for_true("the bad file", SOON, || host.site.errors("origin").contains(wanted));
+    wait::for_true("the bad file", DEFAULT_TIMEOUT, || host.site.errors("origin").contains(wanted));
     assert_eq!((status(KEY), status(OTHER_KEY)), (200, 401));
     fs::write(&keys, format!("2026 {OTHER_KEY}\n")).unwrap();
     host.nginx.signal(Signal::SIGHUP);
-    wait::for_true("the new key", SOON, || status(OTHER_KEY) == 200);
+    wait::for_true("the new key", DEFAULT_TIMEOUT, || status(OTHER_KEY) == 200);
     assert_eq!(status(KEY), 401);
 }
 

@@ -1,12 +1,12 @@
-//! Origins behind a server edge: balanced, limited, and told who is watching.
+//! Origins behind a server edge: balanced, limited, and informed about viewers.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::path::Path;
 
 use millrace_e2e::tcp::{self, End};
-use millrace_e2e::wait::{self, SOON};
-use millrace_e2e::{data, doors};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
+use millrace_e2e::{data, listeners};
 use millrace_lab::netns::Namespace;
 use millrace_lab::process::output_of;
 use millrace_lab::topology::{PLAYER, SERVER_EDGE_INSIDE};
@@ -23,7 +23,7 @@ const SERVICE: &str = "198.18.3.1:80";
 
 /// Both edges. The server hands the service's flows to its edge's nginx.
 fn start(configure: impl FnOnce(&Site)) -> Edges {
-    let hand = allow(&format!("{SERVER_EDGE_INSIDE}/32"), "hand_to = \"127.0.0.1:4480\"");
+    let hand = allow(&format!("{SERVER_EDGE_INSIDE}/32"), "forward_to = \"127.0.0.1:4480\"");
     let mut edges = Edges::start(&hand, configure);
     let nginx = edges.site.start(&edges.topology.server_edge, "server-edge", &[]);
     edges.nginx.push(nginx);
@@ -34,8 +34,7 @@ fn start(configure: impl FnOnce(&Site)) -> Edges {
 fn answers_come_back(edge: &Namespace) {
     edge.ip("rule add fwmark 0x4d54 lookup 4454").unwrap();
     edge.ip("route add local default dev lo table 4454").unwrap();
-    let rules =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nginx-conf/server-edge/transparent.nft");
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nftables/transparent.nft");
     output_of(edge.command("nft").arg("-f").arg(rules)).unwrap();
 }
 
@@ -90,7 +89,7 @@ fn flows_are_balanced_and_go_on_when_an_origin_fails() {
     assert_eq!(ask(&edges.connect(SERVICE).unwrap(), "hello"), [""]);
 }
 
-/// With viewer-address.conf turned on origins see the viewer, through the tunnel and without it.
+/// With viewer-address.conf turned on origins see the viewer, through the tunnel and directly.
 #[test]
 #[ignore = "needs root and nginx; run by make test"]
 fn the_origin_sees_the_viewer() {
@@ -101,8 +100,7 @@ fn the_origin_sees_the_viewer() {
     let edge = &edges.topology.server_edge;
     edge.ip("rule add fwmark 0x4d54 lookup 4454").unwrap();
     edge.ip("route add local default dev lo table 4454").unwrap();
-    let rules =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nginx-conf/server-edge/transparent.nft");
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nftables/transparent.nft");
     output_of(edge.command("nft").arg("-f").arg(rules)).unwrap();
     let _first = edges.origin("198.18.3.2:80", named("first"));
     let _second = edges.origin("198.18.3.3:80", named("second"));
@@ -111,14 +109,14 @@ fn the_origin_sees_the_viewer() {
         assert_eq!(ask(&flow, "through the tunnel")[1..], [viewer, "through the tunnel"]);
     }
     assert_eq!(edges.tunnelled(), 2.0);
-    // Nobody intercepts the edge's own flow: it comes to the public address.
+    // The edge's own flow is not intercepted: it comes to the public address.
     let direct = edges.topology.client_edge.inside(|| Ok(tcp::connect(SERVICE.parse()?)?)).unwrap();
     let own = own(&direct).ip().to_string();
     assert_eq!(ask(&direct, "direct")[1..], [own.as_str(), "direct"]);
 }
 
 /// Viewer, client edge, tunnel, server edge and origin, all as shipped: a segment arrives byte for
-/// byte, and the origin knows who fetched it and what the player said.
+/// byte, and the origin knows the viewer and what the player said.
 #[test]
 #[ignore = "needs root and nginx; run by make test"]
 fn a_segment_comes_through_all_of_it() {
@@ -152,7 +150,7 @@ fn headers_are_believed_from_the_server_only() {
     let _first = edges.origin("198.18.3.2:80", named("first"));
     let _second = edges.origin("198.18.3.3:80", named("second"));
     // At the public address a header is data.
-    let forged = doors::proxy_v1("198.18.3.3:80");
+    let forged = listeners::proxy_v1("198.18.3.3:80");
     let edge = &edges.topology.client_edge;
     let direct = edge.inside(|| Ok(tcp::connect(SERVICE.parse()?)?)).unwrap();
     assert_eq!(ask(&direct, forged.trim_end())[2], forged.trim_end());
@@ -189,8 +187,8 @@ fn the_server_edge_is_no_open_proxy() {
         sending.write_all(header.as_bytes()).unwrap();
         ask(&flow, "hello")
     };
-    assert_eq!(send(doors::proxy_v1("198.18.4.2:80"))[0], "listed", "the group of port 80");
-    assert_eq!(send(doors::proxy_v1("198.18.3.2:9999")), [""]);
+    assert_eq!(send(listeners::proxy_v1("198.18.4.2:80"))[0], "listed", "the group of port 80");
+    assert_eq!(send(listeners::proxy_v1("198.18.3.2:9999")), [""]);
     assert_eq!(send("PROXY UNKNOWN\r\n".into()), [""]);
     assert_eq!(send("GET / HTTP/1.0\r\n\r\n".into()), [""]);
     // And by way of the tunnel, on a port of the service that no group is for.
@@ -232,7 +230,7 @@ fn a_viewer_has_a_limit_of_its_own_behind_the_tunnel() {
         ]));
         listed.unwrap().lines().count()
     };
-    wait::for_true("both at an origin", SOON, || connected() >= 2);
+    wait::for_true("both at an origin", DEFAULT_TIMEOUT, || connected() >= 2);
     let third = edges.connect(SERVICE).unwrap();
     assert_eq!(ask(&third, "hello"), [""]);
     assert_eq!(edges.site.flow("server-edge", own(&third))["status"], 503);
@@ -240,5 +238,7 @@ fn a_viewer_has_a_limit_of_its_own_behind_the_tunnel() {
     assert_eq!(ask(&other, "hello")[2], "hello");
     drop(held);
     edges.nginx[1].signal(Signal::SIGHUP);
-    wait::for_true("a place", SOON, || ask(&edges.connect(SERVICE).unwrap(), "hello").len() == 3);
+    wait::for_true("a place", DEFAULT_TIMEOUT, || {
+        ask(&edges.connect(SERVICE).unwrap(), "hello").len() == 3
+    });
 }

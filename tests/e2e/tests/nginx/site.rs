@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use millrace_e2e::binaries;
 use millrace_e2e::program::Program;
-use millrace_e2e::wait::{self, SOON};
+use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use millrace_lab::netns::Namespace;
 use nix::unistd::Group;
 use serde_json::Value;
@@ -102,7 +102,7 @@ impl Site {
         let mut nginx = Program::start(edge, command);
         // Written when the sockets are open.
         let pid = self.path(&format!("nginx/{edge}.pid"));
-        wait::for_true("nginx's pid file", SOON, || {
+        wait::for_true("nginx's pid file", DEFAULT_TIMEOUT, || {
             assert!(nginx.is_running(), "nginx has ended:\n{}", nginx.log_text());
             fs::read_to_string(&pid).is_ok_and(|text| text.trim() == nginx.pid().to_string())
         });
@@ -128,7 +128,7 @@ impl Site {
         let of_viewer = |line: &Value| {
             line["viewer"] == viewer.ip().to_string() && line["viewer_port"] == viewer.port()
         };
-        wait::until(SOON, || self.log(edge).into_iter().find(of_viewer))
+        wait::until(DEFAULT_TIMEOUT, || self.log(edge).into_iter().find(of_viewer))
             .unwrap_or_else(|| panic!("no line is of {viewer}: {:#?}", self.log(edge)))
     }
 
@@ -137,15 +137,15 @@ impl Site {
     #[track_caller]
     pub fn logged(&self, edge: &str, values: &[(&str, &str)]) -> Value {
         let has = |line: &Value| values.iter().all(|(key, value)| line[*key] == *value);
-        wait::until(SOON, || self.log(edge).into_iter().find(has))
+        wait::until(DEFAULT_TIMEOUT, || self.log(edge).into_iter().find(has))
             .unwrap_or_else(|| panic!("no line has {values:?}: {:#?}", self.log(edge)))
     }
 }
 
 /// The capabilities that the shipped unit leaves, as setpriv writes them.
 fn bounding_set() -> String {
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../nginx-conf/client-edge/millrace-nginx.service");
+    let unit =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd/millrace-nginx.service");
     let text = fs::read_to_string(unit).unwrap();
     let left = text.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
     let left = left.split(' ').map(|name| name.strip_prefix("CAP_").unwrap().to_lowercase());

@@ -87,10 +87,13 @@ fn datagrams_and_capsules_are_answered_and_unknown_ones_skipped() {
     let (h3, quic) = peer.h3();
     assert!(h3.extended_connect_enabled_by_peer() && h3.dgram_enabled_by_peer(quic));
     for payload in [&b"datagram"[..], b"", &[7; 1000]] {
-        assert_eq!(exchange(&mut peer, stream, payload, wait::SOON).as_deref(), Some(payload));
+        assert_eq!(
+            exchange(&mut peer, stream, payload, wait::DEFAULT_TIMEOUT).as_deref(),
+            Some(payload)
+        );
     }
     assert_eq!(origin.seen(), 3);
-    // A context that nobody agreed on, a flow that is none, and nothing but a stream.
+    // An unregistered context, an unknown flow, and a frame without a payload.
     peer.quic.dgram_send(&frame(stream, 2, b"other context")).unwrap();
     peer.quic.dgram_send(&frame(stream + 40, 0, b"no flow yet")).unwrap();
     peer.quic.dgram_send(&frame(stream, 0, b"")[..1]).unwrap();
@@ -108,7 +111,10 @@ fn datagrams_and_capsules_are_answered_and_unknown_ones_skipped() {
     send_on_stream(&mut peer, stream, first, false);
     assert_eq!(received(&mut peer, stream, SILENCE), None);
     send_on_stream(&mut peer, stream, second, false);
-    assert_eq!(received(&mut peer, stream, wait::SOON).as_deref(), Some(&b"capsule"[..]));
+    assert_eq!(
+        received(&mut peer, stream, wait::DEFAULT_TIMEOUT).as_deref(),
+        Some(&b"capsule"[..])
+    );
     assert_eq!(of_reason(&pair, "datagram_context"), 2.0);
     assert_eq!(origin.seen(), 4);
     // The end of the stream is the end of the flow.
@@ -134,7 +140,7 @@ fn datagrams_ahead_of_the_answer_are_kept() {
     peer.drive(SILENCE, |_| None::<()>);
     assert_eq!(origin.seen(), 0);
     assert_eq!(open(&mut peer, &origin), next);
-    assert_eq!(received(&mut peer, next, wait::SOON).as_deref(), Some(&b"early"[..]));
+    assert_eq!(received(&mut peer, next, wait::DEFAULT_TIMEOUT).as_deref(), Some(&b"early"[..]));
 }
 
 #[test]
@@ -174,7 +180,7 @@ fn requests_that_can_not_be_served_are_answered_and_others_undisturbed() {
         }
         assert!(protocol_errors(&pair) > before, "{missing}");
     }
-    let echo = exchange(&mut peer, bystander, b"still here", wait::SOON);
+    let echo = exchange(&mut peer, bystander, b"still here", wait::DEFAULT_TIMEOUT);
     assert_eq!(echo.as_deref(), Some(&b"still here"[..]));
     assert_eq!(origin.seen(), 1);
 }
@@ -183,11 +189,11 @@ fn requests_that_can_not_be_served_are_answered_and_others_undisturbed() {
 fn a_port_where_nobody_listens_ends_the_flow() {
     let pair = pair().start();
     let mut peer = Peer::connect(&pair, true);
-    let nobody = udp::socket().local_addr().unwrap();
-    let (stream, answer) = peer.open(&fields(&path(nobody)));
+    let unused = udp::socket().local_addr().unwrap();
+    let (stream, answer) = peer.open(&fields(&path(unused)));
     assert_eq!(answer, Answer::Status("200".into(), String::new()));
     peer.quic.dgram_send(&frame(stream, 0, b"anybody?")).unwrap();
-    assert_eq!(peer.reset_of(stream, wait::SOON), Some(H3_CONNECT_ERROR));
+    assert_eq!(peer.reset_of(stream, wait::DEFAULT_TIMEOUT), Some(H3_CONNECT_ERROR));
 }
 
 #[test]
@@ -206,10 +212,10 @@ fn bad_capsules_end_their_flow_and_no_other() {
         let before = protocol_errors(&pair);
         let stream = open(&mut peer, &origin);
         send_on_stream(&mut peer, stream, bytes, end);
-        assert_eq!(peer.reset_of(stream, wait::SOON), Some(code), "{bytes:?}");
+        assert_eq!(peer.reset_of(stream, wait::DEFAULT_TIMEOUT), Some(code), "{bytes:?}");
         assert_eq!(protocol_errors(&pair), before + 1.0);
     }
-    let echo = exchange(&mut peer, bystander, b"still here", wait::SOON);
+    let echo = exchange(&mut peer, bystander, b"still here", wait::DEFAULT_TIMEOUT);
     assert_eq!(echo.as_deref(), Some(&b"still here"[..]));
     assert_eq!(origin.seen(), 1);
 }
@@ -225,11 +231,11 @@ fn a_datagram_without_a_stream_ends_its_connection() {
         let mut peer = Peer::connect(&pair, true);
         open(&mut peer, &origin);
         peer.quic.dgram_send(bad).unwrap();
-        peer.drive(wait::SOON, |peer| peer.quic.peer_error().cloned());
+        peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.peer_error().cloned());
         let error = peer.quic.peer_error().expect("the connection is closed");
         assert_eq!((error.is_app, error.error_code), (true, H3_DATAGRAM_ERROR), "{bad:?}");
     }
-    let echo = exchange(&mut bystander, stream, b"still here", wait::SOON);
+    let echo = exchange(&mut bystander, stream, b"still here", wait::DEFAULT_TIMEOUT);
     assert_eq!(echo.as_deref(), Some(&b"still here"[..]));
 }
 
@@ -244,8 +250,8 @@ fn a_datagram_on_a_tcp_flow_ends_that_flow() {
     let (stream, answer) = peer.open(&[(":method", "CONNECT"), (":authority", &to)]);
     assert_eq!(answer, Answer::Status("200".into(), String::new()));
     peer.quic.dgram_send(&frame(stream, 0, b"?")).unwrap();
-    assert_eq!(peer.reset_of(stream, wait::SOON), Some(H3_DATAGRAM_ERROR));
-    assert!(exchange(&mut peer, bystander, b"still here", wait::SOON).is_some());
+    assert_eq!(peer.reset_of(stream, wait::DEFAULT_TIMEOUT), Some(H3_DATAGRAM_ERROR));
+    assert!(exchange(&mut peer, bystander, b"still here", wait::DEFAULT_TIMEOUT).is_some());
 }
 
 /// A peer without DATAGRAM frames has its datagrams in capsules, both ways.
@@ -254,12 +260,12 @@ fn a_peer_without_datagrams_gets_capsules() {
     let origin = UdpEcho::start();
     let pair = pair().start();
     let mut peer = Peer::with_datagrams(&pair, true, false);
-    peer.drive(wait::SOON, |peer| peer.quic.is_established().then_some(()));
+    peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_established().then_some(()));
     let stream = open(&mut peer, &origin);
     let capsule = [0, 6, 0, b'h', b'e', b'l', b'l', b'o'];
     send_on_stream(&mut peer, stream, &capsule, false);
     let mut got = Vec::new();
-    peer.drive(wait::SOON, |peer| {
+    peer.drive(wait::DEFAULT_TIMEOUT, |peer| {
         let (h3, quic) = peer.h3();
         let mut buffer = [0; 100];
         match h3.poll(quic) {
@@ -275,7 +281,7 @@ fn a_peer_without_datagrams_gets_capsules() {
     assert_eq!(got, capsule);
 }
 
-/// UDP is for the listed only: nobody's proxy.
+/// UDP flows go to listed destinations only: the server is no open proxy.
 #[test]
 fn nothing_is_allowed_that_is_not_listed() {
     let origin = UdpEcho::start();
@@ -284,8 +290,8 @@ fn nothing_is_allowed_that_is_not_listed() {
     let answer = peer.request(&fields(&path(origin.address())));
     assert!(matches!(&answer, Answer::Status(status, _) if status == "403"), "{answer:?}");
     // TCP to the same address is another matter, in this pair.
-    let nobody = tcp::unused_port();
-    let to = format!("127.0.0.1:{nobody}");
+    let unused = tcp::unused_port();
+    let to = format!("127.0.0.1:{unused}");
     let answer = peer.request(&[(":method", "CONNECT"), (":authority", &to)]);
     assert!(matches!(&answer, Answer::Status(status, _) if status == "502"), "{answer:?}");
 }
@@ -312,7 +318,7 @@ fn a_port_that_no_rtsp_flow_of_the_connection_has_is_refused() {
     let (_, answer) = peer.open(&asked);
     assert!(matches!(&answer, Answer::Status(status, _) if status == "400"), "{answer:?}");
     assert_eq!(
-        exchange(&mut peer, allowed, b"as before", wait::SOON).as_deref(),
+        exchange(&mut peer, allowed, b"as before", wait::DEFAULT_TIMEOUT).as_deref(),
         Some(&b"as before"[..])
     );
     assert_eq!(origin.seen(), 1);

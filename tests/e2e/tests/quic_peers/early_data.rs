@@ -10,17 +10,19 @@ use crate::peer::{Answer, Peer};
 /// A session of the client's certificate.
 fn session(pair: &Pair) -> Vec<u8> {
     let mut peer = Peer::connect(pair, true);
-    let session = peer.drive(wait::SOON, |peer| peer.quic.session().map(<[u8]>::to_vec));
+    let session = peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.session().map(<[u8]>::to_vec));
     peer.quic.close(true, 0x100, b"").unwrap();
-    peer.drive(wait::SOON, |peer| peer.quic.is_draining().then_some(()));
+    peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_draining().then_some(()));
     session.expect("the server sends a ticket")
 }
 
 #[test]
 fn flows_in_early_data_are_limited_as_all_of_their_client_are() {
     let origin = Origin::echo();
-    let pair =
-        Pair::builder().server("limits.max_flows_per_peer", 2).server("runtime.workers", 1).start();
+    let pair = Pair::builder()
+        .server("limits.max_flows_per_client", 2)
+        .server("runtime.workers", 1)
+        .start();
     let session = session(&pair);
     let mut peer = Peer::new(&pair, true);
     peer.quic.set_session(&session).unwrap();

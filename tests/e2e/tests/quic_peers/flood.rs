@@ -82,7 +82,7 @@ fn measure(limits: impl FnOnce(PairBuilder) -> PairBuilder, reason: &str, most_h
     assert!(sent > 3000.0, "no flood: {sent} packets");
     assert!(flooded >= KEPT * alone, "{flooded:.1} Mbit/s of {alone:.1} are left");
     assert!(connecting <= most_handshakes, "{connecting} handshakes under way");
-    // The kernel drops some before anybody can count them.
+    // The kernel drops some before the server can count them.
     assert!(answered > sent / 3.0, "{answered} of {sent} packets counted");
     assert!(pair.server.rss_bytes() < rss + (64 << 20));
     pair.assert_running();
@@ -93,8 +93,8 @@ fn from_everywhere() {
     measure(
         |builder| {
             builder
-                .server("limits.max_handshakes_per_address", 100_000)
-                .server("limits.handshakes_per_address_per_s", 100_000)
+                .server("limits.max_handshakes_per_source_ip", 100_000)
+                .server("limits.handshake_rate_per_source_ip", 100_000)
         },
         "retry",
         64.0,
@@ -104,7 +104,7 @@ fn from_everywhere() {
 #[test]
 fn from_one_address() {
     measure(
-        |builder| builder.server("limits.retry_from_handshakes", 1_000_000),
+        |builder| builder.server("limits.retry_threshold_handshakes", 1_000_000),
         "peer_handshakes",
         256.0,
     );

@@ -17,7 +17,7 @@ fn stall(pair: &Pair, ip: [u8; 4]) -> Option<Peer> {
     let mut peer = Peer::at(pair, true, ip.into());
     let first = peer.next_datagram();
     peer.socket.send(&first).unwrap();
-    let retry = peer.receive(wait::SOON).expect("a Retry");
+    let retry = peer.receive(wait::DEFAULT_TIMEOUT).expect("a Retry");
     peer.take(&retry);
     for datagram in peer.first_flight() {
         peer.socket.send(&datagram).unwrap();
@@ -29,12 +29,12 @@ fn stall(pair: &Pair, ip: [u8; 4]) -> Option<Peer> {
 fn addresses_that_answer_retries_leave_handshakes_to_others_and_no_mark_on_the_memory_cap() {
     const PLACES: usize = 64;
     let pair = Pair::builder()
-        .server("limits.retry_from_handshakes", 0)
+        .server("limits.retry_threshold_handshakes", 0)
         .server("limits.max_unauthenticated_handshakes", PLACES)
         .server("limits.handshake_timeout_s", 60)
         .server("runtime.workers", 1)
         .start();
-    wait::for_true("the pair's own handshakes are over", wait::SOON, || {
+    wait::for_true("the pair's own handshakes are over", wait::DEFAULT_TIMEOUT, || {
         sum(&pair, "millrace_connections", &[("state", "connecting")]) == 0.0
     });
     let memory = sum(&pair, "millrace_memory_used_bytes", &[]);
@@ -51,5 +51,5 @@ fn addresses_that_answer_retries_leave_handshakes_to_others_and_no_mark_on_the_m
     assert!(taken < 64.0 * 1024.0 * PLACES as f64, "{taken} bytes of the memory cap");
     // A client from elsewhere.
     let mut known = Peer::at(&pair, true, [127, 0, 0, 99].into());
-    known.drive(wait::SOON, |peer| peer.quic.is_established().then_some(())).unwrap();
+    known.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_established().then_some(())).unwrap();
 }

@@ -16,7 +16,7 @@ fn both_ends_agree_on_the_hybrid_group_and_show_it() {
     let pair = Pair::builder().start();
     let _flow = pair.http().open(&origin.address().to_string()).unwrap();
     for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
-        wait::for_true("the flow is shown", wait::SOON, || {
+        wait::for_true("the flow is shown", wait::DEFAULT_TIMEOUT, || {
             admin::flows(admin)["flows"][0]["key_exchange"] == HYBRID
         });
     }
@@ -29,10 +29,10 @@ fn peer_without_the_hybrid_group_connects_with_x25519() {
     let mut peer = Peer::of(&pair, &pair.certificates.ca, Some(own), |config| {
         config.set_curves_list("X25519").unwrap();
     });
-    peer.drive(wait::SOON, |peer| peer.quic.is_established().then_some(())).unwrap();
+    peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_established().then_some(())).unwrap();
     let tls: &mut SslRef = peer.quic.as_mut();
     assert_eq!(tls.curve_name(), Some("X25519"));
-    pair.server.expect_log("the group", wait::SOON, |line| {
+    pair.server.expect_log("the group", wait::DEFAULT_TIMEOUT, |line| {
         line.contains("\"key_exchange\":\"X25519\"").then_some(())
     });
 }

@@ -109,7 +109,7 @@ impl Peer {
     /// A connection whose handshake is over, as far as this end can tell.
     pub fn connect(pair: &Pair, with_certificate: bool) -> Self {
         let mut connection = Self::new(pair, with_certificate);
-        connection.drive(wait::SOON, |peer| peer.quic.is_established().then_some(()));
+        connection.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_established().then_some(()));
         connection
     }
 
@@ -172,7 +172,8 @@ impl Peer {
             if self.quic.is_closed() || Instant::now() >= end {
                 return None;
             }
-            let timeout = self.quic.timeout().unwrap_or(wait::SOON).min(Duration::from_millis(50));
+            let timeout =
+                self.quic.timeout().unwrap_or(wait::DEFAULT_TIMEOUT).min(Duration::from_millis(50));
             self.socket.set_read_timeout(Some(timeout.max(Duration::from_millis(1)))).unwrap();
             match self.socket.recv(&mut buffer) {
                 Ok(length) => {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::Metrics;
-use millrace_e2e::doors::{Door, Refusal};
+use millrace_e2e::listeners::{Refusal, TestListener};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::tcp::{self, End};
@@ -30,7 +30,7 @@ fn echoes(flow: &mut Socket) {
 fn handshakes_that_stall_are_limited_by_address_and_given_up() {
     let origin = Origin::echo();
     let pair = Pair::builder()
-        .server("limits.max_handshakes_per_address", 5)
+        .server("limits.max_handshakes_per_source_ip", 5)
         .server("limits.handshake_timeout_s", 2)
         .client("runtime.workers", 1)
         .start();
@@ -44,10 +44,12 @@ fn handshakes_that_stall_are_limited_by_address_and_given_up() {
         let first = peer.next_datagram();
         peer.socket.send(&first).unwrap();
     }
-    wait::for_true("all are seen", wait::SOON, || dropped(&pair, "peer_handshakes") >= 20.0);
+    wait::for_true("all are seen", wait::DEFAULT_TIMEOUT, || {
+        dropped(&pair, "peer_handshakes") >= 20.0
+    });
     assert!(connecting() <= 5.0, "{} handshakes", connecting());
     echoes(&mut flow);
-    wait::for_true("they are given up", wait::SOON, || connecting() == 0.0);
+    wait::for_true("they are given up", wait::DEFAULT_TIMEOUT, || connecting() == 0.0);
     // And others have their turn.
     assert!(Peer::connect(&pair, true).quic.is_established());
 }
@@ -55,8 +57,8 @@ fn handshakes_that_stall_are_limited_by_address_and_given_up() {
 #[test]
 fn handshakes_that_end_at_once_are_limited_by_their_rate() {
     let pair = Pair::builder()
-        .server("limits.max_handshakes_per_address", 10)
-        .server("limits.handshakes_per_address_per_s", 1)
+        .server("limits.max_handshakes_per_source_ip", 10)
+        .server("limits.handshake_rate_per_source_ip", 1)
         .client("runtime.workers", 1)
         .start();
     let connecting = || {
@@ -77,7 +79,7 @@ fn handshakes_that_end_at_once_are_limited_by_their_rate() {
             let close = peer.next_datagram();
             peer.socket.send(&close).unwrap();
         }
-        wait::for_true("all have ended", wait::SOON, || connecting() == 0.0);
+        wait::for_true("all have ended", wait::DEFAULT_TIMEOUT, || connecting() == 0.0);
     }
     let dropped = dropped(&pair, "peer_handshake_rate");
     assert!(dropped >= 5.0, "{dropped} dropped");
@@ -90,7 +92,8 @@ fn three_connections() -> millrace_e2e::pair::PairBuilder {
 
 fn is_turned_away(pair: &Pair) {
     let mut peer = Peer::connect(pair, true);
-    let code = peer.drive(wait::SOON, |peer| peer.quic.peer_error().map(|error| error.error_code));
+    let code = peer
+        .drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.peer_error().map(|error| error.error_code));
     assert_eq!(code, Some(H3_EXCESSIVE_LOAD));
 }
 
@@ -102,8 +105,8 @@ fn established(pair: &Pair) -> f64 {
 #[test]
 fn a_client_has_so_many_connections() {
     let origin = Origin::echo();
-    let pair = three_connections().server("limits.max_connections_per_peer", 3).start();
-    wait::for_true("all connections are up", wait::SOON, || established(&pair) == 3.0);
+    let pair = three_connections().server("limits.max_connections_per_client", 3).start();
+    wait::for_true("all connections are up", wait::DEFAULT_TIMEOUT, || established(&pair) == 3.0);
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
     is_turned_away(&pair);
     assert_eq!(dropped(&pair, "peer_connections"), 1.0);
@@ -113,24 +116,25 @@ fn a_client_has_so_many_connections() {
 #[test]
 fn a_client_has_so_much_memory() {
     let origin = Origin::echo();
-    let pair = three_connections().server("limits.memory_per_peer_mb", 1).start();
-    wait::for_true("all connections are up", wait::SOON, || established(&pair) == 3.0);
+    let pair = three_connections().server("limits.memory_per_client_mb", 1).start();
+    wait::for_true("all connections are up", wait::DEFAULT_TIMEOUT, || established(&pair) == 3.0);
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
     // Each counts 46 kB, and those of the peer that the test plays are the client's too.
     let _more: Vec<_> = (0..19).map(|_| Peer::connect(&pair, true)).collect();
-    wait::for_true("they count", wait::SOON, || {
+    wait::for_true("they count", wait::DEFAULT_TIMEOUT, || {
         let metrics = Metrics::fetch(pair.addresses.server_admin);
         metrics.sum("millrace_memory_used_bytes", &[]) > 1e6
     });
     is_turned_away(&pair);
-    assert_eq!(dropped(&pair, "peer_memory"), 1.0);
+    // The client's own spare connection may have been refused too.
+    assert!(dropped(&pair, "peer_memory") >= 1.0);
     echoes(&mut flow);
 }
 
 #[test]
 fn a_client_has_so_many_flows() {
     let origin = Origin::echo();
-    let pair = Pair::builder().server("limits.max_flows_per_peer", 2).start();
+    let pair = Pair::builder().server("limits.max_flows_per_client", 2).start();
     let open = || pair.http().open(&origin.address().to_string());
     let [mut first, mut second] = [(); 2].map(|()| open().unwrap());
     match open() {
@@ -140,21 +144,21 @@ fn a_client_has_so_many_flows() {
         other => panic!("{other:?}"),
     }
     let client = Metrics::fetch(pair.addresses.client_admin);
-    assert_eq!(client.sum("millrace_server_full_total", &[]), 0.0);
+    assert_eq!(client.sum("millrace_server_overload_total", &[]), 0.0);
     assert_eq!(dropped(&pair, "peer_flows"), 1.0);
     assert_eq!(dropped(&pair, "flow_limit"), 0.0);
     echoes(&mut first);
     echoes(&mut second);
     drop(first);
-    wait::for_true("the place is free again", wait::SOON, || open().is_ok());
+    wait::for_true("the place is free again", wait::DEFAULT_TIMEOUT, || open().is_ok());
 }
 
-/// Slow-loris: connections to the client's doors that say nothing.
+/// Slow-loris: connections to the client's listeners that say nothing.
 #[test]
 fn silent_connections_are_limited_by_address_and_given_up() {
     let origin = Origin::echo();
     let pair = Pair::builder()
-        .client("limits.max_handshakes_per_address", 10)
+        .client("limits.max_handshakes_per_source_ip", 10)
         .client("limits.handshake_timeout_s", 3)
         .start();
     let to = origin.address().to_string();
@@ -163,11 +167,15 @@ fn silent_connections_are_limited_by_address_and_given_up() {
         let metrics = Metrics::fetch(pair.addresses.client_admin);
         metrics.sum("millrace_drops_total", &[("reason", "peer_handshakes")])
     };
-    let Door::Http(door) = *pair.http() else { panic!("the second door is HTTP CONNECT") };
+    let TestListener::Http(listener) = *pair.http() else {
+        panic!("the second listener is HTTP CONNECT")
+    };
     // Some may be reset before they notice that they are connected.
-    let silent: Vec<_> = (0..30).filter_map(|_| tcp::connect(door).ok()).collect();
+    let silent: Vec<_> = (0..30).filter_map(|_| tcp::connect(listener).ok()).collect();
     assert!(silent.len() >= 10);
-    wait::for_true("those beyond the limit are counted", wait::SOON, || dropped() >= 20.0);
+    wait::for_true("those beyond the limit are counted", wait::DEFAULT_TIMEOUT, || {
+        dropped() >= 20.0
+    });
     let started = Instant::now();
     let ends: Vec<_> = silent.iter().map(|socket| tcp::drain(socket).1).collect();
     assert!(!ends.contains(&End::Never), "{ends:?}");

@@ -31,7 +31,7 @@ fn a_client_without_a_certificate_is_refused_logged_and_counted() {
     assert_eq!(failed(), 0.0);
     let mut peer = Peer::connect(&pair, false);
     // TLS 1.3: the client's end of the handshake comes before the server's verdict. It also claims
-    // to speak for somebody else, which nobody must see anywhere.
+    // another client address, which must not appear anywhere.
     let to = origin.address().to_string();
     if peer.quic.is_established() {
         let [method, authority] = ok_request(&to);
@@ -40,8 +40,8 @@ fn a_client_without_a_certificate_is_refused_logged_and_counted() {
     }
     let flows = admin::flows(pair.addresses.server_admin).to_string();
     assert!(!flows.contains(FORGED), "{flows}");
-    wait::for_true("it is counted", wait::SOON, || failed() >= 1.0);
-    pair.server.expect_log("the failed handshake", wait::SOON, |line| {
+    wait::for_true("it is counted", wait::DEFAULT_TIMEOUT, || failed() >= 1.0);
+    pair.server.expect_log("the failed handshake", wait::DEFAULT_TIMEOUT, |line| {
         line.contains("no_certificate").then_some(())
     });
     assert!(!pair.server.log_text().contains(FORGED));
@@ -56,8 +56,8 @@ fn another_http3_client_with_a_certificate_is_served() {
     let mut peer = Peer::connect(&pair, true);
     let to = origin.address().to_string();
     assert_eq!(peer.request(&ok_request(&to)), Answer::Status("200".into(), String::new()));
-    let nobody = tcp::unused_port();
-    match peer.request(&ok_request(&format!("127.0.0.1:{nobody}"))) {
+    let unused = tcp::unused_port();
+    match peer.request(&ok_request(&format!("127.0.0.1:{unused}"))) {
         Answer::Status(status, why) => {
             assert_eq!(status, "502");
             assert!(why.contains("connection_refused"), "{why}");
@@ -146,7 +146,7 @@ fn the_clients_address_is_shown_when_it_is_one() {
     assert!(flows.contains(FORGED), "{flows}");
 }
 
-/// More header than the settings allow: refused, counted, and nobody else notices.
+/// More header than the settings allow: refused and counted, without effect on others.
 #[test]
 fn headers_that_are_too_large_are_refused() {
     let origin = Origin::echo();
@@ -171,7 +171,7 @@ fn headers_that_are_too_large_are_refused() {
             Answer::Reset(_) | Answer::Nothing => false,
         };
         assert!(refused, "{} fields: {answer:?}", fields.len());
-        wait::for_true("it is counted", wait::SOON, || errors() > before);
+        wait::for_true("it is counted", wait::DEFAULT_TIMEOUT, || errors() > before);
     }
     bystander.write_all(b"still here").unwrap();
     bystander.read_exact(&mut [0; 10]).unwrap();

@@ -59,13 +59,15 @@ impl Client<'_> {
     /// A session that works now.
     fn session(&self) -> Vec<u8> {
         let mut peer = self.connect(None);
-        let session = peer.drive(wait::SOON, |peer| peer.quic.session().map(<[u8]>::to_vec));
+        let session =
+            peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.session().map(<[u8]>::to_vec));
         session.unwrap_or_else(|| panic!("no session: {:?}", peer.quic.peer_error()))
     }
 
     fn resumes(&self, session: &[u8]) {
         let mut peer = self.connect(Some(session));
-        let established = peer.drive(wait::SOON, |peer| peer.quic.is_established().then_some(()));
+        let established =
+            peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_established().then_some(()));
         assert!(established.is_some() && peer.quic.is_resumed(), "{:?}", peer.quic.peer_error());
         assert_eq!(peer.quic.early_data_reason(), EARLY_DATA_ACCEPTED);
     }
@@ -73,7 +75,7 @@ impl Client<'_> {
     /// The server closes with `code`, without having accepted session or early data.
     fn is_refused(&self, session: &[u8], code: u64) {
         let mut peer = self.connect(Some(session));
-        peer.drive(wait::SOON, |peer| peer.quic.peer_error().map(|_| ()));
+        peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.peer_error().map(|_| ()));
         let error = peer.quic.peer_error().expect("the server refuses");
         assert_eq!((error.is_app, error.error_code), (false, code), "{error:?}");
         assert!(!peer.quic.is_resumed());
@@ -96,12 +98,12 @@ fn expired_client_is_refused_with_its_ticket_and_early_data() {
     let client = Client { pair: &pair, authority: &authority, identity };
     let session = client.session();
     client.resumes(&session);
-    wait::for_true("the certificate has expired", wait::SOON, || {
+    wait::for_true("the certificate has expired", wait::DEFAULT_TIMEOUT, || {
         OffsetDateTime::now_utc() > until + Duration::from_secs(1)
     });
     client.is_refused(&session, CERTIFICATE_EXPIRED);
     // Counted once the connection has drained.
-    wait::for_true("it is counted", wait::SOON, || client.failures("expired") == 1.0);
+    wait::for_true("it is counted", wait::DEFAULT_TIMEOUT, || client.failures("expired") == 1.0);
 }
 
 #[test]
@@ -117,16 +119,16 @@ fn client_denied_by_name_is_refused_after_reload_and_disconnected() {
     let session = client.session();
     client.resumes(&session);
     let mut running = client.connect(None);
-    running.drive(wait::SOON, |peer| peer.quic.is_established().then_some(())).unwrap();
+    running.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_established().then_some(())).unwrap();
     fs::write(&list, "name EDGE # stolen\n").unwrap();
     pair.server.signal(Signal::SIGHUP);
-    running.drive(wait::SOON, |peer| peer.quic.peer_error().map(|_| ()));
+    running.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.peer_error().map(|_| ()));
     let error = running.quic.peer_error().expect("the connection is closed");
     assert_eq!(error.error_code, CERTIFICATE_REVOKED, "{error:?}");
     client.is_refused(&session, CERTIFICATE_REVOKED);
-    wait::for_true("it is counted", wait::SOON, || client.failures("denied") == 1.0);
+    wait::for_true("it is counted", wait::DEFAULT_TIMEOUT, || client.failures("denied") == 1.0);
     // The other client of this authority goes on.
-    pair.wait_healthy(wait::SOON);
+    pair.wait_healthy(wait::DEFAULT_TIMEOUT);
 }
 
 #[test]
@@ -144,7 +146,7 @@ fn client_denied_by_serial_is_refused() {
     let session = client.session();
     fs::write(&list, format!("serial {}\n", serial.to_hex_str().unwrap())).unwrap();
     pair.server.signal(Signal::SIGHUP);
-    pair.server.expect_log("the reload", wait::SOON, |line| {
+    pair.server.expect_log("the reload", wait::DEFAULT_TIMEOUT, |line| {
         line.contains("configuration reloaded").then_some(())
     });
     client.is_refused(&session, CERTIFICATE_REVOKED);
@@ -165,7 +167,7 @@ fn client_of_a_removed_authority_does_not_resume() {
         fs::write(&file, text.replace(&key(from), &key(to))).unwrap();
         let before = pair.server.log_text().matches("configuration reloaded").count();
         pair.server.signal(Signal::SIGHUP);
-        wait::for_true("the reload", wait::SOON, || {
+        wait::for_true("the reload", wait::DEFAULT_TIMEOUT, || {
             pair.server.log_text().matches("configuration reloaded").count() > before
         });
     };
@@ -186,8 +188,10 @@ fn expired_ticket_costs_a_full_handshake_only() {
         Client { pair: &pair, authority: &authority, identity: authority.sign("edge", -1..30) };
     let session = client.session();
     let made = std::time::Instant::now();
-    wait::for_true("the ticket is old", wait::SOON, || made.elapsed() > Duration::from_secs(3));
+    wait::for_true("the ticket is old", wait::DEFAULT_TIMEOUT, || {
+        made.elapsed() > Duration::from_secs(3)
+    });
     let mut peer = client.connect(Some(&session));
-    peer.drive(wait::SOON, |peer| peer.quic.is_established().then_some(())).unwrap();
+    peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_established().then_some(())).unwrap();
     assert!(!peer.quic.is_resumed());
 }

@@ -32,7 +32,7 @@ fn invalid(pair: &Pair) -> f64 {
 #[test]
 fn the_tunnel_comes_up_through_a_retry_and_carries_flows() {
     let origin = Origin::echo();
-    let pair = Pair::builder().server("limits.retry_from_handshakes", 0).start();
+    let pair = Pair::builder().server("limits.retry_threshold_handshakes", 0).start();
     assert!(retries(&pair) >= 1.0);
     let mut flow = pair.http().open(&origin.address().to_string()).unwrap();
     flow.write_all(b"through").unwrap();
@@ -48,17 +48,19 @@ fn below_the_threshold_nobody_is_asked() {
 
 #[test]
 fn a_token_is_good_for_the_client_that_got_it_only() {
-    let pair = Pair::builder().server("limits.retry_from_handshakes", 0).start();
+    let pair = Pair::builder().server("limits.retry_threshold_handshakes", 0).start();
     let connecting = || {
         let metrics = Metrics::fetch(pair.addresses.server_admin);
         metrics.sum("millrace_connections", &[("state", "connecting")])
     };
     // The client has a connection for each of its workers; the first one makes the pair ready.
-    wait::for_true("the pair's own handshakes are over", wait::SOON, || connecting() == 0.0);
+    wait::for_true("the pair's own handshakes are over", wait::DEFAULT_TIMEOUT, || {
+        connecting() == 0.0
+    });
     let mut peer = Peer::new(&pair, true);
     let first = peer.next_datagram();
     peer.socket.send(&first).unwrap();
-    let answer = peer.receive(wait::SOON).unwrap();
+    let answer = peer.receive(wait::DEFAULT_TIMEOUT).unwrap();
     assert_eq!(packet_type(&answer), RETRY);
     assert!(answer.len() < first.len(), "a Retry of {} bytes", answer.len());
     assert_eq!(connecting(), 0.0, "a client that has proven nothing costs state");
@@ -68,7 +70,7 @@ fn a_token_is_good_for_the_client_that_got_it_only() {
     // Another client with the same packet.
     let thief = UdpSocket::bind("127.0.0.1:0").unwrap();
     thief.send_to(&second, pair.addresses.tunnel).unwrap();
-    wait::for_true("the stolen token is counted", wait::SOON, || invalid(&pair) >= 1.0);
+    wait::for_true("the stolen token is counted", wait::DEFAULT_TIMEOUT, || invalid(&pair) >= 1.0);
     assert_eq!(connecting(), 0.0);
 
     // The same client with another token: the token is not protected by the packet's checksum as
@@ -77,14 +79,14 @@ fn a_token_is_good_for_the_client_that_got_it_only() {
     let mut forged = second.clone();
     forged[token_at.expect("the token begins with its mark and the expiry") + 12] ^= 1;
     peer.socket.send(&forged).unwrap();
-    wait::for_true("the forged token is counted", wait::SOON, || invalid(&pair) >= 2.0);
+    wait::for_true("the forged token is counted", wait::DEFAULT_TIMEOUT, || invalid(&pair) >= 2.0);
     assert_eq!(connecting(), 0.0);
     assert_eq!(peer.receive(Duration::from_millis(200)), None);
 
     // The right one.
     peer.socket.send(&second).unwrap();
-    let answer = peer.receive(wait::SOON).unwrap();
+    let answer = peer.receive(wait::DEFAULT_TIMEOUT).unwrap();
     assert_eq!(packet_type(&answer), INITIAL);
     peer.take(&answer);
-    peer.drive(wait::SOON, |peer| peer.quic.is_established().then_some(())).unwrap();
+    peer.drive(wait::DEFAULT_TIMEOUT, |peer| peer.quic.is_established().then_some(())).unwrap();
 }

@@ -18,7 +18,7 @@ fn answer(server: std::net::SocketAddr, peer: &Peer) -> Vec<u8> {
     // The form of a short header.
     let question = [&[0x40], &id[..], &[7; 100]].concat();
     let mut buffer = [0; 1500];
-    let length = wait::until(wait::SOON, || {
+    let length = wait::until(wait::DEFAULT_TIMEOUT, || {
         socket.send(&question).ok()?;
         socket.recv(&mut buffer).ok()
     });
@@ -65,7 +65,7 @@ fn server_without_state_directory_says_what_it_can_not_do() {
     pair.server.kill();
     fs::write(&file, kept.join("\n")).unwrap();
     pair.start_server_again();
-    pair.server.expect_log("a warning", wait::SOON, |line| {
+    pair.server.expect_log("a warning", wait::DEFAULT_TIMEOUT, |line| {
         (line.contains("WARN") && line.contains("tunnel.state_dir is not set")).then_some(())
     });
 }

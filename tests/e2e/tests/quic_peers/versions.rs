@@ -22,7 +22,7 @@ fn dropped(pair: &Pair, reason: &str) -> f64 {
 fn socket(pair: &Pair) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(pair.addresses.tunnel).unwrap();
-    socket.set_read_timeout(Some(wait::SOON)).unwrap();
+    socket.set_read_timeout(Some(wait::DEFAULT_TIMEOUT)).unwrap();
     socket
 }
 
@@ -66,7 +66,7 @@ fn an_initial_of_another_version_is_answered_with_the_version_that_is_spoken() {
     assert_eq!(dropped(&pair, "unsupported_version"), 9.0);
     // Too short for an answer of any kind (Section 6.1).
     socket.send(&packet(0xd0, VERSION_2, &[1; 8], &[2; 8], MIN_INITIAL_BYTES - 1)).unwrap();
-    wait::for_true("it is dropped", wait::SOON, || dropped(&pair, "malformed") >= 1.0);
+    wait::for_true("it is dropped", wait::DEFAULT_TIMEOUT, || dropped(&pair, "malformed") >= 1.0);
     assert_eq!(dropped(&pair, "unsupported_version"), 9.0);
 }
 
@@ -84,10 +84,12 @@ fn an_initial_with_a_short_destination_id_is_dropped() {
         cut.extend(&rest[len..]);
         cut.resize(MIN_INITIAL_BYTES, 0);
         peer.socket.send(&cut).unwrap();
-        wait::for_true("it is dropped", wait::SOON, || dropped(&pair, "malformed") >= count);
+        wait::for_true("it is dropped", wait::DEFAULT_TIMEOUT, || {
+            dropped(&pair, "malformed") >= count
+        });
     }
     assert_eq!(peer.receive(Duration::from_millis(100)), None);
     // The whole one is answered.
     peer.socket.send(&first).unwrap();
-    assert!(peer.receive(wait::SOON).is_some());
+    assert!(peer.receive(wait::DEFAULT_TIMEOUT).is_some());
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::DeniedReason;
+use super::denied_reason::DeniedReason;
 
 // RFC 6890 special-purpose ranges that are never an ordinary host; the more specific first, because
 // the first match names the reason. Private ranges (RFC 1918, fc00::/7) are not here: origins are

@@ -1,4 +1,7 @@
+use std::net::{IpAddr, SocketAddr};
+
 use super::*;
+use crate::{Allow, AllowedHost, Protocol};
 
 const OWN: [&str; 4] = ["198.18.2.2", "2001:db8:2::2", "0.0.0.0", "127.0.0.1"];
 
@@ -13,7 +16,7 @@ fn acl(networks: &[&str]) -> Acl {
             host: AllowedHost::Network(network.parse().unwrap()),
             protocol: Protocol::Tcp,
             ports: vec![80..=80, 8000..=8100],
-            hand_to: None,
+            forward_to: None,
         })
         .collect();
     Acl::new(allow, own())
@@ -176,11 +179,11 @@ fn a_refusal_names_the_address_the_form_and_the_reason() {
 #[test]
 fn the_first_entry_that_has_an_address_says_whom_it_is_handed_to() {
     let edge = |port| SocketAddr::from(([127, 0, 0, 1], port));
-    let entry = |network: &str, port: u16, hand_to| Allow {
+    let entry = |network: &str, port: u16, forward_to| Allow {
         host: AllowedHost::Network(network.parse().unwrap()),
         protocol: Protocol::Tcp,
         ports: vec![port..=port],
-        hand_to,
+        forward_to,
     };
     let acl = Acl::new(
         vec![
@@ -192,19 +195,19 @@ fn the_first_entry_that_has_an_address_says_whom_it_is_handed_to() {
                 host: AllowedHost::Name("origin.example".to_owned()),
                 protocol: Protocol::Tcp,
                 ports: vec![80..=80],
-                hand_to: Some(edge(4)),
+                forward_to: Some(edge(4)),
             },
         ],
         OwnAddresses::default(),
     );
-    let named = |name, ip: &str, port| acl.hand_to(name, ip.parse().unwrap(), port);
-    let hand_to = |ip: &str, port| named(None, ip, port);
-    assert_eq!(hand_to("198.18.3.1", 80), Some(edge(1)));
-    assert_eq!(hand_to("::ffff:198.18.3.1", 80), Some(edge(1)));
-    assert_eq!(hand_to("198.18.3.1", 443), Some(edge(2)));
-    assert_eq!(hand_to("198.18.3.2", 80), None);
-    assert_eq!(hand_to("198.19.0.1", 80), Some(edge(3)));
-    assert_eq!(hand_to("198.19.0.1", 443), None);
+    let named = |name, ip: &str, port| acl.forward_to(name, ip.parse().unwrap(), port);
+    let forward_to = |ip: &str, port| named(None, ip, port);
+    assert_eq!(forward_to("198.18.3.1", 80), Some(edge(1)));
+    assert_eq!(forward_to("::ffff:198.18.3.1", 80), Some(edge(1)));
+    assert_eq!(forward_to("198.18.3.1", 443), Some(edge(2)));
+    assert_eq!(forward_to("198.18.3.2", 80), None);
+    assert_eq!(forward_to("198.19.0.1", 80), Some(edge(3)));
+    assert_eq!(forward_to("198.19.0.1", 443), None);
     assert_eq!(named(Some("origin.example"), "10.0.0.1", 80), Some(edge(4)));
     assert_eq!(named(Some("other.example"), "10.0.0.1", 80), None);
 }
@@ -212,7 +215,7 @@ fn the_first_entry_that_has_an_address_says_whom_it_is_handed_to() {
 #[test]
 fn a_name_is_allowed_with_whatever_it_resolves_to_outside_special_ranges() {
     let allow =
-        |host| Allow { host, protocol: Protocol::Tcp, ports: vec![443..=443], hand_to: None };
+        |host| Allow { host, protocol: Protocol::Tcp, ports: vec![443..=443], forward_to: None };
     let name = allow(AllowedHost::Name("origin.example".to_owned()));
     let loopback = allow(AllowedHost::Network("127.0.0.9/32".parse().unwrap()));
     let acl = Acl::new(vec![name, loopback], own());
@@ -236,7 +239,7 @@ fn a_name_is_allowed_with_whatever_it_resolves_to_outside_special_ranges() {
     for (name, ip, port, expected) in cases {
         assert_eq!(reason(name, ip, port), expected, "{name} at {ip} port {port}");
     }
-    // Whoever asks for the address itself did not ask for the name.
+    // A flow to the address itself did not ask for the name.
     assert!(acl.permits("198.18.3.2".parse().unwrap(), 443).is_err());
 }
 
@@ -246,7 +249,7 @@ fn everywhere_is_all_but_special_ranges() {
         host: AllowedHost::Network("127.0.0.1/32".parse().unwrap()),
         protocol: Protocol::Tcp,
         ports: vec![80..=80],
-        hand_to: None,
+        forward_to: None,
     };
     let acl = Acl::everywhere(vec![allow], own());
     let cases = [
@@ -269,7 +272,7 @@ fn a_rule_is_for_one_protocol_only() {
         host: AllowedHost::Network(network.parse().unwrap()),
         protocol,
         ports: vec![1..=u16::MAX],
-        hand_to: None,
+        forward_to: None,
     };
     let both = [allow("198.18.3.0/24", Protocol::Tcp), allow("198.18.4.0/24", Protocol::Udp)];
     for (protocol, open, closed) in
@@ -288,7 +291,7 @@ fn own_addresses_that_are_added_later_are_refused_from_then_on() {
         host: AllowedHost::Network("0.0.0.0/0".parse().unwrap()),
         protocol: Protocol::Tcp,
         ports: vec![1..=u16::MAX],
-        hand_to: None,
+        forward_to: None,
     };
     let acl = Acl::new(vec![allow], own.clone());
     assert_eq!(reason(&acl, "198.18.2.9", 80), None);
@@ -303,7 +306,7 @@ fn a_name_is_resolved_only_where_an_entry_could_permit_an_address_of_it() {
         host,
         protocol: Protocol::Tcp,
         ports: vec![port..=port],
-        hand_to: None,
+        forward_to: None,
     };
     let name = || allow(AllowedHost::Name("origin.example".to_owned()), 443);
     let network = allow(AllowedHost::Network("198.18.0.0/15".parse().unwrap()), 80);

@@ -5,37 +5,37 @@ fn load(text: &str) -> LuaRules {
     LuaRules::load("rules.lua", text).unwrap()
 }
 
-fn select(text: &str, facts: &Facts) -> Result<Option<Choice>, String> {
-    load(text).select(facts)
+fn select(text: &str, input: &RuleInput) -> Result<Option<Choice>, String> {
+    load(text).select(input)
 }
 
-fn chosen(text: &str, facts: &Facts) -> Option<String> {
-    select(text, facts).unwrap().map(|choice| choice.algorithm)
+fn chosen(text: &str, input: &RuleInput) -> Option<String> {
+    select(text, input).unwrap().map(|choice| choice.algorithm)
 }
 
 #[test]
-fn the_papers_rule() {
+fn paper_rule_selects_by_loss() {
     let text = include_str!("../../../rules/paper.lua");
-    let facts = |loss: f64| Facts { loss, smoothed_rtt_ms: 30.0, ..Facts::default() };
-    assert_eq!(chosen(text, &facts(0.04)).unwrap(), "westwood");
-    assert_eq!(chosen(text, &facts(0.005)).unwrap(), "bbr");
-    // Before there is a sample, nothing is known.
-    assert_eq!(chosen(text, &Facts { loss: 0.0, ..Facts::default() }), None);
+    let input = |loss: f64| RuleInput { loss, smoothed_rtt_ms: 30.0, ..RuleInput::default() };
+    assert_eq!(chosen(text, &input(0.04)).unwrap(), "westwood");
+    assert_eq!(chosen(text, &input(0.005)).unwrap(), "bbr");
+    // No choice before the first RTT sample.
+    assert_eq!(chosen(text, &RuleInput { loss: 0.0, ..RuleInput::default() }), None);
 }
 
 #[test]
-fn every_fact_is_told() {
-    let facts = Facts {
+fn rules_receive_every_field() {
+    let input = RuleInput {
         connection: 7,
         class: Class::Rtsp,
         algorithm: "copa".to_owned(),
         switches: 3,
         ecn_ce: 0.5,
         player: Some(Player { buffer_s: Some(2.5), starved: true, ..Player::default() }),
-        ..Facts::default()
+        ..RuleInput::default()
     };
     let rules = load("function select() end");
-    let Value::Table(all) = rules.lua.to_value(&facts).unwrap() else { panic!("a table") };
+    let Value::Table(all) = rules.lua.to_value(&input).unwrap() else { panic!("a table") };
     let mut names: Vec<String> = all.pairs::<String, Value>().map(|pair| pair.unwrap().0).collect();
     names.sort();
     let list = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(",");
@@ -49,21 +49,21 @@ fn every_fact_is_told() {
          end",
         names.len()
     );
-    let choice = select(&text, &facts).unwrap().unwrap();
+    let choice = select(&text, &input).unwrap().unwrap();
     assert_eq!(choice.algorithm, "copa");
     assert_eq!(choice.reason.as_deref(), Some("because of 7"));
 }
 
 #[test]
-fn what_a_player_said_does_not_stay() {
+fn player_is_nil_without_report() {
     let mut rules = load("function select(flow) return flow.player and 'a' or 'b' end");
-    let with = Facts { player: Some(Player::default()), ..Facts::default() };
+    let with = RuleInput { player: Some(Player::default()), ..RuleInput::default() };
     assert_eq!(rules.select(&with).unwrap().unwrap().algorithm, "a");
-    assert_eq!(rules.select(&Facts::default()).unwrap().unwrap().algorithm, "b");
+    assert_eq!(rules.select(&RuleInput::default()).unwrap().unwrap().algorithm, "b");
 }
 
 #[test]
-fn nothing_outside_is_within_reach() {
+fn sandbox_hides_unsafe_functions() {
     for name in [
         "io",
         "os",
@@ -87,35 +87,36 @@ fn nothing_outside_is_within_reach() {
         "table.move",
     ] {
         let text = format!("function select() return type({name}) end");
-        assert_eq!(chosen(&text, &Facts::default()).unwrap(), "nil", "{name}");
+        assert_eq!(chosen(&text, &RuleInput::default()).unwrap(), "nil", "{name}");
     }
-    let error = select("function select() return ('a'):rep(9) end", &Facts::default()).unwrap_err();
+    let error =
+        select("function select() return ('a'):rep(9) end", &RuleInput::default()).unwrap_err();
     assert!(error.contains("rep"), "{error}");
 }
 
 #[test]
-fn a_rule_that_never_ends_is_stopped_each_time() {
+fn endless_rule_is_stopped_each_time() {
     let mut rules = load("function select(flow) while flow.loss > 0 do end return 'bbr' end");
-    let stuck = Facts { loss: 0.1, ..Facts::default() };
+    let stuck = RuleInput { loss: 0.1, ..RuleInput::default() };
     for _ in 0..3 {
         let error = rules.select(&stuck).unwrap_err();
         assert_eq!(error, "rules.lua: took too many instructions");
-        assert_eq!(rules.select(&Facts::default()).unwrap().unwrap().algorithm, "bbr");
+        assert_eq!(rules.select(&RuleInput::default()).unwrap().unwrap().algorithm, "bbr");
     }
 }
 
-/// The processor time of one call of `select`, and what it said.
+/// Processor time of one call of `select`, and its error.
 fn cost(prepare: &str, body: &str) -> (Duration, String) {
     let mut rules = load(&format!("{prepare} function select(flow) {body} end"));
     let begun = processor_time();
-    let outcome = rules.select(&Facts::default());
+    let outcome = rules.select(&RuleInput::default());
     let took = processor_time() - begun;
     (took, outcome.err().unwrap_or_default())
 }
 
-/// Each of them would take seconds within the limits of instructions and memory.
+/// Each case would take seconds within the limits of instructions and memory.
 #[test]
-fn rule_that_does_much_in_few_instructions_is_stopped_by_time() {
+fn time_limit_stops_rule_with_few_slow_instructions() {
     let long = "s = 'abcdefgh' while #s < 1000000 do s = s .. s end";
     let many = "t = {} for i = 1, 130000 do t[i] = i * 7919 % 130000 end";
     let alike = "a = s .. 'a' s = s .. 'b'
@@ -131,41 +132,41 @@ fn rule_that_does_much_in_few_instructions_is_stopped_by_time() {
         (format!("{} {alike}", long.replace("1000000", "500000")), "table.sort(t)"),
     ];
     for (prepare, body) in cases {
-        let (took, said) = cost(&prepare, body);
-        println!("{took:?} {said} {body}");
-        assert!(said.contains("took") || said.contains("memory"), "{body}: {said:?}");
-        // 4.5 to 8.3 s without the limit; a loaded machine has cold caches.
+        let (took, error) = cost(&prepare, body);
+        println!("{took:?} {error} {body}");
+        assert!(error.contains("took") || error.contains("memory"), "{body}: {error:?}");
+        // More than the limit of 50 ms, because a loaded machine has cold caches.
         assert!(took < Duration::from_millis(400), "{body}: {took:?}");
     }
-    let (_, said) = cost(long, "for i = 1, 30000 do x = s .. i end");
-    assert_eq!(said, "rules.lua: took more than 50ms of processor time");
+    let (_, error) = cost(long, "for i = 1, 30000 do x = s .. i end");
+    assert_eq!(error, "rules.lua: took more than 50ms of processor time");
 }
 
 #[test]
-fn memory_is_bounded() {
+fn memory_limit_stops_rules() {
     let mut rules =
         load("t = {} function select() for i = 1, 5000 do t[#t + 1] = i .. 'x' end end");
-    let error = (0..200).find_map(|_| rules.select(&Facts::default()).err()).unwrap();
+    let error = (0..200).find_map(|_| rules.select(&RuleInput::default()).err()).unwrap();
     assert!(error.contains("memory"), "{error}");
     assert!(LuaRules::load("a", "x = 'a' while true do x = x .. x end").is_err());
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_name_their_location() {
     let error = |text: &str| LuaRules::load("rules.lua", text).unwrap_err().to_string();
     assert_eq!(error("x = 1"), "rules.lua: there is no function select(flow)");
     assert!(error("function select(").starts_with("rules.lua:1:"), "{}", error("function select("));
     assert!(error("error('no')").contains("rules.lua:1: no"), "{}", error("error('no')"));
 
-    let select = |text: &str| select(text, &Facts::default()).unwrap_err();
+    let select = |text: &str| select(text, &RuleInput::default()).unwrap_err();
     let at = select("function select(flow)\n  return flow.rtt.min\nend");
     assert!(at.starts_with("rules.lua:2:") && at.contains("rtt"), "{at}");
     let at = select("function select(flow) return 3 end");
-    assert!(at.contains("wanted is the name of an algorithm"), "{at}");
+    assert!(at.contains("expected the name of an algorithm"), "{at}");
 }
 
 #[test]
-fn a_file_tests_itself() {
+fn tests_of_a_file_report_each_result() {
     let mut rules = load(
         "function select(flow) if flow.loss > 0.03 then return 'westwood' end end
          function test_loss() assert(select(flow{ loss = 0.05 }) == 'westwood') end
@@ -178,14 +179,14 @@ fn a_file_tests_itself() {
     let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["test_clean", "test_endless", "test_loss", "test_typo", "test_wrong"]);
     assert!(found[0].1.is_ok() && found[2].1.is_ok());
-    let said = |place: usize| found[place].1.clone().unwrap_err();
-    assert_eq!(said(1), "rules.lua: took too many instructions");
-    assert!(said(3).contains("los is nothing that flows have"), "{}", said(3));
-    assert!(said(4).contains("not bbr"), "{}", said(4));
+    let error = |index: usize| found[index].1.clone().unwrap_err();
+    assert_eq!(error(1), "rules.lua: took too many instructions");
+    assert!(error(3).contains("unknown field los"), "{}", error(3));
+    assert!(error(4).contains("not bbr"), "{}", error(4));
 }
 
 #[test]
-fn the_rules_that_we_ship_pass_their_own_tests_and_name_what_there_is() {
+fn shipped_rules_pass_their_tests_and_name_known_algorithms() {
     let known = millrace_cc::registry::names();
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");
     let mut files = 0;

@@ -1,0 +1,81 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::target::Target;
+
+/// Settings of Iris; also its factory. `docs/research/cc/iris.md` has measurements of smaller and larger values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IrisConfig {
+    /// Definition of T: the only difference between the two algorithms.
+    pub target: Target,
+    /// Length of an epoch, 1 to 1000 (Table I: 50).
+    pub epoch_ms: f64,
+    /// B: packets that the flow keeps in the queue, 2 to 10000 (Table I: 10).
+    pub load_packets: f64,
+    /// delta: largest change of RTT that one epoch is to make, 0.01 to 1000 (Table I: 3).
+    pub delta_ms: f64,
+    /// M: packets of load error at which the step nears its largest, 1 to 1000000 (Table I:
+    /// 100). `None` derives it from `loop_gain`, rate and RTT.
+    pub expansion_packets: Option<f64>,
+    /// Share of the load's error that one decision removes, 0.01 to 1.
+    pub loop_gain: f64,
+    /// Seconds from one drain to the next, 0.5 to 600. T is the smallest RTT of three times
+    /// that, or the median of it (the paper does not specify the window).
+    pub window_s: f64,
+    /// Least rate to start with, 0.02 to 1000 (Section V-C: 0.1).
+    pub initial_rate_mbps: f64,
+}
+
+impl IrisConfig {
+    /// `iris-min`: T is the smallest RTT.
+    pub const fn min() -> Self {
+        Self {
+            target: Target::Min,
+            epoch_ms: 50.0,
+            load_packets: 10.0,
+            delta_ms: 3.0,
+            expansion_packets: None,
+            loop_gain: 0.25,
+            window_s: 5.0,
+            initial_rate_mbps: 0.1,
+        }
+    }
+
+    /// `iris-mid`: T is the median RTT.
+    pub const fn mid() -> Self {
+        Self { target: Target::Mid, ..Self::min() }
+    }
+
+    /// Names a setting that is out of range, and the range.
+    pub(super) fn out_of_range(&self) -> Option<String> {
+        let ranges = [
+            ("epoch_ms", self.epoch_ms, 1.0..=1000.0),
+            ("load_packets", self.load_packets, 2.0..=10_000.0),
+            ("delta_ms", self.delta_ms, 0.01..=1000.0),
+            ("expansion_packets", self.expansion_packets.unwrap_or(100.0), 1.0..=1e6),
+            ("loop_gain", self.loop_gain, 0.01..=1.0),
+            ("window_s", self.window_s, 0.5..=600.0),
+            ("initial_rate_mbps", self.initial_rate_mbps, 0.02..=1000.0),
+        ];
+        let wrong = ranges.iter().find(|(_, value, range)| !range.contains(value));
+        wrong.map(|(name, value, range)| {
+            format!("{name} is {value}; allowed are {} to {}", range.start(), range.end())
+        })
+    }
+
+    pub(super) fn epoch(&self) -> Duration {
+        Duration::from_secs_f64(self.epoch_ms / 1e3)
+    }
+
+    pub(super) fn window(&self) -> Duration {
+        Duration::from_secs_f64(self.window_s)
+    }
+}
+
+impl Default for IrisConfig {
+    fn default() -> Self {
+        Self::min()
+    }
+}

@@ -1,0 +1,211 @@
+use std::time::Duration;
+
+use crate::Time;
+use crate::estimators::WindowedMin;
+
+// No paper has these thresholds; docs/research/cc/pcc.md has measurements, the tests below cover each.
+
+/// The base RTT is the smallest of this long.
+const MEMORY: Duration = Duration::from_secs(60);
+/// An RTT excursion that lasts this long, and [`MIN_EXCURSION_RTTS`], shows a longer path.
+/// Chosen by `longer_path_is_known_after_three_seconds_or_ten_round_trips`.
+const MIN_EXCURSION: Duration = Duration::from_secs(3);
+const MIN_EXCURSION_RTTS: u32 = 10;
+/// Most that the RTTs of an excursion may vary, as a share of their excess over the window horizon.
+/// Chosen by `varying_queue_does_not_change_the_base_rtt`.
+const MAX_EXCURSION_SPREAD: f64 = 0.2;
+/// During an excursion the rate must have fallen below this share of what it was: that would have shortened a queue.
+const REDUCED_RATE_FRACTION: f64 = 0.8;
+/// If the rate has not fallen, the window does, to this share of the horizon, for [`TRIAL_RTTS`] round trips.
+/// Chosen by `standing_queue_shrinks_with_a_smaller_window`.
+const TRIAL_WINDOW_FRACTION: f64 = 0.75;
+const TRIAL_RTTS: u32 = 4;
+
+/// The path's RTT without a queue, for the window of a latency-sensitive sender.
+///
+/// That window covers one and a half times the base RTT and a headroom. Without a bound the queue of a link that slows
+/// down delays feedback, and so grows by seconds.
+///
+/// On a path that has become much longer the window is too small and limits the rate. Lower rates shorten a queue but
+/// not a path. RTTs that stay beyond the window horizon, and steady, while the rate falls are therefore the path's.
+/// Where the rate does not fall, a trial with a smaller window tells.
+#[derive(Debug)]
+pub(super) struct BaseRtt {
+    memory: WindowedMin<Duration>,
+    headroom: Duration,
+    excursion: Option<RttExcursion>,
+}
+
+/// RTTs beyond the window horizon.
+#[derive(Clone, Copy, Debug)]
+struct RttExcursion {
+    since: Time,
+    least: Duration,
+    most: Duration,
+    /// Rate at its start, 10^6 bit/s.
+    rate_mbps: f64,
+    /// End of the trial with a smaller window, if one was started.
+    trial_ends: Option<Time>,
+}
+
+impl BaseRtt {
+    pub(super) fn new(headroom: Duration) -> Self {
+        let memory = WindowedMin::new(MEMORY.as_nanos() as u64);
+        Self { memory, headroom, excursion: None }
+    }
+
+    /// Adds a sample with the rate in force. If it shows that the path has become longer, returns the rate before the
+    /// excursion, which the window had limited since.
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        latest: Duration,
+        smoothed: Duration,
+        rate_mbps: f64,
+    ) -> Option<f64> {
+        self.memory.add(now.as_nanos(), latest);
+        let horizon = self.baseline()?;
+        if latest <= horizon || smoothed <= horizon {
+            self.excursion = None;
+            return None;
+        }
+        let fresh = RttExcursion {
+            since: now,
+            least: smoothed,
+            most: smoothed,
+            rate_mbps,
+            trial_ends: None,
+        };
+        let mut excursion = self.excursion.unwrap_or(fresh);
+        excursion.least = excursion.least.min(smoothed);
+        excursion.most = excursion.most.max(smoothed);
+        // The smallest RTT may have expired since: the horizon may now include the start of the excursion.
+        let excess = excursion.least.saturating_sub(horizon);
+        if excursion.most - excursion.least > excess.mul_f64(MAX_EXCURSION_SPREAD) {
+            excursion = fresh;
+        }
+        let lasts = now.since(excursion.since) > MIN_EXCURSION.max(smoothed * MIN_EXCURSION_RTTS);
+        if lasts && excursion.trial_ends.is_none() {
+            excursion.trial_ends = Some(now + smoothed * TRIAL_RTTS);
+        }
+        self.excursion = Some(excursion);
+        let reduced = rate_mbps < REDUCED_RATE_FRACTION * excursion.rate_mbps;
+        let tried = excursion.trial_ends.is_some_and(|end| now >= end);
+        if !(lasts && reduced || tried) {
+            return None;
+        }
+        self.excursion = None;
+        self.memory.clear();
+        self.memory.add(now.as_nanos(), excursion.least);
+        Some(excursion.rate_mbps)
+    }
+
+    /// The time that the window covers; `None` before the first sample.
+    pub(super) fn window_horizon(&self) -> Option<Duration> {
+        let baseline = self.baseline()?;
+        let is_trial = self.excursion.is_some_and(|excursion| excursion.trial_ends.is_some());
+        Some(if is_trial { baseline.mul_f64(TRIAL_WINDOW_FRACTION) } else { baseline })
+    }
+
+    /// The window horizon outside of a trial.
+    fn baseline(&self) -> Option<Duration> {
+        Some(self.memory.get()? * 3 / 2 + self.headroom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Adds a sample each 100 ms from one time to another, at a falling rate.
+    fn feed(base: &mut BaseRtt, from_ms: u64, to_ms: u64, rtt: impl Fn(u64) -> Duration) {
+        feed_at(base, from_ms, to_ms, rtt, |at| 20.0 / (at - from_ms + 100) as f64);
+    }
+
+    fn feed_at(
+        base: &mut BaseRtt,
+        from_ms: u64,
+        to_ms: u64,
+        rtt: impl Fn(u64) -> Duration,
+        mbps: impl Fn(u64) -> f64,
+    ) {
+        for at in (from_ms..to_ms).step_by(100) {
+            base.add(Time::from_nanos(at * 1_000_000), rtt(at), rtt(at), mbps(at));
+        }
+    }
+
+    fn of_20_ms() -> BaseRtt {
+        let mut base = BaseRtt::new(100 * MS);
+        feed(&mut base, 0, 1_000, |_| 20 * MS);
+        assert_eq!(base.window_horizon(), Some(130 * MS));
+        base
+    }
+
+    #[test]
+    fn excursion_restarts_when_its_base_rtt_expires() {
+        let mut base = BaseRtt::new(Duration::ZERO);
+        let mut add = |ms: u64, latest: u32, smoothed: u32| {
+            let now = Time::from_nanos(ms * 1_000_000);
+            base.add(now, latest * MS, smoothed * MS, 1.0)
+        };
+        add(0, 10, 10);
+        for ms in (100..59_900).step_by(100) {
+            add(ms, 14, 14);
+        }
+        // The horizon is 15 ms. Then the 10 ms expire and it is 21 ms, which includes the 20 ms.
+        assert_eq!(add(59_950, 30, 20), None);
+        assert_eq!(add(60_050, 100, 60), None);
+    }
+
+    #[test]
+    fn varying_queue_does_not_change_the_base_rtt() {
+        let mut base = of_20_ms();
+        for start in (1_000..20_000).step_by(4_000) {
+            feed(&mut base, start, start + 3_900, |_| 500 * MS);
+            feed(&mut base, start + 3_900, start + 4_000, |_| 120 * MS);
+        }
+        feed(&mut base, 21_000, 40_000, |at| (500 + at % 1_000 / 5) as u32 * MS);
+        assert_eq!(base.window_horizon(), Some(130 * MS));
+    }
+
+    #[test]
+    fn standing_queue_shrinks_with_a_smaller_window() {
+        let mut base = of_20_ms();
+        let mut tried = 0;
+        for at in (1_000..60_000).step_by(100) {
+            let window = base.window_horizon().expect("a round trip has been seen");
+            tried += u32::from(window < 130 * MS);
+            // 20 Mbit/s wanted, 16 carried.
+            base.add(Time::from_nanos(at * 1_000_000), window * 20 / 16, window * 20 / 16, 20.0);
+        }
+        assert_eq!(base.window_horizon(), Some(130 * MS));
+        // The first shorter sample ends each trial.
+        assert!((10..=20).contains(&tried), "{tried} of 590 samples with a smaller window");
+    }
+
+    #[test]
+    fn longer_path_is_known_from_a_trial_if_the_rate_does_not_fall() {
+        let mut base = of_20_ms();
+        feed_at(&mut base, 1_000, 4_700, |_| 200 * MS, |_| 20.0);
+        assert_eq!(base.window_horizon(), Some(97_500 * MS / 1_000), "a smaller window is tried");
+        feed_at(&mut base, 4_700, 5_100, |_| 200 * MS, |_| 20.0);
+        assert_eq!(base.window_horizon(), Some(400 * MS));
+    }
+
+    #[test]
+    fn longer_path_is_known_after_three_seconds_or_ten_round_trips() {
+        let mut base = of_20_ms();
+        feed(&mut base, 1_000, 4_000, |_| 200 * MS);
+        assert_eq!(base.window_horizon(), Some(130 * MS));
+        feed(&mut base, 4_000, 4_200, |at| (200 + at % 10) as u32 * MS);
+        assert_eq!(base.window_horizon(), Some(400 * MS));
+        feed(&mut base, 7_000, 17_000, |_| 1_000 * MS);
+        assert_eq!(base.window_horizon(), Some(400 * MS), "ten round trips are ten seconds");
+        feed(&mut base, 17_000, 17_200, |_| 1_000 * MS);
+        assert_eq!(base.window_horizon(), Some(1_600 * MS));
+        feed(&mut base, 18_000, 18_100, |_| 20 * MS);
+        assert_eq!(base.window_horizon(), Some(130 * MS), "a shorter path immediately");
+    }
+}

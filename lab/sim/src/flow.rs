@@ -1,0 +1,135 @@
+use std::time::Duration;
+
+use millrace_cc::{Bandwidth, Time};
+use rand_core::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+use crate::random::{Purpose, seed};
+use crate::receiver::Receiver;
+use crate::sender::{Sender, SenderCounts};
+use crate::tally::DelayTally;
+use crate::{Flow, FlowOutcome, FlowSample, Setup};
+
+/// Packet counts of a flow since the start of the run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub delivered: u64,
+    pub delivered_bytes: u64,
+    pub goodput_bytes: u64,
+    pub dropped: u64,
+    pub random_lost: u64,
+    pub segments: u64,
+}
+
+/// A sender, its receiver, and what is counted about them.
+#[derive(Debug)]
+pub(crate) struct FlowRun {
+    pub sender: Sender,
+    pub receiver: Receiver,
+    pub reverse_loss: Pcg64Mcg,
+    pub extra_rtt_ns: u64,
+    /// Whether the supervisor watches it.
+    pub is_watched: bool,
+    pub started: bool,
+    pub counts: Counts,
+    pub rtt: DelayTally,
+    pub queueing: DelayTally,
+    pub segment_time: DelayTally,
+    at_warmup: (SenderCounts, Counts),
+    at_sample: (SenderCounts, Counts),
+}
+
+impl FlowRun {
+    pub(crate) fn new(setup: &Setup, index: usize, flow: &Flow, is_watched: bool) -> Self {
+        let reverse = seed(setup.seed, Purpose::Reverse, index);
+        Self {
+            sender: Sender::new(flow, seed(setup.seed, Purpose::Controller, index)),
+            receiver: Receiver::new(&flow.ack),
+            reverse_loss: Pcg64Mcg::seed_from_u64(reverse),
+            extra_rtt_ns: flow.extra_rtt.as_nanos() as u64,
+            is_watched,
+            started: false,
+            counts: Counts::default(),
+            rtt: DelayTally::new(),
+            queueing: DelayTally::new(),
+            segment_time: DelayTally::new(),
+            at_warmup: Default::default(),
+            at_sample: Default::default(),
+        }
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.started && !self.sender.is_stopped()
+    }
+
+    /// Ends the warm-up: totals count from here on.
+    pub(crate) fn on_warmed_up(&mut self) {
+        self.at_warmup = (self.sender.counts, self.counts);
+        self.rtt.clear();
+        self.queueing.clear();
+        self.segment_time.clear();
+    }
+
+    /// Fills in `sample` for the time since the previous one.
+    pub(crate) fn sample(&mut self, every: Duration, sample: &mut FlowSample) {
+        let (sent, counts) = (self.sender.counts, self.counts);
+        let (sent_before, before) = std::mem::replace(&mut self.at_sample, (sent, counts));
+        let rate = |bytes| Bandwidth::from_bytes_and_time(bytes, every);
+        let rtts = sent.rtt_samples - sent_before.rtt_samples;
+        let rtt_ns = (sent.rtt_sum_ns - sent_before.rtt_sum_ns).checked_div(rtts);
+        *sample = FlowSample {
+            active: self.is_active(),
+            throughput: rate(counts.delivered_bytes - before.delivered_bytes),
+            goodput: rate(counts.goodput_bytes - before.goodput_bytes),
+            sent_packets: sent.sent - sent_before.sent,
+            lost_packets: sent.declared_lost - sent_before.declared_lost,
+            rtt: rtt_ns.map(Duration::from_nanos),
+            smoothed_rtt: self.sender.smoothed_rtt(),
+            in_flight_bytes: self.sender.in_flight_bytes(),
+            metrics: self.sender.metrics(),
+        };
+    }
+
+    pub(crate) fn outcome(&self, setup: &Setup, flow: &Flow) -> FlowOutcome {
+        let (sent, counts) = (self.sender.counts, self.counts);
+        let (sent_before, before) = self.at_warmup;
+        let end = flow.stop.unwrap_or(setup.duration).min(setup.duration);
+        let active = end.saturating_sub(flow.start.max(setup.warmup));
+        let rate = |bytes| Bandwidth::from_bytes_and_time(bytes, active);
+        FlowOutcome {
+            algorithm: flow.algorithm.name(),
+            active,
+            goodput: rate(counts.goodput_bytes - before.goodput_bytes),
+            throughput: rate(counts.delivered_bytes - before.delivered_bytes),
+            sent_packets: sent.sent - sent_before.sent,
+            retransmitted_packets: sent.retransmitted - sent_before.retransmitted,
+            delivered_packets: counts.delivered - before.delivered,
+            dropped_packets: counts.dropped - before.dropped,
+            random_lost_packets: counts.random_lost - before.random_lost,
+            declared_lost_packets: sent.declared_lost - sent_before.declared_lost,
+            spurious_losses: sent.spurious - sent_before.spurious,
+            probe_timeouts: sent.probe_timeouts - sent_before.probe_timeouts,
+            rtt: self.rtt.summary(),
+            queueing: self.queueing.summary(),
+            segments: counts.segments - before.segments,
+            segment_time: self.segment_time.summary(),
+        }
+    }
+
+    /// The segment that `now` completes, if any.
+    pub(crate) fn completed_segment(&mut self) -> Option<crate::sender::Request> {
+        let request = self.sender.request.as_ref()?;
+        if !self.receiver.has_all(request.end_units) {
+            return None;
+        }
+        self.sender.request.take()
+    }
+
+    /// Next wake-up of the sender; `None` before the flow starts and after it stops.
+    pub(crate) fn next_wake_ns(&self) -> Option<u64> {
+        if !self.started {
+            return None;
+        }
+        self.sender.next_wake().map(Time::as_nanos)
+    }
+}

@@ -1,0 +1,97 @@
+use std::time::Duration;
+
+use millrace_cc::{Bandwidth, Time};
+
+use crate::Source;
+
+/// The data to send, in units of one full packet's payload; a segment's last unit is smaller.
+#[derive(Debug)]
+pub(super) struct Feed {
+    source: Source,
+    start: Time,
+    unit_bytes: u64,
+    /// Units produced so far.
+    made_units: u64,
+    /// Segments produced so far.
+    segments: u64,
+    closed: bool,
+}
+
+impl Feed {
+    pub(super) fn new(source: Source, start: Time, unit_bytes: u64) -> Self {
+        let made_units = if source == Source::Bulk { u64::MAX } else { 0 };
+        Self { source, start, unit_bytes, made_units, segments: 0, closed: false }
+    }
+
+    /// Stops producing data.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+        self.made_units = 0;
+    }
+
+    pub(super) fn has(&self, unit: u64) -> bool {
+        unit < self.made_units
+    }
+
+    /// Produces the data due by `now`. Returns a segment that is requested now: its number, and when it was
+    /// due. `idle`: all data has been sent and acknowledged.
+    pub(super) fn produce(&mut self, now: Time, idle: bool) -> Option<(u64, Time)> {
+        if self.closed {
+            return None;
+        }
+        match self.source {
+            Source::Bulk => None,
+            Source::Constant { rate } => {
+                self.made_units = rate.bytes_in(now - self.start) / self.unit_bytes;
+                None
+            }
+            Source::Segments { .. } if !idle => None,
+            Source::Segments { bytes, period } => {
+                let due = self.segment_due(period);
+                if now < due {
+                    return None;
+                }
+                self.made_units += bytes.div_ceil(self.unit_bytes);
+                self.segments += 1;
+                Some((self.segments - 1, due))
+            }
+        }
+    }
+
+    /// When the next data will be produced, if all data has been sent.
+    pub(super) fn next(&self, idle: bool) -> Option<Time> {
+        if self.closed {
+            return None;
+        }
+        match self.source {
+            Source::Bulk => None,
+            Source::Constant { rate } => Some(self.after(rate, self.made_units + 1)),
+            Source::Segments { period, .. } => idle.then(|| self.segment_due(period)),
+        }
+    }
+
+    /// Payload of a unit.
+    pub(super) fn bytes(&self, unit: u64) -> u64 {
+        let Source::Segments { bytes, .. } = self.source else { return self.unit_bytes };
+        let units = bytes.div_ceil(self.unit_bytes);
+        let last = unit % units == units - 1;
+        if last { bytes - (units - 1) * self.unit_bytes } else { self.unit_bytes }
+    }
+
+    /// Units up to the end of segment `number`.
+    pub(super) fn segment_end(&self, number: u64) -> u64 {
+        match self.source {
+            Source::Segments { bytes, .. } => (number + 1) * bytes.div_ceil(self.unit_bytes),
+            Source::Bulk | Source::Constant { .. } => u64::MAX,
+        }
+    }
+
+    fn after(&self, rate: Bandwidth, units: u64) -> Time {
+        self.start + rate.time_for(units * self.unit_bytes)
+    }
+
+    fn segment_due(&self, period: Duration) -> Time {
+        let after_ns = period.as_nanos() * u128::from(self.segments);
+        self.start + Duration::from_nanos(u64::try_from(after_ns).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,210 @@
+//! The outcome of claims and runs, as text or as JSON.
+
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::json;
+
+use crate::results::claims::{Judged, Verdict};
+use crate::results::{CellSummary, GroupSummary, Summary};
+
+/// A longer table is in summary.json.
+const MAX_TABLE_ROWS: usize = 60;
+/// Exit code when a claim without a `reason` fails.
+const CLAIM_FAILED: u8 = 2;
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy)]
+pub struct DisplayOptions {
+    /// As JSON.
+    pub json: bool,
+    /// Runs were shortened.
+    pub quick: bool,
+}
+
+/// Counts of all claims and runs by outcome.
+#[derive(Debug, Default)]
+pub struct OutcomeTally {
+    hold: usize,
+    fail: usize,
+    unexplained: usize,
+    not_measured: usize,
+    failed_runs: usize,
+    skipped_runs: usize,
+    invalid_runs: usize,
+    scenarios: Vec<serde_json::Value>,
+}
+
+impl OutcomeTally {
+    /// Adds a scenario, and prints it unless the output is JSON.
+    pub fn add(&mut self, summary: &Summary, path: &Path, display: DisplayOptions) -> Result<()> {
+        if !display.json {
+            show(summary, path)?;
+        }
+        for claim in &summary.claims {
+            match claim.verdict {
+                Verdict::Holds => self.hold += 1,
+                Verdict::NotMeasured => self.not_measured += 1,
+                Verdict::Fails => {
+                    self.fail += 1;
+                    self.unexplained += usize::from(claim.reason.is_none());
+                }
+            }
+        }
+        self.failed_runs += summary.counts.failed;
+        self.skipped_runs += summary.counts.skipped;
+        self.invalid_runs += summary.counts.invalid;
+        self.scenarios.push(json!({
+            "name": summary.scenario.name,
+            "directory": path,
+            "counts": summary.counts,
+            "problems": summary.problems,
+            "claims": summary.claims,
+            "quick": summary.quick,
+        }));
+        Ok(())
+    }
+
+    /// Prints the totals, and answers the exit code.
+    pub fn close(self, display: DisplayOptions) -> Result<ExitCode> {
+        if display.json {
+            let all = json!({
+                "scenarios": self.scenarios,
+                "claims": {
+                    "hold": self.hold,
+                    "fail": self.fail,
+                    "fail_without_reason": self.unexplained,
+                    "not_measured": self.not_measured,
+                },
+                "failed_runs": self.failed_runs,
+                "skipped_runs": self.skipped_runs,
+                "invalid_runs": self.invalid_runs,
+            });
+            writeln!(stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
+        } else {
+            let mut parts = vec![
+                format!("{} claims hold", self.hold),
+                format!("{} fail ({} without a reason)", self.fail, self.unexplained),
+            ];
+            let more = [
+                (self.not_measured, "not measured"),
+                (self.skipped_runs, "runs skipped"),
+                (self.failed_runs, "runs failed"),
+                (self.invalid_runs, "runs invalid"),
+            ];
+            let more = more.into_iter().filter(|(count, _)| *count > 0);
+            parts.extend(more.map(|(count, what)| format!("{count} {what}")));
+            let quick = if display.quick { "; quick: proves nothing" } else { "" };
+            writeln!(stdout(), "{}{quick}", parts.join(", "))?;
+        }
+        Ok(match (self.failed_runs + self.invalid_runs, self.unexplained) {
+            (0, 0) => ExitCode::SUCCESS,
+            // Shortened runs can't keep what full ones promise.
+            (0, _) if display.quick => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(CLAIM_FAILED),
+            _ => ExitCode::FAILURE,
+        })
+    }
+}
+
+/// Prints a scenario's results as text.
+fn show(summary: &Summary, path: &Path) -> Result<()> {
+    let out = &mut stdout();
+    let head = &summary.scenario;
+    writeln!(out, "{}: {}", head.name, head.title)?;
+    if let Some(quick) = &summary.quick {
+        writeln!(out, "  quick: {quick}")?;
+    }
+    writeln!(out, "{}", table(summary))?;
+    for problem in &summary.problems {
+        writeln!(out, "  {} runs not done: {}", problem.runs, problem.reason)?;
+    }
+    for claim in &summary.claims {
+        writeln!(out, "  {}", sentence(claim))?;
+    }
+    writeln!(out, "  {}\n", path.display())?;
+    Ok(())
+}
+
+fn sentence(claim: &Judged) -> String {
+    let verdict = match claim.verdict {
+        Verdict::Holds => "holds",
+        Verdict::Fails => "FAILS",
+        Verdict::NotMeasured => return format!("not measured: {}", claim.text),
+    };
+    let measured = claim.measured.map_or_else(|| "never".to_owned(), shown);
+    let mut place: Vec<String> = claim.cc.iter().cloned().collect();
+    for (key, value) in claim.at.iter().flatten() {
+        let is_cc = value.as_str().is_some_and(|value| place.first().is_some_and(|cc| cc == value));
+        if !is_cc && !value.is_object() {
+            place.push(format!("{key} = {value}"));
+        }
+    }
+    let (metric, bound, text) = (&claim.metric, &claim.bound, &claim.text);
+    let mut line =
+        format!("{verdict}: {text}\n      {metric} {measured}, {bound} ({})", place.join(", "));
+    if let (Verdict::Fails, Some(reason)) = (claim.verdict, &claim.reason) {
+        line.push_str(&format!("\n      {reason}"));
+    }
+    line
+}
+
+fn shown(value: f64) -> String {
+    match value.abs() {
+        _ if value.is_nan() => "never / never".to_owned(),
+        _ if value.is_infinite() => "never".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+fn table(summary: &Summary) -> Table {
+    // The algorithm has its own column.
+    let is_cc = |key: &&String| {
+        let last = key.rsplit('.').next();
+        key.starts_with("flow.") && matches!(last, Some("cc" | "label" | "parameters"))
+    };
+    let keys: Vec<&String> = summary.keys.iter().filter(|key| !is_cc(key)).collect();
+    let figures = [
+        ("Mbit/s", "throughput_mbps"),
+        ("+-", "stddev_mbps"),
+        ("loss", "loss_rate"),
+        ("queue ms", "queueing_ms.mean"),
+        ("p95", "queueing_ms.p95"),
+        ("converged s", "convergence_s"),
+    ];
+    let mut table = Table::new();
+    let header = keys.iter().map(|key| key.as_str()).chain(["flows"]);
+    let header = header.chain(figures.iter().map(|(name, _)| *name)).chain(["jain"]);
+    table.load_preset(presets::NOTHING).set_header(header);
+    let rows = summary.cells.iter().flat_map(|cell| cell.groups.iter().map(move |g| (cell, g)));
+    let row = |(cell, group): (&CellSummary, &GroupSummary)| {
+        let at = keys.iter().map(|key| cell.at.get(*key).map(ToString::to_string));
+        let mut row: Vec<String> = at.map(Option::unwrap_or_default).collect();
+        row.push(match group.count {
+            1 => group.label.clone(),
+            count => format!("{count} x {}", group.label),
+        });
+        for (_, figure) in figures {
+            row.push(group.figures.get(figure).map_or(String::new(), |value| shown(value.median)));
+        }
+        row.push(cell.link.get("jain").map_or(String::new(), |value| shown(value.median)));
+        row
+    };
+    let all: Vec<_> = rows.map(row).collect();
+    let more = all.len().saturating_sub(MAX_TABLE_ROWS);
+    for row in all.into_iter().take(MAX_TABLE_ROWS) {
+        table.add_row(row);
+    }
+    if more > 0 {
+        table.add_row([format!("... {more} more in summary.json")]);
+    }
+    for column in table.column_iter_mut().skip(keys.len() + 1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

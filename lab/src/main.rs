@@ -1,0 +1,7 @@
+//! `millrace-lab`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    millrace_lab::cli::main()
+}

@@ -1,0 +1,16 @@
+//! The result files of runs and scenarios. `docs/research/results.md` describes them.
+
+pub mod claims;
+mod figures;
+pub mod metric;
+pub mod series;
+mod stamp;
+mod statistic;
+mod summary;
+mod write;
+
+pub use figures::{CellRuns, Figures, FlowFigures, RunFigures};
+pub use stamp::Stamp;
+pub use statistic::Statistics;
+pub use summary::{CellSummary, FlowSummary, GroupSummary, Problem, RunCounts, Summary};
+pub use write::{Directory, RunFile, entries, read_json, write_json, write_run};

@@ -1,0 +1,432 @@
+//! Runs scenarios with a driver: every cell and repeat, and their result files.
+
+mod earlier;
+mod progress;
+mod quick;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::interrupt;
+use crate::results::{
+    CellRuns, Directory, Problem, RunCounts, RunFigures, RunFile, Stamp, Summary, series, write_run,
+};
+use crate::scenario::{File, Scenario, Series};
+use earlier::{DISCARDED, RunKey};
+use progress::Progress;
+
+pub use earlier::Earlier;
+pub use quick::quicker;
+
+/// Options of [`run`].
+#[derive(Debug)]
+pub struct RunnerOptions {
+    /// Output directory.
+    pub out: PathBuf,
+    /// Number of parallel runs.
+    pub jobs: usize,
+    /// Attempts per run until one is valid.
+    pub attempts: u32,
+    /// How `--quick` has shortened the files.
+    pub quick: Option<String>,
+    /// Runs that are reused instead of being done again.
+    pub earlier: Option<Earlier>,
+}
+
+/// What can run a scenario.
+pub trait ScenarioDriver: Sync {
+    /// Its name in results.
+    const NAME: &'static str;
+
+    /// One run.
+    ///
+    /// # Errors
+    /// What ends all runs: Ctrl-C, or results that can't be written. What concerns this run alone is
+    /// [`NotDone`].
+    fn run(&self, request: &RunRequest<'_>) -> Result<Result<RunResult, NotDone>>;
+
+    /// Called before another attempt at an invalid run.
+    ///
+    /// # Errors
+    /// What ends all runs.
+    fn before_another_attempt(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Cost of a run, in a unit of the driver's own.
+    fn weight(&self, scenario: &Scenario) -> u64;
+}
+
+/// A request to a [`ScenarioDriver`] for one run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunRequest<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Whether the series are wanted.
+    pub with_series: bool,
+    /// Directory for logs.
+    pub directory: &'a Path,
+}
+
+/// The result of a run that has ended.
+#[derive(Debug, Default)]
+pub struct RunResult {
+    /// Its figures.
+    pub figures: RunFigures,
+    /// Its series, if they were wanted.
+    pub rows: Option<Vec<series::Row>>,
+    /// The algorithms that each flow had; empty where they are the scenario's.
+    pub in_use: Vec<series::InUse>,
+    /// Why it is invalid; empty for a valid run.
+    pub invalid_because: Vec<String>,
+    /// The driver's own report.
+    pub account: Option<Value>,
+}
+
+/// Why a run was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotDone {
+    /// Something that it needs is missing.
+    #[error("{0}")]
+    Skipped(String),
+    /// Something is wrong.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// One run to do.
+struct Job<'a> {
+    file: usize,
+    of: &'a File,
+    cell: usize,
+    repeat: u64,
+}
+
+struct FinishedJob {
+    job: usize,
+    outcome: Result<CompletedRun, NotDone>,
+}
+
+/// What the summary needs of a run that has ended.
+struct CompletedRun {
+    figures: RunFigures,
+    invalid_because: Vec<String>,
+    /// Number of discarded attempts before it.
+    discarded: usize,
+    /// The build that did it, if it was reused from earlier results.
+    reused_from: Option<String>,
+}
+
+/// Runs all cells and repeats of `files` and writes their results. `each` sees a file's summary as
+/// soon as it is there.
+///
+/// # Errors
+/// When results can't be written, or on Ctrl-C. Incomplete results are removed.
+pub fn run<D: ScenarioDriver>(
+    driver: &D,
+    files: &[File],
+    options: &RunnerOptions,
+    mut each: impl FnMut(&Summary, &Path) -> Result<()>,
+) -> Result<()> {
+    let stamp = Stamp::here();
+    let jobs = jobs(files);
+    let directories: Vec<Directory> = files
+        .iter()
+        .map(|file| Directory::begin(&options.out, &file.head.name))
+        .collect::<Result<_>>()?;
+    let mut pending: Vec<Option<PendingScenario<'_>>> = files
+        .iter()
+        .zip(directories)
+        .map(|(file, directory)| Some(PendingScenario::new(file, directory)))
+        .collect();
+    let paths: Vec<PathBuf> = jobs
+        .iter()
+        .map(|job| pending[job.file].as_ref().map(|p| p.directory.run(&job.name())).transpose())
+        .map(|path| path?.context("every file is pending"))
+        .collect::<Result<_>>()?;
+    let progress =
+        Progress::new(D::NAME, jobs.iter().map(|job| driver.weight(job.scenario())).sum())?;
+    let (next, (sender, finished)) = (AtomicUsize::new(0), mpsc::channel::<Result<FinishedJob>>());
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, jobs.len().max(1)) {
+            let (sender, next, jobs, paths, stamp) = (sender.clone(), &next, &jobs, &paths, &stamp);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(index) else { break };
+                    let outcome = interrupt::check().map_err(Into::into).and_then(|()| {
+                        let outcome = job.run(driver, options, &paths[index], stamp)?;
+                        Ok(FinishedJob { job: index, outcome })
+                    });
+                    let stop = outcome.is_err();
+                    if sender.send(outcome).is_err() || stop {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let collected = finished.iter().try_for_each(|finished| {
+            let FinishedJob { job, outcome } = finished?;
+            progress.advance(driver.weight(jobs[job].scenario()));
+            let slot = &mut pending[jobs[job].file];
+            let Some(file) = slot else { return Ok(()) };
+            file.take(&jobs[job], outcome);
+            if file.left > 0 {
+                return Ok(());
+            }
+            let Some(done) = slot.take() else { return Ok(()) };
+            progress.suspend(|| done.finish(D::NAME, options, &stamp, &mut each))
+        });
+        // The other threads find no more jobs.
+        next.store(jobs.len(), Ordering::Relaxed);
+        collected
+    })
+}
+
+/// Every cell and repeat, in the order of the files. The cells of a repeat take turns, so that changes of the
+/// machine over time affect all cells alike.
+fn jobs(files: &[File]) -> Vec<Job<'_>> {
+    let mut jobs = Vec::new();
+    for (file, of) in files.iter().enumerate() {
+        for repeat in 0..of.head.repeat {
+            jobs.extend((0..of.cells.len()).map(|cell| Job { file, of, cell, repeat }));
+        }
+    }
+    jobs
+}
+
+impl Job<'_> {
+    fn name(&self) -> String {
+        format!("{:04}-r{:02}", self.cell, self.repeat)
+    }
+
+    fn scenario(&self) -> &Scenario {
+        &self.of.cells[self.cell].scenario
+    }
+
+    /// The algorithms of the flows, as the scenario has them.
+    fn named(&self) -> Vec<series::InUse> {
+        let count = |group: &crate::scenario::Group| usize::try_from(group.count).unwrap_or(0);
+        let groups = self.scenario().groups.iter();
+        groups.flat_map(|group| vec![vec![(0.0, group.cc.clone())]; count(group)]).collect()
+    }
+
+    /// The same for all cells: a repeat's redraws of the link are those of its competitors.
+    fn seed(&self) -> u64 {
+        self.of.head.seed + self.repeat
+    }
+
+    fn keeps_series(&self) -> bool {
+        match self.of.head.series {
+            Series::All => true,
+            Series::First => self.repeat == 0,
+            Series::None => false,
+        }
+    }
+
+    /// Runs it and writes its results. An invalid run is kept as a discarded attempt and done again.
+    fn run<D: ScenarioDriver>(
+        &self,
+        driver: &D,
+        options: &RunnerOptions,
+        path: &Path,
+        stamp: &Stamp,
+    ) -> Result<Result<CompletedRun, NotDone>> {
+        if let Some(ended) = self.reuse::<D>(options, path)? {
+            return Ok(Ok(ended));
+        }
+        let mut discarded = 0;
+        loop {
+            let outcome = self.attempt(driver, path, stamp)?;
+            let invalid_because = match &outcome {
+                Ok(ran) => ran.invalid_because.clone(),
+                Err(_) => Vec::new(),
+            };
+            discarded += 1;
+            if !invalid_because.is_empty() && discarded < options.attempts as usize {
+                let kept = path.with_file_name(format!("{}{DISCARDED}{discarded}", self.name()));
+                fs::rename(path, &kept).with_context(|| kept.display().to_string())?;
+                fs::create_dir(path).with_context(|| path.display().to_string())?;
+                driver.before_another_attempt()?;
+                continue;
+            }
+            return Ok(outcome.map(|ran| CompletedRun {
+                figures: ran.figures,
+                invalid_because,
+                discarded: discarded - 1,
+                reused_from: None,
+            }));
+        }
+    }
+
+    /// Reuses an earlier run of this job; `None` without one.
+    fn reuse<D: ScenarioDriver>(
+        &self,
+        options: &RunnerOptions,
+        path: &Path,
+    ) -> Result<Option<CompletedRun>> {
+        let Some(earlier) = &options.earlier else { return Ok(None) };
+        let wanted = RunKey {
+            driver: D::NAME,
+            scenario: self.scenario(),
+            seed: self.seed(),
+            with_series: self.keeps_series(),
+        };
+        let Some(run) = earlier.find(wanted)? else { return Ok(None) };
+        let (figures, discarded) = run.take(path, self.cell, self.repeat)?;
+        let reused_from = Some(run.commit());
+        Ok(Some(CompletedRun { figures, invalid_because: Vec::new(), discarded, reused_from }))
+    }
+
+    fn attempt<D: ScenarioDriver>(
+        &self,
+        driver: &D,
+        path: &Path,
+        stamp: &Stamp,
+    ) -> Result<Result<RunResult, NotDone>> {
+        let begin = Instant::now();
+        let seed = self.seed();
+        let request = RunRequest {
+            scenario: self.scenario(),
+            seed,
+            with_series: self.keeps_series(),
+            directory: path,
+        };
+        let outcome = driver.run(&request)?;
+        let (status, reason) = match &outcome {
+            Ok(_) => ("done", None),
+            Err(NotDone::Skipped(reason)) => ("skipped", Some(reason.as_str())),
+            Err(NotDone::Failed(reason)) => ("failed", Some(reason.as_str())),
+        };
+        let ran = outcome.as_ref().ok();
+        let rows = ran.and_then(|ran| ran.rows.as_ref());
+        if let Some(rows) = rows {
+            let in_use = match ran.map_or(&[][..], |ran| &ran.in_use) {
+                [] => &self.named(),
+                told => told,
+            };
+            series::write(&path.join("series.parquet"), rows, in_use)?;
+        }
+        let invalid_because = ran.map_or(&[][..], |ran| &ran.invalid_because);
+        let file = RunFile {
+            format: 1,
+            scenario: &self.of.head.name,
+            cell: self.cell,
+            repeat: self.repeat,
+            seed,
+            at: &self.of.cells[self.cell].at,
+            driver: D::NAME,
+            status,
+            reason,
+            valid: outcome.is_ok() && invalid_because.is_empty(),
+            invalid_because,
+            series: rows.is_some(),
+            settings: self.scenario(),
+            account: ran.and_then(|ran| ran.account.as_ref()),
+            stamp: stamp.after(begin.elapsed().as_secs_f64()),
+        };
+        write_run(path, &file, ran.map(|ran| &ran.figures))?;
+        Ok(outcome)
+    }
+}
+
+/// A file with runs that are not finished.
+struct PendingScenario<'a> {
+    file: &'a File,
+    directory: Directory,
+    /// By cell and repeat.
+    runs: Vec<Vec<Option<RunFigures>>>,
+    left: usize,
+    counts: RunCounts,
+    problems: BTreeMap<String, usize>,
+    /// Number of runs reused from each earlier build.
+    reused: BTreeMap<String, usize>,
+    begin: Instant,
+}
+
+impl<'a> PendingScenario<'a> {
+    fn new(file: &'a File, directory: Directory) -> Self {
+        let repeats = usize::try_from(file.head.repeat).unwrap_or(usize::MAX);
+        let runs = vec![vec![None; repeats]; file.cells.len()];
+        let left = file.cells.len() * repeats;
+        let counts = RunCounts { runs: left, ..RunCounts::default() };
+        Self {
+            file,
+            directory,
+            runs,
+            left,
+            counts,
+            problems: BTreeMap::new(),
+            reused: BTreeMap::new(),
+            begin: Instant::now(),
+        }
+    }
+
+    fn take(&mut self, job: &Job<'_>, outcome: Result<CompletedRun, NotDone>) {
+        self.left -= 1;
+        let problem = match outcome {
+            Ok(CompletedRun { figures, invalid_because, discarded, reused_from }) => {
+                self.counts.done += 1;
+                self.counts.discarded += discarded;
+                if let Some(commit) = reused_from {
+                    *self.reused.entry(commit).or_default() += 1;
+                }
+                if invalid_because.is_empty() {
+                    let repeat = usize::try_from(job.repeat).unwrap_or(usize::MAX);
+                    self.runs[job.cell][repeat] = Some(figures);
+                    return;
+                }
+                self.counts.invalid += 1;
+                format!("invalid: {}", invalid_because.join("; "))
+            }
+            Err(NotDone::Skipped(reason)) => {
+                self.counts.skipped += 1;
+                reason
+            }
+            Err(NotDone::Failed(reason)) => {
+                self.counts.failed += 1;
+                reason
+            }
+        };
+        *self.problems.entry(problem).or_default() += 1;
+    }
+
+    fn finish(
+        self,
+        driver: &'static str,
+        options: &RunnerOptions,
+        stamp: &Stamp,
+        each: &mut impl FnMut(&Summary, &Path) -> Result<()>,
+    ) -> Result<()> {
+        let name = |cell: usize, repeat: usize| format!("{cell:04}-r{repeat:02}");
+        let cells: Vec<CellRuns> = self
+            .runs
+            .into_iter()
+            .enumerate()
+            .map(|(cell, repeats)| {
+                let named = repeats.into_iter().enumerate();
+                named.filter_map(|(repeat, run)| Some((name(cell, repeat), run?))).collect()
+            })
+            .collect();
+        let problems = self.problems.into_iter();
+        let problems = problems.map(|(reason, runs)| Problem { reason, runs }).collect();
+        let mut summary = Summary::of(self.file, &cells, self.counts, problems);
+        summary.driver = driver;
+        summary.quick.clone_from(&options.quick);
+        summary.reused = self.reused;
+        summary.stamp = stamp.after(self.begin.elapsed().as_secs_f64());
+        let path = self.directory.keep(&summary)?;
+        each(&summary, &path)
+    }
+}

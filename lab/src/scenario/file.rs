@@ -1,0 +1,95 @@
+//! Scenario files.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::claim::{self, Claim};
+use super::model::{At, Head, Scenario};
+use super::reader::Reader;
+use super::tree::{ScenarioError, Text};
+use super::{schema, sweep};
+use crate::report::Plot;
+
+/// A larger file is no scenario.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// A scenario file.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// As it was named to us.
+    pub path: PathBuf,
+    /// What it is about.
+    pub head: Head,
+    /// The swept keys with their values, in the order of the file; those of a zip one after the
+    /// other.
+    pub sweep: Vec<(String, Vec<Value>)>,
+    /// Which of them vary together.
+    pub zips: Vec<Vec<String>>,
+    /// Each combination of the swept values, with the scenario that it makes.
+    pub cells: Vec<Cell>,
+    /// What is claimed of the results.
+    pub claims: Vec<Claim>,
+    /// How the results are to be drawn.
+    pub plots: Vec<Plot>,
+}
+
+/// One combination of the swept values.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The swept values.
+    pub at: At,
+    /// What is run.
+    pub scenario: Scenario,
+}
+
+impl File {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// The file can't be read, or the first thing found wrong in it.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let whole = |problem: String| ScenarioError {
+            file: path.to_owned(),
+            place: None,
+            key: None,
+            problem,
+        };
+        let file = fs::File::open(path).map_err(|error| whole(format!("can't open: {error}")))?;
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| whole(format!("can't read: {error}")))?;
+        if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_FILE_BYTES) {
+            return Err(whole(format!("longer than {MAX_FILE_BYTES} bytes")));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| whole("not a UTF-8 text".to_owned()))?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks a text that errors call `path`.
+    ///
+    /// # Errors
+    /// The first thing found wrong.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
+        let text = &Text { file: path, text };
+        let mut root = text.parse()?;
+        let sweep = sweep::take(text, &mut root)?;
+        let mut reader = Reader::new(text, "", &root)?;
+        let head = schema::head(&mut reader)?;
+        let keys: Vec<String> = sweep.iter().flat_map(|axis| axis.keys()).collect();
+        let claims = claim::read(&mut reader, &keys)?;
+        let plots = schema::plots(&mut reader)?;
+        let mut cells = Vec::new();
+        for (at, root) in sweep::cells(text, &sweep, &root)? {
+            let scenario = schema::scenario(text, &root)?;
+            cells.push(Cell { at, scenario });
+        }
+        let zips = sweep.iter().map(|axis| axis.keys().collect::<Vec<_>>());
+        let zips = zips.filter(|keys| keys.len() > 1).collect();
+        let sweep = sweep.into_iter().flat_map(sweep::Axis::into_json).collect();
+        Ok(Self { path: path.to_owned(), head, sweep, zips, cells, claims, plots })
+    }
+}

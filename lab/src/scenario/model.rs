@@ -1,0 +1,439 @@
+//! The contents of a scenario.
+
+use std::collections::BTreeMap;
+
+use millrace_config::Class;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// Values of the swept keys, in the order of the file.
+pub type At = Map<String, Value>;
+
+/// What a file is about.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Head {
+    /// Its name, which is that of its directory in the results.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// Which figure or table of which paper.
+    pub figure: Option<String>,
+    /// What else a reader should know: what the paper leaves open and what was chosen.
+    pub about: Option<String>,
+    /// What can run it.
+    #[serde(skip)]
+    pub drivers: Vec<Driver>,
+    /// How often each cell is run.
+    pub repeat: u64,
+    /// Seed of the first repeat; each further one has the next.
+    pub seed: u64,
+    /// Which repeats keep their series.
+    pub series: Series,
+    /// The instants of a player's session whose frame is drawn; empty for the defaults.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pictures_s: Vec<f64>,
+}
+
+/// What runs a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Driver {
+    /// The simulator, in virtual time
+    Simulator,
+    /// Real packets over the emulated link
+    Emulator,
+}
+
+impl Driver {
+    /// Its name in files, in results and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Simulator => "simulator",
+            Self::Emulator => "emulator",
+        }
+    }
+}
+
+/// Which repeats keep their series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Series {
+    /// The first of each cell.
+    First,
+    /// All.
+    All,
+    /// None.
+    None,
+}
+
+/// What one run is made of, with every default filled in.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Scenario {
+    /// How long it lasts.
+    pub duration_s: f64,
+    /// How much of that, from the start, the figures exclude.
+    pub warmup_s: f64,
+    /// Version of the Internet Protocol.
+    pub ip: Ip,
+    /// The bottleneck.
+    pub link: Link,
+    /// What only the simulator knows.
+    pub sim: Sim,
+    /// How some figures are computed.
+    pub measure: Measure,
+    /// Third-party programs, by name.
+    #[serde(rename = "peer")]
+    pub peers: BTreeMap<String, Peer>,
+    /// The senders; each entry stands for `count` flows.
+    #[serde(rename = "flow")]
+    pub groups: Vec<Group>,
+}
+
+/// How fast the bottleneck is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Rate {
+    /// Always the same.
+    Constant {
+        /// In 10^6 bit/s of the network layer.
+        rate_mbps: f64,
+    },
+    /// A recording.
+    Trace {
+        /// Its file, below the directory of traces.
+        trace: String,
+        /// How to read it.
+        trace_format: TraceFormat,
+    },
+}
+
+/// How a trace is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceFormat {
+    /// A line for each 1500 bytes: the millisecond at which they may leave.
+    Mahimahi,
+    /// Lines of `seconds Mbit/s`.
+    Throughput,
+}
+
+/// The bottleneck, in the direction of the data.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Link {
+    /// How fast it is.
+    #[serde(flatten)]
+    pub rate: Rate,
+    /// Propagation, both ways together.
+    pub rtt_ms: f64,
+    /// Bytes that may wait.
+    pub buffer_bytes: u64,
+    /// Probability that a data packet is lost at random.
+    pub loss: f64,
+    /// The same for acknowledgements.
+    pub loss_reverse: f64,
+    /// Each data packet is late by up to this.
+    pub jitter_ms: f64,
+    /// Whether jitter may change the order of packets.
+    pub reorder: bool,
+    /// Redraws.
+    pub random_change: Option<RandomChange>,
+    /// Changes at given times.
+    pub change: Vec<Change>,
+}
+
+/// Values drawn evenly from ranges, again and again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RandomChange {
+    /// Time between draws.
+    pub every_s: f64,
+    /// Smallest and largest rate.
+    pub rate_mbps: Option<[f64; 2]>,
+    /// Smallest and largest round trip.
+    pub rtt_ms: Option<[f64; 2]>,
+    /// Smallest and largest probability of loss.
+    pub loss: Option<[f64; 2]>,
+}
+
+/// What is different about the link from some time on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// From when on.
+    pub at_s: f64,
+    /// The new rate.
+    pub rate_mbps: Option<f64>,
+    /// The new round trip.
+    pub rtt_ms: Option<f64>,
+    /// The new buffer.
+    pub buffer_bytes: Option<u64>,
+    /// The new probability of loss.
+    pub loss: Option<f64>,
+}
+
+/// What only the simulator knows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sim {
+    /// A receiver acknowledges after so many packets.
+    pub ack_every: u64,
+    /// Or after so much time.
+    pub ack_delay_ms: f64,
+    /// Acknowledgements come back together at multiples of this.
+    pub ack_aggregation_ms: f64,
+    /// Window before the first acknowledgement.
+    pub initial_window_packets: u64,
+    /// Size of a full packet of the network layer.
+    pub packet_bytes: u64,
+}
+
+/// When flows count as converged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Convergence {
+    /// Not asked.
+    None,
+    /// Each flow for itself: it stays near its fair share (Vivace, Section 5.2.1).
+    Share,
+    /// All together: Jain's index stays high (Iris, Section VI-B5).
+    Jain,
+}
+
+/// How some figures are computed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measure {
+    /// When flows count as converged.
+    pub convergence: Convergence,
+    /// How far from its fair share a converged flow may be.
+    pub share_tolerance: f64,
+    /// How high Jain's index must be.
+    pub jain_above: f64,
+    /// For how long either must last.
+    pub hold_s: f64,
+    /// How far a flow may be from the link's new rate once it has followed.
+    pub follow_tolerance: f64,
+    /// Time after a change of shares that does not count.
+    pub settle_s: f64,
+}
+
+/// What a flow has to send.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "app", rename_all = "snake_case")]
+pub enum App {
+    /// More than it can.
+    Bulk,
+    /// A video's segments, the next one when it is due and the last one is there.
+    OnOff {
+        /// Size of a segment.
+        segment_bytes: u64,
+        /// Time from one segment to the next.
+        every_s: f64,
+    },
+    /// A real DASH player in a browser: emulator only.
+    Dash {
+        /// How it chooses the next segment's rung.
+        abr: Abr,
+        /// How much it strives to have in its buffer.
+        buffer_s: f64,
+        /// Whether it fetches again what it has buffered when it goes to a higher rung.
+        fast_switch: bool,
+    },
+    /// A real RTSP player: emulator only.
+    Rtsp {
+        /// The stream: its mean rate, one of [`STREAM_MBPS`].
+        media_mbps: u64,
+        /// How much media the player holds before it begins, and after each stall.
+        client_buffer_s: f64,
+        /// What carries RTP.
+        transport: Transport,
+    },
+}
+
+/// What carries a stream's RTP between the origin and its player.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// The RTSP connection (RFC 2326, Section 10.12).
+    Tcp,
+    /// UDP; through the tunnel as datagrams.
+    Udp,
+}
+
+/// The streams that there are (Vivace, Figure 12(a)); `player/src/media/streams.ts` makes them.
+pub const STREAM_MBPS: [u64; 4] = [15, 30, 50, 95];
+
+/// How a DASH player chooses the next segment's rung: a name that its page takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Abr {
+    /// By the throughput of the last segments alone, as the Iris paper's player.
+    Throughput,
+    /// BOLA (Spiteri, Urgaonkar, Sitaraman, 2016), by the buffer.
+    Bola,
+    /// dash.js's mix of the two.
+    Dynamic,
+    /// Learn2Adapt-LowLatency.
+    L2a,
+    /// Low-on-Latency-plus.
+    Lolp,
+}
+
+impl Abr {
+    /// Its name, for the page.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Bola => "bola",
+            Self::Dynamic => "dynamic",
+            Self::L2a => "l2a",
+            Self::Lolp => "lolp",
+        }
+    }
+}
+
+/// Which way a flow takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// Through the pair of proxies.
+    Proxy,
+    /// The kernel's TCP from end to end.
+    Direct,
+    /// Through a third-party pair of programs.
+    Peer,
+}
+
+/// A third-party pair of programs that carries TCP across the link. In its commands and files, names
+/// in braces stand for what a flow has: `docs/research/scenarios.md`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Peer {
+    /// Program and arguments of the server's side; none if there is no such program.
+    pub server: Vec<String>,
+    /// Program and arguments of the client's side.
+    pub client: Vec<String>,
+    /// Texts of files that are written for them, by name.
+    pub files: Map<String, Value>,
+}
+
+/// Version of the Internet Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Ip {
+    /// IPv4.
+    #[serde(rename = "4")]
+    V4,
+    /// IPv6.
+    #[serde(rename = "6")]
+    V6,
+}
+
+/// The tunnel connections of a group's flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Connections {
+    /// One for each flow.
+    PerFlow,
+    /// One for all of them.
+    Shared,
+}
+
+/// Flows with the same settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// Algorithm: a name of `cc/`, `kernel:` and one of the kernel's, or `peer:` and its name.
+    pub cc: String,
+    /// Its parameters.
+    pub parameters: Map<String, Value>,
+    /// Its name in plots and claims.
+    pub label: String,
+    /// What it has to send.
+    #[serde(flatten)]
+    pub app: App,
+    /// What MCC takes them for, where that is not what `app` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// How many there are.
+    pub count: u64,
+    /// When the first begins.
+    pub start_s: f64,
+    /// How much later each further one begins.
+    pub start_every_s: f64,
+    /// When they end.
+    pub stop_s: f64,
+    /// Further propagation of these flows alone.
+    pub extra_rtt_ms: f64,
+    /// Which way they take.
+    pub via: Via,
+    /// Whether they share a tunnel connection.
+    pub connections: Connections,
+    /// Whether their data go from the client to the server.
+    pub upwards: bool,
+    /// What is asked of the algorithm while it runs.
+    pub change: Vec<FlowChange>,
+}
+
+/// What is asked of an algorithm while it runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FlowChange {
+    /// When.
+    pub at_s: f64,
+    /// The algorithm that replaces the current one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cc: Option<String>,
+    /// Its parameters.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub parameters: Map<String, Value>,
+    /// Which share of the link it is to strive for.
+    pub share: Option<f64>,
+    /// Above which rate it is to yield.
+    pub yield_above_mbps: Option<f64>,
+}
+
+impl Group {
+    /// What MCC takes them for, and how much a queue counts in their utility.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        self.class.unwrap_or(match self.app {
+            App::Dash { .. } | App::OnOff { .. } => Class::Dash,
+            App::Rtsp { .. } => Class::Rtsp,
+            App::Bulk => Class::Bulk,
+        })
+    }
+
+    /// Whether a player in a browser receives it.
+    #[must_use]
+    pub fn is_dash(&self) -> bool {
+        matches!(self.app, App::Dash { .. })
+    }
+
+    /// The rate of the stream that it plays, if it does.
+    #[must_use]
+    pub fn stream_mbps(&self) -> Option<u64> {
+        match self.app {
+            App::Rtsp { media_mbps, .. } => Some(media_mbps),
+            _ => None,
+        }
+    }
+
+    /// Whether a real player receives it.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        matches!(self.app, App::Dash { .. } | App::Rtsp { .. })
+    }
+
+    /// The name of the kernel's algorithm; `None` for any other.
+    #[must_use]
+    pub fn kernel_cc(&self) -> Option<&str> {
+        self.cc.strip_prefix("kernel:")
+    }
+
+    /// The name of the peer; `None` without a peer.
+    #[must_use]
+    pub fn peer(&self) -> Option<&str> {
+        self.cc.strip_prefix("peer:")
+    }
+
+    /// When the flow of this number in the group begins.
+    #[must_use]
+    pub fn start_of_s(&self, number: u64) -> f64 {
+        self.start_s + number as f64 * self.start_every_s
+    }
+}

@@ -1,0 +1,49 @@
+//! `[peer.NAME]`: a third-party pair of programs.
+
+use std::collections::BTreeMap;
+
+use super::model::Peer;
+use super::reader::Reader;
+use super::tree::{ScenarioError, Text, Value};
+
+type Result<T> = std::result::Result<T, ScenarioError>;
+
+/// All of them, by name.
+pub(super) fn read(reader: &mut Reader<'_>, text: &Text<'_>) -> Result<BTreeMap<String, Peer>> {
+    let mut peers = BTreeMap::new();
+    for (name, node) in reader.entries("peer")? {
+        let table = Reader::new(text, &format!("peer.{name}"), node)?;
+        peers.insert(name.to_owned(), peer(table)?);
+    }
+    Ok(peers)
+}
+
+fn peer(mut table: Reader<'_>) -> Result<Peer> {
+    let files = match table.node("files").map(|node| node.to_json()) {
+        None => serde_json::Map::new(),
+        Some(serde_json::Value::Object(files)) if files.values().all(|it| it.is_string()) => files,
+        Some(_) => return Err(table.error("files", "expected a table of texts by file name")),
+    };
+    // They are written into a directory of the flow's own and nowhere else.
+    if files.keys().any(|name| name.contains('/') || name.starts_with('.')) {
+        return Err(table.error("files", "a file's name has no / and does not begin with a dot"));
+    }
+    let peer =
+        Peer { server: words(&mut table, "server")?, client: words(&mut table, "client")?, files };
+    if peer.client.is_empty() {
+        return Err(table.error("client", "is missing: the program and its arguments, as a list"));
+    }
+    table.finish()?;
+    Ok(peer)
+}
+
+fn words(table: &mut Reader<'_>, key: &'static str) -> Result<Vec<String>> {
+    let Some(node) = table.node(key) else { return Ok(Vec::new()) };
+    let wrong = || table.error(key, "expected the program and its arguments, a list of texts");
+    let Value::List(items) = &node.value else { return Err(wrong()) };
+    let word = |item: &super::tree::Node| match &item.value {
+        Value::Text(word) => Ok(word.clone()),
+        _ => Err(wrong()),
+    };
+    items.iter().map(word).collect()
+}

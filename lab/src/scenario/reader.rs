@@ -1,0 +1,229 @@
+//! Takes a table apart key by key: types, ranges, defaults, and no key left over.
+
+use std::ops::RangeInclusive;
+
+use super::tree::{Node, ScenarioError, Text, Value};
+
+/// One table of the file.
+pub(super) struct Reader<'a> {
+    text: &'a Text<'a>,
+    /// Its key, as `link.change[1]`; empty for the file itself.
+    path: String,
+    node: &'a Node,
+    known: Vec<&'static str>,
+}
+
+type Result<T> = std::result::Result<T, ScenarioError>;
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a Text<'a>, path: &str, node: &'a Node) -> Result<Self> {
+        match node.value {
+            Value::Table(_) => Ok(Self { text, path: path.to_owned(), node, known: Vec::new() }),
+            _ => Err(text.error(node.at, path, format!("{}, expected a table", node.kind()))),
+        }
+    }
+
+    /// The value of a key, which is known from now on.
+    pub(super) fn node(&mut self, key: &'static str) -> Option<&'a Node> {
+        self.known.push(key);
+        self.node.get(key)
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.node.get(key).is_some()
+    }
+
+    pub(super) fn name(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        self.node.to_json()
+    }
+
+    /// An error about the value of `key`, or about the table where it has none.
+    pub(super) fn error(&self, key: &str, problem: impl Into<String>) -> ScenarioError {
+        let at = self.node.get(key).unwrap_or(self.node).at;
+        self.text.error(at, &self.name(key), problem)
+    }
+
+    /// An error about the table.
+    pub(super) fn error_here(&self, problem: impl Into<String>) -> ScenarioError {
+        self.text.error(self.node.at, &self.path, problem)
+    }
+
+    pub(super) fn number_of(
+        &self,
+        node: &Node,
+        key: &str,
+        range: &RangeInclusive<f64>,
+    ) -> Result<f64> {
+        let value = match node.value {
+            Value::Integer(value) => value as f64,
+            Value::Float(value) => value,
+            _ => {
+                let problem = format!("{}, expected a number", node.kind());
+                return Err(self.text.error(node.at, &self.name(key), problem));
+            }
+        };
+        // Not-a-number is in no range.
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let problem = format!("{value} is out of range: {} to {}", range.start(), range.end());
+        Err(self.text.error(node.at, &self.name(key), problem))
+    }
+
+    pub(super) fn maybe_number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<f64>> {
+        self.node(key).map(|node| self.number_of(node, key, &range)).transpose()
+    }
+
+    pub(super) fn number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+        default: f64,
+    ) -> Result<f64> {
+        Ok(self.maybe_number(key, range)?.unwrap_or(default))
+    }
+
+    pub(super) fn needed_number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Result<f64> {
+        let expected = format!("is missing: a number from {} to {}", range.start(), range.end());
+        let found = self.maybe_number(key, range)?;
+        found.ok_or_else(|| self.error(key, expected))
+    }
+
+    pub(super) fn maybe_integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<u64>> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let Value::Integer(value) = node.value else {
+            return Err(self.error(key, format!("{}, expected an integer", node.kind())));
+        };
+        match u64::try_from(value).ok().filter(|value| range.contains(value)) {
+            Some(value) => Ok(Some(value)),
+            None => {
+                let (low, high) = (range.start(), range.end());
+                Err(self.error(key, format!("{value} is out of range: {low} to {high}")))
+            }
+        }
+    }
+
+    pub(super) fn integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64> {
+        Ok(self.maybe_integer(key, range)?.unwrap_or(default))
+    }
+
+    pub(super) fn boolean(&mut self, key: &'static str, default: bool) -> Result<bool> {
+        match self.node(key).map(|node| (&node.value, node.kind())) {
+            None => Ok(default),
+            Some((Value::Bool(value), _)) => Ok(*value),
+            Some((_, kind)) => Err(self.error(key, format!("{kind}, expected true or false"))),
+        }
+    }
+
+    pub(super) fn maybe_text(&mut self, key: &'static str) -> Result<Option<String>> {
+        match self.node(key).map(|node| (&node.value, node.kind())) {
+            None => Ok(None),
+            Some((Value::Text(value), _)) if !value.trim().is_empty() => Ok(Some(value.clone())),
+            Some((Value::Text(_), _)) => Err(self.error(key, "must not be empty")),
+            Some((_, kind)) => Err(self.error(key, format!("{kind}, expected a text"))),
+        }
+    }
+
+    pub(super) fn text(&mut self, key: &'static str) -> Result<String> {
+        self.maybe_text(key)?.ok_or_else(|| self.error(key, "is missing: a text"))
+    }
+
+    /// One of some words; without the key, the first.
+    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Result<T> {
+        let Some(word) = self.maybe_text(key)? else { return Ok(words[0].1) };
+        let found = words.iter().find(|(known, _)| *known == word);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let known: Vec<_> = words.iter().map(|(known, _)| *known).collect();
+            self.error(key, format!("{word:?}, expected one of {}", known.join(", ")))
+        })
+    }
+
+    pub(super) fn table(&mut self, key: &'static str) -> Result<Option<Reader<'a>>> {
+        let name = self.name(key);
+        self.node(key).map(|node| Reader::new(self.text, &name, node)).transpose()
+    }
+
+    /// The tables of `[[key]]`.
+    pub(super) fn tables(&mut self, key: &'static str) -> Result<Vec<Reader<'a>>> {
+        let name = self.name(key);
+        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let Value::List(items) = &node.value else {
+            return Err(self.error(key, format!("{}, expected [[{name}]]", node.kind())));
+        };
+        let reader = |(index, item)| Reader::new(self.text, &format!("{name}[{index}]"), item);
+        items.iter().enumerate().map(reader).collect()
+    }
+
+    /// Two numbers, the first not above the second.
+    pub(super) fn span(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<[f64; 2]>> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let wrong = || self.error(key, "expected a list of the smallest and the largest number");
+        let Value::List(items) = &node.value else { return Err(wrong()) };
+        let [low, high] = &items[..] else { return Err(wrong()) };
+        let span = [self.number_of(low, key, &range)?, self.number_of(high, key, &range)?];
+        if span[0] > span[1] { Err(wrong()) } else { Ok(Some(span)) }
+    }
+
+    /// A list of at most so many numbers; without the key, none.
+    pub(super) fn numbers(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+        at_most: usize,
+    ) -> Result<Vec<f64>> {
+        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let wrong = || self.error(key, format!("expected a list of up to {at_most} numbers"));
+        let Value::List(items) = &node.value else { return Err(wrong()) };
+        if items.len() > at_most {
+            return Err(wrong());
+        }
+        items.iter().map(|item| self.number_of(item, key, &range)).collect()
+    }
+
+    /// The entries of a table with keys of the user's.
+    pub(super) fn entries(&mut self, key: &'static str) -> Result<Vec<(&'a str, &'a Node)>> {
+        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let Value::Table(entries) = &node.value else {
+            return Err(self.error(key, format!("{}, expected a table", node.kind())));
+        };
+        Ok(entries.iter().map(|entry| (entry.key.as_str(), &entry.node)).collect())
+    }
+
+    /// # Errors
+    /// The table has an unknown key.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let Value::Table(entries) = &self.node.value else { return Ok(()) };
+        let Some(unknown) = entries.iter().find(|e| !self.known.contains(&e.key.as_str())) else {
+            return Ok(());
+        };
+        self.known.sort_unstable();
+        self.known.dedup();
+        let problem = format!("unknown key; known here are {}", self.known.join(", "));
+        Err(self.text.error(unknown.at, &self.name(&unknown.key), problem))
+    }
+}

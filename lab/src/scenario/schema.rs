@@ -1,0 +1,395 @@
+//! The keys of a scenario file, their ranges and defaults.
+
+use std::collections::BTreeMap;
+
+use millrace_config::Class;
+
+use crate::report::Plot;
+
+use super::model::{
+    Abr, App, Change, Connections, Convergence, Driver, FlowChange, Group, Head, Ip, Link, Measure,
+    Peer, RandomChange, Rate, STREAM_MBPS, Scenario, Series, Sim, TraceFormat, Transport, Via,
+};
+use super::peer;
+use super::reader::Reader;
+use super::tree::{Node, ScenarioError, Text, Value};
+
+type Result<T> = std::result::Result<T, ScenarioError>;
+
+const RATE_MBPS: std::ops::RangeInclusive<f64> = 0.01..=100_000.0;
+const RTT_MS: std::ops::RangeInclusive<f64> = 0.0..=20_000.0;
+const LOSS: std::ops::RangeInclusive<f64> = 0.0..=1.0;
+const TIME_S: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
+const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 0..=1_000_000_000;
+const MAX_FLOWS: u64 = 10_000;
+/// As many as `player/src/cli/pictures.ts` draws per session.
+const MAX_FRAMES: usize = 12;
+
+/// Keys of the file that are the same for all cells.
+const HEAD_KEYS: [&str; 12] = [
+    "name",
+    "title",
+    "figure",
+    "about",
+    "drivers",
+    "repeat",
+    "seed",
+    "series",
+    "pictures_s",
+    "sweep",
+    "claim",
+    "plot",
+];
+
+/// Keys of the file itself that are not the run's; those of the run are known here too.
+pub(super) fn head(reader: &mut Reader<'_>) -> Result<Head> {
+    let name = reader.text("name")?;
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !name.chars().all(allowed) || name.len() > 60 || name.starts_with('-') {
+        let problem = "allowed are up to 60 small letters, digits and hyphens";
+        return Err(reader.error("name", problem));
+    }
+    let series = [("first", Series::First), ("all", Series::All), ("none", Series::None)];
+    Ok(Head {
+        name,
+        title: reader.text("title")?,
+        figure: reader.maybe_text("figure")?,
+        about: reader.maybe_text("about")?,
+        drivers: drivers(reader)?,
+        repeat: reader.integer("repeat", 1..=10_000, 1)?,
+        seed: reader.integer("seed", 0..=1 << 53, 1)?,
+        series: reader.choice("series", &series)?,
+        pictures_s: reader.numbers("pictures_s", TIME_S, MAX_FRAMES)?,
+    })
+}
+
+/// Both where the file does not say.
+fn drivers(reader: &mut Reader<'_>) -> Result<Vec<Driver>> {
+    let known = [Driver::Simulator, Driver::Emulator];
+    let Some(node) = reader.node("drivers") else { return Ok(known.to_vec()) };
+    let driver = |item: &Node| match &item.value {
+        Value::Text(name) => known.into_iter().find(|driver| driver.name() == name),
+        _ => None,
+    };
+    let found: Option<Vec<_>> = match &node.value {
+        Value::List(items) => items.iter().map(driver).collect(),
+        _ => None,
+    };
+    let found = found.filter(|found| !found.is_empty());
+    let problem = "expected a list with \"simulator\", \"emulator\" or both";
+    found.ok_or_else(|| reader.error("drivers", problem))
+}
+
+/// The report's own form, so that it takes what it can draw.
+pub(super) fn plots(reader: &mut Reader<'_>) -> Result<Vec<Plot>> {
+    let plot = |table: Reader<'_>| {
+        serde_json::from_value(table.to_json()).map_err(|error| table.error_here(error.to_string()))
+    };
+    reader.tables("plot")?.into_iter().map(plot).collect()
+}
+
+/// One cell's run.
+pub(super) fn scenario(text: &Text<'_>, root: &Node) -> Result<Scenario> {
+    let mut reader = Reader::new(text, "", root)?;
+    // Read before, once for all cells.
+    for key in HEAD_KEYS {
+        reader.node(key);
+    }
+    let duration_s = reader.needed_number("duration_s", 0.1..=100_000.0)?;
+    let warmup_s = reader.number("warmup_s", TIME_S, 0.0)?;
+    if warmup_s >= duration_s {
+        return Err(reader.error("warmup_s", format!("must be below duration_s, {duration_s}")));
+    }
+    let ip = match reader.integer("ip", 4..=6, 4)? {
+        4 => Ip::V4,
+        6 => Ip::V6,
+        other => return Err(reader.error("ip", format!("{other}, expected 4 or 6"))),
+    };
+    let Some(mut link_table) = reader.table("link")? else {
+        return Err(reader.error("link", "is missing: the table of the bottleneck"));
+    };
+    let link = link(&mut link_table)?;
+    link_table.finish()?;
+    let sim = sim(reader.table("sim")?)?;
+    let measure = measure(reader.table("measure")?)?;
+    let peers = peer::read(&mut reader, text)?;
+    let tables = reader.tables("flow")?;
+    if tables.is_empty() {
+        return Err(reader.error("flow", "is missing: a [[flow]] for each kind of sender"));
+    }
+    let groups: Vec<Group> =
+        tables.into_iter().map(|table| group(table, duration_s, &peers)).collect::<Result<_>>()?;
+    let flows: u64 = groups.iter().map(|group| group.count).sum();
+    if flows > MAX_FLOWS {
+        return Err(reader.error("flow", format!("{flows} flows; allowed are {MAX_FLOWS}")));
+    }
+    reader.finish()?;
+    Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, groups })
+}
+
+fn link(reader: &mut Reader<'_>) -> Result<Link> {
+    Ok(Link {
+        rate: rate(reader)?,
+        rtt_ms: reader.needed_number("rtt_ms", RTT_MS)?,
+        buffer_bytes: match reader.maybe_integer("buffer_bytes", BUFFER_BYTES)? {
+            Some(bytes) => bytes,
+            None => return Err(reader.error("buffer_bytes", "is missing: an integer")),
+        },
+        loss: reader.number("loss", LOSS, 0.0)?,
+        loss_reverse: reader.number("loss_reverse", LOSS, 0.0)?,
+        jitter_ms: reader.number("jitter_ms", RTT_MS, 0.0)?,
+        reorder: reader.boolean("reorder", false)?,
+        random_change: reader.table("random_change")?.map(random_change).transpose()?,
+        change: reader.tables("change")?.into_iter().map(change).collect::<Result<_>>()?,
+    })
+}
+
+fn rate(reader: &mut Reader<'_>) -> Result<Rate> {
+    let constant = reader.maybe_number("rate_mbps", RATE_MBPS)?;
+    let trace = reader.maybe_text("trace")?;
+    let words = [("mahimahi", TraceFormat::Mahimahi), ("throughput", TraceFormat::Throughput)];
+    let given = reader.has("trace_format");
+    let trace_format = reader.choice("trace_format", &words)?;
+    match (constant, trace) {
+        (Some(rate_mbps), None) if !given => Ok(Rate::Constant { rate_mbps }),
+        (Some(_), None) => Err(reader.error("trace_format", "is of no use without trace")),
+        (None, Some(trace)) => Ok(Rate::Trace { trace, trace_format }),
+        (Some(_), Some(_)) => Err(reader.error("trace", "either rate_mbps or trace, not both")),
+        (None, None) => Err(reader.error("rate_mbps", "is missing: rate_mbps, or trace")),
+    }
+}
+
+fn random_change(mut reader: Reader<'_>) -> Result<RandomChange> {
+    let change = RandomChange {
+        every_s: reader.needed_number("every_s", 0.001..=100_000.0)?,
+        rate_mbps: reader.span("rate_mbps", RATE_MBPS)?,
+        rtt_ms: reader.span("rtt_ms", RTT_MS)?,
+        loss: reader.span("loss", LOSS)?,
+    };
+    if change.rate_mbps.is_none() && change.rtt_ms.is_none() && change.loss.is_none() {
+        return Err(reader.error_here("changes nothing: set rate_mbps, rtt_ms or loss"));
+    }
+    reader.finish()?;
+    Ok(change)
+}
+
+fn change(mut reader: Reader<'_>) -> Result<Change> {
+    let change = Change {
+        at_s: reader.needed_number("at_s", TIME_S)?,
+        rate_mbps: reader.maybe_number("rate_mbps", RATE_MBPS)?,
+        rtt_ms: reader.maybe_number("rtt_ms", RTT_MS)?,
+        buffer_bytes: reader.maybe_integer("buffer_bytes", BUFFER_BYTES)?,
+        loss: reader.maybe_number("loss", LOSS)?,
+    };
+    let nothing =
+        Change { rate_mbps: None, rtt_ms: None, buffer_bytes: None, loss: None, ..change };
+    if change == nothing {
+        let problem = "changes nothing: set rate_mbps, rtt_ms, buffer_bytes or loss";
+        return Err(reader.error_here(problem));
+    }
+    reader.finish()?;
+    Ok(change)
+}
+
+fn sim(reader: Option<Reader<'_>>) -> Result<Sim> {
+    // RFC 9000, Sections 13.2.2 and 18.2; RFC 9002, Section 7.2.
+    let mut sim = Sim {
+        ack_every: 2,
+        ack_delay_ms: 25.0,
+        ack_aggregation_ms: 0.0,
+        initial_window_packets: 10,
+        packet_bytes: 1500,
+    };
+    let Some(mut reader) = reader else { return Ok(sim) };
+    sim.ack_every = reader.integer("ack_every", 1..=1000, sim.ack_every)?;
+    sim.ack_delay_ms = reader.number("ack_delay_ms", 0.0..=1000.0, sim.ack_delay_ms)?;
+    sim.ack_aggregation_ms =
+        reader.number("ack_aggregation_ms", 0.0..=1000.0, sim.ack_aggregation_ms)?;
+    let window = reader.integer("initial_window_packets", 1..=1000, sim.initial_window_packets)?;
+    sim.initial_window_packets = window;
+    sim.packet_bytes = reader.integer("packet_bytes", 200..=65_535, sim.packet_bytes)?;
+    reader.finish()?;
+    Ok(sim)
+}
+
+fn measure(reader: Option<Reader<'_>>) -> Result<Measure> {
+    // Vivace, Section 5.2.1: within 25 % for 5 s; Iris, Section VI-B5: over 0.9 for 5 s.
+    let mut measure = Measure {
+        convergence: Convergence::None,
+        share_tolerance: 0.25,
+        jain_above: 0.9,
+        hold_s: 5.0,
+        follow_tolerance: 0.2,
+        settle_s: 20.0,
+    };
+    let Some(mut reader) = reader else { return Ok(measure) };
+    let words =
+        [("none", Convergence::None), ("share", Convergence::Share), ("jain", Convergence::Jain)];
+    measure.convergence = reader.choice("convergence", &words)?;
+    measure.share_tolerance =
+        reader.number("share_tolerance", 0.001..=1.0, measure.share_tolerance)?;
+    measure.jain_above = reader.number("jain_above", 0.01..=1.0, measure.jain_above)?;
+    measure.hold_s = reader.number("hold_s", 1.0..=1000.0, measure.hold_s)?;
+    measure.follow_tolerance =
+        reader.number("follow_tolerance", 0.001..=1.0, measure.follow_tolerance)?;
+    measure.settle_s = reader.number("settle_s", TIME_S, measure.settle_s)?;
+    reader.finish()?;
+    Ok(measure)
+}
+
+fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>) -> Result<Group> {
+    let cc = reader.text("cc")?;
+    let kernel = cc.strip_prefix("kernel:");
+    if kernel.is_some_and(|kernel| !["cubic", "bbr", "reno"].contains(&kernel)) {
+        let problem = format!("{cc:?}, of the kernel's there are cubic, bbr and reno");
+        return Err(reader.error("cc", problem));
+    }
+    let parameters = parameters(&mut reader)?;
+    let natural = match (kernel, cc.strip_prefix("peer:")) {
+        (Some(_), _) => Via::Direct,
+        (None, Some(peer)) if peers.contains_key(peer) => Via::Peer,
+        (None, Some(peer)) => {
+            return Err(reader.error("cc", format!("{cc:?}, but there is no [peer.{peer}]")));
+        }
+        (None, None) => Via::Proxy,
+    };
+    let via = via(&mut reader, natural)?;
+    let group = Group {
+        label: reader.maybe_text("label")?.unwrap_or_else(|| cc.clone()),
+        cc,
+        parameters,
+        app: app(&mut reader)?,
+        class: class(&mut reader)?,
+        count: reader.integer("count", 1..=MAX_FLOWS, 1)?,
+        start_s: reader.number("start_s", TIME_S, 0.0)?,
+        start_every_s: reader.number("start_every_s", TIME_S, 0.0)?,
+        stop_s: reader.number("stop_s", TIME_S, duration_s)?,
+        extra_rtt_ms: reader.number("extra_rtt_ms", RTT_MS, 0.0)?,
+        via,
+        connections: reader.choice(
+            "connections",
+            &[("per_flow", Connections::PerFlow), ("shared", Connections::Shared)],
+        )?,
+        upwards: reader.choice("direction", &[("down", false), ("up", true)])?,
+        change: reader.tables("change")?.into_iter().map(flow_change).collect::<Result<_>>()?,
+    };
+    if group.stop_s > duration_s {
+        return Err(reader.error("stop_s", format!("is after the end, at {duration_s} s")));
+    }
+    let last_s = group.start_of_s(group.count - 1);
+    if last_s >= group.stop_s {
+        let problem = format!("the last flow starts at {last_s} s, not before {} s", group.stop_s);
+        return Err(reader.error("start_s", problem));
+    }
+    reader.finish()?;
+    Ok(group)
+}
+
+fn parameters(reader: &mut Reader<'_>) -> Result<serde_json::Map<String, serde_json::Value>> {
+    match reader.node("parameters").map(|node| (&node.value, node.to_json())) {
+        None => Ok(serde_json::Map::new()),
+        Some((Value::Table(_), serde_json::Value::Object(map))) => Ok(map),
+        Some(_) => Err(reader.error("parameters", "expected a table of settings")),
+    }
+}
+
+/// Follows from the algorithm: the kernel's drive its own TCP from end to end, a peer's is its own, all
+/// others drive the tunnel. Saying it again is allowed.
+fn via(reader: &mut Reader<'_>, natural: Via) -> Result<Via> {
+    let words = [("proxy", Via::Proxy), ("direct", Via::Direct), ("peer", Via::Peer)];
+    let given = reader.has("via");
+    let via = reader.choice("via", &words)?;
+    if given && via != natural {
+        let problem =
+            "doesn't go with cc: kernel:... is direct, peer:... is peer, all else is proxy";
+        return Err(reader.error("via", problem));
+    }
+    Ok(natural)
+}
+
+fn app(reader: &mut Reader<'_>) -> Result<App> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Word {
+        Bulk,
+        OnOff,
+        Dash,
+        Rtsp,
+    }
+    let words =
+        [("bulk", Word::Bulk), ("on_off", Word::OnOff), ("dash", Word::Dash), ("rtsp", Word::Rtsp)];
+    let word = reader.choice("app", &words)?;
+    let segment_bytes = reader.maybe_integer("segment_bytes", 1..=1_000_000_000)?;
+    let every_s = reader.maybe_number("every_s", 0.001..=1000.0)?;
+    let all = [Abr::Throughput, Abr::Bola, Abr::Dynamic, Abr::L2a, Abr::Lolp];
+    let abr = reader.choice("abr", &all.map(|abr| (abr.name(), abr)))?;
+    // The Iris paper's.
+    let buffer_s = reader.number("buffer_s", 1.0..=120.0, 15.0)?;
+    // dash.js's.
+    let fast_switch = reader.boolean("fast_switch", true)?;
+    let media_mbps = reader.maybe_integer("media_mbps", 1..=1000)?;
+    // What players of live streams have, such as VLC's network cache.
+    let client_buffer_s = reader.number("client_buffer_s", 0.0..=120.0, 1.0)?;
+    let transport =
+        reader.choice("transport", &[("tcp", Transport::Tcp), ("udp", Transport::Udp)])?;
+    for (key, of, app) in [
+        ("segment_bytes", Word::OnOff, "on_off"),
+        ("every_s", Word::OnOff, "on_off"),
+        ("abr", Word::Dash, "dash"),
+        ("buffer_s", Word::Dash, "dash"),
+        ("fast_switch", Word::Dash, "dash"),
+        ("media_mbps", Word::Rtsp, "rtsp"),
+        ("client_buffer_s", Word::Rtsp, "rtsp"),
+        ("transport", Word::Rtsp, "rtsp"),
+    ] {
+        if word != of && reader.has(key) {
+            return Err(reader.error(key, format!("is only for app = \"{app}\"")));
+        }
+    }
+    match (word, segment_bytes, every_s) {
+        (Word::OnOff, Some(segment_bytes), Some(every_s)) => {
+            Ok(App::OnOff { segment_bytes, every_s })
+        }
+        (Word::OnOff, _, _) => Err(reader.error("app", "on_off needs segment_bytes and every_s")),
+        (Word::Bulk, _, _) => Ok(App::Bulk),
+        (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s, fast_switch }),
+        (Word::Rtsp, _, _) => match media_mbps {
+            Some(media_mbps) if STREAM_MBPS.contains(&media_mbps) => {
+                Ok(App::Rtsp { media_mbps, client_buffer_s, transport })
+            }
+            given => {
+                let given = given.map_or("is missing".to_owned(), |it| it.to_string());
+                let problem = format!("{given}: there are streams of {STREAM_MBPS:?} Mbit/s");
+                Err(reader.error("media_mbps", problem))
+            }
+        },
+    }
+}
+
+fn class(reader: &mut Reader<'_>) -> Result<Option<Class>> {
+    let given = reader.has("class");
+    let class = reader.choice("class", &Class::ALL.map(|class| (class.as_str(), class)))?;
+    Ok(given.then_some(class))
+}
+
+fn flow_change(mut reader: Reader<'_>) -> Result<FlowChange> {
+    let change = FlowChange {
+        at_s: reader.needed_number("at_s", TIME_S)?,
+        cc: reader.maybe_text("cc")?,
+        parameters: parameters(&mut reader)?,
+        share: reader.maybe_number("share", 0.0001..=1.0)?,
+        yield_above_mbps: reader.maybe_number("yield_above_mbps", RATE_MBPS)?,
+    };
+    let FlowChange { cc, parameters, share, yield_above_mbps, .. } = &change;
+    if cc.is_none() && share.is_none() && yield_above_mbps.is_none() {
+        return Err(reader.error_here("changes nothing: set cc, share or yield_above_mbps"));
+    }
+    if let Some(cc) = cc.as_ref().filter(|cc| cc.contains(':')) {
+        let problem = format!("{cc:?}, only algorithms of the tunnel take over from each other");
+        return Err(reader.error("cc", problem));
+    }
+    if cc.is_none() && !parameters.is_empty() {
+        return Err(reader.error("parameters", "are of no use without cc"));
+    }
+    reader.finish()?;
+    Ok(change)
+}

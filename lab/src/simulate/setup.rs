@@ -1,0 +1,158 @@
+//! From a scenario to a setup of the simulator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cc::registry::{self, Algorithm, Spec};
+use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
+use millrace_sim::{AckPolicy, Flow, Link, LinkChange, Order, RandomChange, Rate, Setup, Source};
+use serde_json::{Map, Value};
+
+use super::mcc;
+use crate::measure::SAMPLE_S;
+use crate::runner::NotDone;
+use crate::scenario::{self, App, Connections, Group, Scenario, Sim, Via};
+use crate::traces::Traces;
+
+/// The simulator's setup of one run of `scenario`.
+///
+/// # Errors
+/// When something that it needs is missing, or only the emulator has it.
+pub fn setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, NotDone> {
+    let mut flows = Vec::new();
+    for group in &scenario.groups {
+        flows.extend(flows_of(group, &scenario.sim)?);
+    }
+    let setup = Setup { flows, ..link_setup(scenario, seed, traces)? };
+    setup.validate().map_err(|error| NotDone::Failed(error.to_string()))?;
+    Ok(setup)
+}
+
+/// The setup of one run of `scenario` without its flows.
+///
+/// # Errors
+/// When something that it needs is missing, or a value is out of range.
+pub fn link_setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, NotDone> {
+    let link = &scenario.link;
+    let rate = match &link.rate {
+        scenario::Rate::Constant { rate_mbps } => Rate::Constant(Bandwidth::from_mbps(*rate_mbps)),
+        scenario::Rate::Trace { trace, trace_format } => {
+            Rate::Trace(traces.get(trace, *trace_format)?)
+        }
+    };
+    let first = Link {
+        rate,
+        rtt: ms(link.rtt_ms),
+        buffer_bytes: link.buffer_bytes,
+        loss: link.loss,
+        loss_reverse: link.loss_reverse,
+        jitter: ms(link.jitter_ms),
+        reorder: link.reorder,
+    };
+    let mut setup = Setup::new(first, Vec::new(), s(scenario.duration_s));
+    setup.warmup = s(scenario.warmup_s);
+    setup.seed = seed;
+    setup.sample_every = s(SAMPLE_S);
+    setup.changes = link.change.iter().map(change).collect();
+    setup.random_change = link.random_change.as_ref().map(random_change);
+    setup.validate_without_flows().map_err(|error| NotDone::Failed(error.to_string()))?;
+    Ok(setup)
+}
+
+fn change(change: &scenario::Change) -> (Duration, LinkChange) {
+    let to = LinkChange {
+        rate: change.rate_mbps.map(|rate| Rate::Constant(Bandwidth::from_mbps(rate))),
+        rtt: change.rtt_ms.map(ms),
+        buffer_bytes: change.buffer_bytes,
+        loss: change.loss,
+        ..LinkChange::default()
+    };
+    (s(change.at_s), to)
+}
+
+fn random_change(change: &scenario::RandomChange) -> RandomChange {
+    let rate = |[low, high]: [f64; 2]| Bandwidth::from_mbps(low)..=Bandwidth::from_mbps(high);
+    RandomChange {
+        every: s(change.every_s),
+        rate: change.rate_mbps.map(rate),
+        rtt: change.rtt_ms.map(|[low, high]| ms(low)..=ms(high)),
+        loss: change.loss.map(|[low, high]| low..=high),
+    }
+}
+
+fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
+    let emulator_only = match group.via {
+        Via::Proxy => None,
+        Via::Direct => Some("the kernel's TCP runs"),
+        Via::Peer => Some("other programs run"),
+    };
+    if let Some(what) = emulator_only {
+        return Err(NotDone::Skipped(format!("{}: {what} in the emulator only", group.cc)));
+    }
+    if group.connections == Connections::Shared && group.count > 1 {
+        let problem = "flows that share a connection run in the emulator only";
+        return Err(NotDone::Skipped(problem.to_owned()));
+    }
+    if group.upwards {
+        let problem = "the simulator's flows go in the direction of the data only";
+        return Err(NotDone::Skipped(problem.to_owned()));
+    }
+    let source = match group.app {
+        App::Bulk => Source::Bulk,
+        App::OnOff { segment_bytes, every_s } => {
+            Source::Segments { bytes: segment_bytes, period: s(every_s) }
+        }
+        App::Dash { .. } | App::Rtsp { .. } => {
+            return Err(NotDone::Skipped("players run in the emulator only".to_owned()));
+        }
+    };
+    let mut flow = Flow::bulk(controller(&group.cc, &group.parameters)?);
+    flow.source = source;
+    flow.stop = Some(s(group.stop_s));
+    flow.extra_rtt = ms(group.extra_rtt_ms);
+    flow.packet_bytes = sim.packet_bytes;
+    flow.initial_window_packets = sim.initial_window_packets;
+    flow.ack = AckPolicy {
+        // In range by the schema.
+        every: u32::try_from(sim.ack_every).unwrap_or(u32::MAX),
+        max_delay: ms(sim.ack_delay_ms),
+        aggregation: ms(sim.ack_aggregation_ms),
+    };
+    for change in &group.change {
+        let share = change.share.map(Tuning::Share);
+        let above =
+            change.yield_above_mbps.map(|rate| Tuning::YieldAbove(Bandwidth::from_mbps(rate)));
+        let to = change.cc.as_ref().map(|cc| controller(cc, &change.parameters)).transpose()?;
+        let orders = to.map(Order::Migrate).into_iter();
+        let orders = orders.chain(share.into_iter().chain(above).map(Order::Tune));
+        flow.orders.extend(orders.map(|order| (s(change.at_s), order)));
+    }
+    let with_start = |number| Flow { start: s(group.start_of_s(number)), ..flow.clone() };
+    Ok((0..group.count).map(with_start).collect())
+}
+
+fn controller(
+    name: &str,
+    parameters: &Map<String, Value>,
+) -> Result<Arc<dyn ControllerConfig>, NotDone> {
+    if name == mcc::NAME {
+        return mcc::initial(&mcc::config(parameters)?);
+    }
+    let spec = Spec { name: name.to_owned(), parameters: parameters.clone() };
+    match registry::find(&spec) {
+        Ok(Algorithm::Controller(algorithm)) => Ok(algorithm),
+        Ok(Algorithm::Transport { name, .. }) => {
+            let problem = format!("{name} is the QUIC stack's own and runs in the emulator only");
+            Err(NotDone::Skipped(problem))
+        }
+        Err(error) => Err(NotDone::Failed(error.to_string())),
+    }
+}
+
+fn s(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn ms(milliseconds: f64) -> Duration {
+    Duration::from_secs_f64(milliseconds / 1e3)
+}

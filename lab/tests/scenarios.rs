@@ -1,0 +1,210 @@
+//! Scenario files: those of this repository are valid, invalid ones are rejected with place and reason, and the
+//! commands handle both.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use millrace_lab::scenario::File;
+
+fn toml_files(directory: &str) -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|found| found == "toml")).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+#[test]
+fn every_scenario_of_this_repository_is_valid() {
+    // Those for both drivers are compared with each other: they have no claims, and their plots follow from what
+    // they sweep.
+    for (directory, claims) in
+        [("papers", true), ("conditions", true), ("real", true), ("parity", false)]
+    {
+        every_scenario_is_good(&format!("scenarios/{directory}"), claims);
+    }
+    valid_files("scenarios/players");
+}
+
+fn every_scenario_is_good(directory: &str, claims: bool) {
+    for file in valid_files(directory) {
+        assert_eq!(!file.claims.is_empty(), claims, "claims of {}", file.head.name);
+        assert!(!file.plots.is_empty() || !claims, "{}: draws nothing", file.head.name);
+    }
+}
+
+/// All files of a directory, whose names are those of the scenarios.
+fn valid_files(directory: &str) -> Vec<File> {
+    let load = |path: &PathBuf| {
+        let file = File::load(path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(Some(file.head.name.as_str()), path.file_stem().unwrap().to_str());
+        file
+    };
+    toml_files(directory).iter().map(load).collect()
+}
+
+#[test]
+fn every_row_of_the_papers_has_its_scenario() {
+    let names: Vec<String> = toml_files("scenarios/papers")
+        .iter()
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    let vivace = (2..=11).map(|figure| format!("vivace-fig{figure:02}"));
+    let iris = (6..=11).map(|figure| format!("iris-fig{figure:02}"));
+    for wanted in vivace.chain(iris).chain(["iris-tab2".to_owned()]) {
+        assert!(names.iter().any(|name| name.starts_with(&wanted)), "{wanted} in {names:?}");
+    }
+}
+
+#[test]
+fn invalid_files_are_rejected_with_place_and_reason() {
+    for path in toml_files("tests/invalid") {
+        let text = fs::read_to_string(&path).unwrap();
+        let expected = text.lines().next().unwrap().strip_prefix("# expect: ").unwrap();
+        let error = File::parse(&text, Path::new("x")).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(error.strip_prefix("x:").unwrap(), expected, "{}", path.display());
+    }
+}
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_millrace-lab")).args(arguments).output().unwrap()
+}
+
+/// `millrace-lab run` with the simulator.
+fn simulate(arguments: &[&str]) -> Output {
+    lab(&[&["run", "--driver", "simulator"][..], arguments].concat())
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A scenario of a second with one claim.
+fn small(directory: &Path, bound: &str) -> String {
+    let path = directory.join("small.toml");
+    let text = format!(
+        "name = \"small\"\ntitle = \"Small\"\nduration_s = 1\n[link]\nrate_mbps = 10\nrtt_ms = 20\n\
+         buffer_bytes = 25000\n[[flow]]\ncc = \"constant\"\nparameters = {{ rate_mbps = 5 }}\n\
+         [[claim]]\ntext = \"it sends\"\nmetric = \"throughput_mbps\"\n{bound}\n"
+    );
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn simulator_runs_a_scenario_and_counts_its_claims() {
+    let directory = tempfile::tempdir().unwrap();
+    let results = directory.path().join("results").display().to_string();
+    let good = small(directory.path(), "at_least = 4.5");
+    let output = simulate(&["--out", &results, &good]);
+    let text = out(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("holds: it sends"), "{text}");
+    assert!(text.ends_with("1 claims hold, 0 fail (0 without a reason)\n"), "{text}");
+    assert!(directory.path().join("results/small/summary.json").exists());
+    assert!(directory.path().join("results/small/runs/0000-r00/series.parquet").exists());
+}
+
+#[test]
+fn a_failed_claim_without_a_reason_sets_the_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let results = directory.path().join("results").display().to_string();
+    let bad = small(directory.path(), "at_least = 9");
+    let output = simulate(&["--json", "--out", &results, &bad]);
+    assert_eq!(output.status.code(), Some(2));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["claims"]["fail_without_reason"], 1);
+    assert_eq!(json["scenarios"][0]["claims"][0]["verdict"], "fails");
+    let quick = simulate(&["--quick", "--out", &results, &bad]);
+    assert!(quick.status.success(), "a shortened run proves nothing, either way");
+    assert!(out(&quick).contains("proves nothing"));
+
+    let explained = small(directory.path(), "at_least = 9\nreason = \"it sends 5\"");
+    let output = simulate(&["--out", &results, &explained]);
+    assert!(output.status.success());
+    assert!(out(&output).contains("it sends 5"), "{}", out(&output));
+}
+
+#[test]
+fn quick_shortens_every_scenario() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(small(directory.path(), "at_least = 1")).unwrap();
+    for name in ["small", "other"] {
+        let text = text.replace("name = \"small\"", &format!("name = \"{name}\"\nrepeat = 5"));
+        fs::write(directory.path().join(format!("{name}.toml")), text).unwrap();
+    }
+    let scenarios = directory.path().display().to_string();
+    let results = directory.path().join("results").display().to_string();
+    let output = simulate(&["--quick", "--json", "--out", &results, &scenarios]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = json["scenarios"].as_array().unwrap();
+    assert_eq!(all.len(), 2);
+    assert!(all.iter().all(|scenario| scenario["counts"]["runs"] == 1), "{json}");
+}
+
+#[test]
+fn a_driver_skips_scenarios_that_it_cannot_run_and_rejects_them_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = small(directory.path(), "at_least = 1");
+    let text = fs::read_to_string(&path).unwrap();
+    let other = text.replace("name = \"small\"", "name = \"other\"\ndrivers = [\"emulator\"]");
+    let other_path = directory.path().join("other.toml");
+    fs::write(&other_path, other).unwrap();
+    let results = directory.path().join("results").display().to_string();
+    let all = directory.path().display().to_string();
+    let output = simulate(&["--json", "--out", &results, &all]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["scenarios"].as_array().unwrap().len(), 1, "{json}");
+    let other_path = other_path.display().to_string();
+    let output = simulate(&["--out", &results, &other_path]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("other.toml: drivers: the simulator can't run this scenario"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_simulator_rejects_options_of_the_emulator() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = small(directory.path(), "at_least = 1");
+    for (option, value) in [("--attempts", "2"), ("--frame-io", "tap"), ("--media-dir", "media")] {
+        let output = simulate(&[option, value, &path]);
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(&format!("{option} needs --driver emulator")), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_algorithm_fails_and_the_known_ones_are_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let results = directory.path().join("results").display().to_string();
+    let path = small(directory.path(), "at_least = 1");
+    let text = fs::read_to_string(&path).unwrap().replace("\"constant\"", "\"cubik\"");
+    fs::write(&path, text).unwrap();
+    let output = simulate(&["--out", &results, &path]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(out(&output).contains("unknown congestion control \"cubik\"; known are"));
+}
+
+#[test]
+fn check_and_list_print_the_scenarios() {
+    let scenarios =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/papers").display().to_string();
+    let list = lab(&["list", &scenarios]);
+    assert!(list.status.success());
+    let text = out(&list);
+    assert!(text.lines().any(|line| line.starts_with("vivace-fig02 ")), "{text}");
+    assert!(lab(&["check", &scenarios]).status.success());
+    let invalid = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/invalid");
+    let output = lab(&["check", &invalid.display().to_string()]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("unknown_key.toml:5:1: colour"));
+}

@@ -1,0 +1,101 @@
+/** The page: what was run, which claims hold, and a section for each figure. */
+import "./style.css";
+import { count, grouped, seriesNames, viewers, type Figure, type Report, type Verdict } from "../src/data.ts";
+import { LABEL_FONT } from "../src/labels.ts";
+import type { Look } from "../src/marks.ts";
+import { styles, type Styles } from "../src/style.ts";
+import { badge, claimsTable } from "./claims.ts";
+import { element } from "./dom.ts";
+import { gallery } from "./gallery.ts";
+import { plots, type Plots } from "./plot.ts";
+
+const VERDICTS = ["holds", "fails", "not measured"] as const satisfies readonly Verdict[];
+
+/** From so many letters on a fact takes a whole row. */
+const LONG_FACT = 80;
+
+function header(report: Report): HTMLElement {
+  const facts = report.facts.map((f) => element("div", f.value.length > LONG_FACT ? { class: "long" } : {}, element("dt", {}, f.name), element("dd", {}, f.value)));
+  const warnings = report.warnings.map((w) => element("p", { class: "warning" }, w));
+  return element("header", {}, element("h1", {}, report.title), ...warnings, element("dl", { class: "facts" }, ...facts));
+}
+
+function tally(figures: readonly Figure[]): HTMLElement {
+  const counts = count(figures.flatMap((f) => f.claims));
+  const total = VERDICTS.reduce((sum, v) => sum + counts[v], 0);
+  const parts = VERDICTS.filter((v) => counts[v] > 0).map((v) => badge(v, `${counts[v]} ${v === "holds" && counts[v] !== 1 ? "hold" : v === "fails" && counts[v] !== 1 ? "fail" : v}`));
+  return element("p", { class: "tally" }, `Of ${total} claims `, ...parts.flatMap((p) => [p, " "]));
+}
+
+function contents(figures: readonly Figure[]): HTMLElement {
+  const rows = figures.map((f) => {
+    const counts = count(f.claims);
+    const parts = VERDICTS.filter((v) => counts[v] > 0).map((v) => badge(v, String(counts[v])));
+    return element("li", {}, element("a", { href: `#${f.id}` }, f.title), element("span", { class: "counts" }, ...parts));
+  });
+  return element("nav", { "aria-label": "Figures" }, element("ol", {}, ...rows));
+}
+
+/** Every claim that fails, with its reason, in one place. */
+function failures(figures: readonly Figure[]): readonly HTMLElement[] {
+  const rows = figures.flatMap((f) =>
+    f.claims
+      .filter((c) => c.verdict === "fails")
+      .map((c) => element("li", {}, element("a", { href: `#${f.id}` }, f.title), `: ${c.text}. `, element("span", { class: "reason" }, c.reason ?? "No reason has been found yet."))),
+  );
+  return rows.length === 0 ? [] : [element("details", { class: "failures" }, element("summary", {}, "Failed claims, with reasons"), element("ul", {}, ...rows))];
+}
+
+function section(figure: Figure, draw: Plots, given: Styles): HTMLElement {
+  const made = element("section", { id: figure.id, class: "figure" }, element("h2", {}, figure.title));
+  const source = [figure.source, figure.id].filter((x) => x !== null).join(" · ");
+  made.append(element("p", { class: "source" }, source));
+  if (figure.about !== null) made.append(element("p", {}, figure.about));
+  for (const panels of grouped(figure.plots)) made.append(draw.add(panels));
+  if (figure.plots.length === 0) made.append(element("p", { class: "warning" }, "Nothing was measured that could be drawn."));
+  if (figure.gallery !== null) made.append(gallery(figure.gallery, given));
+  if (figure.notes.length > 0) made.append(element("ul", { class: "notes" }, ...figure.notes.map((n) => element("li", {}, n))));
+  if (figure.claims.length > 0) made.append(claimsTable(figure.claims));
+  if (figure.csv !== null) made.append(element("p", { class: "source" }, element("a", { href: figure.csv }, "Numbers as CSV")));
+  return made;
+}
+
+/** Measures texts as labels of marks are set. */
+function measure(): (text: string) => number {
+  const context = document.createElement("canvas").getContext("2d");
+  if (context === null) throw new Error("texts can't be measured: no canvas");
+  context.font = `${LABEL_FONT.fontSize}px ${LABEL_FONT.fontFamily}`;
+  return (text) => Math.ceil(context.measureText(text).width);
+}
+
+function start(): void {
+  const report = JSON.parse(document.getElementById("data")?.textContent ?? "null") as Report | string | null;
+  if (report === null || typeof report === "string") {
+    document.body.append("This page has no figures: `millrace-lab report` puts them in.");
+    return;
+  }
+  document.title = report.title;
+  const given = styles(report.figures.flatMap((f) => [...f.plots.flatMap(seriesNames), ...viewers(f.gallery)]), report.sets);
+  const textWidth_px = measure();
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const look = (width_px: number): Look => {
+    const css = getComputedStyle(document.documentElement);
+    const of = (name: string): string => css.getPropertyValue(name).trim();
+    return { mode: dark.matches ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), width_px, textWidth_px, styles: given };
+  };
+  const draw = plots(look, given, report.sets);
+  const summary = element("section", { class: "summary" }, element("h2", {}, "Claims"), tally(report.figures), ...failures(report.figures), contents(report.figures));
+  document.body.append(header(report), element("main", {}, summary, ...report.figures.map((f) => section(f, draw, given))));
+  dark.addEventListener("change", draw.redraw);
+  addEventListener("beforeprint", draw.drawAll);
+  let width = document.body.clientWidth;
+  new ResizeObserver(() => {
+    if (document.body.clientWidth === width) return;
+    width = document.body.clientWidth;
+    draw.redraw();
+  }).observe(document.body);
+  // The fragment was looked for before there was anything.
+  if (location.hash !== "") document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+}
+
+start();

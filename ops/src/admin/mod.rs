@@ -1,0 +1,24 @@
+//! The admin listener: a page for people, `/metrics` (Prometheus), `/flows` (JSON), `/healthz`, `/livez`,
+//! `/qlog` and `/congestion_control`, over HTTP/1.1.
+//!
+//! It has a thread of its own, so that a slow scrape never delays the data path. Everything a
+//! client can hold on to is bounded: connections, the size of a request's head, and the time for
+//! it (`connections`). Off loopback it takes a token, and everywhere a `Host` field that names this
+//! machine (`access`). Pages of other origins read nothing, except `/flows` by those that
+//! `admin.cors_allow_origins` lists.
+
+mod access;
+mod congestion_control;
+mod connections;
+mod content;
+mod dashboard;
+mod http;
+mod qlog;
+mod responses;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use access::Access;
+pub use content::{Checks, FlowSource, Health, HealthCheck};
+pub use server::{AdminServer, Bound, bind};

@@ -1,0 +1,77 @@
+//! The list of what an authority has issued, with the serial numbers that a deny-list needs.
+//!
+//! `issued.txt` has one line a certificate, `serial HEX until DATE name NAME`, the oldest first. Certificates that
+//! were renewed stay in it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use boring::x509::{X509, X509Ref};
+
+use super::authority::Issued;
+use super::error::CertificateError;
+
+const FILE: &str = "issued.txt";
+
+/// Adds a certificate to the list of `directory`.
+pub(super) fn record(
+    directory: &Path,
+    name: &str,
+    issued: &Issued,
+) -> Result<(), CertificateError> {
+    let certificate = X509::from_pem(issued.certificate.as_bytes())?;
+    let path = directory.join(FILE);
+    let append = || {
+        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        writeln!(file, "{}", line(&certificate, name)?)?;
+        file.sync_all()
+    };
+    append().map_err(|source| CertificateError::File {
+        action: "write",
+        path: path.clone(),
+        source,
+    })
+}
+
+/// One line for each certificate that was made in `directory`, the oldest first, and for each that is there
+/// without being in the list.
+///
+/// # Errors
+/// The directory or the list can't be read.
+pub fn list(directory: &Path) -> Result<Vec<String>, CertificateError> {
+    let failed = |action, path: &Path, source| {
+        Err(CertificateError::File { action, path: path.to_owned(), source })
+    };
+    let path = directory.join(FILE);
+    let mut lines: Vec<String> = match fs::read_to_string(&path) {
+        Ok(text) => text.lines().map(str::to_owned).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return failed("read", &path, error),
+    };
+    let mut files = match fs::read_dir(directory) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>(),
+        Err(error) => return failed("read", directory, error),
+    };
+    files.sort();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|it| it == "pem")) {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        let Ok(pem) = fs::read(file) else { continue };
+        let Ok(certificate) = X509::from_pem(&pem) else { continue };
+        let serial = format!("serial {} ", serial(&certificate).unwrap_or_default());
+        if name != "ca" && !lines.iter().any(|line| line.starts_with(&serial)) {
+            lines.extend(line(&certificate, &name));
+        }
+    }
+    Ok(lines)
+}
+
+fn line(certificate: &X509Ref, name: &str) -> io::Result<String> {
+    let until = certificate.not_after();
+    Ok(format!("serial {} until {until} name {name}", serial(certificate)?))
+}
+
+fn serial(certificate: &X509Ref) -> io::Result<String> {
+    let hex = certificate.serial_number().to_bn().and_then(|serial| serial.to_hex_str());
+    Ok(hex.map_err(io::Error::other)?.to_uppercase())
+}

@@ -1,0 +1,26 @@
+//! What the command lines of both programs share.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use millrace_config::ConfigError;
+
+/// Which configuration a command is about.
+#[derive(Args, Clone, Debug)]
+pub struct ConfigArgs {
+    /// Configuration file
+    #[arg(long)]
+    pub config: PathBuf,
+}
+
+/// The exit code of `program`: its own, or that of an error, which is printed first.
+pub fn exit_code(program: &str, result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("{program}: {error:#}");
+        match error.is::<ConfigError>() {
+            true => ExitCode::from(ConfigError::EXIT_CODE),
+            false => ExitCode::FAILURE,
+        }
+    })
+}

@@ -1,0 +1,359 @@
+//! A real handshake with a server, as the client makes it, and checks of the path.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use boring::x509::X509;
+use millrace_config::{Host, HostPort};
+use quiche::{RecvInfo, h3};
+use socket2::SockRef;
+
+use super::report::Report;
+use millrace_tunnel::close_reason::{close_reason, handshake_failure, peer_alert};
+use millrace_tunnel::conn::key_exchange;
+use millrace_tunnel::credentials::alternative_names;
+use millrace_tunnel::datagrams::offered;
+use millrace_tunnel::dial::interleave;
+use millrace_tunnel::event_loop::core::{CONN_ID_BYTES, open_connection};
+use millrace_tunnel::metrics::HandshakeFailure;
+use millrace_tunnel::resolve::{ResolveError, Resolver};
+use millrace_tunnel::transport::TunnelConfig;
+
+/// What QUIC needs (RFC 9000, Section 14), IPv6 and UDP headers included.
+const LEAST_MTU: u32 = 1200 + 48;
+/// How long the search for the largest packet of the path may take.
+const MTU_SEARCH: Duration = Duration::from_secs(1);
+/// Longest wait for one packet: the transport's timers are looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A server, and what a client requires of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Where it is.
+    pub server: &'a HostPort,
+    /// The name that its certificate must be for.
+    pub server_name: &'a Host,
+    /// SO_MARK of the socket.
+    pub mark: Option<u32>,
+    /// Time for the handshake.
+    pub timeout: Duration,
+    /// Whether it has to carry UDP flows.
+    pub udp: bool,
+}
+
+/// Resolves a server as the client does, and makes a connection to each of its addresses, in the
+/// client's order, until one succeeds.
+pub fn reach(
+    report: &mut Report,
+    mut config: TunnelConfig,
+    resolver: &Resolver,
+    wanted: Wanted<'_>,
+) {
+    let check = format!("server {}", wanted.server);
+    let addresses = match resolve(resolver, wanted.server) {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            let remedy = "correct tunnel.servers, or look at /etc/resolv.conf and `getent hosts`";
+            return report.fail(&check, format!("its name has no address: {error}"), remedy);
+        }
+    };
+    let mut silent = Vec::new();
+    for (index, address) in addresses.iter().enumerate() {
+        let mut found = Report::default();
+        let reached =
+            attempt(&mut found, &check, &mut config, *address, wanted).unwrap_or_else(|error| {
+                let remedy = format!("`ip route get {}` shows what is missing", address.ip());
+                found.fail(&check, format!("{address}: {error}"), remedy);
+                false
+            });
+        if reached || index + 1 == addresses.len() {
+            if reached && !silent.is_empty() {
+                warn_of_silent(report, &check, &silent);
+            }
+            report.findings.append(&mut found.findings);
+            return;
+        }
+        silent.push(*address);
+    }
+}
+
+/// Addresses of a server that did not answer, while another one of it did.
+fn warn_of_silent(report: &mut Report, check: &str, silent: &[SocketAddr]) {
+    let list: Vec<_> = silent.iter().map(ToString::to_string).collect();
+    let remedy = "it works: the client tries the next address after 250 ms; correct the name's \
+                  records, or let UDP pass to this address too";
+    report.warn(check, format!("no connection to {}", list.join(", ")), remedy);
+}
+
+fn resolve(resolver: &Resolver, server: &HostPort) -> Result<Vec<SocketAddr>, ResolveError> {
+    match &server.host {
+        Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, server.port)]),
+        Host::Name(name) => {
+            let resolved = resolver.resolve_blocking(name, server.port)?;
+            Ok(interleave(&resolved.addresses).into())
+        }
+    }
+}
+
+/// Makes a handshake with one address. Returns whether it was reached.
+fn attempt(
+    report: &mut Report,
+    check: &str,
+    config: &mut TunnelConfig,
+    server: SocketAddr,
+    Wanted { server_name, mark, timeout, udp, .. }: Wanted<'_>,
+) -> io::Result<bool> {
+    let any: IpAddr = if server.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    if let Some(mark) = mark {
+        // A missing privilege is reported by the check of marks.
+        let _ = SockRef::from(&socket).set_mark(mark);
+    }
+    socket.connect(server)?;
+    route_mtu(report, &socket, server);
+    let mut cid = [0; CONN_ID_BYTES];
+    boring::rand::rand_bytes(&mut cid).map_err(io::Error::other)?;
+    let local = socket.local_addr()?;
+    let quic = open_connection(&mut config.quic, server_name, &cid, local, server)
+        .map_err(io::Error::other)?;
+    let mut dialled = Dialled { socket, quic, h3: None, refused: false };
+    let started = Instant::now();
+    dialled.drive(config, started + timeout, Dialled::is_taken)?;
+    if !dialled.is_taken() {
+        dialled.say_failure(report, check, server, server_name);
+        return Ok(false);
+    }
+    let rtt = dialled.quic.path_stats().find(|path| path.active).map(|path| path.rtt);
+    let rtt_ms = rtt.unwrap_or_default().as_secs_f64() * 1e3;
+    report.ok(check, format!("{server} took our certificate; round trip {rtt_ms:.1} ms"));
+    dialled.say_key_exchange(report);
+    if udp {
+        dialled.say_udp(report, server);
+    }
+    let most = usize::from(config.max_udp_payload_bytes);
+    dialled.drive(config, Instant::now() + MTU_SEARCH, |it| it.largest() >= most)?;
+    let largest = dialled.largest();
+    if largest >= most {
+        report.ok("path MTU", format!("packets of {largest} bytes arrive"));
+    } else {
+        report.warn(
+            "path MTU",
+            format!("packets of {largest} bytes arrive, those of {most} do not"),
+            "it works; smaller packets cost processor time. Look for a tunnel or VPN on the way, \
+             and whether ICMP \"fragmentation needed\" is filtered",
+        );
+    }
+    let _ = dialled.quic.close(true, 0x100, b"");
+    dialled.send();
+    Ok(true)
+}
+
+/// What the route's first link carries.
+fn route_mtu(report: &mut Report, socket: &UdpSocket, server: SocketAddr) {
+    let (level, name) = match server {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let (mut mtu, mut length) = (0_u32, size_of::<u32>() as libc::socklen_t);
+    // SAFETY: the option writes one int into a variable of that size.
+    let result = unsafe {
+        let (value, fd) = ((&raw mut mtu).cast(), socket.as_raw_fd());
+        libc::getsockopt(fd, level, name, value, &raw mut length)
+    };
+    if result != 0 {
+        return report.skip("MTU", "the kernel does not tell", "`ip route get` shows it");
+    }
+    if mtu >= LEAST_MTU {
+        report.ok("MTU", format!("{mtu} bytes on the way out to {}", server.ip()));
+    } else {
+        let found =
+            format!("{mtu} bytes on the way out to {}; QUIC needs {LEAST_MTU}", server.ip());
+        report.fail("MTU", found, "raise the MTU of that interface or route (`ip link set mtu`)");
+    }
+}
+
+/// The alert `unknown_ca` (RFC 8446, Section 6.2).
+const UNKNOWN_CA: u64 = 48;
+
+/// What to do after an alert of the server.
+fn alert_remedy(alert: u64) -> &'static str {
+    match alert {
+        40 | 43 => {
+            "the certificates of both ends must have ECDSA keys on P-256 or P-384, or RSA keys; \
+             `millrace-server check` and `millrace-client check` say which has not"
+        }
+        44 => {
+            "the server's deny-list (tunnel.denied_clients) has this client's serial number or name"
+        }
+        45 => {
+            "look at both clocks (`timedatectl`); if they are right, renew this client's certificate: \
+             `millrace-server certificates --renew`"
+        }
+        _ => {
+            "the server did not accept our certificate: its log says why; its client_ca must be \
+             the authority of our certificate"
+        }
+    }
+}
+
+struct Dialled {
+    socket: UdpSocket,
+    quic: quiche::Connection,
+    h3: Option<h3::Connection>,
+    /// The host answered that the port is closed (ICMP).
+    refused: bool,
+}
+
+impl Dialled {
+    /// The server's settings come once it has taken our certificate: TLS 1.3 lets a client finish
+    /// before.
+    fn is_taken(&self) -> bool {
+        self.h3.as_ref().is_some_and(|h3| h3.peer_settings_raw().is_some())
+    }
+
+    /// What CONNECT-UDP needs: see [`millrace_tunnel::datagrams::offered`].
+    fn say_udp(&self, report: &mut Report, server: SocketAddr) {
+        let Some(h3) = &self.h3 else { return };
+        let needed = [
+            ("extended CONNECT (RFC 9220)", h3.extended_connect_enabled_by_peer()),
+            ("HTTP datagrams (RFC 9297)", h3.dgram_enabled_by_peer(&self.quic)),
+        ];
+        let named = |offered: bool| {
+            let names = needed.iter().filter(|(_, it)| *it == offered).map(|(name, _)| *name);
+            names.collect::<Vec<_>>().join(" and ")
+        };
+        if offered(h3, &self.quic) == Some(true) {
+            return report.ok("UDP", format!("{server} offers {}", named(true)));
+        }
+        report.fail(
+            "UDP",
+            format!("{server} does not offer {}", named(false)),
+            "use a millrace-server there that carries UDP (docs/integrate/udp.md), or remove this \
+             server from tunnel.servers; otherwise datagrams of mode = \"udp\" are dropped",
+        );
+    }
+
+    /// Reports the key exchange. Only a hybrid group protects recordings against a later quantum
+    /// computer.
+    fn say_key_exchange(&mut self, report: &mut Report) {
+        match key_exchange(&mut self.quic) {
+            Some(group) if group.contains("MLKEM") => {
+                report.ok("key exchange", format!("{group}, post-quantum"));
+            }
+            Some(group) => report.warn(
+                "key exchange",
+                format!("{group}, which is not post-quantum"),
+                "it is safe today; a server of this version offers X25519MLKEM768",
+            ),
+            None => {}
+        }
+    }
+
+    fn largest(&self) -> usize {
+        self.quic.path_stats().find(|path| path.active).map_or(0, |path| path.pmtu)
+    }
+
+    fn send(&mut self) {
+        let mut out = [0; 65_535];
+        while let Ok((length, _)) = self.quic.send(&mut out) {
+            match self.socket.send(&out[..length]) {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => self.refused = true,
+                // Too large for the link, as probes may be: lost, like any other.
+                _ => {}
+            }
+        }
+    }
+
+    /// Until `done`, the end of the connection, or `until`.
+    fn drive(
+        &mut self,
+        config: &TunnelConfig,
+        until: Instant,
+        done: impl Fn(&Self) -> bool,
+    ) -> io::Result<()> {
+        let mut buffer = [0; 65_535];
+        let info = RecvInfo { from: self.socket.peer_addr()?, to: self.socket.local_addr()? };
+        loop {
+            if self.h3.is_none() && self.quic.is_established() {
+                self.h3 = h3::Connection::with_transport(&mut self.quic, &config.http3).ok();
+            }
+            if let Some(h3) = &mut self.h3 {
+                while h3.poll(&mut self.quic).is_ok() {}
+            }
+            self.send();
+            let now = Instant::now();
+            if done(self) || self.quic.is_closed() || now >= until {
+                return Ok(());
+            }
+            let wait = self.quic.timeout().unwrap_or(LOOK_EVERY).min(LOOK_EVERY).min(until - now);
+            self.socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
+            match self.socket.recv(&mut buffer) {
+                Ok(length) => drop(self.quic.recv(&mut buffer[..length], info)),
+                Err(error) => {
+                    self.refused |= error.kind() == ErrorKind::ConnectionRefused;
+                    self.quic.on_timeout();
+                }
+            }
+        }
+    }
+
+    fn say_failure(
+        &mut self,
+        report: &mut Report,
+        check: &str,
+        server: SocketAddr,
+        server_name: &Host,
+    ) {
+        let port = server.port();
+        if self.quic.local_error().is_none() && self.quic.peer_error().is_none() {
+            let (found, remedy) = if self.refused {
+                (
+                    "the port is closed".to_owned(),
+                    "start millrace-server, or correct tunnel.servers",
+                )
+            } else {
+                ("no answer".to_owned(), "see below")
+            };
+            let remedy = match remedy {
+                "see below" => format!(
+                    "let UDP port {port} pass both ways in every firewall on the way; see whether \
+                     packets come with `tcpdump udp port {port}` at the server, and what \
+                     `millrace-server doctor` says there"
+                ),
+                other => other.to_owned(),
+            };
+            return report.fail(check, format!("{server}: {found}"), remedy);
+        }
+        let reason = close_reason(&mut self.quic);
+        let remedy = match handshake_failure(&mut self.quic) {
+            HandshakeFailure::UnknownAuthority => {
+                "tunnel.ca must be the ca.pem that the server's certificate comes from".to_owned()
+            }
+            HandshakeFailure::Expired => {
+                "look at both clocks (`timedatectl`); if they are right, the server's certificate \
+                 is to be renewed: `millrace-server certificates --renew` there"
+                    .to_owned()
+            }
+            HandshakeFailure::WrongName => {
+                let certificate = self.quic.peer_cert().and_then(|der| X509::from_der(der).ok());
+                let names = certificate.map(|it| alternative_names(&it)).unwrap_or_default();
+                format!(
+                    "tunnel.server_name is {server_name}, the server's certificate is for {}",
+                    if names.is_empty() { "another name".to_owned() } else { names.join(", ") }
+                )
+            }
+            _ if peer_alert(&self.quic).is_some_and(|alert| alert != UNKNOWN_CA) => {
+                alert_remedy(peer_alert(&self.quic).unwrap_or_default()).to_owned()
+            }
+            _ if self.quic.peer_error().is_some() => {
+                "the server did not take our certificate or has no room: its log says why; its \
+                 client_ca must be the authority of our certificate"
+                    .to_owned()
+            }
+            _ => "the server's log may say more".to_owned(),
+        };
+        report.fail(check, format!("{server}: {reason}"), remedy);
+    }
+}

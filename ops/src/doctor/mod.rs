@@ -1,0 +1,15 @@
+//! The sub-command `doctor` of both programs: diagnoses configuration and host problems. It changes
+//! nothing and binds no configured port.
+
+mod certificates;
+mod handshake;
+mod report;
+mod selection;
+mod system;
+
+pub use certificates::certificates;
+pub use handshake::{Wanted, reach};
+pub use millrace_tunnel::credentials::End;
+pub use report::{DoctorArgs, Finding, Report, Verdict};
+pub use selection::selection;
+pub use system::{account, bind_privilege, kernel, limits, sysctl, udp_ports};

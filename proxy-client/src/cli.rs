@@ -1,0 +1,59 @@
+//! The commands of `millrace-client`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use millrace_ops::cli::{self, ConfigArgs};
+use millrace_ops::doctor::DoctorArgs;
+use millrace_tunnel::algorithms;
+use millrace_tunnel::credentials;
+use millrace_tunnel::credentials::End;
+
+use crate::nginx::{self, NginxArgs};
+
+#[derive(Parser)]
+#[command(version, about = "Millrace tunnel client (viewer side)")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the client
+    Run(ConfigArgs),
+    /// Check a configuration and the files it names; binds nothing
+    Check(ConfigArgs),
+    /// Diagnose configuration and host problems
+    Doctor(DoctorArgs),
+    /// Start nginx with transparent listening sockets, which it can't open itself
+    Nginx(NginxArgs),
+}
+
+/// Runs the program and returns its exit code.
+pub fn main() -> ExitCode {
+    cli::exit_code("millrace-client", run(Cli::parse().command))
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(ConfigArgs { config }) => {
+            let config = millrace_config::load_client(&config, &algorithms::check)?;
+            crate::run::check(&config)?;
+            crate::run::run(&config)
+        }
+        Command::Doctor(arguments) => crate::doctor::run(&arguments),
+        Command::Check(ConfigArgs { config }) => {
+            let path = config.display().to_string();
+            let config = millrace_config::load_client(&config, &algorithms::check)?;
+            crate::run::check(&config)?;
+            let credentials = &config.tunnel.credentials;
+            for warning in credentials::check(End::Client, credentials, &config.source)? {
+                println!("{path}: warning: {}: {warning}", warning.key);
+            }
+            println!("{path}: ok");
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Nginx(arguments) => nginx::run(&arguments),
+    }
+}

@@ -1,0 +1,14 @@
+//! Settings that a reload changes for the workers.
+
+use millrace_config::ClientLimits;
+
+use crate::connection_group::ConnectionGroup;
+
+/// Settings of the workers that a reload replaces.
+#[derive(Clone, Debug)]
+pub struct Reloadable {
+    /// Connection groups of the listeners.
+    pub groups: Vec<ConnectionGroup>,
+    /// Limits for new connections to the listeners.
+    pub limits: ClientLimits,
+}

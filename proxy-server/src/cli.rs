@@ -1,0 +1,74 @@
+//! The commands of `millrace-server`.
+
+use std::process::ExitCode;
+
+use crate::rules::{self, RulesArgs};
+use clap::{Parser, Subcommand};
+use millrace_ops::certificates;
+use millrace_ops::certificates::CertificatesArgs;
+use millrace_ops::cli::{self, ConfigArgs};
+use millrace_ops::doctor::DoctorArgs;
+use millrace_tunnel::algorithms;
+use millrace_tunnel::credentials;
+use millrace_tunnel::credentials::End;
+
+#[derive(Parser)]
+#[command(version, about = "Millrace tunnel server (origin side)")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server
+    Run(ConfigArgs),
+    /// Check a configuration and the files it names; binds nothing
+    Check(ConfigArgs),
+    /// Diagnose configuration and host problems
+    Doctor(DoctorArgs),
+    /// Make a certificate authority, and certificates for servers and clients
+    Certificates(CertificatesArgs),
+    /// Check and explain rules for congestion control selection
+    Rules(RulesArgs),
+}
+
+/// What the program does, from its command line to its exit code.
+pub fn main() -> ExitCode {
+    cli::exit_code("millrace-server", run(Cli::parse().command))
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(ConfigArgs { config }) => {
+            let config = millrace_config::load_server(&config, &algorithms::check)?;
+            crate::run::check(&config)?;
+            crate::run::run(&config)
+        }
+        Command::Doctor(arguments) => crate::doctor::run(&arguments),
+        Command::Check(ConfigArgs { config }) => {
+            let path = config.display().to_string();
+            let config = millrace_config::load_server(&config, &algorithms::check)?;
+            crate::run::check(&config)?;
+            let credentials = &config.tunnel.credentials;
+            for warning in credentials::check(End::Server, credentials, &config.source)? {
+                println!("{path}: warning: {}: {warning}", warning.key);
+            }
+            println!("{path}: ok");
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Rules(arguments) => rules::run(arguments),
+        Command::Certificates(arguments) if arguments.list => {
+            for line in certificates::list(&arguments.dir)? {
+                println!("{line}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Certificates(arguments) => {
+            for report in certificates::run(&arguments, time::OffsetDateTime::now_utc())? {
+                println!("{report}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

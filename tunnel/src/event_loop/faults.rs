@@ -1,0 +1,19 @@
+//! Faults that a test provokes.
+
+use crate::event_loop::core::Core;
+use crate::fault::{Fault, STALL};
+
+impl Core {
+    /// Lets the fault of the connection in `slot` happen if it is `here`.
+    pub(crate) fn suffer(&mut self, slot: usize, here: Fault) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.fault != Some(here) {
+            return;
+        }
+        conn.fault = None;
+        match here {
+            Fault::Stall => std::thread::sleep(STALL),
+            _ => panic!("a fault of a test: {here:?}"),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Memory of connections and flows: accounting, and resets above the cap.
+
+use crate::conn::Conn;
+use crate::event_loop::core::Core;
+use crate::flow_end::FlowEnd;
+use crate::memory::{
+    CONNECTION_BYTES, Candidate, Held, IN_FLIGHT_SHARE, LOG_EVERY, NEW, choose, share_of_excess,
+    window_limit,
+};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Conn {
+    /// Its memory, without the buffers of its flows.
+    fn look(&self) -> Held {
+        let quic = self.quic.held_bytes();
+        let in_flight = self.quic.bytes_in_flight() as u64 / IN_FLIGHT_SHARE;
+        // The number of those that are not authenticated is limited by itself.
+        let fixed = if self.handshake.handshake_place.is_some() { 0 } else { CONNECTION_BYTES };
+        Held {
+            bytes: fixed + quic.received + quic.sent + in_flight + self.blocked_bytes(),
+            excess: quic.excess_credit,
+        }
+    }
+}
+
+impl Core {
+    /// Brings the counts of all connections up to date, and resets flows when they are too high.
+    pub(crate) fn account_memory(&mut self) {
+        for (_, conn) in &mut self.conns {
+            conn.memory.relay_bytes = 0;
+        }
+        for (_, flow) in &self.flows {
+            if let Some(conn) = self.conns.get_mut(flow.conn.slot) {
+                conn.memory.relay_bytes += flow.held_bytes();
+            }
+        }
+        let mut own = 0;
+        for (_, conn) in &mut self.conns {
+            if std::mem::take(&mut conn.memory.was_driven) {
+                conn.memory.seen = conn.look();
+            }
+            let held = Held {
+                bytes: conn.memory.seen.bytes + conn.memory.relay_bytes,
+                ..conn.memory.seen
+            };
+            self.shared.memory.replace(conn.memory.held, held);
+            if let Some(place) = &mut conn.handshake.peer_place {
+                place.set_memory(held.bytes);
+            }
+            conn.memory.held = held;
+            own += held.bytes;
+        }
+        self.shared.idle_memory.observe(self.shared.metrics.flows_active.get());
+        self.limit_windows();
+        let excess = self.shared.memory.share_of_excess(own);
+        if excess > 0 {
+            self.evict(excess, |_| true);
+        }
+        self.evict_for_peers();
+    }
+
+    /// Limits the stream windows of all connections.
+    fn limit_windows(&mut self) {
+        let limit = window_limit(self.shared.memory.excess(), self.shared.memory.cap());
+        if std::mem::replace(&mut self.memory.window_limit, limit) != limit {
+            for (_, conn) in &mut self.conns {
+                conn.quic.set_stream_window_limit(limit);
+            }
+        }
+    }
+
+    /// Resets flows of each peer that exceeds its memory limit.
+    fn evict_for_peers(&mut self) {
+        let mut full: HashMap<Arc<str>, (u64, u64, u64, HashSet<usize>)> = HashMap::new();
+        for (slot, conn) in &self.conns {
+            let Some(place) =
+                conn.handshake.peer_place.as_ref().filter(|place| place.is_over_memory())
+            else {
+                continue;
+            };
+            let (own, total, cap, slots) = full.entry(place.name().clone()).or_default();
+            *own += conn.memory.held.bytes;
+            (*total, *cap) = place.memory();
+            slots.insert(slot);
+        }
+        for (own, total, cap, slots) in full.into_values() {
+            self.evict(share_of_excess(own, total, cap), |slot| slots.contains(&slot));
+        }
+    }
+
+    /// Resets flows of the connections that `select` picks, until `excess` bytes are free.
+    fn evict(&mut self, excess: u64, select: impl Fn(usize) -> bool) {
+        let now = self.now;
+        let candidates = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| select(flow.conn.slot))
+            .filter(|(_, flow)| now.saturating_duration_since(flow.traffic.opened) >= NEW)
+            .filter_map(|(slot, flow)| Some((slot, flow, self.conn(flow.conn)?)))
+            .map(|(slot, flow, conn)| {
+                let quic = conn.quic.stream_held_bytes(flow.stream);
+                let age = now.saturating_duration_since(flow.traffic.opened);
+                let (down, up) = (quic.received + flow.held_bytes(), quic.sent);
+                let time =
+                    flow.traffic.down.time_for(down, age).max(flow.traffic.up.time_for(up, age));
+                let is_still = flow.traffic.down.is_still(down) || flow.traffic.up.is_still(up);
+                Candidate { slot, conn: flow.conn.slot, held: down + up, time, is_still }
+            })
+            .collect();
+        let chosen = choose(candidates, excess);
+        let freed = chosen.iter().map(|it| it.held).sum::<u64>();
+        for it in &chosen {
+            self.end_flow(it.slot, FlowEnd::Memory);
+            self.release(it.conn, it.held);
+        }
+        if !chosen.is_empty() {
+            self.memory.evicted_since_log += chosen.len();
+            self.log_evictions(now, freed);
+        }
+    }
+
+    /// Counts memory as released at once, so that other workers do not free the same amount again
+    /// before the next tick.
+    fn release(&mut self, slot: usize, bytes: u64) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let left = Held { bytes: conn.memory.held.bytes.saturating_sub(bytes), ..conn.memory.held };
+        self.shared.memory.replace(conn.memory.held, left);
+        if let Some(place) = &mut conn.handshake.peer_place {
+            place.set_memory(left.bytes);
+        }
+        conn.memory.held = left;
+    }
+
+    fn log_evictions(&mut self, now: Instant, freed: u64) {
+        let is_due = self
+            .memory
+            .evictions_logged
+            .is_none_or(|at| now.saturating_duration_since(at) >= LOG_EVERY);
+        if is_due {
+            self.memory.evictions_logged = Some(now);
+            tracing::warn!(
+                flows = std::mem::take(&mut self.memory.evicted_since_log),
+                freed_bytes = freed,
+                used_bytes = self.shared.memory.bytes(),
+                cap_bytes = self.shared.memory.cap(),
+                "memory cap reached: flows with the slowest readers reset"
+            );
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether a worker's flows and connections make progress.
+
+use crate::conn::Conn;
+use crate::event_loop::core::Core;
+use crate::event_loop::drive::SEND_AHEAD_BYTES;
+use crate::flow::Flow;
+use crate::progress::{LEAST_ACKED_BYTES, STUCK_AFTER, Sent};
+
+impl Conn {
+    fn sent(&self) -> Sent {
+        let stats = self.quic.stats();
+        let in_flight = self.quic.bytes_in_flight() as u64;
+        Sent {
+            is_waiting: self.quic.stream_bytes_waiting() > 0 || in_flight >= LEAST_ACKED_BYTES,
+            acked_bytes: stats.acked_bytes,
+            received_packets: stats.recv,
+        }
+    }
+}
+
+impl Core {
+    /// Describes data that is stuck; `None` when all data moves. Called about once a second.
+    pub(crate) fn stuck(&mut self) -> Option<String> {
+        self.stuck_connection().or_else(|| self.stuck_flow())
+    }
+
+    fn stuck_connection(&mut self) -> Option<String> {
+        let now = self.now;
+        let mut stuck = None;
+        for (_, conn) in self.conns.iter_mut().filter(|(_, conn)| conn.handshake.established) {
+            let sent = conn.sent();
+            if conn.progress.is_stuck(&sent, now) && !conn.quic.is_draining() {
+                stuck = stuck.or(Some(conn.address.peer));
+            }
+        }
+        let seconds = STUCK_AFTER.as_secs();
+        stuck.map(|peer| {
+            format!(
+                "data to {peer} has not been acknowledged for {seconds} s, but the peer responds"
+            )
+        })
+    }
+
+    fn stuck_flow(&mut self) -> Option<String> {
+        let now = self.now;
+        let waited =
+            |flow: &Flow| now.saturating_duration_since(flow.traffic.active) >= STUCK_AFTER;
+        for (_, flow) in self.flows.iter().filter(|(_, flow)| waited(flow)) {
+            let conns = &mut self.conns;
+            let conn = conns.get_mut(flow.conn.slot).filter(|conn| conn.id == flow.conn);
+            let Some(conn) = conn.filter(|conn| conn.handshake.established) else { continue };
+            let to_socket = flow.could_write(conn.quic.stream_readable(flow.stream));
+            let has_turns = conn.quic.stream_bytes_waiting() < SEND_AHEAD_BYTES;
+            let room =
+                if has_turns { conn.quic.stream_capacity(flow.stream).unwrap_or(0) } else { 0 };
+            if to_socket || flow.could_read(room) {
+                let (seconds, to) = (STUCK_AFTER.as_secs(), &flow.label.destination);
+                let direction = if to_socket { "from" } else { "to" };
+                return Some(format!(
+                    "data {direction} the tunnel of a flow to {to} has waited for {seconds} s, though \
+                     its reader drains"
+                ));
+            }
+        }
+        None
+    }
+}

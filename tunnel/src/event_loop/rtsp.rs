@@ -1,0 +1,143 @@
+//! Media over UDP of RTSP flows.
+
+use crate::conn_id::ConnId;
+use crate::datagrams::Near;
+use crate::event_loop::core::Core;
+use crate::flow::Flow;
+use crate::flow_end::FlowEnd;
+use crate::flow_owner::FlowOwner;
+use crate::rtsp::Medium;
+use crate::rtsp::follow::{Event, Follower, Side};
+use crate::rtsp::ports::{Peer, UdpPair, UdpPairs};
+use crate::rtsp::{MediumFlow, MediumId, NewMedium, Reserved, Rtsp, RtspFlow};
+use crate::source_address::source_address;
+use crate::stream_owner::Owner;
+use crate::tunnel_event::TunnelEvent;
+use crate::udp::UdpPort;
+use millrace_wire::Destination;
+use millrace_wire::rtsp::PortPair;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+impl Core {
+    /// Starts to follow a flow; `None` where that is not possible.
+    pub(crate) fn follow_rtsp(&self, rtsp: Rtsp, flow: &Flow) -> Option<Box<RtspFlow>> {
+        let shared = self.shared.clone();
+        if !shared.follows_rtsp() {
+            return None;
+        }
+        let client =
+            self.conn(flow.conn)?.handshake.peer_place.as_ref().map(|peer| peer.name().clone());
+        let viewer = FlowOwner::of_client(client, flow.label.client).viewer();
+        let (side, ports) = match rtsp {
+            Rtsp::Client { player, origin, agreed, .. } => {
+                let ip = player.ip().to_canonical();
+                let own = source_address(SocketAddr::new(ip, player.port())).ok()?;
+                // A player on this machine would send its packets to the origin directly.
+                let origin = origin
+                    .map(|it| it.to_canonical())
+                    .filter(|it| own != ip && UdpPort::reserve((*it, 0).into(), true).is_ok());
+                let source = origin.unwrap_or(own);
+                let peer = Peer::Player(ip);
+                let side = Side::Client { player: ip, source, agreed };
+                (side, UdpPairs::new(shared, viewer, source, origin.is_some(), peer))
+            }
+            Rtsp::Server => {
+                // The origin sends its media to the peer address of its TCP connection.
+                let (local, origin) = flow.socket.tcp_addresses()?;
+                let peer = Peer::Origin(origin.ip());
+                (Side::Server, UdpPairs::new(shared, viewer, local.ip(), false, peer))
+            }
+        };
+        Some(Box::new(RtspFlow { follower: Follower::new(side, ports), rtsp }))
+    }
+
+    /// Handles the events of a flow's messages.
+    pub(crate) fn rtsp_news(&mut self, slot: usize) {
+        let Some(flow) = self.flows.get_mut(slot) else { return };
+        let Some(followed) = &mut flow.rtsp else { return };
+        let (events, rtsp) = (followed.follower.events(), followed.rtsp);
+        let (conn, stream) = (flow.conn, flow.stream);
+        for event in events {
+            match event {
+                Event::SetUp { number, pair, origin } => {
+                    let id = MediumId { conn, stream, number };
+                    self.set_up_medium(slot, rtsp, id, pair, origin);
+                }
+                Event::TornDown { number } => self.end_media(conn, stream, Some(number)),
+            }
+        }
+    }
+
+    fn set_up_medium(
+        &mut self,
+        slot: usize,
+        rtsp: Rtsp,
+        id: MediumId,
+        pair: UdpPair,
+        origin: PortPair,
+    ) {
+        let Some(flow) = self.flows.get(slot) else { return };
+        let Ok(destination) = flow.label.destination.parse::<Destination>() else { return };
+        let Some((place, ends)) = pair.into_ends() else { return };
+        let medium = Medium { id, _place: Arc::new(place) };
+        tracing::debug!(destination = flow.label.destination, %origin, "RTP over UDP set up");
+        let flows = std::iter::zip(ends, [origin.rtp, origin.rtcp]).map(|(near, port)| {
+            MediumFlow { near, destination: destination.with_port(port), medium: medium.clone() }
+        });
+        match rtsp {
+            Rtsp::Server => {
+                for MediumFlow { near, destination, medium } in flows {
+                    let key = (id.conn, id.stream, destination.port());
+                    let destination = destination.to_string();
+                    self.admission.reserved.insert(key, Reserved { destination, near, medium });
+                }
+            }
+            Rtsp::Client { player, group, .. } => {
+                let flows: Vec<_> = flows.collect();
+                if let Ok(flows) = flows.try_into() {
+                    let medium = Box::new(NewMedium { group, player, flows });
+                    self.pending.events.push_back(TunnelEvent::MediumSetUp(medium));
+                }
+            }
+        }
+    }
+
+    /// The port that a CONNECT-UDP request is about which names the stream of the RTSP flow that set
+    /// it up. `None` unless that flow is on the same connection, with this port of its own origin.
+    pub fn take_reserved(
+        &mut self,
+        conn: ConnId,
+        stream: u64,
+        destination: &Destination,
+    ) -> Option<(Near, Medium)> {
+        let key = (conn, stream, destination.port());
+        let asked = destination.to_string();
+        self.admission.reserved.get(&key).filter(|it| it.destination == asked)?;
+        self.admission.reserved.remove(&key).map(|it| (it.near, it.medium))
+    }
+
+    /// Whether the RTSP flow of a medium still runs.
+    pub(crate) fn has_rtsp_flow(&self, id: MediumId) -> bool {
+        let owner = self.conn(id.conn).and_then(|conn| conn.http.streams.get(&id.stream));
+        let Some(Owner::Flow(slot)) = owner else { return false };
+        self.flows.get(*slot).is_some_and(|flow| flow.conn == id.conn && flow.rtsp.is_some())
+    }
+
+    /// An RTSP flow is over.
+    pub(crate) fn end_rtsp(&mut self, flow: &Flow) {
+        if flow.rtsp.is_some() {
+            self.end_media(flow.conn, flow.stream, None);
+        }
+    }
+
+    /// Ends one medium of an RTSP flow, or all.
+    fn end_media(&mut self, conn: ConnId, stream: u64, number: Option<u32>) {
+        self.admission.reserved.retain(|_, it| !it.medium.is_of(conn, stream, number));
+        self.end_datagram_flows(|flow| {
+            let over = flow.medium.as_ref().is_some_and(|it| it.is_of(conn, stream, number));
+            over.then_some(FlowEnd::Complete)
+        });
+        self.pending.events.push_back(TunnelEvent::MediaOver { conn, stream, number });
+    }
+}

@@ -1,0 +1,205 @@
+//! UDP flows of a worker: their beginnings, ends and ticks.
+
+use crate::admitted::Admitted;
+use crate::conn_id::ConnId;
+use crate::datagrams::near::Near;
+use crate::datagrams::queue::{Queue, share};
+use crate::datagrams::{DRAIN_IDLE, DatagramsId, DatagramsStart, UdpFlow};
+use crate::event_loop::core::Core;
+use crate::event_loop::tokens::{KIND_DATAGRAMS, KIND_SHIFT};
+use crate::flow::Meter;
+use crate::flow_end::FlowEnd;
+use crate::h3_errors::H3_CONNECT_ERROR;
+use crate::h3_errors::H3_NO_ERROR;
+use crate::stream_owner::Owner;
+use crate::tunnel_event::TunnelEvent;
+use millrace_wire::capsule::Capsules;
+use mio::{Interest, Token};
+use std::time::Duration;
+
+impl Core {
+    /// Starts a UDP flow between `near` and a stream. `None` when the connection is gone or the
+    /// socket can't be registered.
+    pub fn start_datagrams(&mut self, start: DatagramsStart) -> Option<DatagramsId> {
+        let DatagramsStart { conn: id, stream, mut near, label, admission, key, finished, medium } =
+            start;
+        let slot = self.udp_flows.vacant_key();
+        self.conn(id)?;
+        if medium.as_ref().is_some_and(|medium| !self.has_rtsp_flow(medium.id)) {
+            self.reset_stream(id, stream, H3_CONNECT_ERROR);
+            return None;
+        }
+        if let Near::Own { port, .. } = &mut near {
+            let token = Token(KIND_DATAGRAMS << KIND_SHIFT | slot);
+            if let Err(error) =
+                self.sockets.registry.register(port.source(), token, Interest::READABLE)
+            {
+                tracing::error!(%error, "failed to register a UDP flow's socket");
+                self.reset_stream(id, stream, H3_CONNECT_ERROR);
+                return None;
+            }
+        }
+        let readable = matches!(near, Near::Own { .. });
+        if let Admitted::Unanswered(place) = &admission {
+            place.runs_at(slot);
+        }
+        self.udp_flows.insert(UdpFlow {
+            conn: id,
+            stream,
+            near,
+            label,
+            key,
+            opened: self.now,
+            active: self.now,
+            sent_bytes: 0,
+            received_bytes: 0,
+            meter: Meter::default(),
+            ready: false,
+            readable,
+            queue: Queue::default(),
+            capsules: Capsules::default(),
+            medium,
+            admission,
+        });
+        let conn = self.conn_mut(id)?;
+        conn.http.streams.insert(stream, Owner::Datagrams(slot));
+        let early = conn.pending.early.take(stream);
+        self.datagrams_ready(slot);
+        for datagram in early {
+            self.deliver(slot, &datagram);
+        }
+        self.flush_run();
+        // Capsules may have come with the request.
+        self.read_capsules(slot);
+        if finished {
+            self.datagrams_finished(slot);
+        }
+        Some(DatagramsId { slot, key })
+    }
+
+    /// Sends one datagram of a flow with a shared socket. Returns `false` when the flow is over.
+    pub fn send_datagram(&mut self, id: DatagramsId, payload: &[u8]) -> bool {
+        let most_bytes = share(self.udp_flows.len());
+        let Some(flow) = self.udp_flows.get_mut(id.slot).filter(|flow| flow.key == id.key) else {
+            return false;
+        };
+        flow.active = self.now;
+        let dropped = flow.enqueue(payload, most_bytes);
+        self.count_queue_drops(dropped);
+        self.datagrams_ready(id.slot);
+        true
+    }
+
+    /// Ends a flow in order, if it still runs.
+    pub fn stop_datagrams(&mut self, id: DatagramsId) {
+        if self.udp_flows.get(id.slot).is_some_and(|flow| flow.key == id.key) {
+            self.end_datagrams(id.slot, FlowEnd::Complete);
+        }
+    }
+
+    /// Ends the flows on a connection that is of no use any more.
+    pub fn lose_datagrams(&mut self, id: ConnId) {
+        // Media have no place elsewhere: they belong to a TCP flow, which stays.
+        self.end_datagram_flows(|flow| {
+            (flow.conn == id && flow.medium.is_none()).then_some(FlowEnd::TunnelLost)
+        });
+    }
+
+    /// A flow's own socket reported something.
+    pub(crate) fn on_datagram_socket(&mut self, slot: usize) {
+        if let Some(flow) = self.udp_flows.get_mut(slot) {
+            flow.readable = true;
+            self.datagrams_ready(slot);
+        }
+    }
+
+    /// A flow has a turn when its connection is driven.
+    pub(crate) fn datagrams_ready(&mut self, slot: usize) {
+        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
+        let id = flow.conn;
+        if !std::mem::replace(&mut flow.ready, true)
+            && let Some(conn) = self.conn_mut(id)
+        {
+            conn.pending.udp_flows.push_back(slot);
+        }
+        self.mark_pending(id.slot);
+    }
+
+    /// Takes a flow out, and lets the peer know.
+    pub(crate) fn end_datagrams(&mut self, slot: usize, end: FlowEnd) {
+        let Some(flow) = self.udp_flows.try_remove(slot) else { return };
+        let UdpFlow { conn: id, stream, key, .. } = flow;
+        if let Some(conn) = self.conn_mut(id) {
+            match (end, &mut conn.http.h3) {
+                (FlowEnd::Complete | FlowEnd::Idle, Some(h3)) => {
+                    // An error only says that the direction has ended already.
+                    let _ = h3.send_body(&mut conn.quic, stream, &[], true);
+                    conn.abandon(stream, H3_NO_ERROR);
+                }
+                _ => conn.reset(stream, H3_CONNECT_ERROR),
+            }
+            self.mark_pending(id.slot);
+        }
+        tracing::debug!(
+            destination = %flow.label.destination,
+            sent_bytes = flow.sent_bytes,
+            received_bytes = flow.received_bytes,
+            end = end.as_str(),
+            "UDP flow ended"
+        );
+        // Silence is the only end that UDP itself has.
+        self.count_end(if end == FlowEnd::Idle { FlowEnd::Complete } else { end });
+        self.pending.events.push_back(TunnelEvent::DatagramsEnded { conn: id, key, end });
+    }
+
+    /// Ends the flows for which `select` gives a reason.
+    pub(crate) fn end_datagram_flows(&mut self, select: impl Fn(&UdpFlow) -> Option<FlowEnd>) {
+        let ends: Vec<_> =
+            self.udp_flows.iter().filter_map(|(slot, flow)| Some((slot, select(flow)?))).collect();
+        for (slot, end) in ends {
+            self.end_datagrams(slot, end);
+        }
+    }
+
+    /// Ends flows that have been silent for `timeout`, or for [`DRAIN_IDLE`] where either end is
+    /// about to go.
+    pub(crate) fn end_silent_datagrams(&mut self, timeout: Duration, draining: bool) {
+        let now = self.now;
+        let silent = |(slot, flow): (usize, &UdpFlow)| {
+            let leaves = draining || self.conn(flow.conn).is_some_and(|conn| conn.http.peer_goaway);
+            let timeout = if leaves { timeout.min(DRAIN_IDLE) } else { timeout };
+            // A paused player has no means to request its media again.
+            (flow.medium.is_none() && now.saturating_duration_since(flow.active) > timeout)
+                .then_some(slot)
+        };
+        let silent: Vec<_> = self.udp_flows.iter().filter_map(silent).collect();
+        for slot in silent {
+            self.end_datagrams(slot, FlowEnd::Idle);
+        }
+    }
+
+    /// Called once a tick.
+    pub(crate) fn tick_datagrams(&mut self) {
+        let mut waiting = Vec::new();
+        for (_, flow) in &mut self.udp_flows {
+            flow.meter.tick(flow.sent_bytes + flow.received_bytes, Self::TICK);
+            if flow.ready {
+                // It may wait for a path MTU that is not going to be found.
+                waiting.push(flow.conn.slot);
+            }
+        }
+        for slot in waiting {
+            self.mark_pending(slot);
+        }
+        let now = self.now;
+        for (_, conn) in &mut self.conns {
+            conn.pending.early.forget(now);
+        }
+    }
+
+    pub(crate) fn count_queue_drops(&self, dropped: u64) {
+        if dropped > 0 {
+            self.shared.metrics.drops.of(crate::metrics::Drop::DatagramQueue).inc_by(dropped);
+        }
+    }
+}

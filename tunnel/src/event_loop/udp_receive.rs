@@ -1,0 +1,162 @@
+//! Datagrams on their way out of the tunnel.
+
+use crate::datagrams::receive::Run;
+use crate::event_loop::core::Core;
+use crate::flow_end::FlowEnd;
+use crate::metrics::{Drop, Parser};
+use crate::stream_owner::Owner;
+use millrace_wire::capsule::Error as CapsuleError;
+use millrace_wire::h3_connect::H3_MESSAGE_ERROR;
+use millrace_wire::http_datagram::{
+    self, H3_DATAGRAM_ERROR, MAX_UDP_PAYLOAD_BYTES, UDP_CONTEXT, parse_context,
+};
+
+impl Core {
+    /// Forwards all datagrams that a connection has received.
+    pub(crate) fn receive_datagrams(&mut self, slot: usize) {
+        while let Some(conn) = self.conns.get_mut(slot) {
+            // What came as early data waits, as for streams: it could have been replayed.
+            if !conn.handshake.established {
+                return;
+            }
+            let Ok(frame) = conn.quic.dgram_recv_buf() else { break };
+            let Ok((stream, datagram)) = http_datagram::parse(&frame) else {
+                tracing::warn!(peer = %conn.address.peer, "datagram without a stream ID");
+                // An error only says that it is closed already.
+                let _ = conn.quic.close(true, H3_DATAGRAM_ERROR, b"no quarter stream ID");
+                self.shared.metrics.protocol_errors.of(Parser::Http3).inc();
+                break;
+            };
+            let unopened = conn.quic.is_server() && stream >= conn.http.next_peer_stream;
+            match conn.http.streams.get(&stream).copied() {
+                Some(Owner::Datagrams(flow)) => self.deliver(flow, datagram),
+                Some(Owner::Flow(flow)) => {
+                    // RFC 9297, Section 2: nothing on such a request has datagrams.
+                    conn.reset(stream, H3_DATAGRAM_ERROR);
+                    self.end_flow(flow, FlowEnd::RemoteReset);
+                }
+                Some(Owner::Probe) => self.shared.metrics.drops.of(Drop::DatagramFlow).inc(),
+                None if !unopened => {
+                    self.shared.metrics.drops.of(Drop::DatagramFlow).inc();
+                }
+                Some(Owner::Role(_) | Owner::PendingRequest { .. }) | None => {
+                    if conn.pending.early.push(stream, self.now, datagram) {
+                        self.shared.metrics.drops.of(Drop::DatagramFlow).inc();
+                    }
+                }
+            }
+        }
+        self.flush_run();
+    }
+
+    /// Hands an HTTP datagram to its flow; [`Core::flush_run`] has to follow.
+    pub(super) fn deliver(&mut self, slot: usize, datagram: &[u8]) {
+        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
+        let payload = match parse_context(datagram) {
+            Some((UDP_CONTEXT, payload)) => payload,
+            // RFC 9298, Section 4: a datagram with an unknown context ID is dropped silently.
+            Some(_) => return self.shared.metrics.drops.of(Drop::DatagramContext).inc(),
+            None => return self.shared.metrics.protocol_errors.of(Parser::Http3).inc(),
+        };
+        if payload.len() > MAX_UDP_PAYLOAD_BYTES {
+            self.abort_datagrams(slot, H3_DATAGRAM_ERROR);
+            return;
+        }
+        let to_client = self.conns.get(flow.conn.slot).is_some_and(|it| !it.quic.is_server());
+        if to_client && flow.admission.is_unanswered() && !self.datagrams_answered(slot) {
+            return;
+        }
+        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
+        flow.active = self.now;
+        flow.received_bytes += payload.len() as u64;
+        let most = flow.near.max_segments();
+        self.counters.bytes(to_client, payload.len() as u64);
+        self.counters.datagrams(to_client, 1);
+        if !self.buffers.run.takes(slot, payload.len(), most) {
+            self.flush_run();
+            self.buffers.run.flow = slot;
+            self.buffers.run.segment = payload.len();
+        }
+        self.buffers.run.bytes.extend_from_slice(payload);
+        self.buffers.run.count += 1;
+    }
+
+    /// Sends what [`Core::deliver`] has gathered.
+    pub(super) fn flush_run(&mut self) {
+        let Run { flow: slot, mut bytes, segment, count } = std::mem::take(&mut self.buffers.run);
+        if count == 0 {
+            return;
+        }
+        if let Some(flow) = self.udp_flows.get(slot)
+            && let Err(error) = flow.near.send(&bytes, segment)
+        {
+            let drop = match error.raw_os_error() {
+                Some(libc::EMSGSIZE) => Drop::DatagramTooLarge,
+                _ => Drop::DatagramSocket,
+            };
+            self.shared.metrics.drops.of(drop).inc_by(count as u64);
+            if flow.ends_with(&error) {
+                tracing::info!(destination = %flow.label.destination, %error, "UDP flow failed");
+                self.end_datagrams(slot, FlowEnd::LocalReset);
+            }
+        }
+        // The memory serves the next one.
+        bytes.clear();
+        self.buffers.run = Run { bytes, ..Run::default() };
+    }
+
+    /// Reads what a flow's stream has.
+    pub(crate) fn read_capsules(&mut self, slot: usize) {
+        loop {
+            let Some(flow) = self.udp_flows.get_mut(slot) else { return };
+            let Some(conn) = self.conns.get_mut(flow.conn.slot) else { return };
+            let Some(h3) = conn.http.h3.as_mut().filter(|_| conn.handshake.established) else {
+                return;
+            };
+            let Ok(read) = h3.recv_body(&mut conn.quic, flow.stream, &mut self.buffers.scratch)
+            else {
+                break;
+            };
+            self.pending.needs_h3_poll = true;
+            let mut datagrams = Vec::new();
+            let taken =
+                flow.capsules.read(&self.buffers.scratch[..read], |it| datagrams.push(it.to_vec()));
+            for datagram in datagrams {
+                self.deliver(slot, &datagram);
+            }
+            if let Err(error) = taken {
+                return self.bad_capsules(slot, error);
+            }
+        }
+        self.flush_run();
+    }
+
+    /// The peer has ended a flow's stream, and with it the flow.
+    pub(crate) fn datagrams_finished(&mut self, slot: usize) {
+        self.read_capsules(slot);
+        let Some(flow) = self.udp_flows.get(slot) else { return };
+        match flow.capsules.end() {
+            Ok(()) => self.end_datagrams(slot, FlowEnd::Complete),
+            Err(error) => self.bad_capsules(slot, error),
+        }
+    }
+
+    fn bad_capsules(&mut self, slot: usize, error: CapsuleError) {
+        self.flush_run();
+        tracing::warn!(%error, "malformed capsule");
+        let code = match error {
+            CapsuleError::TooLong(_) => H3_DATAGRAM_ERROR,
+            CapsuleError::Truncated => H3_MESSAGE_ERROR,
+        };
+        self.abort_datagrams(slot, code);
+    }
+
+    /// Ends a flow whose peer broke the rules.
+    fn abort_datagrams(&mut self, slot: usize, code: u64) {
+        self.shared.metrics.protocol_errors.of(Parser::Http3).inc();
+        let Some(flow) = self.udp_flows.get(slot) else { return };
+        let (id, stream) = (flow.conn, flow.stream);
+        self.reset_stream(id, stream, code);
+        self.end_datagrams(slot, FlowEnd::RemoteReset);
+    }
+}
