@@ -14,7 +14,7 @@ from millrace_learner.engine import Spark
 pytest.importorskip("pyspark", reason="pip install -r requirements-spark.txt")
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed; Spark requires it")
 def test_spark_and_duckdb_give_the_same_results(tmp_path: Path) -> None:
     file = tmp_path / "e.parquet"
     live = [row | {"path": None, "min_rtt_ms": 33.0 + row["connection"]} for row in lossy_and_clean(10)]

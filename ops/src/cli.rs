@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use millrace_config::ConfigError;
+use millrace_config::{ConfigError, Credentials, Source};
+use millrace_tunnel::credentials;
+use millrace_tunnel::credentials::End;
 
 /// Which configuration a command is about.
 #[derive(Args, Clone, Debug)]
@@ -23,4 +25,21 @@ pub fn exit_code(program: &str, result: anyhow::Result<ExitCode>) -> ExitCode {
             false => ExitCode::FAILURE,
         }
     })
+}
+
+/// Prints the warnings about `credentials`, and that the configuration in the file `path` is valid.
+///
+/// # Errors
+/// The credentials can't be used.
+pub fn report_check(
+    path: &str,
+    end: End,
+    credentials: &Credentials,
+    source: &Source,
+) -> anyhow::Result<ExitCode> {
+    for warning in credentials::check(end, credentials, source)? {
+        println!("{path}: warning: {}: {warning}", warning.key);
+    }
+    println!("{path}: ok");
+    Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,6 @@ use clap::{Parser, Subcommand};
 use millrace_ops::cli::{self, ConfigArgs};
 use millrace_ops::doctor::DoctorArgs;
 use millrace_tunnel::algorithms;
-use millrace_tunnel::credentials;
 use millrace_tunnel::credentials::End;
 
 use crate::nginx::{self, NginxArgs};
@@ -48,11 +47,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let config = millrace_config::load_client(&config, &algorithms::check)?;
             crate::run::check(&config)?;
             let credentials = &config.tunnel.credentials;
-            for warning in credentials::check(End::Client, credentials, &config.source)? {
-                println!("{path}: warning: {}: {warning}", warning.key);
-            }
-            println!("{path}: ok");
-            Ok(ExitCode::SUCCESS)
+            cli::report_check(&path, End::Client, credentials, &config.source)
         }
         Command::Nginx(arguments) => nginx::run(&arguments),
     }

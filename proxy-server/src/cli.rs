@@ -9,7 +9,6 @@ use millrace_ops::certificates::CertificatesArgs;
 use millrace_ops::cli::{self, ConfigArgs};
 use millrace_ops::doctor::DoctorArgs;
 use millrace_tunnel::algorithms;
-use millrace_tunnel::credentials;
 use millrace_tunnel::credentials::End;
 
 #[derive(Parser)]
@@ -51,11 +50,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let config = millrace_config::load_server(&config, &algorithms::check)?;
             crate::run::check(&config)?;
             let credentials = &config.tunnel.credentials;
-            for warning in credentials::check(End::Server, credentials, &config.source)? {
-                println!("{path}: warning: {}: {warning}", warning.key);
-            }
-            println!("{path}: ok");
-            Ok(ExitCode::SUCCESS)
+            cli::report_check(&path, End::Server, credentials, &config.source)
         }
         Command::Rules(arguments) => rules::run(arguments),
         Command::Certificates(arguments) if arguments.list => {

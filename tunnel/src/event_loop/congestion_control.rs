@@ -67,17 +67,17 @@ impl Conn {
     }
 
     /// Applies a choice of the rules, unless the algorithm is pinned or not selected. Returns whether anything changed.
-    /// `anew` restarts the same algorithm, as after a path change.
+    /// `restart` restarts the same algorithm, as after a path change.
     pub(crate) fn apply_selection(
         &mut self,
         algorithm: &Algorithm,
-        anew: bool,
+        restart: bool,
         now: Instant,
     ) -> bool {
         let before = self.cc.switches;
         if self.cc.managed() && !self.cc.pinned {
             // As in `select_cc`.
-            let _ = match anew {
+            let _ = match restart {
                 true => self.restart_with(algorithm, "path", now),
                 false => self.switch_to(algorithm, "rules", now),
             };

@@ -28,7 +28,7 @@ impl Core {
         self.mark_pending(id.slot);
     }
 
-    /// The probe that is under way; `None` when there is none or it has been answered.
+    /// The probe in flight; `None` after its answer, or before the first.
     pub fn probe_state(&self, id: ConnId) -> Option<ProbeState> {
         let conn = self.conn(id)?;
         let asked = conn.probes.asked.as_ref()?;
