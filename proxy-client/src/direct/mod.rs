@@ -417,7 +417,13 @@ impl Direct {
 
     fn pump(&mut self, core: &Core, number: u64) {
         let Some(relay) = self.relays.get_mut(&number) else { return };
-        match relay.pump(core.now()) {
+        let pumped = relay.pump(core.now());
+        for reason in relay.refused_setups() {
+            core.shared.metrics.rtsp_setups_refused.of(reason).inc();
+            let (destination, reason) = (relay.destination(), reason.as_str());
+            tracing::info!(destination, reason, "RTP over UDP can't be carried by a bypassed flow; the player is told to use the RTSP connection");
+        }
+        match pumped {
             Pumped::Wait => {}
             Pumped::More => {
                 self.busy.push_back(number);
