@@ -20,7 +20,7 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::flow_info::{FlowInfo, FlowSeen, FlowState};
 use millrace_tunnel::flow_label::FlowLabel;
-use millrace_tunnel::metrics::FlowFailure;
+use millrace_tunnel::metrics::{FlowFailure, Label};
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;

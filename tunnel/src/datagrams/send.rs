@@ -7,7 +7,7 @@ use millrace_wire::capsule;
 use millrace_wire::http_datagram::{self, Head};
 use quiche::h3;
 
-use super::{Near, SEND_QUEUE, UdpFlow};
+use super::{SEND_QUEUE, UdpFlow};
 use crate::conn::Conn;
 use crate::udp::RecvBuffers;
 

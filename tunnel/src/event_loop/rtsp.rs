@@ -9,7 +9,7 @@ use crate::flow_owner::FlowOwner;
 use crate::rtsp::Medium;
 use crate::rtsp::follow::{Event, Follower, Side};
 use crate::rtsp::ports::{Peer, UdpPair, UdpPairs};
-use crate::metrics::SetupRefusal;
+use crate::metrics::{Label, SetupRefusal};
 use crate::rtsp::{MediumFlow, MediumId, NewMedium, Reserved, Rtsp, RtspFlow};
 use crate::source_address::source_address;
 use crate::stream_owner::Owner;

@@ -2,7 +2,6 @@
 
 use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
-use crate::datagrams::near::Near;
 use crate::datagrams::queue::{Queue, share};
 use crate::datagrams::{DRAIN_IDLE, DatagramsId, DatagramsStart, UdpFlow};
 use crate::event_loop::core::Core;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Requests that an answer is waited for. Players wait for each answer; the bound is for those that do not.
-const MAX_WAITING: usize = 64;
+const MAX_WAITING: usize = 256;
 
 /// The answers that a player waits for: a server answers in the order of the requests (RFC 2326, Section 9.1).
 #[derive(Debug)]

@@ -292,7 +292,7 @@ fn transports_of_sat_ip_and_single_ports_are_carried() {
         ("RAW/RAW/UDP", "5000"),
         ("MP2T/H2221/UDP", "5000-5000"),
         ("RTP/AVP", "5000-5000"),
-        ("RTP/AVPF/UDP", " 5000 - 5001 "),
+        ("RTP/AVPF/UDP", "5000 - 5001"),
     ] {
         let (mut client, mut server) = (client(), server());
         let asked = format!("{protocol};unicast;client_port={ports}");
@@ -303,7 +303,7 @@ fn transports_of_sat_ip_and_single_ports_are_carried() {
         let chosen = format!("{protocol};unicast;client_port=50000-50001;server_port=6970-6971");
         let reply = server.answers(answer(0, &chosen).as_bytes());
         let reply = text(client.answers(&reply));
-        assert!(reply.contains(&format!("client_port={};", ports.trim())), "{reply}");
+        assert!(reply.contains(&format!("client_port={ports};")), "{reply}");
         assert!(reply.contains("server_port=40000-40001"), "{reply}");
         assert_eq!((seen(&mut client).up.len(), seen(&mut server).up.len()), (1, 1), "{protocol}");
     }
