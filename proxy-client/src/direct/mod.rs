@@ -421,7 +421,11 @@ impl Direct {
         for reason in relay.refused_setups() {
             core.shared.metrics.rtsp_setups_refused.of(reason).inc();
             let (destination, reason) = (relay.destination(), reason.as_str());
-            tracing::info!(destination, reason, "RTP over UDP can't be carried by a bypassed flow; the player is told to use the RTSP connection");
+            tracing::info!(
+                destination,
+                reason,
+                "RTP over UDP can't be carried by a bypassed flow; the player is told to use the RTSP connection"
+            );
         }
         match pumped {
             Pumped::Wait => {}

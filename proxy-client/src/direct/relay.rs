@@ -119,12 +119,13 @@ impl Relay {
         let Self { near, far, up, down, rtsp, .. } = self;
         // The second only if the first succeeds: a socket reports an error once, and a read after a failed
         // write would return a clean end.
-        let pumped = up.pump(near, far, &mut Rewriter::Requests(rtsp.as_deref_mut())).and_then(|up| {
-            if let Some(rtsp) = rtsp {
-                down.waiting.extend(rtsp.replies());
-            }
-            Ok((up, down.pump(far, near, &mut Rewriter::Answers(rtsp.as_deref_mut()))?))
-        });
+        let pumped =
+            up.pump(near, far, &mut Rewriter::Requests(rtsp.as_deref_mut())).and_then(|up| {
+                if let Some(rtsp) = rtsp {
+                    down.waiting.extend(rtsp.replies());
+                }
+                Ok((up, down.pump(far, near, &mut Rewriter::Answers(rtsp.as_deref_mut()))?))
+            });
         if rtsp.as_ref().is_some_and(|it| it.is_over()) {
             *rtsp = None;
         }

@@ -79,7 +79,8 @@ pub struct Request {
 }
 
 /// The content of each description.
-pub const DESCRIPTION: &str = "v=0\r\no=- 0 0 IN IP4 0.0.0.0\r\ns=camera\r\nm=video 0 RTP/AVP 96\r\n";
+pub const DESCRIPTION: &str =
+    "v=0\r\no=- 0 0 IN IP4 0.0.0.0\r\ns=camera\r\nm=video 0 RTP/AVP 96\r\n";
 
 impl Camera {
     /// With one deviation.
@@ -189,4 +190,3 @@ fn chosen(deviation: Deviation, transport: &str, announced: &str) -> String {
     };
     format!("Transport: RTP/AVP;unicast;client_port={client}{ports}\r\n")
 }
-

@@ -20,7 +20,12 @@ impl MediaPeer {
     /// A peer at `addresses`, which may be the same, that nothing below `least_port` is accepted from or sent to.
     /// Without an announced address, its datagrams tell where it is.
     pub fn new(addresses: [IpAddr; 2], least_port: u16, announced: Option<SocketAddr>) -> Self {
-        Self { addresses: addresses.map(|it| it.to_canonical()), least_port, announced, heard: None }
+        Self {
+            addresses: addresses.map(|it| it.to_canonical()),
+            least_port,
+            announced,
+            heard: None,
+        }
     }
 
     /// Whether a datagram from this address is one of the peer's.

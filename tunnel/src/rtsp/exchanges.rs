@@ -53,11 +53,12 @@ impl<T> Exchanges<T> {
         stays: impl Fn(&T) -> bool,
     ) -> Option<T> {
         let by = |select: &dyn Fn(Option<u32>, &T) -> bool| {
-            self.waiting.iter().position(
-                |it| matches!(it, Exchange::Asked { cseq, what } if select(*cseq, what)),
-            )
+            self.waiting
+                .iter()
+                .position(|it| matches!(it, Exchange::Asked { cseq, what } if select(*cseq, what)))
         };
-        let index = by(&|its, _| its.is_some() && its == cseq).or_else(|| by(&|_, what| fits(what)))?;
+        let index =
+            by(&|its, _| its.is_some() && its == cseq).or_else(|| by(&|_, what| fits(what)))?;
         let Some(Exchange::Asked { what, .. }) = self.waiting.remove(index) else { return None };
         let mut before = index;
         self.waiting.retain(|it| {
@@ -103,7 +104,11 @@ mod tests {
     #[test]
     fn answers_are_matched_by_cseq_then_by_order() {
         let mut waiting = exchanges(&[1, 2, 3, 4]);
-        assert_eq!(waiting.answered(Some(2), |_| true, |_| false), Some(1), "the first was not answered");
+        assert_eq!(
+            waiting.answered(Some(2), |_| true, |_| false),
+            Some(1),
+            "the first was not answered"
+        );
         assert_eq!(waiting.answered(Some(9), |_| true, |_| false), Some(2), "another number");
         assert_eq!(waiting.answered(None, |_| true, |_| false), Some(3), "no number");
         assert_eq!(waiting.answered(Some(1), |_| true, |_| false), None);

@@ -96,7 +96,10 @@ pub(crate) enum Event<P> {
 #[derive(Debug)]
 enum Asked<P> {
     SetUp(Box<AskedSetup<P>>),
-    TearDown { uri: String, session: Option<String> },
+    TearDown {
+        uri: String,
+        session: Option<String>,
+    },
     /// A TEARDOWN of this end.
     Own,
     Other,
@@ -349,7 +352,8 @@ impl<P: Ports> Follower<P> {
             Some(refusal) => self.events.push(Event::Refused(refusal)),
             None => {}
         }
-        let written = with_transport(&message.bytes, &message.head.transports, &transport.to_string());
+        let written =
+            with_transport(&message.bytes, &message.head.transports, &transport.to_string());
         Ok((written, asked))
     }
 
@@ -412,7 +416,8 @@ impl<P: Ports> Follower<P> {
             // In the RTSP connection, or by multicast: neither needs ports.
             return self.out.to_player.extend_from_slice(message.rest());
         };
-        let Some((mut medium, pair)) = self.complete(&message.head, spec, setup, message.bytes.len())
+        let Some((mut medium, pair)) =
+            self.complete(&message.head, spec, setup, message.bytes.len())
         else {
             return;
         };
@@ -425,7 +430,8 @@ impl<P: Ports> Follower<P> {
         self.events.push(Event::SetUp { number, pair, origin });
         let mut first = true;
         transport.retain(|_| std::mem::take(&mut first));
-        let written = with_transport(&message.bytes, &message.head.transports, &transport.to_string());
+        let written =
+            with_transport(&message.bytes, &message.head.transports, &transport.to_string());
         self.out.to_player.extend(written);
     }
 
@@ -475,7 +481,8 @@ impl<P: Ports> Follower<P> {
             return None;
         }
         let is_taken = |ports: &PortPair| {
-            let taken = |port| self.media.iter().any(|it| [it.origin.rtp, it.origin.rtcp].contains(&port));
+            let taken =
+                |port| self.media.iter().any(|it| [it.origin.rtp, it.origin.rtcp].contains(&port));
             taken(ports.rtp) || taken(ports.rtcp) || ports.rtp == ports.rtcp
         };
         let origin = ports.filter(|ports| !is_taken(ports)).unwrap_or(setup.ports);
@@ -496,8 +503,12 @@ impl<P: Ports> Follower<P> {
         match (setup.authorization, &head.session) {
             (Ok(authorization), Some(session)) => {
                 self.newest_cseq = self.newest_cseq.wrapping_add(1);
-                let teardown =
-                    refusal::teardown(&setup.uri, self.newest_cseq, session, authorization.as_deref());
+                let teardown = refusal::teardown(
+                    &setup.uri,
+                    self.newest_cseq,
+                    session,
+                    authorization.as_deref(),
+                );
                 self.out.to_origin.extend(teardown);
                 self.exchanges.ask(Some(self.newest_cseq), Asked::Own);
             }

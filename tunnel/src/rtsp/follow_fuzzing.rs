@@ -84,8 +84,7 @@ impl End {
         let follower = &self.follower;
         assert!(follower.requests.held_bytes() <= MAX_HEAD_BYTES);
         assert!(follower.answers.held_bytes() <= MAX_HEAD_BYTES);
-        let asked =
-            follower.exchanges.asked().filter(|it| matches!(it, Asked::SetUp(_))).count();
+        let asked = follower.exchanges.asked().filter(|it| matches!(it, Asked::SetUp(_))).count();
         assert!(asked + self.media.len() <= MAX_MEDIA);
         assert!(follower.media.iter().map(|it| it.number).eq(self.media.keys().copied()));
         assert_eq!(self.reserved.get(), asked + self.media.len());

@@ -211,10 +211,18 @@ fn every_split_position_gives_the_same() {
 
 #[test]
 fn media_that_need_no_ports_pass_unchanged() {
-    for transport in [TCP, "RTP/AVP;multicast;port=5000-5001", "RTP/AVP;multicast;client_port=5000-5001"] {
+    for transport in
+        [TCP, "RTP/AVP;multicast;port=5000-5001", "RTP/AVP;multicast;client_port=5000-5001"]
+    {
         for mut follower in [client(), server()] {
-            assert_eq!(text(follower.requests(setup(1, transport).as_bytes())), setup(1, transport));
-            assert_eq!(text(follower.answers(answer(1, transport).as_bytes())), answer(1, transport));
+            assert_eq!(
+                text(follower.requests(setup(1, transport).as_bytes())),
+                setup(1, transport)
+            );
+            assert_eq!(
+                text(follower.answers(answer(1, transport).as_bytes())),
+                answer(1, transport)
+            );
             assert_eq!((out(&follower), seen(&mut follower)), (0, Seen::default()), "{transport}");
         }
     }
@@ -243,7 +251,8 @@ fn setup_that_cant_be_carried_is_answered_461_and_reaches_no_origin() {
     assert_eq!(server.replies(), refused(1));
     // A request with content: none of it reaches the origin.
     let mut client = client();
-    let with_content = setup(1, "RTP/AVP;unicast").replace("\r\n\r\n", "\r\nContent-Length: 3\r\n\r\nabc");
+    let with_content =
+        setup(1, "RTP/AVP;unicast").replace("\r\n\r\n", "\r\nContent-Length: 3\r\n\r\nabc");
     assert_eq!(text(client.requests(format!("{with_content}OPTIONS").as_bytes())), "OPTIONS");
 }
 
@@ -262,7 +271,9 @@ fn without_ports_setup_is_answered_461() {
 #[test]
 fn of_several_transports_the_first_that_can_be_carried_and_those_in_the_connection_remain() {
     let (mut client, mut server) = (client(), server());
-    let asked = format!("RTP/AVPF;unicast;destination=198.18.0.8;client_port=1-2,{ASKED},RTP/AVPF;unicast;client_port=7-8,{TCP}");
+    let asked = format!(
+        "RTP/AVPF;unicast;destination=198.18.0.8;client_port=1-2,{ASKED},RTP/AVPF;unicast;client_port=7-8,{TCP}"
+    );
     let request = client.requests(setup(1, &asked).as_bytes());
     assert_eq!(text(request.clone()), setup(1, &format!("{MARKED},{TCP}")));
     assert_eq!(text(server.requests(&request)), setup(1, &format!("{TO_ORIGIN},{TCP}")));
@@ -280,7 +291,8 @@ fn of_several_transports_the_first_that_can_be_carried_and_those_in_the_connecti
 #[test]
 fn several_transport_fields_are_one_list() {
     let mut client = client();
-    let twice = setup(1, ASKED).replace("User-Agent: x", &format!("transport: {TCP}\r\nUser-Agent: x"));
+    let twice =
+        setup(1, ASKED).replace("User-Agent: x", &format!("transport: {TCP}\r\nUser-Agent: x"));
     let want = setup(1, &format!("{MARKED},{TCP}"));
     assert_eq!(text(client.requests(twice.as_bytes())), want);
 }
@@ -371,7 +383,12 @@ fn answers_belong_to_requests_by_order_where_cseq_deviates() {
 /// What a camera has in its answer to DESCRIBE does not keep the SETUP after it from being followed.
 #[test]
 fn folded_repeated_and_malformed_lines_are_read() {
-    for line in ["Public: OPTIONS,\r\n DESCRIBE, SETUP\r\n", "CSeq: 1\r\n", "no colon\r\n", "Content-Length: x\r\n"] {
+    for line in [
+        "Public: OPTIONS,\r\n DESCRIBE, SETUP\r\n",
+        "CSeq: 1\r\n",
+        "no colon\r\n",
+        "Content-Length: x\r\n",
+    ] {
         let mut server = server();
         server.requests(format!("DESCRIBE {URI} RTSP/1.0\r\nCSeq: 1\r\n\r\n").as_bytes());
         let described = format!("RTSP/1.0 200 OK\r\nCSeq: 1\r\n{line}\r\n");
@@ -389,7 +406,8 @@ fn folded_repeated_and_malformed_lines_are_read() {
 fn bytes_between_messages_pass_and_the_next_message_is_found() {
     let mut server = server();
     server.requests(format!("DESCRIBE {URI} RTSP/1.0\r\nCSeq: 1\r\n\r\n").as_bytes());
-    let described = "RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 4\r\n\r\nv=0\nm=video\r\na=b\r\n";
+    let described =
+        "RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 4\r\n\r\nv=0\nm=video\r\na=b\r\n";
     assert_eq!(text(server.answers(described.as_bytes())), described);
     server.requests(setup(2, MARKED).as_bytes());
     assert_eq!(text(server.answers(answer(2, CHOSEN).as_bytes())), answer(2, CHOSEN_MARKED));
@@ -445,9 +463,11 @@ fn refusals_come_in_the_order_of_the_requests_and_between_messages() {
 fn an_unusable_answer_is_undone() {
     let basic = setup(1, MARKED).replace("User-Agent: x", "Authorization: Basic YTpi");
     let digest = setup(1, MARKED).replace("User-Agent: x", "Authorization: Digest x=y");
-    for (request, authorization) in
-        [(setup(1, MARKED), Some("")), (basic, Some("Authorization: Basic YTpi\r\n")), (digest, None)]
-    {
+    for (request, authorization) in [
+        (setup(1, MARKED), Some("")),
+        (basic, Some("Authorization: Basic YTpi\r\n")),
+        (digest, None),
+    ] {
         let mut server = server();
         server.ports.connects = false;
         server.requests(request.as_bytes());
@@ -460,7 +480,8 @@ fn an_unusable_answer_is_undone() {
             assert!(seen(&mut server).closes_origin);
             continue;
         };
-        let want = format!("TEARDOWN {URI} RTSP/1.0\r\nCSeq: 2\r\nSession: 47\r\n{authorization}\r\n");
+        let want =
+            format!("TEARDOWN {URI} RTSP/1.0\r\nCSeq: 2\r\nSession: 47\r\n{authorization}\r\n");
         assert_eq!(sent, want);
         assert_eq!(seen(&mut server), only_refused(SetupRefusal::Answer));
         // The player has no such request, and has the next number for one of its own.

@@ -18,6 +18,7 @@ fn message(text: &str) -> Head {
 fn requests_responses_frames_and_blank_lines() {
     let value = "RTP/AVP;unicast;client_port=5000-5001";
     let begin = SETUP.find(value).unwrap();
+    let range = begin..begin + value.len();
     let head = Head {
         start: Start::Request {
             method: "SETUP".into(),
@@ -25,7 +26,7 @@ fn requests_responses_frames_and_blank_lines() {
         },
         cseq: Some(4),
         session: Some("47".into()),
-        transports: vec![begin..begin + value.len()],
+        transports: Vec::from([range]),
         authorization: None,
         content_bytes: 0,
     };
@@ -66,16 +67,28 @@ fn other_protocols_are_recognised_at_once() {
 #[test]
 fn deviations_are_read() {
     let with = |line: &str| message(&SETUP.replace("User-Agent: x", line));
-    for line in ["Public: OPTIONS,\r\n DESCRIBE", "no colon", "Transfer-Encoding: chunked", ": x", "X: \u{e9}"] {
+    for line in [
+        "Public: OPTIONS,\r\n DESCRIBE",
+        "no colon",
+        "Transfer-Encoding: chunked",
+        ": x",
+        "X: \u{e9}",
+    ] {
         assert_eq!(with(line).cseq, Some(4), "{line:?}");
     }
     assert_eq!(with("CSeq: 9").cseq, Some(4), "the first of several");
     assert_eq!(message("RTSP/1.0 200 OK\r\nCSeq: 04x\r\n\r\n").cseq, Some(4));
     assert_eq!(message("RTSP/1.0 200 OK\r\nCSeq: x\r\n\r\n").cseq, None);
-    for (length, bytes) in [("3", 3), ("3 ", 3), ("3x", 3), ("-1", 0), ("x", 0), ("", 0), ("99999999999999999999", 0)] {
+    for (length, bytes) in
+        [("3", 3), ("3 ", 3), ("3x", 3), ("-1", 0), ("x", 0), ("", 0), ("99999999999999999999", 0)]
+    {
         assert_eq!(with(&format!("Content-Length: {length}")).content_bytes, bytes, "{length:?}");
     }
-    assert_eq!(with("Content-Length: 3\r\nContent-Length: 4").content_bytes, 4, "the last of several");
+    assert_eq!(
+        with("Content-Length: 3\r\nContent-Length: 4").content_bytes,
+        4,
+        "the last of several"
+    );
     assert_eq!(message("RTSP/1.0  200 OK\r\n\r\n").start, Start::Response { status: 200 });
     let spaces = Start::Request { method: "PLAY".into(), uri: "rtsp://a/b c".into() };
     assert_eq!(message("PLAY  rtsp://a/b c  RTSP/1.0 \r\n\r\n").start, spaces);
@@ -106,9 +119,14 @@ fn several_and_folded_transport_fields_become_one() {
         "Transport: RTP/AVP/TCP;\r\n\tinterleaved=0-1\r\nUser-Agent: x\r\nTransport:\r\n MP2T/RTP/UDP",
     );
     let transports = message(&head).transports;
-    let values: Vec<_> = transports.iter().map(|range| Transport::parse(&head[range.clone()])).collect();
+    let values: Vec<_> =
+        transports.iter().map(|range| Transport::parse(&head[range.clone()])).collect();
     let joined = Transport::join(values).to_string();
-    assert_eq!(joined, "RTP/AVP/TCP;   interleaved=0-1,MP2T/RTP/UDP,RTP/AVP;unicast;client_port=5000-5001".replace("   ", "  \t"));
+    assert_eq!(
+        joined,
+        "RTP/AVP/TCP;   interleaved=0-1,MP2T/RTP/UDP,RTP/AVP;unicast;client_port=5000-5001"
+            .replace("   ", "  \t")
+    );
     let written = with_transport(head.as_bytes(), &transports, "NEW");
     let want = "SETUP rtsp://cam.example/live/trackID=1 RTSP/1.0\r\nCSeq: 4\r\nTransport: NEW\r\nUser-Agent: x\r\n\
         Session: 47;timeout=60\r\n\r\n";

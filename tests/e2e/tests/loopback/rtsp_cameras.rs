@@ -2,7 +2,8 @@
 //! don't.
 
 use std::io::{Read, Write};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use millrace_e2e::admin::Metrics;
 use millrace_e2e::camera::{Camera, DESCRIPTION, Deviation, Request};
@@ -11,6 +12,7 @@ use millrace_e2e::pair::Pair;
 use millrace_e2e::rtsp::{Ends, Player, RtspOrigin, Sockets, field, parameter, receive, request};
 use millrace_e2e::wait::DEFAULT_TIMEOUT;
 use millrace_e2e::{tcp, wait};
+use socket2::Socket;
 
 fn connect(pair: &Pair, camera: &Camera) -> Player {
     Player::connect(&pair.listeners[2], camera.address())
@@ -24,7 +26,7 @@ fn refused_setups(pair: &Pair, reason: &str) -> f64 {
 
 /// Datagrams come from `from` to a player's socket.
 #[track_caller]
-fn assert_comes(from: &UdpSocket, to: std::net::SocketAddr, at: &UdpSocket) {
+fn assert_comes(from: &UdpSocket, to: SocketAddr, at: &UdpSocket) {
     for number in 0..5_u8 {
         from.send_to(&[number; 100], to).unwrap();
         assert_eq!(receive(at, DEFAULT_TIMEOUT).0, [number; 100]);
@@ -152,7 +154,9 @@ fn media_that_cant_be_carried_are_refused() {
     let pair = Pair::builder().start();
     let camera = Camera::start(Deviation::NoServerPort);
     let mut player = connect(&pair, &camera);
-    for transport in ["RTP/AVP;unicast", "RTP/AVP;unicast;destination=198.18.0.8;client_port=5000-5001"] {
+    for transport in
+        ["RTP/AVP;unicast", "RTP/AVP;unicast;destination=198.18.0.8;client_port=5000-5001"]
+    {
         let answer = player.ask("SETUP", "live", &format!("Transport: {transport}\r\n"));
         assert_eq!(answer.status, 461, "{}", answer.head);
     }
@@ -237,13 +241,25 @@ fn a_bypassed_flow_refuses_media_over_udp() {
     );
     let mut pair = Pair::builder().listen(&listen).direct("127.0.0.0/8").start();
     pair.server.kill();
-    pair.wait_down();
-    let stream = std::net::TcpStream::connect(listener).unwrap();
-    let mut player = Player::over(stream.into(), Sockets::open());
+    let mut stream = None;
+    wait::for_true("a flow bypasses the tunnel", Duration::from_secs(30), || {
+        stream = answered(listener);
+        stream.is_some()
+    });
+    let mut player = Player::over(stream.unwrap(), Sockets::open());
     let answer = player.set_up("live");
     assert_eq!(answer.status, 461, "{}", answer.head);
     let tcp = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n";
     assert_eq!(player.ask("SETUP", "live", tcp).status, 200);
     let refused = Metrics::fetch(pair.addresses.client_admin);
     assert_eq!(refused.sum("millrace_rtsp_setups_refused_total", &[]), 1.0);
+}
+
+/// A connection whose first request was answered.
+fn answered(listener: SocketAddr) -> Option<Socket> {
+    let mut stream = Socket::from(TcpStream::connect(listener).ok()?);
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    stream.write_all(request("OPTIONS", "*", 0, "").as_bytes()).ok()?;
+    read_head(&mut stream).ok()?;
+    Some(stream)
 }

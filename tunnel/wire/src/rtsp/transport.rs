@@ -28,7 +28,8 @@ impl Transport {
     /// Reads a value; commas and semicolons in quotes belong to the quoted text. Folded lines are joined.
     pub fn parse(value: &str) -> Self {
         let unfolded = value.replace(['\r', '\n'], " ");
-        let spec = |text: &str| TransportSpec { parts: split(text, ';').map(str::to_owned).collect() };
+        let spec =
+            |text: &str| TransportSpec { parts: split(text, ';').map(str::to_owned).collect() };
         let specs = split(&unfolded, ',').filter(|it| !it.trim().is_empty()).map(spec).collect();
         Self { specs }
     }
