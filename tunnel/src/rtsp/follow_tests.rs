@@ -435,7 +435,7 @@ fn setup_waits_until_the_server_says_whether_it_follows() {
     assert_eq!(text(client.requests(setup(1, TCP).as_bytes())), setup(1, TCP));
     client.requests(setup(2, ASKED).as_bytes());
     client.requests(&vec![b'x'; MAX_HELD_BYTES + 1]);
-    assert_eq!(client.held.is_some(), false);
+    assert!(client.held.is_none());
     // The player's end is an end of waiting too.
     let mut client = client_before(None);
     client.requests(both.as_bytes());
