@@ -290,7 +290,7 @@ impl ClientRole {
         self.next_key += 1;
         let watched = socket.watch_again(core.registry(), Core::role_token(key as usize));
         let (Ok(destination), Ok(())) = (label.destination.parse::<Destination>(), watched) else {
-            core.shared.metrics.flows_failed.of(FlowFailure::Internal).inc();
+            core.shared.metrics.flows_finished.of(FlowFailure::Internal.into()).inc();
             return socket.reset();
         };
         let accepted = Accepted {
@@ -327,7 +327,7 @@ impl ClientRole {
     /// Refuses a flow with the failure reply of the protocol.
     pub(crate) fn fail(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
         let Some(accepted) = self.accepted.get(&key) else { return };
-        core.shared.metrics.flows_failed.of(failure_metric(failure)).inc();
+        core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
         let reply = accepted.failure_reply(failure);
         if let Stage::Requested { conn, .. } = accepted.stage {
             self.pool.flow_ends(core, conn);

@@ -369,7 +369,7 @@ impl ServerRole {
     fn refuse(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
         if let Some(pending) = self.pending.get_mut(&key) {
             tracing::info!(destination = %pending.label.destination, %failure, "flow refused");
-            core.shared.metrics.flows_failed.of(failure_metric(failure)).inc();
+            core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
             pending.stage = Stage::Refusing(failure);
             self.answer(core, key);
         }
@@ -441,7 +441,7 @@ impl ServerRole {
             }
             (Stage::Answering(socket), Err(_)) => {
                 Socket::tcp(socket).reset();
-                core.shared.metrics.flows_failed.of(FlowFailure::PeerReset).inc();
+                core.shared.metrics.flows_finished.of(FlowFailure::PeerReset.into()).inc();
                 core.reset_stream(conn, stream, H3_MESSAGE_ERROR);
             }
             (_, Err(_)) => core.reset_stream(conn, stream, H3_MESSAGE_ERROR),

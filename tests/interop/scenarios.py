@@ -175,7 +175,7 @@ def udp_not_on_the_allow_list(chain):
         else:
             chain.peer.wait_for(event="udp_request", destination=to)
             wait_until("the refusal is counted", lambda: chain.millrace.metric(
-                "millrace_flows_failed_total", reason="denied") >= 1)
+                "millrace_flows_finished_total", outcome="denied") >= 1)
     assert chain.udp_forbidden.seen == 0, chain.udp_forbidden.seen
 
 

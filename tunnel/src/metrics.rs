@@ -68,6 +68,41 @@ label! {
     }
 }
 
+/// How a flow has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowOutcome {
+    /// Both peers closed it cleanly.
+    Complete,
+    /// It carried no data, or ended early.
+    Failed(FlowFailure),
+}
+
+impl Label for FlowOutcome {
+    const ALL: &'static [Self] = &{
+        let failures = FlowFailure::ALL;
+        let mut all = [Self::Complete; FlowFailure::ALL.len() + 1];
+        let mut index = 0;
+        while index < failures.len() {
+            all[index + 1] = Self::Failed(failures[index]);
+            index += 1;
+        }
+        all
+    };
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Failed(failure) => failure.as_str(),
+        }
+    }
+}
+
+impl From<FlowFailure> for FlowOutcome {
+    fn from(failure: FlowFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 impl FlowFailure {
     /// Whether a proxy refused the flow before it dialled the destination, because of a limit of
     /// its own.
@@ -250,10 +285,8 @@ pub struct Metrics {
     selectors: Selectors,
     /// Flows that were accepted, whatever their outcome.
     pub flows_opened: IntCounter,
-    /// Flows closed cleanly by both peers.
-    pub flows_closed: IntCounter,
-    /// Flows that never carried data, or ended early.
-    pub flows_failed: CounterFamily<FlowFailure>,
+    /// Flows that have ended.
+    pub flows_finished: CounterFamily<FlowOutcome>,
     /// Active flows.
     pub flows_active: IntGauge,
     /// UDP flows without a reply so far.
@@ -321,15 +354,11 @@ impl Metrics {
         };
         Ok(Arc::new(Self {
             flows_opened: counter("millrace_flows_opened_total", "Flows accepted")?,
-            flows_closed: counter(
-                "millrace_flows_closed_total",
-                "Flows closed cleanly by both peers",
-            )?,
-            flows_failed: CounterFamily::register(
+            flows_finished: CounterFamily::register(
                 &registry,
-                "millrace_flows_failed_total",
-                "Flows that never carried data or ended early",
-                "reason",
+                "millrace_flows_finished_total",
+                "Flows that have ended: complete, or why they carried no data or ended early",
+                "outcome",
             )?,
             flows_active: gauge("millrace_flows_active", "Active flows")?,
             udp_flows_unanswered: gauge(

@@ -20,7 +20,7 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::flow_info::{FlowInfo, FlowSeen, FlowState};
 use millrace_tunnel::flow_label::FlowLabel;
-use millrace_tunnel::metrics::{FlowFailure, Label};
+use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Label};
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;
@@ -330,7 +330,7 @@ impl Direct {
             }
             let Some(relay) = self.relays.remove(&number) else { continue };
             excess = excess.saturating_sub(relay.held_bytes());
-            core.shared.metrics.flows_failed.of(FlowFailure::Memory).inc();
+            core.shared.metrics.flows_finished.of(FlowFailure::Memory.into()).inc();
             relay.reset();
         }
     }
@@ -407,7 +407,7 @@ impl Direct {
                     }
                     Err(error) => {
                         tracing::error!(%error, "a flow's socket can't be watched");
-                        core.shared.metrics.flows_failed.of(FlowFailure::Internal).inc();
+                        core.shared.metrics.flows_finished.of(FlowFailure::Internal.into()).inc();
                     }
                 }
                 None
@@ -434,7 +434,7 @@ impl Direct {
                 self.busy_since.get_or_insert(core.now());
             }
             Pumped::Complete => {
-                core.shared.metrics.flows_closed.inc();
+                core.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
                 self.relays.remove(&number);
             }
             Pumped::Failed(failure) => self.end_relays(core, [(number, failure)]),
@@ -445,7 +445,7 @@ impl Direct {
     fn end_relays(&mut self, core: &Core, ended: impl IntoIterator<Item = (u64, FlowFailure)>) {
         for (number, failure) in ended {
             if let Some(relay) = self.relays.remove(&number) {
-                core.shared.metrics.flows_failed.of(failure).inc();
+                core.shared.metrics.flows_finished.of(failure.into()).inc();
                 relay.reset();
             }
         }

@@ -19,7 +19,7 @@ use millrace_tunnel::flow_info::FlowInfo;
 use millrace_tunnel::flow_owner::{FlowOwner, FlowRefusal};
 use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
 use millrace_tunnel::metrics;
-use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
+use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Label, Parser};
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::tunnel_event::TunnelEvent;
 use millrace_wire::ConnectFailure;
@@ -186,7 +186,7 @@ impl ClientRole {
             Ok(handshake) => handshake,
             Err(error) => {
                 tracing::warn!(?peer, %error, "connection refused");
-                core.shared.metrics.flows_failed.of(FlowFailure::Protocol).inc();
+                core.shared.metrics.flows_finished.of(FlowFailure::Protocol.into()).inc();
                 socket.reset();
                 return;
             }
@@ -249,13 +249,13 @@ impl ClientRole {
             Outcome::Rejected(Reject { reason: RejectReason::NoDestination, .. }) => {
                 // Accepting the connection is the answer (PROXY protocol, section 2.2).
                 tracing::debug!(client = ?accepted.client, "health check by a PROXY header");
-                core.shared.metrics.flows_closed.inc();
+                core.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
                 self.turn_away(core, key, Some(Vec::new()));
             }
             Outcome::GoneInSilence => {
                 tracing::debug!(client = ?accepted.client, "closed without a byte");
                 self.accepted.remove(&key);
-                core.shared.metrics.flows_closed.inc();
+                core.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
             }
             Outcome::Rejected(reject) => {
                 let parser = match &reject.reason {
@@ -267,13 +267,13 @@ impl ClientRole {
                 };
                 tracing::warn!(client = ?accepted.client, reason = %reject.reason, "bad handshake");
                 core.shared.metrics.protocol_errors.of(parser).inc();
-                core.shared.metrics.flows_failed.of(FlowFailure::Protocol).inc();
+                core.shared.metrics.flows_finished.of(FlowFailure::Protocol.into()).inc();
                 let reply = (!reject.reply.is_empty()).then_some(reject.reply);
                 self.turn_away(core, key, reply);
             }
             Outcome::Gone => {
                 self.accepted.remove(&key);
-                core.shared.metrics.flows_failed.of(FlowFailure::TcpReset).inc();
+                core.shared.metrics.flows_finished.of(FlowFailure::TcpReset.into()).inc();
             }
         }
     }
@@ -299,7 +299,11 @@ impl ClientRole {
                 }
                 Stage::Handshake => {
                     tracing::info!(client = ?accepted.client, "handshake took too long");
-                    core.shared.metrics.flows_failed.of(FlowFailure::HandshakeTimeout).inc();
+                    core.shared
+                        .metrics
+                        .flows_finished
+                        .of(FlowFailure::HandshakeTimeout.into())
+                        .inc();
                     self.turn_away(core, key, None);
                 }
                 Stage::Waiting(_) => self.fail(core, key, ConnectFailure::TunnelUnavailable),

@@ -259,7 +259,7 @@ impl ClientRole {
     /// Refuses a flow. UDP has no failure reply.
     fn fail_udp(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
         let Some(flow) = self.udp.flows.get_mut(&key) else { return };
-        core.shared.metrics.flows_failed.of(failure_metric(failure)).inc();
+        core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
         let stage = std::mem::replace(&mut flow.stage, Stage::Refused);
         core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
         (flow.near, flow.queue) = (None, Queue::default());

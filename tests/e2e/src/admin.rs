@@ -105,6 +105,13 @@ impl Metrics {
         self.0.iter().filter(|s| s.name == name && has(s)).map(|s| s.value).sum()
     }
 
+    /// Flows that carried no data or ended early.
+    #[must_use]
+    pub fn failed_flows(&self) -> f64 {
+        let finished = |labels: &[_]| self.sum("millrace_flows_finished_total", labels);
+        finished(&[]) - finished(&[("outcome", "complete")])
+    }
+
     /// Whether there is a sample called `name`.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {

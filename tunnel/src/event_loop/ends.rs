@@ -5,7 +5,7 @@ use crate::event_loop::core::Core;
 use crate::flow::Flow;
 use crate::flow_end::FlowEnd;
 use crate::h3_errors::H3_CONNECT_ERROR;
-use crate::metrics::{ConnectionState, FlowFailure, HandshakeFailure, Label};
+use crate::metrics::{ConnectionState, FlowFailure, FlowOutcome, HandshakeFailure, Label};
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
 
@@ -61,7 +61,9 @@ impl Core {
 
     pub(crate) fn count_end(&self, end: FlowEnd) {
         let failure = match end {
-            FlowEnd::Complete => return self.shared.metrics.flows_closed.inc(),
+            FlowEnd::Complete => {
+                return self.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
+            }
             FlowEnd::LocalReset => FlowFailure::TcpReset,
             FlowEnd::TcpTimeout => FlowFailure::TcpTimeout,
             FlowEnd::RemoteReset => FlowFailure::PeerReset,
@@ -70,7 +72,7 @@ impl Core {
             FlowEnd::Memory => FlowFailure::Memory,
             FlowEnd::Refused(failure) => failure,
         };
-        self.shared.metrics.flows_failed.of(failure).inc();
+        self.shared.metrics.flows_finished.of(failure.into()).inc();
     }
 
     /// Ends the flows for which `select` gives a reason.

@@ -19,10 +19,10 @@ fn every_series_is_there_from_the_start() {
     let text = metrics.render().unwrap();
     let series = [
         "millrace_flows_opened_total",
-        "millrace_flows_closed_total",
+        "millrace_flows_finished_total{outcome=\"complete\"}",
         "millrace_flows_active",
-        "millrace_flows_failed_total{reason=\"denied\"}",
-        "millrace_flows_failed_total{reason=\"internal\"}",
+        "millrace_flows_finished_total{outcome=\"denied\"}",
+        "millrace_flows_finished_total{outcome=\"internal\"}",
         "millrace_connections{state=\"established\"}",
         "millrace_handshake_failures_total{reason=\"expired\"}",
         "millrace_destinations_denied_total{reason=\"loopback\"}",
@@ -79,10 +79,10 @@ fn each_value_of_a_label_has_a_counter_of_its_own() {
     distinct::<Parser>();
     distinct::<Drop>();
     let metrics = metrics();
-    metrics.flows_failed.of(FlowFailure::Refused).inc();
+    metrics.flows_finished.of(FlowFailure::Refused.into()).inc();
     metrics.connections.of(ConnectionState::Draining).set(3);
-    assert_eq!(value(&metrics, "millrace_flows_failed_total{reason=\"refused\"}"), Some(1));
-    assert_eq!(value(&metrics, "millrace_flows_failed_total{reason=\"denied\"}"), Some(0));
+    assert_eq!(value(&metrics, "millrace_flows_finished_total{outcome=\"refused\"}"), Some(1));
+    assert_eq!(value(&metrics, "millrace_flows_finished_total{outcome=\"denied\"}"), Some(0));
     assert_eq!(value(&metrics, "millrace_connections{state=\"draining\"}"), Some(3));
 }
 

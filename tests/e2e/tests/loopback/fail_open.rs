@@ -217,7 +217,7 @@ fn a_full_server_is_passed_by_and_taken_again() {
     assert!(client.sum("millrace_server_overload_total", &[]) > 0.0);
     // Bare connections to the Unix socket, to look whether it is there, count as others.
     for reason in ["overloaded", "tunnel_unavailable", "tunnel_lost"] {
-        let failed = client.sum("millrace_flows_failed_total", &[("reason", reason)]);
+        let failed = client.sum("millrace_flows_finished_total", &[("outcome", reason)]);
         assert_eq!(failed, 0.0, "{reason}");
     }
     // Its flows end, and there is room.

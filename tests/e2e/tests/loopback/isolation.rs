@@ -209,7 +209,7 @@ fn paused_flows_resume(count: usize, pause: Duration) {
     });
     drop(flows);
     for at in admins {
-        assert_eq!(Metrics::fetch(at).sum("millrace_flows_failed_total", &[]), 0.0);
+        assert_eq!(Metrics::fetch(at).failed_flows(), 0.0);
     }
 }
 
@@ -237,7 +237,7 @@ fn slowest_flows_are_reset_over_the_memory_cap_and_others_go_on() {
     let paused = paused_viewers(&pair, &endless, 45);
     let reset = || {
         let metrics = Metrics::fetch(pair.addresses.client_admin);
-        metrics.sum("millrace_flows_failed_total", &[("reason", "memory")])
+        metrics.sum("millrace_flows_finished_total", &[("outcome", "memory")])
     };
     wait::for_true("flows are reset", Duration::from_secs(10), || reset() > 0.0);
     assert_downloads(&pair, "over the cap");
@@ -330,7 +330,7 @@ fn a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections() {
     println!("{BUSY} flows of {BUSY_BYTES} bytes beside {IDLE}: {:?}", began.elapsed());
     let metrics = [pair.addresses.client_admin, pair.addresses.server_admin].map(Metrics::fetch);
     for metrics in &metrics {
-        assert_eq!(metrics.sum("millrace_flows_failed_total", &[]), 0.0);
+        assert_eq!(metrics.failed_flows(), 0.0);
         println!("{} MB held", metrics.sum("millrace_memory_used_bytes", &[]) / 1e6);
     }
     let connections = metrics[1].sum("millrace_connections", &[("state", "established")]);

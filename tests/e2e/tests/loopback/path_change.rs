@@ -70,7 +70,7 @@ fn a_download_goes_on_when_the_nat_rebinds() {
     let pair = download(RelayOptions::default());
     assert!(pair.server.log_text().contains("peer migrated"));
     let client = Metrics::fetch(pair.addresses.client_admin);
-    assert_eq!(client.sum("millrace_flows_failed_total", &[]), 0.0);
+    assert_eq!(client.failed_flows(), 0.0);
 }
 
 /// The first packets on a new path are lost now and then, those that prove it too.

@@ -14,7 +14,7 @@ use socket2::{Domain, Socket, Type};
 const LOCAL_V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\0\0";
 
 fn failed(pair: &Pair) -> f64 {
-    Metrics::fetch(pair.addresses.client_admin).sum("millrace_flows_failed_total", &[])
+    Metrics::fetch(pair.addresses.client_admin).failed_flows()
 }
 
 fn active(pair: &Pair) -> f64 {

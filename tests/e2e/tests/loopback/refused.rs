@@ -39,7 +39,7 @@ fn refused_is_reported_as_refused() {
     let pair = Pair::builder().static_destination(closed).start();
     check(&pair, &closed.to_string(), 502, "connection_refused", 5);
     let server = Metrics::fetch(pair.addresses.server_admin);
-    assert_eq!(server.sum("millrace_flows_failed_total", &[("reason", "refused")]), 5.0);
+    assert_eq!(server.sum("millrace_flows_finished_total", &[("outcome", "refused")]), 5.0);
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn media_come_and_go_through_the_tunnel_until_the_teardown() {
         player.hang_up();
         wait_for_flows(&pair, 0.0);
         wait_free(media);
-        let failed = |from| Metrics::fetch(from).sum("millrace_flows_failed_total", &[]);
+        let failed = |from| Metrics::fetch(from).failed_flows();
         assert_eq!(failed(pair.addresses.client_admin), 0.0);
         assert_eq!(failed(pair.addresses.server_admin), 0.0);
     }

@@ -54,7 +54,7 @@ fn survives(world: &World, parts: usize, change: impl Fn(&Topology)) {
     assert_eq!(flow.read(&mut [0]).unwrap(), 0);
     let admin = "127.0.0.1:9464".parse().unwrap();
     let client = world.topology.client_edge.inside(|| Ok(Metrics::fetch(admin))).unwrap();
-    assert_eq!(client.sum("millrace_flows_failed_total", &[]), 0.0);
+    assert_eq!(client.failed_flows(), 0.0);
 }
 
 #[test]

@@ -311,8 +311,9 @@ fn survives(version: Ip, change: Change, mtu: u64, at_most: Duration) {
     assert!(whole == data::pattern(SEED, BYTES), "other bytes after the change");
     assert_eq!(flow.read(&mut [0]).unwrap(), 0);
     // The new flow was left before its end.
-    let failed = |labels: &[_]| world.metric("millrace_flows_failed_total", labels);
-    assert_eq!(failed(&[]), failed(&[("reason", "peer_reset")]));
+    let finished = |labels: &[_]| world.metric("millrace_flows_finished_total", labels);
+    let of = |outcome| finished(&[("outcome", outcome)]);
+    assert_eq!(finished(&[]), of("complete") + of("peer_reset"));
     assert!(world.origin.accepted() >= 2 && world.echo.seen() >= 1);
 }
 
@@ -414,9 +415,15 @@ fn rate_is_back_within_seconds_of_a_black_hole() {
             &[("reason", "black_hole")],
         );
         assert!(decreases >= 1.0);
-        let client =
-            metric(&world.topology.client_edge, ADMIN_CLIENT, "millrace_flows_failed_total", &[]);
-        assert_eq!(client, 0.0);
+        let finished = |labels: &[_]| {
+            metric(
+                &world.topology.client_edge,
+                ADMIN_CLIENT,
+                "millrace_flows_finished_total",
+                labels,
+            )
+        };
+        assert_eq!(finished(&[]), finished(&[("outcome", "complete")]));
     }
 }
 

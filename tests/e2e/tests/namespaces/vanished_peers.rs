@@ -47,7 +47,7 @@ fn metric(edge: &Namespace, admin: &str, name: &str, labels: &[(&str, &str)]) ->
 }
 
 fn vanished(edge: &Namespace, admin: &str) -> f64 {
-    metric(edge, admin, "millrace_flows_failed_total", &[("reason", "tcp_timeout")])
+    metric(edge, admin, "millrace_flows_finished_total", &[("outcome", "tcp_timeout")])
 }
 
 fn listener_address(port: u16) -> String {
