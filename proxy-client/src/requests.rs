@@ -142,7 +142,7 @@ impl ClientRole {
                 (Mode::Tproxy, Destination::Address(origin)) => Some(origin.ip()),
                 _ => None,
             },
-            agreed: answer.is_some_and(|fields| h3_connect::follows_rtsp(fields_of(fields))),
+            server_follows: answer.map(|fields| h3_connect::follows_rtsp(fields_of(fields))),
             group: accepted.group,
         });
         core.relay(RelayStart {

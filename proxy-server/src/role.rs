@@ -402,7 +402,9 @@ impl ServerRole {
             return;
         }
         let Some(pending) = self.pending.remove(&key) else { return };
-        let rtsp = pending.follows_rtsp(core).then_some(Rtsp::Server);
+        let media_sources = || self.shared.media_sources(&pending.label);
+        let rtsp =
+            pending.follows_rtsp(core).then(|| Rtsp::Server { media_sources: media_sources() });
         let Pending { conn, stream, label, admission, client_ended, header, stage, .. } = pending;
         match (stage, sent) {
             (Stage::Answering(socket), Ok(())) => {

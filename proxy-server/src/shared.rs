@@ -1,14 +1,17 @@
 //! What all workers of a server share.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::{Acl, Class, Dial};
 use millrace_tunnel::algorithms::{Algorithms, CcPolicy, Selectable};
 use millrace_tunnel::event_loop::Core;
+use millrace_tunnel::flow_label::FlowLabel;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::Resolver;
-use millrace_wire::proxy_protocol;
+use millrace_tunnel::rtsp::MediaSources;
+use millrace_wire::{Destination, proxy_protocol};
 
 /// What all workers of a server use, until the next reload.
 pub struct ServerShared {
@@ -51,6 +54,17 @@ impl ServerShared {
         let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         *header = proxy_protocol::encode_v2(client.unwrap_or(nobody), destination);
         *addresses = vec![edge];
+    }
+
+    /// From where an RTSP origin may send its media that is not its own address: hosts to which the viewer could have an
+    /// RTSP flow too, and those that UDP flows may go to.
+    pub(crate) fn media_sources(self: &Arc<Self>, rtsp: &FlowLabel) -> MediaSources {
+        let shared = Arc::clone(self);
+        let rtsp_port = rtsp.destination.parse::<Destination>().map_or(0, |it| it.port());
+        MediaSources::new(move |source| {
+            shared.acl.permits(source.ip(), rtsp_port).is_ok()
+                || shared.udp_acl.permits(source.ip(), source.port()).is_ok()
+        })
     }
 
     /// The congestion control that a flow requests, if it is selectable, otherwise that of its

@@ -82,6 +82,14 @@ impl PartialWrite {
         &self.bytes[self.done..]
     }
 
+    fn append(&mut self, bytes: Vec<u8>) {
+        if self.bytes.is_empty() {
+            *self = Self::of(bytes);
+        } else {
+            self.bytes.extend(bytes);
+        }
+    }
+
     /// Gives the memory back once all is done: an idle flow holds no buffer.
     fn advance(&mut self, done: usize) {
         self.done += done;
@@ -116,6 +124,10 @@ pub struct RetryableFlow {
     /// Why it failed.
     pub end: FlowEnd,
 }
+
+/// Bytes at which a player is given up that sends RTSP requests and does not read the answers of this end: more than one
+/// read from the stream, with thousands of answers.
+const MAX_UNREAD_BYTES: usize = 1 << 20;
 
 /// What moved in a flow, and when.
 #[derive(Debug)]
@@ -263,6 +275,25 @@ impl Flow {
         self.buffers.to_stream =
             PartialWrite::of(rtsp.socket_brought(self.buffers.to_stream.rest()));
         self.rtsp = Some(rtsp);
+        self.take_rtsp_output();
+    }
+
+    /// Takes what the RTSP agent itself sends, behind what it has passed on. Whether anything waits for the stream.
+    pub(crate) fn take_rtsp_output(&mut self) -> bool {
+        let Some(rtsp) = &mut self.rtsp else { return false };
+        self.buffers.to_stream.append(rtsp.for_stream());
+        self.buffers.to_socket.append(rtsp.for_socket());
+        if rtsp.follower.is_over() {
+            self.rtsp = None;
+        }
+        !self.buffers.to_stream.rest().is_empty()
+    }
+
+    /// Ends the direction towards the socket before the stream does.
+    pub(crate) fn end_socket_writes(&mut self) {
+        // An error says that the connection has ended already.
+        let _ = self.socket.shutdown_write();
+        self.state.received_end = true;
     }
 
     /// Keeps what goes to the stream until the flow is confirmed, for a retry.
@@ -375,6 +406,9 @@ impl Flow {
                 Err(quiche::h3::Error::Done) => Pump::Wait,
                 Err(_) => Pump::Failed(FlowEnd::RemoteReset),
             };
+        }
+        if self.rtsp.is_some() && self.buffers.to_socket.rest().len() > MAX_UNREAD_BYTES {
+            return Pump::Failed(FlowEnd::LocalReset);
         }
         let most = scratch.len().min(room - FRAME_OVERHEAD);
         match self.socket.read(&mut scratch[..most]) {

@@ -263,6 +263,20 @@ impl Label for DeniedReason {
     }
 }
 
+label! {
+    /// Why RTSP media over UDP were not carried.
+    SetupRefusal {
+        /// The player names no ports, or another host than itself.
+        Transport = "transport",
+        /// No ports are left, or the connection has as many media as it may.
+        Ports = "ports",
+        /// The tunnel server does not follow RTSP.
+        Server = "server",
+        /// The origin's answer can't be used.
+        Answer = "answer",
+    }
+}
+
 /// All that a process counts. Shared by all of its threads.
 #[derive(Debug)]
 pub struct Metrics {
@@ -293,6 +307,8 @@ pub struct Metrics {
     pub path_mtu_decreases: CounterFamily<PathMtuDecrease>,
     /// Datagrams of UDP flows that went in capsules: no packet had room for them, or the peer takes none.
     pub datagram_capsules: IntCounter,
+    /// RTSP media over UDP that were not carried.
+    pub rtsp_setups_refused: CounterFamily<SetupRefusal>,
     /// What was thrown away.
     pub drops: CounterFamily<Drop>,
     /// Configuration reloads.
@@ -387,6 +403,12 @@ impl Metrics {
             datagram_capsules: counter(
                 "millrace_datagram_capsules_total",
                 "UDP datagrams sent in capsules on their stream instead of in QUIC datagrams",
+            )?,
+            rtsp_setups_refused: CounterFamily::register(
+                &registry,
+                "millrace_rtsp_setups_refused_total",
+                "RTSP media over UDP that were not carried; the player was answered 461",
+                "reason",
             )?,
             drops: CounterFamily::register(
                 &registry,

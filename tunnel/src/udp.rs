@@ -116,7 +116,8 @@ impl UdpPort {
         Self::new(socket)
     }
 
-    /// A socket for [`UdpPort::connect_to`]. `transparent` lets the address be one that is not this
+    /// A socket for media, which may be connected later. Datagrams that are larger than the next link leave in IP
+    /// fragments, as origins send them: RTP has no path MTU discovery. `transparent` lets the address be one that is not this
     /// machine's.
     ///
     /// # Errors
@@ -132,7 +133,9 @@ impl UdpPort {
             (false, _) => {}
         }
         socket.bind(&address.into())?;
-        Self::new(socket)
+        let port = Self::new(socket)?;
+        allow_fragments(&port.socket, address)?;
+        Ok(port)
     }
 
     /// Talks to `peer` only from now on. What others have sent before may still come.
@@ -327,6 +330,27 @@ impl UdpPort {
     pub fn max_segments(&self) -> usize {
         self.state.max_gso_segments()
     }
+}
+
+/// Lets the kernel and routers fragment what leaves by a socket; `UdpSocketState` forbids it.
+fn allow_fragments(socket: &mio::net::UdpSocket, address: SocketAddr) -> io::Result<()> {
+    let (level, option, value) = match address {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
+        SocketAddr::V6(_) => {
+            (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT)
+        }
+    };
+    // SAFETY: the option is an int, which is read during the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::flow_info::{FlowInfo, FlowSeen, FlowState};
 use millrace_tunnel::flow_label::FlowLabel;
-use millrace_tunnel::metrics::{FlowFailure, FlowOutcome};
+use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Label};
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;
@@ -417,7 +417,17 @@ impl Direct {
 
     fn pump(&mut self, core: &Core, number: u64) {
         let Some(relay) = self.relays.get_mut(&number) else { return };
-        match relay.pump(core.now()) {
+        let pumped = relay.pump(core.now());
+        for reason in relay.refused_setups() {
+            core.shared.metrics.rtsp_setups_refused.of(reason).inc();
+            let (destination, reason) = (relay.destination(), reason.as_str());
+            tracing::info!(
+                destination,
+                reason,
+                "RTP over UDP can't be carried by a bypassed flow; the player is told to use the RTSP connection"
+            );
+        }
+        match pumped {
             Pumped::Wait => {}
             Pumped::More => {
                 self.busy.push_back(number);

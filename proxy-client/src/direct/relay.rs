@@ -1,5 +1,6 @@
 //! Relays a bypassed flow between two TCP sockets.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::flow::Meter;
 use millrace_tunnel::flow_info::{FlowSeen, FlowState};
 use millrace_tunnel::flow_label::FlowLabel;
-use millrace_tunnel::metrics::FlowFailure;
+use millrace_tunnel::metrics::{FlowFailure, SetupRefusal};
+use millrace_tunnel::rtsp::UdpRefuser;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::tcp_liveness::{CheckRound, TcpLiveness, TcpLivenessChecks};
@@ -19,6 +21,8 @@ use crate::accepted::Accepted;
 
 /// Largest read, and most bytes that wait for a slow reader.
 const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes at which a player is given up that sends requests and does not read the answers.
+const MAX_WAITING_BYTES: usize = 1 << 20;
 /// Chunks per direction before other flows have their turn.
 const TURN_CHUNKS: usize = 16;
 
@@ -59,6 +63,8 @@ pub struct Relay {
     meter: Meter,
     near_liveness: TcpLiveness,
     far_liveness: TcpLiveness,
+    /// Set while the flow may be RTSP.
+    rtsp: Option<Box<UdpRefuser>>,
     /// Held for as long as the flow lives.
     _admission: Admission,
 }
@@ -85,7 +91,10 @@ impl Relay {
             socket.abort_on_close(true);
             checks.watch(socket);
         }
-        let up = Half { bytes: bytes.len() as u64, waiting: bytes, ..Half::default() };
+        let mut refuser = Box::<UdpRefuser>::default();
+        let waiting = refuser.requests(&bytes);
+        let up = Half { bytes: bytes.len() as u64, waiting, ..Half::default() };
+        let rtsp = Some(refuser);
         // The success reply does not count as bytes of the destination.
         let down = Half { waiting: to_near, ..Half::default() };
         let (active, meter) = (core.now(), Meter::default());
@@ -100,16 +109,29 @@ impl Relay {
             meter,
             near_liveness: TcpLiveness::default(),
             far_liveness: TcpLiveness::default(),
+            rtsp,
             _admission: admission,
         })
     }
 
     /// Moves bytes in both directions.
     pub fn pump(&mut self, now: Instant) -> Pumped {
-        let Self { near, far, up, down, .. } = self;
+        let Self { near, far, up, down, rtsp, .. } = self;
         // The second only if the first succeeds: a socket reports an error once, and a read after a failed
         // write would return a clean end.
-        let pumped = up.pump(near, far).and_then(|up| Ok((up, down.pump(far, near)?)));
+        let pumped =
+            up.pump(near, far, &mut Rewriter::Requests(rtsp.as_deref_mut())).and_then(|up| {
+                if let Some(rtsp) = rtsp {
+                    down.waiting.extend(rtsp.replies());
+                }
+                Ok((up, down.pump(far, near, &mut Rewriter::Answers(rtsp.as_deref_mut()))?))
+            });
+        if rtsp.as_ref().is_some_and(|it| it.is_over()) {
+            *rtsp = None;
+        }
+        if down.waiting.len() > MAX_WAITING_BYTES {
+            return Pumped::Failed(FlowFailure::TcpReset);
+        }
         let ((up_moved, up_more), (down_moved, down_more)) = match pumped {
             Ok(pumped) => pumped,
             Err(error) if is_tcp_timeout(&error) => return Pumped::Failed(FlowFailure::TcpTimeout),
@@ -128,6 +150,16 @@ impl Relay {
             (false, true) => Pumped::More,
             (false, false) => Pumped::Wait,
         }
+    }
+
+    /// Why media over UDP were refused since the last call.
+    pub fn refused_setups(&mut self) -> Vec<SetupRefusal> {
+        self.rtsp.as_mut().map_or_else(Vec::new, |rtsp| rtsp.refused())
+    }
+
+    /// Where it goes.
+    pub fn destination(&self) -> &str {
+        &self.label.destination
     }
 
     /// Whether it has been idle for longer than the limits allow.
@@ -189,7 +221,12 @@ impl Relay {
 
 impl Half {
     /// Returns whether bytes moved, and whether there may be more to do at once.
-    fn pump(&mut self, from: &mut Socket, to: &mut Socket) -> io::Result<(bool, bool)> {
+    fn pump(
+        &mut self,
+        from: &mut Socket,
+        to: &mut Socket,
+        rewriter: &mut Rewriter<'_>,
+    ) -> io::Result<(bool, bool)> {
         let mut chunk = [0; CHUNK_BYTES];
         let mut moved = false;
         for _ in 0..TURN_CHUNKS {
@@ -212,22 +249,50 @@ impl Half {
                 return Ok((moved, false));
             } else {
                 match from.read(&mut chunk) {
-                    Ok(0) => self.read_end = true,
+                    Ok(0) => {
+                        self.read_end = true;
+                        self.waiting.extend(rewriter.end());
+                    }
                     Ok(read) => {
                         moved = true;
                         self.bytes += read as u64;
-                        let written = match to.write(&chunk[..read]) {
+                        let bytes = rewriter.take(&chunk[..read]);
+                        let written = match to.write(&bytes) {
                             Ok(written) => written,
                             Err(error) if is_transient(&error) => 0,
                             Err(error) => return Err(error),
                         };
-                        self.waiting.extend_from_slice(&chunk[written..read]);
+                        self.waiting.extend_from_slice(&bytes[written..]);
                     }
                     Err(error) => return settle(error, moved),
                 }
             }
         }
         Ok((moved, true))
+    }
+}
+
+/// What the RTSP agent makes of the bytes of one direction.
+enum Rewriter<'a> {
+    Requests(Option<&'a mut UdpRefuser>),
+    Answers(Option<&'a mut UdpRefuser>),
+}
+
+impl Rewriter<'_> {
+    fn take<'b>(&mut self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        match self {
+            Self::Requests(Some(rtsp)) => rtsp.requests(bytes).into(),
+            Self::Answers(Some(rtsp)) => rtsp.answers(bytes).into(),
+            _ => bytes.into(),
+        }
+    }
+
+    fn end(&mut self) -> Vec<u8> {
+        match self {
+            Self::Requests(Some(rtsp)) => rtsp.end_requests(),
+            Self::Answers(Some(rtsp)) => rtsp.end_answers(),
+            _ => Vec::new(),
+        }
     }
 }
 

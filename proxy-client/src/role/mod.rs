@@ -299,7 +299,11 @@ impl ClientRole {
                 }
                 Stage::Handshake => {
                     tracing::info!(client = ?accepted.client, "handshake took too long");
-                    core.shared.metrics.flows_finished.of(FlowFailure::HandshakeTimeout.into()).inc();
+                    core.shared
+                        .metrics
+                        .flows_finished
+                        .of(FlowFailure::HandshakeTimeout.into())
+                        .inc();
                     self.turn_away(core, key, None);
                 }
                 Stage::Waiting(_) => self.fail(core, key, ConnectFailure::TunnelUnavailable),

@@ -12,6 +12,7 @@
 
 pub mod admin;
 pub mod binaries;
+pub mod camera;
 pub mod certificates;
 pub mod data;
 pub mod dns;

@@ -225,10 +225,29 @@ impl Player {
         Answer { status: status_of(&head), head }
     }
 
+    /// The next bytes of the origin, which are no head.
+    ///
+    /// # Panics
+    /// When they do not come.
+    #[track_caller]
+    pub fn read(&mut self, bytes: usize) -> Vec<u8> {
+        let mut content = vec![0; bytes];
+        self.stream.read_exact(&mut content).expect("so many bytes come");
+        content
+    }
+
     /// The connection.
     #[must_use]
     pub fn into_stream(self) -> Socket {
         self.stream
+    }
+
+    /// Ends all its media.
+    ///
+    /// # Panics
+    /// When the origin refuses.
+    pub fn tear_down(&mut self) {
+        assert_eq!(self.ask("TEARDOWN", "live", "Session: 47\r\n").status, 200);
     }
 
     /// Ends its direction of the connection, and waits for the other's end.

@@ -132,8 +132,8 @@ pub struct ClientLimits {
     /// large keeps dead flows.
     pub udp_idle_timeout: Duration,
     /// Pairs of UDP ports (RTP and RTCP) at a time for what RTSP players of class `rtsp` set up, 0 to
-    /// 10000; default 1000. 0 leaves RTSP as it is. Beyond it a SETUP passes unchanged. Each takes two
-    /// descriptors and two ports.
+    /// 10000; default 1000. Beyond it, and with 0, a SETUP of media over UDP is answered 461, so that the player
+    /// uses the RTSP connection. Each takes two descriptors and two ports.
     pub max_rtsp_port_pairs: usize,
     /// Of these, what one viewer address may have under contention, 1 to 10000; default 16.
     pub rtsp_share_per_viewer: usize,

@@ -68,8 +68,8 @@ pub struct ServerLimits {
     /// RFC 9298 §3.1 advises against less. Too large keeps dead flows: UDP has no other end.
     pub udp_idle_timeout: Duration,
     /// Pairs of UDP ports (RTP and RTCP) at a time for what RTSP connections of class `rtsp` set up,
-    /// 0 to 10000; default 1000. 0 leaves RTSP as it is. Beyond it a SETUP passes unchanged. Each takes
-    /// two descriptors and two ports.
+    /// 0 to 10000; default 1000. Beyond it, and with 0, a SETUP of media over UDP is answered 461, so
+    /// that the player uses the RTSP connection. Each takes two descriptors and two ports.
     pub max_rtsp_port_pairs: usize,
     /// Of these, what one viewer address may have under contention, 1 to 10000; default 16.
     pub rtsp_share_per_viewer: usize,

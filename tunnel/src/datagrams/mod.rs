@@ -5,6 +5,7 @@
 //! let go waits in a [`Queue`], of which each flow has its own, and the flows of a connection have turns. `send` is the
 //! way into the tunnel, `receive` the way out of it.
 
+pub(crate) mod media_peer;
 pub(crate) mod near;
 pub(crate) mod queue;
 pub(crate) mod receive;
@@ -18,6 +19,7 @@ use millrace_config::Protocol;
 use millrace_wire::capsule::Capsules;
 use quiche::h3;
 
+pub use media_peer::MediaPeer;
 pub use near::Near;
 pub use queue::Queue;
 pub(crate) use receive::{Early, Run};
@@ -98,10 +100,11 @@ pub(crate) struct UdpFlow {
 const UDP_NUMBER: u64 = 1 << 31;
 
 impl UdpFlow {
-    /// Whether `error` of its socket is its end. Media go on: their ports are taken as long as the
-    /// RTSP connection lives, and many players have nothing at the one for RTCP.
+    /// Whether `error` of its socket is its end. Media go on as long as the RTSP
+    /// connection lives: many players have nothing at the port for RTCP.
     pub(crate) fn ends_with(&self, error: &io::Error) -> bool {
-        self.medium.is_none() && self.near.is_fatal(error)
+        let ends = self.medium.as_ref().is_none_or(Medium::is_orphaned);
+        ends && self.near.is_fatal(error)
     }
 
     /// What is shown of it.

@@ -7,7 +7,7 @@ use millrace_wire::capsule;
 use millrace_wire::http_datagram::{self, Head};
 use quiche::h3;
 
-use super::{Near, SEND_QUEUE, UdpFlow};
+use super::{SEND_QUEUE, UdpFlow};
 use crate::conn::Conn;
 use crate::udp::RecvBuffers;
 
@@ -45,22 +45,23 @@ impl UdpFlow {
         self.queue.push(datagram, most_bytes)
     }
 
-    /// Takes one batch from its own socket. Returns how many old datagrams were dropped.
+    /// Takes one batch from its own socket; `from_player` is for that of a medium. Returns how many old datagrams were dropped.
     pub(crate) fn read(
         &mut self,
         buffers: &mut RecvBuffers,
         most_bytes: usize,
+        from_player: bool,
         now: Instant,
     ) -> io::Result<u64> {
-        let Self { near: Near::Own { port, peer }, stream, queue, .. } = self else {
+        let Self { near, stream, queue, .. } = self;
+        let Some((port, mut sender)) = near.reader() else {
             self.readable = false;
             return Ok(0);
         };
         let head = http_datagram::head(*stream);
         let mut dropped = 0;
         let received = port.receive(buffers, |from, _, payload| {
-            // A port for media has been there before it was connected.
-            if (from.ip(), from.port()) != (peer.ip(), peer.port()) {
+            if !sender.accepts(from) {
                 return;
             }
             let mut datagram = Vec::with_capacity(Head::MAX_BYTES + payload.len());
@@ -69,7 +70,12 @@ impl UdpFlow {
             dropped += queue.push(datagram, most_bytes);
         });
         match received {
-            Ok(true) => self.active = now,
+            Ok(true) => {
+                self.active = now;
+                if let Some(medium) = self.medium.as_ref().filter(|_| from_player) {
+                    medium.on_player_datagram(now);
+                }
+            }
             Ok(false) => self.readable = false,
             Err(error) if self.ends_with(&error) => return Err(error),
             // Of an earlier datagram, as one that was too large for a link further on.

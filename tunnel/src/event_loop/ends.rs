@@ -25,7 +25,7 @@ impl Core {
     /// As [`Core::end_flow`]; `unreached` says that the peer certainly passed nothing on.
     fn end_flow_of(&mut self, flow_slot: usize, end: FlowEnd, unreached: bool) {
         let Some(flow) = self.flows.try_remove(flow_slot) else { return };
-        self.end_rtsp(&flow);
+        self.end_rtsp(&flow, end == FlowEnd::Complete);
         let slot = flow.conn.slot;
         if let Some(conn) = self.conn_mut(flow.conn) {
             if end == FlowEnd::Complete {
@@ -61,7 +61,9 @@ impl Core {
 
     pub(crate) fn count_end(&self, end: FlowEnd) {
         let failure = match end {
-            FlowEnd::Complete => return self.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc(),
+            FlowEnd::Complete => {
+                return self.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
+            }
             FlowEnd::LocalReset => FlowFailure::TcpReset,
             FlowEnd::TcpTimeout => FlowFailure::TcpTimeout,
             FlowEnd::RemoteReset => FlowFailure::PeerReset,

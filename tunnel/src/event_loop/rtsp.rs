@@ -6,6 +6,7 @@ use crate::event_loop::core::Core;
 use crate::flow::Flow;
 use crate::flow_end::FlowEnd;
 use crate::flow_owner::FlowOwner;
+use crate::metrics::{Label, SetupRefusal};
 use crate::rtsp::Medium;
 use crate::rtsp::follow::{Event, Follower, Side};
 use crate::rtsp::ports::{Peer, UdpPair, UdpPairs};
@@ -17,7 +18,6 @@ use crate::udp::UdpPort;
 use millrace_wire::Destination;
 use millrace_wire::rtsp::PortPair;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 impl Core {
     /// Starts to follow a flow; `None` where that is not possible.
@@ -30,7 +30,7 @@ impl Core {
             self.conn(flow.conn)?.handshake.peer_place.as_ref().map(|peer| peer.name().clone());
         let viewer = FlowOwner::of_client(client, flow.label.client).viewer();
         let (side, ports) = match rtsp {
-            Rtsp::Client { player, origin, agreed, .. } => {
+            Rtsp::Client { player, origin, server_follows, .. } => {
                 let ip = player.ip().to_canonical();
                 let own = source_address(SocketAddr::new(ip, player.port())).ok()?;
                 // A player on this machine would send its packets to the origin directly.
@@ -39,13 +39,14 @@ impl Core {
                     .filter(|it| own != ip && UdpPort::reserve((*it, 0).into(), true).is_ok());
                 let source = origin.unwrap_or(own);
                 let peer = Peer::Player(ip);
-                let side = Side::Client { player: ip, source, agreed };
+                let side = Side::Client { player: ip, source, server_follows };
                 (side, UdpPairs::new(shared, viewer, source, origin.is_some(), peer))
             }
-            Rtsp::Server => {
+            Rtsp::Server { ref media_sources } => {
                 // The origin sends its media to the peer address of its TCP connection.
                 let (local, origin) = flow.socket.tcp_addresses()?;
-                let peer = Peer::Origin(origin.ip());
+                let permits = media_sources.clone();
+                let peer = Peer::Origin { address: origin.ip(), permits };
                 (Side::Server, UdpPairs::new(shared, viewer, local.ip(), false, peer))
             }
         };
@@ -56,23 +57,63 @@ impl Core {
     pub(crate) fn rtsp_news(&mut self, slot: usize) {
         let Some(flow) = self.flows.get_mut(slot) else { return };
         let Some(followed) = &mut flow.rtsp else { return };
-        let (events, rtsp) = (followed.follower.events(), followed.rtsp);
+        let (events, rtsp) = (followed.follower.events(), followed.rtsp.clone());
         let (conn, stream) = (flow.conn, flow.stream);
         for event in events {
             match event {
                 Event::SetUp { number, pair, origin } => {
                     let id = MediumId { conn, stream, number };
-                    self.set_up_medium(slot, rtsp, id, pair, origin);
+                    self.set_up_medium(slot, &rtsp, id, pair, origin);
                 }
                 Event::TornDown { number } => self.end_media(conn, stream, Some(number)),
+                Event::Refused(reason) => self.on_setup_refused(slot, reason),
+                Event::CloseOrigin => self.close_origin(slot),
             }
+        }
+        self.queue_rtsp_output(slot);
+    }
+
+    /// The peer has said whether it follows RTSP too.
+    pub(crate) fn on_server_follows_rtsp(&mut self, slot: usize, follows: bool) {
+        let Some(flow) = self.flows.get_mut(slot) else { return };
+        let Some(rtsp) = &mut flow.rtsp else { return };
+        rtsp.follower.on_server_follows(follows);
+        self.rtsp_news(slot);
+    }
+
+    /// What the agent itself sends goes with the flow's next turn.
+    fn queue_rtsp_output(&mut self, slot: usize) {
+        let Some(flow) = self.flows.get_mut(slot) else { return };
+        if !flow.take_rtsp_output() || std::mem::replace(&mut flow.state.queued, true) {
+            return;
+        }
+        let id = flow.conn;
+        if let Some(conn) = self.conn_mut(id) {
+            conn.pending.flows.push_back(slot);
+        }
+        self.mark_pending(id.slot);
+    }
+
+    fn on_setup_refused(&mut self, slot: usize, reason: SetupRefusal) {
+        self.shared.metrics.rtsp_setups_refused.of(reason).inc();
+        let Some(flow) = self.flows.get(slot) else { return };
+        let (destination, reason) = (&flow.label.destination, reason.as_str());
+        tracing::info!(%destination, reason, "RTP over UDP can't be carried; the player is told to use the RTSP connection");
+    }
+
+    /// Closes the connection to an origin that has set up what can't be carried.
+    fn close_origin(&mut self, slot: usize) {
+        if let Some(flow) = self.flows.get_mut(slot).filter(|flow| {
+            flow.rtsp.as_ref().is_some_and(|it| matches!(it.rtsp, Rtsp::Server { .. }))
+        }) {
+            flow.end_socket_writes();
         }
     }
 
     fn set_up_medium(
         &mut self,
         slot: usize,
-        rtsp: Rtsp,
+        rtsp: &Rtsp,
         id: MediumId,
         pair: UdpPair,
         origin: PortPair,
@@ -80,20 +121,20 @@ impl Core {
         let Some(flow) = self.flows.get(slot) else { return };
         let Ok(destination) = flow.label.destination.parse::<Destination>() else { return };
         let Some((place, ends)) = pair.into_ends() else { return };
-        let medium = Medium { id, _place: Arc::new(place) };
+        let medium = Medium::new(id, place, self.now);
         tracing::debug!(destination = flow.label.destination, %origin, "RTP over UDP set up");
         let flows = std::iter::zip(ends, [origin.rtp, origin.rtcp]).map(|(near, port)| {
             MediumFlow { near, destination: destination.with_port(port), medium: medium.clone() }
         });
         match rtsp {
-            Rtsp::Server => {
+            Rtsp::Server { .. } => {
                 for MediumFlow { near, destination, medium } in flows {
                     let key = (id.conn, id.stream, destination.port());
                     let destination = destination.to_string();
                     self.admission.reserved.insert(key, Reserved { destination, near, medium });
                 }
             }
-            Rtsp::Client { player, group, .. } => {
+            &Rtsp::Client { player, group, .. } => {
                 let flows: Vec<_> = flows.collect();
                 if let Ok(flows) = flows.try_into() {
                     let medium = Box::new(NewMedium { group, player, flows });
@@ -124,18 +165,32 @@ impl Core {
         self.flows.get(*slot).is_some_and(|flow| flow.conn == id.conn && flow.rtsp.is_some())
     }
 
-    /// An RTSP flow is over.
-    pub(crate) fn end_rtsp(&mut self, flow: &Flow) {
-        if flow.rtsp.is_some() {
-            self.end_media(flow.conn, flow.stream, None);
+    /// An RTSP flow is over. After a close in order, media for which the player has sent no TEARDOWN go on for a while.
+    pub(crate) fn end_rtsp(&mut self, flow: &Flow, in_order: bool) {
+        let Some(rtsp) = &flow.rtsp else { return };
+        let at_client = matches!(rtsp.rtsp, Rtsp::Client { .. });
+        let now = self.now;
+        for number in rtsp.follower.lasting_media().filter(|_| in_order) {
+            let of_medium = |it: &Medium| it.is_of(flow.conn, flow.stream, Some(number));
+            for (_, udp) in &mut self.udp_flows {
+                if let Some(medium) = udp.medium.as_mut().filter(|it| of_medium(it)) {
+                    medium.orphan(now);
+                    // A player that has gone refuses what comes.
+                    if at_client {
+                        udp.near.connect();
+                    }
+                }
+            }
         }
+        self.end_media(flow.conn, flow.stream, None);
     }
 
     /// Ends one medium of an RTSP flow, or all.
     fn end_media(&mut self, conn: ConnId, stream: u64, number: Option<u32>) {
         self.admission.reserved.retain(|_, it| !it.medium.is_of(conn, stream, number));
         self.end_datagram_flows(|flow| {
-            let over = flow.medium.as_ref().is_some_and(|it| it.is_of(conn, stream, number));
+            let of_it = |it: &Medium| it.is_of(conn, stream, number) && !it.is_orphaned();
+            let over = flow.medium.as_ref().is_some_and(of_it);
             over.then_some(FlowEnd::Complete)
         });
         self.pending.events.push_back(TunnelEvent::MediaOver { conn, stream, number });

@@ -216,11 +216,7 @@ impl Core {
         match h3_connect::parse_response(fields_of(fields)) {
             Ok(Response::Established) => {
                 flow.state.confirmed = true;
-                if let Some(rtsp) =
-                    flow.rtsp.as_mut().filter(|_| h3_connect::follows_rtsp(fields_of(fields)))
-                {
-                    rtsp.agree();
-                }
+                self.on_server_follows_rtsp(slot, h3_connect::follows_rtsp(fields_of(fields)));
             }
             Ok(Response::Interim) => {}
             Ok(Response::Failed { failure, .. }) => {

@@ -2,7 +2,6 @@
 
 use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
-use crate::datagrams::near::Near;
 use crate::datagrams::queue::{Queue, share};
 use crate::datagrams::{DRAIN_IDLE, DatagramsId, DatagramsStart, UdpFlow};
 use crate::event_loop::core::Core;
@@ -29,7 +28,9 @@ impl Core {
             self.reset_stream(id, stream, H3_CONNECT_ERROR);
             return None;
         }
-        if let Near::Own { port, .. } = &mut near {
+        let own = near.own_port();
+        let readable = own.is_some();
+        if let Some(port) = own {
             let token = Token(KIND_DATAGRAMS << KIND_SHIFT | slot);
             if let Err(error) =
                 self.sockets.registry.register(port.source(), token, Interest::READABLE)
@@ -39,7 +40,6 @@ impl Core {
                 return None;
             }
         }
-        let readable = matches!(near, Near::Own { .. });
         if let Admitted::Unanswered(place) = &admission {
             place.runs_at(slot);
         }
@@ -168,9 +168,13 @@ impl Core {
         let silent = |(slot, flow): (usize, &UdpFlow)| {
             let leaves = draining || self.conn(flow.conn).is_some_and(|conn| conn.http.peer_goaway);
             let timeout = if leaves { timeout.min(DRAIN_IDLE) } else { timeout };
-            // A paused player has no means to request its media again.
-            (flow.medium.is_none() && now.saturating_duration_since(flow.active) > timeout)
-                .then_some(slot)
+            let silence = now.saturating_duration_since(flow.active);
+            let is_over = match &flow.medium {
+                // A paused player has no means to request its media again.
+                Some(medium) => medium.is_abandoned(silence, now),
+                None => silence > timeout,
+            };
+            is_over.then_some(slot)
         };
         let silent: Vec<_> = self.udp_flows.iter().filter_map(silent).collect();
         for slot in silent {

@@ -69,6 +69,9 @@ impl Core {
         let Some(flow) = self.udp_flows.get_mut(slot) else { return };
         flow.active = self.now;
         flow.received_bytes += payload.len() as u64;
+        if let Some(medium) = flow.medium.as_ref().filter(|_| !to_client) {
+            medium.on_player_datagram(self.now);
+        }
         let most = flow.near.max_segments();
         self.counters.bytes(to_client, payload.len() as u64);
         self.counters.datagrams(to_client, 1);

@@ -27,7 +27,12 @@ impl Core {
             };
             flow.ready = false;
             if flow.readable {
-                match flow.read(&mut self.buffers.near, most_bytes, self.now) {
+                match flow.read(
+                    &mut self.buffers.near,
+                    most_bytes,
+                    !conn.quic.is_server(),
+                    self.now,
+                ) {
                     Ok(old) => dropped += old,
                     Err(error) => {
                         let destination = &flow.label.destination;

@@ -1,29 +1,36 @@
-//! The RTSP state machine of both tunnel ends. Bytes go in and out; sockets come through [`Ports`].
+//! The RTSP agent of a tunnel end: it stands between a player and an origin, and completes or refuses each SETUP of
+//! media over UDP. Bytes go in and out; sockets come through [`Ports`].
 //!
 //! | | request, SETUP | answer, 2xx |
 //! |---|---|---|
-//! | client | takes two ports towards the player, marks the request | tells the player these ports, and takes the mark out |
-//! | server | takes two ports towards the origin, and names them in place of the player's | connects them to the origin's, names the player's again, marks the answer |
+//! | client | reserves two ports towards the player, marks the request | names these ports to the player, removes the mark |
+//! | server | reserves two ports towards the origin, and names them in place of the player's | learns where the origin's media come from, names the player's ports again, marks the answer |
 //!
-//! Without a mark the other end changes nothing, so that a SETUP for which one end finds no ports passes unchanged. An
-//! answer other than 2xx gives the ports back.
+//! A SETUP that an end can't complete is answered with 461 (Unsupported Transport), so that the player changes to RTP in
+//! the RTSP connection: the origin would send its media to the peer of its TCP connection, which is the tunnel server
+//! and not the player. Where the player offers RTP in the RTSP connection too, that remains of the request.
 
 use std::net::IpAddr;
 
 use millrace_wire::rtsp::{
-    Head, MARK, MAX_HEAD_BYTES, PortPair, Start, Transport, Way, with_transport,
+    Authorization, Head, MARK, MAX_HEAD_BYTES, PortPair, Start, Transport, TransportSpec,
+    with_transport,
 };
 
+use super::exchanges::Exchanges;
 use super::reader::{Message, Reader};
+use super::refusal;
+use crate::metrics::SetupRefusal;
 
-/// Media of one connection with ports, those of unanswered requests included. A player has two or
-/// three.
-pub(super) const MAX_MEDIA: usize = 8;
-/// Requests of interest that an answer is waited for; the oldest is forgotten when there are more.
-const MAX_ASKED: usize = 16;
-/// Below are ports of services, not of media: an answer that names one is not followed, so that no
-/// origin can have a server of ours send to what an allow-list is there to protect.
-const LEAST_ORIGIN_PORT: u16 = 1024;
+/// Media of one connection with ports, those of unanswered requests included. A player has two or three, one for a
+/// wall of cameras or a conference some dozens.
+pub(super) const MAX_MEDIA: usize = 64;
+/// Bytes of a player that wait behind a SETUP until the server has said whether it follows RTSP. Players wait for the
+/// answer of a SETUP before they go on.
+const MAX_HELD_BYTES: usize = 64 << 10;
+/// Below are ports of services, not of media: nothing is sent to them, so that no origin can have a server of ours send
+/// to what an allow-list is there to protect.
+pub(super) const LEAST_ORIGIN_PORT: u16 = 1024;
 
 /// Where ports come from.
 pub(crate) trait Ports {
@@ -33,8 +40,17 @@ pub(crate) trait Ports {
     /// Two ports for a medium that a player wants to have at `player`, and their numbers.
     fn reserve(&mut self, player: PortPair) -> Option<(Self::Pair, PortPair)>;
 
-    /// The origin's ports of that medium are known; whether the pair can be used.
-    fn connect(&mut self, pair: &mut Self::Pair, origin: PortPair) -> bool;
+    /// The origin has said where its media come from; whether the pair can be used.
+    fn connect(&mut self, pair: &mut Self::Pair, origin: &OriginMedia) -> bool;
+}
+
+/// What an origin says of where its media come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OriginMedia {
+    /// `server_port`, where it can be sent to.
+    pub(crate) ports: Option<PortPair>,
+    /// `source`, where it is an address.
+    pub(crate) source: Option<IpAddr>,
 }
 
 /// Which end of the tunnel this is.
@@ -46,8 +62,8 @@ pub(crate) enum Side {
         player: IpAddr,
         /// Where its media will come from.
         source: IpAddr,
-        /// The server has said that it follows RTSP too.
-        agreed: bool,
+        /// Whether the server follows RTSP too; `None` before it has said so.
+        server_follows: Option<bool>,
     },
     /// The origin's.
     Server,
@@ -62,7 +78,7 @@ pub(crate) enum Event<P> {
         number: u32,
         /// Its ports here.
         pair: P,
-        /// The origin's.
+        /// The ports by which both ends identify it: the origin's where it has named some that no other medium has.
         origin: PortPair,
     },
     /// A medium is over.
@@ -70,26 +86,35 @@ pub(crate) enum Event<P> {
         /// Its number.
         number: u32,
     },
+    /// A medium over UDP was not carried.
+    Refused(SetupRefusal),
+    /// The origin has set up a medium that can't be carried, and no TEARDOWN of this end would be authorized.
+    CloseOrigin,
 }
 
+/// What an answer is waited for.
 #[derive(Debug)]
-struct Asked<P> {
-    cseq: u32,
-    uri: String,
-    what: What<P>,
-}
-
-#[derive(Debug)]
-enum What<P> {
-    SetUp {
-        /// `client_port` as the player wrote it.
-        player: String,
-        pair: P,
-        ports: PortPair,
-    },
+enum Asked<P> {
+    SetUp(Box<AskedSetup<P>>),
     TearDown {
+        uri: String,
         session: Option<String>,
     },
+    /// A TEARDOWN of this end.
+    Own,
+    Other,
+}
+
+#[derive(Debug)]
+struct AskedSetup<P> {
+    uri: String,
+    /// The value of `Authorization` where it fits a TEARDOWN too; `Err` where it does not.
+    authorization: Result<Option<Vec<u8>>, ()>,
+    cseq: Option<u32>,
+    /// `client_port` as the player wrote it.
+    player: String,
+    pair: P,
+    ports: PortPair,
 }
 
 #[derive(Debug)]
@@ -97,6 +122,23 @@ pub(crate) struct Medium {
     number: u32,
     uri: String,
     session: Option<String>,
+    origin: PortPair,
+    /// The player has sent a TEARDOWN of it.
+    ends: bool,
+}
+
+/// What goes on instead of what came.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pub(crate) to_origin: Vec<u8>,
+    pub(crate) to_player: Vec<u8>,
+}
+
+/// A SETUP that waits for the server's word on whether it follows RTSP, and what came behind it.
+#[derive(Debug)]
+struct Held {
+    setup: Message,
+    behind: Vec<u8>,
 }
 
 /// Follows one RTSP connection at one end of the tunnel.
@@ -106,10 +148,14 @@ pub(crate) struct Follower<P: Ports> {
     ports: P,
     requests: Reader,
     answers: Reader,
-    asked: Vec<Asked<P::Pair>>,
+    exchanges: Exchanges<Asked<P::Pair>>,
     media: Vec<Medium>,
     next_number: u32,
+    newest_cseq: u32,
+    held: Option<Held>,
     events: Vec<Event<P::Pair>>,
+    /// What goes on since it was taken.
+    pub(crate) out: Output,
 }
 
 impl<P: Ports> Follower<P> {
@@ -119,18 +165,22 @@ impl<P: Ports> Follower<P> {
             ports,
             requests: Reader::default(),
             answers: Reader::default(),
-            asked: Vec::new(),
+            exchanges: Exchanges::default(),
             media: Vec::new(),
             next_number: 0,
+            newest_cseq: 0,
+            held: None,
             events: Vec::new(),
+            out: Output::default(),
         }
     }
 
-    /// The server follows RTSP too; requests from now on are marked.
-    pub(crate) fn agree(&mut self) {
-        if let Side::Client { agreed, .. } = &mut self.side {
-            *agreed = true;
+    /// The server has said whether it follows RTSP too.
+    pub(crate) fn on_server_follows(&mut self, follows: bool) {
+        if let Side::Client { server_follows, .. } = &mut self.side {
+            *server_follows = Some(follows);
         }
+        self.release_held();
     }
 
     /// What happened since the last call.
@@ -138,187 +188,352 @@ impl<P: Ports> Follower<P> {
         std::mem::take(&mut self.events)
     }
 
-    /// Takes the next bytes of the player; returns the bytes to forward instead.
-    pub(crate) fn requests(&mut self, mut bytes: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(bytes.len());
-        while let Some(message) = self.requests.next(&mut bytes, &mut out, Some(b"SETUP ")) {
-            let written = self.request(&message);
-            out.extend_from_slice(written.as_deref().unwrap_or(&message.bytes[message.passed..]));
-        }
-        out
+    /// Whether nothing of this connection is of interest: it began with another protocol.
+    pub(crate) fn is_over(&self) -> bool {
+        self.requests.is_other_protocol()
+            && self.media.is_empty()
+            && self.held.is_none()
+            && !self.awaits_rewriting()
     }
 
-    /// Takes the next bytes of the origin; returns the bytes to forward instead.
-    pub(crate) fn answers(&mut self, mut bytes: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(bytes.len());
-        loop {
-            let waited_for = |it: &Asked<_>| matches!(it.what, What::SetUp { .. });
-            let held = self.asked.iter().any(waited_for).then_some(&b"RTSP/"[..]);
-            let Some(message) = self.answers.next(&mut bytes, &mut out, held) else { return out };
-            let written = self.answer(&message);
-            out.extend_from_slice(written.as_deref().unwrap_or(&message.bytes[message.passed..]));
-        }
+    /// The media that the player has not ended with a TEARDOWN.
+    pub(crate) fn lasting_media(&self) -> impl Iterator<Item = u32> {
+        self.media.iter().filter(|it| !it.ends).map(|it| it.number)
     }
 
-    /// Takes the end of the player's direction; returns what was held back.
-    pub(crate) fn end_requests(&mut self) -> Vec<u8> {
-        self.requests.end()
-    }
-
-    /// Takes the end of the origin's direction; returns what was held back.
-    pub(crate) fn end_answers(&mut self) -> Vec<u8> {
-        self.answers.end()
-    }
-
-    /// A request; how it is written instead.
-    fn request(&mut self, message: &Message) -> Option<Vec<u8>> {
-        let Start::Request { method, uri } = &message.head.start else { return None };
-        let cseq = message.head.cseq?;
-        match method.as_str() {
-            "SETUP" => self.set_up(message, cseq, uri),
-            "TEARDOWN" if !self.media.is_empty() => {
-                let session = message.head.session.clone();
-                self.ask(Asked { cseq, uri: uri.clone(), what: What::TearDown { session } });
-                None
+    /// Takes the next bytes of the player.
+    pub(crate) fn take_requests(&mut self, mut bytes: &[u8]) {
+        if let Some(held) = &mut self.held {
+            held.behind.extend_from_slice(bytes);
+            if held.behind.len() > MAX_HELD_BYTES {
+                self.on_server_follows(false);
             }
-            _ => None,
-        }
-    }
-
-    fn set_up(&mut self, message: &Message, cseq: u32, uri: &str) -> Option<Vec<u8>> {
-        let (mut transport, range) = transport_of(message)?;
-        let way = transport.unicast_udp()?;
-        let player = way.get("client_port").map(str::to_owned);
-        let wanted = player.as_deref().and_then(PortPair::parse);
-        match self.side {
-            Side::Client { player, agreed, .. } => {
-                let marked = way.get(MARK).is_some();
-                let elsewhere = way.get("destination").is_some_and(|it| !is_address(it, player));
-                let fits = message.bytes.len() + parameter_bytes(MARK, "") <= MAX_HEAD_BYTES;
-                if marked || elsewhere || !agreed || !fits {
-                    return None;
-                }
-            }
-            Side::Server => {
-                way.get(MARK)?;
-                way.remove(MARK);
-            }
-        }
-        let setups = self.asked.iter().filter(|it| matches!(it.what, What::SetUp { .. })).count();
-        let room = setups + self.media.len() < MAX_MEDIA;
-        let reserved = wanted.filter(|_| room).and_then(|wanted| self.ports.reserve(wanted));
-        match (self.side, reserved, player) {
-            (side, Some((pair, ports)), Some(player)) => {
-                match side {
-                    Side::Client { .. } => {
-                        // From here on another address sends the media than the one that the player
-                        // asks.
-                        way.remove("destination");
-                        way.set(MARK, "");
-                    }
-                    Side::Server => way.set("client_port", &ports.to_string()),
-                }
-                let what = What::SetUp { player, pair, ports };
-                self.ask(Asked { cseq, uri: uri.to_owned(), what });
-            }
-            (Side::Client { .. }, ..) => {
-                tracing::debug!(uri, "no UDP ports left for an RTSP player");
-                return None;
-            }
-            // As the player wrote it.
-            (Side::Server, ..) => tracing::debug!(uri, "no UDP ports left for an RTSP origin"),
-        }
-        Some(with_transport(&message.bytes, range, &transport.to_string()))
-    }
-
-    fn ask(&mut self, asked: Asked<P::Pair>) {
-        self.asked.retain(|it| it.cseq != asked.cseq);
-        if self.asked.len() == MAX_ASKED {
-            self.asked.remove(0);
-        }
-        self.asked.push(asked);
-    }
-
-    /// An answer; how it is written instead.
-    fn answer(&mut self, message: &Message) -> Option<Vec<u8>> {
-        let Start::Response { status } = message.head.start else { return None };
-        let cseq = message.head.cseq?;
-        // Another answer follows an interim one.
-        if status < 200 {
-            return None;
-        }
-        let index = self.asked.iter().position(|it| it.cseq == cseq)?;
-        let Asked { uri, what, .. } = self.asked.remove(index);
-        if status >= 300 {
-            return None;
-        }
-        match what {
-            What::TearDown { session } => {
-                self.tear_down(&uri, session.as_deref());
-                None
-            }
-            What::SetUp { player, pair, ports } => {
-                let (mut transport, range) = transport_of(message)?;
-                let way = transport.chosen_udp()?;
-                let added = parameter_bytes(MARK, "") + parameter_bytes("client_port", &player);
-                if self.side == Side::Server && message.bytes.len() + added > MAX_HEAD_BYTES {
-                    return None;
-                }
-                self.chosen(&message.head, uri, way, (pair, ports), &player);
-                Some(with_transport(&message.bytes, range, &transport.to_string()))
-            }
-        }
-    }
-
-    /// The origin has chosen `way` for a medium.
-    fn chosen(
-        &mut self,
-        head: &Head,
-        uri: String,
-        way: &mut Way,
-        (mut pair, ports): (P::Pair, PortPair),
-        player: &str,
-    ) {
-        let origin = way
-            .ports("server_port")
-            .filter(|origin| origin.rtp.min(origin.rtcp) >= LEAST_ORIGIN_PORT);
-        let marked = way.get(MARK).is_some();
-        way.remove(MARK);
-        if self.side == Side::Server {
-            way.set("client_port", player);
-        } else if !marked {
-            // The server has no ports for it, and its media do not come this way.
             return;
         }
-        let Some(origin) = origin.filter(|origin| self.ports.connect(&mut pair, *origin)) else {
-            return tracing::debug!(uri, "RTSP origin's ports not usable");
-        };
-        match self.side {
-            Side::Server => way.set(MARK, ""),
-            Side::Client { player, source, .. } => {
-                way.set("server_port", &ports.to_string());
-                // RFC 2326, Section 12.39: needed where it differs from the address that the player
-                // asks.
-                way.set("source", &source.to_string());
-                if way.get("destination").is_some() {
-                    way.set("destination", &player.to_string());
-                }
+        while let Some(message) =
+            self.requests.next(&mut bytes, &mut self.out.to_origin, Some(b"SETUP "))
+        {
+            if self.must_wait(&message) {
+                self.held = Some(Held { setup: message, behind: bytes.to_vec() });
+                return;
             }
+            self.on_request(&message);
         }
-        let session = head.session.clone();
-        let again = |it: &Medium| it.uri == uri && it.session == session;
-        self.tear_down_if(again);
-        let number = self.next_number;
-        self.next_number += 1;
-        self.media.push(Medium { number, uri, session });
-        self.events.push(Event::SetUp { number, pair, origin });
+        self.send_replies();
     }
 
-    /// A medium, or all those of a session (Section 10.7).
+    /// Takes the next bytes of the origin.
+    pub(crate) fn take_answers(&mut self, mut bytes: &[u8]) {
+        loop {
+            let held = self.awaits_rewriting().then_some(&b"RTSP/"[..]);
+            let next = self.answers.next(&mut bytes, &mut self.out.to_player, held);
+            let Some(message) = next else { break };
+            self.on_answer(&message);
+            self.send_replies();
+        }
+        self.send_replies();
+    }
+
+    /// The player's direction has ended: what was held of it goes on.
+    pub(crate) fn end_requests(&mut self) {
+        if self.held.is_some() {
+            self.on_server_follows(false);
+        }
+        let held = self.requests.end();
+        self.out.to_origin.extend(held);
+    }
+
+    /// The origin's direction has ended: what was held of it goes on.
+    pub(crate) fn end_answers(&mut self) {
+        let held = self.answers.end();
+        self.out.to_player.extend(held);
+    }
+
+    /// Whether the origin will send an answer that does not pass unchanged.
+    fn awaits_rewriting(&self) -> bool {
+        self.exchanges.asked().any(|it| matches!(it, Asked::SetUp(_) | Asked::Own))
+    }
+
+    /// Whether a SETUP is about media over UDP, and the server has not said whether it follows RTSP.
+    fn must_wait(&self, message: &Message) -> bool {
+        let waits = matches!(self.side, Side::Client { server_follows: None, .. });
+        waits && is_setup(&message.head) && transport_of(message).is_some_and(|it| any_udp(&it))
+    }
+
+    fn release_held(&mut self) {
+        let Some(Held { setup, behind }) = self.held.take() else { return };
+        self.on_request(&setup);
+        self.take_requests(&behind);
+    }
+
+    /// Answers of this end whose turn it is, where the origin's stream has a gap for them.
+    fn send_replies(&mut self) {
+        while self.answers.is_between_messages()
+            && let Some(reply) = self.exchanges.next_reply()
+        {
+            self.out.to_player.extend(reply);
+        }
+    }
+
+    fn on_request(&mut self, message: &Message) {
+        let Start::Request { method, uri } = &message.head.start else {
+            // An answer to a request of the origin.
+            return self.out.to_origin.extend_from_slice(message.rest());
+        };
+        let cseq = message.head.cseq;
+        self.newest_cseq = self.newest_cseq.max(cseq.unwrap_or(0));
+        let asked = match method.as_str() {
+            "SETUP" => match self.set_up(message, uri) {
+                Ok((written, asked)) => {
+                    self.out.to_origin.extend(written);
+                    return self.exchanges.ask(cseq, asked);
+                }
+                Err(refusal) => {
+                    self.events.push(Event::Refused(refusal));
+                    let answer = refusal::answer(cseq);
+                    // The origin does not see the request, nor its content.
+                    self.requests.discard_content();
+                    return self.exchanges.reply(answer);
+                }
+            },
+            "TEARDOWN" => {
+                let session = message.head.session.clone();
+                self.mark_ends(uri, session.as_deref());
+                Asked::TearDown { uri: uri.clone(), session }
+            }
+            _ => Asked::Other,
+        };
+        self.out.to_origin.extend_from_slice(message.rest());
+        self.exchanges.ask(cseq, asked);
+    }
+
+    /// How a SETUP is written instead, and what its answer is waited for.
+    fn set_up(
+        &mut self,
+        message: &Message,
+        uri: &str,
+    ) -> Result<(Vec<u8>, Asked<P::Pair>), SetupRefusal> {
+        let unchanged = || Ok((message.rest().to_vec(), Asked::Other));
+        let Some(mut transport) = transport_of(message).filter(any_udp) else {
+            return unchanged();
+        };
+        let reserved = self.reserve(message, &transport);
+        let refusal = reserved.as_ref().err().copied();
+        let mut asked = Asked::Other;
+        let side = self.side;
+        let mut chosen = None;
+        if let Ok((index, player, pair, ports)) = reserved {
+            chosen = Some(index);
+            let setup = AskedSetup {
+                uri: uri.to_owned(),
+                authorization: authorization_of(message),
+                cseq: message.head.cseq,
+                player,
+                pair,
+                ports,
+            };
+            let spec = &setup.ports.to_string();
+            let mut at = 0;
+            transport.retain(|it| {
+                let is_it = at == index;
+                at += 1;
+                if is_it {
+                    rewrite_request(it, side, spec);
+                }
+                is_it || !is_unicast_udp(it)
+            });
+            asked = Asked::SetUp(Box::new(setup));
+        }
+        if chosen.is_none() {
+            transport.retain(|it| !is_unicast_udp(it));
+        }
+        match refusal {
+            Some(refusal) if transport.is_empty() => return Err(refusal),
+            Some(refusal) => self.events.push(Event::Refused(refusal)),
+            None => {}
+        }
+        let written =
+            with_transport(&message.bytes, &message.head.transports, &transport.to_string());
+        Ok((written, asked))
+    }
+
+    /// Ports for the first transport of a SETUP that can be carried: its position, and `client_port` of it.
+    fn reserve(
+        &mut self,
+        message: &Message,
+        transport: &Transport,
+    ) -> Result<(usize, String, P::Pair, PortPair), SetupRefusal> {
+        let carried = |spec: &TransportSpec| is_unicast_udp(spec) && self.side.can_carry(spec);
+        let index = transport.specs().iter().position(carried).ok_or(SetupRefusal::Transport)?;
+        let player = transport.specs()[index].get("client_port").unwrap_or_default().to_owned();
+        let wanted = PortPair::parse(&player).ok_or(SetupRefusal::Transport)?;
+        if matches!(self.side, Side::Client { server_follows: None | Some(false), .. }) {
+            return Err(SetupRefusal::Server);
+        }
+        if message.bytes.len() + parameter_bytes(MARK, "") > MAX_HEAD_BYTES {
+            return Err(SetupRefusal::Transport);
+        }
+        let setups = self.exchanges.asked().filter(|it| matches!(it, Asked::SetUp(_))).count();
+        let has_room = setups + self.media.len() < MAX_MEDIA;
+        let reserved = if has_room { self.ports.reserve(wanted) } else { None };
+        let (pair, ports) = reserved.ok_or(SetupRefusal::Ports)?;
+        Ok((index, player, pair, ports))
+    }
+
+    fn on_answer(&mut self, message: &Message) {
+        let status = match message.head.start {
+            Start::Response { status } => status,
+            // A request of the origin.
+            Start::Request { .. } => 0,
+        };
+        // Another answer follows an interim one.
+        if status < 200 {
+            return self.out.to_player.extend_from_slice(message.rest());
+        }
+        let has_transport = !message.head.transports.is_empty() && status < 300;
+        let asked = self.exchanges.answered(
+            message.head.cseq,
+            |it| !has_transport || matches!(it, Asked::SetUp(_) | Asked::Other),
+            |it| matches!(it, Asked::SetUp(_)),
+        );
+        match asked {
+            Some(Asked::Own) => return self.answers.discard_content(),
+            Some(Asked::TearDown { uri, session }) if status < 300 => {
+                self.tear_down(&uri, session.as_deref());
+            }
+            Some(Asked::SetUp(setup)) if status < 300 && message.passed == 0 => {
+                return self.on_set_up(message, *setup);
+            }
+            _ => {}
+        }
+        self.out.to_player.extend_from_slice(message.rest());
+    }
+
+    /// The origin has set up a medium.
+    fn on_set_up(&mut self, message: &Message, setup: AskedSetup<P::Pair>) {
+        let mut transport = transport_of(message).unwrap_or_else(Transport::udp);
+        let Some(spec) = transport.first_mut().filter(|spec| is_unicast_udp(spec)) else {
+            // In the RTSP connection, or by multicast: neither needs ports.
+            return self.out.to_player.extend_from_slice(message.rest());
+        };
+        let Some((mut medium, pair)) =
+            self.complete(&message.head, spec, setup, message.bytes.len())
+        else {
+            return;
+        };
+        medium.session = message.head.session.clone();
+        let again = |it: &Medium| it.uri == medium.uri && it.session == medium.session;
+        self.tear_down_if(again);
+        let (number, origin) = (medium.number, medium.origin);
+        self.next_number += 1;
+        self.media.push(medium);
+        self.events.push(Event::SetUp { number, pair, origin });
+        let mut first = true;
+        transport.retain(|_| std::mem::take(&mut first));
+        let written =
+            with_transport(&message.bytes, &message.head.transports, &transport.to_string());
+        self.out.to_player.extend(written);
+    }
+
+    /// Completes a medium, and writes in `spec` what the next end has to know; undoes it where that is not possible.
+    fn complete(
+        &mut self,
+        head: &Head,
+        spec: &mut TransportSpec,
+        mut setup: AskedSetup<P::Pair>,
+        head_bytes: usize,
+    ) -> Option<(Medium, P::Pair)> {
+        let is_marked = spec.get(MARK).is_some();
+        spec.remove(MARK);
+        let origin = match self.side {
+            Side::Server => self.complete_at_server(spec, &mut setup, head_bytes),
+            Side::Client { player, source, .. } => {
+                let origin = spec.ports("server_port").filter(|_| is_marked);
+                spec.set("server_port", &setup.ports.to_string());
+                // RFC 2326, Section 12.39: needed where it differs from the address of the RTSP connection.
+                spec.set("source", &source.to_string());
+                if spec.get("destination").is_some() {
+                    spec.set("destination", &player.to_string());
+                }
+                origin
+            }
+        };
+        let Some(origin) = origin else {
+            self.undo(head, setup);
+            return None;
+        };
+        let number = self.next_number;
+        let medium = Medium { number, uri: setup.uri, session: None, origin, ends: false };
+        Some((medium, setup.pair))
+    }
+
+    /// The ports by which both ends identify the medium.
+    fn complete_at_server(
+        &mut self,
+        spec: &mut TransportSpec,
+        setup: &mut AskedSetup<P::Pair>,
+        head_bytes: usize,
+    ) -> Option<PortPair> {
+        let can_be_sent_to = |ports: &PortPair| ports.rtp.min(ports.rtcp) >= LEAST_ORIGIN_PORT;
+        let ports = spec.ports("server_port").filter(can_be_sent_to);
+        let source = spec.get("source").and_then(address);
+        if !self.ports.connect(&mut setup.pair, &OriginMedia { ports, source }) {
+            return None;
+        }
+        let is_taken = |ports: &PortPair| {
+            let taken =
+                |port| self.media.iter().any(|it| [it.origin.rtp, it.origin.rtcp].contains(&port));
+            taken(ports.rtp) || taken(ports.rtcp) || ports.rtp == ports.rtcp
+        };
+        let origin = ports.filter(|ports| !is_taken(ports)).unwrap_or(setup.ports);
+        spec.set("client_port", &setup.player);
+        spec.set("server_port", &origin.to_string());
+        spec.set(MARK, "");
+        let added = parameter_bytes(MARK, "")
+            + parameter_bytes("client_port", &setup.player)
+            + parameter_bytes("server_port", &origin.to_string());
+        (head_bytes + added <= MAX_HEAD_BYTES && !is_taken(&origin)).then_some(origin)
+    }
+
+    /// The origin has set up a medium that can't be carried: the player is told 461, and the origin to end it.
+    fn undo(&mut self, head: &Head, setup: AskedSetup<P::Pair>) {
+        self.events.push(Event::Refused(SetupRefusal::Answer));
+        self.answers.discard_content();
+        self.out.to_player.extend(refusal::answer(setup.cseq));
+        match (setup.authorization, &head.session) {
+            (Ok(authorization), Some(session)) => {
+                self.newest_cseq = self.newest_cseq.wrapping_add(1);
+                let teardown = refusal::teardown(
+                    &setup.uri,
+                    self.newest_cseq,
+                    session,
+                    authorization.as_deref(),
+                );
+                self.out.to_origin.extend(teardown);
+                self.exchanges.ask(Some(self.newest_cseq), Asked::Own);
+            }
+            _ => self.events.push(Event::CloseOrigin),
+        }
+    }
+
+    /// The media that a TEARDOWN is about: one, or all those of a session (Section 10.7).
+    fn torn_down<'a>(
+        media: &[Medium],
+        uri: &'a str,
+        session: Option<&'a str>,
+    ) -> impl Fn(&Medium) -> bool + use<'a, P> {
+        let of_session = move |it: &Medium| session.is_none() || it.session.as_deref() == session;
+        let alone = media.iter().any(|it| of_session(it) && it.uri == uri);
+        move |it| of_session(it) && (!alone || it.uri == uri)
+    }
+
+    fn mark_ends(&mut self, uri: &str, session: Option<&str>) {
+        let over = Self::torn_down(&self.media, uri, session);
+        self.media.iter_mut().filter(|it| over(it)).for_each(|it| it.ends = true);
+    }
+
     fn tear_down(&mut self, uri: &str, session: Option<&str>) {
-        let of_session = |it: &Medium| session.is_none() || it.session.as_deref() == session;
-        let alone = self.media.iter().any(|it| of_session(it) && it.uri == uri);
-        self.tear_down_if(|it| of_session(it) && (!alone || it.uri == uri));
+        self.tear_down_if(Self::torn_down(&self.media, uri, session));
     }
 
     fn tear_down_if(&mut self, over: impl Fn(&Medium) -> bool) {
@@ -333,11 +548,66 @@ impl<P: Ports> Follower<P> {
     }
 }
 
-/// The Transport field of a message that can still be rewritten.
-fn transport_of(message: &Message) -> Option<(Transport, std::ops::Range<usize>)> {
-    let range = message.head.transport.clone().filter(|_| message.passed == 0)?;
-    let text = str::from_utf8(&message.bytes[range.clone()]).ok()?;
-    Some((Transport::parse(text), range))
+impl Side {
+    /// Whether a transport over UDP can be carried, as far as the request tells.
+    fn can_carry(self, spec: &TransportSpec) -> bool {
+        if spec.ports("client_port").is_none() {
+            return false;
+        }
+        match self {
+            Self::Client { player, .. } => {
+                let destination = spec.get("destination");
+                destination.is_none_or(|it| it.is_empty() || address(it) == Some(player))
+            }
+            // What the client has not marked it can't carry.
+            Self::Server => spec.get(MARK).is_some(),
+        }
+    }
+}
+
+fn rewrite_request(spec: &mut TransportSpec, side: Side, ports: &str) {
+    match side {
+        Side::Client { .. } => {
+            // From here on another address sends the media than the one that the player asks.
+            spec.remove("destination");
+            spec.set(MARK, "");
+        }
+        Side::Server => {
+            spec.remove(MARK);
+            spec.set("client_port", ports);
+        }
+    }
+}
+
+fn is_setup(head: &Head) -> bool {
+    matches!(&head.start, Start::Request { method, .. } if method == "SETUP")
+}
+
+/// Media over UDP that the origin sends to the peer of its connection. Multicast goes its own way.
+fn is_unicast_udp(spec: &TransportSpec) -> bool {
+    spec.is_udp() && !spec.is_multicast()
+}
+
+fn any_udp(transport: &Transport) -> bool {
+    transport.specs().iter().any(is_unicast_udp)
+}
+
+/// The Transport fields of a message that can still be rewritten; `None` if there are none.
+fn transport_of(message: &Message) -> Option<Transport> {
+    let ranges = &message.head.transports;
+    if message.passed > 0 || ranges.is_empty() {
+        return None;
+    }
+    let text = |range: &std::ops::Range<usize>| str::from_utf8(&message.bytes[range.clone()]);
+    Some(Transport::join(ranges.iter().filter_map(|it| text(it).ok()).map(Transport::parse)))
+}
+
+fn authorization_of(message: &Message) -> Result<Option<Vec<u8>>, ()> {
+    match &message.head.authorization {
+        None => Ok(None),
+        Some(Authorization::Basic(range)) => Ok(Some(message.bytes[range.clone()].to_vec())),
+        Some(Authorization::OfRequest) => Err(()),
+    }
 }
 
 /// The most bytes by which a head grows with a parameter of its Transport field. The other end of the tunnel reads
@@ -346,8 +616,9 @@ fn parameter_bytes(name: &str, value: &str) -> usize {
     ";=".len() + name.len() + value.len()
 }
 
-fn is_address(text: &str, address: IpAddr) -> bool {
-    text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|it| it.to_canonical() == address)
+fn address(text: &str) -> Option<IpAddr> {
+    let text = text.trim_matches(['"', '[', ']']);
+    text.parse::<IpAddr>().ok().map(|it| it.to_canonical())
 }
 
 #[cfg(test)]

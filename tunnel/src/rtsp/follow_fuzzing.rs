@@ -38,9 +38,10 @@ impl Ports for Numbers {
         Some((Pair(self.reserved.clone()), PortPair { rtp, rtcp: rtp + 1 }))
     }
 
-    fn connect(&mut self, _pair: &mut Pair, origin: PortPair) -> bool {
-        assert!(origin.rtp.min(origin.rtcp) >= LEAST_ORIGIN_PORT);
-        !origin.rtp.is_multiple_of(16)
+    fn connect(&mut self, _pair: &mut Pair, origin: &OriginMedia) -> bool {
+        let Some(ports) = origin.ports else { return true };
+        assert!(ports.rtp.min(ports.rtcp) >= LEAST_ORIGIN_PORT);
+        !ports.rtp.is_multiple_of(16)
     }
 }
 
@@ -77,14 +78,13 @@ impl End {
                 Event::TornDown { number } => {
                     assert!(self.media.remove(&number).is_some(), "medium {number} ends twice");
                 }
+                Event::Refused(_) | Event::CloseOrigin => {}
             }
         }
         let follower = &self.follower;
         assert!(follower.requests.held_bytes() <= MAX_HEAD_BYTES);
         assert!(follower.answers.held_bytes() <= MAX_HEAD_BYTES);
-        assert!(follower.asked.len() <= MAX_ASKED);
-        let asked =
-            follower.asked.iter().filter(|it| matches!(it.what, What::SetUp { .. })).count();
+        let asked = follower.exchanges.asked().filter(|it| matches!(it, Asked::SetUp(_))).count();
         assert!(asked + self.media.len() <= MAX_MEDIA);
         assert!(follower.media.iter().map(|it| it.number).eq(self.media.keys().copied()));
         assert_eq!(self.reserved.get(), asked + self.media.len());
@@ -100,11 +100,11 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    fn new(agreed: bool, ports: usize) -> Self {
+    fn new(server_follows: Option<bool>, ports: usize) -> Self {
         let side = Side::Client {
             player: IpAddr::from([198, 18, 0, 9]),
             source: IpAddr::from([198, 18, 0, 1]),
-            agreed,
+            server_follows,
         };
         Self {
             client: End::new(side, 40_000, ports),
@@ -116,26 +116,38 @@ impl Tunnel {
 
     fn take(&mut self, sender: u8, bytes: &[u8]) {
         match sender {
-            b'P' => {
-                let bytes = self.client.follower.requests(bytes);
-                self.to_origin.extend(self.server.follower.requests(&bytes));
-            }
-            b'O' => {
-                let bytes = self.server.follower.answers(bytes);
-                self.to_player.extend(self.client.follower.answers(&bytes));
-            }
-            _ => self.client.follower.agree(),
+            b'P' => self.client.follower.take_requests(bytes),
+            b'O' => self.server.follower.take_answers(bytes),
+            other => self.client.follower.on_server_follows(other & 1 == 1),
         }
+        self.pass();
         self.check();
     }
 
+    /// Passes what each end says to the next one.
+    fn pass(&mut self) {
+        let [client, server] = [&mut self.client, &mut self.server].map(|it| &mut it.follower);
+        loop {
+            let requests = std::mem::take(&mut client.out.to_origin);
+            let answers = std::mem::take(&mut server.out.to_player);
+            if requests.is_empty() && answers.is_empty() {
+                break;
+            }
+            server.take_requests(&requests);
+            client.take_answers(&answers);
+        }
+        self.to_origin.append(&mut server.out.to_origin);
+        self.to_player.append(&mut client.out.to_player);
+    }
+
     fn end(&mut self) {
-        let held = self.client.follower.end_requests();
-        self.to_origin.extend(self.server.follower.requests(&held));
-        self.to_origin.extend(self.server.follower.end_requests());
-        let held = self.server.follower.end_answers();
-        self.to_player.extend(self.client.follower.answers(&held));
-        self.to_player.extend(self.client.follower.end_answers());
+        self.client.follower.end_requests();
+        self.pass();
+        self.server.follower.end_requests();
+        self.server.follower.end_answers();
+        self.pass();
+        self.client.follower.end_answers();
+        self.pass();
         self.check();
     }
 
@@ -147,17 +159,17 @@ impl Tunnel {
 
 /// Passes the pieces of `input` whole and byte by byte; both ways must give the same output.
 ///
-/// The first byte of the input says whether the server follows RTSP too (bit 0) and how many port pairs each
-/// end has. Pieces follow: `P` is the player, `O` the origin, any other sender is the server's agreement.
+/// The first byte of the input says whether the server has said that it follows RTSP too (bit 0) and how many port
+/// pairs each end has. Pieces follow: `P` is the player, `O` the origin, any other sender the server's word (bit 0).
 pub fn follow(input: &[u8]) {
     let Some((&first, rest)) = input.split_first() else { return };
-    let (agreed, ports) = (first & 1 == 1, usize::from(first >> 1));
+    let (server_follows, ports) = ((first & 1 == 1).then_some(true), usize::from(first >> 1));
     let pieces: Vec<(u8, &[u8])> = rest
         .split(|byte| *byte == SEPARATOR)
         .filter_map(|piece| piece.split_first().map(|(sender, bytes)| (*sender, bytes)))
         .collect();
-    let mut whole = Tunnel::new(agreed, ports);
-    let mut bytewise = Tunnel::new(agreed, ports);
+    let mut whole = Tunnel::new(server_follows, ports);
+    let mut bytewise = Tunnel::new(server_follows, ports);
     for (sender, bytes) in &pieces {
         whole.take(*sender, bytes);
         if bytes.is_empty() {
@@ -177,7 +189,7 @@ pub fn follow(input: &[u8]) {
     // A player or an origin may write the mark itself.
     if !has_mark(&requests) && !has_mark(&answers) {
         assert!(!has_mark(&whole.to_origin) && !has_mark(&whole.to_player), "the mark leaves");
-        if !agreed && pieces.iter().all(|(sender, _)| b"PO".contains(sender)) {
+        if !requests.windows(6).any(|it| it == b"SETUP ") {
             assert_eq!(whole.to_origin, requests, "requests pass unchanged");
             assert_eq!(whole.to_player, answers, "answers pass unchanged");
         }

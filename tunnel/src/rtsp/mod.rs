@@ -1,29 +1,36 @@
 //! RTP over UDP of RTSP players (RFC 2326): what a SETUP in a TCP flow agrees on becomes UDP flows
 //! (CONNECT-UDP, RFC 9298) beside it.
 //!
-//! `reader` finds messages, `follow` is the state machine of both ends, `ports` are the sockets. This module ties media
-//! to the flow that set them up: they begin and end with it, on its connection.
+//! `reader` finds messages, `exchanges` matches answers with requests, `follow` is the agent of both ends, `ports` are the
+//! sockets. This module ties media to the flow that set them up: they begin with it, on its connection, and end with a
+//! TEARDOWN or some time after it ([`Medium::is_abandoned`]).
 
+mod exchanges;
 pub(crate) mod follow;
+mod media_sources;
+mod medium;
 pub(crate) mod ports;
 mod reader;
+mod refusal;
+mod refuser;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use millrace_wire::Destination;
 
 use crate::conn_id::ConnId;
 use crate::datagrams::Near;
-use crate::shared::PairPlace;
 
 use follow::Follower;
 #[cfg(fuzzing)]
 pub use follow::fuzzing;
+pub use media_sources::MediaSources;
+pub use medium::{Medium, MediumId};
 use ports::UdpPairs;
+pub use refuser::UdpRefuser;
 
 /// At which end the SETUP requests of a flow are followed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Rtsp {
     /// At the player's end.
     Client {
@@ -31,32 +38,16 @@ pub enum Rtsp {
         player: SocketAddr,
         /// The origin's address, if the interception is transparent to the player.
         origin: Option<IpAddr>,
-        /// Whether the server has said already that it follows RTSP too.
-        agreed: bool,
+        /// Whether the server follows RTSP too; `None` before it has said so.
+        server_follows: Option<bool>,
         /// The number of the client's connection group of the flow, for [`NewMedium`].
         group: usize,
     },
     /// At the origin's.
-    Server,
-}
-
-/// Which medium of which RTSP connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MediumId {
-    /// The connection of the RTSP flow, and so of the medium's flows.
-    pub conn: ConnId,
-    /// The RTSP flow's stream.
-    pub stream: u64,
-    pub(crate) number: u32,
-}
-
-/// What a UDP flow belongs to that an RTSP connection has set up.
-#[derive(Clone, Debug)]
-pub struct Medium {
-    /// Which.
-    pub id: MediumId,
-    /// Held for as long as a port of it is.
-    pub(crate) _place: Arc<PairPlace>,
+    Server {
+        /// From which addresses media may come that are not the origin's.
+        media_sources: MediaSources,
+    },
 }
 
 /// One of a medium's two flows, at the client.
@@ -103,45 +94,54 @@ impl RtspFlow {
     /// Takes what the flow's socket brought; what goes to the stream instead.
     pub(crate) fn socket_brought(&mut self, bytes: &[u8]) -> Vec<u8> {
         match self.rtsp {
-            Rtsp::Client { .. } => self.follower.requests(bytes),
-            Rtsp::Server => self.follower.answers(bytes),
+            Rtsp::Client { .. } => self.follower.take_requests(bytes),
+            Rtsp::Server { .. } => self.follower.take_answers(bytes),
         }
+        self.for_stream()
     }
 
     /// Takes what the stream brought; what goes to the socket instead.
     pub(crate) fn stream_brought(&mut self, bytes: &[u8]) -> Vec<u8> {
         match self.rtsp {
-            Rtsp::Client { .. } => self.follower.answers(bytes),
-            Rtsp::Server => self.follower.requests(bytes),
+            Rtsp::Client { .. } => self.follower.take_answers(bytes),
+            Rtsp::Server { .. } => self.follower.take_requests(bytes),
         }
+        self.for_socket()
     }
 
     /// The socket has ended: what was held of it.
     pub(crate) fn end_of_socket(&mut self) -> Vec<u8> {
         match self.rtsp {
             Rtsp::Client { .. } => self.follower.end_requests(),
-            Rtsp::Server => self.follower.end_answers(),
+            Rtsp::Server { .. } => self.follower.end_answers(),
         }
+        self.for_stream()
     }
 
     /// The stream has ended: what was held of it.
     pub(crate) fn end_of_stream(&mut self) -> Vec<u8> {
         match self.rtsp {
             Rtsp::Client { .. } => self.follower.end_answers(),
-            Rtsp::Server => self.follower.end_requests(),
+            Rtsp::Server { .. } => self.follower.end_requests(),
         }
+        self.for_socket()
     }
 
-    /// The server follows RTSP too.
-    pub(crate) fn agree(&mut self) {
-        self.follower.agree();
+    /// What goes to the stream now.
+    pub(crate) fn for_stream(&mut self) -> Vec<u8> {
+        let out = &mut self.follower.out;
+        std::mem::take(match self.rtsp {
+            Rtsp::Client { .. } => &mut out.to_origin,
+            Rtsp::Server { .. } => &mut out.to_player,
+        })
     }
-}
 
-impl Medium {
-    /// Whether it belongs to this RTSP flow, and is the one of this number if one is given.
-    pub fn is_of(&self, conn: ConnId, stream: u64, number: Option<u32>) -> bool {
-        let MediumId { conn: its, stream: own, number: this } = self.id;
-        (its, own) == (conn, stream) && number.is_none_or(|number| number == this)
+    /// What goes to the socket now.
+    pub(crate) fn for_socket(&mut self) -> Vec<u8> {
+        let out = &mut self.follower.out;
+        std::mem::take(match self.rtsp {
+            Rtsp::Client { .. } => &mut out.to_player,
+            Rtsp::Server { .. } => &mut out.to_origin,
+        })
     }
 }

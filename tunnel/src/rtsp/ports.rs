@@ -6,22 +6,25 @@ use std::sync::Arc;
 
 use millrace_wire::rtsp::PortPair;
 
-use super::follow::Ports;
-use crate::datagrams::Near;
+use super::follow::{LEAST_ORIGIN_PORT, OriginMedia, Ports};
+use super::media_sources::MediaSources;
+use crate::datagrams::{MediaPeer, Near};
 use crate::flow_owner::Viewer;
 use crate::shared::{PairPlace, Shared};
 use crate::udp::UdpPort;
 
 /// Attempts to find two free ports beside each other.
 const ATTEMPTS: usize = 32;
+/// A player is sent to at the ports that it names itself, and at no other host.
+const LEAST_PLAYER_PORT: u16 = 1;
 
 /// Two sockets, and where they send to.
 #[derive(Debug)]
 pub(crate) struct UdpPair {
     rtp: UdpPort,
     rtcp: UdpPort,
-    /// Set once they are connected.
-    peers: Option<[SocketAddr; 2]>,
+    /// Set once they are known.
+    peers: Option<[MediaPeer; 2]>,
     place: PairPlace,
 }
 
@@ -39,13 +42,17 @@ pub(crate) struct UdpPairs {
 }
 
 /// The peer of a pair.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Peer {
     /// The player, at the ports that its request names.
     Player(IpAddr),
-    /// The origin, at the ports that its answer names. Its answer may name another address as
-    /// `source`, which the allow-list has not permitted.
-    Origin(IpAddr),
+    /// The origin, at the ports that its answer names, if it does.
+    Origin {
+        /// Of the RTSP connection.
+        address: IpAddr,
+        /// Which other addresses its answer may name as `source`.
+        permits: MediaSources,
+    },
 }
 
 impl UdpPairs {
@@ -76,19 +83,11 @@ impl UdpPairs {
 }
 
 impl UdpPair {
-    fn connect(&mut self, ip: IpAddr, ports: PortPair) -> io::Result<()> {
-        let peers = [ports.rtp, ports.rtcp].map(|port| SocketAddr::new(ip, port));
-        self.rtp.connect_to(peers[0])?;
-        self.rtcp.connect_to(peers[1])?;
-        self.peers = Some(peers);
-        Ok(())
-    }
-
     /// The sockets of the two flows, RTP and RTCP. `None` while the pair has no peer.
     pub(crate) fn into_ends(self) -> Option<(PairPlace, [Near; 2])> {
         let [rtp, rtcp] = self.peers?;
         let ends = [(self.rtp, rtp), (self.rtcp, rtcp)];
-        Some((self.place, ends.map(|(port, peer)| Near::Own { port, peer })))
+        Some((self.place, ends.map(|(port, peer)| Near::Media { port, peer })))
     }
 }
 
@@ -97,22 +96,35 @@ impl Ports for UdpPairs {
 
     fn reserve(&mut self, player: PortPair) -> Option<(UdpPair, PortPair)> {
         let place = self.shared.take_port_pair(self.viewer.clone())?;
-        let opened = self.open().and_then(|(rtp, rtcp)| {
-            let mut pair = UdpPair { rtp, rtcp, peers: None, place };
-            if let Peer::Player(ip) = self.peer {
-                pair.connect(ip, player)?;
-            }
-            Ok(pair)
-        });
-        let pair = opened.inspect_err(|error| tracing::warn!(%error, "no free RTP ports")).ok()?;
-        let ports = PortPair { rtp: pair.rtp.local().port(), rtcp: pair.rtcp.local().port() };
-        Some((pair, ports))
+        let opened = self.open();
+        let (rtp, rtcp) =
+            opened.inspect_err(|error| tracing::warn!(%error, "no free RTP ports")).ok()?;
+        let ports = PortPair { rtp: rtp.local().port(), rtcp: rtcp.local().port() };
+        let peers = match self.peer {
+            Peer::Player(ip) => Some([player.rtp, player.rtcp].map(|port| {
+                MediaPeer::new([ip; 2], LEAST_PLAYER_PORT, Some(SocketAddr::new(ip, port)))
+            })),
+            Peer::Origin { .. } => None,
+        };
+        Some((UdpPair { rtp, rtcp, peers, place }, ports))
     }
 
-    fn connect(&mut self, pair: &mut UdpPair, origin: PortPair) -> bool {
-        match self.peer {
-            Peer::Player(_) => true,
-            Peer::Origin(ip) => pair.connect(ip, origin).is_ok(),
+    fn connect(&mut self, pair: &mut UdpPair, origin: &OriginMedia) -> bool {
+        let Peer::Origin { address, permits } = &self.peer else { return true };
+        let ports = origin.ports.map(|it| [it.rtp, it.rtcp]);
+        let source = origin.source.unwrap_or(address.to_canonical());
+        let foreign = source != address.to_canonical();
+        let first = SocketAddr::new(source, ports.map_or(0, |ports| ports[0]));
+        // An origin that names no usable address sends from that of its RTSP connection.
+        let usable = !(source.is_unspecified() || source.is_multicast())
+            && source.is_ipv4() == self.local.to_canonical().is_ipv4();
+        if foreign && usable && !permits.permit(first) {
+            return false;
         }
+        let source = if usable { source } else { address.to_canonical() };
+        let announced = |index: usize| ports.map(|ports| SocketAddr::new(source, ports[index]));
+        let peer = |index| MediaPeer::new([*address, source], LEAST_ORIGIN_PORT, announced(index));
+        pair.peers = Some([peer(0), peer(1)]);
+        true
     }
 }

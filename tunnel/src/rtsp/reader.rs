@@ -6,16 +6,34 @@ use millrace_wire::rtsp::{self, Head, MAX_HEAD_BYTES, Unit};
 /// Longest interleaved frame's header.
 const FRAME_HEAD_BYTES: usize = 4;
 
-/// Finds the messages in a stream. At most one head is kept; where the next message can't be found,
-/// all that follows passes as it is.
+/// Finds the messages in a stream. At most one head is kept. A stream whose first bytes are not RTSP passes unchanged.
+/// Within RTSP, bytes that belong to no message pass unchanged up to the next line that begins one.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// The beginning of a head.
     head: Vec<u8>,
     /// How much of it has been passed on.
     passed: usize,
-    content_left: u64,
-    lost: bool,
+    content: Content,
+    /// The rest of the line belongs to no message.
+    skips_line: bool,
+    protocol: Protocol,
+}
+
+/// What follows the last head.
+#[derive(Debug, Default)]
+struct Content {
+    left: u64,
+    /// It is not passed on.
+    discarded: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Protocol {
+    #[default]
+    Unknown,
+    Rtsp,
+    Other,
 }
 
 /// A whole head.
@@ -27,10 +45,17 @@ pub(super) struct Message {
     pub(super) passed: usize,
 }
 
+impl Message {
+    /// What has not been passed on.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.passed..]
+    }
+}
+
 impl Reader {
-    /// Reads up to the next message's head, and takes what it reads from `bytes`. What is no head
-    /// goes to `out`; the head is the caller's to pass on. Heads whose beginning is that of `held`
-    /// wait until they are whole: others might be of a protocol in which there is nothing to wait for.
+    /// Reads up to the next message's head, and takes what it reads from `bytes`. Everything but heads goes to `out`;
+    /// the caller passes heads on. Heads whose beginning is that of `held` wait until they are whole. Others do not: in
+    /// another protocol, the rest may never come.
     pub(super) fn next(
         &mut self,
         bytes: &mut &[u8],
@@ -38,22 +63,26 @@ impl Reader {
         held: Option<&[u8]>,
     ) -> Option<Message> {
         while !bytes.is_empty() {
-            if self.lost {
+            if self.protocol == Protocol::Other {
                 out.extend_from_slice(std::mem::take(bytes));
                 return None;
             }
-            if self.content_left > 0 {
-                let left = usize::try_from(self.content_left).unwrap_or(usize::MAX);
-                let (content, rest) = bytes.split_at(bytes.len().min(left));
-                out.extend_from_slice(content);
-                self.content_left -= content.len() as u64;
+            if self.skips_line {
+                let end = bytes.iter().position(|byte| *byte == b'\n');
+                let (line, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
+                out.extend_from_slice(line);
                 *bytes = rest;
+                self.skips_line = end.is_none();
+                continue;
+            }
+            if self.content.left > 0 {
+                self.pass_content(bytes, out);
                 continue;
             }
             // Media in the connection itself is not copied for this.
             if let ([b'$', _, high, low, ..], true) = (&**bytes, self.head.is_empty()) {
                 let length = u64::from(u16::from_be_bytes([*high, *low]));
-                self.content_left = FRAME_HEAD_BYTES as u64 + length;
+                self.content = Content { left: FRAME_HEAD_BYTES as u64 + length, discarded: false };
                 continue;
             }
             if let Some(message) = self.read_head(bytes, out, held) {
@@ -61,6 +90,16 @@ impl Reader {
             }
         }
         None
+    }
+
+    fn pass_content(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) {
+        let left = usize::try_from(self.content.left).unwrap_or(usize::MAX);
+        let (content, rest) = bytes.split_at(bytes.len().min(left));
+        if !self.content.discarded {
+            out.extend_from_slice(content);
+        }
+        self.content.left -= content.len() as u64;
+        *bytes = rest;
     }
 
     /// Takes bytes of a head, all of them unless it ends before.
@@ -96,29 +135,61 @@ impl Reader {
                 let passed = std::mem::take(&mut self.passed);
                 match value {
                     Unit::Message(value) => {
-                        self.content_left = value.content_bytes;
+                        self.protocol = Protocol::Rtsp;
+                        self.content = Content { left: value.content_bytes, discarded: false };
                         return Some(Message { head: value, bytes: head, passed });
                     }
-                    Unit::Frame { content_bytes } => self.content_left = content_bytes.into(),
+                    Unit::Frame { content_bytes } => {
+                        self.content = Content { left: content_bytes.into(), discarded: false };
+                    }
                     Unit::Blank => {}
                 }
                 out.extend_from_slice(&head[passed..]);
                 None
             }
             Err(error) => {
-                tracing::debug!(%error, "RTSP parsing stopped; connection relayed unchanged");
-                *bytes = rest;
-                out.extend_from_slice(&self.head[self.passed..]);
-                *self = Self { lost: true, ..Self::default() };
+                let head = std::mem::take(&mut self.head);
+                let line = head.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+                // The lines behind it may begin a message. The one that is refused ends in what has just come.
+                let passed = line.filter(|end| *end > before).unwrap_or(head.len());
+                *bytes = &bytes[passed - before..];
+                self.pass_unreadable(&head[..passed], out, error);
                 None
             }
         }
     }
 
+    /// Passes on what is no head.
+    fn pass_unreadable(&mut self, bytes: &[u8], out: &mut Vec<u8>, error: rtsp::Error) {
+        out.extend_from_slice(&bytes[std::mem::take(&mut self.passed)..]);
+        if self.protocol == Protocol::Unknown {
+            self.protocol = Protocol::Other;
+            tracing::debug!(%error, "not RTSP; connection relayed unchanged");
+            return;
+        }
+        tracing::debug!(%error, "bytes between RTSP messages relayed unchanged");
+        self.skips_line = !bytes.ends_with(b"\n");
+    }
+
+    /// The content of the message that was read last is not passed on.
+    pub(super) fn discard_content(&mut self) {
+        self.content.discarded = true;
+    }
+
+    /// Whether a message can be inserted into what was passed on.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.passed == 0 && self.content.left == 0 && !self.skips_line
+    }
+
+    /// Whether the stream has begun with something else than RTSP.
+    pub(super) fn is_other_protocol(&self) -> bool {
+        self.protocol == Protocol::Other
+    }
+
     /// The stream has ended: what was held.
     pub(super) fn end(&mut self) -> Vec<u8> {
         let held = self.head.split_off(self.passed);
-        *self = Self { lost: true, ..Self::default() };
+        *self = Self { protocol: Protocol::Other, ..Self::default() };
         held
     }
 
@@ -126,10 +197,5 @@ impl Reader {
     #[cfg(fuzzing)]
     pub(super) fn held_bytes(&self) -> usize {
         self.head.len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_lost(&self) -> bool {
-        self.lost
     }
 }

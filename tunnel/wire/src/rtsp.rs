@@ -1,18 +1,23 @@
-//! RTSP 1.0 (RFC 2326): the bounds of messages, and the Transport field (Section 12.39) of SETUP,
-//! which can be rewritten while everything else stays unchanged.
+//! RTSP 1.0 (RFC 2326): the bounds of messages, and the fields of SETUP that are rewritten while everything else stays
+//! unchanged.
+//!
+//! Cameras and players deviate from the RFC: folded, repeated and malformed field lines are accepted, as their peers
+//! accept them. Only a stream that does not consist of RTSP messages is refused.
 
-use std::fmt;
+mod transport;
+
 use std::ops::Range;
 use std::str::FromStr;
 
 use crate::Parsed;
 
+pub use transport::{PortPair, Transport, TransportSpec};
+
 /// Longest head of a message, with its empty line, in bytes.
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// The parameter of a Transport field by which the two ends of a tunnel agree on one SETUP: the client
-/// asks for ports with it, the server says with it that there are some. Neither the player nor the
-/// origin gets to see it.
+/// The parameter of a Transport field by which the two ends of a tunnel agree on one SETUP: the client requests ports
+/// with it, and the server announces them with it. It reaches neither the player nor the origin.
 pub const MARK: &str = "x-millrace-udp";
 
 /// What a byte stream of RTSP consists of.
@@ -34,14 +39,25 @@ pub enum Unit {
 pub struct Head {
     /// Its first line.
     pub start: Start,
-    /// `CSeq` (Section 12.17), if present.
+    /// `CSeq` (Section 12.17), if there is a number. The first one of several.
     pub cseq: Option<u32>,
     /// The identifier in `Session` (Section 12.37), without its time-out.
     pub session: Option<String>,
-    /// Where in the head the value of its one `Transport` field is, in bytes. It is UTF-8.
-    pub transport: Option<Range<usize>>,
-    /// Bytes of content that follow.
+    /// Where the values of its `Transport` fields are in the head, in bytes, folded lines included. Each is UTF-8.
+    pub transports: Vec<Range<usize>>,
+    /// Where its `Authorization` field is, if there is one.
+    pub authorization: Option<Authorization>,
+    /// Bytes of content that follow. The last one of several `Content-Length` fields.
     pub content_bytes: u64,
+}
+
+/// How a request is authorized.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authorization {
+    /// By credentials that fit any request (RFC 7617): the field's value is here in the head, in bytes.
+    Basic(Range<usize>),
+    /// By a value that fits this request alone, such as Digest (RFC 7616).
+    OfRequest,
 }
 
 /// A message's first line.
@@ -51,7 +67,7 @@ pub enum Start {
     Request {
         /// `SETUP`, for one.
         method: String,
-        /// Of what.
+        /// The resource.
         uri: String,
     },
     /// Of a response.
@@ -61,24 +77,22 @@ pub enum Start {
     },
 }
 
-/// Why nothing can be read of a stream any more.
+/// Why the next message of a stream is not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Another protocol, such as HTTP or TLS.
+    /// The line is the first one of no message: another protocol, such as HTTP or TLS, or bytes after a message whose
+    /// `Content-Length` is too small.
     #[error("not RTSP")]
     NotRtsp,
     /// The head is longer than [`MAX_HEAD_BYTES`].
     #[error("the message's head is longer than {MAX_HEAD_BYTES} bytes")]
     TooLong,
-    /// Readers may differ in what it means: a folded line, a repeated or bad field, a coding.
-    #[error("the message can be read in more than one way")]
-    Opaque,
 }
 
 /// Parses one unit. Lines may end with LF alone (Section 4).
 ///
 /// # Errors
-/// The stream is not RTSP, or can't be read unambiguously.
+/// The stream is not RTSP, or the head is too long.
 pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, Error> {
     let complete = |value, consumed| Ok(Parsed::Complete { value, consumed });
     match buf {
@@ -93,26 +107,51 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, Error> {
         _ => {}
     }
     let window = &buf[..buf.len().min(MAX_HEAD_BYTES)];
-    let mut head = None;
-    let mut at = 0;
-    while let Some(length) = window[at..].iter().position(|byte| *byte == b'\n') {
-        let line = &window[at..at + length];
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match &mut head {
-            None => head = Some(Fields::new(parse_start(line).ok_or(Error::NotRtsp)?)),
-            Some(fields) if line.is_empty() => {
-                let value = Unit::Message(fields.head());
-                return complete(value, at + length + 1);
+    let mut lines = Lines { head: window, at: 0 };
+    let Some(first) = lines.next() else {
+        // Another protocol is told from a line that is not complete yet.
+        let binary = window.iter().any(|byte| *byte < b' ' && *byte != b'\r');
+        return if binary { Err(Error::NotRtsp) } else { incomplete(window) };
+    };
+    let mut fields = Fields::new(parse_start(&window[first]).ok_or(Error::NotRtsp)?);
+    // A field goes on in lines that begin with a space (Section 15.1, by way of RFC 2068).
+    let mut field: Option<Range<usize>> = None;
+    while let Some(line) = lines.next() {
+        match (&mut field, window.get(line.start)) {
+            (Some(field), Some(b' ' | b'\t')) if !line.is_empty() => field.end = line.end,
+            _ => {
+                if let Some(field) = field.replace(line.clone()) {
+                    fields.take(window, field);
+                }
+                if line.is_empty() {
+                    return complete(Unit::Message(fields.head), lines.at);
+                }
             }
-            Some(fields) => fields.take(line, at)?,
         }
-        at += length + 1;
     }
-    // Whatever speaks another protocol need not be waited for.
-    if head.is_none() && window.iter().any(|byte| *byte < b' ' && *byte != b'\r') {
-        return Err(Error::NotRtsp);
-    }
+    incomplete(window)
+}
+
+fn incomplete(window: &[u8]) -> Result<Parsed<Unit>, Error> {
     if window.len() == MAX_HEAD_BYTES { Err(Error::TooLong) } else { Ok(Parsed::Incomplete) }
+}
+
+/// The complete lines of a head, without their ends.
+struct Lines<'a> {
+    head: &'a [u8],
+    at: usize,
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let begin = self.at;
+        let length = self.head[begin..].iter().position(|byte| *byte == b'\n')?;
+        self.at = begin + length + 1;
+        let line = &self.head[begin..begin + length];
+        Some(begin..begin + line.strip_suffix(b"\r").unwrap_or(line).len())
+    }
 }
 
 fn parse_start(line: &[u8]) -> Option<Start> {
@@ -121,240 +160,98 @@ fn parse_start(line: &[u8]) -> Option<Start> {
         matches!(text.strip_prefix("RTSP/").map(str::as_bytes), Some([major, b'.', minor])
             if major.is_ascii_digit() && minor.is_ascii_digit())
     };
-    let mut words = line.splitn(3, ' ');
-    let (first, second) = (words.next()?, words.next()?);
+    let (first, rest) = line.trim_end().split_once(' ')?;
+    let rest = rest.trim_start();
     if is_version(first) {
-        let digits = second.len() == 3 && second.bytes().all(|byte| byte.is_ascii_digit());
-        return digits
-            .then(|| second.parse().ok())
-            .flatten()
-            .map(|status| Start::Response { status });
+        let status = rest.split(' ').next()?;
+        let digits = status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
+        let status = digits.then(|| status.parse().ok()).flatten()?;
+        return Some(Start::Response { status });
     }
     let is_method = |text: &str| {
         !text.is_empty()
             && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-.".contains(&it))
     };
-    let request = is_method(first) && !second.is_empty() && words.next().is_some_and(is_version);
-    request.then(|| Start::Request { method: first.to_owned(), uri: second.to_owned() })
+    // Some names of streams have spaces in them.
+    let (uri, version) = rest.rsplit_once(' ')?;
+    let uri = uri.trim_end();
+    let request = is_method(first) && !uri.is_empty() && is_version(version);
+    request.then(|| Start::Request { method: first.to_owned(), uri: uri.to_owned() })
 }
 
 /// A head's fields as far as they are known.
 struct Fields {
-    start: Start,
-    cseq: Option<u32>,
-    session: Option<String>,
-    content_bytes: Option<u64>,
-    transport: Option<Range<usize>>,
-    transports: usize,
+    head: Head,
 }
 
 impl Fields {
     fn new(start: Start) -> Self {
-        Self {
+        let head = Head {
             start,
             cseq: None,
             session: None,
-            content_bytes: None,
-            transport: None,
-            transports: 0,
-        }
+            transports: Vec::new(),
+            authorization: None,
+            content_bytes: 0,
+        };
+        Self { head }
     }
 
-    /// Takes a line that begins at `at` in the head.
-    fn take(&mut self, line: &[u8], at: usize) -> Result<(), Error> {
-        // A line that goes on with the one before it may change any field.
-        if line.starts_with(b" ") || line.starts_with(b"\t") {
-            return Err(Error::Opaque);
-        }
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(Error::NotRtsp)?;
-        let name = line[..colon].trim_ascii_end();
-        let value = line[colon + 1..].trim_ascii();
+    /// Takes a field with its folded lines. A line without a colon is no field.
+    fn take(&mut self, window: &[u8], field: Range<usize>) {
+        let line = &window[field.clone()];
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
+        let (name, value) = (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
+        let Ok(text) = str::from_utf8(value) else { return };
+        let begin = field.end - line[colon + 1..].trim_ascii_start().len();
+        let range = begin..begin + value.len();
         let is = |wanted: &str| name.eq_ignore_ascii_case(wanted.as_bytes());
-        let text = str::from_utf8(value).ok();
-        if is("transfer-encoding") {
-            return Err(Error::Opaque);
-        } else if is("content-length") {
-            once(&mut self.content_bytes, text.and_then(number))?;
+        let head = &mut self.head;
+        if is("content-length") {
+            // As C's atoi() reads it, which most peers use.
+            head.content_bytes = leading_number(text).unwrap_or(0);
         } else if is("cseq") {
-            once(&mut self.cseq, text.and_then(number))?;
+            head.cseq = head.cseq.or_else(|| leading_number(text));
         } else if is("session") {
-            self.session = text.and_then(|it| it.split(';').next()).map(|it| it.trim().to_owned());
+            head.session = text.split(';').next().map(|it| it.trim().to_owned());
         } else if is("transport") {
-            self.transports += 1;
-            let begin = at + line.len() - line[colon + 1..].trim_ascii_start().len();
-            self.transport = text.map(|text| begin..begin + text.len());
-        }
-        Ok(())
-    }
-
-    fn head(&mut self) -> Head {
-        Head {
-            start: self.start.clone(),
-            cseq: self.cseq,
-            session: self.session.take(),
-            // Which of several counts is the reader's choice.
-            transport: self.transport.take().filter(|_| self.transports == 1),
-            content_bytes: self.content_bytes.unwrap_or(0),
+            head.transports.push(range);
+        } else if is("authorization") {
+            let scheme = text.split(' ').next().unwrap_or_default();
+            let basic = scheme.eq_ignore_ascii_case("basic") && !value.contains(&b'\n');
+            head.authorization = Some(match basic {
+                true => Authorization::Basic(range),
+                false => Authorization::OfRequest,
+            });
         }
     }
 }
 
-fn once<T>(slot: &mut Option<T>, value: Option<T>) -> Result<(), Error> {
-    match (slot.is_none(), value) {
-        (true, Some(value)) => *slot = Some(value),
-        _ => return Err(Error::Opaque),
-    }
-    Ok(())
+/// The digits that a value begins with.
+fn leading_number<T: FromStr>(text: &str) -> Option<T> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text[..digits].parse().ok()
 }
 
-/// Digits only: no sign.
-fn number<T: FromStr>(text: &str) -> Option<T> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
-/// A head with another value of its Transport field, which is at `range`.
-pub fn with_transport(head: &[u8], range: Range<usize>, value: &str) -> Vec<u8> {
-    [&head[..range.start], value.as_bytes(), &head[range.end..]].concat()
-}
-
-/// The value of a Transport field: the ways that a player can take, or the one that the server chose.
-/// It is written as it was read, but for the parameters that were changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transport {
-    ways: Vec<Way>,
-}
-
-/// One way to send media: a protocol and its parameters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
-    parts: Vec<String>,
-}
-
-/// The ports of one medium's RTP and RTCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortPair {
-    /// Of RTP.
-    pub rtp: u16,
-    /// Of RTCP.
-    pub rtcp: u16,
-}
-
-impl Transport {
-    /// Reads a value; commas and semicolons in quotes belong to the quoted.
-    pub fn parse(value: &str) -> Self {
-        let way = |text: &str| Way { parts: split(text, ';').map(str::to_owned).collect() };
-        Self { ways: split(value, ',').map(way).collect() }
+/// A head with `value` as its one Transport field: in place of the first of `transports`, without the others, or as
+/// the last field if there is none.
+pub fn with_transport(head: &[u8], transports: &[Range<usize>], value: &str) -> Vec<u8> {
+    let Some((first, others)) = transports.split_first() else {
+        let end = head.len() - if head.ends_with(b"\r\n") { 2 } else { 1 };
+        return [&head[..end], b"Transport: ", value.as_bytes(), b"\r\n", &head[end..]].concat();
+    };
+    let mut written = [&head[..first.start], value.as_bytes()].concat();
+    let mut at = first.end;
+    for other in others {
+        // A field's name is on the line on which its value begins, or on one before it.
+        let name = head[..other.start].iter().rposition(|byte| *byte == b':').unwrap_or(at);
+        let line = head[..name].iter().rposition(|byte| *byte == b'\n').map_or(at, |end| end + 1);
+        written.extend_from_slice(&head[at..line.max(at)]);
+        let end = head[other.end..].iter().position(|byte| *byte == b'\n');
+        at = end.map_or(head.len(), |end| other.end + end + 1);
     }
-
-    /// The one way over UDP to a single receiver. `None` when there are several, which would need
-    /// ports each.
-    pub fn unicast_udp(&mut self) -> Option<&mut Way> {
-        // What would come after a quote that does not end belongs to it.
-        let quotes =
-            |way: &Way| way.parts.last().is_some_and(|it| it.matches('"').count() % 2 == 1);
-        if self.ways.last().is_some_and(quotes) {
-            return None;
-        }
-        let mut ways = self.ways.iter_mut().filter(|way| way.is_unicast_udp());
-        let way = ways.next()?;
-        ways.next().is_none().then_some(way)
-    }
-
-    /// What a server chose, where that is over UDP to a single receiver.
-    pub fn chosen_udp(&mut self) -> Option<&mut Way> {
-        if self.ways.len() == 1 { self.unicast_udp() } else { None }
-    }
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, way) in self.ways.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            write!(f, "{comma}{}", way.parts.join(";"))?;
-        }
-        Ok(())
-    }
-}
-
-impl Way {
-    /// RTP over UDP, which is what a profile without a lower transport means.
-    fn is_unicast_udp(&self) -> bool {
-        let protocol = self.parts[0].trim().to_ascii_uppercase();
-        let rtp = match protocol.strip_prefix("RTP/").and_then(|rest| rest.split_once('/')) {
-            Some((_, lower)) => lower == "UDP",
-            None => protocol.starts_with("RTP/"),
-        };
-        rtp && self.get("multicast").is_none() && self.get("interleaved").is_none()
-    }
-
-    /// A parameter's value; an empty one where it has none.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.parts.iter().skip(1).find_map(|part| match part.split_once('=') {
-            Some((key, value)) => key.trim().eq_ignore_ascii_case(name).then(|| value.trim()),
-            None => part.trim().eq_ignore_ascii_case(name).then_some(""),
-        })
-    }
-
-    /// The ports in a parameter; see [`PortPair::parse`].
-    pub fn ports(&self, name: &str) -> Option<PortPair> {
-        PortPair::parse(self.get(name)?)
-    }
-
-    /// Takes a parameter out, however often it is there.
-    pub fn remove(&mut self, name: &str) {
-        let mut first = true;
-        self.parts.retain(|part| {
-            let key = part.split('=').next().unwrap_or_default();
-            std::mem::take(&mut first) || !key.trim().eq_ignore_ascii_case(name)
-        });
-    }
-
-    /// Sets a parameter, at its place or at the end; an empty value removes the value.
-    pub fn set(&mut self, name: &str, value: &str) {
-        let shown = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
-        let is_it = |part: &String| {
-            part.split('=').next().is_some_and(|key| key.trim().eq_ignore_ascii_case(name))
-        };
-        match self.parts.iter().skip(1).position(is_it) {
-            Some(index) => self.parts[index + 1] = shown,
-            // After a semicolon at the end nothing is missing.
-            None if self.parts.len() > 1 && self.parts.last().is_some_and(|it| it.is_empty()) => {
-                let last = self.parts.len() - 1;
-                self.parts.insert(last, shown);
-            }
-            None => self.parts.push(shown),
-        }
-    }
-}
-
-impl PortPair {
-    /// Of `RTP-RTCP` or of `RTP`, where RTCP has the next port (RFC 3550, Section 11). `None` if
-    /// both are equal or one is 0.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (rtp, rtcp) = match text.split_once('-') {
-            Some((rtp, rtcp)) => (number::<u16>(rtp.trim())?, number::<u16>(rtcp.trim())?),
-            None => {
-                let rtp = number::<u16>(text.trim())?;
-                (rtp, rtp.checked_add(1)?)
-            }
-        };
-        (rtp != rtcp && rtp > 0 && rtcp > 0).then_some(Self { rtp, rtcp })
-    }
-}
-
-impl fmt::Display for PortPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.rtp, self.rtcp)
-    }
-}
-
-/// The parts between separators outside of quotes.
-fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    let mut quoted = false;
-    text.split(move |character| {
-        quoted ^= character == '"';
-        character == separator && !quoted
-    })
+    written.extend_from_slice(&head[at..]);
+    written
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod reload;
 mod resets;
 mod resumption;
 mod rtsp;
+mod rtsp_cameras;
 mod second_process;
 mod server_addresses;
 mod several_servers;

@@ -161,7 +161,9 @@ fn a_client_that_says_too_little_is_closed_in_time() {
         assert!(took < Duration::from_secs(5), "{listener:?} took {took:?}");
     }
     let failed = Metrics::fetch(all.pair.addresses.client_admin);
-    assert!(failed.sum("millrace_flows_finished_total", &[("outcome", "handshake_timeout")]) >= 5.0);
+    assert!(
+        failed.sum("millrace_flows_finished_total", &[("outcome", "handshake_timeout")]) >= 5.0
+    );
 }
 
 /// Data that follows the handshake at once, in one segment, belongs to the flow.

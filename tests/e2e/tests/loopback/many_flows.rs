@@ -121,7 +121,9 @@ fn ten_thousand_flows_in_turn_leave_no_descriptor_and_no_memory() {
     });
     in_turn(&pair, FLOWS, |number| small_flow(&pair, number, &origin));
     let client = Metrics::fetch(pair.addresses.client_admin);
-    assert!(client.sum("millrace_flows_finished_total", &[("outcome", "complete")]) >= FLOWS as f64);
+    assert!(
+        client.sum("millrace_flows_finished_total", &[("outcome", "complete")]) >= FLOWS as f64
+    );
 }
 
 #[test]

@@ -416,7 +416,12 @@ fn rate_is_back_within_seconds_of_a_black_hole() {
         );
         assert!(decreases >= 1.0);
         let finished = |labels: &[_]| {
-            metric(&world.topology.client_edge, ADMIN_CLIENT, "millrace_flows_finished_total", labels)
+            metric(
+                &world.topology.client_edge,
+                ADMIN_CLIENT,
+                "millrace_flows_finished_total",
+                labels,
+            )
         };
         assert_eq!(finished(&[]), finished(&[("outcome", "complete")]));
     }

@@ -40,6 +40,14 @@ fn media_of(options: &Options<'_>, source: IpAddr, prepare: impl FnOnce(&Topolog
     let found = answer.ends();
     assert_eq!(found.rtp.ip(), source, "{}", answer.head);
     assert_media(&player, &origin, (found, to_player), 1);
+    // As cameras send a NAL unit: in IP fragments, because no link takes it whole.
+    let large = [7; 7000];
+    origin.media.rtp.send_to(&large, to_player.rtp).unwrap();
+    let mut buffer = [0; 9000];
+    player.media.rtp.set_read_timeout(Some(wait::DEFAULT_TIMEOUT)).unwrap();
+    let length = player.media.rtp.recv(&mut buffer).unwrap();
+    assert!(buffer[..length] == large, "{length} bytes");
+    player.tear_down();
     player.hang_up();
     wait::for_true("the ports are given back", wait::DEFAULT_TIMEOUT, || {
         let free = world.topology.server_edge.inside(|| Ok(to_player.are_free()));
