@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::time::Duration;
 
-use millrace_config::Class;
 use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::event_loop::{Core, RelayStart};
@@ -13,7 +12,7 @@ use millrace_tunnel::flow_end::FlowEnd;
 use millrace_tunnel::flow_label::FlowLabel;
 use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
 use millrace_tunnel::metrics::{FlowFailure, Parser};
-use millrace_tunnel::rtsp::Rtsp;
+use millrace_tunnel::rtsp::{Rtsp, RtspFollowing};
 use millrace_wire::h3_connect::{self, Carries, Response};
 use millrace_wire::{ConnectFailure, Destination};
 use quiche::h3;
@@ -22,6 +21,7 @@ use crate::accepted::{Accepted, Stage};
 use crate::direct::{Failed, NamedBy};
 use crate::intercept::{Handshake, Mode};
 use crate::pool::{ServerSet, State};
+use crate::recognition::{Classification, FollowRtsp};
 use crate::role::ClientRole;
 
 /// How long a refused client has to read the reply.
@@ -89,6 +89,7 @@ impl ClientRole {
             self.bypass(core, key);
             return true;
         }
+        self.pool.use_group(accepted.group, core.now());
         let choice = self.pool.choose(core, accepted.group, accepted.refused_by);
         let Some(conn) = choice else { return false };
         let group = &self.groups[accepted.group];
@@ -136,7 +137,7 @@ impl ClientRole {
         };
         let again = self.several_servers || listener.may_bypass();
         let class = self.groups[accepted.group].class;
-        let rtsp = accepted.client.filter(|_| class == Class::Rtsp).map(|player| Rtsp::Client {
+        let rtsp = accepted.client.map(|player| Rtsp::Client {
             player,
             origin: match (&listener.mode, destination) {
                 (Mode::Tproxy, Destination::Address(origin)) => Some(origin.ip()),
@@ -145,6 +146,11 @@ impl ClientRole {
             agreed: answer.is_some_and(|fields| h3_connect::follows_rtsp(fields_of(fields))),
             group: accepted.group,
         });
+        let rtsp = match (accepted.rtsp, rtsp) {
+            (FollowRtsp::Never, _) | (_, None) => RtspFollowing::Never,
+            (FollowRtsp::FromStart, Some(rtsp)) => RtspFollowing::FromStart(rtsp),
+            (FollowRtsp::OnceRecognised, Some(rtsp)) => RtspFollowing::OnceRecognised(rtsp),
+        };
         core.relay(RelayStart {
             conn,
             stream,
@@ -293,20 +299,23 @@ impl ClientRole {
             core.shared.metrics.flows_failed.of(FlowFailure::Internal).inc();
             return socket.reset();
         };
-        let accepted = Accepted {
+        let mut accepted = Accepted {
             socket,
             handshake: Handshake::over(destination.clone()),
             bytes,
             client: label.client,
             listener,
-            group: self.listener_views[listener].group,
+            group: self.classes[self.listener_views[listener].number].default_group(),
+            rtsp: FollowRtsp::Never,
             handshake_place: None,
             admission,
             deadline: core.now() + self.connect_timeout,
-            stage: Stage::Waiting(destination),
+            stage: Stage::Waiting(destination.clone()),
             offers,
             refused_by,
         };
+        let Classification { class, rtsp, .. } = self.classification(&accepted, &destination);
+        (accepted.group, accepted.rtsp) = (self.classes_of(&accepted).group(class), rtsp);
         self.accepted.insert(key, accepted);
         self.offer_again(core, key, failure);
     }

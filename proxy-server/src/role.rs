@@ -22,7 +22,7 @@ use millrace_tunnel::local_resources::log_shortage;
 use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
 use millrace_tunnel::probe;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved};
-use millrace_tunnel::rtsp::{Medium, Rtsp};
+use millrace_tunnel::rtsp::{Medium, Rtsp, RtspFollowing};
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::tunnel_event::TunnelEvent;
 use millrace_tunnel::udp::UdpPort;
@@ -76,10 +76,19 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether its SETUP requests are followed: not behind an upstream proxy, which would receive
-    /// the media.
+    /// Whether its SETUP requests are followed if it is RTSP: not behind an upstream proxy, which would
+    /// receive the media.
     fn follows_rtsp(&self, core: &Core) -> bool {
-        self.label.class == Class::Rtsp && self.header.is_empty() && core.shared.follows_rtsp()
+        self.header.is_empty() && core.shared.follows_rtsp()
+    }
+
+    /// Where following begins. Clients mark no SETUP in the first head of a flow of another class.
+    fn rtsp_following(&self, core: &Core) -> RtspFollowing {
+        match (self.follows_rtsp(core), self.label.class) {
+            (false, _) => RtspFollowing::Never,
+            (true, Class::Rtsp) => RtspFollowing::FromStart(Rtsp::Server),
+            (true, _) => RtspFollowing::OnceRecognised(Rtsp::Server),
+        }
     }
 }
 
@@ -402,7 +411,7 @@ impl ServerRole {
             return;
         }
         let Some(pending) = self.pending.remove(&key) else { return };
-        let rtsp = pending.follows_rtsp(core).then_some(Rtsp::Server);
+        let rtsp = pending.rtsp_following(core);
         let Pending { conn, stream, label, admission, client_ended, header, stage, .. } = pending;
         match (stage, sent) {
             (Stage::Answering(socket), Ok(())) => {

@@ -18,6 +18,8 @@ use crate::memory::DrainMeter;
 use crate::player_watch::PlayerWatch;
 use crate::relay_size::RelaySize;
 use crate::rtsp::RtspFlow;
+use crate::rtsp::candidate::RtspCandidate;
+use crate::rtsp::flow_rtsp::FlowRtsp;
 use crate::shared::Admission;
 use crate::socket::Socket;
 use crate::tcp_liveness::TcpLiveness;
@@ -209,8 +211,8 @@ pub struct Flow {
     admission: Admission,
     player: FlowPlayer,
     pub(crate) tcp_liveness: TcpLiveness,
-    /// Set when the UDP media of the RTSP flow are carried too.
-    pub(crate) rtsp: Option<Box<RtspFlow>>,
+    /// Whether the UDP media of an RTSP flow are carried too.
+    pub(crate) rtsp: FlowRtsp,
 }
 
 impl Flow {
@@ -233,7 +235,7 @@ impl Flow {
             admission,
             player: FlowPlayer::default(),
             tcp_liveness: TcpLiveness::default(),
-            rtsp: None,
+            rtsp: FlowRtsp::Unseen,
         }
     }
 
@@ -262,7 +264,16 @@ impl Flow {
     pub(crate) fn follow_rtsp(&mut self, mut rtsp: Box<RtspFlow>) {
         self.buffers.to_stream =
             PartialWrite::of(rtsp.socket_brought(self.buffers.to_stream.rest()));
-        self.rtsp = Some(rtsp);
+        self.rtsp = FlowRtsp::Followed(rtsp);
+    }
+
+    /// Lets the player's first bytes tell whether the flow is RTSP, including what the socket has already delivered.
+    pub(crate) fn watch_for_rtsp(&mut self, candidate: Box<RtspCandidate>) {
+        self.rtsp = FlowRtsp::Candidate(candidate);
+        let first = self.buffers.to_stream.rest();
+        if let Some(first) = self.rtsp.socket_brought(first, &self.socket) {
+            self.buffers.to_stream = PartialWrite::of(first);
+        }
     }
 
     /// Keeps what goes to the stream until the flow is confirmed, for a retry.
@@ -378,7 +389,7 @@ impl Flow {
         }
         let most = scratch.len().min(room - FRAME_OVERHEAD);
         match self.socket.read(&mut scratch[..most]) {
-            Ok(0) if self.held(RtspFlow::end_of_socket, |flow| &mut flow.buffers.to_stream) => {
+            Ok(0) if self.held(FlowRtsp::end_of_socket, |flow| &mut flow.buffers.to_stream) => {
                 Pump::More
             }
             Ok(0) => match h3.send_body(quic, self.stream, &[], true) {
@@ -393,7 +404,7 @@ impl Flow {
             Ok(read) => {
                 self.traffic.active = now;
                 self.keep(&scratch[..read]);
-                let written = self.rtsp.as_mut().map(|it| it.socket_brought(&scratch[..read]));
+                let written = self.rtsp.socket_brought(&scratch[..read], &self.socket);
                 let bytes = written.as_deref().unwrap_or(&scratch[..read]);
                 if bytes.is_empty() {
                     return Pump::More;
@@ -432,10 +443,10 @@ impl Flow {
     /// At the end of a direction: whether anything was held, which waits to be passed on then.
     fn held(
         &mut self,
-        end: fn(&mut RtspFlow) -> Vec<u8>,
+        end: fn(&mut FlowRtsp) -> Vec<u8>,
         direction: fn(&mut Self) -> &mut PartialWrite,
     ) -> bool {
-        let held = self.rtsp.as_mut().map_or_else(Vec::new, |rtsp| end(rtsp));
+        let held = end(&mut self.rtsp);
         let any = !held.is_empty();
         if any {
             *direction(self) = PartialWrite::of(held);
@@ -473,7 +484,7 @@ impl Flow {
                     if let Some(player) = &mut self.player.watch {
                         player.take(&scratch[..read], now);
                     }
-                    let passed = self.rtsp.as_mut().map(|it| it.stream_brought(&scratch[..read]));
+                    let passed = self.rtsp.stream_brought(&scratch[..read], &self.socket);
                     let bytes = passed.as_deref().unwrap_or(&scratch[..read]);
                     if bytes.is_empty() {
                         return Pump::More;
@@ -498,7 +509,7 @@ impl Flow {
             }
         }
         if self.state.stream_finished {
-            if self.held(RtspFlow::end_of_stream, |flow| &mut flow.buffers.to_socket) {
+            if self.held(FlowRtsp::end_of_stream, |flow| &mut flow.buffers.to_socket) {
                 return Pump::More;
             }
             self.state.received_end = true;

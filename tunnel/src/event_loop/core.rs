@@ -34,7 +34,7 @@ use crate::metrics::{ConnectionState, FlowFailure, WorkerCounters};
 use crate::misdelivered::Inbox;
 use crate::peer_limits::{FlowPlace, PeerPlace};
 use crate::peer_verification::tls_session;
-use crate::rtsp::Rtsp;
+use crate::rtsp::RtspFollowing;
 use crate::shared::{Admission, Shared};
 use crate::socket::Socket;
 use crate::stream_owner::Owner;
@@ -357,9 +357,7 @@ impl Core {
         if conn.quic.is_server() && flow.label.class == Class::Dash {
             flow.observe_cmcd();
         }
-        if let Some(rtsp) = start.rtsp.and_then(|rtsp| self.follow_rtsp(rtsp, &flow)) {
-            flow.follow_rtsp(rtsp);
-        }
+        self.follow_rtsp(start.rtsp, &mut flow);
         flow.state.confirmed = confirmed;
         flow.state.queued = true;
         flow.state.stream_finished = start.stream_finished;
@@ -573,6 +571,6 @@ pub struct RelayStart {
     /// The role's key for it, if the flow is to come back ([`crate::tunnel_event::TunnelEvent::FlowRetryable`]) when it could
     /// not be connected and can begin again.
     pub again: Option<u64>,
-    /// Whether its SETUP requests are followed; for flows of class `rtsp`.
-    pub rtsp: Option<Rtsp>,
+    /// Whether its SETUP requests are followed.
+    pub rtsp: RtspFollowing,
 }

@@ -107,7 +107,7 @@ impl Core {
             let before = flow.traffic.sent_bytes;
             let up = flow.pump_to_stream(&mut conn.quic, h3, &mut self.buffers.scratch, self.now);
             self.counters.bytes(conn.quic.is_server(), flow.traffic.sent_bytes - before);
-            let news = flow.rtsp.is_some();
+            let news = flow.rtsp.is_followed();
             match up {
                 Pump::More => {
                     flow.state.queued = true;
@@ -145,7 +145,7 @@ impl Core {
             }
         };
         self.counters.bytes(!conn.quic.is_server(), flow.traffic.received_bytes - before);
-        if flow.rtsp.is_some() {
+        if flow.rtsp.is_followed() {
             self.rtsp_news(flow_slot);
         }
         self.report_player(flow_slot);

@@ -7,55 +7,41 @@ use crate::flow::Flow;
 use crate::flow_end::FlowEnd;
 use crate::flow_owner::FlowOwner;
 use crate::rtsp::Medium;
-use crate::rtsp::follow::{Event, Follower, Side};
-use crate::rtsp::ports::{Peer, UdpPair, UdpPairs};
-use crate::rtsp::{MediumFlow, MediumId, NewMedium, Reserved, Rtsp, RtspFlow};
-use crate::source_address::source_address;
+use crate::rtsp::candidate::RtspCandidate;
+use crate::rtsp::follow::Event;
+use crate::rtsp::ports::UdpPair;
+use crate::rtsp::{MediumFlow, MediumId, NewMedium, Reserved, Rtsp, RtspFollowing};
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
-use crate::udp::UdpPort;
 use millrace_wire::Destination;
 use millrace_wire::rtsp::PortPair;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 impl Core {
-    /// Starts to follow a flow; `None` where that is not possible.
-    pub(crate) fn follow_rtsp(&self, rtsp: Rtsp, flow: &Flow) -> Option<Box<RtspFlow>> {
-        let shared = self.shared.clone();
-        if !shared.follows_rtsp() {
-            return None;
-        }
-        let client =
-            self.conn(flow.conn)?.handshake.peer_place.as_ref().map(|peer| peer.name().clone());
-        let viewer = FlowOwner::of_client(client, flow.label.client).viewer();
-        let (side, ports) = match rtsp {
-            Rtsp::Client { player, origin, agreed, .. } => {
-                let ip = player.ip().to_canonical();
-                let own = source_address(SocketAddr::new(ip, player.port())).ok()?;
-                // A player on this machine would send its packets to the origin directly.
-                let origin = origin
-                    .map(|it| it.to_canonical())
-                    .filter(|it| own != ip && UdpPort::reserve((*it, 0).into(), true).is_ok());
-                let source = origin.unwrap_or(own);
-                let peer = Peer::Player(ip);
-                let side = Side::Client { player: ip, source, agreed };
-                (side, UdpPairs::new(shared, viewer, source, origin.is_some(), peer))
-            }
-            Rtsp::Server => {
-                // The origin sends its media to the peer address of its TCP connection.
-                let (local, origin) = flow.socket.tcp_addresses()?;
-                let peer = Peer::Origin(origin.ip());
-                (Side::Server, UdpPairs::new(shared, viewer, local.ip(), false, peer))
-            }
+    /// Follows the RTSP messages of a flow as `following` says, as far as that is possible.
+    pub(crate) fn follow_rtsp(&self, following: RtspFollowing, flow: &mut Flow) {
+        let (rtsp, is_certain) = match following {
+            RtspFollowing::Never => return,
+            RtspFollowing::FromStart(rtsp) => (rtsp, true),
+            RtspFollowing::OnceRecognised(rtsp) => (rtsp, false),
         };
-        Some(Box::new(RtspFlow { follower: Follower::new(side, ports), rtsp }))
+        let Some(conn) = self.conn(flow.conn).filter(|_| self.shared.follows_rtsp()) else {
+            return;
+        };
+        let client = conn.handshake.peer_place.as_ref().map(|peer| peer.name().clone());
+        let viewer = FlowOwner::of_client(client, flow.label.client).viewer();
+        let candidate = RtspCandidate::new(rtsp, self.shared.clone(), viewer);
+        if !is_certain {
+            flow.watch_for_rtsp(Box::new(candidate));
+        } else if let Some(followed) = candidate.follow(&flow.socket) {
+            flow.follow_rtsp(followed);
+        }
     }
 
     /// Handles the events of a flow's messages.
     pub(crate) fn rtsp_news(&mut self, slot: usize) {
         let Some(flow) = self.flows.get_mut(slot) else { return };
-        let Some(followed) = &mut flow.rtsp else { return };
+        let Some(followed) = flow.rtsp.followed_mut() else { return };
         let (events, rtsp) = (followed.follower.events(), followed.rtsp);
         let (conn, stream) = (flow.conn, flow.stream);
         for event in events {
@@ -121,12 +107,12 @@ impl Core {
     pub(crate) fn has_rtsp_flow(&self, id: MediumId) -> bool {
         let owner = self.conn(id.conn).and_then(|conn| conn.http.streams.get(&id.stream));
         let Some(Owner::Flow(slot)) = owner else { return false };
-        self.flows.get(*slot).is_some_and(|flow| flow.conn == id.conn && flow.rtsp.is_some())
+        self.flows.get(*slot).is_some_and(|flow| flow.conn == id.conn && flow.rtsp.is_followed())
     }
 
     /// An RTSP flow is over.
     pub(crate) fn end_rtsp(&mut self, flow: &Flow) {
-        if flow.rtsp.is_some() {
+        if flow.rtsp.is_followed() {
             self.end_media(flow.conn, flow.stream, None);
         }
     }

@@ -216,10 +216,14 @@ impl Core {
         match h3_connect::parse_response(fields_of(fields)) {
             Ok(Response::Established) => {
                 flow.state.confirmed = true;
-                if let Some(rtsp) =
-                    flow.rtsp.as_mut().filter(|_| h3_connect::follows_rtsp(fields_of(fields)))
-                {
-                    rtsp.agree();
+                if h3_connect::follows_rtsp(fields_of(fields)) {
+                    flow.rtsp.agree();
+                } else if flow.rtsp.is_followed() {
+                    let destination = &flow.label.destination;
+                    tracing::warn!(
+                        destination,
+                        "server does not follow RTSP: RTP over UDP bypasses it"
+                    );
                 }
             }
             Ok(Response::Interim) => {}

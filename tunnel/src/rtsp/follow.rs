@@ -126,6 +126,11 @@ impl<P: Ports> Follower<P> {
         }
     }
 
+    /// The player's first bytes, the beginning of a request, have been passed on.
+    pub(crate) fn after_passed(self, first: Vec<u8>) -> Self {
+        Self { requests: Reader::after(first), ..self }
+    }
+
     /// The server follows RTSP too; requests from now on are marked.
     pub(crate) fn agree(&mut self) {
         if let Side::Client { agreed, .. } = &mut self.side {

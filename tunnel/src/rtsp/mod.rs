@@ -4,6 +4,8 @@
 //! `reader` finds messages, `follow` is the state machine of both ends, `ports` are the sockets. This module ties media
 //! to the flow that set them up: they begin and end with it, on its connection.
 
+pub(crate) mod candidate;
+pub(crate) mod flow_rtsp;
 pub(crate) mod follow;
 pub(crate) mod ports;
 mod reader;
@@ -38,6 +40,18 @@ pub enum Rtsp {
     },
     /// At the origin's.
     Server,
+}
+
+/// Whether the RTSP messages of a flow are followed.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum RtspFollowing {
+    /// It is known to be no RTSP, or not to be followed.
+    #[default]
+    Never,
+    /// From its first byte on; for flows of class `rtsp`.
+    FromStart(Rtsp),
+    /// From the player's first request on, if the player's first bytes are one; for flows of any class.
+    OnceRecognised(Rtsp),
 }
 
 /// Which medium of which RTSP connection.

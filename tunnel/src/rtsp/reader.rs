@@ -28,6 +28,11 @@ pub(super) struct Message {
 }
 
 impl Reader {
+    /// A reader of a stream that begins with `passed`, the beginning of a head, which has been passed on.
+    pub(super) fn after(passed: Vec<u8>) -> Self {
+        Self { passed: passed.len(), head: passed, ..Self::default() }
+    }
+
     /// Reads up to the next message's head, and takes what it reads from `bytes`. What is no head
     /// goes to `out`; the head is the caller's to pass on. Heads whose beginning is that of `held`
     /// wait until they are whole: others might be of a protocol in which there is nothing to wait for.
