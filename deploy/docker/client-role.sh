@@ -1,7 +1,8 @@
 # What docker-entrypoint.sh does not know of millrace-client. Variables:
 #   SERVERS             host:port of the servers, the preferred one first, with spaces between them
 #   ORIGIN              host:port where flows go that come in on port 8080; on port 3128 the flow
-#                       says where, by HTTP CONNECT, and the server judges it
+#                       says where, by HTTP CONNECT, and the server judges it. Both recognise RTSP and
+#                       HTTP of players on any port of ORIGIN; class is that of all else, such as TLS
 #   CONGESTION_CONTROL  for what comes from the viewers; default cubic
 # It is healthy while there is a connection to a server.
 # shellcheck shell=sh disable=SC2034

@@ -8,16 +8,22 @@ use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::peer_limits::HandshakePlace;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
+use millrace_wire::first_bytes::MAX_FIRST_BYTES;
 use millrace_wire::{ConnectFailure, Destination};
 
 use crate::intercept::{Handshake, MAX_HANDSHAKE_BYTES, Reject, Step};
 use crate::pool::ServerSet;
+
+/// First bytes of a flow that are looked at with each byte that comes.
+const FIRST_LETTERS_BYTES: usize = 64;
 
 /// Progress of an accepted connection.
 #[derive(Debug)]
 pub enum Stage {
     /// Its destination is not known yet.
     Handshake,
+    /// Its first bytes have not told its class yet.
+    Recognising(Destination),
     /// Waits for a connection that can take the request.
     Waiting(Destination),
     /// The request has been sent and the client waits for the reply.
@@ -48,6 +54,8 @@ pub struct Accepted {
     pub listener: usize,
     /// Number of its connection group.
     pub group: usize,
+    /// When its RTSP messages are followed.
+    pub follows_rtsp: bool,
     /// Its place among the handshakes of its source address, until the destination is known.
     pub handshake_place: Option<HandshakePlace>,
     /// Its place among the flows of the process.
@@ -77,7 +85,55 @@ pub enum Outcome {
     GoneInSilence,
 }
 
+/// Result of [`Accepted::read_first_bytes`].
+#[derive(Debug)]
+pub enum FirstBytes<T> {
+    /// More bytes are needed.
+    Wait,
+    /// They are enough.
+    Enough(T),
+    /// The client has ended its direction; there will be no more.
+    Ended,
+    /// The connection has failed.
+    Gone,
+}
+
 impl Accepted {
+    /// Reads the first bytes of the flow until `recognise` answers. They stay in `bytes`, at most
+    /// [`MAX_FIRST_BYTES`] and one read.
+    pub(crate) fn read_first_bytes<T>(
+        &mut self,
+        recognise: impl Fn(&[u8]) -> Option<T>,
+    ) -> FirstBytes<T> {
+        if let Some(found) = recognise(&self.bytes) {
+            return FirstBytes::Enough(found);
+        }
+        loop {
+            let mut chunk = [0; 2048];
+            let read = match self.socket.read(&mut chunk) {
+                Ok(0) => return FirstBytes::Ended,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return FirstBytes::Wait,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return FirstBytes::Gone,
+            };
+            let before = self.bytes.len();
+            self.bytes.extend_from_slice(&chunk[..read]);
+            // What comes byte by byte is not parsed with each: requests are decided by a line's end.
+            let may_decide = before < FIRST_LETTERS_BYTES
+                || chunk[..read].contains(&b'\n')
+                || self.bytes.len() >= MAX_FIRST_BYTES;
+            if may_decide && let Some(found) = recognise(&self.bytes) {
+                return FirstBytes::Enough(found);
+            }
+        }
+    }
+
+    /// Whether it waits for its first bytes.
+    pub(crate) fn is_recognising(&self) -> bool {
+        matches!(self.stage, Stage::Recognising(_))
+    }
+
     /// Reads the available bytes and advances the handshake.
     pub fn advance(&mut self) -> Outcome {
         match self.take_step() {

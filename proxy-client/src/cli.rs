@@ -9,6 +9,7 @@ use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials::End;
 
 use crate::nginx::{self, NginxArgs};
+use crate::rtsp_check::{self, RtspProblem};
 
 #[derive(Parser)]
 #[command(version, about = "Millrace tunnel client (viewer side)")]
@@ -46,6 +47,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let path = config.display().to_string();
             let config = millrace_config::load_client(&config, &algorithms::check)?;
             crate::run::check(&config)?;
+            for RtspProblem { key, problem, remedy } in rtsp_check::check(&config) {
+                println!("{path}: warning: {key}: {problem}; {remedy}");
+            }
             let credentials = &config.tunnel.credentials;
             cli::report_check(&path, End::Client, credentials, &config.source)
         }

@@ -1,6 +1,7 @@
 //! `millrace-client doctor`.
 
 mod interception;
+mod rtsp;
 mod rules;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     }
     capabilities(&mut report, &config);
     interception::check(&mut report, &config);
+    rtsp::check(&mut report, &config);
     doctor::certificates(&mut report, End::Client, credentials);
     let selection = doctor::selection(&mut report, config.mcc.as_ref(), &config.source);
     // Connections need the initial algorithm.
@@ -82,6 +84,7 @@ fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorith
             mark: tunnel.mark,
             timeout: tunnel.connect_timeout,
             udp,
+            rtsp: rtsp::may_follow(config),
         };
         match TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials, initial) {
             Ok(made) => doctor::reach(report, made, &resolver, wanted),

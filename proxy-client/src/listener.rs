@@ -61,8 +61,8 @@ pub struct Listener {
     pub socket: ListeningSocket,
     /// How their destination is learnt.
     pub mode: Mode,
-    /// Number of the connection group of its flows.
-    pub group: usize,
+    /// Number of its `[[listen]]`.
+    pub number: usize,
     /// The address that it is bound to; `None` for a Unix socket.
     pub address: Option<SocketAddr>,
     /// What to do with new flows while no server takes them.
@@ -80,8 +80,8 @@ pub struct Listener {
 pub struct ListenerView {
     /// How their destination is learnt.
     pub mode: Mode,
-    /// Number of their connection group.
-    pub group: usize,
+    /// Number of its `[[listen]]`.
+    pub number: usize,
     fail_mode: FailMode,
 }
 
@@ -97,14 +97,14 @@ impl Listener {
     pub fn new(
         socket: ListeningSocket,
         mode: Mode,
-        group: usize,
+        number: usize,
         address: Option<SocketAddr>,
         fail_mode: FailMode,
     ) -> Self {
         Self {
             socket,
             mode,
-            group,
+            number,
             address,
             fail_mode,
             trusted_proxies: TrustedProxies::default(),
@@ -120,8 +120,8 @@ impl Listener {
 
     /// What its flows need after it has been closed.
     pub fn view(&self) -> ListenerView {
-        let Self { mode, group, fail_mode, .. } = self;
-        ListenerView { mode: mode.clone(), group: *group, fail_mode: *fail_mode }
+        let Self { mode, number, fail_mode, .. } = self;
+        ListenerView { mode: mode.clone(), number: *number, fail_mode: *fail_mode }
     }
 
     /// Whether a connection from `peer` may name its client and destination in a PROXY header. A peer on a Unix

@@ -16,11 +16,10 @@ use crate::udp::UdpListener;
 /// Binds one listener per worker and TCP or Unix address. They do not accept connections yet.
 pub(crate) fn bind_listeners(
     listens: &[Listen],
-    group_of: &[usize],
     workers: usize,
 ) -> anyhow::Result<Vec<Vec<Listener>>> {
     let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-    for (listen, group) in listens.iter().zip(group_of.iter().copied()) {
+    for (number, listen) in listens.iter().enumerate() {
         let Some(mode) = mode_of(&listen.interception)? else { continue };
         let what = listen.interception.as_str();
         match &listen.address {
@@ -33,7 +32,7 @@ pub(crate) fn bind_listeners(
                     address = socket.local_addr()?;
                     let socket = ListeningSocket::Tcp(TcpListener::from_std(socket));
                     let (mode, fail_mode) = (mode.clone(), listen.fail_mode);
-                    let listener = Listener::new(socket, mode, group, Some(address), fail_mode);
+                    let listener = Listener::new(socket, mode, number, Some(address), fail_mode);
                     mine.push(listener.with_trusted_proxies(listen.trusted_proxies.clone()));
                 }
                 tracing::info!(%address, what, "listening");
@@ -47,7 +46,7 @@ pub(crate) fn bind_listeners(
                     let handle = UnixListener::from_std(handle);
                     let socket = ListeningSocket::Unix(handle, shared.clone());
                     let (mode, fail_mode) = (mode.clone(), listen.fail_mode);
-                    mine.push(Listener::new(socket, mode, group, None, fail_mode));
+                    mine.push(Listener::new(socket, mode, number, None, fail_mode));
                 }
                 tracing::info!(address = %listen.address, what, "listening");
             }

@@ -18,6 +18,8 @@ use millrace_tunnel::resolve::{Resolved, Resolver};
 use millrace_tunnel::source_address::source_address;
 use millrace_tunnel::udp::{PortOptions, UdpPort};
 
+use crate::connection_group::ConnectionGroup;
+use crate::group_demand::GroupDemand;
 use crate::server::Server;
 use crate::tunnel_connection::TunnelConnection;
 use crate::tunnel_connections::TunnelConnections;
@@ -35,8 +37,6 @@ const ATTEMPT_ROUND_TRIPS: u32 = 3;
 /// Largest number of overdue attempts of one connection group. More than one matters on paths with round-trip times of
 /// seconds. With one connection per flow the bound is [`MAX_CONNECTING`].
 const MAX_ATTEMPTS: usize = 4;
-/// The connection group of the one connection to a standby server.
-const STANDBY_GROUP: usize = 0;
 
 /// Connection state of the workers, for the health check.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ impl ServerSet {
 /// The tunnel connections of one worker and the servers that they lead to.
 pub struct Pool {
     config: ClientTunnel,
-    groups: usize,
+    groups: GroupDemand,
     connections: TunnelConnections,
     servers: Vec<Server>,
     resolver: Resolver,
@@ -124,18 +124,18 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool without connections. `groups` is the number of connection groups.
+    /// A pool without connections, for the flows of `groups`.
     pub fn new(
         config: ClientTunnel,
         servers: Vec<Server>,
-        groups: usize,
+        groups: &[ConnectionGroup],
         (handle, resolver): (WorkerHandle, Resolver),
         connected: ConnectedCount,
     ) -> Self {
         let (resolved_to, resolved) = channel();
         Self {
             config,
-            groups,
+            groups: GroupDemand::new(groups),
             connections: TunnelConnections::default(),
             servers,
             resolver,
@@ -201,6 +201,16 @@ impl Pool {
         self.servers.iter().any(|server| server.is_healthy() && server.is_full(now))
     }
 
+    /// Keeps other connection groups ready from now on.
+    pub fn set_kept_ready(&mut self, groups: &[ConnectionGroup]) {
+        self.groups.set_kept_ready(groups);
+    }
+
+    /// A flow of `group` needs a connection.
+    pub fn use_group(&mut self, group: usize, now: Instant) {
+        self.groups.use_group(group, now);
+    }
+
     /// A connection that a new flow of `group` can use now: the one with the fewest flows among
     /// those to the preferred servers, except the servers in `refused_by`.
     pub fn choose(&self, core: &Core, group: usize, refused_by: ServerSet) -> Option<ConnId> {
@@ -259,6 +269,9 @@ impl Pool {
     pub fn flow_ends(&mut self, core: &mut Core, id: ConnId) {
         if let Some(connection) = self.connections.activate(id) {
             connection.flows = connection.flows.saturating_sub(1);
+            if let Some(group) = connection.group {
+                self.groups.use_group(group, core.now());
+            }
         }
         self.close_surplus(core);
     }
@@ -450,6 +463,9 @@ impl Pool {
         }
         self.give_up_late(core);
         self.keep_session(core);
+        if self.groups.expire(core.now()) {
+            self.close_surplus(core);
+        }
         for index in 0..self.servers.len() {
             let missing = self.missing(core.now(), index, wanted);
             let server = &mut self.servers[index];
@@ -639,8 +655,9 @@ impl Pool {
         match self.config.connections {
             Connections::Shared => {
                 let has = |group| live().any(|connection| connection.group == group);
-                let groups = if in_use { 0..self.groups } else { STANDBY_GROUP..STANDBY_GROUP + 1 };
-                groups.map(Some).filter(|group| !has(*group)).collect()
+                let standby = self.groups.standby();
+                let needed = self.groups.needed().filter(|group| in_use || *group == standby);
+                needed.map(Some).filter(|group| !has(*group)).collect()
             }
             Connections::PerFlow { warm } => {
                 let idle = live().filter(|connection| connection.flows == 0).count();
@@ -714,18 +731,21 @@ impl Pool {
         }
     }
 
-    /// Closes idle connections that are retired or exceed the number to keep.
+    /// Closes idle connections that are retired, exceed the number to keep, or are of groups without use.
     fn close_surplus(&mut self, core: &mut Core) {
         let keep = match self.config.connections {
             Connections::Shared => 1,
             Connections::PerFlow { warm } => warm.max(1),
         };
+        let groups = &self.groups;
+        let is_needed = |group: Option<usize>| group.is_none_or(|group| groups.needs(group));
         let mut idle: HashMap<(usize, Option<usize>), usize> = HashMap::new();
         for (id, connection) in
             self.connections.active_mut().filter(|(_, connection)| connection.flows == 0)
         {
             let kept = idle.entry((connection.server, connection.group)).or_default();
             *kept += usize::from(connection.is_healthy());
+            let keep = if is_needed(connection.group) { keep } else { 0 };
             if connection.retired || (connection.is_healthy() && *kept > keep) {
                 connection.retired = true;
                 core.close(id, H3_NO_ERROR, b"");

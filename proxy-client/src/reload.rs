@@ -16,16 +16,17 @@ use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
 
-use crate::connection_group;
+use crate::connection_group::{Grouping, ListenerGroups};
 use crate::reloadable::Reloadable;
+use crate::rtsp_check;
 use crate::settings;
 
 /// Applies a reloaded configuration to a running client.
 pub struct Reloader<'a> {
     /// The configuration at the start, for what can't change.
     pub started: &'a ClientConfig,
-    /// For each listener the number of its connection group.
-    pub group_of: Vec<usize>,
+    /// The connection groups of each listener.
+    pub groups: Vec<ListenerGroups>,
     /// Settings for new flows.
     pub latest: Published<Reloadable>,
     /// Limits that all workers share.
@@ -49,13 +50,13 @@ impl Reloader<'_> {
         let replace_rules = Selection::reload(selection, config.mcc.as_ref(), &config.source)?;
         let initial = selection.map(Selection::initial);
         let tunnels = settings::tunnels(&config, handles.len(), initial)?;
-        let (groups, group_of) =
-            connection_group::group_listeners(&config.listen, &config.tunnel.transport, initial)?;
+        let Grouping { groups, listeners: classes } =
+            Grouping::new(&config.listen, &config.tunnel.transport, initial)?;
         // From here on nothing can fail.
         let started = self.started;
         // Tunnel connections belong to connection groups: other flows may not share them.
         let same_listeners = immutable_listeners(&config) == immutable_listeners(started)
-            && group_of == self.group_of;
+            && classes.iter().map(|it| &it.groups).eq(&self.groups);
         let tunnel = |config: &ClientConfig| {
             let it = &config.tunnel;
             (
@@ -79,13 +80,17 @@ impl Reloader<'_> {
         self.resolver.configure(&config.resolver);
         system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         credentials::warn(End::Client, &config.tunnel.credentials);
+        rtsp_check::warn(&config);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
             settings::flow_limits(&config),
             settings::peer_limits(&config),
         );
-        let groups = if same_listeners { groups } else { self.latest.get().groups.clone() };
-        self.latest.set(Reloadable { groups, limits: config.limits.clone() });
+        let limits = config.limits.clone();
+        self.latest.set(match same_listeners {
+            true => Reloadable { groups, classes, limits },
+            false => Reloadable { limits, ..(*self.latest.get()).clone() },
+        });
         let settings = settings::worker(&config);
         for (handle, tunnel) in handles.iter().zip(tunnels) {
             handle.reload(tunnel, settings);

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::time::Duration;
 
-use millrace_config::Class;
 use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::event_loop::{Core, RelayStart};
@@ -22,6 +21,7 @@ use crate::accepted::{Accepted, Stage};
 use crate::direct::{Failed, NamedBy};
 use crate::intercept::{Handshake, Mode};
 use crate::pool::{ServerSet, State};
+use crate::recognition::Classification;
 use crate::role::ClientRole;
 
 /// How long a refused client has to read the reply.
@@ -89,6 +89,7 @@ impl ClientRole {
             self.bypass(core, key);
             return true;
         }
+        self.pool.use_group(accepted.group, core.now());
         let choice = self.pool.choose(core, accepted.group, accepted.refused_by);
         let Some(conn) = choice else { return false };
         let group = &self.groups[accepted.group];
@@ -136,7 +137,8 @@ impl ClientRole {
         };
         let again = self.several_servers || listener.may_bypass();
         let class = self.groups[accepted.group].class;
-        let rtsp = accepted.client.filter(|_| class == Class::Rtsp).map(|player| Rtsp::Client {
+        let player = accepted.client.filter(|_| accepted.follows_rtsp);
+        let rtsp = player.map(|player| Rtsp::Client {
             player,
             origin: match (&listener.mode, destination) {
                 (Mode::Tproxy, Destination::Address(origin)) => Some(origin.ip()),
@@ -293,20 +295,25 @@ impl ClientRole {
             core.shared.metrics.flows_finished.of(FlowFailure::Internal.into()).inc();
             return socket.reset();
         };
-        let accepted = Accepted {
+        let mut accepted = Accepted {
             socket,
             handshake: Handshake::over(destination.clone()),
             bytes,
             client: label.client,
             listener,
-            group: self.listener_views[listener].group,
+            group: self.classes[self.listener_views[listener].number].default_group(),
+            follows_rtsp: false,
             handshake_place: None,
             admission,
             deadline: core.now() + self.connect_timeout,
-            stage: Stage::Waiting(destination),
+            stage: Stage::Waiting(destination.clone()),
             offers,
             refused_by,
         };
+        let Classification { class, follows_rtsp, .. } =
+            self.classification(&accepted, &destination);
+        accepted.group = self.classes_of(&accepted).group(class);
+        accepted.follows_rtsp = follows_rtsp;
         self.accepted.insert(key, accepted);
         self.offer_again(core, key, failure);
     }

@@ -26,13 +26,14 @@ use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::transport::{Side, TunnelConfig};
 
-use crate::connection_group;
+use crate::connection_group::{Grouping, ListenerClasses};
 use crate::direct::{self, Direct};
 use crate::listeners;
 use crate::pool::{ConnectedCount, Pool};
 use crate::reload::Reloader;
 use crate::reloadable::Reloadable;
 use crate::role::ClientRole;
+use crate::rtsp_check;
 use crate::server::Server;
 use crate::settings;
 use crate::udp::UdpFlows;
@@ -64,6 +65,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     logging.show_in(&metrics)?;
     system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
     credentials::warn(End::Client, &config.tunnel.credentials);
+    rtsp_check::warn(config);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
         metrics.clone(),
@@ -77,9 +79,12 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial).cloned();
     let initial = initial.as_ref();
-    let (groups, group_of) = connection_group::group_listeners(&config.listen, transport, initial)?;
-    let latest = Published::new(Reloadable { groups, limits: config.limits.clone() });
-    let mut listeners = listeners::bind_listeners(&config.listen, &group_of, workers)?;
+    let Grouping { groups, listeners: classes } =
+        Grouping::new(&config.listen, transport, initial)?;
+    let group_of: Vec<_> = classes.iter().map(ListenerClasses::default_group).collect();
+    let groups_at_start = classes.iter().map(|it| it.groups).collect();
+    let latest = Published::new(Reloadable { groups, classes, limits: config.limits.clone() });
+    let mut listeners = listeners::bind_listeners(&config.listen, workers)?;
     let mut udp_listeners = listeners::bind_udp_listeners(&config.listen, &group_of, workers)?;
     let mut tunnel_settings = config.tunnel.clone();
     tunnel_settings.mark = usable_mark(config)?;
@@ -108,7 +113,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         let latest = latest.clone();
         let (worker, handle) =
             Worker::new(index, tunnel, worker_settings, shared.clone(), |handle| {
-                let groups = latest.get().groups.len();
+                let reloadable = latest.get();
                 let settings = tunnel_settings.clone();
                 let servers = std::iter::zip(&settings.servers, &server_metrics)
                     .map(|(server, metrics)| {
@@ -118,6 +123,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
                 let direct =
                     direct.clone().map(|it| Direct::new(it, config.limits.clone(), handle.clone()));
                 let names = (handle, resolver.clone());
+                let groups = &reloadable.groups;
                 let pool = Pool::new(settings, servers, groups, names, connected.clone());
                 ClientRole::new(mine, udp, pool, direct, config, latest)
             })
@@ -137,7 +143,8 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     });
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
     let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
-    let mut reloader = Reloader { started: config, group_of, latest, shared, resolver, selection };
+    let mut reloader =
+        Reloader { started: config, groups: groups_at_start, latest, shared, resolver, selection };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     let code = process.run(config.runtime.drain_timeout, &mut reload);
     Ok(code)

@@ -11,6 +11,8 @@ use millrace_tunnel::own_addresses::interface_addresses;
 
 use millrace_tunnel::algorithms;
 
+/// Ports of RTSP (IANA: `rtsp` and `rtsp-alt`).
+const RTSP_PORTS: [u16; 2] = [554, 8554];
 /// Long enough for a server on this machine.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -27,6 +29,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     doctor::account(&mut report, &config.runtime, &config.source);
     doctor::certificates(&mut report, End::Server, credentials);
     destinations(&mut report, &config);
+    rtsp(&mut report, &config);
     doctor::selection(&mut report, config.mcc.as_ref(), &config.source);
     for address in &config.tunnel.listen {
         doctor::bind_privilege(&mut report, address.port());
@@ -45,6 +48,29 @@ fn destinations(report: &mut Report, config: &ServerConfig) {
         report.ok("destinations", entries);
         if udp > 0 {
             doctor::udp_ports(report, config.limits.max_flows);
+        }
+    }
+}
+
+/// Checks whether RTP over UDP of RTSP players can take the tunnel.
+fn rtsp(report: &mut Report, config: &ServerConfig) {
+    let check = "RTP over UDP";
+    let pairs = config.limits.max_rtsp_port_pairs;
+    if pairs == 0 {
+        let found = "limits.max_rtsp_port_pairs is 0: it goes past the tunnel";
+        return report.warn(check, found, "remove the key where players use RTSP over UDP");
+    }
+    doctor::rtp_ports(report, pairs);
+    for (index, allow) in config.allow.iter().enumerate().filter(|(_, it)| it.forward_to.is_some())
+    {
+        let has = |port: &u16| allow.ports.iter().any(|ports| ports.contains(port));
+        if let Some(port) = RTSP_PORTS.iter().find(|port| has(port)) {
+            report.warn(
+                check,
+                format!("destinations.allow[{index}] forwards port {port}: RTSP there is not followed"),
+                "list the ports of RTSP in an entry without forward_to: media over UDP can't take the \
+                 way through another proxy",
+            );
         }
     }
 }

@@ -76,10 +76,10 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether its SETUP requests are followed: not behind an upstream proxy, which would receive
-    /// the media.
+    /// Whether its SETUP requests are followed if it is RTSP: not behind an upstream proxy, which would
+    /// receive the media.
     fn follows_rtsp(&self, core: &Core) -> bool {
-        self.label.class == Class::Rtsp && self.header.is_empty() && core.shared.follows_rtsp()
+        self.header.is_empty() && core.shared.follows_rtsp()
     }
 }
 

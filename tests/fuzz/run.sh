@@ -22,7 +22,7 @@ shift
 cd "$(dirname "$0")"
 work=$(cd ../.. && pwd)/target/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
-parsers='authority cmcd config connect_udp controller datagrams h3_connect http_connect proxy_protocol rtsp socks5'
+parsers='authority cmcd config connect_udp controller datagrams first_bytes h3_connect http_connect proxy_protocol rtsp socks5'
 connections='admin quic_frames rtsp_follower'
 features=connections
 # shellcheck disable=SC2086 # Several targets.
@@ -54,7 +54,7 @@ for target; do
 		seeds="$seeds ../../tunnel/config/tests/valid ../../tunnel/config/tests/invalid"
 		;;
 	controller) max_bytes=4096 ;;
-	admin | cmcd | http_connect | rtsp | rtsp_follower) max_bytes=17000 ;;
+	admin | cmcd | first_bytes | http_connect | rtsp | rtsp_follower) max_bytes=17000 ;;
 	quic_frames) max_bytes=2048 ;;
 	proxy_protocol) max_bytes=4500 ;;
 	*) max_bytes=1024 ;;

@@ -12,7 +12,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use millrace_config::DeniedReason;
+use millrace_config::{Class, DeniedReason};
 use millrace_mcc::thread::Account;
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
@@ -177,6 +177,32 @@ label! {
 }
 
 label! {
+    /// What the class of a client's TCP flow was decided by.
+    FlowRecognition {
+        /// The first bytes are an RTSP request.
+        Rtsp = "rtsp",
+        /// RTSP tunnelled in HTTP.
+        RtspOverHttp = "rtsp_over_http",
+        /// HTTP with a player's report (CMCD).
+        HttpCmcd = "http_cmcd",
+        /// HTTP, for a manifest, a playlist or a segment.
+        HttpMedia = "http_media",
+        /// Other HTTP.
+        Http = "http",
+        /// TLS.
+        Tls = "tls",
+        /// Another protocol.
+        Other = "other",
+        /// The first bytes did not come in time, or not before the reply of an explicit proxy.
+        Undecided = "undecided",
+        /// The configuration: `class_of_ports`, or `recognise_class` is off.
+        Configured = "configured",
+        /// An RTSP request after the class was decided. Such a flow counts twice.
+        LateRtsp = "late_rtsp",
+    }
+}
+
+label! {
     /// How a path's MTU was found to have fallen.
     PathMtuDecrease {
         /// Larger packets were not acknowledged any more.
@@ -255,6 +281,14 @@ label! {
     }
 }
 
+impl Label for Class {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn as_str(self) -> &'static str {
+        self.as_str()
+    }
+}
+
 impl Label for DeniedReason {
     const ALL: &'static [Self] = &Self::ALL;
 
@@ -293,6 +327,10 @@ pub struct Metrics {
     pub udp_flows_unanswered: IntGauge,
     /// Flows that bypassed the tunnel.
     pub flows_direct: IntCounter,
+    /// A client's TCP flows, by the class that they got.
+    pub flows_classified: CounterFamily<Class>,
+    /// A client's TCP flows, by what their class was decided by.
+    pub flows_recognised: CounterFamily<FlowRecognition>,
     /// Open QUIC connections.
     pub connections: GaugeFamily<ConnectionState>,
     /// QUIC handshakes that failed.
@@ -366,6 +404,18 @@ impl Metrics {
                 "UDP flows without a reply so far; not in millrace_flows_active",
             )?,
             flows_direct: counter("millrace_flows_direct_total", "Flows that bypassed the tunnel")?,
+            flows_classified: CounterFamily::register(
+                &registry,
+                "millrace_flows_classified_total",
+                "TCP flows of a client, by the class that they got",
+                "class",
+            )?,
+            flows_recognised: CounterFamily::register(
+                &registry,
+                "millrace_flows_recognised_total",
+                "TCP flows of a client, by the protocol of their first bytes",
+                "protocol",
+            )?,
             connections: GaugeFamily::register(
                 &registry,
                 "millrace_connections",

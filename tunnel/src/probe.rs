@@ -28,6 +28,8 @@ pub(crate) struct Exchange {
     /// Part of [`BODY`] that has been sent, once the fields have.
     pub(crate) sent_bytes: usize,
     pub(crate) fields_sent: bool,
+    /// The answer says that this server follows RTSP.
+    pub(crate) follows_rtsp: bool,
     pub(crate) received_bytes: usize,
     /// The status of the answer is there, and not 200: it has no such body.
     pub(crate) refused: bool,
@@ -40,6 +42,7 @@ impl Exchange {
             stream,
             sent_bytes: 0,
             fields_sent,
+            follows_rtsp: false,
             received_bytes: 0,
             refused: false,
             received_end: false,
@@ -79,13 +82,14 @@ pub fn is_probe(fields: &[h3::Header]) -> bool {
     has(b":path", PATH) && has(b":method", b"POST")
 }
 
-pub(crate) fn probe_fields(authority: &str) -> [h3::Header; 5] {
+/// A probe's request, with so many bytes of content.
+pub fn probe_fields(authority: &str, content_bytes: usize) -> [h3::Header; 5] {
     [
         h3::Header::new(b":method", b"POST"),
         h3::Header::new(b":scheme", b"https"),
         h3::Header::new(b":authority", authority.as_bytes()),
         h3::Header::new(b":path", PATH),
-        h3::Header::new(b"content-length", BODY.len().to_string().as_bytes()),
+        h3::Header::new(b"content-length", content_bytes.to_string().as_bytes()),
     ]
 }
 
@@ -95,9 +99,9 @@ mod tests {
 
     #[test]
     fn a_probe_is_told_from_other_requests() {
-        assert!(is_probe(&probe_fields("edge.example:4433")));
+        assert!(is_probe(&probe_fields("edge.example:4433", 0)));
         let other = |name: &[u8], value: &[u8]| {
-            let mut fields = probe_fields("edge.example:4433").to_vec();
+            let mut fields = probe_fields("edge.example:4433", 0).to_vec();
             fields.retain(|field| field.name() != name);
             fields.push(h3::Header::new(name, value));
             fields

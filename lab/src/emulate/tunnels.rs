@@ -241,6 +241,8 @@ fn client_config(
             "address": addresses.entry,
             "destination": addresses.origin,
             "class": group.class().as_str(),
+            // The class that the scenario measures, on one connection.
+            "recognise_class": false,
         })
     };
     let listen: Vec<Value> = connection.flows.iter().map(listener).collect();

@@ -17,14 +17,19 @@ use millrace_tunnel::credentials::alternative_names;
 use millrace_tunnel::datagrams::offered;
 use millrace_tunnel::dial::interleave;
 use millrace_tunnel::event_loop::core::{CONN_ID_BYTES, open_connection};
+use millrace_tunnel::event_loop::streams::fields_of;
 use millrace_tunnel::metrics::HandshakeFailure;
+use millrace_tunnel::probe::probe_fields;
 use millrace_tunnel::resolve::{ResolveError, Resolver};
 use millrace_tunnel::transport::TunnelConfig;
+use millrace_wire::h3_connect::follows_rtsp;
 
 /// What QUIC needs (RFC 9000, Section 14), IPv6 and UDP headers included.
 const LEAST_MTU: u32 = 1200 + 48;
 /// How long the search for the largest packet of the path may take.
 const MTU_SEARCH: Duration = Duration::from_secs(1);
+/// How long the answer to a health probe may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for one packet: the transport's timers are looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -41,6 +46,8 @@ pub struct Wanted<'a> {
     pub timeout: Duration,
     /// Whether it has to carry UDP flows.
     pub udp: bool,
+    /// Whether it should follow RTSP.
+    pub rtsp: bool,
 }
 
 /// Resolves a server as the client does, and makes a connection to each of its addresses, in the
@@ -103,8 +110,9 @@ fn attempt(
     check: &str,
     config: &mut TunnelConfig,
     server: SocketAddr,
-    Wanted { server_name, mark, timeout, udp, .. }: Wanted<'_>,
+    wanted: Wanted<'_>,
 ) -> io::Result<bool> {
+    let Wanted { server_name, mark, timeout, .. } = wanted;
     let any: IpAddr = if server.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
     let socket = UdpSocket::bind((any, 0))?;
     if let Some(mark) = mark {
@@ -118,7 +126,7 @@ fn attempt(
     let local = socket.local_addr()?;
     let quic = open_connection(&mut config.quic, server_name, &cid, local, server)
         .map_err(io::Error::other)?;
-    let mut dialled = Dialled { socket, quic, h3: None, refused: false };
+    let mut dialled = Dialled { socket, quic, h3: None, answer: None, refused: false };
     let started = Instant::now();
     dialled.drive(config, started + timeout, Dialled::is_taken)?;
     if !dialled.is_taken() {
@@ -129,8 +137,11 @@ fn attempt(
     let rtt_ms = rtt.unwrap_or_default().as_secs_f64() * 1e3;
     report.ok(check, format!("{server} took our certificate; round trip {rtt_ms:.1} ms"));
     dialled.say_key_exchange(report);
-    if udp {
+    if wanted.udp {
         dialled.say_udp(report, server);
+    }
+    if wanted.rtsp {
+        dialled.say_rtsp(report, config, server, server_name)?;
     }
     let most = usize::from(config.max_udp_payload_bytes);
     dialled.drive(config, Instant::now() + MTU_SEARCH, |it| it.largest() >= most)?;
@@ -202,6 +213,8 @@ struct Dialled {
     socket: UdpSocket,
     quic: quiche::Connection,
     h3: Option<h3::Connection>,
+    /// Fields of the answer to its request.
+    answer: Option<Vec<h3::Header>>,
     /// The host answered that the port is closed (ICMP).
     refused: bool,
 }
@@ -233,6 +246,39 @@ impl Dialled {
             "use a millrace-server there that carries UDP (docs/integrate/udp.md), or remove this \
              server from tunnel.servers; otherwise datagrams of mode = \"udp\" are dropped",
         );
+    }
+
+    /// Whether the server follows RTSP: its answer to a health probe says so.
+    fn say_rtsp(
+        &mut self,
+        report: &mut Report,
+        config: &TunnelConfig,
+        server: SocketAddr,
+        server_name: &Host,
+    ) -> io::Result<()> {
+        let check = "RTP over UDP";
+        let Some(h3) = &mut self.h3 else { return Ok(()) };
+        let authority = HostPort { host: server_name.clone(), port: server.port() };
+        let request = probe_fields(&authority.to_string(), 0);
+        let asked = h3.send_request(&mut self.quic, &request, true).is_ok();
+        if asked {
+            self.drive(config, Instant::now() + PROBE_TIMEOUT, |it| it.answer.is_some())?;
+        }
+        let Some(fields) = &self.answer else {
+            let remedy = "see its log; `millrace-server doctor` there checks it too";
+            report.skip(check, format!("{server} does not say whether it follows RTSP"), remedy);
+            return Ok(());
+        };
+        if follows_rtsp(fields_of(fields)) {
+            report.ok(check, format!("{server} follows RTSP"));
+        } else {
+            report.warn(
+                check,
+                format!("{server} does not follow RTSP: media over UDP bypass it"),
+                "use a millrace-server of this version there, with limits.max_rtsp_port_pairs above 0",
+            );
+        }
+        Ok(())
     }
 
     /// Reports the key exchange. Only a hybrid group protects recordings against a later quantum
@@ -280,7 +326,11 @@ impl Dialled {
                 self.h3 = h3::Connection::with_transport(&mut self.quic, &config.http3).ok();
             }
             if let Some(h3) = &mut self.h3 {
-                while h3.poll(&mut self.quic).is_ok() {}
+                while let Ok((_, event)) = h3.poll(&mut self.quic) {
+                    if let h3::Event::Headers { list, .. } = event {
+                        self.answer = Some(list);
+                    }
+                }
             }
             self.send();
             let now = Instant::now();

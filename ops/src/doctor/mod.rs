@@ -12,4 +12,4 @@ pub use handshake::{Wanted, reach};
 pub use millrace_tunnel::credentials::End;
 pub use report::{DoctorArgs, Finding, Report, Verdict};
 pub use selection::selection;
-pub use system::{account, bind_privilege, kernel, limits, sysctl, udp_ports};
+pub use system::{account, bind_privilege, kernel, limits, rtp_ports, sysctl, udp_ports};

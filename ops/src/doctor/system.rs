@@ -1,6 +1,7 @@
 //! The kernel, its limits, and what this process may do.
 
 use std::fs;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 
 use caps::{CapSet, Capability};
@@ -81,15 +82,8 @@ pub fn bind_privilege(report: &mut Report, port: u16) {
 /// Whether there is a port for each UDP flow. Unlike TCP's connections those of a source address
 /// can't share one, whatever their destinations are.
 pub fn udp_ports(report: &mut Report, max_flows: usize) {
-    let (check, name) = ("UDP ports", "net/ipv4/ip_local_port_range");
-    let range = read(name).and_then(|text| {
-        let mut ends = text.split_whitespace().map_while(|end| end.parse::<u16>().ok());
-        Some((ends.next()?, ends.next()?))
-    });
-    let Some((first, last)) = range else {
-        return report.skip(check, "can't be read", "sysctl net.ipv4.ip_local_port_range");
-    };
-    let ports = usize::from(last.saturating_sub(first)) + 1;
+    let check = "UDP ports";
+    let Some((first, last, ports)) = local_ports(report, check) else { return };
     if ports >= max_flows {
         return report.ok(check, format!("{ports} for at most {max_flows} flows"));
     }
@@ -101,6 +95,40 @@ pub fn udp_ports(report: &mut Report, max_flows: usize) {
              (net.ipv4.ip_local_reserved_ports), or limits.max_flows = {ports}"
         ),
     );
+}
+
+/// Whether there are two ports for each medium of RTSP players that is carried over UDP.
+pub fn rtp_ports(report: &mut Report, max_pairs: usize) {
+    let check = "RTP ports";
+    let Some((first, last, ports)) = local_ports(report, check) else { return };
+    if let Err(error) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) {
+        let remedy = "`ss -uan` shows what has them; widen net.ipv4.ip_local_port_range";
+        return report.fail(check, format!("none from {first} to {last} is free: {error}"), remedy);
+    }
+    if ports >= 2 * max_pairs {
+        return report.ok(check, format!("{ports} for at most {max_pairs} pairs"));
+    }
+    report.warn(
+        check,
+        format!("{ports} from {first} to {last}: too few for {max_pairs} pairs"),
+        format!(
+            "sysctl -w net.ipv4.ip_local_port_range=\"1025 65535\", or limits.max_rtsp_port_pairs = {}",
+            ports / 2
+        ),
+    );
+}
+
+/// The ports that the system chooses from: the first, the last, and how many.
+fn local_ports(report: &mut Report, check: &str) -> Option<(u16, u16, usize)> {
+    let range = read("net/ipv4/ip_local_port_range").and_then(|text| {
+        let mut ends = text.split_whitespace().map_while(|end| end.parse::<u16>().ok());
+        Some((ends.next()?, ends.next()?))
+    });
+    let Some((first, last)) = range else {
+        report.skip(check, "can't be read", "sysctl net.ipv4.ip_local_port_range");
+        return None;
+    };
+    Some((first, last, usize::from(last.saturating_sub(first)) + 1))
 }
 
 /// A number below `/proc/sys`.

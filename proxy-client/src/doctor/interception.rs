@@ -7,6 +7,7 @@ use millrace_config::{ClientConfig, Interception, Listen, ListenAddress};
 use millrace_ops::doctor::{Report, sysctl};
 use serde_json::Value;
 
+use super::rtsp;
 use super::rules::Rules;
 
 /// The mark of the shipped rules, used when no rules are loaded.
@@ -43,6 +44,11 @@ pub fn check(report: &mut Report, config: &ClientConfig) {
         }
     }
     if let Some(rules) = &rules {
+        if config.listen.iter().any(|it| it.interception == Interception::Tproxy)
+            && rtsp::may_follow(config)
+        {
+            rtsp::delivery(report, rules);
+        }
         own_mark(report, rules, config.tunnel.mark);
         scope(report, rules);
     }

@@ -1,6 +1,6 @@
 //! Parses the packet filter's rules from `nft -j list ruleset` (libnftables-json(5)).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The parts of the packet filter's rules that interception depends on.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Rules {
     pub redirect: Vec<u16>,
     /// Marks that rules match.
     pub marks: Vec<u32>,
+    /// Whether a rule delivers UDP to transparent sockets of this host.
+    pub delivers_media: bool,
     /// Whether the shipped set of client interfaces has elements.
     pub client_interfaces: bool,
     /// Whether the shipped set of client users has elements.
@@ -50,6 +52,13 @@ impl Rules {
         let port = |value: &Value| u16::try_from(value["port"].as_u64()?).ok();
         let given = expressions.iter().map(|it| &it["mangle"]);
         let given = given.filter(|it| is_mark(&it["key"])).find_map(|it| number(&it["value"]));
+        let matches = |left: Value, right: Value| {
+            let is_it = |it: &Value| it["match"]["left"] == left && it["match"]["right"] == right;
+            expressions.iter().any(is_it)
+        };
+        self.delivers_media |= given.is_some()
+            && matches(json!({"meta": {"key": "l4proto"}}), json!("udp"))
+            && matches(json!({"socket": {"key": "transparent"}}), json!(1));
         for expression in expressions {
             if is_mark(&expression["match"]["left"]) {
                 self.marks.extend(number(&expression["match"]["right"]));
@@ -72,6 +81,12 @@ mod tests {
             {"set": {"family": "inet", "name": "client_uids", "table": "millrace_tproxy",
                 "type": "uid", "handle": 4}},
             {"rule": {"table": "millrace_tproxy", "chain": "prerouting", "expr": [
+                {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "udp"}},
+                {"match": {"op": "==", "left": {"socket": {"key": "transparent"}}, "right": 1}},
+                {"match": {"op": "==", "left": {"socket": {"key": "wildcard"}}, "right": 0}},
+                {"mangle": {"key": {"meta": {"key": "mark"}}, "value": 19796}},
+                {"accept": null}]}},
+            {"rule": {"table": "millrace_tproxy", "chain": "prerouting", "expr": [
                 {"match": {"op": "==", "left": {"meta": {"key": "mark"}}, "right": 19794}},
                 {"accept": null}]}},
             {"rule": {"table": "millrace_tproxy", "chain": "intercept", "expr": [
@@ -85,10 +100,13 @@ mod tests {
             tproxy: vec![(15001, Some(0x4d54))],
             redirect: vec![15002],
             marks: vec![0x4d52],
+            delivers_media: true,
             client_interfaces: true,
             client_uids: false,
         };
         assert_eq!(Rules::parse(json).unwrap(), expected);
+        let without = json.replace("\"transparent\"", "\"wildcard\"");
+        assert!(!Rules::parse(&without).unwrap().delivers_media);
         assert_eq!(Rules::parse(r#"{"nftables": []}"#).unwrap(), Rules::default());
         assert!(Rules::parse("nonsense").is_err());
     }

@@ -1,5 +1,6 @@
 //! The client's role in an event loop: turns accepted connections into flows through the tunnel.
 
+mod first_bytes;
 mod udp_flows;
 mod udp_listeners;
 mod udp_media;
@@ -28,11 +29,12 @@ use socket2::SockRef;
 
 use crate::accept_queue::{AcceptQueue, is_out_of_resources};
 use crate::accepted::{Accepted, Outcome, Stage};
-use crate::connection_group::ConnectionGroup;
+use crate::connection_group::{ConnectionGroup, ListenerClasses};
 use crate::direct::{self, Direct};
 use crate::intercept::{Handshake, Mode, Reject, RejectReason};
 use crate::listener::{Listener, ListenerView, is_transient};
 use crate::pool::{Pool, ServerSet, State};
+use crate::recognition::FirstBytesQueue;
 use crate::reloadable::Reloadable;
 use crate::udp::{self, UdpFlows};
 
@@ -51,6 +53,9 @@ pub struct ClientRole {
     pub(crate) accepted: HashMap<u64, Accepted>,
     pub(crate) next_key: u64,
     pub(crate) groups: Vec<ConnectionGroup>,
+    /// How each `[[listen]]` classifies its flows.
+    pub(crate) classes: Vec<ListenerClasses>,
+    first_bytes: FirstBytesQueue,
     pub(crate) pool: Pool,
     /// Flows that bypass the tunnel; `None` if no listener has fail mode `open`.
     pub(crate) direct: Option<Direct>,
@@ -72,7 +77,7 @@ impl ClientRole {
         config: &ClientConfig,
         latest: Published<Reloadable>,
     ) -> Self {
-        let Reloadable { groups, limits } = (*latest.get()).clone();
+        let Reloadable { groups, classes, limits } = (*latest.get()).clone();
         Self {
             listener_views: listeners.iter().map(Listener::view).collect(),
             listeners,
@@ -80,6 +85,8 @@ impl ClientRole {
             accepted: HashMap::new(),
             next_key: FIRST_ACCEPTED,
             groups,
+            classes,
+            first_bytes: FirstBytesQueue::default(),
             pool,
             direct,
             udp,
@@ -204,7 +211,8 @@ impl ClientRole {
             bytes: Vec::new(),
             client: peer,
             listener: index,
-            group: listener.group,
+            group: self.classes[listener.number].default_group(),
+            follows_rtsp: false,
             handshake_place,
             admission,
             deadline: core.now() + self.limits.handshake_timeout,
@@ -227,6 +235,7 @@ impl ClientRole {
                 }
                 return;
             }
+            Stage::Recognising(_) => return self.recognise(core, key),
             // What the client sends now belongs to its flow, which reads it later.
             Stage::Waiting(_) | Stage::Requested { .. } => return,
         }
@@ -240,11 +249,7 @@ impl ClientRole {
                     log_refusal(core, Some(client), refusal);
                     return self.fail(core, key, ConnectFailure::Overloaded);
                 }
-                accepted.stage = Stage::Waiting(destination);
-                accepted.handshake_place = None;
-                accepted.deadline = core.now() + self.connect_timeout;
-                self.request(core, key);
-                self.maintain(core);
+                self.on_destination(core, key, destination);
             }
             Outcome::Rejected(Reject { reason: RejectReason::NoDestination, .. }) => {
                 // Accepting the connection is the answer (PROXY protocol, section 2.2).
@@ -306,6 +311,7 @@ impl ClientRole {
                         .inc();
                     self.turn_away(core, key, None);
                 }
+                Stage::Recognising(_) => self.classify_now(core, key),
                 Stage::Waiting(_) => self.fail(core, key, ConnectFailure::TunnelUnavailable),
                 Stage::Requested { conn, stream, .. } => {
                     let (conn, stream) = (*conn, *stream);
@@ -319,6 +325,7 @@ impl ClientRole {
                 }
             }
         }
+        self.forget_classified();
     }
 
     /// Moves the requests on a closed connection to others, or fails them.
@@ -418,7 +425,9 @@ impl Role for ClientRole {
     }
 
     fn on_wake(&mut self, core: &mut Core) {
-        Reloadable { groups: self.groups, limits: self.limits } = (*self.latest.get()).clone();
+        Reloadable { groups: self.groups, classes: self.classes, limits: self.limits } =
+            (*self.latest.get()).clone();
+        self.pool.set_kept_ready(&self.groups);
         if let Some(direct) = &mut self.direct {
             direct.set_limits(self.limits.clone());
             let failed = direct.on_wake(core);
@@ -507,7 +516,9 @@ impl Role for ClientRole {
     fn next_deadline(&self) -> Option<Instant> {
         let direct = self.direct.as_ref().and_then(Direct::next_deadline);
         let accepting = self.accepting.next_deadline();
-        let deadlines = [self.pool.next_deadline(), direct, self.udp.next_deadline(), accepting];
+        let first_bytes = self.first_bytes.next_deadline();
+        let deadlines =
+            [self.pool.next_deadline(), direct, self.udp.next_deadline(), accepting, first_bytes];
         deadlines.into_iter().flatten().min()
     }
 

@@ -130,7 +130,8 @@ fn check_network(network: IpNet, key: &str, source: &Source) -> Result<AllowedHo
     Ok(AllowedHost::Network(network))
 }
 
-struct Ports(RangeInclusive<u16>);
+/// A port, or a range of ports.
+pub(crate) struct Ports(pub(crate) RangeInclusive<u16>);
 
 impl<'de> Deserialize<'de> for Ports {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -131,7 +131,7 @@ pub struct ClientLimits {
     /// 2 min. Too small makes a new flow, with another source port, of the next datagram; too
     /// large keeps dead flows.
     pub udp_idle_timeout: Duration,
-    /// Pairs of UDP ports (RTP and RTCP) at a time for what RTSP players of class `rtsp` set up, 0 to
+    /// Pairs of UDP ports (RTP and RTCP) at a time for what RTSP players set up, 0 to
     /// 10000; default 1000. Beyond it, and with 0, a SETUP of media over UDP is answered 461, so that the player
     /// uses the RTSP connection. Each takes two descriptors and two ports.
     pub max_rtsp_port_pairs: usize,

@@ -36,6 +36,11 @@ impl Interception {
         matches!(self, Self::ProxyProtocol | Self::HttpConnect | Self::Socks5)
     }
 
+    /// The mode, if all flows have the same destination.
+    pub(crate) fn fixed_destination_mode(&self) -> Option<&'static str> {
+        matches!(self, Self::Static { .. } | Self::Udp { .. }).then(|| self.as_str())
+    }
+
     /// The name in configurations and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@
 //! `proxy-client/client.example.toml` and `proxy-server/server.example.toml`.
 
 mod allow;
+mod class_of_ports;
 mod client;
 mod common;
 mod congestion_control;
@@ -34,6 +35,7 @@ mod value;
 use std::path::Path;
 
 pub use allow::{Allow, AllowedHost, Protocol};
+pub use class_of_ports::ClassOfPorts;
 pub use client::{ClientConfig, ClientLimits, ClientTunnel, Connections};
 pub use common::{Admin, AdminToken, Class, Credentials, Log, LogFormat, LogLevel, Runtime};
 pub use congestion_control::{AlgorithmProblem, CheckAlgorithm, CongestionControl};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::class_of_ports::{ClassOfPorts, RawClassOfPorts, check_class_of_ports};
 use crate::congestion_control::RawCongestionControl;
 use crate::interception::{Interception, ListenAddress};
 use crate::network::Network;
@@ -21,8 +22,13 @@ pub struct Listen {
     /// In mode `proxy_protocol`: where PROXY headers may come from. Loopback by default; required for
     /// another address. Connections from elsewhere are reset.
     pub trusted_proxies: TrustedProxies,
-    /// The class of its flows; default `bulk`.
+    /// The class of its flows, unless their port or their first bytes say another; default `bulk`.
     pub class: Class,
+    /// Classes of flows by the port of their destination.
+    pub class_of_ports: Vec<ClassOfPorts>,
+    /// Whether the class of other flows is recognised by their first bytes, and RTSP followed in flows of every
+    /// class; default `true`, and always `false` in mode `udp`.
+    pub recognise_class: bool,
     /// The algorithm of its flows instead of their class's. The server is asked for the one of
     /// this name, with the server's parameters.
     pub congestion_control: Option<CongestionControl>,
@@ -35,6 +41,17 @@ pub struct Listen {
 pub struct ImmutableListen<'a>(&'a Interception, &'a ListenAddress, &'a TrustedProxies, FailMode);
 
 impl Listen {
+    /// The class that the configuration gives flows to `port`, whatever they carry.
+    pub fn class_of_port(&self, port: u16) -> Option<Class> {
+        let entry = self.class_of_ports.iter().find(|it| it.ports.contains(&port));
+        entry.map(|it| it.class).or_else(|| (!self.recognise_class).then_some(self.class))
+    }
+
+    /// The classes that its flows may have by the configuration alone.
+    pub fn configured_classes(&self) -> impl Iterator<Item = Class> {
+        self.class_of_ports.iter().map(|it| it.class).chain([self.class])
+    }
+
     /// Whether its flows bypass the tunnel while no server can take them.
     pub fn may_bypass(&self) -> bool {
         self.fail_mode == FailMode::Open
@@ -70,6 +87,9 @@ pub(crate) struct RawListen {
     trusted_proxies: Option<Vec<Network>>,
     #[serde(default)]
     class: Class,
+    #[serde(default)]
+    class_of_ports: Vec<RawClassOfPorts>,
+    recognise_class: Option<bool>,
     congestion_control: Option<RawCongestionControl>,
     #[serde(default)]
     fail_mode: FailMode,
@@ -179,6 +199,19 @@ impl RawListen {
             (RawMode::HttpConnect, None) => Interception::HttpConnect,
             (RawMode::Socks5, None) => Interception::Socks5,
         };
+        if !self.class_of_ports.is_empty()
+            && let Some(mode) = interception.fixed_destination_mode()
+        {
+            let problem = format!(
+                "mode {mode} has one destination, so all its flows have class `class`; remove it"
+            );
+            return Err(source.error(&format!("{key}.class_of_ports"), problem));
+        }
+        if is_udp && self.recognise_class.is_some() {
+            let problem = "mode udp recognises no classes, for it carries no TCP; remove it";
+            return Err(source.error(&format!("{key}.recognise_class"), problem));
+        }
+        let class_of_ports = check_class_of_ports(self.class_of_ports, key, source)?;
         let congestion_control = match self.congestion_control {
             Some(raw) => Some(raw.check(source, &format!("{key}.congestion_control"), known)?),
             None => None,
@@ -190,6 +223,8 @@ impl RawListen {
             address,
             trusted_proxies,
             class: self.class,
+            class_of_ports,
+            recognise_class: self.recognise_class.unwrap_or(!is_udp),
             congestion_control,
             fail_mode: self.fail_mode,
         })

@@ -67,7 +67,7 @@ pub struct ServerLimits {
     /// Silence in both directions after which a UDP flow ends, 1 s to 1 day; default 2 min, and
     /// RFC 9298 §3.1 advises against less. Too large keeps dead flows: UDP has no other end.
     pub udp_idle_timeout: Duration,
-    /// Pairs of UDP ports (RTP and RTCP) at a time for what RTSP connections of class `rtsp` set up,
+    /// Pairs of UDP ports (RTP and RTCP) at a time for what RTSP connections set up,
     /// 0 to 10000; default 1000. Beyond it, and with 0, a SETUP of media over UDP is answered 461, so
     /// that the player uses the RTSP connection. Each takes two descriptors and two ports.
     pub max_rtsp_port_pairs: usize,

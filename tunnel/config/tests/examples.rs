@@ -81,7 +81,8 @@ fn every_key_of_the_schema_is_in_the_example() {
                 let set = format!("\n{key} = ");
                 let commented = format!("\n# {key} = ");
                 let table = format!("\n# [{section}.{key}.");
-                let has = [set, commented, table].iter().any(|shown| text.contains(shown));
+                let list = format!("\n[[{section}.{key}]]\n");
+                let has = [set, commented, table, list].iter().any(|shown| text.contains(shown));
                 assert!(has, "lacks {section}.{key}");
                 keys += 1;
             }
@@ -103,7 +104,12 @@ fn the_example_shows_the_defaults() {
             }
         };
         let whole = show(text).unwrap();
-        let lists = ["[[listen]]", "[[destinations.allow]]", "[[direct.allow]]"];
+        let lists = [
+            "[[listen]]",
+            "[[listen.class_of_ports]]",
+            "[[destinations.allow]]",
+            "[[direct.allow]]",
+        ];
         let mut section = "";
         for line in text.lines() {
             if line.starts_with('[') {

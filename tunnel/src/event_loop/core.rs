@@ -573,6 +573,6 @@ pub struct RelayStart {
     /// The role's key for it, if the flow is to come back ([`crate::tunnel_event::TunnelEvent::FlowRetryable`]) when it could
     /// not be connected and can begin again.
     pub again: Option<u64>,
-    /// Whether its SETUP requests are followed; for flows of class `rtsp`.
+    /// How its SETUP requests are followed, if it is RTSP.
     pub rtsp: Option<Rtsp>,
 }

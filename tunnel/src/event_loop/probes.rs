@@ -8,6 +8,7 @@ use crate::probe::{
     ProbeState, probe_fields,
 };
 use crate::stream_owner::Owner;
+use millrace_wire::h3_connect::{RTSP_FIELD, RTSP_FOLLOWED};
 use quiche::h3::{self, NameValue};
 
 impl Core {
@@ -43,6 +44,7 @@ impl Core {
 
     /// Answers a probe.
     pub fn answer_probe(&mut self, id: ConnId, stream: u64) {
+        let follows_rtsp = self.shared.follows_rtsp();
         let Some(conn) = self.conn_mut(id) else { return };
         if conn.probes.answering.len() >= MAX_PROBES {
             conn.reset(stream, H3_EXCESSIVE_LOAD);
@@ -51,7 +53,8 @@ impl Core {
                 Some(Owner::PendingRequest { finished }) => finished,
                 _ => false,
             };
-            let exchange = Exchange { received_end: finished, ..Exchange::new(stream, false) };
+            let exchange =
+                Exchange { received_end: finished, follows_rtsp, ..Exchange::new(stream, false) };
             conn.probes.answering.push(exchange);
         }
         self.mark_pending(id.slot);
@@ -107,7 +110,7 @@ impl Conn {
     fn pump_asked(&mut self) {
         let Some(mut asked) = self.probes.asked.take() else { return };
         if asked.exchange.is_none() {
-            match self.request(&probe_fields(&asked.authority), Owner::Probe) {
+            match self.request(&probe_fields(&asked.authority, BODY.len()), Owner::Probe) {
                 Ok(stream) => asked.exchange = Some(Exchange::new(stream, true)),
                 Err(h3::Error::StreamBlocked) => {}
                 // No stream is left, because flows have them all, or the connection ends.
@@ -133,8 +136,12 @@ impl Conn {
         answering.retain_mut(|exchange| {
             let stream = exchange.stream;
             if !exchange.fields_sent {
-                let field = h3::Header::new(b":status", b"200");
-                match self.respond(stream, &[field], false) {
+                let mut fields = vec![h3::Header::new(b":status", b"200")];
+                if exchange.follows_rtsp {
+                    let (name, value) = (RTSP_FIELD.as_bytes(), RTSP_FOLLOWED.as_bytes());
+                    fields.push(h3::Header::new(name, value));
+                }
+                match self.respond(stream, &fields, false) {
                     Ok(()) => exchange.fields_sent = true,
                     Err(h3::Error::StreamBlocked) => return true,
                     Err(_) => {

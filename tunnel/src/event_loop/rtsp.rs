@@ -6,15 +6,13 @@ use crate::event_loop::core::Core;
 use crate::flow::Flow;
 use crate::flow_end::FlowEnd;
 use crate::flow_owner::FlowOwner;
-use crate::metrics::{Label, SetupRefusal};
-use crate::rtsp::Medium;
+use crate::metrics::{FlowRecognition, Label, SetupRefusal};
 use crate::rtsp::follow::{Event, Follower, Side};
-use crate::rtsp::ports::{Peer, UdpPair, UdpPairs};
-use crate::rtsp::{MediumFlow, MediumId, NewMedium, Reserved, Rtsp, RtspFlow};
-use crate::source_address::source_address;
+use crate::rtsp::ports::{UdpPair, UdpPairs};
+use crate::rtsp::{Medium, MediumFlow, MediumId, NewMedium, Reserved, Rtsp, RtspFlow};
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
-use crate::udp::UdpPort;
+use millrace_config::Class;
 use millrace_wire::Destination;
 use millrace_wire::rtsp::PortPair;
 use std::net::SocketAddr;
@@ -31,23 +29,18 @@ impl Core {
         let viewer = FlowOwner::of_client(client, flow.label.client).viewer();
         let (side, ports) = match rtsp {
             Rtsp::Client { player, origin, server_follows, .. } => {
-                let ip = player.ip().to_canonical();
-                let own = source_address(SocketAddr::new(ip, player.port())).ok()?;
-                // A player on this machine would send its packets to the origin directly.
-                let origin = origin
-                    .map(|it| it.to_canonical())
-                    .filter(|it| own != ip && UdpPort::reserve((*it, 0).into(), true).is_ok());
-                let source = origin.unwrap_or(own);
-                let peer = Peer::Player(ip);
-                let side = Side::Client { player: ip, source, server_follows };
-                (side, UdpPairs::new(shared, viewer, source, origin.is_some(), peer))
+                let player = SocketAddr::new(player.ip().to_canonical(), player.port());
+                let side = Side::Client { player: player.ip(), server_follows };
+                (side, UdpPairs::of_player(shared, viewer, player, origin))
             }
             Rtsp::Server { ref media_sources } => {
                 // The origin sends its media to the peer address of its TCP connection.
                 let (local, origin) = flow.socket.tcp_addresses()?;
-                let permits = media_sources.clone();
-                let peer = Peer::Origin { address: origin.ip(), permits };
-                (Side::Server, UdpPairs::new(shared, viewer, local.ip(), false, peer))
+                let sources = media_sources.clone();
+                (
+                    Side::Server,
+                    UdpPairs::of_origin(shared, viewer, local.ip(), origin.ip(), sources),
+                )
             }
         };
         Some(Box::new(RtspFlow { follower: Follower::new(side, ports), rtsp }))
@@ -66,6 +59,7 @@ impl Core {
                     self.set_up_medium(slot, &rtsp, id, pair, origin);
                 }
                 Event::TornDown { number } => self.end_media(conn, stream, Some(number)),
+                Event::Begun => self.on_rtsp_begun(slot, &rtsp),
                 Event::Refused(reason) => self.on_setup_refused(slot, reason),
                 Event::CloseOrigin => self.close_origin(slot),
             }
@@ -92,6 +86,14 @@ impl Core {
             conn.pending.flows.push_back(slot);
         }
         self.mark_pending(id.slot);
+    }
+
+    /// A flow has turned out to be RTSP.
+    fn on_rtsp_begun(&mut self, slot: usize, rtsp: &Rtsp) {
+        let Some(flow) = self.flows.get(slot) else { return };
+        if matches!(rtsp, Rtsp::Client { .. }) && flow.label.class != Class::Rtsp {
+            self.shared.metrics.flows_recognised.of(FlowRecognition::LateRtsp).inc();
+        }
     }
 
     fn on_setup_refused(&mut self, slot: usize, reason: SetupRefusal) {

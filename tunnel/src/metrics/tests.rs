@@ -23,6 +23,8 @@ fn every_series_is_there_from_the_start() {
         "millrace_flows_active",
         "millrace_flows_finished_total{outcome=\"denied\"}",
         "millrace_flows_finished_total{outcome=\"internal\"}",
+        "millrace_flows_classified_total{class=\"rtsp\"}",
+        "millrace_flows_recognised_total{protocol=\"late_rtsp\"}",
         "millrace_connections{state=\"established\"}",
         "millrace_handshake_failures_total{reason=\"expired\"}",
         "millrace_destinations_denied_total{reason=\"loopback\"}",
@@ -73,6 +75,8 @@ fn distinct<L: Label>() {
 #[test]
 fn each_value_of_a_label_has_a_counter_of_its_own() {
     distinct::<FlowFailure>();
+    distinct::<FlowRecognition>();
+    distinct::<Class>();
     distinct::<ConnectionState>();
     distinct::<HandshakeFailure>();
     distinct::<DeniedReason>();

@@ -40,6 +40,9 @@ pub(crate) trait Ports {
     /// Two ports for a medium that a player wants to have at `player`, and their numbers.
     fn reserve(&mut self, player: PortPair) -> Option<(Self::Pair, PortPair)>;
 
+    /// Where pairs are, once one was reserved.
+    fn source(&self) -> Option<IpAddr>;
+
     /// The origin has said where its media come from; whether the pair can be used.
     fn connect(&mut self, pair: &mut Self::Pair, origin: &OriginMedia) -> bool;
 }
@@ -60,8 +63,6 @@ pub(crate) enum Side {
     Client {
         /// Where the player is.
         player: IpAddr,
-        /// Where its media will come from.
-        source: IpAddr,
         /// Whether the server follows RTSP too; `None` before it has said so.
         server_follows: Option<bool>,
     },
@@ -72,6 +73,8 @@ pub(crate) enum Side {
 /// What a connection's media are to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event<P> {
+    /// The player's first bytes are RTSP.
+    Begun,
     /// A medium's ports are known at both ends.
     SetUp {
         /// Its number in this connection.
@@ -210,9 +213,13 @@ impl<P: Ports> Follower<P> {
             }
             return;
         }
+        let was_rtsp = self.requests.is_rtsp();
         while let Some(message) =
             self.requests.next(&mut bytes, &mut self.out.to_origin, Some(b"SETUP "))
         {
+            if !was_rtsp && self.events.is_empty() {
+                self.events.push(Event::Begun);
+            }
             if self.must_wait(&message) {
                 self.held = Some(Held { setup: message, behind: bytes.to_vec() });
                 return;
@@ -447,11 +454,13 @@ impl<P: Ports> Follower<P> {
         spec.remove(MARK);
         let origin = match self.side {
             Side::Server => self.complete_at_server(spec, &mut setup, head_bytes),
-            Side::Client { player, source, .. } => {
+            Side::Client { player, .. } => {
                 let origin = spec.ports("server_port").filter(|_| is_marked);
                 spec.set("server_port", &setup.ports.to_string());
                 // RFC 2326, Section 12.39: needed where it differs from the address of the RTSP connection.
-                spec.set("source", &source.to_string());
+                if let Some(source) = self.ports.source() {
+                    spec.set("source", &source.to_string());
+                }
                 if spec.get("destination").is_some() {
                     spec.set("destination", &player.to_string());
                 }

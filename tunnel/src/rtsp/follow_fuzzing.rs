@@ -38,6 +38,10 @@ impl Ports for Numbers {
         Some((Pair(self.reserved.clone()), PortPair { rtp, rtcp: rtp + 1 }))
     }
 
+    fn source(&self) -> Option<IpAddr> {
+        Some(IpAddr::from([198, 18, 0, 1]))
+    }
+
     fn connect(&mut self, _pair: &mut Pair, origin: &OriginMedia) -> bool {
         let Some(ports) = origin.ports else { return true };
         assert!(ports.rtp.min(ports.rtcp) >= LEAST_ORIGIN_PORT);
@@ -78,7 +82,7 @@ impl End {
                 Event::TornDown { number } => {
                     assert!(self.media.remove(&number).is_some(), "medium {number} ends twice");
                 }
-                Event::Refused(_) | Event::CloseOrigin => {}
+                Event::Begun | Event::Refused(_) | Event::CloseOrigin => {}
             }
         }
         let follower = &self.follower;
@@ -101,11 +105,7 @@ struct Tunnel {
 
 impl Tunnel {
     fn new(server_follows: Option<bool>, ports: usize) -> Self {
-        let side = Side::Client {
-            player: IpAddr::from([198, 18, 0, 9]),
-            source: IpAddr::from([198, 18, 0, 1]),
-            server_follows,
-        };
+        let side = Side::Client { player: IpAddr::from([198, 18, 0, 9]), server_follows };
         Self {
             client: End::new(side, 40_000, ports),
             server: End::new(Side::Server, 50_000, ports),

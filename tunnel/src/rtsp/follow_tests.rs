@@ -4,7 +4,6 @@ use std::rc::Rc;
 use super::*;
 
 const PLAYER: &str = "198.18.0.9";
-const SOURCE: &str = "198.18.0.1";
 const URI: &str = "rtsp://cam.example/live/1";
 
 /// Pairs of ports from a number on, and how many there are out.
@@ -38,6 +37,10 @@ impl Ports for Numbers {
         Some((Pair(rtp, self.out.clone()), PortPair { rtp, rtcp: rtp + 1 }))
     }
 
+    fn source(&self) -> Option<IpAddr> {
+        Some(IpAddr::from([198, 18, 0, 1]))
+    }
+
     fn connect(&mut self, _pair: &mut Pair, origin: &OriginMedia) -> bool {
         self.told.borrow_mut().push(*origin);
         self.connects
@@ -53,8 +56,8 @@ fn client() -> Follower<Numbers> {
 }
 
 fn client_before(server_follows: Option<bool>) -> Follower<Numbers> {
-    let [player, source] = [PLAYER, SOURCE].map(|it| it.parse().unwrap());
-    Follower::new(Side::Client { player, source, server_follows }, numbers(40_000))
+    let player = PLAYER.parse().unwrap();
+    Follower::new(Side::Client { player, server_follows }, numbers(40_000))
 }
 
 fn server() -> Follower<Numbers> {
@@ -125,6 +128,7 @@ fn seen(follower: &mut Follower<Numbers>) -> Seen {
             Event::TornDown { number } => seen.over.push(number),
             Event::Refused(reason) => seen.refused.push(reason),
             Event::CloseOrigin => seen.closes_origin = true,
+            Event::Begun => {}
         }
     }
     seen

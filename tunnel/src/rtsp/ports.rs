@@ -11,6 +11,7 @@ use super::media_sources::MediaSources;
 use crate::datagrams::{MediaPeer, Near};
 use crate::flow_owner::Viewer;
 use crate::shared::{PairPlace, Shared};
+use crate::source_address::source_address;
 use crate::udp::UdpPort;
 
 /// Attempts to find two free ports beside each other.
@@ -34,45 +35,87 @@ pub(crate) struct UdpPairs {
     shared: Arc<Shared>,
     /// The viewer that they count for.
     viewer: Viewer,
-    /// Where they are bound.
-    local: IpAddr,
-    /// `local` is not this machine's own (`IP_TRANSPARENT`).
-    transparent: bool,
     peer: Peer,
+    /// Where they are bound; at a client known with the first pair.
+    local: Option<Local>,
+}
+
+/// Where pairs are bound.
+#[derive(Clone, Copy, Debug)]
+struct Local {
+    ip: IpAddr,
+    /// It is not this machine's own (`IP_TRANSPARENT`).
+    is_foreign: bool,
 }
 
 /// The peer of a pair.
-#[derive(Clone, Debug)]
-pub(crate) enum Peer {
+#[derive(Debug)]
+enum Peer {
     /// The player, at the ports that its request names.
-    Player(IpAddr),
+    Player {
+        /// The player's end of the RTSP connection.
+        player: SocketAddr,
+        /// The origin's address, if the interception is transparent to the player.
+        origin: Option<IpAddr>,
+    },
     /// The origin, at the ports that its answer names, if it does.
     Origin {
         /// Of the RTSP connection.
         address: IpAddr,
         /// Which other addresses its answer may name as `source`.
-        permits: MediaSources,
+        sources: MediaSources,
     },
 }
 
 impl UdpPairs {
-    pub(crate) fn new(
+    /// Pairs towards a player, in place of `origin` where that is possible.
+    pub(crate) fn of_player(
+        shared: Arc<Shared>,
+        viewer: Viewer,
+        player: SocketAddr,
+        origin: Option<IpAddr>,
+    ) -> Self {
+        Self { shared, viewer, peer: Peer::Player { player, origin }, local: None }
+    }
+
+    /// Pairs at `local` towards the origin at `address`.
+    pub(crate) fn of_origin(
         shared: Arc<Shared>,
         viewer: Viewer,
         local: IpAddr,
-        transparent: bool,
-        peer: Peer,
+        address: IpAddr,
+        sources: MediaSources,
     ) -> Self {
-        Self { shared, viewer, local, transparent, peer }
+        let local = Some(Local { ip: local, is_foreign: false });
+        Self { shared, viewer, peer: Peer::Origin { address, sources }, local }
     }
 
-    fn open(&self) -> io::Result<(UdpPort, UdpPort)> {
+    /// Finds out where pairs are bound, unless that is known.
+    fn local(&mut self) -> io::Result<Local> {
+        if let Some(local) = self.local {
+            return Ok(local);
+        }
+        let Peer::Player { player, origin } = &self.peer else {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        };
+        let own = source_address(*player)?;
+        // A player on this machine would send its packets to the origin directly.
+        let origin = origin
+            .map(|it| it.to_canonical())
+            .filter(|it| own != player.ip() && UdpPort::reserve((*it, 0).into(), true).is_ok());
+        let local = Local { ip: origin.unwrap_or(own), is_foreign: origin.is_some() };
+        self.local = Some(local);
+        Ok(local)
+    }
+
+    fn open(&mut self) -> io::Result<(UdpPort, UdpPort)> {
+        let Local { ip, is_foreign } = self.local()?;
         let mut last = None;
         for _ in 0..ATTEMPTS {
-            let first = UdpPort::reserve((self.local, 0).into(), self.transparent)?;
+            let first = UdpPort::reserve((ip, 0).into(), is_foreign)?;
             // RFC 3550, Section 11: RTP has the even one.
             let other = first.local().port() ^ 1;
-            match UdpPort::reserve((self.local, other).into(), self.transparent) {
+            match UdpPort::reserve((ip, other).into(), is_foreign) {
                 Ok(second) if other & 1 == 0 => return Ok((second, first)),
                 Ok(second) => return Ok((first, second)),
                 Err(error) => last = Some(error),
@@ -100,8 +143,9 @@ impl Ports for UdpPairs {
         let (rtp, rtcp) =
             opened.inspect_err(|error| tracing::warn!(%error, "no free RTP ports")).ok()?;
         let ports = PortPair { rtp: rtp.local().port(), rtcp: rtcp.local().port() };
-        let peers = match self.peer {
-            Peer::Player(ip) => Some([player.rtp, player.rtcp].map(|port| {
+        let peers = match &self.peer {
+            Peer::Player { player: at, .. } => Some([player.rtp, player.rtcp].map(|port| {
+                let ip = at.ip();
                 MediaPeer::new([ip; 2], LEAST_PLAYER_PORT, Some(SocketAddr::new(ip, port)))
             })),
             Peer::Origin { .. } => None,
@@ -109,16 +153,20 @@ impl Ports for UdpPairs {
         Some((UdpPair { rtp, rtcp, peers, place }, ports))
     }
 
+    fn source(&self) -> Option<IpAddr> {
+        self.local.map(|it| it.ip)
+    }
+
     fn connect(&mut self, pair: &mut UdpPair, origin: &OriginMedia) -> bool {
-        let Peer::Origin { address, permits } = &self.peer else { return true };
+        let Peer::Origin { address, sources } = &self.peer else { return true };
         let ports = origin.ports.map(|it| [it.rtp, it.rtcp]);
         let source = origin.source.unwrap_or(address.to_canonical());
         let foreign = source != address.to_canonical();
         let first = SocketAddr::new(source, ports.map_or(0, |ports| ports[0]));
         // An origin that names no usable address sends from that of its RTSP connection.
         let usable = !(source.is_unspecified() || source.is_multicast())
-            && source.is_ipv4() == self.local.to_canonical().is_ipv4();
-        if foreign && usable && !permits.permit(first) {
+            && source.is_ipv4() == address.to_canonical().is_ipv4();
+        if foreign && usable && !sources.permit(first) {
             return false;
         }
         let source = if usable { source } else { address.to_canonical() };

@@ -181,6 +181,11 @@ impl Reader {
         self.passed == 0 && self.content.left == 0 && !self.skips_line
     }
 
+    /// Whether a message was found.
+    pub(super) fn is_rtsp(&self) -> bool {
+        self.protocol == Protocol::Rtsp
+    }
+
     /// Whether the stream has begun with something else than RTSP.
     pub(super) fn is_other_protocol(&self) -> bool {
         self.protocol == Protocol::Other

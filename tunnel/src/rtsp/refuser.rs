@@ -1,5 +1,7 @@
 //! RTSP outside the tunnel: a flow that a proxy connects to its origin itself.
 
+use std::net::IpAddr;
+
 use millrace_wire::rtsp::PortPair;
 
 use super::follow::{Event, Follower, OriginMedia, Ports, Side};
@@ -20,6 +22,10 @@ impl Ports for NoPorts {
     type Pair = ();
 
     fn reserve(&mut self, _player: PortPair) -> Option<((), PortPair)> {
+        None
+    }
+
+    fn source(&self) -> Option<IpAddr> {
         None
     }
 

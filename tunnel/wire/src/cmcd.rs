@@ -22,7 +22,7 @@ pub const MAX_DATA_BYTES: usize = 2048;
 pub const MAX_SESSION_BYTES: usize = 64;
 
 /// The header fields (CTA-5004, Section 3.1).
-const FIELDS: [&str; 4] = ["cmcd-request", "cmcd-object", "cmcd-status", "cmcd-session"];
+pub(crate) const FIELDS: [&str; 4] = ["cmcd-request", "cmcd-object", "cmcd-status", "cmcd-session"];
 
 /// What a player said of itself. What it did not say is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

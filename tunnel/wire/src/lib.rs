@@ -14,6 +14,7 @@ pub mod cmcd;
 pub mod connect_udp;
 pub mod destination;
 pub mod failure;
+pub mod first_bytes;
 pub mod h3_connect;
 pub mod http_connect;
 pub mod http_datagram;

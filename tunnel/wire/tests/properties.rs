@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use millrace_wire::capsule::{self, Capsules};
+use millrace_wire::first_bytes::{self, MAX_FIRST_BYTES};
 use millrace_wire::{Destination, Parsed, parse_authority, proxy_protocol};
 use proptest::prelude::*;
 
@@ -59,5 +60,26 @@ proptest! {
         }
         let prefix = &header[..cut.index(header.len())];
         prop_assert_eq!(proxy_protocol::parse(prefix), Ok(Parsed::Incomplete));
+    }
+
+    #[test]
+    fn the_protocol_of_a_flow_does_not_depend_on_how_its_bytes_were_cut(
+        method in "(GET|POST|OPTIONS|SETUP|PLAY|P|FOO|\\PC{0,4})",
+        target in "( |/|\\*|rtsp://a/b)[ -~]{0,12}(\\.m4s|\\?CMCD=a)?",
+        version in "(RTSP/[0-9]\\.[0-9]|HTTP/[0-2]\\.[0-9]|RTSP|\\PC{0,4})",
+        rest in "(\r?\n(CMCD-Object|x-sessioncookie|[A-Z]): [ -~]{0,6}){0,4}(\r\n\r\n|\n\n)?\\PC{0,8}",
+        longer in any::<bool>(),
+        cut: prop::sample::Index,
+    ) {
+        let mut bytes = format!("{method} {target} {version}{rest}").into_bytes();
+        if longer {
+            bytes.resize(MAX_FIRST_BYTES, b'a');
+        }
+        let whole = first_bytes::recognise(&bytes);
+        prop_assert!(whole.is_some() || bytes.len() < MAX_FIRST_BYTES);
+        let prefix = &bytes[..cut.index(bytes.len() + 1)];
+        if let Some(protocol) = first_bytes::recognise(prefix) {
+            prop_assert_eq!(Some(protocol), whole);
+        }
     }
 }

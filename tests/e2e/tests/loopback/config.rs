@@ -184,6 +184,22 @@ fn certificate_that_peers_refuse_is_reported_by_check() {
     assert!(checked.output.contains("less than 30 days"), "{}", checked.output);
 }
 
+/// Such a listener is valid, and does not carry RTP over UDP.
+#[test]
+fn a_listener_that_does_not_recognise_rtsp_is_reported_by_check() {
+    let _lock = test_lock::shared();
+    let taken = Taken::write();
+    let mode = "mode = \"socks5\"";
+    let path = taken.spoilt("client", mode, &format!("{mode}\nrecognise_class = false"));
+    let checked = run("client", "check", &path);
+    assert_eq!(checked.code, Some(0), "{}", checked.output);
+    let warning =
+        "warning: listen[0].recognise_class: is off, and flows to port 554 have class bulk";
+    assert!(checked.output.contains(warning), "{}", checked.output);
+    let checked = run("client", "check", &taken.path("client.toml"));
+    assert!(!checked.output.contains("warning"), "{}", checked.output);
+}
+
 #[test]
 fn wrong_deny_list_is_refused_with_its_line() {
     let _lock = test_lock::shared();

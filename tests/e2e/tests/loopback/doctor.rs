@@ -204,6 +204,55 @@ fn a_server_that_does_not_carry_udp_is_found() {
     }
 }
 
+/// Each cause for which RTP over UDP goes past the tunnel.
+#[test]
+fn a_configuration_that_does_not_follow_rtsp_is_found() {
+    let check = "RTP over UDP";
+    let pair = Pair::builder().start();
+    let at = pair.addresses.tunnel;
+    let found = doctor(&pair, "client", same);
+    found.has(check, "ok", &format!("{at} follows RTSP"));
+    found.has(check, "warning", "mode proxy_protocol");
+    found.has("RTP ports", "ok", "for at most 1000 pairs");
+    doctor(&pair, "server", same).has("RTP ports", "ok", "for at most 1000 pairs");
+
+    let with = |side: &str, from: &str, to: &str| {
+        doctor(&pair, side, |text| {
+            assert!(text.contains(from), "{text}");
+            text.replacen(from, to, 1)
+        })
+    };
+    let mode = "mode = \"http_connect\"";
+    let found = with("client", mode, &format!("{mode}\nrecognise_class = false"));
+    found.has(check, "warning", "listen[1].recognise_class is off, and flows to port 554");
+    for side in ["client", "server"] {
+        let none = "[limits]\nmax_rtsp_port_pairs = 0\n[log]";
+        let found = with(side, "[log]", none);
+        found.has(check, "warning", "limits.max_rtsp_port_pairs is 0");
+        assert_eq!(found.code, Some(0), "{:#}", found.json);
+        let many = "[limits]\nmax_rtsp_port_pairs = 10000\n[log]";
+        let found = with(side, "[log]", many);
+        assert!(found.findings().any(|(check, ..)| check == "RTP ports"), "{:#}", found.json);
+    }
+    let forwarded = "[[destinations.allow]]\nforward_to = \"127.0.0.1:9\"";
+    let found = with("server", "[[destinations.allow]]", forwarded);
+    found.has(check, "warning", "destinations.allow[0] forwards port 554");
+
+    let address: SocketAddr = tcp::unused(Ipv4Addr::LOCALHOST);
+    let capabilities = Capabilities { extended_connect: true, datagrams: true };
+    let _server = StubServer::start(address, &pair.certificates, capabilities);
+    let found = with("client", &at.to_string(), &address.to_string());
+    found.has(check, "skipped", "does not say whether it follows RTSP");
+}
+
+#[test]
+fn a_server_that_does_not_follow_rtsp_is_found() {
+    let pair = Pair::builder().server("limits.max_rtsp_port_pairs", 0).start();
+    let found = doctor(&pair, "client", same);
+    found.has("RTP over UDP", "warning", "does not follow RTSP");
+    assert_eq!(found.code, Some(0), "{:#}", found.json);
+}
+
 #[test]
 fn a_server_with_fewer_ports_than_udp_flows_is_found() {
     let pair = Pair::builder().allow_udp("127.0.0.1").start();

@@ -18,7 +18,7 @@ fn connect(pair: &Pair, origin: &RtspOrigin) -> Player {
 }
 
 /// A medium that is set up: where the player finds the origin, and the origin the player.
-fn set_up(player: &mut Player, origin: &RtspOrigin) -> (Ends, Ends) {
+pub(crate) fn set_up(player: &mut Player, origin: &RtspOrigin) -> (Ends, Ends) {
     let answer = player.set_up("live");
     let asked = origin.asked();
     assert_eq!(answer.status, 200, "{}", answer.head);

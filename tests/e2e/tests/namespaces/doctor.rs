@@ -38,7 +38,9 @@ fn what_interception_needs_is_missed_until_it_is_there() {
     let (code, found) = world.doctor();
     assert_eq!((code, checks(&found, "failed")), (Some(0), vec![]), "{found:#}");
     let fine: Vec<_> = checks(&found, "ok").into_iter().map(|(check, _)| check).collect();
-    for check in ["nftables", "ip rule", "tunnel.mark", "ip_forward", "MTU", "path MTU"] {
+    for check in
+        ["nftables", "ip rule", "tunnel.mark", "ip_forward", "MTU", "path MTU", "RTP over UDP"]
+    {
         assert!(fine.iter().any(|it| it == check), "{check}: {found:#}");
     }
 
