@@ -26,7 +26,7 @@ pages: setup
 
 demo: setup ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
 	cargo build --release --workspace --bins
-	cd player && npm run build
+	$(MAKE) --no-print-directory pages
 	$(AS_ROOT) $(LAB) demo
 
 # Incremental builds are not for measuring the tunnel: the compiler optimises less across modules.

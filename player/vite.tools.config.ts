@@ -8,7 +8,7 @@ export default defineConfig({
     emptyOutDir: false,
     target: "node20",
     rollupOptions: {
-      input: { media: "src/cli/media.ts", streams: "src/cli/streams.ts", live: "src/cli/live.ts", quality: "src/cli/quality.ts", pictures: "src/cli/pictures.ts", measure: "src/cli/measure.ts", report: "src/cli/report.ts" },
+      input: { media: "src/cli/media.ts", streams: "src/cli/streams.ts", live: "src/cli/live.ts", quality: "src/cli/quality.ts", pictures: "src/cli/pictures.ts", measure: "src/cli/measure.ts" },
       output: { entryFileNames: "[name].js", chunkFileNames: "shared/[name].js" },
     },
   },

@@ -158,15 +158,9 @@ impl Player {
     /// When it has not been built.
     pub fn locate(directory: &Path) -> Result<Self> {
         let dist = directory.join("dist");
-        for file in [
-            "media.js",
-            "streams.js",
-            "quality.js",
-            "pictures.js",
-            "measure.js",
-            "report.js",
-            "page/index.html",
-        ] {
+        for file in
+            ["media.js", "streams.js", "quality.js", "pictures.js", "measure.js", "page/index.html"]
+        {
             if !dist.join(file).is_file() {
                 bail!("{} is missing: run `make build` first", dist.join(file).display());
             }
@@ -311,19 +305,6 @@ impl Player {
             command.arg("--quality").arg(quality);
         }
         command
-    }
-
-    /// Draws the report of all sessions in `directory`.
-    ///
-    /// # Errors
-    /// When it can't be drawn, or on Ctrl-C.
-    pub fn report(&self, directory: &Path, out: &Path) -> Result<()> {
-        let mut command = self.node("report.js");
-        command.arg("--in").arg(directory).arg("--out").arg(out);
-        let log = directory.join("report.log");
-        let at_most = Duration::from_secs(120);
-        let status = run_logged("the report", &mut command, &log, at_most, |_| Ok(()))?;
-        must_succeed("the report", status, &log)
     }
 
     fn node(&self, script: &str) -> Command {

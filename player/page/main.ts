@@ -1,6 +1,5 @@
 import { MediaPlayer } from "dashjs";
-import type { PlayerRecord } from "../src/schema.ts";
-import { openChart } from "./chart.ts";
+import type { PlayerRecord, Second } from "../src/schema.ts";
 import { Collector } from "./collector.ts";
 import { parseOptions, playerSettings } from "./options.ts";
 import { startOverlay } from "./overlay.ts";
@@ -54,10 +53,32 @@ function start(): void {
   button.hidden = options.autoplay;
   button.addEventListener("click", play);
   element("save", HTMLButtonElement).addEventListener("click", () => save(record()));
-  if (options.autoplay) play();
-  const chart = element("chart", HTMLElement);
-  chart.hidden = !options.chart;
-  startOverlay(element("overlay", HTMLElement), message, { record, heard: () => heard(), ...(options.chart ? { chart: openChart(chart, options.live) } : {}) });
+  let chart: DrawChart = () => {};
+  startOverlay(element("overlay", HTMLElement), message, { record, heard: () => heard(), chart: (seconds) => chart(seconds) });
+  const { autoplay, live } = options;
+  if (!options.chart) {
+    if (autoplay) play();
+    return;
+  }
+  // Before the play request: the chart's code would take a share of the link from the video.
+  void loadChart(element("chart", HTMLElement), live).then((loaded) => {
+    chart = loaded;
+    if (autoplay) play();
+  });
+}
+
+type DrawChart = (seconds: readonly Second[]) => void;
+
+/** The video plays without a chart that can't be loaded. */
+async function loadChart(box: HTMLElement, live: boolean): Promise<DrawChart> {
+  try {
+    const { openChart } = await import("./chart.ts");
+    box.hidden = false;
+    return openChart(box, live);
+  } catch (error) {
+    console.error("the chart can't be loaded:", error);
+    return () => {};
+  }
 }
 
 /** Hands the log over as a file. */

@@ -46,7 +46,7 @@ export interface Shown {
   /** Null: no proxy is asked. */
   readonly heard: () => Heard | null;
   /** Sees the session's seconds. */
-  readonly chart?: (seconds: readonly Second[]) => void;
+  readonly chart: (seconds: readonly Second[]) => void;
 }
 
 /** Keeps `list` up to date. */
@@ -54,7 +54,7 @@ export function startOverlay(list: HTMLElement, message: HTMLElement, { record, 
   const draw = (): void => {
     const now = record();
     const figures = qoe(now, now.now_s ?? 0, null);
-    chart?.(figures.seconds);
+    chart(figures.seconds);
     const proxy = heard();
     list.replaceChildren(
       ...[...rows(now, figures), ...(proxy ? proxyRows(proxy) : [])].flatMap(([name, value]) => {

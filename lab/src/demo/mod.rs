@@ -1,6 +1,7 @@
 //! The demo: one video over one bad link, carried in three ways.
 
 mod options;
+mod report;
 mod results;
 mod tunnel;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 pub use self::options::{DemoOptions, LinkOptions, Variant};
+use self::report::SessionsReport;
 use self::results::{DemoSession, DemoSessions};
 use self::tunnel::{DemoTunnel, TunnelSetup};
 use crate::emulator::{EmulatorReport, LinkConfig};
@@ -45,6 +47,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     require(&PROGRAMS)?;
     let link = options.link.config()?;
     let player = Player::locate(&options.player_dir)?;
+    let page = SessionsReport::locate(&options.report_program)?;
     let binaries = match options.variants.contains(&Variant::Millrace) {
         true => Some(Binaries::locate()?),
         false => None,
@@ -84,7 +87,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     let report = demo.out.join("report.html");
     {
         let _step = Step::begin("drawing the report", None)?;
-        demo.player.report(&demo.out, &report)?;
+        page.draw(&demo.out, &report)?;
     }
     println!("{}", results::table(&sessions.counted));
     for reason in sessions.counted.iter().filter_map(DemoSession::invalid_reason) {

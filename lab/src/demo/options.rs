@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use super::report::PROGRAM;
 use crate::emulator::{LinkConfig, PipeConfig};
 use crate::topology::KernelCc;
 
@@ -127,6 +128,9 @@ pub struct DemoOptions {
     /// Directory of the built player
     #[arg(long, default_value = "player")]
     pub player_dir: PathBuf,
+    /// The program that draws the report, as `make build` makes it
+    #[arg(long, default_value = PROGRAM, hide = true)]
+    pub report_program: PathBuf,
     /// The interception rules shipped with millrace-client
     #[arg(long, default_value = "deploy/nftables/tproxy.nft")]
     pub tproxy_rules: PathBuf,

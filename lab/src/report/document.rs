@@ -1,4 +1,4 @@
-//! The data of the page; `lab/web/src/data.ts` is the other side.
+//! The data of the page; `lab/web/src/figures/document.ts` is the other side.
 
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! `millrace-lab report`: one self-contained page from the results of many runs.
 //!
 //! [`Plot`] is the form that a scenario file gives its results; [`document`] is what the page is
-//! made from. The page itself is `lab/web/`, built with the rest by `make build`.
+//! made from. The page itself is `lab/web/page/figures/`, built with the rest by `make build`.
 
 pub mod archive;
 mod beside;
@@ -43,7 +43,7 @@ use summary::{Stamp, Summary};
 const PLACE: &str = "\"millrace-report-data\"";
 
 /// The built page.
-const PAGE: &str = "lab/web/dist/index.html";
+const PAGE: &str = "lab/web/dist/figures.html";
 
 /// Where the figures' numbers go, beside the page.
 const CSV_DIRECTORY: &str = "figures";

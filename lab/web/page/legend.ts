@@ -1,5 +1,5 @@
 /** The legend of a plot: its buttons show and hide series in all panels. */
-import { seriesNames, type Chart } from "../src/data.ts";
+import { seriesNames, type Chart } from "../src/chart.ts";
 import { referenceDash } from "../src/option.ts";
 import { FRONT } from "../src/scatter.ts";
 import type { Named } from "../src/sets.ts";

@@ -1,15 +1,16 @@
 /** The panels of one plot, with a legend that serves all of them. */
 import { BarChart, CustomChart, LineChart, ScatterChart } from "echarts/charts";
 import { GridComponent, TooltipComponent } from "echarts/components";
-import { init, use, type ECharts } from "echarts/core";
+import { connect, init, use, type ECharts } from "echarts/core";
 import { SVGRenderer } from "echarts/renderers";
-import type { Chart, Corner, Panel, Table } from "../src/data.ts";
+import type { Chart, Corner, Panel, Table } from "../src/chart.ts";
 import { withUnit } from "../src/format.ts";
-import type { Look } from "../src/marks.ts";
 import { description, option } from "../src/option.ts";
 import type { Styles } from "../src/style.ts";
 import { element } from "./dom.ts";
 import { legend } from "./legend.ts";
+import { DARK, look } from "./look.ts";
+import { tableOf } from "./table.ts";
 
 use([BarChart, CustomChart, LineChart, ScatterChart, GridComponent, TooltipComponent, SVGRenderer]);
 
@@ -30,11 +31,27 @@ export interface Plots {
   readonly drawAll: () => void;
 }
 
-export function plots(look: (width_px: number) => Look, styles: Styles, sets: readonly string[]): Plots {
+export interface PlotsOptions {
+  readonly styles: Styles;
+  /** The labels of results side by side. */
+  readonly sets: readonly string[];
+  /** The pointer over one chart shows the values of all charts at that place. */
+  readonly hasSharedPointer: boolean;
+}
+
+const GROUP = "page";
+
+export function plots({ styles, sets, hasSharedPointer }: PlotsOptions): Plots {
   const all: (Drawn & { readonly hidden: Set<string> })[] = [];
+  const open = (place: HTMLElement): ECharts => {
+    const instance = init(place, null, { renderer: "svg" });
+    if (hasSharedPointer) instance.group = GROUP;
+    return instance;
+  };
+  if (hasSharedPointer) connect(GROUP);
   const draw = (d: (typeof all)[number]): void => {
-    d.instance ??= init(d.place, null, { renderer: "svg" });
-    d.instance.setOption(option(d.chart, d.hidden, look(d.place.clientWidth)), { notMerge: true });
+    d.instance ??= open(d.place);
+    d.instance.setOption(option(d.chart, d.hidden, look(d.place.clientWidth, styles)), { notMerge: true });
   };
   const seen = new IntersectionObserver(
     (entries) => {
@@ -84,13 +101,16 @@ export function plots(look: (width_px: number) => Look, styles: Styles, sets: re
   };
 }
 
-function tableOf(table: Table): HTMLElement {
-  const head = element("tr", {}, ...table.columns.map((c) => element("th", { scope: "col" }, c)));
-  const body = table.rows.map((row) => element("tr", {}, ...row.map((cell, i) => (i === 0 ? element("th", { scope: "row" }, cell) : element("td", {}, cell)))));
-  // Beside the part that scrolls, where it would be cut off.
-  const caption = table.title === null ? [] : [element("figcaption", {}, table.title)];
-  const scroll = element("div", { class: "scroll" }, element("table", { class: "plain" }, element("thead", {}, head), element("tbody", {}, ...body)));
-  return element("figure", { class: "table" }, ...caption, scroll);
+/** Draws again after a change of colours or width, and everything before printing. */
+export function follow(page: Plots): void {
+  matchMedia(DARK).addEventListener("change", page.redraw);
+  addEventListener("beforeprint", page.drawAll);
+  let width = document.body.clientWidth;
+  new ResizeObserver(() => {
+    if (document.body.clientWidth === width) return;
+    width = document.body.clientWidth;
+    page.redraw();
+  }).observe(document.body);
 }
 
 /** The plotted numbers as a table, made when it is opened; long series are in the CSV only. */

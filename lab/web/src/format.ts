@@ -13,18 +13,27 @@ export function figure(value: number | null | undefined): string {
   return value.toLocaleString("en", { maximumFractionDigits: digits }).replace("-", "−");
 }
 
+/** With so many digits after the point. */
+export function fixed(value: number | null | undefined, digits: number): string {
+  if (value === null || value === undefined) return "–";
+  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
+}
+
+/** A figure's text and its unit, never on two lines; a dash has no unit. */
+export const joined = (text: string, unit: string): string => (unit === "" || text === "–" ? text : `${text}${NARROW_SPACE}${unit}`);
+
 /** With its unit: "1.5 kB", "3 %", "98.1 Mbit/s". */
 export function withUnit(value: number | null | undefined, unit: string): string {
   if (value === null || value === undefined) return "–";
   const steps = UNITS_BY_THOUSAND[unit];
-  if (steps === undefined) return unit === "" ? figure(value) : `${figure(value)}${NARROW_SPACE}${unit}`;
+  if (steps === undefined) return joined(figure(value), unit);
   let step = 0;
   let scaled = value;
   while (Math.abs(scaled) >= 1000 && step < steps.length - 1) {
     scaled /= 1000;
     step++;
   }
-  return `${figure(scaled)}${NARROW_SPACE}${steps[step] ?? unit}`;
+  return joined(figure(scaled), steps[step] ?? unit);
 }
 
 /** A tick of an axis: the unit stands in the axis' name, unless it changes along the axis. */

@@ -1,4 +1,4 @@
-import type { Corner } from "./data.ts";
+import type { Corner } from "./chart.ts";
 
 export interface Place {
   readonly name: string;

@@ -1,6 +1,6 @@
 /** What lines, bars and points are drawn with. */
 import type { BarSeriesOption, CustomSeriesOption, LineSeriesOption, ScatterSeriesOption } from "echarts/charts";
-import type { Series } from "./data.ts";
+import type { Series } from "./chart.ts";
 import { HUES, SHAPES, type Mode, type Styles, type Symbol } from "./style.ts";
 
 export type AnySeries = BarSeriesOption | CustomSeriesOption | LineSeriesOption | ScatterSeriesOption;

@@ -2,7 +2,7 @@
 import type { BarSeriesOption, CustomSeriesOption, LineSeriesOption, ScatterSeriesOption } from "echarts/charts";
 import type { GridComponentOption, TooltipComponentOption } from "echarts/components";
 import type { ComposeOption } from "echarts/core";
-import type { Axis, Chart, Series } from "./data.ts";
+import type { Axis, Chart, Series } from "./chart.ts";
 import { axisName, figure, tick, withUnit } from "./format.ts";
 import { colour, drawn, paint, shape, whiskers, type AnySeries, type Look } from "./marks.ts";
 import { scatter } from "./scatter.ts";
@@ -12,6 +12,9 @@ export type Option = ComposeOption<BarSeriesOption | CustomSeriesOption | LineSe
 
 /** Points are drawn as symbols up to this many; more would hide the line. */
 const SYMBOLS_AT_MOST = 40;
+
+/** A line over time with more points than these is thinner. */
+const DENSE_POINTS = 200;
 
 /** Width of a letter of an axis' labels, about. */
 const LETTER_PX = 6;
@@ -27,10 +30,10 @@ function lines(chart: Chart, look: Look, s: Series): AnySeries[] {
     showSymbol: few,
     symbol: shape(style.symbol),
     symbolSize: style.fill === "full" ? 8 : 10,
-    lineStyle: { width: chart.kind === "series" ? 1.5 : 2, type: dashPattern(style.dash), color: stroke },
+    lineStyle: { width: chart.kind === "series" && s.points.length > DENSE_POINTS ? 1.5 : 2, type: dashPattern(style.dash), color: stroke },
     itemStyle: paint(look, s.name),
     emphasis: { focus: "series" },
-    ...(chart.kind === "cdf" ? { step: "end" as const } : {}),
+    ...(chart.kind === "cdf" || (chart.kind === "series" && chart.step === true) ? { step: "end" as const } : {}),
     // A name holds for the time that ends at its point.
     ...(chart.kind === "series" && chart.y.categories !== null ? { step: "start" as const } : {}),
   };

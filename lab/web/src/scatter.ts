@@ -1,6 +1,6 @@
 /** Points with their names, and those that none beats joined. */
 import type { LineSeriesOption } from "echarts/charts";
-import type { Corner, Scatter, Series } from "./data.ts";
+import type { Corner, Scatter, Series } from "./chart.ts";
 import { front, type Place } from "./front.ts";
 import { labels, type Labelled } from "./labels.ts";
 import { colour, drawn, paint, shape, whiskers, type AnySeries, type Look } from "./marks.ts";

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { grouped, type Chart, type Panel } from "../src/data.ts";
-import { axisName, figure, tick, withUnit } from "../src/format.ts";
+import { grouped, type Chart, type Panel } from "../src/chart.ts";
+import { fact, flatten, measurement } from "../src/facts.ts";
+import { axisName, figure, fixed, joined, tick, withUnit } from "../src/format.ts";
 import { front } from "../src/front.ts";
 import type { Look } from "../src/marks.ts";
 import { description, option, tooltip } from "../src/option.ts";
@@ -29,6 +30,23 @@ describe("numbers", () => {
     expect(axisName("Buffer", "bytes")).toBe("Buffer");
     expect(axisName("Loss", "%")).toBe("Loss, %");
     expect(tick(75_000, "bytes")).toBe("75\u202fkB");
+  });
+
+  it("have as many digits as asked for, and no unit without a value", () => {
+    expect([fixed(1234.5, 0), fixed(1, 2), fixed(-0.5, 1), fixed(null, 1)]).toEqual(["1,235", "1.00", "−0.5", "–"]);
+    expect([joined("12", "ms"), joined("–", "ms"), joined("12", "")]).toEqual(["12\u202fms", "–", "12"]);
+  });
+});
+
+describe("facts", () => {
+  it("are the scalars of nested values, with units", () => {
+    expect(flatten({ link: { rate_mbps: 12, none: null, list: [1, 2] } })).toEqual([["link.rate_mbps", "12"], ["link.list", "1, 2"]]);
+    expect(flatten({ command: ["lab", "demo"], discarded: [] })).toEqual([["command", "lab demo"]]);
+    expect(fact("link.rate_mbps", "12")).toEqual({ name: "link: rate", value: "12\u202fMbit/s" });
+    expect(fact("loss_reverse", "0.005")).toEqual({ name: "loss reverse", value: "0.50\u202f%" });
+    expect(fact("kernel", "6.10")).toEqual({ name: "kernel", value: "6.10" });
+    expect(["2.4999", "4777", "15000"].map((value) => fact("wait_ms", value).value)).toEqual(["2.4999\u202fms", "4777\u202fms", "15,000\u202fms"]);
+    expect(["2.4999", "4777", "SCHED_FIFO"].map((value) => measurement("wait_ms", value).value)).toEqual(["2.5\u202fms", "4,777\u202fms", "SCHED_FIFO"]);
   });
 });
 

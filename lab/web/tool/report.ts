@@ -1,20 +1,21 @@
-/** Turns a directory of results into one HTML file that needs no network. */
+/** Turns a directory of sessions into one HTML file that needs no network. */
 import { readFile, rename, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { renderReport } from "../report/html.ts";
-import { readResults } from "../report/results.ts";
-import { EXIT, run, UsageError } from "./exit.ts";
+import { EXIT, run, UsageError } from "millrace-player/exit";
+import { fill } from "./fill.ts";
+import { readSessions } from "./results.ts";
 
 const USAGE = "usage: report --in DIR --out report.html";
+
+/** The built page, beside this program. */
+const PAGE = new URL("./sessions.html", import.meta.url);
 
 async function main(): Promise<number> {
   const { values } = parseArgs({ options: { in: { type: "string" }, out: { type: "string" } } });
   if (!values.in) throw new UsageError("--in is missing");
   if (!values.out) throw new UsageError("--out is missing");
-  const built = (name: string): Promise<string> => readFile(new URL(`./report/${name}`, import.meta.url), "utf8");
-  const [script, style] = await Promise.all([built("client.js"), built("client.css")]);
-  const html = renderReport(await readResults(resolve(values.in)), script, style);
+  const html = fill(await readFile(PAGE, "utf8"), await readSessions(resolve(values.in)));
   const out = resolve(values.out);
   const part = join(dirname(out), `.${basename(out)}.${process.pid}`);
   await writeFile(part, html);

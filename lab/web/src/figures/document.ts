@@ -1,4 +1,7 @@
 /** What `millrace-lab report` puts into the page; `lab/src/report/document.rs` is the other side. */
+import type { Panel } from "../chart.ts";
+import type { Fact } from "../facts.ts";
+
 export interface Report {
   readonly title: string;
   readonly facts: readonly Fact[];
@@ -7,11 +10,6 @@ export interface Report {
   /** The labels of results side by side, as in `cubic (sim)` at the end of a series' name; none of one result. */
   readonly sets: readonly string[];
   readonly figures: readonly Figure[];
-}
-
-export interface Fact {
-  readonly name: string;
-  readonly value: string;
 }
 
 export interface Figure {
@@ -90,62 +88,6 @@ export interface ClaimPoint {
   readonly holds: boolean;
 }
 
-export interface Axis {
-  readonly name: string;
-  readonly unit: string;
-  readonly log: boolean;
-  readonly range: readonly [number, number] | null;
-  /** Names instead of numbers: points hold their index. */
-  readonly categories: readonly string[] | null;
-}
-
-interface Common {
-  readonly title: string | null;
-  readonly x: Axis;
-  readonly y: Axis;
-  readonly series: readonly Series[];
-  readonly references: readonly { readonly name: string; readonly points: readonly (readonly [number, number])[] }[];
-}
-
-/** Points are [x, median, low, high]. */
-export interface Lines extends Common {
-  readonly kind: "lines" | "bars";
-}
-
-/** Points are [value, share]. */
-export interface Cdf extends Common {
-  readonly kind: "cdf";
-}
-
-/** Points are [time, value]. */
-export interface Time extends Common {
-  readonly kind: "series";
-}
-
-export type Corner = "low-low" | "low-high" | "high-low" | "high-high";
-
-/** Points are [x, y, x low, x high, y low, y high]. */
-export interface Scatter extends Common {
-  readonly kind: "scatter";
-  readonly ideal: Corner | null;
-  readonly front: boolean;
-}
-
-export interface Table {
-  readonly kind: "table";
-  readonly title: string | null;
-  readonly columns: readonly string[];
-  readonly rows: readonly (readonly string[])[];
-}
-
-export interface Series {
-  readonly name: string;
-  readonly points: readonly (readonly (number | null)[])[];
-}
-
-export type Chart = Lines | Cdf | Time | Scatter;
-export type Panel = Chart | Table;
-
 /** Number of claims by verdict. */
 export function count(claims: readonly Claim[]): Record<Verdict, number> {
   const counts = { holds: 0, fails: 0, "not measured": 0 };
@@ -153,29 +95,7 @@ export function count(claims: readonly Claim[]): Record<Verdict, number> {
   return counts;
 }
 
-/** The names of a plot's series, in the order of their first panel. */
-export function seriesNames(panels: readonly Panel[]): string[] {
-  return [...new Set(panels.flatMap((p) => (p.kind === "table" ? [] : p.series.map((s) => s.name))))];
-}
-
 /** Names of the viewers with pictures. */
 export function viewers(gallery: Gallery | null): string[] {
   return [...new Set(gallery?.views.flatMap((v) => v.seen.map((s) => s.name)) ?? [])];
-}
-
-/**
- * Plots that stand side by side under one legend: neighbours of one panel each, of the same series. What runs over time
- * has the whole width.
- */
-export function grouped(plots: readonly (readonly Panel[])[]): (readonly Panel[])[] {
-  const out: { key: string | null; panels: Panel[] }[] = [];
-  for (const panels of plots) {
-    const [only, ...others] = panels;
-    const alone = only !== undefined && others.length === 0 && only.kind !== "table" && only.kind !== "series";
-    const key = alone ? seriesNames(panels).join("\n") : null;
-    const last = out.at(-1);
-    if (key !== null && last?.key === key) last.panels.push(...panels);
-    else out.push({ key, panels: [...panels] });
-  }
-  return out.map((group) => group.panels);
 }

@@ -1,9 +1,9 @@
 /** What each viewer saw at one second, side by side with the source; the reader chooses the second. */
-import type { Gallery, Seen, View } from "../src/data.ts";
-import { figure, withUnit } from "../src/format.ts";
-import type { Styles } from "../src/style.ts";
-import { element } from "./dom.ts";
-import { mark } from "./legend.ts";
+import type { Gallery, Seen, View } from "../../src/figures/document.ts";
+import { figure, withUnit } from "../../src/format.ts";
+import type { Styles } from "../../src/style.ts";
+import { element } from "../dom.ts";
+import { mark } from "../legend.ts";
 
 /** Gives the controls of several galleries on one page names of their own. */
 let made = 0;

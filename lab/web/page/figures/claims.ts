@@ -1,7 +1,7 @@
 /** The claims of a figure and what was measured. */
-import type { Claim, Verdict } from "../src/data.ts";
-import { figure, withUnit } from "../src/format.ts";
-import { element } from "./dom.ts";
+import type { Claim, Verdict } from "../../src/figures/document.ts";
+import { figure, withUnit } from "../../src/format.ts";
+import { element } from "../dom.ts";
 
 const CLASS: Readonly<Record<Verdict, string>> = { holds: "holds", fails: "fails", "not measured": "none" };
 const MARK: Readonly<Record<Verdict, string>> = { holds: "✓", fails: "✗", "not measured": "–" };

@@ -1,23 +1,21 @@
 /** The page: what was run, which claims hold, and a section for each figure. */
+import "../style.css";
 import "./style.css";
-import { count, grouped, seriesNames, viewers, type Figure, type Report, type Verdict } from "../src/data.ts";
-import { LABEL_FONT } from "../src/labels.ts";
-import type { Look } from "../src/marks.ts";
-import { styles, type Styles } from "../src/style.ts";
+import { grouped, seriesNames } from "../../src/chart.ts";
+import { count, viewers, type Figure, type Report, type Verdict } from "../../src/figures/document.ts";
+import { styles, type Styles } from "../../src/style.ts";
+import { pageData } from "../data.ts";
+import { element } from "../dom.ts";
+import { factsList } from "../facts.ts";
+import { follow, plots, type Plots } from "../plot.ts";
 import { badge, claimsTable } from "./claims.ts";
-import { element } from "./dom.ts";
 import { gallery } from "./gallery.ts";
-import { plots, type Plots } from "./plot.ts";
 
 const VERDICTS = ["holds", "fails", "not measured"] as const satisfies readonly Verdict[];
 
-/** From so many letters on a fact takes a whole row. */
-const LONG_FACT = 80;
-
 function header(report: Report): HTMLElement {
-  const facts = report.facts.map((f) => element("div", f.value.length > LONG_FACT ? { class: "long" } : {}, element("dt", {}, f.name), element("dd", {}, f.value)));
   const warnings = report.warnings.map((w) => element("p", { class: "warning" }, w));
-  return element("header", {}, element("h1", {}, report.title), ...warnings, element("dl", { class: "facts" }, ...facts));
+  return element("header", {}, element("h1", {}, report.title), ...warnings, factsList(report.facts));
 }
 
 function tally(figures: readonly Figure[]): HTMLElement {
@@ -60,40 +58,18 @@ function section(figure: Figure, draw: Plots, given: Styles): HTMLElement {
   return made;
 }
 
-/** Measures texts as labels of marks are set. */
-function measure(): (text: string) => number {
-  const context = document.createElement("canvas").getContext("2d");
-  if (context === null) throw new Error("texts can't be measured: no canvas");
-  context.font = `${LABEL_FONT.fontSize}px ${LABEL_FONT.fontFamily}`;
-  return (text) => Math.ceil(context.measureText(text).width);
-}
-
 function start(): void {
-  const report = JSON.parse(document.getElementById("data")?.textContent ?? "null") as Report | string | null;
-  if (report === null || typeof report === "string") {
+  const report = pageData<Report>();
+  if (report === null) {
     document.body.append("This page has no figures: `millrace-lab report` puts them in.");
     return;
   }
   document.title = report.title;
   const given = styles(report.figures.flatMap((f) => [...f.plots.flatMap(seriesNames), ...viewers(f.gallery)]), report.sets);
-  const textWidth_px = measure();
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const look = (width_px: number): Look => {
-    const css = getComputedStyle(document.documentElement);
-    const of = (name: string): string => css.getPropertyValue(name).trim();
-    return { mode: dark.matches ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), width_px, textWidth_px, styles: given };
-  };
-  const draw = plots(look, given, report.sets);
+  const draw = plots({ styles: given, sets: report.sets, hasSharedPointer: false });
   const summary = element("section", { class: "summary" }, element("h2", {}, "Claims"), tally(report.figures), ...failures(report.figures), contents(report.figures));
   document.body.append(header(report), element("main", {}, summary, ...report.figures.map((f) => section(f, draw, given))));
-  dark.addEventListener("change", draw.redraw);
-  addEventListener("beforeprint", draw.drawAll);
-  let width = document.body.clientWidth;
-  new ResizeObserver(() => {
-    if (document.body.clientWidth === width) return;
-    width = document.body.clientWidth;
-    draw.redraw();
-  }).observe(document.body);
+  follow(draw);
   // The fragment was looked for before there was anything.
   if (location.hash !== "") document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
 }

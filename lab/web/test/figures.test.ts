@@ -1,19 +1,15 @@
-/** The built page with made-up results, in a real browser. Needs Chromium and nothing else. */
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { chromium, type Browser, type Locator, type Page } from "playwright-core";
+/** The built page of figures with made-up results, in a real browser. */
+import { readFile } from "node:fs/promises";
+import type { Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { count, type Panel, type Report, type Series } from "../src/data.ts";
+import type { Panel, Series } from "../src/chart.ts";
+import { count, type Report } from "../src/figures/document.ts";
+import { foreign, overflow_px, Pages, SCHEMES, seeEverything, WIDTHS_PX, type Opened, type Scheme } from "./browser.ts";
 
-const PAGE = new URL("../dist/index.html", import.meta.url);
 /** Written by `cargo test -p millrace-lab`, so that both sides mean the same. */
 const DATA = new URL("made-up.json", import.meta.url);
-const WIDTHS_PX = [1280, 390] as const;
-const PLACE = '"millrace-report-data"';
 
-let dir = "";
-let browser: Browser;
+let pages: Pages;
 let address = "";
 /** The same with two sets of results. */
 let beside = "";
@@ -29,52 +25,18 @@ function twice(of: Report): Report {
 }
 
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "millrace-page-test-"));
-  const json = await readFile(DATA, "utf8");
-  report = JSON.parse(json) as Report;
-  const parts = (await readFile(PAGE, "utf8")).split(PLACE);
-  expect(parts).toHaveLength(2);
-  const write = async (name: string, text: string): Promise<string> => {
-    await writeFile(join(dir, name), parts.join(text.replaceAll("<", "\\u003c")));
-    return `file://${join(dir, name)}`;
-  };
-  address = await write("report.html", json);
-  beside = await write("beside.html", JSON.stringify(twice(report)));
-  browser = await chromium.launch({ executablePath: process.env["MILLRACE_CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox", "--no-proxy-server", "--disable-gpu"] });
+  pages = await Pages.launch("figures");
+  report = JSON.parse(await readFile(DATA, "utf8")) as Report;
+  address = await pages.write("report.html", report);
+  beside = await pages.write("beside.html", twice(report));
 }, 60_000);
 
-afterAll(async () => {
-  await browser.close();
-  await rm(dir, { recursive: true });
-});
+afterAll(() => pages.close());
 
-interface Opened {
-  readonly page: Page;
-  readonly problems: string[];
-  readonly requests: string[];
-}
-
-async function open(width: number, colorScheme: "light" | "dark", at = address): Promise<Opened> {
-  const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
-  const problems: string[] = [];
-  const requests: string[] = [];
-  page.on("console", (m) => ["error", "warning"].includes(m.type()) && problems.push(m.text()));
-  page.on("pageerror", (e) => problems.push(e.message));
-  page.on("request", (r) => requests.push(r.url()));
-  await page.goto(at);
-  return { page, problems, requests };
-}
-
-/** Charts are drawn when they come into view. */
-async function seeEverything(page: Page): Promise<void> {
-  for (const chart of await page.locator(".chart").all()) {
-    await chart.scrollIntoViewIfNeeded();
-    await chart.locator("svg").waitFor();
-  }
-}
+const open = (width: number, scheme: Scheme, at = address): Promise<Opened> => pages.open(width, scheme, at);
 
 describe.each(WIDTHS_PX)("at %i px", { timeout: 60_000 }, (width) => {
-  it.each(["light", "dark"] as const)("draws every figure and asks no network, %s", async (scheme) => {
+  it.each(SCHEMES)("draws every figure and asks no network, %s", async (scheme) => {
     const { page, problems, requests } = await open(width, scheme);
     await seeEverything(page);
     for (const figure of report.figures) {
@@ -88,10 +50,9 @@ describe.each(WIDTHS_PX)("at %i px", { timeout: 60_000 }, (width) => {
     // An empty chart has its axes, but no line in a series' colour.
     const empty = await page.locator(".chart").evaluateAll((all) => all.filter((c) => c.querySelectorAll("svg path").length < 4).map((c) => c.getAttribute("aria-label")));
     expect(empty).toEqual([]);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+    expect(await overflow_px(page)).toBeLessThanOrEqual(0);
     expect(problems).toEqual([]);
-    expect(requests.filter((r) => !r.startsWith("file:") && !r.startsWith("data:"))).toEqual([]);
-    expect(requests.filter((r) => r.startsWith("file:"))).toHaveLength(1);
+    expect(foreign(requests)).toEqual([]);
     await page.close();
   });
 });
@@ -277,8 +238,7 @@ describe("the page", { timeout: 60_000 }, () => {
   });
 
   it("says so when it holds no figures", async () => {
-    const page = await browser.newPage();
-    await page.goto(PAGE.href);
+    const { page } = await pages.open(1280, "light");
     expect(await page.locator("body").innerText()).toContain("has no figures");
     await page.close();
   });
