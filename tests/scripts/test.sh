@@ -130,6 +130,7 @@ measuring_parts() {
     part namespaces in_namespaces
     part demo "${as_root[@]}" tests/scripts/demo.sh
     part players "${as_root[@]}" tests/scripts/players.sh $full
+    part http3 "${as_root[@]}" tests/scripts/http3.sh $full
     part isolation "${as_root[@]}" target/release/examples/isolation --again --cells $cells \
         --out target/test/isolation
     part faults "${as_root[@]}" "SOAK_SECONDS=${FAULTS_SECONDS:-$faults_s}" tests/scripts/soak.sh faults
