@@ -24,7 +24,8 @@ try {
   });
   const page = context.pages()[0] ?? (await context.newPage());
   // The network service is up before the measurement begins; nothing listens there.
-  await page.goto("http://127.0.0.1:9/").catch(() => undefined);
+  await page.goto("data:text/html,");
+  await page.evaluate("fetch('http://127.0.0.1:8099/').catch(() => undefined)");
   await page.goto(url, { timeout: TIMEOUT_MS });
   await page.waitForFunction("window.result", undefined, { timeout: TIMEOUT_MS });
   console.log(JSON.stringify({ version: context.browser()?.version() ?? "unknown", ...(await page.evaluate("window.result")) }));

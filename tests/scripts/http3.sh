@@ -16,6 +16,6 @@ done
 [ -x $origin ] || fail "$origin is missing; tests/scripts/interop.sh builds it"
 
 more=""
-[ "${1:-}" = full ] && more="--full --sessions 9"
+[ "${1:-}" = full ] && more="--full --sessions 5"
 # shellcheck disable=SC2086
-exec $program --browser tests/scripts/http3-browser.mjs --origin $origin --out target/http3 $more
+exec $program --origin $origin --out target/http3 $more

@@ -35,9 +35,9 @@ struct Segment {
 }
 
 impl Session {
-    pub fn protocols(&self) -> impl Iterator<Item = &str> {
-        let segments = self.segments.iter().map(|it| it.protocol.as_str());
-        std::iter::once(self.protocol.as_str()).chain(segments)
+    /// The page may come by TCP where HTTP/3 is possible: browsers have both race.
+    pub fn segment_protocols(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().map(|it| it.protocol.as_str())
     }
 
     pub fn video_bytes(&self) -> u64 {
@@ -72,7 +72,7 @@ impl Browser {
         site.set(Variant::Direct)?;
         for _ in 0..ANNOUNCEMENT_ATTEMPTS {
             let session = browser.run(site, &["--keep"])?;
-            if session.protocols().all(|it| it == "h3") {
+            if session.segment_protocols().all(|it| it == "h3") {
                 return Ok(browser);
             }
         }

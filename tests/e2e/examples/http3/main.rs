@@ -2,6 +2,7 @@
 //! whether all of its video crosses the tunnel.
 //!
 //!     target/release/examples/http3 --browser tests/scripts/http3-browser.mjs --origin target/interop/quic-go
+//!     target/release/examples/http3 --show docs/research/results/http3/sessions.json
 //!
 //! Each session is a new browser that has the origin's announcement of HTTP/3 (Alt-Svc) from an earlier one. Exit code 1
 //! when bytes bypass the tunnel, a session has another protocol than it should, or the fall-back to TCP takes too long.
@@ -14,13 +15,13 @@ mod site;
 mod variant;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use millrace_lab::interrupt;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use browser::{Browser, Session};
 use site::{Carried, Site};
@@ -34,11 +35,14 @@ const SEGMENT_BYTES: u64 = 1_000_000;
 /// Measures sessions of a browser that knows HTTP/3 behind a gateway.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The program that drives the browser.
+    /// Results of an earlier run, to be shown as a table and judged; nothing is measured.
     #[arg(long)]
+    show: Option<PathBuf>,
+    /// The program that drives the browser.
+    #[arg(long, default_value = "tests/scripts/http3-browser.mjs")]
     browser: PathBuf,
     /// The origin that speaks HTTP/3.
-    #[arg(long)]
+    #[arg(long, default_value = "target/interop/quic-go")]
     origin: PathBuf,
     /// Sessions of each variant.
     #[arg(long, default_value_t = 3)]
@@ -52,7 +56,7 @@ struct Arguments {
 }
 
 /// The sessions of one variant.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Measured {
     variant: Variant,
     family: Family,
@@ -81,9 +85,9 @@ impl Measured {
         let mut problems = Vec::new();
         let wanted = self.variant.protocol();
         for session in &self.sessions {
-            if session.protocols().any(|it| it != wanted) {
-                let got: Vec<_> = session.protocols().collect();
-                problems.push(format!("protocols {got:?} instead of {wanted}"));
+            let got: Vec<_> = session.segment_protocols().collect();
+            if got.iter().any(|it| *it != wanted) {
+                problems.push(format!("segments came by {got:?} instead of {wanted}"));
             }
         }
         let expected = (self.sessions.len() * SEGMENTS) as u64 * SEGMENT_BYTES;
@@ -100,12 +104,22 @@ impl Measured {
         if !tunnelled && tunnel_bytes > 0 {
             problems.push(format!("{tunnel_bytes} bytes crossed the tunnel"));
         }
+        let begins_with_http3 = matches!(self.variant, Variant::Rejected | Variant::Dropped);
+        let attempts = self.carried.forwarded_http3;
+        if begins_with_http3 && attempts < self.sessions.len() as u64 {
+            problems.push(format!("only {attempts} datagrams of HTTP/3 in all sessions"));
+        }
         problems
     }
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let holds = match &arguments.show {
+        Some(results) => show_results(results),
+        None => run(&arguments),
+    };
+    match holds {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -113,6 +127,37 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn show_results(results: &Path) -> Result<bool> {
+    let text = fs::read_to_string(results).with_context(|| results.display().to_string())?;
+    let measured: Vec<Measured> =
+        serde_json::from_str(&text).with_context(|| results.display().to_string())?;
+    println!(
+        "| IP | HTTP/3 at the gateway | protocol | first byte, ms | first segment, ms | {SEGMENTS} segments, ms | \
+         video, MB | tunnel, MB | past it, MB | sessions |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    measured.iter().for_each(show_row);
+    println!();
+    Ok(judge(&measured))
+}
+
+fn show_row(measured: &Measured) {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    println!(
+        "| {} | {} | {} | {:.0} | {:.0} | {:.0} | {:.1} | {:.1} | {:.1} | {} |",
+        measured.family,
+        measured.variant,
+        measured.variant.protocol(),
+        measured.first_byte_ms(),
+        measured.median(Session::first_segment_ms),
+        measured.median(Session::all_segments_ms),
+        mb(measured.video_bytes()),
+        mb(measured.carried.tunnel_bytes),
+        mb(measured.carried.bypassed_bytes),
+        measured.sessions.len(),
+    );
 }
 
 /// Whether all is as it should be.
@@ -139,7 +184,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         }
     }
     let results = arguments.out.join("sessions.json");
-    fs::write(&results, serde_json::to_string_pretty(&measured)?)
+    fs::write(&results, serde_json::to_string(&measured)?)
         .with_context(|| format!("can't write {}", results.display()))?;
     let holds = judge(&measured);
     if !holds {
@@ -154,13 +199,15 @@ fn show(measured: &Measured) {
     let all_segments_ms = measured.median(Session::all_segments_ms);
     println!(
         "{family} {variant:<9} first byte {:6.0} ms, first segment {first_segment_ms:6.0} ms, all {SEGMENTS} \
-         {all_segments_ms:6.0} ms (medians of {}); {} bytes of video, {} through the tunnel ({} datagrams), {} past it",
+         {all_segments_ms:6.0} ms (medians of {}); {} bytes of video, {} through the tunnel ({} datagrams), {} past it; \
+         {} datagrams of HTTP/3 to forward",
         measured.first_byte_ms(),
         sessions.len(),
         measured.video_bytes(),
         carried.tunnel_bytes,
         carried.tunnel_datagrams,
         carried.bypassed_bytes,
+        carried.forwarded_http3,
     );
 }
 

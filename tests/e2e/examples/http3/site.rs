@@ -15,7 +15,7 @@ use millrace_lab::netns::Namespace;
 use millrace_lab::process::output_of;
 use millrace_lab::run::Run;
 use millrace_lab::topology::{KernelCc, ORIGIN, ORIGIN_6, SERVER_EDGE, Topology};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -32,15 +32,17 @@ const RATE_BPS: u64 = 50_000_000;
 const RTT_NS: u64 = 40_000_000;
 const BUFFER_BYTES: u64 = 500_000;
 
-/// Bytes towards the viewer.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// What has passed the gateway.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Carried {
-    /// Payload of flows.
+    /// Payload of flows towards the viewer.
     pub tunnel_bytes: u64,
-    /// Datagrams of UDP flows.
+    /// Datagrams of UDP flows towards the viewer.
     pub tunnel_datagrams: u64,
-    /// Packets that the gateway forwarded.
+    /// In packets that the gateway forwarded to the viewer.
     pub bypassed_bytes: u64,
+    /// Datagrams of HTTP/3 from the viewer that were to be forwarded.
+    pub forwarded_http3: u64,
 }
 
 impl Carried {
@@ -49,6 +51,7 @@ impl Carried {
             tunnel_bytes: self.tunnel_bytes - before.tunnel_bytes,
             tunnel_datagrams: self.tunnel_datagrams - before.tunnel_datagrams,
             bypassed_bytes: self.bypassed_bytes - before.bypassed_bytes,
+            forwarded_http3: self.forwarded_http3 - before.forwarded_http3,
         }
     }
 }
@@ -112,21 +115,26 @@ impl Site {
         self.nft("add element inet millrace_tproxy client_interfaces { lan }")
     }
 
-    /// Bytes towards the viewer so far.
+    /// What has passed so far.
     pub fn carried(&self) -> Result<Carried> {
         let edge = &self.topology.client_edge;
         let of_tunnel = metrics(edge).context("the client's metrics can't be read")?;
         let down = |name| of_tunnel.sum(name, &[("direction", "down")]) as u64;
-        let mut command = edge.command("nft");
-        command.args(["-j", "list", "counter", "inet", "millrace_test", "to_viewer"]);
-        let listed: Value = serde_json::from_str(&output_of(&mut command)?)?;
-        let objects = listed["nftables"].as_array().into_iter().flatten();
-        let bypassed = objects.filter_map(|it| it["counter"]["bytes"].as_u64()).next();
         Ok(Carried {
             tunnel_bytes: down("millrace_flow_bytes_total"),
             tunnel_datagrams: down("millrace_flow_datagrams_total"),
-            bypassed_bytes: bypassed.context("the gateway's counter can't be read")?,
+            bypassed_bytes: self.counter("to_viewer", "bytes")?,
+            forwarded_http3: self.counter("http3", "packets")?,
         })
+    }
+
+    fn counter(&self, name: &str, of: &str) -> Result<u64> {
+        let mut command = self.topology.client_edge.command("nft");
+        command.args(["-j", "list", "counter", "inet", "millrace_test", name]);
+        let listed: Value = serde_json::from_str(&output_of(&mut command)?)?;
+        let objects = listed["nftables"].as_array().into_iter().flatten();
+        let value = objects.filter_map(|it| it["counter"][of].as_u64()).next();
+        value.with_context(|| format!("the counter {name} can't be read: {listed}"))
     }
 
     /// A program beside the viewer.
@@ -166,7 +174,7 @@ fn certificates(dir: &Path, server_name: &str, client: &str) -> Result<()> {
     output_of(&mut command).map(drop)
 }
 
-/// The shipped rules, a counter of what is forwarded to the viewer, and a chain for rules that drop.
+/// The shipped rules, counters, and a chain for rules that drop.
 fn prepare_gateway(edge: &Namespace) -> Result<()> {
     for family in ["-4", "-6"] {
         edge.ip(&format!("{family} rule add fwmark 0x4d54 lookup 4454"))?;
@@ -179,6 +187,9 @@ fn prepare_gateway(edge: &Namespace) -> Result<()> {
         "add counter inet millrace_test to_viewer",
         "add chain inet millrace_test forwarded { type filter hook forward priority 10; }",
         "add rule inet millrace_test forwarded oifname lan counter name to_viewer",
+        "add counter inet millrace_test http3",
+        "add chain inet millrace_test arriving { type filter hook forward priority -20; }",
+        "add rule inet millrace_test arriving iifname lan udp dport 443 counter name http3",
         "add chain inet millrace_test drop_http3 { type filter hook forward priority -10; }",
     ] {
         output_of(edge.command("nft").arg(command))?;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What becomes of HTTP/3 at the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
     /// Nothing is intercepted.
@@ -31,7 +31,7 @@ impl Variant {
         }
     }
 
-    /// The protocol that the browser must have used (ALPN).
+    /// The protocol by which segments must have come (ALPN).
     pub fn protocol(self) -> &'static str {
         match self {
             Self::Direct | Self::Carried => "h3",
@@ -58,7 +58,7 @@ impl fmt::Display for Variant {
 }
 
 /// The version of IP between browser and origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
     V4,
