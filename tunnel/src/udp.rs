@@ -27,8 +27,8 @@ pub const SEND_MESSAGE_BYTES: usize = 65_507;
 /// Attempts of [`UdpPort::send_despite_reports`]: reports may come in between.
 const SEND_ATTEMPTS: usize = 3;
 
-/// Where sockets are bound that send from other addresses: addresses that are nobody's destination, so that no
-/// datagrams come to these sockets. IPv4: the dummy address (RFC 7600, Section 4.8). IPv6: the dummy prefix (RFC 9780).
+/// Where sockets are bound that send from other addresses: addresses that no host has, so that no datagrams come to
+/// these sockets. The dummy addresses of IANA's special-purpose registries (RFC 7600 for IPv4, RFC 9780 for IPv6).
 const DUMMY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 const DUMMY_V6: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 0);
 

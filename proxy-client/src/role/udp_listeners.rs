@@ -59,7 +59,7 @@ impl ClientRole {
     }
 
     fn read_intercepted(&mut self, core: &mut Core, index: usize, socket: &InterceptingUdpSocket) {
-        let mut buffer = std::mem::take(&mut self.udp.intercepted);
+        let mut buffer = self.udp.intercepted.take().unwrap_or_default();
         for _ in 0..READ_DATAGRAMS {
             match socket.receive(&mut buffer) {
                 Ok(Some(datagram)) => self.on_udp_datagram(core, index, datagram),
@@ -71,7 +71,7 @@ impl ClientRole {
                 Err(error) => tracing::debug!(%error, "error on a UDP listener's socket"),
             }
         }
-        self.udp.intercepted = buffer;
+        self.udp.intercepted = Some(buffer);
     }
 
     fn on_udp_datagram(&mut self, core: &mut Core, index: usize, it: InterceptedDatagram<'_>) {

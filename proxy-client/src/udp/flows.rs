@@ -94,7 +94,7 @@ pub struct UdpFlows {
     pub(crate) flows: HashMap<u64, UdpFlow>,
     pub(crate) by_source: HashMap<UdpSource, u64>,
     pub(crate) buffers: Option<RecvBuffers>,
-    pub(crate) intercepted: DatagramBuffer,
+    pub(crate) intercepted: Option<DatagramBuffer>,
     /// Whether a server without CONNECT-UDP has been logged.
     pub(crate) failure_logged: bool,
     pub(crate) draining: bool,

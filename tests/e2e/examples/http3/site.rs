@@ -94,7 +94,7 @@ impl Site {
         Ok(site)
     }
 
-    /// Changes what becomes of HTTP/3.
+    /// Changes how the gateway handles HTTP/3.
     pub fn set(&self, variant: Variant) -> Result<()> {
         self.nft("flush set inet millrace_tproxy client_interfaces")?;
         self.nft("flush set inet millrace_tproxy carried_udp_ports")?;

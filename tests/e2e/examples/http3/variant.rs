@@ -1,10 +1,10 @@
-//! What becomes of HTTP/3 at the gateway.
+//! How the gateway handles HTTP/3.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What becomes of HTTP/3 at the gateway.
+/// How the gateway handles HTTP/3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {

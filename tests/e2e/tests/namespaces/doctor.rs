@@ -56,7 +56,7 @@ fn what_interception_needs_is_missed_until_it_is_there() {
 /// HTTP/3 is rejected, passes, or is carried.
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
-fn what_becomes_of_http3_is_told() {
+fn handling_of_http3_is_reported() {
     let world = World::start(&CARRIED, http3::rules);
     let edge = &world.topology.client_edge;
     let of_http3 = |verdict| {
