@@ -16,6 +16,10 @@ use millrace_tunnel::algorithms;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::transport::{Side, TunnelConfig};
 
+/// Where intercepted datagrams usually go, and answers to them come from (RFC 9114, Section 3.1.1: the port of the
+/// HTTPS origin unless it says otherwise).
+const HTTP3_PORT: i64 = 443;
+
 /// Runs all checks and prints the report.
 ///
 /// # Errors
@@ -46,8 +50,12 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
 
 /// CAP_NET_ADMIN, for marks and for transparent listeners.
 fn capabilities(report: &mut Report, config: &ClientConfig) {
+    let carries_udp = config.listen.iter().any(|it| it.interception == Interception::TproxyUdp);
     let transparent = config.listen.iter().any(|it| it.interception == Interception::Tproxy);
-    if config.tunnel.mark.is_none() && !transparent {
+    if carries_udp {
+        answer_privilege(report);
+    }
+    if config.tunnel.mark.is_none() && !transparent && !carries_udp {
         return report.ok("capabilities", "none needed");
     }
     let check = "CAP_NET_ADMIN";
@@ -55,7 +63,7 @@ fn capabilities(report: &mut Report, config: &ClientConfig) {
                   systemd unit, or --cap-add NET_ADMIN for docker run";
     match caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN) {
         Ok(true) => report.ok(check, "is there, for tunnel.mark and transparent listeners"),
-        _ if config.listen.iter().any(interception::intercepts) => {
+        _ if config.listen.iter().any(|it| it.interception.intercepts()) => {
             let found = "is missing: interception and tunnel.mark need it";
             report.fail(check, found, remedy);
         }
@@ -67,9 +75,30 @@ fn capabilities(report: &mut Report, config: &ClientConfig) {
     }
 }
 
+/// CAP_NET_BIND_SERVICE, for answers to intercepted datagrams.
+fn answer_privilege(report: &mut Report) {
+    let first_free = doctor::sysctl("net/ipv4/ip_unprivileged_port_start").unwrap_or(1024);
+    if HTTP3_PORT >= first_free {
+        return;
+    }
+    let check = "CAP_NET_BIND_SERVICE";
+    match caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_BIND_SERVICE) {
+        Ok(true) => report.ok(check, "is there, for answers to intercepted datagrams"),
+        _ => report.fail(
+            check,
+            format!(
+                "is missing: answers to intercepted datagrams can't leave from ports below \
+                 {first_free}, such as {HTTP3_PORT}"
+            ),
+            "start it as root with runtime.user, or AmbientCapabilities=CAP_NET_ADMIN \
+             CAP_NET_BIND_SERVICE in the systemd unit",
+        ),
+    }
+}
+
 fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorithm>) {
     let tunnel = &config.tunnel;
-    let udp = config.listen.iter().any(|it| matches!(it.interception, Interception::Udp { .. }));
+    let udp = config.listen.iter().any(|it| it.interception.is_udp());
     let resolver = match Resolver::start(&config.resolver) {
         Ok(resolver) => resolver,
         Err(error) => {

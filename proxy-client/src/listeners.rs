@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millrace_config::{Host, HostPort, Interception, Listen, ListenAddress};
 use millrace_tunnel::address_sharing::{AddressSharing, bind_advice};
+use millrace_tunnel::udp::UdpPort;
 use millrace_wire::Destination;
 use mio::net::{TcpListener, UnixListener};
 
@@ -55,26 +56,40 @@ pub(crate) fn bind_listeners(
     Ok(listeners)
 }
 
-/// Binds one listener per worker and UDP address.
+/// Binds one listener per worker and UDP address. `mark` is that of answers to intercepted datagrams.
 pub(crate) fn bind_udp_listeners(
     listens: &[Listen],
     group_of: &[usize],
     workers: usize,
+    mark: Option<u32>,
 ) -> anyhow::Result<Vec<Vec<UdpListener>>> {
     let mut listeners: Vec<Vec<UdpListener>> = (0..workers).map(|_| Vec::new()).collect();
     for (listen, group) in listens.iter().zip(group_of.iter().copied()) {
-        let (Interception::Udp { destination }, ListenAddress::Tcp(address)) =
-            (&listen.interception, &listen.address)
-        else {
-            continue;
+        let ListenAddress::Tcp(mut address) = listen.address else { continue };
+        let destination = match &listen.interception {
+            Interception::Udp { destination } => Some(destination_of(destination)?),
+            Interception::TproxyUdp => None,
+            _ => continue,
         };
-        let destination = destination_of(destination)?;
-        let mut address = *address;
+        if destination.is_none() {
+            warn_of_missing_privilege(address, mark);
+        }
         for (index, mine) in listeners.iter_mut().enumerate() {
             let sharing = AddressSharing::of_worker(index, workers);
-            let listener = UdpListener::bind(address, sharing, destination.clone(), group);
+            let listener = match destination.clone() {
+                Some(destination) => UdpListener::bind(address, sharing, destination, group),
+                None => {
+                    let fail_mode = listen.fail_mode;
+                    UdpListener::bind_intercepting(address, sharing, group, mark, fail_mode)
+                }
+            };
             let listener = listener.map_err(|error| {
-                let advice = bind_advice(&error);
+                let advice = match error.kind() {
+                    io::ErrorKind::PermissionDenied if destination.is_none() => {
+                        ": interception needs CAP_NET_ADMIN"
+                    }
+                    _ => bind_advice(&error),
+                };
                 let context =
                     format!("can't bind the UDP address {address} of a [[listen]]{advice}");
                 anyhow::Error::new(error).context(context)
@@ -83,9 +98,21 @@ pub(crate) fn bind_udp_listeners(
             address = listener.local();
             mine.push(listener);
         }
-        tracing::info!(%address, what = "udp", "listening");
+        tracing::info!(%address, what = listen.interception.as_str(), protocol = "udp", "listening");
     }
     Ok(listeners)
+}
+
+/// Answers leave from the port that an intercepted datagram was sent to, usually that of HTTPS.
+fn warn_of_missing_privilege(address: SocketAddr, mark: Option<u32>) {
+    const HTTPS_PORT: u16 = 443;
+    let socket = UdpPort::sender_from_any_address(HTTPS_PORT, address.is_ipv4(), mark);
+    if let Err(error) = socket
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        let needed = "CAP_NET_ADMIN and CAP_NET_BIND_SERVICE";
+        tracing::warn!(%address, needed, "no answers can leave from UDP port {HTTPS_PORT}");
+    }
 }
 
 fn destination_of(HostPort { host, port }: &HostPort) -> anyhow::Result<Destination> {
@@ -104,6 +131,6 @@ fn mode_of(interception: &Interception) -> anyhow::Result<Option<Mode>> {
         Interception::HttpConnect => Mode::HttpConnect,
         Interception::Socks5 => Mode::Socks5,
         Interception::Static { destination } => Mode::Static(destination_of(destination)?),
-        Interception::Udp { .. } => return Ok(None),
+        Interception::TproxyUdp | Interception::Udp { .. } => return Ok(None),
     }))
 }

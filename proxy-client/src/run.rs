@@ -85,15 +85,16 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let groups_at_start = classes.iter().map(|it| it.groups).collect();
     let latest = Published::new(Reloadable { groups, classes, limits: config.limits.clone() });
     let mut listeners = listeners::bind_listeners(&config.listen, workers)?;
-    let mut udp_listeners = listeners::bind_udp_listeners(&config.listen, &group_of, workers)?;
     let mut tunnel_settings = config.tunnel.clone();
     tunnel_settings.mark = usable_mark(config)?;
+    let mut udp_listeners =
+        listeners::bind_udp_listeners(&config.listen, &group_of, workers, tunnel_settings.mark)?;
     let admin = admin::bind(&config.admin)?;
     let tunnels = settings::tunnels(config, workers, initial)?;
     // Later sockets need the mark too. Threads inherit the privileges of the one that starts them, so
     // they start after this.
-    let keep = if tunnel_settings.mark.is_some() { &[Capability::CAP_NET_ADMIN][..] } else { &[] };
-    privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), keep)?;
+    let keep = kept_capabilities(config, tunnel_settings.mark);
+    privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), &keep)?;
     let names: Vec<_> = config.tunnel.servers.iter().map(ToString::to_string).collect();
     let server_metrics = metrics.servers(&names)?;
     let resolver = Resolver::start(&config.resolver).context("can't start the resolver")?;
@@ -155,16 +156,22 @@ fn select(config: &ClientConfig) -> Result<Option<Selection>, ConfigError> {
     config.mcc.as_ref().map(|mcc| Selection::new(mcc, &config.source)).transpose()
 }
 
+/// What sockets need that are opened later.
+fn kept_capabilities(config: &ClientConfig, mark: Option<u32>) -> Vec<Capability> {
+    if config.listen.iter().any(|it| it.interception == Interception::TproxyUdp) {
+        // Answers leave from the original destination's address and port.
+        return vec![Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE];
+    }
+    mark.map(|_| Capability::CAP_NET_ADMIN).into_iter().collect()
+}
+
 /// The mark of the tunnel's sockets; `None` if the process may not set one and nothing on this host
 /// intercepts.
 fn usable_mark(config: &ClientConfig) -> anyhow::Result<Option<u32>> {
     let Some(mark) = config.tunnel.mark else { return Ok(None) };
     let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     let Err(error) = socket2::SockRef::from(&probe).set_mark(mark) else { return Ok(Some(mark)) };
-    let intercepts = |listen: &Listen| {
-        matches!(listen.interception, Interception::Tproxy | Interception::Redirect)
-    };
-    if config.listen.iter().any(intercepts) {
+    if config.listen.iter().any(|listen| listen.interception.intercepts()) {
         let problem = format!(
             "can't be set ({error}): it needs CAP_NET_ADMIN, and interception needs the mark to let \
              the tunnel's own packets pass"

@@ -148,6 +148,9 @@ measuring_parts() {
     part namespaces in_namespaces
     part demo "${as_root[@]}" tests/scripts/demo.sh
     part players "${as_root[@]}" tests/scripts/players.sh $full
+    if [ -n "$full" ]; then
+        part http3 "${as_root[@]}" tests/scripts/http3.sh full
+    fi
     part isolation isolation
     part faults "${as_root[@]}" "SOAK_SECONDS=${FAULTS_SECONDS:-$faults_s}" tests/scripts/soak.sh faults
     if [ -n "$full" ]; then

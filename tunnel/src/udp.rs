@@ -1,7 +1,7 @@
 //! A UDP socket with segmentation and receive offload.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use crate::error_queue;
@@ -26,6 +26,11 @@ pub const SEND_MESSAGE_BYTES: usize = 65_507;
 
 /// Attempts of [`UdpPort::send_despite_reports`]: reports may come in between.
 const SEND_ATTEMPTS: usize = 3;
+
+/// Where sockets are bound that send from other addresses: addresses that no host has, so that no datagrams come to
+/// these sockets. The dummy addresses of IANA's special-purpose registries (RFC 7600 for IPv4, RFC 9780 for IPv6).
+const DUMMY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+const DUMMY_V6: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 0);
 
 /// Buffers that the sockets of one worker share.
 pub struct RecvBuffers {
@@ -57,6 +62,8 @@ pub struct UdpPort {
     socket: mio::net::UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
+    /// Whether datagrams may leave from addresses that it is not bound to.
+    any_source: bool,
     /// Reports of routers that were taken since the last tick.
     pub(crate) reports_taken: usize,
 }
@@ -138,6 +145,35 @@ impl UdpPort {
         Ok(port)
     }
 
+    /// A socket that only sends, from this port of any address of a family, this machine's or not: the `source` of
+    /// [`UdpPort::send`]. Several can have the same port.
+    ///
+    /// # Errors
+    /// As the system says; it needs `CAP_NET_ADMIN`, for a port below 1024 `CAP_NET_BIND_SERVICE` too.
+    pub fn sender_from_any_address(
+        port: u16,
+        is_ipv4: bool,
+        mark: Option<u32>,
+    ) -> io::Result<Self> {
+        let ip = if is_ipv4 { IpAddr::from(DUMMY_V4) } else { DUMMY_V6.into() };
+        let address = SocketAddr::new(ip, port);
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_reuse_address(true)?;
+        socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+        if is_ipv4 {
+            socket.set_ip_transparent_v4(true)?;
+        } else {
+            socket.set_ip_transparent_v6(true)?;
+            socket.set_only_v6(true)?;
+        }
+        if let Some(mark) = mark {
+            socket.set_mark(mark)?;
+        }
+        socket.bind(&address.into())?;
+        Ok(Self { any_source: true, ..Self::new(socket)? })
+    }
+
     /// Talks to `peer` only from now on. What others have sent before may still come.
     ///
     /// # Errors
@@ -150,7 +186,7 @@ impl UdpPort {
         let state = UdpSocketState::new((&socket).into())?;
         let socket = mio::net::UdpSocket::from_std(socket.into());
         let local = socket.local_addr()?;
-        Ok(Self { socket, state, local, reports_taken: 0 })
+        Ok(Self { socket, state, local, any_source: local.ip().is_unspecified(), reports_taken: 0 })
     }
 
     /// The address it is bound to.
@@ -233,7 +269,8 @@ impl UdpPort {
     }
 
     /// Sends `contents` as datagrams of `segment` bytes, the last one possibly shorter,
-    /// from `source` where that is an address of this machine.
+    /// from `source` where the socket can send from it: it is an address of this machine, or the socket is one of
+    /// [`UdpPort::sender_from_any_address`].
     ///
     /// # Errors
     /// `WouldBlock` when the socket's buffer is full; otherwise as sendmsg(2).
@@ -251,8 +288,7 @@ impl UdpPort {
                 ecn: None,
                 contents,
                 segment_size: (segment < contents.len()).then_some(segment),
-                src_ip: (!source.is_unspecified() && self.local.ip().is_unspecified())
-                    .then_some(source),
+                src_ip: (!source.is_unspecified() && self.any_source).then_some(source),
             },
         )
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::process::Command;
 
-use millrace_config::{ClientConfig, Interception, Listen, ListenAddress};
+use millrace_config::{ClientConfig, Interception, ListenAddress, Protocol};
 use millrace_ops::doctor::{Report, sysctl};
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ const DELIVER_MARK: u32 = 0x4d54;
 
 /// Runs the checks if there is a transparent listener.
 pub fn check(report: &mut Report, config: &ClientConfig) {
-    if !config.listen.iter().any(intercepts) {
+    if !config.listen.iter().any(|it| it.interception.intercepts()) {
         return;
     }
     let rules = match output("nft", &["-j", "list", "ruleset"])
@@ -28,15 +28,23 @@ pub fn check(report: &mut Report, config: &ClientConfig) {
             None
         }
     };
-    for listen in config.listen.iter().filter(|it| intercepts(it)) {
+    for listen in config.listen.iter().filter(|it| it.interception.intercepts()) {
         let ListenAddress::Tcp(address) = listen.address else { continue };
-        let transparent = listen.interception == Interception::Tproxy;
+        let protocol = match listen.interception.is_udp() {
+            true => Protocol::Udp,
+            false => Protocol::Tcp,
+        };
+        let transparent = listen.interception != Interception::Redirect;
         if let Some(rules) = &rules {
-            listener(report, rules, address.port(), transparent);
+            match transparent {
+                true => tproxy_listener(report, rules, protocol, address.port()),
+                false => redirect_listener(report, rules, address.port()),
+            }
         }
         if transparent {
             let given = rules.iter().flat_map(|rules| &rules.tproxy);
-            let mark = given.filter(|(port, _)| *port == address.port()).find_map(|(_, it)| *it);
+            let mut given = given.filter(|it| (it.protocol, it.port) == (protocol, address.port()));
+            let mark = given.find_map(|it| it.mark);
             routes(report, mark.unwrap_or(DELIVER_MARK), address.ip());
             reverse_path_filter(report);
         } else {
@@ -51,6 +59,8 @@ pub fn check(report: &mut Report, config: &ClientConfig) {
         }
         own_mark(report, rules, config.tunnel.mark);
         scope(report, rules);
+        let carries = config.listen.iter().any(|it| it.interception == Interception::TproxyUdp);
+        datagrams(report, rules, carries);
     }
 }
 
@@ -65,18 +75,50 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|error| format!("{program}: {error}"))
 }
 
-fn listener(report: &mut Report, rules: &Rules, port: u16, transparent: bool) {
-    let (file, found) = match transparent {
-        true => ("tproxy.nft", rules.tproxy.iter().any(|(to, _)| *to == port)),
-        false => ("redirect.nft", rules.redirect.contains(&port)),
+fn tproxy_listener(report: &mut Report, rules: &Rules, protocol: Protocol, port: u16) {
+    let found = rules.tproxy.iter().any(|it| (it.protocol, it.port) == (protocol, port));
+    let what = match protocol {
+        Protocol::Tcp => format!("port {port}"),
+        Protocol::Udp => format!("UDP port {port}"),
     };
+    listener(report, "tproxy.nft", &what, port, found);
+}
+
+fn redirect_listener(report: &mut Report, rules: &Rules, port: u16) {
+    let found = rules.redirect.contains(&port);
+    listener(report, "redirect.nft", &format!("port {port}"), port, found);
+}
+
+fn listener(report: &mut Report, file: &str, what: &str, port: u16, found: bool) {
     if found {
-        report.ok("nftables", format!("a rule leads to port {port}"));
+        report.ok("nftables", format!("a rule leads to {what}"));
     } else {
         let remedy = format!(
             "set listener_port = {port} in deploy/nftables/{file} and load it: nft -f {file}"
         );
-        report.fail("nftables", format!("no rule leads to port {port}"), remedy);
+        report.fail("nftables", format!("no rule leads to {what}"), remedy);
+    }
+}
+
+/// HTTP/3 of intercepted clients, which would bypass the tunnel.
+fn datagrams(report: &mut Report, rules: &Rules, carries: bool) {
+    let check = "HTTP/3";
+    match (carries, rules.carried_udp_ports, rules.rejected_udp_ports) {
+        (true, true, _) => report.ok(check, "UDP ports of `carried_udp_ports` are carried"),
+        (true, false, _) => report.warn(
+            check,
+            "the set `carried_udp_ports` is empty: no datagram comes to the listener",
+            "nft add element inet millrace_tproxy carried_udp_ports '{ 443 }'",
+        ),
+        (false, _, true) => {
+            report.ok(check, "UDP ports of `rejected_udp_ports` are rejected: browsers use TCP");
+        }
+        (false, _, false) => report.warn(
+            check,
+            "UDP of browsers bypasses the tunnel: the set `rejected_udp_ports` is empty or missing",
+            "load deploy/nftables/tproxy.nft or redirect.nft again; on purpose, for a VPN on that \
+             port, ignore this",
+        ),
     }
 }
 
@@ -197,10 +239,6 @@ fn scope(report: &mut Report, rules: &Rules) {
             None => report.skip("ip_forward", "can't be read", "sysctl net.ipv4.ip_forward"),
         }
     }
-}
-
-pub(super) fn intercepts(listen: &Listen) -> bool {
-    matches!(listen.interception, Interception::Tproxy | Interception::Redirect)
 }
 
 #[cfg(test)]

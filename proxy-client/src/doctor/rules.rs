@@ -1,12 +1,24 @@
 //! Parses the packet filter's rules from `nft -j list ruleset` (libnftables-json(5)).
 
+use millrace_config::Protocol;
 use serde_json::{Value, json};
+
+/// A `tproxy` rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TproxyRule {
+    /// The protocol of its packets.
+    pub protocol: Protocol,
+    /// The port that it leads to.
+    pub port: u16,
+    /// The mark that its packets get.
+    pub mark: Option<u32>,
+}
 
 /// The parts of the packet filter's rules that interception depends on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Ports of `tproxy` rules, each with the mark that its packets get.
-    pub tproxy: Vec<(u16, Option<u32>)>,
+    /// All `tproxy` rules.
+    pub tproxy: Vec<TproxyRule>,
     /// Ports of `redirect` rules.
     pub redirect: Vec<u16>,
     /// Marks that rules match.
@@ -17,6 +29,10 @@ pub struct Rules {
     pub client_interfaces: bool,
     /// Whether the shipped set of client users has elements.
     pub client_uids: bool,
+    /// Whether the shipped set of UDP ports to carry has elements.
+    pub carried_udp_ports: bool,
+    /// Whether the shipped set of UDP ports to reject has elements.
+    pub rejected_udp_ports: bool,
 }
 
 impl Rules {
@@ -42,6 +58,8 @@ impl Rules {
         match set["name"].as_str() {
             Some("client_interfaces") => self.client_interfaces |= ours && filled,
             Some("client_uids") => self.client_uids |= ours && filled,
+            Some("carried_udp_ports") => self.carried_udp_ports |= ours && filled,
+            Some("rejected_udp_ports") => self.rejected_udp_ports |= ours && filled,
             _ => {}
         }
     }
@@ -59,11 +77,21 @@ impl Rules {
         self.delivers_media |= given.is_some()
             && matches(json!({"meta": {"key": "l4proto"}}), json!("udp"))
             && matches(json!({"socket": {"key": "transparent"}}), json!(1));
+        let is_udp = |it: &Value| {
+            let left = &it["match"]["left"];
+            it["match"]["right"] == "udp" && left["meta"]["key"] == "l4proto"
+                || left["payload"]["protocol"] == "udp"
+        };
+        let protocol = if expressions.iter().any(is_udp) { Protocol::Udp } else { Protocol::Tcp };
         for expression in expressions {
             if is_mark(&expression["match"]["left"]) {
                 self.marks.extend(number(&expression["match"]["right"]));
             }
-            self.tproxy.extend(port(&expression["tproxy"]).map(|port| (port, given)));
+            self.tproxy.extend(port(&expression["tproxy"]).map(|port| TproxyRule {
+                protocol,
+                port,
+                mark: given,
+            }));
             self.redirect.extend(port(&expression["redirect"]));
         }
     }
@@ -94,15 +122,35 @@ mod tests {
                 {"tproxy": {"family": "ip", "addr": "127.0.0.1", "port": 15001}},
                 {"mangle": {"key": {"meta": {"key": "mark"}}, "value": 19796}},
                 {"accept": null}]}},
+            {"set": {"family": "inet", "name": "carried_udp_ports", "table": "millrace_tproxy",
+                "type": "inet_service", "handle": 5, "flags": ["interval"]}},
+            {"set": {"family": "inet", "name": "rejected_udp_ports", "table": "millrace_tproxy",
+                "type": "inet_service", "handle": 6, "flags": ["interval"], "elem": [443]}},
+            {"rule": {"table": "millrace_tproxy", "chain": "carry", "expr": [
+                {"match": {"op": "==", "left": {"meta": {"key": "nfproto"}}, "right": "ipv6"}},
+                {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "udp"}},
+                {"tproxy": {"family": "ip6", "addr": "::1", "port": 15003}},
+                {"mangle": {"key": {"meta": {"key": "mark"}}, "value": 19797}},
+                {"accept": null}]}},
+            {"rule": {"table": "other", "chain": "carry", "expr": [
+                {"match": {"op": "==", "left": {"payload": {"protocol": "udp",
+                    "field": "dport"}}, "right": "@ports"}},
+                {"tproxy": {"port": 15004}}]}},
             {"rule": {"table": "millrace_redirect", "chain": "output", "expr": [
                 {"redirect": {"port": 15002}}]}}]}"#;
         let expected = Rules {
-            tproxy: vec![(15001, Some(0x4d54))],
+            tproxy: vec![
+                TproxyRule { protocol: Protocol::Tcp, port: 15001, mark: Some(0x4d54) },
+                TproxyRule { protocol: Protocol::Udp, port: 15003, mark: Some(0x4d55) },
+                TproxyRule { protocol: Protocol::Udp, port: 15004, mark: None },
+            ],
             redirect: vec![15002],
             marks: vec![0x4d52],
             delivers_media: true,
             client_interfaces: true,
             client_uids: false,
+            carried_udp_ports: false,
+            rejected_udp_ports: true,
         };
         assert_eq!(Rules::parse(json).unwrap(), expected);
         let without = json.replace("\"transparent\"", "\"wildcard\"");

@@ -13,18 +13,23 @@
 //! | [`Mode::Socks5`] | the request's address | reply code |
 //! | [`Mode::Static`] | the configuration | reset |
 //!
+//! UDP is intercepted by [`InterceptingUdpSocket`], without a handshake: each datagram comes with its destination.
+//!
 //! The packet filter rules that the transparent modes need are in `deploy/nftables/`.
 
 mod handshake;
 mod listen_tcp;
+mod listen_udp;
 mod listen_unix;
 mod mode;
 mod original;
 
 pub use handshake::{Handshake, MAX_HANDSHAKE_BYTES, Reject, RejectReason, Step};
 pub use listen_tcp::{TcpListenError, listen_tcp, listen_tcp_alone};
+pub use listen_udp::{DatagramBuffer, InterceptedDatagram, InterceptingUdpSocket};
 pub use listen_unix::{UnixListenError, UnixSocket};
 pub use mode::{BACKLOG, Mode};
+pub(crate) use original::is_listener;
 pub use original::{Interception, OriginalDestinationError, original_destination};
 
 /// The mark (`SO_MARK`) that every socket of Millrace that leaves this machine must carry: the

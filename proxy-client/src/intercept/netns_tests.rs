@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::{Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::PathBuf,
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
@@ -13,9 +13,10 @@ use std::{
 };
 
 use millrace_tunnel::address_sharing::AddressSharing;
+use millrace_tunnel::udp::UdpPort;
 use millrace_wire::Destination;
 use nix::sched::{CloneFlags, setns};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::*;
 
@@ -220,6 +221,180 @@ fn assert_loop(lab: &Lab, host: &str, mode: &Mode, listener: &TcpListener, to: S
         matches!(error, Err(OriginalDestinationError::Loop(address)) if address == to),
         "{error:?}"
     );
+}
+
+/// A socket that talks to `to` only; with a mark if `mark` is not 0.
+fn datagram_socket(lab: &Lab, host: &str, to: SocketAddr, mark: u32) -> UdpSocket {
+    lab.within(host, || {
+        let socket = UdpSocket::bind((WILDCARD[usize::from(to.is_ipv6())], 0)).unwrap();
+        if mark != 0 {
+            SockRef::from(&socket).set_mark(mark).unwrap();
+        }
+        socket.connect(to).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        socket
+    })
+}
+
+/// What a datagram gets back.
+fn ask(socket: &UdpSocket) -> std::io::Result<Vec<u8>> {
+    socket.send(b"question").and_then(|_| receive(socket))
+}
+
+fn receive(socket: &UdpSocket) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 2000];
+    let length = socket.recv(&mut bytes)?;
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// A datagram to port 443 of the origin is answered with ICMP, and does not arrive. To the sender's own kernel the
+/// rule is a policy, which the sender is told at once.
+fn assert_rejects_http3(lab: &Lab, host: &str, family: usize) {
+    let to = at(ORIGIN[family], 443);
+    let origin = lab.within("o", || UdpSocket::bind(to).unwrap());
+    origin.set_nonblocking(true).unwrap();
+    let begin = Instant::now();
+    let error = ask(&datagram_socket(lab, host, to, 0)).unwrap_err();
+    let told = [std::io::ErrorKind::ConnectionRefused, std::io::ErrorKind::PermissionDenied];
+    assert!(told.contains(&error.kind()), "{error}");
+    assert!(begin.elapsed() < TIMEOUT / 2, "the answer took {:?}", begin.elapsed());
+    let waiting = receive(&origin).unwrap_err();
+    assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+/// A datagram arrives at the origin, and its answer at the client.
+fn assert_datagrams_pass(lab: &Lab, host: &str, to: SocketAddr, mark: u32) {
+    let origin = lab.within("o", || UdpSocket::bind(to).unwrap());
+    origin.set_read_timeout(Some(TIMEOUT)).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (length, from) = origin.recv_from(&mut [0; 2000]).expect("the datagram");
+            assert_eq!(length, b"question".len());
+            origin.send_to(b"answer", from).unwrap();
+        });
+        assert_eq!(ask(&datagram_socket(lab, host, to, mark)).unwrap(), b"answer");
+    });
+}
+
+/// HTTP/3 of intercepted clients is rejected. UDP to other ports and destinations passes, and all of it without the set.
+fn assert_http3_is_rejected(lab: &Lab, host: &str, table: &str, family: usize) {
+    assert_rejects_http3(lab, host, family);
+    assert_datagrams_pass(lab, host, at(ORIGIN[family], 444), 0);
+    // A port that is not intercepted.
+    lab.nft(&format!("delete element inet {table} ports {{ 443 }}"));
+    assert_datagrams_pass(lab, host, at(ORIGIN[family], 443), 0);
+    lab.nft(&format!("add element inet {table} ports {{ 443 }}"));
+    let destinations = ["destinations", "destinations6"][family];
+    let everything = ["0.0.0.0/0", "::/0"][family];
+    lab.nft(&format!("flush set inet {table} {destinations}"));
+    assert_datagrams_pass(lab, host, at(ORIGIN[family], 443), 0);
+    lab.nft(&format!("add element inet {table} {destinations} {{ {everything} }}"));
+    lab.nft(&format!("flush set inet {table} rejected_udp_ports"));
+    assert_datagrams_pass(lab, host, at(ORIGIN[family], 443), 0);
+    lab.nft(&format!("add element inet {table} rejected_udp_ports {{ 443 }}"));
+    assert_rejects_http3(lab, host, family);
+}
+
+/// A datagram arrives at the UDP listener with the origin as its destination, and its answer comes from the origin.
+fn assert_datagrams_are_intercepted(lab: &Lab, host: &str, family: usize) {
+    let listener = lab.within("g", || {
+        let address = at(LOOPBACK[family], TPROXY_PORT);
+        InterceptingUdpSocket::bind(address, true, AddressSharing::Alone).unwrap()
+    });
+    let origin = at(ORIGIN[family], 443);
+    let client = datagram_socket(lab, host, origin, 0);
+    client.send(b"question").unwrap();
+    let mut buffer = DatagramBuffer::default();
+    let deadline = Instant::now() + TIMEOUT;
+    let datagram = loop {
+        match listener.receive(&mut buffer) {
+            Ok(datagram) => break datagram.expect("the kernel tells its destination"),
+            Err(error) => assert!(Instant::now() < deadline, "no datagram: {error}"),
+        }
+        thread::sleep(Duration::from_millis(2));
+    };
+    let from = client.local_addr().unwrap();
+    let expected = InterceptedDatagram { from, to: origin, payload: b"question" };
+    assert_eq!(datagram, expected);
+    let answers = lab.within("g", || {
+        UdpPort::sender_from_any_address(443, origin.is_ipv4(), Some(OWN_TRAFFIC_MARK)).unwrap()
+    });
+    answers.send(from, origin.ip(), b"answer", 6).unwrap();
+    // The client's socket takes datagrams of the origin only.
+    assert_eq!(receive(&client).unwrap(), b"answer");
+    // What is not intercepted does not come to the socket that answers, nor to the listener.
+    lab.nft("flush set inet millrace_tproxy carried_udp_ports");
+    lab.nft("flush set inet millrace_tproxy rejected_udp_ports");
+    assert_datagrams_pass(lab, host, origin, 0);
+    let waiting = listener.receive(&mut buffer).unwrap_err();
+    assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock);
+    lab.nft("add element inet millrace_tproxy carried_udp_ports { 443 }");
+    lab.nft("add element inet millrace_tproxy rejected_udp_ports { 443 }");
+}
+
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn http3_is_rejected_on_a_gateway() {
+    for (file, table) in [("tproxy.nft", "millrace_tproxy"), ("redirect.nft", "millrace_redirect")]
+    {
+        let lab = Lab::new();
+        lab.load(file);
+        lab.route_to_listener();
+        for family in [0, 1] {
+            // Loading the file alone rejects nothing.
+            assert_datagrams_pass(&lab, "c", at(ORIGIN[family], 443), 0);
+            lab.nft(&format!("add element inet {table} client_interfaces {{ lan0 }}"));
+            assert_http3_is_rejected(&lab, "c", table, family);
+            // The gateway's own.
+            assert_datagrams_pass(&lab, "g", at(ORIGIN[family], 443), 0);
+            lab.nft(&format!("delete element inet {table} client_interfaces {{ lan0 }}"));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn http3_is_rejected_on_a_host() {
+    for (file, table) in [("tproxy.nft", "millrace_tproxy"), ("redirect.nft", "millrace_redirect")]
+    {
+        let lab = Lab::new();
+        lab.load(file);
+        lab.route_to_listener();
+        for family in [0, 1] {
+            assert_datagrams_pass(&lab, "g", at(ORIGIN[family], 443), 0);
+            lab.nft(&format!("add element inet {table} client_uids {{ 0-4294967294 }}"));
+            assert_http3_is_rejected(&lab, "g", table, family);
+            // A tunnel to UDP port 443.
+            assert_datagrams_pass(&lab, "g", at(ORIGIN[family], 443), OWN_TRAFFIC_MARK);
+            lab.nft(&format!("flush set inet {table} client_uids"));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn datagrams_are_intercepted_where_the_set_says_so() {
+    let lab = Lab::new();
+    lab.load("tproxy.nft");
+    lab.route_to_listener();
+    for (host, scope) in
+        [("c", "client_interfaces { lan0 }"), ("g", "client_uids { 0-4294967294 }")]
+    {
+        lab.nft(&format!("add element inet millrace_tproxy {scope}"));
+        for family in [0, 1] {
+            lab.nft("add element inet millrace_tproxy carried_udp_ports { 443 }");
+            assert_datagrams_are_intercepted(&lab, host, family);
+            assert_datagrams_pass(&lab, host, at(ORIGIN[family], 444), 0);
+            if host == "c" {
+                // Without a listener they are rejected like before.
+                assert_rejects_http3(&lab, host, family);
+            }
+            lab.nft("flush set inet millrace_tproxy carried_udp_ports");
+            assert_rejects_http3(&lab, host, family);
+        }
+        lab.nft(&format!("flush set inet millrace_tproxy {}", scope.split(' ').next().unwrap()));
+    }
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub fn original_destination(
 }
 
 /// Whether `original` is an address of the listener, which may listen on all addresses.
-fn is_listener(original: SocketAddr, listening: SocketAddr) -> bool {
+pub(crate) fn is_listener(original: SocketAddr, listening: SocketAddr) -> bool {
     original.port() == listening.port()
         && original.is_ipv4() == listening.is_ipv4()
         && (original.ip() == listening.ip()

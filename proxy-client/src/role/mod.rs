@@ -107,7 +107,7 @@ impl ClientRole {
         (self.listener_views.len() + self.udp.listener_count() > 1).then_some(listener)
     }
 
-    /// The listener of mode `udp` that a flow counts for; `None` for a sole listener.
+    /// The listener of datagrams that a flow counts for; `None` for a sole listener.
     pub(crate) fn accounted_udp_listener(&self, listener: usize) -> Option<usize> {
         self.accounted_listener(self.listener_views.len() + listener)
     }
@@ -371,7 +371,7 @@ impl ClientRole {
         self.request_waiting(core);
     }
 
-    /// Opens and closes the listeners that refuse connections while no server is usable.
+    /// Opens and closes the listeners that take no flows while no server is usable.
     fn update_listeners(&mut self, core: &mut Core) {
         let up = match self.pool.state(core.now()) {
             State::Up => true,
@@ -388,6 +388,7 @@ impl ClientRole {
             self.accepting.add(index);
         }
         self.accept_all(core);
+        self.udp.on_servers(up);
     }
 }
 

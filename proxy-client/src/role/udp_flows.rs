@@ -26,10 +26,10 @@ impl ClientRole {
         if self.udp.draining || self.udp.flows.len() >= most {
             return None;
         }
-        let UdpOpen { destination, near, client, group, medium, listener } = open;
+        let UdpOpen { destination, near, client, group, medium, source } = open;
         let key = self.next_key;
         self.next_key += 1;
-        let accounted = listener.and_then(|listener| self.accounted_udp_listener(listener));
+        let accounted = source.and_then(|it| self.accounted_udp_listener(it.listener));
         let owner = FlowOwner { viewer: Some(client.ip()), listener: accounted, client: None };
         let admission = match &medium {
             // Its RTSP flow has shown that the source address is not forged.
@@ -50,7 +50,7 @@ impl ClientRole {
             near: Some(near),
             admission: Some(admission),
             medium,
-            listener,
+            source,
             queue: Queue::default(),
             deadline: core.now() + self.connect_timeout,
         };

@@ -13,7 +13,7 @@ impl ClientRole {
         let NewMedium { group, player, flows } = medium;
         for MediumFlow { near, destination, medium } in flows {
             let medium = Some(medium);
-            let open = UdpOpen { destination, near, client: player, group, medium, listener: None };
+            let open = UdpOpen { destination, near, client: player, group, medium, source: None };
             if self.open_udp(core, open).is_none() {
                 tracing::warn!(%player, "no UDP flow for an RTSP player: too many flows");
             }

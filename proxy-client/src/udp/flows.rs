@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_tunnel::admitted::Admitted;
@@ -13,9 +12,10 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::rtsp::Medium;
 use millrace_tunnel::udp::RecvBuffers;
 use millrace_wire::Destination;
-use mio::{Interest, Token};
+use mio::Token;
 
 use super::listener::UdpListener;
+use crate::intercept::DatagramBuffer;
 
 /// Distinguishes the tokens of UDP listeners from others.
 pub const KEY_BIT: u64 = 1 << 47;
@@ -40,8 +40,19 @@ pub struct UdpOpen {
     pub group: usize,
     /// The medium that it carries, if an RTSP flow has set it up. It uses the connection of that RTSP flow.
     pub medium: Option<Medium>,
-    /// Number of the listener that its client uses, if any.
-    pub listener: Option<usize>,
+    /// Where its datagrams come from, if a listener takes them.
+    pub source: Option<UdpSource>,
+}
+
+/// What the datagrams of one flow at a listener have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UdpSource {
+    /// Number of the listener.
+    pub listener: usize,
+    /// Address of the client.
+    pub client: SocketAddr,
+    /// The original destination of intercepted datagrams; `None` where all datagrams of the listener have the same.
+    pub destination: Option<SocketAddr>,
 }
 
 #[derive(Debug)]
@@ -69,8 +80,8 @@ pub(crate) struct UdpFlow {
     pub(crate) admission: Option<Admitted>,
     /// Until the flow is established or refused.
     pub(crate) medium: Option<Medium>,
-    /// Number of the listener that its client uses, if any.
-    pub(crate) listener: Option<usize>,
+    /// Where its datagrams come from, if a listener takes them.
+    pub(crate) source: Option<UdpSource>,
     pub(crate) queue: Queue,
     /// When the current stage times out.
     pub(crate) deadline: Instant,
@@ -81,8 +92,9 @@ pub(crate) struct UdpFlow {
 pub struct UdpFlows {
     pub(crate) listeners: Vec<UdpListener>,
     pub(crate) flows: HashMap<u64, UdpFlow>,
-    pub(crate) by_source: HashMap<(usize, SocketAddr), u64>,
+    pub(crate) by_source: HashMap<UdpSource, u64>,
     pub(crate) buffers: Option<RecvBuffers>,
+    pub(crate) intercepted: Option<DatagramBuffer>,
     /// Whether a server without CONNECT-UDP has been logged.
     pub(crate) failure_logged: bool,
     pub(crate) draining: bool,
@@ -101,10 +113,16 @@ impl UdpFlows {
     pub fn start(&mut self, core: &Core) -> io::Result<()> {
         for (index, listener) in self.listeners.iter_mut().enumerate() {
             let token: Token = Core::role_token((KEY_BIT | index as u64) as usize);
-            let port = Arc::get_mut(&mut listener.port).expect("no flow has it yet");
-            core.registry().register(port.source(), token, Interest::READABLE)?;
+            listener.register(core.registry(), token)?;
         }
         Ok(())
+    }
+
+    /// Says whether a server is usable.
+    pub fn on_servers(&mut self, usable: bool) {
+        for listener in &mut self.listeners {
+            listener.on_servers(usable);
+        }
     }
 
     /// Number of flows that are not established yet.
@@ -121,7 +139,7 @@ impl UdpFlows {
         })
     }
 
-    /// Number of listeners of mode `udp`.
+    /// Number of listeners that take datagrams.
     pub fn listener_count(&self) -> usize {
         self.listeners.len()
     }
@@ -144,9 +162,9 @@ impl UdpFlows {
 
     pub(crate) fn remove(&mut self, key: u64) {
         if let Some(flow) = self.flows.remove(&key)
-            && let Some(listener) = flow.listener
+            && let Some(source) = flow.source
         {
-            self.by_source.remove(&(listener, flow.client));
+            self.by_source.remove(&source);
         }
     }
 }

@@ -45,7 +45,15 @@ impl UdpEcho {
     /// # Panics
     /// When it can't have a port.
     pub fn at(ip: IpAddr, answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> Self {
-        let socket = socket_at(ip);
+        Self::on((ip, 0).into(), answer)
+    }
+
+    /// The same on a port of its own.
+    ///
+    /// # Panics
+    /// When it can't have it.
+    pub fn on(address: SocketAddr, answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> Self {
+        let socket = socket_on(address);
         socket.set_read_timeout(Some(LOOK_EVERY)).expect("a UDP socket");
         let address = socket.local_addr().expect("it is bound");
         let (seen, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -99,7 +107,16 @@ pub fn socket() -> UdpSocket {
 /// When the socket can't be bound.
 #[must_use]
 pub fn socket_at(ip: IpAddr) -> UdpSocket {
-    let socket = UdpSocket::bind((ip, 0)).expect("loopback");
+    socket_on((ip, 0).into())
+}
+
+/// The same on a port of its own.
+///
+/// # Panics
+/// When the socket can't be bound.
+#[must_use]
+pub fn socket_on(address: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(address).expect("an address of this machine");
     // As much as the system grants.
     let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER_BYTES);
     socket

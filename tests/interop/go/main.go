@@ -1,4 +1,4 @@
-// An HTTP/3 CONNECT client and an HTTP/3 CONNECT proxy on quic-go, as peers for Millrace.
+// An HTTP/3 CONNECT client and an HTTP/3 CONNECT proxy on quic-go, as peers for Millrace, and an origin that speaks HTTP/3.
 // What they are started with and what they write is in ../README.md.
 package main
 
@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -36,8 +37,8 @@ func tell(event string, fields map[string]any) {
 }
 
 func main() {
-	if len(os.Args) < 2 || os.Args[1] != "client" && os.Args[1] != "proxy" {
-		fmt.Fprintln(os.Stderr, "usage: interop client|proxy OPTIONS; see -help of each")
+	if len(os.Args) < 2 || !slices.Contains([]string{"client", "proxy", "origin"}, os.Args[1]) {
+		fmt.Fprintln(os.Stderr, "usage: interop client|proxy|origin OPTIONS; see -help of each")
 		os.Exit(64)
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
@@ -48,14 +49,19 @@ func main() {
 		serverName  = flags.String("server-name", "", "client: name that the server's certificate must be for")
 		udp         = flags.String("udp", "", "client: destinations of UDP flows, as for -allow; each gets a port")
 		allowUDP    = flags.String("allow-udp", "", "proxy: destinations that are allowed for UDP")
+		listen      = flags.String("listen", "", "origin: addresses, as host:port with commas between")
 		allow       = flags.String("allow", "", "proxy: destinations that are allowed, as host:port with commas between")
 	)
 	// ExitOnError: it does not return one.
 	_ = flags.Parse(os.Args[2:])
 	credentials, err := load(*dir, *certificate)
-	if err == nil && os.Args[1] == "client" {
+	switch {
+	case err != nil:
+	case os.Args[1] == "client":
 		err = runClient(credentials, *server, *serverName, list(*udp))
-	} else if err == nil {
+	case os.Args[1] == "origin":
+		err = runOrigin(credentials, list(*listen))
+	default:
 		err = runProxy(credentials, list(*allow), list(*allowUDP))
 	}
 	if err != nil {

@@ -10,6 +10,9 @@ use crate::value::HostPort;
 pub enum Interception {
     /// The socket's own address, kept by nftables `tproxy`.
     Tproxy,
+    /// UDP, to where each datagram was sent, kept by nftables `tproxy`. Each source address with each destination
+    /// is a flow.
+    TproxyUdp,
     /// `SO_ORIGINAL_DST`, after nftables `redirect`.
     Redirect,
     /// A PROXY protocol header, version 1 or 2.
@@ -31,6 +34,16 @@ pub enum Interception {
 }
 
 impl Interception {
+    /// Whether its flows are UDP flows.
+    pub fn is_udp(&self) -> bool {
+        matches!(self, Self::TproxyUdp | Self::Udp { .. })
+    }
+
+    /// Whether packet filter rules of this host lead flows to it.
+    pub fn intercepts(&self) -> bool {
+        matches!(self, Self::Tproxy | Self::TproxyUdp | Self::Redirect)
+    }
+
     /// Whether it is the client that says where its flow goes, and not the kernel or the operator.
     pub fn names_destinations(&self) -> bool {
         matches!(self, Self::ProxyProtocol | Self::HttpConnect | Self::Socks5)
@@ -44,7 +57,7 @@ impl Interception {
     /// The name in configurations and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Tproxy => "tproxy",
+            Self::Tproxy | Self::TproxyUdp => "tproxy",
             Self::Redirect => "redirect",
             Self::ProxyProtocol => "proxy_protocol",
             Self::HttpConnect => "http_connect",
@@ -58,7 +71,7 @@ impl Interception {
 /// Where a listener is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
-    /// A TCP address, or a UDP address for mode `udp`; port 0 lets the system choose.
+    /// A TCP address, or a UDP address where flows are UDP flows; port 0 lets the system choose.
     Tcp(SocketAddr),
     /// A Unix stream socket.
     Unix(PathBuf),

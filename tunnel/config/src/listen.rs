@@ -10,7 +10,9 @@ use crate::congestion_control::RawCongestionControl;
 use crate::interception::{Interception, ListenAddress};
 use crate::network::Network;
 use crate::value::{BindAddress, HostPort};
-use crate::{Allow, CheckAlgorithm, Class, ConfigError, CongestionControl, Source, TrustedProxies};
+use crate::{
+    Allow, CheckAlgorithm, Class, ConfigError, CongestionControl, Protocol, Source, TrustedProxies,
+};
 
 /// One `[[listen]]`: a listener that accepts flows.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,9 +54,9 @@ impl Listen {
         self.class_of_ports.iter().map(|it| it.class).chain([self.class])
     }
 
-    /// Whether its flows bypass the tunnel while no server can take them.
+    /// Whether the client connects its flows itself while no server can take them.
     pub fn may_bypass(&self) -> bool {
-        self.fail_mode == FailMode::Open
+        self.fail_mode == FailMode::Open && !self.interception.is_udp()
     }
 
     /// What a reload can't change.
@@ -73,7 +75,8 @@ pub enum FailMode {
     #[default]
     Closed,
     /// Bypass: the client connects them to their destination itself. This applies to intercepted
-    /// flows and static listeners, and to other flows as far as `[[direct.allow]]` permits.
+    /// flows and static listeners, and to other flows as far as `[[direct.allow]]` permits. Intercepted UDP is
+    /// left to the packet filter's rules, as when no client runs.
     Open,
 }
 
@@ -81,6 +84,7 @@ pub enum FailMode {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawListen {
     mode: RawMode,
+    protocol: Option<Protocol>,
     address: Option<BindAddress>,
     unix: Option<PathBuf>,
     destination: Option<HostPort>,
@@ -122,7 +126,7 @@ pub(crate) fn check_listeners(
         let key = format!("listen[{index}]");
         let listener = raw.check(source, &key, known)?;
         let any_port = matches!(listener.address, ListenAddress::Tcp(at) if at.port() == 0);
-        let is_udp = matches!(listener.interception, Interception::Udp { .. });
+        let is_udp = listener.interception.is_udp();
         if !any_port && !seen.insert((is_udp, listener.address.clone())) {
             let problem = format!("{} is used by an earlier [[listen]]", listener.address);
             return Err(source.error(&key, problem));
@@ -151,6 +155,7 @@ impl RawListen {
         known: CheckAlgorithm<'_>,
     ) -> Result<Listen, ConfigError> {
         let is_udp = self.mode == RawMode::Udp;
+        let protocol = self.protocol(source, key)?;
         if is_udp && self.fail_mode == FailMode::Open {
             let problem = "mode udp can't bypass the tunnel; only \"closed\" is possible";
             return Err(source.error(&format!("{key}.fail_mode"), problem));
@@ -159,7 +164,7 @@ impl RawListen {
         let address = match (self.address, self.unix) {
             (Some(address), None) => ListenAddress::Tcp(address.0),
             (None, Some(_)) if kernel_tells => {
-                let problem = "modes tproxy and redirect intercept TCP and need `address`; a Unix \
+                let problem = "modes tproxy and redirect intercept IP packets and need `address`; a Unix \
                                socket works with proxy_protocol, http_connect, socks5 and static";
                 return Err(source.error(&format!("{key}.unix"), problem));
             }
@@ -193,6 +198,7 @@ impl RawListen {
                     "only modes static and udp have a destination; the others learn it per flow";
                 return Err(source.error(&format!("{key}.destination"), problem));
             }
+            (RawMode::Tproxy, None) if protocol == Protocol::Udp => Interception::TproxyUdp,
             (RawMode::Tproxy, None) => Interception::Tproxy,
             (RawMode::Redirect, None) => Interception::Redirect,
             (RawMode::ProxyProtocol, None) => Interception::ProxyProtocol,
@@ -228,5 +234,24 @@ impl RawListen {
             congestion_control,
             fail_mode: self.fail_mode,
         })
+    }
+
+    /// What its flows are. Only `tproxy` leaves a choice.
+    fn protocol(&self, source: &Source, key: &str) -> Result<Protocol, ConfigError> {
+        let of_mode = match self.mode {
+            RawMode::Tproxy => return Ok(self.protocol.unwrap_or_default()),
+            RawMode::Udp => Protocol::Udp,
+            _ => Protocol::Tcp,
+        };
+        if self.protocol.is_some_and(|it| it != of_mode) {
+            let problem = match of_mode {
+                Protocol::Udp => "mode udp carries UDP only; remove the key",
+                Protocol::Tcp => {
+                    "only mode tproxy intercepts UDP; mode udp carries UDP to one destination"
+                }
+            };
+            return Err(source.error(&format!("{key}.protocol"), problem));
+        }
+        Ok(of_mode)
     }
 }

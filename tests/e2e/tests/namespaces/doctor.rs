@@ -1,7 +1,9 @@
 //! `doctor` at a gateway: reports what is missing, and nothing once everything is set up.
 
+use millrace_lab::process::output_of;
 use serde_json::Value;
 
+use crate::http3::{self, CARRIED};
 use crate::interception::{TPROXY, tproxy_rules};
 use crate::world::World;
 
@@ -38,9 +40,16 @@ fn what_interception_needs_is_missed_until_it_is_there() {
     let (code, found) = world.doctor();
     assert_eq!((code, checks(&found, "failed")), (Some(0), vec![]), "{found:#}");
     let fine: Vec<_> = checks(&found, "ok").into_iter().map(|(check, _)| check).collect();
-    for check in
-        ["nftables", "ip rule", "tunnel.mark", "ip_forward", "MTU", "path MTU", "RTP over UDP"]
-    {
+    for check in [
+        "nftables",
+        "ip rule",
+        "tunnel.mark",
+        "ip_forward",
+        "HTTP/3",
+        "MTU",
+        "path MTU",
+        "RTP over UDP",
+    ] {
         assert!(fine.iter().any(|it| it == check), "{check}: {found:#}");
     }
 
@@ -51,4 +60,36 @@ fn what_interception_needs_is_missed_until_it_is_there() {
     let missed =
         |(check, what): &(String, String)| check == "ip rule" && what.contains("table 4454");
     assert!(failed.iter().any(missed), "{found:#}");
+}
+
+/// HTTP/3 is rejected, passes, or is carried.
+#[test]
+#[ignore = "needs root and network namespaces; run by make test"]
+fn handling_of_http3_is_reported() {
+    let world = World::start(&CARRIED, http3::rules);
+    let edge = &world.topology.client_edge;
+    let of_http3 = |verdict| {
+        let (_, found) = world.doctor();
+        let told = checks(&found, verdict).into_iter().find(|(check, _)| check == "HTTP/3");
+        told.unwrap_or_else(|| panic!("HTTP/3 is not {verdict}: {found:#}")).1
+    };
+    assert!(of_http3("warning").contains("carried_udp_ports"));
+    http3::carry(edge);
+    of_http3("ok");
+    let (code, found) = world.doctor();
+    assert_eq!((code, checks(&found, "failed")), (Some(0), vec![]), "{found:#}");
+    let fine: Vec<_> = checks(&found, "ok").into_iter().map(|(check, _)| check).collect();
+    for check in ["CAP_NET_BIND_SERVICE", "ip -6 rule", "UDP"] {
+        assert!(fine.iter().any(|it| it == check), "{check}: {found:#}");
+    }
+
+    drop(world);
+    let world = World::start(&TPROXY, |topology| {
+        tproxy_rules(topology, "millrace_tproxy client_interfaces { \"lan\" }");
+        let rule = "flush set inet millrace_tproxy rejected_udp_ports";
+        output_of(topology.client_edge.command("nft").arg(rule)).unwrap();
+    });
+    let (_, found) = world.doctor();
+    let warned = checks(&found, "warning");
+    assert!(warned.iter().any(|(check, _)| check == "HTTP/3"), "{found:#}");
 }

@@ -7,6 +7,7 @@ mod congestion_control;
 mod dead_server;
 mod doctor;
 mod full_disk;
+mod http3;
 mod interception;
 mod local_ports;
 mod names;

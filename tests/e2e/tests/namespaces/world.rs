@@ -74,6 +74,17 @@ impl World {
         (self.server, self.client) = start_both(&self.topology, dir, options, self.measured);
     }
 
+    /// Starts the server again, which has ended.
+    pub fn start_server(&mut self, options: &Options<'_>) {
+        let (edge, dir) = (&self.topology.server_edge, self.run.scratch());
+        self.server = start(edge, dir, "server", &server_toml(options), self.measured);
+    }
+
+    /// The directory of its configurations and certificates.
+    pub fn scratch(&self) -> &Path {
+        self.run.scratch()
+    }
+
     /// What the client's doctor finds at the client edge.
     pub fn doctor(&self) -> (Option<i32>, serde_json::Value) {
         let program = binaries::path("millrace-client");
@@ -165,10 +176,21 @@ fn start_both(
 
 fn start(namespace: &Namespace, dir: &Path, side: &str, config: &str, measured: bool) -> Program {
     let path = dir.join(format!("{side}.toml"));
-    std::fs::write(&path, config).unwrap();
+    start_with(namespace, &path, side, config, measured)
+}
+
+/// Starts one program, with its configuration at `path`.
+pub fn start_with(
+    namespace: &Namespace,
+    path: &Path,
+    side: &str,
+    config: &str,
+    measured: bool,
+) -> Program {
+    std::fs::write(path, config).unwrap();
     let mut command =
         namespace.command(binaries::path(&format!("millrace-{side}")).to_str().unwrap());
-    command.args(["run", "--config"]).arg(&path);
+    command.args(["run", "--config"]).arg(path);
     if measured {
         priority::raise(&mut command);
     }

@@ -1,0 +1,21 @@
+#!/bin/sh
+# A browser that knows HTTP/3 behind a gateway: figures, and that all of its video crosses the tunnel. Needs root,
+# Chromium, what setup.sh installs, and the origin that interop.sh builds. `http3.sh full` has more variants and sessions, and IPv6.
+set -eu
+cd "$(dirname "$0")/../.."
+
+origin=target/interop/quic-go
+program=target/release/examples/http3
+fail() { echo "http3: $*" >&2; exit 1; }
+
+[ "$(id -u)" = 0 ] || fail "this needs root: it makes network namespaces (run it with sudo)"
+[ -d player/node_modules/playwright-core ] || fail "the packages of player are missing; tests/scripts/setup.sh installs them"
+for needed in $program target/release/millrace-client target/release/millrace-server; do
+    [ -x $needed ] || fail "$needed is missing; make build"
+done
+[ -x $origin ] || fail "$origin is missing; tests/scripts/interop.sh builds it"
+
+more=""
+[ "${1:-}" = full ] && more="--full --sessions 5"
+# shellcheck disable=SC2086
+exec $program --origin $origin --out target/http3 $more
