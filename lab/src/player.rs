@@ -189,11 +189,12 @@ impl Player {
         tick: impl FnMut(Duration) -> Result<()>,
     ) -> Result<()> {
         let mut command = self.node("media.js");
-        command.arg("--out").arg(directory);
+        command.arg(option("--out", directory)?);
         if let Some(length) = length {
             command.args(["--length-s", &length.as_secs_f64().ceil().to_string()]);
         }
-        encode("media", command, source, log, MEDIA_TIMEOUT, tick)
+        add_source(&mut command, source)?;
+        encode("media", command, log, MEDIA_TIMEOUT, tick)
     }
 
     /// Measures SSIM and VMAF of the rungs in `directory`, made of `source`, with an ffmpeg that can.
@@ -209,8 +210,9 @@ impl Player {
         tick: impl FnMut(Duration) -> Result<()>,
     ) -> Result<()> {
         let mut command = self.node("quality.js");
-        command.arg("--dir").arg(directory).arg("--ffmpeg").arg(program);
-        encode("quality", command, source, log, MEDIA_TIMEOUT, tick)
+        command.arg(option("--dir", directory)?).arg(option("--ffmpeg", program)?);
+        add_source(&mut command, source)?;
+        encode("quality", command, log, MEDIA_TIMEOUT, tick)
     }
 
     /// Encodes the streams of these rates for RTSP into `directory` unless they are there already.
@@ -226,11 +228,12 @@ impl Player {
         tick: impl FnMut(Duration) -> Result<()>,
     ) -> Result<()> {
         let mut command = self.node("streams.js");
-        command.arg("--out").arg(directory);
+        command.arg(option("--out", directory)?);
         for mbps in rates {
             command.args(["--mbps", &mbps.to_string()]);
         }
-        encode("streams", command, source, log, STREAMS_TIMEOUT, tick)
+        add_source(&mut command, source)?;
+        encode("streams", command, log, STREAMS_TIMEOUT, tick)
     }
 
     /// Draws the frames on the screen at these instants of sessions, each in a directory of its own, from what
@@ -248,15 +251,16 @@ impl Player {
         tick: impl FnMut(Duration) -> Result<()>,
     ) -> Result<()> {
         let mut command = self.node("pictures.js");
-        match played {
-            Played::Presentation(directory) => command.arg("--media-dir").arg(directory),
-            Played::Stream(description) => command.arg("--stream").arg(description),
-        };
+        command.arg(match played {
+            Played::Presentation(directory) => option("--media-dir", directory)?,
+            Played::Stream(description) => option("--stream", description)?,
+        });
         for at_s in at_s {
             command.args(["--at", &at_s.to_string()]);
         }
-        command.args(sessions);
-        encode("frames", command, source, log, MEDIA_TIMEOUT, tick)
+        add_source(&mut command, source)?;
+        command.arg("--").args(sessions);
+        encode("frames", command, log, MEDIA_TIMEOUT, tick)
     }
 
     /// Plays it at `host`, from the moment at which the page is loaded.
@@ -269,8 +273,8 @@ impl Player {
         request: PlayRequest<'_>,
         tick: impl FnMut(Duration) -> Result<()>,
     ) -> Result<DashSession> {
-        let mut command = self.measuring(host, request);
-        command.arg("--screenshots").arg(request.directory);
+        let mut command = self.measuring(host, request)?;
+        command.arg(option("--screenshots", request.directory)?);
         let log = request.log();
         let at_most = request.duration + SESSION_MARGIN;
         let status = run_logged("the player", &mut command, &log, at_most, tick)?;
@@ -283,28 +287,26 @@ impl Player {
     /// When the program can't be started.
     pub fn open(&self, host: BrowserHost<'_>, request: PlayRequest<'_>) -> Result<BrowserSession> {
         let (session, log) = (request.session(), request.log());
-        let mut command = self.measuring(host, request);
-        command.arg("--wait").arg("--record").arg(request.directory.join("record.json"));
+        let mut command = self.measuring(host, request)?;
+        command.arg("--wait").arg(option("--record", &request.directory.join("record.json"))?);
         let running = Running::start("the player", &mut command, &log)?;
         Ok(BrowserSession { running, session, log })
     }
 
-    fn measuring(&self, host: BrowserHost<'_>, request: PlayRequest<'_>) -> Command {
+    fn measuring(&self, host: BrowserHost<'_>, request: PlayRequest<'_>) -> Result<Command> {
         let mut command = host.namespace.command("node");
         command
             .env("TMPDIR", host.scratch)
             .arg(self.dist.join("measure.js"))
             .args(["--url", request.url, "--query", request.query])
             .args(["--duration-s", &request.duration.as_secs_f64().to_string()])
-            .arg("--out")
-            .arg(request.session())
-            .arg("--psnr")
-            .arg(request.media.join("psnr.json"));
+            .arg(option("--out", &request.session())?)
+            .arg(option("--psnr", &request.media.join("psnr.json"))?);
         let quality = request.media.join("quality.json");
         if quality.is_file() {
-            command.arg("--quality").arg(quality);
+            command.arg(option("--quality", &quality)?);
         }
-        command
+        Ok(command)
     }
 
     fn node(&self, script: &str) -> Command {
@@ -314,18 +316,30 @@ impl Player {
     }
 }
 
-/// Runs a program that makes something of `source`, or of the bundled video.
+/// An option of a Node.js program. As one argument, so that a path may begin with a dash.
+fn option(name: &str, path: &Path) -> Result<String> {
+    let text = path.to_str().with_context(|| {
+        format!("{} is not UTF-8, and Node.js can't open it: give it another name", path.display())
+    })?;
+    Ok(format!("{name}={text}"))
+}
+
+/// The video to make something of; without one it is the bundled one.
+fn add_source(command: &mut Command, source: Option<&Path>) -> Result<()> {
+    if let Some(source) = source {
+        command.arg(option("--media", source)?);
+    }
+    Ok(())
+}
+
+/// Runs a program that makes something of a video.
 fn encode(
     name: &str,
     mut command: Command,
-    source: Option<&Path>,
     log: &Path,
     at_most: Duration,
     tick: impl FnMut(Duration) -> Result<()>,
 ) -> Result<()> {
-    if let Some(source) = source {
-        command.arg("--media").arg(source);
-    }
     let status = run_logged(name, &mut command, log, at_most, tick)?;
     must_succeed(name, status, log)
 }
@@ -391,4 +405,19 @@ fn session(status: ExitStatus, session: &Path, log: &Path) -> Result<DashSession
     let text = fs::read_to_string(session)
         .with_context(|| format!("{}\n{}", session.display(), tail(log)))?;
     serde_json::from_str(&text).with_context(|| session.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_one_argument_with_their_option_and_utf_8() {
+        assert_eq!(option("--media", Path::new("-a:b %03d.mp4")).unwrap(), "--media=-a:b %03d.mp4");
+        let error = option("--media", Path::new(OsStr::from_bytes(b"K\xf6ln.mp4"))).unwrap_err();
+        assert!(error.to_string().contains("ln.mp4 is not UTF-8"), "{error}");
+    }
 }

@@ -105,7 +105,7 @@ function report.prometheus(qoe, now)
     line("# TYPE ", total[1], " counter")
     line(total[1], " ", number(qoe:get_total(total[3])))
   end
-  reasons("millrace_cmcd_refused_total", "Requests with malformed CMCD", cmcd.REASONS, "cmcd_")
+  reasons("millrace_cmcd_ignored_total", "CMCD keys ignored, and whole reports (version, too_long)", cmcd.REASONS, "cmcd_")
   reasons("millrace_token_refused_total", "Requests without a valid access token", token.REASONS, "token_")
   local sessions = qoe:sessions(now)
   line("# HELP millrace_qoe_sessions Sessions heard of lately")

@@ -5,6 +5,7 @@
 //! here for TCP, and the stream's flow-control window holds the peer back.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_config::Protocol;
@@ -15,6 +16,7 @@ use crate::flow_end::FlowEnd;
 use crate::flow_info::{FlowSeen, FlowState};
 use crate::flow_label::FlowLabel;
 use crate::memory::DrainMeter;
+use crate::metrics::Metrics;
 use crate::player_watch::PlayerWatch;
 use crate::relay_size::RelaySize;
 use crate::rtsp::RtspFlow;
@@ -257,8 +259,8 @@ impl Flow {
     }
 
     /// Reads what the player says of itself in its requests, from the first on.
-    pub(crate) fn observe_cmcd(&mut self) {
-        let mut watch = Box::<PlayerWatch>::default();
+    pub(crate) fn observe_cmcd(&mut self, metrics: &Arc<Metrics>) {
+        let mut watch = Box::new(PlayerWatch::new(metrics.clone()));
         watch.take(self.buffers.to_socket.rest(), self.traffic.opened);
         self.player.watch = Some(watch);
     }

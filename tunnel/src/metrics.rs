@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use millrace_config::{Class, DeniedReason};
 use millrace_mcc::thread::Account;
+use millrace_wire::cmcd::IgnoredReason;
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 
@@ -289,6 +290,14 @@ impl Label for Class {
     }
 }
 
+impl Label for IgnoredReason {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn as_str(self) -> &'static str {
+        self.as_str()
+    }
+}
+
 impl Label for DeniedReason {
     const ALL: &'static [Self] = &Self::ALL;
 
@@ -341,6 +350,8 @@ pub struct Metrics {
     pub congestion_control_refused: IntCounter,
     /// Malformed protocol messages rejected.
     pub protocol_errors: CounterFamily<Parser>,
+    /// Keys of player reports that were ignored, and whole reports.
+    pub cmcd_ignored: CounterFamily<IgnoredReason>,
     /// Paths whose MTU was found to have fallen.
     pub path_mtu_decreases: CounterFamily<PathMtuDecrease>,
     /// Datagrams of UDP flows that went in capsules: no packet had room for them, or the peer takes none.
@@ -443,6 +454,12 @@ impl Metrics {
                 "millrace_protocol_errors_total",
                 "Malformed protocol messages rejected",
                 "parser",
+            )?,
+            cmcd_ignored: CounterFamily::register(
+                &registry,
+                "millrace_cmcd_ignored_total",
+                "CMCD keys ignored, and whole reports (version, too_long)",
+                "reason",
             )?,
             path_mtu_decreases: CounterFamily::register(
                 &registry,

@@ -3,14 +3,18 @@
 //! Requests are passed on as they came, whatever is found in them. At most one head is kept; where the
 //! next request can't be found, nothing is read any more.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_wire::Parsed;
-use millrace_wire::cmcd::{self, PlayerReport};
+use millrace_wire::cmcd::{self, Ignored, PlayerReport};
+
+use crate::metrics::Metrics;
 
 /// Reads one flow's requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PlayerWatch {
+    metrics: Arc<Metrics>,
     /// The beginning of a head.
     head: Vec<u8>,
     /// Of a request's content.
@@ -21,6 +25,11 @@ pub(crate) struct PlayerWatch {
 }
 
 impl PlayerWatch {
+    /// Before the first request.
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, head: Vec::new(), content_left: 0, lost: false, last: None }
+    }
+
     /// Takes what the player sent next.
     pub(crate) fn take(&mut self, mut bytes: &[u8], now: Instant) {
         while !self.lost && !bytes.is_empty() {
@@ -43,6 +52,7 @@ impl PlayerWatch {
                 Ok(Parsed::Incomplete) => return,
                 Ok(Parsed::Complete { value, consumed }) => {
                     self.content_left = value.content_bytes;
+                    self.count(&value.ignored);
                     if let Some(report) = value.report {
                         self.last = Some((now, report));
                     }
@@ -50,8 +60,15 @@ impl PlayerWatch {
                     bytes = &bytes[consumed - before..];
                     self.head = Vec::new();
                 }
-                Err(_) => *self = Self { lost: true, last: self.last, ..Self::default() },
+                Err(_) => (self.lost, self.head) = (true, Vec::new()),
             }
+        }
+    }
+
+    fn count(&self, ignored: &[Ignored]) {
+        for Ignored { key, reason } in ignored {
+            self.metrics.cmcd_ignored.of(*reason).inc();
+            tracing::debug!(key, reason = reason.as_str(), "CMCD ignored");
         }
     }
 
@@ -63,11 +80,17 @@ impl PlayerWatch {
 
 #[cfg(test)]
 mod tests {
+    use millrace_wire::cmcd::IgnoredReason;
+
     use super::*;
 
     const FIRST: &str = "GET /1?CMCD=bl%3D1000 HTTP/1.1\r\nHost: a\r\n\r\n";
     const BEACON: &str = "POST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET /9 HT";
     const SECOND: &str = "GET /2?CMCD=bl%3D2500%2Cbs HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    fn new_watch() -> PlayerWatch {
+        PlayerWatch::new(Metrics::new("test", "0").unwrap())
+    }
 
     fn buffer_ms(watch: &PlayerWatch) -> Option<u64> {
         watch.last().and_then(|(_, report)| report.buffer_ms)
@@ -77,7 +100,7 @@ mod tests {
     fn requests_are_found_however_they_come() {
         let all = [FIRST, BEACON, SECOND].concat();
         for piece in [1, 7, 40, 1000] {
-            let mut watch = PlayerWatch::default();
+            let mut watch = new_watch();
             let now = Instant::now();
             all.as_bytes().chunks(piece).for_each(|bytes| watch.take(bytes, now));
             assert_eq!(buffer_ms(&watch), Some(2500), "pieces of {piece}");
@@ -86,15 +109,25 @@ mod tests {
     }
 
     #[test]
+    fn ignored_keys_are_counted_and_the_others_read() {
+        let mut watch = new_watch();
+        let request = "GET /1?CMCD=bl%3D1000%2Cbr%3Dx%2Ctb%3Dy%2Ccid%3D%22a HTTP/1.1\r\n\r\n";
+        watch.take(request.as_bytes(), Instant::now());
+        assert_eq!(buffer_ms(&watch), Some(1000));
+        let ignored = |reason| watch.metrics.cmcd_ignored.of(reason).get();
+        assert_eq!(IgnoredReason::ALL.map(ignored), [1, 2, 0, 0, 0]);
+    }
+
+    #[test]
     fn what_is_no_http_ends_the_reading_and_keeps_no_memory() {
-        let mut watch = PlayerWatch::default();
+        let mut watch = new_watch();
         let now = Instant::now();
         watch.take(FIRST.as_bytes(), now);
         watch.take(b"\x16\x03\x01\n", now);
         watch.take(SECOND.as_bytes(), now);
         assert_eq!(buffer_ms(&watch), Some(1000));
 
-        let mut endless = PlayerWatch::default();
+        let mut endless = new_watch();
         endless.take(b"GET /", now);
         for _ in 0..40 {
             endless.take(&[b'a'; 1000], now);

@@ -3,28 +3,30 @@ local cmcd = require("cmcd")
 local shared_qoe = require("shared_qoe")
 
 local var = ngx.var
-local headers = {
-  object = var.http_cmcd_object,
-  request = var.http_cmcd_request,
-  session = var.http_cmcd_session,
-  status = var.http_cmcd_status,
-}
-local data, reason
-if next(headers) then
-  data, reason = cmcd.parse_headers(headers)
-elseif var.arg_CMCD then
-  -- At most as many bytes as three for each of those that are looked at.
-  local raw = var.arg_CMCD
-  if #raw > 3 * cmcd.MAX_BYTES then
-    reason = "too_long"
-  else
-    data, reason = cmcd.parse_query(ngx.unescape_uri(raw))
+
+local function read_request()
+  if var.http_cmcd_object or var.http_cmcd_request or var.http_cmcd_session or var.http_cmcd_status then
+    -- Not the variables: of several headers with one name they have the first.
+    local all = ngx.req.get_headers()
+    return cmcd.parse_headers({
+      object = all["cmcd-object"],
+      request = all["cmcd-request"],
+      session = all["cmcd-session"],
+      status = all["cmcd-status"],
+    })
+  elseif var.args then
+    return cmcd.parse_query(var.args)
   end
-else
+end
+
+local data, ignored = read_request()
+if not data then
   return
 end
-if data then
+for _, it in ipairs(ignored) do
+  shared_qoe:total("cmcd_" .. it.reason)
+  ngx.log(ngx.DEBUG, "CMCD ignored: ", it.reason, it.key ~= "" and ", key " .. it.key or "")
+end
+if next(data) then
   shared_qoe:record(data, { bytes = tonumber(var.bytes_sent), status = ngx.status }, ngx.now())
-else
-  shared_qoe:total("cmcd_" .. reason)
 end

@@ -44,8 +44,8 @@ describe("the Prometheus report", function()
     for _, line in ipairs({
       "millrace_qoe_sessions_opened_total 2",
       "millrace_qoe_bytes_total 10000000006",
-      'millrace_cmcd_refused_total{reason="syntax"} 1',
-      'millrace_cmcd_refused_total{reason="value"} 0',
+      'millrace_cmcd_ignored_total{reason="syntax"} 1',
+      'millrace_cmcd_ignored_total{reason="value"} 0',
       'millrace_token_refused_total{reason="expired"} 2',
       "millrace_qoe_sessions 2",
       "# TYPE millrace_qoe_session_buffer_seconds gauge",

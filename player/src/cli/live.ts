@@ -2,6 +2,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { extname, join, relative, resolve, sep } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { readClip } from "../live/clip.ts";
 import { WINDOW_S } from "../live/manifest.ts";
@@ -9,7 +10,7 @@ import { openLiveOrigin, type Files } from "../live/origin.ts";
 import { EXIT, run, UsageError } from "./exit.ts";
 
 const USAGE = "usage: npm run live -- --dir DIR [--listen 127.0.0.1:8090] [--latency-s 2] [--chunk-frames 5]";
-const PAGE = new URL("page/", import.meta.url).pathname;
+const PAGE = fileURLToPath(new URL("page/", import.meta.url));
 const TYPES: Record<string, string> = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css" };
 
 /** The page is small; in memory no path can lead out of it. */

@@ -4,11 +4,10 @@ import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { comparePsnr } from "../media/compare.ts";
 import { checkRate, encodeLadder, measureRung, rungFile, writeDash } from "../media/encode.ts";
-import { probe, type Source } from "../media/ffmpeg.ts";
 import * as ladder from "../media/ladder.ts";
 import { mediaInfoSchema, parseJson, psnrTableSchema, type MediaInfo } from "../schema.ts";
 import { EXIT, run, UsageError } from "./exit.ts";
-import { clipOf, keyOf, originOf, progress, removeWhenStopped, type Origin } from "./origin.ts";
+import { keyOf, originOf, progress, removeWhenStopped, tellNotes, type Origin } from "./origin.ts";
 
 const USAGE = "usage: npm run media -- --out DIR [--media FILE] [--length-s SECONDS]";
 /** Segments of a second have five digits. */
@@ -28,17 +27,17 @@ async function cached(dir: string, key: string): Promise<MediaInfo | null> {
 }
 
 /** Encodes and compares. What is left in `work` is all but segments, manifest and description. */
-async function encode(work: string, origin: Origin, source: Source): Promise<MediaInfo["rungs"]> {
-  const clip_s = clipOf(source);
-  await encodeLadder(source, clip_s, work, progress("encoding"));
+async function encode(work: string, origin: Origin): Promise<MediaInfo["rungs"]> {
+  const { source } = origin;
+  await encodeLadder(source, work, progress("encoding"));
   const rungs: MediaInfo["rungs"] = [];
   for (const rung of ladder.LADDER) {
-    const achieved = await measureRung(rungFile(work, rung), clip_s);
+    const achieved = await measureRung(rungFile(work, rung), source.clip_s);
     const warning = checkRate(rung, achieved.achieved_kbps, origin.credit !== null);
     if (warning) process.stderr.write(`warning: ${warning}; the content needs no more\n`);
     rungs.push({ ...rung, ...achieved });
   }
-  const table = await comparePsnr(source, clip_s, work, progress("comparing"));
+  const table = await comparePsnr(source, work, progress("comparing"));
   for (const name of await readdir(work)) {
     if (/^(pass-|psnr-)/.test(name)) await rm(join(work, name));
   }
@@ -54,14 +53,14 @@ async function takeOver(work: string, dir: string): Promise<void> {
 }
 
 async function make(work: string, origin: Origin, key: string, length_s: number, shorter: { dir: string; info: MediaInfo } | null): Promise<void> {
-  const source = await probe(origin.file);
-  const clip_s = clipOf(source);
+  const { fps, clip_s } = origin.source;
+  tellNotes(origin);
   if (shorter) await takeOver(work, shorter.dir);
-  const rungs = shorter?.info.rungs ?? (await encode(work, origin, source));
+  const rungs = shorter?.info.rungs ?? (await encode(work, origin));
   const loops = Math.ceil(length_s / clip_s);
   await writeDash(work, loops);
   const info: MediaInfo = {
-    version: 1, key, credit: origin.credit, source: { name: basename(origin.file), sha256: origin.sha256, fps: source.fps, clip_s },
+    version: 1, key, credit: origin.credit, source: { name: basename(origin.file), sha256: origin.sha256, fps, clip_s },
     presentation_s: clip_s * loops, segment_s: ladder.SEGMENT_S, ffmpeg: origin.ffmpeg, rungs,
   };
   await writeFile(join(work, "media.json"), `${JSON.stringify(mediaInfoSchema.parse(info), null, 2)}\n`);

@@ -3,8 +3,8 @@ import { access, readdir, readFile, rename, rm, writeFile } from "node:fs/promis
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { rungFile } from "../media/encode.ts";
-import { probe, type Source } from "../media/ffmpeg.ts";
 import { drawPicture, type Clip } from "../media/picture.ts";
+import type { Source } from "../media/source.ts";
 import { atInstant, atStreamInstant, type Instant, type OnScreen } from "../pictures.ts";
 import { mediaInfoSchema, parseJson, picturesSchema, recordSchema, sessionSchema, streamInfoSchema, streamSessionSchema, type Pictures } from "../schema.ts";
 import { EXIT, run, UsageError } from "./exit.ts";
@@ -29,10 +29,10 @@ const PICTURE_NAME = /^at-\d+\.\d+s(-part|-source|-source-part)?\.webp$/;
 const read = (directory: string, name: string): Promise<string> => readFile(join(directory, name), "utf8");
 
 /** The source, which must be the one that was encoded. */
-async function sourceOf(media: string | undefined, made: { readonly sha256: string; readonly fps: number }, of: string): Promise<Source> {
+async function sourceOf(media: string | undefined, made: { readonly sha256: string; readonly fps: number; readonly clip_s: number }, of: string): Promise<Source> {
   const origin = await originOf(media);
   if (origin.sha256 !== made.sha256) throw new UsageError(`${of} was not made of ${origin.file}`);
-  return { ...(await probe(origin.file)), fps: made.fps };
+  return { ...origin.source, fps: made.fps, clip_s: made.clip_s };
 }
 
 async function presentation(dir: string, media: string | undefined): Promise<Played> {

@@ -4,13 +4,12 @@ import { basename, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { compareFile, groupMse, psnrDb } from "../media/compare.ts";
 import { checkRate } from "../media/encode.ts";
-import { probe } from "../media/ffmpeg.ts";
 import { PRESENTATION_MIN_S } from "../media/ladder.ts";
 import * as recipe from "../media/streams.ts";
 import { encodeStream, rateOf, repeat, STREAMS, type Stream } from "../media/streams.ts";
 import { parseJson, streamInfoSchema, type StreamInfo } from "../schema.ts";
 import { EXIT, run, UsageError } from "./exit.ts";
-import { clipOf, keyOf, originOf, progress, removeWhenStopped, type Origin } from "./origin.ts";
+import { keyOf, originOf, progress, removeWhenStopped, tellNotes, type Origin } from "./origin.ts";
 
 const USAGE = "usage: npm run streams -- --out DIR [--mbps RATE]... [--media FILE]";
 
@@ -28,20 +27,20 @@ async function cached(out: string, name: string, key: string): Promise<StreamInf
 
 async function make(out: string, work: string, origin: Origin, stream: Stream, key: string): Promise<StreamInfo> {
   const name = nameOf(stream);
-  const source = await probe(origin.file);
-  const clip_s = clipOf(source);
+  const { source } = origin;
+  const { fps, clip_s } = source;
   const loops = Math.ceil(PRESENTATION_MIN_S / clip_s);
   const clip = join(work, "clip.264");
-  await encodeStream(source, clip_s, stream, clip, progress(`${name}: encoding`));
+  await encodeStream(source, stream, work, basename(clip), progress(`${name}: encoding`));
   const achieved_mbps = await rateOf(clip, clip_s);
   const warning = checkRate({ ...stream, kbps: stream.mbps * 1000 }, achieved_mbps * 1000, origin.credit !== null);
   if (warning) process.stderr.write(`warning: ${warning}; the content needs no more\n`);
-  const found = await compareFile(source, clip_s, clip, work, "psnr", progress(`${name}: comparing`));
+  const found = await compareFile(source, clip, work, "psnr", progress(`${name}: comparing`));
   await repeat(clip, loops, join(work, "stream.264"));
   const info: StreamInfo = {
-    version: 1, key, credit: origin.credit, source: { name: basename(origin.file), sha256: origin.sha256, fps: source.fps, clip_s }, ffmpeg: origin.ffmpeg,
+    version: 1, key, credit: origin.credit, source: { name: basename(origin.file), sha256: origin.sha256, fps, clip_s }, ffmpeg: origin.ffmpeg,
     ...stream, achieved_mbps, clip_bytes: (await stat(clip)).size, loops,
-    frame_db: groupMse(found.frames, 1, clip_s * source.fps, name).map(psnrDb), freeze_db: found.freeze_db,
+    frame_db: groupMse(found.frames, 1, clip_s * fps, name).map(psnrDb), freeze_db: found.freeze_db,
   };
   await writeFile(join(work, "stream.json"), JSON.stringify(streamInfoSchema.parse(info)));
   // The description last: a stream without one is not there.
@@ -61,6 +60,7 @@ async function main(): Promise<number> {
   });
   const out = resolve(values.out);
   const origin = await originOf(values.media);
+  tellNotes(origin);
   await mkdir(out, { recursive: true });
   const work = join(out, `.work-${process.pid}`);
   removeWhenStopped(work);

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { rungFile } from "../media/encode.ts";
-import { execute } from "../media/ffmpeg.ts";
+import { execute, inputOf } from "../media/ffmpeg.ts";
 import { LADDER, SEGMENT_S, type Rung } from "../media/ladder.ts";
 import { mediaInfoSchema, parseJson } from "../schema.ts";
 import { boxes, findBox, needBox } from "./boxes.ts";
@@ -93,11 +93,11 @@ export async function readClip(dir: string, frames: number): Promise<Clip> {
   const work = await mkdtemp(join(tmpdir(), "millrace-live-"));
   try {
     await execute("ffmpeg", [
-      "-nostdin", "-v", "error", ...LADDER.flatMap((rung) => ["-i", rungFile(dir, rung)]), ...LADDER.flatMap((_, i) => ["-map", `${i}:v`]), "-c", "copy",
+      "-nostdin", "-v", "error", ...LADDER.flatMap((rung) => ["-i", inputOf(rungFile(dir, rung))]), ...LADDER.flatMap((_, i) => ["-map", `${i}:v`]), "-c", "copy",
       // Cut at the first frame after this time: half a frame keeps rounding out.
       "-f", "dash", "-seg_duration", String(SEGMENT_S), "-frag_type", "duration", "-frag_duration", String((frames - 0.5) / fps),
-      "-init_seg_name", "init-$RepresentationID$.mp4", "-media_seg_name", "seg-$RepresentationID$-$Number$.m4s", join(work, "manifest.mpd"),
-    ]);
+      "-init_seg_name", "init-$RepresentationID$.mp4", "-media_seg_name", "seg-$RepresentationID$-$Number$.m4s", "manifest.mpd",
+    ], { cwd: work });
     const rungs = await Promise.all(
       LADDER.map(async (rung, i): Promise<LiveRung> => {
         const init = await readFile(join(work, `init-${i}.mp4`));

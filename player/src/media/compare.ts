@@ -2,8 +2,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fit, rungFile } from "./encode.ts";
-import { ffmpeg, type Source } from "./ffmpeg.ts";
+import { ffmpeg, inputOf } from "./ffmpeg.ts";
 import { FREEZE_LAGS, FREEZE_SAMPLES_PER_S, LADDER, PSNR_CAP_DB } from "./ladder.ts";
+import { clipFrames, sourceInput, type Source } from "./source.ts";
 import type { PsnrTable } from "../schema.ts";
 
 const WIDTH = 1920;
@@ -46,31 +47,31 @@ export interface Comparison {
   readonly freeze_db: number[][];
 }
 
-/** Decodes `file` and the source once for both. Logs are written into `dir`, and begin with `name`. */
-export async function compareFile(source: Source, clip_s: number, file: string, dir: string, name: string, onProgress: (done: number) => void): Promise<Comparison> {
-  const log = (lag: number): string => join(dir, `${name}-${lag}.log`);
+/** Decodes `file` and the source's clip once for both. Logs are written into `dir`, and begin with `name`. */
+export async function compareFile(source: Source, file: string, dir: string, name: string, onProgress: (done: number) => void): Promise<Comparison> {
+  const log = (lag: number): string => `${name}-${lag}.log`;
   const lags = Array.from({ length: FREEZE_LAGS }, (_, i) => i + 1);
   const n = FREEZE_SAMPLES_PER_S;
-  const { fps } = source;
+  const { fps, clip_s } = source;
   const graph = [
     `[0:v]${fit(WIDTH, HEIGHT)},format=yuv420p,settb=AVTB,split=2[r0][rf]`,
-    `[1:v]fps=${fps},${fit(WIDTH, HEIGHT)},format=yuv420p,settb=AVTB,split=2[s0][sl]`,
-    `[s0]trim=end_frame=${clip_s * fps},setpts=N/${fps}/TB[s0t]`,
+    `${clipFrames(source, 1)},${fit(WIDTH, HEIGHT)},format=yuv420p,settb=AVTB,split=2[s0][sl]`,
+    `[s0]setpts=N/${fps}/TB[s0t]`,
     `[r0]setpts=N/${fps}/TB[r0t]`,
     `[r0t][s0t]psnr=shortest=1:stats_file=${log(0)}[o0]`,
     // The last frame of each second, shown for a second each; compared with the source 1, 2, ... seconds later.
     `[rf]select='eq(mod(n,${fps}),${fps - 1})',setpts=N/TB,fps=1,tpad=stop=1:stop_mode=clone,fps=${n},trim=end_frame=${clip_s * n},setpts=N/${n}/TB,split=${lags.length}${lags.map((l) => `[f${l}]`).join("")}`,
     // After the clip's end the presentation is at its start again.
-    `[sl]trim=end_frame=${clip_s * fps},select='${sampled(fps, n)}',setpts=N/${n}/TB,loop=loop=${Math.ceil(FREEZE_LAGS / clip_s)}:size=${clip_s * n},setpts=N/${n}/TB,split=${lags.length}${lags.map((l) => `[l${l}]`).join("")}`,
+    `[sl]select='${sampled(fps, n)}',setpts=N/${n}/TB,loop=loop=${Math.ceil(FREEZE_LAGS / clip_s)}:size=${clip_s * n},setpts=N/${n}/TB,split=${lags.length}${lags.map((l) => `[l${l}]`).join("")}`,
     ...lags.map((l) => `[l${l}]trim=start_frame=${l * n}:end_frame=${(clip_s + l) * n},setpts=N/${n}/TB[t${l}]`),
     ...lags.map((l) => `[f${l}][t${l}]psnr=shortest=1:stats_file=${log(l)}[o${l}]`),
   ].join(";");
   const outputs = [0, ...lags].flatMap((l) => ["-map", `[o${l}]`, "-f", "null", "/dev/null"]);
   // A byte stream says nothing of its rate that a demuxer would believe.
   const rate = file.endsWith(".264") ? ["-framerate", String(fps)] : [];
-  await ffmpeg([...rate, "-i", file, "-i", source.file, "-filter_complex", graph, ...outputs], clip_s, onProgress);
+  await ffmpeg([...rate, "-i", inputOf(file), ...sourceInput(source), "-filter_complex", graph, ...outputs], dir, clip_s, onProgress);
 
-  const read = (lag: number): Promise<string> => readFile(log(lag), "utf8");
+  const read = (lag: number): Promise<string> => readFile(join(dir, log(lag)), "utf8");
   const byLag = await Promise.all(lags.map(async (l) => groupMse(await read(l), n, clip_s, `${name}, lag ${l}`)));
   return {
     frames: await read(0),
@@ -79,12 +80,13 @@ export async function compareFile(source: Source, clip_s: number, file: string, 
 }
 
 /** Computes the table for all rungs. */
-export async function comparePsnr(source: Source, clip_s: number, dir: string, onProgress: (done: number) => void): Promise<PsnrTable> {
+export async function comparePsnr(source: Source, dir: string, onProgress: (done: number) => void): Promise<PsnrTable> {
+  const { fps, clip_s } = source;
   const rungs: PsnrTable["rungs"] = [];
   for (const [i, rung] of LADDER.entries()) {
     const name = `psnr-${rung.kbps}`;
-    const found = await compareFile(source, clip_s, rungFile(dir, rung), dir, name, (done) => onProgress((i + done) / LADDER.length));
-    rungs.push({ kbps: rung.kbps, psnr_db: groupMse(found.frames, source.fps, clip_s, name).map(psnrDb), freeze_db: found.freeze_db });
+    const found = await compareFile(source, rungFile(dir, rung), dir, name, (done) => onProgress((i + done) / LADDER.length));
+    rungs.push({ kbps: rung.kbps, psnr_db: groupMse(found.frames, fps, clip_s, name).map(psnrDb), freeze_db: found.freeze_db });
   }
   return { version: 1, plane: "y", cap_db: PSNR_CAP_DB, clip_s, rungs };
 }

@@ -1,10 +1,12 @@
 /** Encodes what an RTSP server sends: H.264 as a byte stream (ITU-T H.264, Annex B), a file for each rate. */
 import { createReadStream, createWriteStream } from "node:fs";
 import { stat } from "node:fs/promises";
+import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { fit } from "./encode.ts";
-import { ffmpeg, type Source } from "./ffmpeg.ts";
+import { ffmpeg } from "./ffmpeg.ts";
 import { RATE_TOLERANCE } from "./ladder.ts";
+import { clipFrames, sourceInput, type Source } from "./source.ts";
 
 /** A stream, by its mean rate. */
 export interface Stream {
@@ -30,26 +32,27 @@ export const VBV_S = 1;
 export const RECIPE_VERSION = 1;
 
 /**
- * Two passes over the clip into `file`, and the second once more if its mean came out short: dark seconds cannot use a
+ * Two passes over the clip into `name` in `dir`, and the second once more if its mean came out short: dark seconds cannot use a
  * high rate, and the others, whose peaks are bounded, make up for them only if told to. No B-frames: frames arrive in
  * the order in which they are shown.
  */
-export async function encodeStream(source: Source, clip_s: number, stream: Stream, file: string, onProgress: (done: number) => void): Promise<void> {
+export async function encodeStream(source: Source, stream: Stream, dir: string, name: string, onProgress: (done: number) => void): Promise<void> {
   const kbps = stream.mbps * 1000;
+  const { fps, clip_s } = source;
   const pass = (number: 1 | 2, aim_kbps: number, at: number): Promise<void> =>
     ffmpeg([
-      "-i", source.file, "-vf", `fps=${source.fps},${fit(stream.width, stream.height)},format=yuv420p`, "-an",
+      ...sourceInput(source), "-filter_complex", `${clipFrames(source, 0)},${fit(stream.width, stream.height)},format=yuv420p[v]`, "-map", "[v]", "-an",
       "-c:v", "libx264", "-preset", "superfast", "-profile:v", "high", "-bf", "0",
       "-b:v", `${aim_kbps}k`, "-maxrate", `${Math.round(kbps * PEAK_FACTOR)}k`, "-bufsize", `${kbps * VBV_S}k`,
       // Closed GOPs of a second: after a loss the picture is right again at the next one.
-      "-g", String(source.fps), "-keyint_min", String(source.fps), "-sc_threshold", "0", "-flags", "+cgop",
+      "-g", String(fps), "-keyint_min", String(fps), "-sc_threshold", "0", "-flags", "+cgop",
       "-x264-params", `slice-max-size=${NAL_MAX_BYTES}`,
-      "-frames:v", String(clip_s * source.fps), "-pass", String(number), "-passlogfile", `${file}.pass`,
-      "-f", "h264", number === 1 ? "/dev/null" : file,
-    ], clip_s, (done) => onProgress((at + done) / 2));
+      "-frames:v", String(clip_s * fps), "-pass", String(number), "-passlogfile", `${name}.pass`,
+      "-f", "h264", number === 1 ? "/dev/null" : name,
+    ], dir, clip_s, (done) => onProgress((at + done) / 2));
   await pass(1, kbps, 0);
   await pass(2, kbps, 1);
-  const achieved_mbps = await rateOf(file, clip_s);
+  const achieved_mbps = await rateOf(join(dir, name), clip_s);
   if (achieved_mbps < stream.mbps * (1 - RATE_TOLERANCE)) await pass(2, aimAgain(stream.mbps, achieved_mbps), 1);
 }
 

@@ -355,7 +355,7 @@ impl Core {
             flow.retain(key);
         }
         if conn.quic.is_server() && flow.label.class == Class::Dash {
-            flow.observe_cmcd();
+            flow.observe_cmcd(&self.shared.metrics);
         }
         if let Some(rtsp) = start.rtsp.and_then(|rtsp| self.follow_rtsp(rtsp, &flow)) {
             flow.follow_rtsp(rtsp);

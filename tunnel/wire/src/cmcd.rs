@@ -1,13 +1,16 @@
-//! Common Media Client Data (CTA-5004, September 2020): the reports of DASH and HLS players in the
-//! query or in header fields of HTTP/1.1 requests.
+//! Common Media Client Data (CTA-5004, September 2020, and version 2, CTA-5004-B, April 2026): the reports of DASH and
+//! HLS players in the query or in header fields of HTTP/1.1 requests.
 //!
-//! The data is a hint: malformed data is ignored, and a request is never refused for it.
+//! The data is a hint. A malformed key is ignored, and no other key with it; a request is never refused.
+
+mod data;
+mod members;
+mod value;
 
 use std::fmt;
 
-use sfv::{BareItem, Dictionary, ListEntry, Parser};
-
 use crate::Parsed;
+use data::Data;
 
 /// Longest request head that is looked at, with its empty line, in bytes.
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -15,23 +18,31 @@ pub const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Most header fields in a request head.
 pub const MAX_FIELDS: usize = 64;
 
-/// Longest query argument or header field that is looked at, in bytes. Players send a few hundred.
-pub const MAX_DATA_BYTES: usize = 2048;
+/// Longest query argument or header field that is read, in bytes. Players send a few hundred; lists of next objects
+/// (`nor`) may be longer.
+pub const MAX_DATA_BYTES: usize = 4096;
+
+/// Most keys that are read of one query argument or header field: twice what version 2 has for requests.
+pub const MAX_KEYS: usize = 80;
+
+/// Highest version that is read.
+pub const MAX_VERSION: u64 = 2;
 
 /// Longest session ID, in bytes (CTA-5004, `sid`).
 pub const MAX_SESSION_BYTES: usize = 64;
 
-/// The header fields (CTA-5004, Section 3.1).
-pub(crate) const FIELDS: [&str; 4] = ["cmcd-request", "cmcd-object", "cmcd-status", "cmcd-session"];
+/// The header fields (CTA-5004-B, Section 3.1), in the order in which they are read.
+pub(crate) const FIELDS: [&str; 4] = ["cmcd-object", "cmcd-request", "cmcd-session", "cmcd-status"];
 
-/// What a player said of itself. What it did not say is `None`.
+/// What a player said of itself. What it did not say is `None`. Of a list with a figure for each object type, the one
+/// of the requested object's type (`ot`) counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlayerReport {
     /// `bl`: media that it has and has not shown, in ms.
     pub buffer_ms: Option<u64>,
-    /// `br`: encoded bitrate of what it asks for, in kbit/s.
+    /// `br`, or `ab` without it: encoded bitrate of what it asks for, in kbit/s.
     pub bitrate_kbps: Option<u64>,
-    /// `tb`: highest bitrate that it may ask for, in kbit/s.
+    /// `tb`, or `tab` without it: highest bitrate that it may ask for, in kbit/s.
     pub top_bitrate_kbps: Option<u64>,
     /// `mtp`: throughput that it has measured, in kbit/s.
     pub throughput_kbps: Option<u64>,
@@ -79,6 +90,51 @@ pub struct Request {
     pub content_bytes: u64,
     /// What the player said, if it said anything.
     pub report: Option<PlayerReport>,
+    /// What it said and was not used, at most two for each of [`MAX_KEYS`] in each field.
+    pub ignored: Vec<Ignored>,
+}
+
+/// A key, or a whole report, that was not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ignored {
+    /// The key. Empty if there is none.
+    pub key: &'static str,
+    /// Why.
+    pub reason: IgnoredReason,
+}
+
+/// Why a key or a report was not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IgnoredReason {
+    /// No key, or a malformed string.
+    Syntax,
+    /// The key's value is not one that the key may have.
+    Value,
+    /// The key comes again. The last one counts (RFC 8941, Section 3.2).
+    Duplicate,
+    /// The data is longer than [`MAX_DATA_BYTES`] and not read, or has more than [`MAX_KEYS`] keys, of which the others
+    /// are not read.
+    TooLong,
+    /// The report has a higher version than [`MAX_VERSION`], and is ignored whole (CTA-5004-B, Section 6).
+    Version,
+}
+
+impl IgnoredReason {
+    /// All reasons.
+    pub const ALL: [Self; 5] =
+        [Self::Syntax, Self::Value, Self::Duplicate, Self::TooLong, Self::Version];
+
+    /// The reason in logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Syntax => "syntax",
+            Self::Value => "value",
+            Self::Duplicate => "duplicate",
+            Self::TooLong => "too_long",
+            Self::Version => "version",
+        }
+    }
 }
 
 /// Why nothing can be read of a connection any more.
@@ -116,7 +172,6 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Request>, Error> {
         return Err(Error::Opaque);
     }
     let mut content_bytes = None;
-    let mut report = head.path.and_then(of_query);
     for field in head.headers.iter() {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         if is("transfer-encoding") || is("upgrade") {
@@ -130,67 +185,33 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Request>, Error> {
                 _ => return Err(Error::Opaque),
             };
         }
-        if FIELDS.into_iter().any(is) {
-            report = merged(report, of_data(field.value));
+    }
+    let data = data_of(head.path.unwrap_or_default(), head.headers);
+    let (report, ignored) = data.finish();
+    let content_bytes = content_bytes.unwrap_or(0);
+    Ok(Parsed::Complete { value: Request { content_bytes, report, ignored }, consumed })
+}
+
+/// Of the header fields or of the query: with any of the fields, the query does not count (CTA-5004-B, Section 6).
+fn data_of(target: &str, fields: &[httparse::Header<'_>]) -> Data {
+    let mut data = Data::default();
+    let mut has_fields = false;
+    for name in FIELDS {
+        for field in fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name)) {
+            has_fields = true;
+            data.read(field.value);
         }
     }
-    let content_bytes = content_bytes.unwrap_or(0);
-    Ok(Parsed::Complete { value: Request { content_bytes, report }, consumed })
+    if let Some(value) = query_argument(target).filter(|_| !has_fields) {
+        data.read_encoded(value);
+    }
+    data
 }
 
-/// Of a request target; the argument's value is percent-encoded (CTA-5004, Section 2).
-fn of_query(target: &str) -> Option<PlayerReport> {
+/// The first `CMCD` in the query; its name is case-sensitive (CTA-5004-B, Section 3.2).
+fn query_argument(target: &str) -> Option<&str> {
     let (_, query) = target.split_once('?')?;
-    let value = query.split('&').find_map(|argument| argument.strip_prefix("CMCD="))?;
-    if value.len() > 3 * MAX_DATA_BYTES {
-        return None;
-    }
-    let data: Vec<u8> = percent_encoding::percent_decode_str(value).collect();
-    of_data(&data)
-}
-
-/// Of the data itself, which has the form of a dictionary of RFC 9651.
-fn of_data(data: &[u8]) -> Option<PlayerReport> {
-    if data.len() > MAX_DATA_BYTES {
-        return None;
-    }
-    let data: Dictionary = Parser::new(data).parse().ok()?;
-    let item = |key: &str| match data.get(key)? {
-        ListEntry::Item(item) => Some(&item.bare_item),
-        ListEntry::InnerList(_) => None,
-    };
-    let number = |key: &str| match item(key)? {
-        BareItem::Integer(number) => u64::try_from(i64::from(*number)).ok(),
-        _ => None,
-    };
-    let session = match item("sid") {
-        Some(BareItem::String(text)) => SessionId::new(text.as_str()),
-        _ => None,
-    };
-    let is_set = |key: &str| matches!(item(key), Some(BareItem::Boolean(true)));
-    Some(PlayerReport {
-        buffer_ms: number("bl"),
-        bitrate_kbps: number("br"),
-        top_bitrate_kbps: number("tb"),
-        throughput_kbps: number("mtp"),
-        starved: is_set("bs"),
-        urgent: is_set("su"),
-        session,
-    })
-}
-
-/// The parts that header fields bring.
-fn merged(one: Option<PlayerReport>, other: Option<PlayerReport>) -> Option<PlayerReport> {
-    let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
-    Some(PlayerReport {
-        buffer_ms: one.buffer_ms.or(other.buffer_ms),
-        bitrate_kbps: one.bitrate_kbps.or(other.bitrate_kbps),
-        top_bitrate_kbps: one.top_bitrate_kbps.or(other.top_bitrate_kbps),
-        throughput_kbps: one.throughput_kbps.or(other.throughput_kbps),
-        starved: one.starved || other.starved,
-        urgent: one.urgent || other.urgent,
-        session: one.session.or(other.session),
-    })
+    query.split('&').find_map(|argument| argument.strip_prefix("CMCD="))
 }
 
 #[cfg(test)]
@@ -227,26 +248,33 @@ mod tests {
              CMCD-Object: br=3200,d=4004,ot=v,tb=6000\r\nCMCD-Status: bs,rtp=15000\r\n\
              CMCD-Session: sid=\"6e2f\"\r\n\r\n";
         for head in [query, fields] {
-            let value = Request { content_bytes: 0, report: Some(expected()) };
+            let value = Request { content_bytes: 0, report: Some(expected()), ignored: Vec::new() };
             assert_incremental(parse, head.as_bytes(), &value);
         }
     }
 
     #[test]
-    fn what_says_nothing_is_nothing_and_never_an_error() {
-        assert_eq!(report("GET /seg HTTP/1.1\r\nHost: a\r\n\r\n"), None);
-        assert_eq!(report("GET /seg?CMCD=bl%3D%3D HTTP/1.1\r\n\r\n"), None);
-        assert_eq!(report("GET /seg?CMCD=%ff HTTP/1.1\r\n\r\n"), None);
-        let long = format!("GET /seg?CMCD=a%3D{} HTTP/1.1\r\n\r\n", "1".repeat(3 * MAX_DATA_BYTES));
+    fn data_without_anything_of_use_is_no_report_and_never_an_error() {
+        for target in
+            ["/seg", "/seg?CMCD=", "/seg?CMCD=bl%3D%3D", "/seg?CMCD=%ff", "/seg?CMCD=bs%3D%3F0"]
+        {
+            assert_eq!(
+                report(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")),
+                None,
+                "{target}"
+            );
+        }
+        let long =
+            format!("GET /seg?CMCD=bl%3D{} HTTP/1.1\r\n\r\n", "1".repeat(3 * MAX_DATA_BYTES));
         assert_eq!(report(&long), None);
-        let wrong = report("GET /seg?CMCD=bl%3D-1%2Cbr%3Dx%2Cbs%3D%3F0 HTTP/1.1\r\n\r\n");
-        assert_eq!(wrong, Some(PlayerReport::default()));
     }
 
     #[test]
     fn a_session_is_named_as_specified_or_not_at_all() {
         let session = |sid: &str| {
-            report(&format!("GET / HTTP/1.1\r\nCMCD-Session: sid={sid}\r\n\r\n")).unwrap().session
+            report(&format!("GET / HTTP/1.1\r\nCMCD-Session: su,sid={sid}\r\n\r\n"))
+                .unwrap()
+                .session
         };
         let longest = "a".repeat(MAX_SESSION_BYTES);
         for name in ["6e2fb550-c457-11e9-bb97-0800200c9a66", &longest] {
