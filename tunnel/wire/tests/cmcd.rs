@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 fn head(case: &Value) -> Vec<u8> {
     let mut lines = vec![format!("GET {} HTTP/1.1", case["target"].as_str().unwrap_or("/"))];
     for field in case["fields"].as_array().into_iter().flatten() {
-        lines.push(format!("{}: {}", field[0].as_str().unwrap(), field[1].as_str().unwrap()));
+        let text = |index: usize| field[index].as_str().expect("name and value are text");
+        lines.push(format!("{}: {}", text(0), text(1)));
     }
     if let Some(bytes) = case["pad_bytes"].as_u64() {
         lines.push(format!("CMCD-Request: x={}", "a".repeat(bytes as usize - 2)));
