@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::members::{Member, members};
+use super::report::{Ignored, IgnoredReason, MAX_DATA_BYTES, MAX_KEYS, MAX_VERSION, PlayerReport};
 use super::value::{Kind, OBJECT_TYPES, Value, figure_for};
-use super::{Ignored, IgnoredReason, MAX_DATA_BYTES, MAX_KEYS, MAX_VERSION, PlayerReport};
 
 /// The keys whose values are checked: those that [`PlayerReport`] is made of, and those that the origin uses as well
 /// (`nginx-conf/lua/cmcd.lua`), so that both ignore the same.

@@ -2,7 +2,7 @@
 
 use sfv::{BareItem, Item, List, ListEntry, Parser, Version};
 
-use super::SessionId;
+use super::report::SessionId;
 
 /// Longest `cid`, in characters (CTA-5004-B, Table 1; 64 in version 1).
 const MAX_CONTENT_CHARACTERS: usize = 128;
