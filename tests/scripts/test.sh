@@ -101,7 +101,8 @@ building_job() {
     part report vitest lab/web
 }
 
-# Tests that wait most of the time: more of them at once than there are processors.
+# Tests that wait most of the time: more of them at once than there are processors. Then as much of the rest as makes
+# the jobs equally long.
 waiting_job() {
     part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
         --exclude millrace-e2e --no-fail-fast
@@ -109,15 +110,15 @@ waiting_job() {
     part quic-peers end_to_end '^millrace-e2e\tquic_peers\t'
     # Namespaces and nginx, without measuring.
     part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
-}
-
-# What compiles and computes, and as much of the rest as makes the jobs equally long.
-computing_job() {
-    part check tests/scripts/check.sh
-    part player vitest player
     part deployment tests/scripts/deployment.sh
     part learner tests/scripts/learner.sh
     part interop tests/scripts/interop.sh
+}
+
+# What compiles and computes.
+computing_job() {
+    part check tests/scripts/check.sh
+    part player vitest player
     part compose "${as_root[@]}" tests/scripts/compose.sh
     if [ -n "$full" ]; then
         part quiche quiche_tests
