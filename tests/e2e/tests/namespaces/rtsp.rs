@@ -87,6 +87,7 @@ fn one_listener_serves_http_and_rtsp_on_every_port() {
         let ends = (answer.ends(), origin.asked().ends.unwrap());
         assert_media(&player, &origin, ends, u64::from(port));
         assert_eq!(class_of_tcp_flow(&world), "rtsp", "port {port}");
+        player.tear_down();
         player.hang_up();
         wait::for_true("the flow is over", wait::DEFAULT_TIMEOUT, || flows(&world).is_empty());
         drop(origin);
