@@ -80,6 +80,11 @@ impl<T> Exchanges<T> {
         }
     }
 
+    /// Whether an answer of this end waits for its turn.
+    pub(super) fn has_reply(&self) -> bool {
+        self.waiting.iter().any(|it| matches!(it, Exchange::Answered(_)))
+    }
+
     /// The requests that the origin has not answered.
     pub(super) fn asked(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter().filter_map(|it| match it {

@@ -232,9 +232,16 @@ impl<P: Ports> Follower<P> {
     /// Takes the next bytes of the origin.
     pub(crate) fn take_answers(&mut self, mut bytes: &[u8]) {
         loop {
-            let held = self.awaits_rewriting().then_some(&b"RTSP/"[..]);
+            let is_held = self.awaits_rewriting() || self.exchanges.has_reply();
+            let held = is_held.then_some(&b"RTSP/"[..]);
             let next = self.answers.next(&mut bytes, &mut self.out.to_player, held);
             let Some(message) = next else { break };
+            if message.passed == 0 {
+                // Ahead of this answer, which may be that of a later request.
+                while let Some(reply) = self.exchanges.next_reply() {
+                    self.out.to_player.extend(reply);
+                }
+            }
             self.on_answer(&message);
             self.send_replies();
         }

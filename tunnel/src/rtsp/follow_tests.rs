@@ -463,6 +463,23 @@ fn refusals_come_in_the_order_of_the_requests_and_between_messages() {
     assert_eq!(text(client.answers(b"cd")), format!("cd{}", refused(3)));
 }
 
+/// The origin's answers to the requests before and behind the refused one come at once, the first with content.
+#[test]
+fn a_refusal_stands_before_the_answer_of_a_later_request() {
+    let first = "RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 3\r\n\r\nabc";
+    let third = "RTSP/1.0 200 OK\r\nCSeq: 3\r\n\r\n";
+    let both = format!("{first}{third}");
+    for cut in 0..both.len() {
+        let mut client = client();
+        client.requests(b"DESCRIBE * RTSP/1.0\r\nCSeq: 1\r\n\r\n");
+        client.requests(setup(2, "RTP/AVP;unicast").as_bytes());
+        client.requests(b"OPTIONS * RTSP/1.0\r\nCSeq: 3\r\n\r\n");
+        let (one, two) = both.as_bytes().split_at(cut);
+        let written = [client.answers(one), client.answers(two)].concat();
+        assert_eq!(text(written), format!("{first}{}{third}", refused(2)), "cut at {cut}");
+    }
+}
+
 #[test]
 fn an_unusable_answer_is_undone() {
     let basic = setup(1, MARKED).replace("User-Agent: x", "Authorization: Basic YTpi");
