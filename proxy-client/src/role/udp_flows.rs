@@ -26,7 +26,7 @@ impl ClientRole {
         if self.udp.draining || self.udp.flows.len() >= most {
             return None;
         }
-        let UdpOpen { destination, near, client, group, medium, source } = open;
+        let UdpOpen { destination, socket, client, group, medium, source } = open;
         let key = self.next_key;
         self.next_key += 1;
         let accounted = source.and_then(|it| self.accounted_udp_listener(it.listener));
@@ -47,7 +47,7 @@ impl ClientRole {
             destination,
             client,
             group,
-            near: Some(near),
+            socket: Some(socket),
             admission: Some(admission),
             medium,
             source,
@@ -168,7 +168,7 @@ impl ClientRole {
 
     fn start_udp(&mut self, core: &mut Core, conn: ConnId, stream: u64, key: u64) {
         let Some(flow) = self.udp.flows.get_mut(&key) else { return };
-        let (Some(near), Some(admission)) = (flow.near.take(), flow.admission.take()) else {
+        let (Some(socket), Some(admission)) = (flow.socket.take(), flow.admission.take()) else {
             return;
         };
         let label = FlowLabel {
@@ -177,7 +177,8 @@ impl ClientRole {
             class: self.groups[flow.group].class,
         };
         let (finished, medium) = (false, flow.medium.take());
-        let start = DatagramsStart { conn, stream, near, label, admission, key, finished, medium };
+        let start =
+            DatagramsStart { conn, stream, socket, label, admission, key, finished, medium };
         let Some(id) = core.start_datagrams(start) else {
             return self.fail_udp(core, key, ConnectFailure::Internal);
         };
@@ -262,7 +263,7 @@ impl ClientRole {
         core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
         let stage = std::mem::replace(&mut flow.stage, Stage::Refused);
         core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
-        (flow.near, flow.queue) = (None, Queue::default());
+        (flow.socket, flow.queue) = (None, Queue::default());
         if flow.admission.as_ref().is_some_and(|admission| !admission.is_unanswered()) {
             flow.admission = None;
         }

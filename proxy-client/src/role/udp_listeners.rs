@@ -92,7 +92,7 @@ impl ClientRole {
     fn begin_udp(&mut self, core: &mut Core, source: UdpSource, to: SocketAddr) -> Option<u64> {
         let client = source.client;
         let listener = &mut self.udp.listeners[source.listener];
-        let (destination, near) = match listener.begin_flow(client, to) {
+        let (destination, socket) = match listener.begin_flow(client, to) {
             Ok(begun) => begun,
             Err(reason) => {
                 log_udp_refusal(core, (client, to), &reason);
@@ -100,7 +100,7 @@ impl ClientRole {
             }
         };
         let (group, source_of) = (listener.group, Some(source));
-        let open = UdpOpen { destination, near, client, group, medium: None, source: source_of };
+        let open = UdpOpen { destination, socket, client, group, medium: None, source: source_of };
         let key = self.open_udp(core, open)?;
         self.udp.by_source.insert(source, key);
         Some(key)

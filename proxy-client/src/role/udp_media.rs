@@ -11,9 +11,9 @@ impl ClientRole {
     /// the RTSP flow, because the server holds the ports there.
     pub(crate) fn on_medium(&mut self, core: &mut Core, medium: NewMedium) {
         let NewMedium { group, player, flows } = medium;
-        for MediumFlow { near, destination, medium } in flows {
+        for MediumFlow { socket, destination, medium } in flows {
             let medium = Some(medium);
-            let open = UdpOpen { destination, near, client: player, group, medium, source: None };
+            let open = UdpOpen { destination, socket, client: player, group, medium, source: None };
             if self.open_udp(core, open).is_none() {
                 tracing::warn!(%player, "no UDP flow for an RTSP player: too many flows");
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_tunnel::admitted::Admitted;
 use millrace_tunnel::conn_id::ConnId;
-use millrace_tunnel::datagrams::{DatagramsId, Near, Queue};
+use millrace_tunnel::datagrams::{DatagramsId, LocalSocket, Queue};
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::rtsp::Medium;
 use millrace_tunnel::udp::RecvBuffers;
@@ -33,7 +33,7 @@ pub struct UdpOpen {
     pub destination: Destination,
     /// Where the flow's datagrams to the client go. If it is a socket of the flow's own, its datagrams
     /// come from there too; otherwise from `ClientRole::send_udp`.
-    pub near: Near,
+    pub socket: LocalSocket,
     /// Address of the client.
     pub client: SocketAddr,
     /// Number of its connection group.
@@ -74,7 +74,7 @@ pub(crate) struct UdpFlow {
     pub(crate) client: SocketAddr,
     pub(crate) group: usize,
     /// Until it is established or refused.
-    pub(crate) near: Option<Near>,
+    pub(crate) socket: Option<LocalSocket>,
     /// Until it is established. A refused flow keeps its place among the unanswered ones, which bounds
     /// their number.
     pub(crate) admission: Option<Admitted>,

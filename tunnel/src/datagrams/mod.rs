@@ -5,8 +5,8 @@
 //! let go waits in a [`Queue`], of which each flow has its own, and the flows of a connection have turns. `send` is the
 //! way into the tunnel, `receive` the way out of it.
 
+pub(crate) mod local_socket;
 pub(crate) mod media_peer;
-pub(crate) mod near;
 pub(crate) mod queue;
 pub(crate) mod receive;
 pub(crate) mod send;
@@ -19,8 +19,8 @@ use millrace_config::Protocol;
 use millrace_wire::capsule::Capsules;
 use quiche::h3;
 
+pub use local_socket::LocalSocket;
 pub use media_peer::MediaPeer;
-pub use near::Near;
 pub use queue::Queue;
 pub(crate) use receive::{Early, Run};
 pub(crate) use unanswered::Unanswered;
@@ -50,7 +50,7 @@ pub struct DatagramsStart {
     /// The stream of the request, which has been answered with 2xx.
     pub stream: u64,
     /// The local socket.
-    pub near: Near,
+    pub socket: LocalSocket,
     /// For logs and `/flows`.
     pub label: FlowLabel,
     /// The flow's place among those allowed.
@@ -76,7 +76,7 @@ pub struct DatagramsId {
 pub(crate) struct UdpFlow {
     pub(crate) conn: ConnId,
     pub(crate) stream: u64,
-    pub(crate) near: Near,
+    pub(crate) socket: LocalSocket,
     pub(crate) label: FlowLabel,
     pub(crate) key: u64,
     pub(crate) opened: Instant,
@@ -104,7 +104,7 @@ impl UdpFlow {
     /// connection lives: many players have nothing at the port for RTCP.
     pub(crate) fn ends_with(&self, error: &io::Error) -> bool {
         let ends = self.medium.as_ref().is_none_or(Medium::is_orphaned);
-        ends && self.near.is_fatal(error)
+        ends && self.socket.is_fatal(error)
     }
 
     /// What is shown of it.

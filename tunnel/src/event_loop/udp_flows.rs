@@ -17,18 +17,26 @@ use mio::{Interest, Token};
 use std::time::Duration;
 
 impl Core {
-    /// Starts a UDP flow between `near` and a stream. `None` when the connection is gone or the
+    /// Starts a UDP flow between a local socket and a stream. `None` when the connection is gone or the
     /// socket can't be registered.
     pub fn start_datagrams(&mut self, start: DatagramsStart) -> Option<DatagramsId> {
-        let DatagramsStart { conn: id, stream, mut near, label, admission, key, finished, medium } =
-            start;
+        let DatagramsStart {
+            conn: id,
+            stream,
+            mut socket,
+            label,
+            admission,
+            key,
+            finished,
+            medium,
+        } = start;
         let slot = self.udp_flows.vacant_key();
         self.conn(id)?;
         if medium.as_ref().is_some_and(|medium| !self.has_rtsp_flow(medium.id)) {
             self.reset_stream(id, stream, H3_CONNECT_ERROR);
             return None;
         }
-        let own = near.own_port();
+        let own = socket.own_port();
         let readable = own.is_some();
         if let Some(port) = own {
             let token = Token(KIND_DATAGRAMS << KIND_SHIFT | slot);
@@ -46,7 +54,7 @@ impl Core {
         self.udp_flows.insert(UdpFlow {
             conn: id,
             stream,
-            near,
+            socket,
             label,
             key,
             opened: self.now,

@@ -28,7 +28,7 @@ impl Core {
             flow.ready = false;
             if flow.readable {
                 match flow.read(
-                    &mut self.buffers.near,
+                    &mut self.buffers.udp_receive,
                     most_bytes,
                     !conn.quic.is_server(),
                     self.now,
