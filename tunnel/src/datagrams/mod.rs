@@ -10,10 +10,11 @@ pub(crate) mod media_peer;
 pub(crate) mod queue;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod traffic;
 pub(crate) mod unanswered;
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_config::Protocol;
 use millrace_wire::capsule::Capsules;
@@ -23,12 +24,12 @@ pub use local_socket::LocalSocket;
 pub use media_peer::MediaPeer;
 pub use queue::Queue;
 pub(crate) use receive::{Early, Run};
+pub(crate) use traffic::DatagramTraffic;
 pub(crate) use unanswered::Unanswered;
 pub use unanswered::UnansweredPlace;
 
 use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
-use crate::flow::Meter;
 use crate::flow_info::{FlowSeen, FlowState};
 use crate::flow_label::FlowLabel;
 use crate::rtsp::Medium;
@@ -79,13 +80,7 @@ pub(crate) struct UdpFlow {
     pub(crate) socket: LocalSocket,
     pub(crate) label: FlowLabel,
     pub(crate) key: u64,
-    pub(crate) opened: Instant,
-    pub(crate) active: Instant,
-    /// From the local socket to the tunnel.
-    pub(crate) sent_bytes: u64,
-    /// From the tunnel to the local socket.
-    pub(crate) received_bytes: u64,
-    pub(crate) meter: Meter,
+    pub(crate) traffic: DatagramTraffic,
     /// In the connection's list of flows with something to send.
     pub(crate) ready: bool,
     /// Its own socket may have something.
@@ -113,10 +108,10 @@ impl UdpFlow {
             number: UDP_NUMBER | slot as u64,
             protocol: Protocol::Udp,
             label: &self.label,
-            opened: self.opened,
-            sent_bytes: self.sent_bytes,
-            received_bytes: self.received_bytes,
-            rate_mbps: self.meter.mbps(),
+            opened: self.traffic.opened,
+            sent_bytes: self.traffic.sent_bytes,
+            received_bytes: self.traffic.received_bytes,
+            rate_mbps: self.traffic.rate_mbps(),
             state: FlowState::Open,
             player: None,
         }

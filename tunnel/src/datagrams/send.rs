@@ -71,7 +71,7 @@ impl UdpFlow {
         });
         match received {
             Ok(true) => {
-                self.active = now;
+                self.traffic.on_local_datagram(now);
                 if let Some(medium) = self.medium.as_ref().filter(|_| from_player) {
                     medium.on_player_datagram(now);
                 }

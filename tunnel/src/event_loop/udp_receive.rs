@@ -67,8 +67,7 @@ impl Core {
             return;
         }
         let Some(flow) = self.udp_flows.get_mut(slot) else { return };
-        flow.active = self.now;
-        flow.received_bytes += payload.len() as u64;
+        flow.traffic.on_tunnel_datagram(payload.len(), self.now);
         if let Some(medium) = flow.medium.as_ref().filter(|_| !to_client) {
             medium.on_player_datagram(self.now);
         }
