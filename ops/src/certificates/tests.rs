@@ -58,10 +58,11 @@ fn shake_hands(ca: &str, server: &Issued, client: &Issued, name: &str) -> Result
         .set_private_key(&PKey::private_key_from_pem(client.private_key.as_bytes()).unwrap())
         .unwrap();
     let connector = connector.build();
-    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (client_end, server_end) = std::os::unix::net::UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
-        let server = scope.spawn(move || acceptor.accept(far).map(drop).map_err(|e| e.to_string()));
-        let client = connector.connect(name, near).map(drop).map_err(|e| e.to_string());
+        let server =
+            scope.spawn(move || acceptor.accept(server_end).map(drop).map_err(|e| e.to_string()));
+        let client = connector.connect(name, client_end).map(drop).map_err(|e| e.to_string());
         client.and(server.join().unwrap())
     })
 }

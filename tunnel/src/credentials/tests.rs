@@ -179,13 +179,13 @@ fn shakes_hands(credentials: &Credentials) -> bool {
         tls.build()
     };
     let ssl = || boring::ssl::Ssl::new(&context()).unwrap();
-    let (near, far) = UnixStream::pair().unwrap();
-    for socket in [&near, &far] {
+    let (client_end, server_end) = UnixStream::pair().unwrap();
+    for socket in [&client_end, &server_end] {
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     }
     let server = ssl();
-    let accepted = std::thread::spawn(move || server.accept(far).is_ok());
-    let connected = ssl().connect(near).is_ok();
+    let accepted = std::thread::spawn(move || server.accept(server_end).is_ok());
+    let connected = ssl().connect(client_end).is_ok();
     accepted.join().unwrap() && connected
 }
 

@@ -8,7 +8,7 @@ use millrace_wire::rtsp::PortPair;
 
 use super::follow::{LEAST_ORIGIN_PORT, OriginMedia, Ports};
 use super::media_sources::MediaSources;
-use crate::datagrams::{MediaPeer, Near};
+use crate::datagrams::{LocalSocket, MediaPeer};
 use crate::flow_owner::Viewer;
 use crate::shared::{PairPlace, Shared};
 use crate::source_address::source_address;
@@ -127,10 +127,10 @@ impl UdpPairs {
 
 impl UdpPair {
     /// The sockets of the two flows, RTP and RTCP. `None` while the pair has no peer.
-    pub(crate) fn into_ends(self) -> Option<(PairPlace, [Near; 2])> {
+    pub(crate) fn into_ends(self) -> Option<(PairPlace, [LocalSocket; 2])> {
         let [rtp, rtcp] = self.peers?;
         let ends = [(self.rtp, rtp), (self.rtcp, rtcp)];
-        Some((self.place, ends.map(|(port, peer)| Near::Media { port, peer })))
+        Some((self.place, ends.map(|(port, peer)| LocalSocket::Media { port, peer })))
     }
 }
 
