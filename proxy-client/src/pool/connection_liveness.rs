@@ -63,6 +63,11 @@ impl ConnectionLiveness {
         self.heard
     }
 
+    /// When the server was asked first since then.
+    pub(crate) fn first_asked(&self) -> Option<Instant> {
+        self.asked.map(|(first, _)| first)
+    }
+
     /// When [`ConnectionLiveness::check`] has something to do before the next tick.
     pub(crate) fn next_check(&self) -> Option<Instant> {
         self.next_check

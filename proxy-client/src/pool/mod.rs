@@ -88,6 +88,11 @@ impl Pool {
         self.health.availability(&self.state.servers, now, self.state.config.health_timeout)
     }
 
+    /// Whether flows on a connection that has failed find another one at once that is known to work.
+    pub fn has_other_than(&self, lost: ConnId, now: Instant) -> bool {
+        self.availability(now) == Availability::Up && self.state.works_beside(lost)
+    }
+
     /// Whether a server would take flows if it had room.
     fn is_full(&self, now: Instant) -> bool {
         self.state.servers.iter().any(|server| server.is_healthy() && server.is_full(now))

@@ -227,12 +227,11 @@ impl UdpFlows {
         }
     }
 
-    /// Moves the requests on failed connections to others, and ends their flows if another server is usable: the
-    /// next datagram of each begins a flow there.
+    /// Moves the requests on failed connections to others, and ends their flows if another connection is known to work:
+    /// the next datagram of each begins a flow there.
     pub(crate) fn leave(&mut self, context: &mut FlowContext, core: &mut Core, lost: &[ConnId]) {
-        let elsewhere = context.pool.availability(core.now()) == Availability::Up;
         for conn in lost {
-            if elsewhere {
+            if context.pool.has_other_than(*conn, core.now()) {
                 core.lose_datagrams(*conn);
             }
             let on_it = |it: &&mut UdpFlow| {
