@@ -53,6 +53,12 @@ impl ConnectionLiveness {
         }
     }
 
+    /// Of a connection that was heard and then asked.
+    #[cfg(test)]
+    pub(crate) fn seen(heard: Instant, asked: Option<Instant>) -> Self {
+        Self { asked: asked.map(|at| (at, at)), ..Self::new(heard) }
+    }
+
     /// Whether no packet has come within the health timeout.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent

@@ -90,7 +90,7 @@ impl Pool {
 
     /// Whether flows on a connection that has failed find another one at once that is known to work.
     pub fn has_other_than(&self, lost: ConnId, now: Instant) -> bool {
-        self.availability(now) == Availability::Up && self.state.works_beside(lost)
+        self.availability(now) == Availability::Up && self.state.connections.works_beside(lost)
     }
 
     /// Whether a server would take flows if it had room.

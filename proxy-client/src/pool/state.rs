@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use millrace_config::{ClientTunnel, Connections};
-use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::Core;
 
 use super::server::Server;
@@ -34,22 +33,6 @@ impl PoolState {
     pub(crate) fn is_alive(&self, server: usize, now: Instant) -> bool {
         let server = &self.servers[server];
         server.is_heard(now, server.answer_timeout(self.config.health_timeout))
-    }
-
-    /// Whether another connection is known to work while `lost` does not: one to another server, or one to the same
-    /// server that was heard after `lost` had been asked. Without such an answer it may be the server that is silent,
-    /// which is not noticed on all its connections at once.
-    pub(crate) fn works_beside(&self, lost: ConnId) -> bool {
-        let lost = self.connections.get(lost);
-        let works = |other: &TunnelConnection| {
-            let server_answers = lost.is_none_or(|lost| {
-                let asked = lost.liveness.first_asked();
-                other.server != lost.server || asked.is_none_or(|at| other.liveness.heard() > at)
-            });
-            other.is_healthy() && server_answers
-        };
-        self.connections.active().any(|(_, other)| works(other))
-            || self.connections.settled().any(works)
     }
 
     /// The lowest priority of the usable servers that are not in `refused_by`.

@@ -70,6 +70,14 @@ impl TunnelConnection {
         (self.server, self.group) == (server, group)
     }
 
+    /// Whether it is known to work while `lost` does not: it leads to another server, or to the same server, which was
+    /// heard on it after it had been asked on `lost`. Without such an answer it may be the server that is silent, which
+    /// is not noticed on all its connections at once.
+    pub(crate) fn works_beside(&self, lost: &Self) -> bool {
+        let answers = |asked| self.liveness.heard() > asked;
+        self.server != lost.server || lost.liveness.first_asked().is_none_or(answers)
+    }
+
     /// Whether it is established and takes new flows.
     pub(crate) fn is_healthy(&self) -> bool {
         self.established && self.takes_flows()
@@ -137,5 +145,39 @@ impl TunnelConnection {
         let interval = if self.flows > 0 { interval } else { IDLE_PROBE_INTERVALS * interval };
         self.retired = self.probing.is_stuck(core, id, interval, authority);
         self.retired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection to a server that was heard and then asked, so many seconds after the start.
+    fn connection(server: usize, heard_s: u64, asked_s: Option<u64>) -> TunnelConnection {
+        static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+        let at = |s| *START + Duration::from_secs(s);
+        let mut connection =
+            TunnelConnection::new(server, None, ([198, 18, 0, 1], 4433).into(), *START);
+        connection.liveness = ConnectionLiveness::seen(at(heard_s), asked_s.map(at));
+        connection
+    }
+
+    #[test]
+    fn a_connection_to_another_server_works_beside_a_silent_one() {
+        assert!(connection(1, 1, None).works_beside(&connection(0, 1, Some(2))));
+    }
+
+    #[test]
+    fn one_to_the_same_server_works_when_it_was_heard_after_the_other_was_asked() {
+        let silent = connection(0, 1, Some(2));
+        for (heard_s, works) in [(1, false), (2, false), (3, true)] {
+            let other = connection(0, heard_s, Some(4));
+            assert_eq!(other.works_beside(&silent), works, "heard at {heard_s} s");
+        }
+    }
+
+    #[test]
+    fn one_that_failed_without_silence_leaves_the_same_server_in_use() {
+        assert!(connection(0, 1, None).works_beside(&connection(0, 1, None)));
     }
 }

@@ -73,6 +73,14 @@ impl TunnelConnections {
         self.settled.iter_mut().map(|(id, connection)| (*id, connection))
     }
 
+    /// Whether another connection is known to work while `lost` does not.
+    pub(crate) fn works_beside(&self, lost: ConnId) -> bool {
+        let lost = self.get(lost);
+        let works = |other: &TunnelConnection| lost.is_none_or(|lost| other.works_beside(lost));
+        let mut all = self.active.values().chain(self.settled.values());
+        all.any(|other| other.is_healthy() && works(other))
+    }
+
     /// Moves active connections that only carry a flow to the settled ones.
     pub(crate) fn settle(&mut self, is_settled: impl Fn(ConnId, &TunnelConnection) -> bool) {
         self.settled.extend(self.active.extract_if(|id, connection| is_settled(*id, connection)));

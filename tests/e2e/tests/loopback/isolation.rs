@@ -196,7 +196,10 @@ fn paused_flows_resume(count: usize, pause: Duration) {
     let rss = [pair.client.rss_bytes(), pair.server.rss_bytes()];
     println!("{count} paused flows: {used:?} bytes used, rss {rss:?}");
     for used in used {
-        assert!(used <= (count * PAUSED_FLOW_BYTES) as f64, "{used} bytes for {count} paused flows");
+        assert!(
+            used <= (count * PAUSED_FLOW_BYTES) as f64,
+            "{used} bytes for {count} paused flows"
+        );
     }
     std::thread::sleep(pause);
     let whole = data::send(std::io::sink(), 9, FLOW_BYTES).unwrap();
