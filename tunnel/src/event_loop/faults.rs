@@ -5,7 +5,7 @@ use crate::fault::{Fault, STALL};
 
 impl Core {
     /// Lets the fault of the connection in `slot` happen if it is `here`.
-    pub(crate) fn suffer(&mut self, slot: usize, here: Fault) {
+    pub(crate) fn inject_fault(&mut self, slot: usize, here: Fault) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         if conn.fault != Some(here) {
             return;
