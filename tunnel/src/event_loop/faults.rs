@@ -1,7 +1,7 @@
 //! Faults that a test provokes.
 
 use crate::event_loop::core::Core;
-use crate::fault::{Fault, STALL};
+use crate::fault::{Fault, STALL_TIME};
 
 impl Core {
     /// Lets the fault of the connection in `slot` happen if it is `here`.
@@ -12,7 +12,7 @@ impl Core {
         }
         conn.fault = None;
         match here {
-            Fault::Stall => std::thread::sleep(STALL),
+            Fault::Stall => std::thread::sleep(STALL_TIME),
             _ => panic!("a fault of a test: {here:?}"),
         }
     }
