@@ -7,13 +7,13 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-# In a copy: quiche's patched source is ignored by git and would be left out of the copy that cargo-mutants makes. Files keep
-# their times, so that what has not changed is not compiled again.
+# In a copy: quiche's patched source is ignored by git and would be left out of the copy that cargo-mutants makes. Our files
+# get new times, so that nothing of a mutant of an earlier run is taken for compiled.
 out=$PWD/target/mutants
 copy=$out/source
 mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
-git ls-files -z | xargs -0 cp --parents --preserve=timestamps --target-directory="$copy"
+git ls-files -z | xargs -0 cp --parents --target-directory="$copy"
 cp -a third_party/run-make-setup-first "$copy/third_party/"
 cd "$copy"
 
