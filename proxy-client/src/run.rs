@@ -29,7 +29,7 @@ use millrace_tunnel::transport::{Side, TunnelConfig};
 use crate::connection_group::{Grouping, ListenerClasses};
 use crate::direct::{self, Direct};
 use crate::listeners;
-use crate::pool::{Pool, Server, WorkerCounts};
+use crate::pool::{Pool, Server, WorkerHealthCounts};
 use crate::reload::Reloader;
 use crate::reloadable::Reloadable;
 use crate::role::ClientRole;
@@ -73,7 +73,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         settings::peer_limits(config),
     );
     let worker_settings = settings::worker(config);
-    let connected = Arc::new(WorkerCounts::default());
+    let connected = Arc::new(WorkerHealthCounts::default());
     let workers = config.runtime.worker_count();
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial).cloned();

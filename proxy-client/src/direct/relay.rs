@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes at which a player is given up that sends requests and does not read the answers.
 const MAX_WAITING_BYTES: usize = 1 << 20;
 /// Chunks per direction before other flows have their turn.
-const TURN_CHUNKS: usize = 16;
+const MAX_CHUNKS_PER_TURN: usize = 16;
 
 /// Result of [`Relay::pump`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +230,7 @@ impl Half {
     ) -> io::Result<(bool, bool)> {
         let mut chunk = [0; CHUNK_BYTES];
         let mut moved = false;
-        for _ in 0..TURN_CHUNKS {
+        for _ in 0..MAX_CHUNKS_PER_TURN {
             if self.done < self.waiting.len() {
                 match to.write(&self.waiting[self.done..]) {
                     Ok(written) => self.done += written,
@@ -273,7 +273,7 @@ impl Half {
     }
 }
 
-/// What the RTSP agent makes of the bytes of one direction.
+/// How the RTSP agent rewrites the bytes of one direction.
 enum Rewriter<'a> {
     Requests(Option<&'a mut UdpRefuser>),
     Answers(Option<&'a mut UdpRefuser>),

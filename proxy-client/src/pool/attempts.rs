@@ -27,7 +27,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(500);
 const MIN_ATTEMPT_ROUND_TRIPS: u32 = 3;
 /// Largest number of overdue attempts of one connection group. More than one matters on paths with round-trip times of
 /// seconds. With one connection per flow the bound is [`MAX_CONNECTING`].
-const MAX_ATTEMPTS: usize = 4;
+const MAX_OVERDUE_ATTEMPTS: usize = 4;
 
 /// Begins an attempt to the first address of a server to which a connection can be opened. Returns `false` when there
 /// is none.
@@ -89,7 +89,7 @@ fn close_oldest_overdue(
         .active_of_mut(server, group)
         .filter(|(_, connection)| is_overdue(connection))
         .collect();
-    let most = if group.is_some() { MAX_ATTEMPTS } else { MAX_CONNECTING };
+    let most = if group.is_some() { MAX_OVERDUE_ATTEMPTS } else { MAX_CONNECTING };
     if attempts.len() >= most {
         attempts.sort_unstable_by_key(|(_, connection)| connection.started);
         let (id, connection) = &mut attempts[0];

@@ -19,7 +19,7 @@ pub enum Availability {
 
 /// Connection state of all workers.
 #[derive(Debug, Default)]
-pub struct WorkerCounts {
+pub struct WorkerHealthCounts {
     /// Workers with a healthy server.
     pub healthy: AtomicUsize,
     /// Workers with a server that answers PINGs, but no health probes.
@@ -28,7 +28,7 @@ pub struct WorkerCounts {
 
 /// The health of the servers as one worker knows it, beside that of the other workers.
 pub(crate) struct ServerHealth {
-    workers: Arc<WorkerCounts>,
+    workers: Arc<WorkerHealthCounts>,
     /// Whether this worker counts among those with a healthy server.
     is_counted_healthy: bool,
     /// Whether this worker counts among those with a stuck server.
@@ -41,7 +41,7 @@ pub(crate) struct ServerHealth {
 
 impl ServerHealth {
     /// No server is known to be healthy.
-    pub(crate) fn new(workers: Arc<WorkerCounts>) -> Self {
+    pub(crate) fn new(workers: Arc<WorkerHealthCounts>) -> Self {
         Self {
             workers,
             is_counted_healthy: false,
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn flows_wait_for_a_server_that_another_worker_has_reached() {
-        let workers = Arc::new(WorkerCounts::default());
+        let workers = Arc::new(WorkerHealthCounts::default());
         let mut health = ServerHealth::new(workers.clone());
         let now = Instant::now() + TIMEOUT;
         assert_eq!(health.availability(&[], now, TIMEOUT), Availability::Down);

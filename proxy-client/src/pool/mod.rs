@@ -38,7 +38,7 @@ use server_names::ServerNames;
 use sockets::TunnelSockets;
 use state::PoolState;
 
-pub use availability::{Availability, WorkerCounts};
+pub use availability::{Availability, WorkerHealthCounts};
 pub use server::Server;
 
 /// The tunnel connections of one worker and the servers that they lead to.
@@ -60,7 +60,7 @@ impl Pool {
         servers: Vec<Server>,
         groups: &[ConnectionGroup],
         (handle, resolver): (WorkerHandle, Resolver),
-        workers: Arc<WorkerCounts>,
+        workers: Arc<WorkerHealthCounts>,
     ) -> Self {
         Self {
             state: PoolState::new(config, servers),

@@ -13,7 +13,7 @@ use super::server_addresses::ServerAddresses;
 use super::server_names::ServerNames;
 
 /// How long a full server gets no new flows. The next flow after that tries it again.
-const FULL_FOR: Duration = Duration::from_secs(1);
+const FULL_HOLD_DOWN: Duration = Duration::from_secs(1);
 
 /// A server of the configuration, with its health, addresses and back-off.
 pub struct Server {
@@ -104,7 +104,7 @@ impl Server {
         if !self.is_full(now) {
             tracing::warn!(server = %self.config, "server full");
         }
-        self.full_until = Some(now + FULL_FOR);
+        self.full_until = Some(now + FULL_HOLD_DOWN);
         self.metrics.full.inc();
     }
 
@@ -272,6 +272,6 @@ mod tests {
         assert!(server.is_usable(now));
         server.on_full(now);
         assert!(server.is_healthy() && !server.is_usable(now));
-        assert!(server.is_usable(now + FULL_FOR));
+        assert!(server.is_usable(now + FULL_HOLD_DOWN));
     }
 }

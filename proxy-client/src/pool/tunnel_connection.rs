@@ -11,7 +11,7 @@ use super::connection_liveness::{ConnectionLiveness, LivenessCheck};
 use super::probing::Probing;
 
 /// How long to wait for a connection's session ticket. A server sends it at the end of the handshake, if at all.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(5);
+const SESSION_TICKET_TIMEOUT: Duration = Duration::from_secs(5);
 /// Probe intervals between two probes on a connection without flows.
 const IDLE_PROBE_INTERVALS: u32 = 3;
 
@@ -87,7 +87,7 @@ impl TunnelConnection {
 
     /// Whether it needs no maintenance `now` beyond carrying its flows.
     pub(crate) fn only_carries_flows(&self, now: Instant) -> bool {
-        let session_is_settled = self.has_session || now - self.started > SESSION_TIMEOUT;
+        let session_is_settled = self.has_session || now - self.started > SESSION_TICKET_TIMEOUT;
         self.established && session_is_settled && self.flows > 0
     }
 

@@ -40,7 +40,9 @@ struct RetryKey {
 }
 
 impl RetryKey {
+    /// Place of the offers: above the 16 bits of the listener.
     const OFFERS_SHIFT: u32 = 16;
+    /// Place of the servers: above the 16 bits of the offers.
     const REFUSED_BY_SHIFT: u32 = 32;
 
     fn to_bits(self) -> u64 {

@@ -14,7 +14,7 @@ use millrace_wire::Destination;
 pub(super) const WAITING_BYTES: usize = 16 << 10;
 /// How long the datagrams of a refused flow are dropped before it is requested again: the sender does not learn of
 /// the refusal, and must not cause a request with each datagram.
-pub(super) const REFUSED_FOR: Duration = Duration::from_secs(1);
+pub(super) const REFUSAL_HOLD_DOWN: Duration = Duration::from_secs(1);
 
 /// Parameters of a UDP flow to open.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! UDP flows: request, response, end.
 
-use super::flows::{REFUSED_FOR, Stage, UdpFlow, UdpFlows, UdpOpen, WAITING_BYTES};
+use super::flows::{REFUSAL_HOLD_DOWN, Stage, UdpFlow, UdpFlows, UdpOpen, WAITING_BYTES};
 use crate::flow_context::FlowContext;
 use crate::pool::Availability;
 use crate::server_set::ServerSet;
@@ -221,7 +221,7 @@ impl UdpFlows {
             // Not requested again at once: the client may be gone or forged.
             (FlowEnd::Refused(_), Some(flow)) if flow.medium.is_none() => {
                 flow.stage = Stage::Refused;
-                flow.deadline = core.now() + REFUSED_FOR;
+                flow.deadline = core.now() + REFUSAL_HOLD_DOWN;
             }
             _ => self.remove(key),
         }
@@ -287,7 +287,7 @@ impl UdpFlows {
             flow.admission = None;
         }
         flow.medium = None;
-        flow.deadline = core.now() + REFUSED_FOR;
+        flow.deadline = core.now() + REFUSAL_HOLD_DOWN;
         if let Stage::Requested { conn, .. } = stage {
             context.pool.flow_ends(core, conn);
         }
