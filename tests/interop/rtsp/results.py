@@ -1,0 +1,204 @@
+"""The results of a run: kept in a file, and shown as the tables of docs/research/rtsp-players.md.
+
+`results.py DIRECTORY PAGE` writes the tables from the file again.
+"""
+
+import csv
+import dataclasses
+import json
+import pathlib
+import sys
+
+import media
+
+LINKS = {
+    "clean": "Link without loss",
+    "loss": "Link with 1 % loss, each direction",
+}
+# How many frames fewer through the tunnel count as worse. A player of a live stream may come up to a group of frames
+# later; with loss it is chance which frames a lost packet damages.
+CLEAN_TOLERANCE = 2
+LIVE_TOLERANCE = media.FRAMES_OF_GROUP
+LOSS_TOLERANCE = media.FRAMES // 4
+
+BEGIN, END = "<!-- begin: make rtsp-table -->", "<!-- end: make rtsp-table -->"
+COLUMNS = ["link", "origin", "player", "transport", "attempt", "direct_frames", "tunnel_frames",
+           "direct_s", "tunnel_s", "tunnel_datagrams", "setups_refused", "reason"]
+
+
+@dataclasses.dataclass
+class Cell:
+    """One origin, player and transport over one link."""
+
+    link: str
+    origin: str
+    player: str
+    transport: str
+    # Why nothing was measured: a program is missing on the machine.
+    missing: str = ""
+    # Why there are no frames directly, in the words of the player.
+    reason: str = ""
+    is_live: bool = False
+    versions: dict = dataclasses.field(default_factory=dict)
+    # Each has the fields of COLUMNS from `direct_frames` on.
+    attempts: list = dataclasses.field(default_factory=list)
+
+    def key(self):
+        return (self.link, self.origin, self.player, self.transport)
+
+    def best(self, way):
+        return max(each[f"{way}_frames"] for each in self.attempts)
+
+    def tolerance(self):
+        if self.link == "loss":
+            return LOSS_TOLERANCE
+        return LIVE_TOLERANCE if self.is_live else CLEAN_TOLERANCE
+
+    def is_worse(self):
+        """Whether fewer frames come through the tunnel than directly, in every attempt."""
+        worse = [each["direct_frames"] - each["tunnel_frames"] > self.tolerance()
+                 for each in self.attempts]
+        return bool(worse) and all(worse)
+
+    def is_offered(self):
+        """Whether the player gets frames directly, over any link."""
+        return bool(self.attempts) and self.best("direct") > 0
+
+    def is_convincing(self):
+        """Whether another attempt would show nothing new."""
+        if not self.is_offered():
+            return len(self.attempts) >= 2
+        enough = self.link == "loss" or \
+            self.best("direct") >= media.FRAMES - max(self.tolerance(), LIVE_TOLERANCE)
+        return enough and not self.is_worse()
+
+
+class Results:
+    """All cells, and the file that they are in."""
+
+    def __init__(self, directory):
+        self._path = directory / "cells.json"
+        self._csv = directory / "cells.csv"
+        self.about = {}
+        self.cells = {}
+        if self._path.exists():
+            kept = json.loads(self._path.read_text())
+            self.about = kept["about"]
+            self.cells = {(cell := Cell(**each)).key(): cell for each in kept["cells"]}
+
+    def is_done(self, key):
+        return key in self.cells and not self.cells[key].missing
+
+    def put(self, cell, about):
+        """Keeps a cell, and writes the file."""
+        # What another machine has measured says more than that this one can't.
+        if cell.missing and self.is_done(cell.key()):
+            return
+        self.cells[cell.key()] = cell
+        self.about = about
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        kept = {"about": about, "cells": [dataclasses.asdict(each) for each in self.sorted()]}
+        part = self._path.with_suffix(".part")
+        part.write_text(json.dumps(kept, indent=1) + "\n")
+        part.rename(self._path)
+        self._write_csv()
+
+    def sorted(self):
+        return [self.cells[key] for key in sorted(self.cells)]
+
+    def _write_csv(self):
+        with open(self._csv, "w", newline="", encoding="utf-8") as file:
+            rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            rows.writeheader()
+            for cell in self.sorted():
+                for number, attempt in enumerate(cell.attempts, 1):
+                    rows.writerow({
+                        "link": cell.link, "origin": cell.origin, "player": cell.player,
+                        "transport": cell.transport, "attempt": number, "reason": cell.reason,
+                        **attempt})
+
+
+def tables(results):
+    """The generated part of the page."""
+    parts = []
+    for link, title in LINKS.items():
+        cells = [cell for cell in results.sorted() if cell.link == link]
+        if cells:
+            parts.append(table(title, cells))
+    worse = [cell for cell in results.sorted() if cell.is_worse()]
+    parts.append("### Worse through the tunnel\n\n" + (
+        "".join(f"- {LINKS[cell.link]}: {cell.origin}, {cell.player}, {cell.transport}: "
+                f"{shown(cell)} frames\n" for cell in worse)
+        or "No cell.\n"))
+    parts.append(reasons(results))
+    parts.append(programs(results))
+    return "\n".join(parts)
+
+
+def table(title, cells):
+    transports = [each for each in ["UDP", "TCP", "HTTP"]
+                  if any(cell.transport == each for cell in cells)]
+    by_key = {(cell.origin, cell.player, cell.transport): cell for cell in cells}
+    lines = [
+        f"### {title}", "",
+        "| origin | player | " + " | ".join(transports) + " |",
+        "|---|---|" + "---|" * len(transports),
+    ]
+    for origin, player in dict.fromkeys((cell.origin, cell.player) for cell in cells):
+        found = [by_key.get((origin, player, each)) for each in transports]
+        shown_cells = [shown(cell) if cell else "" for cell in found]
+        lines.append(f"| {origin} | {player} | " + " | ".join(shown_cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def shown(cell):
+    if cell.missing:
+        return "not available"
+    direct, tunnel = cell.best("direct"), cell.best("tunnel")
+    if direct == 0 and tunnel == 0:
+        return "not offered directly"
+    numbers = f"{direct} / {tunnel}"
+    return f"**{numbers}, worse**" if cell.is_worse() else numbers
+
+
+def reasons(results):
+    """Why cells have no frames directly, one line for each reason."""
+    by_reason = {}
+    for cell in results.sorted():
+        if cell.missing:
+            by_reason.setdefault((cell.missing, "not available"), []).append(cell)
+        elif not cell.is_offered():
+            by_reason.setdefault((cell.reason, "not offered directly"), []).append(cell)
+    lines = ["### Cells without frames", "", "| cells | | reason, in the program's words |",
+             "|---|---|---|"]
+    for (reason, what), cells in by_reason.items():
+        # The same over every link.
+        names = dict.fromkeys(
+            f"{cell.origin}, {cell.player}, {cell.transport}" for cell in cells)
+        escaped = reason.replace("|", "\\|")
+        lines.append(f"| {'; '.join(names)} | {what} | `{escaped}` |")
+    return "\n".join(lines) + "\n"
+
+
+def programs(results):
+    versions = {}
+    for cell in results.sorted():
+        for program, version in cell.versions.items():
+            versions.setdefault(program, {})[version] = None
+    lines = ["### Versions", "", "| program | version |", "|---|---|"]
+    lines += [f"| {program} | {', '.join(found)} |" for program, found in sorted(versions.items())]
+    lines += [f"| {what} | {value} |" for what, value in results.about.items()]
+    return "\n".join(lines) + "\n"
+
+
+def write_page(results, page):
+    """Replaces the generated part of the page."""
+    text = page.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert end, f"{page} lacks the lines {BEGIN} and {END}"
+    page.write_text(f"{before}{BEGIN}\n\n{tables(results)}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    write_page(Results(pathlib.Path(sys.argv[1])), pathlib.Path(sys.argv[2]))
