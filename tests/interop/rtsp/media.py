@@ -64,7 +64,8 @@ def frame_md5(text):
 
 
 def checksums_of_pictures(path):
-    """The MD5 of each picture in a file of raw ones."""
+    """The MD5 of each picture in a file as VLC writes it: a line with the format, and a line ahead of each picture."""
     with open(path, "rb") as pictures:
-        while len(picture := pictures.read(FRAME_BYTES)) == FRAME_BYTES:
+        pictures.readline()
+        while pictures.readline() and len(picture := pictures.read(FRAME_BYTES)) == FRAME_BYTES:
             yield hashlib.md5(picture, usedforsecurity=False).hexdigest()

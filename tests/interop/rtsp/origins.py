@@ -40,8 +40,10 @@ rtsp:
   listen: ":8554"
 streams:
 """
+# The name in the command, too: go2rtc takes two streams of the same command for one.
 GO2RTC_STREAM = """\
-  {name}: exec:ffmpeg -v error -nostdin -re -i {video} -c copy -rtsp_transport tcp -f rtsp {{output}}
+  {name}: exec:ffmpeg -v error -nostdin -re -i {video} -c copy -metadata title={name} \
+-rtsp_transport tcp -f rtsp {{output}}
 """
 
 

@@ -62,6 +62,8 @@ class Player:
     package = ""
     # Ahead of the player's command.
     prefix = []
+    # It shows every frame that comes, however late.
+    is_exact = True
 
     def missing(self):
         """Why it can't be used here, or an empty text."""
@@ -202,9 +204,10 @@ class OpenRtsp(Player):
 
 
 class Vlc(Player):
-    """VLC, with a window that writes what it shows to a file."""
+    """VLC, with a window that writes what it shows to a file: not the frames of its first second, nor late ones."""
 
     name = "VLC"
+    is_exact = False
     program = "cvlc"
     package = "vlc-bin"
     # It refuses to run as root.
@@ -232,7 +235,7 @@ class Vlc(Player):
             "HTTP": ["--rtsp-http", f"--rtsp-http-port={address.http_port}"],
         }[transport]
         return [self.program, "-I", "dummy", "--no-audio", "--no-spu", "--no-osd", "--no-interact", "-v",
-                "--avcodec-hw=none", "--vout=yuv", f"--yuv-file={pictures}", "--no-yuv-yuv4mpeg2",
+                "--avcodec-hw=none", "--vout=yuv", f"--yuv-file={pictures}",
                 *how, "--play-and-exit", address.url(), "vlc://quit"]
 
     def pictures(self, directory):

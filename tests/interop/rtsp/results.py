@@ -15,10 +15,11 @@ LINKS = {
     "clean": "Link without loss",
     "loss": "Link with 1 % loss, each direction",
 }
-# How many frames fewer through the tunnel count as worse. A player of a live stream may come up to a group of frames
-# later; with loss it is chance which frames a lost packet damages.
-CLEAN_TOLERANCE = 2
-LIVE_TOLERANCE = media.FRAMES_OF_GROUP
+# How many frames fewer through the tunnel count as worse.
+EXACT_TOLERANCE = 2
+# A player of a live stream may come up to a group of frames later, and VLC shows no late ones.
+INEXACT_TOLERANCE = media.FRAMES_OF_GROUP
+# It is chance which frames a lost packet damages.
 LOSS_TOLERANCE = media.FRAMES // 4
 
 BEGIN, END = "<!-- begin: make rtsp-table -->", "<!-- end: make rtsp-table -->"
@@ -38,7 +39,8 @@ class Cell:
     missing: str = ""
     # Why there are no frames directly, in the words of the player.
     reason: str = ""
-    is_live: bool = False
+    # From a file of known length to a player that shows all of it.
+    is_exact: bool = True
     versions: dict = dataclasses.field(default_factory=dict)
     # Each has the fields of COLUMNS from `direct_frames` on.
     attempts: list = dataclasses.field(default_factory=list)
@@ -46,31 +48,40 @@ class Cell:
     def key(self):
         return (self.link, self.origin, self.player, self.transport)
 
-    def best(self, way):
-        return max(each[f"{way}_frames"] for each in self.attempts)
+    def shown(self):
+        """The attempt with the most frames: what else the machine did disturbed it least."""
+        return max(self.attempts, key=lambda it: it["direct_frames"] + it["tunnel_frames"])
 
     def tolerance(self):
         if self.link == "loss":
             return LOSS_TOLERANCE
-        return LIVE_TOLERANCE if self.is_live else CLEAN_TOLERANCE
+        return EXACT_TOLERANCE if self.is_exact else INEXACT_TOLERANCE
 
     def is_worse(self):
-        """Whether fewer frames come through the tunnel than directly, in every attempt."""
-        worse = [each["direct_frames"] - each["tunnel_frames"] > self.tolerance()
-                 for each in self.attempts]
-        return bool(worse) and all(worse)
+        """Whether fewer frames come through the tunnel than directly."""
+        if not self.attempts:
+            return False
+        attempt = self.shown()
+        return attempt["direct_frames"] - attempt["tunnel_frames"] > self.tolerance()
 
     def is_offered(self):
-        """Whether the player gets frames directly, over any link."""
-        return bool(self.attempts) and self.best("direct") > 0
+        """Whether the player gets frames directly."""
+        return bool(self.attempts) and self.shown()["direct_frames"] > 0
 
     def is_convincing(self):
         """Whether another attempt would show nothing new."""
         if not self.is_offered():
             return len(self.attempts) >= 2
-        enough = self.link == "loss" or \
-            self.best("direct") >= media.FRAMES - max(self.tolerance(), LIVE_TOLERANCE)
+        is_known = self.is_exact and self.link == "clean"
+        enough = not is_known or \
+            self.shown()["direct_frames"] >= media.FRAMES - INEXACT_TOLERANCE
         return enough and not self.is_worse()
+
+    def is_in_connection(self):
+        """Whether the media of a player that asks for UDP came in the RTSP connection."""
+        attempt = self.shown()
+        return self.transport == "UDP" and attempt["tunnel_frames"] > 0 and \
+            attempt["tunnel_datagrams"] < attempt["tunnel_frames"]
 
 
 class Results:
@@ -154,11 +165,14 @@ def table(title, cells):
 def shown(cell):
     if cell.missing:
         return "not available"
-    direct, tunnel = cell.best("direct"), cell.best("tunnel")
+    attempt = cell.shown()
+    direct, tunnel = attempt["direct_frames"], attempt["tunnel_frames"]
     if direct == 0 and tunnel == 0:
         return "not offered directly"
-    numbers = f"{direct} / {tunnel}"
-    return f"**{numbers}, worse**" if cell.is_worse() else numbers
+    text = f"{direct} / {tunnel}"
+    if cell.is_in_connection():
+        text += ", changed to TCP"
+    return f"**{text}, worse**" if cell.is_worse() else text
 
 
 def reasons(results):

@@ -31,8 +31,8 @@ LOSS_PLAYERS = ["ffmpeg"]
 LOSS_TRANSPORTS = ["UDP", "TCP"]
 # Lines of players and origins that say why there is no stream.
 REASONS = [
-    r".*\b461\b.*", r".*[Uu]nsupported [Tt]ransport.*", r".*\b(?:40[0-9]|45[0-9]|501|505)\b [A-Z].*",
-    r".*Connection refused.*", r".*[Ii]nvalid data found.*", r".*[Ff]ailed to .*", r".*[Cc]ould not .*",
+    r".*\b461\b.*", r".*live555.*error:.*", r".*not supported by server.*", r".*[Uu]nsupported [Tt]ransport.*", r".*\b(?:40[0-9]|45[0-9]|501|505)\b [A-Z].*",
+    r".*\((?:4|5)\d\d\)", r".*Connection refused.*", r".*[Ii]nvalid data found.*", r".*[Ff]ailed to .*", r".*[Cc]ould not .*",
     r".*[Cc]annot .*", r".*[Ee]rror.*",
 ]
 MAX_REASON_CHARACTERS = 160
@@ -123,8 +123,8 @@ class Run:
     def _cell(self, link, origin, player, transport):
         versions = {each.name: self._versions[each.name] for each in [origin, player]
                     if each.name in self._versions}
-        return Cell(link, origin.name, player.name, transport, is_live=origin.is_live,
-                    versions=versions)
+        return Cell(link, origin.name, player.name, transport,
+                    is_exact=player.is_exact and not origin.is_live, versions=versions)
 
     def _is_wanted(self, cell):
         return self._options.only in " ".join(cell.key()) and \
