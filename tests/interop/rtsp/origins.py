@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from players import Address
+from players import Address, live555_version
 from programs import wait_until
 from namespaces import ORIGIN, WAYS
 
@@ -51,8 +51,6 @@ class Origin:
     """One server program, with a stream for each way."""
 
     name = ""
-    # What the table calls it beside its name.
-    about = ""
     program = ""
     version_arguments = ["--version"]
     port = 8554
@@ -72,7 +70,7 @@ class Origin:
     def version(self):
         ended = subprocess.run([self.program, *self.version_arguments], capture_output=True,
                                text=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
-        found = re.search(r"(v?\d+(?:\.\d+)+\S*)", ended.stdout + ended.stderr)
+        found = re.search(r"(\d+(?:\.\d+)+[-+\w]*)", ended.stdout + ended.stderr)
         return found.group(1) if found else "unknown"
 
     def command(self):
@@ -105,9 +103,7 @@ class Live555(Origin):
         self.program = str(tools / "live555MediaServer")
 
     def version(self):
-        libraries = (pathlib.Path(self.program).parent / "lib").glob("libliveMedia.so.*")
-        names = sorted(library.name for library in libraries if not library.is_symlink())
-        return f"live555 ({names[-1]})" if names else "unknown"
+        return live555_version(pathlib.Path(self.program).parent)
 
     def command(self):
         return ["sh", "-c", 'cd "$1" && exec "$2"', "sh", self.video.annex_b.parent, self.program]
@@ -146,7 +142,6 @@ class Camera(GstRtspServer):
     """The nearest to an IP camera that the packages have: Digest, port 554, sound beside the video."""
 
     name = "camera"
-    about = "gst-rtsp-server as an IP camera: Digest, port 554, video and sound"
     port = 554
     http_port = 554
     user, password = CAMERA_USER, CAMERA_PASSWORD

@@ -58,8 +58,6 @@ class Player:
     program = ""
     version_arguments = ["--version"]
     version_pattern = r"(\d+(?:\.\d+)+)"
-    # Debian's package.
-    package = ""
     # Ahead of the player's command.
     prefix = []
     # It shows every frame that comes, however late.
@@ -108,6 +106,15 @@ class Player:
         return (directory / "log").read_text(errors="replace")
 
 
+def live555_version(directory):
+    """The version that is in the library beside the programs, which have no option to say it."""
+    for library in sorted((directory / "lib").glob("libliveMedia.so.*")):
+        found = re.search(rb"LIVE555 Streaming Media v([\d.]+)", library.read_bytes())
+        if found:
+            return found.group(1).decode()
+    return "unknown"
+
+
 def wait_for_end(process, limit_s):
     """Waits for a player, and ends it in its own way after a time."""
     for ends_by, wait_s in [(signal.SIGINT, limit_s), (signal.SIGTERM, GRACE_S),
@@ -126,7 +133,6 @@ class Ffmpeg(Player):
     name = "ffmpeg"
     program = "ffmpeg"
     version_arguments = ["-version"]
-    package = "ffmpeg"
 
     def command(self, address, transport, directory):
         port = address.http_port if transport == "HTTP" else address.port
@@ -144,7 +150,7 @@ class Gstreamer(Player):
 
     name = "GStreamer rtspsrc"
     program = "gst-launch-1.0"
-    package = "gstreamer1.0-tools"
+    version_pattern = r"version (\d+(?:\.\d+)+)"
 
     def missing(self):
         missing = super().missing()
@@ -180,9 +186,7 @@ class OpenRtsp(Player):
         self.program = str(directory / "openRTSP")
 
     def version(self):
-        libraries = (pathlib.Path(self.program).parent / "lib").glob("libliveMedia.so.*")
-        names = sorted(library.name for library in libraries if not library.is_symlink())
-        return f"live555 ({names[-1]})" if names else "unknown"
+        return live555_version(pathlib.Path(self.program).parent)
 
     def command(self, address, transport, directory):
         how = {"UDP": [], "TCP": ["-t"], "HTTP": ["-T", address.http_port]}[transport]
@@ -209,7 +213,6 @@ class Vlc(Player):
     name = "VLC"
     is_exact = False
     program = "cvlc"
-    package = "vlc-bin"
     # It refuses to run as root.
     prefix = ["setpriv", f"--reuid={USER}", f"--regid={pwd.getpwnam(USER).pw_gid}",
               "--clear-groups", "env", "HOME=/tmp"]

@@ -18,9 +18,13 @@ LINKS = {
 # How many frames fewer through the tunnel count as worse.
 EXACT_TOLERANCE = 2
 # A player of a live stream may come up to a group of frames later, and VLC shows no late ones.
-INEXACT_TOLERANCE = media.FRAMES_OF_GROUP
+INEXACT_TOLERANCE = media.FRAMES_OF_GROUP + EXACT_TOLERANCE
 # It is chance which frames a lost packet damages.
 LOSS_TOLERANCE = media.FRAMES // 4
+
+# Rows and columns in this order, others behind.
+ORDER = ["clean", "loss", "live555MediaServer", "gst-rtsp-server", "camera", "mediamtx", "go2rtc", "ffmpeg",
+         "GStreamer rtspsrc", "VLC", "openRTSP", "UDP", "TCP", "HTTP"]
 
 BEGIN, END = "<!-- begin: make rtsp-table -->", "<!-- end: make rtsp-table -->"
 COLUMNS = ["link", "origin", "player", "transport", "attempt", "direct_frames", "tunnel_frames",
@@ -115,7 +119,9 @@ class Results:
         self._write_csv()
 
     def sorted(self):
-        return [self.cells[key] for key in sorted(self.cells)]
+        def place(key):
+            return [(ORDER.index(each) if each in ORDER else len(ORDER), each) for each in key]
+        return [self.cells[key] for key in sorted(self.cells, key=place)]
 
     def _write_csv(self):
         with open(self._csv, "w", newline="", encoding="utf-8") as file:

@@ -31,9 +31,10 @@ LOSS_PLAYERS = ["ffmpeg"]
 LOSS_TRANSPORTS = ["UDP", "TCP"]
 # Lines of players and origins that say why there is no stream.
 REASONS = [
-    r".*\b461\b.*", r".*live555.*error:.*", r".*not supported by server.*", r".*[Uu]nsupported [Tt]ransport.*", r".*\b(?:40[0-9]|45[0-9]|501|505)\b [A-Z].*",
-    r".*\((?:4|5)\d\d\)", r".*Connection refused.*", r".*[Ii]nvalid data found.*", r".*[Ff]ailed to .*", r".*[Cc]ould not .*",
-    r".*[Cc]annot .*", r".*[Ee]rror.*",
+    r".*\b461\b.*", r".*No supported stream was found.*", r".*live555.*error:.*", r".*not supported by server.*",
+    r".*[Uu]nsupported [Tt]ransport.*", r".*\b(?:40[0-9]|45[0-9]|501|505)\b [A-Z].*",
+    r".*\((?:4|5)\d\d\)", r".*Connection refused.*", r".*[Ii]nvalid data found.*",
+    r".*[Ff]ailed to .*", r".*[Cc]ould not .*", r".*[Cc]annot .*", r".*[Ee]rror.*",
 ]
 MAX_REASON_CHARACTERS = 160
 
