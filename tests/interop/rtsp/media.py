@@ -20,8 +20,11 @@ class Media:
     def __init__(self, directory):
         self.annex_b = directory / "video.264"
         self.matroska = directory / "video.mkv"
-        if not self.matroska.exists():
+        self.transport_stream = directory / "video.ts"
+        if not self.transport_stream.exists():
             encode(self.annex_b, self.matroska)
+            # With null packets to a constant rate, as from a receiver.
+            run(["-i", self.matroska, "-c", "copy", "-muxrate", "3M", self.transport_stream])
         decoded = checksums_of(self.matroska)
         self._numbers = {checksum: number for number, checksum in enumerate(decoded)}
         assert len(self._numbers) == FRAMES, f"{len(self._numbers)} different frames of {FRAMES}"
@@ -38,9 +41,7 @@ def encode(annex_b, matroska):
          "-preset", "veryfast", "-profile:v", "main", "-bf", "0", "-g", FRAMES_OF_GROUP,
          "-keyint_min", FRAMES_OF_GROUP, "-sc_threshold", "0", "-b:v", "2M", "-maxrate", "2M",
          "-bufsize", "1M", annex_b])
-    part = matroska.with_suffix(".part")
-    run(["-framerate", FRAMES_PER_S, "-i", annex_b, "-c", "copy", "-f", "matroska", part])
-    part.rename(matroska)
+    run(["-framerate", FRAMES_PER_S, "-i", annex_b, "-c", "copy", matroska])
 
 
 def run(arguments):

@@ -4,7 +4,9 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
+from media import SECONDS
 from players import Address, live555_version
 from programs import wait_until
 from namespaces import ORIGIN, WAYS
@@ -56,6 +58,7 @@ class Origin:
     port = 8554
     http_port = 8554
     user = password = ""
+    protocol = "rtsp"
     # It sends what its source sends from when on the player has come, and not a file from its begin.
     is_live = False
 
@@ -184,3 +187,21 @@ class Go2rtc(Origin):
         return way
 
 
+
+
+class SatipScript(Origin):
+    """The forms of SAT>IP by a script, because no server was to be had."""
+
+    name = "SAT>IP script"
+    program = sys.executable
+    protocol = "satip"
+    port = 554
+
+    def command(self):
+        return [self.program, HERE / "satip_script.py", "--video", self.video.transport_stream,
+                "--port", self.port, "--seconds", SECONDS]
+
+    def path(self, way):
+        # A transponder of Astra 19.2; the PIDs are those of ffmpeg's muxer.
+        return "?src=1&freq=11954&pol=h&ro=0.35&msys=dvbs&mtype=qpsk&plts=off&sr=27500&fec=34" \
+            "&pids=0,17,256,4096"

@@ -14,8 +14,6 @@ import media
 from programs import end_with_parent
 from namespaces import inside
 
-TRANSPORTS = ["UDP", "TCP", "HTTP"]
-
 # A player has begun within this time, or it does not begin.
 START_LIMIT_S = 5
 # How long a player gets to end by itself when it is told to.
@@ -60,6 +58,8 @@ class Player:
     version_pattern = r"(\d+(?:\.\d+)+)"
     # Ahead of the player's command.
     prefix = []
+    protocol = "rtsp"
+    transports = ["UDP", "TCP", "HTTP"]
     # It shows every frame that comes, however late.
     is_exact = True
 
@@ -214,6 +214,7 @@ class Vlc(Player):
     is_exact = False
     program = "cvlc"
     # It refuses to run as root.
+    module = "live555"
     prefix = ["setpriv", f"--reuid={USER}", f"--regid={pwd.getpwnam(USER).pw_gid}",
               "--clear-groups", "env", "HOME=/tmp"]
 
@@ -223,23 +224,27 @@ class Vlc(Player):
             return missing
         listed = subprocess.run([*self.prefix, self.program, "--list"], capture_output=True,
                                 text=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
-        if not re.search(r"^\s*live555\s", listed.stdout + listed.stderr, re.MULTILINE):
-            return "this VLC has no live555 module, and plays no RTSP"
+        if not re.search(rf"^\s*{self.module}\s", listed.stdout + listed.stderr, re.MULTILINE):
+            return f"this VLC has no {self.module} module"
         return ""
 
     def command(self, address, transport, directory):
-        directory.chmod(0o755)
-        pictures = directory / "pictures"
-        pictures.touch()
-        os.chown(pictures, pwd.getpwnam(USER).pw_uid, -1)
         how = {
             "UDP": ["--no-rtsp-tcp"],
             "TCP": ["--rtsp-tcp"],
             "HTTP": ["--rtsp-http", f"--rtsp-http-port={address.http_port}"],
         }[transport]
+        return self.command_for([*how, address.url()], directory)
+
+    def command_for(self, arguments, directory):
+        """With the option that lets it write what it shows."""
+        directory.chmod(0o755)
+        pictures = directory / "pictures"
+        pictures.touch()
+        os.chown(pictures, pwd.getpwnam(USER).pw_uid, -1)
         return [self.program, "-I", "dummy", "--no-audio", "--no-spu", "--no-osd", "--no-interact", "-v",
                 "--avcodec-hw=none", "--vout=yuv", f"--yuv-file={pictures}",
-                *how, "--play-and-exit", address.url(), "vlc://quit"]
+                "--play-and-exit", *arguments, "vlc://quit"]
 
     def pictures(self, directory):
         pictures = directory / "pictures"
@@ -247,3 +252,15 @@ class Vlc(Player):
         # 52 MB and more of each cell.
         pictures.unlink()
         return checksums
+
+
+class VlcSatip(Vlc):
+    """VLC's SAT>IP client, which Debian's VLC has."""
+
+    name = "VLC satip"
+    module = "satip"
+    protocol = "satip"
+    transports = ["UDP"]
+
+    def command(self, address, transport, directory):
+        return self.command_for([address.url(scheme="satip")], directory)

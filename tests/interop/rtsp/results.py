@@ -23,8 +23,8 @@ INEXACT_TOLERANCE = media.FRAMES_OF_GROUP + EXACT_TOLERANCE
 LOSS_TOLERANCE = media.FRAMES // 4
 
 # Rows and columns in this order, others behind.
-ORDER = ["clean", "loss", "live555MediaServer", "gst-rtsp-server", "camera", "mediamtx", "go2rtc", "ffmpeg",
-         "GStreamer rtspsrc", "VLC", "openRTSP", "UDP", "TCP", "HTTP"]
+ORDER = ["clean", "loss", "live555MediaServer", "gst-rtsp-server", "camera", "mediamtx", "go2rtc",
+         "SAT>IP script", "ffmpeg", "GStreamer rtspsrc", "VLC", "openRTSP", "UDP", "TCP", "HTTP"]
 
 BEGIN, END = "<!-- begin: make rtsp-table -->", "<!-- end: make rtsp-table -->"
 COLUMNS = ["link", "origin", "player", "transport", "attempt", "direct_frames", "tunnel_frames",

@@ -89,9 +89,10 @@ class Run:
             origins.Camera(self._video, directory),
             origins.Mediamtx(self._video, directory),
             origins.Go2rtc(self._video, directory),
+            origins.SatipScript(self._video, directory),
         ]
         self._players = [players.Ffmpeg(), players.Gstreamer(), players.Vlc(),
-                         players.OpenRtsp(options.live555)]
+                         players.OpenRtsp(options.live555), players.VlcSatip()]
         self._missing = {each.name: each.missing() for each in self._players + self._origins}
         self._versions = {each.name: each.version() for each in self._players + self._origins
                           if not self._missing[each.name]}
@@ -113,10 +114,11 @@ class Run:
             self._measure(origin, [cell for cell in cells if not cell.missing])
 
     def _cells(self, origin):
-        for player in self._players:
-            for transport in players.TRANSPORTS:
+        fitting = [each for each in self._players if each.protocol == origin.protocol]
+        for player in fitting:
+            for transport in player.transports:
                 yield self._cell("clean", origin, player, transport)
-        for player in self._players:
+        for player in fitting:
             for transport in LOSS_TRANSPORTS:
                 if player.name in LOSS_PLAYERS:
                     yield self._cell("loss", origin, player, transport)
