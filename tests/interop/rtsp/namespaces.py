@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -100,21 +101,29 @@ def inside(role, command):
     return ["ip", "netns", "exec", PREFIX + role, *command]
 
 
+@contextlib.contextmanager
+def exclusive(work):
+    """The only run of this machine: what a crashed one left in `work` and of namespaces is removed."""
+    with open(LOCK, "w", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit("another run of the table has the namespaces") from None
+        remove_namespaces()
+        for left in work.glob(f"{PREFIX}*"):
+            shutil.rmtree(left)
+        yield
+
+
 class Site:
     """Everything of a run. A context manager: what it has made goes when it ends."""
 
     def __init__(self, binaries, directory):
         self._binaries = binaries
         self._directory = directory
-        self._lock = None
         self._programs = contextlib.ExitStack()
 
     def __enter__(self):
-        self._lock = open(LOCK, "w", encoding="ascii")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SystemExit("another run of the table has the namespaces") from None
         remove_namespaces()
         try:
             self._build()
@@ -127,7 +136,6 @@ class Site:
     def __exit__(self, *_):
         self._programs.close()
         remove_namespaces()
-        self._lock.close()
 
     def _build(self):
         for role in ROLES:

@@ -21,7 +21,7 @@ import time
 import origins
 import players
 from media import FRAMES, Media
-from namespaces import WAYS, Site
+from namespaces import PREFIX, WAYS, Site, exclusive
 from results import Cell, Results, write_page
 
 MAX_ATTEMPTS = 3
@@ -47,7 +47,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     results = Results(options.results)
     options.work.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="run-", dir=options.work) as directory:
+    with exclusive(options.work), \
+            tempfile.TemporaryDirectory(prefix=PREFIX, dir=options.work) as directory:
         directory = pathlib.Path(directory)
         # VLC runs as another user.
         directory.chmod(0o755)
