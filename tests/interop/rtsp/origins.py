@@ -197,6 +197,9 @@ class SatipScript(Origin):
     protocol = "satip"
     port = 554
 
+    def version(self):
+        return f"Python {super().version()}"
+
     def command(self):
         return [self.program, HERE / "satip_script.py", "--video", self.video.transport_stream,
                 "--port", self.port, "--seconds", SECONDS]

@@ -109,7 +109,7 @@ class Player:
 def live555_version(directory):
     """The version that is in the library beside the programs, which have no option to say it."""
     for library in sorted((directory / "lib").glob("libliveMedia.so.*")):
-        found = re.search(rb"LIVE555 Streaming Media v([\d.]+)", library.read_bytes())
+        found = re.search(rb"\b(20\d\d\.\d\d\.\d\d)\b", library.read_bytes())
         if found:
             return found.group(1).decode()
     return "unknown"

@@ -19,8 +19,9 @@ LINKS = {
 EXACT_TOLERANCE = 2
 # A player of a live stream may come up to a group of frames later, and VLC shows no late ones.
 INEXACT_TOLERANCE = media.FRAMES_OF_GROUP + EXACT_TOLERANCE
-# It is chance which frames a lost packet damages.
+# It is chance which frames a lost packet damages, even in the mean of some attempts.
 LOSS_TOLERANCE = media.FRAMES // 4
+LOSS_ATTEMPTS = 3
 
 # Rows and columns in this order, others behind.
 ORDER = ["clean", "loss", "live555MediaServer", "gst-rtsp-server", "camera", "mediamtx", "go2rtc",
@@ -53,7 +54,11 @@ class Cell:
         return (self.link, self.origin, self.player, self.transport)
 
     def shown(self):
-        """The attempt with the most frames: what else the machine did disturbed it least."""
+        """What counts: the attempt with the most frames, because what else the machine did disturbed it least; of a link
+        with loss the mean, because losses are chance."""
+        if self.link == "loss":
+            return {name: round(sum(each[name] for each in self.attempts) / len(self.attempts))
+                    for name in self.attempts[0]}
         return max(self.attempts, key=lambda it: it["direct_frames"] + it["tunnel_frames"])
 
     def tolerance(self):
@@ -76,8 +81,9 @@ class Cell:
         """Whether another attempt would show nothing new."""
         if not self.is_offered():
             return len(self.attempts) >= 2
-        is_known = self.is_exact and self.link == "clean"
-        enough = not is_known or \
+        if self.link == "loss":
+            return len(self.attempts) >= LOSS_ATTEMPTS
+        enough = not self.is_exact or \
             self.shown()["direct_frames"] >= media.FRAMES - INEXACT_TOLERANCE
         return enough and not self.is_worse()
 
