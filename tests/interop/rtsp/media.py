@@ -24,7 +24,9 @@ class Media:
         if not self.transport_stream.exists():
             encode(self.annex_b, self.matroska)
             # With null packets to a constant rate, as from a receiver.
-            run(["-i", self.matroska, "-c", "copy", "-muxrate", "3M", self.transport_stream])
+            part = directory / "part.ts"
+            run(["-i", self.matroska, "-c", "copy", "-muxrate", "3M", part])
+            part.rename(self.transport_stream)
         decoded = checksums_of(self.matroska)
         self._numbers = {checksum: number for number, checksum in enumerate(decoded)}
         assert len(self._numbers) == FRAMES, f"{len(self._numbers)} different frames of {FRAMES}"

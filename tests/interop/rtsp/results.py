@@ -54,8 +54,8 @@ class Cell:
         return (self.link, self.origin, self.player, self.transport)
 
     def shown(self):
-        """What counts: the attempt with the most frames, because what else the machine did disturbed it least; of a link
-        with loss the mean, because losses are chance."""
+        """What counts: the attempt with the most frames, because what else the machine did disturbed it least; of a
+        link with loss the mean, because losses are chance."""
         if self.link == "loss":
             return {name: round(sum(each[name] for each in self.attempts) / len(self.attempts))
                     for name in self.attempts[0]}
@@ -100,25 +100,22 @@ class Results:
     def __init__(self, directory):
         self._path = directory / "cells.json"
         self._csv = directory / "cells.csv"
-        self.about = {}
         self.cells = {}
         if self._path.exists():
             kept = json.loads(self._path.read_text())
-            self.about = kept["about"]
             self.cells = {(cell := Cell(**each)).key(): cell for each in kept["cells"]}
 
     def is_done(self, key):
         return key in self.cells and not self.cells[key].missing
 
-    def put(self, cell, about):
+    def put(self, cell):
         """Keeps a cell, and writes the file."""
         # What another machine has measured says more than that this one can't.
         if cell.missing and self.is_done(cell.key()):
             return
         self.cells[cell.key()] = cell
-        self.about = about
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        kept = {"about": about, "cells": [dataclasses.asdict(each) for each in self.sorted()]}
+        kept = {"cells": [dataclasses.asdict(each) for each in self.sorted()]}
         part = self._path.with_suffix(".part")
         part.write_text(json.dumps(kept, indent=1) + "\n")
         part.rename(self._path)
@@ -213,7 +210,6 @@ def programs(results):
             versions.setdefault(program, {})[version] = None
     lines = ["### Versions", "", "| program | version |", "|---|---|"]
     lines += [f"| {program} | {', '.join(found)} |" for program, found in sorted(versions.items())]
-    lines += [f"| {what} | {value} |" for what, value in results.about.items()]
     return "\n".join(lines) + "\n"
 
 

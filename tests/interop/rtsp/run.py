@@ -1,8 +1,8 @@
 """Origins x players x transports, directly and through the tunnel: run.py BINARIES WORK LIVE555 RESULTS PAGE
 
-BINARIES has millrace-client and millrace-server; WORK is for temporary files; LIVE555 has live555MediaServer and openRTSP
-(tests/scripts/live555.sh); RESULTS is the directory of the results, PAGE the document with the tables. Cells that are in
-RESULTS are kept.
+BINARIES has millrace-client and millrace-server; WORK is for temporary files; LIVE555 has live555MediaServer and
+openRTSP (tests/scripts/live555.sh); RESULTS is the directory of the results, PAGE the document with the tables. Cells
+that are in RESULTS are kept.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import origins
 import players
@@ -110,7 +109,7 @@ class Run:
             for cell in cells:
                 cell.missing = self._missing[origin.name] or self._missing[cell.player]
                 if cell.missing:
-                    self._results.put(cell, self._about)
+                    self._results.put(cell)
                     print(f"{' '.join(cell.key())}: not available: {cell.missing}", flush=True)
             self._measure(origin, [cell for cell in cells if not cell.missing])
 
@@ -127,6 +126,7 @@ class Run:
     def _cell(self, link, origin, player, transport):
         versions = {each.name: self._versions[each.name] for each in [origin, player]
                     if each.name in self._versions}
+        versions |= self._about
         return Cell(link, origin.name, player.name, transport,
                     is_exact=player.is_exact and not origin.is_live, versions=versions)
 
@@ -148,7 +148,7 @@ class Run:
                 while len(cell.attempts) < MAX_ATTEMPTS and not \
                         (cell.attempts and cell.is_convincing()):
                     self._attempt(site, origin, cell)
-                self._results.put(cell, self._about)
+                self._results.put(cell)
 
     def _attempt(self, site, origin, cell):
         """Both ways at the same time, so that whatever else the machine does is the same for both."""

@@ -1,8 +1,8 @@
 """What a SAT>IP server says and sends, without a receiver: satip_script.py --video FILE --port PORT --seconds SECONDS
 
-FILE is an MPEG transport stream; each client gets it from the begin, over RTP to the UDP port that it has asked for, whatever
-frequency and PIDs it names. A script and no server: it shows that a SAT>IP client gets its picture, and nothing of
-servers. The message forms are those of the SAT>IP specification 1.2.2, Section 3.5.
+FILE is an MPEG transport stream; each client gets it from the begin, over RTP to the UDP port that it has asked for,
+whatever frequency and PIDs it names. A script and no server: it shows that a SAT>IP client gets its picture, and
+nothing of servers. The message forms are those of the SAT>IP specification, version 1.2.2.
 """
 
 import argparse
