@@ -312,6 +312,13 @@ impl Pool {
         self.maintain(core, 0);
     }
 
+    /// The server of a connection has issued a token for the next one.
+    pub fn on_token(&mut self, id: ConnId, token: Vec<u8>) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            self.servers[connection.server].resumption.token = Some(token);
+        }
+    }
+
     /// A connection has been closed.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(connection) = self.connections.remove(id) else { return };
@@ -681,9 +688,9 @@ impl Pool {
         let no_family = || io::Error::other("no socket of the server's address family");
         let port = *self.ports.get(&address.is_ipv4()).ok_or_else(no_family)?;
         let local = SocketAddr::new(source_address(address)?, core.port_number(port));
-        let Server { config, session, .. } = &self.servers[server];
+        let Server { config, resumption, .. } = &self.servers[server];
         let id = core
-            .connect(port, local, address, &config.name, session.as_deref())
+            .connect(port, local, address, &config.name, resumption)
             .map_err(io::Error::other)?;
         self.connections.insert(id, TunnelConnection::new(server, group, address, core.now()));
         Ok(())
@@ -725,7 +732,7 @@ impl Pool {
             self.connections.active_mut().filter(|(_, connection)| !connection.has_session)
         {
             if let Some(session) = core.conn(id).and_then(|conn| conn.session()) {
-                self.servers[connection.server].session = Some(session.to_vec());
+                self.servers[connection.server].resumption.session = Some(session.to_vec());
                 connection.has_session = true;
             }
         }

@@ -12,6 +12,7 @@ use millrace_tunnel::metrics::ServerMetrics;
 use millrace_tunnel::resolve::{
     Addresses, Asker, Name, Question, ResolveError, Resolved, Resolver,
 };
+use millrace_tunnel::resumption::Resumption;
 
 use crate::backoff::Backoff;
 use crate::tunnel_connection::ANSWER_TIMEOUT_ROUND_TRIPS;
@@ -30,8 +31,8 @@ pub struct Server {
     backoff: Backoff,
     /// Since when connections to it have worked without a failure or loss.
     works_since: Option<Instant>,
-    /// Session ticket for resumption.
-    pub session: Option<Vec<u8>>,
+    /// What the next connection to it is begun with.
+    pub resumption: Resumption,
     /// Whether an established connection to it takes flows and answers.
     healthy: bool,
     /// Whether the last attempt to reach it failed.
@@ -70,7 +71,7 @@ impl Server {
             config,
             backoff: Backoff::new(tunnel.reconnect_min, tunnel.reconnect_max),
             works_since: None,
-            session: None,
+            resumption: Resumption::default(),
             healthy: false,
             down: false,
             is_stuck: false,

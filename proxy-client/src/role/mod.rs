@@ -170,7 +170,7 @@ impl ClientRole {
             }
         };
         let Ok(handshake_place) =
-            peer.map(|peer| core.shared.peers.begin_handshake(peer, core.now())).transpose()
+            peer.map(|peer| core.shared.peers.begin_handshake(peer, None, core.now())).transpose()
         else {
             // Not logged: a flood would fill the log too.
             core.shared.metrics.drops.of(metrics::Drop::PeerHandshakes).inc();
@@ -448,6 +448,7 @@ impl Role for ClientRole {
                 self.update_listeners(core);
                 self.request_waiting(core);
             }
+            TunnelEvent::Token { conn, token } => self.pool.on_token(conn, token),
             TunnelEvent::Writable(_) => self.request_waiting(core),
             TunnelEvent::Disconnected { conn, reason, .. } => {
                 self.pool.on_disconnected(core, conn, &reason);
