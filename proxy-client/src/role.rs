@@ -107,7 +107,7 @@ impl ClientRole {
 
     /// Checks the servers, and requests waiting flows.
     fn watch(&mut self, core: &mut Core) {
-        let awaited = match self.context.pool.has_connection_per_flow() {
+        let awaited = match self.context.pool.state.has_connection_per_flow() {
             true => self.awaited(core),
             false => HashSet::new(),
         };
