@@ -107,7 +107,7 @@ impl ClientRole {
 
     /// Checks the servers, and requests waiting flows.
     fn watch(&mut self, core: &mut Core) {
-        let awaited = match self.context.pool.has_connection_per_flow() {
+        let awaited = match self.context.pool.state.has_connection_per_flow() {
             true => self.awaited(core),
             false => HashSet::new(),
         };
@@ -180,6 +180,7 @@ impl Role for ClientRole {
                 self.update_listeners(core);
                 self.request_waiting(core);
             }
+            TunnelEvent::Token { conn, token } => context.pool.on_token(conn, token),
             TunnelEvent::Disconnected { conn, reason, .. } => {
                 context.pool.on_disconnected(core, conn, &reason);
                 self.leave(core, &[conn]);

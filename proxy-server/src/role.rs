@@ -520,6 +520,7 @@ impl Role for ServerRole {
             }
             TunnelEvent::Open(_)
             | TunnelEvent::Established(_)
+            | TunnelEvent::Token { .. }
             | TunnelEvent::Response { .. }
             | TunnelEvent::FlowEnded { .. }
             | TunnelEvent::DatagramsEnded { .. }

@@ -63,6 +63,8 @@ pub(crate) struct ConnHandshake {
     pub(crate) handshake_place: Option<HandshakePlace>,
     /// Once the peer is authenticated, at a server.
     pub(crate) peer_place: Option<PeerPlace>,
+    /// When the peer gets its next token for later connections, once it is welcome.
+    pub(crate) token_due: Option<Instant>,
 }
 
 /// The memory of a connection.

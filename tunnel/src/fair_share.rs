@@ -53,17 +53,26 @@ impl PoolLimits {
         self.places - reserve
     }
 
-    /// Whether a user that holds `held` places may take another one, `taken` being taken by all.
-    fn check(&self, held: usize, taken: usize) -> Result<(), Refusal> {
-        if taken >= self.places {
-            return Err(Refusal::Full);
+    /// Whether a user that holds `held` places may take another one, `taken` being taken by all and the last `kept`
+    /// being for others.
+    fn check(&self, held: usize, taken: usize, kept: usize) -> Result<(), Refusal> {
+        match self.check_share(held, taken, kept) {
+            Err(Refusal::Share) if taken < self.contention_threshold().saturating_sub(kept) => {
+                Ok(())
+            }
+            checked => checked,
         }
-        let free = self.places - taken;
+    }
+
+    /// The same under contention.
+    fn check_share(&self, held: usize, taken: usize, kept: usize) -> Result<(), Refusal> {
+        let free = self.places.saturating_sub(kept).saturating_sub(taken);
         let allowance = self.share.min(free / FREE_PLACES_DIVISOR).max(1);
-        if taken >= self.contention_threshold() && held >= allowance {
-            return Err(Refusal::Share);
+        match free {
+            0 => Err(Refusal::Full),
+            _ if held >= allowance => Err(Refusal::Share),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -107,9 +116,33 @@ impl<K: Clone + Eq + Hash> FairShare<K> {
     /// # Errors
     /// No place is available to this user.
     pub fn take(self: &Arc<Self>, user: K) -> Result<Place<K>, Refusal> {
+        self.take_if(user, |limits, held, taken| limits.check(held, taken, 0))
+    }
+
+    /// The same for a user that may not have the last `kept` places. Contention begins as many places earlier for it.
+    ///
+    /// # Errors
+    /// No place is available to this user.
+    pub fn take_keeping(self: &Arc<Self>, kept: usize, user: K) -> Result<Place<K>, Refusal> {
+        self.take_if(user, |limits, held, taken| limits.check(held, taken, kept))
+    }
+
+    /// The same for a user that may have its share only, also without contention.
+    ///
+    /// # Errors
+    /// No place is available to this user.
+    pub fn take_share(self: &Arc<Self>, user: K) -> Result<Place<K>, Refusal> {
+        self.take_if(user, |limits, held, taken| limits.check_share(held, taken, 0))
+    }
+
+    fn take_if(
+        self: &Arc<Self>,
+        user: K,
+        check: impl FnOnce(&PoolLimits, usize, usize) -> Result<(), Refusal>,
+    ) -> Result<Place<K>, Refusal> {
         let mut state = self.state();
         let held = state.held.get(&user).copied().unwrap_or_default();
-        state.limits.check(held, state.taken)?;
+        check(&state.limits, held, state.taken)?;
         state.taken += 1;
         state.held.insert(user.clone(), held + 1);
         Ok(Place { pool: self.clone(), user })
@@ -247,6 +280,33 @@ mod tests {
         assert_eq!(limits.contention_threshold(), 938);
         assert_eq!(LIMITS.contention_threshold(), 750);
         assert_eq!(PoolLimits { places: 63, ..limits }.contention_threshold(), 63);
-        assert!(PoolLimits::UNLIMITED.check(1 << 40, 1 << 40).is_ok());
+        assert!(PoolLimits::UNLIMITED.check(1 << 40, 1 << 40, usize::MAX / 4).is_ok());
+    }
+
+    #[test]
+    fn users_that_may_not_have_the_last_places_share_those_before() {
+        let pool = FairShare::new(LIMITS);
+        let take = |user: &'static str| pool.take_keeping(250, user);
+        let places: Vec<_> = std::iter::from_fn(|| take("greedy").ok()).collect();
+        assert_eq!(places.len(), 500);
+        assert_eq!(take("greedy").unwrap_err(), Refusal::Share);
+        let _others: Vec<_> = (0..250)
+            .map(|user: u32| take(Box::leak(user.to_string().into_boxed_str())).unwrap())
+            .collect();
+        assert_eq!(take("new").unwrap_err(), Refusal::Full);
+        assert_eq!(take_all(&pool, "one that may").len(), 14);
+        let small = FairShare::new(PoolLimits { places: 4, ..LIMITS });
+        let _places: Vec<_> = (0..3).map(|_| small.take_keeping(1, "only").unwrap()).collect();
+        assert_eq!(small.take_keeping(1, "only").unwrap_err(), Refusal::Full);
+        assert!(small.take("only").is_ok());
+    }
+
+    #[test]
+    fn user_that_may_have_its_share_only_gets_no_more_of_an_idle_pool() {
+        let pool = FairShare::new(LIMITS);
+        let places: Vec<_> = std::iter::from_fn(|| pool.take_share("one").ok()).collect();
+        assert_eq!(places.len(), LIMITS.share);
+        assert_eq!(pool.take_share("one").unwrap_err(), Refusal::Share);
+        assert!(pool.take("one").is_ok());
     }
 }

@@ -1,11 +1,13 @@
 //! The data path of both proxies: the event loop, QUIC connections, and the relay of TCP, UDP and RTSP.
 
 pub mod address_sharing;
+mod address_validation;
 pub mod admitted;
 pub mod agent;
 pub mod algorithms;
 pub mod cc_override;
 pub mod cc_state;
+pub mod client_id;
 pub mod close_reason;
 pub mod conn;
 pub mod conn_id;
@@ -27,6 +29,7 @@ pub mod flow_owner;
 pub mod h3_errors;
 pub mod heartbeat;
 pub mod idle_memory;
+mod known_client;
 pub mod local_resources;
 pub mod memory;
 pub mod memory_use;
@@ -44,6 +47,7 @@ pub mod qlog;
 mod relay_size;
 pub mod reset_secret;
 pub mod resolve;
+pub mod resumption;
 pub mod retry;
 pub mod rtsp;
 pub mod session_tickets;

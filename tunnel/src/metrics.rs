@@ -152,6 +152,18 @@ label! {
 }
 
 label! {
+    /// What the token of an earlier connection shows of the client that begins another one.
+    KnownClientToken {
+        /// The client is known, and has the address that it had.
+        SameAddress = "same_address",
+        /// The client is known, and has another address.
+        OtherAddress = "other_address",
+        /// Nothing: the token is expired, or from a server with another private key.
+        Invalid = "invalid",
+    }
+}
+
+label! {
     /// The outcome of a configuration reload.
     ReloadResult {
         /// The new configuration is in force.
@@ -366,6 +378,8 @@ pub struct Metrics {
     pub panics: IntCounter,
     /// Clients that were asked to prove their address first.
     pub retries_sent: IntCounter,
+    /// First packets of clients that have been authenticated before.
+    pub known_client_tokens: CounterFamily<KnownClientToken>,
     /// Bytes that connections and flows hold.
     pub memory_used_bytes: IntGauge,
     /// Limit of `memory_used_bytes`.
@@ -496,6 +510,12 @@ impl Metrics {
             retries_sent: counter(
                 "millrace_retries_sent_total",
                 "QUIC Retry packets sent (address validation)",
+            )?,
+            known_client_tokens: CounterFamily::register(
+                &registry,
+                "millrace_known_client_tokens_total",
+                "First packets of connections with a token of an earlier one (NEW_TOKEN)",
+                "result",
             )?,
             memory_used_bytes: gauge(
                 "millrace_memory_used_bytes",

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use millrace_config::Networks;
 
+use crate::client_id::ClientId;
 use crate::fair_share::{FairShare, Place, PoolLimits, Refusal, Reserve};
 
 /// Addresses that are remembered. One whose handshakes are over and whose rate has recovered is
@@ -56,6 +57,12 @@ impl Limits {
             share: self.handshake_share_per_source_ip,
             reserve: Reserve::Quarter,
         }
+    }
+
+    /// Handshakes under way that only known clients may add to: the last quarter, so that a flood from
+    /// addresses that have been proven leaves these to them.
+    fn kept_for_known_clients(&self) -> usize {
+        self.handshakes / 4
     }
 
     /// Handshakes under way from which on a client has to prove its address. Half of the places
@@ -117,6 +124,8 @@ enum Source {
     Network(IpAddr),
     /// A port of a balancer, behind which one client is.
     Port(SocketAddr),
+    /// A client that has been authenticated before, at whichever address.
+    Client(ClientId),
 }
 
 #[derive(Debug, Default)]
@@ -176,13 +185,19 @@ impl PeerLimits {
         self.handshakes.taken() >= self.limits().retry_from()
     }
 
-    /// A place for a handshake with the peer at `from`.
+    /// Whether an address is that of a load balancer, which many clients have.
+    pub fn is_balancer(&self, ip: IpAddr) -> bool {
+        self.limits.read().unwrap_or_else(PoisonError::into_inner).balancers.contains(ip)
+    }
+
+    /// A place for a handshake with the peer at `from`. One that is `known` goes first.
     ///
     /// # Errors
     /// The limit that was reached.
     pub fn begin_handshake(
         self: &Arc<Self>,
         from: SocketAddr,
+        known: Option<ClientId>,
         now: Instant,
     ) -> Result<HandshakePlace, HandshakeLimit> {
         let limits = self.limits();
@@ -203,13 +218,19 @@ impl PeerLimits {
         if address.credit < 1.0 {
             return Err(HandshakeLimit::Rate);
         }
-        let place = self.handshakes.take(key).map_err(|refusal| match refusal {
-            Refusal::Full => HandshakeLimit::All,
-            Refusal::Share => HandshakeLimit::Share,
+        // Tokens can be copied: beyond the share of its address, each gives no more than the share of its
+        // client, wherever it is used.
+        let kept = limits.kept_for_known_clients();
+        let place = self.handshakes.take_keeping(kept, key).or_else(|refusal| {
+            let known = known.and_then(|id| self.handshakes.take_share(Source::Client(id)).ok());
+            known.ok_or(match refusal {
+                Refusal::Full => HandshakeLimit::All,
+                Refusal::Share => HandshakeLimit::Share,
+            })
         })?;
         address.credit -= 1.0;
         address.under_way += 1;
-        Ok(HandshakePlace { limits: self.clone(), place })
+        Ok(HandshakePlace { limits: self.clone(), address: key, _place: place })
     }
 
     /// A place for a connection of the peer that its certificate calls `name`; `None` when it has
@@ -269,13 +290,14 @@ pub fn network_of(ip: IpAddr) -> IpAddr {
 #[derive(Debug)]
 pub struct HandshakePlace {
     limits: Arc<PeerLimits>,
-    place: Place<Source>,
+    address: Source,
+    _place: Place<Source>,
 }
 
 impl HandshakePlace {
     /// The client is authenticated: its handshake costs its address less of the rate than one that fails.
     pub fn succeed(self) {
-        if let Some(address) = self.limits.addresses().by_address.get_mut(self.place.user()) {
+        if let Some(address) = self.limits.addresses().by_address.get_mut(&self.address) {
             address.credit += AUTHENTICATED_REFUND;
         }
     }
@@ -283,7 +305,7 @@ impl HandshakePlace {
 
 impl Drop for HandshakePlace {
     fn drop(&mut self) {
-        if let Some(address) = self.limits.addresses().by_address.get_mut(self.place.user()) {
+        if let Some(address) = self.limits.addresses().by_address.get_mut(&self.address) {
             address.under_way -= 1;
         }
     }
@@ -369,7 +391,7 @@ mod tests {
     fn handshakes_of_one_address_are_limited_and_others_are_not() {
         let peers = limited(Limits { handshakes_per_address: 2, ..Limits::default() });
         let now = Instant::now();
-        let begin = |text: &str| peers.begin_handshake(at(text), now);
+        let begin = |text: &str| peers.begin_handshake(at(text), None, now);
         let first = begin("198.18.0.1").unwrap();
         let _second = begin("::ffff:198.18.0.1").unwrap();
         assert_eq!(begin("198.18.0.1").unwrap_err(), HandshakeLimit::Handshakes);
@@ -390,8 +412,8 @@ mod tests {
         };
         let (peers, start) = (limited(limits), Instant::now());
         let at_ms = |ms| start + Duration::from_millis(ms);
-        let places =
-            (0..1000).filter_map(|ms| peers.begin_handshake(at("198.18.0.1"), at_ms(ms)).ok());
+        let places = (0..1000)
+            .filter_map(|ms| peers.begin_handshake(at("198.18.0.1"), None, at_ms(ms)).ok());
         places.map(end).count()
     }
 
@@ -411,9 +433,9 @@ mod tests {
     fn proof_is_wanted_from_so_many_handshakes_on() {
         let peers = limited(Limits { retry_threshold_handshakes: 2, ..Limits::default() });
         let now = Instant::now();
-        let first = peers.begin_handshake(at("198.18.0.1"), now).unwrap();
+        let first = peers.begin_handshake(at("198.18.0.1"), None, now).unwrap();
         assert!(!peers.wants_proof());
-        let _second = peers.begin_handshake(at("198.18.0.2"), now).unwrap();
+        let _second = peers.begin_handshake(at("198.18.0.2"), None, now).unwrap();
         assert!(peers.wants_proof());
         drop(first);
         assert!(!peers.wants_proof());
@@ -422,17 +444,60 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_handshakes_are_for_clients_that_have_proven_their_address() {
-        let peers = limited(Limits { handshakes: 10, ..Limits::default() });
-        let begin =
-            |number: u8| peers.begin_handshake(([198, 18, 0, number], 1).into(), Instant::now());
-        let mut places: Vec<_> = (0..4).map(|number| begin(number).unwrap()).collect();
+    fn half_of_the_handshakes_are_for_proven_addresses_and_a_quarter_for_known_clients() {
+        let peers = limited(Limits { handshakes: 12, ..Limits::default() });
+        let begin_as = |number: u8, known| {
+            peers.begin_handshake(([198, 18, 0, number], 1).into(), known, Instant::now())
+        };
+        let begin = |number| begin_as(number, None);
+        let mut places: Vec<_> = (0..5).map(|number| begin(number).unwrap()).collect();
         assert!(!peers.wants_proof());
-        places.extend((4..10).map(|number| begin(number).unwrap()));
+        places.push(begin(5).unwrap());
         assert!(peers.wants_proof());
-        assert_eq!(begin(10).unwrap_err(), HandshakeLimit::All);
+        places.extend((6..9).map(|number| begin(number).unwrap()));
+        assert_eq!(begin(9).unwrap_err(), HandshakeLimit::All);
+        let known = |number: u8| begin_as(number, Some(ClientId::of_name(&number.to_string())));
+        let _known: Vec<_> = (9..12).map(|number| known(number).unwrap()).collect();
+        assert_eq!(known(12).unwrap_err(), HandshakeLimit::All);
+        // Known clients count for all.
         places.pop();
-        assert!(begin(10).is_ok());
+        assert_eq!(begin(12).unwrap_err(), HandshakeLimit::All);
+        places.truncate(5);
+        assert!(begin(12).is_ok());
+    }
+
+    #[test]
+    fn token_used_by_many_addresses_takes_from_the_share_of_its_client_only() {
+        let limits =
+            Limits { handshakes: 1024, handshake_share_per_source_ip: 16, ..Limits::default() };
+        let (peers, now) = (limited(limits), Instant::now());
+        let begin = |number: u16, known: Option<&str>| {
+            let [high, low] = number.to_be_bytes();
+            let from = ([198, 18, high, low], 1).into();
+            peers.begin_handshake(from, known.map(ClientId::of_name), now)
+        };
+        let flood: Vec<_> =
+            (0..2000).filter_map(|number| begin(number, Some("stolen")).ok()).collect();
+        assert!((769..=784).contains(&flood.len()), "{}", flood.len());
+        assert_eq!(begin(2000, Some("stolen")).unwrap_err(), HandshakeLimit::All);
+        let known: Vec<_> =
+            (0..100).map(|number: u16| begin(3000 + number, Some(&number.to_string()))).collect();
+        assert!(known.iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn known_client_has_a_share_beyond_that_of_its_address() {
+        let limits =
+            Limits { handshakes: 64, handshake_share_per_source_ip: 1, ..Limits::default() };
+        let (peers, now) = (limited(limits), Instant::now());
+        let edge = Some(ClientId::of_name("edge"));
+        let begin =
+            |number: u8, known| peers.begin_handshake(([198, 18, 0, number], 1).into(), known, now);
+        let mut flood: Vec<_> = (0..48).map(|number| begin(number, None).unwrap()).collect();
+        flood.push(begin(100, edge).unwrap());
+        assert_eq!(begin(101, edge).unwrap_err(), HandshakeLimit::All);
+        flood.drain(..2);
+        assert!(begin(101, edge).is_ok());
     }
 
     #[test]
@@ -444,13 +509,13 @@ mod tests {
             ..Limits::default()
         };
         let (peers, now) = (limited(limits), Instant::now());
-        let begin = |number: u8| peers.begin_handshake(([198, 18, 0, number], 1).into(), now);
+        let begin = |number: u8| peers.begin_handshake(([198, 18, 0, number], 1).into(), None, now);
         let flood: Vec<_> =
             (0..8).flat_map(|number| std::iter::from_fn(move || begin(number).ok())).collect();
-        assert!((768..1024).contains(&flood.len()), "{}", flood.len());
+        assert!((512..768).contains(&flood.len()), "{}", flood.len());
         assert_eq!(begin(0).unwrap_err(), HandshakeLimit::Handshakes);
         assert_eq!(begin(3).unwrap_err(), HandshakeLimit::Share);
-        let _known: Vec<_> = (100..120).map(|number| begin(number).unwrap()).collect();
+        let _others: Vec<_> = (100..120).map(|number| begin(number).unwrap()).collect();
     }
 
     #[test]
@@ -461,7 +526,9 @@ mod tests {
             ..Limits::default()
         };
         let (peers, now) = (limited(limits), Instant::now());
-        let begin = |from: ([u8; 4], u16)| peers.begin_handshake(from.into(), now);
+        assert!(peers.is_balancer([198, 18, 2, 9].into()));
+        assert!(!peers.is_balancer([198, 18, 3, 9].into()));
+        let begin = |from: ([u8; 4], u16)| peers.begin_handshake(from.into(), None, now);
         let _first = begin(([198, 18, 2, 9], 4000)).unwrap();
         let _second = begin(([198, 18, 2, 9], 4001)).unwrap();
         assert_eq!(begin(([198, 18, 2, 9], 4000)).unwrap_err(), HandshakeLimit::Handshakes);
@@ -478,7 +545,7 @@ mod tests {
         };
         let (peers, start) = (limited(limits), Instant::now());
         let address = |number: u32| SocketAddr::from(((0xc612_0000 + number).to_be_bytes(), 4000));
-        let begin = |number, at| peers.begin_handshake(address(number), at).map(drop);
+        let begin = |number, at| peers.begin_handshake(address(number), None, at).map(drop);
         let most = u32::try_from(MAX_ADDRESSES).unwrap();
         (0..most).for_each(|number| begin(number, start).unwrap());
         assert_eq!(begin(most, start), Err(HandshakeLimit::Handshakes));

@@ -1,9 +1,11 @@
 //! Stateless Retry (RFC 9000, Section 8.1.2): under load a client has to prove its address before
 //! it costs this end any state.
 //!
-//! A token is `mark | expiry | length of the original ID | original ID | MAC`. The MAC covers the
-//! client's address and the connection ID that the Retry gave it too, so that a token is of no use
-//! to another client or for another connection (RFC 9000, Section 8.1.4).
+//! A token is `mark | expiry | length of the original ID | original ID | earlier token | MAC`. The
+//! earlier token is the one of the first packet, which the client sends no more (RFC 9000, Section
+//! 8.1.2), if that was of use. The MAC covers the client's address and the connection ID that the
+//! Retry gave it too, so that a token is of no use to another client or for another connection
+//! (RFC 9000, Section 8.1.4).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,11 +27,20 @@ const MAX_ID_BYTES: usize = 20;
 pub(crate) enum Validation {
     /// Nothing: there is no token, or another server made it.
     Unproven,
-    /// The client is at its address; with the connection ID of its very first packet.
-    Proven(Vec<u8>),
+    /// The client is at its address.
+    Proven(FirstPacket),
     /// The token is expired, of another client, or forged. The client can't use another Retry (RFC
     /// 9000, Section 17.2.5.2).
     Invalid,
+}
+
+/// The packet that was answered with a Retry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FirstPacket {
+    /// The connection ID that it went to.
+    pub(crate) destination_id: Vec<u8>,
+    /// The token that it had, if that was of use.
+    pub(crate) token: Vec<u8>,
 }
 
 /// Makes and checks tokens.
@@ -44,20 +55,22 @@ impl Retry {
         Ok(Self { key: hmac_sha256(private_key, b"millrace retry token")? })
     }
 
-    /// A token for the client at `peer`, whose first packet went to `original` and whose next one
-    /// is to go to `given`. `now_s` is in seconds of any clock that all takers share.
+    /// A token for the client at `peer`, which sent the packet `first` and whose next one is to go
+    /// to `given`. `now_s` is in seconds of any clock that all takers share.
     pub(crate) fn token(
         &self,
         peer: SocketAddr,
-        original: &[u8],
+        first: &FirstPacket,
         given: &[u8],
         now_s: u64,
     ) -> Vec<u8> {
-        let mut token = Vec::with_capacity(2 + EXPIRY_BYTES + original.len() + MAC_BYTES);
+        let FirstPacket { destination_id, token: earlier } = first;
+        let mut token = Vec::new();
         token.push(MARK);
         token.extend((now_s + LIFETIME_S).to_be_bytes());
-        token.push(original.len() as u8);
-        token.extend(original);
+        token.push(destination_id.len() as u8);
+        token.extend(destination_id);
+        token.extend(earlier);
         let mac = self.mac(&token, peer, given);
         token.extend(mac);
         token
@@ -84,13 +97,16 @@ impl Retry {
         let Some((expiry, rest)) = body[1..].split_first_chunk::<EXPIRY_BYTES>() else {
             return Validation::Invalid;
         };
-        match rest.split_first() {
-            Some((length, original))
-                if usize::from(*length) == original.len()
-                    && original.len() <= MAX_ID_BYTES
+        let first = rest.split_first().and_then(|(length, rest)| {
+            let (destination_id, token) = rest.split_at_checked(usize::from(*length))?;
+            Some(FirstPacket { destination_id: destination_id.to_vec(), token: token.to_vec() })
+        });
+        match first {
+            Some(first)
+                if first.destination_id.len() <= MAX_ID_BYTES
                     && u64::from_be_bytes(*expiry) >= now_s =>
             {
-                Validation::Proven(original.to_vec())
+                Validation::Proven(first)
             }
             _ => Validation::Invalid,
         }
@@ -99,10 +115,7 @@ impl Retry {
     fn mac(&self, body: &[u8], peer: SocketAddr, given: &[u8]) -> [u8; MAC_BYTES] {
         // Each part has a fixed length or its length ahead of it.
         let mut input = Vec::with_capacity(body.len() + given.len() + 20);
-        match peer.ip().to_canonical() {
-            IpAddr::V4(ip) => input.extend(ip.to_ipv6_mapped().octets()),
-            IpAddr::V6(ip) => input.extend(ip.octets()),
-        }
+        input.extend(address_octets(peer.ip()));
         input.extend(peer.port().to_be_bytes());
         input.push(given.len() as u8);
         input.extend(given);
@@ -110,6 +123,14 @@ impl Retry {
         let mac = hmac_sha256(&self.key, &input).expect("HMAC over some bytes does not fail");
         let (mac, _) = mac.split_first_chunk().expect("SHA-256 has 32 bytes");
         *mac
+    }
+}
+
+/// An address as tokens have it: the same through sockets of one family and of both.
+pub(crate) fn address_octets(ip: IpAddr) -> [u8; 16] {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
     }
 }
 
@@ -123,18 +144,23 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn first() -> FirstPacket {
+        FirstPacket { destination_id: b"12345678".to_vec(), token: b"earlier".to_vec() }
+    }
+
     fn retry() -> Retry {
         Retry::new(b"a private key").unwrap()
     }
 
     #[test]
     fn a_token_is_good_for_its_client_until_it_expires() {
-        for original in [&b"12345678"[..], &[7; 20]] {
+        for (id, earlier) in [(&b"12345678"[..], &b""[..]), (&[7; 20], &[9; 65])] {
             let client = peer("198.18.0.1:4000");
-            let token = retry().token(client, original, b"given", NOW_S);
+            let first = FirstPacket { destination_id: id.to_vec(), token: earlier.to_vec() };
+            let token = retry().token(client, &first, b"given", NOW_S);
             let check = |at| retry().check(&token, client, b"given", at);
-            assert_eq!(check(NOW_S), Validation::Proven(original.to_vec()));
-            assert_eq!(check(NOW_S + LIFETIME_S), Validation::Proven(original.to_vec()));
+            assert_eq!(check(NOW_S), Validation::Proven(first.clone()));
+            assert_eq!(check(NOW_S + LIFETIME_S), Validation::Proven(first.clone()));
             assert_eq!(check(NOW_S + LIFETIME_S + 1), Validation::Invalid);
             // The same client through a socket of both families.
             let mapped = peer("[::ffff:198.18.0.1]:4000");
@@ -145,7 +171,7 @@ mod tests {
     #[test]
     fn a_token_is_good_for_nobody_else_and_nothing_else() {
         let client = peer("198.18.0.1:4000");
-        let token = retry().token(client, b"12345678", b"given", NOW_S);
+        let token = retry().token(client, &first(), b"given", NOW_S);
         let others = ["198.18.0.2:4000", "198.18.0.1:4001", "[::1]:4000"];
         for other in others {
             assert_eq!(retry().check(&token, peer(other), b"given", NOW_S), Validation::Invalid);
@@ -158,7 +184,7 @@ mod tests {
     #[test]
     fn no_bit_of_a_token_can_be_changed_and_no_byte_left_out() {
         let client = peer("[2001:db8::1]:4000");
-        let token = retry().token(client, b"12345678", b"given", NOW_S);
+        let token = retry().token(client, &first(), b"given", NOW_S);
         for bit in 8..token.len() * 8 {
             let mut changed = token.clone();
             changed[bit / 8] ^= 1 << (bit % 8);

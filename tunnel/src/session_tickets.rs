@@ -62,7 +62,8 @@ impl TicketKeys {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lifetime(&self) -> Duration {
+    /// The time for which a ticket is of use.
+    pub(crate) fn lifetime(&self) -> Duration {
         self.keys().settings.lifetime
     }
 

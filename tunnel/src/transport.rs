@@ -12,13 +12,13 @@ use millrace_cc::registry::{self, Algorithm};
 use millrace_config::{ConfigError, Credentials, DeniedClients, Source, Transport};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
+use crate::address_validation::AddressValidation;
 use crate::agent::Agent;
 use crate::algorithms::CcPolicy;
 use crate::credentials::{Contents, End, Problem};
 use crate::datagrams;
 use crate::memory::MIN_STREAM_WINDOW_BYTES;
 use crate::peer_verification::{PeerVerifier, Purpose, refuse_denied};
-use crate::retry::Retry;
 use crate::session_tickets;
 use crate::session_tickets::TicketKeys;
 use crate::stateless_reset::StatelessReset;
@@ -117,7 +117,7 @@ pub struct TunnelConfig {
     /// Where rules select algorithms; of a worker's first configuration only.
     pub agent: Option<Agent>,
     pub(crate) reset: Option<StatelessReset>,
-    pub(crate) retry: Option<Retry>,
+    pub(crate) address_validation: Option<AddressValidation>,
     /// For sessions that are about to be resumed.
     pub(crate) verifier: PeerVerifier,
     /// Largest packet, as UDP payload.
@@ -143,7 +143,7 @@ impl TunnelConfig {
             return Err(Error::Unusable(problem.clone()));
         }
         let algorithm = CcPolicy::new(&transport.congestion_control, initial)?.algorithm;
-        let (reset, retry) = match side {
+        let (reset, address_validation) = match side {
             Side::Client => (None, None),
             Side::Server(server) => {
                 let path = &credentials.private_key;
@@ -152,13 +152,14 @@ impl TunnelConfig {
                     path: path.display().to_string(),
                     problem: error.to_string(),
                 })?;
-                (Some(server.reset.clone()), Some(Retry::new(&key)?))
+                let validation = AddressValidation::new(&key, server.ticket_keys.clone())?;
+                (Some(server.reset.clone()), Some(validation))
             }
         };
         let verifier = verifier(side, credentials)?;
         Ok(Self {
             reset,
-            retry,
+            address_validation,
             quic: quic_config(side, transport, credentials, &algorithm, &verifier)?,
             verifier,
             max_udp_payload_bytes: transport.max_udp_payload_bytes,

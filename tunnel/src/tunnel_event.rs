@@ -14,6 +14,13 @@ pub enum TunnelEvent {
     Open(ConnId),
     /// The handshake is over.
     Established(ConnId),
+    /// The server has issued a token for later connections (RFC 9000, Section 8.1.3).
+    Token {
+        /// On which connection.
+        conn: ConnId,
+        /// The token.
+        token: Vec<u8>,
+    },
     /// A connection is gone; its streams are gone with it.
     Disconnected {
         /// Which one.
@@ -104,6 +111,7 @@ impl TunnelEvent {
             | Self::Established(conn)
             | Self::Writable(conn)
             | Self::GoingAway(conn)
+            | Self::Token { conn, .. }
             | Self::Disconnected { conn, .. }
             | Self::Request { conn, .. }
             | Self::Response { conn, .. }

@@ -66,8 +66,8 @@ fn connect(
 ) -> io::Result<ConnId> {
     let port = sockets.of(address)?;
     let local = SocketAddr::new(source_address(address)?, core.port_number(port));
-    let Server { config, session, .. } = server;
-    core.connect(port, local, address, &config.name, session.as_deref()).map_err(io::Error::other)
+    let Server { config, resumption, .. } = server;
+    core.connect(port, local, address, &config.name, resumption).map_err(io::Error::other)
 }
 
 /// Makes room for another attempt: closes the oldest overdue one. Attempts with flows stay, because their

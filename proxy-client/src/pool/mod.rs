@@ -43,7 +43,7 @@ pub use server::Server;
 
 /// The tunnel connections of one worker and the servers that they lead to.
 pub struct Pool {
-    state: PoolState,
+    pub(crate) state: PoolState,
     /// Which connection groups need connections.
     groups: GroupDemand,
     names: ServerNames,
@@ -174,6 +174,11 @@ impl Pool {
         self.maintain(core, 0);
     }
 
+    /// The server of a connection has issued a token for the next one.
+    pub fn on_token(&mut self, id: ConnId, token: Vec<u8>) {
+        self.state.keep_token(id, token);
+    }
+
     /// A connection has been closed.
     pub fn on_disconnected(&mut self, core: &mut Core, id: ConnId, reason: &str) {
         let Some(connection) = self.state.connections.remove(id) else { return };
@@ -203,11 +208,6 @@ impl Pool {
         self.update(core);
         self.close_surplus(core);
         self.maintain(core, 0);
-    }
-
-    /// Whether each flow has a connection of its own.
-    pub fn has_connection_per_flow(&self) -> bool {
-        self.state.has_connection_per_flow()
     }
 
     /// Sends PINGs to silent servers, and health probes. Returns the connections that have exceeded the health timeout

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use millrace_config::{ClientTunnel, HostPort, TunnelServer};
 use millrace_tunnel::metrics::ServerMetrics;
 use millrace_tunnel::resolve::{Addresses, Name, ResolveError};
+use millrace_tunnel::resumption::Resumption;
 
 use super::backoff::Backoff;
 use super::connection_liveness::MIN_ANSWER_TIMEOUT_ROUND_TRIPS;
@@ -21,8 +22,8 @@ pub struct Server {
     pub(crate) config: TunnelServer,
     /// Where connections to it go.
     pub(crate) addresses: ServerAddresses,
-    /// Session ticket for resumption.
-    pub(crate) session: Option<Vec<u8>>,
+    /// What the next connection to it is begun with.
+    pub(crate) resumption: Resumption,
     /// Its health probes had no answer in time, and no connection has been established since then.
     pub(crate) is_stuck: bool,
     /// Its metrics.
@@ -49,7 +50,7 @@ impl Server {
         Self {
             addresses: ServerAddresses::new(&config.address),
             config,
-            session: None,
+            resumption: Resumption::default(),
             is_stuck: false,
             metrics,
             backoff: Backoff::new(tunnel.reconnect_min, tunnel.reconnect_max),

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use millrace_config::{ClientTunnel, Connections};
+use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::Core;
 
 use super::server::Server;
@@ -61,13 +62,20 @@ impl PoolState {
             || self.is_alive(server, now) && self.connections.settled().any(here)
     }
 
+    /// Stores the newest token that the server of a connection has issued for the next one.
+    pub(crate) fn keep_token(&mut self, id: ConnId, token: Vec<u8>) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            self.servers[connection.server].resumption.token = Some(token);
+        }
+    }
+
     /// Stores each connection's first session ticket for the next connection.
     pub(crate) fn keep_sessions(&mut self, core: &Core) {
         for (id, connection) in
             self.connections.active_mut().filter(|(_, connection)| !connection.has_session)
         {
             if let Some(session) = core.conn(id).and_then(|conn| conn.session()) {
-                self.servers[connection.server].session = Some(session.to_vec());
+                self.servers[connection.server].resumption.session = Some(session.to_vec());
                 connection.has_session = true;
             }
         }

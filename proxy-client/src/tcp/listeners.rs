@@ -179,7 +179,7 @@ impl HandshakeStart {
         };
         let admitted = core.shared.admit_flow(&owner);
         let admission = admitted.inspect_err(|refusal| log_refusal(core, peer, *refusal)).ok()?;
-        let place = |peer| core.shared.peers.begin_handshake(peer, core.now());
+        let place = |peer| core.shared.peers.begin_handshake(peer, None, core.now());
         let Ok(handshake_place) = peer.map(place).transpose() else {
             // Not logged: a flood would fill the log too.
             core.shared.metrics.drops.of(Drop::PeerHandshakes).inc();

@@ -8,10 +8,13 @@ use boring::nid::Nid;
 use boring::x509::X509;
 use quiche::{ConnectionId, Header, RetryConnectionIds, Type};
 
+use crate::address_validation::Evidence;
+use crate::client_id::ClientId;
 use crate::event_loop::core::Core;
-use crate::metrics::{Drop, HandshakeFailure};
+use crate::known_client::KnownClients;
+use crate::metrics::{Drop, HandshakeFailure, KnownClientToken};
 use crate::peer_limits::HandshakeLimit;
-use crate::retry::Validation;
+use crate::retry::FirstPacket;
 use crate::udp::UdpPort;
 use crate::version::Invariants;
 
@@ -63,16 +66,20 @@ impl Core {
             }
             self.admission.refusals_told += 1;
         }
-        let original = match self.validate(from, header) {
-            Validation::Proven(original) => Some(original),
-            Validation::Invalid => return self.turn_away(from, Drop::InvalidToken),
-            Validation::Unproven if self.shared.peers.wants_proof() => {
-                self.send_retry(arrival, header);
-                return None;
-            }
-            Validation::Unproven => None,
+        let Some(evidence) = self.validate(from, header) else {
+            return self.turn_away(from, Drop::InvalidToken);
         };
-        let place = match self.shared.peers.begin_handshake(from, self.now) {
+        let Evidence { retried, known } = &evidence;
+        // Behind a balancer many clients have the same address.
+        let is_proven = retried.is_some()
+            || known.is_some_and(|known| known.is_at_same_address)
+                && !self.shared.peers.is_balancer(from.ip());
+        if !is_proven && self.shared.peers.wants_proof() {
+            self.send_retry(arrival, header, known.is_some());
+            return None;
+        }
+        let known = known.map(|known| known.id);
+        let place = match self.shared.peers.begin_handshake(from, known, self.now) {
             Ok(place) => place,
             Err(limit) => return self.turn_away(from, handshake_metric(limit)),
         };
@@ -81,14 +88,14 @@ impl Core {
         let scid = ConnectionId::from_ref(&cid);
         let token = self.tunnel.reset.as_ref().map(|reset| reset.token(&cid));
         self.tunnel.quic.set_stateless_reset_token(token);
-        let accepted = match &original {
+        let accepted = match retried {
             None => quiche::accept(&scid, None, to, from, &mut self.tunnel.quic),
-            Some(original) => {
-                let retried = RetryConnectionIds {
-                    original_destination_cid: &ConnectionId::from_ref(original),
+            Some(first) => {
+                let ids = RetryConnectionIds {
+                    original_destination_cid: &ConnectionId::from_ref(&first.destination_id),
                     retry_source_cid: &header.dcid,
                 };
-                quiche::accept_with_retry(&scid, retried, to, from, &mut self.tunnel.quic)
+                quiche::accept_with_retry(&scid, ids, to, from, &mut self.tunnel.quic)
             }
         };
         match accepted {
@@ -157,18 +164,34 @@ impl Core {
         None
     }
 
-    fn validate(&self, from: SocketAddr, header: &Header<'_>) -> Validation {
-        match (&self.tunnel.retry, &header.token) {
-            (Some(retry), Some(token)) => retry.check(token, from, &header.dcid, unix_time_s()),
-            _ => Validation::Unproven,
+    /// What the token of a first packet shows; `None` if the client can't go on with it.
+    fn validate(&self, from: SocketAddr, header: &Header<'_>) -> Option<Evidence> {
+        let (Some(validation), Some(token)) = (&self.tunnel.address_validation, &header.token)
+        else {
+            return Some(Evidence::default());
+        };
+        let evidence = validation.check(token, from, &header.dcid, unix_time_s())?;
+        if KnownClients::is_meant_by(token) {
+            let result = match evidence.known.map(|known| known.is_at_same_address) {
+                Some(true) => KnownClientToken::SameAddress,
+                Some(false) => KnownClientToken::OtherAddress,
+                None => KnownClientToken::Invalid,
+            };
+            self.shared.metrics.known_client_tokens.of(result).inc();
         }
+        Some(evidence)
     }
 
-    fn send_retry(&mut self, arrival: &Arrival<'_>, header: &Header<'_>) {
-        let Some(retry) = &self.tunnel.retry else { return };
+    /// Lets a client prove its address. One that is known stays so: its next packet carries the Retry's token only.
+    fn send_retry(&mut self, arrival: &Arrival<'_>, header: &Header<'_>, is_known: bool) {
+        let Some(validation) = &self.tunnel.address_validation else { return };
         let Arrival { from, to, .. } = *arrival;
         let given = self.new_cid();
-        let token = retry.token(from, &header.dcid, &given, unix_time_s());
+        let first = FirstPacket {
+            destination_id: header.dcid.to_vec(),
+            token: header.token.clone().filter(|_| is_known).unwrap_or_default(),
+        };
+        let token = validation.retry_token(from, &first, &given, unix_time_s());
         let mut out = [0; MIN_INITIAL_BYTES];
         let given = ConnectionId::from_ref(&given);
         let version = header.version;
@@ -194,11 +217,31 @@ impl Core {
         } else {
             (!self.open_window(slot)).then_some(Drop::PeerMemory)
         };
-        let Some(limit) = limit else { return true };
+        let Some(limit) = limit else {
+            self.conns[slot].handshake.token_due = Some(self.now);
+            self.issue_token(slot);
+            return true;
+        };
         let id = self.conns[slot].id;
         self.turn_away(self.conns[slot].address.peer, limit);
         self.close(id, H3_EXCESSIVE_LOAD, b"this client has as much as it may");
         false
+    }
+
+    /// Issues a token for later connections to a client that is authenticated, when one is due: each client that is
+    /// connected has one for at least half a lifetime.
+    pub(crate) fn issue_token(&mut self, slot: usize) {
+        let Some(validation) = &self.tunnel.address_validation else { return };
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let handshake = &mut conn.handshake;
+        let is_due = handshake.token_due.is_some_and(|due| due <= self.now);
+        let Some(peer) = handshake.peer_place.as_ref().filter(|_| is_due) else { return };
+        handshake.token_due = Some(self.now + validation.lifetime() / 2);
+        let id = ClientId::of_name(peer.name());
+        if let Ok(token) = validation.known_client_token(id, conn.address.peer, unix_time_s()) {
+            // An error only says that the connection is closed already.
+            let _ = conn.quic.send_new_token(&token);
+        }
     }
 
     /// Closes the connections of clients that have come on the deny-list.

@@ -34,6 +34,7 @@ use crate::metrics::{ConnectionState, FlowFailure, WorkerCounters};
 use crate::misdelivered::Inbox;
 use crate::peer_limits::{FlowPlace, PeerPlace};
 use crate::peer_verification::tls_session;
+use crate::resumption::Resumption;
 use crate::rtsp::Rtsp;
 use crate::shared::{Admission, Shared};
 use crate::socket::Socket;
@@ -174,11 +175,15 @@ impl Core {
         local: SocketAddr,
         server: SocketAddr,
         server_name: &Host,
-        session: Option<&[u8]>,
+        resumption: &Resumption,
     ) -> Result<ConnId, quiche::Error> {
         let cid = self.new_cid();
         self.set_unauthenticated_window();
         let mut quic = open_connection(&mut self.tunnel.quic, server_name, &cid, local, server)?;
+        if let Some(token) = &resumption.token {
+            quic.set_token(token)?;
+        }
+        let session = resumption.session.as_deref();
         if let Some(session) = session.filter(|it| self.may_resume(it, server, server_name)) {
             // An old ticket only costs the early data.
             let _ = quic.set_session(session);

@@ -47,6 +47,10 @@ impl Core {
                 self.pending.events.push_back(TunnelEvent::Open(conn.id));
             }
         }
+        if let Some(token) = conn.quic.take_new_token() {
+            self.pending.events.push_back(TunnelEvent::Token { conn: conn.id, token });
+        }
+        self.issue_token(slot);
         self.maintain_cids(slot);
     }
 

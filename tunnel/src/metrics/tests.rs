@@ -27,6 +27,7 @@ fn every_series_is_there_from_the_start() {
         "millrace_flows_recognised_total{protocol=\"late_rtsp\"}",
         "millrace_connections{state=\"established\"}",
         "millrace_handshake_failures_total{reason=\"expired\"}",
+        "millrace_known_client_tokens_total{result=\"same_address\"}",
         "millrace_destinations_denied_total{reason=\"loopback\"}",
         "millrace_protocol_errors_total{parser=\"http3\"}",
         "millrace_drops_total{reason=\"flow_limit\"}",
@@ -79,6 +80,7 @@ fn each_value_of_a_label_has_a_counter_of_its_own() {
     distinct::<Class>();
     distinct::<ConnectionState>();
     distinct::<HandshakeFailure>();
+    distinct::<KnownClientToken>();
     distinct::<DeniedReason>();
     distinct::<Parser>();
     distinct::<Drop>();

@@ -8,6 +8,7 @@ mod early_data;
 mod flood;
 mod handshake_budget;
 mod key_exchange;
+mod known_clients;
 mod peer;
 mod peer_limits;
 mod requests;
