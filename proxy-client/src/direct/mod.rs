@@ -121,6 +121,7 @@ impl Dialing {
             rate_mbps: 0.0,
             state: FlowState::Connecting,
             player: None,
+            queue: None,
         }
     }
 }

@@ -209,6 +209,7 @@ impl Relay {
                 (true, true) => FlowState::Closing,
             },
             player: None,
+            queue: None,
         }
     }
 

@@ -119,6 +119,7 @@ impl UdpFlow {
             rate_mbps: self.meter.mbps(),
             state: FlowState::Open,
             player: None,
+            queue: None,
         }
     }
 }

@@ -199,6 +199,11 @@ impl<P: Ports> Follower<P> {
             && !self.awaits_rewriting()
     }
 
+    /// Whether the player has sent an RTSP request.
+    pub(crate) fn is_rtsp(&self) -> bool {
+        self.requests.is_rtsp()
+    }
+
     /// The media that the player has not ended with a TEARDOWN.
     pub(crate) fn lasting_media(&self) -> impl Iterator<Item = u32> {
         self.media.iter().filter(|it| !it.ends).map(|it| it.number)
