@@ -300,6 +300,13 @@ impl Flow {
         waits || !self.buffers.to_stream.rest().is_empty()
     }
 
+    /// Whether what its socket brings goes to the stream through a queue.
+    pub(crate) fn uses_queue(&self) -> bool {
+        // Ahead of the queue is what came before the first request.
+        let rtsp = self.rtsp.as_ref().filter(|_| self.buffers.to_stream.rest().is_empty());
+        rtsp.is_some_and(|rtsp| rtsp.uses_queue())
+    }
+
     /// Whether a player has sent so many requests without reading the answers that it is given up.
     pub(crate) fn has_unread_answers(&self) -> bool {
         self.rtsp.is_some() && self.buffers.to_socket.rest().len() > MAX_UNREAD_BYTES
@@ -346,13 +353,7 @@ impl Flow {
         (self.buffers.to_stream.bytes.capacity()
             + self.buffers.to_socket.bytes.capacity()
             + retained) as u64
-            + self.queued_bytes()
-    }
-
-    /// What its media take of that which wait for the stream.
-    pub(crate) fn queued_bytes(&self) -> u64 {
-        let queue = self.rtsp.as_ref().and_then(|rtsp| rtsp.queue.as_ref());
-        queue.map_or(0, SendQueue::held_bytes)
+            + self.rtsp.as_ref().map_or(0, |rtsp| rtsp.queued_bytes())
     }
 
     /// Whether both directions have ended.

@@ -323,10 +323,10 @@ label! {
 label! {
     /// What was dropped of the media in an RTSP connection.
     DroppedMedium {
-        /// A picture of a video.
-        Picture = "picture",
-        /// A frame of sound.
-        Sound = "sound",
+        /// A frame of video.
+        Video = "video",
+        /// A frame of audio.
+        Audio = "audio",
     }
 }
 

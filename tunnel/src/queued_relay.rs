@@ -18,7 +18,7 @@ pub(crate) fn pump_to_stream(
     scratch: &mut [u8],
     now: Instant,
 ) -> Pump {
-    if !has_queue(flow) {
+    if !flow.uses_queue() {
         return flow.pump_to_stream(quic, h3, scratch, now);
     }
     if flow.state.sent_end {
@@ -98,11 +98,6 @@ pub(crate) fn fill(flow: &mut Flow, stream_room: usize, scratch: &mut [u8], now:
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Pump::More,
         Err(error) => Pump::Failed(FlowEnd::of_socket_error(&error)),
     }
-}
-
-/// Whether a flow has a queue.
-pub(crate) fn has_queue(flow: &Flow) -> bool {
-    flow.rtsp.as_ref().is_some_and(|rtsp| rtsp.queue.is_some())
 }
 
 fn queue(flow: &mut Flow) -> Option<&mut SendQueue> {

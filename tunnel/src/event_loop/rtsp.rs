@@ -77,8 +77,7 @@ impl Core {
 
     /// Reads what a flow's socket has into the flow's queue, if it has one, also while its connection can take nothing.
     pub(crate) fn fill_queue(&mut self, slot: usize) {
-        let Some(flow) = self.flows.get_mut(slot).filter(|flow| queued_relay::has_queue(flow))
-        else {
+        let Some(flow) = self.flows.get_mut(slot).filter(|flow| flow.uses_queue()) else {
             return;
         };
         for _ in 0..MAX_FILL_READS {
@@ -98,8 +97,8 @@ impl Core {
         let Some(rtsp) = &mut flow.rtsp else { return };
         let Some(news) = rtsp.queue.as_mut().map(SendQueue::take_news) else { return };
         let metrics = &self.shared.metrics;
-        metrics.rtsp_frames_dropped.of(DroppedMedium::Picture).inc_by(news.dropped_pictures);
-        metrics.rtsp_frames_dropped.of(DroppedMedium::Sound).inc_by(news.dropped_sound);
+        metrics.rtsp_frames_dropped.of(DroppedMedium::Video).inc_by(news.dropped_video);
+        metrics.rtsp_frames_dropped.of(DroppedMedium::Audio).inc_by(news.dropped_audio);
         for wait in news.waits {
             metrics.rtsp_queue_wait.observe(wait.as_secs_f64());
         }
@@ -107,13 +106,13 @@ impl Core {
         if news.was_limited {
             tracing::debug!(%destination, "RTP in the RTSP connection is faster than real time; nothing is dropped");
         }
-        if let Some((pictures, sound)) =
-            rtsp.drop_log.take(news.dropped_pictures, news.dropped_sound, now)
+        if let Some((video, audio)) =
+            rtsp.drop_log.take(news.dropped_video, news.dropped_audio, now)
         {
             tracing::info!(
                 %destination,
-                pictures,
-                sound,
+                video_frames = video,
+                audio_frames = audio,
                 "RTP in the RTSP connection has waited for too long: whole frames dropped"
             );
         }

@@ -32,7 +32,7 @@ fn every_series_is_there_from_the_start() {
         "millrace_drops_total{reason=\"flow_limit\"}",
         "millrace_path_mtu_decreases_total{reason=\"black_hole\"}",
         "millrace_datagram_capsules_total",
-        "millrace_rtsp_frames_dropped_total{medium=\"picture\"}",
+        "millrace_rtsp_frames_dropped_total{medium=\"video\"}",
         "millrace_rtsp_queue_wait_seconds_count",
         "millrace_memory_used_bytes",
         "millrace_memory_cap_bytes",

@@ -8,22 +8,22 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Frames that a flow's queue has dropped and that have not been logged.
 #[derive(Debug, Default)]
 pub(crate) struct DropLog {
-    pictures: u64,
-    sound: u64,
+    video: u64,
+    audio: u64,
     logged: Option<Instant>,
 }
 
 impl DropLog {
-    /// So many frames more have been dropped. What is to be logged now, pictures and sound.
-    pub(crate) fn take(&mut self, pictures: u64, sound: u64, now: Instant) -> Option<(u64, u64)> {
-        self.pictures += pictures;
-        self.sound += sound;
+    /// So many frames more have been dropped. What is to be logged now, of video and of audio.
+    pub(crate) fn take(&mut self, video: u64, audio: u64, now: Instant) -> Option<(u64, u64)> {
+        self.video += video;
+        self.audio += audio;
         let is_due = self.logged.is_none_or(|at| now.saturating_duration_since(at) >= LOG_EVERY);
-        if self.pictures + self.sound == 0 || !is_due {
+        if self.video + self.audio == 0 || !is_due {
             return None;
         }
         self.logged = Some(now);
-        Some((std::mem::take(&mut self.pictures), std::mem::take(&mut self.sound)))
+        Some((std::mem::take(&mut self.video), std::mem::take(&mut self.audio)))
     }
 }
 

@@ -156,9 +156,25 @@ impl RtspFlow {
             Rtsp::Client { .. } => &mut out.to_origin,
             Rtsp::Server { .. } => &mut out.to_player,
         });
-        let Some(queue) = &mut self.queue else { return bytes };
-        queue.push(&bytes, self.follower.is_rtsp(), now);
+        if !self.uses_queue() {
+            return bytes;
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.push(&bytes, now);
+        }
         Vec::new()
+    }
+
+    /// Whether what goes to the stream is in the queue: not before the player has sent a request, as most flows are of
+    /// other protocols.
+    pub(crate) fn uses_queue(&self) -> bool {
+        let queue = self.queue.as_ref();
+        queue.is_some_and(|queue| self.follower.is_rtsp() || !queue.is_empty())
+    }
+
+    /// What the queue takes.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.queue.as_ref().map_or(0, SendQueue::held_bytes)
     }
 
     /// What goes to the socket now.

@@ -20,7 +20,7 @@ pub struct MediaDescription {
 /// What a medium is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaKind {
-    /// Sound.
+    /// Audio.
     Audio,
     /// Pictures.
     Video,

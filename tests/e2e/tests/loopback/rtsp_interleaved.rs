@@ -95,7 +95,7 @@ fn a_live_origin_is_never_blocked_and_whole_frames_are_missing() {
     let missing = LIVE.frames as usize - frames.len();
     let metrics = Metrics::fetch(pair.addresses.server_admin);
     let dropped =
-        metrics.sum("millrace_rtsp_frames_dropped_total", &[("medium", "picture")]) as usize;
+        metrics.sum("millrace_rtsp_frames_dropped_total", &[("medium", "video")]) as usize;
     assert_eq!(dropped, missing);
     assert_eq!(
         metrics.sum("millrace_rtsp_queue_wait_seconds_count", &[]) as usize,
@@ -147,7 +147,8 @@ fn a_replay_keeps_back_pressure_and_arrives_whole() {
             break;
         }
         bytes.extend(&buffer[..read]);
-        let is_open = admin::flows(pair.addresses.server_admin).as_array().is_some_and(|it| !it.is_empty());
+        let is_open =
+            admin::flows(pair.addresses.server_admin).as_array().is_some_and(|it| !it.is_empty());
         if is_open {
             let held_bytes = queue(&pair)["held_bytes"].as_u64().unwrap_or(0);
             most_held_bytes = most_held_bytes.max(held_bytes);

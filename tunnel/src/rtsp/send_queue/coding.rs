@@ -10,7 +10,7 @@ pub(super) enum Coding {
     H264,
     /// RFC 7798.
     H265,
-    /// Each frame stands alone: JPEG (RFC 2435), and sound.
+    /// Each frame stands alone: JPEG (RFC 2435), and audio.
     Independent,
 }
 
@@ -39,7 +39,7 @@ impl Coding {
 
 impl PayloadTypes {
     /// Of a session. A video that can't be read, such as MPEG-TS or an encrypted one, would hold up the others in the
-    /// connection: nothing of such a session is dropped. Sound that can't be read, and events, are just passed on.
+    /// connection: nothing of such a session is dropped. Audio that can't be read, and events, are just passed on.
     pub(super) fn of(media: &[MediaDescription]) -> Self {
         let mut types = Self::default();
         for medium in media {
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn video_and_sound_of_a_camera() {
+    fn video_and_audio_of_a_camera() {
         let types = of("m=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\nm=audio 0 RTP/AVP 0\n\
             m=application 0 RTP/AVP 107\na=rtpmap:107 vnd.onvif.metadata/90000\n");
         let video = DroppableMedium { coding: Coding::H264, clock_hz: 90_000, is_video: true };
-        let sound =
+        let audio =
             DroppableMedium { coding: Coding::Independent, clock_hz: 8000, is_video: false };
         assert_eq!(types.get(96), Some(video));
-        assert_eq!(types.get(0), Some(sound));
+        assert_eq!(types.get(0), Some(audio));
         assert_eq!(types.get(107), None);
         assert_eq!(
             of("m=video 0 RTP/AVP 26\n").get(26).map(|it| it.coding),

@@ -30,7 +30,7 @@ pub(super) struct QueuedMedium {
     has_dropped_packets: bool,
 }
 
-/// A frame, or a packet of sound: all packets with one timestamp.
+/// A frame, or a packet of audio: all packets with one timestamp.
 #[derive(Debug)]
 struct QueuedFrame {
     timestamp: u32,

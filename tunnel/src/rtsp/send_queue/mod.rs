@@ -36,8 +36,9 @@ use splitter::{INTERLEAVED_HEAD_BYTES, Splitter, StreamPart};
 const MAX_HELD_BYTES: usize = 32 << 20;
 /// What a part takes beside its bytes: its place in the queue and its allocation.
 const PART_COST_BYTES: usize = 80;
-/// How much longer than the configured time a source may be held before its pace is known.
-const OBSERVATION_MARGIN: Duration = Duration::from_secs(1);
+/// How much longer than the configured time frames of a source may wait whose pace is not known: it was in real time, had
+/// a break, and is looked at again.
+const OBSERVATION_MARGIN: Duration = RECENT.saturating_mul(2);
 /// When a source that was too fast is looked at again: its burst may be over.
 const LIMITED_FOR: Duration = Duration::from_secs(5);
 
@@ -81,10 +82,10 @@ enum Intake {
 /// What has happened since it was taken.
 #[derive(Debug, Default)]
 pub(crate) struct QueueNews {
-    /// Pictures dropped.
-    pub(crate) dropped_pictures: u64,
-    /// Packets of sound dropped.
-    pub(crate) dropped_sound: u64,
+    /// Frames of video dropped.
+    pub(crate) dropped_video: u64,
+    /// Frames of audio dropped.
+    pub(crate) dropped_audio: u64,
     /// How long each frame waited of which the first bytes were sent.
     pub(crate) waits: Vec<Duration>,
     /// The source was found to be faster than real time.
@@ -123,13 +124,10 @@ impl SendQueue {
         }
     }
 
-    /// Takes what goes to the player; `is_rtsp` says that the connection is known to be RTSP.
-    pub(crate) fn push(&mut self, bytes: &[u8], is_rtsp: bool, now: Instant) {
+    /// Takes what goes to the player.
+    pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) {
         if bytes.is_empty() {
             return;
-        }
-        if !is_rtsp {
-            return self.push_part(bytes.to_vec(), None);
         }
         let mut parts = Vec::new();
         self.splitter.take(bytes, |part| parts.push(part));
@@ -198,14 +196,18 @@ impl SendQueue {
         }
     }
 
-    /// Takes all that is left, for a connection that is not RTSP.
+    /// Whether it holds nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.splitter.is_empty()
+    }
+
+    /// Takes all that is left, for a connection that is no longer followed.
     pub(crate) fn drain(&mut self) -> Vec<u8> {
+        self.end();
         let mut rest = vec![0; self.bytes - self.sent_bytes];
-        let length = self.copy_to(&mut rest);
-        rest.truncate(length);
-        rest.extend(self.splitter.end());
+        self.copy_to(&mut rest);
         (self.bytes, self.sent_bytes) = (0, 0);
-        self.parts.clear();
+        self.parts = VecDeque::new();
         rest
     }
 
@@ -225,8 +227,8 @@ impl SendQueue {
             let dropped = medium.take_dropped_frames();
             self.dropped_frames += dropped;
             match medium.is_video {
-                true => self.news.dropped_pictures += dropped,
-                false => self.news.dropped_sound += dropped,
+                true => self.news.dropped_video += dropped,
+                false => self.news.dropped_audio += dropped,
             }
         }
         std::mem::take(&mut self.news)
@@ -277,11 +279,11 @@ impl SendQueue {
 
     /// Decides what is taken from the origin.
     fn judge(&mut self, now: Instant) {
-        // Sound may have gaps, and pictures are what takes room.
+        // Audio may have gaps, and pictures are what takes room.
         let leading = self.media.iter().find(|it| it.is_video).or(self.media.first());
         let Some(verdict) = leading.map(|it| it.pace.verdict(now)) else { return };
-        let is_held_too_long = self.bytes > MAX_HELD_BYTES
-            || self.held(now) > self.max_time.max(RECENT) + OBSERVATION_MARGIN;
+        let is_held_too_long =
+            self.bytes > MAX_HELD_BYTES || self.held(now) > self.max_time + OBSERVATION_MARGIN;
         let next = match (self.intake, verdict) {
             (Intake::Unread, _) => Intake::Observed,
             (Intake::Observed, PaceVerdict::RealTime) => Intake::RealTime,

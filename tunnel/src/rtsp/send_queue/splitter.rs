@@ -59,6 +59,11 @@ impl Splitter {
         self.description.take()
     }
 
+    /// Whether it keeps nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     pub(super) fn held_bytes(&self) -> usize {
         self.pending.capacity() + self.content.as_ref().map_or(0, Vec::capacity)
     }

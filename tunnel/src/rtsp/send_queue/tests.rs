@@ -36,7 +36,7 @@ fn picture(number: u32, is_key: bool) -> Vec<u8> {
     packets.flatten().collect()
 }
 
-fn sound(number: u32) -> Vec<u8> {
+fn audio(number: u32) -> Vec<u8> {
     interleaved(2, &rtp_packet(0, number as u16, number * 320, &[1; 320]))
 }
 
@@ -72,14 +72,14 @@ impl Tunnel {
     fn new(media: &str) -> Self {
         let mut queue = SendQueue::new(MAX_TIME);
         let now = Instant::now();
-        queue.push(&described(media), true, now);
+        queue.push(&described(media), now);
         let mut tunnel = Self { queue, now, output: Vec::new(), most_held_bytes: 0 };
         tunnel.send(usize::MAX);
         tunnel
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        self.queue.push(bytes, true, self.now);
+        self.queue.push(bytes, self.now);
         self.most_held_bytes = self.most_held_bytes.max(self.queue.held_bytes());
     }
 
@@ -134,7 +134,7 @@ impl Tunnel {
     }
 
     fn dropped(&mut self) -> u64 {
-        self.queue.take_news().dropped_pictures
+        self.queue.take_news().dropped_video
     }
 }
 
@@ -154,7 +154,7 @@ fn a_stream_that_keeps_up_is_unchanged() {
     let mut tunnel = Tunnel::new(CAMERA);
     let mut expected = tunnel.output.clone();
     for number in 0..200 {
-        let bytes = [frame(number), sound(number), report()].concat();
+        let bytes = [frame(number), audio(number), report()].concat();
         // In pieces, as TCP brings them.
         for piece in bytes.chunks(700) {
             tunnel.push(piece);
@@ -166,7 +166,7 @@ fn a_stream_that_keeps_up_is_unchanged() {
     assert!(tunnel.output == expected && tunnel.queue.parts.is_empty());
     assert_eq!(tunnel.queue.intake, Intake::RealTime);
     let news = tunnel.queue.take_news();
-    assert_eq!((news.dropped_pictures, news.dropped_sound, news.waits.len()), (0, 0, 400));
+    assert_eq!((news.dropped_video, news.dropped_audio, news.waits.len()), (0, 0, 400));
 }
 
 #[test]
@@ -205,28 +205,28 @@ fn a_slow_path_shows_whole_groups_and_takes_all_that_comes() {
 }
 
 #[test]
-fn messages_reports_and_sound_keep_their_order() {
+fn messages_reports_and_audio_keep_their_order() {
     let mut tunnel = Tunnel::new(CAMERA);
     let described = tunnel.output.len();
     let mut others = Vec::new();
     for number in 0..400 {
         let answer = format!("RTSP/1.0 200 OK\r\nCSeq: {number}\r\n\r\n").into_bytes();
-        tunnel.push(&[frame(number), sound(number), report(), answer.clone()].concat());
+        tunnel.push(&[frame(number), audio(number), report(), answer.clone()].concat());
         others.push([report(), answer].concat());
         tunnel.send(if (100..300).contains(&number) { 0 } else { usize::MAX });
         tunnel.now += FRAME;
     }
     assert!(tunnel.dropped() > 100);
     let mut rest = Vec::new();
-    let mut sounds = Vec::new();
+    let mut audio_packets = Vec::new();
     Splitter::default().take(&tunnel.output[described..], |part| match part {
         StreamPart::Packet(packet) if packet[1] == 0 => {}
-        StreamPart::Packet(packet) if packet[1] == 2 => sounds.push(packet),
+        StreamPart::Packet(packet) if packet[1] == 2 => audio_packets.push(packet),
         StreamPart::Packet(bytes) | StreamPart::Other(bytes) => rest.extend(bytes),
     });
     assert!(rest == others.concat(), "messages and RTCP are never dropped");
     let sequence: Vec<u16> =
-        sounds.iter().map(|it| rtp::parse(&it[4..]).unwrap().sequence).collect();
+        audio_packets.iter().map(|it| rtp::parse(&it[4..]).unwrap().sequence).collect();
     assert!((200..300).contains(&sequence.len()), "{}", sequence.len());
     assert!(sequence.iter().zip(0..).all(|(sequence, at)| *sequence == at));
 }
@@ -336,6 +336,23 @@ fn a_source_that_was_faster_once_is_looked_at_again() {
     assert_eq!(tunnel.pictures().len(), 800);
 }
 
+/// On a path that takes nothing, the source has a break of a second and a half and catches up.
+#[test]
+fn a_break_of_a_live_source_does_not_limit_it() {
+    let mut tunnel = Tunnel::new(CAMERA);
+    tunnel.run(0..100, usize::MAX);
+    tunnel.run(100..200, 0);
+    tunnel.now += Duration::from_millis(1500);
+    for number in 200..237 {
+        tunnel.push(&frame(number));
+    }
+    assert_eq!(tunnel.queue.intake, Intake::Observed);
+    tunnel.run(237..400, 0);
+    assert_eq!(tunnel.queue.intake, Intake::RealTime);
+    tunnel.run(400..500, usize::MAX);
+    assert_whole(&tunnel.pictures());
+}
+
 #[test]
 fn what_can_not_be_read_is_never_dropped() {
     let encrypted = "m=video 0 RTP/SAVP 96\r\na=rtpmap:96 H264/90000\r\n";
@@ -370,14 +387,103 @@ fn the_queue_is_bounded_in_bytes() {
 }
 
 #[test]
-fn another_protocol_passes_unchanged() {
-    let mut queue = SendQueue::new(MAX_TIME);
-    let now = Instant::now();
-    queue.push(b"$SSH-2.0-", false, now);
-    queue.push(b"x\r\n", false, now);
-    let mut out = [0; 4];
-    assert_eq!(queue.copy_to(&mut out), 4);
-    queue.advance(4, now);
-    assert_eq!(queue.drain(), b"-2.0-x\r\n");
-    assert!(!queue.has_output() && queue.held_bytes() == 0);
+fn nothing_is_lost_of_a_connection_that_is_no_longer_followed() {
+    let mut tunnel = Tunnel::new(CAMERA);
+    tunnel.push(&frame(0));
+    tunnel.push(b"RTSP/1.0 200");
+    tunnel.send(100);
+    let rest = tunnel.queue.drain();
+    assert!(rest == [&frame(0)[100..], b"RTSP/1.0 200"].concat());
+    assert!(tunnel.queue.is_empty() && tunnel.queue.held_bytes() == 0);
+}
+
+/// The next number of a sequence that is the same in each run (xorshift).
+fn next_random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Whatever the sizes of frames, pieces and writes are.
+#[test]
+fn random_streams_lose_whole_frames_only() {
+    let mut dropped = 0;
+    for seed in 1..=200_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = |below: u64| next_random(&mut state) % below;
+        let mut tunnel = Tunnel::new(CAMERA);
+        let described = tunnel.output.len();
+        let (mut frames, mut others, mut sequence) = (Vec::new(), Vec::new(), 0_u16);
+        let group = 1 + random(60) as u32;
+        for number in 0..400_u32 {
+            let mut bytes = Vec::new();
+            let is_key = number.is_multiple_of(group);
+            let mut payloads: Vec<Vec<u8>> = Vec::new();
+            for index in 0..1 + random(4) {
+                let unit = match (index, random(2)) {
+                    (0, 0) => 0x09,
+                    _ if is_key => 0x65,
+                    _ => 0x41,
+                };
+                payloads.push([&[unit][..], &vec![number as u8; random(900) as usize]].concat());
+            }
+            // A delimiter alone is no picture.
+            payloads.push(vec![if is_key { 0x65 } else { 0x41 }, number as u8]);
+            for payload in &payloads {
+                let packet = rtp_packet(96, sequence, number * 3600, payload);
+                sequence = sequence.wrapping_add(1);
+                bytes.extend(interleaved(0, &packet));
+                if random(5) == 0 {
+                    others.extend(report());
+                    bytes.extend(report());
+                }
+            }
+            frames.push((is_key, payloads));
+            let most = 1 + random(4000) as usize;
+            for piece in bytes.chunks(most) {
+                tunnel.push(piece);
+            }
+            let is_blocked = number / 50 % 3 == 2;
+            tunnel.send(if is_blocked { 0 } else { random(6000) as usize });
+            tunnel.now += Duration::from_millis(30 + random(20));
+        }
+        tunnel.queue.end();
+        tunnel.send(usize::MAX);
+        dropped += tunnel.dropped();
+        assert_only_whole_frames_are_missing(&tunnel.output[described..], &frames, &others);
+    }
+    assert!(dropped > 1000, "{dropped}");
+}
+
+#[track_caller]
+fn assert_only_whole_frames_are_missing(
+    output: &[u8],
+    frames: &[(bool, Vec<Vec<u8>>)],
+    others: &[u8],
+) {
+    let mut got: Vec<(usize, Vec<Vec<u8>>)> = Vec::new();
+    let (mut rest, mut next) = (Vec::new(), 0_u16);
+    Splitter::default().take(output, |part| match part {
+        StreamPart::Packet(packet) if packet[1] == 0 => {
+            let header = rtp::parse(&packet[4..]).unwrap();
+            assert_eq!(header.sequence, next);
+            next = next.wrapping_add(1);
+            let number = header.timestamp as usize / 3600;
+            let payload = packet[4..][header.payload].to_vec();
+            match got.last_mut().filter(|it| it.0 == number) {
+                Some(frame) => frame.1.push(payload),
+                None => got.push((number, vec![payload])),
+            }
+        }
+        StreamPart::Packet(bytes) | StreamPart::Other(bytes) => rest.extend(bytes),
+    });
+    assert!(rest == others);
+    let mut before = None;
+    for (number, payloads) in got {
+        assert!(payloads == frames[number].1, "frame {number}");
+        let follows = before.map_or(0, |before| before + 1) == number;
+        assert!(follows || frames[number].0, "frame {number} after {before:?}");
+        before = Some(number);
+    }
 }
