@@ -149,7 +149,7 @@ struct Held {
 pub(crate) struct Follower<P: Ports> {
     side: Side,
     ports: P,
-    requests: Reader,
+    pub(super) requests: Reader,
     answers: Reader,
     exchanges: Exchanges<Asked<P::Pair>>,
     media: Vec<Medium>,
@@ -197,11 +197,6 @@ impl<P: Ports> Follower<P> {
             && self.media.is_empty()
             && self.held.is_none()
             && !self.awaits_rewriting()
-    }
-
-    /// Whether the player has sent an RTSP request.
-    pub(crate) fn is_rtsp(&self) -> bool {
-        self.requests.is_rtsp()
     }
 
     /// The media that the player has not ended with a TEARDOWN.

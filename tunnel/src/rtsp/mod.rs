@@ -169,7 +169,7 @@ impl RtspFlow {
     /// other protocols.
     pub(crate) fn uses_queue(&self) -> bool {
         let queue = self.queue.as_ref();
-        queue.is_some_and(|queue| self.follower.is_rtsp() || !queue.is_empty())
+        queue.is_some_and(|queue| self.follower.requests.is_rtsp() || !queue.is_empty())
     }
 
     /// What the queue takes.

@@ -53,9 +53,9 @@ fn read_until(stream: &mut Socket, end: Instant, into: &mut Vec<u8>) {
     }
 }
 
-/// The queue of the only flow, as the server shows it.
+/// The queue of the only flow, as the server shows it; null once the flow has ended.
 fn queue(pair: &Pair) -> Value {
-    admin::flows(pair.addresses.server_admin)[0]["queue"].clone()
+    admin::flows(pair.addresses.server_admin)["flows"][0]["queue"].clone()
 }
 
 /// What a player gets that reads, pauses and reads again; and the server's queue at the end of the pause.
@@ -117,9 +117,9 @@ fn without_a_queue_a_live_origin_gives_up() {
     let pair = pair(Pair::builder().server("rtsp.interleaved_queue_ms", 0));
     let mut stream = play(&pair, &origin);
     read_until(&mut stream, Instant::now() + Duration::from_secs(1), &mut Vec::new());
+    assert_eq!(queue(&pair), Value::Null);
     let end = origin.end(READS_FOR + PAUSES_FOR);
     assert!(matches!(end, StreamEnd::GaveUp(_)), "{end:?}");
-    assert_eq!(queue(&pair), Value::Null);
 }
 
 #[test]
@@ -147,12 +147,8 @@ fn a_replay_keeps_back_pressure_and_arrives_whole() {
             break;
         }
         bytes.extend(&buffer[..read]);
-        let is_open =
-            admin::flows(pair.addresses.server_admin).as_array().is_some_and(|it| !it.is_empty());
-        if is_open {
-            let held_bytes = queue(&pair)["held_bytes"].as_u64().unwrap_or(0);
-            most_held_bytes = most_held_bytes.max(held_bytes);
-        }
+        let held_bytes = queue(&pair)["held_bytes"].as_u64().unwrap_or(0);
+        most_held_bytes = most_held_bytes.max(held_bytes);
     }
     let StreamEnd::Complete(took) = origin.end(Duration::from_secs(1)) else {
         panic!("a write has waited for {:?}", replay.gives_up_after)
@@ -162,7 +158,8 @@ fn a_replay_keeps_back_pressure_and_arrives_whole() {
     assert_eq!(frames.len(), FRAMES as usize);
     assert!(frames.iter().all(|it| it.packets == replay.frame_packets));
     // As much as a burst of a source in real time may have.
-    assert!((most_held_bytes as f64) < 5.0 * BYTES_PER_S, "{most_held_bytes}");
+    let most = 0.0..5.0 * BYTES_PER_S;
+    assert!(most_held_bytes > 0 && most.contains(&(most_held_bytes as f64)), "{most_held_bytes}");
     let metrics = Metrics::fetch(pair.addresses.server_admin);
     assert_eq!(metrics.sum("millrace_rtsp_frames_dropped_total", &[]), 0.0);
 }

@@ -70,7 +70,7 @@ impl MediaPace {
             let units = timestamp.wrapping_sub(newest.timestamp) as i32;
             let advance_s = f64::from(units) / f64::from(self.clock_hz);
             let goes_on = silence <= MAX_SILENCE && advance_s.abs() <= MAX_JUMP_S;
-            goes_on.then(|| newest.lead_s + advance_s - silence.as_secs_f64())
+            goes_on.then_some(newest.lead_s + advance_s - silence.as_secs_f64())
         });
         if next.is_none() {
             self.reset();
