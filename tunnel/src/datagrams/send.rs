@@ -53,8 +53,8 @@ impl UdpFlow {
         from_player: bool,
         now: Instant,
     ) -> io::Result<u64> {
-        let Self { near, stream, queue, .. } = self;
-        let Some((port, mut sender)) = near.reader() else {
+        let Self { socket, stream, queue, .. } = self;
+        let Some((port, mut sender)) = socket.reader() else {
             self.readable = false;
             return Ok(0);
         };
@@ -71,7 +71,7 @@ impl UdpFlow {
         });
         match received {
             Ok(true) => {
-                self.active = now;
+                self.traffic.on_local_datagram(now);
                 if let Some(medium) = self.medium.as_ref().filter(|_| from_player) {
                     medium.on_player_datagram(now);
                 }

@@ -28,7 +28,7 @@ impl Core {
             flow.ready = false;
             if flow.readable {
                 match flow.read(
-                    &mut self.buffers.near,
+                    &mut self.buffers.udp_receive,
                     most_bytes,
                     !conn.quic.is_server(),
                     self.now,
@@ -54,7 +54,7 @@ impl Core {
                         capsules += u64::from(matches!(sent, Sent::InCapsule(_)));
                         datagrams += 1;
                         bytes += payload;
-                        flow.sent_bytes += payload;
+                        flow.traffic.sent_bytes += payload;
                     }
                     Some(Sent::TooLarge) => too_large += 1,
                     Some(Sent::Later) => {

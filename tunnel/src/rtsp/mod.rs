@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use millrace_wire::Destination;
 
 use crate::conn_id::ConnId;
-use crate::datagrams::Near;
+use crate::datagrams::LocalSocket;
 
 use drop_log::DropLog;
 use follow::Follower;
@@ -64,7 +64,7 @@ pub enum Rtsp {
 #[derive(Debug)]
 pub struct MediumFlow {
     /// The socket towards the player.
-    pub near: Near,
+    pub socket: LocalSocket,
     /// What the server is asked for.
     pub destination: Destination,
     /// What it belongs to.
@@ -86,7 +86,7 @@ pub struct NewMedium {
 #[derive(Debug)]
 pub(crate) struct Reserved {
     pub(crate) destination: String,
-    pub(crate) near: Near,
+    pub(crate) socket: LocalSocket,
     pub(crate) medium: Medium,
 }
 
