@@ -15,9 +15,9 @@ use crate::rtsp::field;
 /// RTP clock of video (RFC 6184, Section 8.2.1).
 const CLOCK_HZ: u32 = 90_000;
 /// Frames a second, of media time.
-const FPS: u32 = 25;
+const FRAMES_PER_S: u32 = 25;
 /// Frames of a group of pictures.
-pub const GROUP: u32 = 25;
+pub const GROUP_FRAMES: u32 = 25;
 /// Of a packet, without its headers.
 const PAYLOAD_BYTES: usize = 1400;
 /// What the kernel holds at most for an origin, about as live555 asks for.
@@ -36,7 +36,7 @@ pub struct LiveStream {
     /// Packets of each frame.
     pub frame_packets: u16,
     /// It ends when the connection takes nothing for so long.
-    pub gives_up_after: Duration,
+    pub send_timeout: Duration,
 }
 
 /// How a stream has ended.
@@ -116,10 +116,10 @@ fn serve(mut socket: Socket, stream: LiveStream, tell: &Sender<StreamEnd>) {
 
 impl LiveStream {
     fn send(&self, socket: &mut Socket) -> StreamEnd {
-        socket.set_write_timeout(Some(self.gives_up_after)).expect("a time-out");
+        socket.set_write_timeout(Some(self.send_timeout)).expect("a time-out");
         let begin = Instant::now();
         for number in 0..self.frames {
-            let media_s = f64::from(number) / f64::from(FPS);
+            let media_s = f64::from(number) / f64::from(FRAMES_PER_S);
             let due = begin + Duration::from_secs_f64(media_s / self.speed);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             if self.send_frame(socket, number).is_err() {
@@ -131,10 +131,10 @@ impl LiveStream {
 
     fn send_frame(&self, socket: &mut Socket, number: u32) -> io::Result<()> {
         // NAL units of one slice each (RFC 6184, Section 5.6).
-        let unit = if number.is_multiple_of(GROUP) { 0x65 } else { 0x41 };
+        let unit = if number.is_multiple_of(GROUP_FRAMES) { 0x65 } else { 0x41 };
         for packet in 0..self.frame_packets {
             let sequence = (number as u16).wrapping_mul(self.frame_packets).wrapping_add(packet);
-            let timestamp = number.wrapping_mul(CLOCK_HZ / FPS);
+            let timestamp = number.wrapping_mul(CLOCK_HZ / FRAMES_PER_S);
             let marker = if packet + 1 == self.frame_packets { 0x80 } else { 0 };
             let length = u16::try_from(12 + PAYLOAD_BYTES).expect("it is short").to_be_bytes();
             let mut bytes = vec![b'$', 0, length[0], length[1], 0x80, marker | 96];
@@ -166,7 +166,7 @@ pub fn received_frames(mut bytes: &[u8]) -> Vec<ReceivedFrame> {
         assert_eq!(sequence, next_sequence.unwrap_or(sequence), "after {} frames", frames.len());
         next_sequence = Some(sequence.wrapping_add(1));
         let timestamp = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
-        let number = timestamp / (CLOCK_HZ / FPS);
+        let number = timestamp / (CLOCK_HZ / FRAMES_PER_S);
         match frames.last_mut().filter(|it| it.number == number) {
             Some(frame) => frame.packets += 1,
             None => frames.push(ReceivedFrame { number, packets: 1 }),

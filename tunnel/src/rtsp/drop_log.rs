@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Logged at most this often for each flow.
-const LOG_EVERY: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Frames that a flow's queue has dropped and that have not been logged.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl DropLog {
     pub(crate) fn take(&mut self, video: u64, audio: u64, now: Instant) -> Option<(u64, u64)> {
         self.video += video;
         self.audio += audio;
-        let is_due = self.logged.is_none_or(|at| now.saturating_duration_since(at) >= LOG_EVERY);
+        let is_due = self.logged.is_none_or(|at| now.saturating_duration_since(at) >= LOG_INTERVAL);
         if self.video + self.audio == 0 || !is_due {
             return None;
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::live_origin::{
-    GROUP, LiveOrigin, LiveStream, ReceivedFrame, StreamEnd, received_frames,
+    GROUP_FRAMES, LiveOrigin, LiveStream, ReceivedFrame, StreamEnd, received_frames,
 };
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::rtsp::{Player, field};
@@ -14,16 +14,16 @@ use serde_json::Value;
 use socket2::Socket;
 
 /// live555's (RTPInterface.cpp, `RTPINTERFACE_BLOCKING_WRITE_TIMEOUT_MS`).
-const GIVES_UP_AFTER: Duration = Duration::from_millis(500);
+const SEND_TIMEOUT: Duration = Duration::from_millis(500);
 const QUEUE_MS: u64 = 1000;
 /// 14 Mbit/s: in a pause of some seconds all buffers between the two fill up.
 const LIVE: LiveStream =
-    LiveStream { speed: 1.0, frames: 325, frame_packets: 50, gives_up_after: GIVES_UP_AFTER };
+    LiveStream { speed: 1.0, frames: 325, frame_packets: 50, send_timeout: SEND_TIMEOUT };
 /// Bytes of a second of it.
 const LIVE_BYTES_PER_S: u64 = 25 * 50 * 1416;
 /// How long the player reads before it pauses. Until the origin's pace is known nothing is dropped.
-const READS_FOR: Duration = Duration::from_secs(3);
-const PAUSES_FOR: Duration = Duration::from_secs(7);
+const READ_TIME: Duration = Duration::from_secs(3);
+const PAUSE_TIME: Duration = Duration::from_secs(7);
 
 fn pair(builder: PairBuilder) -> Pair {
     builder
@@ -62,8 +62,8 @@ fn queue(pair: &Pair) -> Value {
 fn read_with_a_pause(pair: &Pair, origin: &LiveOrigin) -> (Vec<u8>, Value) {
     let mut stream = play(pair, origin);
     let mut bytes = Vec::new();
-    read_until(&mut stream, Instant::now() + READS_FOR, &mut bytes);
-    std::thread::sleep(PAUSES_FOR);
+    read_until(&mut stream, Instant::now() + READ_TIME, &mut bytes);
+    std::thread::sleep(PAUSE_TIME);
     let queue = queue(pair);
     stream.read_to_end(&mut bytes).ok();
     (bytes, queue)
@@ -87,7 +87,7 @@ fn a_live_origin_is_never_blocked_and_whole_frames_are_missing() {
     assert!(!gaps.is_empty(), "all {} frames have found room somewhere", frames.len());
     for [before, after] in gaps {
         let (from, to) = (before.number, after.number);
-        assert!(to > from && to.is_multiple_of(GROUP), "{to} after {from}");
+        assert!(to > from && to.is_multiple_of(GROUP_FRAMES), "{to} after {from}");
     }
     assert_eq!(frames[0].number, 0);
     assert_eq!(frames.last().map(|it| it.number), Some(LIVE.frames - 1));
@@ -118,7 +118,7 @@ fn without_a_queue_a_live_origin_gives_up() {
     let mut stream = play(&pair, &origin);
     read_until(&mut stream, Instant::now() + Duration::from_secs(1), &mut Vec::new());
     assert_eq!(queue(&pair), Value::Null);
-    let end = origin.end(READS_FOR + PAUSES_FOR);
+    let end = origin.end(READ_TIME + PAUSE_TIME);
     assert!(matches!(end, StreamEnd::GaveUp(_)), "{end:?}");
 }
 
@@ -130,7 +130,7 @@ fn a_replay_keeps_back_pressure_and_arrives_whole() {
         speed: 10.0,
         frames: FRAMES,
         frame_packets: 15,
-        gives_up_after: Duration::from_secs(20),
+        send_timeout: Duration::from_secs(20),
     };
     let origin = LiveOrigin::start(replay);
     let pair = pair(Pair::builder());
@@ -151,7 +151,7 @@ fn a_replay_keeps_back_pressure_and_arrives_whole() {
         most_held_bytes = most_held_bytes.max(held_bytes);
     }
     let StreamEnd::Complete(took) = origin.end(Duration::from_secs(1)) else {
-        panic!("a write has waited for {:?}", replay.gives_up_after)
+        panic!("a write has waited for {:?}", replay.send_timeout)
     };
     assert!(took > Duration::from_secs(4), "the origin had to wait: {took:?}");
     let frames = received_frames(&bytes);

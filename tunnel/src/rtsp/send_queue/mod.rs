@@ -29,7 +29,7 @@ use crate::flow_info::QueueSeen;
 
 use coding::PayloadTypes;
 use frames::QueuedMedium;
-use pace::{PaceVerdict, RECENT};
+use pace::{OBSERVATION_TIME, PaceVerdict};
 use splitter::{INTERLEAVED_HEAD_BYTES, Splitter, StreamPart};
 
 /// Most that a queue holds: two seconds of 134 Mbit/s.
@@ -38,9 +38,9 @@ const MAX_HELD_BYTES: usize = 32 << 20;
 const PART_COST_BYTES: usize = 80;
 /// How much longer than the configured time frames of a source may wait whose pace is not known: it was in real time, had
 /// a break, and is looked at again.
-const OBSERVATION_MARGIN: Duration = RECENT.saturating_mul(2);
+const MAX_OBSERVATION_DELAY: Duration = OBSERVATION_TIME.saturating_mul(2);
 /// When a source that was too fast is looked at again: its burst may be over.
-const LIMITED_FOR: Duration = Duration::from_secs(5);
+const LIMITED_RETRY_TIME: Duration = Duration::from_secs(5);
 
 /// What goes to a player and has not been sent.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl SendQueue {
     /// How much may be read from the origin while the stream has this room.
     pub(crate) fn room_bytes(&mut self, stream_room: usize, now: Instant) -> usize {
         if let Intake::Limited(since) = self.intake
-            && now.saturating_duration_since(since) >= LIMITED_FOR
+            && now.saturating_duration_since(since) >= LIMITED_RETRY_TIME
             && self.parts.is_empty()
         {
             self.intake = Intake::Observed;
@@ -283,7 +283,7 @@ impl SendQueue {
         let leading = self.media.iter().find(|it| it.is_video).or(self.media.first());
         let Some(verdict) = leading.map(|it| it.pace.verdict(now)) else { return };
         let is_held_too_long =
-            self.bytes > MAX_HELD_BYTES || self.held(now) > self.max_time + OBSERVATION_MARGIN;
+            self.bytes > MAX_HELD_BYTES || self.held(now) > self.max_time + MAX_OBSERVATION_DELAY;
         let next = match (self.intake, verdict) {
             (Intake::Unread, _) => Intake::Observed,
             (Intake::Observed, PaceVerdict::RealTime) => Intake::RealTime,

@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// So long the lead must not have risen before a source is taken for one in real time.
-pub(super) const RECENT: Duration = Duration::from_secs(2);
+pub(super) const OBSERVATION_TIME: Duration = Duration::from_secs(2);
 /// By which the lead may rise in that time, for jitter: a source that is a quarter faster than real time is a faster one.
-const MAX_RECENT_RISE_S: f64 = 0.5;
+const MAX_OBSERVED_RISE_S: f64 = 0.5;
 /// The lead is looked at for so long.
-const WINDOW: Duration = Duration::from_secs(10);
+const LEAD_WINDOW: Duration = Duration::from_secs(10);
 /// Longest burst of a source in real time: the group of pictures that a server keeps for new players has one to four
 /// seconds with most cameras.
 const MAX_BURST_S: f64 = 4.0;
@@ -22,7 +22,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(1);
 /// Timestamps that jump by more begin another time line.
 const MAX_JUMP_S: f64 = 10.0;
 /// Resolution of the record.
-const RECORD_EVERY: Duration = Duration::from_millis(100);
+const RECORD_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is known of a source's pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl MediaPace {
         // The first entry stays as it is: what a burst is measured from.
         match self.peaks.len() {
             2.. if at.saturating_duration_since(self.peaks[self.peaks.len() - 1].0)
-                < RECORD_EVERY =>
+                < RECORD_INTERVAL =>
             {
                 if let Some(newest) = self.peaks.back_mut() {
                     newest.1 = peak_s;
@@ -94,7 +94,8 @@ impl MediaPace {
             _ => self.peaks.push_back((at, peak_s)),
         }
         // One entry remains that is as old as the window.
-        while self.peaks.get(1).is_some_and(|it| at.saturating_duration_since(it.0) >= WINDOW) {
+        while self.peaks.get(1).is_some_and(|it| at.saturating_duration_since(it.0) >= LEAD_WINDOW)
+        {
             self.peaks.pop_front();
         }
     }
@@ -110,11 +111,11 @@ impl MediaPace {
     /// What is known at `now`.
     pub(super) fn verdict(&self, now: Instant) -> PaceVerdict {
         let Some((began, _)) = self.peaks.front() else { return PaceVerdict::Unknown };
-        if self.rise_s(WINDOW, now) > MAX_BURST_S {
+        if self.rise_s(LEAD_WINDOW, now) > MAX_BURST_S {
             return PaceVerdict::Faster;
         }
-        let is_known = now.saturating_duration_since(*began) >= RECENT;
-        match is_known && self.rise_s(RECENT, now) <= MAX_RECENT_RISE_S {
+        let is_known = now.saturating_duration_since(*began) >= OBSERVATION_TIME;
+        match is_known && self.rise_s(OBSERVATION_TIME, now) <= MAX_OBSERVED_RISE_S {
             true => PaceVerdict::RealTime,
             false => PaceVerdict::Unknown,
         }

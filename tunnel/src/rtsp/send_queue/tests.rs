@@ -1,12 +1,12 @@
 use super::*;
 
 const CLOCK_HZ: u32 = 90_000;
-const FRAME: Duration = Duration::from_millis(40);
+const FRAME_INTERVAL: Duration = Duration::from_millis(40);
 /// Frames of a group of pictures: one second.
-const GROUP: u32 = 25;
-const PACKETS: u16 = 3;
+const GROUP_FRAMES: u32 = 25;
+const FRAME_PACKETS: u16 = 3;
 const PAYLOAD_BYTES: usize = 500;
-const MAX_TIME: Duration = Duration::from_secs(2);
+const MAX_QUEUE_TIME: Duration = Duration::from_secs(2);
 
 fn interleaved(channel: u8, packet: &[u8]) -> Vec<u8> {
     let length = u16::try_from(packet.len()).unwrap().to_be_bytes();
@@ -20,15 +20,15 @@ fn rtp_packet(payload_type: u8, sequence: u16, timestamp: u32, payload: &[u8]) -
 
 /// A camera with a key frame a second.
 fn frame(number: u32) -> Vec<u8> {
-    picture(number, number.is_multiple_of(GROUP))
+    picture(number, number.is_multiple_of(GROUP_FRAMES))
 }
 
 /// A delimiter and two slices.
 fn picture(number: u32, is_key: bool) -> Vec<u8> {
     let slice = if is_key { 0x65 } else { 0x41 };
     let payloads = [0x09, slice, slice].map(|unit| [&[unit][..], &[7; PAYLOAD_BYTES]].concat());
-    let packets = payloads.iter().zip(0..PACKETS).map(|(payload, at)| {
-        let sequence = (number as u16).wrapping_mul(PACKETS).wrapping_add(at);
+    let packets = payloads.iter().zip(0..FRAME_PACKETS).map(|(payload, at)| {
+        let sequence = (number as u16).wrapping_mul(FRAME_PACKETS).wrapping_add(at);
         // Timestamps and sequence numbers wrap around early.
         let timestamp = (number * CLOCK_HZ / 25).wrapping_sub(CLOCK_HZ);
         interleaved(0, &rtp_packet(96, sequence.wrapping_sub(50), timestamp, payload))
@@ -70,7 +70,7 @@ struct Got {
 
 impl Tunnel {
     fn new(media: &str) -> Self {
-        let mut queue = SendQueue::new(MAX_TIME);
+        let mut queue = SendQueue::new(MAX_QUEUE_TIME);
         let now = Instant::now();
         queue.push(&described(media), now);
         let mut tunnel = Self { queue, now, output: Vec::new(), most_held_bytes: 0 };
@@ -97,7 +97,7 @@ impl Tunnel {
             assert_eq!(self.queue.room_bytes(0, self.now), self.room(), "frame {number}");
             self.push(&frame(number));
             self.send(sent_bytes);
-            self.now += FRAME;
+            self.now += FRAME_INTERVAL;
         }
     }
 
@@ -141,10 +141,10 @@ impl Tunnel {
 /// All are whole, and what is missing is missing up to a key frame.
 #[track_caller]
 fn assert_whole(pictures: &[Got]) {
-    assert!(pictures.iter().all(|it| it.packets == PACKETS), "{pictures:?}");
+    assert!(pictures.iter().all(|it| it.packets == FRAME_PACKETS), "{pictures:?}");
     for pair in pictures.windows(2) {
         let [before, after] = [pair[0].number, pair[1].number];
-        let follows = after == before + 1 || after > before && after.is_multiple_of(GROUP);
+        let follows = after == before + 1 || after > before && after.is_multiple_of(GROUP_FRAMES);
         assert!(follows, "{after} after {before}");
     }
 }
@@ -161,7 +161,7 @@ fn a_stream_that_keeps_up_is_unchanged() {
             tunnel.send(usize::MAX);
         }
         expected.extend(bytes);
-        tunnel.now += FRAME;
+        tunnel.now += FRAME_INTERVAL;
     }
     assert!(tunnel.output == expected && tunnel.queue.parts.is_empty());
     assert_eq!(tunnel.queue.intake, Intake::RealTime);
@@ -176,10 +176,10 @@ fn a_reader_that_pauses_misses_whole_frames_up_to_a_key_frame() {
     // The stream stops inside a frame, for ten seconds.
     tunnel.push(&frame(100));
     tunnel.send(PAYLOAD_BYTES);
-    tunnel.now += FRAME;
+    tunnel.now += FRAME_INTERVAL;
     tunnel.run(101..350, 0);
     let oldest = tunnel.queue.seen().unwrap().oldest.unwrap();
-    assert!(tunnel.now - oldest <= MAX_TIME + FRAME);
+    assert!(tunnel.now - oldest <= MAX_QUEUE_TIME + FRAME_INTERVAL);
     tunnel.run(350..500, usize::MAX);
     let pictures = tunnel.pictures();
     assert_whole(&pictures);
@@ -201,7 +201,11 @@ fn a_slow_path_shows_whole_groups_and_takes_all_that_comes() {
     assert_whole(&pictures);
     assert!((1300..1500).contains(&pictures.len()), "{}", pictures.len());
     let waits = tunnel.queue.take_news().waits;
-    assert!(waits.iter().all(|it| *it <= MAX_TIME + FRAME), "{:?}", waits.iter().max());
+    assert!(
+        waits.iter().all(|it| *it <= MAX_QUEUE_TIME + FRAME_INTERVAL),
+        "{:?}",
+        waits.iter().max()
+    );
 }
 
 #[test]
@@ -214,7 +218,7 @@ fn messages_reports_and_audio_keep_their_order() {
         tunnel.push(&[frame(number), audio(number), report(), answer.clone()].concat());
         others.push([report(), answer].concat());
         tunnel.send(if (100..300).contains(&number) { 0 } else { usize::MAX });
-        tunnel.now += FRAME;
+        tunnel.now += FRAME_INTERVAL;
     }
     assert!(tunnel.dropped() > 100);
     let mut rest = Vec::new();
@@ -238,12 +242,12 @@ fn without_a_key_frame_in_the_queue_the_next_one_is_awaited() {
     for number in 0..800_u32 {
         tunnel.push(&picture(number, number.is_multiple_of(250)));
         tunnel.send(if (300..400).contains(&number) { 0 } else { usize::MAX });
-        tunnel.now += FRAME;
+        tunnel.now += FRAME_INTERVAL;
     }
     let numbers: Vec<u32> = tunnel.pictures().iter().map(|it| it.number).collect();
     let expected: Vec<u32> = (0..300).chain(500..800).collect();
     assert_eq!(numbers, expected);
-    assert!(tunnel.pictures().iter().all(|it| it.packets == PACKETS));
+    assert!(tunnel.pictures().iter().all(|it| it.packets == FRAME_PACKETS));
     assert_eq!(tunnel.dropped(), 200);
 }
 
@@ -253,7 +257,7 @@ fn what_was_decided_late_is_dropped_whole() {
     tunnel.run(0..100, usize::MAX);
     for number in 100..174 {
         tunnel.push(&picture(number, false));
-        tunnel.now += FRAME;
+        tunnel.now += FRAME_INTERVAL;
     }
     // The delimiter alone: the picture may be a key frame.
     let bytes = picture(174, false);
@@ -261,7 +265,7 @@ fn what_was_decided_late_is_dropped_whole() {
     tunnel.send(usize::MAX);
     assert_eq!(tunnel.pictures().len(), 100);
     tunnel.push(&bytes[bytes.len() / 3..]);
-    tunnel.now += FRAME;
+    tunnel.now += FRAME_INTERVAL;
     tunnel.run(175..200, usize::MAX);
     let pictures = tunnel.pictures();
     assert_whole(&pictures);
@@ -269,7 +273,7 @@ fn what_was_decided_late_is_dropped_whole() {
     // And where nothing more comes.
     for number in 200..260 {
         tunnel.push(&picture(number, false));
-        tunnel.now += FRAME;
+        tunnel.now += FRAME_INTERVAL;
     }
     tunnel.push(&picture(260, false)[..540]);
     tunnel.queue.end();
@@ -292,14 +296,14 @@ fn a_faster_source_keeps_back_pressure_and_loses_nothing() {
             number += 1;
         }
         tunnel.send(2 * bytes);
-        tunnel.now += FRAME;
+        tunnel.now += FRAME_INTERVAL;
     }
     tunnel.send(usize::MAX);
     assert_eq!(tunnel.dropped(), 0);
     assert_eq!(tunnel.pictures().len() as u32, number);
     assert!(number > 9000, "the stream was used: {number}");
     // Bursts that are taken for those of a source in real time, and not more.
-    assert!(tunnel.most_held_bytes < 6 * u64::from(GROUP) * bytes as u64);
+    assert!(tunnel.most_held_bytes < 6 * u64::from(GROUP_FRAMES) * bytes as u64);
 }
 
 #[test]
@@ -330,7 +334,7 @@ fn a_source_that_was_faster_once_is_looked_at_again() {
         tunnel.queue.room_bytes(0, tunnel.now);
         tunnel.push(&frame(number));
         tunnel.send(usize::MAX);
-        tunnel.now += FRAME;
+        tunnel.now += FRAME_INTERVAL;
     }
     assert_eq!(tunnel.queue.intake, Intake::RealTime);
     assert_eq!(tunnel.pictures().len(), 800);
@@ -364,7 +368,7 @@ fn what_can_not_be_read_is_never_dropped() {
                 1000_usize.saturating_sub(tunnel.queue.bytes)
             );
             tunnel.push(&frame(number));
-            tunnel.now += FRAME;
+            tunnel.now += FRAME_INTERVAL;
         }
         tunnel.send(usize::MAX);
         assert_eq!(tunnel.pictures().len(), 200);
@@ -380,7 +384,7 @@ fn the_queue_is_bounded_in_bytes() {
         let sequence = number as u16;
         let packet = rtp_packet(26, sequence, number * 3600, &[1; 20_000]);
         tunnel.push(&interleaved(0, &packet));
-        tunnel.now += FRAME;
+        tunnel.now += FRAME_INTERVAL;
     }
     assert!(tunnel.queue.bytes <= MAX_HELD_BYTES && tunnel.queue.bytes > MAX_HELD_BYTES / 2);
     assert!(tunnel.dropped() > 1000);
