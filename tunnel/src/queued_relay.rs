@@ -87,7 +87,7 @@ pub(crate) fn fill(flow: &mut Flow, stream_room: usize, scratch: &mut [u8], now:
             Pump::More
         }
         Ok(read) => {
-            flow.traffic.active = now;
+            // Not a sign of an active flow before it is sent: otherwise a paused player's flow would never be idle.
             let _ = rtsp.socket_brought(&scratch[..read], now);
             Pump::More
         }

@@ -202,10 +202,10 @@ mod tests {
     fn frames_not_shown_count_as_stalled_time() {
         let lost = |number: u32| (!(20..30).contains(&number)).then_some(0.0);
         let seen = Playout::of(&frames(100, lost), 2.0, 60.0);
-        assert!(seen.stalls.is_empty() && near(seen.frozen_s, 1.0), "{}", seen.frozen_s);
-        assert!(near(seen.rebuffer_ratio(), 1.0 / seen.session_s));
+        assert!(seen.stalls.is_empty() && is_close(seen.frozen_s, 1.0), "{}", seen.frozen_s);
+        assert!(is_close(seen.rebuffer_ratio(), 1.0 / seen.session_s));
         let undisturbed = Playout::of(&frames(100, |_| Some(0.0)), 2.0, 60.0);
-        assert!(near(undisturbed.frozen_s, 0.0) && near(undisturbed.rebuffer_ratio(), 0.0));
+        assert!(is_close(undisturbed.frozen_s, 0.0) && is_close(undisturbed.rebuffer_ratio(), 0.0));
     }
 
     /// What is lost while the picture stands still counts once.
@@ -215,8 +215,8 @@ mod tests {
         let seen = Playout::of(&frames(200, lost), 1.0, 60.0);
         let [stall] = seen.stalls[..] else { panic!("{seen:?}") };
         // The player knows that they are lost when the first one behind them is there, and then waits for a second.
-        assert!(near(seen.frozen_s, 0.0), "{}", seen.frozen_s);
-        assert!(near(seen.rebuffer_ratio(), (stall.end_s - stall.start_s) / seen.session_s));
+        assert!(is_close(seen.frozen_s, 0.0), "{}", seen.frozen_s);
+        assert!(is_close(seen.rebuffer_ratio(), (stall.end_s - stall.start_s) / seen.session_s));
     }
 
     /// Over UDP, where nothing is sent again: 3 s of frames never come.
@@ -241,7 +241,7 @@ mod tests {
         assert!(seen.stalls.is_empty());
         let shown: Vec<bool> = seen.shown_s[19..31].iter().map(Option::is_some).collect();
         assert!(shown[0] && shown[11] && shown[1..11].iter().all(|shown| !shown), "{shown:?}");
-        assert!(near(seen.frozen_s, 1.0));
+        assert!(is_close(seen.frozen_s, 1.0));
     }
 
     #[test]
