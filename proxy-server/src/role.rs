@@ -402,9 +402,10 @@ impl ServerRole {
             return;
         }
         let Some(pending) = self.pending.remove(&key) else { return };
-        let media_sources = || self.shared.media_sources(&pending.label);
-        let rtsp =
-            pending.follows_rtsp(core).then(|| Rtsp::Server { media_sources: media_sources() });
+        let rtsp = pending.follows_rtsp(core).then(|| Rtsp::Server {
+            media_sources: self.shared.media_sources(&pending.label),
+            queue: self.shared.interleaved_queue,
+        });
         let Pending { conn, stream, label, admission, client_ended, header, stage, .. } = pending;
         match (stage, sent) {
             (Stage::Answering(socket), Ok(())) => {

@@ -51,6 +51,7 @@ pub(crate) fn server_shared(
         dial: config.dial.clone(),
         resolver,
         resolve_timeout: config.resolver.timeout,
+        interleaved_queue: config.rtsp.interleaved_queue,
         algorithms: Algorithms::new(&config.tunnel.transport, initial)?,
         selectable: Selectable::new(
             config.tunnel.selectable_congestion_control.as_deref(),

@@ -27,6 +27,8 @@ pub struct ServerShared {
     pub resolver: Resolver,
     /// Time for one of them, its wait in the queue included.
     pub resolve_timeout: Duration,
+    /// How long RTP in an RTSP connection may wait for the tunnel.
+    pub interleaved_queue: Option<Duration>,
     /// The congestion control of each class.
     pub algorithms: Algorithms,
     /// What flows may ask for instead.

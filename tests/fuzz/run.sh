@@ -22,7 +22,7 @@ shift
 cd "$(dirname "$0")"
 work=$(cd ../.. && pwd)/target/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
-parsers='authority cmcd config connect_udp controller datagrams first_bytes h3_connect http_connect proxy_protocol rtsp socks5'
+parsers='authority cmcd config connect_udp controller datagrams first_bytes h3_connect http_connect proxy_protocol rtp rtsp socks5'
 connections='admin quic_frames rtsp_follower'
 features=connections
 # shellcheck disable=SC2086 # Several targets.

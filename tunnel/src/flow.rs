@@ -20,14 +20,15 @@ use crate::metrics::Metrics;
 use crate::player_watch::PlayerWatch;
 use crate::relay_size::RelaySize;
 use crate::rtsp::RtspFlow;
+use crate::rtsp::send_queue::SendQueue;
 use crate::shared::Admission;
 use crate::socket::Socket;
 use crate::tcp_liveness::TcpLiveness;
 
 /// A frame header of the body: type and length, each at most eight bytes (RFC 9114, Section 7.1).
-const FRAME_OVERHEAD: usize = 10;
+pub(crate) const FRAME_OVERHEAD: usize = 10;
 /// Room in the stream below which it is not worth while to read from TCP.
-const MIN_READ_BYTES: usize = 1024;
+pub(crate) const MIN_READ_BYTES: usize = 1024;
 
 /// Most bytes that a flow may have sent before it is confirmed and still be retried: more than any
 /// request has.
@@ -172,7 +173,9 @@ pub(crate) struct FlowProgress {
     pub(crate) stream_readable: bool,
     /// The peer has sent the end of the stream, and all before it was read.
     pub(crate) stream_finished: bool,
-    sent_end: bool,
+    /// The socket has ended; what it brought may still wait in a queue.
+    pub(crate) socket_ended: bool,
+    pub(crate) sent_end: bool,
     received_end: bool,
 }
 
@@ -185,6 +188,7 @@ impl FlowProgress {
             socket_writable: true,
             stream_readable: true,
             stream_finished: false,
+            socket_ended: false,
             sent_end: false,
             received_end: false,
         }
@@ -223,7 +227,7 @@ pub struct Flow {
     admission: Admission,
     player: FlowPlayer,
     pub(crate) tcp_liveness: TcpLiveness,
-    /// Set when the UDP media of the RTSP flow are carried too.
+    /// Set while the flow is, or may be, RTSP.
     pub(crate) rtsp: Option<Box<RtspFlow>>,
 }
 
@@ -274,21 +278,38 @@ impl Flow {
 
     /// Lets `rtsp` rewrite the flow from here on, including what the socket has already delivered.
     pub(crate) fn follow_rtsp(&mut self, mut rtsp: Box<RtspFlow>) {
-        self.buffers.to_stream =
-            PartialWrite::of(rtsp.socket_brought(self.buffers.to_stream.rest()));
+        self.buffers.to_stream = PartialWrite::of(
+            rtsp.socket_brought(self.buffers.to_stream.rest(), self.traffic.opened),
+        );
         self.rtsp = Some(rtsp);
-        self.take_rtsp_output();
+        self.take_rtsp_output(self.traffic.opened);
     }
 
     /// Takes what the RTSP agent itself sends, behind what it has passed on. Whether anything waits for the stream.
-    pub(crate) fn take_rtsp_output(&mut self) -> bool {
+    pub(crate) fn take_rtsp_output(&mut self, now: Instant) -> bool {
         let Some(rtsp) = &mut self.rtsp else { return false };
-        self.buffers.to_stream.append(rtsp.for_stream());
+        self.buffers.to_stream.append(rtsp.for_stream(now));
         self.buffers.to_socket.append(rtsp.for_socket());
+        let mut waits = rtsp.queue.as_ref().is_some_and(SendQueue::has_output);
         if rtsp.follower.is_over() {
+            let rest = rtsp.queue.as_mut().map_or_else(Vec::new, SendQueue::drain);
+            self.buffers.to_stream.append(rest);
             self.rtsp = None;
+            waits = false;
         }
-        !self.buffers.to_stream.rest().is_empty()
+        waits || !self.buffers.to_stream.rest().is_empty()
+    }
+
+    /// Whether what its socket brings goes to the stream through a queue.
+    pub(crate) fn uses_queue(&self) -> bool {
+        // Ahead of the queue is what came before the first request.
+        let rtsp = self.rtsp.as_ref().filter(|_| self.buffers.to_stream.rest().is_empty());
+        rtsp.is_some_and(|rtsp| rtsp.uses_queue())
+    }
+
+    /// Whether a player has sent so many requests without reading the answers that it is given up.
+    pub(crate) fn has_unread_answers(&self) -> bool {
+        self.rtsp.is_some() && self.buffers.to_socket.rest().len() > MAX_UNREAD_BYTES
     }
 
     /// Ends the direction towards the socket before the stream does.
@@ -332,6 +353,7 @@ impl Flow {
         (self.buffers.to_stream.bytes.capacity()
             + self.buffers.to_socket.bytes.capacity()
             + retained) as u64
+            + self.rtsp.as_ref().map_or(0, |rtsp| rtsp.queued_bytes())
     }
 
     /// Whether both directions have ended.
@@ -351,6 +373,7 @@ impl Flow {
             rate_mbps: self.traffic.meter.mbps(),
             state: self.state(at_server),
             player: self.player.watch.as_ref().and_then(|player| player.last()),
+            queue: self.rtsp.as_ref().and_then(|rtsp| rtsp.queue.as_ref()?.seen()),
         }
     }
 
@@ -409,12 +432,15 @@ impl Flow {
                 Err(_) => Pump::Failed(FlowEnd::RemoteReset),
             };
         }
-        if self.rtsp.is_some() && self.buffers.to_socket.rest().len() > MAX_UNREAD_BYTES {
+        if self.has_unread_answers() {
             return Pump::Failed(FlowEnd::LocalReset);
         }
         let most = scratch.len().min(room - FRAME_OVERHEAD);
         match self.socket.read(&mut scratch[..most]) {
-            Ok(0) if self.held(RtspFlow::end_of_socket, |flow| &mut flow.buffers.to_stream) => {
+            Ok(0)
+                if self
+                    .held(|rtsp| rtsp.end_of_socket(now), |flow| &mut flow.buffers.to_stream) =>
+            {
                 Pump::More
             }
             Ok(0) => match h3.send_body(quic, self.stream, &[], true) {
@@ -429,7 +455,7 @@ impl Flow {
             Ok(read) => {
                 self.traffic.active = now;
                 self.keep(&scratch[..read]);
-                let written = self.rtsp.as_mut().map(|it| it.socket_brought(&scratch[..read]));
+                let written = self.rtsp.as_mut().map(|it| it.socket_brought(&scratch[..read], now));
                 let bytes = written.as_deref().unwrap_or(&scratch[..read]);
                 if bytes.is_empty() {
                     return Pump::More;
@@ -468,7 +494,7 @@ impl Flow {
     /// At the end of a direction: whether anything was held, which waits to be passed on then.
     fn held(
         &mut self,
-        end: fn(&mut RtspFlow) -> Vec<u8>,
+        end: impl FnOnce(&mut RtspFlow) -> Vec<u8>,
         direction: fn(&mut Self) -> &mut PartialWrite,
     ) -> bool {
         let held = self.rtsp.as_mut().map_or_else(Vec::new, |rtsp| end(rtsp));
@@ -554,7 +580,12 @@ impl Flow {
 
     /// Whether a stream with `room` takes bytes that wait at the socket.
     pub(crate) fn could_read(&self, room: usize) -> bool {
-        let waiting = !self.buffers.to_stream.rest().is_empty() || self.state.socket_readable;
+        let is_queued = self
+            .rtsp
+            .as_ref()
+            .is_some_and(|it| it.queue.as_ref().is_some_and(SendQueue::has_output));
+        let waiting =
+            is_queued || !self.buffers.to_stream.rest().is_empty() || self.state.socket_readable;
         waiting && room >= FRAME_OVERHEAD + MIN_READ_BYTES && !self.state.sent_end
     }
 

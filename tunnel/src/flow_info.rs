@@ -77,8 +77,33 @@ pub struct FlowInfo {
     /// What its player reports (CMCD); only at a server, for flows of class dash.
     #[serde(default)]
     pub player: Option<PlayerInfo>,
+    /// RTP in its RTSP connection that waits for the tunnel; only at a server.
+    #[serde(default)]
+    pub queue: Option<QueueInfo>,
     /// Its state.
     pub state: FlowState,
+}
+
+/// Frames in an RTSP connection that wait for the tunnel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueInfo {
+    /// How long the oldest has waited.
+    pub held_s: f64,
+    /// What waits.
+    pub held_bytes: u64,
+    /// Frames dropped so far, because they had waited for too long.
+    pub dropped_frames: u64,
+}
+
+impl QueueInfo {
+    fn new(queue: QueueSeen, now: Instant) -> Self {
+        let held = queue.oldest.map(|oldest| now.saturating_duration_since(oldest));
+        Self {
+            held_s: held.unwrap_or_default().as_secs_f64(),
+            held_bytes: queue.held_bytes,
+            dropped_frames: queue.dropped_frames,
+        }
+    }
 }
 
 /// The last report of a player in its requests (CTA-5004).
@@ -132,6 +157,17 @@ pub struct ConnectionCounts {
     pub received_bytes: u64,
 }
 
+/// A flow's queue of media (`rtsp/send_queue`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSeen {
+    /// When the oldest frame arrived that waits.
+    pub oldest: Option<Instant>,
+    /// What waits.
+    pub held_bytes: u64,
+    /// Frames dropped so far.
+    pub dropped_frames: u64,
+}
+
 /// The part of [`FlowInfo`] that is the flow's own.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowSeen<'a> {
@@ -153,6 +189,8 @@ pub struct FlowSeen<'a> {
     pub state: FlowState,
     /// The last report of its player, and its time.
     pub player: Option<(Instant, PlayerReport)>,
+    /// Its queue of media.
+    pub queue: Option<QueueSeen>,
 }
 
 impl FlowInfo {
@@ -194,6 +232,7 @@ impl FlowInfo {
             loss: None,
             counts: None,
             player: flow.player.map(|(heard, report)| PlayerInfo::new(heard, report, now)),
+            queue: flow.queue.map(|queue| QueueInfo::new(queue, now)),
             state: flow.state,
         }
     }

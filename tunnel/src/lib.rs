@@ -44,6 +44,7 @@ pub mod player_watch;
 pub mod probe;
 pub mod progress;
 pub mod qlog;
+mod queued_relay;
 mod relay_size;
 pub mod reset_secret;
 pub mod resolve;

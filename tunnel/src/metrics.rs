@@ -16,7 +16,7 @@ use millrace_config::{Class, DeniedReason};
 use millrace_mcc::thread::Account;
 use millrace_wire::cmcd::IgnoredReason;
 use prometheus::core::Collector;
-use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Registry, TextEncoder};
 
 use family::label;
 pub use family::{CounterFamily, GaugeFamily, Label};
@@ -332,6 +332,20 @@ label! {
     }
 }
 
+label! {
+    /// What was dropped of the media in an RTSP connection.
+    DroppedMedium {
+        /// A frame of video.
+        Video = "video",
+        /// A frame of audio.
+        Audio = "audio",
+    }
+}
+
+/// Bounds of `millrace_rtsp_queue_wait_seconds`: without a queue frames wait for milliseconds, and none waits for more
+/// than the time that is configured, 2 s by default.
+const QUEUE_WAIT_BOUNDS_S: [f64; 9] = [0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0];
+
 /// All that a process counts. Shared by all of its threads.
 #[derive(Debug)]
 pub struct Metrics {
@@ -370,6 +384,10 @@ pub struct Metrics {
     pub datagram_capsules: IntCounter,
     /// RTSP media over UDP that were not carried.
     pub rtsp_setups_refused: CounterFamily<SetupRefusal>,
+    /// Frames in RTSP connections that were dropped because they had waited for too long.
+    pub rtsp_frames_dropped: CounterFamily<DroppedMedium>,
+    /// How long frames in RTSP connections waited for the tunnel at the server.
+    pub rtsp_queue_wait: Histogram,
     /// What was thrown away.
     pub drops: CounterFamily<Drop>,
     /// Configuration reloads.
@@ -415,6 +433,14 @@ impl Metrics {
             registry.register(Box::new(gauge.clone()))?;
             Ok(gauge)
         };
+        let rtsp_queue_wait = Histogram::with_opts(
+            HistogramOpts::new(
+                "millrace_rtsp_queue_wait_seconds",
+                "Time that frames in RTSP connections waited for the tunnel at the server",
+            )
+            .buckets(QUEUE_WAIT_BOUNDS_S.to_vec()),
+        )?;
+        registry.register(Box::new(rtsp_queue_wait.clone()))?;
         Ok(Arc::new(Self {
             flows_opened: counter("millrace_flows_opened_total", "Flows accepted")?,
             flows_finished: CounterFamily::register(
@@ -491,6 +517,13 @@ impl Metrics {
                 "RTSP media over UDP that were not carried; the player was answered 461",
                 "reason",
             )?,
+            rtsp_frames_dropped: CounterFamily::register(
+                &registry,
+                "millrace_rtsp_frames_dropped_total",
+                "Frames in RTSP connections dropped because they had waited for too long",
+                "medium",
+            )?,
+            rtsp_queue_wait,
             drops: CounterFamily::register(
                 &registry,
                 "millrace_drops_total",

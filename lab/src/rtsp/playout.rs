@@ -3,7 +3,7 @@
 //! The player begins when it holds `buffer_s` of media, shows each frame at its time, stalls where the
 //! next one is not there, and goes on when it holds `buffer_s` again, with the first frame from there on
 //! that it can show. A lost frame is known to be lost when a later frame is whole; the picture before it
-//! stays. A stall that has not ended when the session does lasts to its end, and a session that never began is
+//! stays, and its time counts as stalled too: the viewer sees no difference. A stall that has not ended when the session does lasts to its end, and a session that never began is
 //! a single stall over its whole time, as in `docs/research/qoe.md` for DASH.
 
 use serde::Serialize;
@@ -44,6 +44,8 @@ pub struct Playout {
     pub stalls: Vec<Stall>,
     /// When each frame was shown; `None` for frames that were not.
     pub shown_s: Vec<Option<f64>>,
+    /// Time in which frames were due that were passed over; not within stalls.
+    pub frozen_s: f64,
     /// So many frames, from the first on, were shown or passed over.
     pub due: usize,
     /// How long the session lasted: to its given end, or until all was shown.
@@ -93,8 +95,13 @@ impl Playout {
                     continue;
                 }
             }
+            let due_s = frame.media_s + offset_s;
             if frame.can_be_shown() {
-                playout.shown_s[index] = Some(frame.media_s + offset_s);
+                playout.shown_s[index] = Some(due_s);
+            } else {
+                // The last frame of a stream is followed by nothing.
+                let next_s = frames.get(index + 1).map_or(due_s, |next| next.media_s + offset_s);
+                playout.frozen_s += next_s.min(session_s) - due_s;
             }
             playout.due = index + 1;
         }
@@ -115,12 +122,11 @@ impl Playout {
         (newest.media_s - from_s).max(0.0)
     }
 
-    /// Time in stalls over the session's.
+    /// Time in which the picture stood still, in stalls or because frames were passed over, over the session's.
     #[must_use]
     pub fn rebuffer_ratio(&self) -> f64 {
         let lengths_s = self.stalls.iter().map(|stall| stall.end_s - stall.start_s);
-        // A sum of nothing is -0.0.
-        let stalled_s = lengths_s.fold(0.0, |sum_s, length_s| sum_s + length_s);
+        let stalled_s = lengths_s.fold(self.frozen_s, |sum_s, length_s| sum_s + length_s);
         if self.session_s > 0.0 { (stalled_s / self.session_s).min(1.0) } else { 0.0 }
     }
 }
@@ -191,6 +197,28 @@ mod tests {
         assert!(seen.shown_s[21].is_some());
     }
 
+    /// As a queue that drops whole frames up to a key frame makes it, without an interruption.
+    #[test]
+    fn frames_not_shown_count_as_stalled_time() {
+        let lost = |number: u32| (!(20..30).contains(&number)).then_some(0.0);
+        let seen = Playout::of(&frames(100, lost), 2.0, 60.0);
+        assert!(seen.stalls.is_empty() && is_close(seen.frozen_s, 1.0), "{}", seen.frozen_s);
+        assert!(is_close(seen.rebuffer_ratio(), 1.0 / seen.session_s));
+        let undisturbed = Playout::of(&frames(100, |_| Some(0.0)), 2.0, 60.0);
+        assert!(is_close(undisturbed.frozen_s, 0.0) && is_close(undisturbed.rebuffer_ratio(), 0.0));
+    }
+
+    /// What is lost while the picture stands still counts once.
+    #[test]
+    fn frames_lost_in_a_stall_count_with_it_only() {
+        let lost = |number: u32| (!(40..70).contains(&number)).then_some(0.0);
+        let seen = Playout::of(&frames(200, lost), 1.0, 60.0);
+        let [stall] = seen.stalls[..] else { panic!("{seen:?}") };
+        // The player knows that they are lost when the first one behind them is there, and then waits for a second.
+        assert!(is_close(seen.frozen_s, 0.0), "{}", seen.frozen_s);
+        assert!(is_close(seen.rebuffer_ratio(), (stall.end_s - stall.start_s) / seen.session_s));
+    }
+
     /// Over UDP, where nothing is sent again: 3 s of frames never come.
     #[test]
     fn after_an_outage_it_goes_on_with_what_came_after_it() {
@@ -213,6 +241,7 @@ mod tests {
         assert!(seen.stalls.is_empty());
         let shown: Vec<bool> = seen.shown_s[19..31].iter().map(Option::is_some).collect();
         assert!(shown[0] && shown[11] && shown[1..11].iter().all(|shown| !shown), "{shown:?}");
+        assert!(is_close(seen.frozen_s, 1.0));
     }
 
     #[test]

@@ -15,7 +15,9 @@ pub struct Session {
     pub startup_s: Option<f64>,
     /// Interruptions after that.
     pub stalls: Vec<Stall>,
-    /// Time in interruptions over the session's time.
+    /// Time in which frames were due that were not shown, outside of interruptions.
+    pub frozen_s: f64,
+    /// Time in interruptions, and that of frames not shown, over the session's time.
     pub rebuffer_ratio: f64,
     /// Mean PSNR of what was on the screen from the first frame on.
     pub psnr_db: Option<f64>,
@@ -78,6 +80,7 @@ impl Session {
         Self {
             session_s: playout.session_s,
             startup_s: playout.startup_s,
+            frozen_s: playout.frozen_s,
             rebuffer_ratio: playout.rebuffer_ratio(),
             psnr_db: screen.mean_db(0.0, playout.session_s),
             rtp_loss: if all > 0 { assembly.lost_packets as f64 / all as f64 } else { 0.0 },
@@ -203,6 +206,9 @@ mod tests {
         let seen = Session::of(&stream, &with_loss, 1.0, 30.0);
         // With the key frame the one that refers to it is lost.
         assert_eq!((seen.lost_frames, seen.truncated_frames), (2, 0));
+        // Half a second each.
+        assert!((seen.frozen_s - 1.0).abs() < 1e-9 && seen.stalls.is_empty());
+        assert!((seen.rebuffer_ratio - 1.0 / seen.session_s).abs() < 1e-9);
         assert!((seen.rtp_loss - 1.0 / 40.0).abs() < 1e-9);
 
         let mut cut = Assembly::new(stream.fps());

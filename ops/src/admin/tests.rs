@@ -15,7 +15,7 @@ use std::time::Duration;
 use millrace_config::Admin;
 use millrace_mcc::Explained;
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
-use millrace_tunnel::flow_info::{ControllerInfo, FlowInfo, FlowState, PlayerInfo};
+use millrace_tunnel::flow_info::{ControllerInfo, FlowInfo, FlowState, PlayerInfo, QueueInfo};
 use millrace_tunnel::metrics::Metrics;
 
 use super::http::{HEAD_TIMEOUT, MAX_HEAD_BYTES, MAX_HEAD_FIELDS};
@@ -63,6 +63,7 @@ fn flow() -> FlowInfo {
             session: Some("6e2f".to_owned()),
             age_s: 0.25,
         }),
+        queue: Some(QueueInfo { held_s: 0.5, held_bytes: 90_000, dropped_frames: 25 }),
         state: FlowState::Open,
     }
 }

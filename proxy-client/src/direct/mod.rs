@@ -122,6 +122,7 @@ impl Dialing {
             rate_mbps: 0.0,
             state: FlowState::Connecting,
             player: None,
+            queue: None,
         }
     }
 }

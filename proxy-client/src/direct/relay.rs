@@ -210,6 +210,7 @@ impl Relay {
                 (true, true) => FlowState::Closing,
             },
             player: None,
+            queue: None,
         }
     }
 

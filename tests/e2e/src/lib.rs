@@ -3,7 +3,8 @@
 //!
 //! - [`pair`]: a server and a client with temporary certificates, on loopback.
 //! - [`listeners`]: clients of each kind of listener. [`origin`]: the destinations behind the tunnel.
-//! - [`udp`]: the same for UDP. [`rtsp`]: an origin and its players, with RTP over UDP.
+//! - [`udp`]: the same for UDP. [`rtsp`]: an origin and its players, with RTP over UDP. [`live_origin`]: one with RTP in
+//!   the RTSP connection.
 //! - [`relay`]: a UDP path between the two that delays, swallows or records.
 //! - [`admin`]: `/metrics`, `/flows` and `/healthz` read back.
 //!
@@ -17,6 +18,7 @@ pub mod certificates;
 pub mod data;
 pub mod dns;
 pub mod listeners;
+pub mod live_origin;
 pub mod origin;
 pub mod pair;
 pub mod priority;

@@ -170,6 +170,7 @@ fn flow(connection: &str, pinned: Option<&str>) -> FlowInfo {
         loss: None,
         counts: None,
         player: None,
+        queue: None,
         state: FlowState::Open,
     }
 }

@@ -48,7 +48,7 @@ pub use mcc::{Mcc, Telemetry};
 pub use networks::Networks;
 pub use origin::WebOrigin;
 pub use resolver::ResolverSettings;
-pub use server::{Dial, ServerConfig, ServerTunnel, SessionTickets};
+pub use server::{Dial, RtspSettings, ServerConfig, ServerTunnel, SessionTickets};
 pub use server_limits::ServerLimits;
 pub use servers::TunnelServer;
 pub use source::Source;

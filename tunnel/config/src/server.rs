@@ -31,6 +31,8 @@ pub struct ServerConfig {
     pub dial: Dial,
     /// `[resolver]`
     pub resolver: ResolverSettings,
+    /// `[rtsp]`
+    pub rtsp: RtspSettings,
     /// `[mcc]`; without the table, its defaults if an algorithm is `"mcc"`, otherwise `None`.
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
@@ -100,6 +102,16 @@ pub struct Dial {
     pub bind_source: Vec<IpAddr>,
 }
 
+/// `[rtsp]`: what is done with media of RTSP sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtspSettings {
+    /// How long RTP in an RTSP connection may wait for the tunnel before whole frames are dropped, up to 1 min; default
+    /// 2 s, which is what GStreamer's `rtspsrc` waits for packets, and a group of pictures of most cameras. `None`, with 0,
+    /// keeps back-pressure. Too small drops frames in short dips of the path; too large keeps live pictures that much
+    /// behind after a dip.
+    pub interleaved_queue: Option<Duration>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -110,6 +122,8 @@ struct Raw {
     dial: RawDial,
     #[serde(default)]
     resolver: RawResolver,
+    #[serde(default)]
+    rtsp: RawRtsp,
     mcc: Option<Mcc>,
     #[serde(default)]
     telemetry: RawTelemetry,
@@ -154,6 +168,19 @@ struct RawDial {
     bind_source: Vec<IpAddr>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawRtsp {
+    interleaved_queue_ms: Int<2000, 0, 60_000>,
+}
+
+impl RawRtsp {
+    fn check(&self) -> RtspSettings {
+        let queue = self.interleaved_queue_ms.milliseconds();
+        RtspSettings { interleaved_queue: (!queue.is_zero()).then_some(queue) }
+    }
+}
+
 impl ServerConfig {
     /// Where the admin listener is by default; not the client's, so that both fit on one host.
     pub const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
@@ -175,6 +202,7 @@ impl ServerConfig {
             allow: check_allow(raw.destinations.allow, "destinations.allow", &source)?,
             dial: raw.dial.check(&source)?,
             resolver: raw.resolver.check(&source)?,
+            rtsp: raw.rtsp.check(),
             limits: raw.limits.check(&source, &tunnel.transport)?,
             tunnel,
             runtime: raw.runtime.check(&source)?,

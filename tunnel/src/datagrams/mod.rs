@@ -114,6 +114,7 @@ impl UdpFlow {
             rate_mbps: self.traffic.rate_mbps(),
             state: FlowState::Open,
             player: None,
+            queue: None,
         }
     }
 }

@@ -526,6 +526,7 @@ impl Core {
             }
         }
         self.mark_pending(id.slot);
+        self.fill_queue(slot);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::event_loop::core::Core;
 use crate::event_loop::state::SCRATCH_BYTES;
 use crate::flow::Pump;
 use crate::flow_end::FlowEnd;
+use crate::queued_relay;
 use crate::tunnel_event::TunnelEvent;
 
 /// Stream data that may wait unsent in a connection. Enough for several messages, little
@@ -106,7 +107,8 @@ impl Core {
             };
             flow.state.queued = false;
             let before = flow.traffic.sent_bytes;
-            let up = flow.pump_to_stream(&mut conn.quic, h3, &mut self.buffers.scratch, self.now);
+            let scratch = &mut self.buffers.scratch;
+            let up = queued_relay::pump_to_stream(flow, &mut conn.quic, h3, scratch, self.now);
             self.counters.bytes(conn.quic.is_server(), flow.traffic.sent_bytes - before);
             let news = flow.rtsp.is_some();
             match up {

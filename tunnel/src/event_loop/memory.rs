@@ -102,7 +102,8 @@ impl Core {
             .map(|(slot, flow, conn)| {
                 let quic = conn.quic.stream_held_bytes(flow.stream);
                 let age = now.saturating_duration_since(flow.traffic.opened);
-                let (down, up) = (quic.received + flow.held_bytes(), quic.sent);
+                let queued = flow.rtsp.as_ref().map_or(0, |rtsp| rtsp.queued_bytes());
+                let (down, up) = (quic.received + flow.held_bytes() - queued, quic.sent + queued);
                 let time =
                     flow.traffic.down.time_for(down, age).max(flow.traffic.up.time_for(up, age));
                 let is_still = flow.traffic.down.is_still(down) || flow.traffic.up.is_still(up);

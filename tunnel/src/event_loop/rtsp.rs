@@ -1,14 +1,16 @@
-//! Media over UDP of RTSP flows.
+//! Media of RTSP flows: those over UDP, and the queue of those in the connection.
 
 use crate::conn_id::ConnId;
 use crate::datagrams::LocalSocket;
 use crate::event_loop::core::Core;
-use crate::flow::Flow;
+use crate::flow::{Flow, Pump};
 use crate::flow_end::FlowEnd;
 use crate::flow_owner::FlowOwner;
-use crate::metrics::{FlowRecognition, Label, SetupRefusal};
+use crate::metrics::{DroppedMedium, FlowRecognition, Label, SetupRefusal};
+use crate::queued_relay;
 use crate::rtsp::follow::{Event, Follower, Side};
 use crate::rtsp::ports::{UdpPair, UdpPairs};
+use crate::rtsp::send_queue::SendQueue;
 use crate::rtsp::{Medium, MediumFlow, MediumId, NewMedium, Reserved, Rtsp, RtspFlow};
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
@@ -16,6 +18,9 @@ use millrace_config::Class;
 use millrace_wire::Destination;
 use millrace_wire::rtsp::PortPair;
 use std::net::SocketAddr;
+
+/// Most reads into a queue for one event of a socket, so that other flows have their turn.
+const MAX_FILL_READS: usize = 4;
 
 impl Core {
     /// Starts to follow a flow; `None` where that is not possible.
@@ -28,13 +33,15 @@ impl Core {
         let client =
             self.conn(flow.conn)?.handshake.peer_place.as_ref().map(|peer| peer.name().clone());
         let viewer = FlowOwner::of_client(client, flow.label.client).viewer();
+        let mut queue = None;
         let (side, ports) = match rtsp {
             Rtsp::Client { player, origin, server_follows, .. } => {
                 let player = SocketAddr::new(player.ip().to_canonical(), player.port());
                 let side = Side::Client { player: player.ip(), server_follows };
                 (side, UdpPairs::of_player(shared, viewer, player, origin))
             }
-            Rtsp::Server { ref media_sources } => {
+            Rtsp::Server { ref media_sources, queue: max_time } => {
+                queue = max_time.map(SendQueue::new);
                 // The origin sends its media to the peer address of its TCP connection.
                 let (local, origin) = flow.socket.tcp_addresses()?;
                 let sources = media_sources.clone();
@@ -44,7 +51,7 @@ impl Core {
                 )
             }
         };
-        Some(Box::new(RtspFlow { follower: Follower::new(side, ports), rtsp }))
+        Some(Box::new(RtspFlow::new(Follower::new(side, ports), rtsp, queue)))
     }
 
     /// Handles the events of a flow's messages.
@@ -65,7 +72,51 @@ impl Core {
                 Event::CloseOrigin => self.close_origin(slot),
             }
         }
+        self.report_queue(slot);
         self.queue_rtsp_output(slot);
+    }
+
+    /// Reads what a flow's socket has into the flow's queue, if it has one, also while its connection can take nothing.
+    pub(crate) fn fill_queue(&mut self, slot: usize) {
+        let Some(flow) = self.flows.get_mut(slot).filter(|flow| flow.uses_queue()) else {
+            return;
+        };
+        for _ in 0..MAX_FILL_READS {
+            match queued_relay::fill(flow, 0, &mut self.buffers.scratch, self.now) {
+                Pump::More => {}
+                Pump::Wait => break,
+                Pump::Failed(end) => return self.end_flow(slot, end),
+            }
+        }
+        self.rtsp_news(slot);
+    }
+
+    /// Counts and logs what a flow's queue has dropped.
+    fn report_queue(&mut self, slot: usize) {
+        let now = self.now;
+        let Some(flow) = self.flows.get_mut(slot) else { return };
+        let Some(rtsp) = &mut flow.rtsp else { return };
+        let Some(news) = rtsp.queue.as_mut().map(SendQueue::take_news) else { return };
+        let metrics = &self.shared.metrics;
+        metrics.rtsp_frames_dropped.of(DroppedMedium::Video).inc_by(news.dropped_video);
+        metrics.rtsp_frames_dropped.of(DroppedMedium::Audio).inc_by(news.dropped_audio);
+        for wait in news.waits {
+            metrics.rtsp_queue_wait.observe(wait.as_secs_f64());
+        }
+        let destination = &flow.label.destination;
+        if news.was_limited {
+            tracing::debug!(%destination, "RTP in the RTSP connection is faster than real time; nothing is dropped");
+        }
+        if let Some((video, audio)) =
+            rtsp.drop_log.take(news.dropped_video, news.dropped_audio, now)
+        {
+            tracing::info!(
+                %destination,
+                video_frames = video,
+                audio_frames = audio,
+                "RTP in the RTSP connection has waited for too long: whole frames dropped"
+            );
+        }
     }
 
     /// The peer has said whether it follows RTSP too.
@@ -79,7 +130,7 @@ impl Core {
     /// What the agent itself sends goes with the flow's next turn.
     fn queue_rtsp_output(&mut self, slot: usize) {
         let Some(flow) = self.flows.get_mut(slot) else { return };
-        if !flow.take_rtsp_output() || std::mem::replace(&mut flow.state.queued, true) {
+        if !flow.take_rtsp_output(self.now) || std::mem::replace(&mut flow.state.queued, true) {
             return;
         }
         let id = flow.conn;

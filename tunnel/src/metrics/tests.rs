@@ -33,6 +33,8 @@ fn every_series_is_there_from_the_start() {
         "millrace_drops_total{reason=\"flow_limit\"}",
         "millrace_path_mtu_decreases_total{reason=\"black_hole\"}",
         "millrace_datagram_capsules_total",
+        "millrace_rtsp_frames_dropped_total{medium=\"video\"}",
+        "millrace_rtsp_queue_wait_seconds_count",
         "millrace_memory_used_bytes",
         "millrace_memory_cap_bytes",
         "millrace_flow_bytes_total{direction=\"up\"}",
@@ -83,6 +85,7 @@ fn each_value_of_a_label_has_a_counter_of_its_own() {
     distinct::<KnownClientToken>();
     distinct::<DeniedReason>();
     distinct::<Parser>();
+    distinct::<DroppedMedium>();
     distinct::<Drop>();
     let metrics = metrics();
     metrics.flows_finished.of(FlowFailure::Refused.into()).inc();

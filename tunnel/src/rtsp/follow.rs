@@ -149,7 +149,7 @@ struct Held {
 pub(crate) struct Follower<P: Ports> {
     side: Side,
     ports: P,
-    requests: Reader,
+    pub(super) requests: Reader,
     answers: Reader,
     exchanges: Exchanges<Asked<P::Pair>>,
     media: Vec<Medium>,

@@ -4,7 +4,10 @@
 //! `reader` finds messages, `exchanges` matches answers with requests, `follow` is the agent of both ends, `ports` are the
 //! sockets. This module ties media to the flow that set them up: they begin with it, on its connection, and end with a
 //! TEARDOWN or some time after it ([`Medium::is_abandoned`]).
+//!
+//! `send_queue` holds what goes to a player at the server, RTP in the RTSP connection with it.
 
+mod drop_log;
 mod exchanges;
 pub(crate) mod follow;
 mod media_sources;
@@ -13,14 +16,17 @@ pub(crate) mod ports;
 mod reader;
 mod refusal;
 mod refuser;
+pub(crate) mod send_queue;
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use millrace_wire::Destination;
 
 use crate::conn_id::ConnId;
 use crate::datagrams::LocalSocket;
 
+use drop_log::DropLog;
 use follow::Follower;
 #[cfg(fuzzing)]
 pub use follow::fuzzing;
@@ -28,6 +34,7 @@ pub use media_sources::MediaSources;
 pub use medium::{Medium, MediumId};
 use ports::UdpPairs;
 pub use refuser::UdpRefuser;
+use send_queue::SendQueue;
 
 /// At which end the SETUP requests of a flow are followed.
 #[derive(Clone, Debug)]
@@ -47,6 +54,9 @@ pub enum Rtsp {
     Server {
         /// From which addresses media may come that are not the origin's.
         media_sources: MediaSources,
+        /// How long media in the connection may wait for the tunnel before frames are dropped; `None` keeps
+        /// back-pressure.
+        queue: Option<Duration>,
     },
 }
 
@@ -88,16 +98,24 @@ pub(crate) type AllReserved = std::collections::HashMap<(ConnId, u64, u16), Rese
 pub(crate) struct RtspFlow {
     pub(crate) follower: Follower<UdpPairs>,
     pub(crate) rtsp: Rtsp,
+    /// Holds what goes to the stream, at a server.
+    pub(crate) queue: Option<SendQueue>,
+    /// When frames that the queue dropped were logged.
+    pub(crate) drop_log: DropLog,
 }
 
 impl RtspFlow {
-    /// Takes what the flow's socket brought; what goes to the stream instead.
-    pub(crate) fn socket_brought(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn new(follower: Follower<UdpPairs>, rtsp: Rtsp, queue: Option<SendQueue>) -> Self {
+        Self { follower, rtsp, queue, drop_log: DropLog::default() }
+    }
+
+    /// Takes what the flow's socket brought; what goes to the stream instead and is not in the queue.
+    pub(crate) fn socket_brought(&mut self, bytes: &[u8], now: Instant) -> Vec<u8> {
         match self.rtsp {
             Rtsp::Client { .. } => self.follower.take_requests(bytes),
             Rtsp::Server { .. } => self.follower.take_answers(bytes),
         }
-        self.for_stream()
+        self.for_stream(now)
     }
 
     /// Takes what the stream brought; what goes to the socket instead.
@@ -110,12 +128,16 @@ impl RtspFlow {
     }
 
     /// The socket has ended: what was held of it.
-    pub(crate) fn end_of_socket(&mut self) -> Vec<u8> {
+    pub(crate) fn end_of_socket(&mut self, now: Instant) -> Vec<u8> {
         match self.rtsp {
             Rtsp::Client { .. } => self.follower.end_requests(),
             Rtsp::Server { .. } => self.follower.end_answers(),
         }
-        self.for_stream()
+        let bytes = self.for_stream(now);
+        if let Some(queue) = &mut self.queue {
+            queue.end();
+        }
+        bytes
     }
 
     /// The stream has ended: what was held of it.
@@ -127,13 +149,32 @@ impl RtspFlow {
         self.for_socket()
     }
 
-    /// What goes to the stream now.
-    pub(crate) fn for_stream(&mut self) -> Vec<u8> {
+    /// What goes to the stream now and is not in the queue.
+    pub(crate) fn for_stream(&mut self, now: Instant) -> Vec<u8> {
         let out = &mut self.follower.out;
-        std::mem::take(match self.rtsp {
+        let bytes = std::mem::take(match self.rtsp {
             Rtsp::Client { .. } => &mut out.to_origin,
             Rtsp::Server { .. } => &mut out.to_player,
-        })
+        });
+        if !self.uses_queue() {
+            return bytes;
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.push(&bytes, now);
+        }
+        Vec::new()
+    }
+
+    /// Whether what goes to the stream is in the queue: not before the player has sent a request, as most flows are of
+    /// other protocols.
+    pub(crate) fn uses_queue(&self) -> bool {
+        let queue = self.queue.as_ref();
+        queue.is_some_and(|queue| self.follower.requests.is_rtsp() || !queue.is_empty())
+    }
+
+    /// What the queue takes.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.queue.as_ref().map_or(0, SendQueue::held_bytes)
     }
 
     /// What goes to the socket now.

@@ -1,6 +1,6 @@
 //! Pure parsers and encoders for what Millrace reads from a peer before it relays a byte: PROXY protocol headers,
 //! SOCKS5, HTTP/1.1 CONNECT heads, HTTP/3 CONNECT field lists, and the datagrams and capsules of CONNECT-UDP; player
-//! reports in requests (CMCD), and RTSP messages.
+//! reports in requests (CMCD); RTSP messages, and the session descriptions and RTP packets in an RTSP connection.
 //!
 //! Nothing here does I/O, keeps state or allocates more than the length cap of its format. An
 //! incremental parser is a function of all bytes read so far: it answers [`Parsed::Incomplete`]
@@ -19,7 +19,9 @@ pub mod h3_connect;
 pub mod http_connect;
 pub mod http_datagram;
 pub mod proxy_protocol;
+pub mod rtp;
 pub mod rtsp;
+pub mod sdp;
 pub mod socks5;
 
 pub use destination::{AuthorityError, Destination, parse_authority};

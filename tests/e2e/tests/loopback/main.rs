@@ -36,6 +36,7 @@ mod resets;
 mod resumption;
 mod rtsp;
 mod rtsp_cameras;
+mod rtsp_interleaved;
 mod second_process;
 mod server_addresses;
 mod several_servers;
