@@ -15,6 +15,7 @@ use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
 use millrace_tunnel::metrics::{Drop, Parser};
 use millrace_wire::ConnectFailure;
 use millrace_wire::h3_connect::{self, Carries, Response};
+use millrace_wire::repair::RepairMethods;
 use quiche::h3;
 use std::time::Instant;
 
@@ -115,7 +116,8 @@ impl ClientRole {
         }
         let group = &self.groups[flow.group];
         let rtsp_stream = pinned.map(|medium| medium.stream);
-        let carries = Carries::Udp { proxy: self.pool.authority(conn), rtsp_stream };
+        let repair = core.repair_methods(conn, pinned.is_some());
+        let carries = Carries::Udp { proxy: self.pool.authority(conn), rtsp_stream, repair };
         match group.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
                 flow.stage = Stage::Requested { conn, stream };
@@ -140,7 +142,10 @@ impl ClientRole {
         let Some(flow) = self.requested_udp(conn, stream, key) else { return };
         let failure = match h3_connect::parse_response(fields_of(fields)) {
             Ok(Response::Interim) => return,
-            Ok(Response::Established) => return self.start_udp(core, conn, stream, key),
+            Ok(Response::Established) => {
+                let repair = RepairMethods::of_answer(fields_of(fields));
+                return self.start_udp(core, (conn, stream, key), repair);
+            }
             Ok(Response::Failed { failure, .. }) => {
                 tracing::info!(destination = %flow.destination, %failure, "UDP flow refused");
                 failure
@@ -166,7 +171,12 @@ impl ClientRole {
         self.udp.flows.get_mut(&key).filter(current)
     }
 
-    fn start_udp(&mut self, core: &mut Core, conn: ConnId, stream: u64, key: u64) {
+    fn start_udp(
+        &mut self,
+        core: &mut Core,
+        (conn, stream, key): (ConnId, u64, u64),
+        accepted: RepairMethods,
+    ) {
         let Some(flow) = self.udp.flows.get_mut(&key) else { return };
         let (Some(near), Some(admission)) = (flow.near.take(), flow.admission.take()) else {
             return;
@@ -177,7 +187,18 @@ impl ClientRole {
             class: self.groups[flow.group].class,
         };
         let (finished, medium) = (false, flow.medium.take());
-        let start = DatagramsStart { conn, stream, near, label, admission, key, finished, medium };
+        let repair = core.repair_methods(conn, medium.is_some()).common(accepted);
+        let start = DatagramsStart {
+            conn,
+            stream,
+            near,
+            label,
+            admission,
+            key,
+            finished,
+            medium,
+            repair,
+        };
         let Some(id) = core.start_datagrams(start) else {
             return self.fail_udp(core, key, ConnectFailure::Internal);
         };

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use millrace_tunnel::datagrams::QueueLimit;
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::metrics::Drop;
 use millrace_tunnel::udp::UdpPort;
@@ -112,7 +113,8 @@ impl ClientRole {
         let drops = &core.shared.metrics.drops;
         match flow.stage {
             Stage::Waiting | Stage::Requested { .. } => {
-                let old = flow.queue.push(payload.to_vec(), WAITING_BYTES);
+                let limit = QueueLimit::of_bytes(WAITING_BYTES);
+                let old = flow.queue.push(payload.to_vec(), limit, core.now());
                 drops.of(Drop::DatagramQueue).inc_by(old);
             }
             Stage::Open(id) => {

@@ -2,8 +2,9 @@
 
 use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
-use crate::datagrams::queue::{Queue, share};
-use crate::datagrams::{DRAIN_IDLE, DatagramsId, DatagramsStart, UdpFlow};
+use crate::datagrams::{
+    DRAIN_IDLE, DatagramsId, DatagramsStart, FlowRepair, Queue, QueueLimit, UdpFlow,
+};
 use crate::event_loop::core::Core;
 use crate::event_loop::tokens::{KIND_DATAGRAMS, KIND_SHIFT};
 use crate::flow::Meter;
@@ -13,6 +14,7 @@ use crate::h3_errors::H3_NO_ERROR;
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
 use millrace_wire::capsule::Capsules;
+use millrace_wire::repair::RepairMethods;
 use mio::{Interest, Token};
 use std::time::Duration;
 
@@ -20,8 +22,18 @@ impl Core {
     /// Starts a UDP flow between `near` and a stream. `None` when the connection is gone or the
     /// socket can't be registered.
     pub fn start_datagrams(&mut self, start: DatagramsStart) -> Option<DatagramsId> {
-        let DatagramsStart { conn: id, stream, mut near, label, admission, key, finished, medium } =
-            start;
+        let DatagramsStart {
+            conn: id,
+            stream,
+            mut near,
+            label,
+            admission,
+            key,
+            finished,
+            medium,
+            repair,
+        } = start;
+        let deadline = self.tunnel.media_deadline;
         let slot = self.udp_flows.vacant_key();
         self.conn(id)?;
         if medium.as_ref().is_some_and(|medium| !self.has_rtsp_flow(medium.id)) {
@@ -58,6 +70,10 @@ impl Core {
             readable,
             queue: Queue::default(),
             capsules: Capsules::default(),
+            deadline: medium.as_ref().and(deadline),
+            repair: deadline
+                .filter(|_| repair.retransmission)
+                .map(|deadline| Box::new(FlowRepair::new(deadline))),
             medium,
             admission,
         });
@@ -77,14 +93,22 @@ impl Core {
         Some(DatagramsId { slot, key })
     }
 
+    /// The methods of repair that this end uses for a flow on a connection: those of media.
+    pub fn repair_methods(&self, conn: ConnId, is_medium: bool) -> RepairMethods {
+        let has_datagrams = self.conn(conn).is_some_and(|conn| conn.carries_datagrams());
+        let retransmission = is_medium && has_datagrams && self.tunnel.media_deadline.is_some();
+        RepairMethods { retransmission }
+    }
+
     /// Sends one datagram of a flow with a shared socket. Returns `false` when the flow is over.
     pub fn send_datagram(&mut self, id: DatagramsId, payload: &[u8]) -> bool {
-        let most_bytes = share(self.udp_flows.len());
+        let flows = self.udp_flows.len();
         let Some(flow) = self.udp_flows.get_mut(id.slot).filter(|flow| flow.key == id.key) else {
             return false;
         };
         flow.active = self.now;
-        let dropped = flow.enqueue(payload, most_bytes);
+        let limit = QueueLimit::of_flow(flows, flow.medium.is_some());
+        let dropped = flow.enqueue(payload, limit, self.now);
         self.count_queue_drops(dropped);
         self.datagrams_ready(id.slot);
         true

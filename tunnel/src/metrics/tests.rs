@@ -32,6 +32,8 @@ fn every_series_is_there_from_the_start() {
         "millrace_drops_total{reason=\"flow_limit\"}",
         "millrace_path_mtu_decreases_total{reason=\"black_hole\"}",
         "millrace_datagram_capsules_total",
+        "millrace_datagram_repairs_total{event=\"retransmitted\"}",
+        "millrace_datagram_repairs_total{event=\"duplicate\"}",
         "millrace_memory_used_bytes",
         "millrace_memory_cap_bytes",
         "millrace_flow_bytes_total{direction=\"up\"}",
@@ -82,6 +84,7 @@ fn each_value_of_a_label_has_a_counter_of_its_own() {
     distinct::<DeniedReason>();
     distinct::<Parser>();
     distinct::<Drop>();
+    distinct::<DatagramRepair>();
     let metrics = metrics();
     metrics.flows_finished.of(FlowFailure::Refused.into()).inc();
     metrics.connections.of(ConnectionState::Draining).set(3);

@@ -1,0 +1,218 @@
+//! Repair of lost datagrams in CONNECT-UDP flows: an extension with a context ID of its own (RFC 9298 §4).
+//!
+//! A client offers methods of repair in the field [`FIELD`] of its request, and the answer has those that the server
+//! uses too. Then both ends may send datagrams of [`CONTEXT`], each with a [`Header`] before its payload.
+
+use std::fmt;
+
+/// The field of a request that offers methods, and of its answer that has the accepted ones: a list of tokens.
+pub const FIELD: &str = "millrace-datagram-repair";
+
+/// The context ID of datagrams with a [`Header`]. Even ones are those of the client (RFC 9298 §4).
+pub const CONTEXT: u64 = 2;
+
+const RETRANSMISSION: &str = "retransmission";
+
+/// Methods of repair that an end offers or accepts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RepairMethods {
+    /// Packets have sequence numbers, lost ones may be sent again, and a packet may come in two parts.
+    pub retransmission: bool,
+}
+
+impl RepairMethods {
+    /// Reads the value of [`FIELD`]. Unknown methods are those of later versions, and ignored.
+    pub fn parse(value: &[u8]) -> Self {
+        let mut methods = Self::default();
+        for token in value.split(|byte| *byte == b',') {
+            methods.retransmission |= token.trim_ascii() == RETRANSMISSION.as_bytes();
+        }
+        methods
+    }
+
+    /// The methods of an answer.
+    pub fn of_answer<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let value = fields.into_iter().find(|(name, _)| *name == FIELD.as_bytes());
+        value.map_or(Self::default(), |(_, value)| Self::parse(value))
+    }
+
+    /// Those that `other` has too.
+    #[must_use]
+    pub fn common(self, other: Self) -> Self {
+        Self { retransmission: self.retransmission && other.retransmission }
+    }
+
+    /// Whether there are none, so that the field is left out.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl fmt::Display for RepairMethods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.retransmission { RETRANSMISSION } else { "" })
+    }
+}
+
+/// The sequence number of a packet, modulo 2^22.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Sequence(u32);
+
+/// 22 bits, so that a header has three bytes.
+const SEQUENCE_BITS: u32 = 22;
+const SEQUENCE_MASK: u32 = (1 << SEQUENCE_BITS) - 1;
+
+impl Sequence {
+    /// The number `value`, modulo 2^22.
+    pub fn new(value: u32) -> Self {
+        Self(value & SEQUENCE_MASK)
+    }
+
+    /// Its value, below 2^22.
+    pub fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The number of the packet after it.
+    #[must_use]
+    pub fn successor(self) -> Self {
+        Self::new(self.0 + 1)
+    }
+
+    /// By how many packets it is ahead of `other`, or behind it if negative: the nearer of the two ways around.
+    pub fn ahead_of(self, other: Self) -> i32 {
+        let distance = self.0.wrapping_sub(other.0) & SEQUENCE_MASK;
+        if distance < 1 << (SEQUENCE_BITS - 1) {
+            distance as i32
+        } else {
+            distance as i32 - (1 << SEQUENCE_BITS)
+        }
+    }
+}
+
+/// What a datagram of [`CONTEXT`] carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A packet.
+    Whole,
+    /// The first part of a packet that is larger than a datagram.
+    FirstPart,
+    /// The rest of such a packet.
+    SecondPart,
+}
+
+/// What precedes the payload of a datagram of [`CONTEXT`]: the kind in two bits and the sequence number in 22.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the payload is.
+    pub kind: Kind,
+    /// The number of the packet.
+    pub sequence: Sequence,
+}
+
+impl Header {
+    /// Size of a header.
+    pub const BYTES: usize = 3;
+
+    /// Splits the header from the payload. `None` if the datagram is too short, or of an unknown kind.
+    pub fn parse(datagram: &[u8]) -> Option<(Self, &[u8])> {
+        let (&[first, second, third], payload) = datagram.split_first_chunk()?;
+        let kind = match first >> 6 {
+            0 => Kind::Whole,
+            1 => Kind::FirstPart,
+            2 => Kind::SecondPart,
+            _ => return None,
+        };
+        let sequence = Sequence::new(u32::from_be_bytes([0, first, second, third]));
+        Some((Self { kind, sequence }, payload))
+    }
+
+    /// As it is sent.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let kind = match self.kind {
+            Kind::Whole => 0,
+            Kind::FirstPart => 1,
+            Kind::SecondPart => 2,
+        };
+        let [_, first, second, third] = self.sequence.value().to_be_bytes();
+        [kind << 6 | first, second, third]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn headers_have_the_documented_form() {
+        let header = Header { kind: Kind::SecondPart, sequence: Sequence::new(0x01_02_03) };
+        assert_eq!(header.to_bytes(), [0x81, 0x02, 0x03]);
+        assert_eq!(Header::parse(b"\x81\x02\x03rest"), Some((header, &b"rest"[..])));
+        for unreadable in [&b""[..], b"\x01\x02", b"\xc0\x00\x00kind 3"] {
+            assert_eq!(Header::parse(unreadable), None);
+        }
+    }
+
+    #[test]
+    fn unknown_methods_are_ignored() {
+        let retransmission = RepairMethods { retransmission: true };
+        for (value, methods) in [
+            ("retransmission", retransmission),
+            ("other, retransmission ,x;y=1", retransmission),
+            ("", RepairMethods::default()),
+            ("Retransmission", RepairMethods::default()),
+            ("retransmission;v=2", RepairMethods::default()),
+        ] {
+            assert_eq!(RepairMethods::parse(value.as_bytes()), methods, "{value}");
+            let fields = [(&b":status"[..], &b"200"[..]), (FIELD.as_bytes(), value.as_bytes())];
+            assert_eq!(RepairMethods::of_answer(fields), methods, "{value}");
+        }
+        assert_eq!(RepairMethods::of_answer([(&b":status"[..], &b"200"[..])]), RepairMethods::default());
+        assert!(retransmission.common(RepairMethods::default()).is_empty());
+    }
+
+    #[test]
+    fn methods_are_read_back() {
+        for retransmission in [false, true] {
+            let methods = RepairMethods { retransmission };
+            assert_eq!(RepairMethods::parse(methods.to_string().as_bytes()), methods);
+            assert_eq!(methods.common(methods), methods);
+            assert_eq!(methods.is_empty(), !retransmission);
+        }
+    }
+
+    #[test]
+    fn distances_wrap_around() {
+        let last = Sequence::new(SEQUENCE_MASK);
+        assert_eq!(last.successor(), Sequence::new(0));
+        assert_eq!(last.successor().ahead_of(last), 1);
+        assert_eq!(last.ahead_of(last.successor()), -1);
+        assert_eq!(Sequence::new(1 << 21).ahead_of(Sequence::new(0)), -(1 << 21));
+    }
+
+    proptest! {
+        #[test]
+        fn headers_are_read_back(kind in 0..3_usize, number: u32, payload: Vec<u8>) {
+            let kind = [Kind::Whole, Kind::FirstPart, Kind::SecondPart][kind];
+            let header = Header { kind, sequence: Sequence::new(number) };
+            let datagram = [&header.to_bytes()[..], &payload].concat();
+            prop_assert_eq!(Header::parse(&datagram), Some((header, &payload[..])));
+        }
+
+        #[test]
+        fn what_is_parsed_is_encoded_alike(datagram: Vec<u8>) {
+            if let Some((header, payload)) = Header::parse(&datagram) {
+                prop_assert_eq!([&header.to_bytes()[..], payload].concat(), datagram);
+            }
+        }
+
+        #[test]
+        fn a_sum_is_as_far_ahead(from: u32, distance in -(1_i32 << 21)..1 << 21) {
+            let from = Sequence::new(from);
+            let to = Sequence::new(from.value().wrapping_add_signed(distance));
+            prop_assert_eq!(to.ahead_of(from), distance);
+        }
+    }
+}
