@@ -419,9 +419,8 @@ impl ServerRole {
         let media_sources = || self.shared.media_sources(&pending.label);
         let rtsp =
             pending.follows_rtsp(core).then(|| Rtsp::Server { media_sources: media_sources() });
-        let Pending {
-            conn, stream, label, repair, admission, client_ended, header, stage, ..
-        } = pending;
+        let Pending { conn, stream, label, repair, admission, client_ended, header, stage, .. } =
+            pending;
         match (stage, sent) {
             (Stage::Answering(socket), Ok(())) => {
                 // Only UDP flows have any other.

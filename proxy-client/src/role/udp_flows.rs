@@ -188,17 +188,8 @@ impl ClientRole {
         };
         let (finished, medium) = (false, flow.medium.take());
         let repair = core.repair_methods(conn, medium.is_some()).common(accepted);
-        let start = DatagramsStart {
-            conn,
-            stream,
-            near,
-            label,
-            admission,
-            key,
-            finished,
-            medium,
-            repair,
-        };
+        let start =
+            DatagramsStart { conn, stream, near, label, admission, key, finished, medium, repair };
         let Some(id) = core.start_datagrams(start) else {
             return self.fail_udp(core, key, ConnectFailure::Internal);
         };

@@ -9,7 +9,7 @@ use millrace_wire::repair::{self, Header, Kind};
 use quiche::h3;
 
 use super::repair::frame_id;
-use super::repair::sender::{Frame, RepairSender, split};
+use super::repair::sender::{Frame, RepairSender, datagram, split};
 use super::{QueueLimit, SEND_QUEUE, UdpFlow};
 use crate::conn::Conn;
 use crate::udp::RecvBuffers;
@@ -30,9 +30,9 @@ pub(crate) enum Sent {
     Yes(u64),
     /// Sent in a capsule on the stream, with this many bytes of payload.
     InCapsule(u64),
-    /// A lost packet, or a part of one, was sent again.
+    /// A lost datagram was sent again.
     Again,
-    /// The rest of packets whose first parts were sent.
+    /// Second parts of packets whose first parts were sent before.
     Rest,
     /// It has to wait.
     Later,
@@ -184,8 +184,8 @@ impl UdpFlow {
 
 /// Where lost packets are repaired.
 impl UdpFlow {
-    /// As [`UdpFlow::send_front`]: lost packets first, the rest of packets in two parts before too many wait, then the
-    /// oldest packet.
+    /// As [`UdpFlow::send_front`]: lost datagrams first, second parts of packets before too many wait, then the oldest
+    /// packet.
     fn send_repaired(&mut self, conn: &mut Conn, now: Instant) -> Option<Sent> {
         let (prefix, stream) = (self.prefix(), self.stream);
         let sender = &mut self.repair.as_mut()?.sender;
@@ -207,41 +207,40 @@ impl UdpFlow {
             send_frame(sender, conn, stream, frame, now);
             return Some(Sent::Again);
         }
+        let payload_room = room.saturating_sub(prefix.bytes());
+        let head = prefix.head.as_bytes();
         let front = self.queue.front();
-        // What a second part of the next packet would have.
-        let next_bytes = front.map(|front| (front.len() + prefix.bytes()).saturating_sub(room));
-        if sender.are_tails_due(next_bytes, room) {
-            if free < sender.tails() {
+        let next_bytes =
+            front.map(|front| (front.len() - prefix.bytes()).saturating_sub(payload_room));
+        if sender.are_second_parts_due(next_bytes, payload_room) {
+            if free == 0 {
                 return Some(Sent::Later);
             }
-            while let Some(bytes) = sender.pop_tail() {
-                send_frame(sender, conn, stream, Frame { bytes, first_sent: now }, now);
-            }
+            let payload = sender.take_second_parts();
+            let bytes = datagram(head, Kind::SecondParts, sender.next_sequence(), &payload);
+            send_new(sender, conn, stream, bytes, now);
             return Some(Sent::Rest);
         }
         let front = front?;
         if free == 0 {
             return Some(Sent::Later);
         }
-        let (head_bytes, sequence) = (prefix.head.as_bytes().len(), sender.next_sequence());
-        let payload_bytes = (front.len() - prefix.bytes()) as u64;
+        let sequence = sender.next_sequence();
+        let payload = &front[prefix.bytes()..];
+        let payload_bytes = payload.len() as u64;
         let is_whole = front.len() <= room;
-        let parts = (!is_whole)
-            .then(|| split(prefix.head.as_bytes(), sequence, &front[prefix.bytes()..], room))
-            .flatten();
-        if let Some([first, second]) = parts {
+        if !is_whole && let Some((first, second)) = split(payload, payload_room) {
+            let bytes = datagram(head, Kind::FirstPart, sequence, first);
+            sender.push_second_part(sequence, second);
             self.queue.pop();
-            send_frame(sender, conn, stream, Frame { bytes: first, first_sent: now }, now);
-            sender.push_tail(second);
-            sender.advance();
+            send_new(sender, conn, stream, bytes, now);
             return Some(Sent::Yes(payload_bytes));
         }
         let header = Header { kind: Kind::Whole, sequence }.to_bytes();
-        self.queue.front_mut()?[head_bytes..prefix.bytes()].copy_from_slice(&header);
+        self.queue.front_mut()?[head.len()..prefix.bytes()].copy_from_slice(&header);
         if is_whole {
             let bytes = self.queue.pop()?;
-            send_frame(sender, conn, stream, Frame { bytes, first_sent: now }, now);
-            sender.advance();
+            send_new(sender, conn, stream, bytes, now);
             return Some(Sent::Yes(payload_bytes));
         }
         let sent = self.send_front_in_capsule(conn);
@@ -252,18 +251,22 @@ impl UdpFlow {
     }
 }
 
-/// Hands a frame to the transport, which has room for it.
-fn send_frame(
-    sender: &mut RepairSender,
-    conn: &mut Conn,
-    stream: u64,
-    frame: Frame,
-    now: Instant,
-) {
+/// Sends the datagram with the next sequence number for the first time.
+fn send_new(sender: &mut RepairSender, conn: &mut Conn, stream: u64, bytes: Vec<u8>, now: Instant) {
+    send_frame(sender, conn, stream, Frame { bytes, first_sent: now }, now);
+    sender.advance();
+}
+
+/// Hands a frame to the transport.
+fn send_frame(sender: &mut RepairSender, conn: &mut Conn, stream: u64, frame: Frame, now: Instant) {
+    if frame.bytes.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
+        // Second parts that have waited while the path MTU became smaller. A capsule has room.
+        return sender.push_lost(frame);
+    }
     let Frame { bytes, first_sent } = frame;
     let id = frame_id(stream, sender.next_frame());
     let kept = sender.keeps().then(|| Frame { bytes: bytes.clone(), first_sent });
-    // An error would be that of a frame without room.
+    // An error is that of a full queue, which has been looked at.
     if conn.quic.dgram_send_tracked(bytes, id).is_ok() {
         sender.on_sent(kept, now);
     }

@@ -60,8 +60,10 @@ impl Core {
                 let received = Header::parse(datagram)
                     .map(|(header, payload)| repair.receiver.take(header, payload));
                 match received {
-                    Some(Received::Packet(packet)) => self.deliver_packet(slot, &packet),
-                    Some(Received::Waiting) => {}
+                    Some(Received::Packet(packet)) => self.deliver_packet(slot, packet),
+                    Some(Received::Joined(packets)) => {
+                        packets.iter().for_each(|packet| self.deliver_packet(slot, packet));
+                    }
                     Some(Received::Duplicate) => {
                         self.shared.metrics.datagram_repairs.of(DatagramRepair::Duplicate).inc();
                     }

@@ -32,12 +32,7 @@ impl Core {
             flow.ready = false;
             if flow.readable {
                 let limit = QueueLimit::of_flow(flows, flow.medium.is_some());
-                match flow.read(
-                    &mut self.buffers.near,
-                    limit,
-                    !conn.quic.is_server(),
-                    self.now,
-                ) {
+                match flow.read(&mut self.buffers.near, limit, !conn.quic.is_server(), self.now) {
                     Ok(old) => dropped += old,
                     Err(error) => {
                         let destination = &flow.label.destination;
@@ -112,8 +107,7 @@ impl Core {
     /// sent again.
     pub(crate) fn take_datagram_outcomes(&mut self, slot: usize) -> bool {
         let (mut repaired, mut unrepaired) = (None, 0);
-        loop {
-            let Some(conn) = self.conns.get_mut(slot) else { break };
+        while let Some(conn) = self.conns.get_mut(slot) {
             let Some(outcome) = conn.quic.dgram_outcome() else { break };
             let (stream, number) = stream_and_number(outcome.id);
             let Some(&Owner::Datagrams(flow_slot)) = conn.http.streams.get(&stream) else {

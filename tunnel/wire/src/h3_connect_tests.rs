@@ -259,7 +259,10 @@ fn connect_udp() {
     };
     let repaired = of_rtsp(RepairMethods { retransmission: true });
     let offer = ("millrace-datagram-repair", "retransmission");
-    assert_eq!(request(&[&UDP[..], &[("millrace-rtsp", "4"), offer]].concat()), Ok(repaired.clone()));
+    assert_eq!(
+        request(&[&UDP[..], &[("millrace-rtsp", "4"), offer]].concat()),
+        Ok(repaired.clone())
+    );
     assert!(repaired.fields().contains(&(offer.0, offer.1.into())));
     let of_rtsp = of_rtsp(RepairMethods::default());
     assert!(of_rtsp.fields().iter().all(|(name, _)| *name != offer.0));

@@ -16,7 +16,7 @@ const RETRANSMISSION: &str = "retransmission";
 /// Methods of repair that an end offers or accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepairMethods {
-    /// Packets have sequence numbers, lost ones may be sent again, and a packet may come in two parts.
+    /// Datagrams have sequence numbers, lost ones may be sent again, and a packet may come in two parts.
     pub retransmission: bool,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for RepairMethods {
     }
 }
 
-/// The sequence number of a packet, modulo 2^22.
+/// The sequence number of a datagram, modulo 2^22.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Sequence(u32);
 
@@ -73,13 +73,13 @@ impl Sequence {
         self.0
     }
 
-    /// The number of the packet after it.
+    /// The number of the datagram after it.
     #[must_use]
     pub fn successor(self) -> Self {
         Self::new(self.0 + 1)
     }
 
-    /// By how many packets it is ahead of `other`, or behind it if negative: the nearer of the two ways around.
+    /// By how many datagrams it is ahead of `other`, or behind it if negative: the nearer of the two ways around.
     pub fn ahead_of(self, other: Self) -> i32 {
         let distance = self.0.wrapping_sub(other.0) & SEQUENCE_MASK;
         if distance < 1 << (SEQUENCE_BITS - 1) {
@@ -97,8 +97,8 @@ pub enum Kind {
     Whole,
     /// The first part of a packet that is larger than a datagram.
     FirstPart,
-    /// The rest of such a packet.
-    SecondPart,
+    /// The rest of one or several such packets ([`second_parts`]).
+    SecondParts,
 }
 
 /// What precedes the payload of a datagram of [`CONTEXT`]: the kind in two bits and the sequence number in 22.
@@ -106,7 +106,7 @@ pub enum Kind {
 pub struct Header {
     /// What the payload is.
     pub kind: Kind,
-    /// The number of the packet.
+    /// The number of the datagram.
     pub sequence: Sequence,
 }
 
@@ -120,7 +120,7 @@ impl Header {
         let kind = match first >> 6 {
             0 => Kind::Whole,
             1 => Kind::FirstPart,
-            2 => Kind::SecondPart,
+            2 => Kind::SecondParts,
             _ => return None,
         };
         let sequence = Sequence::new(u32::from_be_bytes([0, first, second, third]));
@@ -132,11 +132,36 @@ impl Header {
         let kind = match self.kind {
             Kind::Whole => 0,
             Kind::FirstPart => 1,
-            Kind::SecondPart => 2,
+            Kind::SecondParts => 2,
         };
         let [_, first, second, third] = self.sequence.value().to_be_bytes();
         [kind << 6 | first, second, third]
     }
+}
+
+/// What precedes each second part: the number of the datagram with the first part, in three bytes, and its length in two.
+pub const PART_HEADER_BYTES: usize = 5;
+
+/// Adds a second part to the payload of a datagram.
+///
+/// # Panics
+/// When it is longer than a UDP payload can be.
+pub fn put_second_part(payload: &mut Vec<u8>, first_part: Sequence, part: &[u8]) {
+    let length = u16::try_from(part.len()).expect("a part of a UDP payload");
+    payload.extend_from_slice(&first_part.value().to_be_bytes()[1..]);
+    payload.extend_from_slice(&length.to_be_bytes());
+    payload.extend_from_slice(part);
+}
+
+/// The second parts in a payload, each with the number of the datagram that has the first part. Ends at one that is
+/// truncated.
+pub fn second_parts(mut payload: &[u8]) -> impl Iterator<Item = (Sequence, &[u8])> {
+    std::iter::from_fn(move || {
+        let (&[first, second, third, high, low], rest) = payload.split_first_chunk()?;
+        let (part, rest) = rest.split_at_checked(u16::from_be_bytes([high, low]).into())?;
+        payload = rest;
+        Some((Sequence::new(u32::from_be_bytes([0, first, second, third])), part))
+    })
 }
 
 #[cfg(test)]
@@ -147,7 +172,7 @@ mod tests {
 
     #[test]
     fn headers_have_the_documented_form() {
-        let header = Header { kind: Kind::SecondPart, sequence: Sequence::new(0x01_02_03) };
+        let header = Header { kind: Kind::SecondParts, sequence: Sequence::new(0x01_02_03) };
         assert_eq!(header.to_bytes(), [0x81, 0x02, 0x03]);
         assert_eq!(Header::parse(b"\x81\x02\x03rest"), Some((header, &b"rest"[..])));
         for unreadable in [&b""[..], b"\x01\x02", b"\xc0\x00\x00kind 3"] {
@@ -169,7 +194,10 @@ mod tests {
             let fields = [(&b":status"[..], &b"200"[..]), (FIELD.as_bytes(), value.as_bytes())];
             assert_eq!(RepairMethods::of_answer(fields), methods, "{value}");
         }
-        assert_eq!(RepairMethods::of_answer([(&b":status"[..], &b"200"[..])]), RepairMethods::default());
+        assert_eq!(
+            RepairMethods::of_answer([(&b":status"[..], &b"200"[..])]),
+            RepairMethods::default()
+        );
         assert!(retransmission.common(RepairMethods::default()).is_empty());
     }
 
@@ -195,7 +223,7 @@ mod tests {
     proptest! {
         #[test]
         fn headers_are_read_back(kind in 0..3_usize, number: u32, payload: Vec<u8>) {
-            let kind = [Kind::Whole, Kind::FirstPart, Kind::SecondPart][kind];
+            let kind = [Kind::Whole, Kind::FirstPart, Kind::SecondParts][kind];
             let header = Header { kind, sequence: Sequence::new(number) };
             let datagram = [&header.to_bytes()[..], &payload].concat();
             prop_assert_eq!(Header::parse(&datagram), Some((header, &payload[..])));
@@ -206,6 +234,19 @@ mod tests {
             if let Some((header, payload)) = Header::parse(&datagram) {
                 prop_assert_eq!([&header.to_bytes()[..], payload].concat(), datagram);
             }
+        }
+
+        #[test]
+        fn second_parts_are_read_back(parts: Vec<(u32, Vec<u8>)>, cut: prop::sample::Index) {
+            let mut payload = Vec::new();
+            for (number, part) in &parts {
+                put_second_part(&mut payload, Sequence::new(*number), part);
+            }
+            let parts: Vec<_> =
+                parts.iter().map(|(number, part)| (Sequence::new(*number), &part[..])).collect();
+            prop_assert!(second_parts(&payload).eq(parts.iter().copied()));
+            let truncated = &payload[..cut.index(payload.len() + 1)];
+            prop_assert!(parts.starts_with(&second_parts(truncated).collect::<Vec<_>>()));
         }
 
         #[test]

@@ -1,10 +1,8 @@
 //! The receiving end: duplicates and packets in two parts.
 
-use std::borrow::Cow;
+use millrace_wire::repair::{Header, Kind, second_parts};
 
-use millrace_wire::repair::{Header, Kind};
-
-use super::parts::WaitingParts;
+use super::parts::{Half, WaitingParts};
 use super::seen::SeenWindow;
 
 /// What has arrived in one direction of a flow.
@@ -18,9 +16,9 @@ pub(crate) struct RepairReceiver {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received<'a> {
     /// A packet for the flow's socket.
-    Packet(Cow<'a, [u8]>),
-    /// A part of a packet whose other part is missing.
-    Waiting,
+    Packet(&'a [u8]),
+    /// Packets of which both parts are there now.
+    Joined(Vec<Vec<u8>>),
     /// Nothing new.
     Duplicate,
 }
@@ -29,21 +27,19 @@ impl RepairReceiver {
     /// Takes the payload of a datagram.
     pub(crate) fn take<'a>(&mut self, header: Header, payload: &'a [u8]) -> Received<'a> {
         let Header { kind, sequence } = header;
-        if kind == Kind::Whole {
-            return match self.seen.insert(sequence) {
-                true => Received::Packet(Cow::Borrowed(payload)),
-                false => Received::Duplicate,
-            };
-        }
-        if self.seen.has(sequence) {
+        if !self.seen.insert(sequence) {
             return Received::Duplicate;
         }
-        match self.parts.insert(sequence, kind, payload) {
-            Some(packet) => {
-                self.seen.insert(sequence);
-                Received::Packet(Cow::Owned(packet))
+        match kind {
+            Kind::Whole => Received::Packet(payload),
+            Kind::FirstPart => {
+                let packet = self.parts.insert(sequence, Half::First, payload);
+                Received::Joined(packet.into_iter().collect())
             }
-            None => Received::Waiting,
+            Kind::SecondParts => {
+                let join = |(packet, part)| self.parts.insert(packet, Half::Second, part);
+                Received::Joined(second_parts(payload).filter_map(join).collect())
+            }
         }
     }
 
@@ -55,7 +51,7 @@ impl RepairReceiver {
 
 #[cfg(test)]
 mod tests {
-    use millrace_wire::repair::Sequence;
+    use millrace_wire::repair::{Sequence, put_second_part};
 
     use super::*;
 
@@ -73,21 +69,29 @@ mod tests {
         let mut receiver = RepairReceiver::default();
         for number in [3, 1, 2] {
             let received = take(&mut receiver, Kind::Whole, number, b"packet");
-            assert_eq!(received, Received::Packet(Cow::Borrowed(b"packet")));
+            assert_eq!(received, Received::Packet(b"packet"));
             assert_eq!(take(&mut receiver, Kind::Whole, number, b"packet"), Received::Duplicate);
         }
     }
 
     #[test]
-    fn parts_of_a_packet_that_has_arrived_are_duplicates() {
+    fn second_parts_complete_several_packets() {
         let mut receiver = RepairReceiver::default();
-        assert_eq!(take(&mut receiver, Kind::SecondPart, 1, b"b"), Received::Waiting);
-        assert_eq!(receiver.held_bytes(), 1);
-        let whole = take(&mut receiver, Kind::FirstPart, 1, b"a");
-        assert_eq!(whole, Received::Packet(Cow::Borrowed(b"ab")));
-        assert_eq!(receiver.held_bytes(), 0);
-        for kind in [Kind::FirstPart, Kind::SecondPart, Kind::Whole] {
-            assert_eq!(take(&mut receiver, kind, 1, b"a"), Received::Duplicate);
+        let nothing = || Received::Joined(Vec::new());
+        assert_eq!(take(&mut receiver, Kind::FirstPart, 1, b"a"), nothing());
+        assert_eq!(take(&mut receiver, Kind::FirstPart, 2, b"b"), nothing());
+        assert_eq!(receiver.held_bytes(), 2);
+        let mut rest = Vec::new();
+        for (number, part) in [(1, "1"), (2, "2"), (4, "4")] {
+            put_second_part(&mut rest, Sequence::new(number), part.as_bytes());
         }
+        let joined = Received::Joined(vec![b"a1".to_vec(), b"b2".to_vec()]);
+        assert_eq!(take(&mut receiver, Kind::SecondParts, 3, &rest), joined);
+        assert_eq!(receiver.held_bytes(), 1);
+        let joined = Received::Joined(vec![b"d4".to_vec()]);
+        assert_eq!(take(&mut receiver, Kind::FirstPart, 4, b"d"), joined);
+        assert_eq!(receiver.held_bytes(), 0);
+        assert_eq!(take(&mut receiver, Kind::FirstPart, 1, b"a"), Received::Duplicate);
+        assert_eq!(take(&mut receiver, Kind::SecondParts, 3, &rest), Received::Duplicate);
     }
 }

@@ -1,19 +1,17 @@
-//! The sending end: numbers packets, keeps what was sent, and tells what is to be sent again.
+//! The sending end: numbers datagrams, keeps what was sent, and tells what is to be sent again.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use millrace_wire::repair::{Header, Kind, Sequence};
+use millrace_wire::repair::{Header, Kind, PART_HEADER_BYTES, Sequence, put_second_part};
 
 /// Bytes of one flow that are kept until their acknowledgement: 200 ms of a stream of 95 Mbit/s, with room to spare.
 /// The oldest are dropped.
 pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
 /// Frames of one flow that are kept or known to be acknowledged, however small they are.
 const MAX_FRAMES: usize = 16_384;
-/// Second parts that wait for each other: one packet of the tunnel carries several.
-const MAX_TAILS: usize = 16;
-/// Frame header: type and length (RFC 9221, Section 4).
-const FRAME_HEADER_BYTES: usize = 3;
+/// Second parts that wait for each other, to go in one datagram.
+const MAX_SECOND_PARTS: usize = 16;
 /// A loss shows after 9/8 of a round trip (RFC 9002, Section 6.1.2).
 const LOSS_DELAY: f64 = 9.0 / 8.0;
 
@@ -48,9 +46,9 @@ pub(crate) struct RepairSender {
     frames: VecDeque<Option<Frame>>,
     /// Lost frames that are to be sent again.
     lost: VecDeque<Frame>,
-    /// Second parts that have not been sent yet.
-    tails: VecDeque<Vec<u8>>,
-    tail_bytes: usize,
+    /// Second parts that have not been sent yet, as the payload of a datagram.
+    second_parts: Vec<u8>,
+    second_part_count: usize,
     kept_bytes: usize,
 }
 
@@ -64,22 +62,18 @@ impl RepairSender {
             first_number: 0,
             frames: VecDeque::new(),
             lost: VecDeque::new(),
-            tails: VecDeque::new(),
-            tail_bytes: 0,
+            second_parts: Vec::new(),
+            second_part_count: 0,
             kept_bytes: 0,
         }
     }
 
-    pub(crate) fn deadline(&self) -> Duration {
-        self.deadline
-    }
-
-    /// The number of the packet that is sent next.
+    /// The number of the datagram that is sent next.
     pub(crate) fn next_sequence(&self) -> Sequence {
         self.next_sequence
     }
 
-    /// The packet with [`RepairSender::next_sequence`] has been handed to the transport.
+    /// The datagram with [`RepairSender::next_sequence`] has been handed to the transport.
     pub(crate) fn advance(&mut self) {
         self.next_sequence = self.next_sequence.successor();
     }
@@ -135,7 +129,8 @@ impl RepairSender {
     pub(crate) fn drop_late(&mut self, now: Instant) -> u64 {
         let mut dropped = 0;
         let deadline = self.deadline;
-        let is_late = |frame: &mut Frame| now.saturating_duration_since(frame.first_sent) > deadline;
+        let is_late =
+            |frame: &mut Frame| now.saturating_duration_since(frame.first_sent) > deadline;
         while let Some(frame) = self.lost.pop_front_if(is_late) {
             self.kept_bytes -= frame.bytes.len();
             dropped += 1;
@@ -148,6 +143,12 @@ impl RepairSender {
         self.lost.front()
     }
 
+    /// Treats a frame as lost that could not be sent.
+    pub(crate) fn push_lost(&mut self, frame: Frame) {
+        self.kept_bytes += frame.bytes.len();
+        self.lost.push_back(frame);
+    }
+
     /// Takes the lost frame that is sent next.
     pub(crate) fn take_lost(&mut self) -> Option<Frame> {
         let frame = self.lost.pop_front()?;
@@ -155,41 +156,34 @@ impl RepairSender {
         Some(frame)
     }
 
-    /// Keeps the second part of a packet for a moment: a packet of the tunnel carries several.
-    pub(crate) fn push_tail(&mut self, frame: Vec<u8>) {
-        self.tail_bytes += frame.len();
-        self.tails.push_back(frame);
+    /// Keeps the second part of a packet for a moment: a datagram carries several.
+    pub(crate) fn push_second_part(&mut self, first_part: Sequence, part: &[u8]) {
+        put_second_part(&mut self.second_parts, first_part, part);
+        self.second_part_count += 1;
     }
 
-    /// How many second parts wait.
-    pub(crate) fn tails(&self) -> usize {
-        self.tails.len()
+    /// Whether second parts are to leave before the next packet: there is none, or its own second part of `next_bytes`
+    /// would not fit in one datagram with them, whose payload has `room`.
+    pub(crate) fn are_second_parts_due(&self, next_bytes: Option<usize>, room: usize) -> bool {
+        let fits = next_bytes
+            .is_some_and(|next| self.second_parts.len() + PART_HEADER_BYTES + next <= room);
+        self.second_part_count > 0 && (!fits || self.second_part_count >= MAX_SECOND_PARTS)
     }
 
-    /// Whether second parts are to leave before the next packet, whose own second part has `next_bytes`: there is no
-    /// next one, or they would not fit in one packet of the tunnel with it.
-    pub(crate) fn are_tails_due(&self, next_bytes: Option<usize>, room: usize) -> bool {
-        let Some(next_bytes) = next_bytes else { return !self.tails.is_empty() };
-        let with_headers = self.tail_bytes + (self.tails.len() + 1) * FRAME_HEADER_BYTES;
-        !self.tails.is_empty()
-            && (self.tails.len() >= MAX_TAILS || with_headers + next_bytes > room)
-    }
-
-    /// Takes a second part.
-    pub(crate) fn pop_tail(&mut self) -> Option<Vec<u8>> {
-        let frame = self.tails.pop_front()?;
-        self.tail_bytes -= frame.len();
-        Some(frame)
+    /// Takes the second parts that wait, as the payload of a datagram.
+    pub(crate) fn take_second_parts(&mut self) -> Vec<u8> {
+        self.second_part_count = 0;
+        std::mem::take(&mut self.second_parts)
     }
 
     /// Whether it has something to send.
     pub(crate) fn has_pending(&self) -> bool {
-        !self.lost.is_empty() || !self.tails.is_empty()
+        !self.lost.is_empty() || self.second_part_count > 0
     }
 
     /// Bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.kept_bytes + self.tail_bytes
+        self.kept_bytes + self.second_parts.len()
     }
 
     fn is_late(&self, frame: &Frame, now: Instant) -> bool {
@@ -197,21 +191,16 @@ impl RepairSender {
     }
 }
 
-/// Divides a packet in two frames that have at most `room` bytes: `head` and a header, then a part of the packet.
-/// `None` if two frames have no room for it.
-pub(crate) fn split(
-    head: &[u8],
-    sequence: Sequence,
-    packet: &[u8],
-    room: usize,
-) -> Option<[Vec<u8>; 2]> {
-    let most = room.checked_sub(head.len() + Header::BYTES)?;
-    let (first, second) = packet.split_at_checked(most)?;
-    if second.len() > most {
-        return None;
-    }
-    let frame = |kind, part| [head, &Header { kind, sequence }.to_bytes(), part].concat();
-    Some([frame(Kind::FirstPart, first), frame(Kind::SecondPart, second)])
+/// Divides a packet in two parts, each of which has room in the payload of a datagram, the second one with its header.
+/// `None` if that is not possible.
+pub(crate) fn split(packet: &[u8], room: usize) -> Option<(&[u8], &[u8])> {
+    let parts = packet.split_at_checked(room)?;
+    (parts.1.len() + PART_HEADER_BYTES <= room).then_some(parts)
+}
+
+/// The content of a DATAGRAM frame: `head`, a header, and a payload.
+pub(crate) fn datagram(head: &[u8], kind: Kind, sequence: Sequence, payload: &[u8]) -> Vec<u8> {
+    [head, &Header { kind, sequence }.to_bytes(), payload].concat()
 }
 
 #[cfg(test)]
@@ -311,36 +300,38 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_split_where_two_frames_have_room() {
+    fn a_packet_is_split_where_two_datagrams_have_room() {
         let packet: Vec<_> = (0..100_u8).collect();
-        let head = [9, 2];
-        for (room, sizes) in [(100, Some([95, 5])), (60, Some([55, 45])), (55, Some([50, 50])), (54, None), (4, None)] {
-            let frames = split(&head, Sequence::new(7), &packet, room);
-            assert_eq!(frames.is_some(), sizes.is_some(), "{room}");
-            let (Some(frames), Some(sizes)) = (frames, sizes) else { continue };
-            let mut joined = Vec::new();
-            for ((frame, size), kind) in std::iter::zip(&frames, sizes).zip([Kind::FirstPart, Kind::SecondPart]) {
-                assert!(frame.len() <= room);
-                let (header, part) = Header::parse(frame.strip_prefix(&head).unwrap()).unwrap();
-                assert_eq!((header.kind, header.sequence, part.len()), (kind, Sequence::new(7), size));
-                joined.extend_from_slice(part);
-            }
-            assert_eq!(joined, packet);
+        for (room, sizes) in [(95, Some((95, 5))), (53, Some((53, 47))), (52, None), (4, None)] {
+            let parts = split(&packet, room);
+            assert_eq!(parts.map(|(first, second)| (first.len(), second.len())), sizes, "{room}");
+            assert!(parts.is_none_or(|(first, second)| [first, second].concat() == packet));
         }
+        let frame = datagram(&[9, 2], Kind::FirstPart, Sequence::new(7), b"part");
+        let (header, part) = Header::parse(&frame[2..]).unwrap();
+        assert_eq!(header, Header { kind: Kind::FirstPart, sequence: Sequence::new(7) });
+        assert_eq!((&frame[..2], part), (&[9, 2][..], &b"part"[..]));
     }
 
     #[test]
-    fn second_parts_leave_once_they_fill_a_packet() {
+    fn second_parts_leave_once_they_fill_a_datagram() {
         let mut sender = RepairSender::new(DEADLINE);
-        assert!(!sender.are_tails_due(Some(2000), 1400) && !sender.are_tails_due(None, 1400));
-        for _ in 0..13 {
-            assert!(!sender.are_tails_due(Some(100), 1400));
-            sender.push_tail(vec![0; 100]);
-            assert!(sender.are_tails_due(None, 1400));
+        assert!(!sender.are_second_parts_due(Some(2000), 1400));
+        assert!(!sender.are_second_parts_due(None, 1400));
+        for number in 0..13 {
+            assert!(!sender.are_second_parts_due(Some(100), 1400), "{number}");
+            sender.push_second_part(Sequence::new(number), &[0; 100]);
+            assert!(sender.are_second_parts_due(None, 1400));
         }
-        assert!(sender.are_tails_due(Some(100), 1400));
-        assert!(sender.has_pending() && sender.held_bytes() == 1300);
-        assert_eq!(std::iter::from_fn(|| sender.pop_tail()).count(), 13);
+        assert!(sender.are_second_parts_due(Some(100), 1400));
+        assert!(sender.has_pending() && sender.held_bytes() == 13 * 105);
+        let payload = sender.take_second_parts();
+        assert_eq!(millrace_wire::repair::second_parts(&payload).count(), 13);
         assert!(!sender.has_pending() && sender.held_bytes() == 0);
+        for number in 0..MAX_SECOND_PARTS as u32 {
+            assert!(!sender.are_second_parts_due(Some(1), 1400));
+            sender.push_second_part(Sequence::new(number), &[0]);
+        }
+        assert!(sender.are_second_parts_due(Some(1), 1400));
     }
 }
