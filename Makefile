@@ -3,6 +3,8 @@
 LAB := target/release/millrace-lab
 # The parts that make namespaces need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
+# With `--package` cargo would select other features of dependencies than for the workspace, and build them again.
+CARGO_BUILD := cargo build --release --workspace
 
 .PHONY: help setup build programs pages demo figures lab-build lab lab-full qoe rules archive test test-full check advisories docs unit \
 	bench coverage mutants clean
@@ -19,23 +21,23 @@ build: setup ## Build everything
 
 # Without benchmarks, which `bench` builds.
 programs: setup
-	cargo build --release --workspace --lib --bins --tests --examples
+	$(CARGO_BUILD) --lib --bins --tests --examples
 
 pages: setup
 	(cd player && npm run build) & player=$$!; (cd lab/web && npm run build) && wait $$player
 
 demo: setup ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
-	cargo build --release --workspace --bins
+	$(CARGO_BUILD) --bin millrace-client --bin millrace-server --bin millrace-lab
 	$(MAKE) --no-print-directory pages
 	$(AS_ROOT) $(LAB) demo
 
 # Incremental builds are not for measuring the tunnel: the compiler optimises less across modules.
 lab-build: setup ## Build millrace-lab, in seconds after a change in cc/ or lab/
-	CARGO_INCREMENTAL=1 cargo build --release --package millrace-lab --bins
+	CARGO_INCREMENTAL=1 $(CARGO_BUILD) --bin millrace-lab
 
 # FILTER=TEXT for scenarios with TEXT in their names, QUICK=1 for a short run that proves nothing.
 figures: setup ## The papers' figures in the simulator, claims judged; target/lab/report.html
-	cargo build --release -p millrace-lab
+	$(CARGO_BUILD) --bin millrace-lab
 	cd lab/web && npm run build
 	$(LAB) run --driver simulator lab/scenarios/papers lab/scenarios/conditions \
 		$(if $(FILTER),--filter $(FILTER)) $(if $(QUICK),--quick); \
@@ -69,7 +71,7 @@ qoe: build ## Players in browsers and of streams, as root (hours; FILTER=iris-fi
 
 # A third of the recorded links, drawn by a seed, and the paths from 2000 on are held out.
 rules: setup ## Learn MCC's rules in the simulator, and evaluate them on held-out paths (20 minutes)
-	cargo build --release -p millrace-lab
+	$(CARGO_BUILD) --bin millrace-lab
 	tests/scripts/learner-venv.sh
 	tests/scripts/learn-rules.sh
 

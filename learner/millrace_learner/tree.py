@@ -65,8 +65,8 @@ class Leaf:
     def near_ties(self) -> tuple[str, ...]:
         """Other algorithms that are better or nearly as good."""
         own = self.shares[self.algorithm]
-        near = [name for name, share in self.shares.items() if own - NEAR_TIE_MARGIN < share]
-        return tuple(name for name in near if name != self.algorithm)
+        ties = [name for name, share in self.shares.items() if own - NEAR_TIE_MARGIN < share]
+        return tuple(name for name in ties if name != self.algorithm)
 
 
 @dataclass(frozen=True)

@@ -116,15 +116,15 @@ impl Write for Lines {
 /// A line of at most [`MAX_LINE_BYTES`]: longer text is cut off, and a longer JSON object, which would be
 /// none any more, is replaced by one that says so.
 fn bounded(line: &[u8], format: LogFormat) -> std::borrow::Cow<'_, [u8]> {
-    const CUT: &[u8] = b"...\n";
+    const CUT_MARK: &[u8] = b"...\n";
     if line.len() <= MAX_LINE_BYTES {
         return line.into();
     }
     match format {
         LogFormat::Text => {
             let text = String::from_utf8_lossy(line);
-            let end = text.floor_char_boundary(MAX_LINE_BYTES - CUT.len());
-            [&text.as_bytes()[..end], CUT].concat().into()
+            let end = text.floor_char_boundary(MAX_LINE_BYTES - CUT_MARK.len());
+            [&text.as_bytes()[..end], CUT_MARK].concat().into()
         }
         LogFormat::Json => {
             let bytes = line.len();

@@ -25,10 +25,10 @@ use millrace_tunnel::heartbeat::{Heartbeat, dead_worker, unhealthy_worker};
 use millrace_tunnel::metrics::{Metrics, ReloadResult};
 use millrace_tunnel::qlog::{QlogError, QlogSink, TraceInfo};
 
-/// How long a worker may take to list its flows.
-const LIST_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a worker may take to answer a request of the admin API.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How much longer than the drain time-out a worker may take to end.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const END_GRACE: Duration = Duration::from_secs(2);
 
 enum Event {
     Signal(Signal),
@@ -133,7 +133,7 @@ impl Process {
     /// Reloads at each SIGHUP. Waits for SIGTERM or SIGINT, then for the flows to end, at most
     /// `drain_timeout`; a second signal ends the wait. The exit code says whether all went in order.
     pub fn run(self, mut drain_timeout: Duration, reload: &mut Reload<'_>) -> ExitCode {
-        watchdog::tell(&[NotifyState::Ready]);
+        watchdog::notify(&[NotifyState::Ready]);
         watchdog::start(self.heartbeats());
         let mut running = self.handles.len();
         let mut deadline: Option<Instant> = None;
@@ -141,7 +141,7 @@ impl Process {
             let event = match deadline {
                 None => self.events.recv().ok(),
                 Some(at) => {
-                    let timeout = at.saturating_duration_since(Instant::now()) + END_PATIENCE;
+                    let timeout = at.saturating_duration_since(Instant::now()) + END_GRACE;
                     self.events.recv_timeout(timeout).ok()
                 }
             };
@@ -158,7 +158,7 @@ impl Process {
                     let again = deadline.is_some();
                     let at = Instant::now() + if again { Duration::ZERO } else { drain_timeout };
                     tracing::info!(signal = signal.as_str(), again, "draining");
-                    watchdog::tell(&[NotifyState::Stopping]);
+                    watchdog::notify(&[NotifyState::Stopping]);
                     if again {
                         return ExitCode::FAILURE;
                     }
@@ -183,9 +183,9 @@ impl Process {
     }
 
     fn reload(&self, reload: &mut Reload<'_>) -> Option<Duration> {
-        watchdog::tell_reloading();
+        watchdog::notify_reloading();
         let outcome = reload(&self.handles);
-        watchdog::tell(&[NotifyState::Ready]);
+        watchdog::notify(&[NotifyState::Ready]);
         let result = if outcome.is_ok() { ReloadResult::Done } else { ReloadResult::Refused };
         self.metrics.reloads.of(result).inc();
         match outcome {
@@ -210,7 +210,7 @@ struct Flows {
 
 impl FlowSource for Flows {
     fn flows(&self) -> Vec<FlowInfo> {
-        self.workers.iter().flat_map(|worker| worker.flows(LIST_PATIENCE)).collect()
+        self.workers.iter().flat_map(|worker| worker.flows(ANSWER_TIMEOUT)).collect()
     }
 
     fn traces(&self) -> Result<Vec<TraceInfo>, QlogError> {
@@ -220,7 +220,7 @@ impl FlowSource for Flows {
     fn trace(&self, connection: &str, on: bool) -> Result<PathBuf, QlogError> {
         let sink = self.qlog.as_ref().ok_or(QlogError::NotConfigured)?;
         let sink = on.then(|| sink.clone());
-        let ask = |worker: &WorkerHandle| worker.trace(connection, sink.clone(), LIST_PATIENCE);
+        let ask = |worker: &WorkerHandle| worker.trace(connection, sink.clone(), ANSWER_TIMEOUT);
         self.workers.iter().find_map(ask).unwrap_or(Err(QlogError::NoConnection))
     }
 
@@ -229,7 +229,7 @@ impl FlowSource for Flows {
         connection: &str,
         change: &CcOverride,
     ) -> Result<CcOverrideResult, CcOverrideError> {
-        let ask = |worker: &WorkerHandle| worker.override_cc(connection, change, LIST_PATIENCE);
+        let ask = |worker: &WorkerHandle| worker.override_cc(connection, change, ANSWER_TIMEOUT);
         self.workers.iter().find_map(ask).unwrap_or(Err(CcOverrideError::NoConnection))
     }
 

@@ -9,16 +9,16 @@ use sd_notify::NotifyState;
 use millrace_tunnel::heartbeat::{Heartbeat, dead_worker};
 
 /// Tells systemd; without systemd nothing happens.
-pub(crate) fn tell(states: &[NotifyState<'_>]) {
+pub(crate) fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(false, states) {
         tracing::warn!(%error, "failed to notify systemd");
     }
 }
 
 /// The configuration is being read again.
-pub(crate) fn tell_reloading() {
+pub(crate) fn notify_reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(error) => tracing::warn!(%error, "failed to notify systemd of the reload"),
     }
 }
@@ -35,7 +35,7 @@ pub(crate) fn start(workers: Vec<Arc<Heartbeat>>) {
     let started = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         loop {
             match dead_worker(&workers, Instant::now()) {
-                None => tell(&[NotifyState::Watchdog]),
+                None => notify(&[NotifyState::Watchdog]),
                 Some(problem) => tracing::error!(problem, "systemd watchdog not notified"),
             }
             thread::sleep(interval);

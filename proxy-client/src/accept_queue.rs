@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 /// Pause after accept(2) has failed for lack of descriptors or memory. Connections wait in the kernel's queue
 /// meanwhile. Short compared with any client's timeout, and long enough that retrying is cheap.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The listeners that may have connections to accept, each at most once.
 #[derive(Debug, Default)]
@@ -33,9 +33,9 @@ impl AcceptQueue {
         std::mem::take(&mut self.listeners)
     }
 
-    /// Stops accepting for [`PAUSE`].
+    /// Stops accepting for [`ACCEPT_PAUSE`].
     pub(crate) fn pause(&mut self, now: Instant) {
-        self.paused_until = Some(now + PAUSE);
+        self.paused_until = Some(now + ACCEPT_PAUSE);
     }
 
     /// When a pause ends.

@@ -12,7 +12,7 @@ use millrace_wire::first_bytes::MAX_FIRST_BYTES;
 use millrace_wire::{ConnectFailure, Destination};
 
 use crate::intercept::{Handshake, MAX_HANDSHAKE_BYTES, Reject, Step};
-use crate::pool::ServerSet;
+use crate::server_set::ServerSet;
 
 /// First bytes of a flow that are looked at with each byte that comes.
 const FIRST_LETTERS_BYTES: usize = 64;
@@ -184,6 +184,19 @@ impl Accepted {
                     return Ok(Some(Outcome::Ready(destination)));
                 }
             }
+        }
+    }
+
+    /// Whether it waits for a tunnel connection.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(_))
+    }
+
+    /// The tunnel connection of its request.
+    pub(crate) fn requested_on(&self) -> Option<ConnId> {
+        match self.stage {
+            Stage::Requested { conn, .. } => Some(conn),
+            _ => None,
         }
     }
 

@@ -10,7 +10,7 @@ use caps::{CapSet, Capability};
 use millrace_cc::registry::Algorithm;
 use millrace_config::{ClientConfig, Interception, ListenAddress};
 use millrace_ops::doctor;
-use millrace_ops::doctor::{DoctorArgs, End, Report, Wanted};
+use millrace_ops::doctor::{DoctorArgs, End, HandshakeTarget, Report};
 use millrace_ops::selection::Selection;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::resolve::Resolver;
@@ -107,7 +107,7 @@ fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorith
         }
     };
     for server in &tunnel.servers {
-        let wanted = Wanted {
+        let wanted = HandshakeTarget {
             server: &server.address,
             server_name: &server.name,
             mark: tunnel.mark,

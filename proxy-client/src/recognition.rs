@@ -36,6 +36,11 @@ impl Classification {
         first_bytes::recognise(bytes).map(|protocol| Self::of_protocol(protocol, classes.default))
     }
 
+    /// The class of a flow to `port` of which no more bytes than `bytes` are waited for.
+    pub(crate) fn by_now(classes: &ListenerClasses, port: u16, bytes: &[u8]) -> Self {
+        Self::of_bytes(classes, port, bytes).unwrap_or_else(|| Self::undecided(classes.default))
+    }
+
     /// The class of a flow whose first bytes have not decided in time.
     pub(crate) fn undecided(class: Class) -> Self {
         Self { class, follows_rtsp: true, by: FlowRecognition::Undecided }

@@ -29,14 +29,13 @@ use millrace_tunnel::transport::{Side, TunnelConfig};
 use crate::connection_group::{Grouping, ListenerClasses};
 use crate::direct::{self, Direct};
 use crate::listeners;
-use crate::pool::{ConnectedCount, Pool};
+use crate::pool::{Pool, Server, WorkerHealthCounts};
 use crate::reload::Reloader;
 use crate::reloadable::Reloadable;
 use crate::role::ClientRole;
 use crate::rtsp_check;
-use crate::server::Server;
 use crate::settings;
-use crate::udp::UdpFlows;
+use crate::udp::UdpListeners;
 
 /// Checks the files that a configuration names. Binds nothing.
 ///
@@ -74,7 +73,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         settings::peer_limits(config),
     );
     let worker_settings = settings::worker(config);
-    let connected = ConnectedCount::default();
+    let connected = Arc::new(WorkerHealthCounts::default());
     let workers = config.runtime.worker_count();
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial).cloned();
@@ -110,7 +109,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         let _one = config.runtime.pin_workers.then(|| OneProcessor::of(index)).transpose()?;
         tunnel.agent = selection.as_ref().map(|it| it.start(index, &metrics)).transpose()?;
         let mine = listeners.remove(0);
-        let udp = UdpFlows::new(udp_listeners.remove(0));
+        let udp = UdpListeners::new(udp_listeners.remove(0));
         let latest = latest.clone();
         let (worker, handle) =
             Worker::new(index, tunnel, worker_settings, shared.clone(), |handle| {
@@ -131,12 +130,11 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
             .context("can't start the tunnel's sockets")?;
         process.spawn(worker, handle)?;
     }
-    let connections = Arc::clone(&connected);
     let health = Box::new(move || {
-        if connections.healthy.load(Ordering::Relaxed) > 0 {
+        if connected.healthy.load(Ordering::Relaxed) > 0 {
             return Health::Healthy;
         }
-        let reason = match connections.stuck.load(Ordering::Relaxed) {
+        let reason = match connected.stuck.load(Ordering::Relaxed) {
             0 => "no connection to a server",
             _ => "full-size packets do not get through to a server: its probes have no answer",
         };

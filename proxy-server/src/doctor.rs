@@ -13,8 +13,8 @@ use millrace_tunnel::algorithms;
 
 /// Ports of RTSP (IANA: `rtsp` and `rtsp-alt`).
 const RTSP_PORTS: [u16; 2] = [554, 8554];
-/// Long enough for a server on this machine.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the answer of a server on this machine may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes all checks and prints the report.
 ///
@@ -114,7 +114,7 @@ fn unspecified(address: SocketAddr) -> IpAddr {
 fn probe(to: SocketAddr) -> std::io::Result<bool> {
     let socket = UdpSocket::bind((unspecified(to), 0))?;
     socket.connect(to)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     // A long header, a version of the kind that forces negotiation (RFC 9000, Section 15), two
     // connection IDs of eight bytes, and what a first packet is padded to.
     let mut packet = vec![0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8];

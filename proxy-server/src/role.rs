@@ -11,7 +11,7 @@ use millrace_config::Class;
 use millrace_ops::published::Published;
 use millrace_tunnel::admitted::Admitted;
 use millrace_tunnel::conn_id::ConnId;
-use millrace_tunnel::datagrams::{DatagramsStart, Near};
+use millrace_tunnel::datagrams::{DatagramsStart, LocalSocket};
 use millrace_tunnel::dial::{Dialer, Progress, interleave};
 use millrace_tunnel::event_loop::Role;
 use millrace_tunnel::event_loop::WorkerHandle;
@@ -53,7 +53,7 @@ enum Stage {
     Answering(TcpStream),
     /// A UDP flow with its socket open, and its medium if it carries one; the answer found no room
     /// in the connection yet.
-    AnsweringUdp(Near, Option<Medium>),
+    AnsweringUdp(LocalSocket, Option<Medium>),
     /// Failed, but the answer found no room in the connection yet.
     Refusing(ConnectFailure),
 }
@@ -313,8 +313,8 @@ impl ServerRole {
     ) {
         let Some(pending) = self.pending.get_mut(&key) else { return };
         match core.take_reserved(pending.conn, rtsp_stream, destination) {
-            Some((near, medium)) => {
-                pending.stage = Stage::AnsweringUdp(near, Some(medium));
+            Some((socket, medium)) => {
+                pending.stage = Stage::AnsweringUdp(socket, Some(medium));
                 self.answer(core, key);
             }
             None => self.refuse(core, key, ConnectFailure::Forbidden),
@@ -331,7 +331,7 @@ impl ServerRole {
             let source = self.shared.dial.bind_source.iter().find(same_family).copied();
             match UdpPort::connect(peer, source) {
                 Ok(port) => {
-                    pending.stage = Stage::AnsweringUdp(Near::Own { port, peer }, None);
+                    pending.stage = Stage::AnsweringUdp(LocalSocket::Own { port, peer }, None);
                     return self.answer(core, key);
                 }
                 Err(error) => {
@@ -440,13 +440,13 @@ impl ServerRole {
                     rtsp,
                 });
             }
-            (Stage::AnsweringUdp(near, medium), Ok(())) => {
+            (Stage::AnsweringUdp(socket, medium), Ok(())) => {
                 let finished = client_ended;
                 // Without it the reason has been logged, and the stream reset.
                 let _ = core.start_datagrams(DatagramsStart {
                     conn,
                     stream,
-                    near,
+                    socket,
                     label,
                     admission,
                     key,

@@ -91,7 +91,7 @@ class PeersProxy(Chain):
         self.peer = self.run(Program("peer", [
             *self.world.peer, "proxy", "--dir", self.world.certificates, "--certificate", "server",
             "--allow", ",".join(self.allowed()), "--allow-udp", self.udp_origin.address]))
-        self.udp_doors = {
+        self.udp_listeners = {
             origin.address: unused_port() for origin in [self.udp_origin, self.udp_forbidden]}
         self.millrace = self.run(self.start_millrace(self.world.certificates, udp=True))
         wait_until("millrace-client is healthy", self.millrace.is_healthy)
@@ -101,10 +101,10 @@ class PeersProxy(Chain):
         return start_client(
             self.world.binaries, self.world.directory, self.world.certificates,
             self.peer.wait_for(event="listening")["address"], certificates / CLIENT,
-            [(port, to) for to, port in self.udp_doors.items()] if udp else [])
+            [(port, to) for to, port in self.udp_listeners.items()] if udp else [])
 
     def udp_listener(self, origin):
-        return f"127.0.0.1:{self.udp_doors[origin.address]}"
+        return f"127.0.0.1:{self.udp_listeners[origin.address]}"
 
     def connections(self):
         return len(self.peer.events(event="connected"))

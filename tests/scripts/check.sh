@@ -1,5 +1,5 @@
 #!/bin/sh
-# Documentation links, format, structure (import cycles, crate layers, sizes of types), the image's workspace, lints, licences,
+# Documentation links, format, structure (import cycles, crate layers, sizes of types), features of dependencies, the image's workspace, lints, licences,
 # sources and advisories of the dependencies, pinned base images, strict TypeScript.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -8,7 +8,9 @@ tests/scripts/images.sh
 tests/scripts/products-alone.sh
 node tests/scripts/links.mjs
 cargo fmt --check
-cargo run --quiet --release --package millrace-structure >/dev/null
+tests/scripts/features.sh
+cargo build --quiet --release --workspace --bin millrace-structure
+target/release/millrace-structure >/dev/null
 cargo clippy --release --workspace --all-targets -- -D warnings
 # The fuzz targets compile; `make test-full` runs them.
 cargo check --quiet --release --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz-check

@@ -186,6 +186,10 @@ for name in "${failed[@]}"; do
     echo "== $name ended so ($logs/$name.log has all of it):"
     tail -n 25 "$logs/$name.log"
 done
-[ ${#failed[@]} = 0 ] || echo "failed: ${failed[*]}"
+# Last, because not everyone sees all of an output: which tests failed, and the places that they named.
+for name in "${failed[@]}"; do
+    echo "failed: $name"
+    grep -hE '^test .* FAILED$|^ +FAIL |^thread .* panicked at ' "$logs/$name.log" | sort -u | cut -c1-160 | tail -n 12
+done
 echo "$(($(find "$logs" -name '*.result' | wc -l) - ${#failed[@]})) passed, ${#failed[@]} failed"
 [ ${#failed[@]} = 0 ]

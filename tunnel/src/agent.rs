@@ -34,7 +34,7 @@ pub struct Agent {
 
 /// State that the Selector knows of a connection.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct SelectorState {
     class: Class,
     /// Whether the rules select the algorithm.
     pub(crate) managed: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Watched {
     algorithm_pending: bool,
 }
 
-impl Watched {
+impl SelectorState {
     pub(crate) fn new(class: Class, managed: bool) -> Self {
         let algorithm_pending = !managed;
         Self { class, managed, reported_bytes: 0, class_pending: true, algorithm_pending }
@@ -95,10 +95,10 @@ impl Agent {
     }
 
     /// Sends the pending class and algorithm of a connection.
-    pub(crate) fn introduce(
+    pub(crate) fn send_pending(
         &mut self,
         id: ConnId,
-        watched: &mut Watched,
+        watched: &mut SelectorState,
         algorithm: &Algorithm,
         pinned: bool,
         now: Instant,
@@ -122,7 +122,7 @@ impl Agent {
     pub(crate) fn report_path(
         &mut self,
         id: ConnId,
-        watched: &mut Watched,
+        watched: &mut SelectorState,
         path: &PathModel,
         now: Instant,
     ) {

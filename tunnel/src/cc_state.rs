@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use millrace_cc::registry::Algorithm;
 
-use crate::agent::Watched;
+use crate::agent::SelectorState;
 use crate::flow_info::FlowInfo;
 
 /// A connection's congestion control.
@@ -18,7 +18,7 @@ pub(crate) struct CcState {
     /// An operator set it; flows and rules do not change it.
     pub(crate) pinned: bool,
     /// What has been reported to the Selector.
-    pub(crate) watched: Option<Watched>,
+    pub(crate) watched: Option<SelectorState>,
 }
 
 impl CcState {

@@ -19,7 +19,7 @@ use crate::conn_state::{
 use crate::datagrams;
 use crate::fault::Fault;
 use crate::flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
-use crate::memory::Held;
+use crate::memory::HeldBytes;
 use crate::metrics::WorkerCounters;
 use crate::path_mtu::PathMtu;
 use crate::progress::Progress;
@@ -86,7 +86,7 @@ impl Conn {
         quic: quiche::Connection,
         port: usize,
         peer: SocketAddr,
-        held: Held,
+        held: HeldBytes,
         algorithm: Algorithm,
         now: Instant,
     ) -> Self {

@@ -7,9 +7,9 @@ use std::time::Instant;
 use quiche::h3;
 
 use crate::datagrams::Early;
-use crate::memory::Held;
+use crate::memory::HeldBytes;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
-use crate::probe::{Asked, Exchange};
+use crate::probe::{Exchange, PendingProbe};
 use crate::stream_owner::Owner;
 
 /// How datagrams reach a connection and its peer.
@@ -68,9 +68,9 @@ pub(crate) struct ConnHandshake {
 /// The memory of a connection.
 pub(crate) struct ConnMemory {
     /// What counts of it against the process's memory cap.
-    pub(crate) held: Held,
+    pub(crate) held: HeldBytes,
     /// `held` without `relay_bytes`, at the last check.
-    pub(crate) seen: Held,
+    pub(crate) seen: HeldBytes,
     /// What the buffers of its flows take.
     pub(crate) relay_bytes: u64,
     /// It was driven since the last check.
@@ -98,7 +98,7 @@ impl ConnActivity {
 #[derive(Default)]
 pub(crate) struct ConnProbes {
     /// The probe that this end has under way.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<PendingProbe>,
     /// The peer's probes that are being answered.
     pub(crate) answering: Vec<Exchange>,
 }

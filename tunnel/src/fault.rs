@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The name of the environment variable.
 const VARIABLE: &str = "MILLRACE_TEST_FAULTS";
 /// How long [`Fault::Stall`] keeps a worker from its loop.
-pub(crate) const STALL: Duration = Duration::from_secs(12);
+pub(crate) const STALL_TIME: Duration = Duration::from_secs(12);
 
 /// What happens, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,25 +13,25 @@ pub const MIN_STREAM_WINDOW_BYTES: u64 = 256 << 10;
 /// of one flow each raise the resident memory by 45 kB each at the client and 44 to 48 kB at the server.
 pub const CONNECTION_BYTES: u64 = 46_000;
 /// What is kept of each packet in flight, in bytes per byte in flight: one part in this many.
-pub(crate) const IN_FLIGHT_SHARE: u64 = 4;
+pub(crate) const IN_FLIGHT_DIVISOR: u64 = 4;
 /// Eviction ends at this part of the cap, so that not each tick evicts.
-const EVICT_TO: (u64, u64) = (15, 16);
+const EVICT_TO_CAP_FRACTION: (u64, u64) = (15, 16);
 /// Flows whose reader takes all that they hold within this time are never reset ...
-const ACTIVE: Duration = Duration::from_secs(1);
+const MAX_ACTIVE_DRAIN_TIME: Duration = Duration::from_secs(1);
 /// ... unless it has taken nothing for so many ticks.
-const STILL_TICKS: u32 = 4;
+const MIN_STILL_TICKS: u32 = 4;
 /// Flows are not reset before they are so old.
-pub(crate) const NEW: Duration = Duration::from_secs(2);
+pub(crate) const MIN_RESET_AGE: Duration = Duration::from_secs(2);
 /// Windows beyond the least one may promise this part of the cap together ...
-const EXCESS_SHARE: u64 = 4;
+const EXCESS_CAP_DIVISOR: u64 = 4;
 /// ... and each of them no more than one part in this many of what is left of it.
-const EXCESS_PART: u64 = 8;
+const EXCESS_REST_DIVISOR: u64 = 8;
 /// Logged at most this often.
-pub(crate) const LOG_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What one connection was last seen to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldBytes {
     /// Memory, in bytes.
     pub(crate) bytes: u64,
     /// What its windows beyond the least ones promise.
@@ -51,6 +51,7 @@ pub(crate) struct DrainMeter {
 impl DrainMeter {
     /// Four parts of 2.5 s, of which the newest is not over yet.
     const PARTS: usize = 4;
+    /// Ticks of a part: 2.5 s.
     const PART_TICKS: u32 = 10;
 
     /// A tick has passed; `bytes` is the count since the beginning.
@@ -69,7 +70,7 @@ impl DrainMeter {
 
     /// Whether the reader has taken nothing of `held` bytes lately.
     pub(crate) fn is_still(&self, held: u64) -> bool {
-        held > 0 && self.still_ticks >= STILL_TICKS
+        held > 0 && self.still_ticks >= MIN_STILL_TICKS
     }
 
     /// How long the reader needs for `held` bytes at that rate, for a flow of this age.
@@ -94,7 +95,7 @@ pub(crate) struct Candidate {
 
 /// The flows to reset so that `excess` bytes become free: those that take longest first.
 pub(crate) fn choose(mut candidates: Vec<Candidate>, excess: u64) -> Vec<Candidate> {
-    candidates.retain(|it| it.held > 0 && (it.is_still || it.time > ACTIVE));
+    candidates.retain(|it| it.held > 0 && (it.is_still || it.time > MAX_ACTIVE_DRAIN_TIME));
     candidates.sort_unstable_by_key(|it| std::cmp::Reverse((it.time, it.held)));
     let mut freed = 0;
     let goes = |it: &Candidate| {
@@ -108,10 +109,10 @@ pub(crate) fn choose(mut candidates: Vec<Candidate>, excess: u64) -> Vec<Candida
 /// How large a stream's window may become while windows beyond the least promise `excess` bytes
 /// together; without a bound while that is little.
 pub(crate) fn window_limit(excess: u64, cap: u64) -> u64 {
-    let pool = cap / EXCESS_SHARE;
+    let pool = cap / EXCESS_CAP_DIVISOR;
     match pool.checked_sub(excess) {
         Some(left) if left >= pool / 2 => u64::MAX,
-        Some(left) => (left / EXCESS_PART).max(MIN_STREAM_WINDOW_BYTES),
+        Some(left) => (left / EXCESS_REST_DIVISOR).max(MIN_STREAM_WINDOW_BYTES),
         None => MIN_STREAM_WINDOW_BYTES,
     }
 }
@@ -121,7 +122,7 @@ pub(crate) fn share_of_excess(own: u64, total: u64, cap: u64) -> u64 {
     if total <= cap {
         return 0;
     }
-    let excess = total - cap / EVICT_TO.1 * EVICT_TO.0;
+    let excess = total - cap / EVICT_TO_CAP_FRACTION.1 * EVICT_TO_CAP_FRACTION.0;
     let share = u128::from(excess) * u128::from(own) / u128::from(total.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus::IntGauge;
 
-use crate::memory::{CONNECTION_BYTES, Held, share_of_excess};
+use crate::memory::{CONNECTION_BYTES, HeldBytes, share_of_excess};
 
 /// Memory in use, and its cap.
 #[derive(Debug)]
@@ -50,12 +50,12 @@ impl MemoryUse {
         share_of_excess(own, self.bytes(), self.cap())
     }
 
-    pub(crate) fn remove(&self, held: Held) {
-        self.replace(held, Held::default());
+    pub(crate) fn remove(&self, held: HeldBytes) {
+        self.replace(held, HeldBytes::default());
     }
 
     /// A holder of `before` holds `now`.
-    pub(crate) fn replace(&self, before: Held, now: Held) {
+    pub(crate) fn replace(&self, before: HeldBytes, now: HeldBytes) {
         if before == now {
             return;
         }
@@ -80,9 +80,9 @@ mod tests {
     fn what_is_replaced_or_removed_counts_no_more() {
         let memory = MemoryUse::new(IntGauge::new("bytes", "bytes").unwrap());
         memory.set_cap(CONNECTION_BYTES + 500);
-        let held = |bytes, excess| Held { bytes, excess };
-        memory.replace(Held::default(), held(300, 7));
-        memory.replace(Held::default(), held(400, 0));
+        let held = |bytes, excess| HeldBytes { bytes, excess };
+        memory.replace(HeldBytes::default(), held(300, 7));
+        memory.replace(HeldBytes::default(), held(400, 0));
         assert!(memory.is_full());
         memory.replace(held(300, 7), held(100, 3));
         assert_eq!((memory.bytes(), memory.excess(), memory.gauge.get()), (500, 3, 500));

@@ -14,7 +14,7 @@ use mio::Waker;
 
 /// Datagrams that may wait for a worker: four full messages (64 each). What is more is lost, as in a full socket
 /// buffer.
-const MAX_WAITING: usize = 256;
+const MAX_WAITING_DATAGRAMS: usize = 256;
 
 /// One datagram, and where it came in.
 #[derive(Debug)]
@@ -46,18 +46,18 @@ impl Inbox {
     pub(crate) fn take(&self) -> impl Iterator<Item = Misdelivered> {
         // The next datagram wakes the worker again.
         self.is_woken.store(false, Ordering::SeqCst);
-        self.datagrams.try_iter().take(MAX_WAITING)
+        self.datagrams.try_iter().take(MAX_WAITING_DATAGRAMS)
     }
 }
 
 /// The workers that share addresses, by their number.
 #[derive(Debug, Default)]
-pub(crate) struct Neighbours(RwLock<Vec<Option<Worker>>>);
+pub(crate) struct SharingWorkers(RwLock<Vec<Option<Worker>>>);
 
-impl Neighbours {
+impl SharingWorkers {
     /// Where the datagrams of a worker come in.
     pub(crate) fn add_worker(&self, number: u8, waker: Arc<Waker>) -> Inbox {
-        let (inbox, datagrams) = sync_channel(MAX_WAITING);
+        let (inbox, datagrams) = sync_channel(MAX_WAITING_DATAGRAMS);
         let is_woken = Arc::new(AtomicBool::new(false));
         let mut workers = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let place = usize::from(number);
@@ -95,19 +95,19 @@ mod tests {
     fn datagrams_go_to_the_worker_of_their_connection_id_while_it_has_room() {
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
-        let neighbours = Neighbours::default();
+        let sharing_workers = SharingWorkers::default();
         // In any order.
-        let second = neighbours.add_worker(1, waker.clone());
-        assert!(!neighbours.pass(0, datagram()), "there is no such worker");
-        let first = neighbours.add_worker(0, waker);
-        assert!(neighbours.pass(1, datagram()));
+        let second = sharing_workers.add_worker(1, waker.clone());
+        assert!(!sharing_workers.pass(0, datagram()), "there is no such worker");
+        let first = sharing_workers.add_worker(0, waker);
+        assert!(sharing_workers.pass(1, datagram()));
         let taken: Vec<_> = second.take().collect();
         assert_eq!((taken.len(), &taken[0].datagram[..]), (1, &[7][..]));
         assert_eq!(first.take().count(), 0);
-        for _ in 0..MAX_WAITING {
-            assert!(neighbours.pass(0, datagram()));
+        for _ in 0..MAX_WAITING_DATAGRAMS {
+            assert!(sharing_workers.pass(0, datagram()));
         }
-        assert!(!neighbours.pass(0, datagram()), "more than it has room for");
-        assert_eq!(first.take().count(), MAX_WAITING);
+        assert!(!sharing_workers.pass(0, datagram()), "more than it has room for");
+        assert_eq!(first.take().count(), MAX_WAITING_DATAGRAMS);
     }
 }

@@ -10,7 +10,7 @@ use mio::Waker;
 use crate::error_queue::TooBig;
 
 /// Reports that wait for other workers; the oldest go when there are more.
-const MAX_WAITING: usize = 64;
+const MAX_WAITING_REPORTS: usize = 64;
 
 /// What workers tell each other of packets that were too large.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl PathReports {
             return;
         }
         for report in reports {
-            if inner.waiting.len() == MAX_WAITING {
+            if inner.waiting.len() == MAX_WAITING_REPORTS {
                 inner.waiting.pop_front();
             }
             let number = self.count.fetch_add(1, Ordering::Relaxed);

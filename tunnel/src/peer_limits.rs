@@ -18,7 +18,7 @@ use crate::fair_share::{FairShare, Place, PoolLimits, Refusal, Reserve};
 /// forgotten when there are more.
 const MAX_ADDRESSES: usize = 65_536;
 /// How often the table is searched for addresses to forget.
-const FORGET_EVERY: Duration = Duration::from_secs(1);
+const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The part of a handshake that does not count towards the rate of its address once the client is
 /// authenticated: ten times as many authenticated connections as failed handshakes. A client that opens a
@@ -134,7 +134,7 @@ struct Address {
 }
 
 impl Address {
-    fn earn(&mut self, limits: &Limits, now: Instant) {
+    fn refill(&mut self, limits: &Limits, now: Instant) {
         let earned = now.saturating_duration_since(self.counted).as_secs_f64();
         let most = limits.handshakes_per_address as f64;
         self.credit = (self.credit + earned * limits.handshake_rate_per_source_ip).min(most);
@@ -196,7 +196,7 @@ impl PeerLimits {
             credit: limits.handshakes_per_address as f64,
             counted: now,
         });
-        address.earn(&limits, now);
+        address.refill(&limits, now);
         if address.under_way >= limits.handshakes_per_address {
             return Err(HandshakeLimit::Handshakes);
         }
@@ -241,11 +241,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Addresses {
     /// Forgets addresses that nothing has to be remembered of; whether there is room for one more.
     fn make_room(&mut self, limits: &Limits, now: Instant) -> bool {
-        let rested = self.forgot.is_none_or(|at| now.saturating_duration_since(at) > FORGET_EVERY);
+        let rested =
+            self.forgot.is_none_or(|at| now.saturating_duration_since(at) > FORGET_INTERVAL);
         if self.by_address.len() >= MAX_ADDRESSES / 2 && rested {
             self.forgot = Some(now);
             self.by_address.retain(|_, address| {
-                address.earn(limits, now);
+                address.refill(limits, now);
                 address.under_way > 0 || address.credit < limits.handshakes_per_address as f64
             });
         }

@@ -15,7 +15,7 @@ pub(crate) const BODY: [u8; 4096] = [0; 4096];
 /// The longest body that a server reads.
 pub(crate) const MAX_BODY_BYTES: usize = 64 << 10;
 /// Probes of a client that a server answers at a time.
-pub(crate) const MAX_PROBES: usize = 4;
+pub(crate) const MAX_PROBES_PER_CLIENT: usize = 4;
 /// RFC 9114, Section 8.1.
 pub(crate) const H3_EXCESSIVE_LOAD: u64 = 0x107;
 /// RFC 9114, Section 8.1.
@@ -56,7 +56,7 @@ impl Exchange {
 
 /// What a client has under way on a connection.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingProbe {
     pub(crate) started: Instant,
     /// Without it the connection had no room for the request yet.
     pub(crate) exchange: Option<Exchange>,

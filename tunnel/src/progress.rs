@@ -7,9 +7,9 @@
 use std::time::{Duration, Instant};
 
 /// How long data that could move may wait.
-pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(5);
+pub(crate) const STUCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Acknowledged bytes that are more than the packets of a connection that only keeps itself alive.
-pub(crate) const LEAST_ACKED_BYTES: u64 = 1200;
+pub(crate) const MIN_ACKED_BYTES: u64 = 1200;
 
 /// What is known of a connection's progress in sending.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +32,11 @@ impl Progress {
         if sent.received_packets != self.received_packets {
             (self.received_packets, self.heard) = (sent.received_packets, now);
         }
-        if !sent.is_waiting || sent.acked_bytes >= self.acked_bytes + LEAST_ACKED_BYTES {
+        if !sent.is_waiting || sent.acked_bytes >= self.acked_bytes + MIN_ACKED_BYTES {
             (self.acked_bytes, self.moved) = (sent.acked_bytes, now);
         }
-        now.saturating_duration_since(self.moved) >= STUCK_AFTER
-            && now.saturating_duration_since(self.heard) < STUCK_AFTER
+        now.saturating_duration_since(self.moved) >= STUCK_TIMEOUT
+            && now.saturating_duration_since(self.heard) < STUCK_TIMEOUT
     }
 }
 

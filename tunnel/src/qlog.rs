@@ -23,7 +23,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Chunks that may wait for the disk.
 const MAX_WAITING_CHUNKS: usize = 64;
 /// How often the thread looks whether its trace was stopped.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Why a trace was not started or stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,7 +176,7 @@ impl QlogSink {
 
 fn write_out(mut output: File, chunks: &Receiver<Vec<u8>>, progress: &Progress) {
     loop {
-        match chunks.recv_timeout(LOOK_EVERY) {
+        match chunks.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(chunk) => match output.write_all(&chunk) {
                 Ok(()) => drop(progress.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed)),
                 Err(error) => {

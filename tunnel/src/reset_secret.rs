@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of the file.
-const FILE: &str = "stateless-reset.key";
+const SECRET_FILE: &str = "stateless-reset.key";
 /// Bytes of the secret.
 pub const RESET_SECRET_BYTES: usize = 32;
 
@@ -58,7 +58,7 @@ pub fn random() -> ResetSecret {
 /// # Errors
 /// The directory or the file can't be used, or the file is no secret.
 pub fn read(directory: &Path) -> Result<Option<ResetSecret>, ResetSecretError> {
-    let path = directory.join(FILE);
+    let path = directory.join(SECRET_FILE);
     match fs::read(&path) {
         Ok(bytes) => {
             let length = bytes.len();
@@ -88,7 +88,7 @@ pub fn read_or_create(directory: &Path) -> Result<ResetSecret, ResetSecretError>
         .mode(0o700)
         .create(directory)
         .map_err(|source| failed("make", directory, source))?;
-    let path = directory.join(FILE);
+    let path = directory.join(SECRET_FILE);
     let write = || {
         let mut file = tempfile::Builder::new()
             .prefix(".millrace-")
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(read_or_create(&directory).unwrap(), secret);
         assert_eq!(read(&directory).unwrap(), Some(secret));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&directory), mode(&directory.join(FILE))), (0o700, 0o600));
+        assert_eq!((mode(&directory), mode(&directory.join(SECRET_FILE))), (0o700, 0o600));
         let other = read_or_create(&parent.path().join("other")).unwrap();
         assert_ne!(other, secret);
     }
@@ -129,10 +129,10 @@ mod tests {
     #[test]
     fn wrong_file_is_reported_with_what_to_do() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join(FILE), "short").unwrap();
+        fs::write(directory.path().join(SECRET_FILE), "short").unwrap();
         let said = read_or_create(directory.path()).unwrap_err().to_string();
         assert!(said.contains("has 5 bytes") && said.contains("remove it"), "{said}");
-        let said = read_or_create(&directory.path().join(FILE)).unwrap_err().to_string();
+        let said = read_or_create(&directory.path().join(SECRET_FILE)).unwrap_err().to_string();
         assert!(said.contains("must be writable"), "{said}");
     }
 }

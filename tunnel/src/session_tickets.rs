@@ -21,10 +21,13 @@ use millrace_config::SessionTickets;
 
 use crate::peer_verification::PeerVerifier;
 
+/// Name of the key of a ticket (RFC 5077, Section 4).
 const NAME_BYTES: usize = 16;
 /// NIST SP 800-38D, Section 8.2.2: random ones do for 2^32 tickets of a key.
 const NONCE_BYTES: usize = 12;
+/// Authentication tag of AES-GCM (NIST SP 800-38D, Section 5.2.1.2: the longest).
 const TAG_BYTES: usize = 16;
+/// Bytes of a ticket beside the encrypted session.
 const OVERHEAD_BYTES: usize = NAME_BYTES + NONCE_BYTES + TAG_BYTES;
 
 /// The keys of a process.

@@ -9,11 +9,11 @@ use crate::fault::Faults;
 use crate::flow_admission::{FlowLimits, FlowPools, Shares};
 use crate::flow_owner::{FlowOwner, FlowRefusal, Viewer};
 use crate::idle_memory::IdleMemory;
-use crate::memory::Held;
+use crate::memory::HeldBytes;
 use crate::memory_use::MemoryUse;
 use crate::metrics;
 use crate::metrics::Metrics;
-use crate::misdelivered::Neighbours;
+use crate::misdelivered::SharingWorkers;
 use crate::path_reports::PathReports;
 use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
 
@@ -31,7 +31,7 @@ pub struct Shared {
     flows: FlowPools,
     next_number: AtomicU64,
     pub(crate) path_reports: PathReports,
-    pub(crate) neighbours: Neighbours,
+    pub(crate) sharing_workers: SharingWorkers,
     at_work: AtomicUsize,
     /// What tests provoke.
     pub(crate) faults: Faults,
@@ -54,7 +54,7 @@ impl Shared {
             flows: FlowPools::new(flows),
             next_number: AtomicU64::new(1),
             path_reports: PathReports::default(),
-            neighbours: Neighbours::default(),
+            sharing_workers: SharingWorkers::default(),
             at_work: AtomicUsize::default(),
             faults: Faults::from_environment(),
         };
@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// A worker has one connection less, which held so much.
-    pub(crate) fn forget_connection(&self, held: Held) {
+    pub(crate) fn forget_connection(&self, held: HeldBytes) {
         self.memory.remove(held);
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }

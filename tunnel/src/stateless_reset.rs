@@ -7,11 +7,12 @@ use boring::hash::hmac_sha256;
 use crate::reset_secret::ResetSecret;
 
 /// Answers of one worker between two ticks; more would make it an amplifier for floods.
-const ANSWERS_PER_TICK: u32 = 25;
+const MAX_ANSWERS_PER_TICK: u32 = 25;
 /// RFC 9000, Section 10.3: shorter ones can't be told from noise.
-const MIN_BYTES: usize = 21;
+const MIN_ANSWERED_BYTES: usize = 21;
 /// Length of an answer, if what it answers was longer: none looks like a larger packet.
 pub(crate) const ANSWER_BYTES: usize = 42;
+/// Stateless reset token (RFC 9000, Section 10.3).
 const TOKEN_BYTES: usize = 16;
 
 /// Makes reset tokens that stay the same over restarts of an instance (RFC 9000, Section 10.3.2).
@@ -29,7 +30,7 @@ impl StatelessReset {
     /// BoringSSL failed.
     pub fn new(secret: &ResetSecret, instance: &str) -> Result<Self, ErrorStack> {
         let key = hmac_sha256(secret, format!("millrace stateless reset {instance}").as_bytes())?;
-        Ok(Self { key, answers_left: ANSWERS_PER_TICK })
+        Ok(Self { key, answers_left: MAX_ANSWERS_PER_TICK })
     }
 
     /// The token of a connection ID.
@@ -44,7 +45,7 @@ impl StatelessReset {
         // Always shorter than what it answers, so that two ends never reset each other for ever.
         let bytes = ANSWER_BYTES.min(len.checked_sub(1)?);
         self.answers_left = self.answers_left.checked_sub(1)?;
-        if bytes < MIN_BYTES {
+        if bytes < MIN_ANSWERED_BYTES {
             return None;
         }
         let mut packet = vec![0; bytes];
@@ -57,7 +58,7 @@ impl StatelessReset {
 
     /// Some time has passed.
     pub(crate) fn tick(&mut self) {
-        self.answers_left = ANSWERS_PER_TICK;
+        self.answers_left = MAX_ANSWERS_PER_TICK;
     }
 }
 
@@ -84,7 +85,7 @@ mod tests {
         assert_eq!(answer[13..], reset.token(&[7; 16]).to_be_bytes());
         assert_eq!(reset.answer(&[7; 16], 21), None);
         let answers = (0..100).filter_map(|_| reset.answer(&[7; 16], 1200)).count();
-        assert_eq!(answers as u32, ANSWERS_PER_TICK - 2);
+        assert_eq!(answers as u32, MAX_ANSWERS_PER_TICK - 2);
         reset.tick();
         assert!(reset.answer(&[7; 16], 1200).is_some());
     }

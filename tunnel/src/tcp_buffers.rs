@@ -249,11 +249,11 @@ mod tests {
     fn pair() -> (BoundedTcp, StdStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let peer = StdStream::connect(listener.local_addr().expect("bound")).expect("open");
-        let (near, _) = listener.accept().expect("a connection");
-        for socket in [&near, &peer] {
-            socket.set_nonblocking(true).expect("nonblocking");
+        let (socket, _) = listener.accept().expect("a connection");
+        for end in [&socket, &peer] {
+            end.set_nonblocking(true).expect("nonblocking");
         }
-        (BoundedTcp::new(TcpStream::from_std(near)), peer)
+        (BoundedTcp::new(TcpStream::from_std(socket)), peer)
     }
 
     /// Bytes that `to` takes until it has taken none for a while.
@@ -274,19 +274,19 @@ mod tests {
 
     #[test]
     fn receive_buffer_of_a_fast_reader_on_a_short_path_stays_small() {
-        let (mut near, mut peer) = pair();
-        let at_first = receive_buffer(&near);
+        let (mut socket, mut peer) = pair();
+        let at_first = receive_buffer(&socket);
         peer.set_nonblocking(false).expect("blocking");
         let sender = std::thread::spawn(move || while peer.write_all(&[0; 65_536]).is_ok() {});
         let (mut buf, mut read) = (vec![0; MIB], 0);
         while read < 256 * MIB {
-            match near.read(&mut buf) {
+            match socket.read(&mut buf) {
                 Ok(bytes) => read += bytes,
                 Err(_) => std::thread::yield_now(),
             }
         }
-        let then = receive_buffer(&near);
-        drop(near);
+        let then = receive_buffer(&socket);
+        drop(socket);
         sender.join().expect("it ends with its connection");
         // The kernel by itself has 4 to 33 MB here.
         // A buffer is about twice its window (tcp_adv_win_scale, tcp(7)).
@@ -295,9 +295,9 @@ mod tests {
 
     #[test]
     fn unsent_data_is_bounded_while_the_peer_does_not_read() {
-        let (mut near, peer) = pair();
+        let (mut socket, peer) = pair();
         let peer_buffer = socket2::SockRef::from(&peer).recv_buffer_size().expect("open");
-        let waiting = fill(&mut near);
+        let waiting = fill(&mut socket);
         // What is on its way fits into the peer's window.
         assert!(waiting <= peer_buffer + 2 * MIN_UNSENT_BYTES, "{waiting}");
         assert!(waiting >= MIN_UNSENT_BYTES / 2, "{waiting}");

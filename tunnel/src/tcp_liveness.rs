@@ -14,15 +14,16 @@ use crate::socket::Socket;
 use crate::tcp_info::tcp_info;
 use crate::tick::TICK;
 
-/// Checks of each flow within the shorter time-out, and the longest interval between two of them.
+/// Checks of each flow within the shorter time-out.
 const CHECKS_PER_TIMEOUT: u32 = 20;
+/// Longest interval between two checks of a flow.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// The last probe's answer may still be under way.
 const MIN_UNANSWERED_PROBES: u8 = 2;
 /// Silence of an idle connection before its first keep-alive probe.
 const MAX_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// Unanswered keep-alive probes that end a connection.
-const KEEPALIVE_PROBES: u32 = 4;
+const MAX_KEEPALIVE_PROBES: u32 = 4;
 
 /// What the kernel knows of the data that is on its way to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,12 +126,12 @@ impl TcpLivenessChecks {
         let Socket::Tcp(tcp) = socket else { return };
         let total = self.timeouts.probe;
         let second = Duration::from_secs(1);
-        let idle = (total / (KEEPALIVE_PROBES + 1)).clamp(second, MAX_KEEPALIVE_IDLE);
-        let interval = (total.saturating_sub(idle) / KEEPALIVE_PROBES).max(second);
+        let idle = (total / (MAX_KEEPALIVE_PROBES + 1)).clamp(second, MAX_KEEPALIVE_IDLE);
+        let interval = (total.saturating_sub(idle) / MAX_KEEPALIVE_PROBES).max(second);
         let keepalive = TcpKeepalive::new()
             .with_time(idle)
             .with_interval(interval)
-            .with_retries(KEEPALIVE_PROBES);
+            .with_retries(MAX_KEEPALIVE_PROBES);
         // A failure means that the connection is gone already.
         let _ = SockRef::from(tcp.stream()).set_tcp_keepalive(&keepalive);
     }

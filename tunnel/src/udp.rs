@@ -13,7 +13,7 @@ use crate::address_sharing::AddressSharing;
 use crate::local_resources::bind_source;
 
 /// Messages taken with one system call; with receive offload each can hold many datagrams.
-const RECV_BATCH: usize = 16;
+const RECV_BATCH_MESSAGES: usize = 16;
 /// Largest message with receive offload: the kernel never joins more.
 const RECV_MESSAGE_BYTES: usize = 65_536;
 /// Asked of the kernel for each direction; it grants at most `net.core.{r,w}mem_max`.
@@ -25,7 +25,7 @@ const FLOW_BUFFER_BYTES: usize = 1 << 20;
 pub const SEND_MESSAGE_BYTES: usize = 65_507;
 
 /// Attempts of [`UdpPort::send_despite_reports`]: reports may come in between.
-const SEND_ATTEMPTS: usize = 3;
+const MAX_SEND_ATTEMPTS: usize = 3;
 
 /// Where sockets are bound that send from other addresses: addresses that no host has, so that no datagrams come to
 /// these sockets. The dummy addresses of IANA's special-purpose registries (RFC 7600 for IPv4, RFC 9780 for IPv6).
@@ -35,14 +35,14 @@ const DUMMY_V6: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 0);
 /// Buffers that the sockets of one worker share.
 pub struct RecvBuffers {
     bytes: Vec<u8>,
-    meta: [RecvMeta; RECV_BATCH],
+    meta: [RecvMeta; RECV_BATCH_MESSAGES],
 }
 
 impl Default for RecvBuffers {
     fn default() -> Self {
         Self {
-            bytes: vec![0; RECV_BATCH * RECV_MESSAGE_BYTES],
-            meta: [RecvMeta::default(); RECV_BATCH],
+            bytes: vec![0; RECV_BATCH_MESSAGES * RECV_MESSAGE_BYTES],
+            meta: [RecvMeta::default(); RECV_BATCH_MESSAGES],
         }
     }
 }
@@ -247,8 +247,8 @@ impl UdpPort {
         mut take: impl FnMut(SocketAddr, SocketAddr, &mut [u8]),
     ) -> io::Result<bool> {
         let mut slices = buffers.bytes.chunks_mut(RECV_MESSAGE_BYTES).map(IoSliceMut::new);
-        let mut slices: [IoSliceMut<'_>; RECV_BATCH] =
-            std::array::from_fn(|_| slices.next().expect("as many chunks as RECV_BATCH"));
+        let mut slices: [IoSliceMut<'_>; RECV_BATCH_MESSAGES] =
+            std::array::from_fn(|_| slices.next().expect("as many chunks as RECV_BATCH_MESSAGES"));
         let messages = match self.state.recv((&self.socket).into(), &mut slices, &mut buffers.meta)
         {
             Ok(messages) => messages,
@@ -306,7 +306,7 @@ impl UdpPort {
         segment: usize,
     ) -> io::Result<()> {
         let mut sent = self.send(destination, source, contents, segment);
-        for _ in 1..SEND_ATTEMPTS {
+        for _ in 1..MAX_SEND_ATTEMPTS {
             match &sent {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
                 _ => break,

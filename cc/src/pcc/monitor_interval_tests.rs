@@ -107,7 +107,7 @@ fn interval_without_feedback_becomes_overdue_and_memory_is_bounded() {
 fn jump_in_packet_numbers_costs_no_memory() {
     let mut intervals = Intervals::default();
     send(&mut intervals, 0..3);
-    let far = SentPacket { number: 1 << 60, ..sent(3) };
-    intervals.close_if_due(&far);
+    let much_later = SentPacket { number: 1 << 60, ..sent(3) };
+    intervals.close_if_due(&much_later);
     assert!(!intervals.is_open());
 }

@@ -121,12 +121,12 @@ fn a_flow_is_there_from_its_start_to_its_stop() {
 
 #[test]
 fn extra_rtt_is_the_flows_own() {
-    let far = Flow { extra_rtt: 55 * MS, ..Flow::bulk(constant(2.0)) };
-    let outcome = outcome(&setup(demo(), vec![Flow::bulk(constant(2.0)), far], 30));
-    let [near, far] = [0, 1].map(|flow: usize| outcome.flows[flow].rtt);
-    assert_eq!((near.min, far.max), (101 * MS, 157 * MS));
+    let distant = Flow { extra_rtt: 55 * MS, ..Flow::bulk(constant(2.0)) };
+    let outcome = outcome(&setup(demo(), vec![Flow::bulk(constant(2.0)), distant], 30));
+    let [base, distant] = [0, 1].map(|flow: usize| outcome.flows[flow].rtt);
+    assert_eq!((base.min, distant.max), (101 * MS, 157 * MS));
     // Both send at the same moments, and the first is served first.
-    assert_eq!((near.max, far.min), (101 * MS, 157 * MS));
+    assert_eq!((base.max, distant.min), (101 * MS, 157 * MS));
 }
 
 #[test]

@@ -216,18 +216,19 @@ mod tests {
         let share = |is: &dyn Fn(&DatasetPath) -> bool| {
             paths.iter().filter(|path| is(path)).count() as f64 / paths.len() as f64
         };
-        let near = |share: f64, wanted: f64| assert!((share - wanted).abs() < 0.04, "{share}");
-        near(share(&|path| path.loss == 0.0), LOSSLESS_SHARE);
-        near(share(&|path| path.jitter_ms == 0.0), NO_JITTER_SHARE);
-        near(share(&|path| path.rivals == 0), NO_RIVALS_SHARE);
-        near(share(&|path| path.trace.is_some()), RECORDED_SHARE);
-        near(
+        let assert_close =
+            |share: f64, wanted: f64| assert!((share - wanted).abs() < 0.04, "{share}");
+        assert_close(share(&|path| path.loss == 0.0), LOSSLESS_SHARE);
+        assert_close(share(&|path| path.jitter_ms == 0.0), NO_JITTER_SHARE);
+        assert_close(share(&|path| path.rivals == 0), NO_RIVALS_SHARE);
+        assert_close(share(&|path| path.trace.is_some()), RECORDED_SHARE);
+        assert_close(
             share(&|path| path.rtt_changes().is_some()),
             CHANGING_RTT_SHARE * (1.0 - RECORDED_SHARE),
         );
         // Half of the paths lie below the geometric mean.
-        near(share(&|path| path.rate_mbps < 15.8), 0.5);
-        near(share(&|path| path.rtt_ms < 67.1), 0.5);
+        assert_close(share(&|path| path.rate_mbps < 15.8), 0.5);
+        assert_close(share(&|path| path.rtt_ms < 67.1), 0.5);
         for path in &paths {
             assert!((RATE_MBPS[0]..=RATE_MBPS[1]).contains(&path.rate_mbps), "{path:?}");
             assert!(path.loss <= LOSS[1] && path.rivals <= MAX_RIVALS, "{path:?}");

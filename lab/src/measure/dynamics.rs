@@ -90,8 +90,8 @@ fn by_share(record: &Record, times: &Times, measure: &Measure, flow: usize) -> S
     }
     let fair = record.capacity_over(range.start..range.end.min(record.capacity_mbps.len()))
         / active(times, range.start).len() as f64;
-    let near = |second: usize| (values[second] - fair).abs() <= measure.share_tolerance * fair;
-    match first_held(values.len(), measure.hold_s, near) {
+    let is_fair = |second: usize| (values[second] - fair).abs() <= measure.share_tolerance * fair;
+    match first_held(values.len(), measure.hold_s, is_fair) {
         None => Settled { convergence_s: Some(f64::INFINITY), stddev_mbps: None },
         Some(from) => {
             Settled { convergence_s: Some(from as f64), stddev_mbps: deviation(&values[from..]) }
@@ -165,11 +165,11 @@ pub(super) fn follow_s(
             continue;
         }
         let share = record.capacity_over(*change..end) / active(times, *change).len() as f64;
-        let near = |at: usize| {
+        let follows = |at: usize| {
             let now = mean(&mbps[at..at + PER_SECOND]);
             (now - share).abs() <= measure.follow_tolerance * share
         };
-        let found = (*change..=last).find(|at| near(*at) && near(at + PER_SECOND));
+        let found = (*change..=last).find(|at| follows(*at) && follows(at + PER_SECOND));
         let time_s = found.map_or(f64::INFINITY, |at| (at - change) as f64 * SAMPLE_S);
         longest = Some(longest.map_or(time_s, |longest: f64| longest.max(time_s)));
     }

@@ -37,13 +37,13 @@ pub(super) fn players(root: &Path, name: &str, traces: &[&str], algorithms: &[&s
     let cells: Vec<Value> = pairs
         .enumerate()
         .map(|(number, (at, trace, n, cc))| {
-            let (far, good) = (at as f64 + 1.0, n as f64 + 1.0);
+            let (trace_number, cc_number) = (at as f64 + 1.0, n as f64 + 1.0);
             let figures = json!({
-                "startup_s": around(0.8 / far), "stalls": around(if n == 0 { 2.0 } else { 0.0 }),
-                "rebuffer_ratio": around(if n == 0 { 0.04 / far } else { 0.0 }),
-                "bitrate_kbps": around(500.0 * far + 90.0 * good),
-                "switches": around(30.0 - 4.0 * good),
-                "psnr_db": around(33.0 + far + good / 4.0), "ssim": around(0.9 + good / 100.0),
+                "startup_s": around(0.8 / trace_number), "stalls": around(if n == 0 { 2.0 } else { 0.0 }),
+                "rebuffer_ratio": around(if n == 0 { 0.04 / trace_number } else { 0.0 }),
+                "bitrate_kbps": around(500.0 * trace_number + 90.0 * cc_number),
+                "switches": around(30.0 - 4.0 * cc_number),
+                "psnr_db": around(33.0 + trace_number + cc_number / 4.0), "ssim": around(0.9 + cc_number / 100.0),
             });
             let at = json!({"link.trace": trace, "flow.0.cc": cc});
             write_series(root, name, number, 1);

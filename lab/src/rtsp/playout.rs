@@ -155,17 +155,17 @@ mod tests {
         (0..count).map(frame).collect()
     }
 
-    fn near(a: f64, b: f64) -> bool {
+    fn is_close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-9
     }
 
     #[test]
     fn a_steady_stream_begins_when_the_buffer_is_full_and_never_stalls() {
         let seen = Playout::of(&frames(100, |_| Some(0.2)), 1.0, 60.0);
-        assert!(near(seen.startup_s.unwrap(), 1.2), "{seen:?}");
-        assert!(seen.stalls.is_empty() && near(seen.shown_s[10].unwrap(), 2.2));
-        assert!(near(seen.session_s, 11.1), "until all is shown: {}", seen.session_s);
-        assert!(near(seen.buffered_s(&frames(100, |_| Some(0.2)), 5.05), 1.0));
+        assert!(is_close(seen.startup_s.unwrap(), 1.2), "{seen:?}");
+        assert!(seen.stalls.is_empty() && is_close(seen.shown_s[10].unwrap(), 2.2));
+        assert!(is_close(seen.session_s, 11.1), "until all is shown: {}", seen.session_s);
+        assert!(is_close(seen.buffered_s(&frames(100, |_| Some(0.2)), 5.05), 1.0));
     }
 
     /// For 3 s nothing arrives, then all of it at once: a buffer of a second makes 2 s of stall, and as
@@ -177,10 +177,10 @@ mod tests {
             Some(if (4.0..7.0).contains(&media_s) { 7.0 - media_s } else { 0.0 })
         };
         let seen = Playout::of(&frames(200, late), 1.0, 60.0);
-        assert!(near(seen.startup_s.unwrap(), 1.0));
+        assert!(is_close(seen.startup_s.unwrap(), 1.0));
         let [stall] = seen.stalls[..] else { panic!("{seen:?}") };
-        assert!(near(stall.start_s, 5.0) && near(stall.end_s, 7.0), "{stall:?}");
-        assert!(near(seen.rebuffer_ratio(), 2.0 / seen.session_s));
+        assert!(is_close(stall.start_s, 5.0) && is_close(stall.end_s, 7.0), "{stall:?}");
+        assert!(is_close(seen.rebuffer_ratio(), 2.0 / seen.session_s));
     }
 
     #[test]
@@ -198,9 +198,11 @@ mod tests {
         let seen = Playout::of(&frames(200, lost), 1.0, 60.0);
         let [stall] = seen.stalls[..] else { panic!("{seen:?}") };
         // The last second that it held was over at 5.0 s, and another one is there at 8.0 s.
-        assert!(near(stall.start_s, 5.0) && near(stall.end_s, 8.0), "{stall:?}");
+        assert!(is_close(stall.start_s, 5.0) && is_close(stall.end_s, 8.0), "{stall:?}");
         assert!(seen.shown_s[40..70].iter().all(Option::is_none) && seen.due == 200);
-        assert!(near(seen.shown_s[70].unwrap(), 8.0) && near(seen.shown_s[71].unwrap(), 8.1));
+        assert!(
+            is_close(seen.shown_s[70].unwrap(), 8.0) && is_close(seen.shown_s[71].unwrap(), 8.1)
+        );
     }
 
     #[test]
@@ -217,7 +219,7 @@ mod tests {
     fn an_end_without_the_rest_is_a_stall_to_the_end() {
         let seen = Playout::of(&frames(100, |it| (it < 50).then_some(0.0)), 0.5, 30.0);
         let [stall] = seen.stalls[..] else { panic!("{seen:?}") };
-        assert!(near(stall.start_s, 5.5) && near(stall.end_s, 30.0), "{stall:?}");
+        assert!(is_close(stall.start_s, 5.5) && is_close(stall.end_s, 30.0), "{stall:?}");
         assert_eq!(seen.due, 50, "the rest is waited for");
     }
 

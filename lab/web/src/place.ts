@@ -31,7 +31,7 @@ const DIRECTIONS = 16;
 /** Beside a mark: right, left, above, below, then across; in sixteenths of a turn, clockwise. */
 const BESIDE = [0, 8, 12, 4, 14, 2, 10, 6];
 /** Between a mark and a label with a leader. */
-const FAR_PX = [14, 22, 32, 44, 58, 74, 92];
+const LEADER_GAPS_PX = [14, 22, 32, 44, 58, 74, 92];
 
 const overlap = (a: Box, b: Box): boolean => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 
@@ -91,13 +91,13 @@ export function place(marks: readonly Mark[], height: number, plot: Box, lines: 
   };
 
   const beside = marks.map((mark) => BESIDE.map((direction) => at(mark, direction, GAP_PX, height)).filter(standsFree));
-  const far = (mark: Mark): Placed[] => FAR_PX.flatMap((gap) => Array.from({ length: DIRECTIONS }, (_, direction) => at(mark, direction, gap, height))).filter(standsFree);
+  const withLeader = (mark: Mark): Placed[] => LEADER_GAPS_PX.flatMap((gap) => Array.from({ length: DIRECTIONS }, (_, direction) => at(mark, direction, gap, height))).filter(standsFree);
   const room = (index: number): number => beside[index]?.filter(isClear).length ?? 0;
   const order = marks.map((_, index) => index).sort((a, b) => room(a) - room(b) || a - b);
 
   const passes: ((index: number, mark: Mark) => readonly Placed[])[] = [
     (index) => (beside[index] ?? []).filter(isClear),
-    (_, mark) => far(mark).filter((p) => isClear(p) && leadsFree(p, mark)),
+    (_, mark) => withLeader(mark).filter((p) => isClear(p) && leadsFree(p, mark)),
     (index) => beside[index] ?? [],
   ];
   for (const candidates of passes) {

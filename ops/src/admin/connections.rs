@@ -13,11 +13,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 /// Connections that have not sent their request's head yet.
-const MAX_SILENT: usize = 16;
+const MAX_SILENT_CONNECTIONS: usize = 16;
 /// Of them, those of one address.
 const MAX_SILENT_PER_ADDRESS: usize = 8;
 /// Requests that are answered at a time, health checks aside.
-const MAX_SERVED: usize = 16;
+const MAX_SERVED_REQUESTS: usize = 16;
 
 /// A connection's part in the bounds.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Place {
 }
 
 #[derive(Debug)]
-struct Silent {
+struct SilentConnection {
     from: IpAddr,
     has_head: Arc<AtomicBool>,
     task: AbortHandle,
@@ -48,13 +48,13 @@ struct Silent {
 /// The open connections of the admin listener.
 #[derive(Debug)]
 pub(super) struct Connections {
-    silent: VecDeque<Silent>,
+    silent: VecDeque<SilentConnection>,
     served: Arc<Semaphore>,
 }
 
 impl Connections {
     pub(super) fn new() -> Self {
-        Self { silent: VecDeque::new(), served: Arc::new(Semaphore::new(MAX_SERVED)) }
+        Self { silent: VecDeque::new(), served: Arc::new(Semaphore::new(MAX_SERVED_REQUESTS)) }
     }
 
     /// The place of a new connection.
@@ -69,12 +69,12 @@ impl Connections {
         let oldest = if of_address >= MAX_SILENT_PER_ADDRESS {
             self.silent.iter().position(|it| it.from == from)
         } else {
-            (self.silent.len() >= MAX_SILENT).then_some(0)
+            (self.silent.len() >= MAX_SILENT_CONNECTIONS).then_some(0)
         };
         if let Some(silent) = oldest.and_then(|index| self.silent.remove(index)) {
             silent.task.abort();
         }
-        self.silent.push_back(Silent { from, has_head: place.has_head.clone(), task });
+        self.silent.push_back(SilentConnection { from, has_head: place.has_head.clone(), task });
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn requests_that_are_answered_are_bounded() {
         let place = Connections::new().place();
-        let served: Vec<_> = (0..MAX_SERVED).map(|_| place.serve()).collect();
+        let served: Vec<_> = (0..MAX_SERVED_REQUESTS).map(|_| place.serve()).collect();
         assert!(served.iter().all(Option::is_some) && place.serve().is_none());
         drop(served);
         assert!(place.serve().is_some());

@@ -8,7 +8,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::authority::{Authority, Identity, Validity};
 use super::error::CertificateError;
-use super::files::{self, Pair, Stored};
+use super::files::{self, Pair, StoredPair};
 use super::issued;
 use super::report::{Outcome, Report};
 
@@ -143,7 +143,7 @@ fn authority_in(
 
 fn check(
     pair: &Pair,
-    stored: &Stored,
+    stored: &StoredPair,
     authority: &Authority,
     identity: &Identity,
 ) -> Result<(), CertificateError> {

@@ -35,7 +35,7 @@ pub(super) struct Pair {
 }
 
 /// A pair as it was found on disk.
-pub(super) struct Stored {
+pub(super) struct StoredPair {
     pub(super) issued: Issued,
     pub(super) certificate: X509,
     private_key: PKey<boring::pkey::Private>,
@@ -62,7 +62,7 @@ impl Pair {
     }
 
     /// Reads both files; `None` when neither exists.
-    pub(super) fn load(&self) -> Result<Option<Stored>, CertificateError> {
+    pub(super) fn load(&self) -> Result<Option<StoredPair>, CertificateError> {
         let half = |present: &PathBuf, missing: &PathBuf| CertificateError::HalfAPair {
             present: present.clone(),
             missing: missing.clone(),
@@ -71,7 +71,7 @@ impl Pair {
             (None, None) => Ok(None),
             (Some(_), None) => Err(half(&self.certificate, &self.private_key)),
             (None, Some(_)) => Err(half(&self.private_key, &self.certificate)),
-            (Some(certificate), Some(private_key)) => Ok(Some(Stored {
+            (Some(certificate), Some(private_key)) => Ok(Some(StoredPair {
                 certificate: X509::from_pem(certificate.as_bytes())
                     .map_err(|_| self.unusable("has no PEM certificate".to_owned()))?,
                 private_key: PKey::private_key_from_pem(private_key.as_bytes()).map_err(|_| {
@@ -124,7 +124,7 @@ fn temporary(
     write().map_err(|source| failed("write", path, source))
 }
 
-impl Stored {
+impl StoredPair {
     pub(super) fn key_matches(&self) -> bool {
         self.certificate.public_key().is_ok_and(|key| key.public_eq(&self.private_key))
     }

@@ -12,7 +12,8 @@ use boring::x509::{X509, X509Ref};
 use super::authority::Issued;
 use super::error::CertificateError;
 
-const FILE: &str = "issued.txt";
+/// Name of the list, in the directory of the authority.
+const ISSUED_FILE: &str = "issued.txt";
 
 /// Adds a certificate to the list of `directory`.
 pub(super) fn record(
@@ -21,7 +22,7 @@ pub(super) fn record(
     issued: &Issued,
 ) -> Result<(), CertificateError> {
     let certificate = X509::from_pem(issued.certificate.as_bytes())?;
-    let path = directory.join(FILE);
+    let path = directory.join(ISSUED_FILE);
     let append = || {
         let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
         writeln!(file, "{}", line(&certificate, name)?)?;
@@ -43,7 +44,7 @@ pub fn list(directory: &Path) -> Result<Vec<String>, CertificateError> {
     let failed = |action, path: &Path, source| {
         Err(CertificateError::File { action, path: path.to_owned(), source })
     };
-    let path = directory.join(FILE);
+    let path = directory.join(ISSUED_FILE);
     let mut lines: Vec<String> = match fs::read_to_string(&path) {
         Ok(text) => text.lines().map(str::to_owned).collect(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -41,7 +41,7 @@ fn contents(directory: &Path) -> Vec<(PathBuf, String)> {
 }
 
 /// Whether a client and a server with these certificates accept each other.
-fn shake_hands(ca: &str, server: &Issued, client: &Issued, name: &str) -> Result<(), String> {
+fn handshake(ca: &str, server: &Issued, client: &Issued, name: &str) -> Result<(), String> {
     let ca = X509::from_pem(ca.as_bytes()).unwrap();
     let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).unwrap();
     acceptor.set_verify(SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT);
@@ -58,10 +58,11 @@ fn shake_hands(ca: &str, server: &Issued, client: &Issued, name: &str) -> Result
         .set_private_key(&PKey::private_key_from_pem(client.private_key.as_bytes()).unwrap())
         .unwrap();
     let connector = connector.build();
-    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (client_end, server_end) = std::os::unix::net::UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
-        let server = scope.spawn(move || acceptor.accept(far).map(drop).map_err(|e| e.to_string()));
-        let client = connector.connect(name, near).map(drop).map_err(|e| e.to_string());
+        let server =
+            scope.spawn(move || acceptor.accept(server_end).map(drop).map_err(|e| e.to_string()));
+        let client = connector.connect(name, client_end).map(drop).map_err(|e| e.to_string());
         client.and(server.join().unwrap())
     })
 }
@@ -81,7 +82,7 @@ fn what_the_command_makes_works_for_mutual_tls() {
     });
     for client in [&alice, &bob] {
         for name in ["millrace-server", "198.18.2.2"] {
-            shake_hands(&ca.certificate, &server, client, name).unwrap();
+            handshake(&ca.certificate, &server, client, name).unwrap();
         }
         let certificate = X509::from_pem(client.certificate.as_bytes()).unwrap();
         let common = certificate.subject_name().entries_by_nid(Nid::COMMONNAME).next().unwrap();
@@ -89,9 +90,9 @@ fn what_the_command_makes_works_for_mutual_tls() {
         let [alternative] = alternatives.iter().collect::<Vec<_>>()[..] else { panic!("one name") };
         assert_eq!(alternative.dnsname().unwrap().as_bytes(), common.data().as_slice());
     }
-    shake_hands(&ca.certificate, &server, &alice, "other-server").unwrap_err();
-    shake_hands(&ca.certificate, &alice, &alice, "alice").unwrap_err();
-    shake_hands(&ca.certificate, &server, &server, "millrace-server").unwrap_err();
+    handshake(&ca.certificate, &server, &alice, "other-server").unwrap_err();
+    handshake(&ca.certificate, &alice, &alice, "alice").unwrap_err();
+    handshake(&ca.certificate, &server, &server, "millrace-server").unwrap_err();
 }
 
 #[test]
@@ -207,9 +208,9 @@ fn expired_and_foreign_certificates_can_be_made_and_are_refused() {
     let early = authority.issue(&client, &early).unwrap();
     let foreign = Authority::generate(&month).unwrap().issue(&client, &month).unwrap();
     let ca = &authority.issued().certificate;
-    shake_hands(ca, &server, &good, "millrace-server").unwrap();
+    handshake(ca, &server, &good, "millrace-server").unwrap();
     for bad in [expired, early, foreign] {
-        shake_hands(ca, &server, &bad, "millrace-server").unwrap_err();
+        handshake(ca, &server, &bad, "millrace-server").unwrap_err();
     }
 }
 

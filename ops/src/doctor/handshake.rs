@@ -25,17 +25,17 @@ use millrace_tunnel::transport::TunnelConfig;
 use millrace_wire::h3_connect::follows_rtsp;
 
 /// What QUIC needs (RFC 9000, Section 14), IPv6 and UDP headers included.
-const LEAST_MTU: u32 = 1200 + 48;
+const MIN_MTU_BYTES: u32 = 1200 + 48;
 /// How long the search for the largest packet of the path may take.
-const MTU_SEARCH: Duration = Duration::from_secs(1);
+const MTU_SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the answer to a health probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for one packet: the transport's timers are looked at this often.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const MAX_PACKET_WAIT: Duration = Duration::from_millis(50);
 
 /// A server, and what a client requires of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct HandshakeTarget<'a> {
     /// Where it is.
     pub server: &'a HostPort,
     /// The name that its certificate must be for.
@@ -56,7 +56,7 @@ pub fn reach(
     report: &mut Report,
     mut config: TunnelConfig,
     resolver: &Resolver,
-    wanted: Wanted<'_>,
+    wanted: HandshakeTarget<'_>,
 ) {
     let check = format!("server {}", wanted.server);
     let addresses = match resolve(resolver, wanted.server) {
@@ -110,9 +110,9 @@ fn attempt(
     check: &str,
     config: &mut TunnelConfig,
     server: SocketAddr,
-    wanted: Wanted<'_>,
+    wanted: HandshakeTarget<'_>,
 ) -> io::Result<bool> {
-    let Wanted { server_name, mark, timeout, .. } = wanted;
+    let HandshakeTarget { server_name, mark, timeout, .. } = wanted;
     let any: IpAddr = if server.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
     let socket = UdpSocket::bind((any, 0))?;
     if let Some(mark) = mark {
@@ -130,21 +130,21 @@ fn attempt(
     let started = Instant::now();
     dialled.drive(config, started + timeout, Dialled::is_taken)?;
     if !dialled.is_taken() {
-        dialled.say_failure(report, check, server, server_name);
+        dialled.report_failure(report, check, server, server_name);
         return Ok(false);
     }
     let rtt = dialled.quic.path_stats().find(|path| path.active).map(|path| path.rtt);
     let rtt_ms = rtt.unwrap_or_default().as_secs_f64() * 1e3;
     report.ok(check, format!("{server} took our certificate; round trip {rtt_ms:.1} ms"));
-    dialled.say_key_exchange(report);
+    dialled.report_key_exchange(report);
     if wanted.udp {
-        dialled.say_udp(report, server);
+        dialled.report_udp(report, server);
     }
     if wanted.rtsp {
-        dialled.say_rtsp(report, config, server, server_name)?;
+        dialled.report_rtsp(report, config, server, server_name)?;
     }
     let most = usize::from(config.max_udp_payload_bytes);
-    dialled.drive(config, Instant::now() + MTU_SEARCH, |it| it.largest() >= most)?;
+    dialled.drive(config, Instant::now() + MTU_SEARCH_TIMEOUT, |it| it.largest() >= most)?;
     let largest = dialled.largest();
     if largest >= most {
         report.ok("path MTU", format!("packets of {largest} bytes arrive"));
@@ -176,11 +176,11 @@ fn route_mtu(report: &mut Report, socket: &UdpSocket, server: SocketAddr) {
     if result != 0 {
         return report.skip("MTU", "the kernel does not tell", "`ip route get` shows it");
     }
-    if mtu >= LEAST_MTU {
+    if mtu >= MIN_MTU_BYTES {
         report.ok("MTU", format!("{mtu} bytes on the way out to {}", server.ip()));
     } else {
         let found =
-            format!("{mtu} bytes on the way out to {}; QUIC needs {LEAST_MTU}", server.ip());
+            format!("{mtu} bytes on the way out to {}; QUIC needs {MIN_MTU_BYTES}", server.ip());
         report.fail("MTU", found, "raise the MTU of that interface or route (`ip link set mtu`)");
     }
 }
@@ -227,7 +227,7 @@ impl Dialled {
     }
 
     /// What CONNECT-UDP needs: see [`millrace_tunnel::datagrams::offered`].
-    fn say_udp(&self, report: &mut Report, server: SocketAddr) {
+    fn report_udp(&self, report: &mut Report, server: SocketAddr) {
         let Some(h3) = &self.h3 else { return };
         let needed = [
             ("extended CONNECT (RFC 9220)", h3.extended_connect_enabled_by_peer()),
@@ -249,7 +249,7 @@ impl Dialled {
     }
 
     /// Whether the server follows RTSP: its answer to a health probe says so.
-    fn say_rtsp(
+    fn report_rtsp(
         &mut self,
         report: &mut Report,
         config: &TunnelConfig,
@@ -283,7 +283,7 @@ impl Dialled {
 
     /// Reports the key exchange. Only a hybrid group protects recordings against a later quantum
     /// computer.
-    fn say_key_exchange(&mut self, report: &mut Report) {
+    fn report_key_exchange(&mut self, report: &mut Report) {
         match key_exchange(&mut self.quic) {
             Some(group) if group.contains("MLKEM") => {
                 report.ok("key exchange", format!("{group}, post-quantum"));
@@ -337,7 +337,12 @@ impl Dialled {
             if done(self) || self.quic.is_closed() || now >= until {
                 return Ok(());
             }
-            let wait = self.quic.timeout().unwrap_or(LOOK_EVERY).min(LOOK_EVERY).min(until - now);
+            let wait = self
+                .quic
+                .timeout()
+                .unwrap_or(MAX_PACKET_WAIT)
+                .min(MAX_PACKET_WAIT)
+                .min(until - now);
             self.socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
             match self.socket.recv(&mut buffer) {
                 Ok(length) => drop(self.quic.recv(&mut buffer[..length], info)),
@@ -349,7 +354,7 @@ impl Dialled {
         }
     }
 
-    fn say_failure(
+    fn report_failure(
         &mut self,
         report: &mut Report,
         check: &str,

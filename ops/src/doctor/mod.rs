@@ -8,7 +8,7 @@ mod selection;
 mod system;
 
 pub use certificates::certificates;
-pub use handshake::{Wanted, reach};
+pub use handshake::{HandshakeTarget, reach};
 pub use millrace_tunnel::credentials::End;
 pub use report::{DoctorArgs, Finding, Report, Verdict};
 pub use selection::selection;

@@ -77,7 +77,7 @@ impl<S> Filter<S> for RateLimit {
         if *metadata.level() > Level::INFO || metadata.target() == REPORT_TARGET {
             return true;
         }
-        let mut said = Said::default();
+        let mut said = LoggedMessage::default();
         event.record(&mut said);
         let is_warning = *metadata.level() <= Level::WARN;
         let admitted = self.lock().admit(metadata.callsite(), is_warning, &said, Instant::now());
@@ -98,12 +98,12 @@ pub(super) struct Repeated {
 
 /// A message and its reason, both cut off.
 #[derive(Debug, Default)]
-struct Said {
+struct LoggedMessage {
     message: String,
     reason: String,
 }
 
-impl Said {
+impl LoggedMessage {
     /// Without a reason the message itself is it: where it is not constant, it says why.
     fn reason_hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -113,7 +113,7 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for LoggedMessage {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record_debug(field, &format_args!("{value}"));
     }
@@ -172,7 +172,7 @@ impl Bucket {
 #[derive(Debug)]
 struct Reason {
     bucket: Bucket,
-    said: Said,
+    said: LoggedMessage,
     suppressed: u64,
 }
 
@@ -191,7 +191,13 @@ struct Messages {
 }
 
 impl Messages {
-    fn admit(&mut self, at: Identifier, is_warning: bool, said: &Said, now: Instant) -> bool {
+    fn admit(
+        &mut self,
+        at: Identifier,
+        is_warning: bool,
+        said: &LoggedMessage,
+        now: Instant,
+    ) -> bool {
         let (per_reason, per_place) = match is_warning {
             true => (WARNINGS_PER_REASON, WARNINGS_PER_PLACE),
             false => (INFOS_PER_REASON, INFOS_PER_PLACE),
@@ -216,7 +222,7 @@ impl Messages {
         }
         let reason = self.reasons.entry(key).or_insert_with(|| Reason {
             bucket: Bucket::new(per_reason, now),
-            said: Said { message: said.message.clone(), reason: said.reason.clone() },
+            said: LoggedMessage { message: said.message.clone(), reason: said.reason.clone() },
             suppressed: 0,
         });
         let admitted = reason.bucket.has_one(per_reason, now) && place_has_one;
@@ -264,8 +270,8 @@ mod tests {
     static HERE: At = At(0);
     static THERE: At = At(1);
 
-    fn said(reason: &str) -> Said {
-        Said { message: "it failed".to_owned(), reason: reason.to_owned() }
+    fn said(reason: &str) -> LoggedMessage {
+        LoggedMessage { message: "it failed".to_owned(), reason: reason.to_owned() }
     }
 
     fn here() -> Identifier {

@@ -2,8 +2,8 @@
 
 /// What a log line has room for.
 fn beginning(backtrace: &str) -> String {
-    const MAX_BYTES: usize = 2000;
-    backtrace[..backtrace.floor_char_boundary(MAX_BYTES)].to_owned()
+    const MAX_BACKTRACE_BYTES: usize = 2000;
+    backtrace[..backtrace.floor_char_boundary(MAX_BACKTRACE_BYTES)].to_owned()
 }
 
 /// Logs each panic with its place and message, in place of the default hook, which would write to

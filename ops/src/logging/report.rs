@@ -9,9 +9,9 @@ use super::counters::LogCounters;
 use super::limit::{REPORT_TARGET, RateLimit};
 
 /// How often dropped lines are looked for.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often repeated messages are summed up.
-const SUM_UP_EVERY: Duration = Duration::from_secs(60);
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
 /// Repeated messages that are told one by one each time; the rest is told as a sum.
 const MAX_SUMMARIES: usize = 10;
 
@@ -44,13 +44,13 @@ impl Drop for Reporter {
 
 fn report(limit: &RateLimit, counters: &LogCounters, stopped: &Receiver<()>) {
     let mut told_drops = 0;
-    let mut due = Instant::now() + SUM_UP_EVERY;
+    let mut due = Instant::now() + SUMMARY_INTERVAL;
     loop {
-        let is_over = stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Disconnected);
-        told_drops = tell_drops(counters, told_drops);
+        let is_over = stopped.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Disconnected);
+        told_drops = report_drops(counters, told_drops);
         if is_over || Instant::now() >= due {
-            due = Instant::now() + SUM_UP_EVERY;
-            tell_repeated(limit);
+            due = Instant::now() + SUMMARY_INTERVAL;
+            report_repeated(limit);
         }
         if is_over {
             return;
@@ -59,7 +59,7 @@ fn report(limit: &RateLimit, counters: &LogCounters, stopped: &Receiver<()>) {
 }
 
 /// Says how many lines were dropped since `told`, where there is room to say it; the new `told`.
-fn tell_drops(counters: &LogCounters, told: u64) -> u64 {
+fn report_drops(counters: &LogCounters, told: u64) -> u64 {
     let dropped = counters.dropped();
     if dropped == told {
         return told;
@@ -74,7 +74,7 @@ fn tell_drops(counters: &LogCounters, told: u64) -> u64 {
     if counters.dropped() == dropped { dropped } else { told }
 }
 
-fn tell_repeated(limit: &RateLimit) {
+fn report_repeated(limit: &RateLimit) {
     let repeated = limit.take_repeated();
     let (told, rest) = repeated.split_at(repeated.len().min(MAX_SUMMARIES));
     for it in told {

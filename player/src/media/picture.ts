@@ -35,8 +35,8 @@ function from(frame: number, fps: number): { readonly second: number; readonly n
 /** Writes the pictures; returns the luma PSNR of the frame. Frames are those of the clip. */
 export async function drawPicture(clip: Clip, frame: number, source: Source, due: number, files: Files): Promise<number> {
   const { fps } = source;
-  const near = from(frame, fps);
-  const shown = clip.isByteStream ? { input: ["-framerate", String(fps)], number: frame } : { input: ["-ss", String(near.second)], number: near.number };
+  const sought = from(frame, fps);
+  const shown = clip.isByteStream ? { input: ["-framerate", String(fps)], number: frame } : { input: ["-ss", String(sought.second)], number: sought.number };
   const wanted = searchFrame(source, 1, due);
   // What is not marked is taken for BT.709, as a browser does at this size.
   const rgb = "in_color_matrix=bt709,format=bgra";

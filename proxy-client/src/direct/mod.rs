@@ -34,9 +34,10 @@ use relay::{Pumped, Relay};
 pub const KEY_BIT: u64 = 1 << 48;
 /// Lower bits of a key, for the sockets of one flow.
 const SOCKET_BITS: u32 = 5;
-/// The two sockets of a relay; below them are attempts to connect.
-const NEAR: u64 = 16;
-const FAR: u64 = 17;
+/// Lower bits of the key of a relay's socket to the client; below it are attempts to connect.
+const CLIENT_SOCKET: u64 = 16;
+/// Lower bits of the key of a relay's socket to the destination.
+const DESTINATION_SOCKET: u64 = 17;
 /// Delay between the attempts to two addresses (RFC 8305, Section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
@@ -268,7 +269,7 @@ impl Direct {
     /// A socket has an event.
     pub fn on_event(&mut self, core: &Core, key: u64) -> Option<Failed> {
         let (number, socket) = ((key & !KEY_BIT) >> SOCKET_BITS, key & ((1 << SOCKET_BITS) - 1));
-        if socket >= NEAR {
+        if socket >= CLIENT_SOCKET {
             self.pump(core, number);
             return None;
         }
@@ -393,13 +394,14 @@ impl Direct {
         match progress {
             Progress::Waiting => None,
             Progress::Failed(failure) => self.give_up(number, failure),
-            Progress::Connected(far) => {
+            Progress::Connected(stream) => {
                 let Dialing { accepted, label, opened, .. } = self.dialing.remove(&number)?;
-                let tokens = [NEAR, FAR].map(|socket| Core::role_token(key(number, socket)));
+                let sockets = [CLIENT_SOCKET, DESTINATION_SOCKET];
+                let tokens = sockets.map(|socket| Core::role_token(key(number, socket)));
                 let (client, destination) = (&label.client, &label.destination);
                 tracing::info!(?client, destination, "flow bypassed");
-                let (far, checks) = (Socket::tcp(far), &self.tcp_liveness);
-                match Relay::start(core, accepted, far, (label, opened), tokens, checks) {
+                let (socket, checks) = (Socket::tcp(stream), &self.tcp_liveness);
+                match Relay::start(core, accepted, socket, (label, opened), tokens, checks) {
                     Ok(relay) => {
                         core.shared.metrics.flows_direct.inc();
                         self.relays.insert(number, relay);

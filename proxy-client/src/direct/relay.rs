@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes at which a player is given up that sends requests and does not read the answers.
 const MAX_WAITING_BYTES: usize = 1 << 20;
 /// Chunks per direction before other flows have their turn.
-const TURN_CHUNKS: usize = 16;
+const MAX_CHUNKS_PER_TURN: usize = 16;
 
 /// Result of [`Relay::pump`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +53,16 @@ struct Half {
 /// A bypassed flow between the client's and the destination's socket.
 #[derive(Debug)]
 pub struct Relay {
-    near: Socket,
-    far: Socket,
+    client_socket: Socket,
+    destination_socket: Socket,
     up: Half,
     down: Half,
     active: Instant,
     label: FlowLabel,
     opened: Instant,
     meter: Meter,
-    near_liveness: TcpLiveness,
-    far_liveness: TcpLiveness,
+    client_liveness: TcpLiveness,
+    destination_liveness: TcpLiveness,
     /// Set while the flow may be RTSP.
     rtsp: Option<Box<UdpRefuser>>,
     /// Held for as long as the flow lives.
@@ -77,16 +77,16 @@ impl Relay {
     pub fn start(
         core: &Core,
         accepted: Accepted,
-        mut far: Socket,
+        mut destination_socket: Socket,
         (label, opened): (FlowLabel, Instant),
-        [near_token, far_token]: [Token; 2],
+        [client_token, destination_token]: [Token; 2],
         checks: &TcpLivenessChecks,
     ) -> io::Result<Self> {
-        let to_near = accepted.handshake.success_reply();
-        let Accepted { socket: mut near, bytes, admission, .. } = accepted;
-        near.watch_again(core.registry(), near_token)?;
-        far.watch_again(core.registry(), far_token)?;
-        for socket in [&near, &far] {
+        let success_reply = accepted.handshake.success_reply();
+        let Accepted { socket: mut client_socket, bytes, admission, .. } = accepted;
+        client_socket.watch_again(core.registry(), client_token)?;
+        destination_socket.watch_again(core.registry(), destination_token)?;
+        for socket in [&client_socket, &destination_socket] {
             // As in the tunnel: a truncated flow is reset, never closed cleanly.
             socket.abort_on_close(true);
             checks.watch(socket);
@@ -96,19 +96,19 @@ impl Relay {
         let up = Half { bytes: bytes.len() as u64, waiting, ..Half::default() };
         let rtsp = Some(refuser);
         // The success reply does not count as bytes of the destination.
-        let down = Half { waiting: to_near, ..Half::default() };
+        let down = Half { waiting: success_reply, ..Half::default() };
         let (active, meter) = (core.now(), Meter::default());
         Ok(Self {
-            near,
-            far,
+            client_socket,
+            destination_socket,
             up,
             down,
             active,
             label,
             opened,
             meter,
-            near_liveness: TcpLiveness::default(),
-            far_liveness: TcpLiveness::default(),
+            client_liveness: TcpLiveness::default(),
+            destination_liveness: TcpLiveness::default(),
             rtsp,
             _admission: admission,
         })
@@ -116,16 +116,17 @@ impl Relay {
 
     /// Moves bytes in both directions.
     pub fn pump(&mut self, now: Instant) -> Pumped {
-        let Self { near, far, up, down, rtsp, .. } = self;
+        let Self { client_socket, destination_socket, up, down, rtsp, .. } = self;
         // The second only if the first succeeds: a socket reports an error once, and a read after a failed
         // write would return a clean end.
-        let pumped =
-            up.pump(near, far, &mut Rewriter::Requests(rtsp.as_deref_mut())).and_then(|up| {
-                if let Some(rtsp) = rtsp {
-                    down.waiting.extend(rtsp.replies());
-                }
-                Ok((up, down.pump(far, near, &mut Rewriter::Answers(rtsp.as_deref_mut()))?))
-            });
+        let mut requests = Rewriter::Requests(rtsp.as_deref_mut());
+        let pumped = up.pump(client_socket, destination_socket, &mut requests).and_then(|up| {
+            if let Some(rtsp) = rtsp {
+                down.waiting.extend(rtsp.replies());
+            }
+            let mut answers = Rewriter::Answers(rtsp.as_deref_mut());
+            Ok((up, down.pump(destination_socket, client_socket, &mut answers)?))
+        });
         if rtsp.as_ref().is_some_and(|it| it.is_over()) {
             *rtsp = None;
         }
@@ -143,8 +144,8 @@ impl Relay {
         let more = up_more || down_more;
         match (self.up.sent_end && self.down.sent_end, more) {
             (true, _) => {
-                self.near.abort_on_close(false);
-                self.far.abort_on_close(false);
+                self.client_socket.abort_on_close(false);
+                self.destination_socket.abort_on_close(false);
                 Pumped::Complete
             }
             (false, true) => Pumped::More,
@@ -173,8 +174,8 @@ impl Relay {
 
     /// Whether one of the two peers has vanished.
     pub fn has_vanished(&mut self, round: &CheckRound, now: Instant) -> bool {
-        self.near_liveness.has_vanished(&self.near, round, now)
-            || self.far_liveness.has_vanished(&self.far, round, now)
+        self.client_liveness.has_vanished(&self.client_socket, round, now)
+            || self.destination_liveness.has_vanished(&self.destination_socket, round, now)
     }
 
     /// Updates the displayed rate after an interval.
@@ -214,8 +215,8 @@ impl Relay {
 
     /// Ends both sides with a reset.
     pub fn reset(self) {
-        self.near.reset();
-        self.far.reset();
+        self.client_socket.reset();
+        self.destination_socket.reset();
     }
 }
 
@@ -229,7 +230,7 @@ impl Half {
     ) -> io::Result<(bool, bool)> {
         let mut chunk = [0; CHUNK_BYTES];
         let mut moved = false;
-        for _ in 0..TURN_CHUNKS {
+        for _ in 0..MAX_CHUNKS_PER_TURN {
             if self.done < self.waiting.len() {
                 match to.write(&self.waiting[self.done..]) {
                     Ok(written) => self.done += written,
@@ -272,7 +273,7 @@ impl Half {
     }
 }
 
-/// What the RTSP agent makes of the bytes of one direction.
+/// How the RTSP agent rewrites the bytes of one direction.
 enum Rewriter<'a> {
     Requests(Option<&'a mut UdpRefuser>),
     Answers(Option<&'a mut UdpRefuser>),

@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 /// most `net.core.rmem_max`.
 const RECV_BUFFER_BYTES: usize = 8 << 20;
 /// Longer than any UDP payload.
-const DATAGRAM_BYTES: usize = 65_536;
+const MAX_DATAGRAM_BYTES: usize = 65_536;
 
 /// A UDP socket that tells the original destination of each datagram.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct DatagramBuffer {
 impl Default for DatagramBuffer {
     fn default() -> Self {
         Self {
-            payload: vec![0; DATAGRAM_BYTES],
+            payload: vec![0; MAX_DATAGRAM_BYTES],
             control: cmsg_space!(libc::sockaddr_in, libc::sockaddr_in6),
         }
     }

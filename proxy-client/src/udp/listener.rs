@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_config::FailMode;
 use millrace_tunnel::address_sharing::AddressSharing;
-use millrace_tunnel::datagrams::Near;
+use millrace_tunnel::datagrams::LocalSocket;
 use millrace_tunnel::udp::{PortOptions, UdpPort};
 use millrace_wire::Destination;
 use mio::{Interest, Registry, Token};
@@ -155,7 +155,7 @@ impl UdpListener {
         &mut self,
         from: SocketAddr,
         to: SocketAddr,
-    ) -> Result<(Destination, Near), NoUdpFlow> {
+    ) -> Result<(Destination, LocalSocket), NoUdpFlow> {
         let (destination, port) = match &self.socket {
             DatagramSocket::Static(port, destination) => (destination.clone(), port.clone()),
             DatagramSocket::Intercepting(socket) => {
@@ -167,7 +167,7 @@ impl UdpListener {
                 (destination, self.replies.of(to).map_err(NoUdpFlow::ReplyPort)?)
             }
         };
-        Ok((destination, Near::Shared { port, peer: from, local: to.ip() }))
+        Ok((destination, LocalSocket::Shared { port, peer: from, local: to.ip() }))
     }
 }
 

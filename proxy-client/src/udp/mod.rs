@@ -2,13 +2,16 @@
 //! in mode `tproxy` each source address with each original destination.
 //!
 //! The first datagram of a flow causes a CONNECT-UDP request (RFC 9298). A few datagrams wait for the response.
-//! `ClientRole::open_udp` opens flows for other sockets too.
+//! `UdpFlows::open` opens flows for other sockets too.
 
 mod flows;
 mod listener;
+mod listeners;
+mod media;
 mod reply_ports;
+mod requests;
 
-pub use flows::{KEY_BIT, UdpFlows, UdpOpen, UdpSource};
-pub(crate) use flows::{REFUSED_FOR, Stage, UdpFlow, WAITING_BYTES};
+pub(crate) use flows::UdpFlows;
 pub use listener::UdpListener;
-pub(crate) use listener::{DatagramSocket, NoUdpFlow};
+pub(crate) use listeners::KEY_BIT;
+pub use listeners::UdpListeners;

@@ -42,9 +42,9 @@ impl Arena {
         let run = Run::start()?;
         let client = Namespace::create(&run, "client")?;
         let server = Namespace::create(&run, "server")?;
-        let (near, far) = (format!("{CLIENT}/24"), format!("{SERVER}/24"));
+        let (client_address, server_address) = (format!("{CLIENT}/24"), format!("{SERVER}/24"));
         let end = |namespace, address| End { namespace, name: INTERFACE, address: Some(address) };
-        veth::join(end(&client, &near), end(&server, &far))?;
+        veth::join(end(&client, &client_address), end(&server, &server_address))?;
         for (host, own) in [(&client, CLIENT), (&server, SERVER)] {
             // A namespace may not change its default algorithm; its routes may.
             let own_route = "proto kernel scope host table local dev lo";

@@ -222,13 +222,13 @@ fn it_follows_the_link_and_survives_an_outage() {
     let link = Link::new(12.0, 100.0, 150_000, 0.01);
     let slow = Link { rate: Bandwidth::from_mbps(4.0), ..link };
     let dead = Link { loss: 1.0, ..link };
-    let far = Link::new(12.0, 200.0, 150_000, 0.01);
+    let long_rtt = Link::new(12.0, 200.0, 150_000, 0.01);
     let run = Path::new(link, 1)
         .change(20.0, slow)
         .change(40.0, link)
         .change(60.0, dead)
         .change(63.0, link)
-        .change(80.0, far)
+        .change(80.0, long_rtt)
         .flow(&v1(), Source::Bulk, 0.0)
         .run(110.0);
     let mbps = |from, to| run.flows[0].mbps(from, to);

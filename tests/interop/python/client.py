@@ -15,7 +15,7 @@ from tunnel import (
     RemoteReset,
     Tunnel,
 )
-from udp import open_door
+from udp import open_udp_listener
 
 # For the QUIC handshake, and for the head of a request at the listener.
 HANDSHAKE_S = 5
@@ -48,11 +48,11 @@ async def run_client(given):
             tunnel.send_reserved_stream()
             async with asyncio.TaskGroup() as tasks:
                 for destination in given.udp.split(",") if given.udp else []:
-                    tasks.create_task(open_door(tunnel, given.server_name, destination))
-                tasks.create_task(serve_door(tunnel))
+                    tasks.create_task(open_udp_listener(tunnel, given.server_name, destination))
+                tasks.create_task(serve_listener(tunnel))
 
 
-async def serve_door(tunnel):
+async def serve_listener(tunnel):
     places = asyncio.Semaphore(MAX_FLOWS)
 
     async def on_connection(reader, writer):

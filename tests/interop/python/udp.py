@@ -19,7 +19,7 @@ UNKNOWN_CONTEXT = 2
 RESERVED_CAPSULE = 0x29 * 3 + 0x17
 
 
-class Near(asyncio.DatagramProtocol):
+class DatagramSocket(asyncio.DatagramProtocol):
     """A UDP socket. What comes is in `received`, with its sender."""
 
     def __init__(self):
@@ -38,22 +38,22 @@ class Near(asyncio.DatagramProtocol):
             self.received.put_nowait((exc, None))
 
 
-async def open_door(tunnel, server_name, destination):
+async def open_udp_listener(tunnel, server_name, destination):
     """Offers a UDP port of loopback whose first client gets a flow to `destination`."""
-    transport, near = await asyncio.get_running_loop().create_datagram_endpoint(
-        Near, local_addr=("127.0.0.1", 0))
+    transport, socket = await asyncio.get_running_loop().create_datagram_endpoint(
+        DatagramSocket, local_addr=("127.0.0.1", 0))
     host, port = transport.get_extra_info("sockname")
     tell("udp_listening", address=f"{host}:{port}", destination=destination)
     try:
-        await serve_door(tunnel, near, server_name, destination)
+        await serve_first_client(tunnel, socket, server_name, destination)
     except RemoteReset as error:
         tell("udp_end", destination=destination, error=str(error))
     finally:
         transport.close()
 
 
-async def serve_door(tunnel, near, server_name, destination):
-    first, client = await near.received.get()
+async def serve_first_client(tunnel, socket, server_name, destination):
+    first, client = await socket.received.get()
     host, port = destination.rsplit(":", 1)
     stream = tunnel.open_stream()
     try:
@@ -69,7 +69,7 @@ async def serve_door(tunnel, near, server_name, destination):
         if status // 100 != 2:
             return
         stream.send_datagram(encode_uint_var(0) + first)
-        await relay(stream, near, client)
+        await relay(stream, socket, client)
     finally:
         tunnel.forget(stream)
 
@@ -91,17 +91,17 @@ async def serve(stream, fields, number, allow):
         stream.send_head([(b":status", b"403"),
                           (b"proxy-status", b"interop; error=http_request_denied")], end=True)
         return
-    transport, near = await asyncio.get_running_loop().create_datagram_endpoint(
-        Near, remote_addr=(host, int(port)))
+    transport, socket = await asyncio.get_running_loop().create_datagram_endpoint(
+        DatagramSocket, remote_addr=(host, int(port)))
     try:
         stream.send_head([(b":status", b"200"), (b"capsule-protocol", b"?1")])
-        await relay(stream, near, None)
+        await relay(stream, socket, None)
         tell("udp_end", destination=destination, error="")
     finally:
         transport.close()
 
 
-async def relay(stream, near, client):
+async def relay(stream, socket, client):
     """Datagrams both ways until the stream ends, or nothing comes for too long. With a `client`
     only what that one sends counts."""
     stream.send_data(encode_uint_var(RESERVED_CAPSULE) + encode_uint_var(7) + b"ignored")
@@ -110,7 +110,7 @@ async def relay(stream, near, client):
     async def up():
         while True:
             async with asyncio.timeout(IDLE_S):
-                data, sender = await near.received.get()
+                data, sender = await socket.received.get()
             if isinstance(data, Exception):
                 return
             if client is None or sender == client:
@@ -121,7 +121,7 @@ async def relay(stream, near, client):
             datagram = await stream.datagrams.get()
             head = Buffer(data=datagram)
             if head.pull_uint_var() == 0:
-                near.transport.sendto(datagram[head.tell():], client)
+                socket.transport.sendto(datagram[head.tell():], client)
 
     async def capsules():
         while (data := await stream.received.get()) is not None:

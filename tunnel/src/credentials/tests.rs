@@ -157,7 +157,7 @@ fn key_types_are_judged_as_the_handshake_does() {
     for (name, key) in keys {
         let site = Site::new(true);
         site.issue(&key, &Leaf { client: true, ..GOOD });
-        let works = shakes_hands(&site.credentials());
+        let works = handshake_succeeds(&site.credentials());
         assert_eq!(site.problems(End::Server).is_empty(), works, "{name}");
         if !works {
             let problem = site.problem(End::Server);
@@ -168,7 +168,7 @@ fn key_types_are_judged_as_the_handshake_does() {
 }
 
 /// Whether two ends with the same files accept each other, as BoringSSL is set up by default.
-fn shakes_hands(credentials: &Credentials) -> bool {
+fn handshake_succeeds(credentials: &Credentials) -> bool {
     let context = || {
         let mut tls = SslContextBuilder::new(SslMethod::tls()).unwrap();
         tls.set_min_proto_version(Some(SslVersion::TLS1_3)).unwrap();
@@ -179,13 +179,13 @@ fn shakes_hands(credentials: &Credentials) -> bool {
         tls.build()
     };
     let ssl = || boring::ssl::Ssl::new(&context()).unwrap();
-    let (near, far) = UnixStream::pair().unwrap();
-    for socket in [&near, &far] {
+    let (client_end, server_end) = UnixStream::pair().unwrap();
+    for socket in [&client_end, &server_end] {
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     }
     let server = ssl();
-    let accepted = std::thread::spawn(move || server.accept(far).is_ok());
-    let connected = ssl().connect(near).is_ok();
+    let accepted = std::thread::spawn(move || server.accept(server_end).is_ok());
+    let connected = ssl().connect(client_end).is_ok();
     accepted.join().unwrap() && connected
 }
 

@@ -5,33 +5,34 @@
 //! which each flow has its own, and the flows of a connection have turns. `send` is the way into the tunnel, `receive`
 //! the way out of it. `repair` retransmits lost packets of media.
 
+pub(crate) mod local_socket;
 pub(crate) mod media_peer;
-pub(crate) mod near;
 pub(crate) mod queue;
 pub(crate) mod receive;
 pub(crate) mod repair;
 pub(crate) mod send;
+pub(crate) mod traffic;
 pub(crate) mod unanswered;
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_config::Protocol;
 use millrace_wire::capsule::Capsules;
 use millrace_wire::repair::RepairMethods;
 use quiche::h3;
 
+pub use local_socket::LocalSocket;
 pub use media_peer::MediaPeer;
-pub use near::Near;
 pub use queue::{Queue, QueueLimit};
 pub(crate) use receive::{Early, Run};
 pub(crate) use repair::FlowRepair;
+pub(crate) use traffic::DatagramTraffic;
 pub(crate) use unanswered::Unanswered;
 pub use unanswered::UnansweredPlace;
 
 use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
-use crate::flow::Meter;
 use crate::flow_info::{FlowSeen, FlowState};
 use crate::flow_label::FlowLabel;
 use crate::rtsp::Medium;
@@ -53,7 +54,7 @@ pub struct DatagramsStart {
     /// The stream of the request, which has been answered with 2xx.
     pub stream: u64,
     /// The local socket.
-    pub near: Near,
+    pub socket: LocalSocket,
     /// For logs and `/flows`.
     pub label: FlowLabel,
     /// The flow's place among those allowed.
@@ -81,16 +82,10 @@ pub struct DatagramsId {
 pub(crate) struct UdpFlow {
     pub(crate) conn: ConnId,
     pub(crate) stream: u64,
-    pub(crate) near: Near,
+    pub(crate) socket: LocalSocket,
     pub(crate) label: FlowLabel,
     pub(crate) key: u64,
-    pub(crate) opened: Instant,
-    pub(crate) active: Instant,
-    /// From the local socket to the tunnel.
-    pub(crate) sent_bytes: u64,
-    /// From the tunnel to the local socket.
-    pub(crate) received_bytes: u64,
-    pub(crate) meter: Meter,
+    pub(crate) traffic: DatagramTraffic,
     /// In the connection's list of flows with something to send.
     pub(crate) ready: bool,
     /// Its own socket may have something.
@@ -113,7 +108,7 @@ impl UdpFlow {
     /// connection lives: many players have nothing at the port for RTCP.
     pub(crate) fn ends_with(&self, error: &io::Error) -> bool {
         let ends = self.medium.as_ref().is_none_or(Medium::is_orphaned);
-        ends && self.near.is_fatal(error)
+        ends && self.socket.is_fatal(error)
     }
 
     /// Whether it may have something to send.
@@ -135,10 +130,10 @@ impl UdpFlow {
             number: UDP_NUMBER | slot as u64,
             protocol: Protocol::Udp,
             label: &self.label,
-            opened: self.opened,
-            sent_bytes: self.sent_bytes,
-            received_bytes: self.received_bytes,
-            rate_mbps: self.meter.mbps(),
+            opened: self.traffic.opened,
+            sent_bytes: self.traffic.sent_bytes,
+            received_bytes: self.traffic.received_bytes,
+            rate_mbps: self.traffic.rate_mbps(),
             state: FlowState::Open,
             player: None,
         }

@@ -86,8 +86,8 @@ impl UdpFlow {
         now: Instant,
     ) -> io::Result<u64> {
         let prefix = self.prefix();
-        let Self { near, queue, .. } = self;
-        let Some((port, mut sender)) = near.reader() else {
+        let Self { socket, queue, .. } = self;
+        let Some((port, mut sender)) = socket.reader() else {
             self.readable = false;
             return Ok(0);
         };
@@ -99,7 +99,7 @@ impl UdpFlow {
         });
         match received {
             Ok(true) => {
-                self.active = now;
+                self.traffic.on_local_datagram(now);
                 if let Some(medium) = self.medium.as_ref().filter(|_| from_player) {
                     medium.on_player_datagram(now);
                 }

@@ -23,7 +23,7 @@ const MIN_INITIAL_BYTES: usize = 1200;
 const MIN_FIRST_ID_BYTES: usize = 8;
 /// Clients per tick that a full server tells the reason of the refusal. Each costs the first step
 /// of a handshake, which a flood must not get for all its packets.
-const MAX_REFUSALS_TOLD: usize = 8;
+const MAX_REFUSALS_TOLD_PER_TICK: usize = 8;
 /// RFC 9114, Section 8.1.
 const H3_EXCESSIVE_LOAD: u64 = 0x107;
 
@@ -58,7 +58,7 @@ impl Core {
         let full = self.fullness();
         if let Some((reason, _)) = full {
             self.turn_away(from, reason);
-            if self.admission.refusals_told >= MAX_REFUSALS_TOLD {
+            if self.admission.refusals_told >= MAX_REFUSALS_TOLD_PER_TICK {
                 return None;
             }
             self.admission.refusals_told += 1;
@@ -77,7 +77,7 @@ impl Core {
             Err(limit) => return self.turn_away(from, handshake_metric(limit)),
         };
         let cid = self.new_cid();
-        self.set_stranger_window();
+        self.set_unauthenticated_window();
         let scid = ConnectionId::from_ref(&cid);
         let token = self.tunnel.reset.as_ref().map(|reset| reset.token(&cid));
         self.tunnel.quic.set_stateless_reset_token(token);
@@ -182,7 +182,7 @@ impl Core {
 
     /// A handshake is over: counts the connection as one of its peer's, and gives it its full
     /// window. `false` when it may not stay.
-    pub(crate) fn welcome(&mut self, slot: usize) -> bool {
+    pub(crate) fn admit_peer(&mut self, slot: usize) -> bool {
         // The deny-list may have changed since the handshake began.
         if self.close_if_denied(slot) {
             return false;

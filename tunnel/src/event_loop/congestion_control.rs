@@ -1,6 +1,6 @@
 //! Changes of a connection's congestion control.
 
-use crate::agent::{Agent, Watched};
+use crate::agent::{Agent, SelectorState};
 use crate::algorithms::CcPolicy;
 use crate::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
 use crate::conn::Conn;
@@ -29,12 +29,12 @@ impl Conn {
         }
         let Some(agent) = agent else { return };
         if managed || agent.watches_all() {
-            let watched = self.cc.watched.get_or_insert_with(|| Watched::new(class, managed));
+            let watched = self.cc.watched.get_or_insert_with(|| SelectorState::new(class, managed));
             watched.set(class, managed);
             if self.cc.switches != before {
                 watched.algorithm_was_set();
             }
-            agent.introduce(self.id, watched, &self.cc.algorithm, self.cc.pinned, now);
+            agent.send_pending(self.id, watched, &self.cc.algorithm, self.cc.pinned, now);
         } else if self.cc.watched.take().is_some() {
             agent.forget(self.id);
         }
@@ -89,7 +89,7 @@ impl Conn {
     pub(crate) fn report_to_selector(&mut self, agent: &mut Agent, now: Instant) {
         let Some(watched) = &mut self.cc.watched else { return };
         if watched.has_pending_updates() {
-            agent.introduce(self.id, watched, &self.cc.algorithm, self.cc.pinned, now);
+            agent.send_pending(self.id, watched, &self.cc.algorithm, self.cc.pinned, now);
         }
         if let Some(path) = quiche_adapter::path(&self.quic) {
             agent.report_path(self.id, watched, path, now);

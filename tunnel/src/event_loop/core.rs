@@ -28,7 +28,7 @@ use crate::flow_label::FlowLabel;
 use crate::flow_owner::{FlowOwner, FlowRefusal};
 use crate::h3_errors::H3_CONNECT_ERROR;
 use crate::h3_errors::H3_NO_ERROR;
-use crate::memory::Held;
+use crate::memory::HeldBytes;
 use crate::metrics;
 use crate::metrics::{ConnectionState, FlowFailure, WorkerCounters};
 use crate::misdelivered::Inbox;
@@ -46,7 +46,7 @@ use crate::udp::UdpPort;
 /// Bytes of our connection IDs; the first says which worker has the connection.
 pub const CONN_ID_BYTES: usize = 16;
 /// Receive window of a connection until its peer is authenticated.
-const STRANGER_WINDOW_BYTES: u64 = 256 << 10;
+const UNAUTHENTICATED_WINDOW_BYTES: u64 = 256 << 10;
 
 /// A worker's sockets, connections and flows.
 pub struct Core {
@@ -177,7 +177,7 @@ impl Core {
         session: Option<&[u8]>,
     ) -> Result<ConnId, quiche::Error> {
         let cid = self.new_cid();
-        self.set_stranger_window();
+        self.set_unauthenticated_window();
         let mut quic = open_connection(&mut self.tunnel.quic, server_name, &cid, local, server)?;
         if let Some(session) = session.filter(|it| self.may_resume(it, server, server_name)) {
             // An old ticket only costs the early data.
@@ -212,7 +212,7 @@ impl Core {
     ) -> ConnId {
         quic.set_stream_window_limit(self.memory.window_limit);
         // Counted with the next tick.
-        let held = Held::default();
+        let held = HeldBytes::default();
         self.shared.add_connection();
         let entry = self.conns.vacant_entry();
         let id = ConnId { slot: entry.key(), serial: self.shared.new_number() };
@@ -389,8 +389,8 @@ impl Core {
     }
 
     /// The window of connections until their peers are authenticated.
-    pub(crate) fn set_stranger_window(&mut self) {
-        self.tunnel.quic.set_max_connection_window(STRANGER_WINDOW_BYTES);
+    pub(crate) fn set_unauthenticated_window(&mut self) {
+        self.tunnel.quic.set_max_connection_window(UNAUTHENTICATED_WINDOW_BYTES);
     }
 
     /// Gives an authenticated connection its full window, of which streams that wait for their
@@ -401,7 +401,7 @@ impl Core {
             return false;
         }
         let most = self.settings.max_connection_window_bytes;
-        conn.quic.set_max_connection_window(most.max(STRANGER_WINDOW_BYTES));
+        conn.quic.set_max_connection_window(most.max(UNAUTHENTICATED_WINDOW_BYTES));
         conn.quic.credit_on_receipt();
         true
     }

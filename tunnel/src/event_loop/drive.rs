@@ -13,7 +13,7 @@ use crate::tunnel_event::TunnelEvent;
 /// enough that what controls the rate is the congestion controller and not a queue here.
 pub(crate) const SEND_AHEAD_BYTES: usize = 256 << 10;
 /// What one connection may send before the others have their turn.
-const TURN_BYTES: usize = 1 << 20;
+const MAX_BYTES_PER_TURN: usize = 1 << 20;
 
 impl Core {
     /// Lets a connection do all that it can do now.
@@ -46,7 +46,8 @@ impl Core {
             }
             let Some(conn) = self.conns.get_mut(slot) else { return };
             let port = &self.sockets.ports[conn.address.port];
-            let flushed = conn.flush(port, &mut self.buffers.out, TURN_BYTES, &self.counters);
+            let flushed =
+                conn.flush(port, &mut self.buffers.out, MAX_BYTES_PER_TURN, &self.counters);
             if conn.path_mtu.has_refused() {
                 self.on_refused_packet(slot);
             }
@@ -64,7 +65,7 @@ impl Core {
                 }
                 Flushed::All(false) | Flushed::Blocked => break None,
                 Flushed::Paced(_, true) | Flushed::All(true) if !more => break None,
-                _ if turn_bytes >= TURN_BYTES => {
+                _ if turn_bytes >= MAX_BYTES_PER_TURN => {
                     self.mark_pending(slot);
                     break None;
                 }

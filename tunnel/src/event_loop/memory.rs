@@ -4,8 +4,8 @@ use crate::conn::Conn;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
 use crate::memory::{
-    CONNECTION_BYTES, Candidate, Held, IN_FLIGHT_SHARE, LOG_EVERY, NEW, choose, share_of_excess,
-    window_limit,
+    CONNECTION_BYTES, Candidate, HeldBytes, IN_FLIGHT_DIVISOR, LOG_INTERVAL, MIN_RESET_AGE, choose,
+    share_of_excess, window_limit,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use std::time::Instant;
 
 impl Conn {
     /// Its memory, without the buffers of its flows.
-    fn look(&self) -> Held {
+    fn held_bytes(&self) -> HeldBytes {
         let quic = self.quic.held_bytes();
-        let in_flight = self.quic.bytes_in_flight() as u64 / IN_FLIGHT_SHARE;
+        let in_flight = self.quic.bytes_in_flight() as u64 / IN_FLIGHT_DIVISOR;
         // The number of those that are not authenticated is limited by itself.
         let fixed = if self.handshake.handshake_place.is_some() { 0 } else { CONNECTION_BYTES };
-        Held {
+        HeldBytes {
             bytes: fixed + quic.received + quic.sent + in_flight + self.blocked_bytes(),
             excess: quic.excess_credit,
         }
@@ -44,9 +44,9 @@ impl Core {
         let mut own = 0;
         for (_, conn) in &mut self.conns {
             if std::mem::take(&mut conn.memory.was_driven) {
-                conn.memory.seen = conn.look();
+                conn.memory.seen = conn.held_bytes();
             }
-            let held = Held {
+            let held = HeldBytes {
                 bytes: conn.memory.seen.bytes + conn.memory.relay_bytes,
                 ..conn.memory.seen
             };
@@ -102,7 +102,7 @@ impl Core {
             .flows
             .iter()
             .filter(|(_, flow)| select(flow.conn.slot))
-            .filter(|(_, flow)| now.saturating_duration_since(flow.traffic.opened) >= NEW)
+            .filter(|(_, flow)| now.saturating_duration_since(flow.traffic.opened) >= MIN_RESET_AGE)
             .filter_map(|(slot, flow)| Some((slot, flow, self.conn(flow.conn)?)))
             .map(|(slot, flow, conn)| {
                 let quic = conn.quic.stream_held_bytes(flow.stream);
@@ -130,7 +130,8 @@ impl Core {
     /// before the next tick.
     fn release(&mut self, slot: usize, bytes: u64) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
-        let left = Held { bytes: conn.memory.held.bytes.saturating_sub(bytes), ..conn.memory.held };
+        let left =
+            HeldBytes { bytes: conn.memory.held.bytes.saturating_sub(bytes), ..conn.memory.held };
         self.shared.memory.replace(conn.memory.held, left);
         if let Some(place) = &mut conn.handshake.peer_place {
             place.set_memory(left.bytes);
@@ -142,7 +143,7 @@ impl Core {
         let is_due = self
             .memory
             .evictions_logged
-            .is_none_or(|at| now.saturating_duration_since(at) >= LOG_EVERY);
+            .is_none_or(|at| now.saturating_duration_since(at) >= LOG_INTERVAL);
         if is_due {
             self.memory.evictions_logged = Some(now);
             tracing::warn!(

@@ -29,7 +29,7 @@ impl Core {
             .and_then(|first| usize::from(*first).checked_rem(self.routes.sharing_workers));
         let Some(owner) = owner.filter(|owner| *owner != own) else { return false };
         let datagram = Misdelivered { port, from, to, datagram: datagram.into() };
-        if !self.shared.neighbours.pass(owner, datagram) {
+        if !self.shared.sharing_workers.pass(owner, datagram) {
             self.shared.metrics.drops.of(Drop::OtherWorkerBusy).inc();
         }
         true

@@ -39,7 +39,7 @@ impl Conn {
     }
 
     /// Logs the size that the search after a decrease has found.
-    pub(crate) fn tell_path_mtu(&mut self, budget: &mut PathMtuBudget) {
+    pub(crate) fn log_path_mtu(&mut self, budget: &mut PathMtuBudget) {
         let mtu = &mut self.path_mtu;
         let Some(from) = mtu.searching_from else { return };
         let Some(found) = self.quic.pmtu() else { return };

@@ -4,8 +4,8 @@ use crate::conn::Conn;
 use crate::conn_id::ConnId;
 use crate::event_loop::core::Core;
 use crate::probe::{
-    Asked, BODY, Exchange, H3_EXCESSIVE_LOAD, H3_REQUEST_CANCELLED, MAX_BODY_BYTES, MAX_PROBES,
-    ProbeState, probe_fields,
+    BODY, Exchange, H3_EXCESSIVE_LOAD, H3_REQUEST_CANCELLED, MAX_BODY_BYTES, MAX_PROBES_PER_CLIENT,
+    PendingProbe, ProbeState, probe_fields,
 };
 use crate::stream_owner::Owner;
 use millrace_wire::h3_connect::{RTSP_FIELD, RTSP_FOLLOWED};
@@ -19,7 +19,7 @@ impl Core {
             return;
         };
         let stats = conn.quic.stats();
-        conn.probes.asked = Some(Asked {
+        conn.probes.asked = Some(PendingProbe {
             started: now,
             exchange: None,
             authority,
@@ -46,7 +46,7 @@ impl Core {
     pub fn answer_probe(&mut self, id: ConnId, stream: u64) {
         let follows_rtsp = self.shared.follows_rtsp();
         let Some(conn) = self.conn_mut(id) else { return };
-        if conn.probes.answering.len() >= MAX_PROBES {
+        if conn.probes.answering.len() >= MAX_PROBES_PER_CLIENT {
             conn.reset(stream, H3_EXCESSIVE_LOAD);
         } else {
             let finished = match conn.http.streams.insert(stream, Owner::Probe) {

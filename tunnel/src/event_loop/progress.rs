@@ -4,14 +4,14 @@ use crate::conn::Conn;
 use crate::event_loop::core::Core;
 use crate::event_loop::drive::SEND_AHEAD_BYTES;
 use crate::flow::Flow;
-use crate::progress::{LEAST_ACKED_BYTES, STUCK_AFTER, Sent};
+use crate::progress::{MIN_ACKED_BYTES, STUCK_TIMEOUT, Sent};
 
 impl Conn {
     fn sent(&self) -> Sent {
         let stats = self.quic.stats();
         let in_flight = self.quic.bytes_in_flight() as u64;
         Sent {
-            is_waiting: self.quic.stream_bytes_waiting() > 0 || in_flight >= LEAST_ACKED_BYTES,
+            is_waiting: self.quic.stream_bytes_waiting() > 0 || in_flight >= MIN_ACKED_BYTES,
             acked_bytes: stats.acked_bytes,
             received_packets: stats.recv,
         }
@@ -33,7 +33,7 @@ impl Core {
                 stuck = stuck.or(Some(conn.address.peer));
             }
         }
-        let seconds = STUCK_AFTER.as_secs();
+        let seconds = STUCK_TIMEOUT.as_secs();
         stuck.map(|peer| {
             format!(
                 "data to {peer} has not been acknowledged for {seconds} s, but the peer responds"
@@ -44,7 +44,7 @@ impl Core {
     fn stuck_flow(&mut self) -> Option<String> {
         let now = self.now;
         let waited =
-            |flow: &Flow| now.saturating_duration_since(flow.traffic.active) >= STUCK_AFTER;
+            |flow: &Flow| now.saturating_duration_since(flow.traffic.active) >= STUCK_TIMEOUT;
         for (_, flow) in self.flows.iter().filter(|(_, flow)| waited(flow)) {
             let conns = &mut self.conns;
             let conn = conns.get_mut(flow.conn.slot).filter(|conn| conn.id == flow.conn);
@@ -54,7 +54,7 @@ impl Core {
             let room =
                 if has_turns { conn.quic.stream_capacity(flow.stream).unwrap_or(0) } else { 0 };
             if to_socket || flow.could_read(room) {
-                let (seconds, to) = (STUCK_AFTER.as_secs(), &flow.label.destination);
+                let (seconds, to) = (STUCK_TIMEOUT.as_secs(), &flow.label.destination);
                 let direction = if to_socket { "from" } else { "to" };
                 return Some(format!(
                     "data {direction} the tunnel of a flow to {to} has waited for {seconds} s, though \

@@ -111,7 +111,7 @@ impl Core {
 
     /// A datagram of the connection in `slot`.
     fn on_packet(&mut self, slot: usize, from: SocketAddr, to: SocketAddr, datagram: &mut [u8]) {
-        self.suffer(slot, Fault::Receive);
+        self.inject_fault(slot, Fault::Receive);
         let Some(conn) = self.conns.get_mut(slot) else { return };
         (conn.pending.had_input, conn.activity.has_new_datagrams) = (true, true);
         let info = RecvInfo { from, to: conn.address.local.unwrap_or(to) };

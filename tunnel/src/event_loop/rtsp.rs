@@ -1,7 +1,7 @@
 //! Media over UDP of RTSP flows.
 
 use crate::conn_id::ConnId;
-use crate::datagrams::Near;
+use crate::datagrams::LocalSocket;
 use crate::event_loop::core::Core;
 use crate::flow::Flow;
 use crate::flow_end::FlowEnd;
@@ -125,15 +125,15 @@ impl Core {
         let Some((place, ends)) = pair.into_ends() else { return };
         let medium = Medium::new(id, place, self.now);
         tracing::debug!(destination = flow.label.destination, %origin, "RTP over UDP set up");
-        let flows = std::iter::zip(ends, [origin.rtp, origin.rtcp]).map(|(near, port)| {
-            MediumFlow { near, destination: destination.with_port(port), medium: medium.clone() }
+        let flows = std::iter::zip(ends, [origin.rtp, origin.rtcp]).map(|(socket, port)| {
+            MediumFlow { socket, destination: destination.with_port(port), medium: medium.clone() }
         });
         match rtsp {
             Rtsp::Server { .. } => {
-                for MediumFlow { near, destination, medium } in flows {
+                for MediumFlow { socket, destination, medium } in flows {
                     let key = (id.conn, id.stream, destination.port());
                     let destination = destination.to_string();
-                    self.admission.reserved.insert(key, Reserved { destination, near, medium });
+                    self.admission.reserved.insert(key, Reserved { destination, socket, medium });
                 }
             }
             &Rtsp::Client { player, group, .. } => {
@@ -153,11 +153,11 @@ impl Core {
         conn: ConnId,
         stream: u64,
         destination: &Destination,
-    ) -> Option<(Near, Medium)> {
+    ) -> Option<(LocalSocket, Medium)> {
         let key = (conn, stream, destination.port());
         let asked = destination.to_string();
         self.admission.reserved.get(&key).filter(|it| it.destination == asked)?;
-        self.admission.reserved.remove(&key).map(|it| (it.near, it.medium))
+        self.admission.reserved.remove(&key).map(|it| (it.socket, it.medium))
     }
 
     /// Whether the RTSP flow of a medium still runs.
@@ -179,7 +179,7 @@ impl Core {
                     medium.orphan(now);
                     // A player that has gone refuses what comes.
                     if at_client {
-                        udp.near.connect();
+                        udp.socket.connect();
                     }
                 }
             }

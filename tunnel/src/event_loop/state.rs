@@ -52,7 +52,7 @@ pub(crate) struct LoopBuffers {
     pub(crate) scratch: Vec<u8>,
     pub(crate) out: Vec<u8>,
     /// For the sockets of UDP flows; the kernel gives it memory once there are some.
-    pub(crate) near: RecvBuffers,
+    pub(crate) udp_receive: RecvBuffers,
     /// Received datagrams that are about to leave together.
     pub(crate) run: Run,
 }
@@ -62,7 +62,7 @@ impl LoopBuffers {
         Self {
             scratch: vec![0; SCRATCH_BYTES],
             out: vec![0; SEND_MESSAGE_BYTES],
-            near: RecvBuffers::default(),
+            udp_receive: RecvBuffers::default(),
             run: Run::default(),
         }
     }

@@ -74,7 +74,7 @@ impl Core {
             connections.of(ConnectionState::Connecting).dec();
             connections.of(ConnectionState::Established).inc();
             self.pending.events.push_back(TunnelEvent::Established(conn.id));
-            if !self.welcome(slot) {
+            if !self.admit_peer(slot) {
                 return;
             }
             let Some(conn) = self.conns.get_mut(slot) else { return };
@@ -112,7 +112,7 @@ impl Core {
                 _ => {}
             }
         }
-        conn.tell_path_mtu(&mut self.admission.path_mtu_budget);
+        conn.log_path_mtu(&mut self.admission.path_mtu_budget);
         if !conn.handshake.established {
             return;
         }

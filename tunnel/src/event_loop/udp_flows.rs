@@ -3,11 +3,11 @@
 use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
 use crate::datagrams::{
-    DRAIN_IDLE, DatagramsId, DatagramsStart, FlowRepair, Queue, QueueLimit, UdpFlow,
+    DRAIN_IDLE, DatagramTraffic, DatagramsId, DatagramsStart, FlowRepair, Queue, QueueLimit,
+    UdpFlow,
 };
 use crate::event_loop::core::Core;
 use crate::event_loop::tokens::{KIND_DATAGRAMS, KIND_SHIFT};
-use crate::flow::Meter;
 use crate::flow_end::FlowEnd;
 use crate::h3_errors::H3_CONNECT_ERROR;
 use crate::h3_errors::H3_NO_ERROR;
@@ -19,13 +19,13 @@ use mio::{Interest, Token};
 use std::time::Duration;
 
 impl Core {
-    /// Starts a UDP flow between `near` and a stream. `None` when the connection is gone or the
+    /// Starts a UDP flow between a local socket and a stream. `None` when the connection is gone or the
     /// socket can't be registered.
     pub fn start_datagrams(&mut self, start: DatagramsStart) -> Option<DatagramsId> {
         let DatagramsStart {
             conn: id,
             stream,
-            mut near,
+            mut socket,
             label,
             admission,
             key,
@@ -40,7 +40,7 @@ impl Core {
             self.reset_stream(id, stream, H3_CONNECT_ERROR);
             return None;
         }
-        let own = near.own_port();
+        let own = socket.own_port();
         let readable = own.is_some();
         if let Some(port) = own {
             let token = Token(KIND_DATAGRAMS << KIND_SHIFT | slot);
@@ -58,14 +58,10 @@ impl Core {
         self.udp_flows.insert(UdpFlow {
             conn: id,
             stream,
-            near,
+            socket,
             label,
             key,
-            opened: self.now,
-            active: self.now,
-            sent_bytes: 0,
-            received_bytes: 0,
-            meter: Meter::default(),
+            traffic: DatagramTraffic::new(self.now),
             ready: false,
             readable,
             queue: Queue::default(),
@@ -106,7 +102,7 @@ impl Core {
         let Some(flow) = self.udp_flows.get_mut(id.slot).filter(|flow| flow.key == id.key) else {
             return false;
         };
-        flow.active = self.now;
+        flow.traffic.on_local_datagram(self.now);
         let limit = QueueLimit::of_flow(flows, flow.medium.is_some());
         let dropped = flow.enqueue(payload, limit, self.now);
         self.count_queue_drops(dropped);
@@ -166,8 +162,8 @@ impl Core {
         }
         tracing::debug!(
             destination = %flow.label.destination,
-            sent_bytes = flow.sent_bytes,
-            received_bytes = flow.received_bytes,
+            sent_bytes = flow.traffic.sent_bytes,
+            received_bytes = flow.traffic.received_bytes,
             end = end.as_str(),
             "UDP flow ended"
         );
@@ -192,7 +188,7 @@ impl Core {
         let silent = |(slot, flow): (usize, &UdpFlow)| {
             let leaves = draining || self.conn(flow.conn).is_some_and(|conn| conn.http.peer_goaway);
             let timeout = if leaves { timeout.min(DRAIN_IDLE) } else { timeout };
-            let silence = now.saturating_duration_since(flow.active);
+            let silence = flow.traffic.silence(now);
             let is_over = match &flow.medium {
                 // A paused player has no means to request its media again.
                 Some(medium) => medium.is_abandoned(silence, now),
@@ -210,7 +206,7 @@ impl Core {
     pub(crate) fn tick_datagrams(&mut self) {
         let mut waiting = Vec::new();
         for (_, flow) in &mut self.udp_flows {
-            flow.meter.tick(flow.sent_bytes + flow.received_bytes, Self::TICK);
+            flow.traffic.tick(Self::TICK);
             if flow.ready {
                 // It may wait for a path MTU that is not going to be found.
                 waiting.push(flow.conn.slot);

@@ -88,12 +88,11 @@ impl Core {
             return;
         }
         let Some(flow) = self.udp_flows.get_mut(slot) else { return };
-        flow.active = self.now;
-        flow.received_bytes += payload.len() as u64;
+        flow.traffic.on_tunnel_datagram(payload.len(), self.now);
         if let Some(medium) = flow.medium.as_ref().filter(|_| !to_client) {
             medium.on_player_datagram(self.now);
         }
-        let most = flow.near.max_segments();
+        let most = flow.socket.max_segments();
         self.counters.bytes(to_client, payload.len() as u64);
         self.counters.datagrams(to_client, 1);
         if !self.buffers.run.takes(slot, payload.len(), most) {
@@ -112,7 +111,7 @@ impl Core {
             return;
         }
         if let Some(flow) = self.udp_flows.get(slot)
-            && let Err(error) = flow.near.send(&bytes, segment)
+            && let Err(error) = flow.socket.send(&bytes, segment)
         {
             let drop = match error.raw_os_error() {
                 Some(libc::EMSGSIZE) => Drop::DatagramTooLarge,

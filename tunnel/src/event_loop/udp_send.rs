@@ -32,7 +32,12 @@ impl Core {
             flow.ready = false;
             if flow.readable {
                 let limit = QueueLimit::of_flow(flows, flow.medium.is_some());
-                match flow.read(&mut self.buffers.near, limit, !conn.quic.is_server(), self.now) {
+                match flow.read(
+                    &mut self.buffers.udp_receive,
+                    limit,
+                    !conn.quic.is_server(),
+                    self.now,
+                ) {
                     Ok(old) => dropped += old,
                     Err(error) => {
                         let destination = &flow.label.destination;
@@ -57,7 +62,7 @@ impl Core {
                         capsules += u64::from(matches!(sent, Sent::InCapsule(_)));
                         datagrams += 1;
                         bytes += payload;
-                        flow.sent_bytes += payload;
+                        flow.traffic.sent_bytes += payload;
                     }
                     Some(Sent::Again) => retransmitted += 1,
                     Some(Sent::Rest) => {}

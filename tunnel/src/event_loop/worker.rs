@@ -29,13 +29,16 @@ use crate::transport::TunnelConfig;
 use crate::udp::RecvBuffers;
 
 /// Events taken from the kernel at a time.
-const EVENTS: usize = 1024;
+const MAX_EVENTS_PER_POLL: usize = 1024;
 /// Receive batches of one port before the connections have their turn.
-const RECEIVE_TURNS: usize = 4;
+const MAX_RECEIVE_BATCHES_PER_TURN: usize = 4;
 /// Interval of progress checks.
 const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Token of the event with which other threads wake the worker.
 const WAKER: Token = Token(KIND_OWN << KIND_SHIFT);
+/// Token of the timer.
 const TIMER: Token = Token(KIND_OWN << KIND_SHIFT | 1);
+/// Lower bits of a token: the number of an event source within its kind.
 const INDEX_MASK: usize = (1 << KIND_SHIFT) - 1;
 
 /// What a worker is told from outside.
@@ -175,7 +178,7 @@ impl<R: Role> Worker<R> {
         let heartbeat = Heartbeat::new(Instant::now());
         let handle = WorkerHandle { waker, commands, heartbeat: heartbeat.clone() };
         let registry = poll.registry().try_clone()?;
-        let misdelivered = shared.neighbours.add_worker(index, handle.waker.clone());
+        let misdelivered = shared.sharing_workers.add_worker(index, handle.waker.clone());
         let mut core = Core::new(registry, index, tunnel, &settings, shared, misdelivered);
         let mut role = make_role(handle.clone());
         role.start(&mut core)?;
@@ -204,7 +207,7 @@ impl<R: Role> Worker<R> {
     /// # Errors
     /// Only what makes the loop itself impossible.
     pub fn run(mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(EVENTS);
+        let mut events = Events::with_capacity(MAX_EVENTS_PER_POLL);
         loop {
             let busy = !self.core.pending.drive.is_empty() || self.udp_ready.contains(&true);
             if let Err(error) = self.poll.poll(&mut events, busy.then_some(Duration::ZERO)) {
@@ -319,7 +322,7 @@ impl<R: Role> Worker<R> {
 
     fn receive(&mut self) {
         for port in 0..self.udp_ready.len() {
-            for _ in 0..RECEIVE_TURNS {
+            for _ in 0..MAX_RECEIVE_BATCHES_PER_TURN {
                 if !self.udp_ready[port] {
                     break;
                 }
@@ -334,7 +337,7 @@ impl<R: Role> Worker<R> {
             let now = self.core.now;
             let due = |conn: &&mut Conn| conn.timeout().is_some_and(|at| at <= now);
             self.core.isolated(slot, |core| {
-                core.suffer(slot, Fault::Timer);
+                core.inject_fault(slot, Fault::Timer);
                 if let Some(conn) = core.conns.get_mut(slot).filter(due) {
                     conn.quic.on_timeout();
                     conn.pending.had_input = true;
@@ -405,8 +408,8 @@ impl<R: Role> Worker<R> {
                 turns -= 1;
                 let Some(slot) = self.core.pending.drive.pop_front() else { break };
                 self.core.isolated(slot, |core| {
-                    core.suffer(slot, Fault::Drive);
-                    core.suffer(slot, Fault::Stall);
+                    core.inject_fault(slot, Fault::Drive);
+                    core.inject_fault(slot, Fault::Stall);
                     core.pump_probes(slot);
                     core.drive(slot);
                 });

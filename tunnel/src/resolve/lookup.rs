@@ -18,15 +18,15 @@ use tokio::time::sleep_until;
 use super::question::ResolveError;
 
 /// Names that are asked for at a time. Each takes a socket for each family and name server.
-pub(super) const MAX_UNDER_WAY: usize = 256;
+pub(super) const MAX_NAMES_UNDER_WAY: usize = 256;
 
 /// Head start of each name server over the next one: longer than most recursive look-ups take, so
 /// that a server further down the list is asked only where the one before it is of no use.
 const SERVER_DELAY: Duration = Duration::from_secs(1);
 /// How long a server that let another one answer first is asked after the others.
-const SLOW_FOR: Duration = Duration::from_secs(30);
+const SLOW_HOLD_DOWN: Duration = Duration::from_secs(30);
 /// Answers that are kept of each name server.
-const CACHED_ANSWERS: u64 = 4096;
+const MAX_CACHED_ANSWERS: u64 = 4096;
 /// Longest time that an answer is kept, whatever its TTL says.
 const MAX_TTL: Duration = Duration::from_secs(3600);
 /// Longest time that a negative answer (no such name) is kept: the name may be added at any moment.
@@ -128,7 +128,7 @@ impl NameServers {
                     let server = &self.servers[index];
                     tracing::debug!(name, name_server = %server.ip, %error, "no answer");
                     if matches!(error, NetError::Timeout) {
-                        server.set_slow(Some(Instant::now() + SLOW_FOR));
+                        server.set_slow(Some(Instant::now() + SLOW_HOLD_DOWN));
                     }
                     failure = format!("{}: {error}", server.ip);
                     next_start = tokio::time::Instant::now();
@@ -150,7 +150,7 @@ impl NameServers {
         let now = Instant::now();
         for (other, asked) in others {
             if now.saturating_duration_since(*asked) >= SERVER_DELAY {
-                self.servers[*other].set_slow(Some(now + SLOW_FOR));
+                self.servers[*other].set_slow(Some(now + SLOW_HOLD_DOWN));
             }
         }
     }
@@ -175,10 +175,10 @@ fn of_ours(options: &ResolverOpts) -> ResolverOpts {
     ours.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
     // The hosts file is asked before, for whole names.
     ours.use_hosts_file = ResolveHosts::Never;
-    ours.cache_size = CACHED_ANSWERS;
+    ours.cache_size = MAX_CACHED_ANSWERS;
     ours.positive_max_ttl = Some(MAX_TTL);
     ours.negative_max_ttl = Some(MAX_NEGATIVE_TTL);
     // Both families of all names at a time.
-    ours.max_active_requests = 2 * MAX_UNDER_WAY;
+    ours.max_active_requests = 2 * MAX_NAMES_UNDER_WAY;
     ours
 }

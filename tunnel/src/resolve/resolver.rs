@@ -15,7 +15,7 @@ use crate::event_loop::WorkerHandle;
 
 /// Questions of all clients that have no answer yet, those that wait for one of the same name
 /// included; more are refused at once.
-const MAX_OUTSTANDING: usize = 4096;
+const MAX_OUTSTANDING_QUESTIONS: usize = 4096;
 
 /// The thread that resolves for all workers. It ends when the last clone is dropped.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Resolver {
         Name { host, port, uncached }: Name<'_>,
         to: AnswerTo,
     ) -> Result<Question, ResolveError> {
-        if self.outstanding.fetch_add(1, Ordering::Relaxed) >= MAX_OUTSTANDING {
+        if self.outstanding.fetch_add(1, Ordering::Relaxed) >= MAX_OUTSTANDING_QUESTIONS {
             self.outstanding.fetch_sub(1, Ordering::Relaxed);
             return Err(ResolveError::Overloaded);
         }

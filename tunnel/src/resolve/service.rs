@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::timeout;
 
 use super::fair_queue::FairQueue;
-use super::lookup::MAX_UNDER_WAY;
+use super::lookup::MAX_NAMES_UNDER_WAY;
 use super::question::{Addresses, AnswerTo, Asker, ResolveError};
 use super::system::System;
 use super::{legacy, order};
@@ -170,7 +170,7 @@ impl Service {
     }
 
     fn start_waiting(&mut self) {
-        while self.under_way.len() < MAX_UNDER_WAY {
+        while self.under_way.len() < MAX_NAMES_UNDER_WAY {
             let shares = &self.under_way_of;
             let Some((asker, number)) = self.waiting.pop(|asker| shares.has_room(asker)) else {
                 return;

@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::lookup::NameServers;
 
 /// How often the files are looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Name servers of `/etc/resolv.conf` that are used, as in resolv.conf(5) (MAXNS).
 const MAX_NAME_SERVERS: usize = 3;
 /// What resolv.conf(5) says of a file without a name server.
@@ -63,7 +63,7 @@ impl System {
 
     /// Reads the files if they have changed; looks at them at most once a second.
     pub(super) fn refresh(&mut self, settings: &ResolverSettings, now: Instant) {
-        if now.saturating_duration_since(self.looked) < LOOK_EVERY {
+        if now.saturating_duration_since(self.looked) < FILE_CHECK_INTERVAL {
             return;
         }
         self.looked = now;
@@ -182,9 +182,9 @@ mod tests {
         assert_eq!(system.in_hosts("one"), [ip("198.18.0.9")]);
         assert!(system.in_hosts("two.example").is_empty());
         fs::write(&file, "198.18.0.10 two.example\n").unwrap();
-        system.refresh(&settings, system.looked + LOOK_EVERY / 2);
+        system.refresh(&settings, system.looked + FILE_CHECK_INTERVAL / 2);
         assert!(system.in_hosts("two.example").is_empty(), "looked too early");
-        system.refresh(&settings, system.looked + LOOK_EVERY);
+        system.refresh(&settings, system.looked + FILE_CHECK_INTERVAL);
         assert_eq!(system.in_hosts("two.example"), [ip("198.18.0.10")]);
         assert!(system.in_hosts("one.example").is_empty());
     }

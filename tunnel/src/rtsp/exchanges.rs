@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Requests that an answer is waited for. Players wait for each answer; the bound is for those that do not.
-const MAX_WAITING: usize = 256;
+const MAX_UNANSWERED_REQUESTS: usize = 256;
 
 /// The answers that a player waits for: a server answers in the order of the requests (RFC 2326, Section 9.1).
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl<T> Exchanges<T> {
     }
 
     fn push(&mut self, exchange: Exchange<T>) {
-        if self.waiting.len() == MAX_WAITING {
+        if self.waiting.len() == MAX_UNANSWERED_REQUESTS {
             self.waiting.pop_front();
         }
         self.waiting.push_back(exchange);
@@ -143,7 +143,7 @@ mod tests {
         for number in 0..1000_u32 {
             waiting.ask(Some(number), number);
         }
-        assert_eq!(waiting.asked().count(), MAX_WAITING);
+        assert_eq!(waiting.asked().count(), MAX_UNANSWERED_REQUESTS);
         assert_eq!(waiting.answered(Some(999), |_| true, |_| false), Some(999));
     }
 }

@@ -30,7 +30,7 @@ pub(super) const MAX_MEDIA: usize = 64;
 const MAX_HELD_BYTES: usize = 64 << 10;
 /// Below are ports of services, not of media: nothing is sent to them, so that no origin can have a server of ours send
 /// to what an allow-list is there to protect.
-pub(super) const LEAST_ORIGIN_PORT: u16 = 1024;
+pub(super) const MIN_ORIGIN_PORT: u16 = 1024;
 
 /// Where ports come from.
 pub(crate) trait Ports {
@@ -490,7 +490,7 @@ impl<P: Ports> Follower<P> {
         setup: &mut AskedSetup<P::Pair>,
         head_bytes: usize,
     ) -> Option<PortPair> {
-        let can_be_sent_to = |ports: &PortPair| ports.rtp.min(ports.rtcp) >= LEAST_ORIGIN_PORT;
+        let can_be_sent_to = |ports: &PortPair| ports.rtp.min(ports.rtcp) >= MIN_ORIGIN_PORT;
         let ports = spec.ports("server_port").filter(can_be_sent_to);
         let source = spec.get("source").and_then(address);
         if !self.ports.connect(&mut setup.pair, &OriginMedia { ports, source }) {

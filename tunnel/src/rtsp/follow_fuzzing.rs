@@ -44,7 +44,7 @@ impl Ports for Numbers {
 
     fn connect(&mut self, _pair: &mut Pair, origin: &OriginMedia) -> bool {
         let Some(ports) = origin.ports else { return true };
-        assert!(ports.rtp.min(ports.rtcp) >= LEAST_ORIGIN_PORT);
+        assert!(ports.rtp.min(ports.rtcp) >= MIN_ORIGIN_PORT);
         !ports.rtp.is_multiple_of(16)
     }
 }

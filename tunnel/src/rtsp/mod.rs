@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use millrace_wire::Destination;
 
 use crate::conn_id::ConnId;
-use crate::datagrams::Near;
+use crate::datagrams::LocalSocket;
 
 use follow::Follower;
 #[cfg(fuzzing)]
@@ -54,7 +54,7 @@ pub enum Rtsp {
 #[derive(Debug)]
 pub struct MediumFlow {
     /// The socket towards the player.
-    pub near: Near,
+    pub socket: LocalSocket,
     /// What the server is asked for.
     pub destination: Destination,
     /// What it belongs to.
@@ -76,7 +76,7 @@ pub struct NewMedium {
 #[derive(Debug)]
 pub(crate) struct Reserved {
     pub(crate) destination: String,
-    pub(crate) near: Near,
+    pub(crate) socket: LocalSocket,
     pub(crate) medium: Medium,
 }
 

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use millrace_wire::rtsp::PortPair;
 
-use super::follow::{LEAST_ORIGIN_PORT, OriginMedia, Ports};
+use super::follow::{MIN_ORIGIN_PORT, OriginMedia, Ports};
 use super::media_sources::MediaSources;
-use crate::datagrams::{MediaPeer, Near};
+use crate::datagrams::{LocalSocket, MediaPeer};
 use crate::flow_owner::Viewer;
 use crate::shared::{PairPlace, Shared};
 use crate::source_address::source_address;
 use crate::udp::UdpPort;
 
 /// Attempts to find two free ports beside each other.
-const ATTEMPTS: usize = 32;
+const MAX_BIND_ATTEMPTS: usize = 32;
 /// A player is sent to at the ports that it names itself, and at no other host.
-const LEAST_PLAYER_PORT: u16 = 1;
+const MIN_PLAYER_PORT: u16 = 1;
 
 /// Two sockets, and where they send to.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl UdpPairs {
     fn open(&mut self) -> io::Result<(UdpPort, UdpPort)> {
         let Local { ip, is_foreign } = self.local()?;
         let mut last = None;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_BIND_ATTEMPTS {
             let first = UdpPort::reserve((ip, 0).into(), is_foreign)?;
             // RFC 3550, Section 11: RTP has the even one.
             let other = first.local().port() ^ 1;
@@ -127,10 +127,10 @@ impl UdpPairs {
 
 impl UdpPair {
     /// The sockets of the two flows, RTP and RTCP. `None` while the pair has no peer.
-    pub(crate) fn into_ends(self) -> Option<(PairPlace, [Near; 2])> {
+    pub(crate) fn into_ends(self) -> Option<(PairPlace, [LocalSocket; 2])> {
         let [rtp, rtcp] = self.peers?;
         let ends = [(self.rtp, rtp), (self.rtcp, rtcp)];
-        Some((self.place, ends.map(|(port, peer)| Near::Media { port, peer })))
+        Some((self.place, ends.map(|(port, peer)| LocalSocket::Media { port, peer })))
     }
 }
 
@@ -146,7 +146,7 @@ impl Ports for UdpPairs {
         let peers = match &self.peer {
             Peer::Player { player: at, .. } => Some([player.rtp, player.rtcp].map(|port| {
                 let ip = at.ip();
-                MediaPeer::new([ip; 2], LEAST_PLAYER_PORT, Some(SocketAddr::new(ip, port)))
+                MediaPeer::new([ip; 2], MIN_PLAYER_PORT, Some(SocketAddr::new(ip, port)))
             })),
             Peer::Origin { .. } => None,
         };
@@ -171,7 +171,7 @@ impl Ports for UdpPairs {
         }
         let source = if usable { source } else { address.to_canonical() };
         let announced = |index: usize| ports.map(|ports| SocketAddr::new(source, ports[index]));
-        let peer = |index| MediaPeer::new([*address, source], LEAST_ORIGIN_PORT, announced(index));
+        let peer = |index| MediaPeer::new([*address, source], MIN_ORIGIN_PORT, announced(index));
         pair.peers = Some([peer(0), peer(1)]);
         true
     }

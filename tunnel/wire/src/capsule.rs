@@ -150,6 +150,15 @@ mod tests {
         (bytes, vec![vec![], vec![7; 300], vec![8, 9]])
     }
 
+    /// RFC 768 and RFC 9297, Section 3.5: a UDP payload of 65,527 bytes at most behind a context ID of 8.
+    #[test]
+    fn the_longest_udp_payload_is_taken_and_no_longer_one() {
+        let of_length = |length: u32| [&[0, 0x80][..], &length.to_be_bytes()[1..]].concat();
+        assert_eq!(Capsules::default().read(&of_length(65_535), |_| ()), Ok(()));
+        let refused = Capsules::default().read(&of_length(65_536), |_| ());
+        assert_eq!(refused, Err(Error::TooLong(65_536)));
+    }
+
     #[test]
     fn whole_and_byte_by_byte() {
         let (bytes, want) = several();

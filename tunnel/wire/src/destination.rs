@@ -189,6 +189,12 @@ mod tests {
     }
 
     #[test]
+    fn both_kinds_have_their_port() {
+        let port = |text: &str| text.parse::<Destination>().unwrap().port();
+        assert_eq!(["192.0.2.1:80", "[::1]:443", "origin.example:8554"].map(port), [80, 443, 8554]);
+    }
+
+    #[test]
     fn addresses_are_canonical_only() {
         for (text, address) in [
             ("192.0.2.1:80", "192.0.2.1:80"),

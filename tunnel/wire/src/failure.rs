@@ -259,8 +259,36 @@ mod tests {
         for (index, failure) in ConnectFailure::ALL.into_iter().enumerate() {
             assert_eq!(failure as usize, index);
             assert_eq!(failure.row().failure, failure);
-            assert!(failure.proxy_status().contains(failure.token()));
+            let error = format!("; error={}", failure.token());
+            assert!(format!("{};", failure.proxy_status()).contains(&format!("{error};")));
         }
+    }
+
+    #[test]
+    fn each_has_its_own_text() {
+        let texts: std::collections::HashSet<_> =
+            ConnectFailure::ALL.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), ConnectFailure::ALL.len());
+        assert!(!texts.contains(""));
+    }
+
+    #[test]
+    fn limits_of_a_proxy_are_told_from_failures_of_the_destination() {
+        use ConnectFailure::*;
+        let limits = ConnectFailure::ALL.into_iter().filter(|failure| failure.is_limit());
+        let expected = [ServerFull, ClientLimitReached, Overloaded, LocalResources];
+        assert_eq!(limits.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_value_of_the_greatest_length_is_read() {
+        let of_length = |length: usize| {
+            let start = "a; error=connection_refused; details=\"";
+            format!("{start}{}\"", "x".repeat(length - start.len() - 1))
+        };
+        let read = |value: String| ConnectFailure::from_response(504, Some(value.as_bytes()));
+        assert_eq!(read(of_length(MAX_PROXY_STATUS_BYTES)), ConnectFailure::Refused);
+        assert_eq!(read(of_length(MAX_PROXY_STATUS_BYTES + 1)), ConnectFailure::TimedOut);
     }
 
     #[test]
@@ -286,6 +314,10 @@ mod tests {
             ("p; error=connection_limit_reached; details=\"weather\"", Overloaded),
             ("p; error=connection_limit_reached; details=\"server full\"", ServerFull),
             ("p; error=connection_limit_reached; details=\"9 of 9\"", Overloaded),
+            ("p; error=connection_terminated", Refused),
+            ("p; error=connection_read_timeout", TimedOut),
+            ("p; error=connection_write_timeout", TimedOut),
+            ("p; error=http_response_timeout", TimedOut),
             ("p; error=something_new", Internal),
         ] {
             let got = ConnectFailure::from_response(502, Some(value.as_bytes()));
@@ -327,6 +359,7 @@ mod tests {
             (libc::ECONNRESET, Refused),
             (libc::ENETUNREACH, NetworkUnreachable),
             (libc::EHOSTUNREACH, HostUnreachable),
+            (libc::EHOSTDOWN, HostUnreachable),
             (libc::ETIMEDOUT, TimedOut),
             (libc::EPERM, Forbidden),
             (libc::EACCES, Forbidden),

@@ -188,6 +188,7 @@ fn bounded() {
     assert!(request(&fields).is_ok());
     fields.push(("x", "y"));
     assert_eq!(request(&fields), Err(Error::TooLarge));
+    assert_eq!(Error::TooLarge.status(), 431);
 
     // Three fields, each counted with 32 bytes more, beside the third's value.
     let used = ":methodCONNECT:authorityorigin.example:443x".len() + 3 * 32;

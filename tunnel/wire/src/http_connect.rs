@@ -211,6 +211,7 @@ mod tests {
         let fill = |total: usize| {
             format!("{start}{}\r\n\r\n", "x".repeat(total - start.len() - 4)).into_bytes()
         };
+        assert_eq!(MAX_HEAD_BYTES, 16_384);
         let largest = fill(MAX_HEAD_BYTES);
         assert_eq!(largest.len(), MAX_HEAD_BYTES);
         let value = "a:1".parse().unwrap();

@@ -243,6 +243,8 @@ mod tests {
             assert!(bytes.len() <= MAX_REQUEST_BYTES);
             assert_incremental(parse_request, &bytes, &authority.parse().unwrap());
         }
+        // A name has at most 255 bytes, because its length is one (RFC 1928, Section 5).
+        assert_eq!(named(&[b'a'; 255], 1).len(), MAX_REQUEST_BYTES);
     }
 
     #[test]

@@ -59,12 +59,12 @@ fn a_probe_comes_after_two_to_three_seconds_or_as_many_rounds_as_packets() {
     assert!(path.now - since < Duration::from_millis(1900));
 
     let config = Bbr3Config { probe_rtt_interval_ms: 60_000, ..Bbr3Config::default() };
-    let mut far = path_with(config);
-    far.rtt = Duration::from_millis(200);
-    far.run_until_state("probe_bw_cruise");
-    let since = far.now;
-    far.run_until_state("probe_bw_refill");
-    let waited = far.now - since;
+    let mut long_path = path_with(config);
+    long_path.rtt = Duration::from_millis(200);
+    long_path.run_until_state("probe_bw_cruise");
+    let since = long_path.now;
+    long_path.run_until_state("probe_bw_refill");
+    let waited = long_path.now - since;
     let range = Duration::from_secs(2)..Duration::from_millis(3010);
     assert!(range.contains(&waited), "{waited:?}");
 }

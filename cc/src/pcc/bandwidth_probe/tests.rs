@@ -11,7 +11,7 @@ struct Scripted {
     /// Pacing rate, if it differs.
     spread_mbps: Option<f64>,
     starting: bool,
-    far_below: bool,
+    below_capacity: bool,
     rate_before_drop: Option<f64>,
     seen: u64,
     initial_rates: Vec<f64>,
@@ -27,7 +27,7 @@ impl Resumable for Scripted {
     }
 
     fn is_below_capacity(&self) -> bool {
-        self.far_below
+        self.below_capacity
     }
 
     fn take_rate_drop(&mut self) -> Option<f64> {
@@ -44,7 +44,7 @@ impl Controller for Scripted {
 
     fn init_from_path(&mut self, _now: Time, path: &PathModel) {
         self.mbps = path.max_delivery_rate.mbps();
-        self.far_below = false;
+        self.below_capacity = false;
         self.initial_rates.push(self.mbps);
     }
 
@@ -170,7 +170,7 @@ fn lower_rate_is_left_to_the_algorithm() {
     path.segment(60);
     path.segment(60);
     assert_eq!(path.scripted().initial_rates, [] as [f64; 0]);
-    path.control.inner.far_below = true;
+    path.control.inner.below_capacity = true;
     path.segment(60);
     assert_eq!(path.scripted().initial_rates, [2.0], "a result in any case");
 }
@@ -180,7 +180,7 @@ fn train_follows_a_long_gap_but_not_a_short_one() {
     for (spread_mbps, train_mbps) in [(1.5, 3.0), (8.0, 4.0)] {
         let mut path = Path::new(Scripted { spread_mbps: Some(spread_mbps), ..at(2.0) }, 1.0);
         path.segment(60);
-        path.control.inner.far_below = true;
+        path.control.inner.below_capacity = true;
         assert_eq!(path.segment(60)[..16], [train_mbps; 16]);
         assert_eq!(path.scripted().initial_rates, [2.0], "the mean, without a result");
     }

@@ -167,6 +167,9 @@ fn readers_of_a_few_bytes_a_second_do_not_stop_others() {
 /// (`TCP_RTO_MAX`): 116 of 1,000 plain TCP flows that paused for 20 s, without Millrace.
 const KERNEL_BACKOFF: Duration = Duration::from_secs(150);
 
+/// Most that a paused flow may hold: the smallest window of a stream and one read (docs/design/architecture.md, "Bounds").
+const PAUSED_FLOW_BYTES: usize = (256 + 256) << 10;
+
 /// What both programs hold for `count` paused flows, and that all of their bytes come after that.
 fn paused_flows_resume(count: usize, pause: Duration) {
     const FLOW_BYTES: u64 = 3 << 20;
@@ -193,7 +196,10 @@ fn paused_flows_resume(count: usize, pause: Duration) {
     let rss = [pair.client.rss_bytes(), pair.server.rss_bytes()];
     println!("{count} paused flows: {used:?} bytes used, rss {rss:?}");
     for used in used {
-        assert!(used <= (count * 400 * 1024) as f64, "{used} bytes for {count} paused flows");
+        assert!(
+            used <= (count * PAUSED_FLOW_BYTES) as f64,
+            "{used} bytes for {count} paused flows"
+        );
     }
     std::thread::sleep(pause);
     let whole = data::send(std::io::sink(), 9, FLOW_BYTES).unwrap();

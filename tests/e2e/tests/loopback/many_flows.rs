@@ -47,10 +47,10 @@ fn a_thousand_flows_at_once_are_right_and_memory_comes_back() {
         let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
         admins.iter().all(|at| Metrics::fetch(*at).sum("millrace_flows_active", &[]) == 0.0)
     });
-    let near = |after: u64, before: u64| after <= before + before / 2 + 16 * MIB;
+    let has_fallen = |after: u64, before: u64| after <= before + before / 2 + 16 * MIB;
     let after = wait::until(wait::DEFAULT_TIMEOUT, || {
         let after = rss();
-        (0..2).all(|i| near(after[i], before[i])).then_some(after)
+        (0..2).all(|i| has_fallen(after[i], before[i])).then_some(after)
     });
     println!("rss: after {:?}", rss());
     assert!(after.is_some(), "memory before {before:?}, after {:?}", rss());

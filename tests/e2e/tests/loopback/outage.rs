@@ -63,10 +63,10 @@ impl Held {
     /// Connections take a share of the buffers that are left, so that it matters which came first;
     /// one more takes more than this.
     fn is_like(&self, other: &Self) -> bool {
-        let near = |now: f64, before: f64| (now - before).abs() < before / 20.0;
+        let is_close = |now: f64, before: f64| (now - before).abs() < before / 20.0;
         let same = |it: &Self| (it.flows, it.connections, it.descriptors);
         same(self) == same(other)
-            && (0..2).all(|end| near(self.buffer_bytes[end], other.buffer_bytes[end]))
+            && (0..2).all(|end| is_close(self.buffer_bytes[end], other.buffer_bytes[end]))
     }
 }
 

@@ -52,12 +52,12 @@ fn sink() -> (Origin, Told) {
 
 /// Runs one download and one upload through every listener on TCP, does `kill` once all of them move,
 /// and checks the ends on both sides.
-fn all_flows_are_reset(pair: &mut Pair, kill: impl FnOnce(&mut Pair), far_side_too: bool) {
+fn all_flows_are_reset(pair: &mut Pair, kill: impl FnOnce(&mut Pair), check_origins: bool) {
     let ((down, sent), (up, received)) = (source(), sink());
     let listeners: Vec<TestListener> = pair.listeners[1..4].to_vec();
     let (moving, moves) = mpsc::channel();
     let count = listeners.len();
-    let near: Vec<(String, End)> = std::thread::scope(|scope| {
+    let ends: Vec<(String, End)> = std::thread::scope(|scope| {
         let mut flows = Vec::new();
         for listener in listeners {
             let download = listener.open(&down.address().to_string()).unwrap();
@@ -86,10 +86,10 @@ fn all_flows_are_reset(pair: &mut Pair, kill: impl FnOnce(&mut Pair), far_side_t
         kill(pair);
         flows.into_iter().map(|flow| flow.join().unwrap()).collect()
     });
-    for (name, end) in near {
+    for (name, end) in ends {
         assert_eq!(end, End::Reset, "{name}");
     }
-    for _ in 0..if far_side_too { count } else { 0 } {
+    for _ in 0..if check_origins { count } else { 0 } {
         let (_, end) = sent.recv_timeout(tcp::IO_TIMEOUT).unwrap();
         assert_eq!(end, End::Reset, "the origin of a download");
         let (sum, end) = received.recv_timeout(tcp::IO_TIMEOUT).unwrap();
@@ -112,7 +112,7 @@ fn a_flow_works(pair: &Pair) {
 fn a_killed_server_resets_all_flows_and_the_client_comes_back() {
     let mut pair = builder().start();
     a_flow_works(&pair);
-    // The far side's sockets are the kernel's then, which ends them as it likes.
+    // The server's sockets are the kernel's then, which ends them as it likes.
     all_flows_are_reset(&mut pair, |pair| pair.server.kill(), false);
     assert!(pair.client.is_running());
     // With no server the client refuses at once, in words.

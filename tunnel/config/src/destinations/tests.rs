@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 use super::*;
@@ -24,6 +25,13 @@ fn acl(networks: &[&str]) -> Acl {
 
 fn reason(acl: &Acl, ip: &str, port: u16) -> Option<DeniedReason> {
     acl.permits(ip.parse().unwrap(), port).err().map(|denied| denied.reason)
+}
+
+#[test]
+fn each_reason_has_its_own_name() {
+    let names: HashSet<_> = DeniedReason::ALL.into_iter().map(DeniedReason::as_str).collect();
+    assert_eq!(names.len(), DeniedReason::ALL.len());
+    assert!(names.iter().all(|name| name.starts_with(|c: char| c.is_ascii_lowercase())));
 }
 
 #[test]

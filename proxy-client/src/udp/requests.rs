@@ -1,11 +1,12 @@
 //! UDP flows: request, response, end.
 
-use super::ClientRole;
-use crate::pool::{ServerSet, State};
-use crate::udp::{REFUSED_FOR, Stage, UdpFlow, UdpOpen};
+use super::flows::{REFUSAL_HOLD_DOWN, Stage, UdpFlow, UdpFlows, UdpOpen, WAITING_BYTES};
+use crate::flow_context::FlowContext;
+use crate::pool::Availability;
+use crate::server_set::ServerSet;
 use millrace_tunnel::admitted::Admitted;
 use millrace_tunnel::conn_id::ConnId;
-use millrace_tunnel::datagrams::{DatagramsStart, Queue};
+use millrace_tunnel::datagrams::{DatagramsStart, Queue, QueueLimit};
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::flow_end::FlowEnd;
@@ -19,18 +20,22 @@ use millrace_wire::repair::RepairMethods;
 use quiche::h3;
 use std::time::Instant;
 
-impl ClientRole {
+impl UdpFlows {
     /// Requests a UDP flow and returns its key; `None` when the limit is reached.
-    pub fn open_udp(&mut self, core: &mut Core, open: UdpOpen) -> Option<u64> {
+    pub(crate) fn open(
+        &mut self,
+        context: &mut FlowContext,
+        core: &mut Core,
+        open: UdpOpen,
+    ) -> Option<u64> {
         // Flows that were refused after a response count too: only this bounds their table.
-        let most = self.limits.max_flows.saturating_add(self.limits.max_unanswered_udp_flows);
-        if self.udp.draining || self.udp.flows.len() >= most {
+        let most = context.limits.max_flows.saturating_add(context.limits.max_unanswered_udp_flows);
+        if self.draining || self.flows.len() >= most {
             return None;
         }
-        let UdpOpen { destination, near, client, group, medium, source } = open;
-        let key = self.next_key;
-        self.next_key += 1;
-        let accounted = source.and_then(|it| self.accounted_udp_listener(it.listener));
+        let UdpOpen { destination, socket, client, group, medium, source } = open;
+        let key = context.new_key();
+        let accounted = source.and_then(|it| context.accounted_udp_listener(it.listener));
         let owner = FlowOwner { viewer: Some(client.ip()), listener: accounted, client: None };
         let admission = match &medium {
             // Its RTSP flow has shown that the source address is not forged.
@@ -38,7 +43,7 @@ impl ClientRole {
             None => {
                 let (place, evicted) = core.admit_unanswered(owner, key);
                 if let Some(evicted) = evicted {
-                    self.close_udp(core, evicted);
+                    self.close(context, core, evicted);
                 }
                 Admitted::Unanswered(place)
             }
@@ -48,57 +53,54 @@ impl ClientRole {
             destination,
             client,
             group,
-            near: Some(near),
+            socket: Some(socket),
             admission: Some(admission),
             medium,
             source,
             queue: Queue::default(),
-            deadline: core.now() + self.connect_timeout,
+            deadline: core.now() + context.connect_timeout,
         };
-        self.udp.flows.insert(key, flow);
-        self.request_udp(core, key);
+        self.insert(key, flow);
+        self.request(context, core, key);
         Some(key)
     }
 
     /// Ends a flow in any stage.
-    pub fn close_udp(&mut self, core: &mut Core, key: u64) {
-        let Some(flow) = self.udp.flows.get(&key) else { return };
+    pub(crate) fn close(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
+        let Some(flow) = self.flows.get(&key) else { return };
         match flow.stage {
             // `TunnelEvent::DatagramsEnded` removes the flow.
             Stage::Open(id) => return core.stop_datagrams(id),
             Stage::Requested { conn, stream } => {
                 core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-                self.pool.flow_ends(core, conn);
+                context.pool.flow_ends(core, conn);
             }
             Stage::Waiting | Stage::Refused => {}
         }
-        self.udp.remove(key);
+        self.remove(key);
     }
 
     /// Opens the streams of the waiting flows.
-    pub(crate) fn request_waiting_udp(&mut self, core: &mut Core) {
+    pub(crate) fn request_waiting(&mut self, context: &mut FlowContext, core: &mut Core) {
         let waiting =
             |(key, it): (&u64, &UdpFlow)| matches!(it.stage, Stage::Waiting).then_some(*key);
-        let mut keys: Vec<_> = self.udp.flows.iter().filter_map(waiting).collect();
+        let mut keys: Vec<_> = self.flows.iter().filter_map(waiting).collect();
         keys.sort_unstable();
         for key in keys {
-            self.request_udp(core, key);
+            self.request(context, core, key);
         }
     }
 
-    fn request_udp(&mut self, core: &mut Core, key: u64) {
-        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
+    fn request(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
         let pinned = flow.medium.as_ref().map(|medium| medium.id);
-        if pinned.is_none() && self.pool.state(core.now()) == State::Down {
-            let failure = match self.pool.is_full(core.now()) {
-                true => ConnectFailure::ServerFull,
-                false => ConnectFailure::TunnelUnavailable,
-            };
-            return self.fail_udp(core, key, failure);
+        if pinned.is_none() && context.pool.availability(core.now()) == Availability::Down {
+            let failure = context.pool.unavailable(core.now());
+            return self.fail(context, core, key, failure);
         }
         let conn = match pinned {
             Some(medium) => medium.conn,
-            None => match self.pool.choose(core, flow.group, ServerSet::default()) {
+            None => match context.pool.choose(core, flow.group, ServerSet::default()) {
                 Some(conn) => conn,
                 None => return,
             },
@@ -108,43 +110,44 @@ impl ClientRole {
             // The server's SETTINGS have not arrived yet.
             None => return,
             Some(false) => {
-                if !std::mem::replace(&mut self.udp.failure_logged, true) {
+                if !std::mem::replace(&mut self.failure_logged, true) {
                     tracing::warn!("a server does not carry UDP (RFC 9298); logged once");
                 }
-                return self.fail_udp(core, key, ConnectFailure::Internal);
+                return self.fail(context, core, key, ConnectFailure::Internal);
             }
         }
-        let group = &self.groups[flow.group];
+        let group = &context.groups[flow.group];
         let rtsp_stream = pinned.map(|medium| medium.stream);
         let repair = core.repair_methods(conn, pinned.is_some());
-        let carries = Carries::Udp { proxy: self.pool.authority(conn), rtsp_stream, repair };
+        let carries = Carries::Udp { proxy: context.pool.authority(conn), rtsp_stream, repair };
         match group.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
                 flow.stage = Stage::Requested { conn, stream };
-                self.pool.flow_begins(core, conn);
+                context.pool.flow_begins(conn);
             }
             // `TunnelEvent::Writable` comes when the stream can be opened.
             Err(h3::Error::StreamBlocked) => {}
             Err(h3::Error::TransportError(quiche::Error::StreamLimit)) => {
-                self.fail_udp(core, key, ConnectFailure::Overloaded);
+                self.fail(context, core, key, ConnectFailure::Overloaded);
             }
             Err(error) => tracing::debug!(%error, "request requeued"),
         }
     }
 
     /// The response to a request.
-    pub(crate) fn on_udp_response(
+    pub(crate) fn on_response(
         &mut self,
+        context: &mut FlowContext,
         core: &mut Core,
         (conn, stream, key): (ConnId, u64, u64),
         fields: &[h3::Header],
     ) {
-        let Some(flow) = self.requested_udp(conn, stream, key) else { return };
+        let Some(flow) = self.requested_flow(conn, stream, key) else { return };
         let failure = match h3_connect::parse_response(fields_of(fields)) {
             Ok(Response::Interim) => return,
             Ok(Response::Established) => {
                 let repair = RepairMethods::of_answer(fields_of(fields));
-                return self.start_udp(core, (conn, stream, key), repair);
+                return self.start(context, core, (conn, stream, key), repair);
             }
             Ok(Response::Failed { failure, .. }) => {
                 tracing::info!(destination = %flow.destination, %failure, "UDP flow refused");
@@ -158,40 +161,50 @@ impl ClientRole {
         };
         core.reset_stream(conn, stream, H3_CONNECT_ERROR);
         if failure == ConnectFailure::ServerFull {
-            self.pool.on_full(core, conn);
+            context.pool.on_full(core, conn);
         }
-        self.fail_udp(core, key, failure);
+        self.fail(context, core, key, failure);
     }
 
-    fn requested_udp(&mut self, conn: ConnId, stream: u64, key: u64) -> Option<&mut UdpFlow> {
+    fn requested_flow(&mut self, conn: ConnId, stream: u64, key: u64) -> Option<&mut UdpFlow> {
         let current = |flow: &&mut UdpFlow| {
             matches!(flow.stage, Stage::Requested { conn: its, stream: own }
                 if (its, own) == (conn, stream))
         };
-        self.udp.flows.get_mut(&key).filter(current)
+        self.flows.get_mut(&key).filter(current)
     }
 
-    fn start_udp(
+    fn start(
         &mut self,
+        context: &mut FlowContext,
         core: &mut Core,
         (conn, stream, key): (ConnId, u64, u64),
         accepted: RepairMethods,
     ) {
-        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
-        let (Some(near), Some(admission)) = (flow.near.take(), flow.admission.take()) else {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        let (Some(socket), Some(admission)) = (flow.socket.take(), flow.admission.take()) else {
             return;
         };
         let label = FlowLabel {
             client: Some(flow.client),
             destination: flow.destination.to_string(),
-            class: self.groups[flow.group].class,
+            class: context.groups[flow.group].class,
         };
         let (finished, medium) = (false, flow.medium.take());
         let repair = core.repair_methods(conn, medium.is_some()).common(accepted);
-        let start =
-            DatagramsStart { conn, stream, near, label, admission, key, finished, medium, repair };
+        let start = DatagramsStart {
+            conn,
+            stream,
+            socket,
+            label,
+            admission,
+            key,
+            finished,
+            medium,
+            repair,
+        };
         let Some(id) = core.start_datagrams(start) else {
-            return self.fail_udp(core, key, ConnectFailure::Internal);
+            return self.fail(context, core, key, ConnectFailure::Internal);
         };
         flow.stage = Stage::Open(id);
         while let Some(payload) = flow.queue.pop() {
@@ -200,88 +213,117 @@ impl ClientRole {
     }
 
     /// The stream of a request ended without a response.
-    pub(crate) fn on_udp_stream_lost(
+    pub(crate) fn on_stream_lost(
         &mut self,
+        context: &mut FlowContext,
         core: &mut Core,
-        conn: ConnId,
-        stream: u64,
-        key: u64,
+        (conn, stream, key): (ConnId, u64, u64),
     ) {
-        if self.requested_udp(conn, stream, key).is_some() {
-            self.fail_udp(core, key, ConnectFailure::Internal);
+        if self.requested_flow(conn, stream, key).is_some() {
+            self.fail(context, core, key, ConnectFailure::Internal);
         }
     }
 
     /// A flow has ended: its client's next datagram begins another.
-    pub(crate) fn on_udp_ended(&mut self, core: &mut Core, conn: ConnId, key: u64, end: FlowEnd) {
-        self.pool.flow_ends(core, conn);
-        match (end, self.udp.flows.get_mut(&key)) {
+    pub(crate) fn on_ended(
+        &mut self,
+        context: &mut FlowContext,
+        core: &mut Core,
+        (conn, key): (ConnId, u64),
+        end: FlowEnd,
+    ) {
+        context.pool.flow_ends(core, conn);
+        match (end, self.flows.get_mut(&key)) {
             // Not requested again at once: the client may be gone or forged.
             (FlowEnd::Refused(_), Some(flow)) if flow.medium.is_none() => {
                 flow.stage = Stage::Refused;
-                flow.deadline = core.now() + REFUSED_FOR;
+                flow.deadline = core.now() + REFUSAL_HOLD_DOWN;
             }
-            _ => self.udp.remove(key),
+            _ => self.remove(key),
         }
     }
 
-    /// Moves the requests on failed connections to others, and ends their flows if another server is usable: the
-    /// next datagram of each begins a flow there.
-    pub(crate) fn leave_udp(&mut self, core: &mut Core, lost: &[ConnId]) {
-        let elsewhere = self.pool.state(core.now()) == State::Up;
+    /// Moves the requests on failed connections to others, and ends their flows if another connection is known to work:
+    /// the next datagram of each begins a flow there.
+    pub(crate) fn leave(&mut self, context: &mut FlowContext, core: &mut Core, lost: &[ConnId]) {
         for conn in lost {
-            if elsewhere {
+            if context.pool.has_other_than(*conn, core.now()) {
                 core.lose_datagrams(*conn);
             }
             let on_it = |it: &&mut UdpFlow| {
                 let here = matches!(it.stage, Stage::Requested { conn: its, .. } if its == *conn);
                 here && it.medium.is_none()
             };
-            for flow in self.udp.flows.values_mut().filter(on_it) {
+            for flow in self.flows.values_mut().filter(on_it) {
                 if let Stage::Requested { conn, stream } = flow.stage {
                     core.reset_stream(conn, stream, H3_CONNECT_ERROR);
                     flow.stage = Stage::Waiting;
-                    self.pool.flow_ends(core, conn);
+                    context.pool.flow_ends(core, conn);
                 }
             }
         }
-        self.request_waiting_udp(core);
+        self.request_waiting(context, core);
     }
 
     /// Ends flows whose stage has timed out.
-    pub(crate) fn expire_udp(&mut self, core: &mut Core, now: Instant) {
+    pub(crate) fn expire(&mut self, context: &mut FlowContext, core: &mut Core, now: Instant) {
         let late = |(key, it): (&u64, &UdpFlow)| {
             (!matches!(it.stage, Stage::Open(_)) && it.deadline <= now).then_some(*key)
         };
-        let late: Vec<_> = self.udp.flows.iter().filter_map(late).collect();
+        let late: Vec<_> = self.flows.iter().filter_map(late).collect();
         for key in late {
-            match self.udp.flows.get(&key).map(|flow| &flow.stage) {
+            match self.flows.get(&key).map(|flow| &flow.stage) {
                 Some(Stage::Waiting) => {
-                    self.fail_udp(core, key, ConnectFailure::TunnelUnavailable);
+                    self.fail(context, core, key, ConnectFailure::TunnelUnavailable);
                 }
                 Some(Stage::Requested { conn, stream }) => {
                     core.reset_stream(*conn, *stream, H3_CONNECT_ERROR);
-                    self.fail_udp(core, key, ConnectFailure::TimedOut);
+                    self.fail(context, core, key, ConnectFailure::TimedOut);
                 }
-                _ => self.udp.remove(key),
+                _ => self.remove(key),
             }
         }
     }
 
     /// Refuses a flow. UDP has no failure reply.
-    fn fail_udp(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
-        let Some(flow) = self.udp.flows.get_mut(&key) else { return };
+    fn fail(
+        &mut self,
+        context: &mut FlowContext,
+        core: &mut Core,
+        key: u64,
+        failure: ConnectFailure,
+    ) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
         core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
         let stage = std::mem::replace(&mut flow.stage, Stage::Refused);
         core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
-        (flow.near, flow.queue) = (None, Queue::default());
+        (flow.socket, flow.queue) = (None, Queue::default());
         if flow.admission.as_ref().is_some_and(|admission| !admission.is_unanswered()) {
             flow.admission = None;
         }
         flow.medium = None;
-        flow.deadline = core.now() + REFUSED_FOR;
+        flow.deadline = core.now() + REFUSAL_HOLD_DOWN;
         if let Stage::Requested { conn, .. } = stage {
-            self.pool.flow_ends(core, conn);
+            context.pool.flow_ends(core, conn);
+        }
+    }
+
+    /// Sends a datagram of a flow that [`UdpFlows::open`] opened.
+    pub(crate) fn send(&mut self, core: &mut Core, key: u64, payload: &[u8]) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        let drops = &core.shared.metrics.drops;
+        match flow.stage {
+            Stage::Waiting | Stage::Requested { .. } => {
+                let limit = QueueLimit::of_bytes(WAITING_BYTES);
+                let old = flow.queue.push(payload.to_vec(), limit, core.now());
+                drops.of(Drop::DatagramQueue).inc_by(old);
+            }
+            Stage::Open(id) => {
+                if !core.send_datagram(id, payload) {
+                    core.shared.metrics.drops.of(Drop::DatagramFlow).inc();
+                }
+            }
+            Stage::Refused => drops.of(Drop::DatagramFlow).inc(),
         }
     }
 }

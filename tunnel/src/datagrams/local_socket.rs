@@ -9,7 +9,7 @@ use crate::udp::UdpPort;
 
 /// The local socket of a UDP flow.
 #[derive(Debug)]
-pub enum Near {
+pub enum LocalSocket {
     /// A socket of its own, connected to `peer`. The loop reads from it.
     Own {
         /// The socket.
@@ -54,7 +54,7 @@ impl Sender<'_> {
     }
 }
 
-impl Near {
+impl LocalSocket {
     /// Sends `bytes` as datagrams of `segment` bytes, the last one possibly shorter.
     pub(crate) fn send(&self, bytes: &[u8], segment: usize) -> io::Result<()> {
         match self {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Pauses between attempts to connect. Each is twice the one before, with random jitter so that the
 /// clients of a restarted server do not all reconnect at once.
 #[derive(Debug)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     min: Duration,
     max: Duration,
     failures: u32,
@@ -14,38 +14,38 @@ pub struct Backoff {
 
 impl Backoff {
     /// A back-off without failures.
-    pub fn new(min: Duration, max: Duration) -> Self {
+    pub(crate) fn new(min: Duration, max: Duration) -> Self {
         Self { min, max, failures: 0, not_before: None }
     }
 
     /// An attempt failed. `jitter` is uniform in 0..1.
-    pub fn failed(&mut self, now: Instant, jitter: f64) {
+    pub(crate) fn failed(&mut self, now: Instant, jitter: f64) {
         let pause = self.min.saturating_mul(1 << self.failures.min(20)).min(self.max);
         self.failures += 1;
         self.not_before = Some(now + pause.mul_f64(0.5 + 0.5 * jitter));
     }
 
     /// Allows the next attempt at once. The pause after it is not changed.
-    pub fn retry_now(&mut self) {
+    pub(crate) fn retry_now(&mut self) {
         self.not_before = None;
     }
 
     /// A connection lasted for `time`. If that is at least the longest pause, the next pause is the
     /// shortest again. A server that accepts connections and closes them at once, for example because it
     /// rejects the client's certificate (RFC 8446, Section 2), is not tried more often than a silent one.
-    pub fn lasted(&mut self, time: Duration) {
+    pub(crate) fn lasted(&mut self, time: Duration) {
         if time >= self.max {
             self.failures = 0;
         }
     }
 
     /// Whether the next attempt may be made.
-    pub fn ready(&self, now: Instant) -> bool {
+    pub(crate) fn ready(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|at| at <= now)
     }
 
     /// When the next attempt may be made, if that is not now.
-    pub fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.not_before
     }
 }

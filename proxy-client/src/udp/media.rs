@@ -1,20 +1,25 @@
 //! Media over UDP of RTSP flows.
 
-use super::ClientRole;
-use crate::udp::{UdpFlow, UdpOpen};
+use super::flows::{UdpFlow, UdpFlows, UdpOpen};
+use crate::flow_context::FlowContext;
 use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::rtsp::{MediumFlow, NewMedium};
 
-impl ClientRole {
+impl UdpFlows {
     /// Requests the flows of a medium that a player and its origin have set up. They use the connection of
     /// the RTSP flow, because the server holds the ports there.
-    pub(crate) fn on_medium(&mut self, core: &mut Core, medium: NewMedium) {
+    pub(crate) fn on_medium(
+        &mut self,
+        context: &mut FlowContext,
+        core: &mut Core,
+        medium: NewMedium,
+    ) {
         let NewMedium { group, player, flows } = medium;
-        for MediumFlow { near, destination, medium } in flows {
+        for MediumFlow { socket, destination, medium } in flows {
             let medium = Some(medium);
-            let open = UdpOpen { destination, near, client: player, group, medium, source: None };
-            if self.open_udp(core, open).is_none() {
+            let open = UdpOpen { destination, socket, client: player, group, medium, source: None };
+            if self.open(context, core, open).is_none() {
                 tracing::warn!(%player, "no UDP flow for an RTSP player: too many flows");
             }
         }
@@ -23,18 +28,18 @@ impl ClientRole {
     /// Ends the requests for the flows of an RTSP flow, or of one of its media, that has ended.
     pub(crate) fn on_media_over(
         &mut self,
+        context: &mut FlowContext,
         core: &mut Core,
-        conn: ConnId,
-        stream: u64,
+        (conn, stream): (ConnId, u64),
         number: Option<u32>,
     ) {
         // Established flows have ended with it.
         let over = |(key, it): (&u64, &UdpFlow)| {
             it.medium.as_ref().is_some_and(|it| it.is_of(conn, stream, number)).then_some(*key)
         };
-        let over: Vec<_> = self.udp.flows.iter().filter_map(over).collect();
+        let over: Vec<_> = self.flows.iter().filter_map(over).collect();
         for key in over {
-            self.close_udp(core, key);
+            self.close(context, core, key);
         }
     }
 }

@@ -7,9 +7,9 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::probe::ProbeState;
 
 /// Least time for the answer to a probe.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const MIN_PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Least time for the answer in round trips: on a lossy path several retransmissions follow one another.
-const TIMEOUT_ROUND_TRIPS: u32 = 8;
+const MIN_PROBE_TIMEOUT_ROUND_TRIPS: u32 = 8;
 
 /// The schedule of health probes of one tunnel connection.
 #[derive(Debug)]
@@ -32,7 +32,8 @@ impl Probing {
         interval: Duration,
         authority: &str,
     ) -> bool {
-        let timeout = TIMEOUT.max(TIMEOUT_ROUND_TRIPS * core.rtt(id).unwrap_or_default());
+        let timeout =
+            MIN_PROBE_TIMEOUT.max(MIN_PROBE_TIMEOUT_ROUND_TRIPS * core.rtt(id).unwrap_or_default());
         let state = core.probe_state(id);
         if state.is_none() && core.now().saturating_duration_since(self.began) >= interval {
             self.began = core.now();
@@ -54,8 +55,8 @@ mod tests {
     #[test]
     fn a_probe_is_late_after_its_time_on_a_connection_that_does_not_move() {
         let after = |s, is_moving| ProbeState { elapsed: Duration::from_secs(s), is_moving };
-        assert!(!is_late(after(4, false), TIMEOUT));
-        assert!(is_late(after(5, false), TIMEOUT));
-        assert!(!is_late(after(60, true), TIMEOUT));
+        assert!(!is_late(after(4, false), MIN_PROBE_TIMEOUT));
+        assert!(is_late(after(5, false), MIN_PROBE_TIMEOUT));
+        assert!(!is_late(after(60, true), MIN_PROBE_TIMEOUT));
     }
 }
