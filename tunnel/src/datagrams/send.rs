@@ -8,7 +8,7 @@ use millrace_wire::http_datagram::{self, Head, UDP_CONTEXT};
 use millrace_wire::repair::{self, Header, Kind};
 use quiche::h3;
 
-use super::repair::frame_id;
+use super::repair::frame_id::frame_id;
 use super::repair::sender::{Frame, RepairSender, datagram, split};
 use super::{QueueLimit, SEND_QUEUE, UdpFlow};
 use crate::conn::Conn;

@@ -1,8 +1,8 @@
 //! Datagrams on their way into the tunnel.
 
 use crate::datagrams::QueueLimit;
+use crate::datagrams::repair::frame_id::stream_and_number;
 use crate::datagrams::repair::sender::AfterOutcome;
-use crate::datagrams::repair::stream_and_number;
 use crate::datagrams::send::Sent;
 use crate::datagrams::send::TURN;
 use crate::event_loop::core::Core;

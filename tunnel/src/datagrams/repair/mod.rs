@@ -4,6 +4,7 @@
 //! it can arrive before its deadline. The receiver drops duplicates and joins packets that came in two parts. It passes
 //! packets on as they come: players put RTP in order themselves.
 
+pub(crate) mod frame_id;
 mod parts;
 pub(crate) mod receiver;
 mod seen;
@@ -30,31 +31,5 @@ impl FlowRepair {
     /// Bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
         self.sender.held_bytes() + self.receiver.held_bytes()
-    }
-}
-
-/// The number of bits of a frame number in the identifier of a DATAGRAM frame.
-const FRAME_NUMBER_BITS: u32 = 24;
-
-/// The identifier of a DATAGRAM frame for the transport: its flow's stream, which a client opened, and its number.
-pub(crate) fn frame_id(stream: u64, number: u32) -> u64 {
-    (stream / 4) << FRAME_NUMBER_BITS | u64::from(number % (1 << FRAME_NUMBER_BITS))
-}
-
-/// The stream and the number of an identifier.
-pub(crate) fn stream_and_number(id: u64) -> (u64, u32) {
-    ((id >> FRAME_NUMBER_BITS) * 4, id as u32 % (1 << FRAME_NUMBER_BITS))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identifiers_are_read_back() {
-        for (stream, number) in [(0, 0), (4, 1), (1 << 40, (1 << 24) - 1)] {
-            assert_eq!(stream_and_number(frame_id(stream, number)), (stream, number));
-        }
-        assert_eq!(stream_and_number(frame_id(8, 1 << 24)), (8, 0));
     }
 }

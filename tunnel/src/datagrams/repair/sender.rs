@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use millrace_wire::repair::{Header, Kind, PART_HEADER_BYTES, Sequence, put_second_part};
 
+use super::frame_id::FRAME_NUMBER_BITS;
+
 /// Bytes of one flow that are kept until their acknowledgement: 200 ms of a stream of 95 Mbit/s, with room to spare.
 /// The oldest are dropped.
 pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
@@ -112,7 +114,7 @@ impl RepairSender {
 
     /// The transport reports the fate of the frame with `number`, modulo 2^24.
     pub(crate) fn on_outcome(&mut self, number: u32, acked: bool, now: Instant) -> AfterOutcome {
-        let index = number.wrapping_sub(self.first_number) % (1 << super::FRAME_NUMBER_BITS);
+        let index = number.wrapping_sub(self.first_number) % (1 << FRAME_NUMBER_BITS);
         let frame = self.frames.get_mut(index as usize).and_then(Option::take);
         let Some(frame) = frame else {
             return if acked { AfterOutcome::Nothing } else { AfterOutcome::TooLate };
