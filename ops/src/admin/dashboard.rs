@@ -16,7 +16,7 @@ const FILES: [(&str, &str, &str); 3] = [
 
 /// Names in `/flows` come from clients: nothing of them may become script, and no other page may hold
 /// this one.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Whether there is a file of this path.
@@ -29,7 +29,7 @@ pub(super) fn file(path: &str) -> Option<Response<Full<Bytes>>> {
     let (_, content_type, text) = FILES.into_iter().find(|(name, ..)| *name == path)?;
     let mut found = response(StatusCode::OK, content_type, text);
     let headers = found.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Some(found)
 }
