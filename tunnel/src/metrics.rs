@@ -293,6 +293,10 @@ label! {
         Late = "late",
         /// Received twice.
         Duplicate = "duplicate",
+        /// Repair datagrams sent, for forward error correction.
+        Redundancy = "redundancy",
+        /// Lost, and computed from repair datagrams by the receiver.
+        Corrected = "corrected",
     }
 }
 
@@ -490,7 +494,7 @@ impl Metrics {
             datagram_repairs: CounterFamily::register(
                 &registry,
                 "millrace_datagram_repairs_total",
-                "Datagrams of media that were retransmitted, lost, late or duplicates",
+                "Datagrams of media that were retransmitted, corrected, lost, late or duplicates",
                 "event",
             )?,
             rtsp_setups_refused: CounterFamily::register(

@@ -125,6 +125,8 @@ pub struct TunnelConfig {
     pub max_udp_payload_bytes: u16,
     /// By how much media over UDP may be late; `None` for any.
     pub media_deadline: Option<Duration>,
+    /// Whether media have forward error correction where the round trip is too long to send again.
+    pub media_fec: bool,
 }
 
 impl TunnelConfig {
@@ -166,6 +168,7 @@ impl TunnelConfig {
             verifier,
             max_udp_payload_bytes: transport.max_udp_payload_bytes,
             media_deadline: transport.media_deadline,
+            media_fec: transport.media_fec,
             http3: h3_config()?,
             algorithm,
             agent: None,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libfuzzer_sys::fuzz_target;
 use millrace_wire::capsule::{Capsules, DATAGRAM, Error, MAX_DATAGRAM_BYTES, datagram};
 use millrace_wire::http_datagram::{UDP_CONTEXT, head, parse, parse_context};
-use millrace_wire::repair::{Header, RepairMethods, put_second_part, second_parts};
+use millrace_wire::repair::{BlockHeader, Header, RepairMethods, put_second_part, second_parts};
 
 /// Longest stream: more than two of the longest capsules.
 const MOST_BYTES: usize = 2 * MAX_DATAGRAM_BYTES + 1024;
@@ -93,7 +93,11 @@ fn repair(bytes: &[u8]) {
             assert!(payload.len() >= again.len());
             assert!(second_parts(&again).eq(second_parts(payload)));
         }
-        None => assert!(bytes.len() < Header::BYTES || bytes[0] >> 6 == 3),
+        None => assert!(bytes.len() < Header::BYTES),
+    }
+    if let Some((header, symbol)) = BlockHeader::parse(bytes) {
+        assert_eq!([&header.to_bytes()[..], symbol].concat(), bytes);
+        assert!(header.index < header.repairs && symbol.len() % 2 == 0);
     }
     let methods = RepairMethods::parse(bytes);
     assert_eq!(RepairMethods::parse(methods.to_string().as_bytes()), methods);

@@ -34,6 +34,8 @@ pub(crate) enum Sent {
     Again,
     /// Second parts of packets whose first parts were sent before.
     Rest,
+    /// A repair datagram.
+    Redundancy,
     /// It has to wait.
     Later,
     /// No packet has room for it.
@@ -160,7 +162,7 @@ impl UdpFlow {
         let mut late = self.queue.drop_late(deadline, now);
         if let Some(repair) = &mut self.repair {
             late += repair.sender.drop_late(now);
-            repair.sender.observe_rtt(rtt.unwrap_or_default());
+            repair.sender.observe_rtt(rtt.unwrap_or_default(), now);
         }
         late
     }
@@ -207,8 +209,16 @@ impl UdpFlow {
             send_frame(sender, conn, stream, frame, now);
             return Some(Sent::Again);
         }
-        let payload_room = room.saturating_sub(prefix.bytes());
+        let payload_room = sender.payload_room(room.saturating_sub(prefix.bytes()));
         let head = prefix.head.as_bytes();
+        if free > 0
+            && let Some((first, payload)) = sender.pop_repair(self.queue.is_empty(), now)
+        {
+            let bytes = datagram(head, Kind::Repair, first, &payload);
+            // Without room, as the path MTU has become smaller, or an identifier: it is of use now or never.
+            let _ = conn.quic.dgram_send_buf(bytes);
+            return Some(Sent::Redundancy);
+        }
         let front = self.queue.front();
         let next_bytes =
             front.map(|front| (front.len() - prefix.bytes()).saturating_sub(payload_room));
@@ -218,6 +228,7 @@ impl UdpFlow {
             }
             let payload = sender.take_second_parts();
             let bytes = datagram(head, Kind::SecondParts, sender.next_sequence(), &payload);
+            sender.add_to_block(Kind::SecondParts, &payload, now);
             send_new(sender, conn, stream, bytes, now);
             return Some(Sent::Rest);
         }
@@ -228,13 +239,17 @@ impl UdpFlow {
         let sequence = sender.next_sequence();
         let payload = &front[prefix.bytes()..];
         let payload_bytes = payload.len() as u64;
-        let is_whole = front.len() <= room;
+        let is_whole = payload.len() <= payload_room;
         if !is_whole && let Some((first, second)) = split(payload, payload_room) {
             let bytes = datagram(head, Kind::FirstPart, sequence, first);
+            sender.add_to_block(Kind::FirstPart, first, now);
             sender.push_second_part(sequence, second);
             self.queue.pop();
             send_new(sender, conn, stream, bytes, now);
             return Some(Sent::Yes(payload_bytes));
+        }
+        if is_whole {
+            sender.add_to_block(Kind::Whole, payload, now);
         }
         let header = Header { kind: Kind::Whole, sequence }.to_bytes();
         self.queue.front_mut()?[head.len()..prefix.bytes()].copy_from_slice(&header);
@@ -245,6 +260,7 @@ impl UdpFlow {
         }
         let sent = self.send_front_in_capsule(conn);
         if let (Some(Sent::InCapsule(_)), Some(repair)) = (&sent, &mut self.repair) {
+            repair.sender.close_block();
             repair.sender.advance();
         }
         sent

@@ -69,7 +69,7 @@ impl Core {
             deadline: medium.as_ref().and(deadline),
             repair: deadline
                 .filter(|_| repair.retransmission)
-                .map(|deadline| Box::new(FlowRepair::new(deadline))),
+                .map(|deadline| Box::new(FlowRepair::new(deadline, repair.fec, self.now))),
             medium,
             admission,
         });
@@ -93,7 +93,7 @@ impl Core {
     pub fn repair_methods(&self, conn: ConnId, is_medium: bool) -> RepairMethods {
         let has_datagrams = self.conn(conn).is_some_and(|conn| conn.carries_datagrams());
         let retransmission = is_medium && has_datagrams && self.tunnel.media_deadline.is_some();
-        RepairMethods { retransmission }
+        RepairMethods { retransmission, fec: retransmission && self.tunnel.media_fec }
     }
 
     /// Sends one datagram of a flow with a shared socket. Returns `false` when the flow is over.
@@ -204,9 +204,12 @@ impl Core {
 
     /// Called once a tick.
     pub(crate) fn tick_datagrams(&mut self) {
-        let mut waiting = Vec::new();
-        for (_, flow) in &mut self.udp_flows {
+        let (mut waiting, mut unfinished) = (Vec::new(), Vec::new());
+        for (slot, flow) in &mut self.udp_flows {
             flow.traffic.tick(Self::TICK);
+            if flow.repair.as_ref().is_some_and(|it| it.sender.has_open_block()) {
+                unfinished.push(slot);
+            }
             if flow.ready {
                 // It may wait for a path MTU that is not going to be found.
                 waiting.push(flow.conn.slot);
@@ -214,6 +217,9 @@ impl Core {
         }
         for slot in waiting {
             self.mark_pending(slot);
+        }
+        for slot in unfinished {
+            self.datagrams_ready(slot);
         }
         let now = self.now;
         for (_, conn) in &mut self.conns {

@@ -58,10 +58,12 @@ impl Core {
             (Some((UDP_CONTEXT, payload)), _) => self.deliver_packet(slot, payload),
             (Some((repair::CONTEXT, datagram)), Some(repair)) => {
                 let received = Header::parse(datagram)
-                    .map(|(header, payload)| repair.receiver.take(header, payload));
+                    .map(|(header, payload)| repair.receiver.take(header, payload, self.now));
                 match received {
                     Some(Received::Packet(packet)) => self.deliver_packet(slot, packet),
-                    Some(Received::Joined(packets)) => {
+                    Some(Received::Packets { packets, corrected }) => {
+                        let repairs = &self.shared.metrics.datagram_repairs;
+                        repairs.add(DatagramRepair::Corrected, corrected);
                         packets.iter().for_each(|packet| self.deliver_packet(slot, packet));
                     }
                     Some(Received::Duplicate) => {

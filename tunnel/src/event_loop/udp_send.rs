@@ -22,7 +22,7 @@ impl Core {
         let largest_packet_bytes = usize::from(self.tunnel.max_udp_payload_bytes);
         let (mut ends, mut answered, mut more) = (Vec::new(), Vec::new(), false);
         let (mut too_large, mut dropped, mut datagrams, mut bytes) = (0, 0, 0, 0);
-        let (mut capsules, mut retransmitted, mut late) = (0, 0, 0);
+        let (mut capsules, mut retransmitted, mut late, mut redundancy) = (0, 0, 0, 0);
         for _ in 0..conn.pending.udp_flows.len() {
             let Some(flow_slot) = conn.pending.udp_flows.pop_front() else { break };
             let Some(flow) = self.udp_flows.get_mut(flow_slot).filter(|it| it.conn == conn.id)
@@ -65,6 +65,7 @@ impl Core {
                         flow.traffic.sent_bytes += payload;
                     }
                     Some(Sent::Again) => retransmitted += 1,
+                    Some(Sent::Redundancy) => redundancy += 1,
                     Some(Sent::Rest) => {}
                     Some(Sent::TooLarge) => too_large += 1,
                     Some(Sent::Later) => {
@@ -96,6 +97,7 @@ impl Core {
         let repairs = &self.shared.metrics.datagram_repairs;
         repairs.add(DatagramRepair::Retransmitted, retransmitted);
         repairs.add(DatagramRepair::Late, late);
+        repairs.add(DatagramRepair::Redundancy, redundancy);
         for (flow, end) in ends {
             self.end_datagrams(flow, end);
         }

@@ -34,6 +34,7 @@ fn every_series_is_there_from_the_start() {
         "millrace_datagram_capsules_total",
         "millrace_datagram_repairs_total{event=\"retransmitted\"}",
         "millrace_datagram_repairs_total{event=\"duplicate\"}",
+        "millrace_datagram_repairs_total{event=\"corrected\"}",
         "millrace_memory_used_bytes",
         "millrace_memory_cap_bytes",
         "millrace_flow_bytes_total{direction=\"up\"}",

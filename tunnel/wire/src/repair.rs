@@ -12,12 +12,15 @@ pub const FIELD: &str = "millrace-datagram-repair";
 pub const CONTEXT: u64 = 2;
 
 const RETRANSMISSION: &str = "retransmission";
+const FEC: &str = "fec";
 
 /// Methods of repair that an end offers or accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepairMethods {
     /// Datagrams have sequence numbers, lost ones may be sent again, and a packet may come in two parts.
     pub retransmission: bool,
+    /// Forward error correction: blocks of datagrams are followed by [`Kind::Repair`] datagrams.
+    pub fec: bool,
 }
 
 impl RepairMethods {
@@ -25,7 +28,11 @@ impl RepairMethods {
     pub fn parse(value: &[u8]) -> Self {
         let mut methods = Self::default();
         for token in value.split(|byte| *byte == b',') {
-            methods.retransmission |= token.trim_ascii() == RETRANSMISSION.as_bytes();
+            match token.trim_ascii() {
+                it if it == RETRANSMISSION.as_bytes() => methods.retransmission = true,
+                it if it == FEC.as_bytes() => methods.fec = true,
+                _ => {}
+            }
         }
         methods
     }
@@ -39,7 +46,10 @@ impl RepairMethods {
     /// Those that `other` has too.
     #[must_use]
     pub fn common(self, other: Self) -> Self {
-        Self { retransmission: self.retransmission && other.retransmission }
+        Self {
+            retransmission: self.retransmission && other.retransmission,
+            fec: self.fec && other.fec,
+        }
     }
 
     /// Whether there are none, so that the field is left out.
@@ -50,7 +60,9 @@ impl RepairMethods {
 
 impl fmt::Display for RepairMethods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.retransmission { RETRANSMISSION } else { "" })
+        let all = [(self.retransmission, RETRANSMISSION), (self.fec, FEC)];
+        let names: Vec<_> = all.iter().filter(|(used, _)| *used).map(|(_, name)| *name).collect();
+        f.write_str(&names.join(", "))
     }
 }
 
@@ -99,6 +111,27 @@ pub enum Kind {
     FirstPart,
     /// The rest of one or several such packets ([`second_parts`]).
     SecondParts,
+    /// A [`BlockHeader`] and a repair symbol. The number is that of the first datagram of the block.
+    Repair,
+}
+
+impl Kind {
+    /// Its two bits.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::FirstPart => 1,
+            Self::SecondParts => 2,
+            Self::Repair => 3,
+        }
+    }
+
+    /// The kind with this code, if there is one.
+    pub fn of_code(code: u8) -> Option<Self> {
+        [Self::Whole, Self::FirstPart, Self::SecondParts, Self::Repair]
+            .get(usize::from(code))
+            .copied()
+    }
 }
 
 /// What precedes the payload of a datagram of [`CONTEXT`]: the kind in two bits and the sequence number in 22.
@@ -114,28 +147,60 @@ impl Header {
     /// Size of a header.
     pub const BYTES: usize = 3;
 
-    /// Splits the header from the payload. `None` if the datagram is too short, or of an unknown kind.
+    /// Splits the header from the payload. `None` if the datagram is too short.
     pub fn parse(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (&[first, second, third], payload) = datagram.split_first_chunk()?;
-        let kind = match first >> 6 {
-            0 => Kind::Whole,
-            1 => Kind::FirstPart,
-            2 => Kind::SecondParts,
-            _ => return None,
-        };
+        let kind = Kind::of_code(first >> 6)?;
         let sequence = Sequence::new(u32::from_be_bytes([0, first, second, third]));
         Some((Self { kind, sequence }, payload))
     }
 
     /// As it is sent.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let kind = match self.kind {
-            Kind::Whole => 0,
-            Kind::FirstPart => 1,
-            Kind::SecondParts => 2,
-        };
         let [_, first, second, third] = self.sequence.value().to_be_bytes();
-        [kind << 6 | first, second, third]
+        [self.kind.code() << 6 | first, second, third]
+    }
+}
+
+/// Most datagrams in a block.
+pub const MAX_BLOCK_DATAGRAMS: usize = 2048;
+/// Most repair datagrams of a block.
+pub const MAX_REPAIRS: usize = 128;
+
+/// What precedes the symbol in the payload of a repair datagram. The code is the Reed-Solomon code of Leopard-RS over
+/// GF(2^16).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// How many datagrams the block has.
+    pub datagrams: u16,
+    /// How many repair datagrams it has.
+    pub repairs: u16,
+    /// Which of them this is.
+    pub index: u16,
+}
+
+impl BlockHeader {
+    /// Size of a header.
+    pub const BYTES: usize = 6;
+
+    /// Splits the header from the symbol. `None` if it contradicts itself, or the symbol can't be one: it has an even
+    /// number of bytes.
+    pub fn parse(payload: &[u8]) -> Option<(Self, &[u8])> {
+        let (&[a, b, c, d, e, f], symbol) = payload.split_first_chunk()?;
+        let [datagrams, repairs, index] = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);
+        let is_valid = (1..=MAX_BLOCK_DATAGRAMS).contains(&datagrams.into())
+            && (1..=MAX_REPAIRS).contains(&repairs.into())
+            && index < repairs
+            && !symbol.is_empty()
+            && symbol.len() % 2 == 0;
+        is_valid.then_some((Self { datagrams, repairs, index }, symbol))
+    }
+
+    /// As it is sent.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let [[a, b], [c, d], [e, f]] =
+            [self.datagrams, self.repairs, self.index].map(u16::to_be_bytes);
+        [a, b, c, d, e, f]
     }
 }
 
@@ -175,18 +240,20 @@ mod tests {
         let header = Header { kind: Kind::SecondParts, sequence: Sequence::new(0x01_02_03) };
         assert_eq!(header.to_bytes(), [0x81, 0x02, 0x03]);
         assert_eq!(Header::parse(b"\x81\x02\x03rest"), Some((header, &b"rest"[..])));
-        for unreadable in [&b""[..], b"\x01\x02", b"\xc0\x00\x00kind 3"] {
+        for unreadable in [&b""[..], b"\x01\x02"] {
             assert_eq!(Header::parse(unreadable), None);
         }
     }
 
     #[test]
     fn unknown_methods_are_ignored() {
-        let retransmission = RepairMethods { retransmission: true };
+        let retransmission = RepairMethods { retransmission: true, fec: false };
         for (value, methods) in [
             ("retransmission", retransmission),
             ("other, retransmission ,x;y=1", retransmission),
             ("", RepairMethods::default()),
+            ("fec,retransmission", RepairMethods { retransmission: true, fec: true }),
+            ("fec", RepairMethods { retransmission: false, fec: true }),
             ("Retransmission", RepairMethods::default()),
             ("retransmission;v=2", RepairMethods::default()),
         ] {
@@ -203,11 +270,11 @@ mod tests {
 
     #[test]
     fn methods_are_read_back() {
-        for retransmission in [false, true] {
-            let methods = RepairMethods { retransmission };
+        for (retransmission, fec) in [(false, false), (false, true), (true, false), (true, true)] {
+            let methods = RepairMethods { retransmission, fec };
             assert_eq!(RepairMethods::parse(methods.to_string().as_bytes()), methods);
             assert_eq!(methods.common(methods), methods);
-            assert_eq!(methods.is_empty(), !retransmission);
+            assert_eq!(methods.is_empty(), !retransmission && !fec);
         }
     }
 
@@ -222,8 +289,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_are_read_back(kind in 0..3_usize, number: u32, payload: Vec<u8>) {
-            let kind = [Kind::Whole, Kind::FirstPart, Kind::SecondParts][kind];
+        fn headers_are_read_back(kind in 0..4_u8, number: u32, payload: Vec<u8>) {
+            let kind = Kind::of_code(kind).unwrap();
             let header = Header { kind, sequence: Sequence::new(number) };
             let datagram = [&header.to_bytes()[..], &payload].concat();
             prop_assert_eq!(Header::parse(&datagram), Some((header, &payload[..])));
@@ -234,6 +301,22 @@ mod tests {
             if let Some((header, payload)) = Header::parse(&datagram) {
                 prop_assert_eq!([&header.to_bytes()[..], payload].concat(), datagram);
             }
+        }
+
+        #[test]
+        fn block_headers_are_read_back(
+            datagrams in 0..2100_u16,
+            repairs in 0..140_u16,
+            index in 0..140_u16,
+            symbol in prop::collection::vec(any::<u8>(), 0..5),
+        ) {
+            let header = BlockHeader { datagrams, repairs, index };
+            let payload = [&header.to_bytes()[..], &symbol].concat();
+            let is_valid = (1..=2048).contains(&datagrams)
+                && (1..=128).contains(&repairs)
+                && index < repairs
+                && [2, 4].contains(&symbol.len());
+            prop_assert_eq!(BlockHeader::parse(&payload), is_valid.then_some((header, &symbol[..])));
         }
 
         #[test]

@@ -13,6 +13,8 @@ use crate::rtsp::set_up;
 
 /// Propagation in each direction.
 const ONE_WAY: Duration = Duration::from_millis(25);
+/// That of a path by satellite, whose round trip is longer than the deadline.
+const ONE_WAY_FAR: Duration = Duration::from_millis(300);
 /// Of a thousand datagrams so many are lost.
 const LOSS_PERMILLE: u32 = 10;
 /// Packets of the stream, at 6 Mbit/s.
@@ -35,11 +37,11 @@ struct Tally {
 }
 
 /// Sends a stream to a player through a pair on a path with loss.
-fn stream(pair: PairBuilder) -> (Tally, Pair) {
+fn stream(pair: PairBuilder, one_way: Duration) -> (Tally, Pair) {
     let origin = RtspOrigin::start();
     let pair = pair
         .both("tunnel.congestion_control", "{ name = \"constant\", rate_mbps = 40 }")
-        .relay(RelayOptions { one_way: ONE_WAY, ..RelayOptions::default() })
+        .relay(RelayOptions { one_way, ..RelayOptions::default() })
         .start();
     let mut player = Player::connect(&pair.listeners[2], origin.address());
     origin.asked();
@@ -48,9 +50,9 @@ fn stream(pair: PairBuilder) -> (Tally, Pair) {
     let mut ready = Vec::new();
     while ready.len() < 3 {
         origin.media.rtp.send_to(b"ready?", to_player.rtp).unwrap();
-        ready.extend(udp::receive(&player.media.rtp, Duration::from_millis(500)));
+        ready.extend(udp::receive(&player.media.rtp, Duration::from_millis(1500)));
     }
-    while udp::receive(&player.media.rtp, Duration::from_millis(200)).is_some() {}
+    while udp::receive(&player.media.rtp, Duration::from_millis(1000)).is_some() {}
     let relay = pair.relay.as_ref().unwrap();
     relay.set_faults(Faults { lose_permille: LOSS_PERMILLE, ..Faults::default() });
     let start = Instant::now();
@@ -92,7 +94,7 @@ fn repairs(from: SocketAddr, event: &str) -> f64 {
 
 #[test]
 fn lost_packets_arrive_before_their_deadline() {
-    let (tally, pair) = stream(Pair::builder());
+    let (tally, pair) = stream(Pair::builder(), ONE_WAY);
     let server = pair.addresses.server_admin;
     // Three losses of one packet in a row are one in a million.
     assert!(tally.missing <= 1, "{tally:?}");
@@ -101,6 +103,7 @@ fn lost_packets_arrive_before_their_deadline() {
     let sent_again = repairs(server, "retransmitted");
     assert!((10.0..=150.0).contains(&sent_again), "{sent_again}");
     assert_eq!(repairs(server, "late"), 0.0);
+    assert_eq!(repairs(server, "redundancy"), 0.0, "what is lost can be sent again");
     // Packets in two parts are not sent on the stream, where those behind a lost one would wait.
     let capsules = Metrics::fetch(server).sum("millrace_datagram_capsules_total", &[]);
     assert_eq!(capsules, 0.0);
@@ -113,7 +116,7 @@ fn with_a_peer_that_repairs_nothing_media_are_carried_as_they_are() {
         Pair::builder().server("tunnel.media_deadline_ms", 0),
         Pair::builder().client("tunnel.media_deadline_ms", 0),
     ] {
-        let (tally, pair) = stream(pair);
+        let (tally, pair) = stream(pair, ONE_WAY);
         // Of 1,600 packets in datagrams about 16 are lost; those in capsules arrive.
         assert!((3..=60).contains(&tally.missing), "{tally:?}");
         let server = pair.addresses.server_admin;
@@ -127,9 +130,31 @@ fn with_a_peer_that_repairs_nothing_media_are_carried_as_they_are() {
 
 #[test]
 fn a_deadline_below_the_round_trip_leaves_losses() {
-    let (tally, pair) = stream(Pair::builder().both("tunnel.media_deadline_ms", 40));
+    let pair = Pair::builder().both("tunnel.media_deadline_ms", 40);
+    let (tally, pair) = stream(pair.server("tunnel.media_fec", false), ONE_WAY);
     assert!((5..=80).contains(&tally.missing), "{tally:?}");
     assert_eq!(repairs(pair.addresses.server_admin, "retransmitted"), 0.0);
     // Of datagrams, of which one may have the second parts of several packets.
     assert!(repairs(pair.addresses.server_admin, "unrepaired") >= 5.0);
+}
+
+#[test]
+fn on_a_long_path_errors_are_corrected() {
+    let (tally, pair) = stream(Pair::builder(), ONE_WAY_FAR);
+    let [client, server] = [pair.addresses.client_admin, pair.addresses.server_admin];
+    assert!(tally.missing <= 2, "{tally:?}");
+    assert_eq!(tally.duplicates, 0);
+    assert_eq!(repairs(server, "retransmitted"), 0.0);
+    assert!(repairs(client, "corrected") >= 5.0);
+    // The stream has 6 Mbit/s and a tenth of redundancy, in datagrams of up to 1,410 bytes.
+    let datagrams = PACKETS as f64 + PACKETS as f64 / SIZES.len() as f64;
+    let redundancy = repairs(server, "redundancy");
+    assert!((datagrams / 40.0..=datagrams / 10.0).contains(&redundancy), "{redundancy}");
+}
+
+#[test]
+fn without_error_correction_a_long_path_loses_packets() {
+    let (tally, pair) = stream(Pair::builder().client("tunnel.media_fec", false), ONE_WAY_FAR);
+    assert!((5..=80).contains(&tally.missing), "{tally:?}");
+    assert_eq!(repairs(pair.addresses.server_admin, "redundancy"), 0.0);
 }

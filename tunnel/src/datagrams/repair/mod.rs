@@ -2,15 +2,22 @@
 //!
 //! The sender numbers packets and keeps each until it is acknowledged or too late; a lost one is sent again as long as
 //! it can arrive before its deadline. The receiver drops duplicates and joins packets that came in two parts. It passes
-//! packets on as they come: players put RTP in order themselves.
+//! packets on as they come: players put RTP in order themselves. Where the round trip is too long to send again, blocks
+//! of datagrams are followed by repair datagrams (forward error correction).
 
+mod decoder;
+mod encoder;
+mod fec;
 pub(crate) mod frame_id;
 mod parts;
 pub(crate) mod receiver;
 mod seen;
 pub(crate) mod sender;
+#[cfg(test)]
+mod simulation;
+mod symbol;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use receiver::RepairReceiver;
 use sender::RepairSender;
@@ -24,8 +31,11 @@ pub(crate) struct FlowRepair {
 
 impl FlowRepair {
     /// Of a flow whose packets have `deadline` to arrive once they have been sent.
-    pub(crate) fn new(deadline: Duration) -> Self {
-        Self { sender: RepairSender::new(deadline), receiver: RepairReceiver::default() }
+    pub(crate) fn new(deadline: Duration, fec: bool, now: Instant) -> Self {
+        Self {
+            sender: RepairSender::new(deadline, fec, now),
+            receiver: RepairReceiver::new(fec, now),
+        }
     }
 
     /// Bytes that it holds.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use millrace_wire::repair::{Header, Kind, PART_HEADER_BYTES, Sequence, put_second_part};
 
+use super::fec::Fec;
 use super::frame_id::FRAME_NUMBER_BITS;
 
 /// Bytes of one flow that are kept until their acknowledgement: 200 ms of a stream of 95 Mbit/s, with room to spare.
@@ -51,12 +52,14 @@ pub(crate) struct RepairSender {
     /// Second parts that have not been sent yet, as the payload of a datagram.
     second_parts: Vec<u8>,
     second_part_count: usize,
+    /// If both ends use error correction.
+    fec: Option<Fec>,
     kept_bytes: usize,
 }
 
 impl RepairSender {
     /// Frames may be late by `deadline`, counted from when they were sent first.
-    pub(crate) fn new(deadline: Duration) -> Self {
+    pub(crate) fn new(deadline: Duration, fec: bool, now: Instant) -> Self {
         Self {
             deadline,
             keeps: true,
@@ -66,6 +69,7 @@ impl RepairSender {
             lost: VecDeque::new(),
             second_parts: Vec::new(),
             second_part_count: 0,
+            fec: fec.then(|| Fec::new(deadline, now)),
             kept_bytes: 0,
         }
     }
@@ -73,6 +77,41 @@ impl RepairSender {
     /// The number of the datagram that is sent next.
     pub(crate) fn next_sequence(&self) -> Sequence {
         self.next_sequence
+    }
+
+    /// The largest payload of a datagram, where one has room for `room` bytes.
+    pub(crate) fn payload_room(&self, room: usize) -> usize {
+        match &self.fec {
+            Some(fec) if fec.is_active() => Fec::payload_room(room),
+            _ => room,
+        }
+    }
+
+    /// A datagram is about to be handed to the transport with [`RepairSender::next_sequence`].
+    pub(crate) fn add_to_block(&mut self, kind: Kind, payload: &[u8], now: Instant) {
+        if let Some(fec) = &mut self.fec {
+            fec.add(self.next_sequence, kind, payload, now);
+        }
+    }
+
+    /// The next datagram takes another way, and belongs to no block.
+    pub(crate) fn close_block(&mut self) {
+        if let Some(fec) = &mut self.fec {
+            fec.close();
+        }
+    }
+
+    /// Takes a repair datagram that is to be sent now; `paused` if no packet waits. Returns the number of its block and
+    /// its payload.
+    pub(crate) fn pop_repair(&mut self, paused: bool, now: Instant) -> Option<(Sequence, Vec<u8>)> {
+        let fec = self.fec.as_mut()?;
+        fec.poll(paused, now);
+        fec.pop_repair()
+    }
+
+    /// Whether a block has begun whose end only time brings.
+    pub(crate) fn has_open_block(&self) -> bool {
+        self.fec.as_ref().is_some_and(Fec::has_open_block)
     }
 
     /// The datagram with [`RepairSender::next_sequence`] has been handed to the transport.
@@ -87,8 +126,11 @@ impl RepairSender {
 
     /// Notes the round-trip time. A frame that gets lost can be repaired if the loss shows before the deadline, after
     /// 9/8 of a round trip: sent again it needs as long as the first time.
-    pub(crate) fn observe_rtt(&mut self, rtt: Duration) {
+    pub(crate) fn observe_rtt(&mut self, rtt: Duration, now: Instant) {
         self.keeps = rtt.mul_f64(LOSS_DELAY) <= self.deadline;
+        if let Some(fec) = &mut self.fec {
+            fec.update(self.keeps, now);
+        }
     }
 
     /// Whether frames are to be kept, as they can be repaired.
@@ -114,6 +156,9 @@ impl RepairSender {
 
     /// The transport reports the fate of the frame with `number`, modulo 2^24.
     pub(crate) fn on_outcome(&mut self, number: u32, acked: bool, now: Instant) -> AfterOutcome {
+        if let Some(fec) = self.fec.as_mut().filter(|_| !acked) {
+            fec.on_loss(now);
+        }
         let index = number.wrapping_sub(self.first_number) % (1 << FRAME_NUMBER_BITS);
         let frame = self.frames.get_mut(index as usize).and_then(Option::take);
         let Some(frame) = frame else {
@@ -180,12 +225,14 @@ impl RepairSender {
 
     /// Whether it has something to send.
     pub(crate) fn has_pending(&self) -> bool {
-        !self.lost.is_empty() || self.second_part_count > 0
+        let has_repairs = self.fec.as_ref().is_some_and(Fec::has_repairs);
+        !self.lost.is_empty() || self.second_part_count > 0 || has_repairs
     }
 
     /// Bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.kept_bytes + self.second_parts.len()
+        let fec = self.fec.as_ref().map_or(0, Fec::held_bytes);
+        self.kept_bytes + self.second_parts.len() + fec
     }
 
     fn is_late(&self, frame: &Frame, now: Instant) -> bool {
@@ -220,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_lost_frame_is_sent_again_until_its_deadline() {
-        let (mut sender, start) = (RepairSender::new(DEADLINE), Instant::now());
+        let (mut sender, start) =
+            (RepairSender::new(DEADLINE, false, Instant::now()), Instant::now());
         let mut number = send(&mut sender, b"frame", start, start);
         for round in 1..=2 {
             let now = start + round * 80 * MS;
@@ -238,7 +286,8 @@ mod tests {
 
     #[test]
     fn an_acknowledged_frame_is_not_kept() {
-        let (mut sender, now) = (RepairSender::new(DEADLINE), Instant::now());
+        let (mut sender, now) =
+            (RepairSender::new(DEADLINE, false, Instant::now()), Instant::now());
         let numbers: Vec<_> = (0..3).map(|_| send(&mut sender, b"frame", now, now)).collect();
         assert_eq!(sender.held_bytes(), 15);
         assert_eq!(sender.on_outcome(numbers[1], true, now), AfterOutcome::Nothing);
@@ -253,7 +302,8 @@ mod tests {
 
     #[test]
     fn frame_numbers_wrap_around() {
-        let (mut sender, now) = (RepairSender::new(DEADLINE), Instant::now());
+        let (mut sender, now) =
+            (RepairSender::new(DEADLINE, false, Instant::now()), Instant::now());
         sender.first_number = (1 << 24) - 1;
         let first = send(&mut sender, b"a", now, now);
         let second = send(&mut sender, b"b", now, now);
@@ -265,7 +315,8 @@ mod tests {
 
     #[test]
     fn what_waits_too_long_to_be_sent_again_is_dropped() {
-        let (mut sender, now) = (RepairSender::new(DEADLINE), Instant::now());
+        let (mut sender, now) =
+            (RepairSender::new(DEADLINE, false, Instant::now()), Instant::now());
         let number = send(&mut sender, b"frame", now, now);
         assert_eq!(sender.on_outcome(number, false, now + 199 * MS), AfterOutcome::Retransmit);
         assert_eq!(sender.drop_late(now + 200 * MS), 0);
@@ -275,14 +326,15 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let (mut sender, now) = (RepairSender::new(DEADLINE), Instant::now());
+        let (mut sender, now) =
+            (RepairSender::new(DEADLINE, false, Instant::now()), Instant::now());
         let first = send(&mut sender, &[0; 1000], now, now);
         for _ in 0..2 * MAX_KEPT_BYTES / 1000 {
             send(&mut sender, &[0; 1000], now, now);
         }
         assert!((MAX_KEPT_BYTES - 1000..=MAX_KEPT_BYTES).contains(&sender.held_bytes()));
         assert_eq!(sender.on_outcome(first, false, now), AfterOutcome::TooLate);
-        let mut small = RepairSender::new(DEADLINE);
+        let mut small = RepairSender::new(DEADLINE, false, Instant::now());
         for _ in 0..2 * MAX_FRAMES {
             send(&mut small, b"1", now, now);
         }
@@ -294,9 +346,9 @@ mod tests {
 
     #[test]
     fn repair_needs_a_round_trip_below_the_deadline() {
-        let mut sender = RepairSender::new(DEADLINE);
+        let mut sender = RepairSender::new(DEADLINE, false, Instant::now());
         for (rtt, keeps) in [(177 * MS, true), (178 * MS, false), (50 * MS, true)] {
-            sender.observe_rtt(rtt);
+            sender.observe_rtt(rtt, Instant::now());
             assert_eq!(sender.keeps(), keeps, "{rtt:?}");
         }
     }
@@ -317,7 +369,7 @@ mod tests {
 
     #[test]
     fn second_parts_leave_once_they_fill_a_datagram() {
-        let mut sender = RepairSender::new(DEADLINE);
+        let mut sender = RepairSender::new(DEADLINE, false, Instant::now());
         assert!(!sender.are_second_parts_due(Some(2000), 1400));
         assert!(!sender.are_second_parts_due(None, 1400));
         for number in 0..13 {
