@@ -81,6 +81,8 @@ impl Link {
         }
         self.free += PACKET_TIME;
         if self.losses.next() {
+            // The transport reports it; which datagram it is makes no difference here.
+            self.sender.on_outcome(0, false, self.free);
             return;
         }
         let received = self.receiver.take(header, payload, self.free);

@@ -29,7 +29,8 @@ pub(super) fn to_symbol(kind: Kind, payload: &[u8]) -> Vec<u8> {
 pub(super) fn from_symbol(symbol: &[u8]) -> Option<(Kind, &[u8])> {
     let (&[high, low, kind], rest) = symbol.split_first_chunk()?;
     let payload = rest.get(..u16::from_be_bytes([high, low]).into())?;
-    Some((Kind::of_code(kind)?, payload))
+    let kind = Kind::of_code(kind).filter(|kind| *kind != Kind::Repair)?;
+    Some((kind, payload))
 }
 
 #[cfg(test)]
