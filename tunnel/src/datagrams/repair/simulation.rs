@@ -188,8 +188,8 @@ fn with_one_percent_of_loss_at_most_three_frames_are_not_shown() {
         assert!(bad <= most_bad_runs, "bursts of {burst}: {runs:?}");
         for run in &runs {
             assert!(run.overhead <= 0.1, "{run:?}");
-            // Long blocks and their repair datagrams.
-            assert!(run.latest < Duration::from_millis(900), "{run:?}");
+            // The two parts of a packet may be in two long blocks.
+            assert!(run.latest < Duration::from_millis(1500), "{run:?}");
         }
         if burst == 1.0 {
             assert!(late <= 40, "random losses are corrected before the deadline: {runs:?}");
