@@ -204,8 +204,11 @@ mod tests {
 
     const DURATION: Duration = Duration::from_millis(200);
 
+    type Datagrams = Vec<(Sequence, Vec<u8>)>;
+    type Repairs = Vec<(BlockHeader, Vec<u8>)>;
+
     /// A block of datagrams of several lengths, and its repair datagrams.
-    fn block(count: u32, first: u32) -> (Vec<(Sequence, Vec<u8>)>, Vec<(BlockHeader, Vec<u8>)>) {
+    fn block(count: u32, first: u32) -> (Datagrams, Repairs) {
         let now = Instant::now();
         let mut encoder = BlockEncoder::new(DURATION, 0.1, now);
         let datagrams: Vec<_> = (0..count)
