@@ -30,6 +30,7 @@ use millrace_wire::connect_udp::CAPSULE_PROTOCOL;
 use millrace_wire::h3_connect::{
     self, Carries, ConnectRequest, H3_MESSAGE_ERROR, RTSP_FIELD, RTSP_FOLLOWED,
 };
+use millrace_wire::repair::{self, RepairMethods};
 use millrace_wire::{ConnectFailure, Destination};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -63,6 +64,8 @@ struct Pending {
     stream: u64,
     /// Whether it is a UDP flow.
     udp: bool,
+    /// The methods of repair that both ends use.
+    repair: RepairMethods,
     label: FlowLabel,
     /// What was asked for, unless that was an address.
     name: Option<String>,
@@ -160,12 +163,19 @@ impl ServerRole {
         let class = class_of(class.as_deref());
         let choice = self.shared.choose(core, class, congestion_control);
         core.select_cc(conn, Some(stream), &choice, class);
+        let repair = match carries {
+            Carries::Udp { rtsp_stream, repair, .. } => {
+                core.repair_methods(conn, rtsp_stream.is_some()).common(repair)
+            }
+            Carries::Tcp => RepairMethods::default(),
+        };
         self.pending.insert(
             key,
             Pending {
                 conn,
                 stream,
                 udp: carries != Carries::Tcp,
+                repair,
                 label: FlowLabel {
                     client: client_address,
                     destination: destination.to_string(),
@@ -393,7 +403,11 @@ impl ServerRole {
             Stage::AnsweringUdp(..) => {
                 let (name, value) = CAPSULE_PROTOCOL;
                 let capsules = h3::Header::new(name.as_bytes(), value.as_bytes());
-                let fields = [h3::Header::new(b":status", b"200"), capsules];
+                let mut fields = vec![h3::Header::new(b":status", b"200"), capsules];
+                if !pending.repair.is_empty() {
+                    let methods = pending.repair.to_string();
+                    fields.push(h3::Header::new(repair::FIELD.as_bytes(), methods.as_bytes()));
+                }
                 core.respond(pending.conn, pending.stream, &fields, false)
             }
             Stage::Resolving { .. } | Stage::Dialing(_) => return,
@@ -406,7 +420,8 @@ impl ServerRole {
             media_sources: self.shared.media_sources(&pending.label),
             queue: self.shared.interleaved_queue,
         });
-        let Pending { conn, stream, label, admission, client_ended, header, stage, .. } = pending;
+        let Pending { conn, stream, label, repair, admission, client_ended, header, stage, .. } =
+            pending;
         match (stage, sent) {
             (Stage::Answering(socket), Ok(())) => {
                 // Only UDP flows have any other.
@@ -438,6 +453,7 @@ impl ServerRole {
                     key,
                     finished,
                     medium,
+                    repair,
                 });
             }
             (Stage::Answering(socket), Err(_)) => {

@@ -132,6 +132,18 @@ impl Conn {
         self.http.h3.as_ref().and_then(|h3| datagrams::offered(h3, &self.quic))
     }
 
+    /// Whether the peer takes HTTP datagrams in QUIC DATAGRAM frames (RFC 9297).
+    pub(crate) fn carries_datagrams(&self) -> bool {
+        let h3 = self.http.h3.as_ref();
+        h3.is_some_and(|h3| h3.dgram_enabled_by_peer(&self.quic))
+    }
+
+    /// The smoothed round-trip time, once one has been measured.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        let path = self.quic.path_stats().find(|path| path.active)?;
+        path.min_rtt.map(|_| path.rtt)
+    }
+
     /// What resumes the session later (RFC 8446, Section 2.2), once the server has sent it.
     pub fn session(&self) -> Option<&[u8]> {
         self.quic.session()

@@ -294,6 +294,24 @@ label! {
     }
 }
 
+label! {
+    /// What happened to datagrams of UDP flows whose loss is repaired, or that have a deadline.
+    DatagramRepair {
+        /// Sent again, as it was lost.
+        Retransmitted = "retransmitted",
+        /// Lost, and not sent again: it would have come after its deadline.
+        Unrepaired = "unrepaired",
+        /// Dropped before it was sent, as it had waited for too long.
+        Late = "late",
+        /// Received twice.
+        Duplicate = "duplicate",
+        /// Repair datagrams sent, for forward error correction.
+        Redundancy = "redundancy",
+        /// Lost, and computed from repair datagrams by the receiver.
+        Corrected = "corrected",
+    }
+}
+
 impl Label for Class {
     const ALL: &'static [Self] = &Self::ALL;
 
@@ -382,6 +400,8 @@ pub struct Metrics {
     pub path_mtu_decreases: CounterFamily<PathMtuDecrease>,
     /// Datagrams of UDP flows that went in capsules: no packet had room for them, or the peer takes none.
     pub datagram_capsules: IntCounter,
+    /// Datagrams whose loss was repaired, or not, and late ones.
+    pub datagram_repairs: CounterFamily<DatagramRepair>,
     /// RTSP media over UDP that were not carried.
     pub rtsp_setups_refused: CounterFamily<SetupRefusal>,
     /// Frames in RTSP connections that were dropped because they had waited for too long.
@@ -510,6 +530,12 @@ impl Metrics {
             datagram_capsules: counter(
                 "millrace_datagram_capsules_total",
                 "UDP datagrams sent in capsules on their stream instead of in QUIC datagrams",
+            )?,
+            datagram_repairs: CounterFamily::register(
+                &registry,
+                "millrace_datagram_repairs_total",
+                "Datagrams of media that were retransmitted, corrected, lost, late or duplicates",
+                "event",
             )?,
             rtsp_setups_refused: CounterFamily::register(
                 &registry,

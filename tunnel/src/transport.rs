@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use boring::error::ErrorStack;
 use boring::ssl::{SslContextBuilder, SslFiletype, SslMethod, SslVerifyMode};
@@ -122,6 +123,10 @@ pub struct TunnelConfig {
     pub(crate) verifier: PeerVerifier,
     /// Largest packet, as UDP payload.
     pub max_udp_payload_bytes: u16,
+    /// By how much media over UDP may be late; `None` for any.
+    pub media_deadline: Option<Duration>,
+    /// Whether media have forward error correction where the round trip is too long to send again.
+    pub media_fec: bool,
 }
 
 impl TunnelConfig {
@@ -163,6 +168,8 @@ impl TunnelConfig {
             quic: quic_config(side, transport, credentials, &algorithm, &verifier)?,
             verifier,
             max_udp_payload_bytes: transport.max_udp_payload_bytes,
+            media_deadline: transport.media_deadline,
+            media_fec: transport.media_fec,
             http3: h3_config()?,
             algorithm,
             agent: None,

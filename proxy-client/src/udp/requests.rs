@@ -6,7 +6,7 @@ use crate::pool::Availability;
 use crate::server_set::ServerSet;
 use millrace_tunnel::admitted::Admitted;
 use millrace_tunnel::conn_id::ConnId;
-use millrace_tunnel::datagrams::{DatagramsStart, Queue};
+use millrace_tunnel::datagrams::{DatagramsStart, Queue, QueueLimit};
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::flow_end::FlowEnd;
@@ -16,6 +16,7 @@ use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
 use millrace_tunnel::metrics::{Drop, Parser};
 use millrace_wire::ConnectFailure;
 use millrace_wire::h3_connect::{self, Carries, Response};
+use millrace_wire::repair::RepairMethods;
 use quiche::h3;
 use std::time::Instant;
 
@@ -117,7 +118,8 @@ impl UdpFlows {
         }
         let group = &context.groups[flow.group];
         let rtsp_stream = pinned.map(|medium| medium.stream);
-        let carries = Carries::Udp { proxy: context.pool.authority(conn), rtsp_stream };
+        let repair = core.repair_methods(conn, pinned.is_some());
+        let carries = Carries::Udp { proxy: context.pool.authority(conn), rtsp_stream, repair };
         match group.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
                 flow.stage = Stage::Requested { conn, stream };
@@ -143,7 +145,10 @@ impl UdpFlows {
         let Some(flow) = self.requested_flow(conn, stream, key) else { return };
         let failure = match h3_connect::parse_response(fields_of(fields)) {
             Ok(Response::Interim) => return,
-            Ok(Response::Established) => return self.start(context, core, (conn, stream, key)),
+            Ok(Response::Established) => {
+                let repair = RepairMethods::of_answer(fields_of(fields));
+                return self.start(context, core, (conn, stream, key), repair);
+            }
             Ok(Response::Failed { failure, .. }) => {
                 tracing::info!(destination = %flow.destination, %failure, "UDP flow refused");
                 failure
@@ -174,6 +179,7 @@ impl UdpFlows {
         context: &mut FlowContext,
         core: &mut Core,
         (conn, stream, key): (ConnId, u64, u64),
+        accepted: RepairMethods,
     ) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         let (Some(socket), Some(admission)) = (flow.socket.take(), flow.admission.take()) else {
@@ -185,8 +191,18 @@ impl UdpFlows {
             class: context.groups[flow.group].class,
         };
         let (finished, medium) = (false, flow.medium.take());
-        let start =
-            DatagramsStart { conn, stream, socket, label, admission, key, finished, medium };
+        let repair = core.repair_methods(conn, medium.is_some()).common(accepted);
+        let start = DatagramsStart {
+            conn,
+            stream,
+            socket,
+            label,
+            admission,
+            key,
+            finished,
+            medium,
+            repair,
+        };
         let Some(id) = core.start_datagrams(start) else {
             return self.fail(context, core, key, ConnectFailure::Internal);
         };
@@ -298,7 +314,8 @@ impl UdpFlows {
         let drops = &core.shared.metrics.drops;
         match flow.stage {
             Stage::Waiting | Stage::Requested { .. } => {
-                let old = flow.queue.push(payload.to_vec(), WAITING_BYTES);
+                let limit = QueueLimit::of_bytes(WAITING_BYTES);
+                let old = flow.queue.push(payload.to_vec(), limit, core.now());
                 drops.of(Drop::DatagramQueue).inc_by(old);
             }
             Stage::Open(id) => {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libfuzzer_sys::fuzz_target;
 use millrace_wire::capsule::{Capsules, DATAGRAM, Error, MAX_DATAGRAM_BYTES, datagram};
 use millrace_wire::http_datagram::{UDP_CONTEXT, head, parse, parse_context};
+use millrace_wire::repair::{BlockHeader, Header, RepairMethods, put_second_part, second_parts};
 
 /// Longest stream: more than two of the longest capsules.
 const MOST_BYTES: usize = 2 * MAX_DATAGRAM_BYTES + 1024;
@@ -17,6 +18,7 @@ const SINGLE_BYTES: usize = 2048;
 fuzz_target!(|input: &[u8]| {
     let [seed, repeats, bytes @ ..] = input else { return };
     frame(bytes);
+    repair(bytes);
     // Long capsules from short inputs.
     let mut stream = bytes.repeat(usize::from(*repeats).max(1));
     stream.truncate(MOST_BYTES);
@@ -79,13 +81,35 @@ fn expected(mut bytes: &[u8]) -> (Vec<&[u8]>, Result<(), Error>) {
     (datagrams, Ok(()))
 }
 
+/// A datagram of the repair context: what is taken apart is what it is put together from.
+fn repair(bytes: &[u8]) {
+    match Header::parse(bytes) {
+        Some((header, payload)) => {
+            assert_eq!([&header.to_bytes()[..], payload].concat(), bytes);
+            let mut again = Vec::new();
+            for (first_part, part) in second_parts(payload) {
+                put_second_part(&mut again, first_part, part);
+            }
+            assert!(payload.len() >= again.len());
+            assert!(second_parts(&again).eq(second_parts(payload)));
+        }
+        None => assert!(bytes.len() < Header::BYTES),
+    }
+    if let Some((header, symbol)) = BlockHeader::parse(bytes) {
+        assert_eq!([&header.to_bytes()[..], symbol].concat(), bytes);
+        assert!(header.index < header.repairs && symbol.len() % 2 == 0);
+    }
+    let methods = RepairMethods::parse(bytes);
+    assert_eq!(RepairMethods::parse(methods.to_string().as_bytes()), methods);
+}
+
 /// A DATAGRAM frame: what is taken apart is what it is put together from.
 fn frame(bytes: &[u8]) {
     let quarter = varint(bytes).filter(|(quarter, _)| *quarter < 1 << 60);
     let Ok((stream, rest)) = parse(bytes) else { return assert_eq!(quarter, None) };
     assert_eq!(quarter, Some((stream / 4, rest)));
     assert_eq!(stream % 4, 0);
-    let again = [head(stream).as_bytes(), rest].concat();
+    let again = [head(stream, UDP_CONTEXT).as_bytes(), rest].concat();
     let (same, after) = parse(&again).expect("it was made to be read");
     assert_eq!((same, parse_context(after)), (stream, Some((UDP_CONTEXT, rest))));
 }

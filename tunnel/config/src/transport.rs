@@ -22,6 +22,12 @@ pub struct Transport {
     /// IPv6 and UDP headers. Too small costs header and CPU for each packet; too large only costs
     /// a few lost probes.
     pub max_udp_payload_bytes: u16,
+    /// By how much media over UDP of RTSP players may be late, up to 5 s; default 200 ms, and `None` with 0. Too small
+    /// leaves no time to send what is lost again; too large sends what players do not wait for.
+    pub media_deadline: Option<Duration>,
+    /// Whether media over UDP have forward error correction where the round trip is too long to send again within
+    /// `media_deadline`; default true. It costs a tenth of the bandwidth while packets are lost.
+    pub media_fec: bool,
     /// Interval at which a path that carries less than `max_udp_payload_bytes` is probed for more,
     /// 1 s to 1 h; default 60 s. Too small costs probes, some 25 packets each time; too large keeps
     /// small packets in use on a path that carries larger ones again.
@@ -83,6 +89,9 @@ macro_rules! tunnel_section {
             #[serde(default)]
             max_udp_payload_bytes: $crate::value::Int<1452, 1200, 65527>,
             #[serde(default)]
+            media_deadline_ms: $crate::value::Int<200, 0, 5000>,
+            media_fec: Option<bool>,
+            #[serde(default)]
             path_mtu_probe_interval_s: $crate::value::Int<60, 1, 3600>,
             #[serde(default)]
             initial_window_bytes: $crate::value::Int<0x4_0000, 0x4000, 0x4000_0000>,
@@ -111,6 +120,9 @@ macro_rules! tunnel_section {
                     class_congestion_control: classes.check(source, known)?,
                     idle_timeout: self.idle_timeout_s.seconds(),
                     max_udp_payload_bytes: self.max_udp_payload_bytes.get(),
+                    media_deadline: Some(self.media_deadline_ms.milliseconds())
+                        .filter(|deadline| !deadline.is_zero()),
+                    media_fec: self.media_fec.unwrap_or(true),
                     path_mtu_probe_interval: self.path_mtu_probe_interval_s.seconds(),
                     initial_window_bytes: self.initial_window_bytes.get(),
                     max_stream_window_bytes: self.max_stream_window_bytes.get(),

@@ -1,14 +1,15 @@
 //! UDP flows: datagrams on this side, CONNECT-UDP (RFC 9298) on the other.
 //!
 //! Payloads travel in QUIC DATAGRAM frames (RFC 9297, Section 2.1), towards a peer without them in DATAGRAM capsules on
-//! the stream. Nothing is retransmitted, and no datagram waits for another one: what the congestion control does not
-//! let go waits in a [`Queue`], of which each flow has its own, and the flows of a connection have turns. `send` is the
-//! way into the tunnel, `receive` the way out of it.
+//! the stream. No datagram waits for another one: what the congestion control does not let go waits in a [`Queue`], of
+//! which each flow has its own, and the flows of a connection have turns. `send` is the way into the tunnel, `receive`
+//! the way out of it. `repair` retransmits lost packets of media.
 
 pub(crate) mod local_socket;
 pub(crate) mod media_peer;
 pub(crate) mod queue;
 pub(crate) mod receive;
+pub(crate) mod repair;
 pub(crate) mod send;
 pub(crate) mod traffic;
 pub(crate) mod unanswered;
@@ -18,12 +19,14 @@ use std::time::Duration;
 
 use millrace_config::Protocol;
 use millrace_wire::capsule::Capsules;
+use millrace_wire::repair::RepairMethods;
 use quiche::h3;
 
 pub use local_socket::LocalSocket;
 pub use media_peer::MediaPeer;
-pub use queue::Queue;
+pub use queue::{Queue, QueueLimit};
 pub(crate) use receive::{Early, Run};
+pub(crate) use repair::FlowRepair;
 pub(crate) use traffic::DatagramTraffic;
 pub(crate) use unanswered::Unanswered;
 pub use unanswered::UnansweredPlace;
@@ -63,6 +66,8 @@ pub struct DatagramsStart {
     /// The medium that it carries, if an RTSP connection has set it up; it ends with that, and not
     /// before.
     pub medium: Option<Medium>,
+    /// The methods of repair that both ends use.
+    pub repair: RepairMethods,
 }
 
 /// A UDP flow that runs, for its owner. Numbers are reused, keys are not.
@@ -88,6 +93,10 @@ pub(crate) struct UdpFlow {
     pub(crate) queue: Queue,
     pub(crate) capsules: Capsules,
     pub(crate) medium: Option<Medium>,
+    /// How long its datagrams may wait, if they are of a medium.
+    pub(crate) deadline: Option<Duration>,
+    /// If both ends repair what gets lost.
+    pub(crate) repair: Option<Box<FlowRepair>>,
     pub(crate) admission: Admitted,
 }
 
@@ -100,6 +109,19 @@ impl UdpFlow {
     pub(crate) fn ends_with(&self, error: &io::Error) -> bool {
         let ends = self.medium.as_ref().is_none_or(Medium::is_orphaned);
         ends && self.socket.is_fatal(error)
+    }
+
+    /// Whether it may have something to send.
+    pub(crate) fn has_something(&self) -> bool {
+        self.readable
+            || !self.queue.is_empty()
+            || self.repair.as_ref().is_some_and(|it| it.sender.has_pending())
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let repair = self.repair.as_ref().map_or(0, |it| it.held_bytes());
+        (self.queue.bytes() + repair) as u64
     }
 
     /// What is shown of it.

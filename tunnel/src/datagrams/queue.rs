@@ -1,9 +1,18 @@
 //! Datagrams that wait for the tunnel, bounded.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// Most bytes that wait in one flow: about 100 ms of a video of 20 Mbit/s.
 pub const MAX_BYTES: usize = 256 << 10;
+/// Most bytes of media that wait in one flow: several large frames of 4K video, which origins send
+/// as fast as they can.
+const MAX_MEDIA_BYTES: usize = 2 << 20;
+/// Most datagrams of media that wait in one flow.
+const MAX_MEDIA_DATAGRAMS: usize = 4096;
+/// How long datagrams have to be late before late ones are dropped. A burst is not: the player may have a buffer for it,
+/// and those behind it come in time again.
+const LATE_FOR: Duration = Duration::from_secs(3);
 /// Bytes that the flows of a worker share when there are many.
 const SHARED_BYTES: usize = 64 << 20;
 /// What each has in any case, however many there are.
@@ -11,41 +20,106 @@ const MIN_BYTES: usize = 16 << 10;
 /// Most datagrams that wait in one flow, however small they are.
 pub const MAX_DATAGRAMS: usize = 512;
 
+/// What may wait in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimit {
+    bytes: usize,
+    datagrams: usize,
+}
+
+impl QueueLimit {
+    /// So many bytes, at most [`MAX_BYTES`].
+    pub fn of_bytes(bytes: usize) -> Self {
+        Self { bytes: bytes.min(MAX_BYTES), datagrams: MAX_DATAGRAMS }
+    }
+
+    /// Of each of so many flows of a worker.
+    pub(crate) fn of_flow(flows: usize, is_medium: bool) -> Self {
+        let (most_bytes, datagrams) = match is_medium {
+            true => (MAX_MEDIA_BYTES, MAX_MEDIA_DATAGRAMS),
+            false => (MAX_BYTES, MAX_DATAGRAMS),
+        };
+        let share = SHARED_BYTES / flows.max(1);
+        Self { bytes: share.clamp(MIN_BYTES, most_bytes), datagrams }
+    }
+}
+
+/// A datagram that waits.
+#[derive(Debug)]
+struct Waiting {
+    bytes: Vec<u8>,
+    since: Instant,
+}
+
 /// A bounded queue of datagrams. When it is full, the oldest are dropped: late datagrams are of no
 /// use and delay those behind them.
 #[derive(Debug, Default)]
 pub struct Queue {
-    datagrams: VecDeque<Vec<u8>>,
+    datagrams: VecDeque<Waiting>,
     bytes: usize,
+    /// Since when the oldest datagram has been late at each look.
+    late_since: Option<Instant>,
 }
 
 impl Queue {
     /// Adds the newest datagram. Returns how many old ones were dropped, so that not more than
-    /// `most_bytes` wait.
-    pub fn push(&mut self, datagram: Vec<u8>, most_bytes: usize) -> u64 {
+    /// `limit` wait.
+    pub fn push(&mut self, datagram: Vec<u8>, limit: QueueLimit, now: Instant) -> u64 {
         let mut dropped = 0;
         while !self.datagrams.is_empty()
-            && (self.bytes + datagram.len() > most_bytes.min(MAX_BYTES)
-                || self.datagrams.len() >= MAX_DATAGRAMS)
+            && (self.bytes + datagram.len() > limit.bytes
+                || self.datagrams.len() >= limit.datagrams)
         {
             self.pop();
             dropped += 1;
         }
         self.bytes += datagram.len();
-        self.datagrams.push_back(datagram);
+        self.datagrams.push_back(Waiting { bytes: datagram, since: now });
+        dropped
+    }
+
+    /// Drops datagrams that have waited for longer than `deadline`, if there have been late ones for [`LATE_FOR`].
+    /// Returns how many.
+    pub(crate) fn drop_late(&mut self, deadline: Duration, now: Instant) -> u64 {
+        let waited = |it: &Waiting| now.saturating_duration_since(it.since);
+        let oldest = self.datagrams.front().map_or(Duration::ZERO, waited);
+        // Where a queue stands, dropping brings it to the deadline and no further.
+        if oldest <= deadline / 2 {
+            self.late_since = None;
+        } else if oldest > deadline {
+            self.late_since.get_or_insert(now);
+        }
+        if self.late_since.is_none_or(|since| now.saturating_duration_since(since) < LATE_FOR) {
+            return 0;
+        }
+        let mut dropped = 0;
+        while self.datagrams.front().is_some_and(|it| waited(it) > deadline) {
+            self.pop();
+            dropped += 1;
+        }
         dropped
     }
 
     /// Takes the oldest.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
-        let datagram = self.datagrams.pop_front()?;
-        self.bytes -= datagram.len();
-        Some(datagram)
+        let Waiting { bytes, .. } = self.datagrams.pop_front()?;
+        self.bytes -= bytes.len();
+        Some(bytes)
     }
 
     /// The oldest.
     pub fn front(&self) -> Option<&[u8]> {
-        self.datagrams.front().map(Vec::as_slice)
+        self.datagrams.front().map(|it| it.bytes.as_slice())
+    }
+
+    /// The oldest, to be changed in place.
+    pub(crate) fn front_mut(&mut self) -> Option<&mut [u8]> {
+        self.datagrams.front_mut().map(|it| it.bytes.as_mut_slice())
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether nothing waits.
@@ -59,23 +133,55 @@ impl Queue {
     }
 }
 
-/// What may wait in each of so many flows of a worker.
-pub(crate) fn share(flows: usize) -> usize {
-    (SHARED_BYTES / flows.max(1)).clamp(MIN_BYTES, MAX_BYTES)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn many_flows_have_less_each() {
-        assert_eq!((share(0), share(256), share(1024)), (MAX_BYTES, MAX_BYTES, MAX_BYTES / 4));
-        assert_eq!(share(1_000_000), MIN_BYTES);
-        let mut queue = Queue::default();
-        let dropped: u64 = (0..20).map(|_| queue.push(vec![0; 1024], MIN_BYTES)).sum();
-        assert_eq!((dropped, queue.len()), (4, 16));
+        let share = |flows, is_medium| QueueLimit::of_flow(flows, is_medium).bytes;
+        for (flows, bytes, media_bytes) in [
+            (0, MAX_BYTES, MAX_MEDIA_BYTES),
+            (32, MAX_BYTES, MAX_MEDIA_BYTES),
+            (256, MAX_BYTES, MAX_BYTES),
+            (1024, MAX_BYTES / 4, MAX_BYTES / 4),
+            (1_000_000, MIN_BYTES, MIN_BYTES),
+        ] {
+            assert_eq!((share(flows, false), share(flows, true)), (bytes, media_bytes), "{flows}");
+        }
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let limit = QueueLimit::of_flow(1_000_000, true);
+        let dropped: u64 = (0..20).map(|_| queue.push(vec![0; 1024], limit, now)).sum();
+        assert_eq!((dropped, queue.len(), queue.bytes()), (4, 16, MIN_BYTES));
     }
+
+    #[test]
+    fn late_datagrams_of_a_burst_stay_and_those_of_a_standing_queue_go() {
+        const DEADLINE: Duration = Duration::from_millis(200);
+        let step = Duration::from_millis(10);
+        let start = Instant::now();
+        for (served, are_dropped) in [(3, false), (1, true)] {
+            // One datagram comes every 10 ms after a burst of a second; `served` leave in 20 ms.
+            let (mut queue, mut dropped, mut late) = (Queue::default(), 0, Duration::ZERO);
+            for _ in 0..100 {
+                queue.push(vec![0], LIMIT, start);
+            }
+            for round in 0..1000 {
+                let now = start + round * step;
+                queue.push(vec![0], LIMIT, now);
+                dropped += queue.drop_late(DEADLINE, now);
+                for _ in 0..if round % 2 == 0 { served } else { 0 } {
+                    let waiting = queue.datagrams.front().map(|it| now - it.since);
+                    late = waiting.filter(|_| round > 500).map_or(late, |it| it.max(late));
+                    queue.pop();
+                }
+            }
+            assert_eq!(dropped > 0, are_dropped, "{served}: {dropped}");
+            assert!(late <= DEADLINE, "{served}: {late:?}");
+        }
+    }
+
+    const LIMIT: QueueLimit = QueueLimit { bytes: MAX_BYTES, datagrams: MAX_DATAGRAMS };
 
     fn rest(mut queue: Queue) -> Vec<u8> {
         std::iter::from_fn(|| queue.pop()).map(|datagram| datagram[0]).collect()
@@ -83,23 +189,25 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room_and_the_order_stays() {
-        let mut queue = Queue::default();
+        let (mut queue, now) = (Queue::default(), Instant::now());
         let quarter = MAX_BYTES / 4;
         for number in 0..4 {
-            assert_eq!(queue.push(vec![number; quarter], MAX_BYTES), 0);
+            assert_eq!(queue.push(vec![number; quarter], LIMIT, now), 0);
         }
-        assert_eq!(queue.push(vec![4; quarter + 1], MAX_BYTES), 2);
-        assert_eq!(queue.push(vec![5; 10], MAX_BYTES), 0);
+        assert_eq!(queue.push(vec![4; quarter + 1], LIMIT, now), 2);
+        assert_eq!(queue.push(vec![5; 10], LIMIT, now), 0);
         assert_eq!(queue.front().map(|datagram| datagram[0]), Some(2));
         assert_eq!(rest(queue), [2, 3, 4, 5]);
     }
 
     #[test]
     fn small_ones_are_counted_too() {
-        let mut queue = Queue::default();
-        let dropped: u64 = (0..MAX_DATAGRAMS + 3).map(|_| queue.push(vec![1], MAX_BYTES)).sum();
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let limit = QueueLimit::of_bytes(2 * MAX_BYTES);
+        let push = |_| queue.push(vec![1], limit, now);
+        let dropped: u64 = (0..MAX_DATAGRAMS + 3).map(push).sum();
         assert_eq!((dropped, queue.len()), (3, MAX_DATAGRAMS));
-        assert_eq!(queue.push(vec![2; MAX_BYTES], MAX_BYTES), MAX_DATAGRAMS as u64);
+        assert_eq!(queue.push(vec![2; MAX_BYTES], limit, now), MAX_DATAGRAMS as u64);
         assert_eq!(rest(queue), [2]);
     }
 }

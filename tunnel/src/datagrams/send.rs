@@ -4,10 +4,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use millrace_wire::capsule;
-use millrace_wire::http_datagram::{self, Head};
+use millrace_wire::http_datagram::{self, Head, UDP_CONTEXT};
+use millrace_wire::repair::{self, Header, Kind};
 use quiche::h3;
 
-use super::{SEND_QUEUE, UdpFlow};
+use super::repair::frame_id::frame_id;
+use super::repair::sender::{Frame, RepairSender, datagram, split};
+use super::{QueueLimit, SEND_QUEUE, UdpFlow};
 use crate::conn::Conn;
 use crate::udp::RecvBuffers;
 
@@ -27,6 +30,12 @@ pub(crate) enum Sent {
     Yes(u64),
     /// Sent in a capsule on the stream, with this many bytes of payload.
     InCapsule(u64),
+    /// A lost datagram was sent again.
+    Again,
+    /// Second parts of packets whose first parts were sent before.
+    Rest,
+    /// A repair datagram.
+    Redundancy,
     /// It has to wait.
     Later,
     /// No packet has room for it.
@@ -35,39 +44,60 @@ pub(crate) enum Sent {
     Gone,
 }
 
+/// What precedes each payload of a flow in its queue: stream, context and, where both ends repair what gets lost, room
+/// for a header.
+struct Prefix {
+    head: Head,
+    header_bytes: usize,
+}
+
+impl Prefix {
+    fn of(stream: u64, is_repaired: bool) -> Self {
+        let (context, header_bytes) = match is_repaired {
+            true => (repair::CONTEXT, Header::BYTES),
+            false => (UDP_CONTEXT, 0),
+        };
+        Self { head: http_datagram::head(stream, context), header_bytes }
+    }
+
+    fn bytes(&self) -> usize {
+        self.head.as_bytes().len() + self.header_bytes
+    }
+
+    fn before(&self, payload: &[u8]) -> Vec<u8> {
+        let mut datagram = Vec::with_capacity(Head::MAX_BYTES + Header::BYTES + payload.len());
+        datagram.extend_from_slice(self.head.as_bytes());
+        datagram.resize(self.bytes(), 0);
+        datagram.extend_from_slice(payload);
+        datagram
+    }
+}
+
 impl UdpFlow {
     /// Adds a payload to the queue. Returns how many old ones were dropped.
-    pub(crate) fn enqueue(&mut self, payload: &[u8], most_bytes: usize) -> u64 {
-        let head = http_datagram::head(self.stream);
-        let mut datagram = Vec::with_capacity(Head::MAX_BYTES + payload.len());
-        datagram.extend_from_slice(head.as_bytes());
-        datagram.extend_from_slice(payload);
-        self.queue.push(datagram, most_bytes)
+    pub(crate) fn enqueue(&mut self, payload: &[u8], limit: QueueLimit, now: Instant) -> u64 {
+        self.queue.push(self.prefix().before(payload), limit, now)
     }
 
     /// Takes one batch from its own socket; `from_player` is for that of a medium. Returns how many old datagrams were dropped.
     pub(crate) fn read(
         &mut self,
         buffers: &mut RecvBuffers,
-        most_bytes: usize,
+        limit: QueueLimit,
         from_player: bool,
         now: Instant,
     ) -> io::Result<u64> {
-        let Self { socket, stream, queue, .. } = self;
+        let prefix = self.prefix();
+        let Self { socket, queue, .. } = self;
         let Some((port, mut sender)) = socket.reader() else {
             self.readable = false;
             return Ok(0);
         };
-        let head = http_datagram::head(*stream);
         let mut dropped = 0;
         let received = port.receive(buffers, |from, _, payload| {
-            if !sender.accepts(from) {
-                return;
+            if sender.accepts(from) {
+                dropped += queue.push(prefix.before(payload), limit, now);
             }
-            let mut datagram = Vec::with_capacity(Head::MAX_BYTES + payload.len());
-            datagram.extend_from_slice(head.as_bytes());
-            datagram.extend_from_slice(payload);
-            dropped += queue.push(datagram, most_bytes);
         });
         match received {
             Ok(true) => {
@@ -84,7 +114,7 @@ impl UdpFlow {
         Ok(dropped)
     }
 
-    /// Passes its oldest datagram to the connection; `None` when the queue is empty. `largest` is
+    /// Passes its oldest datagram to the connection; `None` when there is nothing to send. `largest` is
     /// the largest packet that path MTU discovery may reach.
     pub(crate) fn send_front(
         &mut self,
@@ -92,11 +122,13 @@ impl UdpFlow {
         largest: usize,
         now: Instant,
     ) -> Option<Sent> {
+        if self.repair.is_some() {
+            return self.send_repaired(conn, now);
+        }
         let front = self.queue.front()?;
-        let head_bytes = http_datagram::head(self.stream).as_bytes().len();
-        let payload_bytes = (front.len() - head_bytes) as u64;
+        let payload_bytes = (front.len() - self.prefix().bytes()) as u64;
         if !conn.http.h3.as_ref()?.dgram_enabled_by_peer(&conn.quic) {
-            return self.send_capsule(conn);
+            return self.send_front_in_capsule(conn);
         }
         if conn.quic.dgram_send_queue_len() >= SEND_QUEUE {
             return Some(Sent::Later);
@@ -112,7 +144,7 @@ impl UdpFlow {
             // sends 1,456 bytes, whatever the path), and would not get through.
             let overhead = PACKET_OVERHEAD_BYTES + conn.quic.destination_id().len();
             if self.medium.is_some() || front.len() + overhead <= largest {
-                return self.send_capsule(conn);
+                return self.send_front_in_capsule(conn);
             }
             self.queue.pop();
             return Some(Sent::TooLarge);
@@ -123,29 +155,153 @@ impl UdpFlow {
             Err(_) => Sent::TooLarge,
         })
     }
+
+    /// Looks at the deadlines of what waits, before its turn. Returns how many datagrams were dropped as late.
+    pub(crate) fn begin_turn(&mut self, rtt: Option<Duration>, now: Instant) -> u64 {
+        let Some(deadline) = self.deadline else { return 0 };
+        let mut late = self.queue.drop_late(deadline, now);
+        if let Some(repair) = &mut self.repair {
+            late += repair.sender.drop_late(now);
+            repair.sender.observe_rtt(rtt.unwrap_or_default(), now);
+        }
+        late
+    }
+
+    fn prefix(&self) -> Prefix {
+        Prefix::of(self.stream, self.repair.is_some())
+    }
+
+    /// Sends its oldest datagram in a capsule on the stream (RFC 9297, Section 3.5).
+    fn send_front_in_capsule(&mut self, conn: &mut Conn) -> Option<Sent> {
+        let prefix = self.prefix();
+        let front = self.queue.front()?;
+        let payload_bytes = (front.len() - prefix.bytes()) as u64;
+        let sent = send_capsule(conn, self.stream, &prefix, front);
+        if sent.is_none() {
+            self.queue.pop();
+        }
+        Some(sent.unwrap_or(Sent::InCapsule(payload_bytes)))
+    }
 }
 
+/// Where lost packets are repaired.
 impl UdpFlow {
-    /// Sends its oldest datagram in a capsule on the stream (RFC 9297, Section 3.5).
-    fn send_capsule(&mut self, conn: &mut Conn) -> Option<Sent> {
-        let front = self.queue.front()?;
-        let head_bytes = http_datagram::head(self.stream).as_bytes().len();
-        let payload_bytes = (front.len() - head_bytes) as u64;
-        let capsule = capsule::datagram(&front[head_bytes - Head::CONTEXT_BYTES..]);
-        let h3 = conn.http.h3.as_mut()?;
-        Some(match conn.quic.stream_capacity(self.stream) {
-            Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
-                match h3.send_body(&mut conn.quic, self.stream, &capsule, false) {
-                    Ok(_) => {
-                        self.queue.pop();
-                        Sent::InCapsule(payload_bytes)
-                    }
-                    Err(h3::Error::Done) => Sent::Later,
-                    Err(_) => Sent::Gone,
-                }
+    /// As [`UdpFlow::send_front`]: lost datagrams first, second parts of packets before too many wait, then the oldest
+    /// packet.
+    fn send_repaired(&mut self, conn: &mut Conn, now: Instant) -> Option<Sent> {
+        let (prefix, stream) = (self.prefix(), self.stream);
+        let sender = &mut self.repair.as_mut()?.sender;
+        let room = conn.quic.dgram_max_writable_len().unwrap_or(0);
+        let free = SEND_QUEUE.saturating_sub(conn.quic.dgram_send_queue_len());
+        if let Some(lost) = sender.lost() {
+            if free == 0 {
+                return Some(Sent::Later);
             }
-            Ok(_) => Sent::Later,
-            Err(_) => Sent::Gone,
-        })
+            if lost.bytes.len() > room {
+                // The path MTU has become smaller.
+                let sent = send_capsule(conn, stream, &prefix, &lost.bytes);
+                if sent.is_none() {
+                    sender.take_lost();
+                }
+                return Some(sent.unwrap_or(Sent::Again));
+            }
+            let frame = sender.take_lost()?;
+            send_frame(sender, conn, stream, frame, now);
+            return Some(Sent::Again);
+        }
+        let payload_room = sender.payload_room(room.saturating_sub(prefix.bytes()));
+        let head = prefix.head.as_bytes();
+        if free > 0
+            && let Some((first, payload)) = sender.pop_repair(self.queue.is_empty(), now)
+        {
+            let bytes = datagram(head, Kind::Repair, first, &payload);
+            // Without room, as the path MTU has become smaller, or an identifier: it is of use now or never.
+            let _ = conn.quic.dgram_send_buf(bytes);
+            return Some(Sent::Redundancy);
+        }
+        let front = self.queue.front();
+        let next_bytes =
+            front.map(|front| (front.len() - prefix.bytes()).saturating_sub(payload_room));
+        if sender.are_second_parts_due(next_bytes, payload_room) {
+            if free == 0 {
+                return Some(Sent::Later);
+            }
+            let payload = sender.take_second_parts();
+            let bytes = datagram(head, Kind::SecondParts, sender.next_sequence(), &payload);
+            sender.add_to_block(Kind::SecondParts, &payload, now);
+            send_new(sender, conn, stream, bytes, now);
+            return Some(Sent::Rest);
+        }
+        let front = front?;
+        if free == 0 {
+            return Some(Sent::Later);
+        }
+        let sequence = sender.next_sequence();
+        let payload = &front[prefix.bytes()..];
+        let payload_bytes = payload.len() as u64;
+        let is_whole = payload.len() <= payload_room;
+        if !is_whole && let Some((first, second)) = split(payload, payload_room) {
+            let bytes = datagram(head, Kind::FirstPart, sequence, first);
+            sender.add_to_block(Kind::FirstPart, first, now);
+            sender.push_second_part(sequence, second);
+            self.queue.pop();
+            send_new(sender, conn, stream, bytes, now);
+            return Some(Sent::Yes(payload_bytes));
+        }
+        if is_whole {
+            sender.add_to_block(Kind::Whole, payload, now);
+        }
+        let header = Header { kind: Kind::Whole, sequence }.to_bytes();
+        self.queue.front_mut()?[head.len()..prefix.bytes()].copy_from_slice(&header);
+        if is_whole {
+            let bytes = self.queue.pop()?;
+            send_new(sender, conn, stream, bytes, now);
+            return Some(Sent::Yes(payload_bytes));
+        }
+        let sent = self.send_front_in_capsule(conn);
+        if let (Some(Sent::InCapsule(_)), Some(repair)) = (&sent, &mut self.repair) {
+            repair.sender.close_block();
+            repair.sender.advance();
+        }
+        sent
+    }
+}
+
+/// Sends the datagram with the next sequence number for the first time.
+fn send_new(sender: &mut RepairSender, conn: &mut Conn, stream: u64, bytes: Vec<u8>, now: Instant) {
+    send_frame(sender, conn, stream, Frame { bytes, first_sent: now }, now);
+    sender.advance();
+}
+
+/// Hands a frame to the transport.
+fn send_frame(sender: &mut RepairSender, conn: &mut Conn, stream: u64, frame: Frame, now: Instant) {
+    if frame.bytes.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
+        // Second parts that have waited while the path MTU became smaller. A capsule has room.
+        return sender.push_lost(frame);
+    }
+    let Frame { bytes, first_sent } = frame;
+    let id = frame_id(stream, sender.next_frame());
+    let kept = sender.keeps().then(|| Frame { bytes: bytes.clone(), first_sent });
+    // An error is that of a full queue, which has been looked at.
+    if conn.quic.dgram_send_tracked(bytes, id).is_ok() {
+        sender.on_sent(kept, now);
+    }
+}
+
+/// Sends the HTTP datagram of a DATAGRAM frame in a capsule. Returns what keeps it from that.
+fn send_capsule(conn: &mut Conn, stream: u64, prefix: &Prefix, frame: &[u8]) -> Option<Sent> {
+    let context = prefix.head.as_bytes().len() - Head::CONTEXT_BYTES;
+    let capsule = capsule::datagram(&frame[context..]);
+    let h3 = conn.http.h3.as_mut()?;
+    match conn.quic.stream_capacity(stream) {
+        Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
+            match h3.send_body(&mut conn.quic, stream, &capsule, false) {
+                Ok(_) => None,
+                Err(h3::Error::Done) => Some(Sent::Later),
+                Err(_) => Some(Sent::Gone),
+            }
+        }
+        Ok(_) => Some(Sent::Later),
+        Err(_) => Some(Sent::Gone),
     }
 }

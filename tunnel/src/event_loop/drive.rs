@@ -52,6 +52,10 @@ impl Core {
             if conn.path_mtu.has_refused() {
                 self.on_refused_packet(slot);
             }
+            // Losses show when the transport is about to send.
+            if self.take_datagram_outcomes(slot) {
+                self.mark_pending(slot);
+            }
             turn_bytes += SEND_AHEAD_BYTES;
             match flushed {
                 Flushed::Paced(at, false) => break Some(at),

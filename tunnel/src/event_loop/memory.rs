@@ -36,6 +36,11 @@ impl Core {
                 conn.memory.relay_bytes += flow.held_bytes();
             }
         }
+        for (_, flow) in &self.udp_flows {
+            if let Some(conn) = self.conns.get_mut(flow.conn.slot) {
+                conn.memory.relay_bytes += flow.held_bytes();
+            }
+        }
         let mut own = 0;
         for (_, conn) in &mut self.conns {
             if std::mem::take(&mut conn.memory.was_driven) {

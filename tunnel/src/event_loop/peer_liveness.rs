@@ -39,8 +39,7 @@ impl Core {
 
     /// The smoothed round-trip time, once one has been measured.
     pub fn rtt(&self, id: ConnId) -> Option<Duration> {
-        let path = self.conn(id)?.quic.path_stats().find(|path| path.active)?;
-        path.min_rtt.map(|_| path.rtt)
+        self.conn(id)?.rtt()
     }
 
     /// Moves a connection to the local address from which the system would now send to its peer,

@@ -2,8 +2,10 @@
 
 use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
-use crate::datagrams::queue::{Queue, share};
-use crate::datagrams::{DRAIN_IDLE, DatagramTraffic, DatagramsId, DatagramsStart, UdpFlow};
+use crate::datagrams::{
+    DRAIN_IDLE, DatagramTraffic, DatagramsId, DatagramsStart, FlowRepair, Queue, QueueLimit,
+    UdpFlow,
+};
 use crate::event_loop::core::Core;
 use crate::event_loop::tokens::{KIND_DATAGRAMS, KIND_SHIFT};
 use crate::flow_end::FlowEnd;
@@ -12,6 +14,7 @@ use crate::h3_errors::H3_NO_ERROR;
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
 use millrace_wire::capsule::Capsules;
+use millrace_wire::repair::RepairMethods;
 use mio::{Interest, Token};
 use std::time::Duration;
 
@@ -28,7 +31,9 @@ impl Core {
             key,
             finished,
             medium,
+            repair,
         } = start;
+        let deadline = self.tunnel.media_deadline;
         let slot = self.udp_flows.vacant_key();
         self.conn(id)?;
         if medium.as_ref().is_some_and(|medium| !self.has_rtsp_flow(medium.id)) {
@@ -61,6 +66,10 @@ impl Core {
             readable,
             queue: Queue::default(),
             capsules: Capsules::default(),
+            deadline: medium.as_ref().and(deadline),
+            repair: deadline
+                .filter(|_| repair.retransmission)
+                .map(|deadline| Box::new(FlowRepair::new(deadline, repair.fec, self.now))),
             medium,
             admission,
         });
@@ -80,14 +89,22 @@ impl Core {
         Some(DatagramsId { slot, key })
     }
 
+    /// The methods of repair that this end uses for a flow on a connection: those of media.
+    pub fn repair_methods(&self, conn: ConnId, is_medium: bool) -> RepairMethods {
+        let has_datagrams = self.conn(conn).is_some_and(|conn| conn.carries_datagrams());
+        let retransmission = is_medium && has_datagrams && self.tunnel.media_deadline.is_some();
+        RepairMethods { retransmission, fec: retransmission && self.tunnel.media_fec }
+    }
+
     /// Sends one datagram of a flow with a shared socket. Returns `false` when the flow is over.
     pub fn send_datagram(&mut self, id: DatagramsId, payload: &[u8]) -> bool {
-        let most_bytes = share(self.udp_flows.len());
+        let flows = self.udp_flows.len();
         let Some(flow) = self.udp_flows.get_mut(id.slot).filter(|flow| flow.key == id.key) else {
             return false;
         };
         flow.traffic.on_local_datagram(self.now);
-        let dropped = flow.enqueue(payload, most_bytes);
+        let limit = QueueLimit::of_flow(flows, flow.medium.is_some());
+        let dropped = flow.enqueue(payload, limit, self.now);
         self.count_queue_drops(dropped);
         self.datagrams_ready(id.slot);
         true
@@ -187,9 +204,12 @@ impl Core {
 
     /// Called once a tick.
     pub(crate) fn tick_datagrams(&mut self) {
-        let mut waiting = Vec::new();
-        for (_, flow) in &mut self.udp_flows {
+        let (mut waiting, mut unfinished) = (Vec::new(), Vec::new());
+        for (slot, flow) in &mut self.udp_flows {
             flow.traffic.tick(Self::TICK);
+            if flow.repair.as_ref().is_some_and(|it| it.sender.has_open_block()) {
+                unfinished.push(slot);
+            }
             if flow.ready {
                 // It may wait for a path MTU that is not going to be found.
                 waiting.push(flow.conn.slot);
@@ -197,6 +217,9 @@ impl Core {
         }
         for slot in waiting {
             self.mark_pending(slot);
+        }
+        for slot in unfinished {
+            self.datagrams_ready(slot);
         }
         let now = self.now;
         for (_, conn) in &mut self.conns {

@@ -1,15 +1,17 @@
 //! Datagrams on their way out of the tunnel.
 
 use crate::datagrams::receive::Run;
+use crate::datagrams::repair::receiver::Received;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
-use crate::metrics::{Drop, Parser};
+use crate::metrics::{DatagramRepair, Drop, Parser};
 use crate::stream_owner::Owner;
 use millrace_wire::capsule::Error as CapsuleError;
 use millrace_wire::h3_connect::H3_MESSAGE_ERROR;
 use millrace_wire::http_datagram::{
     self, H3_DATAGRAM_ERROR, MAX_UDP_PAYLOAD_BYTES, UDP_CONTEXT, parse_context,
 };
+use millrace_wire::repair::{self, Header};
 
 impl Core {
     /// Forwards all datagrams that a connection has received.
@@ -52,12 +54,33 @@ impl Core {
     /// Hands an HTTP datagram to its flow; [`Core::flush_run`] has to follow.
     pub(super) fn deliver(&mut self, slot: usize, datagram: &[u8]) {
         let Some(flow) = self.udp_flows.get_mut(slot) else { return };
-        let payload = match parse_context(datagram) {
-            Some((UDP_CONTEXT, payload)) => payload,
+        match (parse_context(datagram), &mut flow.repair) {
+            (Some((UDP_CONTEXT, payload)), _) => self.deliver_packet(slot, payload),
+            (Some((repair::CONTEXT, datagram)), Some(repair)) => {
+                let received = Header::parse(datagram)
+                    .map(|(header, payload)| repair.receiver.take(header, payload, self.now));
+                match received {
+                    Some(Received::Packet(packet)) => self.deliver_packet(slot, packet),
+                    Some(Received::Packets { packets, corrected }) => {
+                        let repairs = &self.shared.metrics.datagram_repairs;
+                        repairs.add(DatagramRepair::Corrected, corrected);
+                        packets.iter().for_each(|packet| self.deliver_packet(slot, packet));
+                    }
+                    Some(Received::Duplicate) => {
+                        self.shared.metrics.datagram_repairs.of(DatagramRepair::Duplicate).inc();
+                    }
+                    None => self.shared.metrics.drops.of(Drop::DatagramContext).inc(),
+                }
+            }
             // RFC 9298, Section 4: a datagram with an unknown context ID is dropped silently.
-            Some(_) => return self.shared.metrics.drops.of(Drop::DatagramContext).inc(),
-            None => return self.shared.metrics.protocol_errors.of(Parser::Http3).inc(),
-        };
+            (Some(_), _) => self.shared.metrics.drops.of(Drop::DatagramContext).inc(),
+            (None, _) => self.shared.metrics.protocol_errors.of(Parser::Http3).inc(),
+        }
+    }
+
+    /// Hands a packet to its flow; [`Core::flush_run`] has to follow.
+    fn deliver_packet(&mut self, slot: usize, payload: &[u8]) {
+        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
         if payload.len() > MAX_UDP_PAYLOAD_BYTES {
             self.abort_datagrams(slot, H3_DATAGRAM_ERROR);
             return;

@@ -1,24 +1,28 @@
 //! Datagrams on their way into the tunnel.
 
-use crate::datagrams::queue::share;
+use crate::datagrams::QueueLimit;
+use crate::datagrams::repair::frame_id::stream_and_number;
+use crate::datagrams::repair::sender::AfterOutcome;
 use crate::datagrams::send::Sent;
 use crate::datagrams::send::TURN;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
-use crate::metrics::Drop;
+use crate::metrics::{DatagramRepair, Drop};
+use crate::stream_owner::Owner;
 
 impl Core {
     /// Moves datagrams into a connection, its flows in turn. Whether there is more to do at once.
     pub(crate) fn pump_datagrams(&mut self, slot: usize) -> bool {
+        self.take_datagram_outcomes(slot);
         let Some(conn) = self.conns.get_mut(slot) else { return false };
         if conn.pending.udp_flows.is_empty() || !conn.handshake.established {
             return false;
         }
-        let most_bytes = share(self.udp_flows.len());
+        let flows = self.udp_flows.len();
         let largest_packet_bytes = usize::from(self.tunnel.max_udp_payload_bytes);
         let (mut ends, mut answered, mut more) = (Vec::new(), Vec::new(), false);
         let (mut too_large, mut dropped, mut datagrams, mut bytes) = (0, 0, 0, 0);
-        let mut capsules = 0;
+        let (mut capsules, mut retransmitted, mut late, mut redundancy) = (0, 0, 0, 0);
         for _ in 0..conn.pending.udp_flows.len() {
             let Some(flow_slot) = conn.pending.udp_flows.pop_front() else { break };
             let Some(flow) = self.udp_flows.get_mut(flow_slot).filter(|it| it.conn == conn.id)
@@ -27,9 +31,10 @@ impl Core {
             };
             flow.ready = false;
             if flow.readable {
+                let limit = QueueLimit::of_flow(flows, flow.medium.is_some());
                 match flow.read(
                     &mut self.buffers.udp_receive,
-                    most_bytes,
+                    limit,
                     !conn.quic.is_server(),
                     self.now,
                 ) {
@@ -47,6 +52,9 @@ impl Core {
                 answered.push(flow_slot);
                 continue;
             }
+            if flow.deadline.is_some() {
+                late += flow.begin_turn(conn.rtt(), self.now);
+            }
             let mut waits = false;
             for _ in 0..TURN {
                 match flow.send_front(conn, largest_packet_bytes, self.now) {
@@ -56,6 +64,9 @@ impl Core {
                         bytes += payload;
                         flow.traffic.sent_bytes += payload;
                     }
+                    Some(Sent::Again) => retransmitted += 1,
+                    Some(Sent::Redundancy) => redundancy += 1,
+                    Some(Sent::Rest) => {}
                     Some(Sent::TooLarge) => too_large += 1,
                     Some(Sent::Later) => {
                         waits = true;
@@ -68,7 +79,7 @@ impl Core {
                     None => break,
                 }
             }
-            if flow.readable || !flow.queue.is_empty() {
+            if flow.has_something() {
                 flow.ready = true;
                 conn.pending.udp_flows.push_back(flow_slot);
                 more |= !waits;
@@ -83,6 +94,10 @@ impl Core {
             self.shared.metrics.drops.of(Drop::DatagramTooLarge).inc_by(too_large);
         }
         self.count_queue_drops(dropped);
+        let repairs = &self.shared.metrics.datagram_repairs;
+        repairs.add(DatagramRepair::Retransmitted, retransmitted);
+        repairs.add(DatagramRepair::Late, late);
+        repairs.add(DatagramRepair::Redundancy, redundancy);
         for (flow, end) in ends {
             self.end_datagrams(flow, end);
         }
@@ -93,5 +108,31 @@ impl Core {
             }
         }
         more
+    }
+
+    /// Tells the flows of a connection which of their datagrams have arrived and which are lost. Whether one is to be
+    /// sent again.
+    pub(crate) fn take_datagram_outcomes(&mut self, slot: usize) -> bool {
+        let (mut repaired, mut unrepaired) = (None, 0);
+        while let Some(conn) = self.conns.get_mut(slot) {
+            let Some(outcome) = conn.quic.dgram_outcome() else { break };
+            let (stream, number) = stream_and_number(outcome.id);
+            let Some(&Owner::Datagrams(flow_slot)) = conn.http.streams.get(&stream) else {
+                continue;
+            };
+            let flow = self.udp_flows.get_mut(flow_slot);
+            let Some(repair) = flow.and_then(|flow| flow.repair.as_mut()) else { continue };
+            match repair.sender.on_outcome(number, outcome.acked, self.now) {
+                AfterOutcome::Nothing => {}
+                AfterOutcome::TooLate => unrepaired += 1,
+                AfterOutcome::Retransmit => {
+                    if repaired.replace(flow_slot) != Some(flow_slot) {
+                        self.datagrams_ready(flow_slot);
+                    }
+                }
+            }
+        }
+        self.shared.metrics.datagram_repairs.add(DatagramRepair::Unrepaired, unrepaired);
+        repaired.is_some()
     }
 }

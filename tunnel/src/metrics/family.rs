@@ -56,6 +56,13 @@ impl<L: Label> CounterFamily<L> {
         Ok(Self { counters, label: PhantomData })
     }
 
+    /// Adds to the counter of one value.
+    pub fn add(&self, value: L, count: u64) {
+        if count > 0 {
+            self.of(value).inc_by(count);
+        }
+    }
+
     /// The counter of one value.
     pub fn of(&self, value: L) -> &IntCounter {
         &self.counters[position(value)]

@@ -35,6 +35,9 @@ fn every_series_is_there_from_the_start() {
         "millrace_datagram_capsules_total",
         "millrace_rtsp_frames_dropped_total{medium=\"video\"}",
         "millrace_rtsp_queue_wait_seconds_count",
+        "millrace_datagram_repairs_total{event=\"retransmitted\"}",
+        "millrace_datagram_repairs_total{event=\"duplicate\"}",
+        "millrace_datagram_repairs_total{event=\"corrected\"}",
         "millrace_memory_used_bytes",
         "millrace_memory_cap_bytes",
         "millrace_flow_bytes_total{direction=\"up\"}",
@@ -87,6 +90,7 @@ fn each_value_of_a_label_has_a_counter_of_its_own() {
     distinct::<Parser>();
     distinct::<DroppedMedium>();
     distinct::<Drop>();
+    distinct::<DatagramRepair>();
     let metrics = metrics();
     metrics.flows_finished.of(FlowFailure::Refused.into()).inc();
     metrics.connections.of(ConnectionState::Draining).set(3);

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 
 use crate::connect_udp::{self, PathError};
+use crate::repair::{self, RepairMethods};
 use crate::{AuthorityError, ConnectFailure, Destination, parse_authority};
 
 /// Largest field section, in bytes as RFC 9114 §4.2.2 counts them (name, value and 32 a field). To
@@ -68,6 +69,8 @@ pub enum Carries {
         proxy: String,
         /// The stream of the RTSP flow that has set it up ([`RTSP_FIELD`]).
         rtsp_stream: Option<u64>,
+        /// The methods of repair that it offers ([`crate::repair::FIELD`]).
+        repair: RepairMethods,
     },
 }
 
@@ -189,7 +192,7 @@ pub fn parse_request<'a>(
 ) -> Result<ConnectRequest, Error> {
     let [mut method, mut authority, mut protocol, mut scheme, mut path] = [None; 5];
     let [mut class, mut congestion_control, mut client_address, mut host] = [None; 4];
-    let mut rtsp_stream = None;
+    let [mut rtsp_stream, mut repair] = [None; 2];
     for field in Checked::new(fields) {
         let (name, value) = field?;
         match name {
@@ -209,6 +212,7 @@ pub fn parse_request<'a>(
                 once(&mut client_address, value, CLIENT_ADDRESS_FIELD)?;
             }
             _ if name == RTSP_FIELD.as_bytes() => once(&mut rtsp_stream, value, RTSP_FIELD)?,
+            _ if name == repair::FIELD.as_bytes() => once(&mut repair, value, repair::FIELD)?,
             _ => {}
         }
     }
@@ -239,7 +243,8 @@ pub fn parse_request<'a>(
             let path = path.ok_or(Error::Missing(":path"))?;
             let destination = connect_udp::parse_path(path)?;
             let rtsp_stream = rtsp_stream.map(parse_stream).transpose()?;
-            (Carries::Udp { proxy: lossy(authority), rtsp_stream }, destination)
+            let repair = repair.map_or(RepairMethods::default(), RepairMethods::parse);
+            (Carries::Udp { proxy: lossy(authority), rtsp_stream, repair }, destination)
         }
     };
     Ok(ConnectRequest {
@@ -319,6 +324,11 @@ impl ConnectRequest {
         }
         if let Carries::Udp { rtsp_stream: Some(stream), .. } = self.carries {
             fields.push((RTSP_FIELD, stream.to_string()));
+        }
+        if let Carries::Udp { repair, .. } = self.carries
+            && !repair.is_empty()
+        {
+            fields.push((repair::FIELD, repair.to_string()));
         }
         fields
     }

@@ -242,7 +242,11 @@ const UDP: [(&str, &str); 5] = [
 #[test]
 fn connect_udp() {
     let want = ConnectRequest {
-        carries: Carries::Udp { proxy: "proxy.example:4433".into(), rtsp_stream: None },
+        carries: Carries::Udp {
+            proxy: "proxy.example:4433".into(),
+            rtsp_stream: None,
+            repair: RepairMethods::default(),
+        },
         ..plain("192.0.2.6:53")
     };
     assert_eq!(request(&UDP), Ok(want.clone()));
@@ -250,8 +254,19 @@ fn connect_udp() {
     assert!(fields.contains(&("capsule-protocol", "?1".into())), "{fields:?}");
     let read = parse_request(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
     assert_eq!(read, Ok(want.clone()));
-    let carries = Carries::Udp { proxy: "proxy.example:4433".into(), rtsp_stream: Some(4) };
-    let of_rtsp = ConnectRequest { carries, ..want.clone() };
+    let of_rtsp = |repair| ConnectRequest {
+        carries: Carries::Udp { proxy: "proxy.example:4433".into(), rtsp_stream: Some(4), repair },
+        ..want.clone()
+    };
+    let repaired = of_rtsp(RepairMethods { retransmission: true, fec: true });
+    let offer = ("millrace-datagram-repair", "retransmission, fec");
+    assert_eq!(
+        request(&[&UDP[..], &[("millrace-rtsp", "4"), offer]].concat()),
+        Ok(repaired.clone())
+    );
+    assert!(repaired.fields().contains(&(offer.0, offer.1.into())));
+    let of_rtsp = of_rtsp(RepairMethods::default());
+    assert!(of_rtsp.fields().iter().all(|(name, _)| *name != offer.0));
     assert_eq!(request(&[&UDP[..], &[("millrace-rtsp", "4")]].concat()), Ok(of_rtsp.clone()));
     assert!(of_rtsp.fields().contains(&("millrace-rtsp", "4".into())));
     // RFC 9297 §3.4: any other value counts as if the field were not there.

@@ -9,7 +9,7 @@ pub const H3_DATAGRAM_ERROR: u64 = 0x33;
 /// Largest UDP payload there is: RFC 9298 §4. A longer one ends its flow.
 pub const MAX_UDP_PAYLOAD_BYTES: usize = 65_527;
 
-/// The context whose payloads are those of UDP (RFC 9298 §4). There is no other here.
+/// The context whose payloads are those of UDP (RFC 9298 §4). [`crate::repair::CONTEXT`] is the other one.
 pub const UDP_CONTEXT: u64 = 0;
 
 /// Largest quarter stream ID: that of the largest stream ID, 2^62 - 1 (RFC 9297 §2.1).
@@ -38,18 +38,19 @@ pub fn parse_context(datagram: &[u8]) -> Option<(u64, &[u8])> {
     split_varint(datagram)
 }
 
-/// What comes before a UDP payload in a DATAGRAM frame: the stream, which is one that a client
-/// opened, and [`UDP_CONTEXT`].
-pub fn head(stream: u64) -> Head {
+/// What precedes the payload of a context in a DATAGRAM frame: the stream, which is one that a client
+/// opened, and the context ID, below 64.
+pub fn head(stream: u64, context: u64) -> Head {
     let quarter = stream / 4;
     let mut bytes = [0; 9];
     let len = varint_len(quarter);
     octets::OctetsMut::with_slice(&mut bytes).put_varint(quarter).expect("it has room for any");
-    // The context ID is the zero byte after it.
+    debug_assert!(context < 64, "a varint of one byte");
+    bytes[len] = context as u8;
     Head { bytes, len: len + 1 }
 }
 
-/// The bytes before a UDP payload in a DATAGRAM frame.
+/// The bytes before the payload of a context in a DATAGRAM frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
     bytes: [u8; 9],
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn what_is_sent_is_read_back() {
         for stream in [0, 4, 252, 256, 65_532, 1 << 32, (1 << 62) - 4] {
-            let head = head(stream);
+            let head = head(stream, UDP_CONTEXT);
             assert!(head.as_bytes().len() <= Head::MAX_BYTES);
             let frame = [head.as_bytes(), b"payload"].concat();
             let (of, datagram) = parse(&frame).unwrap();

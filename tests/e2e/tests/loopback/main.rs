@@ -34,6 +34,7 @@ mod refused;
 mod reload;
 mod resets;
 mod resumption;
+mod rtp_repair;
 mod rtsp;
 mod rtsp_cameras;
 mod rtsp_interleaved;

@@ -1,0 +1,152 @@
+//! The receiving end: duplicates, packets in two parts, and error correction.
+
+use std::time::Instant;
+
+use millrace_wire::repair::{BlockHeader, Header, Kind, second_parts};
+
+use super::decoder::{BlockDecoder, Recovered};
+use super::parts::{Half, WaitingParts};
+use super::seen::SeenWindow;
+
+/// What has arrived in one direction of a flow.
+#[derive(Debug, Default)]
+pub(crate) struct RepairReceiver {
+    seen: SeenWindow,
+    parts: WaitingParts,
+    /// If both ends use error correction.
+    decoder: Option<BlockDecoder>,
+}
+
+/// What a datagram brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received<'a> {
+    /// A packet for the flow's socket.
+    Packet(&'a [u8]),
+    /// Packets that are whole now. So many datagrams of them were computed.
+    Packets { packets: Vec<Vec<u8>>, corrected: u64 },
+    /// Nothing new.
+    Duplicate,
+}
+
+impl RepairReceiver {
+    /// With or without error correction.
+    pub(crate) fn new(fec: bool, now: Instant) -> Self {
+        Self { decoder: fec.then(|| BlockDecoder::new(now)), ..Self::default() }
+    }
+
+    /// Takes the payload of a datagram.
+    pub(crate) fn take<'a>(
+        &mut self,
+        header: Header,
+        payload: &'a [u8],
+        now: Instant,
+    ) -> Received<'a> {
+        let Header { kind, sequence } = header;
+        if kind == Kind::Repair {
+            let recovered = match (&mut self.decoder, BlockHeader::parse(payload)) {
+                (Some(decoder), Some((block, symbol))) => {
+                    decoder.add_repair(sequence, block, symbol, now)
+                }
+                _ => Vec::new(),
+            };
+            return self.take_recovered(Vec::new(), recovered);
+        }
+        if !self.seen.insert(sequence) {
+            return Received::Duplicate;
+        }
+        let recovered = match &mut self.decoder {
+            Some(decoder) => decoder.add(sequence, kind, payload, now),
+            None => Vec::new(),
+        };
+        if kind == Kind::Whole && recovered.is_empty() {
+            return Received::Packet(payload);
+        }
+        let mut packets = Vec::new();
+        self.unpack(Header { kind, sequence }, payload, &mut packets);
+        self.take_recovered(packets, recovered)
+    }
+
+    fn take_recovered(
+        &mut self,
+        mut packets: Vec<Vec<u8>>,
+        recovered: Vec<Recovered>,
+    ) -> Received<'static> {
+        let mut corrected = 0;
+        for Recovered { sequence, kind, payload } in recovered {
+            if self.seen.insert(sequence) {
+                corrected += 1;
+                self.unpack(Header { kind, sequence }, &payload, &mut packets);
+            }
+        }
+        Received::Packets { packets, corrected }
+    }
+
+    /// Adds the packets that a datagram completes.
+    fn unpack(&mut self, header: Header, payload: &[u8], packets: &mut Vec<Vec<u8>>) {
+        let parts = &mut self.parts;
+        match header.kind {
+            Kind::Whole => packets.push(payload.to_vec()),
+            Kind::FirstPart => {
+                packets.extend(parts.insert(header.sequence, Half::First, payload));
+            }
+            Kind::SecondParts => {
+                let join = |(packet, part)| parts.insert(packet, Half::Second, part);
+                packets.extend(second_parts(payload).filter_map(join));
+            }
+            Kind::Repair => {}
+        }
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.parts.bytes() + self.decoder.as_ref().map_or(0, BlockDecoder::held_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_wire::repair::{Sequence, put_second_part};
+
+    use super::*;
+
+    fn take<'a>(
+        receiver: &mut RepairReceiver,
+        kind: Kind,
+        number: u32,
+        payload: &'a [u8],
+    ) -> Received<'a> {
+        receiver.take(Header { kind, sequence: Sequence::new(number) }, payload, Instant::now())
+    }
+
+    #[test]
+    fn packets_are_passed_on_once_in_the_order_of_arrival() {
+        let mut receiver = RepairReceiver::default();
+        for number in [3, 1, 2] {
+            let received = take(&mut receiver, Kind::Whole, number, b"packet");
+            assert_eq!(received, Received::Packet(b"packet"));
+            assert_eq!(take(&mut receiver, Kind::Whole, number, b"packet"), Received::Duplicate);
+        }
+    }
+
+    #[test]
+    fn second_parts_complete_several_packets() {
+        let mut receiver = RepairReceiver::default();
+        let packets = |packets| Received::Packets { packets, corrected: 0 };
+        let nothing = || packets(Vec::new());
+        assert_eq!(take(&mut receiver, Kind::FirstPart, 1, b"a"), nothing());
+        assert_eq!(take(&mut receiver, Kind::FirstPart, 2, b"b"), nothing());
+        assert_eq!(receiver.held_bytes(), 2);
+        let mut rest = Vec::new();
+        for (number, part) in [(1, "1"), (2, "2"), (4, "4")] {
+            put_second_part(&mut rest, Sequence::new(number), part.as_bytes());
+        }
+        let joined = packets(vec![b"a1".to_vec(), b"b2".to_vec()]);
+        assert_eq!(take(&mut receiver, Kind::SecondParts, 3, &rest), joined);
+        assert_eq!(receiver.held_bytes(), 1);
+        let joined = packets(vec![b"d4".to_vec()]);
+        assert_eq!(take(&mut receiver, Kind::FirstPart, 4, b"d"), joined);
+        assert_eq!(receiver.held_bytes(), 0);
+        assert_eq!(take(&mut receiver, Kind::FirstPart, 1, b"a"), Received::Duplicate);
+        assert_eq!(take(&mut receiver, Kind::SecondParts, 3, &rest), Received::Duplicate);
+    }
+}

@@ -1,0 +1,102 @@
+//! Which packets have arrived, of the newest ones.
+
+use millrace_wire::repair::Sequence;
+
+/// Packets that are remembered: 2 s of a stream of 95 Mbit/s. Older ones count as arrived.
+const WINDOW: u32 = 16_384;
+const WORDS: usize = WINDOW as usize / 64;
+
+/// A set of the newest sequence numbers, one bit each.
+#[derive(Debug)]
+pub(super) struct SeenWindow {
+    newest: Option<Sequence>,
+    bits: Box<[u64; WORDS]>,
+}
+
+impl Default for SeenWindow {
+    fn default() -> Self {
+        Self { newest: None, bits: Box::new([0; WORDS]) }
+    }
+}
+
+impl SeenWindow {
+    /// Adds a number. Returns whether it is new.
+    pub(super) fn insert(&mut self, sequence: Sequence) -> bool {
+        let ahead = self.newest.map_or(i32::MAX, |newest| sequence.ahead_of(newest));
+        if ahead > 0 {
+            self.advance(ahead.unsigned_abs(), sequence);
+        } else if !self.is_within(sequence) {
+            return false;
+        }
+        let (word, bit) = place(sequence);
+        let is_new = self.bits[word] & bit == 0;
+        self.bits[word] |= bit;
+        is_new
+    }
+
+    fn is_within(&self, sequence: Sequence) -> bool {
+        self.newest.is_none_or(|newest| newest.ahead_of(sequence) < WINDOW as i32)
+    }
+
+    /// Makes `newest` the newest number, by so many ahead of the one before; those between are missing.
+    fn advance(&mut self, ahead: u32, newest: Sequence) {
+        if ahead >= WINDOW {
+            self.bits.fill(0);
+        } else {
+            for back in 0..ahead {
+                let (word, bit) = place(Sequence::new(newest.value().wrapping_sub(back)));
+                self.bits[word] &= !bit;
+            }
+        }
+        self.newest = Some(newest);
+    }
+}
+
+fn place(sequence: Sequence) -> (usize, u64) {
+    let index = sequence.value() % WINDOW;
+    ((index / 64) as usize, 1 << (index % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_number_is_new_once() {
+        let mut seen = SeenWindow::default();
+        for number in [5, 7, 6, 4] {
+            assert!(seen.insert(Sequence::new(number)), "{number}");
+            assert!(!seen.insert(Sequence::new(number)), "{number}");
+        }
+        assert!(seen.insert(Sequence::new(8)) && seen.insert(Sequence::new(3)));
+    }
+
+    #[test]
+    fn numbers_that_are_too_old_count_as_seen() {
+        let mut seen = SeenWindow::default();
+        assert!(seen.insert(Sequence::new(0)));
+        assert!(seen.insert(Sequence::new(WINDOW)));
+        assert!(!seen.insert(Sequence::new(0)));
+        assert!(seen.insert(Sequence::new(1)), "the oldest that is remembered");
+    }
+
+    #[test]
+    fn a_window_is_a_set_wherever_numbers_begin() {
+        // The generator of Numerical Recipes.
+        let mut state = 1_u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 8
+        };
+        for _ in 0..200 {
+            let (mut seen, mut model, mut at) = (SeenWindow::default(), HashSet::new(), next());
+            for _ in 0..50 {
+                at = at.wrapping_add_signed(next() as i32 % 600 - 300);
+                let sequence = Sequence::new(at);
+                assert_eq!(seen.insert(sequence), model.insert(sequence));
+            }
+        }
+    }
+}
