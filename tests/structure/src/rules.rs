@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::modules::Crate;
+use crate::type_names::TypeNames;
 use crate::types::Measured;
 
 /// Layers, limits and exceptions.
@@ -21,6 +22,9 @@ pub struct Rules {
     /// By `crate::module::Type`; the reason.
     #[serde(default)]
     pub large_types: BTreeMap<String, String>,
+    /// Names that several types may have; the reason.
+    #[serde(default)]
+    pub shared_type_names: BTreeMap<String, String>,
 }
 
 /// A crate of the workspace.
@@ -30,6 +34,9 @@ pub struct Listed {
     pub path: PathBuf,
     /// Crates of lower layers have lower numbers; a crate depends on these only.
     pub layer: u32,
+    /// Whether tests alone use it: its types may have names of types of other crates.
+    #[serde(default)]
+    pub is_test_support: bool,
 }
 
 impl Rules {
@@ -80,6 +87,23 @@ impl Rules {
         for listed in self.large_types.keys() {
             if !measured.iter().any(|it| it.name == *listed && is_large(it)) {
                 problems.push(format!("{listed} is listed as large, and is not: remove it"));
+            }
+        }
+        problems
+    }
+
+    /// Names of several types that are not listed, and listed ones that no longer are shared.
+    pub fn shared_names(&self, names: &TypeNames) -> Vec<String> {
+        let shared: BTreeMap<_, _> = names.shared().collect();
+        let unlisted = shared.iter().filter(|(name, _)| !self.shared_type_names.contains_key(**name));
+        let mut problems: Vec<_> = unlisted
+            .map(|(name, places)| {
+                format!("{name} is the name of {} types: {}", places.len(), places.join(", "))
+            })
+            .collect();
+        for listed in self.shared_type_names.keys() {
+            if !shared.contains_key(listed.as_str()) {
+                problems.push(format!("{listed} is listed as shared, and is not: remove it"));
             }
         }
         problems
