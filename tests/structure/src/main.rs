@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use modules::Crate;
-use rules::Rules;
+use rules::StructureRules;
 use type_names::TypeNames;
 
 /// Layers, limits and exceptions; paths in it begin in the current directory.
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 /// Checks all crates that `file` lists. Returns what is wrong, one line each.
 fn check(file: &Path) -> Result<Vec<String>> {
-    let rules = Rules::read(file)?;
+    let rules = StructureRules::read(file)?;
     let mut problems = Vec::new();
     let mut measured = Vec::new();
     let mut type_names = TypeNames::default();

@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use crate::modules::Crate;
 use crate::type_names::TypeNames;
-use crate::types::Measured;
+use crate::types::MeasuredType;
 
 /// Layers, limits and exceptions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rules {
+pub struct StructureRules {
     pub max_methods: usize,
     pub max_fields: usize,
     /// By the name of the package.
@@ -39,7 +39,7 @@ pub struct Listed {
     pub is_test_support: bool,
 }
 
-impl Rules {
+impl StructureRules {
     /// Reads them.
     ///
     /// # Errors
@@ -71,13 +71,14 @@ impl Rules {
     }
 
     /// Types above the limits that are not listed, and listed ones that are no longer above.
-    pub fn too_large(&self, measured: &[Measured]) -> Vec<String> {
-        let is_large = |it: &Measured| it.methods > self.max_methods || it.fields > self.max_fields;
+    pub fn too_large(&self, measured: &[MeasuredType]) -> Vec<String> {
+        let is_large =
+            |it: &MeasuredType| it.methods > self.max_methods || it.fields > self.max_fields;
         let large =
             measured.iter().filter(|it| is_large(it) && !self.large_types.contains_key(&it.name));
         let mut problems: Vec<_> = large
             .map(|it| {
-                let Measured { name, methods, fields } = it;
+                let MeasuredType { name, methods, fields } = it;
                 format!(
                     "{name}: {methods} methods and {fields} fields; {} and {} are allowed",
                     self.max_methods, self.max_fields
@@ -95,7 +96,8 @@ impl Rules {
     /// Names of several types that are not listed, and listed ones that no longer are shared.
     pub fn shared_names(&self, names: &TypeNames) -> Vec<String> {
         let shared: BTreeMap<_, _> = names.shared().collect();
-        let unlisted = shared.iter().filter(|(name, _)| !self.shared_type_names.contains_key(**name));
+        let unlisted =
+            shared.iter().filter(|(name, _)| !self.shared_type_names.contains_key(**name));
         let mut problems: Vec<_> = unlisted
             .map(|(name, places)| {
                 format!("{name} is the name of {} types: {}", places.len(), places.join(", "))

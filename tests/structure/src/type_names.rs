@@ -75,13 +75,15 @@ mod tests {
 
     #[test]
     fn name_in_two_modules_is_shared() {
-        let cc = krate("cc", &[("a", "struct Pair;"), ("b::c", "enum Pair {}"), ("d", "struct Other;")]);
+        let cc =
+            krate("cc", &[("a", "struct Pair;"), ("b::c", "enum Pair {}"), ("d", "struct Other;")]);
         assert_eq!(shared(&[cc]), ["Pair: cc::a, cc::b::c"]);
     }
 
     #[test]
     fn name_in_two_crates_is_shared() {
-        let (cc, lab) = (krate("cc", &[("a", "trait Flow {}")]), krate("lab", &[("a", "type Flow = u8;")]));
+        let (cc, lab) =
+            (krate("cc", &[("a", "trait Flow {}")]), krate("lab", &[("a", "type Flow = u8;")]));
         assert_eq!(shared(&[cc, lab]), ["Flow: cc::a, lab::a"]);
     }
 
