@@ -300,13 +300,8 @@ mod tests {
         assert!(!weighted.tune(above));
         let mut hybrid = Utility::PROTEUS_H;
         assert!(hybrid.tune(above) && !hybrid.tune(Tuning::Share(0.5)));
-        close(
-            hybrid.of(&FilteredOutcome {
-                rate_mbps: 5.0,
-                deviation_s: 0.1,
-                ..FilteredOutcome::default()
-            }),
-            { 5.0_f64.powf(0.9) - 750.0 },
-        );
+        let seen =
+            FilteredOutcome { rate_mbps: 5.0, deviation_s: 0.1, ..FilteredOutcome::default() };
+        close(hybrid.of(&seen), 5.0_f64.powf(0.9) - 750.0);
     }
 }
