@@ -65,18 +65,18 @@ impl Spec {
 /// An algorithm as the registry lists it. [`crate::registry::add`] takes those of other crates.
 ///
 /// ```
-/// use millrace_cc::{ConstantConfig, Entry, read_settings};
+/// use millrace_cc::{AlgorithmEntry, ConstantConfig, read_settings};
 ///
-/// const STEADY: Entry = Entry { names: &["steady"], make: read_settings::<ConstantConfig> };
+/// const STEADY: AlgorithmEntry = AlgorithmEntry { names: &["steady"], make: read_settings::<ConstantConfig> };
 /// ```
-pub struct Entry {
+pub struct AlgorithmEntry {
     /// Its name, then its aliases.
     pub names: &'static [&'static str],
     /// Makes its settings from the parameters given.
     pub make: fn(Map<String, Value>) -> Result<Algorithm, serde_json::Error>,
 }
 
-/// For [`Entry::make`]: settings that serde can read. A field without a default has to be given.
+/// For [`AlgorithmEntry::make`]: settings that serde can read. A field without a default has to be given.
 ///
 /// # Errors
 /// A parameter that the settings do not have, or a value that it can't have.

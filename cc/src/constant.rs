@@ -3,13 +3,13 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use crate::algorithm::{self, Entry};
+use crate::algorithm::{self, AlgorithmEntry};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathStart, SentPacket, Time,
 };
 
-pub(crate) const ENTRIES: &[Entry] =
-    &[Entry { names: &["constant"], make: algorithm::read_settings::<ConstantConfig> }];
+pub(crate) const ENTRIES: &[AlgorithmEntry] =
+    &[AlgorithmEntry { names: &["constant"], make: algorithm::read_settings::<ConstantConfig> }];
 
 /// The window is this many round trips of the rate, so that the rate and never the
 /// window limits the sender, also while acknowledgements are late.

@@ -31,7 +31,7 @@ pub mod window;
 #[cfg(feature = "quiche")]
 pub mod quiche_adapter;
 
-pub use algorithm::{Algorithm, Entry, Spec, read_settings};
+pub use algorithm::{Algorithm, AlgorithmEntry, Spec, read_settings};
 pub use bandwidth::Bandwidth;
 pub use constant::{Constant, ConstantConfig};
 pub use controller::{Controller, ControllerConfig, Metrics, PathStart, Tuning};

@@ -49,7 +49,7 @@ pub(crate) struct PathChange {
 
 /// A confirmed path change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct ConfirmedPathChange {
     /// RTTs since the change.
     pub(crate) now: RttRange,
     /// Shortest RTT of the baseline before the change.
@@ -126,7 +126,7 @@ struct StepCandidate {
 
 impl PathChange {
     /// Processes a sample. Returns the path change that it confirms, if any.
-    pub(crate) fn on_rtt(&mut self, now: Time, rtt: Duration) -> Option<Change> {
+    pub(crate) fn on_rtt(&mut self, now: Time, rtt: Duration) -> Option<ConfirmedPathChange> {
         let last = self.last.replace(rtt);
         if self.candidate.is_some() {
             return self.confirm(now, last?, rtt);
@@ -174,7 +174,7 @@ impl PathChange {
         })
     }
 
-    fn confirm(&mut self, now: Time, last: Duration, rtt: Duration) -> Option<Change> {
+    fn confirm(&mut self, now: Time, last: Duration, rtt: Duration) -> Option<ConfirmedPathChange> {
         let candidate = self.candidate.as_mut()?;
         candidate.seen.add(rtt);
         candidate.samples += 1;
@@ -199,11 +199,11 @@ impl PathChange {
     }
 
     /// Starts the histories again with `seen` alone.
-    fn restart_with(&mut self, seen: RttRange) -> Option<Change> {
+    fn restart_with(&mut self, seen: RttRange) -> Option<ConfirmedPathChange> {
         let before = self.baseline.least()?;
         let history = RttHistory::of(seen);
         *self = Self { last: self.last, recent: history, baseline: history, ..Self::default() };
-        Some(Change { now: seen, before })
+        Some(ConfirmedPathChange { now: seen, before })
     }
 
     fn record(&mut self, now: Time, rtt: Duration) {

@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use crate::algorithm::Entry;
+use crate::algorithm::AlgorithmEntry;
 pub use crate::algorithm::{Algorithm, Spec};
 use crate::{bbr, constant, copa, iris, pcc, window};
 
-const TRANSPORT: &[Entry] = &[Entry {
+const TRANSPORT: &[AlgorithmEntry] = &[AlgorithmEntry {
     names: &["bbr2"],
     make: |parameters| of_transport("bbr2", "bbr2_gcongestion", parameters),
 }];
@@ -26,16 +26,16 @@ fn of_transport(
 }
 
 /// Those of other crates.
-static ADDED: OnceLock<&'static [Entry]> = OnceLock::new();
+static ADDED: OnceLock<&'static [AlgorithmEntry]> = OnceLock::new();
 
-fn own_entries() -> impl Iterator<Item = &'static Entry> {
+fn own_entries() -> impl Iterator<Item = &'static AlgorithmEntry> {
     [TRANSPORT, constant::ENTRIES, window::ENTRIES, bbr::ENTRIES, copa::ENTRIES]
         .into_iter()
         .chain([pcc::ENTRIES, iris::ENTRIES])
         .flatten()
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static AlgorithmEntry> {
     own_entries().chain(ADDED.get().copied().unwrap_or_default())
 }
 
@@ -44,8 +44,9 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
 ///
 /// # Errors
 /// [`AddError::Twice`] on a second call, [`AddError::NameInUse`] for a name that is known already.
-pub fn add(added: &'static [Entry]) -> Result<(), AddError> {
-    let names = |entries: &'static [Entry]| entries.iter().flat_map(|entry| entry.names).copied();
+pub fn add(added: &'static [AlgorithmEntry]) -> Result<(), AddError> {
+    let names =
+        |entries: &'static [AlgorithmEntry]| entries.iter().flat_map(|entry| entry.names).copied();
     let mut known: Vec<_> = own_entries().flat_map(|entry| entry.names).copied().collect();
     for name in names(added) {
         if known.contains(&name) {
@@ -113,7 +114,11 @@ pub fn find(spec: &Spec) -> Result<Algorithm, Error> {
 
 /// The first parameter, in alphabetical order, without which `reason` would not be given: serde does
 /// not tell. One that has to be there only if it is no other's fault.
-fn culprit(entry: &Entry, parameters: &Map<String, Value>, reason: &str) -> Option<String> {
+fn culprit(
+    entry: &AlgorithmEntry,
+    parameters: &Map<String, Value>,
+    reason: &str,
+) -> Option<String> {
     let without = |parameter: &str| {
         let mut others = parameters.clone();
         others.remove(parameter);
@@ -149,8 +154,8 @@ mod tests {
     fn names_in_use_can_not_be_added() {
         const MAKE: fn(Map<String, Value>) -> Result<Algorithm, serde_json::Error> =
             crate::algorithm::read_settings::<crate::ConstantConfig>;
-        const KNOWN: &[Entry] = &[Entry { names: &["cubic"], make: MAKE }];
-        const SAME: &[Entry] = &[Entry { names: &["mine", "mine"], make: MAKE }];
+        const KNOWN: &[AlgorithmEntry] = &[AlgorithmEntry { names: &["cubic"], make: MAKE }];
+        const SAME: &[AlgorithmEntry] = &[AlgorithmEntry { names: &["mine", "mine"], make: MAKE }];
         assert_eq!(add(KNOWN), Err(AddError::NameInUse("cubic")));
         assert_eq!(add(SAME), Err(AddError::NameInUse("mine")));
     }

@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Deserialize;
 
-use crate::player::{Played, Player};
-use crate::report::summary::{self, Summary};
-use crate::report::viewers::{Viewer, viewers};
+use crate::player::{BuiltPlayer, Played};
+use crate::report::summary::{self, StoredSummary};
+use crate::report::viewers::{ReportedPlayer, viewers};
 use crate::results::read_json;
-use crate::step::Step;
+use crate::step::ProgressStep;
 
 /// Default instants, as parts of the session: near the beginning, in the middle, near the end.
 const DEFAULT_INSTANTS: [f64; 3] = [1.0 / 6.0, 0.5, 5.0 / 6.0];
@@ -131,7 +131,7 @@ pub fn draw_in(directory: &Path, from: &MaterialOptions) -> Result<()> {
 }
 
 /// Draws the frames of a scenario. Answers the number of its sessions.
-fn draw(summary: &Summary, at_s: &[f64], from: &MaterialOptions) -> Result<usize> {
+fn draw(summary: &StoredSummary, at_s: &[f64], from: &MaterialOptions) -> Result<usize> {
     let mut all = viewers(summary);
     // Archived results do not have what frames are drawn from.
     all.retain(|viewer| viewer.directory.join("record.json").is_file());
@@ -148,8 +148,8 @@ fn draw(summary: &Summary, at_s: &[f64], from: &MaterialOptions) -> Result<usize
     }
     let default = DEFAULT_INSTANTS.map(|part| (part * shortest_s).round());
     let at_s = [at_s, &summary.scenario.pictures_s, &default].into_iter().find(|it| !it.is_empty());
-    let player = Player::locate(from.player_dir())?;
-    let step = Step::begin("drawing the frames on the screens", None)?;
+    let player = BuiltPlayer::locate(from.player_dir())?;
+    let step = ProgressStep::begin("drawing the frames on the screens", None)?;
     let log = summary.directory.join("frames.log");
     for (stream, sessions) in &played {
         let description = stream.map(|mbps| from.streams_dir().join(format!("stream-{mbps}.json")));
@@ -168,7 +168,7 @@ fn draw(summary: &Summary, at_s: &[f64], from: &MaterialOptions) -> Result<usize
 }
 
 /// The settings of a viewer's flow.
-fn settings(viewer: &Viewer<'_>) -> Result<PlayedFlow> {
+fn settings(viewer: &ReportedPlayer<'_>) -> Result<PlayedFlow> {
     let run = viewer.directory.parent().context("a player's directory is in its run's")?;
     let path = run.join("run.json");
     let file: PlayedRunFile = read_json(&path)?;

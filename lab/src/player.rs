@@ -149,11 +149,11 @@ pub struct BrowserHost<'a> {
 
 /// The built player.
 #[derive(Debug, Clone)]
-pub struct Player {
+pub struct BuiltPlayer {
     dist: PathBuf,
 }
 
-impl Player {
+impl BuiltPlayer {
     /// # Errors
     /// When it has not been built.
     pub fn locate(directory: &Path) -> Result<Self> {

@@ -17,7 +17,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a web server serves, where it listens, and where it logs.
 #[derive(Debug, Clone, Copy)]
-pub struct Content<'a> {
+pub struct SiteContent<'a> {
     /// Its name, for files and errors.
     pub name: &'a str,
     /// Where it listens.
@@ -41,7 +41,7 @@ impl Site {
     ///
     /// # Errors
     /// When nginx refuses its configuration or does not answer in time; with its log.
-    pub fn start(namespace: &Namespace, content: Content<'_>, scratch: &Path) -> Result<Self> {
+    pub fn start(namespace: &Namespace, content: SiteContent<'_>, scratch: &Path) -> Result<Self> {
         let name = content.name;
         let directory = scratch.join(name);
         fs::create_dir_all(&directory)?;
@@ -79,7 +79,7 @@ pub fn congestion_control(namespace: &Namespace, filter: &[&str]) -> Result<Stri
         .with_context(|| format!("no connection of {}: {text}", filter.join(" ")))
 }
 
-fn configuration(content: Content<'_>, directory: &Path) -> Result<String> {
+fn configuration(content: SiteContent<'_>, directory: &Path) -> Result<String> {
     let directory = quoted(directory, "")?;
     let access = quoted(&content.logs.join(format!("{}-access.log", content.name)), "")?;
     let listen: String =
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn serves_what_it_is_given_and_listens_everywhere() {
         let listen = ["198.18.3.2:80".parse().unwrap(), "[2001:2::1]:5001".parse().unwrap()];
-        let content = Content {
+        let content = SiteContent {
             name: "origin",
             listen: &listen,
             page: None,

@@ -8,11 +8,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// A step of a long task, shown until it is dropped.
 #[derive(Debug)]
-pub struct Step {
+pub struct ProgressStep {
     bar: ProgressBar,
 }
 
-impl Step {
+impl ProgressStep {
     /// Begins a step. With `expected`, its bar fills over that time.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Step {
     }
 }
 
-impl Drop for Step {
+impl Drop for ProgressStep {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 /// `struct tcp_info` of `linux/tcp.h`, as far as it is read here; libc's ends at `total_retrans`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Raw {
+struct RawTcpInfo {
     /// State, options, window scales, flags.
     bytes: [u8; 8],
     /// rto, ato.
@@ -71,8 +71,8 @@ impl TcpInfo {
     /// # Errors
     /// When it is no TCP socket.
     pub fn of(socket: BorrowedFd<'_>) -> Result<Self> {
-        let mut raw = Raw::default();
-        let mut length = size_of::<Raw>() as libc::socklen_t;
+        let mut raw = RawTcpInfo::default();
+        let mut length = size_of::<RawTcpInfo>() as libc::socklen_t;
         // SAFETY: the pointers describe `raw` and `length`, which outlive the call; the kernel writes
         // at most `length` bytes, and any value of them is valid.
         let result = unsafe {

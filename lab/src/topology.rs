@@ -16,7 +16,7 @@ use anyhow::Result;
 use crate::emulator::{Emulator, FIFO_PRIORITY, FrameIo, LinkPlan, Port};
 use crate::netns::Namespace;
 use crate::run::Run;
-use crate::veth::{self, End};
+use crate::veth::{self, VethEnd};
 
 /// All that is routed (RFC 2544's test network). There is no default route: a browser's other requests
 /// fail at once instead of using the link.
@@ -132,7 +132,7 @@ impl Topology {
         let plan = link.into();
         if self.frame_io == FrameIo::Packet && plan.is_fast() {
             for namespace in [&self.client_edge, &self.server_edge] {
-                let wan = End { namespace, name: WAN, address: None };
+                let wan = VethEnd { namespace, name: WAN, address: None };
                 veth::receive_apart(wan, FIFO_PRIORITY)?;
             }
         }
@@ -146,7 +146,7 @@ impl Topology {
     }
 
     fn join(&self) -> Result<()> {
-        let end = |namespace, name, address| End { namespace, name, address };
+        let end = |namespace, name, address| VethEnd { namespace, name, address };
         let (player, origin) = (format!("{PLAYER}/24"), format!("{ORIGIN}/24"));
         let inside = [format!("{CLIENT_EDGE_INSIDE}/24"), format!("{SERVER_EDGE_INSIDE}/24")];
         let outside = [format!("{CLIENT_EDGE}/24"), format!("{SERVER_EDGE}/24")];
@@ -225,8 +225,8 @@ impl Topology {
         route(&self.origin, SERVER_EDGE_INSIDE_6)?;
         route(&self.client_edge, SERVER_EDGE_6)?;
         route(&self.server_edge, CLIENT_EDGE_6)?;
-        let [player, client_lan, client, server, server_lan, origin] =
-            hosts.map(|(namespace, name, address)| End { namespace, name, address: Some(address) });
+        let [player, client_lan, client, server, server_lan, origin] = hosts
+            .map(|(namespace, name, address)| VethEnd { namespace, name, address: Some(address) });
         for (left, right) in [(player, client_lan), (client, server), (server_lan, origin)] {
             veth::acquaint(left, right)?;
         }
@@ -245,8 +245,8 @@ impl Topology {
         let host = Namespace::create(run, name)?;
         tune(&host)?;
         let text = address.to_string();
-        let own = End { namespace: &host, name: "eth0", address: None };
-        let edge = End { namespace: &self.server_edge, name, address: None };
+        let own = VethEnd { namespace: &host, name: "eth0", address: None };
+        let edge = VethEnd { namespace: &self.server_edge, name, address: None };
         veth::join(own, edge)?;
         for end in [own, edge] {
             veth::offloads_off(end)?;
@@ -255,7 +255,10 @@ impl Topology {
         host.ip(&format!("{family} route add {via}/{length} dev eth0"))?;
         host.ip(&format!("{family} route add {network} via {via} congctl {cc}"))?;
         self.server_edge.ip(&format!("{family} route add {text}/{length} dev {name}"))?;
-        veth::acquaint(End { address: Some(&text), ..own }, End { address: Some(via), ..edge })?;
+        veth::acquaint(
+            VethEnd { address: Some(&text), ..own },
+            VethEnd { address: Some(via), ..edge },
+        )?;
         Ok(host)
     }
 

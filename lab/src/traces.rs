@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_sim::Trace;
+use millrace_sim::RateTrace;
 
 use crate::runner::NotDone;
 use crate::scenario::TraceFormat;
@@ -18,7 +18,7 @@ pub const VARIABLE: &str = "MILLRACE_TRACES";
 #[derive(Debug)]
 pub struct Traces {
     directory: PathBuf,
-    read: Mutex<HashMap<String, Arc<Trace>>>,
+    read: Mutex<HashMap<String, Arc<RateTrace>>>,
 }
 
 impl Traces {
@@ -35,7 +35,7 @@ impl Traces {
     ///
     /// # Errors
     /// [`NotDone::Skipped`] when there is no such file; [`NotDone::Failed`] when it is malformed.
-    pub fn get(&self, name: &str, format: TraceFormat) -> Result<Arc<Trace>, NotDone> {
+    pub fn get(&self, name: &str, format: TraceFormat) -> Result<Arc<RateTrace>, NotDone> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trace) = read.get(name) {
             return Ok(trace.clone());
@@ -48,8 +48,8 @@ impl Traces {
             )));
         }
         let trace = match format {
-            TraceFormat::Mahimahi => Trace::mahimahi_file(&path),
-            TraceFormat::Throughput => Trace::throughput_file(&path),
+            TraceFormat::Mahimahi => RateTrace::mahimahi_file(&path),
+            TraceFormat::Throughput => RateTrace::throughput_file(&path),
         };
         let trace = Arc::new(trace.map_err(|error| NotDone::Failed(error.to_string()))?);
         read.insert(name.to_owned(), trace.clone());

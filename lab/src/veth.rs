@@ -11,7 +11,7 @@ use crate::process::{ip, output_of};
 
 /// One end of a cable.
 #[derive(Debug, Clone, Copy)]
-pub struct End<'a> {
+pub struct VethEnd<'a> {
     /// Where it is.
     pub namespace: &'a Namespace,
     /// Its name there.
@@ -24,7 +24,7 @@ pub struct End<'a> {
 ///
 /// # Errors
 /// When `ip` fails.
-pub fn join(left: End<'_>, right: End<'_>) -> Result<()> {
+pub fn join(left: VethEnd<'_>, right: VethEnd<'_>) -> Result<()> {
     ip(&format!(
         "link add {} netns {} type veth peer name {} netns {}",
         left.name,
@@ -41,7 +41,7 @@ pub fn join(left: End<'_>, right: End<'_>) -> Result<()> {
 ///
 /// # Errors
 /// When `ip` fails.
-pub fn tap(end: End<'_>) -> Result<()> {
+pub fn tap(end: VethEnd<'_>) -> Result<()> {
     /// Frames that may wait to be read: a quarter of a second at 500 Mbit/s.
     const QUEUE_FRAMES: u32 = 10_000;
     end.namespace.ip(&format!("tuntap add dev {} mode tap", end.name))?;
@@ -49,7 +49,7 @@ pub fn tap(end: End<'_>) -> Result<()> {
     set_up(end)
 }
 
-fn set_up(end: End<'_>) -> Result<()> {
+fn set_up(end: VethEnd<'_>) -> Result<()> {
     if let Some(address) = end.address {
         end.namespace.ip(&format!("addr add {address} dev {}", end.name))?;
     }
@@ -62,7 +62,7 @@ fn set_up(end: End<'_>) -> Result<()> {
 ///
 /// # Errors
 /// When `ethtool` fails or an offload stays on.
-pub fn offloads_off(end: End<'_>) -> Result<()> {
+pub fn offloads_off(end: VethEnd<'_>) -> Result<()> {
     let ethtool = |arguments: &[&str]| {
         let mut command: Command = end.namespace.command("ethtool");
         output_of(command.args(arguments))
@@ -91,7 +91,7 @@ pub fn offloads_off(end: End<'_>) -> Result<()> {
 ///
 /// # Errors
 /// When the kernel can't.
-pub fn receive_apart(end: End<'_>, fifo_priority: i32) -> Result<()> {
+pub fn receive_apart(end: VethEnd<'_>, fifo_priority: i32) -> Result<()> {
     let before = napi_threads(end.name)?;
     output_of(end.namespace.command("ethtool").args(["-K", end.name, "gro", "on"]))?;
     // `ip netns exec` shows the namespace's own /sys.
@@ -130,7 +130,7 @@ fn napi_threads(device: &str) -> Result<BTreeSet<libc::pid_t>> {
 ///
 /// # Errors
 /// When `ip` fails or shows no hardware address.
-pub fn acquaint(left: End<'_>, right: End<'_>) -> Result<()> {
+pub fn acquaint(left: VethEnd<'_>, right: VethEnd<'_>) -> Result<()> {
     for (from, to) in [(left, right), (right, left)] {
         let shown = to.namespace.ip(&format!("-br link show dev {}", to.name))?;
         let mac = shown.split_ascii_whitespace().nth(2).context("ip shows no hardware address")?;

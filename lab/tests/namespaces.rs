@@ -13,7 +13,7 @@ use millrace_lab::emulator::{FrameIo, LinkConfig, PipeConfig};
 use millrace_lab::proxies::Binaries;
 use millrace_lab::run::Run;
 use millrace_lab::runner::{RunRequest, RunResult, ScenarioDriver};
-use millrace_lab::scenario::File;
+use millrace_lab::scenario::ScenarioFile;
 use millrace_lab::topology::{KernelCc, Topology};
 use millrace_lab::traces::Traces;
 use millrace_lab::{calibrate, interrupt, netns};
@@ -106,7 +106,7 @@ fn emulate(flows: &str, more: &str) -> RunResult {
         "name = \"test\"\ntitle = \"Test\"\nduration_s = 12\nwarmup_s = 3\n{more}\n\
          link = {{ rate_mbps = 12, rtt_ms = 100, buffer_bytes = 150000, loss = 0.01 }}\n{flows}"
     );
-    let file = File::parse(&text, Path::new("test.toml")).unwrap();
+    let file = ScenarioFile::parse(&text, Path::new("test.toml")).unwrap();
     let out = tempfile::tempdir().unwrap();
     let binaries = Binaries::beside(Path::new(env!("CARGO_BIN_EXE_millrace-lab"))).unwrap();
     let emulation = Emulation::new(Traces::find(None), binaries, FrameIo::best()).unwrap();

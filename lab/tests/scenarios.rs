@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use millrace_lab::scenario::File;
+use millrace_lab::scenario::ScenarioFile;
 
 fn toml_files(directory: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
@@ -39,9 +39,9 @@ fn every_scenario_is_good(directory: &str, claims: bool) {
 }
 
 /// All files of a directory, whose names are those of the scenarios.
-fn valid_files(directory: &str) -> Vec<File> {
+fn valid_files(directory: &str) -> Vec<ScenarioFile> {
     let load = |path: &PathBuf| {
-        let file = File::load(path).unwrap_or_else(|error| panic!("{error}"));
+        let file = ScenarioFile::load(path).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(Some(file.head.name.as_str()), path.file_stem().unwrap().to_str());
         file
     };
@@ -66,7 +66,7 @@ fn invalid_files_are_rejected_with_place_and_reason() {
     for path in toml_files("tests/invalid") {
         let text = fs::read_to_string(&path).unwrap();
         let expected = text.lines().next().unwrap().strip_prefix("# expect: ").unwrap();
-        let error = File::parse(&text, Path::new("x")).map(|_| ()).unwrap_err().to_string();
+        let error = ScenarioFile::parse(&text, Path::new("x")).map(|_| ()).unwrap_err().to_string();
         assert_eq!(error.strip_prefix("x:").unwrap(), expected, "{}", path.display());
     }
 }

@@ -87,7 +87,7 @@ pub fn init(log: &Log) -> Result<Logging, TryInitError> {
     let limit = RateLimit::default();
     let counters =
         LogCounters { queue_full: queue.error_counter(), suppressed: limit.suppressed() };
-    let lines = Lines { queue, format: log.format };
+    let lines = LogLineSender { queue, format: log.format };
     subscriber(log, move || lines.clone(), limit.clone()).try_init()?;
     panics::log_panics();
     let reporter = Reporter::start(limit, counters.clone()).ok();
@@ -96,12 +96,12 @@ pub fn init(log: &Log) -> Result<Logging, TryInitError> {
 
 /// The queue's end at which lines go in.
 #[derive(Clone)]
-struct Lines {
+struct LogLineSender {
     queue: NonBlocking,
     format: LogFormat,
 }
 
-impl Write for Lines {
+impl Write for LogLineSender {
     /// Takes a whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.queue.write_all(&bounded(line, self.format))?;

@@ -14,7 +14,7 @@ use nix::sys::signal::{SigSet, Signal};
 use sd_notify::NotifyState;
 
 use crate::admin;
-use crate::admin::{AdminServer, Checks, FlowSource, Health, HealthCheck};
+use crate::admin::{AdminServer, Checks, FlowSource, Health, HealthSource};
 use crate::selection::Explainer;
 use crate::watchdog;
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
@@ -30,7 +30,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How much longer than the drain time-out a worker may take to end.
 const END_GRACE: Duration = Duration::from_secs(2);
 
-enum Event {
+enum ProcessEvent {
     Signal(Signal),
     Ended(io::Result<()>),
 }
@@ -41,8 +41,8 @@ pub type Reload<'a> = dyn FnMut(&[WorkerHandle]) -> anyhow::Result<Duration> + '
 
 /// The workers of a process.
 pub struct Process {
-    events: Receiver<Event>,
-    sender: Sender<Event>,
+    events: Receiver<ProcessEvent>,
+    sender: Sender<ProcessEvent>,
     handles: Vec<WorkerHandle>,
     metrics: Arc<Metrics>,
 }
@@ -63,7 +63,7 @@ impl Process {
         let signal_sender = sender.clone();
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             while let Ok(signal) = signals.wait() {
-                if signal_sender.send(Event::Signal(signal)).is_err() {
+                if signal_sender.send(ProcessEvent::Signal(signal)).is_err() {
                     return;
                 }
             }
@@ -90,7 +90,7 @@ impl Process {
                     Err(io::Error::other("worker panicked"))
                 });
             // A failure means that the process is about to end anyway.
-            let _ = sender.send(Event::Ended(ended));
+            let _ = sender.send(ProcessEvent::Ended(ended));
         })?;
         Ok(())
     }
@@ -102,9 +102,9 @@ impl Process {
     /// Its thread can't be started.
     pub fn serve_admin(
         &self,
-        bound: Option<admin::Bound>,
+        bound: Option<admin::BoundListener>,
         config: &Admin,
-        health: HealthCheck,
+        health: HealthSource,
         explainer: Explainer,
     ) -> io::Result<Option<AdminServer>> {
         let (workers, alive) = (self.heartbeats(), self.heartbeats());
@@ -120,7 +120,7 @@ impl Process {
         let Some(bound) = bound else { return Ok(None) };
         let dir = config.qlog_dir.as_deref();
         let qlog = dir.map(|dir| QlogSink::new(dir, config.qlog_max_bytes));
-        let flows = Box::new(Flows { workers: self.handles.clone(), qlog, explainer });
+        let flows = Box::new(WorkerFlows { workers: self.handles.clone(), qlog, explainer });
         let admin = AdminServer::start(bound, self.metrics.clone(), flows, checks)?;
         tracing::info!(address = %admin.address(), what = "admin", "listening");
         Ok(Some(admin))
@@ -146,15 +146,15 @@ impl Process {
                 }
             };
             match event {
-                Some(Event::Signal(Signal::SIGHUP)) if deadline.is_none() => {
+                Some(ProcessEvent::Signal(Signal::SIGHUP)) if deadline.is_none() => {
                     if let Some(timeout) = self.reload(reload) {
                         drain_timeout = timeout;
                     }
                 }
-                Some(Event::Signal(Signal::SIGHUP)) => {
+                Some(ProcessEvent::Signal(Signal::SIGHUP)) => {
                     tracing::warn!("not reloaded: the process is draining");
                 }
-                Some(Event::Signal(signal)) => {
+                Some(ProcessEvent::Signal(signal)) => {
                     let again = deadline.is_some();
                     let at = Instant::now() + if again { Duration::ZERO } else { drain_timeout };
                     tracing::info!(signal = signal.as_str(), again, "draining");
@@ -167,8 +167,8 @@ impl Process {
                         handle.drain(at);
                     }
                 }
-                Some(Event::Ended(Ok(()))) => running -= 1,
-                Some(Event::Ended(Err(error))) => {
+                Some(ProcessEvent::Ended(Ok(()))) => running -= 1,
+                Some(ProcessEvent::Ended(Err(error))) => {
                     tracing::error!(%error, "worker failed");
                     return ExitCode::FAILURE;
                 }
@@ -202,13 +202,13 @@ impl Process {
     }
 }
 
-struct Flows {
+struct WorkerFlows {
     workers: Vec<WorkerHandle>,
     qlog: Option<Arc<QlogSink>>,
     explainer: Explainer,
 }
 
-impl FlowSource for Flows {
+impl FlowSource for WorkerFlows {
     fn flows(&self) -> Vec<FlowInfo> {
         self.workers.iter().flat_map(|worker| worker.flows(ANSWER_TIMEOUT)).collect()
     }

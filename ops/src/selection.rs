@@ -8,9 +8,9 @@ use millrace_cc::Time;
 use millrace_cc::registry::Algorithm;
 use millrace_config::{ConfigError, Mcc, Source, Telemetry as TelemetryConfig};
 use millrace_mcc::rules::LuaRules;
-use millrace_mcc::telemetry::{Directory, Sink, Telemetry};
+use millrace_mcc::telemetry::{Sink, TelemetryDirectory, TelemetryWriter};
 use millrace_mcc::thread::{RulesSource, SelectorThread, SelectorThreadConfig};
-use millrace_mcc::{Explained, RulesText, Settings, queue, resolve};
+use millrace_mcc::{Explained, RulesText, SelectorSettings, queue, resolve};
 
 use millrace_tunnel::agent::Agent;
 use millrace_tunnel::metrics::Metrics;
@@ -24,7 +24,7 @@ const REQUEST_QUEUE_LEN: usize = 1024;
 /// The running Selectors. They end when this value is dropped.
 pub struct Selection {
     rules: Arc<RulesSource<LuaRules>>,
-    settings: Settings,
+    settings: SelectorSettings,
     algorithms: Vec<Algorithm>,
     epoch: Instant,
     /// Sink of the episodes, with telemetry.
@@ -53,8 +53,8 @@ impl Selection {
 
     /// Records the episodes of every connection, if there is telemetry.
     #[must_use]
-    pub fn with_telemetry(mut self, telemetry: Option<&Telemetry>) -> Self {
-        self.sink = telemetry.and_then(Telemetry::sink);
+    pub fn with_telemetry(mut self, telemetry: Option<&TelemetryWriter>) -> Self {
+        self.sink = telemetry.and_then(TelemetryWriter::sink);
         self.settings.keeps_episodes = self.sink.is_some();
         self
     }
@@ -141,15 +141,15 @@ pub fn needs_restart(now: Option<&Mcc>, started: Option<&Mcc>) -> bool {
 pub fn telemetry(
     config: Option<&TelemetryConfig>,
     source: &Source,
-) -> Result<Option<Telemetry>, ConfigError> {
+) -> Result<Option<TelemetryWriter>, ConfigError> {
     let Some(config) = config else { return Ok(None) };
-    let directory = Directory {
+    let directory = TelemetryDirectory {
         path: config.dir.clone(),
         max_bytes: config.max_bytes,
         flush_interval: config.every,
     };
     let report = |problem: &str| tracing::warn!(problem, "failed to write telemetry; logged once");
-    let started = Telemetry::start(directory, report).map_err(|error| {
+    let started = TelemetryWriter::start(directory, report).map_err(|error| {
         source.error("telemetry.dir", format!("{}: {error}", config.dir.display()))
     })?;
     Ok(Some(started))

@@ -7,7 +7,7 @@ use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_config::Mcc;
 use thiserror::Error;
 
-use crate::Settings;
+use crate::SelectorSettings;
 use crate::rules::LuaRules;
 
 /// Algorithms that `[mcc]` does not offer by default: they need a parameter.
@@ -22,7 +22,7 @@ const BUILT_IN_RULES: (&str, &str) = ("the built-in rules", include_str!("../rul
 /// An invalid setting.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{key}: {problem}")]
-pub struct ConfigError {
+pub struct MccConfigError {
     /// Key in `[mcc]`.
     pub key: &'static str,
     /// The problem and the valid values.
@@ -34,7 +34,7 @@ pub struct ConfigError {
 ///
 /// # Errors
 /// An unknown algorithm, one that can't be replaced, or a time out of range.
-pub fn resolve(config: &Mcc) -> Result<(Settings, Vec<Algorithm>), ConfigError> {
+pub fn resolve(config: &Mcc) -> Result<(SelectorSettings, Vec<Algorithm>), MccConfigError> {
     let configured = &config.algorithms;
     let all = || registry::names().into_iter().filter(|name| !EXCLUDED_BY_DEFAULT.contains(name));
     let names: Vec<String> =
@@ -55,10 +55,10 @@ pub fn resolve(config: &Mcc) -> Result<(Settings, Vec<Algorithm>), ConfigError> 
         let allowed = duration.filter(|duration| *duration <= MAX_TIME);
         allowed.ok_or_else(|| {
             let most_s = MAX_TIME.as_secs();
-            ConfigError { key, problem: format!("{seconds} is out of range: 0 to {most_s}") }
+            MccConfigError { key, problem: format!("{seconds} is out of range: 0 to {most_s}") }
         })
     };
-    let settings = Settings {
+    let settings = SelectorSettings {
         // Canonical names: the names that rules return are compared with them.
         algorithms: algorithms.iter().map(|it| it.name().to_owned()).collect(),
         min_dwell: time("min_dwell_s", config.min_dwell_s)?,
@@ -69,12 +69,12 @@ pub fn resolve(config: &Mcc) -> Result<(Settings, Vec<Algorithm>), ConfigError> 
     Ok((settings, algorithms))
 }
 
-fn find(key: &'static str, name: &str) -> Result<Algorithm, ConfigError> {
+fn find(key: &'static str, name: &str) -> Result<Algorithm, MccConfigError> {
     let found = registry::find(&Spec::named(name));
-    match found.map_err(|error| ConfigError { key, problem: error.to_string() })? {
+    match found.map_err(|error| MccConfigError { key, problem: error.to_string() })? {
         Algorithm::Transport { name, .. } => {
             let why = "is the QUIC stack's own and does not report the state of the path";
-            Err(ConfigError { key, problem: format!("{name} {why}; choose another algorithm") })
+            Err(MccConfigError { key, problem: format!("{name} {why}; choose another algorithm") })
         }
         algorithm @ Algorithm::Controller(_) => Ok(algorithm),
     }

@@ -8,7 +8,7 @@ use crate::{Class, Episode, Player, Record, RuleInput};
 
 /// The Selector's state of a connection.
 #[derive(Debug)]
-pub(crate) struct Flow {
+pub(crate) struct SelectorFlow {
     pub(crate) class: Class,
     /// Index of the algorithm in use.
     pub(crate) algorithm: u16,
@@ -40,7 +40,7 @@ pub(crate) struct Flow {
     pub(crate) wanted: Option<(u16, Time)>,
 }
 
-impl Flow {
+impl SelectorFlow {
     pub(crate) fn new(class: Class, algorithm: u16, now: Time) -> Self {
         Self {
             class,
@@ -127,7 +127,7 @@ impl Flow {
     }
 
     /// Continues the episode or begins the next one. Returns an episode that is complete. Call it after
-    /// [`Flow::ingest`]; `name` maps the index of an algorithm to its name.
+    /// [`SelectorFlow::ingest`]; `name` maps the index of an algorithm to its name.
     pub(crate) fn track_episode<'a>(
         &mut self,
         connection: u64,

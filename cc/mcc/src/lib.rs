@@ -19,9 +19,9 @@ pub mod telemetry;
 pub mod thread;
 mod window;
 
-pub use config::{ConfigError, RulesText, resolve};
+pub use config::{MccConfigError, RulesText, resolve};
 pub use episode::Episode;
 pub use millrace_config::{Class, Mcc as Config};
 pub use record::{Nanos, PathUpdate, Record, SwitchRequest};
 pub use rule_input::{Player, RuleInput};
-pub use selector::{Counts, Explained, Selector, Settings};
+pub use selector::{Explained, Selector, SelectorCounts, SelectorSettings};

@@ -6,7 +6,7 @@ use millrace_cc::Time;
 use serde::Serialize;
 
 use crate::episode::EpisodeEnd;
-use crate::flow::Flow;
+use crate::flow::SelectorFlow;
 use crate::record::Nanos;
 use crate::rules::{Choice, Rules};
 use crate::{Episode, PathUpdate, Record, RuleInput, SwitchRequest};
@@ -30,7 +30,7 @@ const MAX_EPISODES: usize = 65_536;
 
 /// Settings of a Selector.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SelectorSettings {
     /// Names of the algorithms to choose from. Requests and updates give the index in this list.
     pub algorithms: Vec<String>,
     /// Minimum time between two switches of a connection.
@@ -44,7 +44,7 @@ pub struct Settings {
     pub keeps_episodes: bool,
 }
 
-impl Settings {
+impl SelectorSettings {
     /// Settings with the default times.
     #[must_use]
     pub fn new(algorithms: Vec<String>) -> Self {
@@ -60,7 +60,7 @@ impl Settings {
 
 /// Counters of a Selector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SelectorCounts {
     /// Evaluations of the rules.
     pub evaluations: u64,
     /// Evaluations that failed; the connection keeps its algorithm then.
@@ -90,15 +90,15 @@ pub struct Explained {
 #[derive(Debug)]
 pub struct Selector<R> {
     rules: R,
-    settings: Settings,
-    flows: HashMap<u64, Flow>,
+    settings: SelectorSettings,
+    flows: HashMap<u64, SelectorFlow>,
     /// Connections with updates that are due for evaluation.
     listed: Vec<u64>,
     /// Evaluated connections with the time of the evaluation, in the order in which they become due again.
     waiting: VecDeque<(u64, Time)>,
     rtts: [u32; BUCKETS],
     last_removal: Option<Time>,
-    counts: Counts,
+    counts: SelectorCounts,
     /// The failure of the rules that was reported last.
     reported: Option<String>,
     episodes: Vec<Episode>,
@@ -106,7 +106,7 @@ pub struct Selector<R> {
 
 impl<R: Rules> Selector<R> {
     /// Creates a Selector without connections.
-    pub fn new(rules: R, settings: Settings) -> Self {
+    pub fn new(rules: R, settings: SelectorSettings) -> Self {
         Self {
             rules,
             settings,
@@ -115,14 +115,14 @@ impl<R: Rules> Selector<R> {
             waiting: VecDeque::new(),
             rtts: [0; BUCKETS],
             last_removal: None,
-            counts: Counts::default(),
+            counts: SelectorCounts::default(),
             reported: None,
             episodes: Vec::new(),
         }
     }
 
     /// The counters.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> SelectorCounts {
         self.counts
     }
 
@@ -156,7 +156,7 @@ impl<R: Rules> Selector<R> {
             }
             PathUpdate::Acked(record) => {
                 let mut ended = None;
-                let ingest = |flow: &mut Flow| ended = flow.ingest(record);
+                let ingest = |flow: &mut SelectorFlow| ended = flow.ingest(record);
                 let is_known = self.with(record.connection, ingest, record.now);
                 self.keep(ended);
                 if is_known && self.settings.keeps_episodes {
@@ -171,7 +171,7 @@ impl<R: Rules> Selector<R> {
             }
             PathUpdate::Set { connection, now, algorithm, pinned } => {
                 let mut ended = None;
-                let set = |flow: &mut Flow| {
+                let set = |flow: &mut SelectorFlow| {
                     if algorithm != flow.algorithm {
                         ended = flow.end_episode(EpisodeEnd::Switch);
                     }
@@ -217,7 +217,7 @@ impl<R: Rules> Selector<R> {
     }
 
     /// Applies `change` to a connection and lists it as due. Returns false if there is no room for the connection.
-    fn with(&mut self, connection: u64, change: impl FnOnce(&mut Flow), now: Time) -> bool {
+    fn with(&mut self, connection: u64, change: impl FnOnce(&mut SelectorFlow), now: Time) -> bool {
         let is_full = self.flows.len() >= MAX_CONNECTIONS;
         let flow = match self.flows.entry(connection) {
             Entry::Occupied(known) => known.into_mut(),
@@ -226,7 +226,7 @@ impl<R: Rules> Selector<R> {
                 return false;
             }
             // `Opened` was dropped, or an earlier Selector received it. Connections begin with the first algorithm.
-            Entry::Vacant(new) => new.insert(Flow::new(crate::Class::default(), 0, now)),
+            Entry::Vacant(new) => new.insert(SelectorFlow::new(crate::Class::default(), 0, now)),
         };
         change(flow);
         flow.has_update = true;
@@ -329,7 +329,8 @@ impl<R: Rules> Selector<R> {
     fn remove_silent(&mut self, now: Time) {
         if self.last_removal.is_none_or(|last| now - last >= REMOVAL_INTERVAL) {
             self.last_removal = Some(now);
-            let is_silent = |_: &u64, flow: &mut Flow| now - flow.last_update() >= REMOVE_AFTER;
+            let is_silent =
+                |_: &u64, flow: &mut SelectorFlow| now - flow.last_update() >= REMOVE_AFTER;
             let silent: Vec<_> = self.flows.extract_if(is_silent).collect();
             for (_, mut flow) in silent {
                 self.keep(flow.end_episode(EpisodeEnd::Closed));
@@ -370,7 +371,7 @@ fn lower_bound_ns(bucket: usize) -> u64 {
     doubled + (bucket as u64 % 2) * doubled / 2
 }
 
-impl Settings {
+impl SelectorSettings {
     /// Name of an algorithm; empty if the index is out of range.
     fn name(&self, index: u16) -> &str {
         self.algorithms.get(usize::from(index)).map_or("", String::as_str)
@@ -388,9 +389,14 @@ impl Settings {
     }
 }
 
-impl Flow {
+impl SelectorFlow {
     /// Applies hold-down and minimum dwell time to the choice of the rules. Returns the algorithm to switch to.
-    fn confirm(&mut self, wanted: Option<u16>, settings: &Settings, now: Time) -> Option<u16> {
+    fn confirm(
+        &mut self,
+        wanted: Option<u16>,
+        settings: &SelectorSettings,
+        now: Time,
+    ) -> Option<u16> {
         let begins = self.begins();
         if self.is_new_path {
             // As for a new connection. The algorithm in use restarts too: its state belongs to the path before.

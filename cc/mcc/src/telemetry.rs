@@ -29,7 +29,7 @@ const SUFFIX: &str = ".parquet";
 
 /// The directory of the files, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Directory {
+pub struct TelemetryDirectory {
     /// Path; the directory is created if it does not exist.
     pub path: PathBuf,
     /// Maximum size of all files. The oldest files are removed first; the newest file always stays.
@@ -65,17 +65,20 @@ impl Sink {
 
 /// The writing thread. On drop, it writes the remaining rows and ends.
 #[derive(Debug)]
-pub struct Telemetry {
+pub struct TelemetryWriter {
     sink: Option<Sink>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Telemetry {
+impl TelemetryWriter {
     /// Starts the thread. `report` takes write errors, a repeated error only once in a row.
     ///
     /// # Errors
     /// The directory can't be created or written to, or the system can't create a thread.
-    pub fn start(directory: Directory, report: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        directory: TelemetryDirectory,
+        report: impl Fn(&str) + Send + 'static,
+    ) -> io::Result<Self> {
         fs::create_dir_all(&directory.path)?;
         // Fails at the start and not at the first flush.
         let probe = directory.path.join(format!(".{PREFIX}{}", std::process::id()));
@@ -96,7 +99,7 @@ impl Telemetry {
     }
 }
 
-impl Drop for Telemetry {
+impl Drop for TelemetryWriter {
     fn drop(&mut self) {
         self.sink = None;
         if let Some(thread) = self.thread.take() {
@@ -107,7 +110,7 @@ impl Drop for Telemetry {
 }
 
 fn collect(
-    directory: &Directory,
+    directory: &TelemetryDirectory,
     received: &Receiver<Vec<Episode>>,
     lost: &AtomicU64,
     report: impl Fn(&str),
@@ -151,7 +154,7 @@ enum WriteError {
     Parquet(String, ParquetError),
 }
 
-impl Directory {
+impl TelemetryDirectory {
     /// Writes the rows to a new file and returns its name; `None` without rows.
     fn write(&self, rows: &[Episode]) -> Result<Option<String>, WriteError> {
         if rows.is_empty() {
@@ -249,12 +252,12 @@ mod tests {
     fn submitted_rows_are_written() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new");
-        let to = Directory {
+        let to = TelemetryDirectory {
             path: path.clone(),
             max_bytes: 1 << 20,
             flush_interval: Duration::from_secs(600),
         };
-        let telemetry = Telemetry::start(to, |problem| panic!("{problem}")).unwrap();
+        let telemetry = TelemetryWriter::start(to, |problem| panic!("{problem}")).unwrap();
         let sink = telemetry.sink().unwrap();
         assert_eq!(sink.submit(rows(3), UNIX_EPOCH + Duration::from_secs(2)), 0);
         assert_eq!(sink.submit(rows(2), UNIX_EPOCH), 0);
@@ -284,9 +287,13 @@ mod tests {
                 .unwrap();
         }
         fs::write(path.join("something-else"), [0; 5000]).unwrap();
-        let to =
-            Directory { path: path.to_owned(), max_bytes: 2500, flush_interval: Duration::ZERO };
-        let write = |to: &Directory| to.prune(&to.write(&rows(1)).unwrap().unwrap()).unwrap();
+        let to = TelemetryDirectory {
+            path: path.to_owned(),
+            max_bytes: 2500,
+            flush_interval: Duration::ZERO,
+        };
+        let write =
+            |to: &TelemetryDirectory| to.prune(&to.write(&rows(1)).unwrap().unwrap()).unwrap();
         write(&to);
         let left: Vec<_> = files(path)
             .iter()
@@ -296,7 +303,7 @@ mod tests {
         // A file with one row has about 2 kB.
         assert!(left.len() <= 1, "{left:?}");
         assert!(path.join("something-else").exists());
-        let none = Directory { max_bytes: 0, ..to };
+        let none = TelemetryDirectory { max_bytes: 0, ..to };
         write(&none);
         assert_eq!(files(path).len(), 2, "the newest file and the foreign file");
     }
@@ -306,15 +313,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         fs::write(&file, "").unwrap();
-        let to = Directory { path: file, max_bytes: 1, flush_interval: Duration::ZERO };
-        assert!(Telemetry::start(to.clone(), |_| {}).is_err());
+        let to = TelemetryDirectory { path: file, max_bytes: 1, flush_interval: Duration::ZERO };
+        assert!(TelemetryWriter::start(to.clone(), |_| {}).is_err());
 
         let gone = directory.path().join("gone");
         let reported = Arc::new(Mutex::new(Vec::new()));
         let problems = Arc::clone(&reported);
-        let to = Directory { path: gone.clone(), flush_interval: Duration::from_secs(600), ..to };
+        let to = TelemetryDirectory {
+            path: gone.clone(),
+            flush_interval: Duration::from_secs(600),
+            ..to
+        };
         let telemetry =
-            Telemetry::start(to, move |it| problems.lock().unwrap().push(it.to_owned())).unwrap();
+            TelemetryWriter::start(to, move |it| problems.lock().unwrap().push(it.to_owned()))
+                .unwrap();
         fs::remove_dir(&gone).unwrap();
         assert_eq!(telemetry.sink().unwrap().submit(rows(1), UNIX_EPOCH), 0);
         drop(telemetry);
@@ -326,11 +338,15 @@ mod tests {
     fn rows_that_cannot_be_written_are_counted_as_lost() {
         let directory = tempfile::tempdir().unwrap();
         let gone = directory.path().join("gone");
-        let to =
-            Directory { path: gone.clone(), max_bytes: 1 << 20, flush_interval: Duration::ZERO };
+        let to = TelemetryDirectory {
+            path: gone.clone(),
+            max_bytes: 1 << 20,
+            flush_interval: Duration::ZERO,
+        };
         let (report, reported) = std::sync::mpsc::channel();
         let telemetry =
-            Telemetry::start(to, move |problem| report.send(problem.to_owned()).unwrap()).unwrap();
+            TelemetryWriter::start(to, move |problem| report.send(problem.to_owned()).unwrap())
+                .unwrap();
         let sink = telemetry.sink().unwrap();
         fs::remove_dir(&gone).unwrap();
         assert_eq!(sink.submit(rows(7), UNIX_EPOCH), 0);

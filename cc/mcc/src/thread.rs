@@ -12,7 +12,7 @@ use millrace_cc::Time;
 
 use crate::queue::SelectorEnd;
 use crate::rules::Rules;
-use crate::{Counts, Episode, Explained, Selector, Settings};
+use crate::{Episode, Explained, Selector, SelectorCounts, SelectorSettings};
 
 /// Maximum number of updates ingested before the rules are evaluated.
 const BATCH_UPDATES: usize = 4096;
@@ -42,7 +42,7 @@ pub struct Account {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Sum over all restarts of the Selector.
-    pub counts: Counts,
+    pub counts: SelectorCounts,
     /// Updates that did not fit into the queue.
     pub records_dropped: u64,
     /// Restarts after a crash.
@@ -56,7 +56,7 @@ impl Account {
     pub fn read(&self) -> Reading {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Reading {
-            counts: Counts {
+            counts: SelectorCounts {
                 evaluations: of(&self.evaluations),
                 evaluation_errors: of(&self.evaluation_errors),
                 switch_requests: of(&self.switch_requests),
@@ -70,7 +70,7 @@ impl Account {
         }
     }
 
-    fn add(&self, now: Counts, before: Counts) {
+    fn add(&self, now: SelectorCounts, before: SelectorCounts) {
         for (total, more) in [
             (&self.evaluations, now.evaluations - before.evaluations),
             (&self.evaluation_errors, now.evaluation_errors - before.evaluation_errors),
@@ -137,7 +137,7 @@ pub struct SelectorThreadConfig<R> {
     /// The rules.
     pub rules: Arc<RulesSource<R>>,
     /// Settings of the Selector.
-    pub settings: Settings,
+    pub settings: SelectorSettings,
     /// An instant and the agent's time at that instant.
     pub epoch: (Instant, Time),
     /// Receives failures.
@@ -227,7 +227,7 @@ fn run_selector<R: Rules>(
     let (instant, time) = *epoch;
     let mut generation = rules.generation.load(Ordering::Acquire);
     let mut selector = Selector::new(rules.make()?, settings.clone());
-    let mut before = Counts::default();
+    let mut before = SelectorCounts::default();
     while !is_over(stop, queues) {
         for _ in 0..BATCH_UPDATES {
             let Some(update) = queues.next_update() else { break };
@@ -294,7 +294,7 @@ mod tests {
     ) -> (AgentEnd, SelectorThread, Arc<RulesSource<Always>>) {
         let (agent, queues) = queue::pair(updates, 64);
         let rules = RulesSource::new(move || Ok(Always(name)));
-        let settings = Settings::new(["none", "a", "b"].map(str::to_owned).to_vec());
+        let settings = SelectorSettings::new(["none", "a", "b"].map(str::to_owned).to_vec());
         let thread = SelectorThread::start(SelectorThreadConfig {
             name: "selector-test".to_owned(),
             queues,

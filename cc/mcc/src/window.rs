@@ -15,9 +15,9 @@ const STEP: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     /// The current step, kept apart because each record changes only this step.
-    open: Option<Step>,
+    open: Option<WindowStep>,
     /// Completed steps, the oldest first.
-    steps: VecDeque<Step>,
+    steps: VecDeque<WindowStep>,
 }
 
 /// Summary of a [`Window`].
@@ -35,7 +35,7 @@ pub(crate) struct Recent {
 
 /// The counters when the step began, and the smallest and largest RTT in it. Late packets lower `lost_bytes`.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct WindowStep {
     at: Time,
     delivered_bytes: u64,
     lost_bytes: u64,
@@ -45,7 +45,7 @@ struct Step {
 impl Window {
     pub(crate) fn ingest(&mut self, record: &Record) {
         let Record { now, delivered_bytes, lost_bytes, latest_rtt, .. } = *record;
-        let begins = Step { at: now, delivered_bytes, lost_bytes, rtt: None };
+        let begins = WindowStep { at: now, delivered_bytes, lost_bytes, rtt: None };
         if let Some(over) = self.open.filter(|open| now - open.at >= STEP) {
             self.steps.push_back(over);
             self.open = Some(begins);

@@ -1,11 +1,11 @@
-//! Bounds of both versions, and estimates for a warm start.
+//! Bounds of both versions, their measurement of the RTT, and estimates for a warm start.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use crate::{Bandwidth, PathModel};
+use crate::{Bandwidth, PathModel, Time};
 
 /// Bounds of the pacing rate: about a packet per second, and a bound that keeps arithmetic finite. The
 /// drafts have none.
@@ -17,6 +17,14 @@ pub(super) const NOMINAL_RTT: Duration = Duration::from_millis(1);
 /// Consecutive probe timeouts that count as a retransmission timeout of TCP (RFC 9002, Section 7.6: persistent
 /// congestion takes about two).
 pub(super) const PROBE_TIMEOUTS_PER_RTO: u32 = 2;
+
+/// Progress of the RTT measurement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProbeRttProgress {
+    /// Set once the bytes in flight have reached the window of ProbeRTT.
+    pub(super) ends: Option<Time>,
+    pub(super) round_done: bool,
+}
 
 /// Bandwidth and RTT for a warm start; `None` if they are unknown. The base RTT is used because an outdated smallest
 /// RTT would bound the window for ten seconds.

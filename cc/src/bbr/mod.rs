@@ -20,10 +20,10 @@ mod v3;
 pub use v1::{Bbr, BbrConfig};
 pub use v3::{Bbr3, Bbr3Config};
 
-use crate::algorithm::{self, Entry};
+use crate::algorithm::{self, AlgorithmEntry};
 
 /// The algorithms of this family.
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry { names: &["bbr"], make: algorithm::read_settings::<BbrConfig> },
-    Entry { names: &["bbr3"], make: algorithm::read_settings::<Bbr3Config> },
+pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
+    AlgorithmEntry { names: &["bbr"], make: algorithm::read_settings::<BbrConfig> },
+    AlgorithmEntry { names: &["bbr3"], make: algorithm::read_settings::<Bbr3Config> },
 ];

@@ -7,7 +7,7 @@ use crate::{AckedPacket, LostPacket};
 /// the last loss was declared. (RFC 9002, Section 7.3.2, starts a new recovery each round trip, which
 /// would mean packet conservation in each of them as long as losses continue.)
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Recovery {
+pub(super) struct LossRecovery {
     /// The first number that was unsent at the last loss.
     until: Option<u64>,
     /// Losses that are not known to be spurious.
@@ -18,7 +18,7 @@ pub(super) struct Recovery {
     left: bool,
 }
 
-impl Recovery {
+impl LossRecovery {
     /// Packets were lost. Returns whether a new recovery begins.
     pub(super) fn on_lost(&mut self, lost: &[LostPacket], next_number: u64) -> bool {
         let begins = self.until.is_none();
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn recovery_lasts_a_round_trip_from_the_last_loss() {
-        let mut recovery = Recovery::default();
+        let mut recovery = LossRecovery::default();
         assert!(recovery.on_lost(&lost(3), 10));
         assert!(recovery.take_entered() && !recovery.take_entered());
         recovery.on_acked(&acked(9));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn recovery_ends_when_all_losses_were_spurious() {
-        let mut recovery = Recovery::default();
+        let mut recovery = LossRecovery::default();
         recovery.on_lost(&lost(3), 10);
         recovery.on_lost(&lost(4), 10);
         recovery.on_spurious_loss();

@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::algorithm::{self, Entry};
-use crate::window::core::{Ack, Congestion, WindowCore};
+use crate::algorithm::{self, AlgorithmEntry};
+use crate::window::core::{AckEvent, Congestion, WindowCore};
 use crate::window::settings::{positive, share};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathModel, PathStart,
     SentPacket, Time,
 };
 use delay::Delay;
-use mode::Mode;
+use mode::CopaMode;
 use velocity::Velocity;
 
 /// The algorithms of this family.
-pub(crate) const ENTRIES: &[Entry] =
-    &[Entry { names: &["copa"], make: algorithm::read_settings::<CopaConfig> }];
+pub(crate) const ENTRIES: &[AlgorithmEntry] =
+    &[AlgorithmEntry { names: &["copa"], make: algorithm::read_settings::<CopaConfig> }];
 
 /// Pacing rate in windows per RTTstanding: twice the rate, so that the pacer does not delay packets when
 /// acknowledgements arrive (Section 2.1).
@@ -69,7 +69,7 @@ impl ControllerConfig for CopaConfig {
             core: WindowCore::new(start),
             slow_start: true,
             delay: Delay::default(),
-            mode: Mode::new(self.delta, self.competitive_mode),
+            mode: CopaMode::new(self.delta, self.competitive_mode),
             velocity: Velocity::default(),
             round: RoundLosses::default(),
         })
@@ -83,7 +83,7 @@ struct Copa {
     core: WindowCore,
     slow_start: bool,
     delay: Delay,
-    mode: Mode,
+    mode: CopaMode,
     velocity: Velocity,
     round: RoundLosses,
 }
@@ -130,7 +130,7 @@ impl Copa {
     }
 
     /// Moves the window towards the target rate (Section 2.1).
-    fn adjust(&mut self, ack: &Ack) {
+    fn adjust(&mut self, ack: &AckEvent) {
         let Some((standing, queueing)) = self.delay.standing_and_queueing() else { return };
         let (packets, delta) = (self.core.packets(), self.mode.delta());
         // lambda = cwnd / RTTstanding against lambda_t = 1 / (delta * d_q).
@@ -213,7 +213,7 @@ impl Controller for Copa {
         if let Some(rtt) = self.core.rtt() {
             self.delay.init_from_path(now, rtt);
         }
-        self.mode = Mode::new(self.config.delta, self.config.competitive_mode);
+        self.mode = CopaMode::new(self.config.delta, self.config.competitive_mode);
         self.velocity.reset(self.core.packets());
     }
 

@@ -6,7 +6,7 @@ const MIN_DELTA: f64 = 1e-4;
 
 /// Target queue of the flow: default or TCP-competitive mode (Section 2.2).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mode {
+pub(super) struct CopaMode {
     default_delta: f64,
     may_compete: bool,
     delta: f64,
@@ -14,7 +14,7 @@ pub(super) struct Mode {
     rounds_since_empty: u32,
 }
 
-impl Mode {
+impl CopaMode {
     pub(super) fn new(delta: f64, may_compete: bool) -> Self {
         Self { default_delta: delta, may_compete, delta, competitive: false, rounds_since_empty: 0 }
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_never_empties_brings_competitive_mode() {
-        let mut mode = Mode::new(0.5, true);
+        let mut mode = CopaMode::new(0.5, true);
         (0..5).for_each(|_| mode.on_round(false));
         assert_eq!((mode.name(), mode.delta()), ("default", 0.5));
         mode.on_round(false);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn competitive_mode_can_be_disabled() {
-        let mut mode = Mode::new(0.5, false);
+        let mut mode = CopaMode::new(0.5, false);
         (0..100).for_each(|_| mode.on_round(false));
         assert_eq!((mode.name(), mode.delta()), ("default", 0.5));
     }

@@ -14,7 +14,7 @@ use crate::{Bandwidth, CongestionEvent, LostPacket, SentPacket, Time};
 /// the longer of the times in which they were sent and acknowledged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateSampler {
-    in_flight: SentRing<Departure>,
+    in_flight: SentRing<DepartureState>,
     started: bool,
     /// C.delivered.
     delivered_bytes: u64,
@@ -31,7 +31,7 @@ pub(crate) struct RateSampler {
 
 /// State when a packet left (P in the draft).
 #[derive(Clone, Copy, Debug)]
-struct Departure {
+struct DepartureState {
     delivered_bytes: u64,
     lost_bytes: u64,
     delivered_at: Time,
@@ -81,7 +81,7 @@ impl RateSampler {
             self.delivered_at = packet.time;
         }
         let in_flight = packet.prior_in_flight_bytes.saturating_add(packet.bytes);
-        let departure = Departure {
+        let departure = DepartureState {
             delivered_bytes: self.delivered_bytes,
             lost_bytes: self.lost_bytes,
             delivered_at: self.delivered_at,
@@ -126,7 +126,7 @@ impl RateSampler {
         Some(self.sample(event.now, sent, &departure))
     }
 
-    fn sample(&self, now: Time, sent: Time, departure: &Departure) -> RateSample {
+    fn sample(&self, now: Time, sent: Time, departure: &DepartureState) -> RateSample {
         // Acknowledgements that were held back may come faster than the path delivers. A path does not
         // deliver faster than the sender sends.
         let interval = (now - departure.delivered_at).max(sent - departure.first_sent);

@@ -12,14 +12,14 @@ const MAX_FREE_SLOTS: usize = 64;
 /// follows the packets in flight and is bounded.
 #[derive(Clone, Debug)]
 pub(crate) struct SentRing<T> {
-    packets: VecDeque<Slot<T>>,
+    packets: VecDeque<RingSlot<T>>,
     /// Slots whose packets are in flight.
     live: usize,
     largest_taken: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot<T> {
+struct RingSlot<T> {
     number: u64,
     /// `None` after the packet was taken.
     note: Option<T>,
@@ -40,7 +40,7 @@ impl<T: Copy> SentRing<T> {
         if self.packets.len() >= MAX_PACKETS && !self.make_room() {
             return;
         }
-        self.packets.push_back(Slot { number, note: Some(note) });
+        self.packets.push_back(RingSlot { number, note: Some(note) });
         self.live += 1;
     }
 

@@ -24,7 +24,7 @@ const STRETCH_BOUNDS: std::ops::RangeInclusive<f64> = 0.125..=4.0;
 
 /// Least extent of an epoch: it ends after `duration` and `packets` packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct EpochExtent {
     pub(super) duration: Duration,
     pub(super) packets: u64,
 }
@@ -74,7 +74,7 @@ impl Regressions {
 
 /// Measurements of one epoch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
+pub(super) struct EpochOutcome {
     /// The decision whose rate it was sent at.
     pub(super) decision: u64,
     /// When its last packet left.
@@ -102,7 +102,7 @@ struct Epoch {
     target: Bandwidth,
     opened: Time,
     closed: Option<Time>,
-    extent: Extent,
+    extent: EpochExtent,
     unsettled: u64,
     sent_packets: u64,
     sent_bytes: u64,
@@ -123,7 +123,7 @@ impl Epoch {
         self.sent_packets >= self.extent.packets && now.since(self.opened) >= self.extent.duration
     }
 
-    fn outcome(&self, closed: Time, before: Option<Mark>) -> Outcome {
+    fn outcome(&self, closed: Time, before: Option<Mark>) -> EpochOutcome {
         let duration = closed.since(self.opened);
         let sent = Bandwidth::from_bytes_and_time(self.sent_bytes, duration);
         let least = self.extent.duration.mul_f64(MIN_SAMPLE_SPREAD);
@@ -136,7 +136,7 @@ impl Epoch {
         let samples = self.rtt_samples as f64;
         let short = duration < self.extent.duration.mul_f64(MIN_LENGTH_FRACTION);
         let limited = self.limited && sent < self.target.scaled(MIN_REACHED_FRACTION);
-        Outcome {
+        EpochOutcome {
             decision: self.decision,
             closed,
             duration,
@@ -152,7 +152,7 @@ impl Epoch {
 
 /// The epoch of a packet.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct PacketEpoch {
     /// Number of the epoch since the start.
     epoch: u64,
     /// Bytes that the epoch had sent with this packet.
@@ -167,7 +167,7 @@ struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
     waiting: VecDeque<Epoch>,
-    packets: SentRing<Place>,
+    packets: SentRing<PacketEpoch>,
     /// Number of the oldest waiting epoch.
     oldest: u64,
     /// The last sample of the epoch before it.
@@ -183,7 +183,7 @@ impl Epochs {
         packet: &SentPacket,
         decision: u64,
         target: Bandwidth,
-        extent: Extent,
+        extent: EpochExtent,
     ) {
         if let Some(last) = self.waiting.back_mut()
             && last.closed.is_none()
@@ -199,12 +199,12 @@ impl Epochs {
             last.unsettled += 1;
             last.sent_packets += 1;
             last.sent_bytes += packet.bytes;
-            let place = Place { epoch: newest, sent_bytes: last.sent_bytes };
+            let place = PacketEpoch { epoch: newest, sent_bytes: last.sent_bytes };
             self.packets.push(packet.number, place);
         }
     }
 
-    fn open(&mut self, packet: &SentPacket, decision: u64, target: Bandwidth, extent: Extent) {
+    fn open(&mut self, packet: &SentPacket, decision: u64, target: Bandwidth, extent: EpochExtent) {
         if self.waiting.len() >= MAX_WAITING_EPOCHS {
             self.give_up_oldest();
         }
@@ -232,7 +232,7 @@ impl Epochs {
     /// Marks a packet as acknowledged, lost or discarded. Returns its epoch if it was outstanding, and the bytes that
     /// the epoch had sent with it.
     fn settle(&mut self, number: u64) -> Option<(&mut Epoch, u64)> {
-        let Place { epoch, sent_bytes } = self.packets.take(number)?;
+        let PacketEpoch { epoch, sent_bytes } = self.packets.take(number)?;
         let epoch = self.waiting.get_mut(usize::try_from(epoch.checked_sub(self.oldest)?).ok()?)?;
         epoch.unsettled -= 1;
         Some((epoch, sent_bytes))
@@ -274,7 +274,7 @@ impl Epochs {
 
     /// Removes the oldest epoch if all of its packets were acknowledged, lost or discarded. In order, because each
     /// epoch is measured from the previous one.
-    pub(super) fn pop_complete(&mut self) -> Option<Outcome> {
+    pub(super) fn pop_complete(&mut self) -> Option<EpochOutcome> {
         let oldest = self.waiting.front()?;
         let closed = oldest.closed?;
         if oldest.unsettled > 0 {

@@ -14,7 +14,7 @@ fn sent(number: u64) -> SentPacket {
 }
 
 fn send(epochs: &mut Epochs, numbers: std::ops::Range<u64>, decision: u64) {
-    let extent = Extent { duration: Duration::from_millis(50), packets: 2 };
+    let extent = EpochExtent { duration: Duration::from_millis(50), packets: 2 };
     for number in numbers {
         epochs.on_sent(&sent(number), decision, Bandwidth::from_mbps(12.0), extent);
     }
@@ -67,7 +67,7 @@ fn one_late_sample_hardly_moves_the_stretch() {
 #[test]
 fn epoch_has_two_packets_at_least_and_ends_with_its_decision() {
     let mut epochs = Epochs::default();
-    let extent = Extent { duration: Duration::from_millis(50), packets: 2 };
+    let extent = EpochExtent { duration: Duration::from_millis(50), packets: 2 };
     for n in 0..5 {
         let packet = SentPacket { time: Time::from_nanos(n * 120_000_000), ..sent(n) };
         epochs.on_sent(&packet, 0, Bandwidth::from_mbps(0.1), extent);

@@ -82,7 +82,7 @@ impl Count {
 
 /// What losses show about the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum LossVerdict {
     /// They are random.
     Random,
     /// They are more than random: a trial starts at this share of the receiving rate that the times
@@ -166,11 +166,11 @@ impl Losses {
         (packets, mut lost): (u64, u64),
         round_packets: f64,
         settled: Option<bool>,
-    ) -> Verdict {
+    ) -> LossVerdict {
         if self.take_back_spurious(&mut lost) {
             self.trial = None;
             self.recent = Count::default();
-            return Verdict::Spurious;
+            return LossVerdict::Spurious;
         }
         if let Some(trial) = &mut self.trial {
             if let Some(drained) = settled {
@@ -180,25 +180,25 @@ impl Losses {
             let least_packets =
                 MIN_TRIAL_PACKETS.max(MIN_TRIAL_LOSSES / trial.cause.share()).max(round_packets);
             if trial.count.packets < least_packets {
-                return Verdict::Trial;
+                return LossVerdict::Trial;
             }
             let Trial { cause, excess, count, repeated, drained } = *trial;
             self.trial = None;
             self.recent = Count::default();
             if count.share() <= MAX_REMAINING_LOSS_RATIO * cause.share() {
-                return Verdict::Random;
+                return LossVerdict::Random;
             }
             // With a standing queue other flows cause the losses: backing off alone would leave the path to them.
             if !drained {
                 self.random = count.share().clamp(self.random, MAX_SHARED_LOSS.max(self.random));
-                return Verdict::Random;
+                return LossVerdict::Random;
             }
             // After a single trial the losses may still result from a drop of the capacity.
             if !repeated {
                 return self.begin_trial(count, Some(excess));
             }
             self.random = cause.with(count).share().min(MAX_RANDOM_LOSS);
-            return Verdict::Random;
+            return LossVerdict::Random;
         }
         self.recent.add(packets, lost);
         self.recent.fade(round_packets.max(MIN_MEMORY_PACKETS));
@@ -209,12 +209,12 @@ impl Losses {
         epoch.add(packets, lost);
         match [epoch, self.recent].into_iter().find(|count| count.exceeds(self.random)) {
             Some(count) => self.begin_trial(count, None),
-            None => Verdict::Random,
+            None => LossVerdict::Random,
         }
     }
 
     /// `first_excess` is present for the second of two trials: the losses that caused the first.
-    fn begin_trial(&mut self, lost: Count, first_excess: Option<Count>) -> Verdict {
+    fn begin_trial(&mut self, lost: Count, first_excess: Option<Count>) -> LossVerdict {
         self.trial = Some(Trial {
             cause: lost,
             excess: first_excess.unwrap_or(lost),
@@ -223,7 +223,7 @@ impl Losses {
             drained: false,
         });
         let delivered = (1.0 - lost.share()) / (1.0 - self.random);
-        Verdict::Excess { share: TRIAL_GAIN * delivered.min(1.0) }
+        LossVerdict::Excess { share: TRIAL_GAIN * delivered.min(1.0) }
     }
 
     /// Random loss rate.
@@ -244,12 +244,12 @@ mod tests {
             let packets = sent.round() as u64;
             let lost = packets.saturating_sub(100) + random;
             match losses.on_epoch((packets, lost), 200.0, settled) {
-                Verdict::Excess { share } => {
+                LossVerdict::Excess { share } => {
                     sent *= share;
                     settled = None;
                 }
-                Verdict::Trial => settled = Some(sent < 100.0),
-                Verdict::Random | Verdict::Spurious => {}
+                LossVerdict::Trial => settled = Some(sent < 100.0),
+                LossVerdict::Random | LossVerdict::Spurious => {}
             }
         }
         sent
@@ -270,7 +270,7 @@ mod tests {
         assert!((80.0..=100.0).contains(&sent), "{sent}");
         assert!((losses.random() - 0.05).abs() < 0.01, "{}", losses.random());
         for lost in [5, 2, 9, 6, 3, 8] {
-            assert_eq!(losses.on_epoch((100, lost), 200.0, None), Verdict::Random);
+            assert_eq!(losses.on_epoch((100, lost), 200.0, None), LossVerdict::Random);
         }
         for _ in 0..10 {
             losses.on_epoch((100, 0), 200.0, None);
@@ -288,7 +288,7 @@ mod tests {
             let lost = [1, 2, 1][epoch % 3];
             let settled = Some(true);
             let verdict = losses.on_epoch((180, lost), 3000.0, settled);
-            trials += u32::from(matches!(verdict, Verdict::Excess { .. }));
+            trials += u32::from(matches!(verdict, LossVerdict::Excess { .. }));
         }
         assert_eq!(trials, 2);
         assert!((losses.random() - 0.0074).abs() < 0.001, "{}", losses.random());
@@ -298,18 +298,18 @@ mod tests {
     fn spurious_losses_end_a_trial() {
         let mut losses = Losses::default();
         let verdict = losses.on_epoch((100, 20), 200.0, None);
-        assert!(matches!(verdict, Verdict::Excess { .. }), "{verdict:?}");
+        assert!(matches!(verdict, LossVerdict::Excess { .. }), "{verdict:?}");
         (0..15).for_each(|_| losses.on_spurious_loss());
-        assert_eq!(losses.on_epoch((100, 5), 200.0, None), Verdict::Trial, "ten were lost");
+        assert_eq!(losses.on_epoch((100, 5), 200.0, None), LossVerdict::Trial, "ten were lost");
         (0..10).for_each(|_| losses.on_spurious_loss());
-        assert_eq!(losses.on_epoch((100, 0), 200.0, None), Verdict::Spurious);
-        assert_eq!(losses.on_epoch((100, 0), 200.0, None), Verdict::Random);
+        assert_eq!(losses.on_epoch((100, 0), 200.0, None), LossVerdict::Spurious);
+        assert_eq!(losses.on_epoch((100, 0), 200.0, None), LossVerdict::Random);
         assert_eq!(losses.random(), 0.0);
     }
 
     #[test]
     fn halved_capacity_starts_a_trial_immediately() {
         let verdict = Losses::default().on_epoch((100, 50), 200.0, None);
-        assert_eq!(verdict, Verdict::Excess { share: 0.5 * TRIAL_GAIN });
+        assert_eq!(verdict, LossVerdict::Excess { share: 0.5 * TRIAL_GAIN });
     }
 }

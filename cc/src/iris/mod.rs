@@ -22,14 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::Control;
-use epoch::{Epochs, Extent};
+use epoch::{EpochExtent, Epochs};
 use serde::de::Error;
 use serde_json::{Map, Value};
 
 pub use config::IrisConfig;
 pub use target::Target;
 
-use crate::algorithm::{Algorithm, Entry};
+use crate::algorithm::{Algorithm, AlgorithmEntry};
 use crate::estimators::SpuriousTimeout;
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
@@ -37,9 +37,9 @@ use crate::{
 };
 
 /// The algorithms of this family.
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry { names: &["iris-min", "iris"], make: read },
-    Entry {
+pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
+    AlgorithmEntry { names: &["iris-min", "iris"], make: read },
+    AlgorithmEntry {
         names: &["iris-mid"],
         make: |mut parameters| {
             parameters.entry("target").or_insert_with(|| "mid".into());
@@ -131,7 +131,7 @@ impl Controller for Iris {
     fn on_packet_sent(&mut self, packet: &SentPacket) {
         self.control.advance_to(packet.time);
         let extent =
-            Extent { duration: self.control.epoch(self.rtt()), packets: MIN_EPOCH_PACKETS };
+            EpochExtent { duration: self.control.epoch(self.rtt()), packets: MIN_EPOCH_PACKETS };
         self.epochs.on_sent(packet, self.control.decision(), self.pacing_rate(), extent);
     }
 

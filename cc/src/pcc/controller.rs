@@ -6,7 +6,7 @@ use rand_pcg::Pcg64Mcg;
 use super::bandwidth_probe::Resumable;
 use super::base_rtt::BaseRtt;
 use super::config::{NoiseFilter, PccConfig, StartUpKind};
-use super::monitor_interval::{Extent, Intervals};
+use super::monitor_interval::{IntervalExtent, Intervals};
 use super::noise::AckFilter;
 use super::pipelined::Pipelined;
 use super::rate_control::RateControl;
@@ -209,7 +209,7 @@ impl Controller for Pcc {
             self.rate = Bandwidth::from_mbps(mbps);
             let round_trips = self.control.interval_round_trips();
             let duration = self.rtt().mul_f64(round_trips).max(MIN_INTERVAL);
-            let extent = Extent { duration, packets: MIN_INTERVAL_PACKETS };
+            let extent = IntervalExtent { duration, packets: MIN_INTERVAL_PACKETS };
             if let Some(given_up) = self.intervals.open(id, self.rate, extent, packet) {
                 self.control.on_given_up(given_up);
             }

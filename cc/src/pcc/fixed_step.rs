@@ -2,7 +2,7 @@ use rand_core::RngCore;
 use rand_pcg::Pcg64Mcg;
 
 use super::config::PccConfig;
-use super::policy::{Measured, Policy, Round};
+use super::policy::{MeasuredInterval, RatePolicy, RoundState};
 
 /// epsilon_max, in steps: largest probe (PCC, NSDI '15, Section 3.2).
 const MAX_PROBE_STEPS: u32 = 5;
@@ -21,13 +21,13 @@ const MAX_STEP_FRACTION: f64 = 0.5;
 pub(super) struct FixedStep {
     /// epsilon_min.
     step: f64,
-    state: State,
+    state: FixedStepState,
     /// Largest step, in steps.
     max_steps: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum FixedStepState {
     /// Two pairs of probes, `steps` times epsilon_min above and below, must agree.
     Deciding { steps: u32 },
     /// The n-th rate in one direction is n times epsilon_min beyond the previous rate.
@@ -36,7 +36,11 @@ enum State {
 
 impl FixedStep {
     pub(super) fn new(config: PccConfig) -> Self {
-        Self { step: config.probe_step, state: State::Deciding { steps: 1 }, max_steps: u32::MAX }
+        Self {
+            step: config.probe_step,
+            state: FixedStepState::Deciding { steps: 1 },
+            max_steps: u32::MAX,
+        }
     }
 
     fn gain(&self, up: bool, steps: u32) -> f64 {
@@ -44,12 +48,12 @@ impl FixedStep {
         if up { 1.0 + size } else { 1.0 - size }
     }
 
-    fn on_pairs(&mut self, round: &Round<'_>, steps: u32) -> Option<f64> {
+    fn on_pairs(&mut self, round: &RoundState<'_>, steps: u32) -> Option<f64> {
         let mut best = 0.0;
         let mut ups = 0;
         for pair in round.results.chunks_exact(2) {
             let (a, b) = (pair[0]?, pair[1]?);
-            let utility = |probe: &Measured| round.utility.of(&probe.seen);
+            let utility = |probe: &MeasuredInterval| round.utility.of(&probe.seen);
             let (fast, slow) = if a.gain >= b.gain { (a, b) } else { (b, a) };
             let (of_fast, of_slow) = (utility(&fast), utility(&slow));
             ups += u32::from(of_fast > of_slow);
@@ -58,65 +62,65 @@ impl FixedStep {
         let up = match ups {
             0 => false,
             1 => {
-                self.state = State::Deciding { steps: (steps + 1).min(MAX_PROBE_STEPS) };
+                self.state = FixedStepState::Deciding { steps: (steps + 1).min(MAX_PROBE_STEPS) };
                 return Some(round.central_mbps);
             }
             _ => true,
         };
-        self.state = State::Adjusting { up, n: 1, best };
+        self.state = FixedStepState::Adjusting { up, n: 1, best };
         Some(round.central_mbps * self.gain(up, steps))
     }
 }
 
 /// Whether the rate was certainly too high: its losses were not random.
-fn is_sure(measured: &Measured) -> bool {
+fn is_sure(measured: &MeasuredInterval) -> bool {
     measured.outcome.lost == 0 || measured.outcome.significant_loss(measured.seen.loss) > 0.0
 }
 
-impl Policy for FixedStep {
+impl RatePolicy for FixedStep {
     fn plan(&mut self, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>) {
         match self.state {
-            State::Deciding { steps } => {
+            FixedStepState::Deciding { steps } => {
                 for _ in 0..2 {
                     let up = rng.next_u32() & 1 == 0;
                     gains.extend([self.gain(up, steps), self.gain(!up, steps)]);
                 }
             }
-            State::Adjusting { up, n, .. } => gains.push(self.gain(up, n)),
+            FixedStepState::Adjusting { up, n, .. } => gains.push(self.gain(up, n)),
         }
     }
 
     /// In the adjusting state the rate under test stays until its result arrives.
     fn waiting_gain(&self) -> f64 {
         match self.state {
-            State::Deciding { .. } => 1.0,
-            State::Adjusting { up, n, .. } => self.gain(up, n),
+            FixedStepState::Deciding { .. } => 1.0,
+            FixedStepState::Adjusting { up, n, .. } => self.gain(up, n),
         }
     }
 
-    fn decide(&mut self, round: &Round<'_>) -> Option<f64> {
+    fn decide(&mut self, round: &RoundState<'_>) -> Option<f64> {
         match self.state {
-            State::Deciding { steps } => self.on_pairs(round, steps),
-            State::Adjusting { up, n, best } => {
+            FixedStepState::Deciding { steps } => self.on_pairs(round, steps),
+            FixedStepState::Adjusting { up, n, best } => {
                 let measured = (*round.results.first()?)?;
                 let utility = round.utility.of(&measured.seen);
                 if utility <= best {
                     let max_steps =
                         if is_sure(&measured) { u32::MAX } else { MAX_STEPS_AFTER_RANDOM_LOSS };
                     self.max_steps = self.max_steps.max(max_steps);
-                    self.state = State::Deciding { steps: 1 };
+                    self.state = FixedStepState::Deciding { steps: 1 };
                     return Some(round.central_mbps);
                 }
                 let gain = self.gain(up, n);
                 let n = n.saturating_add(1).min(self.max_steps);
-                self.state = State::Adjusting { up, n, best: utility };
+                self.state = FixedStepState::Adjusting { up, n, best: utility };
                 Some(round.central_mbps * gain)
             }
         }
     }
 
     fn restart(&mut self) {
-        self.state = State::Deciding { steps: 1 };
+        self.state = FixedStepState::Deciding { steps: 1 };
         self.max_steps = u32::MAX;
     }
 
@@ -127,8 +131,8 @@ impl Policy for FixedStep {
 
     fn state(&self) -> &'static str {
         match self.state {
-            State::Deciding { .. } => "deciding",
-            State::Adjusting { .. } => "adjusting",
+            FixedStepState::Deciding { .. } => "deciding",
+            FixedStepState::Adjusting { .. } => "adjusting",
         }
     }
 }
@@ -164,7 +168,7 @@ mod tests {
             };
             let results: Vec<_> = self.gains.iter().map(measure).collect();
             let utility = &ALLEGRO.utility;
-            let round = Round { central_mbps: self.mbps, utility, results: &results };
+            let round = RoundState { central_mbps: self.mbps, utility, results: &results };
             self.mbps = self.policy.decide(&round).expect("all results are there");
         }
     }
@@ -215,7 +219,7 @@ mod tests {
                 })
                 .collect();
             let utility = &ALLEGRO.utility;
-            let round = Round { central_mbps: 100.0, utility, results: &results };
+            let round = RoundState { central_mbps: 100.0, utility, results: &results };
             assert_eq!(flow.policy.decide(&round), Some(100.0));
         }
         flow.round(|_| 0.0);

@@ -2,8 +2,8 @@ use rand_core::RngCore;
 use rand_pcg::Pcg64Mcg;
 
 use super::config::{NoiseFilter, PccConfig};
-use super::policy::{Measured, Policy, Round};
-use super::utility::{Observed, Utility};
+use super::policy::{MeasuredInterval, RatePolicy, RoundState};
+use super::utility::{FilteredOutcome, Utility};
 
 /// Consecutive increases limited by the boundary that show a rate far below the capacity.
 /// Measured in docs/research/cc/pcc.md (`bandwidth_probe`).
@@ -39,7 +39,7 @@ impl Gradient {
     }
 
     /// With a double check (Section 4.3): sending faster does not cause less loss.
-    fn one_pair(&mut self, pair: &Pair, central_mbps: f64) -> f64 {
+    fn one_pair(&mut self, pair: &ProbePair, central_mbps: f64) -> f64 {
         let gradient = match self.unsure.take() {
             None if pair.fast_lost_less && self.config.double_check => {
                 self.unsure = Some(pair.gradient);
@@ -52,7 +52,7 @@ impl Gradient {
     }
 }
 
-impl Policy for Gradient {
+impl RatePolicy for Gradient {
     /// Random order, so that a trend of the path favours neither (Section 4.2).
     fn plan(&mut self, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>) {
         for _ in 0..self.pairs() {
@@ -62,11 +62,11 @@ impl Policy for Gradient {
         }
     }
 
-    fn decide(&mut self, round: &Round<'_>) -> Option<f64> {
+    fn decide(&mut self, round: &RoundState<'_>) -> Option<f64> {
         let (mut up, mut down) = (Votes::default(), Votes::default());
         for pair in round.results.chunks_exact(2) {
             let (Some(a), Some(b)) = (pair[0], pair[1]) else { continue };
-            let pair = Pair::new(a, b, round.utility, self.config.loss_errors);
+            let pair = ProbePair::new(a, b, round.utility, self.config.loss_errors);
             if self.pairs() == 1 {
                 return Some(self.one_pair(&pair, round.central_mbps));
             }
@@ -114,18 +114,18 @@ impl Votes {
 
 /// Two probes, one to each side of the central rate.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+struct ProbePair {
     /// gamma = (u1 - u2) / (2 epsilon r), Section 4.2, over the rates as sent.
     gradient: f64,
     fast_lost_less: bool,
 }
 
-impl Pair {
-    fn new(a: Measured, b: Measured, utility: &Utility, errors: f64) -> Self {
+impl ProbePair {
+    fn new(a: MeasuredInterval, b: MeasuredInterval, utility: &Utility, errors: f64) -> Self {
         let (fast, slow) = if a.gain >= b.gain { (a, b) } else { (b, a) };
         let (fast_loss, slow_loss) = losses(&fast, &slow, errors);
         let spread = (fast.outcome.sent_mbps - slow.outcome.sent_mbps).max(1e-9);
-        let of = |seen: Observed, loss| -> f64 { with_loss(utility, seen, loss) };
+        let of = |seen: FilteredOutcome, loss| -> f64 { with_loss(utility, seen, loss) };
         Self {
             gradient: (of(fast.seen, fast_loss) - of(slow.seen, slow_loss)) / spread,
             fast_lost_less: fast_loss < slow_loss,
@@ -133,8 +133,8 @@ impl Pair {
     }
 }
 
-fn with_loss(utility: &Utility, seen: Observed, loss: f64) -> f64 {
-    utility.of(&Observed { loss, ..seen })
+fn with_loss(utility: &Utility, seen: FilteredOutcome, loss: f64) -> f64 {
+    utility.of(&FilteredOutcome { loss, ..seen })
 }
 
 /// The loss rates to judge two probes by.
@@ -144,8 +144,9 @@ fn with_loss(utility: &Utility, seen: Observed, loss: f64) -> f64 {
 /// If the faster one lost less, that is random (Section 4.3: sending faster is not the cause).
 /// Without that part, small flows tolerate the loss that they cause each other until its level alone
 /// stops them. With the whole difference, random loss stops them.
-fn losses(fast: &Measured, slow: &Measured, errors: f64) -> (f64, f64) {
-    let of = |probe: &Measured| (probe.outcome.lost as f64, probe.outcome.packets.max(1) as f64);
+fn losses(fast: &MeasuredInterval, slow: &MeasuredInterval, errors: f64) -> (f64, f64) {
+    let of =
+        |probe: &MeasuredInterval| (probe.outcome.lost as f64, probe.outcome.packets.max(1) as f64);
     let ((fast_lost, fast_sent), (slow_lost, slow_sent)) = (of(fast), of(slow));
     let pooled = (fast_lost + slow_lost) / (fast_sent + slow_sent);
     let error = (pooled * (1.0 - pooled) * (1.0 / fast_sent + 1.0 / slow_sent)).sqrt();

@@ -5,19 +5,22 @@ use serde_json::{Map, Value};
 
 use super::config::{NoiseFilter, PccConfig, StartUpKind, Steps};
 use super::utility::Utility;
-use crate::algorithm::{Algorithm, Entry};
+use crate::algorithm::{Algorithm, AlgorithmEntry};
 
 /// The algorithms of this family.
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry { names: &["vivace-latency", "vivace"], make: |given| make(VIVACE_LATENCY, given) },
-    Entry { names: &["vivace-loss"], make: |given| make(VIVACE_LOSS, given) },
-    Entry { names: &["vivace-lte"], make: |given| make(VIVACE_LTE, given) },
-    Entry { names: &["vivace-weighted"], make: |given| make(VIVACE_WEIGHTED, given) },
-    Entry { names: &["proteus-p"], make: |given| make(PROTEUS_P, given) },
-    Entry { names: &["proteus-s"], make: |given| make(PROTEUS_S, given) },
-    Entry { names: &["proteus-h"], make: |given| make(PROTEUS_H, given) },
-    Entry { names: &["allegro"], make: |given| make(ALLEGRO, given) },
-    Entry { names: &["allegro-latency"], make: |given| make(ALLEGRO_LATENCY, given) },
+pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
+    AlgorithmEntry {
+        names: &["vivace-latency", "vivace"],
+        make: |given| make(VIVACE_LATENCY, given),
+    },
+    AlgorithmEntry { names: &["vivace-loss"], make: |given| make(VIVACE_LOSS, given) },
+    AlgorithmEntry { names: &["vivace-lte"], make: |given| make(VIVACE_LTE, given) },
+    AlgorithmEntry { names: &["vivace-weighted"], make: |given| make(VIVACE_WEIGHTED, given) },
+    AlgorithmEntry { names: &["proteus-p"], make: |given| make(PROTEUS_P, given) },
+    AlgorithmEntry { names: &["proteus-s"], make: |given| make(PROTEUS_S, given) },
+    AlgorithmEntry { names: &["proteus-h"], make: |given| make(PROTEUS_H, given) },
+    AlgorithmEntry { names: &["allegro"], make: |given| make(ALLEGRO, given) },
+    AlgorithmEntry { names: &["allegro-latency"], make: |given| make(ALLEGRO_LATENCY, given) },
 ];
 
 /// Vivace (NSDI '18).

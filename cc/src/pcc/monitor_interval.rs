@@ -16,14 +16,14 @@ const SIGNIFICANT_ERRORS: f64 = 2.0;
 
 /// Least extent of an interval: it ends after `duration` and `packets` packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct IntervalExtent {
     pub(super) duration: Duration,
     pub(super) packets: u64,
 }
 
 /// Measurements of one monitor interval.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
+pub(super) struct IntervalOutcome {
     /// Intended rate, 10^6 bit/s.
     pub(super) target_mbps: f64,
     /// Rate that was sent, 10^6 bit/s.
@@ -48,7 +48,7 @@ pub(super) struct Outcome {
     pub(super) app_limited: bool,
 }
 
-impl Outcome {
+impl IntervalOutcome {
     /// Lower bound of the loss rate when `loss` of its packets were lost.
     pub(super) fn significant_loss(&self, loss: f64) -> f64 {
         let packets = self.packets.max(1) as f64;
@@ -66,7 +66,7 @@ struct Interval {
     target: Bandwidth,
     opened: Time,
     closed: Option<Time>,
-    extent: Extent,
+    extent: IntervalExtent,
     first: u64,
     /// Bit `n` is set while packet `first + n` was sent and its fate is unknown. Numbers that
     /// were never reported as sent (packets that carry only acknowledgements) have no bit.
@@ -123,12 +123,12 @@ impl Interval {
         self.last_ack = now;
     }
 
-    fn outcome(&self, closed: Time) -> Outcome {
+    fn outcome(&self, closed: Time) -> IntervalOutcome {
         let time = closed.since(self.opened);
         let sent = Bandwidth::from_bytes_and_time(self.sent_bytes, time);
         let ack_time = self.first_ack.map_or(Duration::ZERO, |first| self.last_ack.since(first));
         let delivered = Bandwidth::from_bytes_and_time(self.bytes_after_first_ack, ack_time);
-        Outcome {
+        IntervalOutcome {
             target_mbps: self.target.mbps(),
             sent_mbps: sent.mbps(),
             delivered_mbps: if ack_time * 2 < time { 0.0 } else { delivered.mbps() },
@@ -160,7 +160,7 @@ impl Intervals {
         &mut self,
         id: u64,
         target: Bandwidth,
-        extent: Extent,
+        extent: IntervalExtent,
         packet: &SentPacket,
     ) -> Option<u64> {
         self.waiting.push_back(Interval {
@@ -285,7 +285,7 @@ impl Intervals {
     }
 
     /// Removes the oldest interval all of whose packets were acknowledged, lost or discarded.
-    pub(super) fn pop_complete(&mut self) -> Option<(u64, Outcome)> {
+    pub(super) fn pop_complete(&mut self) -> Option<(u64, IntervalOutcome)> {
         if !self.may_be_complete {
             return None;
         }

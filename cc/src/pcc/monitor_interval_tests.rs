@@ -14,7 +14,7 @@ fn sent(number: u64) -> SentPacket {
 }
 
 fn send(intervals: &mut Intervals, numbers: std::ops::Range<u64>) {
-    let extent = Extent { duration: Duration::from_millis(10), packets: 5 };
+    let extent = IntervalExtent { duration: Duration::from_millis(10), packets: 5 };
     for number in numbers {
         let packet = sent(number);
         intervals.close_if_due(&packet);

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::config::{NoiseFilter, PccConfig};
-use super::monitor_interval::Outcome;
-use super::utility::Observed;
+use super::monitor_interval::IntervalOutcome;
+use super::utility::FilteredOutcome;
 use crate::Time;
 
 /// A gap between acknowledgements that differs by this factor from the gap before it, relative to the
@@ -91,7 +91,7 @@ struct Course {
 }
 
 impl Trend {
-    fn on_interval(&mut self, outcome: &Outcome) -> Course {
+    fn on_interval(&mut self, outcome: &IntervalOutcome) -> Course {
         if outcome.rtt_s <= 0.0 {
             return Course::default();
         }
@@ -169,7 +169,7 @@ impl Judge {
     }
 
     /// Processes the next interval.
-    pub(super) fn observe(&mut self, outcome: &Outcome) -> Observed {
+    pub(super) fn observe(&mut self, outcome: &IntervalOutcome) -> FilteredOutcome {
         let (gradient, deviation_s) = match self.filter {
             NoiseFilter::None => (self.above_thresholds(outcome), outcome.deviation_s),
             NoiseFilter::Proteus => self.tolerated(outcome),
@@ -178,7 +178,7 @@ impl Judge {
         if outcome.rtt_s > 0.0 {
             self.previous_rtt_s = outcome.rtt_s;
         }
-        Observed {
+        FilteredOutcome {
             rate_mbps: outcome.sent_mbps,
             loss: outcome.lost as f64 / outcome.packets.max(1) as f64,
             gradient,
@@ -189,14 +189,14 @@ impl Judge {
     }
 
     /// Low-pass filter of the RTT gradient (Vivace, Section 4.3).
-    fn above_thresholds(&self, outcome: &Outcome) -> f64 {
+    fn above_thresholds(&self, outcome: &IntervalOutcome) -> f64 {
         let slope = outcome.slope;
         let noise = self.gradient_filter.max(self.gradient_errors * slope.error);
         if slope.value.abs() < noise { 0.0 } else { slope.value }
     }
 
     /// A gradient counts if it is larger than its regression error, or if the trend is significant.
-    fn tolerated(&mut self, outcome: &Outcome) -> (f64, f64) {
+    fn tolerated(&mut self, outcome: &IntervalOutcome) -> (f64, f64) {
         let course = self.trend.on_interval(outcome);
         let error = outcome.residual_s / outcome.duration_s.max(1e-9);
         let clear = outcome.slope.value.abs() > error;
@@ -235,8 +235,8 @@ mod tests {
         assert!(filter.admits(now, ms(30), ms(35)), "a gap of zero is no burst");
     }
 
-    fn outcome(gradient: f64, error: f64, rtt_s: f64, residual_s: f64) -> Outcome {
-        Outcome {
+    fn outcome(gradient: f64, error: f64, rtt_s: f64, residual_s: f64) -> IntervalOutcome {
+        IntervalOutcome {
             target_mbps: 10.0,
             sent_mbps: 10.0,
             delivered_mbps: 10.0,
@@ -295,7 +295,7 @@ mod tests {
     fn the_previous_rtt_and_the_loss_are_reported() {
         let mut judge = Judge::new(&VIVACE_LATENCY);
         assert_eq!(judge.observe(&outcome(0.0, 0.0, 0.03, 0.0)).previous_rtt_s, 0.0);
-        let empty = Outcome { rtt_s: 0.0, ..outcome(0.0, 0.0, 0.0, 0.0) };
+        let empty = IntervalOutcome { rtt_s: 0.0, ..outcome(0.0, 0.0, 0.0, 0.0) };
         assert_eq!(judge.observe(&empty).previous_rtt_s, 0.03);
         let seen = judge.observe(&outcome(0.0, 0.0, 0.04, 0.0));
         assert_eq!((seen.previous_rtt_s, seen.rtt_s, seen.loss), (0.03, 0.04, 0.02));

@@ -2,29 +2,29 @@ use std::fmt::Debug;
 
 use rand_pcg::Pcg64Mcg;
 
-use super::monitor_interval::Outcome;
-use super::utility::{Observed, Utility};
+use super::monitor_interval::IntervalOutcome;
+use super::utility::{FilteredOutcome, Utility};
 
 /// A completed monitor interval: its outcome, and the outcome after noise filters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Measured {
+pub(super) struct MeasuredInterval {
     /// Intended rate, as a multiple of the central rate.
     pub(super) gain: f64,
-    pub(super) outcome: Outcome,
-    pub(super) seen: Observed,
+    pub(super) outcome: IntervalOutcome,
+    pub(super) seen: FilteredOutcome,
 }
 
 /// State of the current round after another of its intervals was completed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Round<'a> {
+pub(super) struct RoundState<'a> {
     pub(super) central_mbps: f64,
     pub(super) utility: &'a Utility,
     /// In planned order; `None` where the result is missing.
-    pub(super) results: &'a [Option<Measured>],
+    pub(super) results: &'a [Option<MeasuredInterval>],
 }
 
 /// Determines rates from outcomes after start-up, in rounds of intervals at multiples of a central rate.
-pub(super) trait Policy: Debug + Send + Sync {
+pub(super) trait RatePolicy: Debug + Send + Sync {
     /// Adds the gains of the next round's intervals in sending order.
     fn plan(&mut self, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>);
 
@@ -34,7 +34,7 @@ pub(super) trait Policy: Debug + Send + Sync {
     }
 
     /// The next central rate; `None` while more results are needed.
-    fn decide(&mut self, round: &Round<'_>) -> Option<f64>;
+    fn decide(&mut self, round: &RoundState<'_>) -> Option<f64>;
 
     /// Discards all state: the current rate was not decided by this policy.
     fn restart(&mut self);

@@ -4,11 +4,11 @@ use rand_pcg::Pcg64Mcg;
 use super::config::{PccConfig, Steps};
 use super::fixed_step::FixedStep;
 use super::gradient::Gradient;
-use super::monitor_interval::Outcome;
+use super::monitor_interval::IntervalOutcome;
 use super::noise::Judge;
-use super::policy::{Measured, Policy, Round};
-use super::start_up::{MIN_START_UP_REACHED_FRACTION, StartUp, Step};
-use super::utility::{Observed, Utility};
+use super::policy::{MeasuredInterval, RatePolicy, RoundState};
+use super::start_up::{MIN_START_UP_REACHED_FRACTION, StartUp, StartUpStep};
+use super::utility::{FilteredOutcome, Utility};
 use crate::Tuning;
 
 /// Share of its rate that an interval must reach to count although the application ran out of data
@@ -33,7 +33,7 @@ const MIN_DRAIN_GAIN: f64 = 0.5;
 /// Decides rates from the outcomes of monitor intervals.
 ///
 /// Has no notion of packets or time: a caller requests the next interval, sends at its rate, and
-/// returns its outcome. Start-up has one interval per round. After it a [`Policy`] plans the
+/// returns its outcome. Start-up has one interval per round. After it a [`RatePolicy`] plans the
 /// intervals of a round and decides from their outcomes.
 #[derive(Debug)]
 pub(super) struct RateControl {
@@ -43,14 +43,14 @@ pub(super) struct RateControl {
     rng: Pcg64Mcg,
     /// Present until the first rate is found.
     start_up: Option<StartUp>,
-    policy: Box<dyn Policy>,
+    policy: Box<dyn RatePolicy>,
     central_mbps: f64,
     floor_mbps: f64,
     ceiling_mbps: f64,
     /// The intervals of the round: their gains, ids while they are out, and results.
     gains: Vec<f64>,
     ids: Vec<Option<u64>>,
-    results: Vec<Option<Measured>>,
+    results: Vec<Option<MeasuredInterval>>,
     next_id: u64,
     timeouts: u32,
     decisions: u64,
@@ -60,7 +60,7 @@ pub(super) struct RateControl {
 
 impl RateControl {
     pub(super) fn new(config: PccConfig, start_mbps: f64, seed: u64) -> Self {
-        let policy: Box<dyn Policy> = match config.steps {
+        let policy: Box<dyn RatePolicy> = match config.steps {
             Steps::Gradient => Box::new(Gradient::new(config)),
             Steps::Fixed => Box::new(FixedStep::new(config)),
         };
@@ -207,7 +207,7 @@ impl RateControl {
     }
 
     /// Processes the outcome of the interval `id`. Intervals of earlier rounds are ignored.
-    pub(super) fn on_outcome(&mut self, id: u64, outcome: Outcome) {
+    pub(super) fn on_outcome(&mut self, id: u64, outcome: IntervalOutcome) {
         let seen = self.judge.observe(&outcome);
         let Some(at) = self.ids.iter().position(|found| *found == Some(id)) else { return };
         self.ids[at] = None;
@@ -228,7 +228,7 @@ impl RateControl {
         if self.detect_rate_drop(&outcome, &seen) {
             return;
         }
-        self.results[at] = Some(Measured { gain: self.gains[at], outcome, seen });
+        self.results[at] = Some(MeasuredInterval { gain: self.gains[at], outcome, seen });
         match &mut self.start_up {
             Some(start_up) => {
                 let step = start_up.on_outcome(&self.utility, &outcome, &seen);
@@ -240,7 +240,7 @@ impl RateControl {
 
     /// Restarts at the delivery rate if the path became so much slower that the rest of the round
     /// shows nothing. Returns whether it did.
-    fn detect_rate_drop(&mut self, outcome: &Outcome, seen: &Observed) -> bool {
+    fn detect_rate_drop(&mut self, outcome: &IntervalOutcome, seen: &FilteredOutcome) -> bool {
         let delivered = outcome.delivered_mbps;
         if self.is_starting() || delivered <= 0.0 || delivered >= self.central_mbps {
             return false;
@@ -257,17 +257,17 @@ impl RateControl {
         falls
     }
 
-    fn on_start_up(&mut self, step: Step) {
+    fn on_start_up(&mut self, step: StartUpStep) {
         match step {
-            Step::Faster { confirmed_mbps } => {
+            StartUpStep::Faster { confirmed_mbps } => {
                 self.set_central(confirmed_mbps);
                 self.begin_single(2.0);
             }
-            Step::Drain { mbps } => {
+            StartUpStep::Drain { mbps } => {
                 self.set_central(mbps);
                 self.begin_single(1.0);
             }
-            Step::Done { mbps } => self.learn_from(mbps),
+            StartUpStep::Done { mbps } => self.learn_from(mbps),
         }
     }
 
@@ -275,7 +275,7 @@ impl RateControl {
         if self.results.iter().all(Option::is_some) && self.lower_to_sent_rate() {
             return;
         }
-        let round = Round {
+        let round = RoundState {
             central_mbps: self.central_mbps,
             utility: &self.utility,
             results: &self.results,

@@ -1,23 +1,23 @@
 use super::*;
 use crate::estimators::Slope;
-use crate::pcc::utility::Observed;
+use crate::pcc::utility::FilteredOutcome;
 use crate::pcc::{ALLEGRO, PROTEUS_P, VIVACE_LATENCY, VIVACE_WEIGHTED};
 
 /// A measurement on an idle path.
-pub(in crate::pcc) fn clean(mbps: f64, gain: f64) -> Measured {
-    let seen = Observed { rate_mbps: mbps, ..Observed::default() };
-    Measured { gain, outcome: idle(mbps), seen }
+pub(in crate::pcc) fn clean(mbps: f64, gain: f64) -> MeasuredInterval {
+    let seen = FilteredOutcome { rate_mbps: mbps, ..FilteredOutcome::default() };
+    MeasuredInterval { gain, outcome: idle(mbps), seen }
 }
 
 /// Runs the next probe with the outcome of `of`. Returns its rate.
-fn answer(control: &mut RateControl, of: impl Fn(f64) -> Outcome) -> f64 {
+fn answer(control: &mut RateControl, of: impl Fn(f64) -> IntervalOutcome) -> f64 {
     let (id, mbps) = control.next_probe().expect("each outcome asks for the next probe");
     control.on_outcome(id, of(mbps));
     mbps
 }
 
-fn idle(mbps: f64) -> Outcome {
-    Outcome {
+fn idle(mbps: f64) -> IntervalOutcome {
+    IntervalOutcome {
         target_mbps: mbps,
         sent_mbps: mbps,
         delivered_mbps: mbps,
@@ -33,9 +33,9 @@ fn idle(mbps: f64) -> Outcome {
 }
 
 /// A queue that grows above 50 Mbit/s.
-fn bottleneck(mbps: f64) -> Outcome {
+fn bottleneck(mbps: f64) -> IntervalOutcome {
     let slope = Slope { value: (mbps / 50.0 - 1.0).max(0.0), error: 0.0 };
-    Outcome { slope, delivered_mbps: mbps.min(50.0), ..idle(mbps) }
+    IntervalOutcome { slope, delivered_mbps: mbps.min(50.0), ..idle(mbps) }
 }
 
 fn learning(mbps: f64) -> RateControl {
@@ -95,13 +95,14 @@ fn it_settles_below_a_bottleneck() {
 
 #[test]
 fn less_loss_when_faster_is_checked_twice() {
-    let odd = |mbps: f64| Outcome { lost: if mbps > 100.0 { 0 } else { 20 }, ..idle(mbps) };
+    let odd = |mbps: f64| IntervalOutcome { lost: if mbps > 100.0 { 0 } else { 20 }, ..idle(mbps) };
     let mut control = learning(100.0);
     answer(&mut control, odd);
     answer(&mut control, odd);
     assert_eq!((control.state(), control.central_mbps()), ("double-check", 100.0));
     // The other way round now: the first result is thrown away.
-    let usual = |mbps: f64| Outcome { lost: if mbps > 100.0 { 200 } else { 0 }, ..idle(mbps) };
+    let usual =
+        |mbps: f64| IntervalOutcome { lost: if mbps > 100.0 { 200 } else { 0 }, ..idle(mbps) };
     answer(&mut control, usual);
     answer(&mut control, usual);
     assert_eq!(control.state(), "learning");
@@ -112,7 +113,7 @@ fn less_loss_when_faster_is_checked_twice() {
 fn app_limited_intervals_decide_nothing() {
     let mut control = learning(100.0);
     for _ in 0..50 {
-        answer(&mut control, |mbps| Outcome {
+        answer(&mut control, |mbps| IntervalOutcome {
             sent_mbps: mbps / 10.0,
             lost: 300,
             app_limited: true,
@@ -126,7 +127,7 @@ fn app_limited_intervals_decide_nothing() {
 fn a_rate_that_the_sender_cannot_reach_comes_down_to_it() {
     let mut control = learning(100.0);
     for _ in 0..50 {
-        answer(&mut control, |mbps| Outcome { sent_mbps: 20.0, ..idle(mbps) });
+        answer(&mut control, |mbps| IntervalOutcome { sent_mbps: 20.0, ..idle(mbps) });
     }
     assert!((control.central_mbps() - 25.0).abs() < 1.0, "{}", control.central_mbps());
 }
@@ -157,7 +158,7 @@ fn a_majority_of_three_pairs_decides_and_the_third_is_not_waited_for() {
     let mut control = with(PROTEUS_P, 100.0);
     for at in 0..6 {
         let lost = |mbps: f64| if at < 2 && mbps > 100.0 { 200 } else { 0 };
-        answer(&mut control, |mbps| Outcome { lost: lost(mbps), ..idle(mbps) });
+        answer(&mut control, |mbps| IntervalOutcome { lost: lost(mbps), ..idle(mbps) });
         if at == 3 {
             assert_eq!(control.decisions(), 0, "one each");
         }
@@ -182,7 +183,7 @@ fn fixed_steps_use_the_same_intervals() {
 
 #[test]
 fn a_share_changes_what_the_same_losses_mean() {
-    let full = |mbps: f64| Outcome { lost: (mbps * 10.0 - 900.0) as u64, ..idle(mbps) };
+    let full = |mbps: f64| IntervalOutcome { lost: (mbps * 10.0 - 900.0) as u64, ..idle(mbps) };
     let mut control = with(VIVACE_WEIGHTED, 100.0);
     assert!(control.tune(Tuning::Share(0.1)));
     for _ in 0..2 {
@@ -194,7 +195,7 @@ fn a_share_changes_what_the_same_losses_mean() {
 
 #[test]
 fn path_that_became_much_slower_sets_the_rate_to_the_delivery_rate() {
-    let slower = |mbps: f64| Outcome { delivered_mbps: 10.0, lost: 900, ..idle(mbps) };
+    let slower = |mbps: f64| IntervalOutcome { delivered_mbps: 10.0, lost: 900, ..idle(mbps) };
     let mut control = learning(100.0);
     answer(&mut control, slower);
     assert_eq!((control.central_mbps(), control.decisions()), (10.0, 1));
@@ -204,7 +205,7 @@ fn path_that_became_much_slower_sets_the_rate_to_the_delivery_rate() {
     // With few packets that loss may be random, and less loss is left to the utility.
     for (packets, lost) in [(10, 3), (1000, 90)] {
         let mut control = learning(100.0);
-        answer(&mut control, |mbps| Outcome { packets, lost, ..slower(mbps) });
+        answer(&mut control, |mbps| IntervalOutcome { packets, lost, ..slower(mbps) });
         assert_eq!(control.central_mbps(), 100.0, "{lost} of {packets}");
     }
     let mut control = with(VIVACE_LATENCY.as_published(), 100.0);
@@ -228,7 +229,8 @@ fn warm_start_drains_a_standing_queue_in_one_interval_before_it_learns() {
 fn fixed_steps_after_a_warm_start_do_not_grow_until_the_rate_was_too_high() {
     let mut control = with(ALLEGRO, 100.0);
     control.warm_start_at(100.0);
-    let full = |mbps: f64| Outcome { lost: if mbps > 108.0 { 200 } else { 0 }, ..idle(mbps) };
+    let full =
+        |mbps: f64| IntervalOutcome { lost: if mbps > 108.0 { 200 } else { 0 }, ..idle(mbps) };
     let mut last = 100.0;
     while control.central_mbps() < 107.0 {
         while control.central_mbps() <= last {

@@ -1,6 +1,6 @@
 use super::config::PccConfig;
-use super::monitor_interval::Outcome;
-use super::utility::{Observed, Utility};
+use super::monitor_interval::IntervalOutcome;
+use super::utility::{FilteredOutcome, Utility};
 
 /// Losses that start-up ignores as random (Section 5.2.1, "initial ignorance").
 const IGNORED_LOSSES: u64 = 50;
@@ -21,7 +21,7 @@ const IGNORED_GRADIENT: f64 = 0.2;
 
 /// Next step of start-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum StartUpStep {
     /// `confirmed_mbps` is confirmed: try twice that.
     Faster { confirmed_mbps: f64 },
     /// Too fast: stay at `mbps` for an interval while the queue drains.
@@ -38,7 +38,7 @@ pub(super) enum Step {
 pub(super) struct StartUp {
     ignorance: bool,
     from_delivered: bool,
-    best: Option<Best>,
+    best: Option<BestRate>,
     lost: u64,
     /// Smallest mean RTT of an interval.
     least_rtt_s: Option<f64>,
@@ -47,7 +47,7 @@ pub(super) struct StartUp {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Best {
+struct BestRate {
     mbps: f64,
     utility: f64,
 }
@@ -77,11 +77,11 @@ impl StartUp {
     pub(super) fn on_outcome(
         &mut self,
         utility: &Utility,
-        outcome: &Outcome,
-        seen: &Observed,
-    ) -> Step {
+        outcome: &IntervalOutcome,
+        seen: &FilteredOutcome,
+    ) -> StartUpStep {
         if let Some(mbps) = self.found_mbps {
-            return Step::Done { mbps };
+            return StartUpStep::Done { mbps };
         }
         self.lost += outcome.lost;
         let is_limited = self.is_limited_by_queue(outcome);
@@ -96,22 +96,22 @@ impl StartUp {
             }
             _ => {
                 let mbps = outcome.target_mbps;
-                self.best = Some(Best { mbps, utility });
-                Step::Faster { confirmed_mbps: mbps }
+                self.best = Some(BestRate { mbps, utility });
+                StartUpStep::Faster { confirmed_mbps: mbps }
             }
         }
     }
 
     /// Whether the interval made a queue grow or overflow. Also counts when the application ran out of
     /// data: a video's segments end before an interval at a high rate does.
-    pub(super) fn shows_queue(&self, outcome: &Outcome, seen: &Observed) -> bool {
+    pub(super) fn shows_queue(&self, outcome: &IntervalOutcome, seen: &FilteredOutcome) -> bool {
         self.without_ignored(outcome, seen).gradient > 0.0
             || self.is_out_of_reach(outcome, seen)
             || self.is_limited_by_queue(outcome)
     }
 
     /// Whether the rate is far above the path's: heavy loss, and little delivered ([`HEAVY_LOSS`]).
-    fn is_out_of_reach(&self, outcome: &Outcome, seen: &Observed) -> bool {
+    fn is_out_of_reach(&self, outcome: &IntervalOutcome, seen: &FilteredOutcome) -> bool {
         let delivered = outcome.delivered_mbps;
         let good = self.best.map_or(outcome.target_mbps, |best| best.mbps);
         let short = delivered < MIN_DELIVERED_FRACTION * good;
@@ -120,7 +120,7 @@ impl StartUp {
 
     /// Whether a standing queue kept the interval from its rate: it fills the window. Later intervals would not reach
     /// the rate either.
-    fn is_limited_by_queue(&self, outcome: &Outcome) -> bool {
+    fn is_limited_by_queue(&self, outcome: &IntervalOutcome) -> bool {
         let kept = !outcome.app_limited
             && outcome.sent_mbps < MIN_START_UP_REACHED_FRACTION * outcome.target_mbps;
         let stands =
@@ -129,7 +129,11 @@ impl StartUp {
     }
 
     /// RTT gradient and loss rate without those that start-up ignores.
-    fn without_ignored(&self, outcome: &Outcome, seen: &Observed) -> Observed {
+    fn without_ignored(
+        &self,
+        outcome: &IntervalOutcome,
+        seen: &FilteredOutcome,
+    ) -> FilteredOutcome {
         let mut seen = *seen;
         if self.ignorance && seen.gradient < IGNORED_GRADIENT {
             seen.gradient = 0.0;
@@ -141,18 +145,24 @@ impl StartUp {
     }
 
     /// Ends start-up at half of the rate that was too high, as in the paper, or at the delivery rate.
-    fn leave(&mut self, best: Best, outcome: &Outcome, seen: &Observed, is_limited: bool) -> Step {
+    fn leave(
+        &mut self,
+        best: BestRate,
+        outcome: &IntervalOutcome,
+        seen: &FilteredOutcome,
+        is_limited: bool,
+    ) -> StartUpStep {
         if !self.from_delivered {
-            return Step::Done { mbps: best.mbps };
+            return StartUpStep::Done { mbps: best.mbps };
         }
         if is_limited || self.is_out_of_reach(outcome, seen) {
             let mbps = outcome.delivered_mbps;
             self.found_mbps = Some(mbps);
-            return Step::Drain { mbps };
+            return StartUpStep::Drain { mbps };
         }
         let mbps = outcome.delivered_mbps.clamp(best.mbps, outcome.target_mbps.max(best.mbps));
         self.found_mbps = Some(mbps);
-        Step::Drain { mbps: best.mbps }
+        StartUpStep::Drain { mbps: best.mbps }
     }
 }
 
@@ -162,8 +172,8 @@ mod tests {
     use crate::estimators::Slope;
     use crate::pcc::VIVACE_LATENCY;
 
-    fn after(start_up: &mut StartUp, mbps: f64, lost: u64, gradient: f64) -> Step {
-        let outcome = Outcome {
+    fn after(start_up: &mut StartUp, mbps: f64, lost: u64, gradient: f64) -> StartUpStep {
+        let outcome = IntervalOutcome {
             target_mbps: mbps,
             sent_mbps: mbps,
             delivered_mbps: mbps.min(12.0),
@@ -177,7 +187,8 @@ mod tests {
             app_limited: false,
         };
         let loss = lost as f64 / 20.0;
-        let seen = Observed { rate_mbps: mbps, gradient, loss, ..Observed::default() };
+        let seen =
+            FilteredOutcome { rate_mbps: mbps, gradient, loss, ..FilteredOutcome::default() };
         start_up.on_outcome(&VIVACE_LATENCY.utility, &outcome, &seen)
     }
 
@@ -186,31 +197,34 @@ mod tests {
         let mut start_up = StartUp::new(&VIVACE_LATENCY);
         assert!(start_up.is_fresh());
         let step = after(&mut start_up, 8.0, 0, 0.0);
-        assert_eq!(step, Step::Faster { confirmed_mbps: 8.0 });
-        assert_eq!(after(&mut start_up, 16.0, 0, 0.3), Step::Drain { mbps: 8.0 });
-        assert_eq!(after(&mut start_up, 8.0, 0, 0.0), Step::Done { mbps: 12.0 });
+        assert_eq!(step, StartUpStep::Faster { confirmed_mbps: 8.0 });
+        assert_eq!(after(&mut start_up, 16.0, 0, 0.3), StartUpStep::Drain { mbps: 8.0 });
+        assert_eq!(after(&mut start_up, 8.0, 0, 0.0), StartUpStep::Done { mbps: 12.0 });
     }
 
     #[test]
     fn published_start_up_ends_at_half_the_rate() {
         let mut start_up = StartUp::new(&VIVACE_LATENCY.as_published());
         after(&mut start_up, 8.0, 0, 0.0);
-        assert_eq!(after(&mut start_up, 16.0, 0, 0.3), Step::Done { mbps: 8.0 });
+        assert_eq!(after(&mut start_up, 16.0, 0, 0.3), StartUpStep::Done { mbps: 8.0 });
     }
 
     #[test]
     fn heavy_loss_far_above_the_link_rate_ends_start_up() {
         let mut start_up = StartUp::new(&VIVACE_LATENCY);
         after(&mut start_up, 48.0, 15, 0.0);
-        assert_eq!(after(&mut start_up, 96.0, 17, 0.0), Step::Drain { mbps: 12.0 });
-        assert_eq!(after(&mut start_up, 12.0, 0, 0.0), Step::Done { mbps: 12.0 });
+        assert_eq!(after(&mut start_up, 96.0, 17, 0.0), StartUpStep::Drain { mbps: 12.0 });
+        assert_eq!(after(&mut start_up, 12.0, 0, 0.0), StartUpStep::Done { mbps: 12.0 });
     }
 
     #[test]
     fn heavy_loss_near_the_link_rate_is_ignored() {
         let mut start_up = StartUp::new(&VIVACE_LATENCY);
         after(&mut start_up, 16.0, 5, 0.0);
-        assert_eq!(after(&mut start_up, 32.0, 12, 0.0), Step::Faster { confirmed_mbps: 32.0 });
+        assert_eq!(
+            after(&mut start_up, 32.0, 12, 0.0),
+            StartUpStep::Faster { confirmed_mbps: 32.0 }
+        );
     }
 
     #[test]
@@ -220,7 +234,7 @@ mod tests {
             let mut start_up = StartUp::new(&config);
             after(&mut start_up, 1.0, 0, 0.0);
             let step = after(&mut start_up, 2.0, 1, 0.0);
-            assert_eq!(step == Step::Faster { confirmed_mbps: 2.0 }, ignorance, "{step:?}");
+            assert_eq!(step == StartUpStep::Faster { confirmed_mbps: 2.0 }, ignorance, "{step:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ const LATENCY_STEEPNESS: f64 = 10.0;
 
 /// Measurements of one monitor interval after noise filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Observed {
+pub(super) struct FilteredOutcome {
     /// Rate as actually sent, 10^6 bit/s.
     pub(super) rate_mbps: f64,
     /// Share of its packets that were lost.
@@ -121,7 +121,7 @@ impl Utility {
     }
 
     /// The utility of what was observed.
-    pub(super) fn of(&self, seen: &Observed) -> f64 {
+    pub(super) fn of(&self, seen: &FilteredOutcome) -> f64 {
         let rate = seen.rate_mbps;
         let eq1 = |exponent: f64, latency_weight: f64, loss_weight: f64, gradient: f64| {
             libm::pow(rate, exponent)
@@ -206,7 +206,7 @@ fn allegro(rate: f64, loss: f64, latency: f64) -> f64 {
     rate * (1.0 - loss) * tolerance * latency - rate * loss
 }
 
-fn allegro_latency(seen: &Observed) -> f64 {
+fn allegro_latency(seen: &FilteredOutcome) -> f64 {
     if seen.rtt_s <= 0.0 {
         return allegro(seen.rate_mbps, seen.loss, 0.5);
     }
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn of(utility: Utility, rate_mbps: f64, gradient: f64, loss: f64) -> f64 {
-        utility.of(&Observed { rate_mbps, gradient, loss, ..Observed::default() })
+        utility.of(&FilteredOutcome { rate_mbps, gradient, loss, ..FilteredOutcome::default() })
     }
 
     fn close(value: f64, wanted: f64) {
@@ -254,11 +254,12 @@ mod tests {
 
     #[test]
     fn proteus_yields_to_rtt_variation_and_ignores_a_falling_rtt() {
-        let seen = Observed { rate_mbps: 100.0, deviation_s: 0.001, ..Observed::default() };
+        let seen =
+            FilteredOutcome { rate_mbps: 100.0, deviation_s: 0.001, ..FilteredOutcome::default() };
         close(Utility::PROTEUS_P.of(&seen), 63.0957);
         close(Utility::PROTEUS_S.of(&seen), 63.0957 - 150.0);
         close(Utility::PROTEUS_H.of(&seen), 63.0957 - 150.0);
-        let slow = Observed { rate_mbps: 9.0, ..seen };
+        let slow = FilteredOutcome { rate_mbps: 9.0, ..seen };
         close(Utility::PROTEUS_H.of(&slow), Utility::PROTEUS_P.of(&slow));
         close(of(Utility::PROTEUS_P, 100.0, -0.01, 0.0), 63.0957);
         close(of(Utility::PROTEUS_P, 100.0, 0.01, 0.05), 6.3457 - 900.0);
@@ -275,7 +276,12 @@ mod tests {
     #[test]
     fn allegro_latency_wants_a_short_and_steady_rtt() {
         let of = |rtt_s, previous_rtt_s| {
-            let seen = Observed { rate_mbps: 100.0, rtt_s, previous_rtt_s, ..Observed::default() };
+            let seen = FilteredOutcome {
+                rate_mbps: 100.0,
+                rtt_s,
+                previous_rtt_s,
+                ..FilteredOutcome::default()
+            };
             Utility::AllegroLatency {}.of(&seen)
         };
         // 99.3307 / 2 / 0.03 with a steady RTT of 30 ms.
@@ -294,8 +300,8 @@ mod tests {
         assert!(!weighted.tune(above));
         let mut hybrid = Utility::PROTEUS_H;
         assert!(hybrid.tune(above) && !hybrid.tune(Tuning::Share(0.5)));
-        close(hybrid.of(&Observed { rate_mbps: 5.0, deviation_s: 0.1, ..Observed::default() }), {
-            5.0_f64.powf(0.9) - 750.0
-        });
+        let seen =
+            FilteredOutcome { rate_mbps: 5.0, deviation_s: 0.1, ..FilteredOutcome::default() };
+        close(hybrid.of(&seen), 5.0_f64.powf(0.9) - 750.0);
     }
 }

@@ -1,6 +1,6 @@
 use std::fmt::Debug;
 
-use super::core::{Ack, Congestion, WindowCore};
+use super::core::{AckEvent, Congestion, WindowCore};
 use crate::{
     Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
     Time,
@@ -9,7 +9,7 @@ use crate::{
 /// The part in which window algorithms differ.
 pub(crate) trait Law: Debug + Send + Sync {
     /// An acknowledgement: grows the window by `ack.growth_bytes`.
-    fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack);
+    fn on_ack(&mut self, core: &mut WindowCore, ack: &AckEvent);
 
     /// A recovery period begins. Returns the reduced window in bytes.
     fn on_loss(&mut self, core: &WindowCore) -> f64;

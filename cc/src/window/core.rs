@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::recovery::Recovery;
+use super::recovery::RecoveryPeriods;
 use super::usage::WindowUse;
 use crate::estimators::{PersistentCongestion, RoundCounter};
 use crate::{
@@ -38,7 +38,7 @@ pub(crate) struct WindowCore {
     rtt: Option<RttSample>,
     rounds: RoundCounter,
     usage: WindowUse,
-    recovery: Recovery,
+    recovery: RecoveryPeriods,
     persistent: PersistentCongestion,
     before_reduction: Option<Reduction>,
     last_sent: Option<Time>,
@@ -58,7 +58,7 @@ struct Reduction {
 
 /// The parts of an event that change the window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ack {
+pub(crate) struct AckEvent {
     pub(crate) now: Time,
     /// Present when there is a new RTT sample.
     pub(crate) rtt: Option<RttSample>,
@@ -92,7 +92,7 @@ impl WindowCore {
             rtt: None,
             rounds: RoundCounter::default(),
             usage: WindowUse::default(),
-            recovery: Recovery::default(),
+            recovery: RecoveryPeriods::default(),
             persistent: PersistentCongestion::default(),
             before_reduction: None,
             last_sent: None,
@@ -236,7 +236,7 @@ impl WindowCore {
     }
 
     /// Processes an event. Losses come before acknowledgements (RFC 9002, Appendix A.7).
-    pub(crate) fn on_event(&mut self, event: &CongestionEvent<'_>) -> (Congestion, Ack) {
+    pub(crate) fn on_event(&mut self, event: &CongestionEvent<'_>) -> (Congestion, AckEvent) {
         if event.app_limited {
             self.on_starved();
         }
@@ -253,7 +253,7 @@ impl WindowCore {
         (congestion, ack)
     }
 
-    fn acknowledge(&mut self, event: &CongestionEvent<'_>) -> Ack {
+    fn acknowledge(&mut self, event: &CongestionEvent<'_>) -> AckEvent {
         let used = self.usage.is_used(self.window_bytes(), self.is_slow_start());
         let bytes = |counts: &dyn Fn(&AckedPacket) -> bool| {
             event.acked.iter().filter(|packet| counts(packet)).map(|packet| packet.bytes).sum()
@@ -262,7 +262,7 @@ impl WindowCore {
         if round_ended {
             self.usage.on_round();
         }
-        Ack {
+        AckEvent {
             now: event.now,
             rtt: event.rtt,
             delivered_bytes: bytes(&|_| true),

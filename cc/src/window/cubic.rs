@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
-use super::core::{Ack, WindowCore};
+use super::core::{AckEvent, WindowCore};
 use super::hystart::HyStart;
 use super::settings::{positive, share};
 use crate::{Controller, ControllerConfig, PathModel, PathStart, Time};
@@ -66,12 +66,12 @@ struct Memory {
     /// cwnd_prior: the window at the last loss.
     prior: f64,
     /// The current epoch of congestion avoidance, from its first acknowledgement on.
-    epoch: Option<Epoch>,
+    epoch: Option<CubicEpoch>,
 }
 
 /// One epoch of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
-struct Epoch {
+struct CubicEpoch {
     /// Time during which the window was in use. Time without data does not count: the window would jump
     /// at its end (Section 5.8).
     time: Duration,
@@ -83,7 +83,7 @@ struct Epoch {
     w_est: f64,
 }
 
-impl Epoch {
+impl CubicEpoch {
     /// K = cbrt((W_max - cwnd_epoch) / C) (Section 4.2, Figure 2); without a loss before it K is 0
     /// and W_max the window (Sections 4.8 and 4.10).
     fn new(window: f64, w_max: f64, c: f64) -> Self {
@@ -119,10 +119,10 @@ impl Cubic {
         }
     }
 
-    fn avoid(&mut self, core: &mut WindowCore, ack: &Ack, passed: Duration) {
+    fn avoid(&mut self, core: &mut WindowCore, ack: &AckEvent, passed: Duration) {
         let (window, c) = (core.packets(), self.config.c);
         let mut epoch =
-            self.memory.epoch.unwrap_or_else(|| Epoch::new(window, self.memory.w_max, c));
+            self.memory.epoch.unwrap_or_else(|| CubicEpoch::new(window, self.memory.w_max, c));
         let acked = ack.growth_bytes as f64 / core.mtu();
         if self.memory.epoch.is_some() {
             epoch.time += passed;
@@ -145,7 +145,7 @@ impl Cubic {
 }
 
 impl Law for Cubic {
-    fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack) {
+    fn on_ack(&mut self, core: &mut WindowCore, ack: &AckEvent) {
         let passed = ack.now - self.grown_until;
         self.grown_until = ack.now;
         match (&mut self.hystart, core.is_slow_start()) {

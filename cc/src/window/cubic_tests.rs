@@ -15,14 +15,14 @@ fn after_loss(packets: u64, rtt_ms: u64) -> Bench {
 #[test]
 fn k_and_the_curve_are_those_of_the_rfc() {
     // W_max = 100, window 70: K = cbrt(30 / 0.4) = 4.2172 s.
-    let epoch = Epoch::new(70.0, 100.0, 0.4);
+    let epoch = CubicEpoch::new(70.0, 100.0, 0.4);
     assert!((epoch.k_s - 4.217_163).abs() < 1e-5, "{}", epoch.k_s);
     // W(0) = 70, W(K) = 100, W(2K) = 130, W(2) = 100 - 0.4 * 2.217163^3 = 95.6404.
     for (t_s, w) in [(0.0, 70.0), (epoch.k_s, 100.0), (2.0 * epoch.k_s, 130.0), (2.0, 95.640_4)] {
         assert!((epoch.w_cubic(t_s, 0.4) - w).abs() < 1e-3, "{t_s}: {}", epoch.w_cubic(t_s, 0.4));
     }
     // Without a loss before it the curve begins at its plateau.
-    let fresh = Epoch::new(70.0, 0.0, 0.4);
+    let fresh = CubicEpoch::new(70.0, 0.0, 0.4);
     assert_eq!((fresh.k_s, fresh.origin), (0.0, 70.0));
 }
 

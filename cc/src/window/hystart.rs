@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::core::{Ack, WindowCore};
+use super::core::{AckEvent, WindowCore};
 
 /// MIN_RTT_THRESH (RFC 9406, Section 4.3).
 const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
@@ -41,7 +41,7 @@ fn rtt_threshold(last_round_min: Duration) -> Duration {
 
 impl HyStart {
     /// One acknowledgement in slow start (Section 4.2).
-    pub(crate) fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack) {
+    pub(crate) fn on_ack(&mut self, core: &mut WindowCore, ack: &AckEvent) {
         if ack.round_ended {
             self.on_round(core);
         }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
-use super::core::{Ack, WindowCore};
+use super::core::{AckEvent, WindowCore};
 use super::settings::{positive, share};
 use crate::{Controller, ControllerConfig, PathModel, PathStart, Time};
 
@@ -165,7 +165,7 @@ impl Illinois {
 }
 
 impl Law for Illinois {
-    fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack) {
+    fn on_ack(&mut self, core: &mut WindowCore, ack: &AckEvent) {
         if let Some(rtt) = ack.rtt {
             self.sample(rtt.latest);
         }

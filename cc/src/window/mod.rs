@@ -26,13 +26,13 @@ pub use reno::RenoConfig;
 pub use vegas::VegasConfig;
 pub use westwood::WestwoodConfig;
 
-use crate::algorithm::{self, Entry};
+use crate::algorithm::{self, AlgorithmEntry};
 
 /// The algorithms of this family.
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry { names: &["reno"], make: algorithm::read_settings::<RenoConfig> },
-    Entry { names: &["cubic"], make: algorithm::read_settings::<CubicConfig> },
-    Entry { names: &["vegas"], make: algorithm::read_settings::<VegasConfig> },
-    Entry { names: &["westwood"], make: algorithm::read_settings::<WestwoodConfig> },
-    Entry { names: &["illinois"], make: algorithm::read_settings::<IllinoisConfig> },
+pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
+    AlgorithmEntry { names: &["reno"], make: algorithm::read_settings::<RenoConfig> },
+    AlgorithmEntry { names: &["cubic"], make: algorithm::read_settings::<CubicConfig> },
+    AlgorithmEntry { names: &["vegas"], make: algorithm::read_settings::<VegasConfig> },
+    AlgorithmEntry { names: &["westwood"], make: algorithm::read_settings::<WestwoodConfig> },
+    AlgorithmEntry { names: &["illinois"], make: algorithm::read_settings::<IllinoisConfig> },
 ];

@@ -3,7 +3,7 @@ use crate::{CongestionEvent, Time};
 /// Recovery periods, by sent time (RFC 9002, Section 7.3.2): one reduction for all packets in flight when the first
 /// loss is detected.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recovery {
+pub(crate) struct RecoveryPeriods {
     /// When the latest period began.
     began: Option<Time>,
     /// When the period before it began.
@@ -16,7 +16,7 @@ pub(crate) struct Recovery {
     marked: bool,
 }
 
-impl Recovery {
+impl RecoveryPeriods {
     /// Whether a packet sent at `sent` left before the latest period.
     pub(crate) fn covers(&self, sent: Time) -> bool {
         self.began.is_some_and(|began| sent <= began)
@@ -76,7 +76,13 @@ mod tests {
     use super::*;
     use crate::{AckedPacket, LostPacket};
 
-    fn event(recovery: &mut Recovery, now: u64, acked: &[u64], lost: &[u64], ecn_ce: u64) -> bool {
+    fn event(
+        recovery: &mut RecoveryPeriods,
+        now: u64,
+        acked: &[u64],
+        lost: &[u64],
+        ecn_ce: u64,
+    ) -> bool {
         let at = Time::from_nanos;
         let acked: Vec<_> =
             acked.iter().map(|n| AckedPacket { number: *n, sent: at(*n), bytes: 1 }).collect();
@@ -96,7 +102,7 @@ mod tests {
 
     #[test]
     fn one_reduction_for_what_was_in_flight() {
-        let mut recovery = Recovery::default();
+        let mut recovery = RecoveryPeriods::default();
         assert!(!event(&mut recovery, 10, &[1], &[], 0));
         assert!(event(&mut recovery, 20, &[5], &[2], 0));
         assert!(recovery.is_active());
@@ -109,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_mark_counts_as_a_loss() {
-        let mut recovery = Recovery::default();
+        let mut recovery = RecoveryPeriods::default();
         assert!(event(&mut recovery, 20, &[5], &[], 1));
         assert!(!event(&mut recovery, 21, &[6], &[], 3));
         assert!(event(&mut recovery, 40, &[21], &[], 1));
@@ -118,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_period_is_baseless_when_all_its_losses_were_late() {
-        let mut recovery = Recovery::default();
+        let mut recovery = RecoveryPeriods::default();
         let at = Time::from_nanos;
         event(&mut recovery, 20, &[8], &[2, 3], 0);
         event(&mut recovery, 21, &[9], &[4], 0);

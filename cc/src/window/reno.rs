@@ -1,7 +1,7 @@
 use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
-use super::core::{Ack, WindowCore};
+use super::core::{AckEvent, WindowCore};
 use super::settings::share;
 use crate::{Controller, ControllerConfig, PathStart, Time};
 
@@ -40,7 +40,7 @@ struct Reno {
 }
 
 impl Law for Reno {
-    fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack) {
+    fn on_ack(&mut self, core: &mut WindowCore, ack: &AckEvent) {
         core.grow_as_reno(ack.growth_bytes);
     }
 

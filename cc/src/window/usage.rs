@@ -4,12 +4,12 @@
 /// An acknowledgement is for a packet sent a round trip ago. So both the current and the previous round count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WindowUse {
-    current: Round,
-    previous: Round,
+    current: UsageRound,
+    previous: UsageRound,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Round {
+struct UsageRound {
     /// Most bytes in flight.
     peak_bytes: u64,
     /// Whether the window had no room for another packet.

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
-use super::core::{Ack, WindowCore};
+use super::core::{AckEvent, WindowCore};
 use super::settings::positive;
 use crate::{Controller, ControllerConfig, PathModel, PathStart, Time};
 
@@ -95,7 +95,7 @@ impl Vegas {
         self.samples = 0;
     }
 
-    fn on_round(&mut self, core: &mut WindowCore, ack: &Ack) {
+    fn on_round(&mut self, core: &mut WindowCore, ack: &AckEvent) {
         let (Some(base), Some(rtt)) = (self.base, self.round_min) else { return };
         if self.samples < MIN_ROUND_SAMPLES {
             return core.grow_as_reno(ack.growth_bytes);
@@ -148,7 +148,7 @@ fn diff(window: f64, base: Duration, rtt: Duration) -> f64 {
 }
 
 impl Law for Vegas {
-    fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack) {
+    fn on_ack(&mut self, core: &mut WindowCore, ack: &AckEvent) {
         if let Some(rtt) = ack.rtt {
             self.sample(rtt.latest);
         }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::controller::{Law, WindowController};
-use super::core::{Ack, WindowCore};
+use super::core::{AckEvent, WindowCore};
 use super::settings::share;
 use crate::{Bandwidth, Controller, ControllerConfig, PathModel, PathStart, Time};
 
@@ -90,7 +90,7 @@ impl Estimate {
 }
 
 impl Law for Westwood {
-    fn on_ack(&mut self, core: &mut WindowCore, ack: &Ack) {
+    fn on_ack(&mut self, core: &mut WindowCore, ack: &AckEvent) {
         if let Some(rtt) = ack.rtt {
             self.rtt_min = Some(self.rtt_min.map_or(rtt.latest, |least| least.min(rtt.latest)));
         }

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use millrace_cc::registry::{self, AddError};
 use millrace_cc::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, Entry, Metrics, PathModel, PathStart,
-    SentPacket, Time, read_settings,
+    AlgorithmEntry, Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathModel,
+    PathStart, SentPacket, Time, read_settings,
 };
 use serde::Deserialize;
 
-const ENTRIES: &[Entry] =
-    &[Entry { names: &["delay-aimd"], make: read_settings::<DelayAimdConfig> }];
+const ENTRIES: &[AlgorithmEntry] =
+    &[AlgorithmEntry { names: &["delay-aimd"], make: read_settings::<DelayAimdConfig> }];
 
 /// Least window, in packets (RFC 9002, Section 7.2).
 const MIN_WINDOW_PACKETS: f64 = 2.0;

@@ -6,13 +6,15 @@ use std::time::Duration;
 use custom_controller::DelayAimdConfig;
 use millrace_cc::registry;
 use millrace_cc::{Bandwidth, Spec};
-use millrace_sim::{Flow, Link, NoObserver, Outcome, Setup};
+use millrace_sim::{FlowSetup, LinkSetup, NoObserver, Setup, SimulationOutcome};
 
 /// One flow over 20 Mbit/s and 40 ms with a bandwidth-delay product of buffer.
-fn run(config: DelayAimdConfig, loss: f64) -> Outcome {
-    let link =
-        Link { loss, ..Link::new(Bandwidth::from_mbps(20.0), Duration::from_millis(40), 100_000) };
-    let flow = Flow::bulk(Arc::new(config));
+fn run(config: DelayAimdConfig, loss: f64) -> SimulationOutcome {
+    let link = LinkSetup {
+        loss,
+        ..LinkSetup::new(Bandwidth::from_mbps(20.0), Duration::from_millis(40), 100_000)
+    };
+    let flow = FlowSetup::bulk(Arc::new(config));
     let mut setup = Setup::new(link, vec![flow], Duration::from_secs(30));
     setup.warmup = Duration::from_secs(5);
     millrace_sim::run(&setup, &mut NoObserver).expect("a possible setup")

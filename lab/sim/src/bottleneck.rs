@@ -1,7 +1,7 @@
 use crate::link::queue::LinkSized;
 use crate::link::{Pipe, PipeConfig};
-use crate::random::{Purpose, Redraw, seed};
-use crate::{Link, LinkChange, Rate, Setup};
+use crate::random::{Redraw, SeedPurpose, seed};
+use crate::{LinkChange, LinkRate, LinkSetup, Setup};
 
 /// The bottleneck of a [`Setup`] in the direction of the data, with its changes during a run. Used by the
 /// simulator and by the emulator of real packets.
@@ -9,7 +9,7 @@ use crate::{Link, LinkChange, Rate, Setup};
 pub struct Bottleneck<P> {
     /// Where packets wait and are serialised.
     pub pipe: Pipe<P>,
-    link: Link,
+    link: LinkSetup,
     redraw: Option<Redraw>,
 }
 
@@ -17,7 +17,7 @@ impl<P: LinkSized> Bottleneck<P> {
     /// The bottleneck of `setup` in its initial state, from `now_ns` on.
     #[must_use]
     pub fn new(setup: &Setup, now_ns: u64) -> Self {
-        Self::with_losses(setup, seed(setup.seed, Purpose::Link, 0), now_ns)
+        Self::with_losses(setup, seed(setup.seed, SeedPurpose::Link, 0), now_ns)
     }
 
     /// The bottleneck of `setup` with its own seed of the random losses.
@@ -33,13 +33,13 @@ impl<P: LinkSized> Bottleneck<P> {
 
     /// The link in its current state.
     #[must_use]
-    pub fn link(&self) -> &Link {
+    pub fn link(&self) -> &LinkSetup {
         &self.link
     }
 
     /// Restarts a recorded rate at `now_ns`; a constant rate stays.
     pub fn begin_trace(&mut self, now_ns: u64) {
-        if let Rate::Trace(trace) = &self.link.rate {
+        if let LinkRate::Trace(trace) = &self.link.rate {
             self.pipe.follow(now_ns, trace.clone());
         }
     }
@@ -55,8 +55,8 @@ impl<P: LinkSized> Bottleneck<P> {
         if let Some(rate) = &change.rate {
             link.rate = rate.clone();
             match rate {
-                Rate::Constant(rate) => self.pipe.set_rate(now_ns, rate.bits_per_s()),
-                Rate::Trace(trace) => self.pipe.follow(now_ns, trace.clone()),
+                LinkRate::Constant(rate) => self.pipe.set_rate(now_ns, rate.bits_per_s()),
+                LinkRate::Trace(trace) => self.pipe.follow(now_ns, trace.clone()),
             }
         }
         let rate_bps = self.pipe.config().rate_bps;
@@ -71,11 +71,11 @@ impl<P: LinkSized> Bottleneck<P> {
     }
 }
 
-fn pipe_config(link: &Link) -> PipeConfig {
+fn pipe_config(link: &LinkSetup) -> PipeConfig {
     let rate_bps = match &link.rate {
-        Rate::Constant(rate) => rate.bits_per_s(),
+        LinkRate::Constant(rate) => rate.bits_per_s(),
         // Not used while a trace is in force.
-        Rate::Trace(_) => 1_000_000,
+        LinkRate::Trace(_) => 1_000_000,
     };
     PipeConfig {
         rate_bps,

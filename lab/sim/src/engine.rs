@@ -7,13 +7,13 @@ use crate::bottleneck::Bottleneck;
 use crate::event_queue::{EventQueue, Item};
 use crate::flow::FlowRun;
 use crate::link::queue::LinkSized;
-use crate::link::{PipeCounters, Verdict};
+use crate::link::{ArrivalOutcome, PipeCounters};
 use crate::outcome::ratio;
 use crate::sender::Departure;
 use crate::timers::{NEVER, Timers};
 use crate::{
-    FlowSample, HEADER_BYTES, LinkOutcome, LinkSample, Observer, Order, Outcome, PacketDelivered,
-    SegmentDone, Setup, Supervisor,
+    FlowSample, HEADER_BYTES, LinkOutcome, LinkSample, Observer, Order, PacketDelivered,
+    SegmentDone, Setup, SimulationOutcome, Supervisor,
 };
 
 /// A packet on the link.
@@ -96,7 +96,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    pub(crate) fn run(mut self) -> Outcome {
+    pub(crate) fn run(mut self) -> SimulationOutcome {
         let end_ns = self.setup.duration.as_nanos() as u64;
         self.timers.set(EVENT_QUEUE, self.event_queue.next_ns());
         if self.flows.iter().any(|flow| flow.is_watched) {
@@ -302,9 +302,9 @@ impl<'a> Engine<'a> {
             sent = true;
             let packet = Packet { departure, flow: index as u32 };
             match self.bottleneck.pipe.arrive(self.now_ns, packet) {
-                Verdict::Accepted => {}
-                Verdict::Lost(_) => flow.counts.random_lost += 1,
-                Verdict::Dropped(_) => flow.counts.dropped += 1,
+                ArrivalOutcome::Accepted => {}
+                ArrivalOutcome::Lost(_) => flow.counts.random_lost += 1,
+                ArrivalOutcome::Dropped(_) => flow.counts.dropped += 1,
             }
         }
         // Everything that is due now is done: the next wake-up is later.
@@ -360,14 +360,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> SimulationOutcome {
         let (total, capacity_bytes) =
             (self.bottleneck.pipe.counters(), self.bottleneck.pipe.capacity_bytes(self.now_ns));
         let (before, capacity_before) = &self.at_warmup;
         let capacity_bytes = capacity_bytes - capacity_before;
         let delivered_bytes = total.delivered_bytes - before.delivered_bytes;
         let flows = self.flows.iter().zip(&self.setup.flows);
-        Outcome {
+        SimulationOutcome {
             link: LinkOutcome {
                 capacity_bytes,
                 delivered_bytes,

@@ -4,15 +4,15 @@ use millrace_cc::{Bandwidth, Time};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::random::{Purpose, seed};
+use crate::random::{SeedPurpose, seed};
 use crate::receiver::Receiver;
-use crate::sender::{Sender, SenderCounts};
+use crate::sender::{SenderCounts, SimulatedSender};
 use crate::tally::DelayTally;
-use crate::{Flow, FlowOutcome, FlowSample, Setup};
+use crate::{FlowSample, FlowSetup, Setup, SimulatedFlowTotals};
 
 /// Packet counts of a flow since the start of the run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct FlowPacketCounts {
     pub delivered: u64,
     pub delivered_bytes: u64,
     pub goodput_bytes: u64,
@@ -24,32 +24,32 @@ pub(crate) struct Counts {
 /// A sender, its receiver, and what is counted about them.
 #[derive(Debug)]
 pub(crate) struct FlowRun {
-    pub sender: Sender,
+    pub sender: SimulatedSender,
     pub receiver: Receiver,
     pub reverse_loss: Pcg64Mcg,
     pub extra_rtt_ns: u64,
     /// Whether the supervisor watches it.
     pub is_watched: bool,
     pub started: bool,
-    pub counts: Counts,
+    pub counts: FlowPacketCounts,
     pub rtt: DelayTally,
     pub queueing: DelayTally,
     pub segment_time: DelayTally,
-    at_warmup: (SenderCounts, Counts),
-    at_sample: (SenderCounts, Counts),
+    at_warmup: (SenderCounts, FlowPacketCounts),
+    at_sample: (SenderCounts, FlowPacketCounts),
 }
 
 impl FlowRun {
-    pub(crate) fn new(setup: &Setup, index: usize, flow: &Flow, is_watched: bool) -> Self {
-        let reverse = seed(setup.seed, Purpose::Reverse, index);
+    pub(crate) fn new(setup: &Setup, index: usize, flow: &FlowSetup, is_watched: bool) -> Self {
+        let reverse = seed(setup.seed, SeedPurpose::Reverse, index);
         Self {
-            sender: Sender::new(flow, seed(setup.seed, Purpose::Controller, index)),
+            sender: SimulatedSender::new(flow, seed(setup.seed, SeedPurpose::Controller, index)),
             receiver: Receiver::new(&flow.ack),
             reverse_loss: Pcg64Mcg::seed_from_u64(reverse),
             extra_rtt_ns: flow.extra_rtt.as_nanos() as u64,
             is_watched,
             started: false,
-            counts: Counts::default(),
+            counts: FlowPacketCounts::default(),
             rtt: DelayTally::new(),
             queueing: DelayTally::new(),
             segment_time: DelayTally::new(),
@@ -90,13 +90,13 @@ impl FlowRun {
         };
     }
 
-    pub(crate) fn outcome(&self, setup: &Setup, flow: &Flow) -> FlowOutcome {
+    pub(crate) fn outcome(&self, setup: &Setup, flow: &FlowSetup) -> SimulatedFlowTotals {
         let (sent, counts) = (self.sender.counts, self.counts);
         let (sent_before, before) = self.at_warmup;
         let end = flow.stop.unwrap_or(setup.duration).min(setup.duration);
         let active = end.saturating_sub(flow.start.max(setup.warmup));
         let rate = |bytes| Bandwidth::from_bytes_and_time(bytes, active);
-        FlowOutcome {
+        SimulatedFlowTotals {
             algorithm: flow.algorithm.name(),
             active,
             goodput: rate(counts.goodput_bytes - before.goodput_bytes),
@@ -117,7 +117,7 @@ impl FlowRun {
     }
 
     /// The segment that `now` completes, if any.
-    pub(crate) fn completed_segment(&mut self) -> Option<crate::sender::Request> {
+    pub(crate) fn completed_segment(&mut self) -> Option<crate::sender::SegmentRequest> {
         let request = self.sender.request.as_ref()?;
         if !self.receiver.has_all(request.end_units) {
             return None;

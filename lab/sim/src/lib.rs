@@ -1,20 +1,20 @@
 //! A packet-level simulator in virtual time that drives the controllers of `millrace-cc`.
 //!
 //! [`run`] takes a [`Setup`]: one bottleneck and the flows that share it. The same setup gives the
-//! same [`Outcome`] and the same calls of the [`Observer`], on every machine. Memory depends on the
+//! same [`SimulationOutcome`] and the same calls of the [`Observer`], on every machine. Memory depends on the
 //! packets in flight and not on the length of a run.
 //!
 //! # What is modelled
 //!
 //! Data packets meet, in this order, random loss, a byte-limited drop-tail queue, a serialiser (a
-//! constant rate or a [`Trace`]), and propagation with jitter: [`link`], which the emulator of real
+//! constant rate or a [`RateTrace`]), and propagation with jitter: [`link`], which the emulator of real
 //! packets uses too. Acknowledgements have the way back to themselves: propagation and loss.
 //! Senders recover from loss as RFC 9002 says and pace as the tunnel does; receivers acknowledge as
 //! RFC 9000, Section 13.2 says, unless [`AckPolicy`] says otherwise.
 //!
 //! # Bytes
 //!
-//! Queue and rate count bytes of the network layer, as the papers do: [`Flow::packet_bytes`] (1500) for
+//! Queue and rate count bytes of the network layer, as the papers do: [`FlowSetup::packet_bytes`] (1500) for
 //! a full packet. The controller's MTU, window and pacing rate are in bytes of UDP payload, as in the
 //! tunnel: [`HEADER_BYTES`] less per packet. *Throughput* counts the packets that arrived, in bytes of the
 //! network layer; *goodput* the UDP payload that arrived for the first time.
@@ -38,14 +38,14 @@ pub mod trace;
 pub use bottleneck::Bottleneck;
 pub use event_queue::{EventQueue, Item};
 pub use observe::{FlowSample, LinkSample, NoObserver, Observer, PacketDelivered, SegmentDone};
-pub use outcome::{Delays, FlowOutcome, LinkOutcome, Outcome};
+pub use outcome::{Delays, LinkOutcome, SimulatedFlowTotals, SimulationOutcome};
 pub use setup::{
-    AckPolicy, Flow, HEADER_BYTES, Link, LinkChange, Order, RandomChange, Rate, Setup, SetupError,
-    Source,
+    AckPolicy, DataSource, FlowSetup, HEADER_BYTES, LinkChange, LinkRate, LinkSetup, Order,
+    RandomLinkChange, Setup, SetupError,
 };
 pub use supervisor::{Supervisor, Unsupervised};
 pub use tally::DelayTally;
-pub use trace::Trace;
+pub use trace::RateTrace;
 
 /// Runs `setup` from its first moment to its last.
 ///
@@ -54,7 +54,7 @@ pub use trace::Trace;
 ///
 /// # Panics
 /// If packets are not conserved (delivered, lost or inside): an error of the simulator.
-pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<Outcome, SetupError> {
+pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<SimulationOutcome, SetupError> {
     run_supervised(setup, observer, &mut Unsupervised)
 }
 
@@ -69,7 +69,7 @@ pub fn run_supervised(
     setup: &Setup,
     observer: &mut dyn Observer,
     supervisor: &mut dyn Supervisor,
-) -> Result<Outcome, SetupError> {
+) -> Result<SimulationOutcome, SetupError> {
     setup.validate()?;
     Ok(engine::Engine::new(setup, observer, supervisor).run())
 }

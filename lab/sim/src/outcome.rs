@@ -4,11 +4,11 @@ use millrace_cc::Bandwidth;
 
 /// Outcome of a run. All totals are of the time after the warm-up.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// The bottleneck.
     pub link: LinkOutcome,
     /// The flows, in the order of the setup.
-    pub flows: Vec<FlowOutcome>,
+    pub flows: Vec<SimulatedFlowTotals>,
     /// Data packets that were sent in the whole run: the simulator's work.
     pub simulated_packets: u64,
 }
@@ -39,7 +39,7 @@ pub struct LinkOutcome {
 
 /// Totals of a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct FlowOutcome {
+pub struct SimulatedFlowTotals {
     /// Name of its algorithm.
     pub algorithm: &'static str,
     /// Its duration after the warm-up, over which its rates are computed.
@@ -74,7 +74,7 @@ pub struct FlowOutcome {
     pub segment_time: Delays,
 }
 
-impl FlowOutcome {
+impl SimulatedFlowTotals {
     /// Share of the packets sent that were dropped by the queue or lost at random.
     #[must_use]
     pub fn loss_rate(&self) -> f64 {

@@ -5,12 +5,12 @@ use millrace_cc::Bandwidth;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::{LinkChange, RandomChange, Rate};
+use crate::{LinkChange, LinkRate, RandomLinkChange};
 
 /// Purpose of a seed. Each purpose (and each flow) has its own generator, so that a draw for one does
 /// not shift the draws for another.
 #[derive(Clone, Copy)]
-pub(crate) enum Purpose {
+pub(crate) enum SeedPurpose {
     Link = 1,
     Changes = 2,
     Reverse = 3,
@@ -18,7 +18,7 @@ pub(crate) enum Purpose {
 }
 
 /// Mixes the bits of seed, purpose and index (the finaliser of SplitMix64, Steele et al. 2014).
-pub(crate) fn seed(run: u64, purpose: Purpose, index: usize) -> u64 {
+pub(crate) fn seed(run: u64, purpose: SeedPurpose, index: usize) -> u64 {
     let place = (purpose as u64) << 32 | index as u64;
     let mut bits = run ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,13 +29,13 @@ pub(crate) fn seed(run: u64, purpose: Purpose, index: usize) -> u64 {
 /// Draws a link's random values.
 #[derive(Debug)]
 pub(crate) struct Redraw {
-    ranges: RandomChange,
+    ranges: RandomLinkChange,
     rng: Pcg64Mcg,
 }
 
 impl Redraw {
-    pub(crate) fn new(ranges: RandomChange, run_seed: u64) -> Self {
-        Self { ranges, rng: Pcg64Mcg::seed_from_u64(seed(run_seed, Purpose::Changes, 0)) }
+    pub(crate) fn new(ranges: RandomLinkChange, run_seed: u64) -> Self {
+        Self { ranges, rng: Pcg64Mcg::seed_from_u64(seed(run_seed, SeedPurpose::Changes, 0)) }
     }
 
     /// Always three draws: whether one range is present does not change the others' values.
@@ -44,7 +44,7 @@ impl Redraw {
         let rates = self.ranges.rate.as_ref();
         let bps = rates.map(|range| {
             let ends = range.start().bits_per_s()..=range.end().bits_per_s();
-            Rate::Constant(Bandwidth::from_bits_per_s(between(&ends, rate)))
+            LinkRate::Constant(Bandwidth::from_bits_per_s(between(&ends, rate)))
         });
         let rtts = self.ranges.rtt.as_ref();
         let rtt = rtts.map(|range| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
 use thiserror::Error;
 
-use crate::Trace;
+use crate::RateTrace;
 
 /// Bytes of a packet that are not UDP payload: the headers of IPv6 and UDP.
 pub const HEADER_BYTES: u64 = 48;
@@ -15,13 +15,13 @@ pub const HEADER_BYTES: u64 = 48;
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Initial state of the bottleneck.
-    pub link: Link,
+    pub link: LinkSetup,
     /// Changes of the bottleneck, and when. Of changes at the same time the later in the list wins.
     pub changes: Vec<(Duration, LinkChange)>,
     /// Random values that are drawn periodically.
-    pub random_change: Option<RandomChange>,
+    pub random_change: Option<RandomLinkChange>,
     /// The senders with their receivers.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FlowSetup>,
     /// Length of the run.
     pub duration: Duration,
     /// Time at its start that does not count in the totals.
@@ -37,7 +37,7 @@ pub struct Setup {
 impl Setup {
     /// `flows` over `link`: no changes, no warm-up, seed 1, a sample each 100 ms.
     #[must_use]
-    pub fn new(link: Link, flows: Vec<Flow>, duration: Duration) -> Self {
+    pub fn new(link: LinkSetup, flows: Vec<FlowSetup>, duration: Duration) -> Self {
         Self {
             link,
             changes: Vec::new(),
@@ -53,18 +53,18 @@ impl Setup {
 
 /// Rate of the bottleneck.
 #[derive(Clone, Debug)]
-pub enum Rate {
+pub enum LinkRate {
     /// A constant rate, in bytes of the network layer.
     Constant(Bandwidth),
     /// A recorded rate, repeated; it starts when it comes into force.
-    Trace(Arc<Trace>),
+    Trace(Arc<RateTrace>),
 }
 
 /// The bottleneck, in the direction of the data.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct LinkSetup {
     /// Its rate.
-    pub rate: Rate,
+    pub rate: LinkRate,
     /// Propagation, both directions together; half of it is behind the queue, half on the return path.
     pub rtt: Duration,
     /// Bytes that may wait. The packet being serialised has left the buffer.
@@ -79,12 +79,12 @@ pub struct Link {
     pub reorder: bool,
 }
 
-impl Link {
+impl LinkSetup {
     /// A link with a constant rate, without loss or jitter.
     #[must_use]
     pub fn new(rate: Bandwidth, rtt: Duration, buffer_bytes: u64) -> Self {
         Self {
-            rate: Rate::Constant(rate),
+            rate: LinkRate::Constant(rate),
             rtt,
             buffer_bytes,
             loss: 0.0,
@@ -99,41 +99,41 @@ impl Link {
 /// none overtakes another.
 #[derive(Clone, Debug, Default)]
 pub struct LinkChange {
-    /// New [`Link::rate`].
-    pub rate: Option<Rate>,
-    /// New [`Link::rtt`].
+    /// New [`LinkSetup::rate`].
+    pub rate: Option<LinkRate>,
+    /// New [`LinkSetup::rtt`].
     pub rtt: Option<Duration>,
-    /// New [`Link::buffer_bytes`].
+    /// New [`LinkSetup::buffer_bytes`].
     pub buffer_bytes: Option<u64>,
-    /// New [`Link::loss`].
+    /// New [`LinkSetup::loss`].
     pub loss: Option<f64>,
-    /// New [`Link::loss_reverse`].
+    /// New [`LinkSetup::loss_reverse`].
     pub loss_reverse: Option<f64>,
-    /// New [`Link::jitter`].
+    /// New [`LinkSetup::jitter`].
     pub jitter: Option<Duration>,
 }
 
 /// Values drawn evenly from ranges, at the start of the run and then periodically. Values without a
 /// range keep the link's.
 #[derive(Clone, Debug)]
-pub struct RandomChange {
+pub struct RandomLinkChange {
     /// Time between draws.
     pub every: Duration,
     /// Range of constant rates.
     pub rate: Option<RangeInclusive<Bandwidth>>,
-    /// Range of [`Link::rtt`].
+    /// Range of [`LinkSetup::rtt`].
     pub rtt: Option<RangeInclusive<Duration>>,
-    /// Range of [`Link::loss`].
+    /// Range of [`LinkSetup::loss`].
     pub loss: Option<RangeInclusive<f64>>,
 }
 
 /// A sender and its receiver.
 #[derive(Clone, Debug)]
-pub struct Flow {
+pub struct FlowSetup {
     /// Its congestion control.
     pub algorithm: Arc<dyn ControllerConfig>,
     /// Its data.
-    pub source: Source,
+    pub source: DataSource,
     /// When it starts.
     pub start: Duration,
     /// When it stops sending; packets in flight still arrive. `None` is the end of the run.
@@ -150,13 +150,13 @@ pub struct Flow {
     pub initial_window_packets: u64,
 }
 
-impl Flow {
+impl FlowSetup {
     /// A flow that always has data, from the start of the run to its end.
     #[must_use]
     pub fn bulk(algorithm: Arc<dyn ControllerConfig>) -> Self {
         Self {
             algorithm,
-            source: Source::Bulk,
+            source: DataSource::Bulk,
             start: Duration::ZERO,
             stop: None,
             extra_rtt: Duration::ZERO,
@@ -179,7 +179,7 @@ pub enum Order {
 
 /// The data of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Source {
+pub enum DataSource {
     /// Unlimited data.
     Bulk,
     /// A video: this much UDP payload per period. The next segments wait while one is being sent;
@@ -237,10 +237,10 @@ fn check_rate(what: &str, rate: Bandwidth) -> Result<(), SetupError> {
     })
 }
 
-fn check_link_rate(what: &str, rate: &Rate) -> Result<(), SetupError> {
+fn check_link_rate(what: &str, rate: &LinkRate) -> Result<(), SetupError> {
     match rate {
-        Rate::Constant(rate) => check_rate(what, *rate),
-        Rate::Trace(_) => Ok(()),
+        LinkRate::Constant(rate) => check_rate(what, *rate),
+        LinkRate::Trace(_) => Ok(()),
     }
 }
 
@@ -299,7 +299,7 @@ impl Setup {
     }
 }
 
-impl Link {
+impl LinkSetup {
     fn validate(&self) -> Result<(), SetupError> {
         check_link_rate("link", &self.rate)?;
         check_delay("link", "rtt", self.rtt)?;
@@ -333,7 +333,7 @@ fn check_range<T: PartialOrd>(
     check(range.start() <= range.end(), || "random change: a range ends below its start".to_owned())
 }
 
-impl RandomChange {
+impl RandomLinkChange {
     fn validate(&self) -> Result<(), SetupError> {
         let what = "random change";
         check(self.every >= Duration::from_millis(1), || {
@@ -345,7 +345,7 @@ impl RandomChange {
     }
 }
 
-impl Flow {
+impl FlowSetup {
     fn validate(&self, what: &str) -> Result<(), SetupError> {
         check((HEADER_BYTES + 100..=65_535).contains(&self.packet_bytes), || {
             format!("{what}: packets of {} bytes; allowed are 148 to 65535", self.packet_bytes)
@@ -361,9 +361,9 @@ impl Flow {
         check_delay(what, "acknowledgement delay", self.ack.max_delay)?;
         check_delay(what, "acknowledgement aggregation", self.ack.aggregation)?;
         match self.source {
-            Source::Bulk => Ok(()),
-            Source::Constant { rate } => check_rate(what, rate),
-            Source::Segments { bytes, period } => {
+            DataSource::Bulk => Ok(()),
+            DataSource::Constant { rate } => check_rate(what, rate),
+            DataSource::Segments { bytes, period } => {
                 check(bytes > 0 && period >= Duration::from_millis(1), || {
                     format!("{what}: segments of {bytes} bytes each {period:?}")
                 })

@@ -13,8 +13,8 @@ use thiserror::Error;
 /// - *throughput*: lines of `seconds Mbit/s`, each in force until the next one's time. The last line
 ///   is in force for as long as the one before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trace {
-    pub(crate) kind: Kind,
+pub struct RateTrace {
+    pub(crate) kind: TraceKind,
     /// Time after which it repeats.
     pub(crate) period_ns: u64,
 }
@@ -23,7 +23,7 @@ pub struct Trace {
 pub const OPPORTUNITY_BYTES: u64 = 1500;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TraceKind {
     /// Times at which bytes may leave, ascending, and how many.
     Opportunities(Vec<(u64, u64)>),
     /// Times from which a rate in bit/s holds, ascending, the first being 0.
@@ -49,7 +49,7 @@ const MAX_SPAN_NS: u64 = 100_000_000_000_000_000;
 /// Highest rate of a line.
 const MAX_MBPS: f64 = 100_000.0;
 
-impl Trace {
+impl RateTrace {
     /// Parses mahimahi's format; `file` is named in errors.
     ///
     /// # Errors
@@ -74,7 +74,9 @@ impl Trace {
         match moments.last() {
             None => Err(fail(0, "the file is empty".to_owned())),
             Some((0, _)) => Err(fail(0, "all opportunities are at 0 ms".to_owned())),
-            Some(&(period_ns, _)) => Ok(Self { kind: Kind::Opportunities(moments), period_ns }),
+            Some(&(period_ns, _)) => {
+                Ok(Self { kind: TraceKind::Opportunities(moments), period_ns })
+            }
         }
     }
 
@@ -106,7 +108,7 @@ impl Trace {
         };
         let before_ns = steps.iter().rev().nth(1).map(|(at_ns, _)| *at_ns);
         let period_ns = last_ns + before_ns.map_or(1_000_000_000, |before| last_ns - before);
-        let trace = Self { kind: Kind::Steps(steps), period_ns };
+        let trace = Self { kind: TraceKind::Steps(steps), period_ns };
         if trace.is_dead() {
             return Err(fail(0, "no line has a rate above zero".to_owned()));
         }
@@ -116,7 +118,7 @@ impl Trace {
     /// Reads a file in mahimahi's format.
     ///
     /// # Errors
-    /// As [`Trace::mahimahi`], or when the file can't be read.
+    /// As [`RateTrace::mahimahi`], or when the file can't be read.
     pub fn mahimahi_file(path: &Path) -> Result<Self, TraceError> {
         Self::mahimahi(&path.display().to_string(), &read(path)?)
     }
@@ -124,7 +126,7 @@ impl Trace {
     /// Reads a file of `seconds Mbit/s` lines.
     ///
     /// # Errors
-    /// As [`Trace::throughput`], or when the file can't be read.
+    /// As [`RateTrace::throughput`], or when the file can't be read.
     pub fn throughput_file(path: &Path) -> Result<Self, TraceError> {
         Self::throughput(&path.display().to_string(), &read(path)?)
     }
@@ -134,10 +136,10 @@ impl Trace {
     pub fn mean_rate(&self) -> Bandwidth {
         let period_s = self.period_ns as f64 / 1e9;
         let bits: f64 = match &self.kind {
-            Kind::Opportunities(opportunities) => {
+            TraceKind::Opportunities(opportunities) => {
                 opportunities.iter().map(|(_, bytes)| *bytes as f64 * 8.0).sum()
             }
-            Kind::Steps(steps) => {
+            TraceKind::Steps(steps) => {
                 let ends = steps.iter().skip(1).map(|(at, _)| *at).chain([self.period_ns]);
                 let span = |((from, rate_bps), to): (&(u64, u64), u64)| {
                     *rate_bps as f64 * (to.saturating_sub(*from)) as f64 / 1e9
@@ -150,8 +152,8 @@ impl Trace {
 
     fn is_dead(&self) -> bool {
         match &self.kind {
-            Kind::Opportunities(_) => false,
-            Kind::Steps(steps) => steps.iter().all(|(_, rate_bps)| *rate_bps == 0),
+            TraceKind::Opportunities(_) => false,
+            TraceKind::Steps(steps) => steps.iter().all(|(_, rate_bps)| *rate_bps == 0),
         }
     }
 }

@@ -5,12 +5,12 @@ mod common;
 use std::time::Duration;
 
 use common::{constant, demo, outcome, setup};
-use millrace_sim::{Delays, Flow, Link, Setup};
+use millrace_sim::{Delays, FlowSetup, LinkSetup, Setup};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn one(link: Link, mbps: f64, seconds: u64) -> Setup {
-    setup(link, vec![Flow::bulk(constant(mbps))], seconds)
+fn one(link: LinkSetup, mbps: f64, seconds: u64) -> Setup {
+    setup(link, vec![FlowSetup::bulk(constant(mbps))], seconds)
 }
 
 #[track_caller]
@@ -82,7 +82,7 @@ fn at_twice_the_capacity_every_other_packet_is_dropped_exactly() {
 #[test]
 fn loss_is_binomial_in_both_directions() {
     for seed in 1..=5 {
-        let lossy = Link { loss: 0.02, loss_reverse: 0.3, ..demo() };
+        let lossy = LinkSetup { loss: 0.02, loss_reverse: 0.3, ..demo() };
         let outcome = outcome(&Setup { seed, ..one(lossy, 6.0, 100) });
         let flow = &outcome.flows[0];
         assert_eq!(flow.sent_packets, 50_000);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Log, link, setup};
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{Bandwidth, ControllerConfig};
-use millrace_sim::{Flow, Link, LinkChange, Rate, Setup, run};
+use millrace_sim::{FlowSetup, LinkChange, LinkRate, LinkSetup, Setup, run};
 
 const SECONDS: u64 = 30;
 const SAMPLES_A_SECOND: usize = 10;
@@ -21,14 +21,14 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// Name and description, link, and changes of its rate.
 struct Path {
     name: &'static str,
-    link: Link,
+    link: LinkSetup,
     rates_mbps: Vec<(u64, f64)>,
 }
 
 fn paths() -> Vec<Path> {
     let path = |name, link, loss, rates_mbps: &[(u64, f64)]| Path {
         name,
-        link: Link { loss, ..link },
+        link: LinkSetup { loss, ..link },
         rates_mbps: rates_mbps.to_vec(),
     };
     vec![
@@ -47,12 +47,12 @@ fn paths() -> Vec<Path> {
 }
 
 fn of_path(path: &Path, algorithm: &Arc<dyn ControllerConfig>) -> Setup {
-    let mut setup = setup(path.link.clone(), vec![Flow::bulk(algorithm.clone())], SECONDS);
+    let mut setup = setup(path.link.clone(), vec![FlowSetup::bulk(algorithm.clone())], SECONDS);
     setup.changes = path
         .rates_mbps
         .iter()
         .map(|(at_s, mbps)| {
-            let rate = Rate::Constant(Bandwidth::from_mbps(*mbps));
+            let rate = LinkRate::Constant(Bandwidth::from_mbps(*mbps));
             (Duration::from_secs(*at_s), LinkChange { rate: Some(rate), ..LinkChange::default() })
         })
         .collect();
@@ -93,8 +93,8 @@ fn curves(path: &Path, algorithm: &Arc<dyn ControllerConfig>) -> String {
         seconds.iter().filter_map(|second| Some(value(&second.last()?.2[0]))).collect()
     };
     let most = match path.link.rate {
-        Rate::Constant(rate) => rate.mbps(),
-        Rate::Trace(_) => f64::NAN,
+        LinkRate::Constant(rate) => rate.mbps(),
+        LinkRate::Trace(_) => f64::NAN,
     };
     let flow = &outcome.flows[0];
     let mut text = format!("{}\n", path.name);

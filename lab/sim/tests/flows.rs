@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use common::{constant, demo, link, logged, outcome, setup};
 use millrace_cc::{Bandwidth, Time, registry};
-use millrace_sim::{AckPolicy, Flow, Link, LinkChange, RandomChange, Setup, Source};
+use millrace_sim::{
+    AckPolicy, DataSource, FlowSetup, LinkChange, LinkSetup, RandomLinkChange, Setup,
+};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -25,14 +27,14 @@ fn seconds(at: u64) -> Time {
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_does_not() {
     let mixed = |seed| {
-        let lossy = Link { loss: 0.01, loss_reverse: 0.05, jitter: 2 * MS, ..demo() };
-        let video = Source::Segments { bytes: 200_000, period: Duration::from_millis(800) };
+        let lossy = LinkSetup { loss: 0.01, loss_reverse: 0.05, jitter: 2 * MS, ..demo() };
+        let video = DataSource::Segments { bytes: 200_000, period: Duration::from_millis(800) };
         let flows = vec![
-            Flow::bulk(named("vivace")),
-            Flow { start: 3000 * MS, extra_rtt: 40 * MS, ..Flow::bulk(named("vivace")) },
-            Flow { source: video, ..Flow::bulk(constant(3.0)) },
+            FlowSetup::bulk(named("vivace")),
+            FlowSetup { start: 3000 * MS, extra_rtt: 40 * MS, ..FlowSetup::bulk(named("vivace")) },
+            FlowSetup { source: video, ..FlowSetup::bulk(constant(3.0)) },
         ];
-        let random_change = Some(RandomChange {
+        let random_change = Some(RandomLinkChange {
             every: Duration::from_secs(2),
             rate: Some(Bandwidth::from_mbps(5.0)..=Bandwidth::from_mbps(20.0)),
             rtt: Some(20 * MS..=80 * MS),
@@ -50,8 +52,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_does_not() {
 #[test]
 fn link_changes_do_not_depend_on_the_algorithm() {
     let fate = |mbps| {
-        let mut setup = setup(demo(), vec![Flow::bulk(constant(mbps))], 100);
-        setup.random_change = Some(RandomChange {
+        let mut setup = setup(demo(), vec![FlowSetup::bulk(constant(mbps))], 100);
+        setup.random_change = Some(RandomLinkChange {
             every: Duration::from_secs(5),
             rate: Some(Bandwidth::from_mbps(10.0)..=Bandwidth::from_mbps(100.0)),
             rtt: Some(10 * MS..=100 * MS),
@@ -80,7 +82,7 @@ fn link_changes_do_not_depend_on_the_algorithm() {
 
 #[test]
 fn a_change_of_the_rtt_comes_with_the_packets_that_are_sent_after_it() {
-    let mut setup = setup(demo(), vec![Flow::bulk(constant(6.0))], 20);
+    let mut setup = setup(demo(), vec![FlowSetup::bulk(constant(6.0))], 20);
     let to = |rtt| LinkChange { rtt: Some(rtt), ..LinkChange::default() };
     setup.changes =
         vec![(Duration::from_secs(5), to(200 * MS)), (Duration::from_secs(10), to(20 * MS))];
@@ -100,12 +102,12 @@ fn a_change_of_the_rtt_comes_with_the_packets_that_are_sent_after_it() {
 
 #[test]
 fn a_flow_is_there_from_its_start_to_its_stop() {
-    let second = Flow {
+    let second = FlowSetup {
         start: Duration::from_secs(10),
         stop: Some(Duration::from_secs(20)),
-        ..Flow::bulk(constant(3.0))
+        ..FlowSetup::bulk(constant(3.0))
     };
-    let (outcome, log) = logged(&setup(demo(), vec![Flow::bulk(constant(6.0)), second], 30));
+    let (outcome, log) = logged(&setup(demo(), vec![FlowSetup::bulk(constant(6.0)), second], 30));
     let flow = &outcome.flows[1];
     assert_eq!(flow.active, Duration::from_secs(10));
     // A packet each 4 ms, the first at the start.
@@ -121,8 +123,8 @@ fn a_flow_is_there_from_its_start_to_its_stop() {
 
 #[test]
 fn extra_rtt_is_the_flows_own() {
-    let distant = Flow { extra_rtt: 55 * MS, ..Flow::bulk(constant(2.0)) };
-    let outcome = outcome(&setup(demo(), vec![Flow::bulk(constant(2.0)), distant], 30));
+    let distant = FlowSetup { extra_rtt: 55 * MS, ..FlowSetup::bulk(constant(2.0)) };
+    let outcome = outcome(&setup(demo(), vec![FlowSetup::bulk(constant(2.0)), distant], 30));
     let [base, distant] = [0, 1].map(|flow: usize| outcome.flows[flow].rtt);
     assert_eq!((base.min, distant.max), (101 * MS, 157 * MS));
     // Both send at the same moments, and the first is served first.
@@ -133,7 +135,7 @@ fn extra_rtt_is_the_flows_own() {
 fn acknowledgements_come_as_often_as_the_policy_says() {
     // A packet each 2 ms.
     let samples = |ack| {
-        let flow = Flow { ack, ..Flow::bulk(constant(6.0)) };
+        let flow = FlowSetup { ack, ..FlowSetup::bulk(constant(6.0)) };
         outcome(&setup(demo(), vec![flow], 60)).flows[0].rtt
     };
     let every = |every| AckPolicy { every, ..AckPolicy::default() };
@@ -153,10 +155,10 @@ fn acknowledgements_come_as_often_as_the_policy_says() {
 #[test]
 fn jitter_is_even_and_keeps_the_order_unless_asked() {
     for reorder in [false, true] {
-        let late = Link { jitter: 10 * MS, reorder, ..link(100.0, 100, 150_000) };
+        let late = LinkSetup { jitter: 10 * MS, reorder, ..link(100.0, 100, 150_000) };
         // A packet each 4 ms, each acknowledged.
         let ack = AckPolicy { every: 1, ..AckPolicy::default() };
-        let flow = Flow { ack, ..Flow::bulk(constant(3.0)) };
+        let flow = FlowSetup { ack, ..FlowSetup::bulk(constant(3.0)) };
         let outcome = outcome(&setup(late, vec![flow], 100));
         let flow = &outcome.flows[0];
         let base = Duration::from_micros(100_120);
@@ -173,8 +175,8 @@ fn jitter_is_even_and_keeps_the_order_unless_asked() {
 #[test]
 fn spurious_losses_are_detected_and_tolerated() {
     // 12 packets in 1 ms, so that 20 ms of jitter lets hundreds overtake one.
-    let late = Link { jitter: 20 * MS, reorder: true, ..link(150.0, 30, 1_500_000) };
-    let outcome = outcome(&setup(late, vec![Flow::bulk(constant(100.0))], 5));
+    let late = LinkSetup { jitter: 20 * MS, reorder: true, ..link(150.0, 30, 1_500_000) };
+    let outcome = outcome(&setup(late, vec![FlowSetup::bulk(constant(100.0))], 5));
     let flow = &outcome.flows[0];
     assert!(flow.declared_lost_packets > 1000, "{flow:?}");
     assert_eq!(flow.random_lost_packets + flow.dropped_packets, 0);
@@ -184,8 +186,8 @@ fn spurious_losses_are_detected_and_tolerated() {
 
 #[test]
 fn what_is_lost_is_sent_again_and_counts_once() {
-    let lossy = Link { loss: 0.05, ..demo() };
-    let outcome = outcome(&setup(lossy, vec![Flow::bulk(constant(6.0))], 100));
+    let lossy = LinkSetup { loss: 0.05, ..demo() };
+    let outcome = outcome(&setup(lossy, vec![FlowSetup::bulk(constant(6.0))], 100));
     let flow = &outcome.flows[0];
     // What was lost in the last RTT has not been sent again.
     assert!(flow.retransmitted_packets.abs_diff(flow.random_lost_packets) < 30, "{flow:?}");
@@ -198,8 +200,8 @@ fn what_is_lost_is_sent_again_and_counts_once() {
 fn segments_take_the_time_that_their_bytes_take() {
     // 100 packets of 1452 bytes, less a byte, at a packet each 2 ms: the last leaves after 198 ms,
     // takes 1 ms less a bit on the line, and 50 ms and its own propagation to arrive.
-    let source = Source::Segments { bytes: 145_199, period: Duration::from_secs(1) };
-    let flow = Flow { source, extra_rtt: 20 * MS, ..Flow::bulk(constant(6.0)) };
+    let source = DataSource::Segments { bytes: 145_199, period: Duration::from_secs(1) };
+    let flow = FlowSetup { source, extra_rtt: 20 * MS, ..FlowSetup::bulk(constant(6.0)) };
     let (outcome, log) = logged(&setup(demo(), vec![flow], 30));
     assert_eq!((log.segments.len(), outcome.flows[0].segments), (30, 30));
     for (number, segment) in (0..).zip(&log.segments) {
@@ -218,8 +220,8 @@ fn segments_take_the_time_that_their_bytes_take() {
 #[test]
 fn a_segment_waits_for_the_one_before_and_then_catches_up() {
     // 4 Mbit a second over 3 Mbit/s.
-    let source = Source::Segments { bytes: 500_000, period: Duration::from_secs(1) };
-    let flow = Flow { source, ..Flow::bulk(constant(3.0)) };
+    let source = DataSource::Segments { bytes: 500_000, period: Duration::from_secs(1) };
+    let flow = FlowSetup { source, ..FlowSetup::bulk(constant(3.0)) };
     let (_, log) = logged(&setup(demo(), vec![flow], 60));
     assert!(log.segments.windows(2).all(|pair| pair[1].requested >= pair[0].completed));
     assert!(log.segments.iter().skip(1).all(|segment| segment.requested > segment.due));
@@ -228,8 +230,8 @@ fn a_segment_waits_for_the_one_before_and_then_catches_up() {
 
 #[test]
 fn constant_source_produces_exactly_its_rate() {
-    let source = Source::Constant { rate: Bandwidth::from_mbps(2.0) };
-    let flow = Flow { source, ..Flow::bulk(constant(50.0)) };
+    let source = DataSource::Constant { rate: Bandwidth::from_mbps(2.0) };
+    let flow = FlowSetup { source, ..FlowSetup::bulk(constant(50.0)) };
     let outcome = outcome(&setup(demo(), vec![flow], 100));
     let flow = &outcome.flows[0];
     assert_eq!(flow.sent_packets, 2_000_000 / 8 * 100 / 1452);
@@ -238,7 +240,7 @@ fn constant_source_produces_exactly_its_rate() {
 
 #[test]
 fn a_dead_link_is_probed_ever_more_slowly_and_recovers() {
-    let mut setup = setup(demo(), vec![Flow::bulk(constant(6.0))], 60);
+    let mut setup = setup(demo(), vec![FlowSetup::bulk(constant(6.0))], 60);
     let to = |loss| LinkChange { loss: Some(loss), ..LinkChange::default() };
     setup.changes = vec![(Duration::from_secs(10), to(1.0)), (Duration::from_secs(20), to(0.0))];
     let (outcome, log) = logged(&setup);
@@ -251,7 +253,7 @@ fn a_dead_link_is_probed_ever_more_slowly_and_recovers() {
 
 #[test]
 fn invalid_setups_are_rejected_with_the_reason() {
-    let good = || setup(demo(), vec![Flow::bulk(constant(1.0))], 10);
+    let good = || setup(demo(), vec![FlowSetup::bulk(constant(1.0))], 10);
     assert_eq!(good().validate(), Ok(()));
     let bad = |change: fn(&mut Setup), reason: &str| {
         let mut setup = good();

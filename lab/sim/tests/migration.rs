@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{Log, algorithms, link, logged, setup};
 use millrace_cc::ControllerConfig;
-use millrace_sim::{Flow, Link, Order, Setup};
+use millrace_sim::{FlowSetup, LinkSetup, Order, Setup};
 
 /// Time of the hand-off: every algorithm is steady by then.
 const SWITCH_S: usize = 30;
@@ -86,9 +86,9 @@ impl Stretch {
 type Config = Arc<dyn ControllerConfig>;
 
 /// The steady state of an algorithm alone, over several runs.
-fn alone(path: &Link, config: &Config) -> Stretch {
+fn alone(path: &LinkSetup, config: &Config) -> Stretch {
     let runs = (1..=RUNS_ALONE).map(|seed| {
-        let flow = Flow::bulk(config.clone());
+        let flow = FlowSetup::bulk(config.clone());
         let setup = Setup { seed, ..setup(path.clone(), vec![flow], END_S as u64) };
         let (_, log) = logged(&setup);
         Stretch::of(&log, SWITCH_S - AFTER_S, END_S)
@@ -97,8 +97,8 @@ fn alone(path: &Link, config: &Config) -> Stretch {
 }
 
 /// Why the hand-off is not smooth, if so.
-fn fault(path: &Link, from: &Config, to: &Config, own: &Stretch) -> Option<String> {
-    let mut flow = Flow::bulk(from.clone());
+fn fault(path: &LinkSetup, from: &Config, to: &Config, own: &Stretch) -> Option<String> {
+    let mut flow = FlowSetup::bulk(from.clone());
     flow.orders = vec![(Duration::from_secs(SWITCH_S as u64), Order::Migrate(to.clone()))];
     let (_, log) = logged(&setup(path.clone(), vec![flow], END_S as u64));
     let before = Stretch::of(&log, SWITCH_S - BEFORE_S, SWITCH_S);
@@ -120,7 +120,7 @@ fn fault(path: &Link, from: &Config, to: &Config, own: &Stretch) -> Option<Strin
     (!faults.is_empty()).then(|| format!("{names}: {}", faults.join("; ")))
 }
 
-fn rough_pairs(path: &Link) -> String {
+fn rough_pairs(path: &LinkSetup) -> String {
     let all = algorithms();
     let own: Vec<Stretch> = all.iter().map(|config| alone(path, config)).collect();
     let mut faults = Vec::new();
@@ -139,7 +139,7 @@ fn pairs_that_are_rough_on_a_clean_path() {
 
 #[test]
 fn pairs_that_are_rough_on_a_lossy_path() {
-    insta::assert_snapshot!(rough_pairs(&Link { loss: 0.005, ..link(20.0, 40, 100_000) }));
+    insta::assert_snapshot!(rough_pairs(&LinkSetup { loss: 0.005, ..link(20.0, 40, 100_000) }));
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn hand_off_during_bbr_probe_rtt_keeps_the_rate() {
 }
 
 /// Rate of the two seconds from one second after a hand-off at `at_ms`, as a share of the rate before.
-fn share_after(path: &Link, from: &str, to: &str, at_ms: u64) -> f64 {
+fn share_after(path: &LinkSetup, from: &str, to: &str, at_ms: u64) -> f64 {
     let config =
         |name| algorithms().into_iter().find(|config| config.name() == name).expect("known");
-    let mut flow = Flow::bulk(config(from));
+    let mut flow = FlowSetup::bulk(config(from));
     flow.orders = vec![(Duration::from_millis(at_ms), Order::Migrate(config(to)))];
     let (_, log) = logged(&setup(path.clone(), vec![flow], at_ms / 1000 + 5));
     let tenth = (at_ms / 100) as usize;

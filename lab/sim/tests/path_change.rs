@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Log, algorithms, link, setup};
 use millrace_cc::{Bandwidth, ControllerConfig, PathModel, Time};
-use millrace_sim::{Flow, Link, LinkChange, Setup, Supervisor, run_supervised};
+use millrace_sim::{FlowSetup, LinkChange, LinkSetup, Setup, Supervisor, run_supervised};
 
 /// Records path changes, and optionally restarts the algorithm when the path has become longer.
 struct PathChangeWatch {
@@ -52,8 +52,8 @@ fn watched(
     (log, watch.changes_s)
 }
 
-fn bulk(algorithm: &Arc<dyn ControllerConfig>, link: Link, seconds: u64) -> Setup {
-    setup(link, vec![Flow::bulk(Arc::clone(algorithm))], seconds)
+fn bulk(algorithm: &Arc<dyn ControllerConfig>, link: LinkSetup, seconds: u64) -> Setup {
+    setup(link, vec![FlowSetup::bulk(Arc::clone(algorithm))], seconds)
 }
 
 const SATELLITE_MBPS: f64 = 42.0;
@@ -61,7 +61,7 @@ const SATELLITE_MBPS: f64 = 42.0;
 /// A mobile link that becomes a satellite link at 20 s.
 fn onto_a_satellite(algorithm: &Arc<dyn ControllerConfig>) -> Setup {
     let satellite = LinkChange {
-        rate: Some(millrace_sim::Rate::Constant(Bandwidth::from_mbps(SATELLITE_MBPS))),
+        rate: Some(millrace_sim::LinkRate::Constant(Bandwidth::from_mbps(SATELLITE_MBPS))),
         rtt: Some(Duration::from_millis(800)),
         buffer_bytes: Some(4_200_000),
         ..LinkChange::default()
@@ -92,10 +92,10 @@ fn restart_after_a_path_change_fills_the_longer_path() {
 
 #[test]
 fn queues_losses_outages_and_jitter_are_not_path_changes() {
-    let jitter = Link { jitter: Duration::from_millis(8), ..link(20.0, 40, 400_000) };
-    let lossy = Link { loss: 0.03, ..link(20.0, 40, 100_000) };
+    let jitter = LinkSetup { jitter: Duration::from_millis(8), ..link(20.0, 40, 400_000) };
+    let lossy = LinkSetup { loss: 0.03, ..link(20.0, 40, 100_000) };
     let rate = |mbps| LinkChange {
-        rate: Some(millrace_sim::Rate::Constant(Bandwidth::from_mbps(mbps))),
+        rate: Some(millrace_sim::LinkRate::Constant(Bandwidth::from_mbps(mbps))),
         ..LinkChange::default()
     };
     for algorithm in &algorithms() {

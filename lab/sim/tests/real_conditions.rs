@@ -13,18 +13,24 @@ use common::{Log, algorithms, link, logged, setup};
 use millrace_cc::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathStart, SentPacket, Time,
 };
-use millrace_sim::{AckPolicy, Flow, Link, LinkChange, Outcome, Rate, Setup, Source};
+use millrace_sim::{
+    AckPolicy, DataSource, FlowSetup, LinkChange, LinkRate, LinkSetup, Setup, SimulationOutcome,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const MBPS: f64 = 20.0;
 
 /// 20 Mbit/s and 50 ms, with a buffer of one bandwidth-delay product: 50 ms of queue.
-fn path() -> Link {
+fn path() -> LinkSetup {
     link(MBPS, 50, 125_000)
 }
 
-fn bulk(algorithm: &Arc<dyn ControllerConfig>, link: Link, seconds: u64) -> (Outcome, Log) {
-    logged(&setup(link, vec![Flow::bulk(algorithm.clone())], seconds))
+fn bulk(
+    algorithm: &Arc<dyn ControllerConfig>,
+    link: LinkSetup,
+    seconds: u64,
+) -> (SimulationOutcome, Log) {
+    logged(&setup(link, vec![FlowSetup::bulk(algorithm.clone())], seconds))
 }
 
 /// `usual`, but for the algorithms that are named.
@@ -81,7 +87,7 @@ impl Controller for Untold<Box<dyn Controller>> {
 fn a_little_reordering_is_not_congestion() {
     // A scavenger detects competing flows by jitter.
     let others = [("proteus-s", 0.05)];
-    let link = Link { jitter: 4 * MS, reorder: true, ..path() };
+    let link = LinkSetup { jitter: 4 * MS, reorder: true, ..path() };
     for algorithm in algorithms() {
         let name = algorithm.name();
         // Early, while spurious losses would still have an effect.
@@ -101,7 +107,7 @@ fn a_little_reordering_is_not_congestion() {
 #[test]
 fn continuous_reordering_is_tolerated() {
     let others = [("proteus-h", 0.7), ("proteus-s", 0.6)];
-    let link = Link { jitter: 15 * MS, reorder: true, ..path() };
+    let link = LinkSetup { jitter: 15 * MS, reorder: true, ..path() };
     for algorithm in algorithms() {
         let name = algorithm.name();
         let share = |algorithm| {
@@ -132,7 +138,7 @@ fn acknowledgements_may_come_in_bunches() {
             let name = algorithm.name();
             let aggregation = aggregation_ms * MS;
             let ack = AckPolicy { every, aggregation, ..AckPolicy::default() };
-            let flow = Flow { ack, ..Flow::bulk(algorithm) };
+            let flow = FlowSetup { ack, ..FlowSetup::bulk(algorithm) };
             let share = logged(&setup(path(), vec![flow], 20)).1.share(MBPS, 4.0, 20.0);
             println!("{name}: {share:.2} of the link, bunches of {aggregation_ms} ms, {every}");
             let least = floor(name, 0.8, others);
@@ -144,12 +150,12 @@ fn acknowledgements_may_come_in_bunches() {
 /// A second of 3.6 Mbit/s each second, which is 0.19 s of the link.
 #[test]
 fn a_video_is_in_time_and_neither_collapses_nor_bursts() {
-    let source = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    let source = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     // These fill any buffer.
     let greedy = ["reno", "cubic", "illinois", "westwood", "vegas", "allegro", "vivace-loss"];
     for algorithm in algorithms() {
         let name = algorithm.name();
-        let flow = Flow { source, ..Flow::bulk(algorithm) };
+        let flow = FlowSetup { source, ..FlowSetup::bulk(algorithm) };
         let warmup = Duration::from_secs(5);
         let run = |seed| logged(&Setup { warmup, seed, ..setup(path(), vec![flow.clone()], 40) });
         let (outcome, log) = run(1);
@@ -184,13 +190,13 @@ fn a_video_is_in_time_and_neither_collapses_nor_bursts() {
 
 fn changed(
     algorithm: &Arc<dyn ControllerConfig>,
-    link: Link,
+    link: LinkSetup,
     changes: [(u64, LinkChange); 2],
     seconds: u64,
     seed: u64,
 ) -> Log {
     let changes = changes.map(|(at_s, change)| (Duration::from_secs(at_s), change)).to_vec();
-    let setup = setup(link, vec![Flow::bulk(algorithm.clone())], seconds);
+    let setup = setup(link, vec![FlowSetup::bulk(algorithm.clone())], seconds);
     logged(&Setup { changes, seed, ..setup }).1
 }
 
@@ -212,7 +218,7 @@ fn rate_recovers_soon_after_an_outage() {
 #[test]
 fn rate_continues_after_a_link_pause() {
     let to = |mbps| {
-        let rate = Some(Rate::Constant(Bandwidth::from_mbps(mbps)));
+        let rate = Some(LinkRate::Constant(Bandwidth::from_mbps(mbps)));
         LinkChange { rate, ..LinkChange::default() }
     };
     // The round trip of the pause is in the window of ten over which BBR takes the largest delivery rate.
@@ -253,7 +259,7 @@ fn another_route_is_followed() {
 #[test]
 fn a_rate_that_falls_and_rises_is_followed() {
     let to = |mbps| {
-        let rate = Some(Rate::Constant(Bandwidth::from_mbps(mbps)));
+        let rate = Some(LinkRate::Constant(Bandwidth::from_mbps(mbps)));
         LinkChange { rate, ..LinkChange::default() }
     };
     for algorithm in algorithms() {
@@ -273,7 +279,7 @@ fn round_trips_of_a_tenth_of_a_millisecond_and_of_two_seconds_work() {
     let others = [("bbr", 0.65), ("bbr3", 0.7), ("westwood", 0.2)];
     for algorithm in algorithms() {
         let name = algorithm.name();
-        let lan = Link { rtt: MS / 10, buffer_bytes: 15_000, ..path() };
+        let lan = LinkSetup { rtt: MS / 10, buffer_bytes: 15_000, ..path() };
         let short_rtt = bulk(&algorithm, lan, 8).1.share(MBPS, 3.0, 8.0);
         let long_rtt =
             bulk(&algorithm, link(MBPS, 2_000, 5_000_000), 120).1.share(MBPS, 60.0, 120.0);
@@ -294,7 +300,7 @@ fn fifty_kilobits_and_ten_gigabits_work() {
         // Iris takes a second to reach that rate; for others half a second is 500 round trips.
         let tenths = if name.starts_with("iris") { 15_u32 } else { 5 };
         let duration = 100 * MS * tenths;
-        let flow = Flow::bulk(algorithm);
+        let flow = FlowSetup::bulk(algorithm);
         let (_, log) = logged(&Setup { duration, ..setup(link(1e4, 1, 1_250_000), vec![flow], 1) });
         let end_s = duration.as_secs_f64();
         let fast = log.share(1e4, end_s - 0.2, end_s);
@@ -318,7 +324,8 @@ fn start_up_ends_where_the_window_limits_the_rate() {
         for step in 0..60_u32 {
             let mbps = 2.0 * 1.1_f64.powf(f64::from(step % 20));
             let buffer_bytes = 100_000 + 4_000 * u64::from(step);
-            let flow = Flow { initial_window_packets: 32, ..Flow::bulk(Arc::clone(algorithm)) };
+            let flow =
+                FlowSetup { initial_window_packets: 32, ..FlowSetup::bulk(Arc::clone(algorithm)) };
             let (_, log) = logged(&setup(link(mbps, 28, buffer_bytes), vec![flow], 20));
             let late = log.samples.iter().filter(|(at, ..)| at.as_secs_f64() > 10.0);
             let (sent, lost) = late.fold((0, 0), |(sent, lost), (.., flows)| {

@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{constant, demo, outcome, setup};
-use millrace_sim::{Flow, Link, Rate, Setup, Trace};
+use millrace_sim::{FlowSetup, LinkRate, LinkSetup, RateTrace, Setup};
 
-fn following(trace: Trace) -> Link {
-    Link { rate: Rate::Trace(Arc::new(trace)), ..demo() }
+fn following(trace: RateTrace) -> LinkSetup {
+    LinkSetup { rate: LinkRate::Trace(Arc::new(trace)), ..demo() }
 }
 
 /// Many times what the trace carries, for so many seconds.
-fn overload(trace: Trace, seconds: u64) -> Setup {
-    setup(following(trace), vec![Flow::bulk(constant(30.0))], seconds)
+fn overload(trace: RateTrace, seconds: u64) -> Setup {
+    setup(following(trace), vec![FlowSetup::bulk(constant(30.0))], seconds)
 }
 
 #[test]
 fn each_opportunity_carries_a_packet_and_the_trace_loops() {
     // Three packets each 10 ms; the next turn begins where the last line was.
-    let trace = Trace::mahimahi("t", "1\n4\n10\n").unwrap();
+    let trace = RateTrace::mahimahi("t", "1\n4\n10\n").unwrap();
     let setup = Setup { warmup: Duration::from_secs(1), ..overload(trace, 11) };
     let outcome = outcome(&setup);
     assert_eq!(outcome.link.capacity_bytes, 3 * 1000 * 1500);
@@ -36,8 +36,8 @@ fn each_opportunity_carries_a_packet_and_the_trace_loops() {
 #[test]
 fn an_opportunity_that_finds_nothing_is_lost() {
     // One packet a second arrives; there are 100 opportunities.
-    let trace = Trace::mahimahi("t", "10\n").unwrap();
-    let slow = Flow::bulk(constant(0.012));
+    let trace = RateTrace::mahimahi("t", "10\n").unwrap();
+    let slow = FlowSetup::bulk(constant(0.012));
     let outcome = outcome(&setup(following(trace), vec![slow], 60));
     let flow = &outcome.flows[0];
     assert_eq!((flow.sent_packets, flow.delivered_packets), (60, 60));
@@ -50,8 +50,8 @@ fn an_opportunity_that_finds_nothing_is_lost() {
 #[test]
 fn small_packets_share_an_opportunity_and_large_ones_span_several() {
     for (packet_bytes, per_100) in [(500, 300), (750, 200), (1000, 150), (3000, 50)] {
-        let trace = Trace::mahimahi("t", "10\n").unwrap();
-        let flow = Flow { packet_bytes, ..Flow::bulk(constant(30.0)) };
+        let trace = RateTrace::mahimahi("t", "10\n").unwrap();
+        let flow = FlowSetup { packet_bytes, ..FlowSetup::bulk(constant(30.0)) };
         let mut setup = setup(following(trace), vec![flow], 22);
         setup.warmup = Duration::from_secs(2);
         let delivered = outcome(&setup).link.delivered_packets;
@@ -62,7 +62,7 @@ fn small_packets_share_an_opportunity_and_large_ones_span_several() {
 #[test]
 fn a_throughput_trace_carries_its_rates_for_their_times() {
     // 6 Mbit/s for 1 s, nothing for 0.5 s, 2.4 Mbit/s for 0.5 s: 7.2 Mbit each 2 s.
-    let trace = Trace::throughput("t", "5 6\n6.0 0\n6.5\t2.4\n").unwrap();
+    let trace = RateTrace::throughput("t", "5 6\n6.0 0\n6.5\t2.4\n").unwrap();
     let setup = Setup { warmup: Duration::from_secs(4), ..overload(trace, 24) };
     let outcome = outcome(&setup);
     assert_eq!(outcome.link.capacity_bytes, 10 * 900_000);
@@ -72,13 +72,13 @@ fn a_throughput_trace_carries_its_rates_for_their_times() {
 
 #[test]
 fn changes_lead_into_a_trace_and_out_of_it() {
-    let trace = Trace::throughput("t", "0 3\n1 3\n").unwrap();
-    let mut setup = setup(demo(), vec![Flow::bulk(constant(30.0))], 30);
+    let trace = RateTrace::throughput("t", "0 3\n1 3\n").unwrap();
+    let mut setup = setup(demo(), vec![FlowSetup::bulk(constant(30.0))], 30);
     let to = |rate| millrace_sim::LinkChange { rate: Some(rate), ..Default::default() };
     let twelve = millrace_cc::Bandwidth::from_mbps(12.0);
     setup.changes = vec![
-        (Duration::from_secs(10), to(Rate::Trace(Arc::new(trace)))),
-        (Duration::from_secs(20), to(Rate::Constant(twelve))),
+        (Duration::from_secs(10), to(LinkRate::Trace(Arc::new(trace)))),
+        (Duration::from_secs(20), to(LinkRate::Constant(twelve))),
     ];
     let link = outcome(&setup).link;
     assert_eq!(link.capacity_bytes, 10 * (1_500_000 + 375_000 + 1_500_000));
@@ -99,7 +99,7 @@ fn malformed_lines_are_refused_with_file_and_line() {
         ("", 0, "empty"),
         ("0\n0\n", 0, "all opportunities"),
     ] {
-        let error = Trace::mahimahi("lte.down", text).unwrap_err();
+        let error = RateTrace::mahimahi("lte.down", text).unwrap_err();
         let shown = error.to_string();
         assert!(shown.starts_with(&format!("lte.down:{line}: ")), "{shown}");
         assert!(shown.contains(problem), "{shown}");
@@ -117,7 +117,7 @@ fn malformed_lines_are_refused_with_file_and_line() {
         ("0 0\n1 0\n", 0, "above zero"),
         ("0 1\n1000000000 1\n", 2, "too long"),
     ] {
-        let error = Trace::throughput("fcc.txt", text).unwrap_err();
+        let error = RateTrace::throughput("fcc.txt", text).unwrap_err();
         let shown = error.to_string();
         assert!(shown.starts_with(&format!("fcc.txt:{line}: ")), "{shown}");
         assert!(shown.contains(problem), "{shown}");
@@ -126,6 +126,6 @@ fn malformed_lines_are_refused_with_file_and_line() {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let error = Trace::mahimahi_file(Path::new("no/such/file")).unwrap_err();
+    let error = RateTrace::mahimahi_file(Path::new("no/such/file")).unwrap_err();
     assert!(error.to_string().starts_with("no/such/file:0: "), "{error}");
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use crate::player::Player;
+use crate::player::BuiltPlayer;
 use crate::scenario::STREAM_MBPS;
-use crate::step::Step;
+use crate::step::ProgressStep;
 
 /// Options of `millrace-lab media`.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct MediaOptions {
 }
 
 pub fn run(options: &MediaOptions) -> Result<ExitCode> {
-    let player = Player::locate(&options.player_dir)?;
+    let player = BuiltPlayer::locate(&options.player_dir)?;
     let source = options.file.as_deref();
     let media = options.media_dir.as_path();
     let length = options.length_s.map(Duration::from_secs);
@@ -78,7 +78,7 @@ fn make(
     let mut log = directory.clone().into_os_string();
     log.push(format!("{suffix}.log"));
     let log = PathBuf::from(log);
-    let step = Step::begin(what, None)?;
+    let step = ProgressStep::begin(what, None)?;
     action(&log, &mut |elapsed| {
         step.at(elapsed);
         Ok(())

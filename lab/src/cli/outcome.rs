@@ -8,7 +8,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
-use crate::results::claims::{Judged, Verdict};
+use crate::results::claims::{ClaimVerdict, Judged};
 use crate::results::{CellSummary, GroupSummary, Summary};
 
 /// A longer table is in summary.json.
@@ -46,9 +46,9 @@ impl OutcomeTally {
         }
         for claim in &summary.claims {
             match claim.verdict {
-                Verdict::Holds => self.hold += 1,
-                Verdict::NotMeasured => self.not_measured += 1,
-                Verdict::Fails => {
+                ClaimVerdict::Holds => self.hold += 1,
+                ClaimVerdict::NotMeasured => self.not_measured += 1,
+                ClaimVerdict::Fails => {
                     self.fail += 1;
                     self.unexplained += usize::from(claim.reason.is_none());
                 }
@@ -131,9 +131,9 @@ fn show(summary: &Summary, path: &Path) -> Result<()> {
 
 fn sentence(claim: &Judged) -> String {
     let verdict = match claim.verdict {
-        Verdict::Holds => "holds",
-        Verdict::Fails => "FAILS",
-        Verdict::NotMeasured => return format!("not measured: {}", claim.text),
+        ClaimVerdict::Holds => "holds",
+        ClaimVerdict::Fails => "FAILS",
+        ClaimVerdict::NotMeasured => return format!("not measured: {}", claim.text),
     };
     let measured = claim.measured.map_or_else(|| "never".to_owned(), shown);
     let mut place: Vec<String> = claim.cc.iter().cloned().collect();
@@ -146,7 +146,7 @@ fn sentence(claim: &Judged) -> String {
     let (metric, bound, text) = (&claim.metric, &claim.bound, &claim.text);
     let mut line =
         format!("{verdict}: {text}\n      {metric} {measured}, {bound} ({})", place.join(", "));
-    if let (Verdict::Fails, Some(reason)) = (claim.verdict, &claim.reason) {
+    if let (ClaimVerdict::Fails, Some(reason)) = (claim.verdict, &claim.reason) {
         line.push_str(&format!("\n      {reason}"));
     }
     line

@@ -17,7 +17,7 @@ use crate::frames::{self, MaterialOptions};
 use crate::interrupt;
 use crate::proxies::Binaries;
 use crate::runner::{self, RunnerOptions};
-use crate::scenario::{Driver, Group};
+use crate::scenario::{Driver, FlowGroup};
 use crate::simulate::Simulator;
 use crate::traces::Traces;
 
@@ -124,7 +124,7 @@ fn emulate(options: &RunOptions) -> Result<ExitCode> {
     let frame_io = options.frame_io.unwrap_or_else(FrameIo::best);
     let emulation = Emulation::new(traces, Binaries::locate()?, frame_io)?;
     let scenarios = selected.files.iter().flat_map(|file| &file.cells).map(|cell| &cell.scenario);
-    let groups: Vec<&Group> = scenarios.flat_map(|scenario| &scenario.groups).collect();
+    let groups: Vec<&FlowGroup> = scenarios.flat_map(|scenario| &scenario.groups).collect();
     let emulation = emulation.with(player_pool(options, &groups)?);
     let runner_options = RunnerOptions {
         out: options.out(EMULATOR_OUT),
@@ -152,7 +152,7 @@ fn emulate(options: &RunOptions) -> Result<ExitCode> {
 }
 
 /// Prepares what the players of these groups need.
-fn player_pool(options: &RunOptions, groups: &[&Group]) -> Result<PlayerPool> {
+fn player_pool(options: &RunOptions, groups: &[&FlowGroup]) -> Result<PlayerPool> {
     let material = &options.material;
     let media = material.media.as_deref();
     let mut pool = PlayerPool::default();

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::cli::outcome::DisplayOptions;
 use crate::runner::{self, Earlier};
 use crate::scenario::part::{self, CellSelector};
-use crate::scenario::{Driver, File};
+use crate::scenario::{Driver, ScenarioFile};
 
 /// Directories with the scenarios of this repository, by purpose.
 const SCENARIOS: [&str; 5] = [
@@ -57,7 +57,7 @@ pub struct ScenarioSelection {
 #[derive(Debug)]
 pub struct SelectedScenarios {
     /// In the order of their names.
-    pub files: Vec<File>,
+    pub files: Vec<ScenarioFile>,
     /// How `--quick` has shortened them.
     pub quick: Option<String>,
     /// Runs to reuse.
@@ -123,9 +123,9 @@ pub struct CheckOptions {
 
 pub fn list(options: &ListOptions) -> Result<ExitCode> {
     let Some(files) = load(&options.scenarios)? else { return Ok(ExitCode::from(UNUSABLE)) };
-    let runs = |file: &File| file.cells.len() as u64 * file.head.repeat;
+    let runs = |file: &ScenarioFile| file.cells.len() as u64 * file.head.repeat;
     if options.json {
-        let entry = |file: &File| {
+        let entry = |file: &ScenarioFile| {
             json!({
                 "name": file.head.name,
                 "file": file.path,
@@ -162,7 +162,7 @@ pub fn check(options: &CheckOptions) -> Result<ExitCode> {
 }
 
 /// All files, in the order of their names; `None` after printing what is wrong with a file.
-fn load(paths: &[PathBuf]) -> Result<Option<Vec<File>>> {
+fn load(paths: &[PathBuf]) -> Result<Option<Vec<ScenarioFile>>> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -179,7 +179,7 @@ fn load(paths: &[PathBuf]) -> Result<Option<Vec<File>>> {
     let mut good = Vec::new();
     let mut wrong = false;
     for path in &files {
-        match File::load(path) {
+        match ScenarioFile::load(path) {
             Ok(file) => good.push(file),
             Err(error) => {
                 wrong = true;

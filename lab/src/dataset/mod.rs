@@ -16,10 +16,10 @@ use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{ControllerConfig, PathModel, Time};
 use millrace_mcc::rules::{Choice, LuaRules, Rules};
 use millrace_mcc::{
-    Class, Config, Episode, PathUpdate, Record, RuleInput, RulesText, Selector, Settings,
+    Class, Config, Episode, PathUpdate, Record, RuleInput, RulesText, Selector, SelectorSettings,
     SwitchRequest, telemetry,
 };
-use millrace_sim::{Flow, NoObserver, Setup, Source, Supervisor, run_supervised};
+use millrace_sim::{DataSource, FlowSetup, NoObserver, Setup, Supervisor, run_supervised};
 
 pub use path::{DatasetPath, TraceSplit};
 
@@ -175,7 +175,7 @@ enum Strategy {
 /// Rules, with the algorithms that they select from.
 struct RulesStrategy {
     text: RulesText,
-    settings: Settings,
+    settings: SelectorSettings,
     controllers: Vec<Arc<dyn ControllerConfig>>,
 }
 
@@ -202,12 +202,12 @@ fn run_path(
     let name = serde_json::to_string(&path)?;
     let duration = DURATION + link.rtt * EXTRA_ROUND_TRIPS;
     let segment = path.rate_mbps * 1e6 / 8.0 * SEGMENT_DURATION.as_secs_f64() * SEGMENT_RATE_SHARE;
-    let video = Source::Segments { bytes: (segment as u64).max(1), period: SEGMENT_DURATION };
-    let rival = Flow::bulk(controller("cubic")?);
+    let video = DataSource::Segments { bytes: (segment as u64).max(1), period: SEGMENT_DURATION };
+    let rival = FlowSetup::bulk(controller("cubic")?);
     let mut all = Vec::new();
     // The simulator has no RTSP: with rules, a download stands in for class `rtsp`.
     for (class, source) in
-        [(Class::Bulk, Source::Bulk), (Class::Dash, video), (Class::Rtsp, Source::Bulk)]
+        [(Class::Bulk, DataSource::Bulk), (Class::Dash, video), (Class::Rtsp, DataSource::Bulk)]
     {
         let mut supervisors = Vec::new();
         for round in 0..repeat {
@@ -226,10 +226,10 @@ fn run_path(
         for (round, mut supervisor) in supervisors {
             // The first round has the same seed whatever `repeat` is.
             let seed = path.number ^ (round << 32);
-            let first = Flow {
+            let first = FlowSetup {
                 source,
                 initial_window_packets: INITIAL_WINDOW_PACKETS,
-                ..Flow::bulk(Arc::clone(&supervisor.controllers[0]))
+                ..FlowSetup::bulk(Arc::clone(&supervisor.controllers[0]))
             };
             let mut flows = vec![first];
             flows.extend((0..path.rivals).map(|_| rival.clone()));
@@ -273,7 +273,7 @@ impl Rules for DatasetRules {
 
 impl DatasetSupervisor {
     fn fixed(controller: Arc<dyn ControllerConfig>, class: Class) -> Self {
-        let settings = Settings::new(vec![controller.name().to_owned()]);
+        let settings = SelectorSettings::new(vec![controller.name().to_owned()]);
         Self::new(DatasetRules::Keep, settings, vec![controller], class)
     }
 
@@ -285,11 +285,11 @@ impl DatasetSupervisor {
 
     fn new(
         rules: DatasetRules,
-        settings: Settings,
+        settings: SelectorSettings,
         controllers: Vec<Arc<dyn ControllerConfig>>,
         class: Class,
     ) -> Self {
-        let selector = Selector::new(rules, Settings { keeps_episodes: true, ..settings });
+        let selector = Selector::new(rules, SelectorSettings { keeps_episodes: true, ..settings });
         Self { selector, controllers, class, failure: None }
     }
 

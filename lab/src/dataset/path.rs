@@ -4,7 +4,7 @@ use std::{fs, io};
 
 use clap::ValueEnum;
 use millrace_cc::Bandwidth;
-use millrace_sim::{Link, RandomChange, Rate};
+use millrace_sim::{LinkRate, LinkSetup, RandomLinkChange};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
@@ -158,10 +158,10 @@ pub fn draw(seed: u64, number: u64, traces: &[String]) -> DatasetPath {
 impl DatasetPath {
     /// The repeated changes of the round trip, if any.
     #[must_use]
-    pub fn rtt_changes(&self) -> Option<RandomChange> {
+    pub fn rtt_changes(&self) -> Option<RandomLinkChange> {
         let seconds = |s: f64| Duration::from_secs_f64(s);
         let rtt = seconds(self.rtt_ms * MIN_RTT_FRACTION / 1e3)..=seconds(self.rtt_ms / 1e3);
-        let change = |every| RandomChange { every, rate: None, rtt: Some(rtt), loss: None };
+        let change = |every| RandomLinkChange { every, rate: None, rtt: Some(rtt), loss: None };
         (self.moves_every_s > 0.0).then(|| change(seconds(self.moves_every_s)))
     }
 
@@ -169,24 +169,24 @@ impl DatasetPath {
     ///
     /// # Errors
     /// The recording is missing or invalid.
-    pub fn link(&mut self, traces: &Traces) -> Result<Link, NotDone> {
+    pub fn link(&mut self, traces: &Traces) -> Result<LinkSetup, NotDone> {
         let rate = match &self.trace {
-            None => Rate::Constant(Bandwidth::from_mbps(self.rate_mbps)),
+            None => LinkRate::Constant(Bandwidth::from_mbps(self.rate_mbps)),
             Some(name) => {
                 let is_mahimahi = name.starts_with("mahimahi/");
                 let format =
                     if is_mahimahi { TraceFormat::Mahimahi } else { TraceFormat::Throughput };
                 let trace = traces.get(name, format)?;
                 self.rate_mbps = trace.mean_rate().mbps();
-                Rate::Trace(trace)
+                LinkRate::Trace(trace)
             }
         };
         let rtt = Duration::from_secs_f64(self.rtt_ms / 1e3);
         let bdp_bytes = self.rate_mbps * 1e6 / 8.0 * rtt.as_secs_f64();
         let buffer_bytes = ((self.buffer_bdp * bdp_bytes) as u64).max(MIN_BUFFER_BYTES);
         let jitter = Duration::from_secs_f64(self.jitter_ms / 1e3);
-        let plain = Link::new(Bandwidth::from_mbps(self.rate_mbps), rtt, buffer_bytes);
-        Ok(Link { rate, loss: self.loss, jitter, ..plain })
+        let plain = LinkSetup::new(Bandwidth::from_mbps(self.rate_mbps), rtt, buffer_bytes);
+        Ok(LinkSetup { rate, loss: self.loss, jitter, ..plain })
     }
 }
 

@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-pub use self::options::{DemoOptions, LinkOptions, Variant};
+pub use self::options::{DemoOptions, DemoVariant, LinkOptions};
 use self::report::SessionsReport;
 use self::results::{DemoSession, DemoSessions};
 use self::tunnel::{DemoTunnel, TunnelSetup};
 use crate::emulator::{EmulatorReport, LinkConfig};
 use crate::host::{self, CpuTime};
-use crate::player::{BrowserHost, PlayRequest, Player};
+use crate::player::{BrowserHost, BuiltPlayer, PlayRequest};
 use crate::process::require;
 use crate::proxies::Binaries;
 use crate::run::{Run, require_root};
-use crate::site::{self, Content, Site};
-use crate::step::Step;
+use crate::site::{self, Site, SiteContent};
+use crate::step::ProgressStep;
 use crate::topology::{self, Topology};
 
 /// Programs that the demo runs, and the Debian packages that have them.
@@ -46,9 +46,9 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     require_root()?;
     require(&PROGRAMS)?;
     let link = options.link.config()?;
-    let player = Player::locate(&options.player_dir)?;
+    let player = BuiltPlayer::locate(&options.player_dir)?;
     let page = SessionsReport::locate(&options.report_program)?;
-    let binaries = match options.variants.contains(&Variant::Millrace) {
+    let binaries = match options.variants.contains(&DemoVariant::Millrace) {
         true => Some(Binaries::locate()?),
         false => None,
     };
@@ -76,7 +76,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
                 sessions.counted.push(session);
                 break;
             };
-            let _step = Step::begin(&format!("again, invalid: {reason}"), None)?;
+            let _step = ProgressStep::begin(&format!("again, invalid: {reason}"), None)?;
             sessions.discarded.push(session);
             host::wait_until_quiet()?;
         }
@@ -86,7 +86,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     results::write(&results, options, link, &sessions)?;
     let report = demo.out.join("report.html");
     {
-        let _step = Step::begin("drawing the report", None)?;
+        let _step = ProgressStep::begin("drawing the report", None)?;
         page.draw(&demo.out, &report)?;
     }
     println!("{}", results::table(&sessions.counted));
@@ -102,7 +102,7 @@ struct Demo {
     out: PathBuf,
     media: PathBuf,
     link: LinkConfig,
-    player: Player,
+    player: BuiltPlayer,
     binaries: Option<Binaries>,
     rules: PathBuf,
 }
@@ -113,7 +113,7 @@ impl Demo {
         for stale in ["results.json", "report.html"] {
             fs::remove_file(self.out.join(stale)).ok();
         }
-        let step = Step::begin("preparing the video (kept for the next time)", None)?;
+        let step = ProgressStep::begin("preparing the video (kept for the next time)", None)?;
         let log = self.out.join("media.log");
         self.player.media(&self.media, options.media.as_deref(), None, &log, |elapsed| {
             step.at(elapsed);
@@ -121,7 +121,7 @@ impl Demo {
         })
     }
 
-    fn play(&self, what: &str, variant: Variant) -> Result<DemoSession> {
+    fn play(&self, what: &str, variant: DemoVariant) -> Result<DemoSession> {
         let out = self.out.join(variant.name());
         if out.exists() {
             fs::remove_dir_all(&out).with_context(|| out.display().to_string())?;
@@ -133,7 +133,7 @@ impl Demo {
         let topology = Topology::build(&run, variant.kernel_cc())?;
         let emulator = topology.start_link(self.link)?;
         let page = self.player.page();
-        let content = Content {
+        let content = SiteContent {
             name: "origin",
             listen: &[format!("{}:80", topology::ORIGIN).parse()?],
             page: Some(&page),
@@ -142,7 +142,7 @@ impl Demo {
         };
         let _origin = Site::start(&topology.origin, content, run.scratch())?;
         let tunnel = match (variant, &self.binaries) {
-            (Variant::Millrace, Some(binaries)) => {
+            (DemoVariant::Millrace, Some(binaries)) => {
                 let (rules, scratch) = (&self.rules, run.scratch());
                 Some(DemoTunnel::start(
                     &topology,
@@ -152,7 +152,7 @@ impl Demo {
             _ => None,
         };
 
-        let step = Step::begin(what, Some(self.duration))?;
+        let step = ProgressStep::begin(what, Some(self.duration))?;
         let browser_host = BrowserHost { namespace: &topology.player, scratch: run.scratch() };
         let request = PlayRequest {
             url: &format!("http://{}/", topology::ORIGIN),
@@ -185,13 +185,13 @@ impl Demo {
 
 /// Plain TCP and the tunnel may not be mistaken for each other: the one crosses the link as TCP,
 /// the other as UDP.
-fn must_have_crossed(variant: Variant, report: &EmulatorReport) -> Result<()> {
+fn must_have_crossed(variant: DemoVariant, report: &EmulatorReport) -> Result<()> {
     let [tcp, udp] = [&report.down, &report.up].iter().fold([0, 0], |[tcp, udp], pipe| {
         [tcp + pipe.transports.tcp_packets, udp + pipe.transports.udp_packets]
     });
     let tunnelled = match variant {
-        Variant::Millrace => true,
-        Variant::Cubic | Variant::Bbr => false,
+        DemoVariant::Millrace => true,
+        DemoVariant::Cubic | DemoVariant::Bbr => false,
     };
     match (tunnelled, tcp, udp) {
         (true, 0, 1..) | (false, 1.., 0) => Ok(()),

@@ -60,7 +60,7 @@ impl LinkOptions {
 
 /// A way to carry the video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Variant {
+pub enum DemoVariant {
     /// Plain TCP with CUBIC at the origin
     Cubic,
     /// Plain TCP with BBR at the origin
@@ -69,7 +69,7 @@ pub enum Variant {
     Millrace,
 }
 
-impl Variant {
+impl DemoVariant {
     /// Its directory and its key in the results.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -112,7 +112,7 @@ pub struct DemoOptions {
     pub duration_s: u64,
     /// What to compare, in this order
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cubic,bbr,millrace")]
-    pub variants: Vec<Variant>,
+    pub variants: Vec<DemoVariant>,
     /// Attempts per session until neither the link nor the machine falls behind
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub attempts: u32,

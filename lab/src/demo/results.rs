@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use nix::sys::utsname::uname;
 use serde::{Serialize, Serializer};
 
-use super::options::{DemoOptions, Variant};
+use super::options::{DemoOptions, DemoVariant};
 use crate::emulator::{EmulatorReport, LinkConfig};
 use crate::host::CpuShares;
 use crate::player::Qoe;
@@ -88,7 +88,7 @@ impl From<&EmulatorReport> for DemoLinkReport {
 #[derive(Debug, Clone, Serialize)]
 pub struct DemoSession {
     #[serde(skip)]
-    pub(super) variant: Variant,
+    pub(super) variant: DemoVariant,
     label: &'static str,
     #[serde(flatten)]
     qoe: Qoe,
@@ -106,7 +106,7 @@ impl DemoSession {
     /// Joins the results of the player, the machine and the emulator.
     #[must_use]
     pub fn new(
-        variant: Variant,
+        variant: DemoVariant,
         qoe: Qoe,
         congestion_control: String,
         host: CpuShares,
@@ -265,7 +265,7 @@ pub fn table(all: &[DemoSession]) -> String {
 mod tests {
     use super::*;
 
-    fn session(variant: Variant, valid: bool) -> DemoSession {
+    fn session(variant: DemoVariant, valid: bool) -> DemoSession {
         let qoe = Qoe {
             startup_s: None,
             stalls: 2,
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_table_row_has_every_figure_and_a_dash_for_what_never_came() {
-        let text = table(&[session(Variant::Bbr, true)]);
+        let text = table(&[session(DemoVariant::Bbr, true)]);
         let row = text.lines().find(|line| line.contains("BBR")).unwrap();
         let cells: Vec<_> = row.trim_matches('│').split(['┆', '│']).map(str::trim).collect();
         assert_eq!(cells, ["plain TCP, BBR", "-", "2", "0.125", "1570", "3", "38.3"]);
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn variants_keep_their_order_and_flat_figures() {
-        let sessions = [session(Variant::Millrace, true), session(Variant::Cubic, false)];
+        let sessions = [session(DemoVariant::Millrace, true), session(DemoVariant::Cubic, false)];
         let mut out = Vec::new();
         by_name(&sessions, &mut serde_json::Serializer::new(&mut out)).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_discarded_session_is_kept_with_its_variant() {
-        let discarded = [session(Variant::Bbr, false), session(Variant::Bbr, false)];
+        let discarded = [session(DemoVariant::Bbr, false), session(DemoVariant::Bbr, false)];
         let mut out = Vec::new();
         with_names(&discarded, &mut serde_json::Serializer::new(&mut out)).unwrap();
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
@@ -342,8 +342,8 @@ mod tests {
 
     #[test]
     fn an_invalid_session_is_named() {
-        let reason = session(Variant::Cubic, false).invalid_reason();
+        let reason = session(DemoVariant::Cubic, false).invalid_reason();
         assert_eq!(reason.as_deref(), Some("plain TCP, CUBIC: late; busy"));
-        assert_eq!(session(Variant::Bbr, true).invalid_reason(), None);
+        assert_eq!(session(DemoVariant::Bbr, true).invalid_reason(), None);
     }
 }

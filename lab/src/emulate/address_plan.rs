@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use anyhow::Result;
 
 use crate::rtsp::live555;
-use crate::scenario::{App, Connections, Group, Ip, Scenario, Via};
+use crate::scenario::{App, FlowGroup, GroupConnections, Ip, Scenario, Via};
 use crate::topology::{
     CLIENT_EDGE_INSIDE, CLIENT_EDGE_INSIDE_6, KernelCc, ORIGIN, ORIGIN_6, Topology,
 };
@@ -109,7 +109,7 @@ impl AddressPlan {
         plan
     }
 
-    fn add(&mut self, index: usize, group: &Group, member: u64) {
+    fn add(&mut self, index: usize, group: &FlowGroup, member: u64) {
         // At most MAX_FLOWS, so that every number fits one byte.
         let flow = self.flows.len();
         let number = (flow + 1) as u8;
@@ -117,7 +117,7 @@ impl AddressPlan {
         let port = if has_own_host { live555::PORT } else { ORIGIN_PORT };
         let origin = SocketAddr::new(host(self.ip, AT_ORIGIN, number), port);
         let is_tunnelled = group.via != Via::Direct;
-        let shares = group.via == Via::Proxy && group.connections == Connections::Shared;
+        let shares = group.via == Via::Proxy && group.connections == GroupConnections::Shared;
         let joins = shares && member > 0;
         if !joins {
             let edge = host(self.ip, AT_EDGE, number);
@@ -192,14 +192,14 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::scenario::File;
+    use crate::scenario::ScenarioFile;
 
     fn plan(flows: &str) -> AddressPlan {
         let text = format!(
             "name = \"a\"\ntitle = \"A\"\nduration_s = 1\n\
              link = {{ rate_mbps = 1, rtt_ms = 1, buffer_bytes = 1 }}\n{flows}"
         );
-        let file = File::parse(&text, Path::new("a.toml")).unwrap();
+        let file = ScenarioFile::parse(&text, Path::new("a.toml")).unwrap();
         AddressPlan::of(&file.cells[0].scenario)
     }
 

@@ -17,12 +17,14 @@ use super::run_paths::RunPaths;
 use super::session::{SessionGuard, SessionResult};
 use super::telemetry::Payload;
 use super::traffic::EmulatedFlow;
-use crate::player::{BrowserHost, BrowserSession, DashSecond, DashSession, PlayRequest, Player};
+use crate::player::{
+    BrowserHost, BrowserSession, BuiltPlayer, DashSecond, DashSession, PlayRequest,
+};
 use crate::process::require;
 use crate::results::series::Screen;
-use crate::scenario::{App, Group, Scenario};
-use crate::site::{Content, Site};
-use crate::step::Step;
+use crate::scenario::{App, FlowGroup, Scenario};
+use crate::site::{Site, SiteContent};
+use crate::step::ProgressStep;
 use crate::topology::{PLAYER, Topology};
 
 /// Programs that players run, and the Debian packages that have them.
@@ -40,7 +42,7 @@ const MIN_PRESENTATION: Duration = Duration::from_secs(90);
 /// The encoded video, and the built player.
 #[derive(Debug, Clone)]
 pub struct MediaLibrary {
-    player: Player,
+    player: BuiltPlayer,
     media: PathBuf,
     presentation: Duration,
 }
@@ -64,10 +66,10 @@ impl MediaLibrary {
         longest: Duration,
     ) -> Result<Self> {
         require(&PROGRAMS)?;
-        let player = Player::locate(player)?;
+        let player = BuiltPlayer::locate(player)?;
         fs::create_dir_all(media).with_context(|| media.display().to_string())?;
         let media = media.canonicalize().with_context(|| media.display().to_string())?;
-        let step = Step::begin("preparing the video (kept for the next time)", None)?;
+        let step = ProgressStep::begin("preparing the video (kept for the next time)", None)?;
         let log = media.with_extension("log");
         player.media(&media, source, Some(longest.max(MIN_PRESENTATION)), &log, |elapsed| {
             step.at(elapsed);
@@ -84,7 +86,7 @@ impl MediaLibrary {
     /// # Errors
     /// What of it can't be played.
     pub fn can_play(&self, scenario: &Scenario) -> Result<(), String> {
-        let lasts = |group: &&Group| group.stop_s - group.start_s;
+        let lasts = |group: &&FlowGroup| group.stop_s - group.start_s;
         let longest_s = scenario.groups.iter().filter(|group| group.is_dash()).map(|it| lasts(&it));
         let longest_s = longest_s.fold(0.0, f64::max);
         let max_s = self.presentation.as_secs_f64();
@@ -134,7 +136,7 @@ impl BrowserPlayers {
         let directory =
             &directory.canonicalize().with_context(|| directory.display().to_string())?;
         let logs = directory.join("logs");
-        let content = Content {
+        let content = SiteContent {
             name: "origin",
             listen: &origins,
             page: None,
@@ -144,8 +146,13 @@ impl BrowserPlayers {
         all.sites.push(Site::start(&topology.origin, content, scratch)?);
         let here = [SocketAddr::new(PLAYER.parse()?, 80)];
         let page = library.player.page();
-        let content =
-            Content { name: "page", listen: &here, page: Some(&page), media: None, logs: &logs };
+        let content = SiteContent {
+            name: "page",
+            listen: &here,
+            page: Some(&page),
+            media: None,
+            logs: &logs,
+        };
         all.sites.push(Site::start(&topology.player, content, scratch)?);
         let flows = address_plan.flows.iter().zip(&mut all.browsers);
         for (flow, (addresses, browser)) in flows.enumerate() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millrace_cc::Bandwidth;
-use millrace_sim::{DelayTally, Delays, FlowOutcome, Outcome};
+use millrace_sim::{DelayTally, Delays, SimulatedFlowTotals, SimulationOutcome};
 
 use super::address_plan::{AddressPlan, FlowAddresses};
 use super::counter::InterpolatedCounter;
@@ -11,7 +11,7 @@ use super::session::SessionResult;
 use super::telemetry::{ConnectionTelemetry, Payload, SenderReading};
 use super::traffic::Segment;
 use crate::emulator::LinkTrace;
-use crate::measure::{FlowPoint, Record, SAMPLE_S};
+use crate::measure::{FlowPoint, RunRecord, SAMPLE_S};
 use crate::results::series::{InUse, Screen};
 use crate::scenario::Scenario;
 
@@ -54,18 +54,18 @@ struct ConnectionReadings<'a> {
 
 impl RunObservations<'_> {
     /// The totals, in the simulator's form.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> SimulationOutcome {
         let (connections, payload) = (self.connections(), self.payload());
         let flow = |flow| self.flow(flow, &connections, &payload);
         let flows = (0..self.address_plan.flows.len()).map(flow).collect();
         let simulated_packets = self.trace.link.arrived_packets;
-        Outcome { link: self.trace.link.clone(), flows, simulated_packets }
+        SimulationOutcome { link: self.trace.link.clone(), flows, simulated_packets }
     }
 
     /// The samples.
-    pub fn record(&self, with_series: bool) -> Record {
+    pub fn record(&self, with_series: bool) -> RunRecord {
         let (connections, payload) = (self.connections(), self.payload());
-        let mut record = Record::new(self.address_plan.flows.len(), with_series);
+        let mut record = RunRecord::new(self.address_plan.flows.len(), with_series);
         for (index, sample) in self.trace.samples.iter().enumerate() {
             let from_s = index as f64 * SAMPLE_S;
             let to_s = from_s + SAMPLE_S;
@@ -179,7 +179,7 @@ impl RunObservations<'_> {
         flow: usize,
         connections: &[ConnectionReadings<'_>],
         payload: &[InterpolatedCounter],
-    ) -> FlowOutcome {
+    ) -> SimulatedFlowTotals {
         let addresses = &self.address_plan.flows[flow];
         let (from_s, to_s) = self.active(flow, self.scenario.warmup_s);
         let part = self.part(flow, payload, from_s, to_s);
@@ -195,7 +195,7 @@ impl RunObservations<'_> {
             }
         }
         let (segments, segment_time) = self.segments(flow, from_s);
-        FlowOutcome {
+        SimulatedFlowTotals {
             active,
             goodput: rate(payload[flow].between(from_s, to_s)),
             throughput: rate(totals.delivered_bytes as f64 * part),
@@ -208,7 +208,7 @@ impl RunObservations<'_> {
             queueing: totals.queueing,
             segments,
             segment_time,
-            ..FlowOutcome::default()
+            ..SimulatedFlowTotals::default()
         }
     }
 

@@ -12,7 +12,7 @@ use super::streams::{RtpTransport, StreamLibrary, StreamPlayer};
 use super::traffic::EmulatedFlow;
 use crate::player::BrowserSession;
 use crate::process::Running;
-use crate::scenario::{App, Scenario, Transport};
+use crate::scenario::{App, Scenario, StreamTransport};
 use crate::site::Site;
 use crate::topology::Topology;
 
@@ -82,8 +82,8 @@ impl PlayerPool {
             players.rtsp.push(streams.serve(origin, addresses.origin, &log)?);
             let directory = paths.directory.join(format!("player-{flow}"));
             let transport = match transport {
-                Transport::Tcp => RtpTransport::Interleaved,
-                Transport::Udp => RtpTransport::Datagrams { port: addresses.media_port },
+                StreamTransport::Tcp => RtpTransport::Interleaved,
+                StreamTransport::Udp => RtpTransport::Datagrams { port: addresses.media_port },
             };
             let player = streams.player(media_mbps, client_buffer_s, transport, &directory)?;
             *handle = Some(PlayerHandle::Stream(player));

@@ -18,18 +18,18 @@ use super::session::{SessionGuard, SessionResult};
 use super::telemetry::Payload;
 use super::traffic::EmulatedFlow;
 use crate::netns::Namespace;
-use crate::player::Player;
+use crate::player::BuiltPlayer;
 use crate::process::{Running, require, tail};
 use crate::results::series::Screen;
 use crate::rtsp::capture::{Capture, Captured};
 use crate::rtsp::frames::Assembly;
 use crate::rtsp::live555::Live555;
-use crate::rtsp::relay::{Recorder, Relay};
+use crate::rtsp::relay::{Recorder, RtspRelay};
 use crate::rtsp::rtp::{self, RtpPacket};
 use crate::rtsp::session::Session;
 use crate::rtsp::stream::Stream;
 use crate::scenario::{App, Scenario};
-use crate::step::Step;
+use crate::step::ProgressStep;
 use crate::topology::{PLAYER_DEVICE, Topology};
 
 /// Programs that players run beside live555, and the Debian packages that have them.
@@ -66,10 +66,10 @@ impl StreamLibrary {
     ) -> Result<Self> {
         require(&PROGRAMS)?;
         let live555 = Live555::locate(live555)?;
-        let player = Player::locate(player)?;
+        let player = BuiltPlayer::locate(player)?;
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let directory = directory.canonicalize()?;
-        let step = Step::begin("preparing the streams (kept for the next time)", None)?;
+        let step = ProgressStep::begin("preparing the streams (kept for the next time)", None)?;
         let log = directory.with_extension("log");
         player.streams(&directory, source, rates, &log, |elapsed| {
             step.at(elapsed);
@@ -166,7 +166,7 @@ impl StreamPlayer {
         let log = self.directory.join("openrtsp.log");
         // For the rest of this thread: the recorder's connections are in the player's network too.
         topology.player.entrance()?.enter()?;
-        let relay = Relay::open()?;
+        let relay = RtspRelay::open()?;
         let capture = match self.transport {
             RtpTransport::Interleaved => None,
             RtpTransport::Datagrams { port } => Some((port, Capture::open(PLAYER_DEVICE, port)?)),
@@ -224,7 +224,7 @@ impl StreamPlayer {
 /// Relays between the player and `origin` until it is over, and captures what comes by UDP meanwhile. Answers
 /// when the player connected, too.
 fn captured(
-    relay: &Relay,
+    relay: &RtspRelay,
     origin: SocketAddr,
     capture: Capture,
     is_over: impl FnMut() -> Result<bool>,

@@ -16,7 +16,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use super::address_plan::FlowAddresses;
 use crate::interrupt::{self, is_pause};
 use crate::netns::Namespace;
-use crate::scenario::{App, Group};
+use crate::scenario::{App, FlowGroup};
 use crate::tcp_info::TcpInfo;
 
 const ENDLESS: u64 = u64::MAX;
@@ -83,7 +83,7 @@ impl FlowProbe {
 #[derive(Debug)]
 pub struct EmulatedFlow<'a> {
     /// Its settings.
-    pub group: &'a Group,
+    pub group: &'a FlowGroup,
     /// Its addresses.
     pub addresses: &'a FlowAddresses,
     /// Where its origin runs.
@@ -325,7 +325,7 @@ impl EmulatedFlow<'_> {
     }
 }
 
-fn set_congestion_control(socket: &SockRef<'_>, group: &Group) -> Result<()> {
+fn set_congestion_control(socket: &SockRef<'_>, group: &FlowGroup) -> Result<()> {
     let Some(name) = group.kernel_cc() else { return Ok(()) };
     socket
         .set_tcp_congestion(name.as_bytes())

@@ -12,7 +12,7 @@ use super::address_plan::{AddressPlan, LinkConnection, ORIGIN_PORT, origin_netwo
 use crate::process::Running;
 use crate::proxies::{Binaries, CLIENT_NAME, Proxy, SERVER_NAME};
 use crate::rtsp::live555;
-use crate::scenario::{FlowChange, Group, Scenario, Via};
+use crate::scenario::{FlowChange, FlowGroup, Scenario, Via};
 use crate::simulate::MCC;
 use crate::topology::Topology;
 
@@ -164,7 +164,7 @@ fn origins(address_plan: &AddressPlan, connection: &LinkConnection) -> Vec<Strin
     connection.flows.iter().map(|flow| address_plan.flows[*flow].origin.to_string()).collect()
 }
 
-fn changes(group: &Group) -> Vec<(f64, String)> {
+fn changes(group: &FlowGroup) -> Vec<(f64, String)> {
     let queries = |change: &FlowChange| {
         let to = change.cc.as_ref().map(|cc| format!("algorithm={cc}"));
         let share = change.share.map(|share| format!("share={share}"));
@@ -183,7 +183,7 @@ fn admin(number: usize) -> Result<SocketAddr> {
 }
 
 /// A name, or a table with parameters.
-fn congestion_control(group: &Group) -> Value {
+fn congestion_control(group: &FlowGroup) -> Value {
     if group.parameters.is_empty() || group.cc == MCC {
         return json!(group.cc);
     }
@@ -193,7 +193,7 @@ fn congestion_control(group: &Group) -> Value {
 }
 
 /// Gives a configuration the settings of MCC, which are a `[[flow]]`'s parameters.
-fn select(config: &mut Value, group: &Group) -> Result<()> {
+fn select(config: &mut Value, group: &FlowGroup) -> Result<()> {
     if group.cc != MCC {
         return Ok(());
     }
@@ -207,7 +207,7 @@ fn select(config: &mut Value, group: &Group) -> Result<()> {
 }
 
 fn server_config<'a>(
-    group: &Group,
+    group: &FlowGroup,
     network: &str,
     connections: impl Iterator<Item = &'a LinkConnection>,
     admin: SocketAddr,
@@ -229,7 +229,7 @@ fn server_config<'a>(
 }
 
 fn client_config(
-    group: &Group,
+    group: &FlowGroup,
     connection: &LinkConnection,
     address_plan: &AddressPlan,
     admin: SocketAddr,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use millrace_sim::Bottleneck;
-use millrace_sim::link::{Pipe, PipeCounters, Verdict};
+use millrace_sim::link::{ArrivalOutcome, Pipe, PipeCounters};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::time::ClockId;
 
@@ -328,8 +328,10 @@ impl Forwarder {
             let verdict = pipe.arrive(at_ns, packet);
             self.recorder.arrived(flow, downwards, &verdict);
             match verdict {
-                Verdict::Accepted => {}
-                Verdict::Lost(packet) | Verdict::Dropped(packet) => self.pool.put(packet.frame),
+                ArrivalOutcome::Accepted => {}
+                ArrivalOutcome::Lost(packet) | ArrivalOutcome::Dropped(packet) => {
+                    self.pool.put(packet.frame)
+                }
             }
         }
         self.received = received;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millrace_cc::Bandwidth;
 use millrace_sim::link::queue::LinkSized;
-use millrace_sim::link::{PipeCounters, Released, Verdict};
+use millrace_sim::link::{ArrivalOutcome, PipeCounters, Released};
 use millrace_sim::{Bottleneck, DelayTally, Delays, EventQueue, Item, LinkOutcome, LinkSample};
 
 use super::frame::EthernetFrame;
@@ -156,13 +156,13 @@ impl RunRecorder {
         if is_data && self.is_under_way() { self.tallies.get_mut(index) } else { None }
     }
 
-    pub(super) fn arrived<P>(&mut self, flow: u32, downwards: bool, verdict: &Verdict<P>) {
+    pub(super) fn arrived<P>(&mut self, flow: u32, downwards: bool, verdict: &ArrivalOutcome<P>) {
         let Some(FlowTally { counts, .. }) = self.tally(flow, downwards) else { return };
         counts.sent += 1;
         match verdict {
-            Verdict::Accepted => {}
-            Verdict::Lost(_) => counts.lost += 1,
-            Verdict::Dropped(_) => counts.dropped += 1,
+            ArrivalOutcome::Accepted => {}
+            ArrivalOutcome::Lost(_) => counts.lost += 1,
+            ArrivalOutcome::Dropped(_) => counts.dropped += 1,
         }
     }
 

@@ -1,4 +1,4 @@
-use millrace_sim::{Link, LinkChange, Rate, Setup};
+use millrace_sim::{LinkChange, LinkRate, LinkSetup, Setup};
 
 use super::super::plan::{FlowPlan, ReversePath};
 use super::*;
@@ -12,11 +12,11 @@ const HOSTS: [u32; 2] = [0xc613_0001, 0xc613_0002];
 /// 12 Mbit/s, which is a full packet each millisecond; from 1 s on half of it. 2 s, half a second of
 /// which does not count.
 fn plan(flows: [bool; 2]) -> LinkPlan {
-    let link = Link::new(Bandwidth::from_mbps(12.0), Duration::from_millis(20), 15_000);
+    let link = LinkSetup::new(Bandwidth::from_mbps(12.0), Duration::from_millis(20), 15_000);
     let mut setup = Setup::new(link, Vec::new(), Duration::from_secs(2));
     setup.warmup = Duration::from_millis(500);
     let half = LinkChange {
-        rate: Some(Rate::Constant(Bandwidth::from_mbps(6.0))),
+        rate: Some(LinkRate::Constant(Bandwidth::from_mbps(6.0))),
         ..LinkChange::default()
     };
     setup.changes = vec![(Duration::from_secs(1), half)];
@@ -137,7 +137,7 @@ fn only_the_direction_of_its_data_counts_for_a_flow() {
     link.down(BEGIN_NS + 600 * MS, HOSTS[0]);
     let up = EthernetFrame::ipv4(CLIENT, HOSTS[0], 1500);
     assert_eq!(link.recorder.flow_of(&up, false), 0);
-    link.recorder.arrived(0, false, &Verdict::<LinkPacket>::Accepted);
+    link.recorder.arrived(0, false, &ArrivalOutcome::<LinkPacket>::Accepted);
     link.until(BEGIN_NS + 3_000 * MS);
     let trace = link.recorder.into_trace().expect("the run is over");
     assert_eq!(trace.flows[0].sent_packets, 1, "the one that went up");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use millrace_cc::Bandwidth;
 use millrace_sim::link::{LinkConfig, PipeConfig};
-use millrace_sim::{Link, Rate, Setup};
+use millrace_sim::{LinkRate, LinkSetup, Setup};
 
 /// A link without planned changes lasts until it is stopped.
 const ENDLESS: Duration = Duration::from_secs(1_000_000);
@@ -81,8 +81,8 @@ impl LinkPlan {
         std::iter::once(&self.setup.link.rate)
             .chain(changes)
             .filter_map(|rate| match rate {
-                Rate::Constant(rate) => Some(rate.bits_per_s()),
-                Rate::Trace(_) => None,
+                LinkRate::Constant(rate) => Some(rate.bits_per_s()),
+                LinkRate::Trace(_) => None,
             })
             .chain(drawn.map(|range| range.end().bits_per_s()))
             .max()
@@ -90,7 +90,7 @@ impl LinkPlan {
     }
 
     /// The reverse path of `link`.
-    pub(super) fn reverse_pipe(&self, link: &Link, rate_bps: u64) -> PipeConfig {
+    pub(super) fn reverse_pipe(&self, link: &LinkSetup, rate_bps: u64) -> PipeConfig {
         let (rate_bps, buffer_bytes) = match self.reverse {
             ReversePath::Free => (FREE_RATE_BPS, FREE_BUFFER_BYTES),
             ReversePath::Same => (rate_bps, link.buffer_bytes),
@@ -112,8 +112,8 @@ impl From<LinkConfig> for LinkPlan {
     fn from(config: LinkConfig) -> Self {
         let LinkConfig { down, up, seed } = config;
         let rtt = Duration::from_nanos(down.delay_ns + up.delay_ns);
-        let link = Link {
-            rate: Rate::Constant(Bandwidth::from_bits_per_s(down.rate_bps)),
+        let link = LinkSetup {
+            rate: LinkRate::Constant(Bandwidth::from_bits_per_s(down.rate_bps)),
             rtt,
             buffer_bytes: down.buffer_bytes,
             loss: down.loss,
@@ -128,14 +128,14 @@ impl From<LinkConfig> for LinkPlan {
 
 #[cfg(test)]
 mod tests {
-    use millrace_sim::{LinkChange, RandomChange};
+    use millrace_sim::{LinkChange, RandomLinkChange};
 
     use super::*;
 
     #[test]
     fn the_fastest_is_found_wherever_it_is() {
         let rate = Bandwidth::from_bits_per_s;
-        let link = Link::new(rate(1_000_000), Duration::from_millis(30), 15_000);
+        let link = LinkSetup::new(rate(1_000_000), Duration::from_millis(30), 15_000);
         let mut plan = LinkPlan {
             setup: Setup::new(link, Vec::new(), ENDLESS),
             loss_seed: None,
@@ -144,10 +144,10 @@ mod tests {
         };
         assert_eq!(plan.fastest_bps(), 1_000_000);
         let change =
-            LinkChange { rate: Some(Rate::Constant(rate(3_000_000))), ..Default::default() };
+            LinkChange { rate: Some(LinkRate::Constant(rate(3_000_000))), ..Default::default() };
         plan.setup.changes.push((Duration::from_secs(1), change));
         assert_eq!(plan.fastest_bps(), 3_000_000);
-        plan.setup.random_change = Some(RandomChange {
+        plan.setup.random_change = Some(RandomLinkChange {
             every: Duration::from_secs(1),
             rate: Some(rate(2_000_000)..=rate(5_000_000)),
             rtt: None,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use millrace_config::Class;
 
-use super::record::{PER_SECOND, Record, SAMPLE_S, mean};
+use super::record::{PER_SECOND, RunRecord, SAMPLE_S, mean};
 use crate::scenario::{Convergence, Measure};
 
 /// When each flow is there, in samples.
@@ -53,7 +53,7 @@ pub(super) struct Settled {
 }
 
 /// For each flow.
-pub(super) fn settled(record: &Record, times: &Times, measure: &Measure) -> Vec<Settled> {
+pub(super) fn settled(record: &RunRecord, times: &Times, measure: &Measure) -> Vec<Settled> {
     let of = |flow: usize| match measure.convergence {
         Convergence::None => {
             let range = &times.flows[flow];
@@ -68,7 +68,7 @@ pub(super) fn settled(record: &Record, times: &Times, measure: &Measure) -> Vec<
 }
 
 /// Of the throughput of each second of the time that counts.
-pub(super) fn overall_deviation(record: &Record, times: &Times, flow: usize) -> Option<f64> {
+pub(super) fn overall_deviation(record: &RunRecord, times: &Times, flow: usize) -> Option<f64> {
     let range = &times.flows[flow];
     deviation(&seconds(&record.flows[flow].mbps, range.start.max(times.warmup)..range.end))
 }
@@ -82,7 +82,7 @@ fn first_held(length: usize, hold_s: f64, is_good: impl Fn(usize) -> bool) -> Op
 
 // Vivace, Section 5.2.1: "the time from the second flow's entry to the earliest time after which it
 // maintains a sending rate within +-25% of its ideal fair share for at least 5s".
-fn by_share(record: &Record, times: &Times, measure: &Measure, flow: usize) -> Settled {
+fn by_share(record: &RunRecord, times: &Times, measure: &Measure, flow: usize) -> Settled {
     let range = alone_with_the_same(times, flow);
     let values = seconds(&record.flows[flow].mbps, range.clone());
     if values.len() < measure.hold_s.ceil() as usize {
@@ -102,7 +102,7 @@ fn by_share(record: &Record, times: &Times, measure: &Measure, flow: usize) -> S
 // Iris, Section VI-B5: "the time from the newer flows entry to the earliest time after which Jain's
 // fairness index is maintained over 0.9 for at least 5 seconds. And the stability is estimated as
 // the average standard deviation of throughput of all flows after the convergence point".
-fn by_jain(record: &Record, times: &Times, measure: &Measure, flow: usize) -> Settled {
+fn by_jain(record: &RunRecord, times: &Times, measure: &Measure, flow: usize) -> Settled {
     let range = alone_with_the_same(times, flow);
     let of = |flow: &usize| seconds(&record.flows[*flow].mbps, range.clone());
     let all: Vec<Vec<f64>> = active(times, range.start).iter().map(of).collect();
@@ -133,7 +133,7 @@ pub(super) fn jain(values: &[f64]) -> Option<f64> {
 }
 
 /// Time from a flow's start to the end of the first second that brought 80 % of the capacity.
-pub(super) fn time_to_80_percent_s(record: &Record, times: &Times, flow: usize) -> Option<f64> {
+pub(super) fn time_to_80_percent_s(record: &RunRecord, times: &Times, flow: usize) -> Option<f64> {
     let (range, mbps) = (times.flows[flow].clone(), &record.flows[flow].mbps);
     let end = range.end.min(mbps.len());
     let last = end.checked_sub(PER_SECOND)?;
@@ -148,7 +148,7 @@ pub(super) fn time_to_80_percent_s(record: &Record, times: &Times, flow: usize) 
 /// Longest time from a change of the link's rate to the moment from which on two seconds bring the
 /// fair share of the new rate, within the tolerance.
 pub(super) fn follow_s(
-    record: &Record,
+    record: &RunRecord,
     times: &Times,
     measure: &Measure,
     changes: &[usize],
@@ -187,7 +187,7 @@ fn delay_exponent(class: Class) -> f64 {
 
 /// Mean over a flow's seconds of (throughput / what the link could carry) x (propagation / round trip)^d;
 /// `None` where nothing could be carried. Each second counts alike, whatever the link is like in it.
-pub(super) fn utility(record: &Record, times: &Times, class: Class, flow: usize) -> Option<f64> {
+pub(super) fn utility(record: &RunRecord, times: &Times, class: Class, flow: usize) -> Option<f64> {
     let of = &record.flows[flow];
     let range = times.flows[flow].start.max(times.warmup)..times.flows[flow].end.min(of.mbps.len());
     let mut all = Vec::new();
@@ -216,7 +216,7 @@ pub(super) fn utility(record: &Record, times: &Times, class: Class, flow: usize)
 /// Smallest second of the ten after a change of the algorithm, relative to the mean of the five before it;
 /// `None` where there was none, or no time for it.
 pub(super) fn switch_ratio(
-    record: &Record,
+    record: &RunRecord,
     times: &Times,
     changes: &[usize],
     flow: usize,
@@ -236,7 +236,7 @@ pub(super) fn switch_ratio(
 /// Largest relative deviation from the shares asked for, a while after each change; `asked` are
 /// moments and the share from there on.
 pub(super) fn share_error(
-    record: &Record,
+    record: &RunRecord,
     times: &Times,
     asked: &[(usize, f64)],
     changes: &[usize],

@@ -13,7 +13,7 @@ fn measure(convergence: Convergence) -> Measure {
 }
 
 /// Throughput second by second on a link of `capacity`.
-fn record(capacity: f64, flows: &[&[f64]]) -> Record {
+fn record(capacity: f64, flows: &[&[f64]]) -> RunRecord {
     let samples =
         |seconds: &[f64]| seconds.iter().flat_map(|mbps| [*mbps; PER_SECOND]).collect::<Vec<f64>>();
     let length = flows.iter().map(|flow| flow.len()).max().unwrap_or(0) * PER_SECOND;
@@ -22,7 +22,7 @@ fn record(capacity: f64, flows: &[&[f64]]) -> Record {
         rtt_s: vec![Some(0.03); seconds.len() * PER_SECOND],
         peak_in_flight_bytes: 0,
     };
-    Record {
+    RunRecord {
         capacity_mbps: vec![capacity; length],
         rtt_s: vec![0.03; length],
         flows: flows.iter().map(flow).collect(),
@@ -129,7 +129,7 @@ fn utility_counts_each_second_alike_and_a_queue_a_little() {
     let mut record = record(10.0, &[&[10.0, 5.0, 1.0, 1.0]]);
     let times = times(&[(0, 4)]);
     record.capacity_mbps[2 * PER_SECOND..].fill(1.0);
-    let found = |record: &Record| utility(record, &times, Class::Bulk, 0).unwrap();
+    let found = |record: &RunRecord| utility(record, &times, Class::Bulk, 0).unwrap();
     assert!((found(&record) - 3.5 / 4.0).abs() < 1e-9);
     // Ten times the propagation: 10^-0.1. In the last second there is no sample, and it is as before.
     record.flows[0].rtt_s[2 * PER_SECOND..3 * PER_SECOND].fill(Some(0.3));

@@ -1,15 +1,15 @@
 //! The figures of a run, from its totals and the record.
 
-use millrace_sim::{Delays, FlowOutcome, Outcome};
+use millrace_sim::{Delays, SimulatedFlowTotals, SimulationOutcome};
 
 use super::dynamics::{self, Times};
-use super::record::{PER_SECOND, Record, with_headers};
+use super::record::{PER_SECOND, RunRecord, with_headers};
 use crate::results::{Figures, FlowFigures, RunFigures};
-use crate::scenario::{Group, Rate, Scenario};
+use crate::scenario::{FlowGroup, Rate, Scenario};
 
 /// Of a run of `scenario`: from its totals and what was recorded.
 #[must_use]
-pub fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -> RunFigures {
+pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRecord) -> RunFigures {
     let mut flows = members(scenario);
     let sample = |at_s: f64| (at_s * PER_SECOND as f64).round() as usize;
     let times = Times {
@@ -89,12 +89,12 @@ pub fn figures(scenario: &Scenario, outcome: &Outcome, record: &Record) -> RunFi
 
 /// The flows in their order, each with its group.
 #[must_use]
-pub fn members(scenario: &Scenario) -> Vec<(FlowFigures, &Group)> {
+pub fn members(scenario: &Scenario) -> Vec<(FlowFigures, &FlowGroup)> {
     let groups = scenario.groups.iter().enumerate();
     let numbered =
         groups.flat_map(|(index, group)| (0..group.count).map(move |n| (index, group, n)));
     let flow = |(flow, (index, group, number)): (usize, (usize, _, u64))| {
-        let group: &Group = group;
+        let group: &FlowGroup = group;
         let figures = FlowFigures {
             flow,
             group: index,
@@ -117,9 +117,9 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn link(outcome: &Outcome) -> Figures {
+fn link(outcome: &SimulationOutcome) -> Figures {
     let of = &outcome.link;
-    let sum = |count: fn(&FlowOutcome) -> u64| outcome.flows.iter().map(count).sum::<u64>();
+    let sum = |count: fn(&SimulatedFlowTotals) -> u64| outcome.flows.iter().map(count).sum::<u64>();
     let sent = sum(|flow| flow.sent_packets);
     let dropped = sum(|flow| flow.dropped_packets);
     let lost = sum(|flow| flow.random_lost_packets);
@@ -135,7 +135,7 @@ fn link(outcome: &Outcome) -> Figures {
     figures
 }
 
-fn totals(figures: &mut Figures, of: &FlowOutcome, capacity_mbps: f64) {
+fn totals(figures: &mut Figures, of: &SimulatedFlowTotals, capacity_mbps: f64) {
     figures.set("goodput_mbps", of.goodput.mbps());
     figures.set("throughput_mbps", of.throughput.mbps());
     figures.set("utilisation", of.throughput.mbps() / capacity_mbps);
@@ -171,7 +171,7 @@ fn totals(figures: &mut Figures, of: &FlowOutcome, capacity_mbps: f64) {
 }
 
 /// Mean capacity of the time that counts.
-fn capacity_mbps(scenario: &Scenario, outcome: &Outcome) -> f64 {
+fn capacity_mbps(scenario: &Scenario, outcome: &SimulationOutcome) -> f64 {
     outcome.link.capacity_bytes as f64 * 8e-6 / (scenario.duration_s - scenario.warmup_s)
 }
 
@@ -187,7 +187,7 @@ fn rate_mbps(scenario: &Scenario) -> Option<f64> {
     (!redrawn && changes_of_rate(scenario).is_empty()).then_some(rate_mbps)
 }
 
-fn bdp_bytes(scenario: &Scenario, group: &Group) -> Option<f64> {
+fn bdp_bytes(scenario: &Scenario, group: &FlowGroup) -> Option<f64> {
     let rtt_s = (scenario.link.rtt_ms + group.extra_rtt_ms) / 1e3;
     rate_mbps(scenario).map(|rate| rate * 1e6 / 8.0 * rtt_s).filter(|bdp| *bdp > 0.0)
 }

@@ -5,4 +5,4 @@ mod figures;
 mod record;
 
 pub use figures::{figures, members};
-pub use record::{FlowPoint, Record, SAMPLE_S};
+pub use record::{FlowPoint, RunRecord, SAMPLE_S};

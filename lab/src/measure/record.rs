@@ -2,7 +2,7 @@
 
 use millrace_sim::{FlowSample, HEADER_BYTES, LinkSample};
 
-use crate::results::series::{Row, Screen};
+use crate::results::series::{Screen, SeriesRow};
 
 /// Length of a sample.
 pub const SAMPLE_S: f64 = 0.1;
@@ -11,14 +11,14 @@ pub(super) const PER_SECOND: usize = 10;
 
 /// A run, sample by sample.
 #[derive(Debug, Default)]
-pub struct Record {
+pub struct RunRecord {
     /// Capacity of the link, in Mbit/s.
     pub(super) capacity_mbps: Vec<f64>,
     /// Propagation in force.
     pub(super) rtt_s: Vec<f64>,
     pub(super) flows: Vec<FlowRecord>,
     /// Rows of the series, if they are requested.
-    pub rows: Option<Vec<Row>>,
+    pub rows: Option<Vec<SeriesRow>>,
 }
 
 /// A flow over a sample, as the simulator knows it or as it was measured.
@@ -76,7 +76,7 @@ pub(super) struct FlowRecord {
     pub(super) peak_in_flight_bytes: u64,
 }
 
-impl Record {
+impl RunRecord {
     /// Of `flows` flows; with `series`, rows are kept.
     #[must_use]
     pub fn new(flows: usize, series: bool) -> Self {
@@ -98,7 +98,7 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-impl Record {
+impl RunRecord {
     /// Takes the sample that ends at `at_s`; `flows` are in the order of the scenario.
     pub fn sample(&mut self, at_s: f64, link: &LinkSample, flows: impl Iterator<Item = FlowPoint>) {
         self.capacity_mbps.push(link.capacity.mbps());
@@ -114,7 +114,7 @@ impl Record {
             sent += flow.sent_packets;
             lost += flow.lost_packets;
             let Some(rows) = self.rows.as_mut().filter(|_| flow.active) else { continue };
-            rows.push(Row {
+            rows.push(SeriesRow {
                 time_s,
                 flow: i32::try_from(index).unwrap_or(i32::MAX),
                 rate_mbps: flow.goodput_mbps,
@@ -131,7 +131,7 @@ impl Record {
             });
         }
         let Some(rows) = &mut self.rows else { return };
-        rows.push(Row {
+        rows.push(SeriesRow {
             time_s,
             flow: -1,
             rate_mbps: link.throughput.mbps(),

@@ -17,7 +17,7 @@ use super::csv::quoted;
 use super::document::Document;
 use super::gallery::MAX_IMAGE_BYTES;
 use super::samples::Setting;
-use super::summary::{self, Summary};
+use super::summary::{self, StoredSummary};
 use super::viewers::FILE as FRAMES_FILE;
 use super::{facts, figure, fill, read_page, warnings};
 use crate::results::{entries, metric, read_json};
@@ -60,7 +60,7 @@ pub fn run(options: &ArchiveOptions) -> Result<()> {
     Ok(())
 }
 
-fn archive(summary: &Summary, page: &str, directory: &Path) -> Result<()> {
+fn archive(summary: &StoredSummary, page: &str, directory: &Path) -> Result<()> {
     let name = &summary.scenario.name;
     if summary.quick.as_ref().is_some_and(|quick| !quick.is_null()) {
         bail!("{name}: a quick run proves nothing and is not archived; run it without --quick");
@@ -80,7 +80,7 @@ fn archive(summary: &Summary, page: &str, directory: &Path) -> Result<()> {
 const RUN_FILES: [&str; 3] = ["run.json", "flows.json", "series.parquet"];
 
 /// Replaces the archived runs by the valid ones, under the names that `summary.json` has for them.
-fn archive_runs(summary: &Summary, wanted: bool, directory: &Path) -> Result<()> {
+fn archive_runs(summary: &StoredSummary, wanted: bool, directory: &Path) -> Result<()> {
     let runs = directory.join("runs");
     if runs.exists() {
         fs::remove_dir_all(&runs).with_context(|| runs.display().to_string())?;
@@ -130,7 +130,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// The page with as many frames as it has room for.
-fn bounded_page(summary: &Summary, page: &str) -> Result<String> {
+fn bounded_page(summary: &StoredSummary, page: &str) -> Result<String> {
     for images_bytes in [MAX_IMAGE_BYTES, MAX_IMAGE_BYTES / 2, 0] {
         let mut figure = figure(summary, images_bytes)?;
         figure.csv = Some("flows.csv".to_owned());
@@ -153,7 +153,7 @@ fn bounded_page(summary: &Summary, page: &str) -> Result<String> {
 }
 
 /// The provenance of the results.
-fn readme(summary: &Summary) -> String {
+fn readme(summary: &StoredSummary) -> String {
     let scenario = &summary.scenario;
     let title = scenario.title.as_deref().unwrap_or(&scenario.name);
     let mut text = format!("# {title}\n\n");
@@ -200,7 +200,7 @@ struct ArchivedFlowsFile {
 const FACTS: [&str; 6] = ["flow", "group", "cc", "label", "start_s", "stop_s"];
 
 /// A row for each valid run and flow.
-fn flows(summary: &Summary) -> Result<String> {
+fn flows(summary: &StoredSummary) -> Result<String> {
     let mut rows: Vec<(Vec<String>, BTreeMap<String, String>)> = Vec::new();
     for run in summary.cells.iter().flat_map(|cell| cell.run_directories()) {
         let of: ArchivedRunFile = read_json(&run.join("run.json"))?;
@@ -257,7 +257,7 @@ mod tests {
 
     const PAGE: &str = "<script>\"millrace-report-data\"</script>";
 
-    fn results(root: &Path) -> Summary {
+    fn results(root: &Path) -> StoredSummary {
         players(root, "kept", &["a/slow.txt"], &["bbr", "iris-min"]);
         let mut all = summary::read_all(root).unwrap();
         for (cell, cc) in ["bbr", "iris-min"].iter().enumerate() {
@@ -312,7 +312,7 @@ mod tests {
         let all = summary::read_all(root.path().join("kept").as_path()).unwrap();
         assert_eq!(all[0].cells.len(), summary.cells.len());
         assert_eq!(flows(&all[0]).unwrap(), flows(&summary).unwrap());
-        let page = |summary: &Summary| bounded_page(summary, PAGE).unwrap();
+        let page = |summary: &StoredSummary| bounded_page(summary, PAGE).unwrap();
         assert_eq!(page(&all[0]), page(&summary), "with the series and the frames");
         assert!(!out.join("runs/0000-r00/player-0/session.json").exists());
         again(false);

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::document::Table;
-use super::samples::{Sample, Setting};
-use super::summary::{Cell, Counts, Part, Summary};
+use super::document::ReportTable;
+use super::samples::{CellSample, Setting};
+use super::summary::{StoredCell, StoredCounts, StoredPart, StoredSummary};
 use super::units::{quantity, rounded};
 
 /// What the label of the results is called among a cell's keys.
@@ -43,7 +43,7 @@ impl Compared {
 
 /// One figure of one group in one cell, first and then by each other label.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Pair {
+pub(super) struct FigurePair {
     /// The cell and the flows.
     pub(super) at: String,
     pub(super) figure: &'static str,
@@ -54,8 +54,10 @@ pub(super) struct Pair {
 
 /// Joins results of several labels, each with any number of scenarios, into one summary for each
 /// scenario, in the order of the names; with what was compared of it.
-pub(super) fn join(all: Vec<(String, Vec<Summary>)>) -> Vec<(Summary, Vec<Pair>)> {
-    let mut by_name: BTreeMap<String, Vec<(String, Summary)>> = BTreeMap::new();
+pub(super) fn join(
+    all: Vec<(String, Vec<StoredSummary>)>,
+) -> Vec<(StoredSummary, Vec<FigurePair>)> {
+    let mut by_name: BTreeMap<String, Vec<(String, StoredSummary)>> = BTreeMap::new();
     for (label, summaries) in all {
         for summary in summaries {
             let same = by_name.entry(summary.scenario.name.clone()).or_default();
@@ -65,7 +67,7 @@ pub(super) fn join(all: Vec<(String, Vec<Summary>)>) -> Vec<(Summary, Vec<Pair>)
     by_name.into_values().map(join_one).collect()
 }
 
-fn join_one(mut all: Vec<(String, Summary)>) -> (Summary, Vec<Pair>) {
+fn join_one(mut all: Vec<(String, StoredSummary)>) -> (StoredSummary, Vec<FigurePair>) {
     let pairs = compare(&all);
     for (label, summary) in &mut all {
         tag(label, summary);
@@ -77,7 +79,7 @@ fn join_one(mut all: Vec<(String, Summary)>) -> (Summary, Vec<Pair>) {
         joined.claims.extend(other.claims);
         joined.problems.extend(other.problems);
         let (a, b) = (joined.counts, other.counts);
-        joined.counts = Counts {
+        joined.counts = StoredCounts {
             runs: a.runs + b.runs,
             skipped: a.skipped + b.skipped,
             failed: a.failed + b.failed,
@@ -89,8 +91,8 @@ fn join_one(mut all: Vec<(String, Summary)>) -> (Summary, Vec<Pair>) {
 }
 
 /// Adds the label to cells, groups, flows and claims.
-fn tag(label: &str, summary: &mut Summary) {
-    let name = |part: &mut Part| part.label = format!("{} ({label})", part.label);
+fn tag(label: &str, summary: &mut StoredSummary) {
+    let name = |part: &mut StoredPart| part.label = format!("{} ({label})", part.label);
     for cell in &mut summary.cells {
         cell.at.insert(KEY.to_owned(), Value::from(label));
         cell.groups.iter_mut().for_each(name);
@@ -102,24 +104,24 @@ fn tag(label: &str, summary: &mut Summary) {
 }
 
 /// A series' name, with the label of its results where that is not in it yet.
-pub(super) fn named(name: String, sample: &Sample<'_>) -> String {
+pub(super) fn named(name: String, sample: &CellSample<'_>) -> String {
     let Some(label) = sample.setting(KEY).map(|label| label.to_string()) else { return name };
     let end = format!(" ({label})");
     if name == label || name.ends_with(&end) { name } else { name + &end }
 }
 
-fn compare(all: &[(String, Summary)]) -> Vec<Pair> {
+fn compare(all: &[(String, StoredSummary)]) -> Vec<FigurePair> {
     let Some(((_, first), others)) = all.split_first() else { return Vec::new() };
     let mut pairs = Vec::new();
     for cell in first.cells.iter().filter(|cell| !cell.runs.is_empty()) {
         for part in &cell.groups {
             for compared in &COMPARED {
-                let value = |cell: &Cell, part: &Part| {
+                let value = |cell: &StoredCell, part: &StoredPart| {
                     let statistic = part.figures.get(compared.figure)?;
                     statistic.median.filter(|_| !cell.runs.is_empty())
                 };
                 let Some(first) = value(cell, part) else { continue };
-                let of = |(label, other): &(String, Summary)| {
+                let of = |(label, other): &(String, StoredSummary)| {
                     let cell = other.cells.iter().find(|it| it.at == cell.at)?;
                     let part = cell.groups.iter().find(|it| it.group == part.group)?;
                     let value = value(cell, part)?;
@@ -128,7 +130,7 @@ fn compare(all: &[(String, Summary)]) -> Vec<Pair> {
                 let others: Vec<_> = others.iter().filter_map(of).collect();
                 if !others.is_empty() {
                     let at = place(cell, part);
-                    pairs.push(Pair { at, figure: compared.figure, first, others });
+                    pairs.push(FigurePair { at, figure: compared.figure, first, others });
                 }
             }
         }
@@ -137,10 +139,10 @@ fn compare(all: &[(String, Summary)]) -> Vec<Pair> {
 }
 
 /// `bbr, random loss 3 %`.
-fn place(cell: &Cell, part: &Part) -> String {
+fn place(cell: &StoredCell, part: &StoredPart) -> String {
     let mut words = vec![part.label.clone()];
     for key in cell.at.keys() {
-        match Sample::flow(cell, part).setting(key) {
+        match CellSample::flow(cell, part).setting(key) {
             Some(value @ Setting::Number(_)) => {
                 words.push(format!("{} {}", quantity(key).name.to_lowercase(), value.shown(key)));
             }
@@ -154,7 +156,7 @@ fn place(cell: &Cell, part: &Part) -> String {
 }
 
 /// What was compared, as a table: a row for each place, a column for each figure and label.
-pub(super) fn table(first: &str, pairs: &[Pair]) -> Option<Table> {
+pub(super) fn table(first: &str, pairs: &[FigurePair]) -> Option<ReportTable> {
     let labels: Vec<&String> = {
         let mut labels = Vec::new();
         for (label, ..) in pairs.iter().flat_map(|pair| &pair.others) {
@@ -194,7 +196,7 @@ pub(super) fn table(first: &str, pairs: &[Pair]) -> Option<Table> {
         }
     }
     let title = Some(format!("Beside {first} (≠: apart by more than they may be)"));
-    Some(Table { title, columns, rows })
+    Some(ReportTable { title, columns, rows })
 }
 
 /// Three digits.
@@ -210,7 +212,7 @@ fn shown(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn summary(goodput: f64, queueing: f64, loss: f64) -> Summary {
+    fn summary(goodput: f64, queueing: f64, loss: f64) -> StoredSummary {
         let figures = serde_json::json!({
             "goodput_mbps": { "median": goodput }, "queueing_ms.p95": { "median": queueing },
             "loss_rate": { "median": loss },

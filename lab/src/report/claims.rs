@@ -2,21 +2,21 @@
 
 use serde_json::{Map, Value};
 
-use super::document::{Claim, Comparison};
-use super::samples::{Sample, Setting};
-use super::summary::{self, Summary};
+use super::document::{Comparison, ReportedClaim};
+use super::samples::{CellSample, Setting};
+use super::summary::{self, StoredSummary};
 use super::units::{quantity, rounded};
 
-pub(super) fn claims(summary: &Summary) -> Vec<Claim> {
+pub(super) fn claims(summary: &StoredSummary) -> Vec<ReportedClaim> {
     summary.claims.iter().map(|claim| of(summary, claim)).collect()
 }
 
-fn of(summary: &Summary, claim: &summary::Claim) -> Claim {
+fn of(summary: &StoredSummary, claim: &summary::StoredClaim) -> ReportedClaim {
     let is_ratio = claim.points.iter().any(|point| point.reference.is_some());
     // Shares are not converted to percent: their bound is a share too.
     let quantity = quantity(&claim.metric);
     let unit = if is_ratio || quantity.unit == "%" { "" } else { quantity.unit };
-    Claim {
+    ReportedClaim {
         text: claim.text.clone(),
         source: claim.source.clone(),
         metric: claim.metric.clone(),
@@ -31,7 +31,7 @@ fn of(summary: &Summary, claim: &summary::Claim) -> Claim {
     }
 }
 
-fn comparison(point: &summary::Point) -> Comparison {
+fn comparison(point: &summary::StoredPoint) -> Comparison {
     Comparison {
         at: place(&point.at, point.cc.as_deref()),
         value: point.value.map(rounded),
@@ -64,13 +64,13 @@ fn place(at: &Map<String, Value>, cc: Option<&str>) -> String {
 }
 
 /// Over the repeats, where `measured` is the median of one statistic and nothing else.
-fn spread(summary: &Summary, claim: &summary::Claim) -> Option<[f64; 2]> {
+fn spread(summary: &StoredSummary, claim: &summary::StoredClaim) -> Option<[f64; 2]> {
     let (measured, at) = (claim.measured?, claim.at.as_ref()?);
-    let meant = |sample: &Sample<'_>| {
+    let meant = |sample: &CellSample<'_>| {
         at.iter().all(|(key, value)| sample.setting(key) == Some(Setting::from_json(value)))
     };
     let parts = summary.cells.iter().flat_map(|cell| {
-        cell.groups.iter().chain(&cell.flows).map(move |part| Sample::flow(cell, part))
+        cell.groups.iter().chain(&cell.flows).map(move |part| CellSample::flow(cell, part))
     });
     let statistic = parts
         .filter(meant)

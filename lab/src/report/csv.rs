@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::document::{Axis, Panel};
+use super::document::{Panel, PlotAxis};
 
 const HEAD: &str = "plot,panel,series,x_name,x,y_name,y,low,high,x_low,x_high\n";
 
@@ -41,7 +41,7 @@ fn rows(out: &mut String, plot: usize, panel: &Panel) {
     for series in &chart.series {
         for point in &series.points {
             let at = |index: usize| number(point.get(index));
-            let named = |axis: &Axis, index: usize| match (&axis.categories, point[index]) {
+            let named = |axis: &PlotAxis, index: usize| match (&axis.categories, point[index]) {
                 // An index, so a whole number.
                 (Some(names), Some(index)) => names[index as usize].clone(),
                 _ => at(index),
@@ -62,7 +62,7 @@ fn rows(out: &mut String, plot: usize, panel: &Panel) {
     }
 }
 
-fn named(axis: &Axis) -> String {
+fn named(axis: &PlotAxis) -> String {
     if axis.unit.is_empty() { axis.name.clone() } else { format!("{} ({})", axis.name, axis.unit) }
 }
 

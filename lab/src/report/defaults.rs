@@ -1,13 +1,13 @@
 //! Plots for a scenario that asks for none, from what it sweeps.
 
-use super::plot::{Corner, Kind, OneOrMore, Plot};
-use super::summary::Summary;
+use super::plot::{Corner, OneOrMore, Plot, PlotKind};
+use super::summary::StoredSummary;
 
 /// From this many repeats on their distribution is drawn.
 const REPEATS_FOR_CDF: usize = 20;
 
 /// What a plot says when it says nothing but its kind.
-fn plain(kind: Kind) -> Plot {
+fn plain(kind: PlotKind) -> Plot {
     let text = serde_json::json!({ "kind": kind });
     serde_json::from_value(text).expect("invariant: every field but the kind is optional")
 }
@@ -15,7 +15,7 @@ fn plain(kind: Kind) -> Plot {
 /// What the file asks for, or what the sweep suggests: each numeric key is an axis; else a
 /// distribution where there are many repeats; else bars. Where there is more than one flow or
 /// nothing swept, the first repeat over time.
-pub(super) fn plots(summary: &Summary) -> Vec<Plot> {
+pub(super) fn plots(summary: &StoredSummary) -> Vec<Plot> {
     if !summary.plots.is_empty() {
         return summary.plots.clone();
     }
@@ -28,12 +28,12 @@ pub(super) fn plots(summary: &Summary) -> Vec<Plot> {
     if several || summary.keys.is_empty() {
         let panel = (summary.cells.len() > 1).then(|| "label".to_owned());
         let y = Some(OneOrMore::One("rate_mbps".to_owned()));
-        plots.push(Plot { y, panel, mean_over_s: Some(1.0), ..plain(Kind::Series) });
+        plots.push(Plot { y, panel, mean_over_s: Some(1.0), ..plain(PlotKind::Series) });
     }
     plots
 }
 
-fn against(summary: &Summary, key: &str) -> Vec<Plot> {
+fn against(summary: &StoredSummary, key: &str) -> Vec<Plot> {
     let mut numbers: Vec<f64> = Vec::new();
     for cell in &summary.cells {
         match cell.at.get(key).map(serde_json::Value::as_f64) {
@@ -52,13 +52,13 @@ fn against(summary: &Summary, key: &str) -> Vec<Plot> {
         y: Some(OneOrMore::One(y.to_owned())),
         // Buffers and rates are swept over decades.
         log_x: low > 0.0 && high / low >= 50.0,
-        ..plain(Kind::Lines)
+        ..plain(PlotKind::Lines)
     };
     figures.iter().map(|y| lines(y)).collect()
 }
 
 fn distributions() -> Vec<Plot> {
-    let cdf = |x: &str| Plot { x: Some(x.to_owned()), ..plain(Kind::Cdf) };
+    let cdf = |x: &str| Plot { x: Some(x.to_owned()), ..plain(PlotKind::Cdf) };
     vec![cdf("goodput_mbps"), cdf("loss_rate")]
 }
 
@@ -66,13 +66,13 @@ fn comparison() -> Vec<Plot> {
     let bars = Plot {
         x: Some("label".to_owned()),
         y: Some(OneOrMore::One("goodput_mbps".to_owned())),
-        ..plain(Kind::Bars)
+        ..plain(PlotKind::Bars)
     };
     let scatter = Plot {
         x: Some("queueing_ms.p95".to_owned()),
         y: Some(OneOrMore::One("goodput_mbps".to_owned())),
         ideal: Some(Corner::LowHigh),
-        ..plain(Kind::Scatter)
+        ..plain(PlotKind::Scatter)
     };
     vec![bars, scatter]
 }

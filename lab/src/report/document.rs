@@ -16,7 +16,7 @@ pub struct Document {
     /// The labels of results side by side, which end names as in `cubic (sim)`; empty for a single result.
     pub sets: Vec<String>,
     /// A section each.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ScenarioFigure>,
 }
 
 /// A line of the heading.
@@ -30,7 +30,7 @@ pub struct Fact {
 
 /// What one scenario showed.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Figure {
+pub struct ScenarioFigure {
     /// The scenario's name.
     pub id: String,
     /// Its title.
@@ -42,7 +42,7 @@ pub struct Figure {
     /// What was excluded, averaged or not measured.
     pub notes: Vec<String>,
     /// What is claimed of it.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<ReportedClaim>,
     /// One plot has several panels when it is split by a key.
     pub plots: Vec<Vec<Panel>>,
     /// What players showed.
@@ -102,7 +102,7 @@ pub struct Seen {
 
 /// A claim and what was measured.
 #[derive(Debug, Clone, Serialize)]
-pub struct Claim {
+pub struct ReportedClaim {
     /// The sentence.
     pub text: String,
     /// Where it is from.
@@ -157,7 +157,7 @@ pub enum Panel {
     /// Points are x, y, x low, x high, y low, y high.
     Scatter(Scatter),
     /// Words.
-    Table(Table),
+    Table(ReportTable),
 }
 
 impl Panel {
@@ -190,9 +190,9 @@ pub struct Chart {
     /// Stands above it.
     pub title: Option<String>,
     /// Across.
-    pub x: Axis,
+    pub x: PlotAxis,
     /// Upwards.
-    pub y: Axis,
+    pub y: PlotAxis,
     /// A colour each.
     pub series: Vec<Line>,
     /// Dashed.
@@ -201,7 +201,7 @@ pub struct Chart {
 
 /// An axis.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Axis {
+pub struct PlotAxis {
     /// What it shows.
     pub name: String,
     /// In which unit.
@@ -246,7 +246,7 @@ pub struct Scatter {
 
 /// Rows of words.
 #[derive(Debug, Clone, Serialize)]
-pub struct Table {
+pub struct ReportTable {
     /// Stands above it.
     pub title: Option<String>,
     /// Headings.

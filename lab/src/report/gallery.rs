@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 
 use super::document::{Gallery, Seen, View};
 use super::samples::Setting;
-use super::summary::{Cell, Summary};
+use super::summary::{StoredCell, StoredSummary};
 use super::units::{quantity, shown};
-use super::viewers::{self, Picture, Viewer};
+use super::viewers::{self, Picture, ReportedPlayer};
 
 /// Bounds the page, which is a single file.
 pub(crate) const MAX_IMAGE_BYTES: usize = 1_500_000;
@@ -19,14 +19,14 @@ pub(crate) const MAX_IMAGE_BYTES: usize = 1_500_000;
 struct Found<'a> {
     place: String,
     t: f64,
-    seen: Vec<(Viewer<'a>, Picture)>,
+    seen: Vec<(ReportedPlayer<'a>, Picture)>,
 }
 
 /// Images of at most so many bytes; `None` where no frames were drawn.
 ///
 /// # Errors
 /// When frames can't be read.
-pub(super) fn gallery(summary: &Summary, at_most_bytes: usize) -> Result<Option<Gallery>> {
+pub(super) fn gallery(summary: &StoredSummary, at_most_bytes: usize) -> Result<Option<Gallery>> {
     let mut found: Vec<Found<'_>> = Vec::new();
     let mut credit = None;
     for viewer in viewers::viewers(summary) {
@@ -84,7 +84,7 @@ fn within(place: &str) -> String {
 }
 
 /// What is swept but for the algorithm: `Trace fcc-1mbps, random loss 3 %`.
-pub(super) fn place(cell: &Cell) -> String {
+pub(super) fn place(cell: &StoredCell) -> String {
     let is_algorithm =
         |key: &str| ["cc", "label", "parameters"].iter().any(|it| key.ends_with(&format!(".{it}")));
     let words = cell.at.iter().filter(|(key, _)| !is_algorithm(key) && *key != super::beside::KEY);

@@ -34,10 +34,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use time::OffsetDateTime;
 
-use document::{Document, Fact, Figure, Panel};
+use document::{Document, Fact, Panel, ScenarioFigure};
 use gallery::MAX_IMAGE_BYTES;
-pub use plot::{Corner, Kind, OneOrMore, Plot, Reference, Scalar};
-use summary::{Stamp, Summary};
+pub use plot::{Corner, OneOrMore, Plot, PlotKind, ReferenceLine, Scalar};
+use summary::{StoredStamp, StoredSummary};
 
 /// What the built page has where the figures belong.
 const PLACE: &str = "\"millrace-report-data\"";
@@ -145,7 +145,7 @@ pub fn read(results: &[Labelled], title: &str) -> Result<Document> {
     for of in results {
         all.push((of.label.clone(), summary::read_all(&of.directory)?));
     }
-    let heads: Vec<&Summary> = all.iter().flat_map(|(_, summaries)| summaries).collect();
+    let heads: Vec<&StoredSummary> = all.iter().flat_map(|(_, summaries)| summaries).collect();
     let (facts, warnings) = (facts(&heads), warnings(&heads));
     let figures = match &results {
         [_] => all.iter().flat_map(|(_, it)| it).map(whole).collect::<Result<Vec<_>>>()?,
@@ -158,13 +158,13 @@ pub fn read(results: &[Labelled], title: &str) -> Result<Document> {
     Ok(Document { title: title.to_owned(), facts, warnings, sets, figures })
 }
 
-fn whole(summary: &Summary) -> Result<Figure> {
+fn whole(summary: &StoredSummary) -> Result<ScenarioFigure> {
     figure(summary, MAX_IMAGE_BYTES)
 }
 
-fn side_by_side(all: Vec<(String, Vec<Summary>)>) -> Result<Vec<Figure>> {
+fn side_by_side(all: Vec<(String, Vec<StoredSummary>)>) -> Result<Vec<ScenarioFigure>> {
     let first = all.first().map(|(label, _)| label.clone()).unwrap_or_default();
-    let of = |(summary, pairs): (Summary, Vec<beside::Pair>)| {
+    let of = |(summary, pairs): (StoredSummary, Vec<beside::FigurePair>)| {
         let mut figure = whole(&summary)?;
         let judged = || pairs.iter().flat_map(|pair| &pair.others);
         let (count, agree) = (judged().count(), judged().filter(|(.., agrees)| *agrees).count());
@@ -203,12 +203,12 @@ fn write_csv(document: &Document, beside: &Path) -> Result<()> {
     Ok(())
 }
 
-fn figure(summary: &Summary, images_bytes: usize) -> Result<Figure> {
+fn figure(summary: &StoredSummary, images_bytes: usize) -> Result<ScenarioFigure> {
     let scenario = &summary.scenario;
     let mut notes = notes(summary);
     let mut plots: Vec<Vec<Panel>> = Vec::new();
     for plot in defaults::plots(summary) {
-        let panels = if plot.kind == Kind::Series {
+        let panels = if plot.kind == PlotKind::Series {
             let (panels, said) = series::panels(summary, &plot)?;
             notes.extend(said);
             panels
@@ -225,7 +225,7 @@ fn figure(summary: &Summary, images_bytes: usize) -> Result<Figure> {
     }
     notes.dedup();
     let csv = (!plots.is_empty()).then(|| format!("{CSV_DIRECTORY}/{}.csv", scenario.name));
-    Ok(Figure {
+    Ok(ScenarioFigure {
         id: scenario.name.clone(),
         title: scenario.title.clone().unwrap_or_else(|| scenario.name.clone()),
         source: scenario.figure.clone(),
@@ -239,7 +239,7 @@ fn figure(summary: &Summary, images_bytes: usize) -> Result<Figure> {
 }
 
 /// What the plots of a scenario are made of, and what is missing from them.
-fn notes(summary: &Summary) -> Vec<String> {
+fn notes(summary: &StoredSummary) -> Vec<String> {
     let counts = summary.counts;
     let repeats = summary.scenario.repeat.unwrap_or(1);
     let each = match repeats {
@@ -268,17 +268,17 @@ fn notes(summary: &Summary) -> Vec<String> {
     notes
 }
 
-fn facts(summaries: &[&Summary]) -> Vec<Fact> {
-    let all = |of: fn(&Stamp) -> Option<String>| {
+fn facts(summaries: &[&StoredSummary]) -> Vec<Fact> {
+    let all = |of: fn(&StoredStamp) -> Option<String>| {
         let values: BTreeSet<_> = summaries.iter().filter_map(|s| of(&s.stamp)).collect();
         values.into_iter().collect::<Vec<_>>().join("; ")
     };
     let runs: u64 = summaries.iter().map(|summary| summary.counts.runs).sum();
-    let machine = |stamp: &Stamp| {
+    let machine = |stamp: &StoredStamp| {
         let cpus = stamp.cpus.map_or_else(String::new, |cpus| format!(", {cpus} CPUs"));
         Some(format!("{}{cpus}", stamp.architecture.clone()?))
     };
-    let command = |stamp: &Stamp| match stamp.command.clone()? {
+    let command = |stamp: &StoredStamp| match stamp.command.clone()? {
         serde_json::Value::Array(words) => {
             let words = words.iter().map(|word| word.as_str().unwrap_or_default());
             Some(words.collect::<Vec<_>>().join(" "))
@@ -320,8 +320,8 @@ fn date(unix_s: f64) -> Option<String> {
     Some(format!("{}-{month:02}-{:02} {:02}:{minute:02} UTC", at.year(), at.day(), at.hour()))
 }
 
-fn warnings(summaries: &[&Summary]) -> Vec<String> {
-    let named = |wanted: fn(&Summary) -> bool| {
+fn warnings(summaries: &[&StoredSummary]) -> Vec<String> {
+    let named = |wanted: fn(&StoredSummary) -> bool| {
         let names = summaries.iter().filter(|s| wanted(s)).map(|s| s.scenario.name.as_str());
         names.collect::<Vec<_>>().join(", ")
     };

@@ -1,17 +1,17 @@
 //! One plot of one summary as panels.
 
 use super::beside;
-use super::document::{Axis, Chart, Dashed, Line, Panel, Scatter, Table};
-use super::plot::{Kind, Plot};
-use super::samples::{Level, Middle, Sample, Setting, middle, samples, values};
-use super::summary::Summary;
+use super::document::{Chart, Dashed, Line, Panel, PlotAxis, ReportTable, Scatter};
+use super::plot::{Plot, PlotKind};
+use super::samples::{CellSample, Level, Middle, Setting, middle, samples, values};
+use super::summary::StoredSummary;
 use super::units::{Quantity, capitalised, quantity, rounded, shown};
 
 /// What is drawn where the file doesn't say.
 const DEFAULT_FIGURE: &str = "goodput_mbps";
 
 /// All panels of a plot that isn't a time series; none where nothing was measured.
-pub(super) fn panels(summary: &Summary, plot: &Plot) -> Vec<Panel> {
+pub(super) fn panels(summary: &StoredSummary, plot: &Plot) -> Vec<Panel> {
     let all = samples(summary, Level::of(plot, &summary.keys), plot);
     let plot = &by_label(plot, &all);
     let mut made: Vec<Panel> = split(&all, plot.panel.as_deref())
@@ -29,7 +29,7 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Vec<Panel> {
 
 /// Where one algorithm runs under several labels, as with other parameters, its name alone would
 /// take them for one: the labels stand in its place.
-fn by_label(plot: &Plot, all: &[Sample<'_>]) -> Plot {
+fn by_label(plot: &Plot, all: &[CellSample<'_>]) -> Plot {
     let mut plot = plot.clone();
     if values(all, "label").len() > values(all, "cc").len() {
         let keys = [&mut plot.x, &mut plot.series, &mut plot.panel, &mut plot.rows];
@@ -41,10 +41,13 @@ fn by_label(plot: &Plot, all: &[Sample<'_>]) -> Plot {
 }
 
 /// The samples for each value of a key; all together without one.
-fn split<'a>(all: &[Sample<'a>], key: Option<&str>) -> Vec<(Option<Setting>, Vec<Sample<'a>>)> {
+fn split<'a>(
+    all: &[CellSample<'a>],
+    key: Option<&str>,
+) -> Vec<(Option<Setting>, Vec<CellSample<'a>>)> {
     let Some(key) = key else { return vec![(None, all.to_vec())] };
     let of = |value: Setting| {
-        let same = |sample: &&Sample<'_>| sample.setting(key).as_ref() == Some(&value);
+        let same = |sample: &&CellSample<'_>| sample.setting(key).as_ref() == Some(&value);
         let part = all.iter().filter(same).copied().collect();
         (Some(value), part)
     };
@@ -67,18 +70,18 @@ pub(super) fn title(plot: &Plot, value: Option<&Setting>) -> Option<String> {
     }
 }
 
-fn panel(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Option<Panel> {
+fn panel(plot: &Plot, part: &[CellSample<'_>], title: Option<String>) -> Option<Panel> {
     let panel = match plot.kind {
-        Kind::Lines => Panel::Lines(lines(plot, part, title)),
-        Kind::Bars => Panel::Bars(bars(plot, part, title)),
-        Kind::Cdf => Panel::Cdf(cdf(plot, part, title)),
-        Kind::Scatter => Panel::Scatter(Scatter {
+        PlotKind::Lines => Panel::Lines(lines(plot, part, title)),
+        PlotKind::Bars => Panel::Bars(bars(plot, part, title)),
+        PlotKind::Cdf => Panel::Cdf(cdf(plot, part, title)),
+        PlotKind::Scatter => Panel::Scatter(Scatter {
             chart: scatter(plot, part, title),
             ideal: plot.ideal,
             front: plot.front,
         }),
-        Kind::Table => return table(plot, part, title).map(Panel::Table),
-        Kind::Series => return None,
+        PlotKind::Table => return table(plot, part, title).map(Panel::Table),
+        PlotKind::Series => return None,
     };
     let series = panel.chart().map_or(&[][..], |chart| &chart.series);
     let drawn = series.iter().flat_map(|line| &line.points).any(|point| point[1].is_some());
@@ -94,16 +97,16 @@ fn series_key(plot: &Plot) -> &str {
     plot.series.as_deref().unwrap_or("label")
 }
 
-fn axis(of: &Quantity, name: Option<&String>, log: bool, range: Option<[f64; 2]>) -> Axis {
+fn axis(of: &Quantity, name: Option<&String>, log: bool, range: Option<[f64; 2]>) -> PlotAxis {
     let name = name.map_or_else(|| of.name.clone(), |name| capitalised(name));
-    Axis { name, unit: of.unit, log, range, categories: None }
+    PlotAxis { name, unit: of.unit, log, range, categories: None }
 }
 
-pub(super) fn x_axis(plot: &Plot, of: &Quantity) -> Axis {
+pub(super) fn x_axis(plot: &Plot, of: &Quantity) -> PlotAxis {
     axis(of, plot.x_name.as_ref(), plot.log_x, plot.x_range)
 }
 
-pub(super) fn y_axis(plot: &Plot, of: &Quantity) -> Axis {
+pub(super) fn y_axis(plot: &Plot, of: &Quantity) -> PlotAxis {
     axis(of, plot.y_name.as_ref(), plot.log_y, plot.y_range)
 }
 
@@ -111,8 +114,8 @@ pub(super) fn y_axis(plot: &Plot, of: &Quantity) -> Axis {
 /// results side by side one for each of them.
 fn series_of(
     plot: &Plot,
-    part: &[Sample<'_>],
-    mut each: impl FnMut(&[Sample<'_>]) -> Vec<Vec<Option<f64>>>,
+    part: &[CellSample<'_>],
+    mut each: impl FnMut(&[CellSample<'_>]) -> Vec<Vec<Option<f64>>>,
 ) -> Vec<Line> {
     let key = series_key(plot);
     let results = (!values(part, beside::KEY).is_empty()).then_some(beside::KEY);
@@ -128,11 +131,11 @@ fn series_of(
 }
 
 /// Where a sample lies across: a setting, or else a figure's median.
-fn place(sample: &Sample<'_>, key: &str) -> Option<Setting> {
+fn place(sample: &CellSample<'_>, key: &str) -> Option<Setting> {
     sample.setting(key).or_else(|| Some(Setting::Number(middle(&[*sample], key)?.median)))
 }
 
-fn places(part: &[Sample<'_>], key: &str) -> Vec<Setting> {
+fn places(part: &[CellSample<'_>], key: &str) -> Vec<Setting> {
     let mut found = Vec::new();
     for value in part.iter().filter_map(|sample| place(sample, key)) {
         if !found.contains(&value) {
@@ -142,11 +145,11 @@ fn places(part: &[Sample<'_>], key: &str) -> Vec<Setting> {
     found
 }
 
-fn chart(title: Option<String>, x: Axis, y: Axis, series: Vec<Line>) -> Chart {
+fn chart(title: Option<String>, x: PlotAxis, y: PlotAxis, series: Vec<Line>) -> Chart {
     Chart { title, x, y, series, references: Vec::new() }
 }
 
-fn lines(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
+fn lines(plot: &Plot, part: &[CellSample<'_>], title: Option<String>) -> Chart {
     let key = plot.x.as_deref().unwrap_or("label");
     let (across, up) = (quantity(key), quantity(first_y(plot)));
     let all = places(part, key);
@@ -163,7 +166,7 @@ fn lines(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
                     Setting::Number(number) if !named => number_at(*number, key, &across),
                     _ => all.iter().position(|known| *known == value)? as f64,
                 };
-                let there = |sample: &&Sample<'_>| place(sample, key).as_ref() == Some(&value);
+                let there = |sample: &&CellSample<'_>| place(sample, key).as_ref() == Some(&value);
                 let there: Vec<_> = samples.iter().filter(there).copied().collect();
                 // A logarithmic axis has no place for zero.
                 let fits = !(plot.log_x && at <= 0.0);
@@ -183,7 +186,7 @@ fn number_at(number: f64, key: &str, quantity: &Quantity) -> f64 {
 }
 
 /// x, median, low, high of the plot's figure.
-fn point(plot: &Plot, there: &[Sample<'_>], at: f64, up: &Quantity) -> Vec<Option<f64>> {
+fn point(plot: &Plot, there: &[CellSample<'_>], at: f64, up: &Quantity) -> Vec<Option<f64>> {
     let Some(found) = middle(there, first_y(plot)) else { return vec![Some(at), None] };
     let (low, high) = whiskers(plot, there, found);
     let shown = |value: f64| {
@@ -193,7 +196,7 @@ fn point(plot: &Plot, there: &[Sample<'_>], at: f64, up: &Quantity) -> Vec<Optio
     vec![Some(at), shown(found.median), shown(low), shown(high)]
 }
 
-fn whiskers(plot: &Plot, there: &[Sample<'_>], found: Middle) -> (f64, f64) {
+fn whiskers(plot: &Plot, there: &[CellSample<'_>], found: Middle) -> (f64, f64) {
     let half = match plot.error.as_deref() {
         None | Some("range") => return (found.low, found.high),
         Some("none") => 0.0,
@@ -203,7 +206,7 @@ fn whiskers(plot: &Plot, there: &[Sample<'_>], found: Middle) -> (f64, f64) {
     (found.median - half, found.median + half)
 }
 
-fn bars(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
+fn bars(plot: &Plot, part: &[CellSample<'_>], title: Option<String>) -> Chart {
     // Bars stand side by side, whatever is below them.
     let key = plot.x.as_deref().unwrap_or("label");
     let up = quantity(first_y(plot));
@@ -212,7 +215,7 @@ fn bars(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
     x.categories = Some(all.iter().map(|value| value.shown(key)).collect());
     let series = series_of(plot, part, |samples| {
         let of = |(at, value): (usize, &Setting)| {
-            let there = |sample: &&Sample<'_>| place(sample, key).as_ref() == Some(value);
+            let there = |sample: &&CellSample<'_>| place(sample, key).as_ref() == Some(value);
             let there: Vec<_> = samples.iter().filter(there).copied().collect();
             (!there.is_empty()).then(|| point(plot, &there, at as f64, &up))
         };
@@ -221,7 +224,7 @@ fn bars(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
     chart(title, x, y_axis(plot, &up), series)
 }
 
-fn cdf(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
+fn cdf(plot: &Plot, part: &[CellSample<'_>], title: Option<String>) -> Chart {
     let figure = plot.x.as_deref().unwrap_or(DEFAULT_FIGURE);
     let across = quantity(figure);
     let series = series_of(plot, part, |samples| {
@@ -244,11 +247,11 @@ fn cdf(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
     chart(title, x_axis(plot, &across), y, series)
 }
 
-fn scatter(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
+fn scatter(plot: &Plot, part: &[CellSample<'_>], title: Option<String>) -> Chart {
     let figure = plot.x.as_deref().unwrap_or("queueing_ms.p95");
     let (across, up) = (quantity(figure), quantity(first_y(plot)));
     let series = series_of(plot, part, |samples| {
-        let point = |sample: &Sample<'_>| {
+        let point = |sample: &CellSample<'_>| {
             let (x, y) = (middle(&[*sample], figure)?, middle(&[*sample], first_y(plot))?);
             let all = [x.median, y.median, x.low, x.high, y.low, y.high];
             let scales = [across.scale, up.scale, across.scale, across.scale, up.scale, up.scale];
@@ -259,7 +262,7 @@ fn scatter(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Chart {
     chart(title, x_axis(plot, &across), y_axis(plot, &up), series)
 }
 
-fn table(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Option<Table> {
+fn table(plot: &Plot, part: &[CellSample<'_>], title: Option<String>) -> Option<ReportTable> {
     let rows_key = plot.rows.as_deref().unwrap_or("label");
     let figures =
         plot.y.as_ref().map_or_else(|| vec![DEFAULT_FIGURE.to_owned()], |y| y.as_slice().to_vec());
@@ -278,9 +281,9 @@ fn table(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Option<Tabl
             _ => name,
         }
     };
-    let cell = |samples: &[Sample<'_>], (value, figure): &(Option<&Setting>, &String)| {
+    let cell = |samples: &[CellSample<'_>], (value, figure): &(Option<&Setting>, &String)| {
         let key = plot.columns.as_deref().unwrap_or_default();
-        let there = |s: &&Sample<'_>| value.is_none() || s.setting(key).as_ref() == *value;
+        let there = |s: &&CellSample<'_>| value.is_none() || s.setting(key).as_ref() == *value;
         let there: Vec<_> = samples.iter().filter(there).copied().collect();
         let quantity = quantity(figure);
         let Some(found) = middle(&there, figure) else { return "–".to_owned() };
@@ -300,7 +303,7 @@ fn table(plot: &Plot, part: &[Sample<'_>], title: Option<String>) -> Option<Tabl
         .collect();
     let first = plot.x_name.clone().unwrap_or_else(|| quantity(rows_key).name);
     let columns = std::iter::once(first).chain(columns.iter().map(head)).collect();
-    (!rows.is_empty()).then_some(Table { title, columns, rows })
+    (!rows.is_empty()).then_some(ReportTable { title, columns, rows })
 }
 
 /// Dashed lines from one side to the other.
@@ -332,7 +335,7 @@ pub(super) fn add_references(panel: &mut Panel, plot: &Plot, value: Option<&Sett
 /// Panels of one plot can be compared by eye: their axes upwards end at the same value. A scatter
 /// plot's points are compared within their panel, and would lie on each other at another's scale.
 pub(super) fn share_ends(panels: &mut [Panel], plot: &Plot) {
-    let apart = matches!(plot.kind, Kind::Cdf | Kind::Scatter);
+    let apart = matches!(plot.kind, PlotKind::Cdf | PlotKind::Scatter);
     if panels.len() < 2 || plot.y_range.is_some() || plot.log_y || apart {
         return;
     }

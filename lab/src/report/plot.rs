@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Plot {
     /// The form.
-    pub kind: Kind,
+    pub kind: PlotKind,
     /// Stands above the plot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -64,7 +64,7 @@ pub struct Plot {
     pub mean_over_s: Option<f64>,
     /// Dashed lines that something should reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reference: Vec<Reference>,
+    pub reference: Vec<ReferenceLine>,
     /// Scatter: the best corner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideal: Option<Corner>,
@@ -82,7 +82,7 @@ pub struct Plot {
 /// The form of a plot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum PlotKind {
     /// Medians joined by lines, with whiskers.
     Lines,
     /// The share of samples at or below each value.
@@ -100,7 +100,7 @@ pub enum Kind {
 /// A dashed line: `y` all the way, or `steps` of (x, y from there on).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reference {
+pub struct ReferenceLine {
     /// What it is.
     pub name: String,
     /// One height.
@@ -165,18 +165,18 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    struct File {
+    struct PlotFile {
         plot: Vec<Plot>,
     }
 
     fn parse(text: &str) -> Result<Vec<Plot>, toml::de::Error> {
-        toml::from_str::<File>(text).map(|file| file.plot)
+        toml::from_str::<PlotFile>(text).map(|file| file.plot)
     }
 
     #[test]
     fn a_kind_is_enough() {
         let plots = parse("[[plot]]\nkind = \"cdf\"").unwrap();
-        assert_eq!(plots[0].kind, Kind::Cdf);
+        assert_eq!(plots[0].kind, PlotKind::Cdf);
         assert_eq!(plots[0].only, BTreeMap::new());
     }
 

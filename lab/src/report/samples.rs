@@ -6,14 +6,14 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::plot::{OneOrMore, Plot, Scalar};
-use super::summary::{Cell, Figures, Part, Statistic, Summary};
+use super::summary::{StoredCell, StoredPart, StoredStatistic, StoredStatistics, StoredSummary};
 use super::units::{self, quantity};
 
 /// One group or one flow of one cell.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample<'a> {
-    pub(super) cell: &'a Cell,
-    part: Option<&'a Part>,
+pub(super) struct CellSample<'a> {
+    pub(super) cell: &'a StoredCell,
+    part: Option<&'a StoredPart>,
 }
 
 /// The value of a key.
@@ -105,17 +105,21 @@ impl Level {
 }
 
 /// All samples at a level that pass `where`.
-pub(super) fn samples<'a>(summary: &'a Summary, level: Level, plot: &Plot) -> Vec<Sample<'a>> {
+pub(super) fn samples<'a>(
+    summary: &'a StoredSummary,
+    level: Level,
+    plot: &Plot,
+) -> Vec<CellSample<'a>> {
     let mut all = Vec::new();
     for cell in summary.cells.iter().filter(|cell| !cell.runs.is_empty()) {
         match level {
             // The first group names the algorithm.
-            Level::Cell => all.push(Sample::of_cell(cell)),
+            Level::Cell => all.push(CellSample::of_cell(cell)),
             Level::Group => {
-                all.extend(cell.groups.iter().map(|part| Sample { cell, part: Some(part) }))
+                all.extend(cell.groups.iter().map(|part| CellSample { cell, part: Some(part) }))
             }
             Level::Flow => {
-                all.extend(cell.flows.iter().map(|part| Sample { cell, part: Some(part) }))
+                all.extend(cell.flows.iter().map(|part| CellSample { cell, part: Some(part) }))
             }
         }
     }
@@ -123,13 +127,13 @@ pub(super) fn samples<'a>(summary: &'a Summary, level: Level, plot: &Plot) -> Ve
     all
 }
 
-impl<'a> Sample<'a> {
-    pub(super) fn flow(cell: &'a Cell, part: &'a Part) -> Self {
+impl<'a> CellSample<'a> {
+    pub(super) fn flow(cell: &'a StoredCell, part: &'a StoredPart) -> Self {
         Self { cell, part: Some(part) }
     }
 
     /// As its first group.
-    pub(super) fn of_cell(cell: &'a Cell) -> Self {
+    pub(super) fn of_cell(cell: &'a StoredCell) -> Self {
         Self { cell, part: cell.groups.first() }
     }
 
@@ -156,8 +160,8 @@ impl<'a> Sample<'a> {
     }
 
     /// A figure: of the link when its name says so, else of the flows.
-    pub(super) fn figure(&self, name: &str) -> Option<&'a Statistic> {
-        let found = |figures: &'a Figures, name: &str| figures.get(name);
+    pub(super) fn figure(&self, name: &str) -> Option<&'a StoredStatistic> {
+        let found = |figures: &'a StoredStatistics, name: &str| figures.get(name);
         match name.strip_prefix("link.") {
             Some(name) => found(&self.cell.link, name),
             None => found(&self.part?.figures, name),
@@ -166,7 +170,7 @@ impl<'a> Sample<'a> {
 }
 
 /// The different values of a key, in the order in which they come.
-pub(super) fn values(samples: &[Sample<'_>], key: &str) -> Vec<Setting> {
+pub(super) fn values(samples: &[CellSample<'_>], key: &str) -> Vec<Setting> {
     let mut found = Vec::new();
     for value in samples.iter().filter_map(|sample| sample.setting(key)) {
         if !found.contains(&value) {
@@ -187,7 +191,7 @@ pub(super) struct Middle {
 
 /// Of one figure of some samples; of several all their values count alike. `None` where it does
 /// not exist or more than half never came.
-pub(super) fn middle(samples: &[Sample<'_>], name: &str) -> Option<Middle> {
+pub(super) fn middle(samples: &[CellSample<'_>], name: &str) -> Option<Middle> {
     let statistics: Vec<_> = samples.iter().filter_map(|sample| sample.figure(name)).collect();
     if let [only] = statistics[..] {
         let median = only.median.filter(|value| value.is_finite())?;

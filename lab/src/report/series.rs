@@ -12,8 +12,8 @@ use super::beside;
 use super::document::{Chart, Dashed, Line, Panel};
 use super::panels::{add_references, first_y, share_ends, title, x_axis, y_axis};
 use super::plot::Plot;
-use super::samples::{Sample, Setting};
-use super::summary::{Cell, Summary};
+use super::samples::{CellSample, Setting};
+use super::summary::{StoredCell, StoredSummary};
 use super::units::{Quantity, quantity, rounded};
 
 /// More points than this a line on a screen can't show.
@@ -32,13 +32,13 @@ const ALGORITHM: &str = "cc";
 const OF_THE_LINK: [&str; 1] = ["queue_bytes"];
 
 /// One column of a run, with times and flows.
-struct Run {
-    rows: Vec<Row>,
+struct StoredSeries {
+    rows: Vec<StoredRow>,
     /// Of a column of names: what a value stands for.
     names: Vec<String>,
 }
 
-struct Row {
+struct StoredRow {
     time_s: f64,
     flow: i32,
     value: Option<f64>,
@@ -46,7 +46,7 @@ struct Row {
 }
 
 /// The panels of a time series, and what has to be said below them.
-pub(super) fn panels(summary: &Summary, plot: &Plot) -> Result<(Vec<Panel>, Vec<String>)> {
+pub(super) fn panels(summary: &StoredSummary, plot: &Plot) -> Result<(Vec<Panel>, Vec<String>)> {
     let column = if plot.y.is_some() { first_y(plot) } else { "rate_mbps" };
     let mut drawn: Vec<(Option<Setting>, Panel)> = Vec::new();
     let mut mean_over_s: f64 = 0.0;
@@ -82,7 +82,7 @@ pub(super) fn panels(summary: &Summary, plot: &Plot) -> Result<(Vec<Panel>, Vec<
 }
 
 /// The series of the repeat asked for, or of the first that has one.
-fn file_of(cell: &Cell, plot: &Plot) -> Option<PathBuf> {
+fn file_of(cell: &StoredCell, plot: &Plot) -> Option<PathBuf> {
     let named = |run: &PathBuf| match plot.repeat {
         Some(repeat) => run.to_string_lossy().ends_with(&format!("-r{repeat:02}")),
         None => true,
@@ -104,16 +104,21 @@ fn empty(plot: &Plot, column: &str, value: Option<&Setting>) -> Chart {
 
 /// The lines of a cell that the plot asks for, each with its panel and over how long its points
 /// are means.
-fn lines(cell: &Cell, plot: &Plot, column: &str, run: &Run) -> Vec<(Option<Setting>, Line, f64)> {
-    let panel = |sample: Option<&Sample<'_>>| {
+fn lines(
+    cell: &StoredCell,
+    plot: &Plot,
+    column: &str,
+    run: &StoredSeries,
+) -> Vec<(Option<Setting>, Line, f64)> {
+    let panel = |sample: Option<&CellSample<'_>>| {
         plot.panel.as_deref().and_then(|key| match sample {
             Some(sample) => sample.setting(key),
-            None => Sample::of_cell(cell).setting(key),
+            None => CellSample::of_cell(cell).setting(key),
         })
     };
     let scale = quantity(column).scale;
     if OF_THE_LINK.contains(&column) {
-        let sample = Sample::of_cell(cell);
+        let sample = CellSample::of_cell(cell);
         if !sample.passes(plot) {
             return Vec::new();
         }
@@ -123,7 +128,7 @@ fn lines(cell: &Cell, plot: &Plot, column: &str, run: &Run) -> Vec<(Option<Setti
     }
     let mut made = Vec::new();
     for part in &cell.flows {
-        let sample = Sample::flow(cell, part);
+        let sample = CellSample::flow(cell, part);
         let Some(flow) = part.flow.and_then(|flow| i32::try_from(flow).ok()) else { continue };
         if !sample.passes(plot) {
             continue;
@@ -144,7 +149,7 @@ fn lines(cell: &Cell, plot: &Plot, column: &str, run: &Run) -> Vec<(Option<Setti
 
 /// `Flow 2`; with its algorithm where flows differ in it, and its results' label where there are
 /// several.
-fn name_of(sample: &Sample<'_>, plot: &Plot, cell: &Cell, default: &str) -> String {
+fn name_of(sample: &CellSample<'_>, plot: &Plot, cell: &StoredCell, default: &str) -> String {
     let key = plot.series.as_deref().unwrap_or(default);
     let name = sample.setting(key).map_or_else(|| "link".to_owned(), |value| value.shown(key));
     let mixed = cell.flows.windows(2).any(|pair| pair[0].label != pair[1].label);
@@ -156,7 +161,7 @@ fn name_of(sample: &Sample<'_>, plot: &Plot, cell: &Cell, default: &str) -> Stri
 
 /// Means over equal times, so few that a page can draw them. The time of a mean is its end, as in
 /// the file.
-fn reduced(run: &Run, flow: i32, plot: &Plot, scale: f64) -> (Vec<Vec<Option<f64>>>, f64) {
+fn reduced(run: &StoredSeries, flow: i32, plot: &Plot, scale: f64) -> (Vec<Vec<Option<f64>>>, f64) {
     let rows: Vec<_> = run.rows.iter().filter(|row| row.flow == flow && shown(row, plot)).collect();
     means(
         rows.iter().map(|row| (row.time_s, row.value.map(|value| value * scale))),
@@ -165,7 +170,7 @@ fn reduced(run: &Run, flow: i32, plot: &Plot, scale: f64) -> (Vec<Vec<Option<f64
 }
 
 /// The first row and the last one of each stretch of equal values, with the end of its time.
-fn changes(run: &Run, flow: i32, plot: &Plot) -> Vec<Vec<Option<f64>>> {
+fn changes(run: &StoredSeries, flow: i32, plot: &Plot) -> Vec<Vec<Option<f64>>> {
     let rows: Vec<_> = run.rows.iter().filter(|row| row.flow == flow && shown(row, plot)).collect();
     let keeps = |index: usize| {
         index == 0 || rows.get(index + 1).is_none_or(|next| next.value != rows[index].value)
@@ -188,11 +193,11 @@ fn categorise(line: &mut Line, names: &[String], categories: &mut Vec<String>) {
 }
 
 /// What lies beyond the ends of the axis would only make the page heavier.
-fn shown(row: &Row, plot: &Plot) -> bool {
+fn shown(row: &StoredRow, plot: &Plot) -> bool {
     plot.x_range.is_none_or(|[low, high]| (low..=high).contains(&row.time_s))
 }
 
-fn capacity(run: &Run, plot: &Plot, over_s: f64) -> Option<Dashed> {
+fn capacity(run: &StoredSeries, plot: &Plot, over_s: f64) -> Option<Dashed> {
     let rows = run.rows.iter().filter(|row| row.flow == LINK && shown(row, plot));
     let (points, over_s) = means(rows.map(|row| (row.time_s, row.capacity_mbps)), Some(over_s));
     let points = held(&points, over_s);
@@ -228,7 +233,7 @@ fn means(
 
 /// # Errors
 /// The file is no series, or has no such column.
-fn read(file: &Path, column: &str) -> Result<Run> {
+fn read(file: &Path, column: &str) -> Result<StoredSeries> {
     let reader = SerializedFileReader::new(File::open(file)?)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let index = |name: &str| {
@@ -253,10 +258,15 @@ fn read(file: &Path, column: &str) -> Result<Run> {
             };
             // Written as an int32.
             let flow = flow as i32;
-            rows.push(Row { time_s, flow, value: values[row], capacity_mbps: capacities[row] });
+            rows.push(StoredRow {
+                time_s,
+                flow,
+                value: values[row],
+                capacity_mbps: capacities[row],
+            });
         }
     }
-    Ok(Run { rows, names })
+    Ok(StoredSeries { rows, names })
 }
 
 /// All values of one column of a row group; nulls are `None`, texts are places in `names`.
@@ -322,7 +332,7 @@ mod tests {
 
     #[test]
     fn names_are_drawn_where_they_change() {
-        let row = |tenth: u32, value| Row {
+        let row = |tenth: u32, value| StoredRow {
             time_s: f64::from(tenth) / 10.0,
             flow: 0,
             value: Some(value),
@@ -330,7 +340,7 @@ mod tests {
         };
         let values = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0];
         let rows = values.iter().zip(1..).map(|(value, tenth)| row(tenth, *value)).collect();
-        let run = Run { rows, names: vec!["bbr".to_owned(), "copa".to_owned()] };
+        let run = StoredSeries { rows, names: vec!["bbr".to_owned(), "copa".to_owned()] };
         let plot: Plot = serde_json::from_value(serde_json::json!({ "kind": "series" })).unwrap();
         let points = changes(&run, 0, &plot);
         let mut line = Line { name: "Flow 1".to_owned(), points };

@@ -1,9 +1,9 @@
 //! The figures of the viewers, with their spread over the repeats.
 
-use super::document::Table;
+use super::document::ReportTable;
 use super::gallery::place;
-use super::samples::Sample;
-use super::summary::{Cell, Part, Statistic, Summary};
+use super::samples::CellSample;
+use super::summary::{StoredCell, StoredPart, StoredStatistic, StoredSummary};
 use super::units::{quantity, shown};
 
 /// Figures of a viewer's session, in the order of the columns.
@@ -20,7 +20,7 @@ const FIGURES: [&str; 9] = [
 ];
 
 /// All viewers: a row for each algorithm and place, and a note on the spread; `None` without viewers.
-pub(super) fn table(summary: &Summary) -> Option<(Table, String)> {
+pub(super) fn table(summary: &StoredSummary) -> Option<(ReportTable, String)> {
     let cells = summary.cells.iter().filter(|cell| !cell.runs.is_empty());
     let watched: Vec<_> = cells
         .flat_map(|cell| cell.groups.iter().map(move |part| (cell, part)))
@@ -40,8 +40,8 @@ pub(super) fn table(summary: &Summary) -> Option<(Table, String)> {
         let of = quantity(name);
         if of.unit.is_empty() { of.name } else { format!("{}, {}", of.name, of.unit) }
     }));
-    let row = |(cell, part): &(&Cell, &Part)| {
-        let mut row = vec![super::beside::named(part.label.clone(), &Sample::flow(cell, part))];
+    let row = |(cell, part): &(&StoredCell, &StoredPart)| {
+        let mut row = vec![super::beside::named(part.label.clone(), &CellSample::flow(cell, part))];
         row.extend(places.then(|| place(cell)));
         row.push(cell.runs.len().to_string());
         row.extend(figures.iter().map(|name| words(part.figures.get(*name), name)));
@@ -51,10 +51,10 @@ pub(super) fn table(summary: &Summary) -> Option<(Table, String)> {
     let title = Some("What viewers got: the median of the runs (least to greatest)".to_owned());
     let said =
         agreement(&figures, &watched.iter().map(|(_, part)| &part.figures).collect::<Vec<_>>());
-    Some((Table { title, columns, rows }, said))
+    Some((ReportTable { title, columns, rows }, said))
 }
 
-fn words(found: Option<&Statistic>, name: &str) -> String {
+fn words(found: Option<&StoredStatistic>, name: &str) -> String {
     let quantity = quantity(name);
     let Some(found) = found else { return "–".to_owned() };
     let of = |value: f64| shown(value * quantity.scale, "");
@@ -70,14 +70,14 @@ fn words(found: Option<&Statistic>, name: &str) -> String {
 }
 
 /// The widest range over the repeats of each figure among all viewers.
-fn agreement(figures: &[&str], all: &[&super::summary::Figures]) -> String {
+fn agreement(figures: &[&str], all: &[&super::summary::StoredStatistics]) -> String {
     let repeats = all.iter().flat_map(|it| it.values()).map(|it| it.values.len()).max();
     if repeats.unwrap_or(0) < 2 {
         return "One run of each: how far another would agree is not known.".to_owned();
     }
     let widest = |name: &&str| {
         let quantity = quantity(name);
-        let of = |statistic: &Statistic| match (statistic.min, statistic.max) {
+        let of = |statistic: &StoredStatistic| match (statistic.min, statistic.max) {
             (Some(min), Some(max)) => (max - min) * quantity.scale,
             // Once it came and once it did not, or never.
             (Some(_), None) => f64::INFINITY,
@@ -105,7 +105,7 @@ fn within_sentence(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn summary(runs: &[Option<f64>]) -> Summary {
+    fn summary(runs: &[Option<f64>]) -> StoredSummary {
         let mut known: Vec<f64> = runs.iter().map(|it| it.unwrap_or(f64::INFINITY)).collect();
         known.sort_unstable_by(f64::total_cmp);
         let of = |at: usize| Some(known[at]).filter(|it| it.is_finite());

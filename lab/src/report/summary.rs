@@ -17,34 +17,34 @@ const FORMAT: u64 = 1;
 const MAX_DEPTH: u32 = 4;
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Summary {
+pub(crate) struct StoredSummary {
     /// Where it was found.
     #[serde(skip)]
     pub(crate) directory: PathBuf,
     format: u64,
-    pub(crate) scenario: Scenario,
+    pub(crate) scenario: StoredScenario,
     #[serde(default)]
     pub(crate) quick: Option<Value>,
     #[serde(default)]
     pub(crate) keys: Vec<String>,
     #[serde(default)]
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<StoredCell>,
     #[serde(default)]
-    pub(crate) claims: Vec<Claim>,
+    pub(crate) claims: Vec<StoredClaim>,
     #[serde(default)]
     pub(crate) plots: Vec<Plot>,
     #[serde(default)]
-    pub(crate) counts: Counts,
+    pub(crate) counts: StoredCounts,
     #[serde(default)]
     pub(crate) reused: BTreeMap<String, u64>,
     #[serde(default)]
     pub(crate) problems: Vec<Value>,
     #[serde(default)]
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: StoredStamp,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Scenario {
+pub(crate) struct StoredScenario {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) title: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Scenario {
 
 /// One combination of the swept values.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Cell {
+pub(crate) struct StoredCell {
     /// Where its runs are found.
     #[serde(skip)]
     pub(crate) directory: PathBuf,
@@ -71,14 +71,14 @@ pub(crate) struct Cell {
     #[serde(default)]
     pub(crate) runs: Vec<Value>,
     #[serde(default)]
-    pub(crate) link: Figures,
+    pub(crate) link: StoredStatistics,
     #[serde(default)]
-    pub(crate) groups: Vec<Part>,
+    pub(crate) groups: Vec<StoredPart>,
     #[serde(default)]
-    pub(crate) flows: Vec<Part>,
+    pub(crate) flows: Vec<StoredPart>,
 }
 
-impl Cell {
+impl StoredCell {
     /// Directories of the valid runs, in the order of the repeats.
     pub(crate) fn run_directories(&self) -> impl Iterator<Item = PathBuf> {
         let names = self.runs.iter().filter_map(|run| run.as_str());
@@ -91,7 +91,7 @@ impl Cell {
 
 /// A group of flows, or one flow.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct StoredPart {
     #[serde(default)]
     pub(crate) flow: Option<i64>,
     pub(crate) group: i64,
@@ -100,14 +100,14 @@ pub(crate) struct Part {
     #[serde(default)]
     pub(crate) count: Option<u64>,
     #[serde(default)]
-    pub(crate) figures: Figures,
+    pub(crate) figures: StoredStatistics,
 }
 
-pub(crate) type Figures = BTreeMap<String, Statistic>;
+pub(crate) type StoredStatistics = BTreeMap<String, StoredStatistic>;
 
 /// A figure over the repeats. A time that never came counts as infinitely long.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(crate) struct Statistic {
+pub(crate) struct StoredStatistic {
     #[serde(default)]
     pub(crate) median: Option<f64>,
     #[serde(default)]
@@ -121,7 +121,7 @@ pub(crate) struct Statistic {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Claim {
+pub(crate) struct StoredClaim {
     pub(crate) text: String,
     #[serde(default)]
     pub(crate) source: Option<String>,
@@ -135,12 +135,12 @@ pub(crate) struct Claim {
     #[serde(default)]
     pub(crate) reason: Option<String>,
     #[serde(default)]
-    pub(crate) points: Vec<Point>,
+    pub(crate) points: Vec<StoredPoint>,
 }
 
 /// One comparison of a claim.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Point {
+pub(crate) struct StoredPoint {
     #[serde(default)]
     pub(crate) at: Map<String, Value>,
     #[serde(default)]
@@ -156,7 +156,7 @@ pub(crate) struct Point {
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-pub(crate) struct Counts {
+pub(crate) struct StoredCounts {
     #[serde(default)]
     pub(crate) runs: u64,
     #[serde(default)]
@@ -168,7 +168,7 @@ pub(crate) struct Counts {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Stamp {
+pub(crate) struct StoredStamp {
     #[serde(default)]
     pub(crate) commit: Option<String>,
     #[serde(default)]
@@ -189,7 +189,7 @@ pub(crate) struct Stamp {
 ///
 /// # Errors
 /// When there is no summary, or one can't be read.
-pub(crate) fn read_all(directory: &Path) -> Result<Vec<Summary>> {
+pub(crate) fn read_all(directory: &Path) -> Result<Vec<StoredSummary>> {
     let mut files = Vec::new();
     find(directory, MAX_DEPTH, &mut files)
         .with_context(|| format!("read {}", directory.display()))?;
@@ -226,9 +226,9 @@ fn find(directory: &Path, depth: u32, files: &mut Vec<PathBuf>) -> std::io::Resu
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Summary> {
+fn read(file: &Path) -> Result<StoredSummary> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let mut summary: Summary =
+    let mut summary: StoredSummary =
         serde_json::from_str(&text).with_context(|| file.display().to_string())?;
     if summary.format != FORMAT {
         bail!("{}: format {}, this program reads {FORMAT}", file.display(), summary.format);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::document::{Claim, Document};
+use super::document::{Document, ReportedClaim};
 
 /// A heading for each scenario with claims, and below it a table of them.
 pub(super) fn text(document: &Document) -> String {
@@ -24,7 +24,7 @@ pub(super) fn text(document: &Document) -> String {
     text
 }
 
-fn measured(claim: &Claim) -> String {
+fn measured(claim: &ReportedClaim) -> String {
     let Some(value) = claim.measured else { return String::new() };
     let unit = if claim.unit.is_empty() { String::new() } else { format!(" {}", claim.unit) };
     let at = if claim.at.is_empty() { String::new() } else { format!(" ({})", claim.at) };
@@ -38,11 +38,11 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::document::Figure;
+    use crate::report::document::ScenarioFigure;
 
     #[test]
     fn each_claim_is_a_row_with_its_verdict() {
-        let claim = |verdict: &str, measured| Claim {
+        let claim = |verdict: &str, measured| ReportedClaim {
             text: "a | b".to_owned(),
             source: None,
             metric: "throughput_mbps".to_owned(),
@@ -55,7 +55,7 @@ mod tests {
             reason: None,
             points: Vec::new(),
         };
-        let figure = Figure {
+        let figure = ScenarioFigure {
             id: "fig".to_owned(),
             title: "A figure".to_owned(),
             source: None,

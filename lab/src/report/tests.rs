@@ -217,7 +217,7 @@ fn a_directory_without_results_is_refused() {
 #[test]
 fn the_scenario_of_iris_figures_15_and_16_draws_them() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/players/iris-fig15.toml");
-    let file = crate::scenario::File::load(Path::new(path)).unwrap();
+    let file = crate::scenario::ScenarioFile::load(Path::new(path)).unwrap();
     let values = |key: &str| {
         let (_, values) = file.sweep.iter().find(|(known, _)| known == key).unwrap();
         values.iter().map(|value| value.as_str().unwrap()).collect::<Vec<_>>()

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::samples::Sample;
-use super::summary::{Cell, Part, Summary};
+use super::samples::CellSample;
+use super::summary::{StoredCell, StoredPart, StoredSummary};
 
 /// Written by `player/src/cli/pictures.ts` beside `session.json`.
 pub(crate) const FILE: &str = "pictures.json";
@@ -16,22 +16,22 @@ const VERSION: u64 = 1;
 
 /// A player of a cell's first valid run.
 #[derive(Debug, Clone)]
-pub(crate) struct Viewer<'a> {
-    pub(crate) cell: &'a Cell,
+pub(crate) struct ReportedPlayer<'a> {
+    pub(crate) cell: &'a StoredCell,
     /// Its flow, the first of its group.
-    pub(crate) part: &'a Part,
+    pub(crate) part: &'a StoredPart,
     /// Where its session is.
     pub(crate) directory: PathBuf,
 }
 
-impl<'a> Viewer<'a> {
-    pub(super) fn sample(&self) -> Sample<'a> {
-        Sample::flow(self.cell, self.part)
+impl<'a> ReportedPlayer<'a> {
+    pub(super) fn sample(&self) -> CellSample<'a> {
+        CellSample::flow(self.cell, self.part)
     }
 }
 
 /// All of them, in the order of the cells.
-pub(crate) fn viewers(summary: &Summary) -> Vec<Viewer<'_>> {
+pub(crate) fn viewers(summary: &StoredSummary) -> Vec<ReportedPlayer<'_>> {
     let mut all = Vec::new();
     for cell in &summary.cells {
         let Some(run) = cell.run_directories().next() else { continue };
@@ -42,7 +42,7 @@ pub(crate) fn viewers(summary: &Summary) -> Vec<Viewer<'_>> {
             // Archived results have the frames without the session.
             if ["session.json", FILE].iter().any(|file| directory.join(file).is_file()) {
                 groups.push(part.group);
-                all.push(Viewer { cell, part, directory });
+                all.push(ReportedPlayer { cell, part, directory });
             }
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::figures::{CellRuns, FlowFigures, RunFigures};
 use super::statistic::Statistics;
-use crate::scenario::{Against, At, Claim, Condition, File, Over, Statistic, Test, Where};
+use crate::scenario::{Against, At, Claim, Condition, Over, ScenarioFile, Statistic, Test, Where};
 
 /// A claim with its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -21,7 +21,7 @@ pub struct Judged {
     /// What it must be.
     pub bound: String,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: ClaimVerdict,
     /// The value nearest to failing, or the one that fails most.
     pub measured: Option<f64>,
     /// Where that was.
@@ -31,12 +31,12 @@ pub struct Judged {
     /// Why the claim fails, if it does.
     pub reason: Option<String>,
     /// Every comparison made.
-    pub points: Vec<Point>,
+    pub points: Vec<ClaimPoint>,
 }
 
 /// The verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Verdict {
+pub enum ClaimVerdict {
     /// Every comparison holds.
     #[serde(rename = "holds")]
     Holds,
@@ -50,7 +50,7 @@ pub enum Verdict {
 
 /// One comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Point {
+pub struct ClaimPoint {
     /// The swept values.
     pub at: At,
     /// Name of the flows.
@@ -76,13 +76,13 @@ pub struct Point {
 
 /// Judges the claims of a file by its valid runs, cell by cell.
 #[must_use]
-pub fn judge(file: &File, runs: &[CellRuns]) -> Vec<Judged> {
-    let data = Data { file, runs };
+pub fn judge(file: &ScenarioFile, runs: &[CellRuns]) -> Vec<Judged> {
+    let data = ClaimData { file, runs };
     file.claims.iter().map(|claim| data.claim(claim)).collect()
 }
 
-struct Data<'a> {
-    file: &'a File,
+struct ClaimData<'a> {
+    file: &'a ScenarioFile,
     runs: &'a [CellRuns],
 }
 
@@ -97,7 +97,7 @@ struct Subject {
     flow: Option<usize>,
 }
 
-impl Data<'_> {
+impl ClaimData<'_> {
     fn claim(&self, claim: &Claim) -> Judged {
         let mut points = Vec::new();
         let mut complete = true;
@@ -115,9 +115,9 @@ impl Data<'_> {
             metric: described(first),
             bound: first.bound.text(),
             verdict: match judged {
-                None => Verdict::NotMeasured,
-                Some((true, _)) => Verdict::Holds,
-                Some((false, _)) => Verdict::Fails,
+                None => ClaimVerdict::NotMeasured,
+                Some((true, _)) => ClaimVerdict::Holds,
+                Some((false, _)) => ClaimVerdict::Fails,
             },
             measured: place.map(|place| points[place].measured),
             at: place.map(|place| points[place].at.clone()),
@@ -128,7 +128,7 @@ impl Data<'_> {
     }
 
     /// Whether the claim holds, and the point that shows it best.
-    fn decide(&self, claim: &Claim, points: &[Point]) -> Option<(bool, usize)> {
+    fn decide(&self, claim: &Claim, points: &[ClaimPoint]) -> Option<(bool, usize)> {
         // Points that differ in nothing but the keys of which one value is enough are alternatives.
         let mut alternatives: BTreeMap<String, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
         for (index, point) in points.iter().enumerate() {
@@ -152,7 +152,7 @@ impl Data<'_> {
     }
 
     /// What a point's alternatives share, and what tells it from them.
-    fn split(&self, point: &Point, any_of: &[String]) -> (String, String) {
+    fn split(&self, point: &ClaimPoint, any_of: &[String]) -> (String, String) {
         let freed = self.freed(any_of.iter().map(String::as_str));
         let is_free = |key: &String| freed.contains(key);
         let (inner, outer): (At, At) =
@@ -187,7 +187,7 @@ impl Data<'_> {
         all
     }
 
-    fn points(&self, condition: &Condition, index: usize) -> Vec<Point> {
+    fn points(&self, condition: &Condition, index: usize) -> Vec<ClaimPoint> {
         let mut points = Vec::new();
         for subject in self.subjects(&condition.metric, &condition.filter, condition.over_flows) {
             let Some(value) = self.value(&subject, &condition.metric, condition) else { continue };
@@ -200,7 +200,7 @@ impl Data<'_> {
                 };
                 let slack = condition.bound.slack(measured);
                 let (reference, reference_cc) = reference.unzip();
-                points.push(Point {
+                points.push(ClaimPoint {
                     at: self.file.cells[subject.cell].at.clone(),
                     cc: subject.cc.clone(),
                     flow: subject.flow,

@@ -4,7 +4,7 @@ use super::super::Figures;
 use super::*;
 
 /// A scenario that sweeps algorithm and loss, with `claims`.
-fn file(claims: &str) -> File {
+fn file(claims: &str) -> ScenarioFile {
     let text = format!(
         r#"
 name = "made-up"
@@ -24,7 +24,7 @@ cc = "cubic"
 {claims}
 "#
     );
-    File::parse(&text, Path::new("test.toml")).unwrap()
+    ScenarioFile::parse(&text, Path::new("test.toml")).unwrap()
 }
 
 fn run_of(cc: &str, mbps: f64, cubic: f64, delay: f64) -> RunFigures {
@@ -61,7 +61,7 @@ fn judged(claims: &str) -> Judged {
     judged[0].clone()
 }
 
-fn verdict(claims: &str) -> Verdict {
+fn verdict(claims: &str) -> ClaimVerdict {
     judged(claims).verdict
 }
 
@@ -69,13 +69,13 @@ fn verdict(claims: &str) -> Verdict {
 fn every_matching_run_counts_and_the_worst_is_shown() {
     let good = "metric = \"throughput_mbps\"\nwhere = { cc = \"good\" }\n";
     let found = judged(&format!("{good}at_least = 8"));
-    assert_eq!((found.verdict, found.measured), (Verdict::Holds, Some(8.0)));
+    assert_eq!((found.verdict, found.measured), (ClaimVerdict::Holds, Some(8.0)));
     assert_eq!(found.at.unwrap()["link.loss"], 0.01);
     assert_eq!(found.points.len(), 2);
     let found = judged(&format!("{good}at_least = 8.5"));
-    assert_eq!((found.verdict, found.measured), (Verdict::Fails, Some(8.0)));
-    assert_eq!(verdict(&format!("{good}at_most = 9")), Verdict::Holds);
-    assert_eq!(verdict(&format!("{good}at_most = 8.9")), Verdict::Fails);
+    assert_eq!((found.verdict, found.measured), (ClaimVerdict::Fails, Some(8.0)));
+    assert_eq!(verdict(&format!("{good}at_most = 9")), ClaimVerdict::Holds);
+    assert_eq!(verdict(&format!("{good}at_most = 8.9")), ClaimVerdict::Fails);
 }
 
 #[test]
@@ -83,27 +83,27 @@ fn repeats_become_their_median_unless_asked_otherwise() {
     let good = "metric = \"throughput_mbps\"\nwhere = { cc = \"good\", \"link.loss\" = 0 }\n";
     assert_eq!(judged(&format!("{good}at_least = 8")).measured, Some(9.0));
     let found = judged(&format!("{good}over_repeats = \"min\"\nat_least = 8"));
-    assert_eq!((found.verdict, found.measured), (Verdict::Fails, Some(1.0)));
+    assert_eq!((found.verdict, found.measured), (ClaimVerdict::Fails, Some(1.0)));
 }
 
 #[test]
 fn a_ratio_is_of_the_cell_that_differs_in_nothing_else() {
     let ratio = "metric = \"throughput_mbps\"\nwhere = { cc = \"good\" }\nratio_to = { where = { cc = \"bad\" } }\n";
     let found = judged(&format!("{ratio}at_least = 1.5"));
-    assert_eq!((found.verdict, found.measured), (Verdict::Holds, Some(1.5)));
+    assert_eq!((found.verdict, found.measured), (ClaimVerdict::Holds, Some(1.5)));
     let measured: Vec<f64> = found.points.iter().map(|point| point.measured).collect();
     assert_eq!(measured, [1.5, 4.0], "never across different losses");
-    assert_eq!(verdict(&format!("{ratio}at_least = 1.6")), Verdict::Fails);
+    assert_eq!(verdict(&format!("{ratio}at_least = 1.6")), ClaimVerdict::Fails);
 }
 
 #[test]
 fn a_difference_is_to_the_same_cell_as_a_ratio() {
     let less = "metric = \"throughput_mbps\"\nwhere = { cc = \"good\" }\nminus = { where = { cc = \"bad\" } }\n";
     let found = judged(&format!("{less}at_least = 3"));
-    assert_eq!((found.verdict, found.measured), (Verdict::Holds, Some(3.0)));
+    assert_eq!((found.verdict, found.measured), (ClaimVerdict::Holds, Some(3.0)));
     let measured: Vec<f64> = found.points.iter().map(|point| point.measured).collect();
     assert_eq!(measured, [3.0, 6.0]);
-    assert_eq!(verdict(&format!("{less}at_least = 3.5")), Verdict::Fails);
+    assert_eq!(verdict(&format!("{less}at_least = 3.5")), ClaimVerdict::Fails);
 }
 
 #[test]
@@ -120,16 +120,16 @@ fn a_ratio_to_another_value_of_a_swept_key() {
     let found = judged(&format!("{ratio}at_least = 0.5"));
     let measured: Vec<f64> = found.points.iter().map(|point| point.measured).collect();
     assert_eq!(measured, [8.0 / 9.0, 2.0 / 6.0]);
-    assert_eq!((found.verdict, found.cc.as_deref()), (Verdict::Fails, Some("bad")));
+    assert_eq!((found.verdict, found.cc.as_deref()), (ClaimVerdict::Fails, Some("bad")));
 }
 
 #[test]
 fn one_of_several_is_enough_where_it_is_said() {
     let any = "metric = \"throughput_mbps\"\nwhere = { group = 0 }\nany_of = [\"cc\"]\n";
-    assert_eq!(verdict(&format!("{any}at_least = 8")), Verdict::Holds);
+    assert_eq!(verdict(&format!("{any}at_least = 8")), ClaimVerdict::Holds);
     // Neither does at a loss of 0.01.
     let found = judged(&format!("{any}at_least = 8.5"));
-    assert_eq!((found.verdict, found.measured), (Verdict::Fails, Some(8.0)));
+    assert_eq!((found.verdict, found.measured), (ClaimVerdict::Fails, Some(8.0)));
 }
 
 #[test]
@@ -139,32 +139,32 @@ fn all_conditions_must_hold_for_the_same_one() {
             "metric = \"throughput_mbps\"\nwhere = {{ group = 0 }}\nany_of = [\"cc\"]\nat_least = 2\n[[claim.and]]\nmetric = \"convergence_s\"\n{second}"
         ))
     };
-    assert_eq!(both("at_most = 3"), Verdict::Holds);
-    assert_eq!(both("at_most = 2"), Verdict::Fails);
+    assert_eq!(both("at_most = 3"), ClaimVerdict::Holds);
+    assert_eq!(both("at_most = 2"), ClaimVerdict::Fails);
     // Only bad never converges, only good has 8 Mbit/s: each condition holds for one, none for both.
     let apart = verdict(
         "metric = \"throughput_mbps\"\nwhere = { group = 0 }\nany_of = [\"cc\"]\nat_least = 8\n[[claim.and]]\nmetric = \"convergence_s\"\nat_least = 100",
     );
-    assert_eq!(apart, Verdict::Fails);
+    assert_eq!(apart, ClaimVerdict::Fails);
 }
 
 #[test]
 fn what_never_comes_is_longer_than_any_bound_and_a_ratio_to_it_is_nothing() {
     let bad = "metric = \"convergence_s\"\nwhere = { cc = \"bad\" }\n";
-    assert_eq!(verdict(&format!("{bad}at_most = 1e300")), Verdict::Fails);
+    assert_eq!(verdict(&format!("{bad}at_most = 1e300")), ClaimVerdict::Fails);
     let good = "metric = \"convergence_s\"\nwhere = { cc = \"good\" }\nratio_to = { where = { cc = \"bad\" } }\n";
     let found = judged(&format!("{good}at_most = 0.4"));
-    assert_eq!((found.verdict, found.measured), (Verdict::Holds, Some(0.0)));
+    assert_eq!((found.verdict, found.measured), (ClaimVerdict::Holds, Some(0.0)));
     let never = "metric = \"convergence_s\"\nwhere = { cc = \"bad\", \"link.loss\" = { at_least = 0.001 } }\nratio_to = { where = { \"link.loss\" = 0 } }\n";
-    assert_eq!(verdict(&format!("{never}at_most = 2")), Verdict::Fails);
+    assert_eq!(verdict(&format!("{never}at_most = 2")), ClaimVerdict::Fails);
 }
 
 #[test]
 fn figures_of_the_link_and_nothing_to_compare() {
     assert_eq!(judged("metric = \"link.jain\"\nat_least = 0.5").points.len(), 4);
-    assert_eq!(verdict("metric = \"link.jain\"\nat_least = 0.6"), Verdict::Fails);
-    assert_eq!(verdict("metric = \"follow_s\"\nat_most = 1"), Verdict::NotMeasured);
+    assert_eq!(verdict("metric = \"link.jain\"\nat_least = 0.6"), ClaimVerdict::Fails);
+    assert_eq!(verdict("metric = \"follow_s\"\nat_most = 1"), ClaimVerdict::NotMeasured);
     let no_reference =
         "metric = \"throughput_mbps\"\nratio_to = { where = { cc = \"unknown\" } }\n";
-    assert_eq!(verdict(&format!("{no_reference}at_least = 0")), Verdict::NotMeasured);
+    assert_eq!(verdict(&format!("{no_reference}at_least = 0")), ClaimVerdict::NotMeasured);
 }

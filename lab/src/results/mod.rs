@@ -10,7 +10,7 @@ mod summary;
 mod write;
 
 pub use figures::{CellRuns, Figures, FlowFigures, RunFigures};
-pub use stamp::Stamp;
+pub use stamp::RunStamp;
 pub use statistic::Statistics;
-pub use summary::{CellSummary, FlowSummary, GroupSummary, Problem, RunCounts, Summary};
-pub use write::{Directory, RunFile, entries, read_json, write_json, write_run};
+pub use summary::{CellSummary, FlowSummary, GroupSummary, RunCounts, RunProblem, Summary};
+pub use write::{ResultsDirectory, RunFile, entries, read_json, write_json, write_run};

@@ -35,7 +35,7 @@ const GROUP_ROWS: usize = 50_000;
 
 /// One flow, or the link, over 100 ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
+pub struct SeriesRow {
     /// End of the 100 ms.
     pub time_s: f64,
     /// Number of the flow; -1 is the link.
@@ -82,7 +82,7 @@ pub type InUse = Vec<(f64, String)>;
 ///
 /// # Errors
 /// When the file can't be written.
-pub fn write(path: &Path, rows: &[Row], in_use: &[InUse]) -> Result<()> {
+pub fn write(path: &Path, rows: &[SeriesRow], in_use: &[InUse]) -> Result<()> {
     let schema = Arc::new(parse_message_type(SCHEMA).context("the schema of the series")?);
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -105,7 +105,7 @@ pub fn write(path: &Path, rows: &[Row], in_use: &[InUse]) -> Result<()> {
 
 fn write_group(
     group: &mut SerializedRowGroupWriter<'_, File>,
-    rows: &[Row],
+    rows: &[SeriesRow],
     in_use: &[InUse],
 ) -> Result<()> {
     doubles(group, rows, |row| row.time_s)?;
@@ -114,7 +114,7 @@ fn write_group(
     column.typed::<Int32Type>().write_batch(&flows, None, None)?;
     column.close()?;
     let mut column = group.next_column()?.context("a column of the schema")?;
-    let name = |row: &Row| {
+    let name = |row: &SeriesRow| {
         let names = usize::try_from(row.flow).ok().and_then(|flow| in_use.get(flow));
         let since = |it: &&(f64, String)| it.0 < row.time_s;
         // What it is going to have, before it has any.
@@ -141,8 +141,8 @@ fn write_group(
 
 fn doubles(
     group: &mut SerializedRowGroupWriter<'_, File>,
-    rows: &[Row],
-    value: impl Fn(&Row) -> f64,
+    rows: &[SeriesRow],
+    value: impl Fn(&SeriesRow) -> f64,
 ) -> Result<()> {
     let mut column = group.next_column()?.context("a column of the schema")?;
     let values: Vec<f64> = rows.iter().map(value).collect();
@@ -152,8 +152,8 @@ fn doubles(
 
 fn optional(
     group: &mut SerializedRowGroupWriter<'_, File>,
-    rows: &[Row],
-    value: impl Fn(&Row) -> Option<f64>,
+    rows: &[SeriesRow],
+    value: impl Fn(&SeriesRow) -> Option<f64>,
 ) -> Result<()> {
     let mut column = group.next_column()?.context("a column of the schema")?;
     let all: Vec<Option<f64>> = rows.iter().map(value).collect();
@@ -170,8 +170,8 @@ mod tests {
 
     use super::*;
 
-    fn row(time_s: f64, flow: i32) -> Row {
-        Row {
+    fn row(time_s: f64, flow: i32) -> SeriesRow {
+        SeriesRow {
             time_s,
             flow,
             rate_mbps: 9.5,
@@ -193,7 +193,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, again) =
             (directory.path().join("a.parquet"), directory.path().join("b.parquet"));
-        let rows: Vec<Row> = (0..300)
+        let rows: Vec<SeriesRow> = (0..300)
             .flat_map(|i| [row(f64::from(i) * 0.1, 0), row(f64::from(i) * 0.1, -1)])
             .collect();
         let in_use = [vec![(0.04, "cubic".to_owned()), (1.0, "copa".to_owned())]];

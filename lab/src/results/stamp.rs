@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// What may differ between two runs of the same scenario with the same seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Stamp {
+pub struct RunStamp {
     /// Of the checkout, with `+` where it had changes; null outside of one.
     pub commit: Option<String>,
     /// As it was called.
@@ -27,7 +27,7 @@ pub struct Stamp {
     pub wall_s: f64,
 }
 
-impl Stamp {
+impl RunStamp {
     /// Of this process and machine.
     #[must_use]
     pub fn here() -> Self {

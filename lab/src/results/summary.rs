@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::claims::Judged;
 use super::figures::{CellRuns, Figures, FlowFigures, RunFigures};
-use super::stamp::Stamp;
+use super::stamp::RunStamp;
 use super::statistic::Statistics;
 use crate::report::Plot;
-use crate::scenario::{At, Driver, File, Head};
+use crate::scenario::{At, Driver, ScenarioFile, ScenarioHead};
 
 /// Statistics by the name of the figure.
-pub type Table = BTreeMap<&'static str, Statistics>;
+pub type FigureStatistics = BTreeMap<&'static str, Statistics>;
 
 /// `summary.json`.
 #[derive(Debug, Clone, Serialize)]
@@ -23,7 +23,7 @@ pub struct Summary {
     /// The driver that ran it: `simulator` or `emulator`.
     pub driver: &'static str,
     /// The head of the scenario file.
-    pub scenario: Head,
+    pub scenario: ScenarioHead,
     /// How `--quick` has shortened the runs; such a summary proves nothing.
     pub quick: Option<String>,
     /// The swept keys.
@@ -36,7 +36,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reused: BTreeMap<String, usize>,
     /// Why runs are missing, with their number.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<RunProblem>,
     /// The claims with their verdicts.
     pub claims: Vec<Judged>,
     /// How to draw it.
@@ -44,7 +44,7 @@ pub struct Summary {
     /// Every combination of the swept values.
     pub cells: Vec<CellSummary>,
     /// Program, machine and time.
-    pub stamp: Stamp,
+    pub stamp: RunStamp,
 }
 
 /// How many runs there were.
@@ -66,7 +66,7 @@ pub struct RunCounts {
 
 /// Why runs are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct RunProblem {
     /// The reason.
     pub reason: String,
     /// Of how many runs.
@@ -83,7 +83,7 @@ pub struct CellSummary {
     /// Directories of the valid runs.
     pub runs: Vec<String>,
     /// Of the link.
-    pub link: Table,
+    pub link: FigureStatistics,
     /// Of the flows with the same settings: their mean in each run.
     pub groups: Vec<GroupSummary>,
     /// Of each flow.
@@ -102,7 +102,7 @@ pub struct GroupSummary {
     /// How many flows.
     pub count: usize,
     /// Statistics over the repeats.
-    pub figures: Table,
+    pub figures: FigureStatistics,
 }
 
 /// One flow.
@@ -117,7 +117,7 @@ pub struct FlowSummary {
     /// Name in plots.
     pub label: String,
     /// Statistics over the repeats.
-    pub figures: Table,
+    pub figures: FigureStatistics,
 }
 
 impl CellSummary {
@@ -171,7 +171,7 @@ fn mean_of_group(run: &RunFigures, group: usize) -> Figures {
     Figures(sums.into_iter().map(|(name, (sum, n))| (name, sum / n as f64)).collect())
 }
 
-fn table(runs: impl Iterator<Item = Figures>) -> Table {
+fn table(runs: impl Iterator<Item = Figures>) -> FigureStatistics {
     let mut values: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     for Figures(figures) in runs {
         for (name, value) in figures {
@@ -184,7 +184,12 @@ fn table(runs: impl Iterator<Item = Figures>) -> Table {
 impl Summary {
     /// Of a file's runs: for each cell those that are valid.
     #[must_use]
-    pub fn of(file: &File, runs: &[CellRuns], counts: RunCounts, problems: Vec<Problem>) -> Self {
+    pub fn of(
+        file: &ScenarioFile,
+        runs: &[CellRuns],
+        counts: RunCounts,
+        problems: Vec<RunProblem>,
+    ) -> Self {
         let cells = file.cells.iter().zip(runs).enumerate();
         Self {
             format: 1,
@@ -201,7 +206,7 @@ impl Summary {
             cells: cells
                 .map(|(index, (cell, runs))| CellSummary::of(index, &cell.at, runs))
                 .collect(),
-            stamp: Stamp::here(),
+            stamp: RunStamp::here(),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::figures::RunFigures;
-use super::stamp::Stamp;
+use super::stamp::RunStamp;
 use crate::scenario::{At, Scenario};
 
 /// `run.json`.
@@ -45,18 +45,18 @@ pub struct RunFile<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<&'a Value>,
     /// Program, machine and time.
-    pub stamp: Stamp,
+    pub stamp: RunStamp,
 }
 
 /// Results in progress. Dropped before [`Self::keep`], nothing of them stays.
 #[derive(Debug)]
-pub struct Directory {
+pub struct ResultsDirectory {
     partial: PathBuf,
     target: PathBuf,
     kept: bool,
 }
 
-impl Directory {
+impl ResultsDirectory {
     /// Begins the results of a scenario below `out`. What was there before stays until
     /// [`Self::keep`].
     ///
@@ -93,7 +93,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for ResultsDirectory {
     fn drop(&mut self) {
         if !self.kept {
             remove(&self.partial).ok();
@@ -157,16 +157,16 @@ mod tests {
     #[test]
     fn results_appear_whole_or_not_at_all() {
         let out = tempfile::tempdir().unwrap();
-        let first = Directory::begin(out.path(), "a").unwrap();
+        let first = ResultsDirectory::begin(out.path(), "a").unwrap();
         fs::write(first.run("0000-r00").unwrap().join("x"), "old").unwrap();
         first.keep(&1).unwrap();
-        let broken_off = Directory::begin(out.path(), "a").unwrap();
+        let broken_off = ResultsDirectory::begin(out.path(), "a").unwrap();
         broken_off.run("0001-r00").unwrap();
         drop(broken_off);
         assert!(out.path().join("a/runs/0000-r00/x").exists(), "the old ones are still there");
         assert_eq!(fs::read_dir(out.path()).unwrap().count(), 1, "nothing else is");
 
-        let second = Directory::begin(out.path(), "a").unwrap();
+        let second = ResultsDirectory::begin(out.path(), "a").unwrap();
         second.run("0002-r00").unwrap();
         second.keep(&2).unwrap();
         assert!(!out.path().join("a/runs/0000-r00").exists());

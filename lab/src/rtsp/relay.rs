@@ -37,11 +37,11 @@ pub trait Recorder {
 
 /// Waits for a player on loopback.
 #[derive(Debug)]
-pub struct Relay {
+pub struct RtspRelay {
     listener: TcpListener,
 }
 
-impl Relay {
+impl RtspRelay {
     /// Opens it in the network of the calling thread.
     ///
     /// # Errors
@@ -241,7 +241,7 @@ mod tests {
     fn both_directions_pass_and_packets_are_timed() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
-        let relay = Relay::open().unwrap();
+        let relay = RtspRelay::open().unwrap();
         let listener = relay.address().unwrap();
         let mut seen = Seen::default();
         let (first_came, first_has_come) = std::sync::mpsc::channel();
@@ -278,7 +278,7 @@ mod tests {
     fn said(said: Vec<u8>) -> (Result<Instant>, Seen) {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
-        let relay = Relay::open().unwrap();
+        let relay = RtspRelay::open().unwrap();
         let listener = relay.address().unwrap();
         let mut seen = Seen::default();
         let carried = std::thread::scope(|scope| {
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn it_ends_when_it_is_over_even_without_a_player() {
         let over = AtomicBool::new(false);
-        let relay = Relay::open().unwrap();
+        let relay = RtspRelay::open().unwrap();
         let server = relay.address().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -26,7 +26,7 @@ pub struct Stream {
 /// What is read of `stream-RATE.json`; PSNR in dB.
 #[derive(Debug, Clone, Deserialize)]
 struct About {
-    source: Source,
+    source: SourceClip,
     clip_bytes: u64,
     loops: u64,
     /// Of each frame of the clip.
@@ -36,7 +36,7 @@ struct About {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Source {
+struct SourceClip {
     fps: f64,
     clip_s: f64,
 }

@@ -17,11 +17,12 @@ use thiserror::Error;
 
 use crate::interrupt;
 use crate::results::{
-    CellRuns, Directory, Problem, RunCounts, RunFigures, RunFile, Stamp, Summary, series, write_run,
+    CellRuns, ResultsDirectory, RunCounts, RunFigures, RunFile, RunProblem, RunStamp, Summary,
+    series, write_run,
 };
-use crate::scenario::{File, Scenario, Series};
+use crate::scenario::{Scenario, ScenarioFile, Series};
 use earlier::{DISCARDED, RunKey};
-use progress::Progress;
+use progress::RunProgress;
 
 pub use earlier::Earlier;
 pub use quick::quicker;
@@ -84,7 +85,7 @@ pub struct RunResult {
     /// Its figures.
     pub figures: RunFigures,
     /// Its series, if they were wanted.
-    pub rows: Option<Vec<series::Row>>,
+    pub rows: Option<Vec<series::SeriesRow>>,
     /// The algorithms that each flow had; empty where they are the scenario's.
     pub in_use: Vec<series::InUse>,
     /// Why it is invalid; empty for a valid run.
@@ -107,7 +108,7 @@ pub enum NotDone {
 /// One run to do.
 struct Job<'a> {
     file: usize,
-    of: &'a File,
+    of: &'a ScenarioFile,
     cell: usize,
     repeat: u64,
 }
@@ -134,15 +135,15 @@ struct CompletedRun {
 /// When results can't be written, or on Ctrl-C. Incomplete results are removed.
 pub fn run<D: ScenarioDriver>(
     driver: &D,
-    files: &[File],
+    files: &[ScenarioFile],
     options: &RunnerOptions,
     mut each: impl FnMut(&Summary, &Path) -> Result<()>,
 ) -> Result<()> {
-    let stamp = Stamp::here();
+    let stamp = RunStamp::here();
     let jobs = jobs(files);
-    let directories: Vec<Directory> = files
+    let directories: Vec<ResultsDirectory> = files
         .iter()
-        .map(|file| Directory::begin(&options.out, &file.head.name))
+        .map(|file| ResultsDirectory::begin(&options.out, &file.head.name))
         .collect::<Result<_>>()?;
     let mut pending: Vec<Option<PendingScenario<'_>>> = files
         .iter()
@@ -155,7 +156,7 @@ pub fn run<D: ScenarioDriver>(
         .map(|path| path?.context("every file is pending"))
         .collect::<Result<_>>()?;
     let progress =
-        Progress::new(D::NAME, jobs.iter().map(|job| driver.weight(job.scenario())).sum())?;
+        RunProgress::new(D::NAME, jobs.iter().map(|job| driver.weight(job.scenario())).sum())?;
     let (next, (sender, finished)) = (AtomicUsize::new(0), mpsc::channel::<Result<FinishedJob>>());
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.clamp(1, jobs.len().max(1)) {
@@ -196,7 +197,7 @@ pub fn run<D: ScenarioDriver>(
 
 /// Every cell and repeat, in the order of the files. The cells of a repeat take turns, so that changes of the
 /// machine over time affect all cells alike.
-fn jobs(files: &[File]) -> Vec<Job<'_>> {
+fn jobs(files: &[ScenarioFile]) -> Vec<Job<'_>> {
     let mut jobs = Vec::new();
     for (file, of) in files.iter().enumerate() {
         for repeat in 0..of.head.repeat {
@@ -217,7 +218,7 @@ impl Job<'_> {
 
     /// The algorithms of the flows, as the scenario has them.
     fn named(&self) -> Vec<series::InUse> {
-        let count = |group: &crate::scenario::Group| usize::try_from(group.count).unwrap_or(0);
+        let count = |group: &crate::scenario::FlowGroup| usize::try_from(group.count).unwrap_or(0);
         let groups = self.scenario().groups.iter();
         groups.flat_map(|group| vec![vec![(0.0, group.cc.clone())]; count(group)]).collect()
     }
@@ -241,7 +242,7 @@ impl Job<'_> {
         driver: &D,
         options: &RunnerOptions,
         path: &Path,
-        stamp: &Stamp,
+        stamp: &RunStamp,
     ) -> Result<Result<CompletedRun, NotDone>> {
         if let Some(ended) = self.reuse::<D>(options, path)? {
             return Ok(Ok(ended));
@@ -293,7 +294,7 @@ impl Job<'_> {
         &self,
         driver: &D,
         path: &Path,
-        stamp: &Stamp,
+        stamp: &RunStamp,
     ) -> Result<Result<RunResult, NotDone>> {
         let begin = Instant::now();
         let seed = self.seed();
@@ -343,8 +344,8 @@ impl Job<'_> {
 
 /// A file with runs that are not finished.
 struct PendingScenario<'a> {
-    file: &'a File,
-    directory: Directory,
+    file: &'a ScenarioFile,
+    directory: ResultsDirectory,
     /// By cell and repeat.
     runs: Vec<Vec<Option<RunFigures>>>,
     left: usize,
@@ -356,7 +357,7 @@ struct PendingScenario<'a> {
 }
 
 impl<'a> PendingScenario<'a> {
-    fn new(file: &'a File, directory: Directory) -> Self {
+    fn new(file: &'a ScenarioFile, directory: ResultsDirectory) -> Self {
         let repeats = usize::try_from(file.head.repeat).unwrap_or(usize::MAX);
         let runs = vec![vec![None; repeats]; file.cells.len()];
         let left = file.cells.len() * repeats;
@@ -406,7 +407,7 @@ impl<'a> PendingScenario<'a> {
         self,
         driver: &'static str,
         options: &RunnerOptions,
-        stamp: &Stamp,
+        stamp: &RunStamp,
         each: &mut impl FnMut(&Summary, &Path) -> Result<()>,
     ) -> Result<()> {
         let name = |cell: usize, repeat: usize| format!("{cell:04}-r{repeat:02}");
@@ -420,7 +421,7 @@ impl<'a> PendingScenario<'a> {
             })
             .collect();
         let problems = self.problems.into_iter();
-        let problems = problems.map(|(reason, runs)| Problem { reason, runs }).collect();
+        let problems = problems.map(|(reason, runs)| RunProblem { reason, runs }).collect();
         let mut summary = Summary::of(self.file, &cells, self.counts, problems);
         summary.driver = driver;
         summary.quick.clone_from(&options.quick);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub(super) struct Progress {
+pub(super) struct RunProgress {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl RunProgress {
     pub(super) fn new(what: &str, total: u64) -> Result<Self> {
         if !stderr().is_terminal() {
             return Ok(Self { bar: ProgressBar::hidden() });
@@ -32,7 +32,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for RunProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -1,6 +1,6 @@
 //! Less of a scenario, for development.
 
-use crate::scenario::File;
+use crate::scenario::ScenarioFile;
 
 /// By what times are divided.
 const TIMES: f64 = 4.0;
@@ -8,7 +8,7 @@ const TIMES: f64 = 4.0;
 const REPEATS: u64 = 20;
 
 /// Divides all times of a file and its repeats; says what was done.
-pub fn quicker(file: &mut File) -> String {
+pub fn quicker(file: &mut ScenarioFile) -> String {
     file.head.repeat = file.head.repeat.div_ceil(REPEATS);
     file.head.pictures_s.iter_mut().for_each(|at_s| *at_s /= TIMES);
     for cell in &mut file.cells {

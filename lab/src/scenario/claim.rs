@@ -3,11 +3,9 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::reader::Reader;
-use super::tree::{Node, ScenarioError, Value};
+use super::reader::TableReader;
+use super::tree::{Node, ScenarioResult, TreeValue};
 use crate::results::metric;
-
-type Result<T> = std::result::Result<T, ScenarioError>;
 
 /// A sentence, and what must be found for it to hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,11 +120,11 @@ pub enum Test {
 /// Keys of `where` that are not swept.
 const FLOW_KEYS: [&str; 3] = ["cc", "group", "flow"];
 
-pub(super) fn read(reader: &mut Reader<'_>, keys: &[String]) -> Result<Vec<Claim>> {
+pub(super) fn read(reader: &mut TableReader<'_>, keys: &[String]) -> ScenarioResult<Vec<Claim>> {
     reader.tables("claim")?.into_iter().map(|table| claim(table, keys)).collect()
 }
 
-fn claim(mut reader: Reader<'_>, keys: &[String]) -> Result<Claim> {
+fn claim(mut reader: TableReader<'_>, keys: &[String]) -> ScenarioResult<Claim> {
     let (text, source) = (reader.text("text")?, reader.maybe_text("source")?);
     let reason = reader.maybe_text("reason")?;
     let any_of = names(&mut reader, "any_of", keys)?;
@@ -141,10 +139,10 @@ fn claim(mut reader: Reader<'_>, keys: &[String]) -> Result<Claim> {
 }
 
 fn condition(
-    reader: &mut Reader<'_>,
+    reader: &mut TableReader<'_>,
     keys: &[String],
     inherited: Option<&Where>,
-) -> Result<Condition> {
+) -> ScenarioResult<Condition> {
     let flows = [
         ("mean", Over::Mean),
         ("min", Over::Min),
@@ -194,12 +192,12 @@ fn condition(
 
 /// The value of `key`, what a figure is held against.
 fn reference(
-    reader: &mut Reader<'_>,
+    reader: &mut TableReader<'_>,
     key: &'static str,
     how: Against,
     metric: &str,
     keys: &[String],
-) -> Result<Option<Reference>> {
+) -> ScenarioResult<Option<Reference>> {
     let Some(mut table) = reader.table(key)? else { return Ok(None) };
     let metric = figure(&mut table)?.unwrap_or_else(|| metric.to_owned());
     let filter = filter(&mut table, keys)?;
@@ -208,11 +206,14 @@ fn reference(
 }
 
 /// The value of `metric`.
-pub(super) fn figure(reader: &mut Reader<'_>) -> Result<Option<String>> {
+pub(super) fn figure(reader: &mut TableReader<'_>) -> ScenarioResult<Option<String>> {
     named_figure(reader, "metric")
 }
 
-pub(super) fn named_figure(reader: &mut Reader<'_>, key: &'static str) -> Result<Option<String>> {
+pub(super) fn named_figure(
+    reader: &mut TableReader<'_>,
+    key: &'static str,
+) -> ScenarioResult<Option<String>> {
     let Some(name) = reader.maybe_text(key)? else { return Ok(None) };
     if metric::is_known(&name) {
         return Ok(Some(name));
@@ -222,7 +223,7 @@ pub(super) fn named_figure(reader: &mut Reader<'_>, key: &'static str) -> Result
 }
 
 /// The value of `where`.
-pub(super) fn filter(reader: &mut Reader<'_>, keys: &[String]) -> Result<Where> {
+pub(super) fn filter(reader: &mut TableReader<'_>, keys: &[String]) -> ScenarioResult<Where> {
     let mut tests = Vec::new();
     for (key, node) in reader.entries("where")? {
         known(reader, "where", key, keys)?;
@@ -232,19 +233,23 @@ pub(super) fn filter(reader: &mut Reader<'_>, keys: &[String]) -> Result<Where> 
 }
 
 /// A list of keys that vary.
-fn names(reader: &mut Reader<'_>, list: &'static str, keys: &[String]) -> Result<Vec<String>> {
+fn names(
+    reader: &mut TableReader<'_>,
+    list: &'static str,
+    keys: &[String],
+) -> ScenarioResult<Vec<String>> {
     let Some(node) = reader.node(list) else { return Ok(Vec::new()) };
-    let Value::List(items) = &node.value else {
+    let TreeValue::List(items) = &node.value else {
         return Err(reader.error(list, "expected a list of swept keys"));
     };
     let name = |item: &Node| match &item.value {
-        Value::Text(name) => known(reader, list, name, keys).map(|()| name.clone()),
+        TreeValue::Text(name) => known(reader, list, name, keys).map(|()| name.clone()),
         _ => Err(reader.error(list, "expected a list of swept keys")),
     };
     items.iter().map(name).collect()
 }
 
-fn known(reader: &Reader<'_>, place: &str, key: &str, keys: &[String]) -> Result<()> {
+fn known(reader: &TableReader<'_>, place: &str, key: &str, keys: &[String]) -> ScenarioResult<()> {
     if FLOW_KEYS.contains(&key) || keys.iter().any(|known| known == key) {
         return Ok(());
     }
@@ -254,10 +259,10 @@ fn known(reader: &Reader<'_>, place: &str, key: &str, keys: &[String]) -> Result
     Err(reader.error(place, format!("{key:?} is not swept here; there are {all}")))
 }
 
-fn test(reader: &Reader<'_>, node: &Node) -> Result<Test> {
+fn test(reader: &TableReader<'_>, node: &Node) -> ScenarioResult<Test> {
     match &node.value {
-        Value::List(items) => Ok(Test::OneOf(items.iter().map(Node::to_json).collect())),
-        Value::Table(entries) => {
+        TreeValue::List(items) => Ok(Test::OneOf(items.iter().map(Node::to_json).collect())),
+        TreeValue::Table(entries) => {
             let mut bound = Bound { at_least: None, at_most: None };
             for entry in entries {
                 let value = reader.number_of(&entry.node, "where", &(f64::MIN..=f64::MAX))?;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::claim::{self, Claim};
-use super::model::{At, Head, Scenario};
-use super::reader::Reader;
-use super::tree::{ScenarioError, Text};
+use super::model::{At, Scenario, ScenarioHead};
+use super::reader::TableReader;
+use super::tree::{ScenarioError, ScenarioText};
 use super::{schema, sweep};
 use crate::report::Plot;
 
@@ -18,11 +18,11 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A scenario file.
 #[derive(Debug, Clone)]
-pub struct File {
+pub struct ScenarioFile {
     /// As it was named to us.
     pub path: PathBuf,
     /// What it is about.
-    pub head: Head,
+    pub head: ScenarioHead,
     /// The swept keys with their values, in the order of the file; those of a zip one after the
     /// other.
     pub sweep: Vec<(String, Vec<Value>)>,
@@ -45,7 +45,7 @@ pub struct Cell {
     pub scenario: Scenario,
 }
 
-impl File {
+impl ScenarioFile {
     /// Reads and checks a file.
     ///
     /// # Errors
@@ -74,10 +74,10 @@ impl File {
     /// # Errors
     /// The first thing found wrong.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
-        let text = &Text { file: path, text };
+        let text = &ScenarioText { file: path, text };
         let mut root = text.parse()?;
         let sweep = sweep::take(text, &mut root)?;
-        let mut reader = Reader::new(text, "", &root)?;
+        let mut reader = TableReader::new(text, "", &root)?;
         let head = schema::head(&mut reader)?;
         let keys: Vec<String> = sweep.iter().flat_map(|axis| axis.keys()).collect();
         let claims = claim::read(&mut reader, &keys)?;
@@ -89,7 +89,7 @@ impl File {
         }
         let zips = sweep.iter().map(|axis| axis.keys().collect::<Vec<_>>());
         let zips = zips.filter(|keys| keys.len() > 1).collect();
-        let sweep = sweep.into_iter().flat_map(sweep::Axis::into_json).collect();
+        let sweep = sweep.into_iter().flat_map(sweep::SweepAxis::into_json).collect();
         Ok(Self { path: path.to_owned(), head, sweep, zips, cells, claims, plots })
     }
 }

@@ -1,6 +1,6 @@
 //! Scenario files: what a run is made of, what varies between runs, and what is claimed of them.
 //!
-//! A file is TOML; `docs/research/scenarios.md` describes it. [`File::load`] reads it, replaces the swept
+//! A file is TOML; `docs/research/scenarios.md` describes it. [`ScenarioFile::load`] reads it, replaces the swept
 //! keys for each cell and checks every cell as a whole, so that nothing is left to go wrong later
 //! but algorithms and traces that are not there.
 
@@ -17,10 +17,10 @@ mod tests;
 mod tree;
 
 pub use claim::{Against, Bound, Claim, Condition, Over, Reference, Statistic, Test, Where};
-pub use file::{Cell, File};
+pub use file::{Cell, ScenarioFile};
 pub use model::{
-    Abr, App, At, Change, Connections, Convergence, Driver, FlowChange, Group, Head, Ip, Link,
-    Measure, Peer, RandomChange, Rate, STREAM_MBPS, Scenario, Series, Sim, TraceFormat, Transport,
-    Via,
+    Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Link, Measure,
+    PeerPrograms, RandomChange, Rate, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim,
+    StreamTransport, TimedLinkChange, TraceFormat, Via,
 };
 pub use tree::ScenarioError;

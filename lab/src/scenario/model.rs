@@ -11,7 +11,7 @@ pub type At = Map<String, Value>;
 
 /// What a file is about.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Head {
+pub struct ScenarioHead {
     /// Its name, which is that of its directory in the results.
     pub name: String,
     /// One line.
@@ -84,10 +84,10 @@ pub struct Scenario {
     pub measure: Measure,
     /// Third-party programs, by name.
     #[serde(rename = "peer")]
-    pub peers: BTreeMap<String, Peer>,
+    pub peers: BTreeMap<String, PeerPrograms>,
     /// The senders; each entry stands for `count` flows.
     #[serde(rename = "flow")]
-    pub groups: Vec<Group>,
+    pub groups: Vec<FlowGroup>,
 }
 
 /// How fast the bottleneck is.
@@ -139,7 +139,7 @@ pub struct Link {
     /// Redraws.
     pub random_change: Option<RandomChange>,
     /// Changes at given times.
-    pub change: Vec<Change>,
+    pub change: Vec<TimedLinkChange>,
 }
 
 /// Values drawn evenly from ranges, again and again.
@@ -157,7 +157,7 @@ pub struct RandomChange {
 
 /// What is different about the link from some time on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
+pub struct TimedLinkChange {
     /// From when on.
     pub at_s: f64,
     /// The new rate.
@@ -243,14 +243,14 @@ pub enum App {
         /// How much media the player holds before it begins, and after each stall.
         client_buffer_s: f64,
         /// What carries RTP.
-        transport: Transport,
+        transport: StreamTransport,
     },
 }
 
 /// What carries a stream's RTP between the origin and its player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Transport {
+pub enum StreamTransport {
     /// The RTSP connection (RFC 2326, Section 10.12).
     Tcp,
     /// UDP; through the tunnel as datagrams.
@@ -305,7 +305,7 @@ pub enum Via {
 /// A third-party pair of programs that carries TCP across the link. In its commands and files, names
 /// in braces stand for what a flow has: `docs/research/scenarios.md`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Peer {
+pub struct PeerPrograms {
     /// Program and arguments of the server's side; none if there is no such program.
     pub server: Vec<String>,
     /// Program and arguments of the client's side.
@@ -328,7 +328,7 @@ pub enum Ip {
 /// The tunnel connections of a group's flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Connections {
+pub enum GroupConnections {
     /// One for each flow.
     PerFlow,
     /// One for all of them.
@@ -337,7 +337,7 @@ pub enum Connections {
 
 /// Flows with the same settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Group {
+pub struct FlowGroup {
     /// Algorithm: a name of `cc/`, `kernel:` and one of the kernel's, or `peer:` and its name.
     pub cc: String,
     /// Its parameters.
@@ -363,7 +363,7 @@ pub struct Group {
     /// Which way they take.
     pub via: Via,
     /// Whether they share a tunnel connection.
-    pub connections: Connections,
+    pub connections: GroupConnections,
     /// Whether their data go from the client to the server.
     pub upwards: bool,
     /// What is asked of the algorithm while it runs.
@@ -387,7 +387,7 @@ pub struct FlowChange {
     pub yield_above_mbps: Option<f64>,
 }
 
-impl Group {
+impl FlowGroup {
     /// What MCC takes them for, and how much a queue counts in their utility.
     #[must_use]
     pub fn class(&self) -> Class {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::{File, Scenario};
+use super::{Scenario, ScenarioFile};
 
 /// One value of a swept key, as on the command line: `link.loss=0.01`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl CellSelector {
 /// # Errors
 /// A selector that no file matches: which, and what there is.
 pub fn select(
-    files: &mut Vec<File>,
+    files: &mut Vec<ScenarioFile>,
     selectors: &[CellSelector],
     there: impl Fn(&Scenario) -> bool,
 ) -> Result<(), String> {
@@ -89,14 +89,14 @@ mod tests {
 
     use super::*;
 
-    fn files() -> Vec<File> {
+    fn files() -> Vec<ScenarioFile> {
         let file = |name: &str, sweep: &str| {
             let text = format!(
                 "name = \"{name}\"\ntitle = \"A\"\nduration_s = 1\n\
                  link = {{ rate_mbps = 1, rtt_ms = 1, buffer_bytes = 1 }}\n{sweep}\n\
                  [[flow]]\ncc = \"cubic\""
             );
-            File::parse(&text, Path::new("a.toml")).unwrap()
+            ScenarioFile::parse(&text, Path::new("a.toml")).unwrap()
         };
         let first = "sweep = { \"flow.0.cc\" = [\"cubic\", \"bbr\"], \"link.loss\" = [0, 0.01] }";
         let files = [file("a", first), file("b", "sweep = { \"flow.0.cc\" = [\"reno\"] }")];

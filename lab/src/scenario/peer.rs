@@ -2,23 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::model::Peer;
-use super::reader::Reader;
-use super::tree::{ScenarioError, Text, Value};
-
-type Result<T> = std::result::Result<T, ScenarioError>;
+use super::model::PeerPrograms;
+use super::reader::TableReader;
+use super::tree::{ScenarioResult, ScenarioText, TreeValue};
 
 /// All of them, by name.
-pub(super) fn read(reader: &mut Reader<'_>, text: &Text<'_>) -> Result<BTreeMap<String, Peer>> {
+pub(super) fn read(
+    reader: &mut TableReader<'_>,
+    text: &ScenarioText<'_>,
+) -> ScenarioResult<BTreeMap<String, PeerPrograms>> {
     let mut peers = BTreeMap::new();
     for (name, node) in reader.entries("peer")? {
-        let table = Reader::new(text, &format!("peer.{name}"), node)?;
+        let table = TableReader::new(text, &format!("peer.{name}"), node)?;
         peers.insert(name.to_owned(), peer(table)?);
     }
     Ok(peers)
 }
 
-fn peer(mut table: Reader<'_>) -> Result<Peer> {
+fn peer(mut table: TableReader<'_>) -> ScenarioResult<PeerPrograms> {
     let files = match table.node("files").map(|node| node.to_json()) {
         None => serde_json::Map::new(),
         Some(serde_json::Value::Object(files)) if files.values().all(|it| it.is_string()) => files,
@@ -28,8 +29,11 @@ fn peer(mut table: Reader<'_>) -> Result<Peer> {
     if files.keys().any(|name| name.contains('/') || name.starts_with('.')) {
         return Err(table.error("files", "a file's name has no / and does not begin with a dot"));
     }
-    let peer =
-        Peer { server: words(&mut table, "server")?, client: words(&mut table, "client")?, files };
+    let peer = PeerPrograms {
+        server: words(&mut table, "server")?,
+        client: words(&mut table, "client")?,
+        files,
+    };
     if peer.client.is_empty() {
         return Err(table.error("client", "is missing: the program and its arguments, as a list"));
     }
@@ -37,12 +41,12 @@ fn peer(mut table: Reader<'_>) -> Result<Peer> {
     Ok(peer)
 }
 
-fn words(table: &mut Reader<'_>, key: &'static str) -> Result<Vec<String>> {
+fn words(table: &mut TableReader<'_>, key: &'static str) -> ScenarioResult<Vec<String>> {
     let Some(node) = table.node(key) else { return Ok(Vec::new()) };
     let wrong = || table.error(key, "expected the program and its arguments, a list of texts");
-    let Value::List(items) = &node.value else { return Err(wrong()) };
+    let TreeValue::List(items) = &node.value else { return Err(wrong()) };
     let word = |item: &super::tree::Node| match &item.value {
-        Value::Text(word) => Ok(word.clone()),
+        TreeValue::Text(word) => Ok(word.clone()),
         _ => Err(wrong()),
     };
     items.iter().map(word).collect()

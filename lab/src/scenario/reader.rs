@@ -2,23 +2,27 @@
 
 use std::ops::RangeInclusive;
 
-use super::tree::{Node, ScenarioError, Text, Value};
+use super::tree::{Node, ScenarioError, ScenarioResult, ScenarioText, TreeValue};
 
 /// One table of the file.
-pub(super) struct Reader<'a> {
-    text: &'a Text<'a>,
+pub(super) struct TableReader<'a> {
+    text: &'a ScenarioText<'a>,
     /// Its key, as `link.change[1]`; empty for the file itself.
     path: String,
     node: &'a Node,
     known: Vec<&'static str>,
 }
 
-type Result<T> = std::result::Result<T, ScenarioError>;
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a Text<'a>, path: &str, node: &'a Node) -> Result<Self> {
+impl<'a> TableReader<'a> {
+    pub(super) fn new(
+        text: &'a ScenarioText<'a>,
+        path: &str,
+        node: &'a Node,
+    ) -> ScenarioResult<Self> {
         match node.value {
-            Value::Table(_) => Ok(Self { text, path: path.to_owned(), node, known: Vec::new() }),
+            TreeValue::Table(_) => {
+                Ok(Self { text, path: path.to_owned(), node, known: Vec::new() })
+            }
             _ => Err(text.error(node.at, path, format!("{}, expected a table", node.kind()))),
         }
     }
@@ -57,10 +61,10 @@ impl<'a> Reader<'a> {
         node: &Node,
         key: &str,
         range: &RangeInclusive<f64>,
-    ) -> Result<f64> {
+    ) -> ScenarioResult<f64> {
         let value = match node.value {
-            Value::Integer(value) => value as f64,
-            Value::Float(value) => value,
+            TreeValue::Integer(value) => value as f64,
+            TreeValue::Float(value) => value,
             _ => {
                 let problem = format!("{}, expected a number", node.kind());
                 return Err(self.text.error(node.at, &self.name(key), problem));
@@ -78,7 +82,7 @@ impl<'a> Reader<'a> {
         &mut self,
         key: &'static str,
         range: RangeInclusive<f64>,
-    ) -> Result<Option<f64>> {
+    ) -> ScenarioResult<Option<f64>> {
         self.node(key).map(|node| self.number_of(node, key, &range)).transpose()
     }
 
@@ -87,7 +91,7 @@ impl<'a> Reader<'a> {
         key: &'static str,
         range: RangeInclusive<f64>,
         default: f64,
-    ) -> Result<f64> {
+    ) -> ScenarioResult<f64> {
         Ok(self.maybe_number(key, range)?.unwrap_or(default))
     }
 
@@ -95,7 +99,7 @@ impl<'a> Reader<'a> {
         &mut self,
         key: &'static str,
         range: RangeInclusive<f64>,
-    ) -> Result<f64> {
+    ) -> ScenarioResult<f64> {
         let expected = format!("is missing: a number from {} to {}", range.start(), range.end());
         let found = self.maybe_number(key, range)?;
         found.ok_or_else(|| self.error(key, expected))
@@ -105,9 +109,9 @@ impl<'a> Reader<'a> {
         &mut self,
         key: &'static str,
         range: RangeInclusive<u64>,
-    ) -> Result<Option<u64>> {
+    ) -> ScenarioResult<Option<u64>> {
         let Some(node) = self.node(key) else { return Ok(None) };
-        let Value::Integer(value) = node.value else {
+        let TreeValue::Integer(value) = node.value else {
             return Err(self.error(key, format!("{}, expected an integer", node.kind())));
         };
         match u64::try_from(value).ok().filter(|value| range.contains(value)) {
@@ -124,33 +128,39 @@ impl<'a> Reader<'a> {
         key: &'static str,
         range: RangeInclusive<u64>,
         default: u64,
-    ) -> Result<u64> {
+    ) -> ScenarioResult<u64> {
         Ok(self.maybe_integer(key, range)?.unwrap_or(default))
     }
 
-    pub(super) fn boolean(&mut self, key: &'static str, default: bool) -> Result<bool> {
+    pub(super) fn boolean(&mut self, key: &'static str, default: bool) -> ScenarioResult<bool> {
         match self.node(key).map(|node| (&node.value, node.kind())) {
             None => Ok(default),
-            Some((Value::Bool(value), _)) => Ok(*value),
+            Some((TreeValue::Bool(value), _)) => Ok(*value),
             Some((_, kind)) => Err(self.error(key, format!("{kind}, expected true or false"))),
         }
     }
 
-    pub(super) fn maybe_text(&mut self, key: &'static str) -> Result<Option<String>> {
+    pub(super) fn maybe_text(&mut self, key: &'static str) -> ScenarioResult<Option<String>> {
         match self.node(key).map(|node| (&node.value, node.kind())) {
             None => Ok(None),
-            Some((Value::Text(value), _)) if !value.trim().is_empty() => Ok(Some(value.clone())),
-            Some((Value::Text(_), _)) => Err(self.error(key, "must not be empty")),
+            Some((TreeValue::Text(value), _)) if !value.trim().is_empty() => {
+                Ok(Some(value.clone()))
+            }
+            Some((TreeValue::Text(_), _)) => Err(self.error(key, "must not be empty")),
             Some((_, kind)) => Err(self.error(key, format!("{kind}, expected a text"))),
         }
     }
 
-    pub(super) fn text(&mut self, key: &'static str) -> Result<String> {
+    pub(super) fn text(&mut self, key: &'static str) -> ScenarioResult<String> {
         self.maybe_text(key)?.ok_or_else(|| self.error(key, "is missing: a text"))
     }
 
     /// One of some words; without the key, the first.
-    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Result<T> {
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        words: &[(&str, T)],
+    ) -> ScenarioResult<T> {
         let Some(word) = self.maybe_text(key)? else { return Ok(words[0].1) };
         let found = words.iter().find(|(known, _)| *known == word);
         found.map(|(_, value)| *value).ok_or_else(|| {
@@ -159,19 +169,19 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(super) fn table(&mut self, key: &'static str) -> Result<Option<Reader<'a>>> {
+    pub(super) fn table(&mut self, key: &'static str) -> ScenarioResult<Option<TableReader<'a>>> {
         let name = self.name(key);
-        self.node(key).map(|node| Reader::new(self.text, &name, node)).transpose()
+        self.node(key).map(|node| TableReader::new(self.text, &name, node)).transpose()
     }
 
     /// The tables of `[[key]]`.
-    pub(super) fn tables(&mut self, key: &'static str) -> Result<Vec<Reader<'a>>> {
+    pub(super) fn tables(&mut self, key: &'static str) -> ScenarioResult<Vec<TableReader<'a>>> {
         let name = self.name(key);
         let Some(node) = self.node(key) else { return Ok(Vec::new()) };
-        let Value::List(items) = &node.value else {
+        let TreeValue::List(items) = &node.value else {
             return Err(self.error(key, format!("{}, expected [[{name}]]", node.kind())));
         };
-        let reader = |(index, item)| Reader::new(self.text, &format!("{name}[{index}]"), item);
+        let reader = |(index, item)| TableReader::new(self.text, &format!("{name}[{index}]"), item);
         items.iter().enumerate().map(reader).collect()
     }
 
@@ -180,10 +190,10 @@ impl<'a> Reader<'a> {
         &mut self,
         key: &'static str,
         range: RangeInclusive<f64>,
-    ) -> Result<Option<[f64; 2]>> {
+    ) -> ScenarioResult<Option<[f64; 2]>> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let wrong = || self.error(key, "expected a list of the smallest and the largest number");
-        let Value::List(items) = &node.value else { return Err(wrong()) };
+        let TreeValue::List(items) = &node.value else { return Err(wrong()) };
         let [low, high] = &items[..] else { return Err(wrong()) };
         let span = [self.number_of(low, key, &range)?, self.number_of(high, key, &range)?];
         if span[0] > span[1] { Err(wrong()) } else { Ok(Some(span)) }
@@ -195,10 +205,10 @@ impl<'a> Reader<'a> {
         key: &'static str,
         range: RangeInclusive<f64>,
         at_most: usize,
-    ) -> Result<Vec<f64>> {
+    ) -> ScenarioResult<Vec<f64>> {
         let Some(node) = self.node(key) else { return Ok(Vec::new()) };
         let wrong = || self.error(key, format!("expected a list of up to {at_most} numbers"));
-        let Value::List(items) = &node.value else { return Err(wrong()) };
+        let TreeValue::List(items) = &node.value else { return Err(wrong()) };
         if items.len() > at_most {
             return Err(wrong());
         }
@@ -206,9 +216,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The entries of a table with keys of the user's.
-    pub(super) fn entries(&mut self, key: &'static str) -> Result<Vec<(&'a str, &'a Node)>> {
+    pub(super) fn entries(
+        &mut self,
+        key: &'static str,
+    ) -> ScenarioResult<Vec<(&'a str, &'a Node)>> {
         let Some(node) = self.node(key) else { return Ok(Vec::new()) };
-        let Value::Table(entries) = &node.value else {
+        let TreeValue::Table(entries) = &node.value else {
             return Err(self.error(key, format!("{}, expected a table", node.kind())));
         };
         Ok(entries.iter().map(|entry| (entry.key.as_str(), &entry.node)).collect())
@@ -216,8 +229,8 @@ impl<'a> Reader<'a> {
 
     /// # Errors
     /// The table has an unknown key.
-    pub(super) fn finish(mut self) -> Result<()> {
-        let Value::Table(entries) = &self.node.value else { return Ok(()) };
+    pub(super) fn finish(mut self) -> ScenarioResult<()> {
+        let TreeValue::Table(entries) = &self.node.value else { return Ok(()) };
         let Some(unknown) = entries.iter().find(|e| !self.known.contains(&e.key.as_str())) else {
             return Ok(());
         };

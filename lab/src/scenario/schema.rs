@@ -7,14 +7,13 @@ use millrace_config::Class;
 use crate::report::Plot;
 
 use super::model::{
-    Abr, App, Change, Connections, Convergence, Driver, FlowChange, Group, Head, Ip, Link, Measure,
-    Peer, RandomChange, Rate, STREAM_MBPS, Scenario, Series, Sim, TraceFormat, Transport, Via,
+    Abr, App, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Link, Measure,
+    PeerPrograms, RandomChange, Rate, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim,
+    StreamTransport, TimedLinkChange, TraceFormat, Via,
 };
 use super::peer;
-use super::reader::Reader;
-use super::tree::{Node, ScenarioError, Text, Value};
-
-type Result<T> = std::result::Result<T, ScenarioError>;
+use super::reader::TableReader;
+use super::tree::{Node, ScenarioResult, ScenarioText, TreeValue};
 
 const RATE_MBPS: std::ops::RangeInclusive<f64> = 0.01..=100_000.0;
 const RTT_MS: std::ops::RangeInclusive<f64> = 0.0..=20_000.0;
@@ -42,7 +41,7 @@ const HEAD_KEYS: [&str; 12] = [
 ];
 
 /// Keys of the file itself that are not the run's; those of the run are known here too.
-pub(super) fn head(reader: &mut Reader<'_>) -> Result<Head> {
+pub(super) fn head(reader: &mut TableReader<'_>) -> ScenarioResult<ScenarioHead> {
     let name = reader.text("name")?;
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !name.chars().all(allowed) || name.len() > 60 || name.starts_with('-') {
@@ -50,7 +49,7 @@ pub(super) fn head(reader: &mut Reader<'_>) -> Result<Head> {
         return Err(reader.error("name", problem));
     }
     let series = [("first", Series::First), ("all", Series::All), ("none", Series::None)];
-    Ok(Head {
+    Ok(ScenarioHead {
         name,
         title: reader.text("title")?,
         figure: reader.maybe_text("figure")?,
@@ -64,15 +63,15 @@ pub(super) fn head(reader: &mut Reader<'_>) -> Result<Head> {
 }
 
 /// Both where the file does not say.
-fn drivers(reader: &mut Reader<'_>) -> Result<Vec<Driver>> {
+fn drivers(reader: &mut TableReader<'_>) -> ScenarioResult<Vec<Driver>> {
     let known = [Driver::Simulator, Driver::Emulator];
     let Some(node) = reader.node("drivers") else { return Ok(known.to_vec()) };
     let driver = |item: &Node| match &item.value {
-        Value::Text(name) => known.into_iter().find(|driver| driver.name() == name),
+        TreeValue::Text(name) => known.into_iter().find(|driver| driver.name() == name),
         _ => None,
     };
     let found: Option<Vec<_>> = match &node.value {
-        Value::List(items) => items.iter().map(driver).collect(),
+        TreeValue::List(items) => items.iter().map(driver).collect(),
         _ => None,
     };
     let found = found.filter(|found| !found.is_empty());
@@ -81,16 +80,16 @@ fn drivers(reader: &mut Reader<'_>) -> Result<Vec<Driver>> {
 }
 
 /// The report's own form, so that it takes what it can draw.
-pub(super) fn plots(reader: &mut Reader<'_>) -> Result<Vec<Plot>> {
-    let plot = |table: Reader<'_>| {
+pub(super) fn plots(reader: &mut TableReader<'_>) -> ScenarioResult<Vec<Plot>> {
+    let plot = |table: TableReader<'_>| {
         serde_json::from_value(table.to_json()).map_err(|error| table.error_here(error.to_string()))
     };
     reader.tables("plot")?.into_iter().map(plot).collect()
 }
 
 /// One cell's run.
-pub(super) fn scenario(text: &Text<'_>, root: &Node) -> Result<Scenario> {
-    let mut reader = Reader::new(text, "", root)?;
+pub(super) fn scenario(text: &ScenarioText<'_>, root: &Node) -> ScenarioResult<Scenario> {
+    let mut reader = TableReader::new(text, "", root)?;
     // Read before, once for all cells.
     for key in HEAD_KEYS {
         reader.node(key);
@@ -117,8 +116,10 @@ pub(super) fn scenario(text: &Text<'_>, root: &Node) -> Result<Scenario> {
     if tables.is_empty() {
         return Err(reader.error("flow", "is missing: a [[flow]] for each kind of sender"));
     }
-    let groups: Vec<Group> =
-        tables.into_iter().map(|table| group(table, duration_s, &peers)).collect::<Result<_>>()?;
+    let groups: Vec<FlowGroup> = tables
+        .into_iter()
+        .map(|table| group(table, duration_s, &peers))
+        .collect::<ScenarioResult<_>>()?;
     let flows: u64 = groups.iter().map(|group| group.count).sum();
     if flows > MAX_FLOWS {
         return Err(reader.error("flow", format!("{flows} flows; allowed are {MAX_FLOWS}")));
@@ -127,7 +128,7 @@ pub(super) fn scenario(text: &Text<'_>, root: &Node) -> Result<Scenario> {
     Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, groups })
 }
 
-fn link(reader: &mut Reader<'_>) -> Result<Link> {
+fn link(reader: &mut TableReader<'_>) -> ScenarioResult<Link> {
     Ok(Link {
         rate: rate(reader)?,
         rtt_ms: reader.needed_number("rtt_ms", RTT_MS)?,
@@ -140,11 +141,11 @@ fn link(reader: &mut Reader<'_>) -> Result<Link> {
         jitter_ms: reader.number("jitter_ms", RTT_MS, 0.0)?,
         reorder: reader.boolean("reorder", false)?,
         random_change: reader.table("random_change")?.map(random_change).transpose()?,
-        change: reader.tables("change")?.into_iter().map(change).collect::<Result<_>>()?,
+        change: reader.tables("change")?.into_iter().map(change).collect::<ScenarioResult<_>>()?,
     })
 }
 
-fn rate(reader: &mut Reader<'_>) -> Result<Rate> {
+fn rate(reader: &mut TableReader<'_>) -> ScenarioResult<Rate> {
     let constant = reader.maybe_number("rate_mbps", RATE_MBPS)?;
     let trace = reader.maybe_text("trace")?;
     let words = [("mahimahi", TraceFormat::Mahimahi), ("throughput", TraceFormat::Throughput)];
@@ -159,7 +160,7 @@ fn rate(reader: &mut Reader<'_>) -> Result<Rate> {
     }
 }
 
-fn random_change(mut reader: Reader<'_>) -> Result<RandomChange> {
+fn random_change(mut reader: TableReader<'_>) -> ScenarioResult<RandomChange> {
     let change = RandomChange {
         every_s: reader.needed_number("every_s", 0.001..=100_000.0)?,
         rate_mbps: reader.span("rate_mbps", RATE_MBPS)?,
@@ -173,8 +174,8 @@ fn random_change(mut reader: Reader<'_>) -> Result<RandomChange> {
     Ok(change)
 }
 
-fn change(mut reader: Reader<'_>) -> Result<Change> {
-    let change = Change {
+fn change(mut reader: TableReader<'_>) -> ScenarioResult<TimedLinkChange> {
+    let change = TimedLinkChange {
         at_s: reader.needed_number("at_s", TIME_S)?,
         rate_mbps: reader.maybe_number("rate_mbps", RATE_MBPS)?,
         rtt_ms: reader.maybe_number("rtt_ms", RTT_MS)?,
@@ -182,7 +183,7 @@ fn change(mut reader: Reader<'_>) -> Result<Change> {
         loss: reader.maybe_number("loss", LOSS)?,
     };
     let nothing =
-        Change { rate_mbps: None, rtt_ms: None, buffer_bytes: None, loss: None, ..change };
+        TimedLinkChange { rate_mbps: None, rtt_ms: None, buffer_bytes: None, loss: None, ..change };
     if change == nothing {
         let problem = "changes nothing: set rate_mbps, rtt_ms, buffer_bytes or loss";
         return Err(reader.error_here(problem));
@@ -191,7 +192,7 @@ fn change(mut reader: Reader<'_>) -> Result<Change> {
     Ok(change)
 }
 
-fn sim(reader: Option<Reader<'_>>) -> Result<Sim> {
+fn sim(reader: Option<TableReader<'_>>) -> ScenarioResult<Sim> {
     // RFC 9000, Sections 13.2.2 and 18.2; RFC 9002, Section 7.2.
     let mut sim = Sim {
         ack_every: 2,
@@ -212,7 +213,7 @@ fn sim(reader: Option<Reader<'_>>) -> Result<Sim> {
     Ok(sim)
 }
 
-fn measure(reader: Option<Reader<'_>>) -> Result<Measure> {
+fn measure(reader: Option<TableReader<'_>>) -> ScenarioResult<Measure> {
     // Vivace, Section 5.2.1: within 25 % for 5 s; Iris, Section VI-B5: over 0.9 for 5 s.
     let mut measure = Measure {
         convergence: Convergence::None,
@@ -237,7 +238,11 @@ fn measure(reader: Option<Reader<'_>>) -> Result<Measure> {
     Ok(measure)
 }
 
-fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>) -> Result<Group> {
+fn group(
+    mut reader: TableReader<'_>,
+    duration_s: f64,
+    peers: &BTreeMap<String, PeerPrograms>,
+) -> ScenarioResult<FlowGroup> {
     let cc = reader.text("cc")?;
     let kernel = cc.strip_prefix("kernel:");
     if kernel.is_some_and(|kernel| !["cubic", "bbr", "reno"].contains(&kernel)) {
@@ -254,7 +259,7 @@ fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>
         (None, None) => Via::Proxy,
     };
     let via = via(&mut reader, natural)?;
-    let group = Group {
+    let group = FlowGroup {
         label: reader.maybe_text("label")?.unwrap_or_else(|| cc.clone()),
         cc,
         parameters,
@@ -268,10 +273,14 @@ fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>
         via,
         connections: reader.choice(
             "connections",
-            &[("per_flow", Connections::PerFlow), ("shared", Connections::Shared)],
+            &[("per_flow", GroupConnections::PerFlow), ("shared", GroupConnections::Shared)],
         )?,
         upwards: reader.choice("direction", &[("down", false), ("up", true)])?,
-        change: reader.tables("change")?.into_iter().map(flow_change).collect::<Result<_>>()?,
+        change: reader
+            .tables("change")?
+            .into_iter()
+            .map(flow_change)
+            .collect::<ScenarioResult<_>>()?,
     };
     if group.stop_s > duration_s {
         return Err(reader.error("stop_s", format!("is after the end, at {duration_s} s")));
@@ -285,17 +294,19 @@ fn group(mut reader: Reader<'_>, duration_s: f64, peers: &BTreeMap<String, Peer>
     Ok(group)
 }
 
-fn parameters(reader: &mut Reader<'_>) -> Result<serde_json::Map<String, serde_json::Value>> {
+fn parameters(
+    reader: &mut TableReader<'_>,
+) -> ScenarioResult<serde_json::Map<String, serde_json::Value>> {
     match reader.node("parameters").map(|node| (&node.value, node.to_json())) {
         None => Ok(serde_json::Map::new()),
-        Some((Value::Table(_), serde_json::Value::Object(map))) => Ok(map),
+        Some((TreeValue::Table(_), serde_json::Value::Object(map))) => Ok(map),
         Some(_) => Err(reader.error("parameters", "expected a table of settings")),
     }
 }
 
 /// Follows from the algorithm: the kernel's drive its own TCP from end to end, a peer's is its own, all
 /// others drive the tunnel. Saying it again is allowed.
-fn via(reader: &mut Reader<'_>, natural: Via) -> Result<Via> {
+fn via(reader: &mut TableReader<'_>, natural: Via) -> ScenarioResult<Via> {
     let words = [("proxy", Via::Proxy), ("direct", Via::Direct), ("peer", Via::Peer)];
     let given = reader.has("via");
     let via = reader.choice("via", &words)?;
@@ -307,7 +318,7 @@ fn via(reader: &mut Reader<'_>, natural: Via) -> Result<Via> {
     Ok(natural)
 }
 
-fn app(reader: &mut Reader<'_>) -> Result<App> {
+fn app(reader: &mut TableReader<'_>) -> ScenarioResult<App> {
     #[derive(Clone, Copy, PartialEq)]
     enum Word {
         Bulk,
@@ -329,8 +340,8 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
     let media_mbps = reader.maybe_integer("media_mbps", 1..=1000)?;
     // What players of live streams have, such as VLC's network cache.
     let client_buffer_s = reader.number("client_buffer_s", 0.0..=120.0, 1.0)?;
-    let transport =
-        reader.choice("transport", &[("tcp", Transport::Tcp), ("udp", Transport::Udp)])?;
+    let transport = reader
+        .choice("transport", &[("tcp", StreamTransport::Tcp), ("udp", StreamTransport::Udp)])?;
     for (key, of, app) in [
         ("segment_bytes", Word::OnOff, "on_off"),
         ("every_s", Word::OnOff, "on_off"),
@@ -365,13 +376,13 @@ fn app(reader: &mut Reader<'_>) -> Result<App> {
     }
 }
 
-fn class(reader: &mut Reader<'_>) -> Result<Option<Class>> {
+fn class(reader: &mut TableReader<'_>) -> ScenarioResult<Option<Class>> {
     let given = reader.has("class");
     let class = reader.choice("class", &Class::ALL.map(|class| (class.as_str(), class)))?;
     Ok(given.then_some(class))
 }
 
-fn flow_change(mut reader: Reader<'_>) -> Result<FlowChange> {
+fn flow_change(mut reader: TableReader<'_>) -> ScenarioResult<FlowChange> {
     let change = FlowChange {
         at_s: reader.needed_number("at_s", TIME_S)?,
         cc: reader.maybe_text("cc")?,

@@ -3,18 +3,18 @@
 use serde_json::Value as Json;
 
 use super::model::At;
-use super::tree::{Entry, Node, ScenarioError, Text, Value};
+use super::tree::{Node, ScenarioError, ScenarioText, TreeEntry, TreeValue};
 
 /// More cells are a mistake.
 const MAX_CELLS: usize = 20_000;
 
 /// Keys that vary together: one of `[sweep]`, or all of a `[[sweep.zip]]`.
 #[derive(Debug)]
-pub(super) struct Axis {
+pub(super) struct SweepAxis {
     entries: Vec<(String, usize, Vec<Node>)>,
 }
 
-impl Axis {
+impl SweepAxis {
     pub(super) fn keys(&self) -> impl Iterator<Item = String> + '_ {
         self.entries.iter().map(|(key, _, _)| key.clone())
     }
@@ -31,9 +31,12 @@ impl Axis {
 }
 
 /// Takes the sweep out of the file.
-pub(super) fn take(text: &Text<'_>, root: &mut Node) -> Result<Vec<Axis>, ScenarioError> {
+pub(super) fn take(
+    text: &ScenarioText<'_>,
+    root: &mut Node,
+) -> Result<Vec<SweepAxis>, ScenarioError> {
     let Some(sweep) = root.remove("sweep") else { return Ok(Vec::new()) };
-    let Value::Table(entries) = sweep.value else {
+    let TreeValue::Table(entries) = sweep.value else {
         return Err(text.error(sweep.at, "sweep", "expected a table"));
     };
     let mut axes = Vec::new();
@@ -41,7 +44,7 @@ pub(super) fn take(text: &Text<'_>, root: &mut Node) -> Result<Vec<Axis>, Scenar
         if entry.key == "zip" {
             zips(text, entry, &mut axes)?;
         } else {
-            axes.push(Axis { entries: vec![varied(text, entry)?] });
+            axes.push(SweepAxis { entries: vec![varied(text, entry)?] });
         }
     }
     let cells = axes.iter().try_fold(1_usize, |product, axis| product.checked_mul(axis.len()));
@@ -57,11 +60,15 @@ pub(super) fn take(text: &Text<'_>, root: &mut Node) -> Result<Vec<Axis>, Scenar
     }
 }
 
-fn zips(text: &Text<'_>, entry: Entry, axes: &mut Vec<Axis>) -> Result<(), ScenarioError> {
+fn zips(
+    text: &ScenarioText<'_>,
+    entry: TreeEntry,
+    axes: &mut Vec<SweepAxis>,
+) -> Result<(), ScenarioError> {
     let wrong = || text.error(entry.at, "sweep.zip", "expected [[sweep.zip]]");
-    let Value::List(zips) = entry.node.value else { return Err(wrong()) };
+    let TreeValue::List(zips) = entry.node.value else { return Err(wrong()) };
     for zip in zips {
-        let Value::Table(entries) = zip.value else { return Err(wrong()) };
+        let TreeValue::Table(entries) = zip.value else { return Err(wrong()) };
         let entries: Vec<_> =
             entries.into_iter().map(|entry| varied(text, entry)).collect::<Result<_, _>>()?;
         let length = entries.first().map_or(0, |(_, _, values)| values.len());
@@ -72,23 +79,26 @@ fn zips(text: &Text<'_>, entry: Entry, axes: &mut Vec<Axis>) -> Result<(), Scena
         if length == 0 {
             return Err(text.error(zip.at, "sweep.zip", "varies nothing"));
         }
-        axes.push(Axis { entries });
+        axes.push(SweepAxis { entries });
     }
     Ok(())
 }
 
-fn varied(text: &Text<'_>, entry: Entry) -> Result<(String, usize, Vec<Node>), ScenarioError> {
+fn varied(
+    text: &ScenarioText<'_>,
+    entry: TreeEntry,
+) -> Result<(String, usize, Vec<Node>), ScenarioError> {
     let name = format!("sweep.{:?}", entry.key);
     match entry.node.value {
-        Value::List(values) if !values.is_empty() => Ok((entry.key, entry.at, values)),
+        TreeValue::List(values) if !values.is_empty() => Ok((entry.key, entry.at, values)),
         _ => Err(text.error(entry.node.at, &name, "expected a list of values, not empty")),
     }
 }
 
 /// Each combination of the values, with the file that it makes. The last axis turns fastest.
 pub(super) fn cells(
-    text: &Text<'_>,
-    axes: &[Axis],
+    text: &ScenarioText<'_>,
+    axes: &[SweepAxis],
     root: &Node,
 ) -> Result<Vec<(At, Node)>, ScenarioError> {
     let mut cells = vec![(At::new(), root.clone())];

@@ -6,12 +6,12 @@ const HEAD: &str = "name = \"a\"\ntitle = \"A\"\nduration_s = 10\n";
 const LINK: &str = "[link]\nrate_mbps = 10\nrtt_ms = 20\nbuffer_bytes = 25000\n";
 const FLOW: &str = "[[flow]]\ncc = \"cubic\"\n";
 
-fn parse(parts: &[&str]) -> File {
-    File::parse(&parts.concat(), Path::new("a.toml")).unwrap()
+fn parse(parts: &[&str]) -> ScenarioFile {
+    ScenarioFile::parse(&parts.concat(), Path::new("a.toml")).unwrap()
 }
 
 fn error(parts: &[&str]) -> String {
-    File::parse(&parts.concat(), Path::new("a.toml")).unwrap_err().to_string()
+    ScenarioFile::parse(&parts.concat(), Path::new("a.toml")).unwrap_err().to_string()
 }
 
 #[test]

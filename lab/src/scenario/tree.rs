@@ -20,6 +20,9 @@ pub struct ScenarioError {
     pub problem: String,
 }
 
+/// What reading a part of a scenario file gives.
+pub(super) type ScenarioResult<T> = Result<T, ScenarioError>;
+
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
@@ -38,23 +41,23 @@ impl std::error::Error for ScenarioError {}
 /// A value and the byte offset at which it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    pub(super) value: Value,
+    pub(super) value: TreeValue,
     pub(super) at: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum TreeValue {
     Bool(bool),
     Integer(i64),
     Float(f64),
     Text(String),
     List(Vec<Node>),
-    Table(Vec<Entry>),
+    Table(Vec<TreeEntry>),
 }
 
 /// A key with its value; tables keep the order of the file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     pub(super) key: String,
     pub(super) at: usize,
     pub(super) node: Node,
@@ -63,22 +66,22 @@ pub(super) struct Entry {
 impl Node {
     pub(super) fn kind(&self) -> &'static str {
         match self.value {
-            Value::Bool(_) => "a boolean",
-            Value::Integer(_) => "an integer",
-            Value::Float(_) => "a number",
-            Value::Text(_) => "a text",
-            Value::List(_) => "a list",
-            Value::Table(_) => "a table",
+            TreeValue::Bool(_) => "a boolean",
+            TreeValue::Integer(_) => "an integer",
+            TreeValue::Float(_) => "a number",
+            TreeValue::Text(_) => "a text",
+            TreeValue::List(_) => "a list",
+            TreeValue::Table(_) => "a table",
         }
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
-        let Value::Table(entries) = &self.value else { return None };
+        let TreeValue::Table(entries) = &self.value else { return None };
         entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
     pub(super) fn remove(&mut self, key: &str) -> Option<Self> {
-        let Value::Table(entries) = &mut self.value else { return None };
+        let TreeValue::Table(entries) = &mut self.value else { return None };
         let index = entries.iter().position(|entry| entry.key == key)?;
         Some(entries.remove(index).node)
     }
@@ -91,25 +94,25 @@ impl Node {
             return Ok(());
         };
         match &mut self.value {
-            Value::List(items) if *step == "*" => {
+            TreeValue::List(items) if *step == "*" => {
                 items.iter_mut().try_for_each(|item| item.set(rest, node))
             }
-            Value::List(items) => {
+            TreeValue::List(items) => {
                 let count = items.len();
                 let item = step.parse::<usize>().ok().and_then(|index| items.get_mut(index));
                 let missing = || format!("no item {step:?}: there are {count}, counted from 0");
                 item.ok_or_else(missing)?.set(rest, node)
             }
-            Value::Table(entries) => {
+            TreeValue::Table(entries) => {
                 if let Some(entry) = entries.iter_mut().find(|entry| entry.key == *step) {
                     return entry.node.set(rest, node);
                 }
                 if !rest.is_empty() && *step != "parameters" {
                     return Err(format!("there is no {step:?}"));
                 }
-                let mut new = Self { value: Value::Table(Vec::new()), at: node.at };
+                let mut new = Self { value: TreeValue::Table(Vec::new()), at: node.at };
                 new.set(rest, node)?;
-                entries.push(Entry { key: (*step).to_owned(), at: node.at, node: new });
+                entries.push(TreeEntry { key: (*step).to_owned(), at: node.at, node: new });
                 Ok(())
             }
             _ => Err(format!("{step:?} is below {}", self.kind())),
@@ -118,12 +121,12 @@ impl Node {
 
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
-            Value::Bool(value) => (*value).into(),
-            Value::Integer(value) => (*value).into(),
-            Value::Float(value) => (*value).into(),
-            Value::Text(value) => value.as_str().into(),
-            Value::List(items) => items.iter().map(Self::to_json).collect(),
-            Value::Table(entries) => {
+            TreeValue::Bool(value) => (*value).into(),
+            TreeValue::Integer(value) => (*value).into(),
+            TreeValue::Float(value) => (*value).into(),
+            TreeValue::Text(value) => value.as_str().into(),
+            TreeValue::List(items) => items.iter().map(Self::to_json).collect(),
+            TreeValue::Table(entries) => {
                 let pairs = entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json()));
                 serde_json::Value::Object(pairs.collect())
             }
@@ -133,12 +136,12 @@ impl Node {
 
 /// The text of a scenario file.
 #[derive(Debug, Clone)]
-pub(super) struct Text<'a> {
+pub(super) struct ScenarioText<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
 }
 
-impl Text<'_> {
+impl ScenarioText<'_> {
     pub(super) fn error(&self, at: usize, key: &str, problem: impl Into<String>) -> ScenarioError {
         ScenarioError {
             file: self.file.to_owned(),
@@ -164,38 +167,40 @@ impl Text<'_> {
         Ok(Node { value: self.table(table.get_ref())?, at: table.span().start })
     }
 
-    fn table(&self, table: &DeTable<'_>) -> Result<Value, ScenarioError> {
+    fn table(&self, table: &DeTable<'_>) -> Result<TreeValue, ScenarioError> {
         let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
             let key: &std::borrow::Cow<'_, str> = key.get_ref();
             Ok((key.to_string(), self.node(value)?))
         };
         let pairs: Vec<(String, Node)> = table.iter().map(entry).collect::<Result<_, _>>()?;
         let starts = table.iter().map(|(key, _)| key.span().start);
-        let mut entries: Vec<Entry> = pairs
+        let mut entries: Vec<TreeEntry> = pairs
             .into_iter()
             .zip(starts)
-            .map(|((key, node), at)| Entry { key, at, node })
+            .map(|((key, node), at)| TreeEntry { key, at, node })
             .collect();
         entries.sort_by_key(|entry| entry.at);
-        Ok(Value::Table(entries))
+        Ok(TreeValue::Table(entries))
     }
 
     fn node(&self, value: &Spanned<DeValue<'_>>) -> Result<Node, ScenarioError> {
         let at = value.span().start;
         let value = match value.get_ref() {
-            DeValue::Boolean(value) => Value::Bool(*value),
+            DeValue::Boolean(value) => TreeValue::Bool(*value),
             DeValue::Integer(value) => {
                 let number = i64::from_str_radix(value.as_str(), value.radix());
-                Value::Integer(number.map_err(|_| self.error(at, "", "this integer is too large"))?)
+                TreeValue::Integer(
+                    number.map_err(|_| self.error(at, "", "this integer is too large"))?,
+                )
             }
             DeValue::Float(value) => {
                 let number = value.as_str().parse();
-                Value::Float(number.map_err(|_| self.error(at, "", "this is not a number"))?)
+                TreeValue::Float(number.map_err(|_| self.error(at, "", "this is not a number"))?)
             }
-            DeValue::String(value) => Value::Text(value.to_string()),
+            DeValue::String(value) => TreeValue::Text(value.to_string()),
             DeValue::Datetime(_) => return Err(self.error(at, "", "dates have no meaning here")),
             DeValue::Array(items) => {
-                Value::List(items.iter().map(|item| self.node(item)).collect::<Result<_, _>>()?)
+                TreeValue::List(items.iter().map(|item| self.node(item)).collect::<Result<_, _>>()?)
             }
             DeValue::Table(table) => self.table(table)?,
         };

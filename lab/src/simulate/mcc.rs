@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::results::series::InUse;
 use crate::runner::NotDone;
-use crate::scenario::{Group, Scenario};
+use crate::scenario::{FlowGroup, Scenario};
 
 /// Value of `cc` in scenarios.
 pub const NAME: &str = Config::NAME;
@@ -35,9 +35,11 @@ pub fn initial(config: &Config) -> Result<Arc<dyn ControllerConfig>, NotDone> {
     Ok(Arc::clone(&algorithms[0]))
 }
 
-type Controllers = Vec<Arc<dyn ControllerConfig>>;
+type ControllerConfigs = Vec<Arc<dyn ControllerConfig>>;
 
-fn resolve(config: &Config) -> Result<(millrace_mcc::Settings, Controllers), NotDone> {
+fn resolve(
+    config: &Config,
+) -> Result<(millrace_mcc::SelectorSettings, ControllerConfigs), NotDone> {
     let found = millrace_mcc::resolve(config);
     let (settings, algorithms) =
         found.map_err(|error| NotDone::Failed(format!("{NAME}: {error}")))?;
@@ -52,7 +54,7 @@ fn resolve(config: &Config) -> Result<(millrace_mcc::Settings, Controllers), Not
 #[derive(Debug)]
 struct ManagedGroup {
     selector: Selector<LuaRules>,
-    controllers: Controllers,
+    controllers: ControllerConfigs,
     class: Class,
     failure: Option<String>,
 }
@@ -82,7 +84,7 @@ impl MccSupervisor {
         Ok(all)
     }
 
-    fn add(&mut self, group: &Group) -> Result<usize, NotDone> {
+    fn add(&mut self, group: &FlowGroup) -> Result<usize, NotDone> {
         let config = config(&group.parameters)?;
         let (settings, controllers) = resolve(&config)?;
         let rules = RulesText::read(config.rules.as_deref()).and_then(|text| text.load());

@@ -6,10 +6,10 @@ mod setup;
 use anyhow::Result;
 use millrace_sim::{FlowSample, LinkSample, Observer, run_supervised};
 
-use crate::measure::{Record, figures};
+use crate::measure::{RunRecord, figures};
 use crate::results::series::InUse;
 use crate::runner::{NotDone, RunRequest, RunResult, ScenarioDriver};
-use crate::scenario::{Driver, Group, Rate, Scenario};
+use crate::scenario::{Driver, FlowGroup, Rate, Scenario};
 use crate::traces::Traces;
 
 use mcc::MccSupervisor;
@@ -46,7 +46,7 @@ impl Simulator {
     fn simulate(&self, request: &RunRequest<'_>) -> Result<RunResult, NotDone> {
         let scenario = request.scenario;
         let setup = setup(scenario, request.seed, &self.traces)?;
-        let mut observer = RecordObserver(Record::new(setup.flows.len(), request.with_series));
+        let mut observer = RecordObserver(RunRecord::new(setup.flows.len(), request.with_series));
         let mut mcc = MccSupervisor::new(scenario)?;
         let outcome = run_supervised(&setup, &mut observer, &mut mcc)
             .map_err(|error| NotDone::Failed(error.to_string()))?;
@@ -62,7 +62,7 @@ impl Simulator {
 
 /// The algorithms that each flow has in turn.
 fn in_use(scenario: &Scenario, mcc: MccSupervisor) -> Vec<InUse> {
-    let of = |group: &Group| {
+    let of = |group: &FlowGroup| {
         let later =
             group.change.iter().filter_map(|change| Some((change.at_s, change.cc.clone()?)));
         let all: InUse = std::iter::once((0.0, group.cc.clone())).chain(later).collect();
@@ -75,7 +75,7 @@ fn in_use(scenario: &Scenario, mcc: MccSupervisor) -> Vec<InUse> {
 }
 
 /// Passes the samples of the simulator to the record.
-struct RecordObserver(Record);
+struct RecordObserver(RunRecord);
 
 impl Observer for RecordObserver {
     fn sample(&mut self, at: millrace_cc::Time, link: &LinkSample, flows: &[FlowSample]) {

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
-use millrace_sim::{AckPolicy, Flow, Link, LinkChange, Order, RandomChange, Rate, Setup, Source};
+use millrace_sim::{
+    AckPolicy, DataSource, FlowSetup, LinkChange, LinkRate, LinkSetup, Order, RandomLinkChange,
+    Setup,
+};
 use serde_json::{Map, Value};
 
 use super::mcc;
 use crate::measure::SAMPLE_S;
 use crate::runner::NotDone;
-use crate::scenario::{self, App, Connections, Group, Scenario, Sim, Via};
+use crate::scenario::{self, App, FlowGroup, GroupConnections, Scenario, Sim, Via};
 use crate::traces::Traces;
 
 /// The simulator's setup of one run of `scenario`.
@@ -35,12 +38,14 @@ pub fn setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, N
 pub fn link_setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, NotDone> {
     let link = &scenario.link;
     let rate = match &link.rate {
-        scenario::Rate::Constant { rate_mbps } => Rate::Constant(Bandwidth::from_mbps(*rate_mbps)),
+        scenario::Rate::Constant { rate_mbps } => {
+            LinkRate::Constant(Bandwidth::from_mbps(*rate_mbps))
+        }
         scenario::Rate::Trace { trace, trace_format } => {
-            Rate::Trace(traces.get(trace, *trace_format)?)
+            LinkRate::Trace(traces.get(trace, *trace_format)?)
         }
     };
-    let first = Link {
+    let first = LinkSetup {
         rate,
         rtt: ms(link.rtt_ms),
         buffer_bytes: link.buffer_bytes,
@@ -59,9 +64,9 @@ pub fn link_setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Set
     Ok(setup)
 }
 
-fn change(change: &scenario::Change) -> (Duration, LinkChange) {
+fn change(change: &scenario::TimedLinkChange) -> (Duration, LinkChange) {
     let to = LinkChange {
-        rate: change.rate_mbps.map(|rate| Rate::Constant(Bandwidth::from_mbps(rate))),
+        rate: change.rate_mbps.map(|rate| LinkRate::Constant(Bandwidth::from_mbps(rate))),
         rtt: change.rtt_ms.map(ms),
         buffer_bytes: change.buffer_bytes,
         loss: change.loss,
@@ -70,9 +75,9 @@ fn change(change: &scenario::Change) -> (Duration, LinkChange) {
     (s(change.at_s), to)
 }
 
-fn random_change(change: &scenario::RandomChange) -> RandomChange {
+fn random_change(change: &scenario::RandomChange) -> RandomLinkChange {
     let rate = |[low, high]: [f64; 2]| Bandwidth::from_mbps(low)..=Bandwidth::from_mbps(high);
-    RandomChange {
+    RandomLinkChange {
         every: s(change.every_s),
         rate: change.rate_mbps.map(rate),
         rtt: change.rtt_ms.map(|[low, high]| ms(low)..=ms(high)),
@@ -80,7 +85,7 @@ fn random_change(change: &scenario::RandomChange) -> RandomChange {
     }
 }
 
-fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
+fn flows_of(group: &FlowGroup, sim: &Sim) -> Result<Vec<FlowSetup>, NotDone> {
     let emulator_only = match group.via {
         Via::Proxy => None,
         Via::Direct => Some("the kernel's TCP runs"),
@@ -89,7 +94,7 @@ fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
     if let Some(what) = emulator_only {
         return Err(NotDone::Skipped(format!("{}: {what} in the emulator only", group.cc)));
     }
-    if group.connections == Connections::Shared && group.count > 1 {
+    if group.connections == GroupConnections::Shared && group.count > 1 {
         let problem = "flows that share a connection run in the emulator only";
         return Err(NotDone::Skipped(problem.to_owned()));
     }
@@ -98,15 +103,15 @@ fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
         return Err(NotDone::Skipped(problem.to_owned()));
     }
     let source = match group.app {
-        App::Bulk => Source::Bulk,
+        App::Bulk => DataSource::Bulk,
         App::OnOff { segment_bytes, every_s } => {
-            Source::Segments { bytes: segment_bytes, period: s(every_s) }
+            DataSource::Segments { bytes: segment_bytes, period: s(every_s) }
         }
         App::Dash { .. } | App::Rtsp { .. } => {
             return Err(NotDone::Skipped("players run in the emulator only".to_owned()));
         }
     };
-    let mut flow = Flow::bulk(controller(&group.cc, &group.parameters)?);
+    let mut flow = FlowSetup::bulk(controller(&group.cc, &group.parameters)?);
     flow.source = source;
     flow.stop = Some(s(group.stop_s));
     flow.extra_rtt = ms(group.extra_rtt_ms);
@@ -127,7 +132,7 @@ fn flows_of(group: &Group, sim: &Sim) -> Result<Vec<Flow>, NotDone> {
         let orders = orders.chain(share.into_iter().chain(above).map(Order::Tune));
         flow.orders.extend(orders.map(|order| (s(change.at_s), order)));
     }
-    let with_start = |number| Flow { start: s(group.start_of_s(number)), ..flow.clone() };
+    let with_start = |number| FlowSetup { start: s(group.start_of_s(number)), ..flow.clone() };
     Ok((0..group.count).map(with_start).collect())
 }
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::results::claims::Verdict;
+use crate::results::claims::ClaimVerdict;
 use crate::results::{RunCounts, Summary};
 use crate::runner::{Earlier, RunnerOptions, quicker, run};
-use crate::scenario::File;
+use crate::scenario::ScenarioFile;
 
 const TWO: &str = r#"
 name = "two"
@@ -51,7 +51,7 @@ fn run_text(text: &str, out: &Path, jobs: usize) -> Summary {
 }
 
 fn run_with(text: &str, options: &RunnerOptions) -> Summary {
-    let file = File::parse(text, Path::new("test.toml")).unwrap();
+    let file = ScenarioFile::parse(text, Path::new("test.toml")).unwrap();
     let mut seen = None;
     let simulator = simulator(Path::new("/nonexistent"));
     run(&simulator, &[file], options, |summary, _| {
@@ -97,8 +97,8 @@ fn runs_leave_what_the_documentation_says() {
     let out = tempfile::tempdir().unwrap();
     let summary = run_text(TWO, out.path(), 2);
     assert_eq!(summary.counts, RunCounts { runs: 4, done: 4, ..RunCounts::default() });
-    let verdicts: Vec<Verdict> = summary.claims.iter().map(|claim| claim.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Holds, Verdict::Fails]);
+    let verdicts: Vec<ClaimVerdict> = summary.claims.iter().map(|claim| claim.verdict).collect();
+    assert_eq!(verdicts, [ClaimVerdict::Holds, ClaimVerdict::Fails]);
     assert_eq!(summary.claims[1].at.as_ref().unwrap()["link.loss"], 0.1);
 
     let first = out.path().join("two/runs/0000-r00");
@@ -155,7 +155,7 @@ at_least = 1
 "#;
     let summary = run_text(text, out.path(), 1);
     assert_eq!((summary.counts.skipped, summary.counts.failed), (2, 1));
-    assert_eq!(summary.claims[0].verdict, Verdict::NotMeasured);
+    assert_eq!(summary.claims[0].verdict, ClaimVerdict::NotMeasured);
     let said: Vec<&str> = summary.problems.iter().map(|problem| problem.reason.as_str()).collect();
     let has = |part: &str| said.iter().any(|reason| reason.contains(part));
     assert!(
@@ -186,7 +186,7 @@ buffer_bytes = 15000
 cc = "constant"
 parameters = { rate_mbps = 4 }
 "#;
-    let file = File::parse(text, Path::new("test.toml")).unwrap();
+    let file = ScenarioFile::parse(text, Path::new("test.toml")).unwrap();
     run(&simulator(recorded.path()), &[file], &options(out.path(), 1), |summary, _| {
         let capacity = summary.cells[0].link["capacity_mbps"].median;
         assert!((capacity - 2.0).abs() < 0.01, "{capacity}");
@@ -197,7 +197,7 @@ parameters = { rate_mbps = 4 }
 
 #[test]
 fn quicker_is_shorter_and_says_so() {
-    let mut file = File::parse(TWO, Path::new("test.toml")).unwrap();
+    let mut file = ScenarioFile::parse(TWO, Path::new("test.toml")).unwrap();
     let said = quicker(&mut file);
     assert!(said.contains("proves nothing"), "{said}");
     assert_eq!((file.cells[0].scenario.duration_s, file.head.repeat), (1.0, 1));

@@ -13,7 +13,7 @@ use millrace_cc::registry::{self, Spec};
 use millrace_cc::{Bandwidth, Tuning};
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError};
 
-use super::content::Content;
+use super::content::AdminContent;
 use super::responses::{TEXT, failed, is_connection, response};
 
 pub(super) const PREFIX: &str = "/congestion_control/";
@@ -22,7 +22,7 @@ const USAGE: &str = "PUT /congestion_control/CONNECTION with ?algorithm=NAME, ?s
 
 pub(super) async fn answer(
     request: &Request<Incoming>,
-    content: Arc<Content>,
+    content: Arc<AdminContent>,
 ) -> Response<Full<Bytes>> {
     let name = request.uri().path().strip_prefix(PREFIX).unwrap_or_default().to_owned();
     if !is_connection(&name) {
@@ -58,7 +58,7 @@ pub(super) async fn answer(
     }
 }
 
-async fn explain(content: Arc<Content>, name: String) -> Response<Full<Bytes>> {
+async fn explain(content: Arc<AdminContent>, name: String) -> Response<Full<Bytes>> {
     match tokio::task::spawn_blocking(move || content.flows.explain(&name)).await {
         Ok(Some(explained)) => match serde_json::to_vec(&explained) {
             Ok(json) => response(StatusCode::OK, "application/json", json),

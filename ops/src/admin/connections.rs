@@ -21,12 +21,12 @@ const MAX_SERVED_REQUESTS: usize = 16;
 
 /// A connection's part in the bounds.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     has_head: Arc<AtomicBool>,
     served: Arc<Semaphore>,
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Its request's head is there.
     pub(super) fn on_head(&self) {
         self.has_head.store(true, Ordering::Relaxed);
@@ -47,23 +47,23 @@ struct SilentConnection {
 
 /// The open connections of the admin listener.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(super) struct AdminConnections {
     silent: VecDeque<SilentConnection>,
     served: Arc<Semaphore>,
 }
 
-impl Connections {
+impl AdminConnections {
     pub(super) fn new() -> Self {
         Self { silent: VecDeque::new(), served: Arc::new(Semaphore::new(MAX_SERVED_REQUESTS)) }
     }
 
     /// The place of a new connection.
-    pub(super) fn place(&self) -> Place {
-        Place { has_head: Arc::default(), served: self.served.clone() }
+    pub(super) fn place(&self) -> ConnectionPermit {
+        ConnectionPermit { has_head: Arc::default(), served: self.served.clone() }
     }
 
     /// A connection with `place` is served by `task`; makes room for it.
-    pub(super) fn add(&mut self, from: IpAddr, place: &Place, task: AbortHandle) {
+    pub(super) fn add(&mut self, from: IpAddr, place: &ConnectionPermit, task: AbortHandle) {
         self.silent.retain(|it| !it.task.is_finished() && !it.has_head.load(Ordering::Relaxed));
         let of_address = self.silent.iter().filter(|it| it.from == from).count();
         let oldest = if of_address >= MAX_SILENT_PER_ADDRESS {
@@ -90,7 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_silent_connection_makes_room() {
-        let mut connections = Connections::new();
+        let mut connections = AdminConnections::new();
         let tasks: Vec<_> = (0..20).map(|_| tokio::spawn(std::future::pending::<()>())).collect();
         for (number, task) in tasks.iter().enumerate() {
             let place = connections.place();
@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_takes_its_own_places_first_and_heads_are_not_silent() {
-        let mut connections = Connections::new();
+        let mut connections = AdminConnections::new();
         let spawn = || tokio::spawn(std::future::pending::<()>());
         let (other, asking) = (spawn(), spawn());
         connections.add(address(1), &connections.place(), other.abort_handle());
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn requests_that_are_answered_are_bounded() {
-        let place = Connections::new().place();
+        let place = AdminConnections::new().place();
         let served: Vec<_> = (0..MAX_SERVED_REQUESTS).map(|_| place.serve()).collect();
         assert!(served.iter().all(Option::is_some) && place.serve().is_none());
         drop(served);

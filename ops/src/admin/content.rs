@@ -62,18 +62,18 @@ pub enum Health {
 }
 
 /// Says whether this process carries flows; it must not block.
-pub type HealthCheck = Box<dyn Fn() -> Health + Send + Sync>;
+pub type HealthSource = Box<dyn Fn() -> Health + Send + Sync>;
 
 /// The answers to `/healthz` and `/livez`.
 pub struct Checks {
     /// Whether flows are carried, and move.
-    pub health: HealthCheck,
+    pub health: HealthSource,
     /// Whether the process works, whatever its peers and paths do: otherwise it has to be restarted.
-    pub liveness: HealthCheck,
+    pub liveness: HealthSource,
 }
 
 /// What the admin listener shows.
-pub(super) struct Content {
+pub(super) struct AdminContent {
     pub(super) metrics: Arc<Metrics>,
     pub(super) flows: Box<dyn FlowSource>,
     pub(super) checks: Checks,

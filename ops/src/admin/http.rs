@@ -16,8 +16,8 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 
 use super::access::HEALTH_PATHS;
-use super::connections::Place;
-use super::content::{Content, Health, HealthCheck};
+use super::connections::ConnectionPermit;
+use super::content::{AdminContent, Health, HealthSource};
 use super::responses::{TEXT, failed, response};
 use super::{congestion_control, dashboard, qlog};
 
@@ -31,14 +31,14 @@ pub(super) const MAX_HEAD_FIELDS: usize = 64;
 const MAX_SESSION_CHARS: usize = 64;
 
 #[derive(Serialize)]
-struct Flows {
+struct FlowsResponse {
     flows: Vec<FlowInfo>,
 }
 
 pub(super) async fn serve_connection(
     stream: TcpStream,
-    content: Arc<Content>,
-    place: Place,
+    content: Arc<AdminContent>,
+    place: ConnectionPermit,
 ) -> Result<(), hyper::Error> {
     let local = stream.local_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.ip());
     // Held until the answer has been taken.
@@ -72,7 +72,7 @@ pub(super) async fn serve_connection(
         .await
 }
 
-async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, content: Arc<AdminContent>) -> Response<Full<Bytes>> {
     let path = request.uri().path();
     if path == "/qlog" || path.starts_with("/qlog/") {
         return qlog::answer(request, content).await;
@@ -112,7 +112,7 @@ async fn answer(request: &Request<Incoming>, content: Arc<Content>) -> Response<
     }
 }
 
-fn health(check: &HealthCheck) -> Response<Full<Bytes>> {
+fn health(check: &HealthSource) -> Response<Full<Bytes>> {
     match check() {
         Health::Healthy => response(StatusCode::OK, TEXT, "ok\n"),
         Health::Unhealthy(reason) => {
@@ -133,14 +133,14 @@ fn session(query: Option<&str>) -> Result<Option<String>, &'static str> {
     well_formed.then(|| Some(name.to_owned())).ok_or(WRONG)
 }
 
-async fn flows(content: Arc<Content>, session: Option<String>) -> Response<Full<Bytes>> {
+async fn flows(content: Arc<AdminContent>, session: Option<String>) -> Response<Full<Bytes>> {
     let collected = tokio::task::spawn_blocking(move || {
         let mut flows = content.flows.flows();
         if let Some(session) = session {
             let of = |flow: &FlowInfo| flow.player.as_ref()?.session.clone();
             flows.retain(|flow| of(flow).as_ref() == Some(&session));
         }
-        serde_json::to_vec(&Flows { flows })
+        serde_json::to_vec(&FlowsResponse { flows })
     });
     match collected.await {
         Ok(Ok(json)) => response(StatusCode::OK, "application/json", json),
@@ -151,7 +151,7 @@ async fn flows(content: Arc<Content>, session: Option<String>) -> Response<Full<
 
 /// Lets a page from elsewhere read the answer, if its origin is listed (CORS; WHATWG Fetch, Section
 /// 3.3). Without these fields the browser keeps the answer from the page.
-fn share(request: &Request<Incoming>, content: &Content, answer: &mut Response<Full<Bytes>>) {
+fn share(request: &Request<Incoming>, content: &AdminContent, answer: &mut Response<Full<Bytes>>) {
     if content.access.origins.is_empty() || request.method() != Method::GET {
         return;
     }

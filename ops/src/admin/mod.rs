@@ -20,5 +20,5 @@ mod server;
 mod tests;
 
 pub use access::Access;
-pub use content::{Checks, FlowSource, Health, HealthCheck};
-pub use server::{AdminServer, Bound, bind};
+pub use content::{Checks, FlowSource, Health, HealthSource};
+pub use server::{AdminServer, BoundListener, bind};

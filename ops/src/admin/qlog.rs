@@ -10,12 +10,12 @@ use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
-use super::content::Content;
+use super::content::AdminContent;
 use super::responses::{TEXT, failed, is_connection, response};
 use millrace_tunnel::qlog::{QlogError, TraceInfo};
 
 #[derive(Serialize)]
-struct Traces {
+struct TracesResponse {
     traces: Vec<TraceInfo>,
 }
 
@@ -26,7 +26,7 @@ struct Changed {
 
 pub(super) async fn answer(
     request: &Request<Incoming>,
-    content: Arc<Content>,
+    content: Arc<AdminContent>,
 ) -> Response<Full<Bytes>> {
     let name = request.uri().path().strip_prefix("/qlog/").unwrap_or_default().to_owned();
     let is_name = is_connection(&name);
@@ -47,7 +47,7 @@ pub(super) async fn answer(
         }
     };
     let done = tokio::task::spawn_blocking(move || match on {
-        None => to_json(content.flows.traces().map(|traces| Traces { traces })),
+        None => to_json(content.flows.traces().map(|traces| TracesResponse { traces })),
         Some(on) => to_json(content.flows.trace(&name, on).map(|file| Changed { file })),
     });
     match done.await {

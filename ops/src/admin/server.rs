@@ -12,8 +12,8 @@ use millrace_tunnel::metrics::Metrics;
 use tokio::sync::watch;
 
 use super::access::Access;
-use super::connections::Connections;
-use super::content::{Checks, Content, FlowSource};
+use super::connections::AdminConnections;
+use super::content::{AdminContent, Checks, FlowSource};
 use super::http;
 
 /// Time for a connection as a whole.
@@ -21,7 +21,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A listener that is bound, and what it asks of requests.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     pub(super) listener: TcpListener,
     pub(super) access: Access,
 }
@@ -31,7 +31,7 @@ pub struct Bound {
 ///
 /// # Errors
 /// The address can't be bound, or the token not be read.
-pub fn bind(config: &Admin) -> anyhow::Result<Option<Bound>> {
+pub fn bind(config: &Admin) -> anyhow::Result<Option<BoundListener>> {
     let Some(address) = config.address else { return Ok(None) };
     let listener = TcpListener::bind(address)
         .with_context(|| format!("can't bind admin.address {address}"))?;
@@ -40,7 +40,7 @@ pub fn bind(config: &Admin) -> anyhow::Result<Option<Bound>> {
         allowed_hosts: config.allowed_hosts.clone(),
         token: config.token().context("admin.token_file")?,
     };
-    Ok(Some(Bound { listener, access }))
+    Ok(Some(BoundListener { listener, access }))
 }
 
 /// A running admin listener. It ends when this is dropped.
@@ -56,15 +56,15 @@ impl AdminServer {
     /// # Errors
     /// The thread can't be started.
     pub fn start(
-        bound: Bound,
+        bound: BoundListener,
         metrics: Arc<Metrics>,
         flows: Box<dyn FlowSource>,
         checks: Checks,
     ) -> io::Result<Self> {
-        let Bound { listener, access } = bound;
+        let BoundListener { listener, access } = bound;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let content = Arc::new(Content { metrics, flows, checks, access });
+        let content = Arc::new(AdminContent { metrics, flows, checks, access });
         // FlowSource may block; two at a time are enough for any dashboard.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -96,7 +96,11 @@ impl Drop for AdminServer {
     }
 }
 
-async fn serve(listener: TcpListener, content: Arc<Content>, mut stopped: watch::Receiver<bool>) {
+async fn serve(
+    listener: TcpListener,
+    content: Arc<AdminContent>,
+    mut stopped: watch::Receiver<bool>,
+) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -104,7 +108,7 @@ async fn serve(listener: TcpListener, content: Arc<Content>, mut stopped: watch:
             return;
         }
     };
-    let mut connections = Connections::new();
+    let mut connections = AdminConnections::new();
     let accept_all = async {
         loop {
             match listener.accept().await {

@@ -159,7 +159,7 @@ fn start_for(flows: Box<dyn FlowSource>, origins: &[&str]) -> Fixture {
     let origins = origins.iter().map(|origin| origin.parse().unwrap()).collect();
     let access = Access { origins, ..Access::default() };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    start_bound(flows, Bound { listener, access })
+    start_bound(flows, BoundListener { listener, access })
 }
 
 /// On an address of this host off loopback, as `edge.example`; `None` where it has none.
@@ -181,18 +181,18 @@ fn start_remote(token: &str) -> Option<Fixture> {
     Some(start_bound(Box::new(OneFlow), bind(&config).unwrap().unwrap()))
 }
 
-fn start_bound(flows: Box<dyn FlowSource>, bound: Bound) -> Fixture {
+fn start_bound(flows: Box<dyn FlowSource>, bound: BoundListener) -> Fixture {
     let metrics = Metrics::new("millrace-test", "0").unwrap();
     let healthy = Arc::new(AtomicBool::new(true));
     let is_healthy = Arc::clone(&healthy);
-    let health: HealthCheck = Box::new(move || {
+    let health: HealthSource = Box::new(move || {
         if is_healthy.load(Ordering::Relaxed) {
             Health::Healthy
         } else {
             Health::Unhealthy("no server answers".to_owned())
         }
     });
-    let liveness: HealthCheck = Box::new(|| Health::Healthy);
+    let liveness: HealthSource = Box::new(|| Health::Healthy);
     let shown = Arc::clone(&metrics);
     let server = AdminServer::start(bound, shown, flows, Checks { health, liveness }).unwrap();
     Fixture { server, metrics, healthy }

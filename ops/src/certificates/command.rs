@@ -8,9 +8,9 @@ use time::{Duration, OffsetDateTime};
 
 use super::authority::{Authority, Identity, Validity};
 use super::error::CertificateError;
-use super::files::{self, Pair, StoredPair};
+use super::files::{self, CertificateFiles, StoredPair};
 use super::issued;
-use super::report::{Outcome, Report};
+use super::report::{CertificateOutcome, CertificateReport};
 
 /// How long an authority is valid, unless its certificates are to last longer.
 const AUTHORITY_DAYS: u32 = 3650;
@@ -74,12 +74,12 @@ impl ClientName {
 pub fn run(
     arguments: &CertificatesArgs,
     now: OffsetDateTime,
-) -> Result<Vec<Report>, CertificateError> {
+) -> Result<Vec<CertificateReport>, CertificateError> {
     let directory = arguments.dir.as_path();
     files::make_directory(directory)?;
     let validity = Validity::days(now, arguments.days);
     let (authority, outcome) = authority_in(directory, now, &validity)?;
-    let mut reports = vec![Pair::new(directory, "ca").report(outcome)];
+    let mut reports = vec![CertificateFiles::new(directory, "ca").report(outcome)];
     let server = Identity::Server { names: arguments.server_name.clone() };
     let clients = arguments
         .client
@@ -91,18 +91,22 @@ pub fn run(
             continue;
         }
         done.push(name);
-        let pair = Pair::new(directory, name);
+        let pair = CertificateFiles::new(directory, name);
         let outcome = match pair.load()? {
             Some(stored) if !arguments.renew => {
                 check(&pair, &stored, &authority, &identity)?;
-                Outcome::Kept
+                CertificateOutcome::Kept
             }
             stored => {
                 let issued = authority.issue(&identity, &validity)?;
                 // Before the certificate is there: none may exist that the list does not have.
                 issued::record(directory, name, &issued)?;
                 pair.store(&issued, arguments.renew)?;
-                if stored.is_some() { Outcome::Renewed } else { Outcome::Created }
+                if stored.is_some() {
+                    CertificateOutcome::Renewed
+                } else {
+                    CertificateOutcome::Created
+                }
             }
         };
         reports.push(pair.report(outcome));
@@ -115,15 +119,15 @@ fn authority_in(
     directory: &Path,
     now: OffsetDateTime,
     validity: &Validity,
-) -> Result<(Authority, Outcome), CertificateError> {
-    let pair = Pair::new(directory, "ca");
+) -> Result<(Authority, CertificateOutcome), CertificateError> {
+    let pair = CertificateFiles::new(directory, "ca");
     let Some(stored) = pair.load()? else {
         let long = Validity::days(now, AUTHORITY_DAYS);
         // A day more, so that certificates made with the same `--days` tomorrow still fit in.
         let not_after = long.not_after.max(validity.not_after) + Duration::DAY;
         let authority = Authority::generate(&Validity { not_after, ..long })?;
         pair.store(authority.issued(), false)?;
-        return Ok((authority, Outcome::Created));
+        return Ok((authority, CertificateOutcome::Created));
     };
     let problem = |problem: String| pair.unusable(problem);
     if !stored.key_matches() {
@@ -138,11 +142,11 @@ fn authority_in(
     }
     let authority = Authority::from_pem(&stored.issued.certificate, &stored.issued.private_key)
         .map_err(|error| problem(format!("is no authority's certificate: {error}")))?;
-    Ok((authority, Outcome::Kept))
+    Ok((authority, CertificateOutcome::Kept))
 }
 
 fn check(
-    pair: &Pair,
+    pair: &CertificateFiles,
     stored: &StoredPair,
     authority: &Authority,
     identity: &Identity,

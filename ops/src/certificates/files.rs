@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 
 use super::authority::{Authority, Identity, Issued};
 use super::error::CertificateError;
-use super::report::{Outcome, Report};
+use super::report::{CertificateOutcome, CertificateReport};
 
 /// Makes `directory`, closed to others, unless it exists.
 pub(super) fn make_directory(directory: &Path) -> Result<(), CertificateError> {
@@ -29,7 +29,7 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> CertificateEr
 }
 
 /// The two files of one certificate.
-pub(super) struct Pair {
+pub(super) struct CertificateFiles {
     certificate: PathBuf,
     private_key: PathBuf,
 }
@@ -41,7 +41,7 @@ pub(super) struct StoredPair {
     private_key: PKey<boring::pkey::Private>,
 }
 
-impl Pair {
+impl CertificateFiles {
     pub(super) fn new(directory: &Path, name: &str) -> Self {
         Self {
             certificate: directory.join(format!("{name}.pem")),
@@ -49,8 +49,8 @@ impl Pair {
         }
     }
 
-    pub(super) fn report(&self, outcome: Outcome) -> Report {
-        Report {
+    pub(super) fn report(&self, outcome: CertificateOutcome) -> CertificateReport {
+        CertificateReport {
             certificate: self.certificate.clone(),
             private_key: self.private_key.clone(),
             outcome,

@@ -18,4 +18,4 @@ pub use authority::{Authority, Identity, Issued, Validity};
 pub use command::{CertificatesArgs, ClientName, run};
 pub use error::CertificateError;
 pub use issued::list;
-pub use report::{Outcome, Report};
+pub use report::{CertificateOutcome, CertificateReport};

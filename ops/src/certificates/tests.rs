@@ -26,7 +26,7 @@ fn arguments(directory: &TempDir, clients: &[&str]) -> CertificatesArgs {
     }
 }
 
-fn outcomes(reports: &[Report]) -> Vec<Outcome> {
+fn outcomes(reports: &[CertificateReport]) -> Vec<CertificateOutcome> {
     reports.iter().map(|report| report.outcome).collect()
 }
 
@@ -72,7 +72,7 @@ fn what_the_command_makes_works_for_mutual_tls() {
     let directory = tempfile::tempdir().unwrap();
     let arguments = arguments(&directory, &["alice", "bob"]);
     let reports = run(&arguments, now()).unwrap();
-    assert_eq!(outcomes(&reports), [Outcome::Created; 4]);
+    assert_eq!(outcomes(&reports), [CertificateOutcome::Created; 4]);
     let names = ["ca", "server", "alice", "bob"];
     let [ca, server, alice, bob] = names.map(|name| {
         let read = |extension| {
@@ -118,10 +118,18 @@ fn a_second_run_keeps_all_and_adds_what_is_new() {
     let first = arguments(&directory, &["alice"]);
     run(&first, now()).unwrap();
     let before = contents(&first.dir);
-    assert_eq!(outcomes(&run(&first, now()).unwrap()), [Outcome::Kept; 3]);
+    assert_eq!(outcomes(&run(&first, now()).unwrap()), [CertificateOutcome::Kept; 3]);
     assert_eq!(contents(&first.dir), before);
     let reports = run(&arguments(&directory, &["alice", "bob"]), now()).unwrap();
-    assert_eq!(outcomes(&reports), [Outcome::Kept, Outcome::Kept, Outcome::Kept, Outcome::Created]);
+    assert_eq!(
+        outcomes(&reports),
+        [
+            CertificateOutcome::Kept,
+            CertificateOutcome::Kept,
+            CertificateOutcome::Kept,
+            CertificateOutcome::Created
+        ]
+    );
 }
 
 #[test]
@@ -132,7 +140,10 @@ fn renew_replaces_all_but_the_authority() {
     let before = contents(&arguments.dir);
     arguments.renew = true;
     let reports = run(&arguments, now()).unwrap();
-    assert_eq!(outcomes(&reports), [Outcome::Kept, Outcome::Renewed, Outcome::Renewed]);
+    assert_eq!(
+        outcomes(&reports),
+        [CertificateOutcome::Kept, CertificateOutcome::Renewed, CertificateOutcome::Renewed]
+    );
     for (old, new) in before.iter().zip(contents(&arguments.dir)) {
         let is_authority = new.0.file_stem().is_some_and(|stem| stem == "ca");
         assert_eq!(old.1 == new.1, is_authority, "{}", new.0.display());

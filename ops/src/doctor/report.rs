@@ -20,7 +20,7 @@ pub struct DoctorArgs {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// As it should be.
     Ok,
     /// It works, but not as well as it could.
@@ -37,7 +37,7 @@ pub struct Finding {
     /// The name of the check.
     pub check: String,
     /// How it was found.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// What was found.
     pub found: String,
     /// What to do, where something is to be done.
@@ -53,31 +53,31 @@ pub struct Report {
 }
 
 impl Report {
-    fn add(&mut self, check: &str, verdict: Verdict, found: String, remedy: Option<String>) {
+    fn add(&mut self, check: &str, verdict: CheckVerdict, found: String, remedy: Option<String>) {
         self.findings.push(Finding { check: check.to_owned(), verdict, found, remedy });
     }
 
     /// Adds a check that passed.
     pub fn ok(&mut self, check: &str, found: impl Into<String>) {
-        self.add(check, Verdict::Ok, found.into(), None);
+        self.add(check, CheckVerdict::Ok, found.into(), None);
     }
 
     /// Adds a check that passed with a warning.
     pub fn warn(&mut self, check: &str, found: impl Into<String>, remedy: impl Into<String>) {
-        self.add(check, Verdict::Warning, found.into(), Some(remedy.into()));
+        self.add(check, CheckVerdict::Warning, found.into(), Some(remedy.into()));
     }
 
     /// Adds a check that failed.
     pub fn fail(&mut self, check: &str, found: impl Into<String>, remedy: impl Into<String>) {
-        self.add(check, Verdict::Failed, found.into(), Some(remedy.into()));
+        self.add(check, CheckVerdict::Failed, found.into(), Some(remedy.into()));
     }
 
     /// Adds a check that could not be made; `remedy` says how to make it possible.
     pub fn skip(&mut self, check: &str, found: impl Into<String>, remedy: impl Into<String>) {
-        self.add(check, Verdict::Skipped, found.into(), Some(remedy.into()));
+        self.add(check, CheckVerdict::Skipped, found.into(), Some(remedy.into()));
     }
 
-    fn count(&self, verdict: Verdict) -> usize {
+    fn count(&self, verdict: CheckVerdict) -> usize {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
 
@@ -85,17 +85,18 @@ impl Report {
         let mut text = String::new();
         for Finding { check, verdict, found, remedy } in &self.findings {
             let mark = match verdict {
-                Verdict::Ok => "ok     ",
-                Verdict::Warning => "warning",
-                Verdict::Failed => "FAILED ",
-                Verdict::Skipped => "skipped",
+                CheckVerdict::Ok => "ok     ",
+                CheckVerdict::Warning => "warning",
+                CheckVerdict::Failed => "FAILED ",
+                CheckVerdict::Skipped => "skipped",
             };
             text.push_str(&format!("{mark}  {check}: {found}\n"));
             if let Some(remedy) = remedy {
                 text.push_str(&format!("         -> {remedy}\n"));
             }
         }
-        let [failed, warnings] = [Verdict::Failed, Verdict::Warning].map(|it| self.count(it));
+        let [failed, warnings] =
+            [CheckVerdict::Failed, CheckVerdict::Warning].map(|it| self.count(it));
         text.push_str(&format!("{failed} failed, {warnings} warnings\n"));
         text
     }
@@ -109,7 +110,7 @@ impl Report {
             true => println!("{}", serde_json::to_string_pretty(self)?),
             false => print!("{}", self.text()),
         }
-        Ok(if self.count(Verdict::Failed) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(if self.count(CheckVerdict::Failed) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 

@@ -177,7 +177,7 @@ struct Reason {
 }
 
 #[derive(Debug)]
-struct Place {
+struct LimitedMessage {
     bucket: Bucket,
     message: String,
     /// Of reasons that are not told apart.
@@ -186,7 +186,7 @@ struct Place {
 
 #[derive(Debug, Default)]
 struct Messages {
-    places: HashMap<Identifier, Place>,
+    places: HashMap<Identifier, LimitedMessage>,
     reasons: HashMap<(Identifier, u64), Reason>,
 }
 
@@ -202,7 +202,7 @@ impl Messages {
             true => (WARNINGS_PER_REASON, WARNINGS_PER_PLACE),
             false => (INFOS_PER_REASON, INFOS_PER_PLACE),
         };
-        let place = self.places.entry(at.clone()).or_insert_with(|| Place {
+        let place = self.places.entry(at.clone()).or_insert_with(|| LimitedMessage {
             bucket: Bucket::new(per_place, now),
             message: said.message.clone(),
             suppressed: 0,

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use anyhow::{Context, Result};
 use millrace_lab::netns::Namespace;
 use millrace_lab::run::Run;
-use millrace_lab::veth::{self, End};
+use millrace_lab::veth::{self, VethEnd};
 
 /// Address of the host with the sink.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -43,7 +43,8 @@ impl Arena {
         let client = Namespace::create(&run, "client")?;
         let server = Namespace::create(&run, "server")?;
         let (client_address, server_address) = (format!("{CLIENT}/24"), format!("{SERVER}/24"));
-        let end = |namespace, address| End { namespace, name: INTERFACE, address: Some(address) };
+        let end =
+            |namespace, address| VethEnd { namespace, name: INTERFACE, address: Some(address) };
         veth::join(end(&client, &client_address), end(&server, &server_address))?;
         for (host, own) in [(&client, CLIENT), (&server, SERVER)] {
             // A namespace may not change its default algorithm; its routes may.

@@ -14,11 +14,11 @@ use crate::cpu;
 use crate::data_path::allow_descriptors;
 use crate::idle::{self, PerFlow};
 use crate::machine::Machine;
-use crate::measure::{self, Plan, Sample, median, pause};
+use crate::measure::{self, Plan, RunMeasurement, median, pause};
 use crate::options::Options;
 use crate::origin::Origin;
 use crate::report;
-use crate::variant::{Variant, Way};
+use crate::variant::{BenchVariant, Way};
 
 /// How long the proxies get to settle, before they are looked at.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -38,9 +38,9 @@ pub struct BesideIdle {
 
 /// One round: a bulk flow alone, then beside the idle flows.
 #[derive(Debug, Serialize)]
-struct Round {
-    alone: Sample,
-    beside: Sample,
+struct BesideIdleRound {
+    alone: RunMeasurement,
+    beside: RunMeasurement,
     /// Resident bytes that an idle flow adds.
     memory: PerFlow,
     /// Part of one core that each proxy takes with nothing but idle flows.
@@ -57,7 +57,7 @@ pub fn run(options: &BesideIdle) -> Result<()> {
     allow_descriptors(flows + flows / 2)?;
     let arena = Arena::build()?;
     let origin = Origin::start_apart(&arena.server, SERVER, arena.run.scratch())?;
-    let mut way = Way::start(Variant::Millrace, &arena, &origin, &options.common.settings())?;
+    let mut way = Way::start(BenchVariant::Millrace, &arena, &origin, &options.common.settings())?;
     let rounds = (1..=options.common.rounds as usize)
         .map(|number| {
             let round = round(number, &mut way, &arena, options)?;
@@ -65,9 +65,10 @@ pub fn run(options: &BesideIdle) -> Result<()> {
             Ok(round)
         })
         .collect::<Result<Vec<_>>>()?;
-    let of = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure)).unwrap_or(f64::NAN);
+    let of =
+        |figure: fn(&BesideIdleRound) -> f64| median(rounds.iter().map(figure)).unwrap_or(f64::NAN);
     // What the allocator keeps of the first round it uses again in the later ones.
-    let most = |figure: fn(&Round) -> f64| rounds.iter().map(figure).fold(0.0, f64::max);
+    let most = |figure: fn(&BesideIdleRound) -> f64| rounds.iter().map(figure).fold(0.0, f64::max);
     let results = json!({
         "flows": flows,
         "rate_ratio": of(rate_ratio),
@@ -88,9 +89,14 @@ pub fn run(options: &BesideIdle) -> Result<()> {
     report::write(&options.output, &results)
 }
 
-fn round(number: usize, way: &mut Way, arena: &Arena, options: &BesideIdle) -> Result<Round> {
+fn round(
+    number: usize,
+    way: &mut Way,
+    arena: &Arena,
+    options: &BesideIdle,
+) -> Result<BesideIdleRound> {
     let plan = Plan {
-        variant: Variant::Millrace,
+        variant: BenchVariant::Millrace,
         flows: 1,
         warmup: options.common.warmup(),
         duration: options.common.duration(),
@@ -111,7 +117,7 @@ fn round(number: usize, way: &mut Way, arena: &Arena, options: &BesideIdle) -> R
     let beside = measure::run_through(way, &plan, number, arena)?;
     drop(streams);
     pause(SETTLE)?;
-    Ok(Round { alone, beside, memory, cpu })
+    Ok(BesideIdleRound { alone, beside, memory, cpu })
 }
 
 /// Part of one core that each proxy takes in `time`.
@@ -130,15 +136,15 @@ fn cpu_share(way: &Way, time: Duration) -> Result<PerFlow> {
     })
 }
 
-fn rate_ratio(round: &Round) -> f64 {
+fn rate_ratio(round: &BesideIdleRound) -> f64 {
     round.beside.gbps / round.alone.gbps
 }
 
-fn cpu_ratio(round: &Round) -> f64 {
+fn cpu_ratio(round: &BesideIdleRound) -> f64 {
     round.beside.cpu_s_per_gb / round.alone.cpu_s_per_gb
 }
 
-fn line(round: &Round) -> String {
+fn line(round: &BesideIdleRound) -> String {
     let kib = |bytes: f64| bytes / 1024.0;
     format!(
         "memory of an idle flow: client {:.1} KiB, server {:.1} KiB; CPU of all: client {:.1} % of a \

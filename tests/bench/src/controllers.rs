@@ -19,7 +19,7 @@ const BASELINE: &str = "constant";
 
 /// Options of `controllers`.
 #[derive(Debug, Args)]
-pub struct Controllers {
+pub struct ControllersOptions {
     /// Run one algorithm for so many packets and print nothing
     #[arg(long, num_args = 2, value_names = ["NAME", "PACKETS"], hide = true)]
     replay: Option<Vec<String>>,
@@ -35,7 +35,7 @@ struct Cost {
 ///
 /// # Errors
 /// When valgrind is missing or an algorithm fails.
-pub fn run(options: &Controllers) -> Result<()> {
+pub fn run(options: &ControllersOptions) -> Result<()> {
     if let Some([name, packets]) = options.replay.as_deref() {
         return replay(name, packets.parse().context("PACKETS is not a number")?);
     }

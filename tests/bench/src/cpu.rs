@@ -42,7 +42,7 @@ impl Seconds {
 
 /// What the machine as a whole spent.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Machine {
+pub struct MachineCpuTime {
     /// All processes and interrupts.
     pub busy_s: f64,
     /// Taken by the hypervisor.
@@ -99,12 +99,12 @@ pub fn softirq_threads() -> Seconds {
 ///
 /// # Errors
 /// When /proc/stat is not as proc_stat(5) says.
-pub fn machine() -> Result<Machine> {
+pub fn machine() -> Result<MachineCpuTime> {
     let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
     parse_machine(&text, ticks_per_s()).context("/proc/stat has no line of all CPUs")
 }
 
-fn parse_machine(text: &str, ticks_per_s: f64) -> Option<Machine> {
+fn parse_machine(text: &str, ticks_per_s: f64) -> Option<MachineCpuTime> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<f64> =
         line.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
@@ -112,7 +112,7 @@ fn parse_machine(text: &str, ticks_per_s: f64) -> Option<Machine> {
     let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else {
         return None;
     };
-    Some(Machine {
+    Some(MachineCpuTime {
         busy_s: (user + nice + system + irq + softirq) / ticks_per_s,
         steal_s: steal / ticks_per_s,
     })

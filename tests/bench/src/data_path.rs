@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use crate::arena::{Arena, SERVER};
 use crate::idle;
 use crate::machine::Machine;
-use crate::measure::{self, Plan, Sample};
+use crate::measure::{self, Plan, RunMeasurement};
 use crate::options::Options;
 use crate::origin::Origin;
 use crate::report::{self, FLOW_COUNTS};
-use crate::variant::Variant;
+use crate::variant::BenchVariant;
 
 /// `millrace-bench data-path`
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub struct DataPath {
     /// What to compare
     #[arg(long, value_enum, value_delimiter = ',',
           default_values = ["millrace", "direct", "nginx-stream"])]
-    variants: Vec<Variant>,
+    variants: Vec<BenchVariant>,
     /// Idle flows to measure memory with; 0 leaves that out
     #[arg(long, default_value_t = 2000)]
     idle_flows: usize,
@@ -40,7 +40,7 @@ pub struct DataPath {
 /// Whatever made a run impossible; results so far are not written then.
 pub fn run(options: &DataPath) -> Result<()> {
     let mut programs = vec![("ip", "iproute2"), ("sysctl", "procps")];
-    if options.variants.contains(&Variant::NginxStream) {
+    if options.variants.contains(&BenchVariant::NginxStream) {
         programs.push(("nginx", "nginx libnginx-mod-stream"));
     }
     require(&programs)?;
@@ -54,7 +54,7 @@ pub fn run(options: &DataPath) -> Result<()> {
     for variant in &options.variants {
         results.insert(variant.name().to_owned(), report::of_variant(&samples, *variant));
     }
-    if options.idle_flows > 0 && options.variants.contains(&Variant::Millrace) {
+    if options.idle_flows > 0 && options.variants.contains(&BenchVariant::Millrace) {
         allow_descriptors(options.idle_flows * 3)?;
         let idle = idle::measure(options.idle_flows, &arena, &origin, &settings)?;
         println!("{}", report::idle_line(&idle));
@@ -79,10 +79,10 @@ pub fn run(options: &DataPath) -> Result<()> {
 /// When a run fails.
 pub fn interleaved(
     options: &Options,
-    variants: &[Variant],
+    variants: &[BenchVariant],
     arena: &Arena,
     origin: &Origin,
-) -> Result<Vec<Sample>> {
+) -> Result<Vec<RunMeasurement>> {
     let settings = options.settings();
     let mut samples = Vec::new();
     let mut left = options.rounds as usize * variants.len() * FLOW_COUNTS.len();

@@ -11,7 +11,7 @@ use crate::arena::Arena;
 use crate::measure::pause;
 use crate::origin::Origin;
 use crate::sink;
-use crate::variant::{Settings, Variant, Way};
+use crate::variant::{BenchSettings, BenchVariant, Way};
 
 /// How long the proxies get to settle before their memory is read.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -43,8 +43,13 @@ pub struct Idle {
 ///
 /// # Errors
 /// When a flow can't be opened, or the descriptors that this takes are not allowed.
-pub fn measure(flows: usize, arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Idle> {
-    let mut way = Way::start(Variant::Millrace, arena, origin, settings)?;
+pub fn measure(
+    flows: usize,
+    arena: &Arena,
+    origin: &Origin,
+    settings: &BenchSettings,
+) -> Result<Idle> {
+    let mut way = Way::start(BenchVariant::Millrace, arena, origin, settings)?;
     pause(SETTLE)?;
     let before = resident(&way)?;
     let mut streams = open(flows, arena, &way)?;

@@ -31,7 +31,7 @@ mod variant;
 
 #[derive(Parser)]
 #[command(version, about = "What the data path costs: throughput, CPU, memory, pacing")]
-struct Cli {
+struct BenchCli {
     #[command(subcommand)]
     command: Action,
 }
@@ -45,11 +45,11 @@ enum Action {
     /// How evenly packets leave at a rate that is set
     Pace(pace::Pace),
     /// Instructions that each congestion controller takes for a packet
-    Controllers(controllers::Controllers),
+    Controllers(controllers::ControllersOptions),
     /// What selecting algorithms costs beside the data path
-    Mcc(mcc::Mcc),
+    Mcc(mcc::MccOptions),
     /// Packets per second of the simulator on one core, and its memory
-    Simulator(simulator::Simulator),
+    Simulator(simulator::SimulatorOptions),
     /// Where the CPU time of the proxies goes
     Profile(profile::Profile),
     /// The load generator, started by the others
@@ -61,7 +61,7 @@ enum Action {
 }
 
 fn main() -> ExitCode {
-    let result = interrupt::install().and_then(|()| run(Cli::parse().command));
+    let result = interrupt::install().and_then(|()| run(BenchCli::parse().command));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<interrupt::Interrupted>() => {

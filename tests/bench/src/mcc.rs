@@ -16,10 +16,10 @@ use serde_json::json;
 use crate::arena::{Arena, SERVER};
 use crate::cpu;
 use crate::machine::Machine;
-use crate::measure::{self, Plan, Sample, median};
+use crate::measure::{self, Plan, RunMeasurement, median};
 use crate::origin::Origin;
 use crate::report;
-use crate::variant::{Settings, Variant, Way};
+use crate::variant::{BenchSettings, BenchVariant, Way};
 
 /// What drives everything in both: as in the paper, the default of its kernel. Many BBR flows whose only limit is the
 /// processor lose more to full sockets than they deliver.
@@ -30,7 +30,7 @@ const RULES: &str =
 
 /// `millrace-bench mcc`
 #[derive(Debug, Args, Serialize)]
-pub struct Mcc {
+pub struct MccOptions {
     /// Connections at a time, a flow on each
     #[arg(long, default_value_t = 250)]
     connections: usize,
@@ -53,20 +53,20 @@ pub struct Mcc {
 
 /// One run.
 #[derive(Debug, Serialize)]
-struct Run {
+struct MccRun {
     workers: usize,
     selected: bool,
     /// CPU time of the server's Selectors, of that of its workers.
     selector_share: f64,
     #[serde(flatten)]
-    sample: Sample,
+    sample: RunMeasurement,
 }
 
 /// Runs it, prints a table and writes the file.
 ///
 /// # Errors
 /// Whatever made a run impossible; results so far are not written then.
-pub fn run(options: &Mcc) -> Result<()> {
+pub fn run(options: &MccOptions) -> Result<()> {
     require(&[("ip", "iproute2"), ("sysctl", "procps")])?;
     let arena = Arena::build()?;
     let origin = Origin::start(&arena.server, SERVER)?;
@@ -77,7 +77,7 @@ pub fn run(options: &Mcc) -> Result<()> {
         for &workers in &options.workers {
             // Each round begins with the other one.
             for selected in [round % 2 == 0, round % 2 != 0] {
-                let settings = Settings {
+                let settings = BenchSettings {
                     programs: options.programs.clone(),
                     cc: if selected { "mcc" } else { ALGORITHM }.to_owned(),
                     rate_mbps: None,
@@ -103,7 +103,7 @@ pub fn run(options: &Mcc) -> Result<()> {
     );
     for &workers in &options.workers {
         for selected in [false, true] {
-            let of = |figure: fn(&Run) -> f64| {
+            let of = |figure: fn(&MccRun) -> f64| {
                 let own = runs.iter().filter(|it| it.workers == workers && it.selected == selected);
                 let values: Vec<f64> = own.map(figure).collect();
                 let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -127,14 +127,14 @@ pub fn run(options: &Mcc) -> Result<()> {
 }
 
 fn once(
-    options: &Mcc,
+    options: &MccOptions,
     round: usize,
     arena: &Arena,
     origin: &Origin,
-    settings: &Settings,
-) -> Result<Run> {
+    settings: &BenchSettings,
+) -> Result<MccRun> {
     let plan = Plan {
-        variant: Variant::Millrace,
+        variant: BenchVariant::Millrace,
         flows: options.connections,
         // The last of so many handshakes has its turn among the data of the first.
         warmup: Duration::from_secs(12),
@@ -157,5 +157,5 @@ fn once(
     };
     let selector_share = spent("selector-") / spent("worker-").max(f64::MIN_POSITIVE);
     let selected = settings.rules.is_some();
-    Ok(Run { workers: settings.workers, selected, selector_share, sample })
+    Ok(MccRun { workers: settings.workers, selected, selector_share, sample })
 }

@@ -11,7 +11,7 @@ use crate::arena::Arena;
 use crate::cpu::{self, Seconds};
 use crate::origin::{ENDLESS, Origin};
 use crate::sink::{self, Bulk};
-use crate::variant::{Settings, Variant, Way};
+use crate::variant::{BenchSettings, BenchVariant, Way};
 
 /// A run in which others had more than this part of the machine measures them too.
 const QUIET: f64 = 0.05;
@@ -22,7 +22,7 @@ const LISTEN: Duration = Duration::from_millis(400);
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The way through which.
-    pub variant: Variant,
+    pub variant: BenchVariant,
     /// How many flows at a time.
     pub flows: usize,
     /// Left out at the start.
@@ -35,9 +35,9 @@ pub struct Plan {
 
 /// What one run gave.
 #[derive(Debug, Clone, Serialize)]
-pub struct Sample {
+pub struct RunMeasurement {
     /// The way.
-    pub variant: Variant,
+    pub variant: BenchVariant,
     /// Flows at a time.
     pub flows: usize,
     /// From 1; all variants run once in each.
@@ -71,8 +71,8 @@ pub fn run(
     round: usize,
     arena: &Arena,
     origin: &Origin,
-    settings: &Settings,
-) -> Result<Sample> {
+    settings: &BenchSettings,
+) -> Result<RunMeasurement> {
     await_quiet(plan.quiet_timeout)?;
     let mut way = Way::start(plan.variant, arena, origin, settings)?;
     run_through(&mut way, plan, round, arena)
@@ -82,7 +82,12 @@ pub fn run(
 ///
 /// # Errors
 /// When a flow ends, or on Ctrl-C.
-pub fn run_through(way: &mut Way, plan: &Plan, round: usize, arena: &Arena) -> Result<Sample> {
+pub fn run_through(
+    way: &mut Way,
+    plan: &Plan,
+    round: usize,
+    arena: &Arena,
+) -> Result<RunMeasurement> {
     let streams = (0..plan.flows)
         .map(|_| sink::open(&arena.client, way.listener, ENDLESS))
         .collect::<Result<Vec<_>>>()?;
@@ -129,7 +134,7 @@ struct Snapshot {
     at: Instant,
     received: Vec<u64>,
     parts: Vec<(&'static str, Seconds)>,
-    machine: cpu::Machine,
+    machine: cpu::MachineCpuTime,
 }
 
 impl Snapshot {
@@ -142,7 +147,7 @@ impl Snapshot {
         Ok(Self { at: Instant::now(), received: bulk.received(), parts, machine })
     }
 
-    fn since(&self, before: &Self, plan: &Plan, round: usize) -> Result<Sample> {
+    fn since(&self, before: &Self, plan: &Plan, round: usize) -> Result<RunMeasurement> {
         let wall_s = (self.at - before.at).as_secs_f64();
         let shares: Vec<u64> =
             self.received.iter().zip(&before.received).map(|(now, then)| now - then).collect();
@@ -160,7 +165,7 @@ impl Snapshot {
         }
         let others = (self.machine.busy_s - before.machine.busy_s - ours_s).max(0.0) / capacity_s;
         let steal = (self.machine.steal_s - before.machine.steal_s) / capacity_s;
-        Ok(Sample {
+        Ok(RunMeasurement {
             variant: plan.variant,
             flows: plan.flows,
             round,

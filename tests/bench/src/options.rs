@@ -6,13 +6,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::variant::Settings;
+use crate::variant::BenchSettings;
 
 /// How flows share the tunnel's QUIC connections.
 #[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
 #[value(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
-pub enum Connections {
+pub enum ConnectionMode {
     /// One connection for all flows
     Shared,
     /// One connection each
@@ -42,7 +42,7 @@ pub struct Options {
     pub cc: String,
     /// How flows share QUIC connections
     #[arg(long, value_enum, default_value = "shared")]
-    pub connections: Connections,
+    pub connections: ConnectionMode,
     /// Event loops of each proxy, 0 for one per core
     #[arg(long, default_value_t = 0)]
     pub workers: usize,
@@ -53,12 +53,12 @@ pub struct Options {
 
 impl Options {
     /// What variants need of it.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> BenchSettings {
         let connections = match self.connections {
-            Connections::Shared => "shared",
-            Connections::PerFlow => "per_flow",
+            ConnectionMode::Shared => "shared",
+            ConnectionMode::PerFlow => "per_flow",
         };
-        Settings {
+        BenchSettings {
             programs: self.programs.clone(),
             cc: self.cc.clone(),
             rate_mbps: None,

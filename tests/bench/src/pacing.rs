@@ -15,7 +15,7 @@ use crate::arena::{Arena, INTERFACE};
 use crate::measure::pause;
 use crate::origin::{ENDLESS, Origin};
 use crate::sink::{self, Bulk};
-use crate::variant::{Settings, TUNNEL, Variant, Way};
+use crate::variant::{BenchSettings, BenchVariant, TUNNEL, Way};
 
 /// Packets closer than this left together: at 1 Gbit/s one full packet takes 12 microseconds.
 const TOGETHER: Duration = Duration::from_micros(10);
@@ -57,7 +57,7 @@ pub struct Spread {
 
 /// One message as the interface delivered it; with segmentation offload several packets.
 #[derive(Debug, Clone, Copy)]
-struct Arrival {
+struct ReceivedMessage {
     at: Duration,
     bytes: usize,
 }
@@ -70,12 +70,12 @@ pub fn measure(
     round: usize,
     arena: &Arena,
     origin: &Origin,
-    settings: &Settings,
+    settings: &BenchSettings,
     rate_mbps: f64,
     [warmup, duration]: [Duration; 2],
 ) -> Result<Pacing> {
-    let settings = Settings { rate_mbps: Some(rate_mbps), ..settings.clone() };
-    let mut way = Way::start(Variant::Millrace, arena, origin, &settings)?;
+    let settings = BenchSettings { rate_mbps: Some(rate_mbps), ..settings.clone() };
+    let mut way = Way::start(BenchVariant::Millrace, arena, origin, &settings)?;
     let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, ENDLESS)?])?;
     pause(warmup)?;
     let capture = open_capture(&arena.client)?;
@@ -98,7 +98,7 @@ pub fn measure(
 }
 
 fn evaluate(
-    arrivals: &[Arrival],
+    arrivals: &[ReceivedMessage],
     round: usize,
     asked_mbps: f64,
     sender_cpu: f64,
@@ -126,7 +126,7 @@ fn evaluate(
 }
 
 /// Bytes of messages with less than [`TOGETHER`] from one to the next.
-fn trains(arrivals: &[Arrival]) -> Vec<usize> {
+fn trains(arrivals: &[ReceivedMessage]) -> Vec<usize> {
     let mut trains = Vec::new();
     let mut last: Option<Duration> = None;
     for arrival in arrivals {
@@ -140,7 +140,7 @@ fn trains(arrivals: &[Arrival]) -> Vec<usize> {
 }
 
 /// Bytes in the window that starts with each arrival, as far as the capture goes on long enough.
-fn windows(arrivals: &[Arrival]) -> Vec<usize> {
+fn windows(arrivals: &[ReceivedMessage]) -> Vec<usize> {
     let Some(end) = arrivals.last() else { return Vec::new() };
     let mut windows = Vec::new();
     let (mut next, mut bytes) = (0, 0);
@@ -204,9 +204,9 @@ fn open_capture(host: &Namespace) -> Result<Socket> {
     })
 }
 
-fn read_all(capture: &Socket, stop: &AtomicBool) -> Result<Vec<Arrival>> {
+fn read_all(capture: &Socket, stop: &AtomicBool) -> Result<Vec<ReceivedMessage>> {
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
-    let mut arrivals: Vec<Arrival> = Vec::with_capacity(1 << 18);
+    let mut arrivals: Vec<ReceivedMessage> = Vec::with_capacity(1 << 18);
     let mut head = [0_u8; HEADER_BYTES];
     let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
     let opened = Instant::now();
@@ -230,7 +230,7 @@ fn read_all(capture: &Socket, stop: &AtomicBool) -> Result<Vec<Arrival>> {
         }
         if is_tunnel(&head) {
             let at = at.context("a packet without timestamp")?;
-            arrivals.push(Arrival { at, bytes: length.saturating_sub(HEADER_BYTES) });
+            arrivals.push(ReceivedMessage { at, bytes: length.saturating_sub(HEADER_BYTES) });
         }
     }
     // Packets that came in on different cores may be read out of the order of their times.
@@ -253,8 +253,10 @@ fn is_tunnel(head: &[u8; HEADER_BYTES]) -> bool {
 mod tests {
     use super::*;
 
-    fn every(gap_us: u64, bytes: usize, count: u64) -> Vec<Arrival> {
-        (0..count).map(|i| Arrival { at: Duration::from_micros(i * gap_us), bytes }).collect()
+    fn every(gap_us: u64, bytes: usize, count: u64) -> Vec<ReceivedMessage> {
+        (0..count)
+            .map(|i| ReceivedMessage { at: Duration::from_micros(i * gap_us), bytes })
+            .collect()
     }
 
     #[test]
@@ -269,10 +271,10 @@ mod tests {
     #[test]
     fn what_comes_together_is_one_burst() {
         // The same rate, twenty packets at a time.
-        let arrivals: Vec<Arrival> = (0..5000_u64)
+        let arrivals: Vec<ReceivedMessage> = (0..5000_u64)
             .map(|i| {
                 let at = Duration::from_micros(i / 20 * 2000 + i % 20);
-                Arrival { at, bytes: 1250 }
+                ReceivedMessage { at, bytes: 1250 }
             })
             .collect();
         let pacing = evaluate(&arrivals, 1, 100.0, 0.0).unwrap();

@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::origin::{ENDLESS, Origin};
 use crate::report;
 use crate::sink::{self, Bulk};
-use crate::variant::{Variant, Way};
+use crate::variant::{BenchVariant, Way};
 
 /// Samples a second and CPU: not a multiple of the timer's rate, so that it isn't in step with it.
 const FREQUENCY_HZ: &str = "1999";
@@ -36,14 +36,14 @@ pub struct Profile {
     common: Options,
     /// What to look into
     #[arg(long, value_enum, default_value = "millrace")]
-    variant: Variant,
+    variant: BenchVariant,
     /// Where the results go
     #[arg(long, default_value = "target/bench/profile.json")]
     output: PathBuf,
 }
 
 /// Parts of all samples of a program.
-type Shares = BTreeMap<String, f64>;
+type ProgramShares = BTreeMap<String, f64>;
 
 /// Runs it, prints the table and writes the file.
 ///
@@ -98,14 +98,14 @@ pub fn run(options: &Profile) -> Result<()> {
     report::write(&options.output, &results)
 }
 
-fn evaluate(data: &Path) -> Result<(Shares, Shares)> {
+fn evaluate(data: &Path) -> Result<(ProgramShares, ProgramShares)> {
     let mut command = Command::new("perf");
     command.args(["script", "-F", "ip,sym,dso", "-i"]).arg(data).stderr(Stdio::null());
     let text = output_of(&mut command)?;
-    let (mut kinds, mut functions) = (Shares::new(), Shares::new());
+    let (mut kinds, mut functions) = (ProgramShares::new(), ProgramShares::new());
     let mut total = 0.0;
     for sample in text.split("\n\n") {
-        let frames: Vec<Frame<'_>> = sample.lines().filter_map(Frame::parse).collect();
+        let frames: Vec<StackFrame<'_>> = sample.lines().filter_map(StackFrame::parse).collect();
         let Some(leaf) = frames.first() else { continue };
         total += 1.0;
         *kinds.entry(kind(&frames).to_owned()).or_default() += 1.0;
@@ -121,12 +121,12 @@ fn evaluate(data: &Path) -> Result<(Shares, Shares)> {
 
 /// One function on the stack.
 #[derive(Debug)]
-struct Frame<'a> {
+struct StackFrame<'a> {
     symbol: &'a str,
     kernel: bool,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> StackFrame<'a> {
     /// `  ffffffff81a0b1c2 tcp_sendmsg ([kernel.kallsyms])`
     fn parse(line: &'a str) -> Option<Self> {
         let (_address, rest) = line.trim_start().split_once(' ')?;
@@ -136,12 +136,12 @@ impl<'a> Frame<'a> {
 }
 
 /// The kind of work of a sample, its innermost function first.
-fn kind(frames: &[Frame<'_>]) -> &'static str {
+fn kind(frames: &[StackFrame<'_>]) -> &'static str {
     let Some(leaf) = frames.first() else { return "unknown" };
     if leaf.kernel { kernel_kind(frames) } else { user_kind(leaf.symbol) }
 }
 
-fn kernel_kind(frames: &[Frame<'_>]) -> &'static str {
+fn kernel_kind(frames: &[StackFrame<'_>]) -> &'static str {
     let around = |names: &[&str]| {
         frames.iter().any(|frame| names.iter().any(|name| frame.symbol.starts_with(name)))
     };
@@ -243,7 +243,7 @@ fn user_kind(symbol: &str) -> &'static str {
     }
 }
 
-fn table(kinds: &BTreeMap<&'static str, Shares>) -> String {
+fn table(kinds: &BTreeMap<&'static str, ProgramShares>) -> String {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN);
     let roles: Vec<&str> = kinds.keys().copied().collect();
@@ -269,7 +269,7 @@ fn table(kinds: &BTreeMap<&'static str, Shares>) -> String {
     table.to_string()
 }
 
-fn top(shares: &Shares) -> String {
+fn top(shares: &ProgramShares) -> String {
     let mut sorted: Vec<_> = shares.iter().collect();
     sorted.sort_by(|a, b| b.1.total_cmp(a.1));
     let line = |(symbol, share): &(&String, &f64)| format!("{:5.1} %  {symbol}", **share * 100.0);
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     fn of(sample: &str) -> &'static str {
-        kind(&sample.lines().filter_map(Frame::parse).collect::<Vec<_>>())
+        kind(&sample.lines().filter_map(StackFrame::parse).collect::<Vec<_>>())
     }
 
     #[test]

@@ -9,9 +9,9 @@ use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
 use crate::idle::Idle;
-use crate::measure::{Sample, median};
+use crate::measure::{RunMeasurement, median};
 use crate::options::Options;
-use crate::variant::Variant;
+use crate::variant::BenchVariant;
 
 /// The numbers of flows that are measured.
 pub const FLOW_COUNTS: [usize; 2] = [1, 8];
@@ -32,11 +32,11 @@ struct Medians {
 }
 
 impl Medians {
-    fn of(samples: &[Sample], variant: Variant, flows: usize) -> Option<Self> {
+    fn of(samples: &[RunMeasurement], variant: BenchVariant, flows: usize) -> Option<Self> {
         let all =
             || samples.iter().filter(|sample| sample.variant == variant && sample.flows == flows);
         let disturbed = all().filter(|sample| !sample.quiet).count();
-        let mut runs: Vec<&Sample> = all().filter(|sample| sample.quiet).collect();
+        let mut runs: Vec<&RunMeasurement> = all().filter(|sample| sample.quiet).collect();
         // Disturbed runs measure their neighbours too: they only count where there is nothing else.
         let quiet = !runs.is_empty();
         if !quiet {
@@ -72,7 +72,7 @@ impl Medians {
 }
 
 /// A variant's medians: those of one flow, and both again by name.
-pub fn of_variant(samples: &[Sample], variant: Variant) -> Value {
+pub fn of_variant(samples: &[RunMeasurement], variant: BenchVariant) -> Value {
     let mut result = Map::new();
     if let Some(one) = Medians::of(samples, variant, 1) {
         result.insert("gbps".to_owned(), json!(rounded(one.gbps)));
@@ -86,7 +86,7 @@ pub fn of_variant(samples: &[Sample], variant: Variant) -> Value {
 }
 
 /// All medians, and their ratio to the first variant's.
-pub fn table(samples: &[Sample], variants: &[Variant]) -> String {
+pub fn table(samples: &[RunMeasurement], variants: &[BenchVariant]) -> String {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN);
     table.set_header([
@@ -128,7 +128,7 @@ pub fn table(samples: &[Sample], variants: &[Variant]) -> String {
 }
 
 /// A line for a finished run.
-pub fn progress(sample: &Sample, left: usize, options: &Options) -> String {
+pub fn progress(sample: &RunMeasurement, left: usize, options: &Options) -> String {
     let seconds_left = left as u64 * (options.warmup_s + options.seconds + 1);
     format!(
         "round {} {:12} {} flow(s): {:6.2} Gbit/s {:5.2} CPU-s/GB{}   ({left} runs, about {} s left)",

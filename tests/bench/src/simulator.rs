@@ -10,7 +10,7 @@ use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 use millrace_cc::Bandwidth;
 use millrace_cc::registry::{Algorithm, Spec, find};
-use millrace_sim::{Flow, Link, NoObserver, Setup};
+use millrace_sim::{FlowSetup, LinkSetup, NoObserver, Setup};
 use serde::Serialize;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ const CONSTANT_MBPS: f64 = 960.0;
 
 /// `millrace-bench simulator`
 #[derive(Debug, Args)]
-pub struct Simulator {
+pub struct SimulatorOptions {
     /// Algorithms, each in a run of its own
     #[arg(long, value_delimiter = ',', default_values = ["constant", "vivace", "cubic"])]
     algorithms: Vec<String>,
@@ -55,7 +55,7 @@ struct Speed {
 ///
 /// # Errors
 /// When there is no such algorithm, or the file can't be written.
-pub fn run(options: &Simulator) -> Result<()> {
+pub fn run(options: &SimulatorOptions) -> Result<()> {
     let machine = Machine::describe();
     let mut speeds = Vec::new();
     for name in &options.algorithms {
@@ -96,8 +96,8 @@ fn measure(name: &str, seconds: u64) -> Result<Speed> {
     let Algorithm::Controller(algorithm) = find(&spec)? else {
         bail!("{name} is the transport's own: the simulator can't drive it");
     };
-    let link = Link::new(Bandwidth::from_mbps(RATE_MBPS), RTT, BUFFER_BYTES);
-    let setup = Setup::new(link, vec![Flow::bulk(algorithm)], Duration::from_secs(seconds));
+    let link = LinkSetup::new(Bandwidth::from_mbps(RATE_MBPS), RTT, BUFFER_BYTES);
+    let setup = Setup::new(link, vec![FlowSetup::bulk(algorithm)], Duration::from_secs(seconds));
     let (began, cpu_before) = (Instant::now(), cpu::own()?);
     let outcome = millrace_sim::run(&setup, &mut NoObserver)?;
     let (wall_s, cpu_s) = (began.elapsed().as_secs_f64(), cpu::own()?.since(cpu_before).total());

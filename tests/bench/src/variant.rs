@@ -29,7 +29,7 @@ const START_AT_MOST: Duration = Duration::from_secs(15);
 /// A way from the sink to the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Variant {
+pub enum BenchVariant {
     /// Through the tunnel pair
     Millrace,
     /// Kernel TCP from end to end
@@ -38,7 +38,7 @@ pub enum Variant {
     NginxStream,
 }
 
-impl Variant {
+impl BenchVariant {
     /// Its name in results.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ const MEMORY_MB: u32 = 100_000;
 
 /// What the variants need to know.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct BenchSettings {
     /// Directory of `millrace-client` and `millrace-server`.
     pub programs: PathBuf,
     /// Congestion control of the tunnel.
@@ -73,7 +73,7 @@ pub struct Settings {
 
 /// A program that is part of a variant.
 #[derive(Debug)]
-pub struct Part {
+pub struct VariantProgram {
     /// What it is in results: `client`, `server` or `proxy`.
     pub role: &'static str,
     /// The process, leader of its own group.
@@ -87,7 +87,7 @@ pub struct Way {
     /// Address that the sink connects to.
     pub listener: SocketAddr,
     /// The programs in between.
-    pub parts: Vec<Part>,
+    pub parts: Vec<VariantProgram>,
 }
 
 impl Way {
@@ -96,17 +96,17 @@ impl Way {
     /// # Errors
     /// When a program can't be started, ends, or lets no byte through in time.
     pub fn start(
-        variant: Variant,
+        variant: BenchVariant,
         arena: &Arena,
         origin: &Origin,
-        settings: &Settings,
+        settings: &BenchSettings,
     ) -> Result<Self> {
         let mut way = match variant {
-            Variant::Direct => Self { listener: origin.address(), parts: Vec::new() },
-            Variant::NginxStream => {
+            BenchVariant::Direct => Self { listener: origin.address(), parts: Vec::new() },
+            BenchVariant::NginxStream => {
                 Self { listener: LISTENER_ADDRESS.into(), parts: vec![nginx(arena, origin)?] }
             }
-            Variant::Millrace => Self {
+            BenchVariant::Millrace => Self {
                 listener: LISTENER_ADDRESS.into(),
                 parts: millrace(arena, origin, settings)?,
             },
@@ -140,7 +140,7 @@ impl Way {
     }
 }
 
-fn nginx(arena: &Arena, origin: &Origin) -> Result<Part> {
+fn nginx(arena: &Arena, origin: &Origin) -> Result<VariantProgram> {
     let dir = arena.run.scratch();
     let config = format!(
         "# Stock nginx, its own defaults except where it keeps files.\n\
@@ -158,10 +158,14 @@ fn nginx(arena: &Arena, origin: &Origin) -> Result<Part> {
     let mut command = arena.client.command("nginx");
     command.arg("-e").arg("stderr").arg("-c").arg(&file);
     let process = Running::start("nginx", &mut command, &log)?;
-    Ok(Part { role: "proxy", process, log })
+    Ok(VariantProgram { role: "proxy", process, log })
 }
 
-fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<Part>> {
+fn millrace(
+    arena: &Arena,
+    origin: &Origin,
+    settings: &BenchSettings,
+) -> Result<Vec<VariantProgram>> {
     let dir = arena.run.scratch();
     Certificates::make(SERVER_NAME)?.write(dir)?;
     let SocketAddr::V4(origin) = origin.address() else { bail!("the origin is not on IPv4") };
@@ -206,7 +210,7 @@ fn millrace(arena: &Arena, origin: &Origin, settings: &Settings) -> Result<Vec<P
         let mut command = host.command(&program);
         command.arg("run").arg("--config").arg(&file);
         let process = Running::start(role, &mut command, &log)?;
-        anyhow::Ok(Part { role, process, log })
+        anyhow::Ok(VariantProgram { role, process, log })
     };
     Ok(vec![
         start("server", &arena.server, "millrace-server", &server)?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use millrace_cc::bbr::{Bbr3Config, BbrConfig};
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{Bandwidth, ControllerConfig};
-use simulated::{Link, Path, Run, Source};
+use simulated::{DataSource, Link, Path, Run};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
@@ -24,13 +24,13 @@ fn v3() -> Bbr3Config {
 }
 
 fn bulk(link: Link, config: &impl Config, seed: u64, duration_s: f64) -> Run {
-    Path::new(link, seed).flow(config, Source::Bulk, 0.0).run(duration_s)
+    Path::new(link, seed).flow(config, DataSource::Bulk, 0.0).run(duration_s)
 }
 
 /// Flows that start every two seconds: what each carries from 40 s to 80 s, and Jain's index.
 fn shares(link: Link, config: &impl Config, flows: u32, seed: u64) -> (Vec<f64>, Run) {
     let path = (0..flows).fold(Path::new(link, seed), |path, flow| {
-        path.flow(config, Source::Bulk, f64::from(flow) * 2.0)
+        path.flow(config, DataSource::Bulk, f64::from(flow) * 2.0)
     });
     let run = path.run(80.0);
     (run.flows.iter().map(|flow| flow.mbps(40.0, 80.0)).collect(), run)
@@ -195,7 +195,7 @@ fn v1_takes_a_shallow_shared_buffer_for_a_policer() {
 
 #[test]
 fn v1_never_waits_for_a_video_and_keeps_its_estimate() {
-    let video = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for loss in [0.0, 0.01] {
         let link = Link::new(12.0, 100.0, 150_000, loss);
         let run = Path::new(link, 1).flow(&v1(), video, 0.0).run(60.0);
@@ -209,7 +209,7 @@ fn v1_never_waits_for_a_video_and_keeps_its_estimate() {
 
 #[test]
 fn a_source_below_the_link_is_carried_without_a_queue() {
-    let source = Source::Constant { rate: Bandwidth::from_mbps(3.0) };
+    let source = DataSource::Constant { rate: Bandwidth::from_mbps(3.0) };
     let run =
         Path::new(Link::new(12.0, 100.0, 150_000, 0.01), 1).flow(&v1(), source, 0.0).run(60.0);
     let goodput = run.flows[0].mbps(10.0, 60.0);
@@ -229,7 +229,7 @@ fn it_follows_the_link_and_survives_an_outage() {
         .change(60.0, dead)
         .change(63.0, link)
         .change(80.0, long_rtt)
-        .flow(&v1(), Source::Bulk, 0.0)
+        .flow(&v1(), DataSource::Bulk, 0.0)
         .run(110.0);
     let mbps = |from, to| run.flows[0].mbps(from, to);
     assert!(mbps(24.0, 40.0) > 3.6, "{:.2}", mbps(24.0, 40.0));
@@ -274,8 +274,8 @@ fn v3_leaves_more_to_cubic_than_v1() {
         [(Link::new(50.0, 30.0, 187_500, 0.0), 12.0), (Link::new(100.0, 30.0, 75_000, 0.0), 15.0)]
     {
         let left = |by: Arc<dyn ControllerConfig>| {
-            let path = Path::new(link, 1).flow_of(cubic.clone(), Source::Bulk, 0.0);
-            path.flow_of(by, Source::Bulk, 5.0).run(90.0).flows[0].mbps(20.0, 90.0)
+            let path = Path::new(link, 1).flow_of(cubic.clone(), DataSource::Bulk, 0.0);
+            path.flow_of(by, DataSource::Bulk, 5.0).run(90.0).flows[0].mbps(20.0, 90.0)
         };
         let (by_v1, by_v3) = (left(Arc::new(v1())), left(Arc::new(v3())));
         println!("{}: cubic has {by_v1:.1} beside bbr, {by_v3:.1} beside bbr3", link.rate);
@@ -316,7 +316,7 @@ fn v3_flows_share() {
 
 #[test]
 fn v3_carries_a_video_without_a_standing_queue() {
-    let video = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for loss in [0.0, 0.01] {
         let run =
             Path::new(Link::new(12.0, 100.0, 150_000, loss), 1).flow(&v3(), video, 0.0).run(60.0);
@@ -343,7 +343,7 @@ fn v3_bears_bunches_jitter_and_an_outage() {
     let run = Path::new(link, 1)
         .change(20.0, Link { loss: 1.0, ..link })
         .change(23.0, link)
-        .flow(&v3(), Source::Bulk, 0.0)
+        .flow(&v3(), DataSource::Bulk, 0.0)
         .run(50.0);
     let mbps = |from, to| run.flows[0].mbps(from, to);
     assert!(mbps(21.0, 23.0) == 0.0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_cc::Bandwidth;
 use millrace_cc::iris::IrisConfig;
-use simulated::{Link, Path, Record, Run, Source};
+use simulated::{DataSource, Link, Path, Record, Run};
 
 const IRIS: IrisConfig = IrisConfig::min();
 
@@ -16,7 +16,7 @@ fn link(loss: f64) -> Link {
 }
 
 fn bulk(link: Link, duration_s: f64) -> Run {
-    Path::new(link, 1).flow(&IRIS, Source::Bulk, 0.0).run(duration_s)
+    Path::new(link, 1).flow(&IRIS, DataSource::Bulk, 0.0).run(duration_s)
 }
 
 fn jain(shares: &[f64]) -> f64 {
@@ -30,7 +30,7 @@ fn jain(shares: &[f64]) -> f64 {
 fn random_loss_is_no_signal() {
     for (loss, p95_ms) in [(0.0, 6.0), (0.01, 8.0), (0.03, 9.5), (0.05, 10.5)] {
         for seed in 1..=3 {
-            let run = Path::new(link(loss), seed).flow(&IRIS, Source::Bulk, 0.0).run(30.0);
+            let run = Path::new(link(loss), seed).flow(&IRIS, DataSource::Bulk, 0.0).run(30.0);
             let (goodput, queueing) = (run.flows[0].mbps(3.0, 30.0), run.p95_queueing_ms(3.0));
             assert!(goodput > 0.97 * 20.0, "{loss}: {goodput:.2} Mbit/s");
             assert!(queueing < p95_ms, "{loss}: {queueing:.1} ms");
@@ -49,7 +49,7 @@ fn random_loss_is_no_signal() {
 fn three(config: IrisConfig, seed: u64) -> Run {
     let mut path = Path::new(Link::new(20.0, 50.0, 62_500, 0.0), seed);
     for flow in 0..3 {
-        path = path.flow(&config, Source::Bulk, 20.0 * f64::from(flow) + 0.13 * seed as f64);
+        path = path.flow(&config, DataSource::Bulk, 20.0 * f64::from(flow) + 0.13 * seed as f64);
     }
     path.run(100.0)
 }
@@ -79,7 +79,7 @@ fn a_full_buffer_is_not_taken_for_the_path() {
 
     let mut path = Path::new(Link::new(50.0, 50.0, 140_000, 0.0), 1);
     for flow in 0..15 {
-        path = path.flow(&IRIS, Source::Bulk, 10.0 * f64::from(flow));
+        path = path.flow(&IRIS, DataSource::Bulk, 10.0 * f64::from(flow));
     }
     let run = path.run(200.0);
     let late = shares(&run, 180.0, 200.0);
@@ -107,7 +107,7 @@ fn it_follows_rate_route_and_outage() {
         .change(40.0, Link::new(5.0, 50.0, 250_000, 0.0))
         .change(60.0, dead)
         .change(63.0, other(50.0))
-        .flow(&IRIS, Source::Bulk, 0.0)
+        .flow(&IRIS, DataSource::Bulk, 0.0)
         .run(80.0);
     let mbps = |from, to| run.flows[0].mbps(from, to);
     assert!(mbps(22.0, 40.0) > 19.0, "a longer route is no queue: {:.2}", mbps(22.0, 40.0));
@@ -118,7 +118,7 @@ fn it_follows_rate_route_and_outage() {
 
 #[test]
 fn a_video_gets_the_link_for_each_segment_after_each_pause() {
-    let video = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     let link = Link::new(12.0, 100.0, 150_000, 0.01);
     let run = Path::new(link, 1).flow(&IRIS, video, 0.0).run(60.0);
     let slowest = run.flows[0].segment_s[3..].iter().copied().fold(0.0, f64::max);
@@ -128,7 +128,7 @@ fn a_video_gets_the_link_for_each_segment_after_each_pause() {
 
 #[test]
 fn a_source_below_the_link_makes_no_queue() {
-    let source = Source::Constant { rate: Bandwidth::from_mbps(3.0) };
+    let source = DataSource::Constant { rate: Bandwidth::from_mbps(3.0) };
     let run = Path::new(link(0.01), 1).flow(&IRIS, source, 0.0).run(30.0);
     assert!((2.9..3.1).contains(&run.flows[0].mbps(10.0, 30.0)));
     assert!(run.p95_queueing_ms(10.0) < 5.0);

@@ -9,7 +9,7 @@ use millrace_cc::pcc::{
     VIVACE_LATENCY, VIVACE_LOSS, VIVACE_LTE, VIVACE_WEIGHTED,
 };
 use millrace_cc::{Bandwidth, ConstantConfig};
-use simulated::{Link, Path, Run, Source};
+use simulated::{DataSource, Link, Path, Run};
 
 const ALL: [PccConfig; 9] = [
     VIVACE_LATENCY,
@@ -24,7 +24,7 @@ const ALL: [PccConfig; 9] = [
 ];
 
 fn bulk(link: Link, config: PccConfig, seed: u64, duration_s: f64) -> Run {
-    Path::new(link, seed).flow(&config, Source::Bulk, 0.0).run(duration_s)
+    Path::new(link, seed).flow(&config, DataSource::Bulk, 0.0).run(duration_s)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn each_member_fills_a_link_of_its_own() {
 
 #[test]
 fn each_member_keeps_its_rate_through_the_pauses_of_a_video() {
-    let video = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for config in ALL {
         let path = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1);
         let run = path.flow(&config, video, 0.0).run(40.0);
@@ -56,7 +56,7 @@ fn each_member_survives_an_outage_and_a_slower_path() {
     let slow = Link { rate: Bandwidth::from_mbps(3.0), ..link };
     for config in ALL {
         let path = Path::new(link, 1).change(15.0, dead).change(18.0, link).change(40.0, slow);
-        let run = path.flow(&config, Source::Bulk, 0.0).run(60.0);
+        let run = path.flow(&config, DataSource::Bulk, 0.0).run(60.0);
         let mbps = |from, to| run.flows[0].mbps(from, to);
         assert!(mbps(30.0, 40.0) > 14.0, "{}: {:.1}", config.name, mbps(30.0, 40.0));
         assert!(mbps(50.0, 60.0) > 2.2, "{}: {:.1}", config.name, mbps(50.0, 60.0));
@@ -85,7 +85,7 @@ fn a_buffer_of_seconds_does_not_become_a_queue_of_seconds() {
     let slow = Link { rate: Bandwidth::from_mbps(4.0), ..link };
     for config in [VIVACE_LATENCY, VIVACE_LTE, PROTEUS_P, ALLEGRO_LATENCY] {
         let path = Path::new(link, 1).change(10.0, slow).change(20.0, link).change(30.0, slow);
-        let run = path.flow(&config, Source::Bulk, 0.0).run(40.0);
+        let run = path.flow(&config, DataSource::Bulk, 0.0).run(40.0);
         let longest = run.queueing.iter().map(|(_, delay)| *delay).max().expect("packets");
         assert!(longest < Duration::from_millis(1000), "{}: {longest:?}", config.name);
     }
@@ -94,8 +94,10 @@ fn a_buffer_of_seconds_does_not_become_a_queue_of_seconds() {
 #[test]
 fn a_scavenger_takes_less_beside_a_primary_flow_and_all_when_alone() {
     let path = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1);
-    let run =
-        path.flow(&PROTEUS_P, Source::Bulk, 0.0).flow(&PROTEUS_S, Source::Bulk, 5.0).run(60.0);
+    let run = path
+        .flow(&PROTEUS_P, DataSource::Bulk, 0.0)
+        .flow(&PROTEUS_S, DataSource::Bulk, 5.0)
+        .run(60.0);
     let [primary, scavenger] = [0, 1].map(|flow: usize| run.flows[flow].mbps(20.0, 60.0));
     println!("{primary:.1} and {scavenger:.1} Mbit/s");
     assert!(primary > scavenger, "{primary:.1} and {scavenger:.1} Mbit/s");
@@ -107,8 +109,10 @@ fn a_scavenger_takes_less_beside_a_primary_flow_and_all_when_alone() {
 fn shares_are_those_asked_for() {
     let with = |share| PccConfig { utility: Utility::Weighted { share }, ..VIVACE_WEIGHTED };
     let path = Path::new(Link::new(100.0, 30.0, 75_000, 0.0), 1);
-    let run =
-        path.flow(&with(0.7), Source::Bulk, 0.0).flow(&with(0.3), Source::Bulk, 0.0).run(80.0);
+    let run = path
+        .flow(&with(0.7), DataSource::Bulk, 0.0)
+        .flow(&with(0.3), DataSource::Bulk, 0.0)
+        .run(80.0);
     let [most, least] = [0, 1].map(|flow: usize| run.flows[flow].mbps(20.0, 80.0));
     println!("{most:.1} and {least:.1} Mbit/s");
     assert!((60.0..80.0).contains(&most) && (20.0..40.0).contains(&least), "{most:.1} {least:.1}");
@@ -120,7 +124,7 @@ fn rate_drop_lowers_the_rate_at_once_where_the_paper_takes_a_second() {
     let slow = Link { rate: Bandwidth::from_mbps(10.0), ..fast };
     let loss = |config| {
         let path = Path::new(fast, 1).change(10.0, slow);
-        path.flow(&config, Source::Bulk, 0.0).run(15.0).flows[0].loss()
+        path.flow(&config, DataSource::Bulk, 0.0).run(15.0).flows[0].loss()
     };
     let without = PccConfig { fall_at_loss: None, ..VIVACE_LOSS };
     let (now, before) = (loss(VIVACE_LOSS), loss(without));
@@ -132,7 +136,7 @@ fn rate_drop_lowers_the_rate_at_once_where_the_paper_takes_a_second() {
 fn constant_rate_above_the_link_builds_a_queue_on_the_test_path() {
     let constant = ConstantConfig { rate: Bandwidth::from_mbps(30.0) };
     let link = Link::new(12.0, 40.0, 20_000_000, 0.0);
-    let run = Path::new(link, 1).flow(&constant, Source::Bulk, 0.0).run(10.0);
+    let run = Path::new(link, 1).flow(&constant, DataSource::Bulk, 0.0).run(10.0);
     let longest = run.queueing.iter().map(|(_, delay)| *delay).max().expect("packets");
     assert!(longest > Duration::from_millis(50), "{longest:?}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_cc::pcc::{PccConfig, StartUpKind, VIVACE_LATENCY as VIVACE};
 use millrace_cc::{Bandwidth, ConstantConfig};
-use simulated::{Link, Path, Run, Source};
+use simulated::{DataSource, Link, Path, Run};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
@@ -16,7 +16,7 @@ fn lossy() -> Link {
 }
 
 fn bulk(link: Link, config: PccConfig, seed: u64, duration_s: f64) -> Run {
-    Path::new(link, seed).flow(&config, Source::Bulk, 0.0).run(duration_s)
+    Path::new(link, seed).flow(&config, DataSource::Bulk, 0.0).run(duration_s)
 }
 
 /// First moment from which half a second carries `mbps`.
@@ -35,14 +35,14 @@ fn least_rate(run: &Run, from_s: f64) -> f64 {
 #[test]
 fn the_path_model_has_the_rate_delay_buffer_and_loss_it_claims() {
     let constant = |mbps| ConstantConfig { rate: Bandwidth::from_mbps(mbps) };
-    let below = Path::new(lossy(), 1).flow(&constant(6.0), Source::Bulk, 0.0).run(60.0);
+    let below = Path::new(lossy(), 1).flow(&constant(6.0), DataSource::Bulk, 0.0).run(60.0);
     assert!((below.flows[0].loss() - 0.01).abs() < 0.002, "{}", below.flows[0].loss());
     assert!((below.flows[0].mbps(1.0, 60.0) - 5.94).abs() < 0.02);
     assert!(below.p95_queueing_ms(1.0) < 0.01, "no queue below capacity");
     assert!((below.flows[0].arrivals[0].0.as_secs_f64() - 0.0509).abs() < 1e-6, "half the RTT");
 
     // The window covers four round trips, so twice the capacity does not wait for it.
-    let above = Path::new(lossy(), 1).flow(&constant(24.0), Source::Bulk, 0.0).run(60.0);
+    let above = Path::new(lossy(), 1).flow(&constant(24.0), DataSource::Bulk, 0.0).run(60.0);
     // Random losses come before the queue, which stays full.
     assert!((above.flows[0].mbps(1.0, 60.0) - 12.0).abs() < 0.001);
     assert!((above.p95_queueing_ms(1.0) - 100.0).abs() < 2.0, "150 kB at 12 Mbit/s");
@@ -117,7 +117,10 @@ fn extremes_of_rate_and_rtt_work() {
 fn two_flows_share_fairly_though_one_comes_later() {
     for link in [lossy(), Link::new(100.0, 30.0, 75_000, 0.0)] {
         let path = Path::new(link, 1);
-        let run = path.flow(&VIVACE, Source::Bulk, 0.0).flow(&VIVACE, Source::Bulk, 10.0).run(80.0);
+        let run = path
+            .flow(&VIVACE, DataSource::Bulk, 0.0)
+            .flow(&VIVACE, DataSource::Bulk, 10.0)
+            .run(80.0);
         let [a, b] = [0, 1].map(|flow: usize| run.flows[flow].mbps(40.0, 80.0));
         let jain = (a + b).powi(2) / (2.0 * (a * a + b * b));
         assert!(jain > 0.95, "{a:.1} and {b:.1} Mbit/s: {jain:.3}");
@@ -128,7 +131,7 @@ fn two_flows_share_fairly_though_one_comes_later() {
 #[test]
 fn a_video_gets_the_link_for_each_segment_after_each_pause() {
     // Seconds of 3.6 Mbit/s: 0.3 s of the link and a round trip, then a pause.
-    let video = Source::Segments { bytes: 450_000, period: Duration::from_secs(1) };
+    let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for seed in SEEDS {
         let run = Path::new(lossy(), seed).flow(&VIVACE, video, 0.0).run(60.0);
         let flow = &run.flows[0];
@@ -143,7 +146,7 @@ fn a_video_gets_the_link_for_each_segment_after_each_pause() {
 
 #[test]
 fn a_source_below_the_link_keeps_its_rate() {
-    let source = Source::Constant { rate: Bandwidth::from_mbps(3.0) };
+    let source = DataSource::Constant { rate: Bandwidth::from_mbps(3.0) };
     let run = Path::new(lossy(), 1).flow(&VIVACE, source, 0.0).run(60.0);
     let goodput = run.flows[0].mbps(10.0, 60.0);
     assert!((2.9..3.1).contains(&goodput), "{goodput:.2} Mbit/s");
@@ -161,7 +164,7 @@ fn it_follows_the_link_and_survives_an_outage() {
         .change(40.0, lossy())
         .change(60.0, dead)
         .change(63.0, lossy())
-        .flow(&VIVACE, Source::Bulk, 0.0)
+        .flow(&VIVACE, DataSource::Bulk, 0.0)
         .run(80.0);
     let mbps = |from, to| run.flows[0].mbps(from, to);
     assert!(mbps(24.0, 40.0) > 3.4, "{:.2}", mbps(24.0, 40.0));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::window::{CubicConfig, RenoConfig, VegasConfig};
 use millrace_cc::{Bandwidth, ControllerConfig};
-use simulated::{Link, Path, Run, Source};
+use simulated::{DataSource, Link, Path, Run};
 
 const LOSS_BASED: [&str; 4] = ["reno", "cubic", "westwood", "illinois"];
 const ALL: [&str; 6] = ["reno", "cubic", "westwood", "illinois", "vegas", "copa"];
@@ -21,7 +21,7 @@ fn config(name: &str) -> Arc<dyn ControllerConfig> {
 }
 
 fn bulk(name: &str, link: Link, duration_s: f64) -> Run {
-    Path::new(link, 1).flow_of(config(name), Source::Bulk, 0.0).run(duration_s)
+    Path::new(link, 1).flow_of(config(name), DataSource::Bulk, 0.0).run(duration_s)
 }
 
 fn goodput(name: &str, link: Link, duration_s: f64) -> f64 {
@@ -36,7 +36,7 @@ fn cubic_carries_what_a_kernels_does() {
         let link = Link::new(100.0, 30.0, 75_000, loss);
         let run = |seed| {
             let cubic = CubicConfig::default();
-            let run = Path::new(link, seed).flow(&cubic, Source::Bulk, 0.0).run(60.0);
+            let run = Path::new(link, seed).flow(&cubic, DataSource::Bulk, 0.0).run(60.0);
             run.flows[0].mbps(5.0, 60.0)
         };
         let mean = (1..=3).map(run).sum::<f64>() / 3.0;
@@ -72,7 +72,7 @@ fn a_link_that_shrinks_is_followed() {
         let run = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1)
             .change(20.0, Link::new(5.0, 40.0, 100_000, 0.0))
             .change(40.0, Link::new(20.0, 40.0, 100_000, 0.0))
-            .flow_of(config(name), Source::Bulk, 0.0)
+            .flow_of(config(name), DataSource::Bulk, 0.0)
             .run(80.0);
         let flow = &run.flows[0];
         let (small, loss, large) = (flow.mbps(25.0, 40.0), flow.loss(), flow.mbps(55.0, 80.0));
@@ -85,8 +85,8 @@ fn a_link_that_shrinks_is_followed() {
 fn two_flows_share() {
     for name in ALL {
         let run = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1)
-            .flow_of(config(name), Source::Bulk, 0.0)
-            .flow_of(config(name), Source::Bulk, 5.0)
+            .flow_of(config(name), DataSource::Bulk, 0.0)
+            .flow_of(config(name), DataSource::Bulk, 5.0)
             .run(125.0);
         let rates = [run.flows[0].mbps(45.0, 125.0), run.flows[1].mbps(45.0, 125.0)];
         let jain = (rates[0] + rates[1]).powi(2) / (2.0 * (rates[0].powi(2) + rates[1].powi(2)));
@@ -100,7 +100,7 @@ fn two_flows_share() {
 #[test]
 fn a_sender_that_pauses_neither_collapses_nor_bursts() {
     let link = Link::new(20.0, 40.0, 100_000, 0.0);
-    let video = Source::Segments { bytes: 625_000, period: Duration::from_secs(1) };
+    let video = DataSource::Segments { bytes: 625_000, period: Duration::from_secs(1) };
     for name in ALL {
         let run = Path::new(link, 1).flow_of(config(name), video, 0.0).run(60.0);
         let flow = &run.flows[0];
@@ -116,7 +116,7 @@ fn a_sender_that_pauses_neither_collapses_nor_bursts() {
 
 #[test]
 fn a_slow_source_leaves_the_window_where_it_is_of_use() {
-    let source = Source::Constant { rate: Bandwidth::from_mbps(2.0) };
+    let source = DataSource::Constant { rate: Bandwidth::from_mbps(2.0) };
     for name in ALL {
         let run = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1)
             .flow_of(config(name), source, 0.0)
@@ -179,8 +179,8 @@ fn acknowledgements_for_many_packets_and_jitter_are_borne() {
 fn copa_yields_less_to_cubic_than_vegas_does() {
     let share = |own: Arc<dyn ControllerConfig>| {
         let run = Path::new(Link::new(20.0, 40.0, 200_000, 0.0), 1)
-            .flow_of(own, Source::Bulk, 0.0)
-            .flow(&CubicConfig::default(), Source::Bulk, 0.0)
+            .flow_of(own, DataSource::Bulk, 0.0)
+            .flow(&CubicConfig::default(), DataSource::Bulk, 0.0)
             .run(120.0);
         run.flows[0].mbps(20.0, 120.0) / 20.0
     };
@@ -194,7 +194,7 @@ fn pacing_spares_a_small_buffer_where_acknowledgements_come_in_bunches() {
     let link = Link { ack_every: 10, ..Link::new(100.0, 30.0, 7_500, 0.0) };
     let run = |paced| {
         let reno = RenoConfig { paced, ..RenoConfig::default() };
-        let run = Path::new(link, 1).flow(&reno, Source::Bulk, 0.0).run(60.0);
+        let run = Path::new(link, 1).flow(&reno, DataSource::Bulk, 0.0).run(60.0);
         run.flows[0].mbps(20.0, 60.0)
     };
     let (paced, unpaced) = (run(true), run(false));

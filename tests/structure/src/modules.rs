@@ -63,7 +63,7 @@ impl Crate {
 }
 
 /// Whether the item is compiled for tests or fuzzing only.
-fn is_test(attributes: &[Attribute]) -> bool {
+pub fn is_test(attributes: &[Attribute]) -> bool {
     let words = |attribute: &Attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string(),
         _ => String::new(),

@@ -8,12 +8,13 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::modules::Crate;
-use crate::types::Measured;
+use crate::type_names::TypeNames;
+use crate::types::MeasuredType;
 
 /// Layers, limits and exceptions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rules {
+pub struct StructureRules {
     pub max_methods: usize,
     pub max_fields: usize,
     /// By the name of the package.
@@ -21,6 +22,9 @@ pub struct Rules {
     /// By `crate::module::Type`; the reason.
     #[serde(default)]
     pub large_types: BTreeMap<String, String>,
+    /// Names that several types may have; the reason.
+    #[serde(default)]
+    pub shared_type_names: BTreeMap<String, String>,
 }
 
 /// A crate of the workspace.
@@ -30,9 +34,12 @@ pub struct Listed {
     pub path: PathBuf,
     /// Crates of lower layers have lower numbers; a crate depends on these only.
     pub layer: u32,
+    /// Whether tests alone use it: its types may have names of types of other crates.
+    #[serde(default)]
+    pub is_test_support: bool,
 }
 
-impl Rules {
+impl StructureRules {
     /// Reads them.
     ///
     /// # Errors
@@ -64,13 +71,14 @@ impl Rules {
     }
 
     /// Types above the limits that are not listed, and listed ones that are no longer above.
-    pub fn too_large(&self, measured: &[Measured]) -> Vec<String> {
-        let is_large = |it: &Measured| it.methods > self.max_methods || it.fields > self.max_fields;
+    pub fn too_large(&self, measured: &[MeasuredType]) -> Vec<String> {
+        let is_large =
+            |it: &MeasuredType| it.methods > self.max_methods || it.fields > self.max_fields;
         let large =
             measured.iter().filter(|it| is_large(it) && !self.large_types.contains_key(&it.name));
         let mut problems: Vec<_> = large
             .map(|it| {
-                let Measured { name, methods, fields } = it;
+                let MeasuredType { name, methods, fields } = it;
                 format!(
                     "{name}: {methods} methods and {fields} fields; {} and {} are allowed",
                     self.max_methods, self.max_fields
@@ -80,6 +88,24 @@ impl Rules {
         for listed in self.large_types.keys() {
             if !measured.iter().any(|it| it.name == *listed && is_large(it)) {
                 problems.push(format!("{listed} is listed as large, and is not: remove it"));
+            }
+        }
+        problems
+    }
+
+    /// Names of several types that are not listed, and listed ones that no longer are shared.
+    pub fn shared_names(&self, names: &TypeNames) -> Vec<String> {
+        let shared: BTreeMap<_, _> = names.shared().collect();
+        let unlisted =
+            shared.iter().filter(|(name, _)| !self.shared_type_names.contains_key(**name));
+        let mut problems: Vec<_> = unlisted
+            .map(|(name, places)| {
+                format!("{name} is the name of {} types: {}", places.len(), places.join(", "))
+            })
+            .collect();
+        for listed in self.shared_type_names.keys() {
+            if !shared.contains_key(listed.as_str()) {
+                problems.push(format!("{listed} is listed as shared, and is not: remove it"));
             }
         }
         problems

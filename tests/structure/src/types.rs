@@ -8,7 +8,7 @@ use crate::modules::Crate;
 
 /// A type and its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct MeasuredType {
     /// `crate::module::Type`.
     pub name: String,
     /// Of all its inherent `impl` blocks.
@@ -18,7 +18,7 @@ pub struct Measured {
 
 /// Measures all structs of a crate. Inherent methods count for the type of that name in the crate, wherever their
 /// block is.
-pub fn measure(parsed: &Crate) -> Vec<Measured> {
+pub fn measure(parsed: &Crate) -> Vec<MeasuredType> {
     let mut methods: BTreeMap<String, usize> = BTreeMap::new();
     let mut fields: Vec<(String, String, usize)> = Vec::new();
     for (path, module) in &parsed.modules {
@@ -45,7 +45,7 @@ pub fn measure(parsed: &Crate) -> Vec<Measured> {
             }
         }
     }
-    let measured = fields.into_iter().map(|(at, name, fields)| Measured {
+    let measured = fields.into_iter().map(|(at, name, fields)| MeasuredType {
         name: at,
         methods: methods.get(&name).copied().unwrap_or(0),
         fields,

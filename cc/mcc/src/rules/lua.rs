@@ -38,16 +38,18 @@ const TABLE: [&str; 6] = ["concat", "insert", "pack", "remove", "sort", "unpack"
 
 /// Limits of one call.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct CallLimits {
     instructions: u32,
     /// Processor time, so that rules do not fail because the machine is busy.
     time: Duration,
 }
 
 /// Limits of one evaluation.
-const SELECT_LIMITS: Limits = Limits { instructions: 100_000, time: Duration::from_millis(50) };
+const SELECT_LIMITS: CallLimits =
+    CallLimits { instructions: 100_000, time: Duration::from_millis(50) };
 /// Limits of loading, and of each test.
-const LOAD_LIMITS: Limits = Limits { instructions: 10_000_000, time: Duration::from_secs(2) };
+const LOAD_LIMITS: CallLimits =
+    CallLimits { instructions: 10_000_000, time: Duration::from_secs(2) };
 
 /// Remaining limits of the current call.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ struct Budget {
 }
 
 impl Budget {
-    fn begin(&self, limits: Limits) {
+    fn begin(&self, limits: CallLimits) {
         self.instructions.set(limits.instructions);
         self.time.set(limits.time);
         self.deadline.set(processor_time() + limits.time);

@@ -18,8 +18,8 @@ impl<F: FnMut(&RuleInput) -> Result<Option<&'static str>, String>> Rules for FnR
     }
 }
 
-fn settings() -> Settings {
-    Settings::new(["cubic", "bbr", "westwood"].map(str::to_owned).to_vec())
+fn settings() -> SelectorSettings {
+    SelectorSettings::new(["cubic", "bbr", "westwood"].map(str::to_owned).to_vec())
 }
 
 fn acked(connection: u64, ms: u64, delivered: u64, lost: u64) -> PathUpdate {

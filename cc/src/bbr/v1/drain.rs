@@ -1,7 +1,7 @@
 //! Drain: drains the queue that startup has built (Section 4.3.3).
 
 use super::Bbr;
-use super::state::State;
+use super::state::BbrState;
 use crate::CongestionEvent;
 use crate::bbr::gain::Gain;
 
@@ -9,7 +9,7 @@ impl Bbr {
     /// Ends Drain when at most one bandwidth-delay product is in flight.
     pub(super) fn check_drained(&mut self, event: &CongestionEvent<'_>) {
         let path = self.target_bytes(self.max_bandwidth(), Gain::ONE);
-        if matches!(self.state, State::Drain) && event.in_flight_bytes <= path {
+        if matches!(self.state, BbrState::Drain) && event.in_flight_bytes <= path {
             self.enter_probe_bw(event.now);
         }
     }

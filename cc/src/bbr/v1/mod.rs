@@ -20,10 +20,10 @@ mod window;
 use std::time::Duration;
 
 pub use config::BbrConfig;
-use policer::{Observed, Policer, Totals};
+use policer::{Policer, PolicerInput, Totals};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use state::{STARTUP_GAIN, State};
+use state::{BbrState, STARTUP_GAIN};
 
 use super::ack_aggregation::{AckAggregation, Acknowledged};
 use super::common::{
@@ -31,7 +31,7 @@ use super::common::{
 };
 use super::full_pipe::FullPipe;
 use super::gain::Gain;
-use super::recovery::Recovery;
+use super::recovery::LossRecovery;
 use crate::estimators::{RateSample, RateSampler, RoundCounter, WindowedMax};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
@@ -52,7 +52,7 @@ pub struct Bbr {
     rng: Pcg64Mcg,
     mtu_bytes: u64,
     initial_window_bytes: u64,
-    state: State,
+    state: BbrState,
     sampler: RateSampler,
     rounds: RoundCounter,
     next_number: u64,
@@ -62,7 +62,7 @@ pub struct Bbr {
     aggregation: AckAggregation,
     min_rtt: Option<Duration>,
     min_rtt_at: Time,
-    recovery: Recovery,
+    recovery: LossRecovery,
     window_bytes: u64,
     prior_window_bytes: u64,
     pacing_rate: Bandwidth,
@@ -79,7 +79,7 @@ impl Bbr {
             rng: Pcg64Mcg::seed_from_u64(start.seed),
             mtu_bytes,
             initial_window_bytes: start.initial_window_bytes,
-            state: State::Startup,
+            state: BbrState::Startup,
             sampler: RateSampler::default(),
             rounds: RoundCounter::default(),
             next_number: 0,
@@ -89,7 +89,7 @@ impl Bbr {
             aggregation: AckAggregation::new(now),
             min_rtt: None,
             min_rtt_at: now,
-            recovery: Recovery::default(),
+            recovery: LossRecovery::default(),
             window_bytes: start.initial_window_bytes,
             prior_window_bytes: 0,
             pacing_rate: MIN_RATE,
@@ -114,7 +114,7 @@ impl Bbr {
 
     fn pacing_gain(&self) -> Gain {
         match (&self.state, self.policer.rate()) {
-            (State::ProbeBw(_), Some(_)) => Gain::ONE,
+            (BbrState::ProbeBw(_), Some(_)) => Gain::ONE,
             (state, _) => state.pacing_gain(),
         }
     }
@@ -155,12 +155,12 @@ impl Bbr {
         round_start: bool,
     ) {
         if self.config.policer_detection {
-            let over = self.policer.on_acked(&Observed {
+            let over = self.policer.on_acked(&PolicerInput {
                 totals: self.totals(event.now),
                 has_losses: !event.lost.is_empty(),
                 round_start,
                 app_limited: sample.app_limited,
-                probing_bandwidth: matches!(self.state, State::ProbeBw(_)),
+                probing_bandwidth: matches!(self.state, BbrState::ProbeBw(_)),
             });
             if over {
                 self.enter_probe_bw(event.now);
@@ -213,7 +213,7 @@ impl Bbr {
         // Linux, `bbr_set_state`: like the end of a round with a loss.
         self.full_pipe.forget_baseline();
         if self.config.policer_detection && self.policer.rate().is_none() {
-            self.policer.on_acked(&Observed {
+            self.policer.on_acked(&PolicerInput {
                 totals: self.totals(now),
                 has_losses: true,
                 round_start: true,
@@ -224,7 +224,7 @@ impl Bbr {
     }
 
     /// Changes the state; every transition uses this.
-    fn transition_to(&mut self, next: State) {
+    fn transition_to(&mut self, next: BbrState) {
         let (from, to) = (self.state.name(), next.name());
         assert!(self.state.may_become(&next), "{from} does not lead to {to}");
         self.state = next;
@@ -248,8 +248,8 @@ impl Controller for Bbr {
             self.idle_restart = true;
             self.aggregation.restart(packet.time);
             match self.state {
-                State::ProbeBw(_) => self.set_pacing_rate(Gain::ONE),
-                State::ProbeRtt(_) => self.check_probe_rtt_done(packet.time),
+                BbrState::ProbeBw(_) => self.set_pacing_rate(Gain::ONE),
+                BbrState::ProbeRtt(_) => self.check_probe_rtt_done(packet.time),
                 _ => {}
             }
         }
@@ -325,7 +325,7 @@ impl Controller for Bbr {
         self.has_rtt = true;
         self.full_pipe.set_full();
         self.policer.reset();
-        self.recovery = Recovery::default();
+        self.recovery = LossRecovery::default();
         self.enter_probe_bw(now);
         self.set_pacing_rate(self.pacing_gain());
         let target = self.target_bytes(bandwidth, self.state.window_gain());
@@ -341,7 +341,7 @@ impl Controller for Bbr {
 
     fn steady_state_window_bytes(&self) -> u64 {
         match self.state {
-            State::ProbeRtt(_) => self.window_bytes.max(self.prior_window_bytes),
+            BbrState::ProbeRtt(_) => self.window_bytes.max(self.prior_window_bytes),
             _ => self.window_bytes,
         }
     }

@@ -41,7 +41,7 @@ pub(super) struct Totals {
 
 /// Input of [`Policer`] for an acknowledgement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Observed {
+pub(super) struct PolicerInput {
     pub(super) totals: Totals,
     pub(super) has_losses: bool,
     pub(super) round_start: bool,
@@ -61,7 +61,7 @@ impl Policer {
     }
 
     /// Processes an acknowledgement. Returns whether the policed rate expired.
-    pub(super) fn on_acked(&mut self, seen: &Observed) -> bool {
+    pub(super) fn on_acked(&mut self, seen: &PolicerInput) -> bool {
         if self.in_use {
             return self.keep(seen);
         }
@@ -85,7 +85,7 @@ impl Policer {
         false
     }
 
-    fn keep(&mut self, seen: &Observed) -> bool {
+    fn keep(&mut self, seen: &PolicerInput) -> bool {
         self.rounds += u32::from(seen.round_start && seen.probing_bandwidth);
         let over = self.rounds >= POLICED_ROUNDS;
         if over {
@@ -135,7 +135,7 @@ mod tests {
             totals.at += Duration::from_millis(100);
             totals.delivered_bytes += delivered;
             totals.lost_bytes += lost;
-            policer.on_acked(&Observed {
+            policer.on_acked(&PolicerInput {
                 totals,
                 has_losses: lost > 0,
                 round_start: true,

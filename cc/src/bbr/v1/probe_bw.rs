@@ -4,7 +4,7 @@
 use rand_core::RngCore;
 
 use super::Bbr;
-use super::state::{CYCLE, ProbeBw, State};
+use super::state::{BbrState, CYCLE, ProbeBw};
 use crate::bbr::gain::Gain;
 use crate::{CongestionEvent, Time};
 
@@ -15,13 +15,13 @@ impl Bbr {
     /// Flows that begin at different phases do not probe at once.
     pub(super) fn enter_probe_bw(&mut self, now: Time) {
         let before_drain = CYCLE.len() - (self.rng.next_u32() % START_PHASES) as usize;
-        self.transition_to(State::ProbeBw(ProbeBw::new(now, before_drain)));
+        self.transition_to(BbrState::ProbeBw(ProbeBw::new(now, before_drain)));
     }
 
     pub(super) fn update_cycle(&mut self, event: &CongestionEvent<'_>) {
-        let State::ProbeBw(cycle) = self.state else { return };
+        let BbrState::ProbeBw(cycle) = self.state else { return };
         if self.phase_is_over(&cycle, event) {
-            self.state = State::ProbeBw(ProbeBw::new(event.now, cycle.phase + 1));
+            self.state = BbrState::ProbeBw(ProbeBw::new(event.now, cycle.phase + 1));
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::state::{ProbeRtt, State};
+use super::state::BbrState;
 use super::{Bbr, MIN_WINDOW_PACKETS};
+use crate::bbr::common::ProbeRttProgress;
 use crate::{CongestionEvent, Time};
 
 impl Bbr {
@@ -19,16 +20,16 @@ impl Bbr {
             self.min_rtt_at = event.now;
         }
         // An idle period has emptied the queue already.
-        if expired && !self.idle_restart && !matches!(self.state, State::ProbeRtt(_)) {
+        if expired && !self.idle_restart && !matches!(self.state, BbrState::ProbeRtt(_)) {
             self.save_window();
-            self.transition_to(State::ProbeRtt(ProbeRtt::default()));
+            self.transition_to(BbrState::ProbeRtt(ProbeRttProgress::default()));
         }
         self.measure_rtt(event, round_start);
         self.idle_restart = false;
     }
 
     fn measure_rtt(&mut self, event: &CongestionEvent<'_>, round_start: bool) {
-        let State::ProbeRtt(mut probe) = self.state else { return };
+        let BbrState::ProbeRtt(mut probe) = self.state else { return };
         // The sender limits the rate itself.
         self.sampler.on_app_limited(event.in_flight_bytes);
         match probe.ends {
@@ -40,14 +41,14 @@ impl Bbr {
             None => {}
             Some(_) => probe.round_done |= round_start,
         }
-        self.state = State::ProbeRtt(probe);
+        self.state = BbrState::ProbeRtt(probe);
         if probe.round_done {
             self.check_probe_rtt_done(event.now);
         }
     }
 
     pub(super) fn check_probe_rtt_done(&mut self, now: Time) {
-        let State::ProbeRtt(probe) = self.state else { return };
+        let BbrState::ProbeRtt(probe) = self.state else { return };
         if probe.ends.is_none_or(|ends| now <= ends) {
             return;
         }
@@ -55,7 +56,7 @@ impl Bbr {
         self.window_bytes = self.window_bytes.max(self.prior_window_bytes);
         match self.full_pipe.is_full() {
             true => self.enter_probe_bw(now),
-            false => self.transition_to(State::Startup),
+            false => self.transition_to(BbrState::Startup),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Startup: doubles the rate each round trip until the delivery rate stops growing (Section 4.3.2).
 
 use super::Bbr;
-use super::state::State;
+use super::state::BbrState;
 use crate::estimators::RateSample;
 
 impl Bbr {
@@ -10,8 +10,8 @@ impl Bbr {
         if round_start && !sample.app_limited {
             self.full_pipe.on_round(self.max_bandwidth());
         }
-        if matches!(self.state, State::Startup) && self.full_pipe.is_full() {
-            self.transition_to(State::Drain);
+        if matches!(self.state, BbrState::Startup) && self.full_pipe.is_full() {
+            self.transition_to(BbrState::Drain);
         }
     }
 }

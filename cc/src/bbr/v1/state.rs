@@ -1,6 +1,7 @@
 //! States with their own data, and their gains.
 
 use crate::Time;
+use crate::bbr::common::ProbeRttProgress;
 use crate::bbr::gain::Gain;
 
 /// 2/ln(2), the least gain that doubles the rate in a round trip (BBRHighGain, Section 4.3.2.1), as the
@@ -27,11 +28,11 @@ const PROBE_RTT_GAIN: Gain = Gain::ONE;
 
 /// The states with their own data (Section 3.4).
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
+pub(super) enum BbrState {
     Startup,
     Drain,
     ProbeBw(ProbeBw),
-    ProbeRtt(ProbeRtt),
+    ProbeRtt(ProbeRttProgress),
 }
 
 /// Position in the gain cycle.
@@ -51,15 +52,7 @@ impl ProbeBw {
     }
 }
 
-/// Progress of the RTT measurement.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ProbeRtt {
-    /// Set once the bytes in flight have reached the window of ProbeRTT.
-    pub(super) ends: Option<Time>,
-    pub(super) round_done: bool,
-}
-
-impl State {
+impl BbrState {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Startup => "startup",
@@ -102,9 +95,14 @@ impl State {
 mod tests {
     use super::*;
 
-    fn all() -> [State; 4] {
+    fn all() -> [BbrState; 4] {
         let cycle = ProbeBw::new(Time::ZERO, 0);
-        [State::Startup, State::Drain, State::ProbeBw(cycle), State::ProbeRtt(ProbeRtt::default())]
+        [
+            BbrState::Startup,
+            BbrState::Drain,
+            BbrState::ProbeBw(cycle),
+            BbrState::ProbeRtt(ProbeRttProgress::default()),
+        ]
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn a_cycle_begins_anywhere_but_where_it_drains() {
         .map(|seed| {
             let mut path = path_with(BbrConfig::default(), seed);
             path.run_until_state("probe_bw");
-            let State::ProbeBw(cycle) = path.controller.state else { panic!("not probing") };
+            let BbrState::ProbeBw(cycle) = path.controller.state else { panic!("not probing") };
             format!("{cycle:?}").split(',').next().expect("a phase").to_owned()
         })
         .collect();
@@ -282,5 +282,5 @@ fn the_window_is_never_less_than_two_packets_of_any_size() {
 #[test]
 #[should_panic(expected = "startup does not lead to startup")]
 fn an_illegal_move_is_a_bug() {
-    path().controller.transition_to(State::Startup);
+    path().controller.transition_to(BbrState::Startup);
 }

@@ -1,4 +1,4 @@
-use super::state::State;
+use super::state::BbrState;
 use super::{Bbr, MAX_QUANTUM_BYTES, MIN_TWO_PACKET_QUANTUM_RATE, MIN_WINDOW_PACKETS};
 use crate::bbr::gain::Gain;
 use crate::{Bandwidth, CongestionEvent};
@@ -22,7 +22,7 @@ impl Bbr {
         let even = inflight.div_ceil(pair).saturating_mul(pair);
         match self.state {
             // In whole pairs, four packets times 1.25 would remain four packets.
-            State::ProbeBw(_) if gain.is_above_one() => even.saturating_add(pair),
+            BbrState::ProbeBw(_) if gain.is_above_one() => even.saturating_add(pair),
             _ => even,
         }
     }
@@ -52,7 +52,7 @@ impl Bbr {
             true => self.window_bytes = self.window_bytes.max(conserved),
             false => self.grow_window(acked_bytes),
         }
-        if matches!(self.state, State::ProbeRtt(_)) {
+        if matches!(self.state, BbrState::ProbeRtt(_)) {
             self.window_bytes = self.window_bytes.min(self.probe_rtt_window_bytes());
         }
         self.bound_window();
@@ -78,7 +78,7 @@ impl Bbr {
 
     /// Saves the window before a reduction (BBRSaveCwnd, Section 4.2.3.4).
     pub(super) fn save_window(&mut self) {
-        let cut = self.recovery.is_active() || matches!(self.state, State::ProbeRtt(_));
+        let cut = self.recovery.is_active() || matches!(self.state, BbrState::ProbeRtt(_));
         self.prior_window_bytes = match cut {
             true => self.prior_window_bytes.max(self.window_bytes),
             false => self.window_bytes,

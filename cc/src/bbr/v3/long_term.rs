@@ -1,7 +1,7 @@
 //! The bytes in flight that the path has carried without too many losses: the long-term model.
 
 use super::model::{UNBOUNDED, Undo};
-use super::state::State;
+use super::state::Bbr3State;
 use super::{Bbr3, MIN_WINDOW_PACKETS};
 use crate::CongestionEvent;
 use crate::estimators::{LossSample, RateSample};
@@ -10,17 +10,17 @@ use crate::estimators::{LossSample, RateSample};
 const MAX_RAISE_ROUNDS: u32 = 30;
 
 /// A sample with the bytes in flight when its packet left.
-pub(super) trait Sent {
+pub(super) trait FlightSample {
     fn in_flight_bytes(&self) -> u64;
 }
 
-impl Sent for RateSample {
+impl FlightSample for RateSample {
     fn in_flight_bytes(&self) -> u64 {
         self.sent_in_flight_bytes
     }
 }
 
-impl Sent for LossSample {
+impl FlightSample for LossSample {
     fn in_flight_bytes(&self) -> u64 {
         self.sent_in_flight_bytes
     }
@@ -28,7 +28,7 @@ impl Sent for LossSample {
 
 impl Bbr3 {
     /// IsInflightTooHigh(): more than the tolerated share of the bytes in flight was lost.
-    pub(super) fn is_too_high(&self, lost_bytes: u64, sent: &impl Sent) -> bool {
+    pub(super) fn is_too_high(&self, lost_bytes: u64, sent: &impl FlightSample) -> bool {
         lost_bytes > self.config.loss_threshold().of_bytes(sent.in_flight_bytes())
     }
 
@@ -63,7 +63,7 @@ impl Bbr3 {
             let least = self.config.beta().of_bytes(self.target_inflight_bytes());
             self.inflight_longterm = tolerated_bytes.max(least);
         }
-        if matches!(self.state, State::Up) {
+        if matches!(self.state, Bbr3State::Up) {
             self.undo.state = Some(Undo::Up);
             self.start_down(event.now);
         }
@@ -75,7 +75,7 @@ impl Bbr3 {
             return;
         }
         self.inflight_longterm = self.inflight_longterm.max(sample.sent_in_flight_bytes);
-        if matches!(self.state, State::Up) {
+        if matches!(self.state, Bbr3State::Up) {
             self.probe_upward(event);
         }
     }

@@ -27,7 +27,7 @@ pub use config::Bbr3Config;
 use model::{Cycle, MinRtt, Raise, UNBOUNDED, UNBOUNDED_RATE, Undo, UndoState};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use state::{STARTUP_PACING_GAIN, State, WINDOW_GAIN};
+use state::{Bbr3State, STARTUP_PACING_GAIN, WINDOW_GAIN};
 
 use super::ack_aggregation::{AckAggregation, Acknowledged};
 use super::common::{
@@ -35,7 +35,7 @@ use super::common::{
 };
 use super::full_pipe::FullPipe;
 use super::gain::Gain;
-use super::recovery::Recovery;
+use super::recovery::LossRecovery;
 use crate::estimators::{RateSample, RateSampler, RoundCounter, WindowedMax};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
@@ -64,7 +64,7 @@ pub struct Bbr3 {
     rng: Pcg64Mcg,
     mtu_bytes: u64,
     initial_window_bytes: u64,
-    state: State,
+    state: Bbr3State,
     sampler: RateSampler,
     rounds: RoundCounter,
     round_start: bool,
@@ -93,7 +93,7 @@ pub struct Bbr3 {
     loss_ranges: u64,
     last_lost: Option<u64>,
     undo: UndoState,
-    recovery: Recovery,
+    recovery: LossRecovery,
     window_bytes: u64,
     prior_window_bytes: u64,
     /// Whether the window was full in this round trip, and in the previous one.
@@ -113,7 +113,7 @@ impl Bbr3 {
             rng: Pcg64Mcg::seed_from_u64(start.seed),
             mtu_bytes,
             initial_window_bytes: start.initial_window_bytes,
-            state: State::Startup,
+            state: Bbr3State::Startup,
             sampler: RateSampler::default(),
             rounds: RoundCounter::default(),
             round_start: false,
@@ -137,7 +137,7 @@ impl Bbr3 {
             loss_ranges: 0,
             last_lost: None,
             undo: UndoState::default(),
-            recovery: Recovery::default(),
+            recovery: LossRecovery::default(),
             window_bytes: start.initial_window_bytes,
             prior_window_bytes: 0,
             window_limited: [false; 2],
@@ -258,15 +258,15 @@ impl Bbr3 {
 
     /// The end of HandleSpuriousLossDetection().
     fn return_to_probe(&mut self, undo: Option<Undo>) {
-        let measuring = matches!(self.state, State::ProbeRtt(_));
+        let measuring = matches!(self.state, Bbr3State::ProbeRtt(_));
         match undo {
-            Some(Undo::Startup) if !matches!(self.state, State::Startup) => {
+            Some(Undo::Startup) if !matches!(self.state, Bbr3State::Startup) => {
                 self.filled = false;
                 if !measuring {
-                    self.transition_to(State::Startup);
+                    self.transition_to(Bbr3State::Startup);
                 }
             }
-            Some(Undo::Up) if !measuring && !matches!(self.state, State::Up) => {
+            Some(Undo::Up) if !measuring && !matches!(self.state, Bbr3State::Up) => {
                 self.start_refill();
             }
             _ => {}
@@ -274,7 +274,7 @@ impl Bbr3 {
     }
 
     /// Changes the state; every transition uses this.
-    fn transition_to(&mut self, next: State) {
+    fn transition_to(&mut self, next: Bbr3State) {
         let (from, to) = (self.state.name(), next.name());
         assert!(self.state.may_become(&next), "{from} does not lead to {to}");
         self.state = next;
@@ -380,7 +380,7 @@ impl Controller for Bbr3 {
         self.has_rtt = true;
         self.filled = true;
         self.undo = UndoState::default();
-        self.recovery = Recovery::default();
+        self.recovery = LossRecovery::default();
         self.reset_congestion_signals();
         let target = self.inflight_bytes(bandwidth, WINDOW_GAIN);
         let window_bytes = if path.window_bytes == 0 { target } else { path.window_bytes };
@@ -403,7 +403,7 @@ impl Controller for Bbr3 {
 
     fn steady_state_window_bytes(&self) -> u64 {
         match self.state {
-            State::ProbeRtt(_) => self.window_bytes.max(self.prior_window_bytes),
+            Bbr3State::ProbeRtt(_) => self.window_bytes.max(self.prior_window_bytes),
             _ => self.window_bytes,
         }
     }

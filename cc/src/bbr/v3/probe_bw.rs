@@ -7,7 +7,7 @@ use rand_core::RngCore;
 
 use super::Bbr3;
 use super::model::AckPhase;
-use super::state::State;
+use super::state::Bbr3State;
 use crate::bbr::gain::Gain;
 use crate::estimators::RateSample;
 use crate::{CongestionEvent, Time};
@@ -21,7 +21,7 @@ impl Bbr3 {
         self.cycle.started = now;
         self.cycle.ack_phase = AckPhase::Stopping;
         self.rounds.restart();
-        self.transition_to(State::Down);
+        self.transition_to(Bbr3State::Down);
     }
 
     /// PickProbeWait(): at random, so that flows do not probe at once.
@@ -41,7 +41,7 @@ impl Bbr3 {
         self.cycle.was_precaution = false;
         self.cycle.ack_phase = AckPhase::Refilling;
         self.rounds.restart();
-        self.transition_to(State::Refill);
+        self.transition_to(Bbr3State::Refill);
     }
 
     /// StartProbeBW_UP().
@@ -52,7 +52,7 @@ impl Bbr3 {
         // The sending rate, at least: the first round after a warm start is sampled only in part.
         let refilling = self.config.margin().of_rate(self.bandwidth);
         self.full_pipe.restart_at(sample.rate.unwrap_or_default().max(refilling));
-        self.transition_to(State::Up);
+        self.transition_to(Bbr3State::Up);
         self.raise_slope();
     }
 
@@ -63,11 +63,13 @@ impl Bbr3 {
         }
         let state = self.state;
         match state {
-            State::Down if self.is_time_to_probe(event.now) => self.start_refill(),
-            State::Down if self.is_time_to_cruise(event) => self.transition_to(State::Cruise),
-            State::Cruise if self.is_time_to_probe(event.now) => self.start_refill(),
-            State::Refill if self.round_start => self.start_up(sample),
-            State::Up if self.is_time_to_go_down(event, sample) => {
+            Bbr3State::Down if self.is_time_to_probe(event.now) => self.start_refill(),
+            Bbr3State::Down if self.is_time_to_cruise(event) => {
+                self.transition_to(Bbr3State::Cruise)
+            }
+            Bbr3State::Cruise if self.is_time_to_probe(event.now) => self.start_refill(),
+            Bbr3State::Refill if self.round_start => self.start_up(sample),
+            Bbr3State::Up if self.is_time_to_go_down(event, sample) => {
                 self.cycle.was_too_high = false;
                 self.start_down(event.now);
             }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::model::AckPhase;
-use super::state::{PROBE_RTT_WINDOW_GAIN, ProbeRtt, State};
+use super::state::{Bbr3State, PROBE_RTT_WINDOW_GAIN};
 use super::{Bbr3, MIN_WINDOW_PACKETS};
+use crate::bbr::common::ProbeRttProgress;
 use crate::{CongestionEvent, Time};
 
 impl Bbr3 {
@@ -28,10 +29,10 @@ impl Bbr3 {
 
     /// CheckProbeRTT().
     pub(super) fn check_probe_rtt(&mut self, event: &CongestionEvent<'_>) {
-        let measuring = matches!(self.state, State::ProbeRtt(_));
+        let measuring = matches!(self.state, Bbr3State::ProbeRtt(_));
         if !measuring && self.min_rtt.expired && !self.idle_restart {
             self.save_window();
-            self.transition_to(State::ProbeRtt(ProbeRtt::default()));
+            self.transition_to(Bbr3State::ProbeRtt(ProbeRttProgress::default()));
             self.cycle.ack_phase = AckPhase::Stopping;
             self.rounds.restart();
         }
@@ -41,7 +42,7 @@ impl Bbr3 {
 
     /// HandleProbeRTT().
     fn measure_rtt(&mut self, event: &CongestionEvent<'_>) {
-        let State::ProbeRtt(mut probe) = self.state else { return };
+        let Bbr3State::ProbeRtt(mut probe) = self.state else { return };
         // The sender limits the rate itself.
         self.sampler.on_app_limited(event.in_flight_bytes);
         match probe.ends {
@@ -53,7 +54,7 @@ impl Bbr3 {
             None => {}
             Some(_) => probe.round_done |= self.round_start,
         }
-        self.state = State::ProbeRtt(probe);
+        self.state = Bbr3State::ProbeRtt(probe);
         if probe.round_done {
             self.check_probe_rtt_done(event.now);
         }
@@ -61,7 +62,7 @@ impl Bbr3 {
 
     /// CheckProbeRTTDone(), ExitProbeRTT().
     pub(super) fn check_probe_rtt_done(&mut self, now: Time) {
-        let State::ProbeRtt(probe) = self.state else { return };
+        let Bbr3State::ProbeRtt(probe) = self.state else { return };
         if probe.ends.is_none_or(|ends| now <= ends) {
             return;
         }
@@ -69,12 +70,12 @@ impl Bbr3 {
         self.restore_window();
         self.reset_short_term();
         if !self.filled {
-            self.transition_to(State::Startup);
+            self.transition_to(Bbr3State::Startup);
             return;
         }
         // There is no queue, but more bytes in flight may build one: wait for a probe.
         self.start_down(now);
-        self.transition_to(State::Cruise);
+        self.transition_to(Bbr3State::Cruise);
     }
 
     /// ProbeRTTCwnd().

@@ -2,7 +2,7 @@
 
 use super::Bbr3;
 use super::model::Undo;
-use super::state::State;
+use super::state::Bbr3State;
 use crate::bbr::gain::Gain;
 use crate::estimators::RateSample;
 
@@ -18,7 +18,7 @@ impl Bbr3 {
 
     /// CheckStartupDone().
     pub(super) fn check_startup_done(&mut self, sample: &RateSample) {
-        if !matches!(self.state, State::Startup) {
+        if !matches!(self.state, Bbr3State::Startup) {
             self.loss_ranges = 0;
             return;
         }

@@ -1,6 +1,6 @@
 //! States with their own data, and their gains.
 
-use crate::Time;
+use crate::bbr::common::ProbeRttProgress;
 use crate::bbr::gain::Gain;
 
 /// BBR.StartupPacingGain, 4 ln(2).
@@ -18,9 +18,9 @@ pub(super) const PROBE_RTT_WINDOW_GAIN: Gain = Gain::new(1, 2);
 
 /// The states with their own data ("State Machine Overview").
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
+pub(super) enum Bbr3State {
     Startup,
-    Drain(Drain),
+    Drain(DrainStart),
     /// ProbeBW_DOWN.
     Down,
     /// ProbeBW_CRUISE.
@@ -29,24 +29,16 @@ pub(super) enum State {
     Refill,
     /// ProbeBW_UP.
     Up,
-    ProbeRtt(ProbeRtt),
+    ProbeRtt(ProbeRttProgress),
 }
 
 /// Start of the drain.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Drain {
+pub(super) struct DrainStart {
     pub(super) start_round: u64,
 }
 
-/// Progress of the RTT measurement.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ProbeRtt {
-    /// Set once the bytes in flight have reached the window of ProbeRTT.
-    pub(super) ends: Option<Time>,
-    pub(super) round_done: bool,
-}
-
-impl State {
+impl Bbr3State {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Startup => "startup",
@@ -108,16 +100,17 @@ impl State {
 mod tests {
     use super::*;
 
-    fn all() -> [State; 7] {
-        let (drain, probe_rtt) = (State::Drain(Drain::default()), ProbeRtt::default());
+    fn all() -> [Bbr3State; 7] {
+        let (drain, probe_rtt) =
+            (Bbr3State::Drain(DrainStart::default()), ProbeRttProgress::default());
         [
-            State::Startup,
+            Bbr3State::Startup,
             drain,
-            State::Down,
-            State::Cruise,
-            State::Refill,
-            State::Up,
-            State::ProbeRtt(probe_rtt),
+            Bbr3State::Down,
+            Bbr3State::Cruise,
+            Bbr3State::Refill,
+            Bbr3State::Up,
+            Bbr3State::ProbeRtt(probe_rtt),
         ]
     }
 

@@ -289,5 +289,5 @@ fn warm_start_skips_slow_start() {
 #[test]
 #[should_panic(expected = "startup does not lead to probe_bw_up")]
 fn an_illegal_move_is_a_bug() {
-    path().controller.transition_to(State::Up);
+    path().controller.transition_to(Bbr3State::Up);
 }

@@ -1,5 +1,5 @@
 use super::model::UNBOUNDED;
-use super::state::State;
+use super::state::Bbr3State;
 use super::{Bbr3, MAX_QUANTUM_BYTES, MIN_WINDOW_PACKETS};
 use crate::bbr::gain::Gain;
 use crate::{Bandwidth, CongestionEvent};
@@ -29,7 +29,7 @@ impl Bbr3 {
     /// QuantizationBudget().
     fn quantized(&self, bytes: u64) -> u64 {
         let least = self.quantum_bytes().max(MIN_WINDOW_PACKETS * self.mtu_bytes);
-        let more = if matches!(self.state, State::Up) { 2 * self.mtu_bytes } else { 0 };
+        let more = if matches!(self.state, Bbr3State::Up) { 2 * self.mtu_bytes } else { 0 };
         bytes.max(least).saturating_add(more)
     }
 
@@ -59,7 +59,7 @@ impl Bbr3 {
             self.window_bytes = grown;
         }
         self.window_bytes = self.window_bytes.max(MIN_WINDOW_PACKETS * self.mtu_bytes);
-        if matches!(self.state, State::ProbeRtt(_)) {
+        if matches!(self.state, Bbr3State::ProbeRtt(_)) {
             self.window_bytes = self.window_bytes.min(self.probe_rtt_window_bytes());
         }
         self.bound_by_model();
@@ -68,9 +68,9 @@ impl Bbr3 {
     /// BoundCwndForModel().
     fn bound_by_model(&mut self) {
         let long_term = match self.state {
-            State::Cruise | State::ProbeRtt(_) => self.inflight_with_headroom(),
-            State::Down | State::Refill | State::Up => self.inflight_longterm,
-            State::Startup | State::Drain(_) => UNBOUNDED,
+            Bbr3State::Cruise | Bbr3State::ProbeRtt(_) => self.inflight_with_headroom(),
+            Bbr3State::Down | Bbr3State::Refill | Bbr3State::Up => self.inflight_longterm,
+            Bbr3State::Startup | Bbr3State::Drain(_) => UNBOUNDED,
         };
         let cap = long_term.min(self.inflight_shortterm);
         self.window_bytes = self.window_bytes.min(cap.max(MIN_WINDOW_PACKETS * self.mtu_bytes));
@@ -78,7 +78,7 @@ impl Bbr3 {
 
     /// SaveCwnd().
     pub(super) fn save_window(&mut self) {
-        let cut = self.recovery.is_active() || matches!(self.state, State::ProbeRtt(_));
+        let cut = self.recovery.is_active() || matches!(self.state, Bbr3State::ProbeRtt(_));
         self.prior_window_bytes = match cut {
             true => self.prior_window_bytes.max(self.window_bytes),
             false => self.window_bytes,

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use super::super::epoch::Outcome;
+use super::super::epoch::EpochOutcome;
 use super::super::losses::Count;
 use super::Control;
 use super::start_up::TRIED_EPOCHS;
-use super::state::{Drain, Feedback, State};
+use super::state::{DrainMeasurement, Feedback, IrisState};
 use super::steady::USUAL_HOLD;
 use crate::Time;
 
@@ -43,8 +43,8 @@ impl Control {
         let queue = feedback.queue() + unseen.mul_f64(excess);
         let time = queue.mul_f64(1.0 / (1.0 - DRAIN_GAIN)) + self.config.epoch();
         let until = feedback.now + time.min(MAX_DRAIN_TIME);
-        self.state = State::Draining { until, resume_mbps };
-        self.last_drain = Some(Drain {
+        self.state = IrisState::Draining { until, resume_mbps };
+        self.last_drain = Some(DrainMeasurement {
             from: feedback.now,
             rtt: feedback.rtt,
             target: feedback.target,
@@ -78,7 +78,7 @@ impl Control {
     /// Judges from a drain's epochs whether there was a queue. The flow's own queue falls, a queue of other
     /// flows varies, and a queue behind a link that became slower grows. If the RTT does not change, T belongs
     /// to an earlier path, or the buffer is full, which losses show.
-    pub(super) fn judge_drain(&mut self, outcome: &Outcome, rtt: Duration) {
+    pub(super) fn judge_drain(&mut self, outcome: &EpochOutcome, rtt: Duration) {
         let Some(drain) = &mut self.last_drain else { return };
         if drain.judged || outcome.closed <= drain.from {
             return;
@@ -86,7 +86,7 @@ impl Control {
         drain.lowest = drain.lowest.min(rtt);
         drain.highest = drain.highest.max(rtt);
         drain.count.add(outcome.packets, outcome.lost);
-        let over = !matches!(self.state, State::Draining { .. });
+        let over = !matches!(self.state, IrisState::Draining { .. });
         if !over || outcome.decision != self.decision {
             return;
         }

@@ -1,15 +1,15 @@
 //! Behaviour of real packets on a path of 800 ms that the simulator's senders do not show.
 
 use super::super::IrisConfig;
-use super::super::epoch::Outcome;
+use super::super::epoch::EpochOutcome;
 use super::*;
 
 const RTT: Duration = Duration::from_millis(800);
 const EPOCH: Duration = Duration::from_millis(50);
 
 /// An epoch of 170 packets that met no queue.
-fn outcome(control: &Control, closed: Time, sent_mbps: f64) -> Outcome {
-    Outcome {
+fn outcome(control: &Control, closed: Time, sent_mbps: f64) -> EpochOutcome {
+    EpochOutcome {
         decision: control.decision(),
         closed,
         duration: EPOCH,
@@ -64,7 +64,7 @@ fn pause_does_not_end_start_up_below_the_proven_rate() {
     control.on_outcome(closed + RTT, &full, RTT);
     assert_eq!((control.state(), control.rate_mbps()), ("starting", 72.0));
 
-    let burst = Outcome {
+    let burst = EpochOutcome {
         stretch: Some(0.57),
         rtt: Some(RTT + Duration::from_millis(13)),
         partial: true,
@@ -75,7 +75,7 @@ fn pause_does_not_end_start_up_below_the_proven_rate() {
 
     control.advance_to(at(1900) + RTT);
     assert_eq!(control.rate_mbps(), 36.0);
-    let after = Outcome {
+    let after = EpochOutcome {
         stretch: Some(42.0 / 36.0),
         rtt: Some(RTT + Duration::from_millis(13)),
         ..outcome(&control, at(1950), 36.0)

@@ -8,11 +8,11 @@ mod trial;
 
 use std::time::Duration;
 
-use state::{Drain, Feedback, START_GAIN, State};
+use state::{DrainMeasurement, Feedback, IrisState, START_GAIN};
 
 use super::config::IrisConfig;
-use super::epoch::Outcome;
-use super::losses::{Count, Losses, Verdict};
+use super::epoch::EpochOutcome;
+use super::losses::{Count, LossVerdict, Losses};
 use super::slope::DelaySlope;
 use super::target::TargetDelay;
 use crate::Time;
@@ -42,7 +42,7 @@ const RATE_BOUNDS_MBPS: (f64, f64) = (0.02, 100_000.0);
 #[derive(Debug)]
 pub(super) struct Control {
     config: IrisConfig,
-    state: State,
+    state: IrisState,
     rate_mbps: f64,
     decision: u64,
     mtu_bytes: u64,
@@ -65,7 +65,7 @@ pub(super) struct Control {
     rises: u32,
     careful_until: Time,
     overloaded: u32,
-    last_drain: Option<Drain>,
+    last_drain: Option<DrainMeasurement>,
     useless_drains: u32,
     drain_decision: u64,
     trial_decision: u64,
@@ -79,7 +79,7 @@ pub(super) struct Control {
 impl Control {
     pub(super) fn new(config: IrisConfig, start_mbps: f64, mtu_bytes: u64) -> Self {
         Self {
-            state: State::Starting { until: None, good_mbps: bounded(start_mbps) },
+            state: IrisState::Starting { until: None, good_mbps: bounded(start_mbps) },
             rate_mbps: bounded(start_mbps),
             decision: 0,
             mtu_bytes,
@@ -118,7 +118,7 @@ impl Control {
     /// The rate outside of drains, for the window.
     pub(super) fn steady_state_mbps(&self) -> f64 {
         match self.state {
-            State::Draining { resume_mbps, .. } => bounded(resume_mbps.max(self.rate_mbps)),
+            IrisState::Draining { resume_mbps, .. } => bounded(resume_mbps.max(self.rate_mbps)),
             _ => self.rate_mbps,
         }
     }
@@ -139,7 +139,7 @@ impl Control {
     }
 
     pub(super) fn is_starting(&self) -> bool {
-        matches!(self.state, State::Starting { .. })
+        matches!(self.state, IrisState::Starting { .. })
     }
 
     pub(super) fn set_mtu(&mut self, mtu_bytes: u64) {
@@ -154,12 +154,12 @@ impl Control {
     /// Ends a drain or a tried rate that is over at `now`.
     pub(super) fn advance_to(&mut self, now: Time) {
         match self.state {
-            State::Draining { until, resume_mbps } if now >= until => {
-                self.state = State::Steady;
+            IrisState::Draining { until, resume_mbps } if now >= until => {
+                self.state = IrisState::Steady;
                 self.set(resume_mbps);
             }
-            State::Starting { until: Some(until), good_mbps } if now >= until => {
-                self.state = State::Starting { until: None, good_mbps };
+            IrisState::Starting { until: Some(until), good_mbps } if now >= until => {
+                self.state = IrisState::Starting { until: None, good_mbps };
                 self.set(good_mbps);
             }
             _ => {}
@@ -170,8 +170,8 @@ impl Control {
     /// path, the noise of a short epoch would make the rate vary.
     pub(super) fn epoch(&self, smoothed: Duration) -> Duration {
         match self.state {
-            State::Steady => self.config.epoch().max(smoothed / MAX_EPOCHS_PER_RTT),
-            State::Starting { .. } | State::Draining { .. } => self.config.epoch(),
+            IrisState::Steady => self.config.epoch().max(smoothed / MAX_EPOCHS_PER_RTT),
+            IrisState::Starting { .. } | IrisState::Draining { .. } => self.config.epoch(),
         }
     }
 
@@ -185,12 +185,12 @@ impl Control {
         self.config.window().max(hold * MIN_WINDOW_DECISIONS)
     }
 
-    fn load_of(&self, outcome: &Outcome, queue: Duration) -> f64 {
+    fn load_of(&self, outcome: &EpochOutcome, queue: Duration) -> f64 {
         self.per_second(outcome.sent_mbps) * queue.as_secs_f64()
     }
 
     /// Processes a complete epoch; `smoothed` is the smoothed RTT.
-    pub(super) fn on_outcome(&mut self, now: Time, outcome: &Outcome, smoothed: Duration) {
+    pub(super) fn on_outcome(&mut self, now: Time, outcome: &EpochOutcome, smoothed: Duration) {
         let Some(rtt) = outcome.rtt else { return };
         let hold = smoothed + self.epoch(smoothed);
         let target = self.update_target(now, rtt, hold);
@@ -202,7 +202,7 @@ impl Control {
         let verdict = self.judge_losses(outcome, hold);
         let Some(stretch) = outcome.stretch else { return };
         let (newest_mbps, received_mbps) = self.receiving(outcome, stretch);
-        let trial = verdict == Verdict::Trial;
+        let trial = verdict == LossVerdict::Trial;
         let feedback = Feedback {
             now,
             outcome: *outcome,
@@ -215,15 +215,15 @@ impl Control {
             trial,
         };
         match (verdict, self.state) {
-            (Verdict::Excess { share }, _) => self.begin_trial(&feedback, share),
-            (_, State::Starting { .. }) if outcome.decision >= self.tried_decision => {
+            (LossVerdict::Excess { share }, _) => self.begin_trial(&feedback, share),
+            (_, IrisState::Starting { .. }) if outcome.decision >= self.tried_decision => {
                 self.start_up(&feedback);
             }
             _ if outcome.decision != self.decision => {}
-            (_, State::Starting { .. }) => {}
-            (_, State::Draining { .. }) => {}
-            (_, State::Steady) if outcome.partial => {}
-            (_, State::Steady) => self.steady(&feedback),
+            (_, IrisState::Starting { .. }) => {}
+            (_, IrisState::Draining { .. }) => {}
+            (_, IrisState::Steady) if outcome.partial => {}
+            (_, IrisState::Steady) => self.steady(&feedback),
         }
     }
 
@@ -239,10 +239,10 @@ impl Control {
     }
 
     /// r^_i (Eq. 12) and r_i (Eq. 13) of all packets sent: random loss does not lower the rate.
-    fn receiving(&mut self, outcome: &Outcome, stretch: f64) -> (f64, f64) {
+    fn receiving(&mut self, outcome: &EpochOutcome, stretch: f64) -> (f64, f64) {
         let highest = match self.state {
             // Packets of the tried rate are still arriving.
-            State::Starting { good_mbps, .. } if outcome.decision > self.tried_decision => {
+            IrisState::Starting { good_mbps, .. } if outcome.decision > self.tried_decision => {
                 good_mbps * START_GAIN
             }
             _ => self.capacity.get().unwrap_or(0) as f64 / 1e6,
@@ -260,7 +260,7 @@ impl Control {
     }
 
     /// Adds a point to the fit of k: the increase of the RTT over the excess of the sending rate.
-    fn learn(&mut self, outcome: &Outcome, rtt: Duration) {
+    fn learn(&mut self, outcome: &EpochOutcome, rtt: Duration) {
         let before = self.rtt_before.replace(rtt);
         if let (Some(before), Some(stretch), false) = (before, outcome.stretch, outcome.partial) {
             let rise = rtt.as_secs_f64() - before.as_secs_f64();
@@ -272,8 +272,8 @@ impl Control {
     pub(super) fn on_timeout(&mut self, outage: bool) {
         let rate = self.steady_state_mbps() / 2.0;
         self.state = match outage {
-            true => State::Starting { until: None, good_mbps: bounded(rate) },
-            false => State::Steady,
+            true => IrisState::Starting { until: None, good_mbps: bounded(rate) },
+            false => IrisState::Steady,
         };
         self.forget_last();
         self.set(rate);
@@ -287,7 +287,7 @@ impl Control {
 
     /// Continues from a known rate.
     pub(super) fn continue_at(&mut self, rate_mbps: f64) {
-        self.state = State::Steady;
+        self.state = IrisState::Steady;
         self.received_mbps = bounded(rate_mbps);
         self.forget_last();
         self.set(rate_mbps);
@@ -307,9 +307,9 @@ impl Control {
 
     pub(super) fn state(&self) -> &'static str {
         match self.state {
-            State::Starting { .. } => "starting",
-            State::Draining { .. } => "draining",
-            State::Steady => "steady",
+            IrisState::Starting { .. } => "starting",
+            IrisState::Draining { .. } => "draining",
+            IrisState::Steady => "steady",
         }
     }
 

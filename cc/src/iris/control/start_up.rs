@@ -1,6 +1,6 @@
-use super::super::epoch::Outcome;
+use super::super::epoch::EpochOutcome;
 use super::Control;
-use super::state::{Feedback, START_GAIN, State};
+use super::state::{Feedback, IrisState, START_GAIN};
 
 // The paper ends start-up by loss alone; docs/research/cc/iris.md (Deviations from the paper) has measurements.
 
@@ -49,7 +49,7 @@ impl Control {
         } else if !outcome.partial {
             self.received_mbps = feedback.newest_mbps;
             let until = feedback.now + self.config.epoch() * TRIED_EPOCHS;
-            self.state = State::Starting { until: Some(until), good_mbps: outcome.sent_mbps };
+            self.state = IrisState::Starting { until: Some(until), good_mbps: outcome.sent_mbps };
             self.set(outcome.sent_mbps * START_GAIN);
             self.tried_decision = self.decision;
         }
@@ -59,14 +59,14 @@ impl Control {
     ///
     /// The packets of a partial epoch may have left in a burst after a pause: its rate includes the pause,
     /// its stretch only the burst.
-    fn proven(&self, outcome: &Outcome) -> f64 {
+    fn proven(&self, outcome: &EpochOutcome) -> f64 {
         match self.state {
-            State::Starting { good_mbps, .. } if outcome.partial => good_mbps,
+            IrisState::Starting { good_mbps, .. } if outcome.partial => good_mbps,
             _ => 0.0,
         }
     }
 
-    pub(super) fn judge_start_up_losses(&mut self, outcome: &Outcome) {
+    pub(super) fn judge_start_up_losses(&mut self, outcome: &EpochOutcome) {
         self.start_losses.add(outcome.packets, outcome.lost);
         self.start_losses.fade(MIN_LOSS_PACKETS.max(outcome.packets as f64));
         let few = (outcome.lost as f64) < MIN_EXCESS_LOSS * outcome.packets as f64;

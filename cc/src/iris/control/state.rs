@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::Time;
-use crate::iris::epoch::Outcome;
+use crate::iris::epoch::EpochOutcome;
 use crate::iris::losses::Count;
 
 /// Factor of the rate in start-up (Section V-C).
 pub(super) const START_GAIN: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum State {
+pub(super) enum IrisState {
     /// Start-up: a doubled rate is tried until `until`; then the confirmed rate is used until feedback arrives.
     Starting { until: Option<Time>, good_mbps: f64 },
     /// The queue drains until `until`; then the rate is `resume_mbps`.
@@ -23,7 +23,7 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Feedback {
     pub(super) now: Time,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: EpochOutcome,
     /// Receiving over sending rate.
     pub(super) stretch: f64,
     /// r^_i and r_i, 10^6 bit/s.
@@ -51,7 +51,7 @@ impl Feedback {
 
 /// Measurements of a drain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drain {
+pub(super) struct DrainMeasurement {
     pub(super) from: Time,
     /// RTT and T before it.
     pub(super) rtt: Duration,

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use super::super::epoch::Outcome;
-use super::super::losses::Verdict;
+use super::super::epoch::EpochOutcome;
+use super::super::losses::LossVerdict;
 use super::Control;
-use super::state::{Feedback, State};
+use super::state::{Feedback, IrisState};
 
 // The paper has no trials; docs/research/cc/iris.md has measurements.
 
@@ -30,15 +30,15 @@ const TRIAL_BACKOFF: f64 = 0.97;
 
 impl Control {
     /// Judges an epoch's losses.
-    pub(super) fn judge_losses(&mut self, outcome: &Outcome, hold: Duration) -> Verdict {
+    pub(super) fn judge_losses(&mut self, outcome: &EpochOutcome, hold: Duration) -> LossVerdict {
         let (packets, lost) = (outcome.packets, outcome.lost);
         if self.is_starting() {
             self.judge_start_up_losses(outcome);
-            return Verdict::Random;
+            return LossVerdict::Random;
         }
         let heavy = lost as f64 > HEAVY_LOSS * packets as f64;
         if self.load_packets >= self.load_target && !heavy && !self.losses.is_trial_running() {
-            return Verdict::Random;
+            return LossVerdict::Random;
         }
         let round_packets = self.per_second(outcome.sent_mbps) * hold.as_secs_f64();
         let settled = outcome.decision >= self.trial_decision;
@@ -47,7 +47,7 @@ impl Control {
         let known = self.losses.random();
         let drained = settled.then_some(self.queue <= empty);
         let verdict = self.losses.on_epoch((packets, lost), round_packets, drained);
-        if self.losses.random() > known || verdict == Verdict::Spurious {
+        if self.losses.random() > known || verdict == LossVerdict::Spurious {
             self.load_target = self.load_target.max(self.load_before_trial);
         }
         verdict
@@ -70,7 +70,7 @@ impl Control {
         self.trial_since = feedback.now;
         self.received_before = None;
         match &mut self.state {
-            State::Draining { resume_mbps, .. } => *resume_mbps = self.trial_mbps,
+            IrisState::Draining { resume_mbps, .. } => *resume_mbps = self.trial_mbps,
             _ => self.set(self.trial_mbps),
         }
         self.trial_decision = self.decision;

@@ -41,7 +41,7 @@ pub struct LinkConfig {
 
 /// An invalid link configuration.
 #[derive(Debug, Error, PartialEq)]
-pub enum ConfigError {
+pub enum LinkConfigError {
     /// The rate is outside what the emulator can serialise.
     #[error("rate of {0} bit/s: allowed are 1 kbit/s to 10 Gbit/s")]
     Rate(u64),
@@ -61,20 +61,20 @@ impl PipeConfig {
     ///
     /// # Errors
     /// Names the first value that is out of range, and the range.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), LinkConfigError> {
         if !(1_000..=10_000_000_000).contains(&self.rate_bps) {
-            return Err(ConfigError::Rate(self.rate_bps));
+            return Err(LinkConfigError::Rate(self.rate_bps));
         }
         for delay_ns in [self.delay_ns, self.jitter_ns] {
             if delay_ns > 10_000_000_000 {
-                return Err(ConfigError::Delay(delay_ns));
+                return Err(LinkConfigError::Delay(delay_ns));
             }
         }
         if !(0.0..=1.0).contains(&self.loss) {
-            return Err(ConfigError::Loss(self.loss));
+            return Err(LinkConfigError::Loss(self.loss));
         }
         if self.buffer_bytes > 1_000_000_000 {
-            return Err(ConfigError::Buffer(self.buffer_bytes));
+            return Err(LinkConfigError::Buffer(self.buffer_bytes));
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl LinkConfig {
     ///
     /// # Errors
     /// As [`PipeConfig::validate`].
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), LinkConfigError> {
         self.down.validate()?;
         self.up.validate()
     }
@@ -137,8 +137,8 @@ mod tests {
             reorder: false,
         };
         assert_eq!(good.validate(), Ok(()));
-        assert_eq!(PipeConfig { rate_bps: 0, ..good }.validate(), Err(ConfigError::Rate(0)));
-        assert_eq!(PipeConfig { loss: 1.5, ..good }.validate(), Err(ConfigError::Loss(1.5)));
+        assert_eq!(PipeConfig { rate_bps: 0, ..good }.validate(), Err(LinkConfigError::Rate(0)));
+        assert_eq!(PipeConfig { loss: 1.5, ..good }.validate(), Err(LinkConfigError::Loss(1.5)));
         assert!(PipeConfig { loss: f64::NAN, ..good }.validate().is_err());
         assert!(PipeConfig { delay_ns: 1 << 40, ..good }.validate().is_err());
         assert!(PipeConfig { buffer_bytes: 1 << 40, ..good }.validate().is_err());

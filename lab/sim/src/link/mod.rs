@@ -6,4 +6,4 @@ pub mod queue;
 mod schedule;
 
 pub use config::{LinkConfig, PipeConfig};
-pub use pipe::{Pipe, PipeCounters, Released, Verdict};
+pub use pipe::{ArrivalOutcome, Pipe, PipeCounters, Released};

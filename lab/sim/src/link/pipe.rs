@@ -13,12 +13,12 @@ use serde::Serialize;
 
 use super::config::PipeConfig;
 use super::queue::{ByteFifo, LinkSized};
-use super::schedule::{self, FixedNs, Schedule, Slot, Work, fixed, whole_ns};
-use crate::trace::Trace;
+use super::schedule::{self, FixedNs, Schedule, TransmissionSlot, Work, fixed, whole_ns};
+use crate::trace::RateTrace;
 
 /// Outcome of a packet's arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict<P> {
+pub enum ArrivalOutcome<P> {
     /// It is in the buffer or being serialised.
     Accepted,
     /// It was lost at random.
@@ -76,7 +76,7 @@ struct InService<P> {
     began_at: FixedNs,
     /// The work to be carried in `slot`.
     work: Work,
-    slot: Slot,
+    slot: TransmissionSlot,
     late_ns: u64,
 }
 
@@ -127,7 +127,7 @@ impl<P: LinkSized> Pipe<P> {
 
     /// A packet reaches the link at `at_ns`. Arrivals are in order of time; one that is stamped
     /// before its predecessor (another CPU's clock) counts as simultaneous with it.
-    pub fn arrive(&mut self, at_ns: u64, packet: P) -> Verdict<P> {
+    pub fn arrive(&mut self, at_ns: u64, packet: P) -> ArrivalOutcome<P> {
         let at_ns = at_ns.max(self.last_arrival_ns);
         self.last_arrival_ns = at_ns;
         let at = fixed(at_ns);
@@ -138,26 +138,26 @@ impl<P: LinkSized> Pipe<P> {
         self.counters.arrived_bytes += bytes;
         if self.loss.next() {
             self.counters.lost_packets += 1;
-            return Verdict::Lost(packet);
+            return ArrivalOutcome::Lost(packet);
         }
         let waiting = Waiting { packet, arrived_ns: at_ns };
         if self.service.is_none() {
             if self.schedule.is_opportunities() && bytes > self.config.buffer_bytes {
                 self.counters.dropped_packets += 1;
-                return Verdict::Dropped(waiting.packet);
+                return ArrivalOutcome::Dropped(waiting.packet);
             }
             // serve_until left nothing waiting, so the line is free from `free_at` on.
             self.schedule.on_idle();
             self.begin(waiting, at.max(self.free_at));
             self.note_queue(at);
-            return Verdict::Accepted;
+            return ArrivalOutcome::Accepted;
         }
         if let Err(refused) = self.queue.push_beside(waiting, self.unbegun_bytes(at)) {
             self.counters.dropped_packets += 1;
-            return Verdict::Dropped(refused.packet);
+            return ArrivalOutcome::Dropped(refused.packet);
         }
         self.note_queue(at);
-        Verdict::Accepted
+        ArrivalOutcome::Accepted
     }
 
     /// When the next packet may be due at the far end, in nanoseconds; `None` while the link is
@@ -214,7 +214,7 @@ impl<P: LinkSized> Pipe<P> {
     }
 
     /// Serialises at the rates of `trace`, which starts at `now_ns`.
-    pub fn follow(&mut self, now_ns: u64, trace: Arc<Trace>) {
+    pub fn follow(&mut self, now_ns: u64, trace: Arc<RateTrace>) {
         self.set_schedule(now_ns, Schedule::trace(trace, now_ns));
     }
 

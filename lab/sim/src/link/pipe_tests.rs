@@ -35,7 +35,7 @@ fn assert_conserved(pipe: &Pipe<u64>) {
 fn one_packet_takes_serialisation_plus_propagation() {
     let mut pipe = Pipe::new(demo(), 1);
     assert_eq!(pipe.next_due_ns(), None);
-    assert_eq!(pipe.arrive(7 * MS, 1500), Verdict::Accepted);
+    assert_eq!(pipe.arrive(7 * MS, 1500), ArrivalOutcome::Accepted);
     assert_eq!(pipe.next_due_ns(), Some(58 * MS));
     assert_eq!(pipe.pop_due(58 * MS - 1), None);
     let due = Released { packet: 1500, due_ns: 58 * MS, waited_ns: 0 };
@@ -103,12 +103,12 @@ fn late_calls_shift_nothing() {
 fn drop_tail_keeps_the_buffer_and_one_on_the_line() {
     let mut pipe = Pipe::new(PipeConfig { buffer_bytes: 7_500, ..demo() }, 1);
     let verdicts: Vec<_> = (0..10).map(|_| pipe.arrive(0, 1500)).collect();
-    assert!(verdicts[..6].iter().all(|verdict| *verdict == Verdict::Accepted));
-    assert!(verdicts[6..].iter().all(|verdict| *verdict == Verdict::Dropped(1500)));
+    assert!(verdicts[..6].iter().all(|verdict| *verdict == ArrivalOutcome::Accepted));
+    assert!(verdicts[6..].iter().all(|verdict| *verdict == ArrivalOutcome::Dropped(1500)));
     // At 1 ms exactly the first packet has gone and room for one more is there.
-    assert_eq!(pipe.arrive(MS - 1, 1500), Verdict::Dropped(1500));
-    assert_eq!(pipe.arrive(MS, 1500), Verdict::Accepted);
-    assert_eq!(pipe.arrive(MS, 1500), Verdict::Dropped(1500));
+    assert_eq!(pipe.arrive(MS - 1, 1500), ArrivalOutcome::Dropped(1500));
+    assert_eq!(pipe.arrive(MS, 1500), ArrivalOutcome::Accepted);
+    assert_eq!(pipe.arrive(MS, 1500), ArrivalOutcome::Dropped(1500));
     assert_eq!(pipe.counters().queue_max_bytes, 7_500);
     assert_conserved(&pipe);
 }
@@ -116,9 +116,9 @@ fn drop_tail_keeps_the_buffer_and_one_on_the_line() {
 #[test]
 fn without_a_buffer_only_an_idle_line_takes_a_packet() {
     let mut pipe = Pipe::new(PipeConfig { buffer_bytes: 0, ..demo() }, 1);
-    assert_eq!(pipe.arrive(0, 1500), Verdict::Accepted);
-    assert_eq!(pipe.arrive(0, 1), Verdict::Dropped(1));
-    assert_eq!(pipe.arrive(MS, 1500), Verdict::Accepted);
+    assert_eq!(pipe.arrive(0, 1500), ArrivalOutcome::Accepted);
+    assert_eq!(pipe.arrive(0, 1), ArrivalOutcome::Dropped(1));
+    assert_eq!(pipe.arrive(MS, 1500), ArrivalOutcome::Accepted);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn loss_has_its_probability_and_its_seed() {
     let lost = |seed| {
         let mut pipe = Pipe::new(config, seed);
         let lost: Vec<u64> = (0..1_000_000)
-            .filter(|index| pipe.arrive(index * MS, 1500) == Verdict::Lost(1500))
+            .filter(|index| pipe.arrive(index * MS, 1500) == ArrivalOutcome::Lost(1500))
             .collect();
         assert_conserved(&pipe);
         assert_eq!(pipe.counters().lost_packets, lost.len() as u64);
@@ -158,9 +158,9 @@ fn losses_scatter_as_independent_ones_do_over_the_seeds() {
 #[test]
 fn loss_comes_before_the_buffer_and_the_extremes_are_exact() {
     let mut never = Pipe::new(demo(), 3);
-    assert!((0..10_000).all(|index| never.arrive(index * MS, 1500) != Verdict::Lost(1500)));
+    assert!((0..10_000).all(|index| never.arrive(index * MS, 1500) != ArrivalOutcome::Lost(1500)));
     let mut always = Pipe::new(PipeConfig { loss: 1.0, ..demo() }, 3);
-    assert!((0..10_000).all(|_| always.arrive(0, 1500) == Verdict::Lost(1500)));
+    assert!((0..10_000).all(|_| always.arrive(0, 1500) == ArrivalOutcome::Lost(1500)));
     assert_eq!(always.inside_packets(), 0);
 }
 

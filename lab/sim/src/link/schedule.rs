@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::trace::{Kind, Trace};
+use crate::trace::{RateTrace, TraceKind};
 
 /// Nanoseconds with 32 fractional bits, so that a rate that does not divide a nanosecond (12 Mbit/s:
 /// 1500 bytes are exactly 1 ms, 1499 are not) errs by less than 1 ns in 10^9 packets.
@@ -35,7 +35,7 @@ pub(super) fn bytes(work: Work) -> u64 {
 
 /// When a packet is on the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct TransmissionSlot {
     /// When its first bit leaves.
     pub starts_at: FixedNs,
     /// When its last bit has left.
@@ -47,7 +47,7 @@ pub(super) struct Slot {
 /// The capacity of a line over time.
 #[derive(Debug)]
 pub(super) enum Schedule {
-    Constant(Constant),
+    Constant(ConstantRate),
     Steps(Cursor),
     Opportunities(Cursor),
 }
@@ -55,7 +55,7 @@ pub(super) enum Schedule {
 /// A rate, and the time of the last packet size: most packets have one size, and a division of 128 bits
 /// is expensive.
 #[derive(Debug)]
-pub(super) struct Constant {
+pub(super) struct ConstantRate {
     rate_bps: u64,
     last_work: Work,
     last_time: FixedNs,
@@ -64,7 +64,7 @@ pub(super) struct Constant {
 /// A place in a trace that loops.
 #[derive(Debug)]
 pub(super) struct Cursor {
-    trace: Arc<Trace>,
+    trace: Arc<RateTrace>,
     /// When the trace came into force.
     epoch_ns: u64,
     /// When the current turn of the trace began.
@@ -79,12 +79,12 @@ pub(super) struct Cursor {
 
 impl Schedule {
     pub(super) fn constant(rate_bps: u64) -> Self {
-        Self::Constant(Constant { rate_bps, last_work: 0, last_time: 0 })
+        Self::Constant(ConstantRate { rate_bps, last_work: 0, last_time: 0 })
     }
 
     /// Plays `trace` from `epoch_ns` on.
-    pub(super) fn trace(trace: Arc<Trace>, epoch_ns: u64) -> Self {
-        let opportunities = matches!(trace.kind, Kind::Opportunities(_));
+    pub(super) fn trace(trace: Arc<RateTrace>, epoch_ns: u64) -> Self {
+        let opportunities = matches!(trace.kind, TraceKind::Opportunities(_));
         let cursor = Cursor { trace, epoch_ns, turn_ns: epoch_ns, index: 0, spare_at: 0, spare: 0 };
         if opportunities { Self::Opportunities(cursor) } else { Self::Steps(cursor) }
     }
@@ -95,14 +95,18 @@ impl Schedule {
     }
 
     /// The slot of `work`, which can start at `free` at the earliest. Calls are in order of `free`.
-    pub(super) fn plan(&mut self, free: FixedNs, work: Work) -> Slot {
+    pub(super) fn plan(&mut self, free: FixedNs, work: Work) -> TransmissionSlot {
         match self {
-            Self::Constant(constant) => {
-                Slot { starts_at: free, ends_at: free + constant.time_for(work), head: 0 }
-            }
-            Self::Steps(cursor) => {
-                Slot { starts_at: free, ends_at: cursor.walk_steps(free, work), head: 0 }
-            }
+            Self::Constant(constant) => TransmissionSlot {
+                starts_at: free,
+                ends_at: free + constant.time_for(work),
+                head: 0,
+            },
+            Self::Steps(cursor) => TransmissionSlot {
+                starts_at: free,
+                ends_at: cursor.walk_steps(free, work),
+                head: 0,
+            },
             Self::Opportunities(cursor) => cursor.take_opportunities(free, work),
         }
     }
@@ -115,7 +119,7 @@ impl Schedule {
     }
 
     /// The part of `total`, planned as `slot`, that is still to be carried at `now`.
-    pub(super) fn left(&self, slot: &Slot, total: Work, now: FixedNs) -> Work {
+    pub(super) fn left(&self, slot: &TransmissionSlot, total: Work, now: FixedNs) -> Work {
         if slot.starts_at > now {
             return total;
         }
@@ -133,7 +137,7 @@ impl Schedule {
     }
 }
 
-impl Constant {
+impl ConstantRate {
     fn time_for(&mut self, work: Work) -> FixedNs {
         if self.last_work != work {
             self.last_work = work;
@@ -146,13 +150,13 @@ impl Constant {
 impl Cursor {
     /// The entry at the cursor: its moment and its value.
     fn entry(&self) -> (u64, u64) {
-        let (Kind::Opportunities(entries) | Kind::Steps(entries)) = &self.trace.kind;
+        let (TraceKind::Opportunities(entries) | TraceKind::Steps(entries)) = &self.trace.kind;
         let (at_ns, value) = entries[self.index];
         (self.turn_ns + at_ns, value)
     }
 
     fn next_entry(&mut self) {
-        let (Kind::Opportunities(entries) | Kind::Steps(entries)) = &self.trace.kind;
+        let (TraceKind::Opportunities(entries) | TraceKind::Steps(entries)) = &self.trace.kind;
         self.index += 1;
         if self.index == entries.len() {
             self.index = 0;
@@ -162,7 +166,7 @@ impl Cursor {
 
     /// When the step at the cursor ends.
     fn step_end_ns(&self) -> u64 {
-        let (Kind::Opportunities(entries) | Kind::Steps(entries)) = &self.trace.kind;
+        let (TraceKind::Opportunities(entries) | TraceKind::Steps(entries)) = &self.trace.kind;
         let end_ns = entries.get(self.index + 1).map_or(self.trace.period_ns, |(at_ns, _)| *at_ns);
         self.turn_ns + end_ns
     }
@@ -197,10 +201,10 @@ impl Cursor {
         }
     }
 
-    fn take_opportunities(&mut self, free: FixedNs, total: Work) -> Slot {
+    fn take_opportunities(&mut self, free: FixedNs, total: Work) -> TransmissionSlot {
         self.skip_turns(free);
         let mut left = total;
-        let mut slot = Slot { starts_at: free, ends_at: free, head: 0 };
+        let mut slot = TransmissionSlot { starts_at: free, ends_at: free, head: 0 };
         if self.spare > 0 && self.spare_at == free {
             let taken = self.spare.min(left);
             self.spare -= taken;
@@ -218,7 +222,7 @@ impl Cursor {
             let offered = work(offered);
             let taken = offered.min(left);
             if left == total {
-                slot = Slot { starts_at: at, ends_at: at, head: taken };
+                slot = TransmissionSlot { starts_at: at, ends_at: at, head: taken };
             }
             slot.ends_at = at;
             left -= taken;
@@ -238,11 +242,11 @@ impl Cursor {
     /// Capacity of the first `span` of a turn, inclusive.
     fn within_turn(&self, span: FixedNs) -> Work {
         match &self.trace.kind {
-            Kind::Opportunities(entries) => {
+            TraceKind::Opportunities(entries) => {
                 let taken = entries.iter().take_while(|(at_ns, _)| fixed(*at_ns) <= span);
                 work(taken.map(|(_, bytes)| bytes).sum())
             }
-            Kind::Steps(entries) => {
+            TraceKind::Steps(entries) => {
                 let ends = entries.iter().skip(1).map(|(at_ns, _)| *at_ns);
                 let ends = ends.chain([self.trace.period_ns]);
                 let steps = entries.iter().zip(ends);

@@ -16,7 +16,7 @@ use pacer::Pacer;
 use rtt::{INITIAL_RTT, Rtt};
 use source::Feed;
 
-use crate::{Flow, HEADER_BYTES};
+use crate::{FlowSetup, HEADER_BYTES};
 
 /// Packets that may overtake one before it counts as lost (RFC 9002, Section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
@@ -44,7 +44,7 @@ enum Fate {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct InFlightPacket {
     at: Time,
     unit: u64,
     bytes: u32,
@@ -65,7 +65,7 @@ pub(crate) struct SenderCounts {
 
 /// A segment whose data is on the way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
+pub(crate) struct SegmentRequest {
     pub number: u64,
     pub due: Time,
     pub requested: Time,
@@ -74,7 +74,7 @@ pub(crate) struct Request {
 }
 
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub(crate) struct SimulatedSender {
     controller: PathController,
     /// Seed of the next controller.
     seed: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Sender {
     max_ack_delay_ns: u64,
     stopped: bool,
     /// Packets from number `base` on: an index instead of a search.
-    ring: VecDeque<Sent>,
+    ring: VecDeque<InFlightPacket>,
     base: u64,
     /// No packet below this is in flight.
     first_in_flight: u64,
@@ -107,11 +107,11 @@ pub(crate) struct Sender {
     lost: Vec<LostPacket>,
     pub counts: SenderCounts,
     /// The segment that is under way.
-    pub request: Option<Request>,
+    pub request: Option<SegmentRequest>,
 }
 
-impl Sender {
-    pub(crate) fn new(flow: &Flow, seed: u64) -> Self {
+impl SimulatedSender {
+    pub(crate) fn new(flow: &FlowSetup, seed: u64) -> Self {
         let start = Time::ZERO + flow.start;
         let mtu_bytes = flow.packet_bytes - HEADER_BYTES;
         let path = PathStart {
@@ -208,7 +208,7 @@ impl Sender {
             let made = self.feed.produce(now, self.is_idle());
             if let Some((number, due)) = made {
                 let end_units = self.feed.segment_end(number);
-                self.request = Some(Request { number, due, requested: now, end_units });
+                self.request = Some(SegmentRequest { number, due, requested: now, end_units });
             }
         }
     }
@@ -271,7 +271,12 @@ impl Sender {
             has_data: true,
         });
         // No packet is larger than 65535 bytes.
-        self.ring.push_back(Sent { at: now, unit, bytes: bytes as u32, fate: Fate::InFlight });
+        self.ring.push_back(InFlightPacket {
+            at: now,
+            unit,
+            bytes: bytes as u32,
+            fate: Fate::InFlight,
+        });
         self.in_flight_bytes += bytes;
         self.in_flight_packets += 1;
         self.last_sent = now;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_cc::{AckedPacket, CongestionEvent, LostPacket, RttSample, Time};
 
-use super::{Fate, Sender, Sent};
+use super::{Fate, InFlightPacket, SimulatedSender};
 use crate::receiver::Ack;
 
 /// Largest packet threshold after losses that turned out to be reordering (as in quiche, which the tunnel
@@ -15,7 +15,7 @@ const REORDERED_TIME_THRESHOLD_EIGHTHS: u64 = 10;
 /// Probe timeouts for which a lost packet is remembered, in case it was only late.
 const LOST_MEMORY_TIMEOUTS: u64 = 4;
 
-impl Sender {
+impl SimulatedSender {
     /// Processes an acknowledgement that reports the packets `numbers` first.
     pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack, numbers: impl Iterator<Item = u64>) {
         self.acked.clear();
@@ -66,7 +66,7 @@ impl Sender {
     }
 
     /// A packet that was declared lost has arrived: its data is not sent again, and the thresholds grow.
-    fn on_late(&mut self, now: Time, number: u64, sent: &Sent) {
+    fn on_late(&mut self, now: Time, number: u64, sent: &InFlightPacket) {
         self.counts.spurious += 1;
         if let Some(place) = self.again.iter().position(|unit| *unit == sent.unit) {
             self.again.remove(place);

@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use millrace_cc::{Bandwidth, Time};
 
-use crate::Source;
+use crate::DataSource;
 
 /// The data to send, in units of one full packet's payload; a segment's last unit is smaller.
 #[derive(Debug)]
 pub(super) struct Feed {
-    source: Source,
+    source: DataSource,
     start: Time,
     unit_bytes: u64,
     /// Units produced so far.
@@ -18,8 +18,8 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn new(source: Source, start: Time, unit_bytes: u64) -> Self {
-        let made_units = if source == Source::Bulk { u64::MAX } else { 0 };
+    pub(super) fn new(source: DataSource, start: Time, unit_bytes: u64) -> Self {
+        let made_units = if source == DataSource::Bulk { u64::MAX } else { 0 };
         Self { source, start, unit_bytes, made_units, segments: 0, closed: false }
     }
 
@@ -40,13 +40,13 @@ impl Feed {
             return None;
         }
         match self.source {
-            Source::Bulk => None,
-            Source::Constant { rate } => {
+            DataSource::Bulk => None,
+            DataSource::Constant { rate } => {
                 self.made_units = rate.bytes_in(now - self.start) / self.unit_bytes;
                 None
             }
-            Source::Segments { .. } if !idle => None,
-            Source::Segments { bytes, period } => {
+            DataSource::Segments { .. } if !idle => None,
+            DataSource::Segments { bytes, period } => {
                 let due = self.segment_due(period);
                 if now < due {
                     return None;
@@ -64,15 +64,15 @@ impl Feed {
             return None;
         }
         match self.source {
-            Source::Bulk => None,
-            Source::Constant { rate } => Some(self.after(rate, self.made_units + 1)),
-            Source::Segments { period, .. } => idle.then(|| self.segment_due(period)),
+            DataSource::Bulk => None,
+            DataSource::Constant { rate } => Some(self.after(rate, self.made_units + 1)),
+            DataSource::Segments { period, .. } => idle.then(|| self.segment_due(period)),
         }
     }
 
     /// Payload of a unit.
     pub(super) fn bytes(&self, unit: u64) -> u64 {
-        let Source::Segments { bytes, .. } = self.source else { return self.unit_bytes };
+        let DataSource::Segments { bytes, .. } = self.source else { return self.unit_bytes };
         let units = bytes.div_ceil(self.unit_bytes);
         let last = unit % units == units - 1;
         if last { bytes - (units - 1) * self.unit_bytes } else { self.unit_bytes }
@@ -81,8 +81,8 @@ impl Feed {
     /// Units up to the end of segment `number`.
     pub(super) fn segment_end(&self, number: u64) -> u64 {
         match self.source {
-            Source::Segments { bytes, .. } => (number + 1) * bytes.div_ceil(self.unit_bytes),
-            Source::Bulk | Source::Constant { .. } => u64::MAX,
+            DataSource::Segments { bytes, .. } => (number + 1) * bytes.div_ceil(self.unit_bytes),
+            DataSource::Bulk | DataSource::Constant { .. } => u64::MAX,
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use millrace_cc::{Bandwidth, ConstantConfig, ControllerConfig, Time};
 use millrace_sim::{
-    Flow, FlowSample, HEADER_BYTES, Link, LinkSample, NoObserver, Observer, Outcome, SegmentDone,
-    Setup, run,
+    FlowSample, FlowSetup, HEADER_BYTES, LinkSample, LinkSetup, NoObserver, Observer, SegmentDone,
+    Setup, SimulationOutcome, run,
 };
 
 /// Sends `mbps` in packets of 1500 bytes of the network layer.
@@ -16,20 +16,20 @@ pub fn constant(mbps: f64) -> Arc<dyn ControllerConfig> {
     Arc::new(ConstantConfig { rate: Bandwidth::from_mbps(mbps * payload) })
 }
 
-pub fn link(mbps: f64, rtt_ms: u64, buffer_bytes: u64) -> Link {
-    Link::new(Bandwidth::from_mbps(mbps), Duration::from_millis(rtt_ms), buffer_bytes)
+pub fn link(mbps: f64, rtt_ms: u64, buffer_bytes: u64) -> LinkSetup {
+    LinkSetup::new(Bandwidth::from_mbps(mbps), Duration::from_millis(rtt_ms), buffer_bytes)
 }
 
 /// 12 Mbit/s, on which a packet takes 1 ms; 100 ms; a buffer of 100 packets.
-pub fn demo() -> Link {
+pub fn demo() -> LinkSetup {
     link(12.0, 100, 150_000)
 }
 
-pub fn setup(link: Link, flows: Vec<Flow>, seconds: u64) -> Setup {
+pub fn setup(link: LinkSetup, flows: Vec<FlowSetup>, seconds: u64) -> Setup {
     Setup::new(link, flows, Duration::from_secs(seconds))
 }
 
-pub fn outcome(setup: &Setup) -> Outcome {
+pub fn outcome(setup: &Setup) -> SimulationOutcome {
     run(setup, &mut NoObserver).expect("a setup that can be run")
 }
 
@@ -50,7 +50,7 @@ impl Observer for Log {
     }
 }
 
-pub fn logged(setup: &Setup) -> (Outcome, Log) {
+pub fn logged(setup: &Setup) -> (SimulationOutcome, Log) {
     let mut log = Log::default();
     let outcome = run(setup, &mut log).expect("a setup that can be run");
     (outcome, log)

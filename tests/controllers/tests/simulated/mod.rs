@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cc::{Bandwidth, ControllerConfig, Time};
-pub use millrace_sim::Source;
+pub use millrace_sim::DataSource;
 use millrace_sim::{
-    AckPolicy, Flow, FlowSample, HEADER_BYTES, LinkChange, LinkSample, Observer, PacketDelivered,
-    Rate, SegmentDone, Setup,
+    AckPolicy, FlowSample, FlowSetup, HEADER_BYTES, LinkChange, LinkRate, LinkSample, Observer,
+    PacketDelivered, SegmentDone, Setup,
 };
 
 /// UDP payload of every packet.
@@ -46,11 +46,11 @@ impl Link {
         Bandwidth::from_bits_per_s(with_headers(self.rate.bits_per_s()))
     }
 
-    fn simulated(&self) -> millrace_sim::Link {
-        millrace_sim::Link {
+    fn simulated(&self) -> millrace_sim::LinkSetup {
+        millrace_sim::LinkSetup {
             loss: self.loss,
             jitter: self.jitter,
-            ..millrace_sim::Link::new(
+            ..millrace_sim::LinkSetup::new(
                 self.network_rate(),
                 self.rtt,
                 with_headers(self.buffer_bytes),
@@ -60,7 +60,7 @@ impl Link {
 
     fn change(&self) -> LinkChange {
         LinkChange {
-            rate: Some(Rate::Constant(self.network_rate())),
+            rate: Some(LinkRate::Constant(self.network_rate())),
             rtt: Some(self.rtt),
             buffer_bytes: Some(with_headers(self.buffer_bytes)),
             loss: Some(self.loss),
@@ -168,7 +168,7 @@ impl Path {
     pub fn flow(
         self,
         config: &(impl ControllerConfig + Clone + 'static),
-        source: Source,
+        source: DataSource,
         start_s: f64,
     ) -> Self {
         self.flow_of(Arc::new(config.clone()), source, start_s)
@@ -178,15 +178,15 @@ impl Path {
     pub fn flow_of(
         mut self,
         algorithm: Arc<dyn ControllerConfig>,
-        source: Source,
+        source: DataSource,
         start_s: f64,
     ) -> Self {
-        self.setup.flows.push(Flow {
+        self.setup.flows.push(FlowSetup {
             source,
             start: Duration::from_secs_f64(start_s),
             ack: self.ack,
             packet_bytes: PACKET_BYTES + HEADER_BYTES,
-            ..Flow::bulk(algorithm)
+            ..FlowSetup::bulk(algorithm)
         });
         self
     }

@@ -30,7 +30,7 @@ use millrace_lab::run::Run;
 use millrace_lab::topology::{
     CLIENT_EDGE, CLIENT_EDGE_INSIDE, KernelCc, ORIGIN, SERVER_EDGE, Topology,
 };
-use millrace_lab::veth::{self, End};
+use millrace_lab::veth::{self, VethEnd};
 
 use crate::Arguments;
 use crate::clients::{EndFaults, Entry, serve};
@@ -208,7 +208,7 @@ impl Site {
         };
         self.edge(edge).ip("link set wan up")?;
         let (client, server) = (format!("{CLIENT_EDGE}/24"), format!("{SERVER_EDGE}/24"));
-        let end = |namespace, address| End { namespace, name: "wan", address: Some(address) };
+        let end = |namespace, address| VethEnd { namespace, name: "wan", address: Some(address) };
         veth::acquaint(
             end(&self.topology.client_edge, client.as_str()),
             end(&self.topology.server_edge, server.as_str()),

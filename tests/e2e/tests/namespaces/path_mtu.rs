@@ -17,7 +17,7 @@ use millrace_lab::netns::Namespace;
 use millrace_lab::process::output_of;
 use millrace_lab::run::Run;
 use millrace_lab::topology::{CLIENT_EDGE_INSIDE, ORIGIN};
-use millrace_lab::veth::{self, End};
+use millrace_lab::veth::{self, VethEnd};
 use socket2::Socket;
 
 use crate::world::{Options, World};
@@ -179,7 +179,7 @@ fn join(
         namespace.ip(&format!("addr add {ip}/{prefix} dev {device}{nodad}")).unwrap();
         namespace.ip(&format!("link set {device} up")).unwrap();
     }
-    let end = |namespace, name, address| End { namespace, name, address: Some(address) };
+    let end = |namespace, name, address| VethEnd { namespace, name, address: Some(address) };
     veth::acquaint(end(router, device, router_ip), end(host, "wan", host_ip)).unwrap();
     let family = if router_ip.contains(':') { "-6" } else { "-4" };
     host.ip(&format!("{family} route add default via {router_ip}")).unwrap();
