@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libfuzzer_sys::fuzz_target;
 use millrace_wire::capsule::{Capsules, DATAGRAM, Error, MAX_DATAGRAM_BYTES, datagram};
 use millrace_wire::http_datagram::{UDP_CONTEXT, head, parse, parse_context};
-use millrace_wire::repair::{BlockHeader, Header, RepairMethods, put_second_part, second_parts};
+use millrace_wire::repair::{BlockHeader, RepairHeader, RepairMethods, put_second_part, second_parts};
 
 /// Longest stream: more than two of the longest capsules.
 const MOST_BYTES: usize = 2 * MAX_DATAGRAM_BYTES + 1024;
@@ -83,7 +83,7 @@ fn expected(mut bytes: &[u8]) -> (Vec<&[u8]>, Result<(), Error>) {
 
 /// A datagram of the repair context: what is taken apart is what it is put together from.
 fn repair(bytes: &[u8]) {
-    match Header::parse(bytes) {
+    match RepairHeader::parse(bytes) {
         Some((header, payload)) => {
             assert_eq!([&header.to_bytes()[..], payload].concat(), bytes);
             let mut again = Vec::new();
@@ -93,7 +93,7 @@ fn repair(bytes: &[u8]) {
             assert!(payload.len() >= again.len());
             assert!(second_parts(&again).eq(second_parts(payload)));
         }
-        None => assert!(bytes.len() < Header::BYTES),
+        None => assert!(bytes.len() < RepairHeader::BYTES),
     }
     if let Some((header, symbol)) = BlockHeader::parse(bytes) {
         assert_eq!([&header.to_bytes()[..], symbol].concat(), bytes);

@@ -46,7 +46,7 @@ impl QueueLimit {
 
 /// A datagram that waits.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingDatagram {
     bytes: Vec<u8>,
     since: Instant,
 }
@@ -55,7 +55,7 @@ struct Waiting {
 /// use and delay those behind them.
 #[derive(Debug, Default)]
 pub struct Queue {
-    datagrams: VecDeque<Waiting>,
+    datagrams: VecDeque<WaitingDatagram>,
     bytes: usize,
     /// Since when the oldest datagram has been late at each look.
     late_since: Option<Instant>,
@@ -74,14 +74,14 @@ impl Queue {
             dropped += 1;
         }
         self.bytes += datagram.len();
-        self.datagrams.push_back(Waiting { bytes: datagram, since: now });
+        self.datagrams.push_back(WaitingDatagram { bytes: datagram, since: now });
         dropped
     }
 
     /// Drops datagrams that have waited for longer than `deadline`, if there have been late ones for [`LATE_FOR`].
     /// Returns how many.
     pub(crate) fn drop_late(&mut self, deadline: Duration, now: Instant) -> u64 {
-        let waited = |it: &Waiting| now.saturating_duration_since(it.since);
+        let waited = |it: &WaitingDatagram| now.saturating_duration_since(it.since);
         let oldest = self.datagrams.front().map_or(Duration::ZERO, waited);
         // Where a queue stands, dropping brings it to the deadline and no further.
         if oldest <= deadline / 2 {
@@ -102,7 +102,7 @@ impl Queue {
 
     /// Takes the oldest.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
-        let Waiting { bytes, .. } = self.datagrams.pop_front()?;
+        let WaitingDatagram { bytes, .. } = self.datagrams.pop_front()?;
         self.bytes -= bytes.len();
         Some(bytes)
     }

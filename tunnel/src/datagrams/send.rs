@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use millrace_wire::capsule;
 use millrace_wire::http_datagram::{self, Head, UDP_CONTEXT};
-use millrace_wire::repair::{self, Header, Kind};
+use millrace_wire::repair::{self, RepairHeader, RepairKind};
 use quiche::h3;
 
 use super::repair::frame_id::frame_id;
-use super::repair::sender::{Frame, RepairSender, datagram, split};
+use super::repair::sender::{RepairSender, SentFrame, datagram, split};
 use super::{QueueLimit, SEND_QUEUE, UdpFlow};
 use crate::conn::Conn;
 use crate::udp::RecvBuffers;
@@ -54,7 +54,7 @@ struct Prefix {
 impl Prefix {
     fn of(stream: u64, is_repaired: bool) -> Self {
         let (context, header_bytes) = match is_repaired {
-            true => (repair::CONTEXT, Header::BYTES),
+            true => (repair::CONTEXT, RepairHeader::BYTES),
             false => (UDP_CONTEXT, 0),
         };
         Self { head: http_datagram::head(stream, context), header_bytes }
@@ -65,7 +65,8 @@ impl Prefix {
     }
 
     fn before(&self, payload: &[u8]) -> Vec<u8> {
-        let mut datagram = Vec::with_capacity(Head::MAX_BYTES + Header::BYTES + payload.len());
+        let mut datagram =
+            Vec::with_capacity(Head::MAX_BYTES + RepairHeader::BYTES + payload.len());
         datagram.extend_from_slice(self.head.as_bytes());
         datagram.resize(self.bytes(), 0);
         datagram.extend_from_slice(payload);
@@ -214,7 +215,7 @@ impl UdpFlow {
         if free > 0
             && let Some((first, payload)) = sender.pop_repair(self.queue.is_empty(), now)
         {
-            let bytes = datagram(head, Kind::Repair, first, &payload);
+            let bytes = datagram(head, RepairKind::Repair, first, &payload);
             // Without room, as the path MTU has become smaller, or an identifier: it is of use now or never.
             let _ = conn.quic.dgram_send_buf(bytes);
             return Some(Sent::Redundancy);
@@ -227,8 +228,8 @@ impl UdpFlow {
                 return Some(Sent::Later);
             }
             let payload = sender.take_second_parts();
-            let bytes = datagram(head, Kind::SecondParts, sender.next_sequence(), &payload);
-            sender.add_to_block(Kind::SecondParts, &payload, now);
+            let bytes = datagram(head, RepairKind::SecondParts, sender.next_sequence(), &payload);
+            sender.add_to_block(RepairKind::SecondParts, &payload, now);
             send_new(sender, conn, stream, bytes, now);
             return Some(Sent::Rest);
         }
@@ -241,17 +242,17 @@ impl UdpFlow {
         let payload_bytes = payload.len() as u64;
         let is_whole = payload.len() <= payload_room;
         if !is_whole && let Some((first, second)) = split(payload, payload_room) {
-            let bytes = datagram(head, Kind::FirstPart, sequence, first);
-            sender.add_to_block(Kind::FirstPart, first, now);
+            let bytes = datagram(head, RepairKind::FirstPart, sequence, first);
+            sender.add_to_block(RepairKind::FirstPart, first, now);
             sender.push_second_part(sequence, second);
             self.queue.pop();
             send_new(sender, conn, stream, bytes, now);
             return Some(Sent::Yes(payload_bytes));
         }
         if is_whole {
-            sender.add_to_block(Kind::Whole, payload, now);
+            sender.add_to_block(RepairKind::Whole, payload, now);
         }
-        let header = Header { kind: Kind::Whole, sequence }.to_bytes();
+        let header = RepairHeader { kind: RepairKind::Whole, sequence }.to_bytes();
         self.queue.front_mut()?[head.len()..prefix.bytes()].copy_from_slice(&header);
         if is_whole {
             let bytes = self.queue.pop()?;
@@ -269,19 +270,25 @@ impl UdpFlow {
 
 /// Sends the datagram with the next sequence number for the first time.
 fn send_new(sender: &mut RepairSender, conn: &mut Conn, stream: u64, bytes: Vec<u8>, now: Instant) {
-    send_frame(sender, conn, stream, Frame { bytes, first_sent: now }, now);
+    send_frame(sender, conn, stream, SentFrame { bytes, first_sent: now }, now);
     sender.advance();
 }
 
 /// Hands a frame to the transport.
-fn send_frame(sender: &mut RepairSender, conn: &mut Conn, stream: u64, frame: Frame, now: Instant) {
+fn send_frame(
+    sender: &mut RepairSender,
+    conn: &mut Conn,
+    stream: u64,
+    frame: SentFrame,
+    now: Instant,
+) {
     if frame.bytes.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
         // Second parts that have waited while the path MTU became smaller. A capsule has room.
         return sender.push_lost(frame);
     }
-    let Frame { bytes, first_sent } = frame;
+    let SentFrame { bytes, first_sent } = frame;
     let id = frame_id(stream, sender.next_frame());
-    let kept = sender.keeps().then(|| Frame { bytes: bytes.clone(), first_sent });
+    let kept = sender.keeps().then(|| SentFrame { bytes: bytes.clone(), first_sent });
     // An error is that of a full queue, which has been looked at.
     if conn.quic.dgram_send_tracked(bytes, id).is_ok() {
         sender.on_sent(kept, now);

@@ -11,7 +11,7 @@ use millrace_wire::h3_connect::H3_MESSAGE_ERROR;
 use millrace_wire::http_datagram::{
     self, H3_DATAGRAM_ERROR, MAX_UDP_PAYLOAD_BYTES, UDP_CONTEXT, parse_context,
 };
-use millrace_wire::repair::{self, Header};
+use millrace_wire::repair::{self, RepairHeader};
 
 impl Core {
     /// Forwards all datagrams that a connection has received.
@@ -57,7 +57,7 @@ impl Core {
         match (parse_context(datagram), &mut flow.repair) {
             (Some((UDP_CONTEXT, payload)), _) => self.deliver_packet(slot, payload),
             (Some((repair::CONTEXT, datagram)), Some(repair)) => {
-                let received = Header::parse(datagram)
+                let received = RepairHeader::parse(datagram)
                     .map(|(header, payload)| repair.receiver.take(header, payload, self.now));
                 match received {
                     Some(Received::Packet(packet)) => self.deliver_packet(slot, packet),

@@ -1,14 +1,14 @@
 //! Repair of lost datagrams in CONNECT-UDP flows: an extension with a context ID of its own (RFC 9298 §4).
 //!
 //! A client offers methods of repair in the field [`FIELD`] of its request, and the answer has those that the server
-//! uses too. Then both ends may send datagrams of [`CONTEXT`], each with a [`Header`] before its payload.
+//! uses too. Then both ends may send datagrams of [`CONTEXT`], each with a [`RepairHeader`] before its payload.
 
 use std::fmt;
 
 /// The field of a request that offers methods, and of its answer that has the accepted ones: a list of tokens.
 pub const FIELD: &str = "millrace-datagram-repair";
 
-/// The context ID of datagrams with a [`Header`]. Even ones are those of the client (RFC 9298 §4).
+/// The context ID of datagrams with a [`RepairHeader`]. Even ones are those of the client (RFC 9298 §4).
 pub const CONTEXT: u64 = 2;
 
 const RETRANSMISSION: &str = "retransmission";
@@ -19,7 +19,7 @@ const FEC: &str = "fec";
 pub struct RepairMethods {
     /// Datagrams have sequence numbers, lost ones may be sent again, and a packet may come in two parts.
     pub retransmission: bool,
-    /// Forward error correction: blocks of datagrams are followed by [`Kind::Repair`] datagrams.
+    /// Forward error correction: blocks of datagrams are followed by [`RepairKind::Repair`] datagrams.
     pub fec: bool,
 }
 
@@ -104,7 +104,7 @@ impl Sequence {
 
 /// What a datagram of [`CONTEXT`] carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RepairKind {
     /// A packet.
     Whole,
     /// The first part of a packet that is larger than a datagram.
@@ -115,7 +115,7 @@ pub enum Kind {
     Repair,
 }
 
-impl Kind {
+impl RepairKind {
     /// Its two bits.
     pub fn code(self) -> u8 {
         match self {
@@ -136,21 +136,21 @@ impl Kind {
 
 /// What precedes the payload of a datagram of [`CONTEXT`]: the kind in two bits and the sequence number in 22.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct RepairHeader {
     /// What the payload is.
-    pub kind: Kind,
+    pub kind: RepairKind,
     /// The number of the datagram.
     pub sequence: Sequence,
 }
 
-impl Header {
+impl RepairHeader {
     /// Size of a header.
     pub const BYTES: usize = 3;
 
     /// Splits the header from the payload. `None` if the datagram is too short.
     pub fn parse(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (&[first, second, third], payload) = datagram.split_first_chunk()?;
-        let kind = Kind::of_code(first >> 6)?;
+        let kind = RepairKind::of_code(first >> 6)?;
         let sequence = Sequence::new(u32::from_be_bytes([0, first, second, third]));
         Some((Self { kind, sequence }, payload))
     }
@@ -237,11 +237,12 @@ mod tests {
 
     #[test]
     fn headers_have_the_documented_form() {
-        let header = Header { kind: Kind::SecondParts, sequence: Sequence::new(0x01_02_03) };
+        let header =
+            RepairHeader { kind: RepairKind::SecondParts, sequence: Sequence::new(0x01_02_03) };
         assert_eq!(header.to_bytes(), [0x81, 0x02, 0x03]);
-        assert_eq!(Header::parse(b"\x81\x02\x03rest"), Some((header, &b"rest"[..])));
+        assert_eq!(RepairHeader::parse(b"\x81\x02\x03rest"), Some((header, &b"rest"[..])));
         for unreadable in [&b""[..], b"\x01\x02"] {
-            assert_eq!(Header::parse(unreadable), None);
+            assert_eq!(RepairHeader::parse(unreadable), None);
         }
     }
 
@@ -290,15 +291,15 @@ mod tests {
     proptest! {
         #[test]
         fn headers_are_read_back(kind in 0..4_u8, number: u32, payload: Vec<u8>) {
-            let kind = Kind::of_code(kind).unwrap();
-            let header = Header { kind, sequence: Sequence::new(number) };
+            let kind = RepairKind::of_code(kind).unwrap();
+            let header = RepairHeader { kind, sequence: Sequence::new(number) };
             let datagram = [&header.to_bytes()[..], &payload].concat();
-            prop_assert_eq!(Header::parse(&datagram), Some((header, &payload[..])));
+            prop_assert_eq!(RepairHeader::parse(&datagram), Some((header, &payload[..])));
         }
 
         #[test]
         fn what_is_parsed_is_encoded_alike(datagram: Vec<u8>) {
-            if let Some((header, payload)) = Header::parse(&datagram) {
+            if let Some((header, payload)) = RepairHeader::parse(&datagram) {
                 prop_assert_eq!([&header.to_bytes()[..], payload].concat(), datagram);
             }
         }

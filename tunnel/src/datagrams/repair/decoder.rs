@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use millrace_wire::repair::{BlockHeader, Kind, MAX_BLOCK_DATAGRAMS, Sequence};
+use millrace_wire::repair::{BlockHeader, MAX_BLOCK_DATAGRAMS, RepairKind, Sequence};
 
 use super::symbol::{from_symbol, to_symbol};
 
@@ -38,7 +38,7 @@ impl Block {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Recovered {
     pub(super) sequence: Sequence,
-    pub(super) kind: Kind,
+    pub(super) kind: RepairKind,
     pub(super) payload: Vec<u8>,
 }
 
@@ -72,7 +72,7 @@ impl BlockDecoder {
     pub(super) fn add(
         &mut self,
         sequence: Sequence,
-        kind: Kind,
+        kind: RepairKind,
         payload: &[u8],
         now: Instant,
     ) -> Vec<Recovered> {
@@ -218,7 +218,7 @@ mod tests {
             })
             .collect();
         for (sequence, payload) in &datagrams {
-            encoder.add(*sequence, Kind::Whole, payload, now);
+            encoder.add(*sequence, RepairKind::Whole, payload, now);
         }
         let (begins, repairs) = encoder.close();
         assert_eq!(begins, datagrams[0].0);
@@ -241,7 +241,7 @@ mod tests {
             let is_lost = |index: usize| index == 40 || index >= 101 - repairs.len();
             for (index, (sequence, payload)) in datagrams.iter().enumerate() {
                 if !is_lost(index) {
-                    assert_eq!(decoder.add(*sequence, Kind::Whole, payload, now), []);
+                    assert_eq!(decoder.add(*sequence, RepairKind::Whole, payload, now), []);
                 }
             }
             let mut recovered = Vec::new();
@@ -253,7 +253,7 @@ mod tests {
                 .filter(|index| is_lost(*index))
                 .map(|index| Recovered {
                     sequence: datagrams[index].0,
-                    kind: Kind::Whole,
+                    kind: RepairKind::Whole,
                     payload: datagrams[index].1.clone(),
                 })
                 .collect();
@@ -271,13 +271,13 @@ mod tests {
         let mut decoder = BlockDecoder::new(now);
         let used = repairs.len() - 1;
         for (sequence, payload) in &datagrams[used + 1..] {
-            decoder.add(*sequence, Kind::Whole, payload, now);
+            decoder.add(*sequence, RepairKind::Whole, payload, now);
         }
         for (header, symbol) in &repairs[..used] {
             assert_eq!(decoder.add_repair(datagrams[0].0, *header, symbol, now), []);
         }
         let (sequence, payload) = &datagrams[0];
-        assert_eq!(decoder.add(*sequence, Kind::Whole, payload, now).len(), used);
+        assert_eq!(decoder.add(*sequence, RepairKind::Whole, payload, now).len(), used);
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let now = Instant::now();
         let mut decoder = BlockDecoder::new(now);
         for (sequence, payload) in &datagrams[2..] {
-            decoder.add(*sequence, Kind::Whole, payload, now);
+            decoder.add(*sequence, RepairKind::Whole, payload, now);
         }
         let (header, symbol) = &repairs[0];
         let first = datagrams[0].0;
@@ -304,7 +304,7 @@ mod tests {
         let now = Instant::now();
         let mut decoder = BlockDecoder::new(now);
         for number in 0..3 * MAX_KEPT as u32 {
-            decoder.add(Sequence::new(number), Kind::Whole, b"payload", now);
+            decoder.add(Sequence::new(number), RepairKind::Whole, b"payload", now);
         }
         assert_eq!((decoder.kept.len(), decoder.held_bytes()), (MAX_KEPT, 10 * MAX_KEPT));
         let header = BlockHeader { datagrams: 2, repairs: 2, index: 0 };
@@ -313,7 +313,7 @@ mod tests {
         }
         assert_eq!(decoder.blocks.len(), MAX_BLOCKS);
         let later = now + UNUSED_AFTER + Duration::from_millis(1);
-        decoder.add(Sequence::new(1), Kind::Whole, b"payload", later);
+        decoder.add(Sequence::new(1), RepairKind::Whole, b"payload", later);
         assert_eq!(decoder.held_bytes(), 0);
     }
 }

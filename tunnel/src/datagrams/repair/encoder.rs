@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_wire::repair::{BlockHeader, Kind, MAX_BLOCK_DATAGRAMS, MAX_REPAIRS, Sequence};
+use millrace_wire::repair::{BlockHeader, MAX_BLOCK_DATAGRAMS, MAX_REPAIRS, RepairKind, Sequence};
 use reed_solomon_simd::ReedSolomonEncoder;
 
 use super::symbol::{symbol_bytes, to_symbol};
@@ -45,7 +45,13 @@ impl BlockEncoder {
     }
 
     /// Adds the datagram that was sent now; its number follows that of the one before in the block.
-    pub(super) fn add(&mut self, sequence: Sequence, kind: Kind, payload: &[u8], now: Instant) {
+    pub(super) fn add(
+        &mut self,
+        sequence: Sequence,
+        kind: RepairKind,
+        payload: &[u8],
+        now: Instant,
+    ) {
         if self.symbols.is_empty() {
             (self.first, self.began) = (sequence, now);
         }
@@ -117,7 +123,7 @@ mod tests {
         let start = Instant::now();
         let mut block = BlockEncoder::new(DURATION, OVERHEAD, start);
         assert!(!block.is_due(true, start + DURATION), "it is empty");
-        block.add(Sequence::new(9), Kind::Whole, b"payload", start + DURATION);
+        block.add(Sequence::new(9), RepairKind::Whole, b"payload", start + DURATION);
         for (ms, paused, due) in
             [(159, true, false), (160, true, true), (199, false, false), (200, false, true)]
         {
@@ -125,7 +131,7 @@ mod tests {
         }
         for number in 10..9 + MAX_BLOCK_DATAGRAMS as u32 {
             assert!(!block.is_due(false, start + DURATION));
-            block.add(Sequence::new(number), Kind::Whole, b"payload", start + DURATION);
+            block.add(Sequence::new(number), RepairKind::Whole, b"payload", start + DURATION);
         }
         assert!(block.is_due(false, start + DURATION));
         assert_eq!(block.held_bytes(), 7 * MAX_BLOCK_DATAGRAMS);
@@ -145,7 +151,7 @@ mod tests {
                 // Every fifth is short, as the last packets of frames are.
                 let payload = vec![1; if number % 5 == 0 { size / 5 } else { size }];
                 sent += payload.len() + 40;
-                block.add(Sequence::new(number), Kind::Whole, &payload, now);
+                block.add(Sequence::new(number), RepairKind::Whole, &payload, now);
                 if number % count == count - 1 {
                     repaired += block.close().1.iter().map(|it| it.len() + 40).sum::<usize>();
                 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use millrace_wire::repair::{BlockHeader, Kind, Sequence};
+use millrace_wire::repair::{BlockHeader, RepairKind, Sequence};
 
 use super::encoder::BlockEncoder;
 use super::symbol::payload_room;
@@ -67,7 +67,13 @@ impl Fec {
     }
 
     /// Notes a datagram that was sent.
-    pub(super) fn add(&mut self, sequence: Sequence, kind: Kind, payload: &[u8], now: Instant) {
+    pub(super) fn add(
+        &mut self,
+        sequence: Sequence,
+        kind: RepairKind,
+        payload: &[u8],
+        now: Instant,
+    ) {
         if self.is_active {
             for block in &mut self.blocks {
                 block.add(sequence, kind, payload, now);
@@ -128,13 +134,13 @@ mod tests {
             fec.update(can_retransmit, start + Duration::from_millis(after_ms));
             assert_eq!(fec.is_active(), is_active, "{can_retransmit} {after_ms}");
         }
-        fec.add(Sequence::new(1), Kind::Whole, b"payload", start);
+        fec.add(Sequence::new(1), RepairKind::Whole, b"payload", start);
         assert!(!fec.has_open_block(), "it is not active");
         let later = start + Duration::from_secs(20);
         fec.on_loss(later);
         fec.update(false, later);
         for number in 0..40 {
-            fec.add(Sequence::new(number), Kind::Whole, b"payload", later);
+            fec.add(Sequence::new(number), RepairKind::Whole, b"payload", later);
         }
         assert!(fec.has_open_block() && !fec.has_repairs());
         for (after_ms, repairs) in [(135, 0), (136, 1), (543, 0), (544, 1)] {
@@ -154,7 +160,7 @@ mod tests {
             fec.update(false, now);
             let payload = vec![1; Fec::payload_room(room)];
             for number in 0..40 {
-                fec.add(Sequence::new(number), Kind::Whole, &payload, now);
+                fec.add(Sequence::new(number), RepairKind::Whole, &payload, now);
             }
             fec.close();
             let (_, repair) = fec.pop_repair().unwrap();

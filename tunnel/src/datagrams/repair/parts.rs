@@ -10,7 +10,7 @@ const MAX_PARTS: usize = 256;
 
 /// Which part of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Half {
+pub(super) enum PacketHalf {
     First,
     Second,
 }
@@ -20,7 +20,7 @@ pub(super) enum Half {
 struct Part {
     /// The number of the datagram with the first part.
     packet: Sequence,
-    half: Half,
+    half: PacketHalf,
     payload: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl WaitingParts {
     pub(super) fn insert(
         &mut self,
         packet: Sequence,
-        half: Half,
+        half: PacketHalf,
         payload: &[u8],
     ) -> Option<Vec<u8>> {
         // The other part is most often among the newest.
@@ -45,8 +45,8 @@ impl WaitingParts {
             let other = self.parts.remove(index)?;
             self.bytes -= other.payload.len();
             return Some(match half {
-                Half::First => [payload, &other.payload].concat(),
-                Half::Second => [&other.payload, payload].concat(),
+                PacketHalf::First => [payload, &other.payload].concat(),
+                PacketHalf::Second => [&other.payload, payload].concat(),
             });
         }
         if self.parts.len() >= MAX_PARTS
@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn parts_are_joined_in_either_order() {
         let mut parts = WaitingParts::default();
-        let (first, second) = ((Half::First, &b"one "[..]), (Half::Second, &b"two"[..]));
+        let (first, second) =
+            ((PacketHalf::First, &b"one "[..]), (PacketHalf::Second, &b"two"[..]));
         for (number, [earlier, later]) in [(1, [first, second]), (2, [second, first])] {
             let packet = Sequence::new(number);
             assert_eq!(parts.insert(packet, earlier.0, earlier.1), None);
@@ -85,11 +86,15 @@ mod tests {
     fn their_number_is_bounded() {
         let mut parts = WaitingParts::default();
         for number in 0..=MAX_PARTS as u32 {
-            assert_eq!(parts.insert(Sequence::new(number), Half::First, b"1"), None);
+            assert_eq!(parts.insert(Sequence::new(number), PacketHalf::First, b"1"), None);
         }
         assert_eq!((parts.parts.len(), parts.bytes()), (MAX_PARTS, MAX_PARTS));
-        assert_eq!(parts.insert(Sequence::new(0), Half::Second, b"2"), None, "it was dropped");
+        assert_eq!(
+            parts.insert(Sequence::new(0), PacketHalf::Second, b"2"),
+            None,
+            "it was dropped"
+        );
         let newest = Sequence::new(MAX_PARTS as u32);
-        assert!(parts.insert(newest, Half::Second, b"2").is_some());
+        assert!(parts.insert(newest, PacketHalf::Second, b"2").is_some());
     }
 }

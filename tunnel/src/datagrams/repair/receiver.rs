@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use millrace_wire::repair::{BlockHeader, Header, Kind, second_parts};
+use millrace_wire::repair::{BlockHeader, RepairHeader, RepairKind, second_parts};
 
 use super::decoder::{BlockDecoder, Recovered};
-use super::parts::{Half, WaitingParts};
+use super::parts::{PacketHalf, WaitingParts};
 use super::seen::SeenWindow;
 
 /// What has arrived in one direction of a flow.
@@ -37,12 +37,12 @@ impl RepairReceiver {
     /// Takes the payload of a datagram.
     pub(crate) fn take<'a>(
         &mut self,
-        header: Header,
+        header: RepairHeader,
         payload: &'a [u8],
         now: Instant,
     ) -> Received<'a> {
-        let Header { kind, sequence } = header;
-        if kind == Kind::Repair {
+        let RepairHeader { kind, sequence } = header;
+        if kind == RepairKind::Repair {
             let recovered = match (&mut self.decoder, BlockHeader::parse(payload)) {
                 (Some(decoder), Some((block, symbol))) => {
                     decoder.add_repair(sequence, block, symbol, now)
@@ -58,11 +58,11 @@ impl RepairReceiver {
             Some(decoder) => decoder.add(sequence, kind, payload, now),
             None => Vec::new(),
         };
-        if kind == Kind::Whole && recovered.is_empty() {
+        if kind == RepairKind::Whole && recovered.is_empty() {
             return Received::Packet(payload);
         }
         let mut packets = Vec::new();
-        self.unpack(Header { kind, sequence }, payload, &mut packets);
+        self.unpack(RepairHeader { kind, sequence }, payload, &mut packets);
         self.take_recovered(packets, recovered)
     }
 
@@ -75,25 +75,25 @@ impl RepairReceiver {
         for Recovered { sequence, kind, payload } in recovered {
             if self.seen.insert(sequence) {
                 corrected += 1;
-                self.unpack(Header { kind, sequence }, &payload, &mut packets);
+                self.unpack(RepairHeader { kind, sequence }, &payload, &mut packets);
             }
         }
         Received::Packets { packets, corrected }
     }
 
     /// Adds the packets that a datagram completes.
-    fn unpack(&mut self, header: Header, payload: &[u8], packets: &mut Vec<Vec<u8>>) {
+    fn unpack(&mut self, header: RepairHeader, payload: &[u8], packets: &mut Vec<Vec<u8>>) {
         let parts = &mut self.parts;
         match header.kind {
-            Kind::Whole => packets.push(payload.to_vec()),
-            Kind::FirstPart => {
-                packets.extend(parts.insert(header.sequence, Half::First, payload));
+            RepairKind::Whole => packets.push(payload.to_vec()),
+            RepairKind::FirstPart => {
+                packets.extend(parts.insert(header.sequence, PacketHalf::First, payload));
             }
-            Kind::SecondParts => {
-                let join = |(packet, part)| parts.insert(packet, Half::Second, part);
+            RepairKind::SecondParts => {
+                let join = |(packet, part)| parts.insert(packet, PacketHalf::Second, part);
                 packets.extend(second_parts(payload).filter_map(join));
             }
-            Kind::Repair => {}
+            RepairKind::Repair => {}
         }
     }
 
@@ -111,20 +111,27 @@ mod tests {
 
     fn take<'a>(
         receiver: &mut RepairReceiver,
-        kind: Kind,
+        kind: RepairKind,
         number: u32,
         payload: &'a [u8],
     ) -> Received<'a> {
-        receiver.take(Header { kind, sequence: Sequence::new(number) }, payload, Instant::now())
+        receiver.take(
+            RepairHeader { kind, sequence: Sequence::new(number) },
+            payload,
+            Instant::now(),
+        )
     }
 
     #[test]
     fn packets_are_passed_on_once_in_the_order_of_arrival() {
         let mut receiver = RepairReceiver::default();
         for number in [3, 1, 2] {
-            let received = take(&mut receiver, Kind::Whole, number, b"packet");
+            let received = take(&mut receiver, RepairKind::Whole, number, b"packet");
             assert_eq!(received, Received::Packet(b"packet"));
-            assert_eq!(take(&mut receiver, Kind::Whole, number, b"packet"), Received::Duplicate);
+            assert_eq!(
+                take(&mut receiver, RepairKind::Whole, number, b"packet"),
+                Received::Duplicate
+            );
         }
     }
 
@@ -133,20 +140,20 @@ mod tests {
         let mut receiver = RepairReceiver::default();
         let packets = |packets| Received::Packets { packets, corrected: 0 };
         let nothing = || packets(Vec::new());
-        assert_eq!(take(&mut receiver, Kind::FirstPart, 1, b"a"), nothing());
-        assert_eq!(take(&mut receiver, Kind::FirstPart, 2, b"b"), nothing());
+        assert_eq!(take(&mut receiver, RepairKind::FirstPart, 1, b"a"), nothing());
+        assert_eq!(take(&mut receiver, RepairKind::FirstPart, 2, b"b"), nothing());
         assert_eq!(receiver.held_bytes(), 2);
         let mut rest = Vec::new();
         for (number, part) in [(1, "1"), (2, "2"), (4, "4")] {
             put_second_part(&mut rest, Sequence::new(number), part.as_bytes());
         }
         let joined = packets(vec![b"a1".to_vec(), b"b2".to_vec()]);
-        assert_eq!(take(&mut receiver, Kind::SecondParts, 3, &rest), joined);
+        assert_eq!(take(&mut receiver, RepairKind::SecondParts, 3, &rest), joined);
         assert_eq!(receiver.held_bytes(), 1);
         let joined = packets(vec![b"d4".to_vec()]);
-        assert_eq!(take(&mut receiver, Kind::FirstPart, 4, b"d"), joined);
+        assert_eq!(take(&mut receiver, RepairKind::FirstPart, 4, b"d"), joined);
         assert_eq!(receiver.held_bytes(), 0);
-        assert_eq!(take(&mut receiver, Kind::FirstPart, 1, b"a"), Received::Duplicate);
-        assert_eq!(take(&mut receiver, Kind::SecondParts, 3, &rest), Received::Duplicate);
+        assert_eq!(take(&mut receiver, RepairKind::FirstPart, 1, b"a"), Received::Duplicate);
+        assert_eq!(take(&mut receiver, RepairKind::SecondParts, 3, &rest), Received::Duplicate);
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use millrace_wire::repair::{Header, Kind, PART_HEADER_BYTES, Sequence, put_second_part};
+use millrace_wire::repair::{
+    PART_HEADER_BYTES, RepairHeader, RepairKind, Sequence, put_second_part,
+};
 
 use super::fec::Fec;
 use super::frame_id::FRAME_NUMBER_BITS;
@@ -20,7 +22,7 @@ const LOSS_DELAY: f64 = 9.0 / 8.0;
 
 /// The content of a DATAGRAM frame that was sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct SentFrame {
     pub(crate) bytes: Vec<u8>,
     /// When it was sent for the first time.
     pub(crate) first_sent: Instant,
@@ -46,9 +48,9 @@ pub(crate) struct RepairSender {
     /// The number of the first of `frames`.
     first_number: u32,
     /// What was sent, in the order of sending. `None` if nothing is to be done about a frame any more.
-    frames: VecDeque<Option<Frame>>,
+    frames: VecDeque<Option<SentFrame>>,
     /// Lost frames that are to be sent again.
-    lost: VecDeque<Frame>,
+    lost: VecDeque<SentFrame>,
     /// Second parts that have not been sent yet, as the payload of a datagram.
     second_parts: Vec<u8>,
     second_part_count: usize,
@@ -88,7 +90,7 @@ impl RepairSender {
     }
 
     /// A datagram is about to be handed to the transport with [`RepairSender::next_sequence`].
-    pub(crate) fn add_to_block(&mut self, kind: Kind, payload: &[u8], now: Instant) {
+    pub(crate) fn add_to_block(&mut self, kind: RepairKind, payload: &[u8], now: Instant) {
         if let Some(fec) = &mut self.fec {
             fec.add(self.next_sequence, kind, payload, now);
         }
@@ -139,7 +141,7 @@ impl RepairSender {
     }
 
     /// A frame has been handed to the transport under [`RepairSender::next_frame`]; `None` if it is not to be kept.
-    pub(crate) fn on_sent(&mut self, frame: Option<Frame>, now: Instant) {
+    pub(crate) fn on_sent(&mut self, frame: Option<SentFrame>, now: Instant) {
         self.kept_bytes += frame.as_ref().map_or(0, |frame| frame.bytes.len());
         self.frames.push_back(frame);
         while let Some(oldest) = self.frames.front() {
@@ -177,7 +179,7 @@ impl RepairSender {
         let mut dropped = 0;
         let deadline = self.deadline;
         let is_late =
-            |frame: &mut Frame| now.saturating_duration_since(frame.first_sent) > deadline;
+            |frame: &mut SentFrame| now.saturating_duration_since(frame.first_sent) > deadline;
         while let Some(frame) = self.lost.pop_front_if(is_late) {
             self.kept_bytes -= frame.bytes.len();
             dropped += 1;
@@ -186,18 +188,18 @@ impl RepairSender {
     }
 
     /// The lost frame that is sent next.
-    pub(crate) fn lost(&self) -> Option<&Frame> {
+    pub(crate) fn lost(&self) -> Option<&SentFrame> {
         self.lost.front()
     }
 
     /// Treats a frame as lost that could not be sent.
-    pub(crate) fn push_lost(&mut self, frame: Frame) {
+    pub(crate) fn push_lost(&mut self, frame: SentFrame) {
         self.kept_bytes += frame.bytes.len();
         self.lost.push_back(frame);
     }
 
     /// Takes the lost frame that is sent next.
-    pub(crate) fn take_lost(&mut self) -> Option<Frame> {
+    pub(crate) fn take_lost(&mut self) -> Option<SentFrame> {
         let frame = self.lost.pop_front()?;
         self.kept_bytes -= frame.bytes.len();
         Some(frame)
@@ -235,7 +237,7 @@ impl RepairSender {
         self.kept_bytes + self.second_parts.len() + fec
     }
 
-    fn is_late(&self, frame: &Frame, now: Instant) -> bool {
+    fn is_late(&self, frame: &SentFrame, now: Instant) -> bool {
         now.saturating_duration_since(frame.first_sent) > self.deadline
     }
 }
@@ -248,8 +250,13 @@ pub(crate) fn split(packet: &[u8], room: usize) -> Option<(&[u8], &[u8])> {
 }
 
 /// The content of a DATAGRAM frame: `head`, a header, and a payload.
-pub(crate) fn datagram(head: &[u8], kind: Kind, sequence: Sequence, payload: &[u8]) -> Vec<u8> {
-    [head, &Header { kind, sequence }.to_bytes(), payload].concat()
+pub(crate) fn datagram(
+    head: &[u8],
+    kind: RepairKind,
+    sequence: Sequence,
+    payload: &[u8],
+) -> Vec<u8> {
+    [head, &RepairHeader { kind, sequence }.to_bytes(), payload].concat()
 }
 
 #[cfg(test)]
@@ -261,7 +268,7 @@ mod tests {
 
     fn send(sender: &mut RepairSender, bytes: &[u8], first_sent: Instant, now: Instant) -> u32 {
         let number = sender.next_frame();
-        sender.on_sent(Some(Frame { bytes: bytes.to_vec(), first_sent }), now);
+        sender.on_sent(Some(SentFrame { bytes: bytes.to_vec(), first_sent }), now);
         number
     }
 
@@ -361,9 +368,12 @@ mod tests {
             assert_eq!(parts.map(|(first, second)| (first.len(), second.len())), sizes, "{room}");
             assert!(parts.is_none_or(|(first, second)| [first, second].concat() == packet));
         }
-        let frame = datagram(&[9, 2], Kind::FirstPart, Sequence::new(7), b"part");
-        let (header, part) = Header::parse(&frame[2..]).unwrap();
-        assert_eq!(header, Header { kind: Kind::FirstPart, sequence: Sequence::new(7) });
+        let frame = datagram(&[9, 2], RepairKind::FirstPart, Sequence::new(7), b"part");
+        let (header, part) = RepairHeader::parse(&frame[2..]).unwrap();
+        assert_eq!(
+            header,
+            RepairHeader { kind: RepairKind::FirstPart, sequence: Sequence::new(7) }
+        );
         assert_eq!((&frame[..2], part), (&[9, 2][..], &b"part"[..]));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use millrace_wire::repair::{Header, Kind};
+use millrace_wire::repair::{RepairHeader, RepairKind};
 
 use super::receiver::{Received, RepairReceiver};
 use super::sender::{RepairSender, datagram, split};
@@ -73,10 +73,10 @@ struct Link {
 
 impl Link {
     fn transmit(&mut self, bytes: &[u8]) {
-        let (header, payload) = Header::parse(&bytes[2..]).unwrap();
+        let (header, payload) = RepairHeader::parse(&bytes[2..]).unwrap();
         assert!(bytes.len() <= ROOM, "{header:?}: {}", bytes.len());
         match header.kind {
-            Kind::Repair => self.repair_bytes += bytes.len() + 40,
+            RepairKind::Repair => self.repair_bytes += bytes.len() + 40,
             _ => self.sent_bytes += bytes.len() + 40,
         }
         self.free += PACKET_TIME;
@@ -108,24 +108,24 @@ impl Link {
     fn send(&mut self, packet: Option<&[u8]>) {
         let head = [0, 2];
         self.sender.observe_rtt(RTT, self.free);
-        let room = self.sender.payload_room(ROOM - head.len() - Header::BYTES);
+        let room = self.sender.payload_room(ROOM - head.len() - RepairHeader::BYTES);
         while let Some((first, payload)) = self.sender.pop_repair(packet.is_none(), self.free) {
-            self.transmit(&datagram(&head, Kind::Repair, first, &payload));
+            self.transmit(&datagram(&head, RepairKind::Repair, first, &payload));
         }
         let next_bytes = packet.map(|packet| packet.len().saturating_sub(room));
         if self.sender.are_second_parts_due(next_bytes, room) {
             let payload = self.sender.take_second_parts();
-            self.send_new(Kind::SecondParts, &payload);
+            self.send_new(RepairKind::SecondParts, &payload);
         }
         let Some(packet) = packet else { return };
         let (first, second) = split(packet, room).unwrap();
         let number = u32::from_be_bytes(*packet.first_chunk().unwrap());
         self.sent.insert(number, self.free);
         self.sender.push_second_part(self.sender.next_sequence(), second);
-        self.send_new(Kind::FirstPart, first);
+        self.send_new(RepairKind::FirstPart, first);
     }
 
-    fn send_new(&mut self, kind: Kind, payload: &[u8]) {
+    fn send_new(&mut self, kind: RepairKind, payload: &[u8]) {
         self.sender.add_to_block(kind, payload, self.free);
         let bytes = datagram(&[0, 2], kind, self.sender.next_sequence(), payload);
         self.sender.advance();

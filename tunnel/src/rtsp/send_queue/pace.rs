@@ -39,13 +39,13 @@ pub(super) enum PaceVerdict {
 #[derive(Debug)]
 pub(super) struct MediaPace {
     clock_hz: u32,
-    newest: Option<Arrival>,
+    newest: Option<PacketArrival>,
     /// The highest lead so far at some instants, the oldest first.
     peaks: VecDeque<(Instant, f64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct PacketArrival {
     at: Instant,
     timestamp: u32,
     lead_s: f64,
@@ -76,7 +76,7 @@ impl MediaPace {
             self.reset();
         }
         let lead_s = next.unwrap_or(0.0);
-        self.newest = Some(Arrival { at, timestamp, lead_s });
+        self.newest = Some(PacketArrival { at, timestamp, lead_s });
         self.record(at, lead_s);
     }
 
