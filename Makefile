@@ -6,7 +6,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 # With `--package` cargo would select other features of dependencies than for the workspace, and build them again.
 CARGO_BUILD := cargo build --release --workspace
 
-.PHONY: help setup build programs pages demo figures lab-build lab lab-full qoe rules archive test test-full check advisories docs unit \
+.PHONY: help setup build programs pages demo figures lab-build lab lab-full qoe rtsp-table rules archive test test-full check advisories docs unit \
 	bench coverage mutants clean
 
 help: ## Show this list
@@ -68,6 +68,10 @@ qoe: build ## Players in browsers and of streams, as root (hours; FILTER=iris-fi
 		$(if $(FILTER),--filter $(FILTER)) --out target/lab/qoe; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
 	$(LAB) report target/lab/qoe --out target/lab/qoe.html --title "What viewers saw" && exit $$judged
+
+# AGAIN=1 measures cells that are done, too; ONLY=TEXT those with TEXT in their names.
+rtsp-table: build ## RTSP servers and players, directly and through the tunnel, as root (15 minutes); docs/research/rtsp-players.md
+	$(AS_ROOT) tests/scripts/rtsp-table.sh $(if $(AGAIN),--again) $(if $(ONLY),--only "$(ONLY)")
 
 # A third of the recorded links, drawn by a seed, and the paths from 2000 on are held out.
 rules: setup ## Learn MCC's rules in the simulator, and evaluate them on held-out paths (20 minutes)

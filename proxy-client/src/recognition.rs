@@ -14,6 +14,9 @@ use crate::connection_group::ListenerClasses;
 /// its banner, which this delays by less than the 100 ms that a person notices.
 pub(crate) const FIRST_BYTES_TIMEOUT: Duration = Duration::from_millis(50);
 
+/// Ports of RTSP over TLS: `rtsps` of IANA's registry, and that of mediamtx.
+const RTSPS_PORTS: [u16; 2] = [322, 8322];
+
 /// The class of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Classification {
@@ -44,6 +47,12 @@ impl Classification {
     /// The class of a flow whose first bytes have not decided in time.
     pub(crate) fn undecided(class: Class) -> Self {
         Self { class, follows_rtsp: true, by: FlowRecognition::Undecided }
+    }
+
+    /// Whether a flow to `port` is RTSP over TLS, which nobody on the way can follow.
+    pub(crate) fn is_rtsp_over_tls(self, port: u16) -> bool {
+        let is_rtsp = self.class == Class::Rtsp || RTSPS_PORTS.contains(&port);
+        self.by == FlowRecognition::Tls && is_rtsp
     }
 
     fn configured(class: Class, recognises: bool) -> Self {

@@ -45,6 +45,17 @@ fn first_bytes_decide_the_class_on_every_port() {
 }
 
 #[test]
+fn rtsp_over_tls_is_told_by_the_port_or_the_class_of_the_listener() {
+    let is_rtsps = |listen, port, bytes: &[u8]| {
+        Classification::of_bytes(&classes(listen), port, bytes).unwrap().is_rtsp_over_tls(port)
+    };
+    let tls = b"\x16\x03\x01\x02";
+    assert!(is_rtsps("", 322, tls) && is_rtsps("", 8322, tls));
+    assert!(is_rtsps("class = \"rtsp\"", 443, tls));
+    assert!(!is_rtsps("", 443, tls) && !is_rtsps("", 322, RTSP));
+}
+
+#[test]
 fn a_configured_port_is_not_recognised_and_not_waited_for() {
     let listen = "class_of_ports = [{ ports = [\"8000-8100\"], class = \"dash\" }, \
                   { ports = [554], class = \"rtsp\" }]";

@@ -1,11 +1,11 @@
-//! Configurations in which RTP over UDP does not take the tunnel.
+//! Configurations in which RTP over UDP is not carried.
 
 use millrace_config::{Class, ClientConfig, HostPort, Interception, Listen};
 
 /// Ports of RTSP (IANA: `rtsp` and `rtsp-alt`).
 const RTSP_PORTS: [u16; 2] = [554, 8554];
 
-/// A setting that keeps RTP over UDP out of the tunnel.
+/// A setting with which RTP over UDP is not carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtspProblem {
     /// The setting, as `listen[0].recognise_class`.
@@ -29,7 +29,12 @@ pub fn check(config: &ClientConfig) -> Vec<RtspProblem> {
 /// Writes the problems to the log.
 pub(crate) fn warn(config: &ClientConfig) {
     for RtspProblem { key, problem, remedy } in check(config) {
-        tracing::warn!(key, problem, remedy, "RTP over UDP bypasses the tunnel");
+        tracing::warn!(
+            key,
+            problem,
+            remedy,
+            "RTP over UDP is not carried: the server refuses its SETUP with 461"
+        );
     }
 }
 

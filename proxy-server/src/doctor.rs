@@ -57,7 +57,8 @@ fn rtsp(report: &mut Report, config: &ServerConfig) {
     let check = "RTP over UDP";
     let pairs = config.limits.max_rtsp_port_pairs;
     if pairs == 0 {
-        let found = "limits.max_rtsp_port_pairs is 0: it goes past the tunnel";
+        let found =
+            "limits.max_rtsp_port_pairs is 0: it is refused, and players use the RTSP connection";
         return report.warn(check, found, "remove the key where players use RTSP over UDP");
     }
     doctor::rtp_ports(report, pairs);

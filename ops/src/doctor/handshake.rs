@@ -274,7 +274,10 @@ impl Dialled {
         } else {
             report.warn(
                 check,
-                format!("{server} does not follow RTSP: media over UDP bypass it"),
+                format!(
+                    "{server} does not follow RTSP: SETUP of media over UDP is refused with 461, and players use \
+                     the RTSP connection"
+                ),
                 "use a millrace-server of this version there, with limits.max_rtsp_port_pairs above 0",
             );
         }

@@ -1,4 +1,4 @@
-//! Checks whether RTP over UDP takes the tunnel.
+//! Checks whether RTP over UDP is carried.
 
 use millrace_config::{ClientConfig, Interception, Listen};
 use millrace_ops::doctor;
@@ -13,7 +13,8 @@ const CHECK: &str = "RTP over UDP";
 pub fn check(report: &mut Report, config: &ClientConfig) {
     let pairs = config.limits.max_rtsp_port_pairs;
     if pairs == 0 {
-        let found = "limits.max_rtsp_port_pairs is 0: it goes past the tunnel";
+        let found =
+            "limits.max_rtsp_port_pairs is 0: it is refused, and players use the RTSP connection";
         return report.warn(CHECK, found, "remove the key where players use RTSP over UDP");
     }
     if !may_follow(config) {

@@ -70,6 +70,12 @@ impl TcpFlows {
         let Some(accepted) = self.accepted.get_mut(key) else { return };
         let Stage::Recognising(destination) = &accepted.stage else { return };
         let destination = destination.clone();
+        if classification.is_rtsp_over_tls(destination.port()) {
+            tracing::info!(
+                %destination,
+                "RTSP over TLS can't be followed: media over UDP do not take the tunnel"
+            );
+        }
         let Classification { class, follows_rtsp, by } = classification;
         core.shared.metrics.flows_recognised.of(by).inc();
         core.shared.metrics.flows_classified.of(class).inc();

@@ -21,7 +21,8 @@ impl Core {
     /// Starts to follow a flow; `None` where that is not possible.
     pub(crate) fn follow_rtsp(&self, rtsp: Rtsp, flow: &Flow) -> Option<Box<RtspFlow>> {
         let shared = self.shared.clone();
-        if !shared.follows_rtsp() {
+        // Without ports a client still follows, or nobody would refuse SETUPs when the server does not follow either.
+        if matches!(rtsp, Rtsp::Server { .. }) && !shared.follows_rtsp() {
             return None;
         }
         let client =

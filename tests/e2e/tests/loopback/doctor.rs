@@ -204,7 +204,7 @@ fn a_server_that_does_not_carry_udp_is_found() {
     }
 }
 
-/// Each cause for which RTP over UDP goes past the tunnel.
+/// Each cause for which RTP over UDP is not carried.
 #[test]
 fn a_configuration_that_does_not_follow_rtsp_is_found() {
     let check = "RTP over UDP";
@@ -249,7 +249,11 @@ fn a_configuration_that_does_not_follow_rtsp_is_found() {
 fn a_server_that_does_not_follow_rtsp_is_found() {
     let pair = Pair::builder().server("limits.max_rtsp_port_pairs", 0).start();
     let found = doctor(&pair, "client", same);
-    found.has("RTP over UDP", "warning", "does not follow RTSP");
+    found.has(
+        "RTP over UDP",
+        "warning",
+        "does not follow RTSP: SETUP of media over UDP is refused with 461",
+    );
     assert_eq!(found.code, Some(0), "{:#}", found.json);
 }
 

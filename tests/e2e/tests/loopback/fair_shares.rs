@@ -139,9 +139,10 @@ fn datagrams_of_forged_sources_leave_flows_and_answered_udp_flows_alone() {
         dropped(admins[0], "unanswered_udp_flow") >= 500.0
     });
     for admin in admins {
-        let unanswered = gauge(admin, "millrace_udp_flows_unanswered");
+        let unanswered = || gauge(admin, "millrace_udp_flows_unanswered");
+        wait::for_true("some are unanswered", DEFAULT_TIMEOUT, || unanswered() >= 1.0);
         // A few more where a division by the workers leaves a rest.
-        assert!((1.0..=MOST + 16.0).contains(&unanswered), "{unanswered} unanswered");
+        assert!(unanswered() <= MOST + 16.0, "{} unanswered", unanswered());
         assert_eq!(gauge(admin, "millrace_flows_active"), 1.0);
     }
     for (which, client) in

@@ -220,6 +220,7 @@ fn assert_udp_refused(pair: PairBuilder) {
 fn switched_off_at_either_end_media_over_udp_are_refused() {
     assert_udp_refused(Pair::builder().server("limits.max_rtsp_port_pairs", 0));
     assert_udp_refused(Pair::builder().client("limits.max_rtsp_port_pairs", 0));
+    assert_udp_refused(Pair::builder().both("limits.max_rtsp_port_pairs", 0));
 }
 
 #[test]

@@ -53,6 +53,10 @@ fn what_interception_needs_is_missed_until_it_is_there() {
         assert!(fine.iter().any(|it| it == check), "{check}: {found:#}");
     }
 
+    // The check has a finding of the rules and one of the server.
+    let warned = checks(&found, "warning");
+    assert!(!warned.iter().any(|(check, _)| check == "RTP over UDP"), "{found:#}");
+
     // A table that leads elsewhere.
     world.topology.client_edge.ip("route flush table 4454").unwrap();
     let (_, found) = world.doctor();
