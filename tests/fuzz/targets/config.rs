@@ -25,10 +25,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let file = Path::new("fuzzed.toml");
-    let refusals = [
-        parse_client(text, file, &check).err(),
-        parse_server(text, file, &check).err(),
-    ];
+    let refusals = [parse_client(text, file, &check).err(), parse_server(text, file, &check).err()];
     for error in refusals.into_iter().flatten() {
         let reason = error.to_string();
         assert!(reason.contains("fuzzed.toml"), "{reason}");

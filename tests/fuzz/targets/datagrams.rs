@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libfuzzer_sys::fuzz_target;
 use millrace_wire::capsule::{Capsules, DATAGRAM, Error, MAX_DATAGRAM_BYTES, datagram};
 use millrace_wire::http_datagram::{UDP_CONTEXT, head, parse, parse_context};
-use millrace_wire::repair::{BlockHeader, RepairHeader, RepairMethods, put_second_part, second_parts};
+use millrace_wire::repair::{
+    BlockHeader, RepairHeader, RepairMethods, put_second_part, second_parts,
+};
 
 /// Longest stream: more than two of the longest capsules.
 const MOST_BYTES: usize = 2 * MAX_DATAGRAM_BYTES + 1024;

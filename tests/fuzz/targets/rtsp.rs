@@ -41,11 +41,17 @@ fuzz_target!(|input: &[u8]| {
         panic!("what was written is not read");
     };
     assert_eq!(consumed, written.len());
-    assert_eq!((again.start, again.cseq, again.session), (head.start.clone(), head.cseq, head.session.clone()));
+    assert_eq!(
+        (again.start, again.cseq, again.session),
+        (head.start.clone(), head.cseq, head.session.clone())
+    );
     // What comes behind a quote that does not end belongs to the quoted text.
     if transport.to_string().contains('"') {
         return;
     }
     let [range] = &again.transports[..] else { panic!("one field remains") };
-    assert_eq!(Transport::parse(&text(&written, range)).to_string().trim(), transport.to_string().trim());
+    assert_eq!(
+        Transport::parse(&text(&written, range)).to_string().trim(),
+        transport.to_string().trim()
+    );
 });
