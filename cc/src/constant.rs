@@ -5,7 +5,8 @@ use serde::de::Error as _;
 
 use crate::algorithm::{self, AlgorithmEntry};
 use crate::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathStart, SentPacket, Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, PathStart,
+    SentPacket, Time,
 };
 
 pub(crate) const ENTRIES: &[AlgorithmEntry] =
@@ -87,8 +88,8 @@ impl Controller for Constant {
         self.rate
     }
 
-    fn metrics(&self) -> Metrics {
-        Metrics {
+    fn metrics(&self) -> ControllerMetrics {
+        ControllerMetrics {
             state: "constant",
             pacing_rate: self.rate,
             window_bytes: self.window_bytes(),

@@ -19,7 +19,7 @@ pub struct PathStart {
 
 /// A controller's state for observation: metrics, the admin interface, and reports.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics {
+pub struct ControllerMetrics {
     /// Name of the current state.
     pub state: &'static str,
     /// Pacing rate in force.
@@ -89,7 +89,7 @@ pub trait Controller: Debug + Send + Sync {
     fn pacing_rate(&self) -> Bandwidth;
 
     /// State and figures for observation.
-    fn metrics(&self) -> Metrics;
+    fn metrics(&self) -> ControllerMetrics;
 }
 
 /// The settings of an algorithm, which are also its factory.

@@ -34,7 +34,7 @@ pub mod quiche_adapter;
 pub use algorithm::{Algorithm, AlgorithmEntry, Spec, read_settings};
 pub use bandwidth::Bandwidth;
 pub use constant::{Constant, ConstantConfig};
-pub use controller::{Controller, ControllerConfig, Metrics, PathStart, Tuning};
+pub use controller::{Controller, ControllerConfig, ControllerMetrics, PathStart, Tuning};
 pub use events::{AckedPacket, CongestionEvent, LostPacket, RttSample, SentPacket};
 pub use path_controller::PathController;
 pub use path_model::PathModel;

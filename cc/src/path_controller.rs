@@ -1,6 +1,6 @@
 use crate::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
-    PathStart, RttSample, SentPacket, Time, Tuning,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, LostPacket,
+    PathModel, PathStart, RttSample, SentPacket, Time, Tuning,
 };
 
 /// A path with its congestion controller, and the state that outlives the controller: another one can replace it while
@@ -133,7 +133,7 @@ impl PathController {
     }
 
     /// The controller's metrics ([`Controller::metrics`]).
-    pub fn metrics(&self) -> Metrics {
+    pub fn metrics(&self) -> ControllerMetrics {
         self.controller.metrics()
     }
 }

@@ -11,8 +11,8 @@ use quiche::{ExternalCc, ExternalCcFactory, ExternalCongestionControl, ExternalE
 
 use crate::registry::Algorithm;
 use crate::{
-    AckedPacket, CongestionEvent, ControllerConfig, LostPacket, Metrics, PathController, PathModel,
-    PathStart, RttSample, SentPacket, Time, Tuning,
+    AckedPacket, CongestionEvent, ControllerConfig, ControllerMetrics, LostPacket, PathController,
+    PathModel, PathStart, RttSample, SentPacket, Time, Tuning,
 };
 
 /// Time lost to a late wake-up that the pacer makes up for. Together with the event
@@ -77,7 +77,7 @@ pub fn replace<F: quiche::BufFactory>(
 /// `None` when one of quiche's own algorithms is in use.
 pub fn inspect<F: quiche::BufFactory>(
     connection: &quiche::Connection<F>,
-) -> Option<(Metrics, &PathModel)> {
+) -> Option<(ControllerMetrics, &PathModel)> {
     let controller = path_controller(connection)?;
     Some((controller.metrics(), controller.path()))
 }

@@ -77,7 +77,7 @@ pub fn names() -> Vec<&'static str> {
 
 /// Why a [`Spec`] names no algorithm.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
+pub enum AlgorithmError {
     /// No algorithm has this name.
     #[error("unknown congestion control {name:?}; known are {}", names().join(", "))]
     Unknown {
@@ -99,16 +99,16 @@ pub enum Error {
 /// The algorithm that `spec` names.
 ///
 /// # Errors
-/// [`Error::Unknown`] lists the known names; [`Error::Parameters`] says which parameter can't be.
-pub fn find(spec: &Spec) -> Result<Algorithm, Error> {
+/// [`AlgorithmError::Unknown`] lists the known names; [`AlgorithmError::Parameters`] says which parameter can't be.
+pub fn find(spec: &Spec) -> Result<Algorithm, AlgorithmError> {
     let name = spec.name.as_str();
     let entry = entries()
         .find(|entry| entry.names.contains(&name))
-        .ok_or_else(|| Error::Unknown { name: name.to_owned() })?;
+        .ok_or_else(|| AlgorithmError::Unknown { name: name.to_owned() })?;
     (entry.make)(spec.parameters.clone()).map_err(|error| {
         let reason = error.to_string();
         let parameter = culprit(entry, &spec.parameters, &reason);
-        Error::Parameters { name: name.to_owned(), parameter, reason }
+        AlgorithmError::Parameters { name: name.to_owned(), parameter, reason }
     })
 }
 
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn an_error_names_its_parameter() {
         let culprit = |spec: Spec| match find(&spec) {
-            Err(Error::Parameters { parameter, .. }) => parameter,
+            Err(AlgorithmError::Parameters { parameter, .. }) => parameter,
             other => panic!("{spec:?}: {other:?}"),
         };
         assert_eq!(culprit(Spec::named("constant")), None);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use millrace_config::{ConfigError, Credentials, Source};
 use millrace_tunnel::credentials;
-use millrace_tunnel::credentials::End;
+use millrace_tunnel::credentials::CertificateOwner;
 
 /// Which configuration a command is about.
 #[derive(Args, Clone, Debug)]
@@ -33,7 +33,7 @@ pub fn exit_code(program: &str, result: anyhow::Result<ExitCode>) -> ExitCode {
 /// The credentials can't be used.
 pub fn report_check(
     path: &str,
-    end: End,
+    end: CertificateOwner,
     credentials: &Credentials,
     source: &Source,
 ) -> anyhow::Result<ExitCode> {

@@ -19,7 +19,7 @@ const FIRST_LETTERS_BYTES: usize = 64;
 
 /// Progress of an accepted connection.
 #[derive(Debug)]
-pub enum Stage {
+pub enum AcceptedState {
     /// Its destination is not known yet.
     Handshake,
     /// Its first bytes have not told its class yet.
@@ -63,7 +63,7 @@ pub struct Accepted {
     /// When the current stage times out.
     pub deadline: Instant,
     /// Current stage.
-    pub stage: Stage,
+    pub stage: AcceptedState,
     /// How often it has been offered to a server.
     pub offers: u32,
     /// Servers that have refused it because of a limit.
@@ -131,7 +131,7 @@ impl Accepted {
 
     /// Whether it waits for its first bytes.
     pub(crate) fn is_recognising(&self) -> bool {
-        matches!(self.stage, Stage::Recognising(_))
+        matches!(self.stage, AcceptedState::Recognising(_))
     }
 
     /// Reads the available bytes and advances the handshake.
@@ -189,20 +189,20 @@ impl Accepted {
 
     /// Whether it waits for a tunnel connection.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.stage, Stage::Waiting(_))
+        matches!(self.stage, AcceptedState::Waiting(_))
     }
 
     /// The tunnel connection of its request.
     pub(crate) fn requested_on(&self) -> Option<ConnId> {
         match self.stage {
-            Stage::Requested { conn, .. } => Some(conn),
+            AcceptedState::Requested { conn, .. } => Some(conn),
             _ => None,
         }
     }
 
     /// Whether its request is on this stream.
     pub fn is_requested_on(&self, conn: ConnId, stream: u64) -> bool {
-        matches!(&self.stage, Stage::Requested { conn: its, stream: own, .. }
+        matches!(&self.stage, AcceptedState::Requested { conn: its, stream: own, .. }
             if (*its, *own) == (conn, stream))
     }
 
@@ -216,7 +216,7 @@ impl Accepted {
         self.handshake.failure_reply(failure)
     }
 
-    /// Discards what a client in [`Stage::Closing`] still sends. Returns `true` when it has closed.
+    /// Discards what a client in [`AcceptedState::Closing`] still sends. Returns `true` when it has closed.
     pub fn discard(&mut self) -> bool {
         let mut chunk = [0; 2048];
         loop {

@@ -6,20 +6,20 @@ use clap::{Parser, Subcommand};
 use millrace_ops::cli::{self, ConfigArgs};
 use millrace_ops::doctor::DoctorArgs;
 use millrace_tunnel::algorithms;
-use millrace_tunnel::credentials::End;
+use millrace_tunnel::credentials::CertificateOwner;
 
 use crate::nginx::{self, NginxArgs};
 use crate::rtsp_check::{self, RtspProblem};
 
 #[derive(Parser)]
 #[command(version, about = "Millrace tunnel client (viewer side)")]
-struct Cli {
+struct ClientCli {
     #[command(subcommand)]
-    command: Command,
+    command: ClientCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum ClientCommand {
     /// Run the client
     Run(ConfigArgs),
     /// Check a configuration and the files it names; binds nothing
@@ -32,18 +32,18 @@ enum Command {
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
-    cli::exit_code("millrace-client", run(Cli::parse().command))
+    cli::exit_code("millrace-client", run(ClientCli::parse().command))
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: ClientCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(ConfigArgs { config }) => {
+        ClientCommand::Run(ConfigArgs { config }) => {
             let config = millrace_config::load_client(&config, &algorithms::check)?;
             crate::run::check(&config)?;
             crate::run::run(&config)
         }
-        Command::Doctor(arguments) => crate::doctor::run(&arguments),
-        Command::Check(ConfigArgs { config }) => {
+        ClientCommand::Doctor(arguments) => crate::doctor::run(&arguments),
+        ClientCommand::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
             let config = millrace_config::load_client(&config, &algorithms::check)?;
             crate::run::check(&config)?;
@@ -51,8 +51,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 println!("{path}: warning: {key}: {problem}; {remedy}");
             }
             let credentials = &config.tunnel.credentials;
-            cli::report_check(&path, End::Client, credentials, &config.source)
+            cli::report_check(&path, CertificateOwner::Client, credentials, &config.source)
         }
-        Command::Nginx(arguments) => nginx::run(&arguments),
+        ClientCommand::Nginx(arguments) => nginx::run(&arguments),
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use millrace_cc::registry::{self, Algorithm};
-use millrace_config::{Class, ClassOfPorts, Listen, Transport};
+use millrace_config::{Class, ClassOfPorts, Listen, TransportConfig};
 use millrace_tunnel::algorithms::{Algorithms, CcPolicy};
 use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::Core;
@@ -73,9 +73,9 @@ impl Grouping {
     /// See [`registry::find`].
     pub fn new(
         listens: &[Listen],
-        transport: &Transport,
+        transport: &TransportConfig,
         initial: Option<&Algorithm>,
-    ) -> Result<Self, registry::Error> {
+    ) -> Result<Self, registry::AlgorithmError> {
         let algorithms = Algorithms::new(transport, initial)?;
         let mut grouping = Self { groups: Vec::new(), listeners: Vec::new() };
         let mut keys = Vec::new();

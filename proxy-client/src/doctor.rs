@@ -10,11 +10,11 @@ use caps::{CapSet, Capability};
 use millrace_cc::registry::Algorithm;
 use millrace_config::{ClientConfig, Interception, ListenAddress};
 use millrace_ops::doctor;
-use millrace_ops::doctor::{DoctorArgs, End, HandshakeTarget, Report};
+use millrace_ops::doctor::{CertificateOwner, DoctorArgs, HandshakeTarget, Report};
 use millrace_ops::selection::Selection;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::resolve::Resolver;
-use millrace_tunnel::transport::{Side, TunnelConfig};
+use millrace_tunnel::transport::{TransportSide, TunnelConfig};
 
 /// Where intercepted datagrams usually go, and answers to them come from (RFC 9114, Section 3.1.1: the port of the
 /// HTTPS origin unless it says otherwise).
@@ -39,7 +39,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     capabilities(&mut report, &config);
     interception::check(&mut report, &config);
     rtsp::check(&mut report, &config);
-    doctor::certificates(&mut report, End::Client, credentials);
+    doctor::certificates(&mut report, CertificateOwner::Client, credentials);
     let selection = doctor::selection(&mut report, config.mcc.as_ref(), &config.source);
     // Connections need the initial algorithm.
     if config.mcc.is_none() || selection.is_some() {
@@ -115,7 +115,12 @@ fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorith
             udp,
             rtsp: rtsp::may_follow(config),
         };
-        match TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials, initial) {
+        match TunnelConfig::new(
+            TransportSide::Client,
+            &tunnel.transport,
+            &tunnel.credentials,
+            initial,
+        ) {
             Ok(made) => doctor::reach(report, made, &resolver, wanted),
             Err(error) => {
                 let remedy = "fix the certificate checks above";

@@ -80,12 +80,12 @@ impl FromStr for NginxListen {
     }
 }
 
-enum Socket {
+enum EdgeSocket {
     Tcp(std::net::TcpListener),
     Unix(UnixSocket),
 }
 
-impl Socket {
+impl EdgeSocket {
     fn open(listen: &NginxListen) -> anyhow::Result<Self> {
         Ok(match listen {
             NginxListen::Tcp(address) => Self::Tcp(listen_tcp_alone(*address)?),
@@ -112,8 +112,11 @@ pub fn run(arguments: &NginxArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn start(arguments: &NginxArgs) -> anyhow::Result<Infallible> {
-    let sockets =
-        arguments.listen.iter().map(Socket::open).collect::<anyhow::Result<Vec<Socket>>>()?;
+    let sockets = arguments
+        .listen
+        .iter()
+        .map(EdgeSocket::open)
+        .collect::<anyhow::Result<Vec<EdgeSocket>>>()?;
     for socket in &sockets {
         fcntl(socket.descriptor(), FcntlArg::F_SETFD(FdFlag::empty()))
             .context("can't keep a socket open for nginx")?;
@@ -126,7 +129,7 @@ fn start(arguments: &NginxArgs) -> anyhow::Result<Infallible> {
 }
 
 /// The variable's value: `3;4;`.
-fn inherited_sockets(sockets: &[Socket]) -> String {
+fn inherited_sockets(sockets: &[EdgeSocket]) -> String {
     let mut list = String::new();
     for socket in sockets {
         // Writing to a string can't fail.

@@ -11,7 +11,7 @@ use millrace_ops::selection::Selection;
 use millrace_ops::system_limits;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials;
-use millrace_tunnel::credentials::End;
+use millrace_tunnel::credentials::CertificateOwner;
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
@@ -22,7 +22,7 @@ use crate::rtsp_check;
 use crate::settings;
 
 /// Applies a reloaded configuration to a running client.
-pub struct Reloader<'a> {
+pub struct ClientReloader<'a> {
     /// The configuration at the start, for what can't change.
     pub started: &'a ClientConfig,
     /// The connection groups of each listener.
@@ -37,7 +37,7 @@ pub struct Reloader<'a> {
     pub selection: Option<Selection>,
 }
 
-impl Reloader<'_> {
+impl ClientReloader<'_> {
     /// Reads the configuration file again and applies it. Existing tunnel connections keep their certificates and
     /// windows; new ones use the new settings.
     ///
@@ -79,7 +79,7 @@ impl Reloader<'_> {
         replace_rules();
         self.resolver.configure(&config.resolver);
         system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
-        credentials::warn(End::Client, &config.tunnel.credentials);
+        credentials::warn(CertificateOwner::Client, &config.tunnel.credentials);
         rtsp_check::warn(&config);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,

@@ -16,7 +16,7 @@ use millrace_tunnel::metrics::FlowFailure;
 use millrace_tunnel::tunnel_event::TunnelEvent;
 use mio::event::Event;
 
-use crate::accepted::{Accepted, Stage};
+use crate::accepted::{Accepted, AcceptedState};
 use crate::direct::{self, Direct};
 use crate::flow_context::{FIRST_FLOW_KEY, FlowContext};
 use crate::listener::Listener;
@@ -256,7 +256,9 @@ impl Role for ClientRole {
         // Of flows that bypass the tunnel and of UDP flows nothing is known to be broken: their own
         // time-outs end them.
         let accepted = self.tcp.accepted.remove(key as u64);
-        if let Some(Accepted { stage: Stage::Requested { conn, stream, .. }, .. }) = accepted {
+        if let Some(Accepted { stage: AcceptedState::Requested { conn, stream, .. }, .. }) =
+            accepted
+        {
             core.reset_stream(conn, stream, H3_CONNECT_ERROR);
         }
     }

@@ -19,18 +19,18 @@ use millrace_ops::selection;
 use millrace_ops::selection::Selection;
 use millrace_ops::{logging, system_limits};
 use millrace_tunnel::credentials;
-use millrace_tunnel::credentials::End;
+use millrace_tunnel::credentials::CertificateOwner;
 use millrace_tunnel::event_loop::{Worker, WorkerHandle};
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
-use millrace_tunnel::transport::{Side, TunnelConfig};
+use millrace_tunnel::transport::{TransportSide, TunnelConfig};
 
 use crate::connection_group::{Grouping, ListenerClasses};
 use crate::direct::{self, Direct};
 use crate::listeners;
 use crate::pool::{Pool, Server, WorkerHealthCounts};
-use crate::reload::Reloader;
+use crate::reload::ClientReloader;
 use crate::reloadable::Reloadable;
 use crate::role::ClientRole;
 use crate::rtsp_check;
@@ -47,7 +47,7 @@ pub fn check(config: &ClientConfig) -> Result<(), ConfigError> {
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial);
     let tunnel = &config.tunnel;
-    TunnelConfig::new(Side::Client, &tunnel.transport, &tunnel.credentials, initial)
+    TunnelConfig::new(TransportSide::Client, &tunnel.transport, &tunnel.credentials, initial)
         .map_err(|error| error.in_config(&config.source, "ca"))?;
     Ok(())
 }
@@ -63,7 +63,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let logging = logging::init(&config.log)?;
     logging.show_in(&metrics)?;
     system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
-    credentials::warn(End::Client, &config.tunnel.credentials);
+    credentials::warn(CertificateOwner::Client, &config.tunnel.credentials);
     rtsp_check::warn(config);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
@@ -142,8 +142,14 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     });
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
     let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
-    let mut reloader =
-        Reloader { started: config, groups: groups_at_start, latest, shared, resolver, selection };
+    let mut reloader = ClientReloader {
+        started: config,
+        groups: groups_at_start,
+        latest,
+        shared,
+        resolver,
+        selection,
+    };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     let code = process.run(config.runtime.drain_timeout, &mut reload);
     Ok(code)

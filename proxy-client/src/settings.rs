@@ -5,7 +5,7 @@ use millrace_config::ClientConfig;
 use millrace_tunnel::event_loop::WorkerSettings;
 use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::peer_limits;
-use millrace_tunnel::transport::{Side, TunnelConfig};
+use millrace_tunnel::transport::{TransportSide, TunnelConfig};
 
 /// Settings of new tunnel connections, one per worker.
 pub(crate) fn tunnels(
@@ -15,7 +15,7 @@ pub(crate) fn tunnels(
 ) -> anyhow::Result<Vec<TunnelConfig>> {
     let ends = &config.tunnel;
     let tunnel = |_| {
-        TunnelConfig::new(Side::Client, &ends.transport, &ends.credentials, initial)
+        TunnelConfig::new(TransportSide::Client, &ends.transport, &ends.credentials, initial)
             .map_err(|error| error.in_config(&config.source, "ca").into())
     };
     (0..workers).map(tunnel).collect()

@@ -9,17 +9,17 @@ use millrace_ops::certificates::CertificatesArgs;
 use millrace_ops::cli::{self, ConfigArgs};
 use millrace_ops::doctor::DoctorArgs;
 use millrace_tunnel::algorithms;
-use millrace_tunnel::credentials::End;
+use millrace_tunnel::credentials::CertificateOwner;
 
 #[derive(Parser)]
 #[command(version, about = "Millrace tunnel server (origin side)")]
-struct Cli {
+struct ServerCli {
     #[command(subcommand)]
-    command: Command,
+    command: ServerCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum ServerCommand {
     /// Run the server
     Run(ConfigArgs),
     /// Check a configuration and the files it names; binds nothing
@@ -34,32 +34,32 @@ enum Command {
 
 /// What the program does, from its command line to its exit code.
 pub fn main() -> ExitCode {
-    cli::exit_code("millrace-server", run(Cli::parse().command))
+    cli::exit_code("millrace-server", run(ServerCli::parse().command))
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: ServerCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(ConfigArgs { config }) => {
+        ServerCommand::Run(ConfigArgs { config }) => {
             let config = millrace_config::load_server(&config, &algorithms::check)?;
             crate::run::check(&config)?;
             crate::run::run(&config)
         }
-        Command::Doctor(arguments) => crate::doctor::run(&arguments),
-        Command::Check(ConfigArgs { config }) => {
+        ServerCommand::Doctor(arguments) => crate::doctor::run(&arguments),
+        ServerCommand::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();
             let config = millrace_config::load_server(&config, &algorithms::check)?;
             crate::run::check(&config)?;
             let credentials = &config.tunnel.credentials;
-            cli::report_check(&path, End::Server, credentials, &config.source)
+            cli::report_check(&path, CertificateOwner::Server, credentials, &config.source)
         }
-        Command::Rules(arguments) => rules::run(arguments),
-        Command::Certificates(arguments) if arguments.list => {
+        ServerCommand::Rules(arguments) => rules::run(arguments),
+        ServerCommand::Certificates(arguments) if arguments.list => {
             for line in certificates::list(&arguments.dir)? {
                 println!("{line}");
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Certificates(arguments) => {
+        ServerCommand::Certificates(arguments) => {
             for report in certificates::run(&arguments, time::OffsetDateTime::now_utc())? {
                 println!("{report}");
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_config::{Protocol, ServerConfig};
 use millrace_ops::doctor;
-use millrace_ops::doctor::{DoctorArgs, End, Report};
+use millrace_ops::doctor::{CertificateOwner, DoctorArgs, Report};
 use millrace_tunnel::own_addresses::interface_addresses;
 
 use millrace_tunnel::algorithms;
@@ -27,7 +27,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     doctor::kernel(&mut report);
     doctor::limits(&mut report, config.limits.max_flows, &credentials.private_key);
     doctor::account(&mut report, &config.runtime, &config.source);
-    doctor::certificates(&mut report, End::Server, credentials);
+    doctor::certificates(&mut report, CertificateOwner::Server, credentials);
     destinations(&mut report, &config);
     rtsp(&mut report, &config);
     doctor::selection(&mut report, config.mcc.as_ref(), &config.source);

@@ -11,7 +11,7 @@ use millrace_ops::selection::Selection;
 use millrace_ops::system_limits;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials;
-use millrace_tunnel::credentials::End;
+use millrace_tunnel::credentials::CertificateOwner;
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
@@ -21,7 +21,7 @@ use crate::shared::ServerShared;
 use crate::trust::Trust;
 
 /// Reloads the configuration of a running server.
-pub struct Reloader<'a> {
+pub struct ServerReloader<'a> {
     /// What can't change is as it was at the start.
     pub started: &'a ServerConfig,
     /// For new flows.
@@ -36,7 +36,7 @@ pub struct Reloader<'a> {
     pub(crate) trust: Trust,
 }
 
-impl Reloader<'_> {
+impl ServerReloader<'_> {
     /// Reads the configuration file again. Connections keep their certificates and windows, flows
     /// their destinations; new ones get the new settings.
     ///
@@ -64,7 +64,7 @@ impl Reloader<'_> {
         );
         replace_rules();
         system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
-        credentials::warn(End::Server, &config.tunnel.credentials);
+        credentials::warn(CertificateOwner::Server, &config.tunnel.credentials);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
             settings::flow_limits(&config.limits),

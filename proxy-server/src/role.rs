@@ -12,7 +12,7 @@ use millrace_ops::published::Published;
 use millrace_tunnel::admitted::Admitted;
 use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::datagrams::{DatagramsStart, LocalSocket};
-use millrace_tunnel::dial::{Dialer, Progress, interleave};
+use millrace_tunnel::dial::{DialProgress, Dialer, interleave};
 use millrace_tunnel::event_loop::Role;
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
@@ -43,7 +43,7 @@ const H3_INTERNAL_ERROR: u64 = 0x102;
 /// Attempts of one dialler are told apart in the lower bits of their token's key.
 const ATTEMPT_BITS: u32 = 4;
 
-enum Stage {
+enum RequestState {
     /// The question, once it is asked; dropping it withdraws it.
     Resolving {
         _question: Option<Question>,
@@ -59,7 +59,7 @@ enum Stage {
 }
 
 /// A request that is not a flow yet.
-struct Pending {
+struct PendingRequest {
     conn: ConnId,
     stream: u64,
     /// Whether it is a UDP flow.
@@ -75,10 +75,10 @@ struct Pending {
     /// What the connection is told ahead of the flow: a PROXY header, where one is handed over.
     header: Vec<u8>,
     deadline: Instant,
-    stage: Stage,
+    stage: RequestState,
 }
 
-impl Pending {
+impl PendingRequest {
     /// Whether its SETUP requests are followed if it is RTSP: not behind an upstream proxy, which would
     /// receive the media.
     fn follows_rtsp(&self, core: &Core) -> bool {
@@ -93,7 +93,7 @@ pub struct ServerRole {
     ports: Vec<UdpPort>,
     /// How many have ports of the same addresses.
     workers: usize,
-    pending: HashMap<u64, Pending>,
+    pending: HashMap<u64, PendingRequest>,
     next_key: u64,
     answers: Receiver<Resolved>,
     answer_to: Sender<Resolved>,
@@ -171,7 +171,7 @@ impl ServerRole {
         };
         self.pending.insert(
             key,
-            Pending {
+            PendingRequest {
                 conn,
                 stream,
                 udp: carries != Carries::Tcp,
@@ -189,7 +189,7 @@ impl ServerRole {
                 client_ended,
                 header: Vec::new(),
                 deadline: now + self.shared.resolve_timeout,
-                stage: Stage::Resolving { _question: None },
+                stage: RequestState::Resolving { _question: None },
             },
         );
         if let Carries::Udp { rtsp_stream: Some(rtsp), .. } = carries {
@@ -222,7 +222,7 @@ impl ServerRole {
         let name = Name { host, port, uncached: false };
         let resolver = &self.shared.resolver;
         match resolver.ask(asker, name, key, &self.answer_to, &self.handle) {
-            Ok(question) => pending.stage = Stage::Resolving { _question: Some(question) },
+            Ok(question) => pending.stage = RequestState::Resolving { _question: Some(question) },
             Err(error) => self.refuse(core, key, ConnectFailure::from(&error)),
         }
     }
@@ -294,9 +294,10 @@ impl ServerRole {
             (true, None) => self.refuse(core, key, ConnectFailure::NameNotResolved),
             (false, _) if pending.udp => self.open_udp(core, key, &allowed),
             (false, _) => {
-                let Pending { name, header, label, .. } = pending;
+                let PendingRequest { name, header, label, .. } = pending;
                 self.shared.forward(name.as_deref(), &mut allowed, header, label.client);
-                pending.stage = Stage::Dialing(Dialer::new(interleave(&allowed), core.now()));
+                pending.stage =
+                    RequestState::Dialing(Dialer::new(interleave(&allowed), core.now()));
                 self.advance(core, key);
             }
         }
@@ -314,7 +315,7 @@ impl ServerRole {
         let Some(pending) = self.pending.get_mut(&key) else { return };
         match core.take_reserved(pending.conn, rtsp_stream, destination) {
             Some((socket, medium)) => {
-                pending.stage = Stage::AnsweringUdp(socket, Some(medium));
+                pending.stage = RequestState::AnsweringUdp(socket, Some(medium));
                 self.answer(core, key);
             }
             None => self.refuse(core, key, ConnectFailure::Forbidden),
@@ -331,7 +332,8 @@ impl ServerRole {
             let source = self.shared.dial.bind_source.iter().find(same_family).copied();
             match UdpPort::connect(peer, source) {
                 Ok(port) => {
-                    pending.stage = Stage::AnsweringUdp(LocalSocket::Own { port, peer }, None);
+                    pending.stage =
+                        RequestState::AnsweringUdp(LocalSocket::Own { port, peer }, None);
                     return self.answer(core, key);
                 }
                 Err(error) => {
@@ -348,28 +350,30 @@ impl ServerRole {
         let Some(pending) = self.pending.get_mut(&key) else { return };
         if now >= pending.deadline {
             let failure = match pending.stage {
-                Stage::Resolving { .. } => Some(ConnectFailure::NameNotResolved),
-                Stage::Dialing(_) => Some(ConnectFailure::TimedOut),
-                Stage::Answering(_) | Stage::AnsweringUdp(..) | Stage::Refusing(_) => None,
+                RequestState::Resolving { .. } => Some(ConnectFailure::NameNotResolved),
+                RequestState::Dialing(_) => Some(ConnectFailure::TimedOut),
+                RequestState::Answering(_)
+                | RequestState::AnsweringUdp(..)
+                | RequestState::Refusing(_) => None,
             };
             if let Some(failure) = failure {
                 return self.refuse(core, key, failure);
             }
         }
-        if let Stage::Dialing(dialer) = &mut pending.stage {
+        if let RequestState::Dialing(dialer) = &mut pending.stage {
             let token = |attempt: usize| Core::role_token((key as usize) << ATTEMPT_BITS | attempt);
             let progress = dialer.advance(core.registry(), &self.shared.dial, token, now);
             self.on_progress(core, key, progress);
         }
     }
 
-    fn on_progress(&mut self, core: &mut Core, key: u64, progress: Progress) {
+    fn on_progress(&mut self, core: &mut Core, key: u64, progress: DialProgress) {
         match progress {
-            Progress::Waiting => {}
-            Progress::Failed(failure) => self.refuse(core, key, failure),
-            Progress::Connected(socket) => {
+            DialProgress::Waiting => {}
+            DialProgress::Failed(failure) => self.refuse(core, key, failure),
+            DialProgress::Connected(socket) => {
                 if let Some(pending) = self.pending.get_mut(&key) {
-                    pending.stage = Stage::Answering(socket);
+                    pending.stage = RequestState::Answering(socket);
                     self.answer(core, key);
                 }
             }
@@ -380,7 +384,7 @@ impl ServerRole {
         if let Some(pending) = self.pending.get_mut(&key) {
             tracing::info!(destination = %pending.label.destination, %failure, "flow refused");
             core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
-            pending.stage = Stage::Refusing(failure);
+            pending.stage = RequestState::Refusing(failure);
             self.answer(core, key);
         }
     }
@@ -389,10 +393,10 @@ impl ServerRole {
     fn answer(&mut self, core: &mut Core, key: u64) {
         let Some(pending) = self.pending.get(&key) else { return };
         let sent = match &pending.stage {
-            Stage::Refusing(failure) => {
+            RequestState::Refusing(failure) => {
                 core.respond(pending.conn, pending.stream, &failure_fields(*failure), true)
             }
-            Stage::Answering(_) => {
+            RequestState::Answering(_) => {
                 let mut fields = vec![h3::Header::new(b":status", b"200")];
                 if pending.follows_rtsp(core) {
                     let (name, value) = (RTSP_FIELD.as_bytes(), RTSP_FOLLOWED.as_bytes());
@@ -400,7 +404,7 @@ impl ServerRole {
                 }
                 core.respond(pending.conn, pending.stream, &fields, false)
             }
-            Stage::AnsweringUdp(..) => {
+            RequestState::AnsweringUdp(..) => {
                 let (name, value) = CAPSULE_PROTOCOL;
                 let capsules = h3::Header::new(name.as_bytes(), value.as_bytes());
                 let mut fields = vec![h3::Header::new(b":status", b"200"), capsules];
@@ -410,7 +414,7 @@ impl ServerRole {
                 }
                 core.respond(pending.conn, pending.stream, &fields, false)
             }
-            Stage::Resolving { .. } | Stage::Dialing(_) => return,
+            RequestState::Resolving { .. } | RequestState::Dialing(_) => return,
         };
         if matches!(sent, Err(h3::Error::StreamBlocked)) {
             return;
@@ -420,10 +424,19 @@ impl ServerRole {
             media_sources: self.shared.media_sources(&pending.label),
             queue: self.shared.interleaved_queue,
         });
-        let Pending { conn, stream, label, repair, admission, client_ended, header, stage, .. } =
-            pending;
+        let PendingRequest {
+            conn,
+            stream,
+            label,
+            repair,
+            admission,
+            client_ended,
+            header,
+            stage,
+            ..
+        } = pending;
         match (stage, sent) {
-            (Stage::Answering(socket), Ok(())) => {
+            (RequestState::Answering(socket), Ok(())) => {
                 // Only UDP flows have any other.
                 let Admitted::Flow(admission) = admission else { return };
                 core.relay(RelayStart {
@@ -441,7 +454,7 @@ impl ServerRole {
                     rtsp,
                 });
             }
-            (Stage::AnsweringUdp(socket, medium), Ok(())) => {
+            (RequestState::AnsweringUdp(socket, medium), Ok(())) => {
                 let finished = client_ended;
                 // Without it the reason has been logged, and the stream reset.
                 let _ = core.start_datagrams(DatagramsStart {
@@ -456,7 +469,7 @@ impl ServerRole {
                     repair,
                 });
             }
-            (Stage::Answering(socket), Err(_)) => {
+            (RequestState::Answering(socket), Err(_)) => {
                 Socket::tcp(socket).reset();
                 core.shared.metrics.flows_finished.of(FlowFailure::PeerReset.into()).inc();
                 core.reset_stream(conn, stream, H3_MESSAGE_ERROR);
@@ -466,7 +479,7 @@ impl ServerRole {
         }
     }
 
-    fn drop_pending(&mut self, mut gone: impl FnMut(u64, &Pending) -> bool) {
+    fn drop_pending(&mut self, mut gone: impl FnMut(u64, &PendingRequest) -> bool) {
         self.pending.retain(|key, pending| !gone(*key, pending));
     }
 }
@@ -485,9 +498,9 @@ impl Role for ServerRole {
         let key = (key >> ATTEMPT_BITS) as u64;
         let now = core.now();
         let Some(pending) = self.pending.get_mut(&key) else { return };
-        if let Stage::Dialing(dialer) = &mut pending.stage {
+        if let RequestState::Dialing(dialer) = &mut pending.stage {
             match dialer.on_event(attempt, now) {
-                Progress::Waiting => self.advance(core, key),
+                DialProgress::Waiting => self.advance(core, key),
                 progress => self.on_progress(core, key, progress),
             }
         }
@@ -497,7 +510,8 @@ impl Role for ServerRole {
         self.shared = self.latest.get();
         while let Ok(Resolved { key, result }) = self.answers.try_recv() {
             // It may have been too late, or the client may have gone.
-            let waits = |pending: &Pending| matches!(pending.stage, Stage::Resolving { .. });
+            let waits =
+                |pending: &PendingRequest| matches!(pending.stage, RequestState::Resolving { .. });
             if !self.pending.get(&key).is_some_and(waits) {
                 continue;
             }
@@ -557,11 +571,13 @@ impl Role for ServerRole {
 
     fn next_deadline(&self) -> Option<Instant> {
         let deadlines = self.pending.values().filter_map(|pending| match &pending.stage {
-            Stage::Dialing(dialer) => {
+            RequestState::Dialing(dialer) => {
                 Some(dialer.next_deadline().map_or(pending.deadline, |at| at.min(pending.deadline)))
             }
-            Stage::Resolving { .. } => Some(pending.deadline),
-            Stage::Answering(_) | Stage::AnsweringUdp(..) | Stage::Refusing(_) => None,
+            RequestState::Resolving { .. } => Some(pending.deadline),
+            RequestState::Answering(_)
+            | RequestState::AnsweringUdp(..)
+            | RequestState::Refusing(_) => None,
         });
         deadlines.min()
     }

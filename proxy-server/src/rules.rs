@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use millrace_mcc::rules::{LuaRules, Rules};
+use millrace_mcc::rules::{LuaRules, SelectionRules};
 use millrace_mcc::{Config, RuleInput, RulesText};
 
 /// Maximum size of a rule input on standard input.
@@ -16,11 +16,11 @@ const MAX_INPUT_BYTES: u64 = 1 << 20;
 #[derive(Debug, Args)]
 pub struct RulesArgs {
     #[command(subcommand)]
-    command: Command,
+    command: RulesCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum RulesCommand {
     /// Load rules and run their tests (functions whose names begin with test_)
     Check {
         /// Rules files (Lua)
@@ -43,8 +43,8 @@ enum Command {
 /// Invalid rules, or an invalid rule input.
 pub fn run(arguments: RulesArgs) -> anyhow::Result<ExitCode> {
     match arguments.command {
-        Command::Check { files } => check(&files),
-        Command::Explain { file, input } => {
+        RulesCommand::Check { files } => check(&files),
+        RulesCommand::Explain { file, input } => {
             println!("{}", explain(&file, &input)?);
             Ok(ExitCode::SUCCESS)
         }

@@ -16,7 +16,7 @@ use millrace_ops::selection;
 use millrace_ops::selection::Selection;
 use millrace_ops::{logging, system_limits};
 use millrace_tunnel::credentials;
-use millrace_tunnel::credentials::End;
+use millrace_tunnel::credentials::CertificateOwner;
 use millrace_tunnel::event_loop::{Worker, WorkerHandle};
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::reset_secret;
@@ -24,7 +24,7 @@ use millrace_tunnel::reset_secret::ResetSecretError;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
 
-use crate::reload::Reloader;
+use crate::reload::ServerReloader;
 use crate::role::ServerRole;
 use crate::settings;
 use crate::trust::Trust;
@@ -61,7 +61,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let logging = logging::init(&config.log)?;
     logging.show_in(&metrics)?;
     system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
-    credentials::warn(End::Server, &config.tunnel.credentials);
+    credentials::warn(CertificateOwner::Server, &config.tunnel.credentials);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
         metrics.clone(),
@@ -100,7 +100,8 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let health = Box::new(|| Health::Healthy);
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
     let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
-    let mut reloader = Reloader { started: config, latest, shared, resolver, selection, trust };
+    let mut reloader =
+        ServerReloader { started: config, latest, shared, resolver, selection, trust };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     Ok(process.run(config.runtime.drain_timeout, &mut reload))
 }

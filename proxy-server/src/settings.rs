@@ -11,7 +11,7 @@ use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::peer_limits;
 use millrace_tunnel::resolve::Resolver;
-use millrace_tunnel::transport::{ServerSide, Side, TunnelConfig};
+use millrace_tunnel::transport::{ServerSide, TransportSide, TunnelConfig};
 
 use crate::shared::ServerShared;
 use crate::trust::Trust;
@@ -24,7 +24,7 @@ pub(crate) fn tunnels(
     trust: &Trust,
     initial: Option<&Algorithm>,
 ) -> Result<Vec<TunnelConfig>, ConfigError> {
-    let side = Side::Server(ServerSide {
+    let side = TransportSide::Server(ServerSide {
         max_streams: config.limits.max_flows_per_connection as u64,
         ticket_keys: &trust.ticket_keys,
         denied_clients: &Arc::new(config.denied_clients()?),

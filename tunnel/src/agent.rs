@@ -11,7 +11,7 @@ use millrace_cc::registry::Algorithm;
 use millrace_cc::{PathModel, Time};
 use millrace_config::Class;
 use millrace_mcc::queue::AgentEnd;
-use millrace_mcc::{PathUpdate, Player, Record, SwitchRequest};
+use millrace_mcc::{ConnectionRecord, PathUpdate, Player, SwitchRequest};
 use millrace_wire::cmcd::PlayerReport;
 
 use crate::conn_id::ConnId;
@@ -129,7 +129,7 @@ impl Agent {
         let bytes = path.delivered_bytes + path.lost_bytes;
         if bytes != watched.reported_bytes {
             watched.reported_bytes = bytes;
-            let record = Record::new(id.serial, self.time(now), path);
+            let record = ConnectionRecord::new(id.serial, self.time(now), path);
             self.queues.try_send(PathUpdate::Acked(record));
         }
     }

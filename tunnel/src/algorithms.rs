@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use millrace_cc::registry::{self, Algorithm, Spec};
-use millrace_config::{AlgorithmProblem, Class, CongestionControl, Mcc, Transport};
+use millrace_config::{AlgorithmProblem, Class, CongestionControl, Mcc, TransportConfig};
 
 /// Refused names that are remembered, to log each once; a peer can make up any number.
 const MAX_REFUSED_NAMES: usize = 16;
@@ -27,7 +27,7 @@ impl CcPolicy {
     pub fn new(
         choice: &CongestionControl,
         initial: Option<&Algorithm>,
-    ) -> Result<Self, registry::Error> {
+    ) -> Result<Self, registry::AlgorithmError> {
         match initial.filter(|_| choice.managed()) {
             Some(initial) => Ok(Self { algorithm: initial.clone(), managed: true }),
             None => Ok(Self { algorithm: algorithm(choice)?, managed: false }),
@@ -40,7 +40,7 @@ impl CcPolicy {
     }
 }
 
-fn algorithm(choice: &CongestionControl) -> Result<Algorithm, registry::Error> {
+fn algorithm(choice: &CongestionControl) -> Result<Algorithm, registry::AlgorithmError> {
     registry::find(&Spec { name: choice.name.clone(), parameters: choice.parameters.clone() })
 }
 
@@ -49,7 +49,7 @@ fn algorithm(choice: &CongestionControl) -> Result<Algorithm, registry::Error> {
 /// # Errors
 /// What is wrong with the name or a parameter, and what would be right.
 pub fn check(choice: &CongestionControl) -> Result<(), AlgorithmProblem> {
-    use registry::Error;
+    use registry::AlgorithmError;
     if choice.managed() {
         let parameter = choice.parameters.keys().next().cloned();
         let problem = format!("{:?} has no parameters; [{}] has settings", Mcc::NAME, Mcc::NAME);
@@ -58,10 +58,10 @@ pub fn check(choice: &CongestionControl) -> Result<(), AlgorithmProblem> {
         });
     }
     algorithm(choice).map(drop).map_err(|error| match error {
-        Error::Unknown { .. } => {
+        AlgorithmError::Unknown { .. } => {
             AlgorithmProblem::Name(format!("{error}, or {}, which selects among them", Mcc::NAME))
         }
-        Error::Parameters { name, parameter, reason } => {
+        AlgorithmError::Parameters { name, parameter, reason } => {
             AlgorithmProblem::Parameter { parameter, problem: format!("{name:?}: {reason}") }
         }
     })
@@ -80,9 +80,9 @@ impl Algorithms {
     /// # Errors
     /// The name or a parameter is not valid ([`registry::find`]).
     pub fn new(
-        transport: &Transport,
+        transport: &TransportConfig,
         initial: Option<&Algorithm>,
-    ) -> Result<Self, registry::Error> {
+    ) -> Result<Self, registry::AlgorithmError> {
         let classes = &transport.class_congestion_control;
         let of_class = |(class, it): (&Class, _)| Ok((*class, CcPolicy::new(it, initial)?));
         Ok(Self {
@@ -113,7 +113,7 @@ impl Selectable {
     pub fn new(
         listed: Option<&[CongestionControl]>,
         initial: Option<&Algorithm>,
-    ) -> Result<Self, registry::Error> {
+    ) -> Result<Self, registry::AlgorithmError> {
         let Some(listed) = listed else {
             let selected =
                 initial.map(|it| CcPolicy { algorithm: it.clone(), managed: true }).into_iter();

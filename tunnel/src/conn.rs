@@ -22,7 +22,7 @@ use crate::flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::memory::HeldBytes;
 use crate::metrics::WorkerCounters;
 use crate::path_mtu::PathMtu;
-use crate::progress::Progress;
+use crate::progress::SendProgress;
 use crate::qlog::{QlogError, QlogSink, Trace};
 use crate::stream_owner::Owner;
 use crate::udp::UdpPort;
@@ -69,7 +69,7 @@ pub struct Conn {
     pub(crate) activity: ConnActivity,
     pub(crate) probes: ConnProbes,
     /// Whether what it sends gets through.
-    pub(crate) progress: Progress,
+    pub(crate) progress: SendProgress,
     pub(crate) path_mtu: PathMtu,
     pub(crate) cc: CcState,
     /// Its trace, if one is wanted.
@@ -100,7 +100,7 @@ impl Conn {
             memory: ConnMemory { held, seen: held, relay_bytes: 0, was_driven: true },
             activity: ConnActivity::new(now),
             probes: ConnProbes::default(),
-            progress: Progress::new(now),
+            progress: SendProgress::new(now),
             path_mtu: PathMtu::default(),
             cc: CcState::new(algorithm, now),
             trace: None,
@@ -221,7 +221,7 @@ impl Conn {
     ) -> Flushed {
         while let Some(blocked) = self.blocked.front() {
             let sent = send(port, &blocked.path, &blocked.bytes, blocked.segment);
-            if sent == Sent::NoRoom {
+            if sent == MessageOutcome::NoRoom {
                 return Flushed::Blocked;
             }
             self.blocked.pop_front();
@@ -292,15 +292,15 @@ impl Conn {
     fn forward(&mut self, port: &UdpPort, bytes: &[u8], segment: usize, path: quiche::SendInfo) {
         let sent = match self.blocked.is_empty() {
             true => send(port, &path, bytes, segment),
-            false => Sent::NoRoom,
+            false => MessageOutcome::NoRoom,
         };
         match sent {
-            Sent::Yes => {}
-            Sent::NoRoom => {
+            MessageOutcome::Yes => {}
+            MessageOutcome::NoRoom => {
                 self.blocked.push_back(Blocked { bytes: bytes.to_vec(), segment, path });
                 return;
             }
-            Sent::Refused => self.path_mtu.refuse(path.to, path.from.ip(), segment),
+            MessageOutcome::Refused => self.path_mtu.refuse(path.to, path.from.ip(), segment),
         }
         let now = Instant::now();
         self.activity.last_sent = now;
@@ -361,7 +361,7 @@ impl Conn {
 
 /// The outcome of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum MessageOutcome {
     /// It has left, or is as good as lost on the way: a route is away for a moment.
     Yes,
     /// The socket has no room.
@@ -371,16 +371,16 @@ enum Sent {
 }
 
 /// Recovery knows how to handle what is lost.
-fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -> Sent {
+fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -> MessageOutcome {
     let Err(error) = port.send_despite_reports(path.to, path.from.ip(), bytes, segment) else {
-        return Sent::Yes;
+        return MessageOutcome::Yes;
     };
     tracing::trace!(to = %path.to, %error, "datagram not sent");
     match (error.kind(), error.raw_os_error()) {
-        (std::io::ErrorKind::WouldBlock, _) => Sent::NoRoom,
+        (std::io::ErrorKind::WouldBlock, _) => MessageOutcome::NoRoom,
         // The latter with segmentation offload.
-        (_, Some(libc::EMSGSIZE | libc::EINVAL)) => Sent::Refused,
-        _ => Sent::Yes,
+        (_, Some(libc::EMSGSIZE | libc::EINVAL)) => MessageOutcome::Refused,
+        _ => MessageOutcome::Yes,
     }
 }
 

@@ -9,7 +9,7 @@ use quiche::h3;
 use crate::datagrams::Early;
 use crate::memory::HeldBytes;
 use crate::peer_limits::{HandshakePlace, PeerPlace};
-use crate::probe::{Exchange, PendingProbe};
+use crate::probe::{PendingProbe, ProbeExchange};
 use crate::stream_owner::Owner;
 
 /// How datagrams reach a connection and its peer.
@@ -102,5 +102,5 @@ pub(crate) struct ConnProbes {
     /// The probe that this end has under way.
     pub(crate) asked: Option<PendingProbe>,
     /// The peer's probes that are being answered.
-    pub(crate) answering: Vec<Exchange>,
+    pub(crate) answering: Vec<ProbeExchange>,
 }

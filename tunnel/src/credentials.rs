@@ -22,14 +22,14 @@ const CLOCK: &str = "set the clock (`timedatectl`)";
 
 /// The end that the certificates belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum CertificateOwner {
     /// Known by its common name.
     Client,
     /// Known by the names that clients give as `server_name`.
     Server,
 }
 
-impl End {
+impl CertificateOwner {
     /// The name of the key for the authorities.
     pub fn ca_key(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl Contents {
     ///
     /// # Errors
     /// The clock can't be read.
-    pub fn read(end: End, credentials: &Credentials) -> Result<Self, ErrorStack> {
+    pub fn read(end: CertificateOwner, credentials: &Credentials) -> Result<Self, ErrorStack> {
         let mut contents = Self::default();
         let mut ca = File { key: end.ca_key(), path: &credentials.ca, problems: Vec::new() };
         contents.authorities = ca.certificates();
@@ -136,7 +136,7 @@ impl Contents {
 /// # Errors
 /// The first problem for which peers would refuse this end, or this end all peers.
 pub fn check(
-    end: End,
+    end: CertificateOwner,
     credentials: &Credentials,
     source: &Source,
 ) -> Result<Vec<Problem>, ConfigError> {
@@ -150,7 +150,7 @@ pub fn check(
 }
 
 /// For a start and a reload, which go on: a clock may be wrong for a while.
-pub fn warn(end: End, credentials: &Credentials) {
+pub fn warn(end: CertificateOwner, credentials: &Credentials) {
     for problem in Contents::read(end, credentials).into_iter().flat_map(|it| it.problems) {
         tracing::warn!(key = problem.key, %problem, "certificate problem");
     }
@@ -287,7 +287,7 @@ impl File<'_> {
     }
 
     /// Whether a certificate is for this end.
-    fn purpose(&mut self, certificate: &X509Ref, end: End) {
+    fn purpose(&mut self, certificate: &X509Ref, end: CertificateOwner) {
         let is_for = |purpose| {
             // SAFETY: the certificate is valid for the call.
             unsafe { ffi::X509_check_purpose(certificate.as_ptr().cast(), purpose, 0) == 1 }
@@ -296,13 +296,13 @@ impl File<'_> {
             (is_for(ffi::X509_PURPOSE_SSL_SERVER), is_for(ffi::X509_PURPOSE_SSL_CLIENT));
         let lacks = "by its extended key usage";
         match end {
-            End::Server if !server => {
+            CertificateOwner::Server if !server => {
                 let whose =
                     if client { "a client's certificate" } else { "no server's certificate" };
                 let right = "use the certificate that was made for the server (serverAuth)";
                 self.add(Severity::Refused, format!("is {whose} {lacks}"), right);
             }
-            End::Client if !client => {
+            CertificateOwner::Client if !client => {
                 let whose =
                     if server { "a server's certificate" } else { "no client's certificate" };
                 let right = "use the certificate that was made for this client (clientAuth)";
@@ -310,7 +310,7 @@ impl File<'_> {
             }
             _ => {}
         }
-        if end == End::Server && alternative_names(certificate).is_empty() {
+        if end == CertificateOwner::Server && alternative_names(certificate).is_empty() {
             let what = "is for no name: it has no subject alternative name, and clients refuse it";
             self.add(
                 Severity::Refused,

@@ -43,7 +43,7 @@ struct Attempt {
 
 /// What a dialler has come to.
 #[derive(Debug)]
-pub enum Progress {
+pub enum DialProgress {
     /// Not yet.
     Waiting,
     /// Connected; the socket is registered with the loop.
@@ -93,7 +93,7 @@ impl Dialer {
         dial: &Dial,
         token: impl Fn(usize) -> Token,
         now: Instant,
-    ) -> Progress {
+    ) -> DialProgress {
         let before = self.attempts.len();
         self.attempts.retain(|attempt| attempt.give_up > now);
         if self.attempts.len() < before {
@@ -116,23 +116,23 @@ impl Dialer {
             }
         }
         match self.attempts.is_empty() {
-            true => Progress::Failed(self.failure),
-            false => Progress::Waiting,
+            true => DialProgress::Failed(self.failure),
+            false => DialProgress::Waiting,
         }
     }
 
     /// An attempt's socket reported something.
-    pub fn on_event(&mut self, number: usize, now: Instant) -> Progress {
+    pub fn on_event(&mut self, number: usize, now: Instant) -> DialProgress {
         let Some(index) = self.attempts.iter().position(|attempt| attempt.number == number) else {
-            return Progress::Waiting;
+            return DialProgress::Waiting;
         };
         let socket = &self.attempts[index].socket;
         let error = match socket.take_error() {
             Ok(None) => match socket.peer_addr() {
-                Ok(_) => return Progress::Connected(self.attempts.swap_remove(index).socket),
+                Ok(_) => return DialProgress::Connected(self.attempts.swap_remove(index).socket),
                 // Still under way: connect(2) reports success as writability with a peer.
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => {
-                    return Progress::Waiting;
+                    return DialProgress::Waiting;
                 }
                 Err(error) => error,
             },
@@ -142,7 +142,7 @@ impl Dialer {
         self.attempts.swap_remove(index);
         // The next address need not wait for its delay (RFC 8305, Section 5).
         self.next_attempt = now;
-        Progress::Waiting
+        DialProgress::Waiting
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
             poll.poll(&mut events, Some(Duration::from_millis(50))).expect("poll");
             let mut done = None;
             for event in &events {
-                if let Progress::Connected(socket) =
+                if let DialProgress::Connected(socket) =
                     dialer.on_event(event.token().0, Instant::now())
                 {
                     done = Some(socket);
@@ -248,8 +248,8 @@ mod tests {
         let mut dialer = Dialer::new(interleave(&[refused]), start);
         dialer.advance(poll.registry(), &dial(), Token, start);
         std::thread::sleep(Duration::from_millis(20));
-        assert!(matches!(dialer.on_event(0, Instant::now()), Progress::Waiting));
+        assert!(matches!(dialer.on_event(0, Instant::now()), DialProgress::Waiting));
         let end = dialer.advance(poll.registry(), &dial(), Token, Instant::now());
-        assert!(matches!(end, Progress::Failed(ConnectFailure::Refused)), "{end:?}");
+        assert!(matches!(end, DialProgress::Failed(ConnectFailure::Refused)), "{end:?}");
     }
 }

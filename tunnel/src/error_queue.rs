@@ -53,7 +53,7 @@ impl TooBig {
 
 /// An entry of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum ErrorQueueEntry {
     /// A packet was too large.
     TooBig(TooBig),
     /// Anything else.
@@ -64,7 +64,7 @@ pub(crate) enum Entry {
 ///
 /// # Errors
 /// As the system says.
-pub(crate) fn take(socket: RawFd) -> io::Result<Option<Entry>> {
+pub(crate) fn take(socket: RawFd) -> io::Result<Option<ErrorQueueEntry>> {
     let mut quoted = [0_u8; QUOTED_BYTES];
     // SAFETY: all three are plain data for which all zeros are valid.
     let (mut name, mut message): (libc::sockaddr_storage, libc::msghdr) =
@@ -86,7 +86,7 @@ pub(crate) fn take(socket: RawFd) -> io::Result<Option<Entry>> {
         return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
     };
     let Some((report, destination)) = report(&message).zip(address(&name)) else {
-        return Ok(Some(Entry::Other));
+        return Ok(Some(ErrorQueueEntry::Other));
     };
     let kind = (report.ee_type, report.ee_code);
     let is_too_big = match report.ee_origin {
@@ -95,10 +95,10 @@ pub(crate) fn take(socket: RawFd) -> io::Result<Option<Entry>> {
         _ => false,
     };
     if !is_too_big {
-        return Ok(Some(Entry::Other));
+        return Ok(Some(ErrorQueueEntry::Other));
     }
     let payload_bytes = udp_payload_bytes(destination, report.ee_info as usize);
-    Ok(Some(Entry::TooBig(TooBig {
+    Ok(Some(ErrorQueueEntry::TooBig(TooBig {
         destination,
         payload_bytes,
         quoted,

@@ -55,9 +55,11 @@ impl PoolLimits {
 
     /// Whether a user that holds `held` places may take another one, `taken` being taken by all and the last `kept`
     /// being for others.
-    fn check(&self, held: usize, taken: usize, kept: usize) -> Result<(), Refusal> {
+    fn check(&self, held: usize, taken: usize, kept: usize) -> Result<(), PlaceRefusal> {
         match self.check_share(held, taken, kept) {
-            Err(Refusal::Share) if taken < self.contention_threshold().saturating_sub(kept) => {
+            Err(PlaceRefusal::Share)
+                if taken < self.contention_threshold().saturating_sub(kept) =>
+            {
                 Ok(())
             }
             checked => checked,
@@ -65,12 +67,12 @@ impl PoolLimits {
     }
 
     /// The same under contention.
-    fn check_share(&self, held: usize, taken: usize, kept: usize) -> Result<(), Refusal> {
+    fn check_share(&self, held: usize, taken: usize, kept: usize) -> Result<(), PlaceRefusal> {
         let free = self.places.saturating_sub(kept).saturating_sub(taken);
         let allowance = self.share.min(free / FREE_PLACES_DIVISOR).max(1);
         match free {
-            0 => Err(Refusal::Full),
-            _ if held >= allowance => Err(Refusal::Share),
+            0 => Err(PlaceRefusal::Full),
+            _ if held >= allowance => Err(PlaceRefusal::Share),
             _ => Ok(()),
         }
     }
@@ -78,7 +80,7 @@ impl PoolLimits {
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PlaceRefusal {
     /// All places are taken.
     Full,
     /// The user has its share, and others need what is free.
@@ -88,11 +90,11 @@ pub enum Refusal {
 /// A pool of places that users share fairly.
 #[derive(Debug)]
 pub struct FairShare<K> {
-    state: Mutex<State<K>>,
+    state: Mutex<ShareState<K>>,
 }
 
 #[derive(Debug)]
-struct State<K> {
+struct ShareState<K> {
     limits: PoolLimits,
     taken: usize,
     /// Never 0.
@@ -102,7 +104,7 @@ struct State<K> {
 impl<K: Clone + Eq + Hash> FairShare<K> {
     /// A pool of which nothing is taken.
     pub fn new(limits: PoolLimits) -> Arc<Self> {
-        let state = State { limits, taken: 0, held: HashMap::new() };
+        let state = ShareState { limits, taken: 0, held: HashMap::new() };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
@@ -115,7 +117,7 @@ impl<K: Clone + Eq + Hash> FairShare<K> {
     ///
     /// # Errors
     /// No place is available to this user.
-    pub fn take(self: &Arc<Self>, user: K) -> Result<Place<K>, Refusal> {
+    pub fn take(self: &Arc<Self>, user: K) -> Result<Place<K>, PlaceRefusal> {
         self.take_if(user, |limits, held, taken| limits.check(held, taken, 0))
     }
 
@@ -123,7 +125,7 @@ impl<K: Clone + Eq + Hash> FairShare<K> {
     ///
     /// # Errors
     /// No place is available to this user.
-    pub fn take_keeping(self: &Arc<Self>, kept: usize, user: K) -> Result<Place<K>, Refusal> {
+    pub fn take_keeping(self: &Arc<Self>, kept: usize, user: K) -> Result<Place<K>, PlaceRefusal> {
         self.take_if(user, |limits, held, taken| limits.check(held, taken, kept))
     }
 
@@ -131,15 +133,15 @@ impl<K: Clone + Eq + Hash> FairShare<K> {
     ///
     /// # Errors
     /// No place is available to this user.
-    pub fn take_share(self: &Arc<Self>, user: K) -> Result<Place<K>, Refusal> {
+    pub fn take_share(self: &Arc<Self>, user: K) -> Result<Place<K>, PlaceRefusal> {
         self.take_if(user, |limits, held, taken| limits.check_share(held, taken, 0))
     }
 
     fn take_if(
         self: &Arc<Self>,
         user: K,
-        check: impl FnOnce(&PoolLimits, usize, usize) -> Result<(), Refusal>,
-    ) -> Result<Place<K>, Refusal> {
+        check: impl FnOnce(&PoolLimits, usize, usize) -> Result<(), PlaceRefusal>,
+    ) -> Result<Place<K>, PlaceRefusal> {
         let mut state = self.state();
         let held = state.held.get(&user).copied().unwrap_or_default();
         check(&state.limits, held, state.taken)?;
@@ -156,7 +158,7 @@ impl<K: Clone + Eq + Hash> FairShare<K> {
 
 impl<K> FairShare<K> {
     // Counts are right whichever thread panicked beside them.
-    fn state(&self) -> MutexGuard<'_, State<K>> {
+    fn state(&self) -> MutexGuard<'_, ShareState<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -207,7 +209,7 @@ mod tests {
         let pool = FairShare::new(LIMITS);
         let greedy = take_all(&pool, "greedy");
         assert_eq!(greedy.len(), 750);
-        assert_eq!(pool.take("greedy").unwrap_err(), Refusal::Share);
+        assert_eq!(pool.take("greedy").unwrap_err(), PlaceRefusal::Share);
         // A sixteenth of what is free then, which becomes less with each place.
         assert_eq!(take_all(&pool, "other").len(), 14);
         assert_eq!(greedy.len(), 750);
@@ -250,7 +252,7 @@ mod tests {
         // Without a reserve.
         let places = take_all(&pool, "only");
         assert_eq!(places.len(), 3);
-        assert_eq!(pool.take("other").unwrap_err(), Refusal::Full);
+        assert_eq!(pool.take("other").unwrap_err(), PlaceRefusal::Full);
         drop(places);
         assert!(pool.take("other").is_ok());
     }
@@ -269,7 +271,7 @@ mod tests {
         let pool = FairShare::new(PoolLimits::UNLIMITED);
         let places: Vec<_> = (0..100).map(|_| pool.take("one").unwrap()).collect();
         pool.set(PoolLimits { places: 64, ..LIMITS });
-        assert_eq!(pool.take("two").unwrap_err(), Refusal::Full);
+        assert_eq!(pool.take("two").unwrap_err(), PlaceRefusal::Full);
         drop(places);
         assert!(pool.take("two").is_ok());
     }
@@ -289,15 +291,15 @@ mod tests {
         let take = |user: &'static str| pool.take_keeping(250, user);
         let places: Vec<_> = std::iter::from_fn(|| take("greedy").ok()).collect();
         assert_eq!(places.len(), 500);
-        assert_eq!(take("greedy").unwrap_err(), Refusal::Share);
+        assert_eq!(take("greedy").unwrap_err(), PlaceRefusal::Share);
         let _others: Vec<_> = (0..250)
             .map(|user: u32| take(Box::leak(user.to_string().into_boxed_str())).unwrap())
             .collect();
-        assert_eq!(take("new").unwrap_err(), Refusal::Full);
+        assert_eq!(take("new").unwrap_err(), PlaceRefusal::Full);
         assert_eq!(take_all(&pool, "one that may").len(), 14);
         let small = FairShare::new(PoolLimits { places: 4, ..LIMITS });
         let _places: Vec<_> = (0..3).map(|_| small.take_keeping(1, "only").unwrap()).collect();
-        assert_eq!(small.take_keeping(1, "only").unwrap_err(), Refusal::Full);
+        assert_eq!(small.take_keeping(1, "only").unwrap_err(), PlaceRefusal::Full);
         assert!(small.take("only").is_ok());
     }
 
@@ -306,7 +308,7 @@ mod tests {
         let pool = FairShare::new(LIMITS);
         let places: Vec<_> = std::iter::from_fn(|| pool.take_share("one").ok()).collect();
         assert_eq!(places.len(), LIMITS.share);
-        assert_eq!(pool.take_share("one").unwrap_err(), Refusal::Share);
+        assert_eq!(pool.take_share("one").unwrap_err(), PlaceRefusal::Share);
         assert!(pool.take("one").is_ok());
     }
 }

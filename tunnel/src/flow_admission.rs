@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::fair_share::{FairShare, Place, PoolLimits, Refusal, Reserve};
+use crate::fair_share::{FairShare, Place, PlaceRefusal, PoolLimits, Reserve};
 use crate::flow_owner::{FlowOwner, FlowRefusal, Viewer};
 
 /// How many flows there may be; `Default` is no bound.
@@ -94,7 +94,7 @@ impl FlowPools {
     }
 
     /// Takes the flow's places. Its place among those of the process goes with [`Self::leave`].
-    pub(crate) fn join(&self, owner: &FlowOwner) -> Result<Shares, FlowRefusal> {
+    pub(crate) fn join(&self, owner: &FlowOwner) -> Result<FlowPlaces, FlowRefusal> {
         let most = self.max_flows.load(Ordering::Relaxed);
         let taken = self.flows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flows| {
             (flows < most).then_some(flows + 1)
@@ -103,15 +103,15 @@ impl FlowPools {
         self.take(owner).inspect_err(|_| self.leave())
     }
 
-    fn take(&self, owner: &FlowOwner) -> Result<Shares, FlowRefusal> {
-        let share = |refusal: Refusal, own: FlowRefusal| match refusal {
-            Refusal::Full => FlowRefusal::Full,
-            Refusal::Share => own,
+    fn take(&self, owner: &FlowOwner) -> Result<FlowPlaces, FlowRefusal> {
+        let share = |refusal: PlaceRefusal, own: FlowRefusal| match refusal {
+            PlaceRefusal::Full => FlowRefusal::Full,
+            PlaceRefusal::Share => own,
         };
         let viewer = owner.viewer.map(|_| self.viewers.take(owner.viewer()));
         let listener = owner.listener.map(|it| self.listeners.take(it));
         let client = owner.client.as_ref().map(|it| self.clients.take(it.clone()));
-        Ok(Shares {
+        Ok(FlowPlaces {
             viewer: viewer.transpose().map_err(|it| share(it, FlowRefusal::ViewerShare))?,
             _listener: listener.transpose().map_err(|it| share(it, FlowRefusal::ListenerShare))?,
             _client: client.transpose().map_err(|it| share(it, FlowRefusal::ClientShare))?,
@@ -129,15 +129,15 @@ impl FlowPools {
     /// Counts a flow for the viewer that has turned out to be its own.
     pub(crate) fn set_viewer(
         &self,
-        shares: &mut Shares,
+        shares: &mut FlowPlaces,
         owner: &FlowOwner,
     ) -> Result<(), FlowRefusal> {
         let viewer = owner.viewer();
         if shares.viewer.as_ref().is_none_or(|place| *place.user() != viewer) {
             let place = self.viewers.take(viewer);
             shares.viewer = Some(place.map_err(|refusal| match refusal {
-                Refusal::Full => FlowRefusal::Full,
-                Refusal::Share => FlowRefusal::ViewerShare,
+                PlaceRefusal::Full => FlowRefusal::Full,
+                PlaceRefusal::Share => FlowRefusal::ViewerShare,
             })?);
         }
         Ok(())
@@ -147,14 +147,14 @@ impl FlowPools {
         self.max_port_pairs.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn take_port_pair(&self, viewer: Viewer) -> Result<Place<Viewer>, Refusal> {
+    pub(crate) fn take_port_pair(&self, viewer: Viewer) -> Result<Place<Viewer>, PlaceRefusal> {
         self.port_pairs.take(viewer)
     }
 }
 
 /// A flow's places among those of its owners.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct FlowPlaces {
     viewer: Option<Place<Viewer>>,
     _listener: Option<Place<usize>>,
     _client: Option<Place<Arc<str>>>,
@@ -178,7 +178,7 @@ mod tests {
         FlowOwner { viewer: Some([198, 18, 1, last].into()), ..FlowOwner::default() }
     }
 
-    fn take_all(pools: &FlowPools, owner: &FlowOwner) -> (Vec<Shares>, FlowRefusal) {
+    fn take_all(pools: &FlowPools, owner: &FlowOwner) -> (Vec<FlowPlaces>, FlowRefusal) {
         let mut taken = Vec::new();
         loop {
             match pools.join(owner) {

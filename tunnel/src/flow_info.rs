@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use millrace_cc::{Metrics, PathModel};
+use millrace_cc::{ControllerMetrics, PathModel};
 use millrace_config::{Class, Protocol};
 use millrace_wire::cmcd::PlayerReport;
 use serde::{Deserialize, Serialize};
@@ -257,7 +257,7 @@ pub struct ControllerInfo {
 
 impl ControllerInfo {
     /// Figures that are no finite number, which JSON does not have, are left out.
-    pub(crate) fn new(metrics: &Metrics, path: &PathModel) -> Self {
+    pub(crate) fn new(metrics: &ControllerMetrics, path: &PathModel) -> Self {
         let figures = metrics.figures.iter().filter(|(_, value)| value.is_finite());
         Self {
             state: metrics.state.to_owned(),

@@ -13,7 +13,7 @@ mod worker;
 use std::sync::Arc;
 
 use millrace_config::{Class, DeniedReason};
-use millrace_mcc::thread::Account;
+use millrace_mcc::thread::SharedSelectorCounts;
 use millrace_wire::cmcd::IgnoredReason;
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Registry, TextEncoder};
@@ -612,7 +612,7 @@ impl Metrics {
     }
 
     /// Counts what a Selector does too.
-    pub fn watch_selector(&self, account: Arc<Account>) {
+    pub fn watch_selector(&self, account: Arc<SharedSelectorCounts>) {
         self.selectors.add(account);
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct Misdelivered {
 }
 
 #[derive(Debug)]
-struct Worker {
+struct WorkerInbox {
     inbox: SyncSender<Misdelivered>,
     waker: Arc<Waker>,
     /// The worker has been woken and has not read its inbox since.
@@ -52,7 +52,7 @@ impl Inbox {
 
 /// The workers that share addresses, by their number.
 #[derive(Debug, Default)]
-pub(crate) struct SharingWorkers(RwLock<Vec<Option<Worker>>>);
+pub(crate) struct SharingWorkers(RwLock<Vec<Option<WorkerInbox>>>);
 
 impl SharingWorkers {
     /// Where the datagrams of a worker come in.
@@ -64,7 +64,7 @@ impl SharingWorkers {
         if workers.len() <= place {
             workers.resize_with(place + 1, || None);
         }
-        workers[place] = Some(Worker { inbox, waker, is_woken: is_woken.clone() });
+        workers[place] = Some(WorkerInbox { inbox, waker, is_woken: is_woken.clone() });
         Inbox { datagrams, is_woken }
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use millrace_config::Networks;
 
 use crate::client_id::ClientId;
-use crate::fair_share::{FairShare, Place, PoolLimits, Refusal, Reserve};
+use crate::fair_share::{FairShare, Place, PlaceRefusal, PoolLimits, Reserve};
 
 /// Addresses that are remembered. One whose handshakes are over and whose rate has recovered is
 /// forgotten when there are more.
@@ -71,10 +71,10 @@ impl Limits {
         self.retry_threshold_handshakes.min(self.handshakes / 2)
     }
 
-    fn source(&self, from: SocketAddr) -> Source {
+    fn source(&self, from: SocketAddr) -> HandshakeSource {
         match self.balancers.contains(from.ip()) {
-            true => Source::Port(from),
-            false => Source::Network(network_of(from.ip())),
+            true => HandshakeSource::Port(from),
+            false => HandshakeSource::Network(network_of(from.ip())),
         }
     }
 }
@@ -112,14 +112,14 @@ pub enum HandshakeLimit {
 #[derive(Debug)]
 pub struct PeerLimits {
     limits: RwLock<Limits>,
-    handshakes: Arc<FairShare<Source>>,
-    addresses: Mutex<Addresses>,
-    peers: Mutex<HashMap<Arc<str>, Arc<Peer>>>,
+    handshakes: Arc<FairShare<HandshakeSource>>,
+    addresses: Mutex<PeerAddresses>,
+    peers: Mutex<HashMap<Arc<str>, Arc<AuthenticatedPeer>>>,
 }
 
 /// Where handshakes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Source {
+enum HandshakeSource {
     /// An address, or an IPv6 network.
     Network(IpAddr),
     /// A port of a balancer, behind which one client is.
@@ -129,8 +129,8 @@ enum Source {
 }
 
 #[derive(Debug, Default)]
-struct Addresses {
-    by_address: HashMap<Source, Address>,
+struct PeerAddresses {
+    by_address: HashMap<HandshakeSource, Address>,
     forgot: Option<Instant>,
 }
 
@@ -153,7 +153,7 @@ impl Address {
 
 /// One authenticated peer.
 #[derive(Debug, Default)]
-struct Peer {
+struct AuthenticatedPeer {
     connections: AtomicUsize,
     flows: AtomicUsize,
     memory_bytes: AtomicU64,
@@ -222,10 +222,11 @@ impl PeerLimits {
         // client, wherever it is used.
         let kept = limits.kept_for_known_clients();
         let place = self.handshakes.take_keeping(kept, key).or_else(|refusal| {
-            let known = known.and_then(|id| self.handshakes.take_share(Source::Client(id)).ok());
+            let known =
+                known.and_then(|id| self.handshakes.take_share(HandshakeSource::Client(id)).ok());
             known.ok_or(match refusal {
-                Refusal::Full => HandshakeLimit::All,
-                Refusal::Share => HandshakeLimit::Share,
+                PlaceRefusal::Full => HandshakeLimit::All,
+                PlaceRefusal::Share => HandshakeLimit::Share,
             })
         })?;
         address.credit -= 1.0;
@@ -249,7 +250,7 @@ impl PeerLimits {
         Some(PeerPlace { limits: self.clone(), name, peer, memory_bytes: 0 })
     }
 
-    fn addresses(&self) -> MutexGuard<'_, Addresses> {
+    fn addresses(&self) -> MutexGuard<'_, PeerAddresses> {
         lock(&self.addresses)
     }
 }
@@ -259,7 +260,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Addresses {
+impl PeerAddresses {
     /// Forgets addresses that nothing has to be remembered of; whether there is room for one more.
     fn make_room(&mut self, limits: &Limits, now: Instant) -> bool {
         let rested =
@@ -290,8 +291,8 @@ pub fn network_of(ip: IpAddr) -> IpAddr {
 #[derive(Debug)]
 pub struct HandshakePlace {
     limits: Arc<PeerLimits>,
-    address: Source,
-    _place: Place<Source>,
+    address: HandshakeSource,
+    _place: Place<HandshakeSource>,
 }
 
 impl HandshakePlace {
@@ -316,7 +317,7 @@ impl Drop for HandshakePlace {
 pub struct PeerPlace {
     limits: Arc<PeerLimits>,
     name: Arc<str>,
-    peer: Arc<Peer>,
+    peer: Arc<AuthenticatedPeer>,
     memory_bytes: u64,
 }
 
@@ -367,7 +368,7 @@ impl Drop for PeerPlace {
 
 /// A flow's place among those of its peer; given back when dropped.
 #[derive(Debug)]
-pub struct FlowPlace(Arc<Peer>);
+pub struct FlowPlace(Arc<AuthenticatedPeer>);
 
 impl Drop for FlowPlace {
     fn drop(&mut self) {

@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
 
 /// Why a certificate is not accepted.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum CertificateRefusal {
     #[error("the session has no certificate")]
     NoCertificate,
     #[error("denied by {0}")]
@@ -74,11 +74,11 @@ impl PeerVerifier {
         &self,
         session: &SslSessionRef,
         server_name: Option<&Host>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CertificateRefusal> {
         let mut certificates = peer_certificates(session)?.into_iter();
-        let leaf = certificates.next().ok_or(Refusal::NoCertificate)?;
+        let leaf = certificates.next().ok_or(CertificateRefusal::NoCertificate)?;
         if let Some(entry) = self.denied(&leaf) {
-            return Err(Refusal::Denied(entry));
+            return Err(CertificateRefusal::Denied(entry));
         }
         let mut chain = Stack::new()?;
         certificates.try_for_each(|certificate| chain.push(certificate))?;
@@ -87,7 +87,7 @@ impl PeerVerifier {
                 self.expect(context, server_name)?;
                 Ok(if context.verify_cert()? { Ok(()) } else { context.verify_result() })
             })?;
-        verified.map_err(Refusal::Invalid)
+        verified.map_err(CertificateRefusal::Invalid)
     }
 
     /// Sets what TLS sets in a full handshake.

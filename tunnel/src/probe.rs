@@ -23,7 +23,7 @@ pub(crate) const H3_REQUEST_CANCELLED: u64 = 0x10c;
 
 /// One probe on its stream, at either end.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct ProbeExchange {
     pub(crate) stream: u64,
     /// Part of [`BODY`] that has been sent, once the fields have.
     pub(crate) sent_bytes: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Exchange {
     pub(crate) received_end: bool,
 }
 
-impl Exchange {
+impl ProbeExchange {
     pub(crate) fn new(stream: u64, fields_sent: bool) -> Self {
         Self {
             stream,
@@ -59,7 +59,7 @@ impl Exchange {
 pub(crate) struct PendingProbe {
     pub(crate) started: Instant,
     /// Without it the connection had no room for the request yet.
-    pub(crate) exchange: Option<Exchange>,
+    pub(crate) exchange: Option<ProbeExchange>,
     pub(crate) authority: String,
     pub(crate) acked_bytes: u64,
     pub(crate) received_bytes: u64,

@@ -13,7 +13,7 @@ pub(crate) const MIN_ACKED_BYTES: u64 = 1200;
 
 /// What is known of a connection's progress in sending.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
+pub(crate) struct SendProgress {
     /// Acknowledged bytes when they were enough, and when that was.
     pub(crate) acked_bytes: u64,
     moved: Instant,
@@ -22,13 +22,13 @@ pub(crate) struct Progress {
     heard: Instant,
 }
 
-impl Progress {
+impl SendProgress {
     pub(crate) fn new(now: Instant) -> Self {
         Self { acked_bytes: 0, moved: now, received_packets: 0, heard: now }
     }
 
     /// Whether data has waited for too long, on a path on which the peer is heard.
-    pub(crate) fn is_stuck(&mut self, sent: &Sent, now: Instant) -> bool {
+    pub(crate) fn is_stuck(&mut self, sent: &SentAmount, now: Instant) -> bool {
         if sent.received_packets != self.received_packets {
             (self.received_packets, self.heard) = (sent.received_packets, now);
         }
@@ -41,7 +41,7 @@ impl Progress {
 }
 
 /// What a connection has sent.
-pub(crate) struct Sent {
+pub(crate) struct SentAmount {
     /// Stream data waits for the congestion window, or for acknowledgements. What waits for flow control is
     /// not among it: flows read no more from their sockets than their streams have credit for.
     pub(crate) is_waiting: bool,
@@ -53,14 +53,14 @@ pub(crate) struct Sent {
 mod tests {
     use super::*;
 
-    fn sent(is_waiting: bool, acked_bytes: u64, received_packets: usize) -> Sent {
-        Sent { is_waiting, acked_bytes, received_packets }
+    fn sent(is_waiting: bool, acked_bytes: u64, received_packets: usize) -> SentAmount {
+        SentAmount { is_waiting, acked_bytes, received_packets }
     }
 
     #[test]
     fn a_peer_that_acknowledges_small_packets_only_is_stuck() {
         let start = Instant::now();
-        let mut progress = Progress::new(start);
+        let mut progress = SendProgress::new(start);
         let stuck: Vec<_> = (0..8)
             .filter(|second| {
                 let now = start + Duration::from_secs(*second);
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_silent_peer_and_one_without_data_are_not() {
         let start = Instant::now();
-        let mut progress = Progress::new(start);
+        let mut progress = SendProgress::new(start);
         for second in 0..20 {
             let now = start + Duration::from_secs(second);
             assert!(
@@ -83,7 +83,7 @@ mod tests {
                 "{second}: silence is another matter"
             );
         }
-        let mut progress = Progress::new(start);
+        let mut progress = SendProgress::new(start);
         for second in 0..20 {
             let now = start + Duration::from_secs(second);
             assert!(!progress.is_stuck(&sent(false, 0, second as usize), now), "{second}");
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_slow_path_is_not() {
         let start = Instant::now();
-        let mut progress = Progress::new(start);
+        let mut progress = SendProgress::new(start);
         for second in 0..20 {
             let now = start + Duration::from_secs(second);
             let acked = 300 * second;

@@ -85,11 +85,11 @@ pub struct QlogSink {
     dir: PathBuf,
     max_bytes: u64,
     count: AtomicUsize,
-    traces: Mutex<Vec<Arc<Progress>>>,
+    traces: Mutex<Vec<Arc<TraceProgress>>>,
 }
 
 #[derive(Debug)]
-struct Progress {
+struct TraceProgress {
     connection: String,
     file: PathBuf,
     bytes: AtomicU64,
@@ -111,7 +111,7 @@ impl QlogSink {
     /// All that run.
     pub fn traces(&self) -> Vec<TraceInfo> {
         let traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
-        let info = |progress: &Arc<Progress>| TraceInfo {
+        let info = |progress: &Arc<TraceProgress>| TraceInfo {
             connection: progress.connection.clone(),
             file: progress.file.clone(),
             bytes: progress.bytes.load(Ordering::Relaxed),
@@ -141,7 +141,7 @@ impl QlogSink {
         // The file shows which addresses communicate: only its owner may read it.
         let output = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
         let output = output.map_err(failed)?;
-        let progress = Arc::new(Progress {
+        let progress = Arc::new(TraceProgress {
             connection: connection.to_owned(),
             file: file.clone(),
             bytes: AtomicU64::new(0),
@@ -167,14 +167,14 @@ impl QlogSink {
         Ok((Trace(progress), writer))
     }
 
-    fn forget(&self, progress: &Arc<Progress>) {
+    fn forget(&self, progress: &Arc<TraceProgress>) {
         self.count.fetch_sub(1, Ordering::Relaxed);
         let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         traces.retain(|other| !Arc::ptr_eq(other, progress));
     }
 }
 
-fn write_out(mut output: File, chunks: &Receiver<Vec<u8>>, progress: &Progress) {
+fn write_out(mut output: File, chunks: &Receiver<Vec<u8>>, progress: &TraceProgress) {
     loop {
         match chunks.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(chunk) => match output.write_all(&chunk) {
@@ -194,7 +194,7 @@ fn write_out(mut output: File, chunks: &Receiver<Vec<u8>>, progress: &Progress) 
 
 /// A running trace; it stops when this is dropped.
 #[derive(Debug)]
-pub struct Trace(Arc<Progress>);
+pub struct Trace(Arc<TraceProgress>);
 
 impl Trace {
     /// Where it is written.
@@ -220,7 +220,7 @@ pub struct QlogWriter {
     chunks: SyncSender<Vec<u8>>,
     buffer: Vec<u8>,
     left_bytes: u64,
-    progress: Arc<Progress>,
+    progress: Arc<TraceProgress>,
 }
 
 impl QlogWriter {

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::fair_share::{Place, Refusal};
+use crate::fair_share::{Place, PlaceRefusal};
 use crate::fault::Faults;
-use crate::flow_admission::{FlowLimits, FlowPools, Shares};
+use crate::flow_admission::{FlowLimits, FlowPlaces, FlowPools};
 use crate::flow_owner::{FlowOwner, FlowRefusal, Viewer};
 use crate::idle_memory::IdleMemory;
 use crate::memory::HeldBytes;
@@ -147,8 +147,8 @@ impl Shared {
     pub(crate) fn take_port_pair(&self, viewer: Viewer) -> Option<PairPlace> {
         let taken = self.flows.take_port_pair(viewer).inspect_err(|refusal| {
             let reason = match refusal {
-                Refusal::Full => metrics::Drop::RtspPorts,
-                Refusal::Share => metrics::Drop::RtspPortShare,
+                PlaceRefusal::Full => metrics::Drop::RtspPorts,
+                PlaceRefusal::Share => metrics::Drop::RtspPortShare,
             };
             self.metrics.drops.of(reason).inc();
         });
@@ -167,7 +167,7 @@ pub(crate) struct PairPlace {
 pub struct Admission {
     shared: Arc<Shared>,
     owner: FlowOwner,
-    shares: Shares,
+    shares: FlowPlaces,
     /// Its place among the flows that its peer may have.
     _peer: Option<FlowPlace>,
 }

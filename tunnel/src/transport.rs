@@ -10,13 +10,13 @@ use boring::ssl::{SslContextBuilder, SslFiletype, SslMethod, SslVerifyMode};
 use boring::x509::X509;
 use millrace_cc::quiche_adapter;
 use millrace_cc::registry::{self, Algorithm};
-use millrace_config::{ConfigError, Credentials, DeniedClients, Source, Transport};
+use millrace_config::{ConfigError, Credentials, DeniedClients, Source, TransportConfig};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
 use crate::address_validation::AddressValidation;
 use crate::agent::Agent;
 use crate::algorithms::CcPolicy;
-use crate::credentials::{Contents, End, Problem};
+use crate::credentials::{CertificateOwner, Contents, Problem};
 use crate::datagrams;
 use crate::memory::MIN_STREAM_WINDOW_BYTES;
 use crate::peer_verification::{PeerVerifier, Purpose, refuse_denied};
@@ -43,7 +43,7 @@ const INITIAL_CONNECTION_WINDOWS: u64 = 16;
 
 /// What is different at the two ends.
 #[derive(Clone, Copy)]
-pub enum Side<'a> {
+pub enum TransportSide<'a> {
     /// Dials, and opens streams.
     Client,
     /// Accepts.
@@ -65,7 +65,7 @@ pub struct ServerSide<'a> {
 
 /// Why a transport can't be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum TransportError {
     /// A PEM file that can't be read or is not what it should be.
     #[error("{what} {path}: {problem}")]
     Credentials {
@@ -81,7 +81,7 @@ pub enum Error {
     Unusable(Problem),
     /// No such algorithm, or not with these parameters.
     #[error(transparent)]
-    CongestionControl(#[from] registry::Error),
+    CongestionControl(#[from] registry::AlgorithmError),
     /// quiche refused a setting.
     #[error("QUIC transport: {0}")]
     Quic(#[from] quiche::Error),
@@ -93,7 +93,7 @@ pub enum Error {
     Tls(#[from] ErrorStack),
 }
 
-impl Error {
+impl TransportError {
     /// Converts it to an error of the configuration that named the credentials; `ca_key` is the key
     /// of their authority.
     pub fn in_config(&self, source: &Source, ca_key: &str) -> ConfigError {
@@ -135,24 +135,24 @@ impl TunnelConfig {
     /// # Errors
     /// A credential can't be used, an algorithm is unknown, or QUIC or TLS refuses a setting.
     pub fn new(
-        side: Side<'_>,
-        transport: &Transport,
+        side: TransportSide<'_>,
+        transport: &TransportConfig,
         credentials: &Credentials,
         initial: Option<&Algorithm>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, TransportError> {
         let end = match side {
-            Side::Client => End::Client,
-            Side::Server(_) => End::Server,
+            TransportSide::Client => CertificateOwner::Client,
+            TransportSide::Server(_) => CertificateOwner::Server,
         };
         if let Some(problem) = Contents::read(end, credentials)?.unusable() {
-            return Err(Error::Unusable(problem.clone()));
+            return Err(TransportError::Unusable(problem.clone()));
         }
         let algorithm = CcPolicy::new(&transport.congestion_control, initial)?.algorithm;
         let (reset, address_validation) = match side {
-            Side::Client => (None, None),
-            Side::Server(server) => {
+            TransportSide::Client => (None, None),
+            TransportSide::Server(server) => {
                 let path = &credentials.private_key;
-                let key = fs::read(path).map_err(|error| Error::Credentials {
+                let key = fs::read(path).map_err(|error| TransportError::Credentials {
                     what: "private_key",
                     path: path.display().to_string(),
                     problem: error.to_string(),
@@ -178,12 +178,12 @@ impl TunnelConfig {
 }
 
 fn quic_config(
-    side: Side<'_>,
-    transport: &Transport,
+    side: TransportSide<'_>,
+    transport: &TransportConfig,
     credentials: &Credentials,
     algorithm: &Algorithm,
     verifier: &PeerVerifier,
-) -> Result<quiche::Config, Error> {
+) -> Result<quiche::Config, TransportError> {
     let tls = tls_context(side, credentials, verifier)?;
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, tls)?;
     config.set_application_protos(quiche::h3::APPLICATION_PROTOCOL)?;
@@ -210,7 +210,7 @@ fn quic_config(
     config.set_max_connection_window(connection);
     config.set_initial_max_streams_uni(MAX_UNI_STREAMS);
     config.enable_dgram(true, datagrams::RECEIVE_QUEUE, datagrams::SEND_QUEUE);
-    if let Side::Server(server) = side {
+    if let TransportSide::Server(server) = side {
         config.set_initial_max_streams_bidi(server.max_streams);
     }
     quiche_adapter::apply(&mut config, algorithm)?;
@@ -218,7 +218,7 @@ fn quic_config(
 }
 
 /// HTTP/3 settings without a dynamic QPACK table, whose state a peer could make grow.
-fn h3_config() -> Result<quiche::h3::Config, Error> {
+fn h3_config() -> Result<quiche::h3::Config, TransportError> {
     let mut config = quiche::h3::Config::new()?;
     config.set_max_field_section_size(MAX_FIELD_SECTION_BYTES as u64);
     config.set_qpack_max_table_capacity(0);
@@ -229,20 +229,23 @@ fn h3_config() -> Result<quiche::h3::Config, Error> {
 }
 
 /// Accepts what a full handshake would accept.
-fn verifier(side: Side<'_>, credentials: &Credentials) -> Result<PeerVerifier, Error> {
+fn verifier(
+    side: TransportSide<'_>,
+    credentials: &Credentials,
+) -> Result<PeerVerifier, TransportError> {
     let authorities = read_certificates("ca", &credentials.ca)?;
     let (purpose, denied) = match side {
-        Side::Client => (Purpose::Server, Arc::default()),
-        Side::Server(server) => (Purpose::Client, server.denied_clients.clone()),
+        TransportSide::Client => (Purpose::Server, Arc::default()),
+        TransportSide::Server(server) => (Purpose::Client, server.denied_clients.clone()),
     };
     Ok(PeerVerifier::new(&authorities, purpose, denied)?)
 }
 
 fn tls_context(
-    side: Side<'_>,
+    side: TransportSide<'_>,
     credentials: &Credentials,
     verifier: &PeerVerifier,
-) -> Result<SslContextBuilder, Error> {
+) -> Result<SslContextBuilder, TransportError> {
     let mut tls = SslContextBuilder::new(SslMethod::tls())?;
     let authorities = read_certificates("ca", &credentials.ca)?;
     let store = tls.cert_store_mut();
@@ -250,7 +253,7 @@ fn tls_context(
         store.add_cert(authority)?;
     }
     // What is wrong with these files has been said in words before.
-    let unusable = |what, path: &Path, _: ErrorStack| Error::Credentials {
+    let unusable = |what, path: &Path, _: ErrorStack| TransportError::Credentials {
         what,
         path: path.display().to_string(),
         problem: "TLS refuses it; make it again".to_owned(),
@@ -260,8 +263,8 @@ fn tls_context(
     tls.set_private_key_file(&credentials.private_key, SslFiletype::PEM)
         .map_err(|error| unusable("private_key", &credentials.private_key, error))?;
     match side {
-        Side::Client => tls.set_verify(SslVerifyMode::PEER),
-        Side::Server(server) => {
+        TransportSide::Client => tls.set_verify(SslVerifyMode::PEER),
+        TransportSide::Server(server) => {
             let denied = server.denied_clients.clone();
             let mode = SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT;
             tls.set_verify_callback(mode, move |is_valid, context| {
@@ -275,9 +278,12 @@ fn tls_context(
     Ok(tls)
 }
 
-fn read_certificates(what: &'static str, path: &Path) -> Result<Vec<X509>, Error> {
-    let error =
-        |problem: String| Error::Credentials { what, path: path.display().to_string(), problem };
+fn read_certificates(what: &'static str, path: &Path) -> Result<Vec<X509>, TransportError> {
+    let error = |problem: String| TransportError::Credentials {
+        what,
+        path: path.display().to_string(),
+        problem,
+    };
     let pem = fs::read(path).map_err(|e| error(e.to_string()))?;
     let damaged = |_| error("a PEM certificate in it is damaged".to_owned());
     let certificates = X509::stack_from_pem(&pem).map_err(damaged)?;

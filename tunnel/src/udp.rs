@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use crate::error_queue;
-use crate::error_queue::{Entry, TooBig};
+use crate::error_queue::{ErrorQueueEntry, TooBig};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -324,7 +324,7 @@ impl UdpPort {
             && let Ok(Some(entry)) = error_queue::take(self.socket.as_raw_fd())
         {
             *seen += 1;
-            if let Entry::TooBig(report) = entry {
+            if let ErrorQueueEntry::TooBig(report) = entry {
                 take(report);
             }
         }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use millrace_cc::registry::Algorithm;
 use millrace_cc::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
-    PathStart, SentPacket, Time, quiche_adapter,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, LostPacket,
+    PathModel, PathStart, SentPacket, Time, quiche_adapter,
 };
 use quiche::{Connection, RecvInfo, SendInfo};
 
@@ -57,8 +57,8 @@ impl Controller for Witness {
         Bandwidth::from_mbps(10_000.0)
     }
 
-    fn metrics(&self) -> Metrics {
-        Metrics { state: "witness", ..Metrics::default() }
+    fn metrics(&self) -> ControllerMetrics {
+        ControllerMetrics { state: "witness", ..ControllerMetrics::default() }
     }
 }
 

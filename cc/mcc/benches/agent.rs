@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use millrace_cc::{PathModel, Time};
-use millrace_mcc::{PathUpdate, Record, queue};
+use millrace_mcc::{ConnectionRecord, PathUpdate, queue};
 
 /// Same value as in `ops/src/selection.rs`.
 const UPDATE_QUEUE_LEN: usize = 8192;
@@ -27,7 +27,7 @@ fn agent(criterion: &mut Criterion) {
                 let began = Instant::now();
                 for number in 0..batch {
                     let now = Time::from_nanos(std::hint::black_box(number));
-                    let record = Record::new(7, now, std::hint::black_box(path));
+                    let record = ConnectionRecord::new(7, now, std::hint::black_box(path));
                     agent.try_send(PathUpdate::Acked(record));
                 }
                 taken += began.elapsed();

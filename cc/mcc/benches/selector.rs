@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use millrace_cc::{PathModel, Time};
-use millrace_mcc::{Config, PathUpdate, Record, RulesText, Selector, resolve};
+use millrace_mcc::{Config, ConnectionRecord, PathUpdate, RulesText, Selector, resolve};
 
 const CONNECTIONS: u64 = 250;
 const RTT: Duration = Duration::from_millis(20);
 
-fn record(connection: u64, round: u64) -> Record {
+fn record(connection: u64, round: u64) -> ConnectionRecord {
     let now = Time::from_nanos(round * RTT.as_nanos() as u64);
-    Record {
+    ConnectionRecord {
         min_rtt: RTT.into(),
         latest_rtt: RTT.into(),
         delivered_bytes: round * 10_000,
-        ..Record::new(connection, now, &PathModel::default())
+        ..ConnectionRecord::new(connection, now, &PathModel::default())
     }
 }
 

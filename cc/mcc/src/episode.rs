@@ -3,7 +3,7 @@ use std::time::Duration;
 use millrace_cc::Time;
 use parquet_derive::ParquetRecordWriter;
 
-use crate::{Player, Record, RuleInput};
+use crate::{ConnectionRecord, Player, RuleInput};
 
 /// Maximum duration of an episode: long enough that the queue left by the episode before hardly counts, short
 /// enough to follow a path that changes every 20 s.
@@ -101,8 +101,8 @@ pub(crate) struct OpenEpisode {
     input: RuleInput,
     before: String,
     began: Time,
-    first: Record,
-    last: Record,
+    first: ConnectionRecord,
+    last: ConnectionRecord,
     active: Duration,
     active_bytes: u64,
     /// Integral of the latest RTT over time.
@@ -113,7 +113,7 @@ pub(crate) struct OpenEpisode {
 
 impl OpenEpisode {
     /// Begins with the rule input at that time. `before` was the algorithm until then.
-    pub(crate) fn new(input: RuleInput, before: String, record: Record) -> Self {
+    pub(crate) fn new(input: RuleInput, before: String, record: ConnectionRecord) -> Self {
         Self {
             began: record.now,
             starved: input.player.map(|_| false),
@@ -128,7 +128,7 @@ impl OpenEpisode {
         }
     }
 
-    pub(crate) fn ingest(&mut self, record: Record) {
+    pub(crate) fn ingest(&mut self, record: ConnectionRecord) {
         let gap = record.now - self.last.now;
         if gap <= MIN_PAUSE.max(2 * record.smoothed_rtt.get()) {
             self.active += gap;
@@ -205,11 +205,11 @@ impl OpenEpisode {
 mod tests {
     use super::*;
 
-    fn record(ms: u64, delivered_bytes: u64, lost_bytes: u64, rtt_ms: u64) -> Record {
+    fn record(ms: u64, delivered_bytes: u64, lost_bytes: u64, rtt_ms: u64) -> ConnectionRecord {
         let at = Time::from_nanos(ms * 1_000_000);
-        let empty = Record::new(7, at, &millrace_cc::PathModel::default());
+        let empty = ConnectionRecord::new(7, at, &millrace_cc::PathModel::default());
         let latest_rtt = Duration::from_millis(rtt_ms).into();
-        Record { latest_rtt, delivered_bytes, lost_bytes, ..empty }
+        ConnectionRecord { latest_rtt, delivered_bytes, lost_bytes, ..empty }
     }
 
     #[test]

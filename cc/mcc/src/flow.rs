@@ -4,7 +4,7 @@ use millrace_cc::Time;
 
 use crate::episode::{EpisodeEnd, OpenEpisode};
 use crate::window::Window;
-use crate::{Class, Episode, Player, Record, RuleInput};
+use crate::{Class, ConnectionRecord, Episode, Player, RuleInput};
 
 /// The Selector's state of a connection.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct SelectorFlow {
     opened: Time,
     switched: Option<Time>,
     switches: u64,
-    last: Option<Record>,
+    last: Option<ConnectionRecord>,
     last_update: Time,
     player: Option<(Time, Player)>,
     /// Index of the algorithm before the last switch, until an episode has recorded it.
@@ -66,7 +66,7 @@ impl SelectorFlow {
     }
 
     /// Ingests a record. Returns the episode that ends by a path change.
-    pub(crate) fn ingest(&mut self, record: Record) -> Option<Episode> {
+    pub(crate) fn ingest(&mut self, record: ConnectionRecord) -> Option<Episode> {
         let mut over = None;
         // Path changes before the first record may be long ago.
         if self.last.is_some_and(|last| last.path_changes != record.path_changes) {
@@ -131,7 +131,7 @@ impl SelectorFlow {
     pub(crate) fn track_episode<'a>(
         &mut self,
         connection: u64,
-        record: Record,
+        record: ConnectionRecord,
         name: impl Fn(u16) -> &'a str,
     ) -> Option<Episode> {
         if let Some(episode) = &mut self.episode {

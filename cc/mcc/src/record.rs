@@ -36,7 +36,7 @@ impl From<Duration> for Nanos {
 ///
 /// A record is a state and not a difference: a dropped record costs only freshness.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Record {
+pub struct ConnectionRecord {
     /// Number of the connection.
     pub connection: u64,
     /// Time of the record.
@@ -73,7 +73,7 @@ pub struct Record {
     pub rtt_ratio: f32,
 }
 
-impl Record {
+impl ConnectionRecord {
     /// Takes the state of `path` at `now`.
     pub fn new(connection: u64, now: Time, path: &PathModel) -> Self {
         Self {
@@ -113,7 +113,7 @@ pub enum PathUpdate {
         algorithm: u16,
     },
     /// Packets were acknowledged or declared lost.
-    Acked(Record),
+    Acked(ConnectionRecord),
     /// A player reported its state (CTA-5004).
     Player {
         /// Number of the connection that carries the player's flow.

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::episode::EpisodeEnd;
 use crate::flow::SelectorFlow;
 use crate::record::Nanos;
-use crate::rules::{Choice, Rules};
-use crate::{Episode, PathUpdate, Record, RuleInput, SwitchRequest};
+use crate::rules::{Choice, SelectionRules};
+use crate::{ConnectionRecord, Episode, PathUpdate, RuleInput, SwitchRequest};
 
 /// Maximum number of connections. Further connections keep their algorithm.
 const MAX_CONNECTIONS: usize = 65_536;
@@ -104,7 +104,7 @@ pub struct Selector<R> {
     episodes: Vec<Episode>,
 }
 
-impl<R: Rules> Selector<R> {
+impl<R: SelectionRules> Selector<R> {
     /// Creates a Selector without connections.
     pub fn new(rules: R, settings: SelectorSettings) -> Self {
         Self {
@@ -188,7 +188,7 @@ impl<R: Rules> Selector<R> {
         }
     }
 
-    fn track_episode(&mut self, record: Record) {
+    fn track_episode(&mut self, record: ConnectionRecord) {
         let Self { flows, settings, .. } = self;
         let Some(flow) = flows.get_mut(&record.connection) else { return };
         let ended = flow.track_episode(record.connection, record, |index| settings.name(index));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millrace_cc::Time;
 
 use crate::queue::SelectorEnd;
-use crate::rules::Rules;
+use crate::rules::SelectionRules;
 use crate::{Episode, Explained, Selector, SelectorCounts, SelectorSettings};
 
 /// Maximum number of updates ingested before the rules are evaluated.
@@ -25,7 +25,7 @@ const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// Counters of a worker's Selector, for metrics.
 #[derive(Debug, Default)]
-pub struct Account {
+pub struct SharedSelectorCounts {
     evaluations: AtomicU64,
     evaluation_errors: AtomicU64,
     switch_requests: AtomicU64,
@@ -38,7 +38,7 @@ pub struct Account {
     connections: AtomicU64,
 }
 
-/// A reading of an [`Account`].
+/// A reading of [`SharedSelectorCounts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Sum over all restarts of the Selector.
@@ -51,7 +51,7 @@ pub struct Reading {
     pub connections: u64,
 }
 
-impl Account {
+impl SharedSelectorCounts {
     /// Reads the counters.
     pub fn read(&self) -> Reading {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl<R> RulesSource<R> {
 pub struct SelectorThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    account: Arc<Account>,
+    account: Arc<SharedSelectorCounts>,
     explain_requests: SyncSender<ExplainRequest>,
 }
 
@@ -151,9 +151,12 @@ impl SelectorThread {
     ///
     /// # Errors
     /// The system can't create a thread.
-    pub fn start<R: Rules + 'static>(config: SelectorThreadConfig<R>) -> io::Result<Self> {
+    pub fn start<R: SelectionRules + 'static>(config: SelectorThreadConfig<R>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let account = Account { records_dropped: config.queues.dropped(), ..Account::default() };
+        let account = SharedSelectorCounts {
+            records_dropped: config.queues.dropped(),
+            ..SharedSelectorCounts::default()
+        };
         let account = Arc::new(account);
         let (explain_requests, received) = sync_channel(MAX_EXPLAIN_REQUESTS);
         let (stopped, own) = (Arc::clone(&stop), Arc::clone(&account));
@@ -172,7 +175,7 @@ impl SelectorThread {
     }
 
     /// The counters.
-    pub fn account(&self) -> Arc<Account> {
+    pub fn account(&self) -> Arc<SharedSelectorCounts> {
         Arc::clone(&self.account)
     }
 }
@@ -189,10 +192,10 @@ impl Drop for SelectorThread {
 }
 
 /// Runs a Selector, and restarts it after a crash. Connections keep their algorithm meanwhile.
-fn keep_running<R: Rules>(
+fn keep_running<R: SelectionRules>(
     mut config: SelectorThreadConfig<R>,
     stop: &AtomicBool,
-    account: &Account,
+    account: &SharedSelectorCounts,
     explain_requests: &Receiver<ExplainRequest>,
 ) {
     while !is_over(stop, &config.queues) {
@@ -217,10 +220,10 @@ fn is_over(stop: &AtomicBool, queues: &SelectorEnd) -> bool {
 }
 
 /// Runs a Selector until the thread must end. Returns an error if the initial rules can't be loaded.
-fn run_selector<R: Rules>(
+fn run_selector<R: SelectionRules>(
     config: &mut SelectorThreadConfig<R>,
     stop: &AtomicBool,
-    account: &Account,
+    account: &SharedSelectorCounts,
     explain_requests: &Receiver<ExplainRequest>,
 ) -> Result<(), String> {
     let SelectorThreadConfig { queues, rules, settings, epoch, report, keep_episodes, .. } = config;
@@ -276,7 +279,7 @@ mod tests {
 
     struct Always(&'static str);
 
-    impl Rules for Always {
+    impl SelectionRules for Always {
         fn select(&mut self, input: &RuleInput) -> Result<Option<Choice>, String> {
             match (self.0, input.connection) {
                 ("panic", 13) => panic!("13"),

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use millrace_cc::Time;
 
-use crate::Record;
+use crate::ConnectionRecord;
 use crate::record::Nanos;
 
 /// Length of the window: the interval after which BBR measures the smallest round trip again.
@@ -43,8 +43,8 @@ struct WindowStep {
 }
 
 impl Window {
-    pub(crate) fn ingest(&mut self, record: &Record) {
-        let Record { now, delivered_bytes, lost_bytes, latest_rtt, .. } = *record;
+    pub(crate) fn ingest(&mut self, record: &ConnectionRecord) {
+        let ConnectionRecord { now, delivered_bytes, lost_bytes, latest_rtt, .. } = *record;
         let begins = WindowStep { at: now, delivered_bytes, lost_bytes, rtt: None };
         if let Some(over) = self.open.filter(|open| now - open.at >= STEP) {
             self.steps.push_back(over);
@@ -62,7 +62,7 @@ impl Window {
     }
 
     /// Summary up to `newest`, the record ingested last.
-    pub(crate) fn recent(&self, newest: &Record) -> Recent {
+    pub(crate) fn recent(&self, newest: &ConnectionRecord) -> Recent {
         let all = || self.steps.iter().chain(&self.open);
         let Some(first) = all().next() else { return Recent::default() };
         // A late packet reverts its loss, so that the counters can shrink.
@@ -86,14 +86,14 @@ mod tests {
 
     use super::*;
 
-    fn record(s: u64, delivered_bytes: u64, lost_bytes: u64, rtt_ms: u64) -> Record {
+    fn record(s: u64, delivered_bytes: u64, lost_bytes: u64, rtt_ms: u64) -> ConnectionRecord {
         let at = Time::from_nanos(s * 1_000_000_000);
         let latest_rtt = Duration::from_millis(rtt_ms).into();
-        Record {
+        ConnectionRecord {
             latest_rtt,
             delivered_bytes,
             lost_bytes,
-            ..Record::new(1, at, &PathModel::default())
+            ..ConnectionRecord::new(1, at, &PathModel::default())
         }
     }
 
@@ -102,7 +102,7 @@ mod tests {
         let mut window = Window::default();
         let (mut delivered, mut lost) = (0, 0);
         let mut recent = Recent::default();
-        let mut ingest = |record: Record| {
+        let mut ingest = |record: ConnectionRecord| {
             window.ingest(&record);
             window.recent(&record)
         };

@@ -15,8 +15,8 @@ use crate::algorithm::{self, AlgorithmEntry};
 use crate::window::core::{AckEvent, Congestion, WindowCore};
 use crate::window::settings::{positive, share};
 use crate::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathModel, PathStart,
-    SentPacket, Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, PathModel,
+    PathStart, SentPacket, Time,
 };
 use delay::Delay;
 use mode::CopaMode;
@@ -226,14 +226,14 @@ impl Controller for Copa {
         self.core.paced_at(PACING_GAIN, standing)
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ControllerMetrics {
         let ms = |span: Duration| span.as_secs_f64() * 1e3;
         let mut figures = vec![("delta", self.mode.delta()), ("velocity", self.velocity.value())];
         if let Some((standing, queueing)) = self.delay.standing_and_queueing() {
             figures.push(("standing_rtt_ms", ms(standing)));
             figures.push(("queueing_delay_ms", ms(queueing)));
         }
-        Metrics {
+        ControllerMetrics {
             state: self.state(),
             pacing_rate: self.pacing_rate(),
             window_bytes: self.window_bytes(),

@@ -32,8 +32,8 @@ pub use target::Target;
 use crate::algorithm::{Algorithm, AlgorithmEntry};
 use crate::estimators::SpuriousTimeout;
 use crate::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
-    PathStart, SentPacket, Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, LostPacket,
+    PathModel, PathStart, SentPacket, Time,
 };
 
 /// The algorithms of this family.
@@ -227,8 +227,8 @@ impl Controller for Iris {
         Bandwidth::from_mbps(self.control.rate_mbps())
     }
 
-    fn metrics(&self) -> Metrics {
-        Metrics {
+    fn metrics(&self) -> ControllerMetrics {
+        ControllerMetrics {
             state: self.control.state(),
             pacing_rate: self.pacing_rate(),
             window_bytes: self.window_bytes(),

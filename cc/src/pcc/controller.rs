@@ -12,8 +12,8 @@ use super::pipelined::Pipelined;
 use super::rate_control::RateControl;
 use crate::estimators::SpuriousTimeout;
 use crate::{
-    Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
-    Time, Tuning,
+    Bandwidth, CongestionEvent, Controller, ControllerMetrics, LostPacket, PathModel, PathStart,
+    SentPacket, Time, Tuning,
 };
 
 /// Least packets of an interval; the paper gives none. As many as the initial window (RFC 9002, Section 7.2),
@@ -354,8 +354,8 @@ impl Controller for Pcc {
         self.rate.scaled(1.0 / self.gap).clamp(least, Bandwidth::from_mbps(MAX_RATE_MBPS))
     }
 
-    fn metrics(&self) -> Metrics {
-        Metrics {
+    fn metrics(&self) -> ControllerMetrics {
+        ControllerMetrics {
             state: self.control.state(),
             pacing_rate: self.rate,
             window_bytes: self.window_bytes(),

@@ -2,8 +2,8 @@ use std::fmt::Debug;
 
 use super::core::{AckEvent, Congestion, WindowCore};
 use crate::{
-    Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel, PathStart, SentPacket,
-    Time,
+    Bandwidth, CongestionEvent, Controller, ControllerMetrics, LostPacket, PathModel, PathStart,
+    SentPacket, Time,
 };
 
 /// The part in which window algorithms differ.
@@ -116,14 +116,14 @@ impl<L: Law> Controller for WindowController<L> {
         if self.paced { self.core.pacing_rate() } else { WindowCore::unpaced_rate() }
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ControllerMetrics {
         let mut figures = Vec::new();
         let threshold = self.core.slow_start_threshold();
         if threshold.is_finite() {
             figures.push(("ssthresh_bytes", threshold));
         }
         self.law.figures(&mut figures);
-        Metrics {
+        ControllerMetrics {
             state: self.state(),
             pacing_rate: self.pacing_rate(),
             window_bytes: self.window_bytes(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use millrace_cc::registry::{self, AddError};
 use millrace_cc::{
-    AlgorithmEntry, Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathModel,
-    PathStart, SentPacket, Time, read_settings,
+    AlgorithmEntry, Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics,
+    PathModel, PathStart, SentPacket, Time, read_settings,
 };
 use serde::Deserialize;
 
@@ -143,12 +143,12 @@ impl Controller for DelayAimd {
         Bandwidth::from_bytes_and_time(self.window_bytes(), self.smoothed_rtt).scaled(PACING_GAIN)
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ControllerMetrics {
         let state = match self.phase {
             Phase::SlowStart => "slow_start",
             Phase::Avoidance => "avoidance",
         };
-        Metrics {
+        ControllerMetrics {
             state,
             pacing_rate: self.pacing_rate(),
             window_bytes: self.window_bytes(),

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use millrace_cc::{Bandwidth, Metrics, Time};
+use millrace_cc::{Bandwidth, ControllerMetrics, Time};
 
 /// The link at one moment. Rates are of the time since the last sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,7 +39,7 @@ pub struct FlowSample {
     /// Bytes of UDP payload in flight.
     pub in_flight_bytes: u64,
     /// The controller's metrics: state, window, pacing rate, and its own figures.
-    pub metrics: Metrics,
+    pub metrics: ControllerMetrics,
 }
 
 /// A packet that has crossed the link.

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use common::{Log, algorithms, link, logged, setup};
 use millrace_cc::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, Metrics, PathStart, SentPacket, Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, PathStart,
+    SentPacket, Time,
 };
 use millrace_sim::{
     AckPolicy, DataSource, FlowSetup, LinkChange, LinkRate, LinkSetup, Setup, SimulationOutcome,
@@ -77,7 +78,7 @@ impl Controller for Untold<Box<dyn Controller>> {
         self.0.pacing_rate()
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ControllerMetrics {
         self.0.metrics()
     }
 }

@@ -14,10 +14,10 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{ControllerConfig, PathModel, Time};
-use millrace_mcc::rules::{Choice, LuaRules, Rules};
+use millrace_mcc::rules::{Choice, LuaRules, SelectionRules};
 use millrace_mcc::{
-    Class, Config, Episode, PathUpdate, Record, RuleInput, RulesText, Selector, SelectorSettings,
-    SwitchRequest, telemetry,
+    Class, Config, ConnectionRecord, Episode, PathUpdate, RuleInput, RulesText, Selector,
+    SelectorSettings, SwitchRequest, telemetry,
 };
 use millrace_sim::{DataSource, FlowSetup, NoObserver, Setup, Supervisor, run_supervised};
 
@@ -262,7 +262,7 @@ enum DatasetRules {
     Lua(Box<LuaRules>),
 }
 
-impl Rules for DatasetRules {
+impl SelectionRules for DatasetRules {
     fn select(&mut self, input: &RuleInput) -> Result<Option<Choice>, String> {
         match self {
             Self::Keep => Ok(None),
@@ -313,7 +313,7 @@ impl Supervisor for DatasetSupervisor {
     }
 
     fn ingest(&mut self, flow: usize, now: Time, path: &PathModel) {
-        self.selector.ingest(PathUpdate::Acked(Record::new(flow as u64, now, path)));
+        self.selector.ingest(PathUpdate::Acked(ConnectionRecord::new(flow as u64, now, path)));
     }
 
     fn evaluate(&mut self, now: Time) -> Vec<(usize, Arc<dyn ControllerConfig>)> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use millrace_cc::registry::Algorithm;
 use millrace_cc::{ControllerConfig, PathModel, Time};
 use millrace_mcc::rules::LuaRules;
-use millrace_mcc::{Class, Config, PathUpdate, Record, RulesText, Selector, SwitchRequest};
+use millrace_mcc::{
+    Class, Config, ConnectionRecord, PathUpdate, RulesText, Selector, SwitchRequest,
+};
 use millrace_sim::Supervisor;
 use serde_json::{Map, Value};
 
@@ -120,7 +122,7 @@ impl Supervisor for MccSupervisor {
 
     fn ingest(&mut self, flow: usize, now: Time, path: &PathModel) {
         if let Some(index) = self.flows[flow] {
-            let record = Record::new(flow as u64, now, path);
+            let record = ConnectionRecord::new(flow as u64, now, path);
             self.groups[index].selector.ingest(PathUpdate::Acked(record));
         }
     }

@@ -8,13 +8,13 @@ use boring::x509::{X509, X509StoreContext};
 use millrace_config::Credentials;
 
 use super::report::Report;
-use millrace_tunnel::credentials::{Contents, End, Severity, alternative_names};
+use millrace_tunnel::credentials::{CertificateOwner, Contents, Severity, alternative_names};
 use millrace_tunnel::tls_words;
 
 const RENEW: &str = "`millrace-server certificates --renew` with the same names";
 
 /// Checks all files that `credentials` names.
-pub fn certificates(report: &mut Report, end: End, credentials: &Credentials) {
+pub fn certificates(report: &mut Report, end: CertificateOwner, credentials: &Credentials) {
     let Ok(contents) = Contents::read(end, credentials) else {
         return report.skip("tunnel.certificate", "the clock can't be read", "set it");
     };
@@ -49,17 +49,17 @@ fn expires(certificate: &X509) -> String {
     format!("is valid until {until}")
 }
 
-fn names(report: &mut Report, end: End, own: &X509) {
+fn names(report: &mut Report, end: CertificateOwner, own: &X509) {
     let check = "names";
     match end {
-        End::Server => {
+        CertificateOwner::Server => {
             let names = alternative_names(own);
             if !names.is_empty() {
                 let names = names.join(", ");
                 report.ok(check, format!("clients may give as server_name: {names}"));
             }
         }
-        End::Client => {
+        CertificateOwner::Client => {
             let mut entries = own.subject_name().entries_by_nid(Nid::COMMONNAME);
             match entries.next().and_then(|entry| entry.data().as_utf8().ok()) {
                 Some(name) => report.ok(check, format!("the server knows it as {name}")),

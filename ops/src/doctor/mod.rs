@@ -9,7 +9,7 @@ mod system;
 
 pub use certificates::certificates;
 pub use handshake::{HandshakeTarget, reach};
-pub use millrace_tunnel::credentials::End;
+pub use millrace_tunnel::credentials::CertificateOwner;
 pub use report::{CheckVerdict, DoctorArgs, Finding, Report};
 pub use selection::selection;
 pub use system::{account, bind_privilege, kernel, limits, rtp_ports, sysctl, udp_ports};

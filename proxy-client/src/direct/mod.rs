@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use millrace_config::{Acl, Class, ClientConfig, ClientLimits, DeniedReason, Dial, Protocol};
-use millrace_tunnel::dial::{Dialer, Progress, interleave};
+use millrace_tunnel::dial::{DialProgress, Dialer, interleave};
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::flow_info::{FlowInfo, FlowSeen, FlowState};
@@ -93,7 +93,7 @@ impl Policy {
     }
 }
 
-enum Stage {
+enum DirectFlowState {
     /// The question, once it is asked; dropping it withdraws it.
     Resolving {
         _question: Option<Question>,
@@ -107,7 +107,7 @@ struct Dialing {
     opened: Instant,
     named_by: NamedBy,
     deadline: Instant,
-    stage: Stage,
+    stage: DirectFlowState,
 }
 
 impl Dialing {
@@ -208,7 +208,7 @@ impl Direct {
         let label =
             FlowLabel { client: accepted.client, destination: destination.to_string(), class };
         let viewer = accepted.client.map(|client| client.ip());
-        let stage = Stage::Resolving { _question: None };
+        let stage = DirectFlowState::Resolving { _question: None };
         let dialing = Dialing { accepted, label, opened, named_by, deadline, stage };
         self.dialing.insert(number, dialing);
         match destination {
@@ -234,7 +234,7 @@ impl Direct {
         let resolver = &self.policy.resolver;
         match resolver.ask(asker, name, number, &self.answer_to, &self.handle) {
             Ok(question) => {
-                dialing.stage = Stage::Resolving { _question: Some(question) };
+                dialing.stage = DirectFlowState::Resolving { _question: Some(question) };
                 None
             }
             Err(error) => self.give_up(number, ConnectFailure::from(&error)),
@@ -257,7 +257,7 @@ impl Direct {
     pub fn on_wake(&mut self, core: &Core) -> Vec<Failed> {
         let answers: Vec<_> = self.answers.try_iter().collect();
         let handle = |Resolved { key, result }| {
-            let waits = |it: &Dialing| matches!(it.stage, Stage::Resolving { .. });
+            let waits = |it: &Dialing| matches!(it.stage, DirectFlowState::Resolving { .. });
             self.dialing.get(&key).filter(|it| waits(it))?;
             match result {
                 Ok(resolved) => self.dial(core, key, &resolved.addresses),
@@ -274,11 +274,13 @@ impl Direct {
             self.pump(core, number);
             return None;
         }
-        let Dialing { stage: Stage::Dialing(dialer), .. } = self.dialing.get_mut(&number)? else {
+        let Dialing { stage: DirectFlowState::Dialing(dialer), .. } =
+            self.dialing.get_mut(&number)?
+        else {
             return None;
         };
         match dialer.on_event(socket as usize, core.now()) {
-            Progress::Waiting => self.advance(core, number),
+            DialProgress::Waiting => self.advance(core, number),
             progress => self.on_progress(core, number, progress),
         }
     }
@@ -340,10 +342,10 @@ impl Direct {
     /// When [`Direct::on_tick`] has something to do before the next tick.
     pub fn next_deadline(&self) -> Option<Instant> {
         let dials = self.dialing.values().map(|dialing| match &dialing.stage {
-            Stage::Dialing(dialer) => {
+            DirectFlowState::Dialing(dialer) => {
                 dialer.next_deadline().map_or(dialing.deadline, |at| at.min(dialing.deadline))
             }
-            Stage::Resolving { .. } => dialing.deadline,
+            DirectFlowState::Resolving { .. } => dialing.deadline,
         });
         dials.chain(self.busy_since).min()
     }
@@ -371,7 +373,7 @@ impl Direct {
             return self.deny(core, number, denied.reason);
         }
         let dialer = Dialer::new(interleave(&allowed), core.now()).with_mark(self.policy.mark);
-        dialing.stage = Stage::Dialing(dialer);
+        dialing.stage = DirectFlowState::Dialing(dialer);
         self.advance(core, number)
     }
 
@@ -380,22 +382,22 @@ impl Direct {
         let dialing = self.dialing.get_mut(&number)?;
         if now >= dialing.deadline {
             let failure = match dialing.stage {
-                Stage::Resolving { .. } => ConnectFailure::NameNotResolved,
-                Stage::Dialing(_) => ConnectFailure::TimedOut,
+                DirectFlowState::Resolving { .. } => ConnectFailure::NameNotResolved,
+                DirectFlowState::Dialing(_) => ConnectFailure::TimedOut,
             };
             return self.give_up(number, failure);
         }
-        let Stage::Dialing(dialer) = &mut dialing.stage else { return None };
+        let DirectFlowState::Dialing(dialer) = &mut dialing.stage else { return None };
         let token = |attempt: usize| Core::role_token(key(number, attempt as u64));
         let progress = dialer.advance(core.registry(), &self.policy.dial, token, now);
         self.on_progress(core, number, progress)
     }
 
-    fn on_progress(&mut self, core: &Core, number: u64, progress: Progress) -> Option<Failed> {
+    fn on_progress(&mut self, core: &Core, number: u64, progress: DialProgress) -> Option<Failed> {
         match progress {
-            Progress::Waiting => None,
-            Progress::Failed(failure) => self.give_up(number, failure),
-            Progress::Connected(stream) => {
+            DialProgress::Waiting => None,
+            DialProgress::Failed(failure) => self.give_up(number, failure),
+            DialProgress::Connected(stream) => {
                 let Dialing { accepted, label, opened, .. } = self.dialing.remove(&number)?;
                 let sockets = [CLIENT_SOCKET, DESTINATION_SOCKET];
                 let tokens = sockets.map(|socket| Core::role_token(key(number, socket)));

@@ -7,7 +7,7 @@ use millrace_wire::{
 };
 
 use super::mode::Mode;
-use super::original::{Interception, OriginalDestinationError, original_destination};
+use super::original::{KernelInterception, OriginalDestinationError, original_destination};
 
 /// The most bytes a handshake may take, and the size of buffer that suffices for every mode.
 pub const MAX_HANDSHAKE_BYTES: usize = http_connect::MAX_HEAD_BYTES;
@@ -16,11 +16,11 @@ pub const MAX_HANDSHAKE_BYTES: usize = http_connect::MAX_HEAD_BYTES;
 /// watches the time.
 #[derive(Debug)]
 pub struct Handshake {
-    state: State,
+    state: HandshakeState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum HandshakeState {
     /// Transparent and static modes: there is no handshake.
     Known(Destination),
     ProxyProtocol,
@@ -67,9 +67,9 @@ pub struct Reject {
 /// Why a connection was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RejectReason {
-    /// See [`proxy_protocol::Error`].
+    /// See [`proxy_protocol::ProxyProtocolError`].
     #[error("bad PROXY header: {0}")]
-    ProxyProtocol(#[from] proxy_protocol::Error),
+    ProxyProtocol(#[from] proxy_protocol::ProxyProtocolError),
     /// A good PROXY header without a TCP destination (`LOCAL` or `UNKNOWN`): a load balancer's health
     /// check.
     #[error("the PROXY header names no TCP destination")]
@@ -77,12 +77,12 @@ pub enum RejectReason {
     /// A good PROXY header with destination port 0.
     #[error("the PROXY header's destination is not usable: {0}")]
     BadDestination(AuthorityError),
-    /// See [`http_connect::Error`].
+    /// See [`http_connect::HttpConnectError`].
     #[error("bad HTTP CONNECT request: {0}")]
-    HttpConnect(#[from] http_connect::Error),
-    /// See [`socks5::Error`].
+    HttpConnect(#[from] http_connect::HttpConnectError),
+    /// See [`socks5::Socks5Error`].
     #[error("bad SOCKS5 request: {0}")]
-    Socks5(#[from] socks5::Error),
+    Socks5(#[from] socks5::Socks5Error),
     /// The SOCKS5 client insists on authentication.
     #[error("the SOCKS5 client does not offer to go without authentication, the only method here")]
     NoAcceptableMethod,
@@ -121,22 +121,22 @@ impl Handshake {
                 source: std::io::ErrorKind::Unsupported.into(),
             })?;
             let address = original_destination(interception, accepted, listening)?;
-            Ok(State::Known(Destination::Address(address)))
+            Ok(HandshakeState::Known(Destination::Address(address)))
         };
         let state = match mode {
-            Mode::Tproxy => original(Interception::Tproxy)?,
-            Mode::Redirect => original(Interception::Redirect)?,
-            Mode::ProxyProtocol => State::ProxyProtocol,
-            Mode::HttpConnect => State::HttpConnect,
-            Mode::Socks5 => State::SocksGreeting,
-            Mode::Static(destination) => State::Known(destination.clone()),
+            Mode::Tproxy => original(KernelInterception::Tproxy)?,
+            Mode::Redirect => original(KernelInterception::Redirect)?,
+            Mode::ProxyProtocol => HandshakeState::ProxyProtocol,
+            Mode::HttpConnect => HandshakeState::HttpConnect,
+            Mode::Socks5 => HandshakeState::SocksGreeting,
+            Mode::Static(destination) => HandshakeState::Known(destination.clone()),
         };
         Ok(Self { state })
     }
 
     /// The finished handshake of a connection whose client gets no reply.
     pub fn over(destination: Destination) -> Self {
-        Self { state: State::Known(destination) }
+        Self { state: HandshakeState::Known(destination) }
     }
 
     /// Looks at the client's bytes: all that were received and not consumed yet. A buffer of
@@ -146,17 +146,17 @@ impl Handshake {
     /// [`Reject`] for bytes that no client of this mode may send.
     pub fn on_bytes(&mut self, buf: &[u8]) -> Result<Step, Reject> {
         match &self.state {
-            State::Known(destination) => {
+            HandshakeState::Known(destination) => {
                 Ok(Step::Ready { destination: destination.clone(), client: None, consumed: 0 })
             }
-            State::ProxyProtocol => on_proxy_header(buf),
-            State::HttpConnect => {
+            HandshakeState::ProxyProtocol => on_proxy_header(buf),
+            HandshakeState::HttpConnect => {
                 let parsed = http_connect::parse(buf)
                     .map_err(|error| Reject { reply: error.response(), reason: error.into() })?;
                 Ok(ready(parsed))
             }
-            State::SocksGreeting => self.on_socks_greeting(buf),
-            State::SocksRequest => {
+            HandshakeState::SocksGreeting => self.on_socks_greeting(buf),
+            HandshakeState::SocksRequest => {
                 let parsed = socks5::parse_request(buf).map_err(reject_socks)?;
                 Ok(ready(parsed))
             }
@@ -165,16 +165,18 @@ impl Handshake {
 
     /// Whether a part of the handshake has been completed.
     pub fn has_begun(&self) -> bool {
-        self.state == State::SocksRequest
+        self.state == HandshakeState::SocksRequest
     }
 
     /// What to send to the client once the flow is connected, before the flow's own bytes; empty
     /// in modes without a success reply.
     pub fn success_reply(&self) -> Vec<u8> {
         match self.state {
-            State::HttpConnect => http_connect::ESTABLISHED.to_vec(),
-            State::SocksRequest => socks5::encode_reply(socks5::Reply::Succeeded, None),
-            State::Known(_) | State::ProxyProtocol | State::SocksGreeting => Vec::new(),
+            HandshakeState::HttpConnect => http_connect::ESTABLISHED.to_vec(),
+            HandshakeState::SocksRequest => socks5::encode_reply(socks5::Reply::Succeeded, None),
+            HandshakeState::Known(_)
+            | HandshakeState::ProxyProtocol
+            | HandshakeState::SocksGreeting => Vec::new(),
         }
     }
 
@@ -182,9 +184,11 @@ impl Handshake {
     /// protocol has no failure reply: then close with a reset, as the destination would have.
     pub fn failure_reply(&self, failure: ConnectFailure) -> Option<Vec<u8>> {
         match self.state {
-            State::HttpConnect => Some(http_connect::encode_failure(failure)),
-            State::SocksRequest => Some(socks5::encode_reply(failure.into(), None)),
-            State::Known(_) | State::ProxyProtocol | State::SocksGreeting => None,
+            HandshakeState::HttpConnect => Some(http_connect::encode_failure(failure)),
+            HandshakeState::SocksRequest => Some(socks5::encode_reply(failure.into(), None)),
+            HandshakeState::Known(_)
+            | HandshakeState::ProxyProtocol
+            | HandshakeState::SocksGreeting => None,
         }
     }
 
@@ -192,7 +196,7 @@ impl Handshake {
         match socks5::parse_greeting(buf).map_err(reject_socks)? {
             Parsed::Incomplete => Ok(Step::NeedMore),
             Parsed::Complete { value, consumed } if value.offers_no_authentication => {
-                self.state = State::SocksRequest;
+                self.state = HandshakeState::SocksRequest;
                 Ok(Step::Reply { bytes: socks5::METHOD_NO_AUTHENTICATION.to_vec(), consumed })
             }
             Parsed::Complete { .. } => Err(Reject {
@@ -228,7 +232,7 @@ fn ready(parsed: Parsed<Destination>) -> Step {
     }
 }
 
-fn reject_socks(error: socks5::Error) -> Reject {
+fn reject_socks(error: socks5::Socks5Error) -> Reject {
     let reply = error.reply().map(|reply| socks5::encode_reply(reply, None)).unwrap_or_default();
     Reject { reply, reason: error.into() }
 }

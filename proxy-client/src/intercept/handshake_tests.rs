@@ -94,13 +94,13 @@ fn rejected_with_the_protocols_own_words() {
         &Mode::HttpConnect,
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         b"HTTP/1.1 405 ",
-        http_connect::Error::MethodNotAllowed.into(),
+        http_connect::HttpConnectError::MethodNotAllowed.into(),
     );
     assert_rejected(
         &Mode::HttpConnect,
         b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n",
         b"HTTP/1.1 400 ",
-        http_connect::Error::BadAuthority(AuthorityError::MissingPort).into(),
+        http_connect::HttpConnectError::BadAuthority(AuthorityError::MissingPort).into(),
     );
     assert_rejected(
         &Mode::Socks5,
@@ -112,20 +112,25 @@ fn rejected_with_the_protocols_own_words() {
         &Mode::Socks5,
         b"\x05\x01\x00\x05\x02\x00\x01",
         &[5, 7, 0, 1],
-        socks5::Error::UnsupportedCommand(2).into(),
+        socks5::Socks5Error::UnsupportedCommand(2).into(),
     );
     assert_rejected(
         &Mode::Socks5,
         b"\x05\x01\x00\x05\x01\x00\x09",
         &[5, 8, 0, 1],
-        socks5::Error::UnsupportedAddressType(9).into(),
+        socks5::Socks5Error::UnsupportedAddressType(9).into(),
     );
-    assert_rejected(&Mode::Socks5, b"\x04\x01", b"", socks5::Error::UnsupportedVersion(4).into());
+    assert_rejected(
+        &Mode::Socks5,
+        b"\x04\x01",
+        b"",
+        socks5::Socks5Error::UnsupportedVersion(4).into(),
+    );
     assert_rejected(
         &Mode::ProxyProtocol,
         b"GET / HTTP/1.1\r\n\r\n",
         b"",
-        proxy_protocol::Error::NotProxyProtocol.into(),
+        proxy_protocol::ProxyProtocolError::NotProxyProtocol.into(),
     );
 }
 

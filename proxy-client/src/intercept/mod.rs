@@ -30,7 +30,7 @@ pub use listen_udp::{DatagramBuffer, InterceptedDatagram, InterceptingUdpSocket}
 pub use listen_unix::{UnixListenError, UnixSocket};
 pub use mode::{BACKLOG, Mode};
 pub(crate) use original::is_listener;
-pub use original::{Interception, OriginalDestinationError, original_destination};
+pub use original::{KernelInterception, OriginalDestinationError, original_destination};
 
 /// The mark (`SO_MARK`) that every socket of Millrace that leaves this machine must carry: the
 /// tunnel's UDP sockets and the sockets of bypassed flows. The rules in `deploy/nftables/` let marked

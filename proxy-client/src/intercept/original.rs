@@ -10,7 +10,7 @@ use socket2::SockRef;
 
 /// How the kernel intercepted the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interception {
+pub enum KernelInterception {
     /// nftables `tproxy`: the local address of the accepted socket is the original destination.
     Tproxy,
     /// nftables `redirect`: conntrack has the original destination.
@@ -44,7 +44,7 @@ pub enum OriginalDestinationError {
 /// [`OriginalDestinationError::Unknown`] if the kernel does not know it (for REDIRECT: the connection
 /// is not in conntrack's table).
 pub fn original_destination(
-    interception: Interception,
+    interception: KernelInterception,
     accepted: &impl AsFd,
     listening: SocketAddr,
 ) -> Result<SocketAddr, OriginalDestinationError> {
@@ -52,11 +52,11 @@ pub fn original_destination(
     let unknown = |step| move |source| OriginalDestinationError::Unknown { step, source };
     let local = ip_address(socket.local_addr()).map_err(unknown("getsockname"))?;
     let original = match interception {
-        Interception::Tproxy => local,
-        Interception::Redirect if local.is_ipv4() => {
+        KernelInterception::Tproxy => local,
+        KernelInterception::Redirect if local.is_ipv4() => {
             ip_address(socket.original_dst_v4()).map_err(unknown("SO_ORIGINAL_DST"))?
         }
-        Interception::Redirect => {
+        KernelInterception::Redirect => {
             ip_address(socket.original_dst_v6()).map_err(unknown("IP6T_SO_ORIGINAL_DST"))?
         }
     };

@@ -25,7 +25,8 @@ const PAIRS: [(IpAddr, IpAddr); 4] = [
 fn a_connection_to_a_transparent_listener_itself_is_a_loop() {
     for (bind, connect) in PAIRS {
         let (accepted, listening, _client) = accepted_on(bind, connect);
-        let error = original_destination(Interception::Tproxy, &accepted, listening).unwrap_err();
+        let error =
+            original_destination(KernelInterception::Tproxy, &accepted, listening).unwrap_err();
         let itself = SocketAddr::from((connect, listening.port()));
         assert!(matches!(error, OriginalDestinationError::Loop(to) if to == itself), "{error}");
     }
@@ -36,7 +37,7 @@ fn a_connection_to_a_redirecting_listener_itself_is_refused() {
     for (bind, connect) in PAIRS {
         let (accepted, listening, _client) = accepted_on(bind, connect);
         // Which error depends on whether connection tracking is loaded.
-        original_destination(Interception::Redirect, &accepted, listening).unwrap_err();
+        original_destination(KernelInterception::Redirect, &accepted, listening).unwrap_err();
     }
 }
 

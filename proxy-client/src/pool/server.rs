@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use millrace_config::{ClientTunnel, HostPort, TunnelServer};
 use millrace_tunnel::metrics::ServerMetrics;
-use millrace_tunnel::resolve::{Addresses, Name, ResolveError};
+use millrace_tunnel::resolve::{Name, ResolveError, ResolvedAddresses};
 use millrace_tunnel::resumption::Resumption;
 
 use super::backoff::Backoff;
@@ -203,7 +203,11 @@ impl Server {
     }
 
     /// The answer to [`Server::resolve`].
-    pub(crate) fn on_resolved(&mut self, now: Instant, result: Result<Addresses, ResolveError>) {
+    pub(crate) fn on_resolved(
+        &mut self,
+        now: Instant,
+        result: Result<ResolvedAddresses, ResolveError>,
+    ) {
         let has_failed = result.is_err();
         self.addresses.on_resolved(&self.config, now, result);
         if has_failed && self.addresses.count() == 0 {
@@ -244,9 +248,9 @@ mod tests {
         Server::new(config.tunnel.servers[0].clone(), &config.tunnel, metrics)
     }
 
-    fn resolved(address: &str, now: Instant) -> Result<Addresses, ResolveError> {
+    fn resolved(address: &str, now: Instant) -> Result<ResolvedAddresses, ResolveError> {
         let addresses = vec![address.parse().unwrap()];
-        Ok(Addresses { addresses, valid_until: now + Duration::from_secs(60) })
+        Ok(ResolvedAddresses { addresses, valid_until: now + Duration::from_secs(60) })
     }
 
     fn address(text: &str) -> Option<SocketAddr> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_config::{Host, HostPort};
 use millrace_tunnel::dial::interleave;
-use millrace_tunnel::resolve::{Addresses, Name, Question, ResolveError};
+use millrace_tunnel::resolve::{Name, Question, ResolveError, ResolvedAddresses};
 
 /// Least time between two name queries for a server that works.
 const MIN_TTL: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ impl ServerAddresses {
         &mut self,
         server: &impl Display,
         now: Instant,
-        result: Result<Addresses, ResolveError>,
+        result: Result<ResolvedAddresses, ResolveError>,
     ) {
         self.question = None;
         match result {
@@ -154,9 +154,9 @@ mod tests {
         ServerAddresses::new(&HostPort { host: Host::Name("edge.example".to_owned()), port: 1 })
     }
 
-    fn resolved(addresses: &[&str], now: Instant) -> Result<Addresses, ResolveError> {
+    fn resolved(addresses: &[&str], now: Instant) -> Result<ResolvedAddresses, ResolveError> {
         let addresses = addresses.iter().map(|it| it.parse().unwrap()).collect();
-        Ok(Addresses { addresses, valid_until: now + Duration::from_secs(60) })
+        Ok(ResolvedAddresses { addresses, valid_until: now + Duration::from_secs(60) })
     }
 
     fn address(text: &str) -> Option<SocketAddr> {

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::resolve::{
-    Addresses, Asker, Name, Question, ResolveError, Resolved, Resolver,
+    Asker, Name, Question, ResolveError, Resolved, ResolvedAddresses, Resolver,
 };
 
 /// Asks the resolver for the addresses of a worker's servers, and takes the answers.
@@ -31,7 +31,9 @@ impl ServerNames {
     }
 
     /// The answers that have come since the last call, each with the number of its server.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, Result<Addresses, ResolveError>)> {
+    pub(crate) fn answers(
+        &self,
+    ) -> impl Iterator<Item = (usize, Result<ResolvedAddresses, ResolveError>)> {
         self.answers.try_iter().map(|Resolved { key, result }| (key as usize, result))
     }
 }

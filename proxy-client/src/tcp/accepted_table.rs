@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_tunnel::conn_id::ConnId;
 
-use crate::accepted::{Accepted, Stage};
+use crate::accepted::{Accepted, AcceptedState};
 use crate::recognition::{FIRST_BYTES_TIMEOUT, FirstBytesQueue};
 
 /// How long a refused client has to read the reply.
@@ -39,7 +39,7 @@ impl AcceptedTable {
 
     /// Number of connections whose flow is not over, or has not been refused.
     pub(crate) fn pending_count(&self) -> usize {
-        self.connections.values().filter(|it| !matches!(it.stage, Stage::Closing)).count()
+        self.connections.values().filter(|it| !matches!(it.stage, AcceptedState::Closing)).count()
     }
 
     /// Number of connections that wait for a tunnel connection.
@@ -104,7 +104,7 @@ impl AcceptedTable {
         // A close with unread bytes resets the connection, and the client may lose the reply.
         let said = accepted.socket.write(&reply).is_ok_and(|sent| sent == reply.len());
         if said && accepted.socket.shutdown_write().is_ok() && !accepted.discard() {
-            accepted.stage = Stage::Closing;
+            accepted.stage = AcceptedState::Closing;
             accepted.deadline = now + CLOSE_TIMEOUT;
             self.insert(key, accepted);
         }

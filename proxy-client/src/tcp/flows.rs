@@ -10,7 +10,7 @@ use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Parser};
 use millrace_wire::{ConnectFailure, Destination};
 
 use super::accepted_table::AcceptedTable;
-use crate::accepted::{Accepted, Outcome, Stage};
+use crate::accepted::{Accepted, AcceptedState, Outcome};
 use crate::direct::Direct;
 use crate::flow_context::{FlowContext, log_refusal};
 use crate::intercept::{Reject, RejectReason};
@@ -46,15 +46,15 @@ impl TcpFlows {
     pub(crate) fn advance(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get_mut(key) else { return };
         match &accepted.stage {
-            Stage::Handshake => self.advance_handshake(context, core, key),
-            Stage::Closing => {
+            AcceptedState::Handshake => self.advance_handshake(context, core, key),
+            AcceptedState::Closing => {
                 if accepted.discard() {
                     self.accepted.remove(key);
                 }
             }
-            Stage::Recognising(_) => self.recognise(context, core, key),
+            AcceptedState::Recognising(_) => self.recognise(context, core, key),
             // What the client sends now belongs to its flow, which reads it later.
-            Stage::Waiting(_) | Stage::Requested { .. } => {}
+            AcceptedState::Waiting(_) | AcceptedState::Requested { .. } => {}
         }
     }
 
@@ -124,17 +124,19 @@ impl TcpFlows {
     fn expire_stage(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get(key) else { return };
         match &accepted.stage {
-            Stage::Closing => {
+            AcceptedState::Closing => {
                 self.accepted.remove(key);
             }
-            Stage::Handshake => {
+            AcceptedState::Handshake => {
                 tracing::info!(client = ?accepted.client, "handshake took too long");
                 core.shared.metrics.flows_finished.of(FlowFailure::HandshakeTimeout.into()).inc();
                 self.accepted.turn_away(key, None, core.now());
             }
-            Stage::Recognising(_) => self.classify_now(context, core, key),
-            Stage::Waiting(_) => self.fail(context, core, key, ConnectFailure::TunnelUnavailable),
-            Stage::Requested { conn, stream, .. } => {
+            AcceptedState::Recognising(_) => self.classify_now(context, core, key),
+            AcceptedState::Waiting(_) => {
+                self.fail(context, core, key, ConnectFailure::TunnelUnavailable)
+            }
+            AcceptedState::Requested { conn, stream, .. } => {
                 let (conn, stream) = (*conn, *stream);
                 // Sent as early data, it may never have reached a server.
                 let failure = match core.conn(conn).is_some_and(|conn| conn.is_established()) {

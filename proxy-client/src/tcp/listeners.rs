@@ -13,7 +13,7 @@ use millrace_tunnel::socket::Socket;
 use socket2::SockRef;
 
 use crate::accept_queue::{AcceptQueue, is_out_of_resources};
-use crate::accepted::{Accepted, Stage};
+use crate::accepted::{Accepted, AcceptedState};
 use crate::flow_context::{FlowContext, log_refusal};
 use crate::intercept::{Handshake, Mode, OriginalDestinationError};
 use crate::listener::{Listener, ListenerView, is_transient};
@@ -134,7 +134,7 @@ impl TcpListeners {
             handshake_place,
             admission,
             deadline: core.now() + context.limits.handshake_timeout,
-            stage: Stage::Handshake,
+            stage: AcceptedState::Handshake,
             offers: 0,
             refused_by: ServerSet::default(),
         })

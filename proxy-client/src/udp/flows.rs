@@ -46,7 +46,7 @@ pub(crate) struct UdpSource {
 }
 
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) enum UdpFlowState {
     /// Waits for a connection that can take the request.
     Waiting,
     /// The request has been sent.
@@ -58,8 +58,8 @@ pub(crate) enum Stage {
 }
 
 #[derive(Debug)]
-pub(crate) struct UdpFlow {
-    pub(crate) stage: Stage,
+pub(crate) struct InterceptedUdpFlow {
+    pub(crate) stage: UdpFlowState,
     pub(crate) destination: Destination,
     pub(crate) client: SocketAddr,
     pub(crate) group: usize,
@@ -80,7 +80,7 @@ pub(crate) struct UdpFlow {
 /// All UDP flows of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct UdpFlows {
-    pub(super) flows: HashMap<u64, UdpFlow>,
+    pub(super) flows: HashMap<u64, InterceptedUdpFlow>,
     /// The keys of the flows whose datagrams a listener takes.
     by_source: HashMap<UdpSource, u64>,
     /// Whether a server without CONNECT-UDP has been logged.
@@ -91,14 +91,16 @@ pub(crate) struct UdpFlows {
 impl UdpFlows {
     /// Number of flows that are not established yet.
     pub(crate) fn pending(&self) -> usize {
-        let pending = |it: &&UdpFlow| matches!(it.stage, Stage::Waiting | Stage::Requested { .. });
+        let pending = |it: &&InterceptedUdpFlow| {
+            matches!(it.stage, UdpFlowState::Waiting | UdpFlowState::Requested { .. })
+        };
         self.flows.values().filter(pending).count()
     }
 
     /// Tunnel connections on which a request waits for its response.
     pub(crate) fn requested(&self) -> impl Iterator<Item = ConnId> {
         self.flows.values().filter_map(|it| match it.stage {
-            Stage::Requested { conn, .. } => Some(conn),
+            UdpFlowState::Requested { conn, .. } => Some(conn),
             _ => None,
         })
     }
@@ -118,7 +120,7 @@ impl UdpFlows {
         self.draining = true;
     }
 
-    pub(super) fn insert(&mut self, key: u64, flow: UdpFlow) {
+    pub(super) fn insert(&mut self, key: u64, flow: InterceptedUdpFlow) {
         if let Some(source) = flow.source {
             self.by_source.insert(source, key);
         }

@@ -1,6 +1,6 @@
 //! Media over UDP of RTSP flows.
 
-use super::flows::{UdpFlow, UdpFlows, UdpOpen};
+use super::flows::{InterceptedUdpFlow, UdpFlows, UdpOpen};
 use crate::flow_context::FlowContext;
 use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::Core;
@@ -34,7 +34,7 @@ impl UdpFlows {
         number: Option<u32>,
     ) {
         // Established flows have ended with it.
-        let over = |(key, it): (&u64, &UdpFlow)| {
+        let over = |(key, it): (&u64, &InterceptedUdpFlow)| {
             it.medium.as_ref().is_some_and(|it| it.is_of(conn, stream, number)).then_some(*key)
         };
         let over: Vec<_> = self.flows.iter().filter_map(over).collect();

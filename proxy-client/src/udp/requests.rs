@@ -1,6 +1,8 @@
 //! UDP flows: request, response, end.
 
-use super::flows::{REFUSAL_HOLD_DOWN, Stage, UdpFlow, UdpFlows, UdpOpen, WAITING_BYTES};
+use super::flows::{
+    InterceptedUdpFlow, REFUSAL_HOLD_DOWN, UdpFlowState, UdpFlows, UdpOpen, WAITING_BYTES,
+};
 use crate::flow_context::FlowContext;
 use crate::pool::Availability;
 use crate::server_set::ServerSet;
@@ -48,8 +50,8 @@ impl UdpFlows {
                 Admitted::Unanswered(place)
             }
         };
-        let flow = UdpFlow {
-            stage: Stage::Waiting,
+        let flow = InterceptedUdpFlow {
+            stage: UdpFlowState::Waiting,
             destination,
             client,
             group,
@@ -70,20 +72,21 @@ impl UdpFlows {
         let Some(flow) = self.flows.get(&key) else { return };
         match flow.stage {
             // `TunnelEvent::DatagramsEnded` removes the flow.
-            Stage::Open(id) => return core.stop_datagrams(id),
-            Stage::Requested { conn, stream } => {
+            UdpFlowState::Open(id) => return core.stop_datagrams(id),
+            UdpFlowState::Requested { conn, stream } => {
                 core.reset_stream(conn, stream, H3_CONNECT_ERROR);
                 context.pool.flow_ends(core, conn);
             }
-            Stage::Waiting | Stage::Refused => {}
+            UdpFlowState::Waiting | UdpFlowState::Refused => {}
         }
         self.remove(key);
     }
 
     /// Opens the streams of the waiting flows.
     pub(crate) fn request_waiting(&mut self, context: &mut FlowContext, core: &mut Core) {
-        let waiting =
-            |(key, it): (&u64, &UdpFlow)| matches!(it.stage, Stage::Waiting).then_some(*key);
+        let waiting = |(key, it): (&u64, &InterceptedUdpFlow)| {
+            matches!(it.stage, UdpFlowState::Waiting).then_some(*key)
+        };
         let mut keys: Vec<_> = self.flows.iter().filter_map(waiting).collect();
         keys.sort_unstable();
         for key in keys {
@@ -122,7 +125,7 @@ impl UdpFlows {
         let carries = Carries::Udp { proxy: context.pool.authority(conn), rtsp_stream, repair };
         match group.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
-                flow.stage = Stage::Requested { conn, stream };
+                flow.stage = UdpFlowState::Requested { conn, stream };
                 context.pool.flow_begins(conn);
             }
             // `TunnelEvent::Writable` comes when the stream can be opened.
@@ -166,9 +169,14 @@ impl UdpFlows {
         self.fail(context, core, key, failure);
     }
 
-    fn requested_flow(&mut self, conn: ConnId, stream: u64, key: u64) -> Option<&mut UdpFlow> {
-        let current = |flow: &&mut UdpFlow| {
-            matches!(flow.stage, Stage::Requested { conn: its, stream: own }
+    fn requested_flow(
+        &mut self,
+        conn: ConnId,
+        stream: u64,
+        key: u64,
+    ) -> Option<&mut InterceptedUdpFlow> {
+        let current = |flow: &&mut InterceptedUdpFlow| {
+            matches!(flow.stage, UdpFlowState::Requested { conn: its, stream: own }
                 if (its, own) == (conn, stream))
         };
         self.flows.get_mut(&key).filter(current)
@@ -206,7 +214,7 @@ impl UdpFlows {
         let Some(id) = core.start_datagrams(start) else {
             return self.fail(context, core, key, ConnectFailure::Internal);
         };
-        flow.stage = Stage::Open(id);
+        flow.stage = UdpFlowState::Open(id);
         while let Some(payload) = flow.queue.pop() {
             core.send_datagram(id, &payload);
         }
@@ -236,7 +244,7 @@ impl UdpFlows {
         match (end, self.flows.get_mut(&key)) {
             // Not requested again at once: the client may be gone or forged.
             (FlowEnd::Refused(_), Some(flow)) if flow.medium.is_none() => {
-                flow.stage = Stage::Refused;
+                flow.stage = UdpFlowState::Refused;
                 flow.deadline = core.now() + REFUSAL_HOLD_DOWN;
             }
             _ => self.remove(key),
@@ -250,14 +258,15 @@ impl UdpFlows {
             if context.pool.has_other_than(*conn, core.now()) {
                 core.lose_datagrams(*conn);
             }
-            let on_it = |it: &&mut UdpFlow| {
-                let here = matches!(it.stage, Stage::Requested { conn: its, .. } if its == *conn);
+            let on_it = |it: &&mut InterceptedUdpFlow| {
+                let here =
+                    matches!(it.stage, UdpFlowState::Requested { conn: its, .. } if its == *conn);
                 here && it.medium.is_none()
             };
             for flow in self.flows.values_mut().filter(on_it) {
-                if let Stage::Requested { conn, stream } = flow.stage {
+                if let UdpFlowState::Requested { conn, stream } = flow.stage {
                     core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-                    flow.stage = Stage::Waiting;
+                    flow.stage = UdpFlowState::Waiting;
                     context.pool.flow_ends(core, conn);
                 }
             }
@@ -267,16 +276,16 @@ impl UdpFlows {
 
     /// Ends flows whose stage has timed out.
     pub(crate) fn expire(&mut self, context: &mut FlowContext, core: &mut Core, now: Instant) {
-        let late = |(key, it): (&u64, &UdpFlow)| {
-            (!matches!(it.stage, Stage::Open(_)) && it.deadline <= now).then_some(*key)
+        let late = |(key, it): (&u64, &InterceptedUdpFlow)| {
+            (!matches!(it.stage, UdpFlowState::Open(_)) && it.deadline <= now).then_some(*key)
         };
         let late: Vec<_> = self.flows.iter().filter_map(late).collect();
         for key in late {
             match self.flows.get(&key).map(|flow| &flow.stage) {
-                Some(Stage::Waiting) => {
+                Some(UdpFlowState::Waiting) => {
                     self.fail(context, core, key, ConnectFailure::TunnelUnavailable);
                 }
-                Some(Stage::Requested { conn, stream }) => {
+                Some(UdpFlowState::Requested { conn, stream }) => {
                     core.reset_stream(*conn, *stream, H3_CONNECT_ERROR);
                     self.fail(context, core, key, ConnectFailure::TimedOut);
                 }
@@ -295,7 +304,7 @@ impl UdpFlows {
     ) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
-        let stage = std::mem::replace(&mut flow.stage, Stage::Refused);
+        let stage = std::mem::replace(&mut flow.stage, UdpFlowState::Refused);
         core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
         (flow.socket, flow.queue) = (None, Queue::default());
         if flow.admission.as_ref().is_some_and(|admission| !admission.is_unanswered()) {
@@ -303,7 +312,7 @@ impl UdpFlows {
         }
         flow.medium = None;
         flow.deadline = core.now() + REFUSAL_HOLD_DOWN;
-        if let Stage::Requested { conn, .. } = stage {
+        if let UdpFlowState::Requested { conn, .. } = stage {
             context.pool.flow_ends(core, conn);
         }
     }
@@ -313,17 +322,17 @@ impl UdpFlows {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         let drops = &core.shared.metrics.drops;
         match flow.stage {
-            Stage::Waiting | Stage::Requested { .. } => {
+            UdpFlowState::Waiting | UdpFlowState::Requested { .. } => {
                 let limit = QueueLimit::of_bytes(WAITING_BYTES);
                 let old = flow.queue.push(payload.to_vec(), limit, core.now());
                 drops.of(Drop::DatagramQueue).inc_by(old);
             }
-            Stage::Open(id) => {
+            UdpFlowState::Open(id) => {
                 if !core.send_datagram(id, payload) {
                     core.shared.metrics.drops.of(Drop::DatagramFlow).inc();
                 }
             }
-            Stage::Refused => drops.of(Drop::DatagramFlow).inc(),
+            UdpFlowState::Refused => drops.of(Drop::DatagramFlow).inc(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use libfuzzer_sys::fuzz_target;
-use millrace_wire::capsule::{Capsules, DATAGRAM, Error, MAX_DATAGRAM_BYTES, datagram};
+use millrace_wire::capsule::{CapsuleError, Capsules, DATAGRAM, MAX_DATAGRAM_BYTES, datagram};
 use millrace_wire::http_datagram::{UDP_CONTEXT, head, parse, parse_context};
 use millrace_wire::repair::{
     BlockHeader, RepairHeader, RepairMethods, put_second_part, second_parts,
@@ -43,7 +43,11 @@ fuzz_target!(|input: &[u8]| {
 
 /// Reads a stream in pieces: the datagrams and the end are those that are wanted, and no more is
 /// kept than has come and is allowed.
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, want: &[&[u8]], end: Result<(), Error>) {
+fn read<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    want: &[&[u8]],
+    end: Result<(), CapsuleError>,
+) {
     let mut capsules = Capsules::default();
     let (mut number, mut fed) = (0, 0);
     let before = HEAP.start();
@@ -65,16 +69,20 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, want: &[&[u8]], end: Res
 }
 
 /// What a stream holds, by RFC 9297, Section 3.2, with all of it at hand.
-fn expected(mut bytes: &[u8]) -> (Vec<&[u8]>, Result<(), Error>) {
+fn expected(mut bytes: &[u8]) -> (Vec<&[u8]>, Result<(), CapsuleError>) {
     let mut datagrams = Vec::new();
     while !bytes.is_empty() {
-        let Some((kind, rest)) = varint(bytes) else { return (datagrams, Err(Error::Truncated)) };
-        let Some((length, rest)) = varint(rest) else { return (datagrams, Err(Error::Truncated)) };
+        let Some((kind, rest)) = varint(bytes) else {
+            return (datagrams, Err(CapsuleError::Truncated));
+        };
+        let Some((length, rest)) = varint(rest) else {
+            return (datagrams, Err(CapsuleError::Truncated));
+        };
         if kind == DATAGRAM && length > MAX_DATAGRAM_BYTES as u64 {
-            return (datagrams, Err(Error::TooLong(length)));
+            return (datagrams, Err(CapsuleError::TooLong(length)));
         }
         let value = usize::try_from(length).ok().and_then(|it| rest.split_at_checked(it));
-        let Some((value, rest)) = value else { return (datagrams, Err(Error::Truncated)) };
+        let Some((value, rest)) = value else { return (datagrams, Err(CapsuleError::Truncated)) };
         if kind == DATAGRAM {
             datagrams.push(value);
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use libfuzzer_sys::fuzz_target;
 use millrace_wire::Parsed;
-use millrace_wire::rtsp::{MAX_HEAD_BYTES, Transport, Unit, parse, with_transport};
+use millrace_wire::rtsp::{MAX_HEAD_BYTES, TransportHeader, Unit, parse, with_transport};
 
 fuzz_target!(|input: &[u8]| {
     let parsed = parse(input);
@@ -27,8 +27,8 @@ fuzz_target!(|input: &[u8]| {
         let text = text(bytes, range);
         assert_eq!(with_transport(bytes, &head.transports, &text), bytes);
     }
-    let fields = head.transports.iter().map(|range| Transport::parse(&text(bytes, range)));
-    let mut transport = Transport::join(fields);
+    let fields = head.transports.iter().map(|range| TransportHeader::parse(&text(bytes, range)));
+    let mut transport = TransportHeader::join(fields);
     let Some(spec) = transport.first_mut() else { return };
     spec.set("client_port", "6970-6971");
     spec.set("x-mark", "");
@@ -51,7 +51,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let [range] = &again.transports[..] else { panic!("one field remains") };
     assert_eq!(
-        Transport::parse(&text(&written, range)).to_string().trim(),
+        TransportHeader::parse(&text(&written, range)).to_string().trim(),
         transport.to_string().trim()
     );
 });

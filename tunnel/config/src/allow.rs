@@ -55,7 +55,7 @@ pub(crate) struct RawAllow {
     name: Option<Host>,
     #[serde(default)]
     protocol: Protocol,
-    ports: Vec<Ports>,
+    ports: Vec<PortRange>,
     forward_to: Option<BindAddress>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct RawAllow {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAllowDirect {
     network: Network,
-    ports: Vec<Ports>,
+    ports: Vec<PortRange>,
 }
 
 impl From<RawAllowDirect> for RawAllow {
@@ -131,29 +131,31 @@ fn check_network(network: IpNet, key: &str, source: &Source) -> Result<AllowedHo
 }
 
 /// A port, or a range of ports.
-pub(crate) struct Ports(pub(crate) RangeInclusive<u16>);
+pub(crate) struct PortRange(pub(crate) RangeInclusive<u16>);
 
-impl<'de> Deserialize<'de> for Ports {
+impl<'de> Deserialize<'de> for PortRange {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PortOrRange;
         impl Visitor<'_> for PortOrRange {
-            type Value = Ports;
+            type Value = PortRange;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a port from 1 to 65535, or a range of them as \"8000-8100\"")
             }
 
-            fn visit_i64<E: de::Error>(self, port: i64) -> Result<Ports, E> {
+            fn visit_i64<E: de::Error>(self, port: i64) -> Result<PortRange, E> {
                 match u16::try_from(port) {
-                    Ok(port) if port != 0 => Ok(Ports(port..=port)),
+                    Ok(port) if port != 0 => Ok(PortRange(port..=port)),
                     _ => Err(E::invalid_value(Unexpected::Signed(port), &self)),
                 }
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Ports, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<PortRange, E> {
                 let bounds = text.split_once('-').unwrap_or((text, text));
                 match (bounds.0.parse::<u16>(), bounds.1.parse::<u16>()) {
-                    (Ok(first), Ok(last)) if first != 0 && first <= last => Ok(Ports(first..=last)),
+                    (Ok(first), Ok(last)) if first != 0 && first <= last => {
+                        Ok(PortRange(first..=last))
+                    }
                     _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
                 }
             }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 
-use crate::allow::Ports;
+use crate::allow::PortRange;
 use crate::{Class, ConfigError, Source};
 
 /// The class of the flows to a range of ports.
@@ -19,7 +19,7 @@ pub struct ClassOfPorts {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawClassOfPorts {
-    ports: Vec<Ports>,
+    ports: Vec<PortRange>,
     class: Class,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn check_class_of_ports(
             let problem = "needs at least one port, as [554, \"8554-8560\"]";
             return Err(source.error(&key, problem));
         }
-        for Ports(ports) in entry.ports {
+        for PortRange(ports) in entry.ports {
             let overlaps = |it: &&ClassOfPorts| {
                 it.ports.start() <= ports.end() && ports.start() <= it.ports.end()
             };

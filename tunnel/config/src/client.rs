@@ -16,7 +16,7 @@ use crate::transport::tunnel_section;
 use crate::value::{Host, Int};
 use crate::{
     Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Listen, Log, Mcc,
-    ResolverSettings, Runtime, Source, TcpTimeouts, Telemetry, Transport,
+    ResolverSettings, Runtime, Source, TcpTimeouts, Telemetry, TransportConfig,
 };
 
 /// A whole client configuration, checked.
@@ -84,7 +84,7 @@ pub struct ClientTunnel {
     /// recovers; too large wastes time after it has.
     pub reconnect_max: Duration,
     /// The keys that the server has too.
-    pub transport: Transport,
+    pub transport: TransportConfig,
 }
 
 /// How flows share QUIC connections.
@@ -141,8 +141,8 @@ pub struct ClientLimits {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
-    tunnel: RawTunnel,
+struct RawClientConfig {
+    tunnel: RawClientTunnel,
     #[serde(default)]
     listen: Vec<RawListen>,
     #[serde(default)]
@@ -153,7 +153,7 @@ struct Raw {
     #[serde(default)]
     telemetry: RawTelemetry,
     #[serde(default)]
-    limits: RawLimits,
+    limits: RawClientLimits,
     #[serde(default)]
     runtime: RawRuntime,
     #[serde(default)]
@@ -163,7 +163,7 @@ struct Raw {
 }
 
 tunnel_section! {
-    struct RawTunnel {
+    struct RawClientTunnel {
         servers: Vec<RawServer>,
         server_name: Host,
         ca: PathBuf,
@@ -207,7 +207,7 @@ struct RawDirect {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct RawLimits {
+struct RawClientLimits {
     max_flows: Int<20_000, 1, 1_000_000>,
     flow_share_per_listener: Int<1000, 1, 1_000_000>,
     flow_share_per_viewer: Int<100, 1, 1_000_000>,
@@ -232,7 +232,7 @@ impl ClientConfig {
         source: Source,
         known: CheckAlgorithm<'_>,
     ) -> Result<Self, ConfigError> {
-        let raw: Raw = source.deserialize()?;
+        let raw: RawClientConfig = source.deserialize()?;
         let direct = check_allow(
             raw.direct.allow.into_iter().map(Into::into).collect(),
             "direct.allow",
@@ -286,7 +286,7 @@ impl ClientConfig {
     }
 }
 
-impl RawTunnel {
+impl RawClientTunnel {
     fn check(
         mut self,
         source: &Source,

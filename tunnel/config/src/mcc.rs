@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::value::Int;
-use crate::{CongestionControl, Source, Transport};
+use crate::{CongestionControl, Source, TransportConfig};
 
 /// `[mcc]`: how the algorithm of a connection is selected, live, where `congestion_control` is `"mcc"`.
 ///
@@ -91,7 +91,7 @@ impl CongestionControl {
     }
 }
 
-impl Transport {
+impl TransportConfig {
     /// Whether the end's own flows, or those of a class, are selected.
     pub(crate) fn asks_for_mcc(&self) -> bool {
         let mut classes = self.class_congestion_control.values();

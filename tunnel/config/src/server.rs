@@ -12,12 +12,12 @@ use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::congestion_control::RawCongestionControl;
 use crate::mcc::RawTelemetry;
 use crate::resolver::RawResolver;
-use crate::server_limits::RawLimits;
+use crate::server_limits::RawServerLimits;
 use crate::transport::tunnel_section;
 use crate::value::{BindAddress, Int};
 use crate::{
     Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, DeniedClients, Log,
-    Mcc, ResolverSettings, Runtime, ServerLimits, Source, Telemetry, Transport,
+    Mcc, ResolverSettings, Runtime, ServerLimits, Source, Telemetry, TransportConfig,
 };
 
 /// A whole server configuration, checked.
@@ -68,7 +68,7 @@ pub struct ServerTunnel {
     /// key, is every algorithm that needs no parameter.
     pub selectable_congestion_control: Option<Vec<CongestionControl>>,
     /// The keys that the client has too.
-    pub transport: Transport,
+    pub transport: TransportConfig,
 }
 
 /// How long clients can resume a session (RFC 8446, Section 2.2) without a full handshake.
@@ -114,8 +114,8 @@ pub struct RtspSettings {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
-    tunnel: RawTunnel,
+struct RawServerConfig {
+    tunnel: RawServerTunnel,
     #[serde(default)]
     destinations: RawDestinations,
     #[serde(default)]
@@ -128,7 +128,7 @@ struct Raw {
     #[serde(default)]
     telemetry: RawTelemetry,
     #[serde(default)]
-    limits: RawLimits,
+    limits: RawServerLimits,
     #[serde(default)]
     runtime: RawRuntime,
     #[serde(default)]
@@ -138,7 +138,7 @@ struct Raw {
 }
 
 tunnel_section! {
-    struct RawTunnel {
+    struct RawServerTunnel {
         listen: Vec<BindAddress>,
         client_ca: PathBuf,
         certificate: PathBuf,
@@ -189,7 +189,7 @@ impl ServerConfig {
         source: Source,
         known: CheckAlgorithm<'_>,
     ) -> Result<Self, ConfigError> {
-        let raw: Raw = source.deserialize()?;
+        let raw: RawServerConfig = source.deserialize()?;
         let tunnel = raw.tunnel.check(&source, known)?;
         let selectable = tunnel.selectable_congestion_control.iter().flatten();
         let asks = tunnel.transport.asks_for_mcc()
@@ -233,7 +233,7 @@ impl ServerConfig {
     }
 }
 
-impl RawTunnel {
+impl RawServerTunnel {
     fn check(
         mut self,
         source: &Source,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::network::Network;
 use crate::value::Int;
-use crate::{ConfigError, Networks, Source, TcpTimeouts, Transport};
+use crate::{ConfigError, Networks, Source, TcpTimeouts, TransportConfig};
 
 /// `[limits]` of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub struct ServerLimits {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct RawLimits {
+pub(crate) struct RawServerLimits {
     max_connections: Int<20_000, 1, 1_000_000>,
     max_flows: Int<20_000, 1, 1_000_000>,
     flow_share_per_client: Int<1000, 1, 1_000_000>,
@@ -103,11 +103,11 @@ pub(crate) struct RawLimits {
     rtsp_share_per_viewer: Int<16, 1, 10_000>,
 }
 
-impl RawLimits {
+impl RawServerLimits {
     pub(crate) fn check(
         self,
         source: &Source,
-        transport: &Transport,
+        transport: &TransportConfig,
     ) -> Result<ServerLimits, ConfigError> {
         let max_flows = self.max_flows.get();
         let max_connections = self.max_connections.get();

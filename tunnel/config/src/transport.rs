@@ -10,7 +10,7 @@ use crate::{Class, ConfigError, CongestionControl, Source};
 /// All windows and the memory cap are in bytes. A window must hold rate x round trip to fill a
 /// path: 1 Gbit/s x 100 ms is 12.5 MB.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Transport {
+pub struct TransportConfig {
     /// The algorithm of new connections for what this end sends; default `cubic`.
     pub congestion_control: CongestionControl,
     /// `[tunnel.class.*]`: the algorithms of classes that have another one.
@@ -50,7 +50,7 @@ pub struct Transport {
     pub memory_cap_bytes: u64,
 }
 
-impl Transport {
+impl TransportConfig {
     pub(crate) fn check(&self, source: &Source) -> Result<(), ConfigError> {
         let ordered = [
             ("initial_window_bytes", self.initial_window_bytes),
@@ -71,7 +71,7 @@ impl Transport {
     }
 }
 
-/// Defines a `[tunnel]` section: the keys given, and those of [`Transport`].
+/// Defines a `[tunnel]` section: the keys given, and those of [`TransportConfig`].
 ///
 /// serde's `flatten` would do the same but can't refuse unknown keys.
 macro_rules! tunnel_section {
@@ -108,10 +108,10 @@ macro_rules! tunnel_section {
                 &mut self,
                 source: &$crate::Source,
                 known: $crate::CheckAlgorithm<'_>,
-            ) -> Result<$crate::transport::Transport, $crate::ConfigError> {
+            ) -> Result<$crate::transport::TransportConfig, $crate::ConfigError> {
                 let congestion_control = std::mem::take(&mut self.congestion_control);
                 let classes = std::mem::take(&mut self.class);
-                let transport = $crate::transport::Transport {
+                let transport = $crate::transport::TransportConfig {
                     congestion_control: congestion_control.check(
                         source,
                         "tunnel.congestion_control",

@@ -106,12 +106,12 @@ impl Site {
         }
     }
 
-    fn problems(&self, end: End) -> Vec<Problem> {
+    fn problems(&self, end: CertificateOwner) -> Vec<Problem> {
         Contents::read(end, &self.credentials()).unwrap().problems
     }
 
     /// The only problem there is.
-    fn problem(&self, end: End) -> Problem {
+    fn problem(&self, end: CertificateOwner) -> Problem {
         let problems = self.problems(end);
         assert_eq!(problems.len(), 1, "{problems:?}");
         let problem = problems.into_iter().next().unwrap();
@@ -133,15 +133,15 @@ fn says(problem: &Problem, severity: Severity, key: &str, file: &str, what: &str
 fn good_files_have_no_problem() {
     let site = Site::new(true);
     site.issue(&ec(Nid::X9_62_PRIME256V1), &GOOD);
-    assert_eq!(site.problems(End::Server), []);
+    assert_eq!(site.problems(CertificateOwner::Server), []);
     site.issue(&ec(Nid::SECP384R1), &Leaf { server: false, client: true, name: false, ..GOOD });
-    assert_eq!(site.problems(End::Client), []);
+    assert_eq!(site.problems(CertificateOwner::Client), []);
     site.issue(
         &PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap(),
         &Leaf { client: true, ..GOOD },
     );
-    assert_eq!(site.problems(End::Server), []);
-    assert_eq!(site.problems(End::Client), []);
+    assert_eq!(site.problems(CertificateOwner::Server), []);
+    assert_eq!(site.problems(CertificateOwner::Client), []);
 }
 
 /// The types that are reported as refused are those that a handshake refuses.
@@ -158,9 +158,9 @@ fn key_types_are_judged_as_the_handshake_does() {
         let site = Site::new(true);
         site.issue(&key, &Leaf { client: true, ..GOOD });
         let works = handshake_succeeds(&site.credentials());
-        assert_eq!(site.problems(End::Server).is_empty(), works, "{name}");
+        assert_eq!(site.problems(CertificateOwner::Server).is_empty(), works, "{name}");
         if !works {
-            let problem = site.problem(End::Server);
+            let problem = site.problem(CertificateOwner::Server);
             says(&problem, Severity::Refused, "tunnel.certificate", "own.pem", name, "P-256");
         }
         assert_eq!(works, !["P-521", "Ed25519"].contains(&name), "{name}");
@@ -195,7 +195,7 @@ fn wrong_keys_are_named() {
     let key = ec(Nid::X9_62_PRIME256V1);
     site.issue(&key, &GOOD);
     let unusable = |what: &str, right: &str| {
-        let problem = site.problem(End::Server);
+        let problem = site.problem(CertificateOwner::Server);
         says(&problem, Severity::Unusable, "tunnel.private_key", "own.key", what, right);
     };
     site.write("own.key", &ec(Nid::X9_62_PRIME256V1).private_key_to_pem_pkcs8().unwrap());
@@ -219,7 +219,7 @@ fn dates_are_compared_with_the_clock() {
         (-1..10, Severity::Warning, "less than 30 days", "--renew"),
     ] {
         site.issue(&ec(Nid::X9_62_PRIME256V1), &Leaf { days, ..GOOD });
-        let problem = site.problem(End::Server);
+        let problem = site.problem(CertificateOwner::Server);
         says(&problem, severity, "tunnel.certificate", "own.pem", what, right);
     }
 }
@@ -235,10 +235,10 @@ fn certificates_for_another_use_are_named() {
         says(problem, Severity::Refused, "tunnel.certificate", "own.pem", what, right);
     };
     let of_client = Leaf { server: false, client: true, ..GOOD };
-    refused(&issue(of_client, End::Server), "is a client's certificate", "serverAuth");
-    refused(&issue(GOOD, End::Client), "is a server's certificate", "clientAuth");
+    refused(&issue(of_client, CertificateOwner::Server), "is a client's certificate", "serverAuth");
+    refused(&issue(GOOD, CertificateOwner::Client), "is a server's certificate", "clientAuth");
     refused(
-        &issue(Leaf { name: false, ..GOOD }, End::Server),
+        &issue(Leaf { name: false, ..GOOD }, CertificateOwner::Server),
         "no subject alternative name",
         "server_name",
     );
@@ -248,7 +248,7 @@ fn certificates_for_another_use_are_named() {
 fn authority_without_the_flag_is_named() {
     let site = Site::new(false);
     site.issue(&ec(Nid::X9_62_PRIME256V1), &GOOD);
-    let problem = site.problem(End::Server);
+    let problem = site.problem(CertificateOwner::Server);
     says(
         &problem,
         Severity::Refused,
@@ -264,7 +264,7 @@ fn authority_without_the_flag_is_named() {
     for file in ["own.pem", "own.key"] {
         site.write(file, &fs::read(other.dir.path().join(file)).unwrap());
     }
-    let problem = site.problem(End::Client);
+    let problem = site.problem(CertificateOwner::Client);
     says(&problem, Severity::Warning, "tunnel.ca", "ca.pem", "no CA flag", "this very certificate");
 }
 
@@ -281,7 +281,7 @@ fn files_that_are_no_certificates_are_named() {
         ),
     ] {
         site.write("ca.pem", &content);
-        let problem = site.problem(End::Server);
+        let problem = site.problem(CertificateOwner::Server);
         says(&problem, Severity::Unusable, "tunnel.client_ca", "ca.pem", what, "");
     }
 }
@@ -290,7 +290,7 @@ fn files_that_are_no_certificates_are_named() {
 fn check_fails_for_what_peers_refuse_and_passes_on_warnings() {
     let site = Site::new(true);
     let source = Source::new("[tunnel]\n", Path::new("server.toml"));
-    let check = || super::check(End::Server, &site.credentials(), &source);
+    let check = || super::check(CertificateOwner::Server, &site.credentials(), &source);
     site.issue(&ec(Nid::X9_62_PRIME256V1), &Leaf { days: -1..10, ..GOOD });
     assert_eq!(check().unwrap().len(), 1);
     site.issue(&ec(Nid::SECP521R1), &GOOD);

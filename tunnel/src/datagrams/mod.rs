@@ -25,7 +25,7 @@ use quiche::h3;
 pub use local_socket::LocalSocket;
 pub use media_peer::MediaPeer;
 pub use queue::{Queue, QueueLimit};
-pub(crate) use receive::{Early, Run};
+pub(crate) use receive::{DatagramRun, Early};
 pub(crate) use repair::FlowRepair;
 pub(crate) use traffic::DatagramTraffic;
 pub(crate) use unanswered::Unanswered;

@@ -40,14 +40,14 @@ impl Early {
 
 /// Datagrams of one flow and one size, which leave with one system call.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct DatagramRun {
     pub(crate) flow: usize,
     pub(crate) bytes: Vec<u8>,
     pub(crate) segment: usize,
     pub(crate) count: usize,
 }
 
-impl Run {
+impl DatagramRun {
     /// Whether a datagram of `len` bytes can go with the others.
     pub(crate) fn takes(&self, flow: usize, len: usize, most: usize) -> bool {
         self.count > 0

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use millrace_wire::capsule;
-use millrace_wire::http_datagram::{self, Head, UDP_CONTEXT};
+use millrace_wire::http_datagram::{self, DatagramHead, UDP_CONTEXT};
 use millrace_wire::repair::{self, RepairHeader, RepairKind};
 use quiche::h3;
 
@@ -25,7 +25,7 @@ const PACKET_OVERHEAD_BYTES: usize = 1 + 4 + 16 + 3;
 const DATA_FRAME_BYTES: usize = 10;
 
 /// The outcome of sending the oldest datagram of a flow.
-pub(crate) enum Sent {
+pub(crate) enum DatagramOutcome {
     /// Sent, with this many bytes of payload.
     Yes(u64),
     /// Sent in a capsule on the stream, with this many bytes of payload.
@@ -47,7 +47,7 @@ pub(crate) enum Sent {
 /// What precedes each payload of a flow in its queue: stream, context and, where both ends repair what gets lost, room
 /// for a header.
 struct Prefix {
-    head: Head,
+    head: DatagramHead,
     header_bytes: usize,
 }
 
@@ -66,7 +66,7 @@ impl Prefix {
 
     fn before(&self, payload: &[u8]) -> Vec<u8> {
         let mut datagram =
-            Vec::with_capacity(Head::MAX_BYTES + RepairHeader::BYTES + payload.len());
+            Vec::with_capacity(DatagramHead::MAX_BYTES + RepairHeader::BYTES + payload.len());
         datagram.extend_from_slice(self.head.as_bytes());
         datagram.resize(self.bytes(), 0);
         datagram.extend_from_slice(payload);
@@ -122,7 +122,7 @@ impl UdpFlow {
         conn: &mut Conn,
         largest: usize,
         now: Instant,
-    ) -> Option<Sent> {
+    ) -> Option<DatagramOutcome> {
         if self.repair.is_some() {
             return self.send_repaired(conn, now);
         }
@@ -132,12 +132,12 @@ impl UdpFlow {
             return self.send_front_in_capsule(conn);
         }
         if conn.quic.dgram_send_queue_len() >= SEND_QUEUE {
-            return Some(Sent::Later);
+            return Some(DatagramOutcome::Later);
         }
         if front.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
             let young = now.saturating_duration_since(conn.activity.opened) < MTU_PATIENCE;
             if conn.quic.pmtu().is_none() && young && front.len() < largest {
-                return Some(Sent::Later);
+                return Some(DatagramOutcome::Later);
             }
             // RFC 9298, Section 6.2, has it dropped for the sake of the sender's path MTU discovery.
             // That finds what the tunnel carries on a path of the usual size; where the path's is
@@ -148,12 +148,12 @@ impl UdpFlow {
                 return self.send_front_in_capsule(conn);
             }
             self.queue.pop();
-            return Some(Sent::TooLarge);
+            return Some(DatagramOutcome::TooLarge);
         }
         let datagram = self.queue.pop()?;
         Some(match conn.quic.dgram_send_buf(datagram) {
-            Ok(()) => Sent::Yes(payload_bytes),
-            Err(_) => Sent::TooLarge,
+            Ok(()) => DatagramOutcome::Yes(payload_bytes),
+            Err(_) => DatagramOutcome::TooLarge,
         })
     }
 
@@ -173,7 +173,7 @@ impl UdpFlow {
     }
 
     /// Sends its oldest datagram in a capsule on the stream (RFC 9297, Section 3.5).
-    fn send_front_in_capsule(&mut self, conn: &mut Conn) -> Option<Sent> {
+    fn send_front_in_capsule(&mut self, conn: &mut Conn) -> Option<DatagramOutcome> {
         let prefix = self.prefix();
         let front = self.queue.front()?;
         let payload_bytes = (front.len() - prefix.bytes()) as u64;
@@ -181,7 +181,7 @@ impl UdpFlow {
         if sent.is_none() {
             self.queue.pop();
         }
-        Some(sent.unwrap_or(Sent::InCapsule(payload_bytes)))
+        Some(sent.unwrap_or(DatagramOutcome::InCapsule(payload_bytes)))
     }
 }
 
@@ -189,14 +189,14 @@ impl UdpFlow {
 impl UdpFlow {
     /// As [`UdpFlow::send_front`]: lost datagrams first, second parts of packets before too many wait, then the oldest
     /// packet.
-    fn send_repaired(&mut self, conn: &mut Conn, now: Instant) -> Option<Sent> {
+    fn send_repaired(&mut self, conn: &mut Conn, now: Instant) -> Option<DatagramOutcome> {
         let (prefix, stream) = (self.prefix(), self.stream);
         let sender = &mut self.repair.as_mut()?.sender;
         let room = conn.quic.dgram_max_writable_len().unwrap_or(0);
         let free = SEND_QUEUE.saturating_sub(conn.quic.dgram_send_queue_len());
         if let Some(lost) = sender.lost() {
             if free == 0 {
-                return Some(Sent::Later);
+                return Some(DatagramOutcome::Later);
             }
             if lost.bytes.len() > room {
                 // The path MTU has become smaller.
@@ -204,11 +204,11 @@ impl UdpFlow {
                 if sent.is_none() {
                     sender.take_lost();
                 }
-                return Some(sent.unwrap_or(Sent::Again));
+                return Some(sent.unwrap_or(DatagramOutcome::Again));
             }
             let frame = sender.take_lost()?;
             send_frame(sender, conn, stream, frame, now);
-            return Some(Sent::Again);
+            return Some(DatagramOutcome::Again);
         }
         let payload_room = sender.payload_room(room.saturating_sub(prefix.bytes()));
         let head = prefix.head.as_bytes();
@@ -218,24 +218,24 @@ impl UdpFlow {
             let bytes = datagram(head, RepairKind::Repair, first, &payload);
             // Without room, as the path MTU has become smaller, or an identifier: it is of use now or never.
             let _ = conn.quic.dgram_send_buf(bytes);
-            return Some(Sent::Redundancy);
+            return Some(DatagramOutcome::Redundancy);
         }
         let front = self.queue.front();
         let next_bytes =
             front.map(|front| (front.len() - prefix.bytes()).saturating_sub(payload_room));
         if sender.are_second_parts_due(next_bytes, payload_room) {
             if free == 0 {
-                return Some(Sent::Later);
+                return Some(DatagramOutcome::Later);
             }
             let payload = sender.take_second_parts();
             let bytes = datagram(head, RepairKind::SecondParts, sender.next_sequence(), &payload);
             sender.add_to_block(RepairKind::SecondParts, &payload, now);
             send_new(sender, conn, stream, bytes, now);
-            return Some(Sent::Rest);
+            return Some(DatagramOutcome::Rest);
         }
         let front = front?;
         if free == 0 {
-            return Some(Sent::Later);
+            return Some(DatagramOutcome::Later);
         }
         let sequence = sender.next_sequence();
         let payload = &front[prefix.bytes()..];
@@ -247,7 +247,7 @@ impl UdpFlow {
             sender.push_second_part(sequence, second);
             self.queue.pop();
             send_new(sender, conn, stream, bytes, now);
-            return Some(Sent::Yes(payload_bytes));
+            return Some(DatagramOutcome::Yes(payload_bytes));
         }
         if is_whole {
             sender.add_to_block(RepairKind::Whole, payload, now);
@@ -257,10 +257,10 @@ impl UdpFlow {
         if is_whole {
             let bytes = self.queue.pop()?;
             send_new(sender, conn, stream, bytes, now);
-            return Some(Sent::Yes(payload_bytes));
+            return Some(DatagramOutcome::Yes(payload_bytes));
         }
         let sent = self.send_front_in_capsule(conn);
-        if let (Some(Sent::InCapsule(_)), Some(repair)) = (&sent, &mut self.repair) {
+        if let (Some(DatagramOutcome::InCapsule(_)), Some(repair)) = (&sent, &mut self.repair) {
             repair.sender.close_block();
             repair.sender.advance();
         }
@@ -296,19 +296,24 @@ fn send_frame(
 }
 
 /// Sends the HTTP datagram of a DATAGRAM frame in a capsule. Returns what keeps it from that.
-fn send_capsule(conn: &mut Conn, stream: u64, prefix: &Prefix, frame: &[u8]) -> Option<Sent> {
-    let context = prefix.head.as_bytes().len() - Head::CONTEXT_BYTES;
+fn send_capsule(
+    conn: &mut Conn,
+    stream: u64,
+    prefix: &Prefix,
+    frame: &[u8],
+) -> Option<DatagramOutcome> {
+    let context = prefix.head.as_bytes().len() - DatagramHead::CONTEXT_BYTES;
     let capsule = capsule::datagram(&frame[context..]);
     let h3 = conn.http.h3.as_mut()?;
     match conn.quic.stream_capacity(stream) {
         Ok(room) if room >= capsule.len() + DATA_FRAME_BYTES => {
             match h3.send_body(&mut conn.quic, stream, &capsule, false) {
                 Ok(_) => None,
-                Err(h3::Error::Done) => Some(Sent::Later),
-                Err(_) => Some(Sent::Gone),
+                Err(h3::Error::Done) => Some(DatagramOutcome::Later),
+                Err(_) => Some(DatagramOutcome::Gone),
             }
         }
-        Ok(_) => Some(Sent::Later),
-        Err(_) => Some(Sent::Gone),
+        Ok(_) => Some(DatagramOutcome::Later),
+        Err(_) => Some(DatagramOutcome::Gone),
     }
 }

@@ -32,14 +32,14 @@ pub(crate) struct Unanswered(Arc<Mutex<Table>>);
 struct Table {
     places: usize,
     next_number: u64,
-    flows: HashMap<u64, Entry>,
-    by_viewer: Numbers<Viewer>,
-    by_group: Numbers<Group>,
+    flows: HashMap<u64, UnansweredFlow>,
+    by_viewer: FlowNumbers<Viewer>,
+    by_group: FlowNumbers<Group>,
     gauge: IntGauge,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct UnansweredFlow {
     owner: FlowOwner,
     flow: Evicted,
 }
@@ -49,9 +49,9 @@ type Group = (Option<usize>, Option<Arc<str>>);
 
 /// Each user's flows; lower numbers are older.
 #[derive(Debug)]
-struct Numbers<K>(HashMap<K, BTreeSet<u64>>);
+struct FlowNumbers<K>(HashMap<K, BTreeSet<u64>>);
 
-impl<K: Eq + Hash> Numbers<K> {
+impl<K: Eq + Hash> FlowNumbers<K> {
     fn insert(&mut self, user: K, number: u64) {
         self.0.entry(user).or_default().insert(number);
     }
@@ -72,8 +72,8 @@ impl Unanswered {
             places,
             next_number: 0,
             flows: HashMap::new(),
-            by_viewer: Numbers(HashMap::new()),
-            by_group: Numbers(HashMap::new()),
+            by_viewer: FlowNumbers(HashMap::new()),
+            by_group: FlowNumbers(HashMap::new()),
             gauge,
         })))
     }
@@ -99,7 +99,7 @@ impl Table {
         self.next_number += 1;
         self.by_viewer.insert(owner.viewer(), number);
         self.by_group.insert(group(&owner), number);
-        self.flows.insert(number, Entry { owner, flow: Evicted { key, slot: None } });
+        self.flows.insert(number, UnansweredFlow { owner, flow: Evicted { key, slot: None } });
         self.gauge.inc();
         number
     }
@@ -116,7 +116,7 @@ impl Table {
     }
 
     fn remove(&mut self, number: u64) -> Option<Evicted> {
-        let Entry { owner, flow } = self.flows.remove(&number)?;
+        let UnansweredFlow { owner, flow } = self.flows.remove(&number)?;
         self.by_viewer.remove(&owner.viewer(), number);
         self.by_group.remove(&group(&owner), number);
         self.gauge.dec();

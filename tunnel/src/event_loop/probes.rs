@@ -4,8 +4,8 @@ use crate::conn::Conn;
 use crate::conn_id::ConnId;
 use crate::event_loop::core::Core;
 use crate::probe::{
-    BODY, Exchange, H3_EXCESSIVE_LOAD, H3_REQUEST_CANCELLED, MAX_BODY_BYTES, MAX_PROBES_PER_CLIENT,
-    PendingProbe, ProbeState, probe_fields,
+    BODY, H3_EXCESSIVE_LOAD, H3_REQUEST_CANCELLED, MAX_BODY_BYTES, MAX_PROBES_PER_CLIENT,
+    PendingProbe, ProbeExchange, ProbeState, probe_fields,
 };
 use crate::stream_owner::Owner;
 use millrace_wire::h3_connect::{RTSP_FIELD, RTSP_FOLLOWED};
@@ -53,8 +53,11 @@ impl Core {
                 Some(Owner::PendingRequest { finished }) => finished,
                 _ => false,
             };
-            let exchange =
-                Exchange { received_end: finished, follows_rtsp, ..Exchange::new(stream, false) };
+            let exchange = ProbeExchange {
+                received_end: finished,
+                follows_rtsp,
+                ..ProbeExchange::new(stream, false)
+            };
             conn.probes.answering.push(exchange);
         }
         self.mark_pending(id.slot);
@@ -94,7 +97,7 @@ impl Core {
 }
 
 impl Conn {
-    fn exchange_mut(&mut self, stream: u64) -> Option<&mut Exchange> {
+    fn exchange_mut(&mut self, stream: u64) -> Option<&mut ProbeExchange> {
         let asked = self.probes.asked.iter_mut().filter_map(|asked| asked.exchange.as_mut());
         asked.chain(&mut self.probes.answering).find(|it| it.stream == stream)
     }
@@ -111,7 +114,7 @@ impl Conn {
         let Some(mut asked) = self.probes.asked.take() else { return };
         if asked.exchange.is_none() {
             match self.request(&probe_fields(&asked.authority, BODY.len()), Owner::Probe) {
-                Ok(stream) => asked.exchange = Some(Exchange::new(stream, true)),
+                Ok(stream) => asked.exchange = Some(ProbeExchange::new(stream, true)),
                 Err(h3::Error::StreamBlocked) => {}
                 // No stream is left, because flows have them all, or the connection ends.
                 Err(_) => return,
@@ -165,7 +168,7 @@ impl Conn {
     }
 
     /// Sends and reads what goes now.
-    fn pump(&mut self, exchange: &mut Exchange) {
+    fn pump(&mut self, exchange: &mut ProbeExchange) {
         let Some(h3) = self.http.h3.as_mut() else { return };
         while !exchange.sent_end() {
             let rest = &BODY[exchange.sent_bytes..];

@@ -4,13 +4,13 @@ use crate::conn::Conn;
 use crate::event_loop::core::Core;
 use crate::event_loop::drive::SEND_AHEAD_BYTES;
 use crate::flow::Flow;
-use crate::progress::{MIN_ACKED_BYTES, STUCK_TIMEOUT, Sent};
+use crate::progress::{MIN_ACKED_BYTES, STUCK_TIMEOUT, SentAmount};
 
 impl Conn {
-    fn sent(&self) -> Sent {
+    fn sent(&self) -> SentAmount {
         let stats = self.quic.stats();
         let in_flight = self.quic.bytes_in_flight() as u64;
-        Sent {
+        SentAmount {
             is_waiting: self.quic.stream_bytes_waiting() > 0 || in_flight >= MIN_ACKED_BYTES,
             acked_bytes: stats.acked_bytes,
             received_packets: stats.recv,

@@ -8,7 +8,7 @@ use crate::flow_end::FlowEnd;
 use crate::flow_owner::FlowOwner;
 use crate::metrics::{DroppedMedium, FlowRecognition, Label, SetupRefusal};
 use crate::queued_relay;
-use crate::rtsp::follow::{Event, Follower, Side};
+use crate::rtsp::follow::{Event, Follower, RtspSide};
 use crate::rtsp::ports::{UdpPair, UdpPairs};
 use crate::rtsp::send_queue::SendQueue;
 use crate::rtsp::{Medium, MediumFlow, MediumId, NewMedium, Reserved, Rtsp, RtspFlow};
@@ -37,7 +37,7 @@ impl Core {
         let (side, ports) = match rtsp {
             Rtsp::Client { player, origin, server_follows, .. } => {
                 let player = SocketAddr::new(player.ip().to_canonical(), player.port());
-                let side = Side::Client { player: player.ip(), server_follows };
+                let side = RtspSide::Client { player: player.ip(), server_follows };
                 (side, UdpPairs::of_player(shared, viewer, player, origin))
             }
             Rtsp::Server { ref media_sources, queue: max_time } => {
@@ -46,7 +46,7 @@ impl Core {
                 let (local, origin) = flow.socket.tcp_addresses()?;
                 let sources = media_sources.clone();
                 (
-                    Side::Server,
+                    RtspSide::Server,
                     UdpPairs::of_origin(shared, viewer, local.ip(), origin.ip(), sources),
                 )
             }

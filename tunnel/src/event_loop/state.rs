@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mio::Registry;
 
-use crate::datagrams::{Run, Unanswered};
+use crate::datagrams::{DatagramRun, Unanswered};
 use crate::deadlines::Deadlines;
 use crate::misdelivered::Inbox;
 use crate::path_mtu::PathMtuBudget;
@@ -54,7 +54,7 @@ pub(crate) struct LoopBuffers {
     /// For the sockets of UDP flows; the kernel gives it memory once there are some.
     pub(crate) udp_receive: RecvBuffers,
     /// Received datagrams that are about to leave together.
-    pub(crate) run: Run,
+    pub(crate) run: DatagramRun,
 }
 
 impl LoopBuffers {
@@ -63,7 +63,7 @@ impl LoopBuffers {
             scratch: vec![0; SCRATCH_BYTES],
             out: vec![0; SEND_MESSAGE_BYTES],
             udp_receive: RecvBuffers::default(),
-            run: Run::default(),
+            run: DatagramRun::default(),
         }
     }
 }

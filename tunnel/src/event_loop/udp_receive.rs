@@ -1,12 +1,12 @@
 //! Datagrams on their way out of the tunnel.
 
-use crate::datagrams::receive::Run;
+use crate::datagrams::receive::DatagramRun;
 use crate::datagrams::repair::receiver::Received;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
 use crate::metrics::{DatagramRepair, Drop, Parser};
 use crate::stream_owner::Owner;
-use millrace_wire::capsule::Error as CapsuleError;
+use millrace_wire::capsule::CapsuleError;
 use millrace_wire::h3_connect::H3_MESSAGE_ERROR;
 use millrace_wire::http_datagram::{
     self, H3_DATAGRAM_ERROR, MAX_UDP_PAYLOAD_BYTES, UDP_CONTEXT, parse_context,
@@ -108,7 +108,8 @@ impl Core {
 
     /// Sends what [`Core::deliver`] has gathered.
     pub(super) fn flush_run(&mut self) {
-        let Run { flow: slot, mut bytes, segment, count } = std::mem::take(&mut self.buffers.run);
+        let DatagramRun { flow: slot, mut bytes, segment, count } =
+            std::mem::take(&mut self.buffers.run);
         if count == 0 {
             return;
         }
@@ -127,7 +128,7 @@ impl Core {
         }
         // The memory serves the next one.
         bytes.clear();
-        self.buffers.run = Run { bytes, ..Run::default() };
+        self.buffers.run = DatagramRun { bytes, ..DatagramRun::default() };
     }
 
     /// Reads what a flow's stream has.

@@ -3,7 +3,7 @@
 use crate::datagrams::QueueLimit;
 use crate::datagrams::repair::frame_id::stream_and_number;
 use crate::datagrams::repair::sender::AfterOutcome;
-use crate::datagrams::send::Sent;
+use crate::datagrams::send::DatagramOutcome;
 use crate::datagrams::send::TURN;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
@@ -58,21 +58,24 @@ impl Core {
             let mut waits = false;
             for _ in 0..TURN {
                 match flow.send_front(conn, largest_packet_bytes, self.now) {
-                    Some(sent @ (Sent::Yes(payload) | Sent::InCapsule(payload))) => {
-                        capsules += u64::from(matches!(sent, Sent::InCapsule(_)));
+                    Some(
+                        sent
+                        @ (DatagramOutcome::Yes(payload) | DatagramOutcome::InCapsule(payload)),
+                    ) => {
+                        capsules += u64::from(matches!(sent, DatagramOutcome::InCapsule(_)));
                         datagrams += 1;
                         bytes += payload;
                         flow.traffic.sent_bytes += payload;
                     }
-                    Some(Sent::Again) => retransmitted += 1,
-                    Some(Sent::Redundancy) => redundancy += 1,
-                    Some(Sent::Rest) => {}
-                    Some(Sent::TooLarge) => too_large += 1,
-                    Some(Sent::Later) => {
+                    Some(DatagramOutcome::Again) => retransmitted += 1,
+                    Some(DatagramOutcome::Redundancy) => redundancy += 1,
+                    Some(DatagramOutcome::Rest) => {}
+                    Some(DatagramOutcome::TooLarge) => too_large += 1,
+                    Some(DatagramOutcome::Later) => {
                         waits = true;
                         break;
                     }
-                    Some(Sent::Gone) => {
+                    Some(DatagramOutcome::Gone) => {
                         ends.push((flow_slot, FlowEnd::RemoteReset));
                         break;
                     }

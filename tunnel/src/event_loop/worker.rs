@@ -42,7 +42,7 @@ const TIMER: Token = Token(KIND_OWN << KIND_SHIFT | 1);
 const INDEX_MASK: usize = (1 << KIND_SHIFT) - 1;
 
 /// What a worker is told from outside.
-enum Command {
+enum WorkerCommand {
     Flows(SyncSender<Vec<FlowInfo>>),
     Drain { deadline: Instant },
     Reload(Box<Update>),
@@ -65,7 +65,7 @@ struct Update {
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     waker: Arc<Waker>,
-    commands: Sender<Command>,
+    commands: Sender<WorkerCommand>,
     heartbeat: Arc<Heartbeat>,
 }
 
@@ -84,13 +84,13 @@ impl WorkerHandle {
     /// Makes new connections so from now on; those that exist stay as they are. The role looks for
     /// what is new to it in [`Role::on_wake`].
     pub fn reload(&self, tunnel: TunnelConfig, settings: WorkerSettings) {
-        let _ = self.commands.send(Command::Reload(Box::new(Update { tunnel, settings })));
+        let _ = self.commands.send(WorkerCommand::Reload(Box::new(Update { tunnel, settings })));
         self.wake();
     }
 
     /// Takes nothing new, lets flows end, and stops at `deadline` at the latest.
     pub fn drain(&self, deadline: Instant) {
-        let _ = self.commands.send(Command::Drain { deadline });
+        let _ = self.commands.send(WorkerCommand::Drain { deadline });
         self.wake();
     }
 
@@ -107,7 +107,7 @@ impl WorkerHandle {
     ) -> Option<Result<PathBuf, QlogError>> {
         let (answer, traced) = std::sync::mpsc::sync_channel(1);
         let connection = connection.to_owned();
-        let _ = self.commands.send(Command::Trace { connection, sink, answer });
+        let _ = self.commands.send(WorkerCommand::Trace { connection, sink, answer });
         self.wake();
         traced.recv_timeout(timeout).unwrap_or(Some(Err(QlogError::NoAnswer)))
     }
@@ -124,7 +124,7 @@ impl WorkerHandle {
     ) -> Option<Result<CcOverrideResult, CcOverrideError>> {
         let (answer, turned) = std::sync::mpsc::sync_channel(1);
         let (connection, change) = (connection.to_owned(), change.clone());
-        let _ = self.commands.send(Command::OverrideCc { connection, change, answer });
+        let _ = self.commands.send(WorkerCommand::OverrideCc { connection, change, answer });
         self.wake();
         turned.recv_timeout(timeout).unwrap_or(Some(Err(CcOverrideError::NoAnswer)))
     }
@@ -132,7 +132,7 @@ impl WorkerHandle {
     /// The worker's flows; empty when it does not answer within `timeout`.
     pub fn flows(&self, timeout: Duration) -> Vec<FlowInfo> {
         let (answer, flows) = std::sync::mpsc::sync_channel(1);
-        let _ = self.commands.send(Command::Flows(answer));
+        let _ = self.commands.send(WorkerCommand::Flows(answer));
         self.wake();
         flows.recv_timeout(timeout).unwrap_or_default()
     }
@@ -142,7 +142,7 @@ impl WorkerHandle {
 pub struct Worker<R> {
     poll: Poll,
     timer: Timer,
-    commands: Receiver<Command>,
+    commands: Receiver<WorkerCommand>,
     pub(crate) core: Core,
     role: R,
     settings: WorkerSettings,
@@ -280,25 +280,25 @@ impl<R: Role> Worker<R> {
     fn run_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Flows(answer) => {
+                WorkerCommand::Flows(answer) => {
                     let mut flows = self.core.flow_infos();
                     flows.extend(self.role.bypassed_flows());
                     // An error means that the request has timed out.
                     let _ = answer.send(flows);
                 }
-                Command::Drain { deadline } if self.draining.is_none() => {
+                WorkerCommand::Drain { deadline } if self.draining.is_none() => {
                     self.draining = Some(deadline);
                     self.core.admission.refusing = true;
                     self.role.drain(&mut self.core);
                 }
-                Command::Drain { .. } => {}
-                Command::Trace { connection, sink, answer } => {
+                WorkerCommand::Drain { .. } => {}
+                WorkerCommand::Trace { connection, sink, answer } => {
                     let conns = &mut self.core.conns;
                     let found = conns.iter_mut().find(|(_, conn)| conn.is_called(&connection));
                     let traced = found.map(|(_, conn)| conn.trace(&connection, sink.as_ref()));
                     let _ = answer.send(traced);
                 }
-                Command::OverrideCc { connection, change, answer } => {
+                WorkerCommand::OverrideCc { connection, change, answer } => {
                     let now = self.core.now;
                     let conns = &mut self.core.conns;
                     let found = conns.iter_mut().find(|(_, conn)| conn.is_called(&connection));
@@ -310,7 +310,7 @@ impl<R: Role> Worker<R> {
                     }
                     let _ = answer.send(turned.map(|(_, turned)| turned));
                 }
-                Command::Reload(update) => {
+                WorkerCommand::Reload(update) => {
                     let Update { tunnel, settings } = *update;
                     self.core.reload(tunnel, &settings);
                     self.settings = settings;

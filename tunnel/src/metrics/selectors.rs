@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_mcc::thread::{Account, Reading};
+use millrace_mcc::thread::{Reading, SharedSelectorCounts};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntGauge};
@@ -12,7 +12,7 @@ type Read = fn(&Reading) -> u64;
 /// Collector that sums up the accounts of all Selectors. Clones share the accounts.
 #[derive(Clone, Debug)]
 pub(super) struct Selectors {
-    accounts: Arc<Mutex<Vec<Arc<Account>>>>,
+    accounts: Arc<Mutex<Vec<Arc<SharedSelectorCounts>>>>,
     counters: Vec<(IntCounter, Read)>,
     connections: IntGauge,
 }
@@ -51,12 +51,12 @@ impl Selectors {
         })
     }
 
-    pub(super) fn add(&self, account: Arc<Account>) {
+    pub(super) fn add(&self, account: Arc<SharedSelectorCounts>) {
         self.lock().push(account);
     }
 
     // A panic under the lock leaves the list valid.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Account>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<SharedSelectorCounts>>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -16,5 +16,5 @@ mod resolver;
 mod service;
 mod system;
 
-pub use question::{Addresses, Asker, Name, ResolveError, Resolved};
+pub use question::{Asker, Name, ResolveError, Resolved, ResolvedAddresses};
 pub use resolver::{Question, Resolver};

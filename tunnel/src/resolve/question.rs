@@ -32,7 +32,7 @@ pub struct Name<'a> {
 
 /// What a name resolved to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Addresses {
+pub struct ResolvedAddresses {
     /// At least one, in the order in which to try them (RFC 6724).
     pub addresses: Vec<SocketAddr>,
     /// The end of the answer's TTL.
@@ -72,7 +72,7 @@ pub struct Resolved {
     /// The key it was asked for under.
     pub key: u64,
     /// What it is.
-    pub result: Result<Addresses, ResolveError>,
+    pub result: Result<ResolvedAddresses, ResolveError>,
 }
 
 /// Where an answer goes.
@@ -84,7 +84,7 @@ pub(super) struct AnswerTo {
 }
 
 impl AnswerTo {
-    pub(super) fn send(&self, result: Result<Addresses, ResolveError>) {
+    pub(super) fn send(&self, result: Result<ResolvedAddresses, ResolveError>) {
         // The worker may have ended since.
         let _ = self.answer.send(Resolved { key: self.key, result });
         if let Some(worker) = &self.worker {

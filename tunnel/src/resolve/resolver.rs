@@ -9,8 +9,8 @@ use std::thread;
 use millrace_config::ResolverSettings;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::question::{Addresses, AnswerTo, Asker, Name, ResolveError, Resolved};
-use super::service::{Request, Service};
+use super::question::{AnswerTo, Asker, Name, ResolveError, Resolved, ResolvedAddresses};
+use super::service::{Service, ServiceRequest};
 use crate::event_loop::WorkerHandle;
 
 /// Questions of all clients that have no answer yet, those that wait for one of the same name
@@ -20,7 +20,7 @@ const MAX_OUTSTANDING_QUESTIONS: usize = 4096;
 /// The thread that resolves for all workers. It ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Resolver {
-    requests: UnboundedSender<Request>,
+    requests: UnboundedSender<ServiceRequest>,
     outstanding: Arc<AtomicUsize>,
     next_question: Arc<AtomicU64>,
 }
@@ -29,13 +29,13 @@ pub struct Resolver {
 #[derive(Debug)]
 pub struct Question {
     number: u64,
-    requests: UnboundedSender<Request>,
+    requests: UnboundedSender<ServiceRequest>,
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
         // A cancelled number that has been answered is unknown and ignored.
-        let _ = self.requests.send(Request::Cancel(self.number));
+        let _ = self.requests.send(ServiceRequest::Cancel(self.number));
     }
 }
 
@@ -57,7 +57,7 @@ impl Resolver {
 
     /// Changes the settings.
     pub fn configure(&self, settings: &ResolverSettings) {
-        let _ = self.requests.send(Request::Configure(settings.clone()));
+        let _ = self.requests.send(ServiceRequest::Configure(settings.clone()));
     }
 
     /// Asks for the addresses of `name`. The answer comes under `key` and wakes `worker`,
@@ -81,7 +81,11 @@ impl Resolver {
     ///
     /// # Errors
     /// Why the name has no addresses.
-    pub fn resolve_blocking(&self, host: &str, port: u16) -> Result<Addresses, ResolveError> {
+    pub fn resolve_blocking(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> Result<ResolvedAddresses, ResolveError> {
         let (answer, answers) = channel();
         let to = AnswerTo { key: 0, answer, worker: None };
         let name = Name { host, port, uncached: false };
@@ -106,7 +110,7 @@ impl Resolver {
         // A name is the same with and without the dot at its end, except that the search list is
         // not for it; in upper and lower case it is the same.
         let name = host.to_ascii_lowercase();
-        let ask = Request::Ask { number, asker, name, port, uncached, to };
+        let ask = ServiceRequest::Ask { number, asker, name, port, uncached, to };
         if self.requests.send(ask).is_err() {
             return Err(ResolveError::NoAnswer("the resolver has ended".to_owned()));
         }

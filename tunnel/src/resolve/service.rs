@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::fair_queue::FairQueue;
 use super::lookup::MAX_NAMES_UNDER_WAY;
-use super::question::{Addresses, AnswerTo, Asker, ResolveError};
+use super::question::{AnswerTo, Asker, ResolveError, ResolvedAddresses};
 use super::system::System;
 use super::{legacy, order};
 
@@ -34,14 +34,14 @@ const HOSTS_TTL: Duration = Duration::from_secs(1);
 
 /// What the thread is asked to do.
 #[derive(Debug)]
-pub(super) enum Request {
+pub(super) enum ServiceRequest {
     Ask { number: u64, asker: Asker, name: String, port: u16, uncached: bool, to: AnswerTo },
     Cancel(u64),
     Configure(ResolverSettings),
 }
 
 /// A question without an answer.
-struct Pending {
+struct PendingQuestion {
     asker: Asker,
     name: String,
     port: u16,
@@ -64,12 +64,12 @@ type Ended = Result<(Vec<SocketAddr>, Instant), ResolveError>;
 pub(super) struct Service {
     settings: ResolverSettings,
     system: System,
-    pending: HashMap<u64, Pending>,
+    pending: HashMap<u64, PendingQuestion>,
     outstanding: Arc<AtomicUsize>,
     outstanding_of: HashMap<Arc<str>, usize>,
     waiting: FairQueue<Asker>,
     under_way: HashMap<String, UnderWay>,
-    under_way_of: Shares,
+    under_way_of: NamesUnderWay,
     failures: HashMap<String, (Instant, ResolveError)>,
     tasks: JoinSet<(String, Ended)>,
 }
@@ -84,25 +84,25 @@ impl Service {
             outstanding_of: HashMap::new(),
             waiting: FairQueue::new(),
             under_way: HashMap::new(),
-            under_way_of: Shares::default(),
+            under_way_of: NamesUnderWay::default(),
             failures: HashMap::new(),
             tasks: JoinSet::new(),
         }
     }
 
     /// Serves until every [`super::Resolver`] is dropped.
-    pub(super) async fn run(mut self, mut requests: UnboundedReceiver<Request>) {
+    pub(super) async fn run(mut self, mut requests: UnboundedReceiver<ServiceRequest>) {
         loop {
             tokio::select! {
                 request = requests.recv() => match request {
-                    Some(Request::Ask { number, asker, name, port, uncached, to }) => {
+                    Some(ServiceRequest::Ask { number, asker, name, port, uncached, to }) => {
                         if uncached {
                             self.system.name_servers().forget(&name);
                         }
-                        self.ask(number, Pending { asker, name, port, to });
+                        self.ask(number, PendingQuestion { asker, name, port, to });
                     }
-                    Some(Request::Cancel(number)) => self.cancel(number),
-                    Some(Request::Configure(settings)) => self.configure(settings),
+                    Some(ServiceRequest::Cancel(number)) => self.cancel(number),
+                    Some(ServiceRequest::Configure(settings)) => self.configure(settings),
                     None => return,
                 },
                 Some(ended) = self.tasks.join_next_with_id() => self.on_ended(ended),
@@ -118,7 +118,7 @@ impl Service {
         }
     }
 
-    fn ask(&mut self, number: u64, question: Pending) {
+    fn ask(&mut self, number: u64, question: PendingQuestion) {
         let now = Instant::now();
         self.system.refresh(&self.settings, now);
         let name = question.name.clone();
@@ -139,7 +139,7 @@ impl Service {
     }
 
     /// Takes a question in, unless its client has too many.
-    fn admit(&mut self, number: u64, question: Pending) -> bool {
+    fn admit(&mut self, number: u64, question: PendingQuestion) -> bool {
         if let Some(client) = &question.asker.client {
             let outstanding = self.outstanding_of.entry(client.clone()).or_default();
             *outstanding += 1;
@@ -240,12 +240,12 @@ impl Service {
         let port = question.port;
         let result = result.clone().map(|(mut addresses, valid_until)| {
             addresses.iter_mut().for_each(|address| address.set_port(port));
-            Addresses { addresses, valid_until }
+            ResolvedAddresses { addresses, valid_until }
         });
         question.to.send(result);
     }
 
-    fn forget(&mut self, number: u64) -> Option<Pending> {
+    fn forget(&mut self, number: u64) -> Option<PendingQuestion> {
         let question = self.pending.remove(&number)?;
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
         if let Some(client) = &question.asker.client
@@ -275,12 +275,12 @@ impl Service {
 
 /// How many names each viewer and each client has under way.
 #[derive(Debug, Default)]
-struct Shares {
+struct NamesUnderWay {
     of_viewer: HashMap<Asker, usize>,
     of_client: HashMap<Arc<str>, usize>,
 }
 
-impl Shares {
+impl NamesUnderWay {
     fn has_room(&self, asker: &Asker) -> bool {
         let of_viewer = self.of_viewer.get(asker).copied().unwrap_or(0);
         let client = asker.client.as_ref();

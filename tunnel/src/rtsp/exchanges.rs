@@ -8,11 +8,11 @@ const MAX_UNANSWERED_REQUESTS: usize = 256;
 /// The answers that a player waits for: a server answers in the order of the requests (RFC 2326, Section 9.1).
 #[derive(Debug)]
 pub(super) struct Exchanges<T> {
-    waiting: VecDeque<Exchange<T>>,
+    waiting: VecDeque<RtspExchange<T>>,
 }
 
 #[derive(Debug)]
-enum Exchange<T> {
+enum RtspExchange<T> {
     /// The origin will answer.
     Asked { cseq: Option<u32>, what: T },
     /// This end answers, once the requests before have been answered.
@@ -28,15 +28,15 @@ impl<T> Default for Exchanges<T> {
 impl<T> Exchanges<T> {
     /// The origin will answer this request.
     pub(super) fn ask(&mut self, cseq: Option<u32>, what: T) {
-        self.push(Exchange::Asked { cseq, what });
+        self.push(RtspExchange::Asked { cseq, what });
     }
 
     /// This end answers a request that the origin does not see.
     pub(super) fn reply(&mut self, answer: Vec<u8>) {
-        self.push(Exchange::Answered(answer));
+        self.push(RtspExchange::Answered(answer));
     }
 
-    fn push(&mut self, exchange: Exchange<T>) {
+    fn push(&mut self, exchange: RtspExchange<T>) {
         if self.waiting.len() == MAX_UNANSWERED_REQUESTS {
             self.waiting.pop_front();
         }
@@ -53,18 +53,20 @@ impl<T> Exchanges<T> {
         stays: impl Fn(&T) -> bool,
     ) -> Option<T> {
         let by = |select: &dyn Fn(Option<u32>, &T) -> bool| {
-            self.waiting
-                .iter()
-                .position(|it| matches!(it, Exchange::Asked { cseq, what } if select(*cseq, what)))
+            self.waiting.iter().position(
+                |it| matches!(it, RtspExchange::Asked { cseq, what } if select(*cseq, what)),
+            )
         };
         let index =
             by(&|its, _| its.is_some() && its == cseq).or_else(|| by(&|_, what| fits(what)))?;
-        let Some(Exchange::Asked { what, .. }) = self.waiting.remove(index) else { return None };
+        let Some(RtspExchange::Asked { what, .. }) = self.waiting.remove(index) else {
+            return None;
+        };
         let mut before = index;
         self.waiting.retain(|it| {
             let is_before = before > 0;
             before = before.saturating_sub(1);
-            !is_before || !matches!(it, Exchange::Asked { what, .. } if !stays(what))
+            !is_before || !matches!(it, RtspExchange::Asked { what, .. } if !stays(what))
         });
         Some(what)
     }
@@ -72,7 +74,7 @@ impl<T> Exchanges<T> {
     /// The next answer of this end whose turn it is.
     pub(super) fn next_reply(&mut self) -> Option<Vec<u8>> {
         match self.waiting.pop_front()? {
-            Exchange::Answered(answer) => Some(answer),
+            RtspExchange::Answered(answer) => Some(answer),
             asked => {
                 self.waiting.push_front(asked);
                 None
@@ -82,14 +84,14 @@ impl<T> Exchanges<T> {
 
     /// Whether an answer of this end waits for its turn.
     pub(super) fn has_reply(&self) -> bool {
-        self.waiting.iter().any(|it| matches!(it, Exchange::Answered(_)))
+        self.waiting.iter().any(|it| matches!(it, RtspExchange::Answered(_)))
     }
 
     /// The requests that the origin has not answered.
     pub(super) fn asked(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter().filter_map(|it| match it {
-            Exchange::Asked { what, .. } => Some(what),
-            Exchange::Answered(_) => None,
+            RtspExchange::Asked { what, .. } => Some(what),
+            RtspExchange::Answered(_) => None,
         })
     }
 }

@@ -1,5 +1,5 @@
 //! The RTSP agent of a tunnel end: it stands between a player and an origin, and completes or refuses each SETUP of
-//! media over UDP. Bytes go in and out; sockets come through [`Ports`].
+//! media over UDP. Bytes go in and out; sockets come through [`PortSource`].
 //!
 //! | | request, SETUP | answer, 2xx |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 use std::net::IpAddr;
 
 use millrace_wire::rtsp::{
-    Authorization, Head, MARK, MAX_HEAD_BYTES, PortPair, Start, Transport, TransportSpec,
-    with_transport,
+    Authorization, MARK, MAX_HEAD_BYTES, MessageHead, PortPair, Start, TransportHeader,
+    TransportSpec, with_transport,
 };
 
 use super::exchanges::Exchanges;
@@ -33,7 +33,7 @@ const MAX_HELD_BYTES: usize = 64 << 10;
 pub(super) const MIN_ORIGIN_PORT: u16 = 1024;
 
 /// Where ports come from.
-pub(crate) trait Ports {
+pub(crate) trait PortSource {
     /// Two ports, given back when dropped.
     type Pair;
 
@@ -58,7 +58,7 @@ pub(crate) struct OriginMedia {
 
 /// Which end of the tunnel this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum RtspSide {
     /// The player's.
     Client {
         /// Where the player is.
@@ -121,7 +121,7 @@ struct AskedSetup<P> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Medium {
+pub(crate) struct FollowedMedium {
     number: u32,
     uri: String,
     session: Option<String>,
@@ -146,13 +146,13 @@ struct Held {
 
 /// Follows one RTSP connection at one end of the tunnel.
 #[derive(Debug)]
-pub(crate) struct Follower<P: Ports> {
-    side: Side,
+pub(crate) struct Follower<P: PortSource> {
+    side: RtspSide,
     ports: P,
     pub(super) requests: Reader,
     answers: Reader,
     exchanges: Exchanges<Asked<P::Pair>>,
-    media: Vec<Medium>,
+    media: Vec<FollowedMedium>,
     next_number: u32,
     newest_cseq: u32,
     held: Option<Held>,
@@ -161,8 +161,8 @@ pub(crate) struct Follower<P: Ports> {
     pub(crate) out: Output,
 }
 
-impl<P: Ports> Follower<P> {
-    pub(crate) fn new(side: Side, ports: P) -> Self {
+impl<P: PortSource> Follower<P> {
+    pub(crate) fn new(side: RtspSide, ports: P) -> Self {
         Self {
             side,
             ports,
@@ -180,7 +180,7 @@ impl<P: Ports> Follower<P> {
 
     /// The server has said whether it follows RTSP too.
     pub(crate) fn on_server_follows(&mut self, follows: bool) {
-        if let Side::Client { server_follows, .. } = &mut self.side {
+        if let RtspSide::Client { server_follows, .. } = &mut self.side {
             *server_follows = Some(follows);
         }
         self.release_held();
@@ -270,7 +270,7 @@ impl<P: Ports> Follower<P> {
 
     /// Whether a SETUP is about media over UDP, and the server has not said whether it follows RTSP.
     fn must_wait(&self, message: &Message) -> bool {
-        let waits = matches!(self.side, Side::Client { server_follows: None, .. });
+        let waits = matches!(self.side, RtspSide::Client { server_follows: None, .. });
         waits && is_setup(&message.head) && transport_of(message).is_some_and(|it| any_udp(&it))
     }
 
@@ -375,13 +375,13 @@ impl<P: Ports> Follower<P> {
     fn reserve(
         &mut self,
         message: &Message,
-        transport: &Transport,
+        transport: &TransportHeader,
     ) -> Result<(usize, String, P::Pair, PortPair), SetupRefusal> {
         let carried = |spec: &TransportSpec| is_unicast_udp(spec) && self.side.can_carry(spec);
         let index = transport.specs().iter().position(carried).ok_or(SetupRefusal::Transport)?;
         let player = transport.specs()[index].get("client_port").unwrap_or_default().to_owned();
         let wanted = PortPair::parse(&player).ok_or(SetupRefusal::Transport)?;
-        if matches!(self.side, Side::Client { server_follows: None | Some(false), .. }) {
+        if matches!(self.side, RtspSide::Client { server_follows: None | Some(false), .. }) {
             return Err(SetupRefusal::Server);
         }
         if message.bytes.len() + parameter_bytes(MARK, "") > MAX_HEAD_BYTES {
@@ -425,7 +425,7 @@ impl<P: Ports> Follower<P> {
 
     /// The origin has set up a medium.
     fn on_set_up(&mut self, message: &Message, setup: AskedSetup<P::Pair>) {
-        let mut transport = transport_of(message).unwrap_or_else(Transport::udp);
+        let mut transport = transport_of(message).unwrap_or_else(TransportHeader::udp);
         let Some(spec) = transport.first_mut().filter(|spec| is_unicast_udp(spec)) else {
             // In the RTSP connection, or by multicast: neither needs ports.
             return self.out.to_player.extend_from_slice(message.rest());
@@ -436,7 +436,7 @@ impl<P: Ports> Follower<P> {
             return;
         };
         medium.session = message.head.session.clone();
-        let again = |it: &Medium| it.uri == medium.uri && it.session == medium.session;
+        let again = |it: &FollowedMedium| it.uri == medium.uri && it.session == medium.session;
         self.tear_down_if(again);
         let (number, origin) = (medium.number, medium.origin);
         self.next_number += 1;
@@ -452,16 +452,16 @@ impl<P: Ports> Follower<P> {
     /// Completes a medium, and writes in `spec` what the next end has to know; undoes it where that is not possible.
     fn complete(
         &mut self,
-        head: &Head,
+        head: &MessageHead,
         spec: &mut TransportSpec,
         mut setup: AskedSetup<P::Pair>,
         head_bytes: usize,
-    ) -> Option<(Medium, P::Pair)> {
+    ) -> Option<(FollowedMedium, P::Pair)> {
         let is_marked = spec.get(MARK).is_some();
         spec.remove(MARK);
         let origin = match self.side {
-            Side::Server => self.complete_at_server(spec, &mut setup, head_bytes),
-            Side::Client { player, .. } => {
+            RtspSide::Server => self.complete_at_server(spec, &mut setup, head_bytes),
+            RtspSide::Client { player, .. } => {
                 let origin = spec.ports("server_port").filter(|_| is_marked);
                 spec.set("server_port", &setup.ports.to_string());
                 // RFC 2326, Section 12.39: needed where it differs from the address of the RTSP connection.
@@ -479,7 +479,7 @@ impl<P: Ports> Follower<P> {
             return None;
         };
         let number = self.next_number;
-        let medium = Medium { number, uri: setup.uri, session: None, origin, ends: false };
+        let medium = FollowedMedium { number, uri: setup.uri, session: None, origin, ends: false };
         Some((medium, setup.pair))
     }
 
@@ -512,7 +512,7 @@ impl<P: Ports> Follower<P> {
     }
 
     /// The origin has set up a medium that can't be carried: the player is told 461, and the origin to end it.
-    fn undo(&mut self, head: &Head, setup: AskedSetup<P::Pair>) {
+    fn undo(&mut self, head: &MessageHead, setup: AskedSetup<P::Pair>) {
         self.events.push(Event::Refused(SetupRefusal::Answer));
         self.answers.discard_content();
         self.out.to_player.extend(refusal::answer(setup.cseq));
@@ -534,11 +534,12 @@ impl<P: Ports> Follower<P> {
 
     /// The media that a TEARDOWN is about: one, or all those of a session (Section 10.7).
     fn torn_down<'a>(
-        media: &[Medium],
+        media: &[FollowedMedium],
         uri: &'a str,
         session: Option<&'a str>,
-    ) -> impl Fn(&Medium) -> bool + use<'a, P> {
-        let of_session = move |it: &Medium| session.is_none() || it.session.as_deref() == session;
+    ) -> impl Fn(&FollowedMedium) -> bool + use<'a, P> {
+        let of_session =
+            move |it: &FollowedMedium| session.is_none() || it.session.as_deref() == session;
         let alone = media.iter().any(|it| of_session(it) && it.uri == uri);
         move |it| of_session(it) && (!alone || it.uri == uri)
     }
@@ -552,7 +553,7 @@ impl<P: Ports> Follower<P> {
         self.tear_down_if(Self::torn_down(&self.media, uri, session));
     }
 
-    fn tear_down_if(&mut self, over: impl Fn(&Medium) -> bool) {
+    fn tear_down_if(&mut self, over: impl Fn(&FollowedMedium) -> bool) {
         let events = &mut self.events;
         self.media.retain(|it| {
             let over = over(it);
@@ -564,7 +565,7 @@ impl<P: Ports> Follower<P> {
     }
 }
 
-impl Side {
+impl RtspSide {
     /// Whether a transport over UDP can be carried, as far as the request tells.
     fn can_carry(self, spec: &TransportSpec) -> bool {
         if spec.ports("client_port").is_none() {
@@ -581,21 +582,21 @@ impl Side {
     }
 }
 
-fn rewrite_request(spec: &mut TransportSpec, side: Side, ports: &str) {
+fn rewrite_request(spec: &mut TransportSpec, side: RtspSide, ports: &str) {
     match side {
-        Side::Client { .. } => {
+        RtspSide::Client { .. } => {
             // From here on another address sends the media than the one that the player asks.
             spec.remove("destination");
             spec.set(MARK, "");
         }
-        Side::Server => {
+        RtspSide::Server => {
             spec.remove(MARK);
             spec.set("client_port", ports);
         }
     }
 }
 
-fn is_setup(head: &Head) -> bool {
+fn is_setup(head: &MessageHead) -> bool {
     matches!(&head.start, Start::Request { method, .. } if method == "SETUP")
 }
 
@@ -604,18 +605,20 @@ fn is_unicast_udp(spec: &TransportSpec) -> bool {
     spec.is_udp() && !spec.is_multicast()
 }
 
-fn any_udp(transport: &Transport) -> bool {
+fn any_udp(transport: &TransportHeader) -> bool {
     transport.specs().iter().any(is_unicast_udp)
 }
 
 /// The Transport fields of a message that can still be rewritten; `None` if there are none.
-fn transport_of(message: &Message) -> Option<Transport> {
+fn transport_of(message: &Message) -> Option<TransportHeader> {
     let ranges = &message.head.transports;
     if message.passed > 0 || ranges.is_empty() {
         return None;
     }
     let text = |range: &std::ops::Range<usize>| str::from_utf8(&message.bytes[range.clone()]);
-    Some(Transport::join(ranges.iter().filter_map(|it| text(it).ok()).map(Transport::parse)))
+    Some(TransportHeader::join(
+        ranges.iter().filter_map(|it| text(it).ok()).map(TransportHeader::parse),
+    ))
 }
 
 fn authorization_of(message: &Message) -> Result<Option<Vec<u8>>, ()> {

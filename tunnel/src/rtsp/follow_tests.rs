@@ -26,7 +26,7 @@ impl Drop for Pair {
     }
 }
 
-impl Ports for Numbers {
+impl PortSource for Numbers {
     type Pair = Pair;
 
     fn reserve(&mut self, _player: PortPair) -> Option<(Pair, PortPair)> {
@@ -57,11 +57,11 @@ fn client() -> Follower<Numbers> {
 
 fn client_before(server_follows: Option<bool>) -> Follower<Numbers> {
     let player = PLAYER.parse().unwrap();
-    Follower::new(Side::Client { player, server_follows }, numbers(40_000))
+    Follower::new(RtspSide::Client { player, server_follows }, numbers(40_000))
 }
 
 fn server() -> Follower<Numbers> {
-    Follower::new(Side::Server, numbers(50_000))
+    Follower::new(RtspSide::Server, numbers(50_000))
 }
 
 fn out(follower: &Follower<Numbers>) -> usize {
@@ -526,7 +526,7 @@ fn an_answer_that_a_server_has_not_completed_is_refused_by_the_client() {
 fn a_refused_setup_gives_the_ports_back() {
     for mut follower in [client(), server()] {
         follower.requests(
-            setup(1, if follower.side == Side::Server { MARKED } else { ASKED }).as_bytes(),
+            setup(1, if follower.side == RtspSide::Server { MARKED } else { ASKED }).as_bytes(),
         );
         assert_eq!(out(&follower), 1);
         let interim = "RTSP/1.0 100 Continue\r\nCSeq: 1\r\n\r\n";

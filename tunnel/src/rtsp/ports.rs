@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_wire::rtsp::PortPair;
 
-use super::follow::{MIN_ORIGIN_PORT, OriginMedia, Ports};
+use super::follow::{MIN_ORIGIN_PORT, OriginMedia, PortSource};
 use super::media_sources::MediaSources;
 use crate::datagrams::{LocalSocket, MediaPeer};
 use crate::flow_owner::Viewer;
@@ -35,7 +35,7 @@ pub(crate) struct UdpPairs {
     shared: Arc<Shared>,
     /// The viewer that they count for.
     viewer: Viewer,
-    peer: Peer,
+    peer: PortPeer,
     /// Where they are bound; at a client known with the first pair.
     local: Option<Local>,
 }
@@ -50,7 +50,7 @@ struct Local {
 
 /// The peer of a pair.
 #[derive(Debug)]
-enum Peer {
+enum PortPeer {
     /// The player, at the ports that its request names.
     Player {
         /// The player's end of the RTSP connection.
@@ -75,7 +75,7 @@ impl UdpPairs {
         player: SocketAddr,
         origin: Option<IpAddr>,
     ) -> Self {
-        Self { shared, viewer, peer: Peer::Player { player, origin }, local: None }
+        Self { shared, viewer, peer: PortPeer::Player { player, origin }, local: None }
     }
 
     /// Pairs at `local` towards the origin at `address`.
@@ -87,7 +87,7 @@ impl UdpPairs {
         sources: MediaSources,
     ) -> Self {
         let local = Some(Local { ip: local, is_foreign: false });
-        Self { shared, viewer, peer: Peer::Origin { address, sources }, local }
+        Self { shared, viewer, peer: PortPeer::Origin { address, sources }, local }
     }
 
     /// Finds out where pairs are bound, unless that is known.
@@ -95,7 +95,7 @@ impl UdpPairs {
         if let Some(local) = self.local {
             return Ok(local);
         }
-        let Peer::Player { player, origin } = &self.peer else {
+        let PortPeer::Player { player, origin } = &self.peer else {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         };
         let own = source_address(*player)?;
@@ -134,7 +134,7 @@ impl UdpPair {
     }
 }
 
-impl Ports for UdpPairs {
+impl PortSource for UdpPairs {
     type Pair = UdpPair;
 
     fn reserve(&mut self, player: PortPair) -> Option<(UdpPair, PortPair)> {
@@ -144,11 +144,11 @@ impl Ports for UdpPairs {
             opened.inspect_err(|error| tracing::warn!(%error, "no free RTP ports")).ok()?;
         let ports = PortPair { rtp: rtp.local().port(), rtcp: rtcp.local().port() };
         let peers = match &self.peer {
-            Peer::Player { player: at, .. } => Some([player.rtp, player.rtcp].map(|port| {
+            PortPeer::Player { player: at, .. } => Some([player.rtp, player.rtcp].map(|port| {
                 let ip = at.ip();
                 MediaPeer::new([ip; 2], MIN_PLAYER_PORT, Some(SocketAddr::new(ip, port)))
             })),
-            Peer::Origin { .. } => None,
+            PortPeer::Origin { .. } => None,
         };
         Some((UdpPair { rtp, rtcp, peers, place }, ports))
     }
@@ -158,7 +158,7 @@ impl Ports for UdpPairs {
     }
 
     fn connect(&mut self, pair: &mut UdpPair, origin: &OriginMedia) -> bool {
-        let Peer::Origin { address, sources } = &self.peer else { return true };
+        let PortPeer::Origin { address, sources } = &self.peer else { return true };
         let ports = origin.ports.map(|it| [it.rtp, it.rtcp]);
         let source = origin.source.unwrap_or(address.to_canonical());
         let foreign = source != address.to_canonical();

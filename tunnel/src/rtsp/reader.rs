@@ -1,7 +1,7 @@
 //! One direction of an RTSP connection, cut into messages.
 
 use millrace_wire::Parsed;
-use millrace_wire::rtsp::{self, Head, MAX_HEAD_BYTES, Unit};
+use millrace_wire::rtsp::{self, MAX_HEAD_BYTES, MessageHead, Unit};
 
 /// Longest interleaved frame's header.
 const FRAME_HEAD_BYTES: usize = 4;
@@ -17,7 +17,7 @@ pub(super) struct Reader {
     content: Content,
     /// The rest of the line belongs to no message.
     skips_line: bool,
-    protocol: Protocol,
+    protocol: StreamProtocol,
 }
 
 /// What follows the last head.
@@ -29,7 +29,7 @@ struct Content {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Protocol {
+enum StreamProtocol {
     #[default]
     Unknown,
     Rtsp,
@@ -39,7 +39,7 @@ enum Protocol {
 /// A whole head.
 #[derive(Debug)]
 pub(super) struct Message {
-    pub(super) head: Head,
+    pub(super) head: MessageHead,
     pub(super) bytes: Vec<u8>,
     /// How much of it has been passed on, which is nothing if such heads are held.
     pub(super) passed: usize,
@@ -63,7 +63,7 @@ impl Reader {
         held: Option<&[u8]>,
     ) -> Option<Message> {
         while !bytes.is_empty() {
-            if self.protocol == Protocol::Other {
+            if self.protocol == StreamProtocol::Other {
                 out.extend_from_slice(std::mem::take(bytes));
                 return None;
             }
@@ -135,7 +135,7 @@ impl Reader {
                 let passed = std::mem::take(&mut self.passed);
                 match value {
                     Unit::Message(value) => {
-                        self.protocol = Protocol::Rtsp;
+                        self.protocol = StreamProtocol::Rtsp;
                         self.content = Content { left: value.content_bytes, discarded: false };
                         return Some(Message { head: value, bytes: head, passed });
                     }
@@ -160,10 +160,10 @@ impl Reader {
     }
 
     /// Passes on what is no head.
-    fn pass_unreadable(&mut self, bytes: &[u8], out: &mut Vec<u8>, error: rtsp::Error) {
+    fn pass_unreadable(&mut self, bytes: &[u8], out: &mut Vec<u8>, error: rtsp::RtspError) {
         out.extend_from_slice(&bytes[std::mem::take(&mut self.passed)..]);
-        if self.protocol == Protocol::Unknown {
-            self.protocol = Protocol::Other;
+        if self.protocol == StreamProtocol::Unknown {
+            self.protocol = StreamProtocol::Other;
             tracing::debug!(%error, "not RTSP; connection relayed unchanged");
             return;
         }
@@ -183,18 +183,18 @@ impl Reader {
 
     /// Whether a message was found.
     pub(super) fn is_rtsp(&self) -> bool {
-        self.protocol == Protocol::Rtsp
+        self.protocol == StreamProtocol::Rtsp
     }
 
     /// Whether the stream has begun with something else than RTSP.
     pub(super) fn is_other_protocol(&self) -> bool {
-        self.protocol == Protocol::Other
+        self.protocol == StreamProtocol::Other
     }
 
     /// The stream has ended: what was held.
     pub(super) fn end(&mut self) -> Vec<u8> {
         let held = self.head.split_off(self.passed);
-        *self = Self { protocol: Protocol::Other, ..Self::default() };
+        *self = Self { protocol: StreamProtocol::Other, ..Self::default() };
         held
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use millrace_wire::rtsp::PortPair;
 
-use super::follow::{Event, Follower, OriginMedia, Ports, Side};
+use super::follow::{Event, Follower, OriginMedia, PortSource, RtspSide};
 use crate::metrics::SetupRefusal;
 
 /// Answers each SETUP of media over UDP with 461, so that the player changes to RTP in the RTSP connection: the origin
@@ -18,7 +18,7 @@ pub struct UdpRefuser {
 #[derive(Debug)]
 struct NoPorts;
 
-impl Ports for NoPorts {
+impl PortSource for NoPorts {
     type Pair = ();
 
     fn reserve(&mut self, _player: PortPair) -> Option<((), PortPair)> {
@@ -36,7 +36,7 @@ impl Ports for NoPorts {
 
 impl Default for UdpRefuser {
     fn default() -> Self {
-        Self { follower: Follower::new(Side::Server, NoPorts) }
+        Self { follower: Follower::new(RtspSide::Server, NoPorts) }
     }
 }
 

@@ -15,7 +15,7 @@ const MAX_HEAD_BYTES: usize = 16;
 
 /// Why a stream's capsules are not read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum CapsuleError {
     /// No UDP payload is so long (RFC 9298 §4): the flow is to be aborted.
     #[error("a DATAGRAM capsule has {0} bytes, more than any UDP payload")]
     TooLong(u64),
@@ -29,11 +29,11 @@ pub enum Error {
 #[derive(Debug, Default)]
 pub struct Capsules {
     head: Vec<u8>,
-    value: Value,
+    value: CapsuleValue,
 }
 
 #[derive(Debug, Default)]
-enum Value {
+enum CapsuleValue {
     /// The head is not whole yet.
     #[default]
     None,
@@ -50,15 +50,19 @@ impl Capsules {
     /// Takes the next bytes of the stream, and hands on the HTTP datagrams that they complete.
     ///
     /// # Errors
-    /// [`Error::TooLong`].
-    pub fn read(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Error> {
+    /// [`CapsuleError::TooLong`].
+    pub fn read(
+        &mut self,
+        mut bytes: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), CapsuleError> {
         loop {
             match &mut self.value {
-                Value::None => {
+                CapsuleValue::None => {
                     let Some(value) = self.read_head(&mut bytes)? else { return Ok(()) };
                     self.value = value;
                 }
-                Value::Datagram { bytes: datagram, left } => {
+                CapsuleValue::Datagram { bytes: datagram, left } => {
                     let taken = bytes.len().min(*left);
                     datagram.extend_from_slice(&bytes[..taken]);
                     *left -= taken;
@@ -67,9 +71,9 @@ impl Capsules {
                         return Ok(());
                     }
                     each(datagram);
-                    self.value = Value::None;
+                    self.value = CapsuleValue::None;
                 }
-                Value::Skipped { left } => {
+                CapsuleValue::Skipped { left } => {
                     let taken =
                         usize::try_from(*left).map_or(bytes.len(), |it| it.min(bytes.len()));
                     *left -= taken as u64;
@@ -77,7 +81,7 @@ impl Capsules {
                     if *left > 0 {
                         return Ok(());
                     }
-                    self.value = Value::None;
+                    self.value = CapsuleValue::None;
                 }
             }
         }
@@ -86,16 +90,16 @@ impl Capsules {
     /// The stream has ended.
     ///
     /// # Errors
-    /// [`Error::Truncated`].
-    pub fn end(&self) -> Result<(), Error> {
+    /// [`CapsuleError::Truncated`].
+    pub fn end(&self) -> Result<(), CapsuleError> {
         match (&self.value, self.head.is_empty()) {
-            (Value::None, true) => Ok(()),
-            _ => Err(Error::Truncated),
+            (CapsuleValue::None, true) => Ok(()),
+            _ => Err(CapsuleError::Truncated),
         }
     }
 
     /// Reads as much of a head as there is.
-    fn read_head(&mut self, bytes: &mut &[u8]) -> Result<Option<Value>, Error> {
+    fn read_head(&mut self, bytes: &mut &[u8]) -> Result<Option<CapsuleValue>, CapsuleError> {
         while let [first, rest @ ..] = bytes {
             self.head.push(*first);
             *bytes = rest;
@@ -106,11 +110,12 @@ impl Capsules {
             };
             self.head.clear();
             return match (kind, usize::try_from(length)) {
-                (DATAGRAM, Ok(left @ 0..=MAX_DATAGRAM_BYTES)) => {
-                    Ok(Some(Value::Datagram { bytes: Vec::with_capacity(left.min(2048)), left }))
-                }
-                (DATAGRAM, _) => Err(Error::TooLong(length)),
-                _ => Ok(Some(Value::Skipped { left: length })),
+                (DATAGRAM, Ok(left @ 0..=MAX_DATAGRAM_BYTES)) => Ok(Some(CapsuleValue::Datagram {
+                    bytes: Vec::with_capacity(left.min(2048)),
+                    left,
+                })),
+                (DATAGRAM, _) => Err(CapsuleError::TooLong(length)),
+                _ => Ok(Some(CapsuleValue::Skipped { left: length })),
             };
         }
         Ok(None)
@@ -130,7 +135,7 @@ pub fn datagram(datagram: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn read(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Result<(), Error>) {
+    fn read(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Result<(), CapsuleError>) {
         let (mut capsules, mut got) = (Capsules::default(), Vec::new());
         for piece in pieces {
             if let Err(error) = capsules.read(piece, |it| got.push(it.to_vec())) {
@@ -156,7 +161,7 @@ mod tests {
         let of_length = |length: u32| [&[0, 0x80][..], &length.to_be_bytes()[1..]].concat();
         assert_eq!(Capsules::default().read(&of_length(65_535), |_| ()), Ok(()));
         let refused = Capsules::default().read(&of_length(65_536), |_| ());
-        assert_eq!(refused, Err(Error::TooLong(65_536)));
+        assert_eq!(refused, Err(CapsuleError::TooLong(65_536)));
     }
 
     #[test]
@@ -187,9 +192,9 @@ mod tests {
         assert_eq!((got, end), (vec![longest], Ok(())));
         let too_long = datagram(&vec![1; MAX_DATAGRAM_BYTES + 1]);
         let length = MAX_DATAGRAM_BYTES as u64 + 1;
-        assert_eq!(read(&[&too_long[..6]]), (vec![], Err(Error::TooLong(length))));
+        assert_eq!(read(&[&too_long[..6]]), (vec![], Err(CapsuleError::TooLong(length))));
         // A capsule of an unknown type may have any length.
         let skipped = [0x17, 0xff, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0];
-        assert_eq!(read(&[&skipped]), (vec![], Err(Error::Truncated)));
+        assert_eq!(read(&[&skipped]), (vec![], Err(CapsuleError::Truncated)));
     }
 }

@@ -37,7 +37,7 @@ pub struct Request {
 
 /// Why nothing can be read of a connection any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum CmcdError {
     /// No HTTP/1.1 request: TLS, for example.
     #[error("not HTTP/1")]
     NotHttp,
@@ -53,34 +53,34 @@ pub enum Error {
 ///
 /// # Errors
 /// No further request can be read: not HTTP/1, too large, or without a known end.
-pub fn parse(buf: &[u8]) -> Result<Parsed<Request>, Error> {
+pub fn parse(buf: &[u8]) -> Result<Parsed<Request>, CmcdError> {
     let window = &buf[..buf.len().min(MAX_HEAD_BYTES)];
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
     let consumed = match head.parse(window) {
         Ok(httparse::Status::Complete(consumed)) => consumed,
         Ok(httparse::Status::Partial) if window.len() == MAX_HEAD_BYTES => {
-            return Err(Error::TooLarge);
+            return Err(CmcdError::TooLarge);
         }
         Ok(httparse::Status::Partial) => return Ok(Parsed::Incomplete),
-        Err(httparse::Error::TooManyHeaders) => return Err(Error::TooLarge),
-        Err(_) => return Err(Error::NotHttp),
+        Err(httparse::Error::TooManyHeaders) => return Err(CmcdError::TooLarge),
+        Err(_) => return Err(CmcdError::NotHttp),
     };
     if head.method == Some("CONNECT") {
-        return Err(Error::Opaque);
+        return Err(CmcdError::Opaque);
     }
     let mut content_bytes = None;
     for field in head.headers.iter() {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         if is("transfer-encoding") || is("upgrade") {
-            return Err(Error::Opaque);
+            return Err(CmcdError::Opaque);
         }
         if is("content-length") {
             let bytes = str::from_utf8(field.value).ok().and_then(|text| text.trim().parse().ok());
             // Two of them, or none that is a number: readers may differ in where the next request is.
             content_bytes = match (content_bytes, bytes) {
                 (None, Some(bytes)) => Some(bytes),
-                _ => return Err(Error::Opaque),
+                _ => return Err(CmcdError::Opaque),
             };
         }
     }
@@ -190,11 +190,11 @@ mod tests {
         assert_eq!(value.content_bytes, 12);
         for field in ["Transfer-Encoding: chunked", "Upgrade: h2c", "Content-Length: 1x"] {
             let head = format!("POST / HTTP/1.1\r\n{field}\r\n\r\n");
-            assert_eq!(parse(head.as_bytes()), Err(Error::Opaque), "{field}");
+            assert_eq!(parse(head.as_bytes()), Err(CmcdError::Opaque), "{field}");
         }
-        assert_eq!(parse(b"CONNECT a:1 HTTP/1.1\r\n\r\n"), Err(Error::Opaque));
-        assert_eq!(parse(b"\x16\x03\x01\x02\x00\x01"), Err(Error::NotHttp));
+        assert_eq!(parse(b"CONNECT a:1 HTTP/1.1\r\n\r\n"), Err(CmcdError::Opaque));
+        assert_eq!(parse(b"\x16\x03\x01\x02\x00\x01"), Err(CmcdError::NotHttp));
         let long = [b"GET /".as_slice(), &[b'a'; MAX_HEAD_BYTES]].concat();
-        assert_eq!(parse(&long), Err(Error::TooLarge));
+        assert_eq!(parse(&long), Err(CmcdError::TooLarge));
     }
 }

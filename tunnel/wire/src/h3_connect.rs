@@ -92,7 +92,7 @@ pub enum Response {
 
 /// Why a field list is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum H3ConnectError {
     /// Above [`MAX_FIELD_SECTION_BYTES`] or [`MAX_FIELDS`].
     #[error(
         "the field section has more than {MAX_FIELDS} fields or {MAX_FIELD_SECTION_BYTES} bytes"
@@ -154,8 +154,8 @@ pub enum Error {
     BadStatus,
 }
 
-impl Error {
-    /// The status to answer a request with. A malformed one ([`Error::is_malformed`]) may be
+impl H3ConnectError {
+    /// The status to answer a request with. A malformed one ([`H3ConnectError::is_malformed`]) may be
     /// answered so before its stream is reset (RFC 9114 §4.1.2).
     pub fn status(&self) -> u16 {
         match self {
@@ -189,7 +189,7 @@ impl Error {
 /// The fields are malformed, or the request is not served.
 pub fn parse_request<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<ConnectRequest, Error> {
+) -> Result<ConnectRequest, H3ConnectError> {
     let [mut method, mut authority, mut protocol, mut scheme, mut path] = [None; 5];
     let [mut class, mut congestion_control, mut client_address, mut host] = [None; 4];
     let [mut rtsp_stream, mut repair] = [None; 2];
@@ -201,9 +201,9 @@ pub fn parse_request<'a>(
             b":protocol" => once(&mut protocol, value, ":protocol")?,
             b":scheme" => once(&mut scheme, value, ":scheme")?,
             b":path" => once(&mut path, value, ":path")?,
-            [b':', ..] => return Err(Error::UnexpectedPseudo(lossy(name))),
+            [b':', ..] => return Err(H3ConnectError::UnexpectedPseudo(lossy(name))),
             b"host" => once(&mut host, value, "host")?,
-            b"content-length" => return Err(Error::HasContent),
+            b"content-length" => return Err(H3ConnectError::HasContent),
             _ if name == CLASS_FIELD.as_bytes() => once(&mut class, value, CLASS_FIELD)?,
             _ if name == CONGESTION_CONTROL_FIELD.as_bytes() => {
                 once(&mut congestion_control, value, CONGESTION_CONTROL_FIELD)?;
@@ -216,31 +216,31 @@ pub fn parse_request<'a>(
             _ => {}
         }
     }
-    if method.ok_or(Error::Missing(":method"))? != b"CONNECT" {
-        return Err(Error::MethodNotAllowed);
+    if method.ok_or(H3ConnectError::Missing(":method"))? != b"CONNECT" {
+        return Err(H3ConnectError::MethodNotAllowed);
     }
     if let Some(other) = protocol.filter(|it| *it != connect_udp::PROTOCOL.as_bytes()) {
-        return Err(Error::ExtendedConnect(lossy(other)));
+        return Err(H3ConnectError::ExtendedConnect(lossy(other)));
     }
     for (unwanted, name) in [(scheme, ":scheme"), (path, ":path")] {
         if unwanted.is_some() && protocol.is_none() {
-            return Err(Error::UnexpectedPseudo(name.into()));
+            return Err(H3ConnectError::UnexpectedPseudo(name.into()));
         }
     }
-    let authority = authority.ok_or(Error::Missing(":authority"))?;
+    let authority = authority.ok_or(H3ConnectError::Missing(":authority"))?;
     if host.is_some_and(|host| host != authority) {
-        return Err(Error::HostDiffers);
+        return Err(H3ConnectError::HostDiffers);
     }
     let (carries, destination) = match protocol {
-        None if rtsp_stream.is_some() => return Err(Error::BadRtspStream),
+        None if rtsp_stream.is_some() => return Err(H3ConnectError::BadRtspStream),
         None => (Carries::Tcp, parse_authority(&lossy(authority))?),
         Some(_) => {
             for (field, name) in [(Some(authority), ":authority"), (scheme, ":scheme")] {
-                if field.ok_or(Error::Missing(name))?.is_empty() {
-                    return Err(Error::Empty(name));
+                if field.ok_or(H3ConnectError::Missing(name))?.is_empty() {
+                    return Err(H3ConnectError::Empty(name));
                 }
             }
-            let path = path.ok_or(Error::Missing(":path"))?;
+            let path = path.ok_or(H3ConnectError::Missing(":path"))?;
             let destination = connect_udp::parse_path(path)?;
             let rtsp_stream = rtsp_stream.map(parse_stream).transpose()?;
             let repair = repair.map_or(RepairMethods::default(), RepairMethods::parse);
@@ -261,28 +261,28 @@ pub fn parse_request<'a>(
 /// Reads a response from its fields, in their order.
 ///
 /// # Errors
-/// The fields are too large, or the response is malformed (all errors but [`Error::TooLarge`]).
+/// The fields are too large, or the response is malformed (all errors but [`H3ConnectError::TooLarge`]).
 pub fn parse_response<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<Response, Error> {
+) -> Result<Response, H3ConnectError> {
     let [mut status, mut proxy_status] = [None; 2];
     for field in Checked::new(fields) {
         let (name, value) = field?;
         match name {
             b":status" => once(&mut status, value, ":status")?,
-            [b':', ..] => return Err(Error::UnexpectedPseudo(lossy(name))),
+            [b':', ..] => return Err(H3ConnectError::UnexpectedPseudo(lossy(name))),
             // A list field; of several lines the first is nearest the origin, and enough.
             b"proxy-status" => proxy_status = proxy_status.or(Some(value)),
             _ => {}
         }
     }
-    let status = match status.ok_or(Error::Missing(":status"))? {
+    let status = match status.ok_or(H3ConnectError::Missing(":status"))? {
         [hundreds @ b'1'..=b'5', rest @ ..]
             if rest.len() == 2 && rest.iter().all(u8::is_ascii_digit) =>
         {
             rest.iter().fold(u16::from(hundreds - b'0'), |n, b| n * 10 + u16::from(b - b'0'))
         }
-        _ => return Err(Error::BadStatus),
+        _ => return Err(H3ConnectError::BadStatus),
     };
     Ok(match status {
         100..200 => Response::Interim,
@@ -354,22 +354,22 @@ impl<I> Checked<I> {
         Self { fields, count: 0, section_bytes: 0, regular_seen: false }
     }
 
-    fn check(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+    fn check(&mut self, name: &[u8], value: &[u8]) -> Result<(), H3ConnectError> {
         self.count += 1;
         self.section_bytes =
             self.section_bytes.saturating_add(name.len()).saturating_add(value.len() + 32);
         if self.count > MAX_FIELDS || self.section_bytes > MAX_FIELD_SECTION_BYTES {
-            return Err(Error::TooLarge);
+            return Err(H3ConnectError::TooLarge);
         }
         let (pseudo, token) = match name.strip_prefix(b":") {
             Some(token) => (true, token),
             None => (false, name),
         };
         if token.is_empty() || !token.iter().copied().all(is_lower_token) {
-            return Err(Error::BadName);
+            return Err(H3ConnectError::BadName);
         }
         if pseudo && self.regular_seen {
-            return Err(Error::PseudoAfterRegular(lossy(name)));
+            return Err(H3ConnectError::PseudoAfterRegular(lossy(name)));
         }
         self.regular_seen |= !pseudo;
         let space = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));
@@ -377,19 +377,19 @@ impl<I> Checked<I> {
             || space(value.first())
             || space(value.last())
         {
-            return Err(Error::BadValue(lossy(name)));
+            return Err(H3ConnectError::BadValue(lossy(name)));
         }
         match name {
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
-            | b"upgrade" => Err(Error::ConnectionSpecific(lossy(name))),
-            b"te" if value != b"trailers" => Err(Error::ConnectionSpecific(lossy(name))),
+            | b"upgrade" => Err(H3ConnectError::ConnectionSpecific(lossy(name))),
+            b"te" if value != b"trailers" => Err(H3ConnectError::ConnectionSpecific(lossy(name))),
             _ => Ok(()),
         }
     }
 }
 
 impl<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>> Iterator for Checked<I> {
-    type Item = Result<(&'a [u8], &'a [u8]), Error>;
+    type Item = Result<(&'a [u8], &'a [u8]), H3ConnectError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (name, value) = self.fields.next()?;
@@ -402,33 +402,37 @@ fn is_lower_token(b: u8) -> bool {
     b.is_ascii_lowercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&b)
 }
 
-fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &'static str) -> Result<(), Error> {
+fn once<'a>(
+    slot: &mut Option<&'a [u8]>,
+    value: &'a [u8],
+    name: &'static str,
+) -> Result<(), H3ConnectError> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Error::Repeated(name)),
+        Some(_) => Err(H3ConnectError::Repeated(name)),
     }
 }
 
-fn parse_name(value: &[u8], field: &'static str) -> Result<String, Error> {
+fn parse_name(value: &[u8], field: &'static str) -> Result<String, H3ConnectError> {
     let allowed = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if (1..=MAX_NAME_BYTES).contains(&value.len()) && value.iter().all(allowed) {
         Ok(lossy(value))
     } else {
-        Err(Error::BadToken(field))
+        Err(H3ConnectError::BadToken(field))
     }
 }
 
-fn parse_client_address(value: &[u8]) -> Result<SocketAddr, Error> {
-    let address: SocketAddr = lossy(value).parse().map_err(|_| Error::BadClientAddress)?;
+fn parse_client_address(value: &[u8]) -> Result<SocketAddr, H3ConnectError> {
+    let address: SocketAddr = lossy(value).parse().map_err(|_| H3ConnectError::BadClientAddress)?;
     // A zone means nothing on another machine.
     Ok((address.ip(), address.port()).into())
 }
 
 /// A stream's number (RFC 9000, Section 2.1), which a peer opened.
-fn parse_stream(value: &[u8]) -> Result<u64, Error> {
+fn parse_stream(value: &[u8]) -> Result<u64, H3ConnectError> {
     let digits = value.iter().all(u8::is_ascii_digit);
     let number = digits.then(|| lossy(value).parse().ok()).flatten();
-    number.filter(|number| *number < 1 << 62).ok_or(Error::BadRtspStream)
+    number.filter(|number| *number < 1 << 62).ok_or(H3ConnectError::BadRtspStream)
 }
 
 /// Text of bytes; what is not UTF-8 becomes U+FFFD, which no parser here accepts.

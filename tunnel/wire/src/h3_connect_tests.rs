@@ -4,11 +4,11 @@ const CONNECT: [(&str, &str); 2] = [(":method", "CONNECT"), (":authority", "orig
 
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
-fn request(fields: Fields) -> Result<ConnectRequest, Error> {
+fn request(fields: Fields) -> Result<ConnectRequest, H3ConnectError> {
     parse_request(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
 }
 
-fn response(fields: Fields) -> Result<Response, Error> {
+fn response(fields: Fields) -> Result<Response, H3ConnectError> {
     parse_response(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())))
 }
 
@@ -68,10 +68,10 @@ fn own_requests_are_accepted() {
 
 #[test]
 fn refused_heads() {
-    use Error::*;
+    use H3ConnectError::*;
     let [method, authority] = CONNECT;
     let a = |text: &str| UnexpectedPseudo(text.into());
-    let cases: &[(Fields, Error, u16)] = &[
+    let cases: &[(Fields, H3ConnectError, u16)] = &[
         (&[], Missing(":method"), 400),
         (&[authority], Missing(":method"), 400),
         (&[method], Missing(":authority"), 400),
@@ -128,11 +128,11 @@ fn refused_authorities() {
         ("https://origin.example:443", AuthorityError::BadByte(b':')),
     ] {
         let fields = [CONNECT[0], (":authority", authority)];
-        assert_eq!(request(&fields), Err(Error::BadAuthority(error)), "{authority:?}");
+        assert_eq!(request(&fields), Err(H3ConnectError::BadAuthority(error)), "{authority:?}");
     }
     let not_text: [(&[u8], &[u8]); 2] =
         [(b":method", b"CONNECT"), (b":authority", b"a\xff.example:443")];
-    assert!(matches!(parse_request(not_text), Err(Error::BadAuthority(_))));
+    assert!(matches!(parse_request(not_text), Err(H3ConnectError::BadAuthority(_))));
 }
 
 #[test]
@@ -147,17 +147,17 @@ fn refused_fields() {
         ("te", "trailers, gzip"),
     ] {
         let got = request(&[CONNECT[0], CONNECT[1], (name, value)]);
-        assert_eq!(got, Err(Error::ConnectionSpecific(name.into())), "{name}: {value}");
+        assert_eq!(got, Err(H3ConnectError::ConnectionSpecific(name.into())), "{name}: {value}");
     }
     for name in ["", ":", "Host", "X-a", "a b", "a:b", "a\n", "\u{e4}", "::method"] {
         let got = request(&[CONNECT[0], CONNECT[1], (name, "x")]);
-        assert_eq!(got, Err(Error::BadName), "{name:?}");
+        assert_eq!(got, Err(H3ConnectError::BadName), "{name:?}");
     }
     for value in ["a\0b", "a\rb", "a\nb", " a", "a ", "\ta", "a\t"] {
         let got = request(&[CONNECT[0], CONNECT[1], ("x", value)]);
-        assert_eq!(got, Err(Error::BadValue("x".into())), "{value:?}");
+        assert_eq!(got, Err(H3ConnectError::BadValue("x".into())), "{value:?}");
         let got = request(&[CONNECT[0], (":authority", value)]);
-        assert_eq!(got, Err(Error::BadValue(":authority".into())), "{value:?}");
+        assert_eq!(got, Err(H3ConnectError::BadValue(":authority".into())), "{value:?}");
     }
 }
 
@@ -167,17 +167,17 @@ fn refused_names_and_client_address() {
     for field in [CLASS_FIELD, CONGESTION_CONTROL_FIELD] {
         for name in ["", "a b", "a/b", "\u{e4}", &long] {
             let got = request(&[CONNECT[0], CONNECT[1], (field, name)]);
-            assert_eq!(got, Err(Error::BadToken(field)), "{name:?}");
+            assert_eq!(got, Err(H3ConnectError::BadToken(field)), "{name:?}");
         }
         let got = request(&[CONNECT[0], CONNECT[1], (field, "a"), (field, "a")]);
-        assert_eq!(got, Err(Error::Repeated(field)));
+        assert_eq!(got, Err(H3ConnectError::Repeated(field)));
     }
     let longest = &long[1..];
     let got = request(&[CONNECT[0], CONNECT[1], (CLASS_FIELD, longest)]);
     assert_eq!(got.unwrap().class.as_deref(), Some(longest));
     for address in ["", "192.0.2.1", "192.0.2.1:65536", "::1:80", "host:80", "127.1:80"] {
         let got = request(&[CONNECT[0], CONNECT[1], (CLIENT_ADDRESS_FIELD, address)]);
-        assert_eq!(got, Err(Error::BadClientAddress), "{address:?}");
+        assert_eq!(got, Err(H3ConnectError::BadClientAddress), "{address:?}");
     }
 }
 
@@ -187,19 +187,19 @@ fn bounded() {
     fields.extend(vec![("x", "y"); MAX_FIELDS - 2]);
     assert!(request(&fields).is_ok());
     fields.push(("x", "y"));
-    assert_eq!(request(&fields), Err(Error::TooLarge));
-    assert_eq!(Error::TooLarge.status(), 431);
+    assert_eq!(request(&fields), Err(H3ConnectError::TooLarge));
+    assert_eq!(H3ConnectError::TooLarge.status(), 431);
 
     // Three fields, each counted with 32 bytes more, beside the third's value.
     let used = ":methodCONNECT:authorityorigin.example:443x".len() + 3 * 32;
     let fitting = "y".repeat(MAX_FIELD_SECTION_BYTES - used);
     assert!(request(&[CONNECT[0], CONNECT[1], ("x", &fitting)]).is_ok());
     let above = format!("{fitting}y");
-    assert_eq!(request(&[CONNECT[0], CONNECT[1], ("x", &above)]), Err(Error::TooLarge));
+    assert_eq!(request(&[CONNECT[0], CONNECT[1], ("x", &above)]), Err(H3ConnectError::TooLarge));
 
     // An endless list is given up on.
     let endless = std::iter::repeat((&b"x"[..], &b"y"[..]));
-    assert_eq!(parse_request(endless), Err(Error::TooLarge));
+    assert_eq!(parse_request(endless), Err(H3ConnectError::TooLarge));
 }
 
 #[test]
@@ -219,16 +219,16 @@ fn responses() {
 #[test]
 fn responses_refused() {
     for status in ["", "20", "2000", "099", "600", "2x0", "+20", "abc"] {
-        assert_eq!(response(&[(":status", status)]), Err(Error::BadStatus), "{status:?}");
+        assert_eq!(response(&[(":status", status)]), Err(H3ConnectError::BadStatus), "{status:?}");
     }
-    assert_eq!(response(&[]), Err(Error::Missing(":status")));
-    assert_eq!(response(&[("x", "y")]), Err(Error::Missing(":status")));
+    assert_eq!(response(&[]), Err(H3ConnectError::Missing(":status")));
+    assert_eq!(response(&[("x", "y")]), Err(H3ConnectError::Missing(":status")));
     let twice = [(":status", "200"), (":status", "200")];
-    assert_eq!(response(&twice), Err(Error::Repeated(":status")));
+    assert_eq!(response(&twice), Err(H3ConnectError::Repeated(":status")));
     let request_field = [(":status", "200"), (":path", "/")];
-    assert_eq!(response(&request_field), Err(Error::UnexpectedPseudo(":path".into())));
+    assert_eq!(response(&request_field), Err(H3ConnectError::UnexpectedPseudo(":path".into())));
     let late = [("x", "y"), (":status", "200")];
-    assert_eq!(response(&late), Err(Error::PseudoAfterRegular(":status".into())));
+    assert_eq!(response(&late), Err(H3ConnectError::PseudoAfterRegular(":status".into())));
 }
 
 const UDP: [(&str, &str); 5] = [
@@ -287,7 +287,7 @@ fn whether_a_server_follows_rtsp() {
 
 #[test]
 fn refused_connect_udp() {
-    use Error::*;
+    use H3ConnectError::*;
     for value in ["", "?1", "-4", "4611686018427387904"] {
         let error = request(&[&UDP[..], &[(RTSP_FIELD, value)]].concat()).unwrap_err();
         assert_eq!((&error, error.status(), error.is_malformed()), (&BadRtspStream, 400, false));

@@ -13,7 +13,7 @@ pub const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection Established\r\n\r\n";
 
 /// Why a head is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum HttpConnectError {
     /// Not HTTP/1.x at all, or bytes that HTTP does not allow.
     #[error("the request head is not HTTP/1: {0}")]
     Malformed(httparse::Error),
@@ -41,7 +41,7 @@ pub enum Error {
     TooManyFields,
 }
 
-impl Error {
+impl HttpConnectError {
     /// The status of the answer.
     pub fn status(&self) -> u16 {
         match self {
@@ -67,38 +67,38 @@ impl Error {
 /// fields are checked for form and otherwise ignored.
 ///
 /// # Errors
-/// The head is malformed, too large or not a CONNECT request; [`Error::response`] is the answer to
+/// The head is malformed, too large or not a CONNECT request; [`HttpConnectError::response`] is the answer to
 /// send.
-pub fn parse(buf: &[u8]) -> Result<Parsed<Destination>, Error> {
+pub fn parse(buf: &[u8]) -> Result<Parsed<Destination>, HttpConnectError> {
     let window = &buf[..buf.len().min(MAX_HEAD_BYTES)];
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let consumed = match request.parse(window) {
         Ok(httparse::Status::Complete(consumed)) => consumed,
         Ok(httparse::Status::Partial) if window.len() == MAX_HEAD_BYTES => {
-            return Err(Error::HeadTooLarge);
+            return Err(HttpConnectError::HeadTooLarge);
         }
         Ok(httparse::Status::Partial) => return Ok(Parsed::Incomplete),
-        Err(httparse::Error::TooManyHeaders) => return Err(Error::TooManyFields),
-        Err(httparse::Error::Version) => return Err(Error::UnsupportedVersion),
-        Err(error) => return Err(Error::Malformed(error)),
+        Err(httparse::Error::TooManyHeaders) => return Err(HttpConnectError::TooManyFields),
+        Err(httparse::Error::Version) => return Err(HttpConnectError::UnsupportedVersion),
+        Err(error) => return Err(HttpConnectError::Malformed(error)),
     };
     if request.method != Some("CONNECT") {
-        return Err(Error::MethodNotAllowed);
+        return Err(HttpConnectError::MethodNotAllowed);
     }
     let value = parse_authority(request.path.unwrap_or_default())?;
     let hosts = request.headers.iter().filter(|f| f.name.eq_ignore_ascii_case("host")).count();
     // RFC 9112 §3.2 wants 400 for both. What the field says is not compared: clients differ in
     // whether they add the port, and the target alone decides.
     if hosts > 1 || (hosts == 0 && request.version == Some(1)) {
-        return Err(Error::BadHost);
+        return Err(HttpConnectError::BadHost);
     }
     let announces_content = request.headers.iter().any(|field| {
         field.name.eq_ignore_ascii_case("transfer-encoding")
             || (field.name.eq_ignore_ascii_case("content-length") && field.value != b"0")
     });
     if announces_content {
-        return Err(Error::HasContent);
+        return Err(HttpConnectError::HasContent);
     }
     Ok(Parsed::Complete { value, consumed })
 }
@@ -170,36 +170,39 @@ mod tests {
         use AuthorityError as A;
         let too_many = "X-Filler: yes\r\n".repeat(MAX_FIELDS + 1);
         for (head, error) in [
-            (connect("origin.example"), Error::BadAuthority(A::MissingPort)),
-            (connect("origin.example:0"), Error::BadAuthority(A::BadPort)),
-            (connect("user@origin.example:80"), Error::BadAuthority(A::UserInfo)),
-            (connect("http://origin.example:80"), Error::BadAuthority(A::BadByte(b':'))),
-            (connect("/"), Error::BadAuthority(A::MissingPort)),
-            (connect("*"), Error::BadAuthority(A::MissingPort)),
-            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), Error::MethodNotAllowed),
-            ("connect a:1 HTTP/1.1\r\nHost: a\r\n\r\n".into(), Error::MethodNotAllowed),
-            ("CONNECT a:1 HTTP/1.1\r\n\r\n".into(), Error::BadHost),
-            ("CONNECT a:1 HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n".into(), Error::BadHost),
+            (connect("origin.example"), HttpConnectError::BadAuthority(A::MissingPort)),
+            (connect("origin.example:0"), HttpConnectError::BadAuthority(A::BadPort)),
+            (connect("user@origin.example:80"), HttpConnectError::BadAuthority(A::UserInfo)),
+            (connect("http://origin.example:80"), HttpConnectError::BadAuthority(A::BadByte(b':'))),
+            (connect("/"), HttpConnectError::BadAuthority(A::MissingPort)),
+            (connect("*"), HttpConnectError::BadAuthority(A::MissingPort)),
+            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), HttpConnectError::MethodNotAllowed),
+            ("connect a:1 HTTP/1.1\r\nHost: a\r\n\r\n".into(), HttpConnectError::MethodNotAllowed),
+            ("CONNECT a:1 HTTP/1.1\r\n\r\n".into(), HttpConnectError::BadHost),
+            (
+                "CONNECT a:1 HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n".into(),
+                HttpConnectError::BadHost,
+            ),
             (
                 "CONNECT a:1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".into(),
-                Error::HasContent,
+                HttpConnectError::HasContent,
             ),
             (
                 "CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n".into(),
-                Error::HasContent,
+                HttpConnectError::HasContent,
             ),
-            (format!("CONNECT a:1 HTTP/1.1\r\n{too_many}\r\n"), Error::TooManyFields),
-            ("CONNECT a:1 HTTP/2.0\r\n\r\n".into(), Error::UnsupportedVersion),
+            (format!("CONNECT a:1 HTTP/1.1\r\n{too_many}\r\n"), HttpConnectError::TooManyFields),
+            ("CONNECT a:1 HTTP/2.0\r\n\r\n".into(), HttpConnectError::UnsupportedVersion),
             (
                 "CONNECT a:1 HTTP/1.1\r\nHost : a\r\n\r\n".into(),
-                Error::Malformed(httparse::Error::HeaderName),
+                HttpConnectError::Malformed(httparse::Error::HeaderName),
             ),
             (
                 "CONNECT a:1 HTTP/1.1\r\nHost: a\0\r\n\r\n".into(),
-                Error::Malformed(httparse::Error::HeaderValue),
+                HttpConnectError::Malformed(httparse::Error::HeaderValue),
             ),
-            ("\u{16}\u{3}\u{1}".into(), Error::Malformed(httparse::Error::Token)),
-            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(), Error::UnsupportedVersion),
+            ("\u{16}\u{3}\u{1}".into(), HttpConnectError::Malformed(httparse::Error::Token)),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(), HttpConnectError::UnsupportedVersion),
         ] {
             assert_eq!(parse(head.as_bytes()), Err(error), "{head:?}");
         }
@@ -216,9 +219,9 @@ mod tests {
         assert_eq!(largest.len(), MAX_HEAD_BYTES);
         let value = "a:1".parse().unwrap();
         assert_eq!(parse(&largest), Ok(Parsed::Complete { value, consumed: MAX_HEAD_BYTES }));
-        assert_eq!(parse(&fill(MAX_HEAD_BYTES + 1)), Err(Error::HeadTooLarge));
+        assert_eq!(parse(&fill(MAX_HEAD_BYTES + 1)), Err(HttpConnectError::HeadTooLarge));
         assert_eq!(parse(&[b'A'; MAX_HEAD_BYTES - 1]), Ok(Parsed::Incomplete));
-        assert_eq!(parse(&[b'A'; MAX_HEAD_BYTES]), Err(Error::HeadTooLarge));
+        assert_eq!(parse(&[b'A'; MAX_HEAD_BYTES]), Err(HttpConnectError::HeadTooLarge));
     }
 
     /// Splits an answer into its head's lines and content, checking its framing.
@@ -234,16 +237,16 @@ mod tests {
     #[test]
     fn answers_to_refused_heads() {
         for (error, line) in [
-            (Error::MethodNotAllowed, "HTTP/1.1 405 Method Not Allowed"),
-            (Error::BadAuthority(AuthorityError::BadPort), "HTTP/1.1 400 Bad Request"),
-            (Error::HeadTooLarge, "HTTP/1.1 431 Request Header Fields Too Large"),
-            (Error::UnsupportedVersion, "HTTP/1.1 505 HTTP Version Not Supported"),
+            (HttpConnectError::MethodNotAllowed, "HTTP/1.1 405 Method Not Allowed"),
+            (HttpConnectError::BadAuthority(AuthorityError::BadPort), "HTTP/1.1 400 Bad Request"),
+            (HttpConnectError::HeadTooLarge, "HTTP/1.1 431 Request Header Fields Too Large"),
+            (HttpConnectError::UnsupportedVersion, "HTTP/1.1 505 HTTP Version Not Supported"),
         ] {
             let (lines, content) = answer(&error.response());
             assert_eq!(lines[0], line);
             assert_eq!(content, format!("{error}\n"));
             let allow = lines.contains(&"Allow: CONNECT".to_owned());
-            assert_eq!(allow, error == Error::MethodNotAllowed);
+            assert_eq!(allow, error == HttpConnectError::MethodNotAllowed);
         }
     }
 

@@ -40,24 +40,24 @@ pub fn parse_context(datagram: &[u8]) -> Option<(u64, &[u8])> {
 
 /// What precedes the payload of a context in a DATAGRAM frame: the stream, which is one that a client
 /// opened, and the context ID, below 64.
-pub fn head(stream: u64, context: u64) -> Head {
+pub fn head(stream: u64, context: u64) -> DatagramHead {
     let quarter = stream / 4;
     let mut bytes = [0; 9];
     let len = varint_len(quarter);
     octets::OctetsMut::with_slice(&mut bytes).put_varint(quarter).expect("it has room for any");
     debug_assert!(context < 64, "a varint of one byte");
     bytes[len] = context as u8;
-    Head { bytes, len: len + 1 }
+    DatagramHead { bytes, len: len + 1 }
 }
 
 /// The bytes before the payload of a context in a DATAGRAM frame.
 #[derive(Debug, Clone, Copy)]
-pub struct Head {
+pub struct DatagramHead {
     bytes: [u8; 9],
     len: usize,
 }
 
-impl Head {
+impl DatagramHead {
     /// The part of it that an HTTP datagram has in a capsule too: the context ID.
     pub const CONTEXT_BYTES: usize = 1;
     /// Largest one, in bytes.
@@ -83,7 +83,7 @@ mod tests {
     fn what_is_sent_is_read_back() {
         for stream in [0, 4, 252, 256, 65_532, 1 << 32, (1 << 62) - 4] {
             let head = head(stream, UDP_CONTEXT);
-            assert!(head.as_bytes().len() <= Head::MAX_BYTES);
+            assert!(head.as_bytes().len() <= DatagramHead::MAX_BYTES);
             let frame = [head.as_bytes(), b"payload"].concat();
             let (of, datagram) = parse(&frame).unwrap();
             assert_eq!(of, stream);

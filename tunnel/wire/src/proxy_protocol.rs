@@ -53,7 +53,7 @@ pub enum Header {
 
 /// Why the bytes are no PROXY header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum ProxyProtocolError {
     /// Neither version's first bytes.
     #[error("the connection does not begin with a PROXY protocol header of version 1 or 2")]
     NotProxyProtocol,
@@ -98,7 +98,7 @@ pub enum Error {
 /// # Errors
 /// The bytes are no valid header. All errors are final, and the connection is to be dropped (§2: a
 /// receiver must not guess whether a header is there).
-pub fn parse(buf: &[u8]) -> Result<Parsed<Header>, Error> {
+pub fn parse(buf: &[u8]) -> Result<Parsed<Header>, ProxyProtocolError> {
     if buf.is_empty() {
         return Ok(Parsed::Incomplete);
     }
@@ -107,7 +107,7 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Header>, Error> {
     } else if begins_as(buf, V2_SIGNATURE) {
         parse_v2(buf)
     } else {
-        Err(Error::NotProxyProtocol)
+        Err(ProxyProtocolError::NotProxyProtocol)
     }
 }
 
@@ -116,22 +116,22 @@ fn begins_as(buf: &[u8], prefix: &[u8]) -> bool {
     buf.iter().zip(prefix).all(|(a, b)| a == b)
 }
 
-fn parse_v1(buf: &[u8]) -> Result<Parsed<Header>, Error> {
+fn parse_v1(buf: &[u8]) -> Result<Parsed<Header>, ProxyProtocolError> {
     let window = &buf[..buf.len().min(MAX_V1_BYTES)];
     let Some(end) = window.iter().position(|&b| b == b'\n') else {
         // Only a CR that the LF has yet to follow may end an incomplete line.
         let line = window.strip_suffix(b"\r").unwrap_or(window);
         if line.contains(&b'\r') {
-            return Err(Error::MalformedLine);
+            return Err(ProxyProtocolError::MalformedLine);
         }
         if window.len() == MAX_V1_BYTES {
-            return Err(Error::LineTooLong);
+            return Err(ProxyProtocolError::LineTooLong);
         }
         return Ok(Parsed::Incomplete);
     };
-    let line = window[..end].strip_suffix(b"\r").ok_or(Error::MalformedLine)?;
-    let line = std::str::from_utf8(line).map_err(|_| Error::MalformedLine)?;
-    let value = parse_v1_line(line).ok_or(Error::MalformedLine)?;
+    let line = window[..end].strip_suffix(b"\r").ok_or(ProxyProtocolError::MalformedLine)?;
+    let line = std::str::from_utf8(line).map_err(|_| ProxyProtocolError::MalformedLine)?;
+    let value = parse_v1_line(line).ok_or(ProxyProtocolError::MalformedLine)?;
     Ok(Parsed::Complete { value, consumed: end + 1 })
 }
 
@@ -172,17 +172,17 @@ fn v1_port(text: &str) -> Option<u16> {
     canonical.then(|| text.parse().ok()).flatten()
 }
 
-fn parse_v2(buf: &[u8]) -> Result<Parsed<Header>, Error> {
+fn parse_v2(buf: &[u8]) -> Result<Parsed<Header>, ProxyProtocolError> {
     let Some(&version_command) = buf.get(12) else {
         return Ok(Parsed::Incomplete);
     };
     if version_command >> 4 != 2 {
-        return Err(Error::UnsupportedVersion(version_command >> 4));
+        return Err(ProxyProtocolError::UnsupportedVersion(version_command >> 4));
     }
     let local = match version_command & 0xf {
         0 => true,
         1 => false,
-        command => return Err(Error::UnknownCommand(command)),
+        command => return Err(ProxyProtocolError::UnknownCommand(command)),
     };
     let Some(&family) = buf.get(13) else {
         return Ok(Parsed::Incomplete);
@@ -193,17 +193,17 @@ fn parse_v2(buf: &[u8]) -> Result<Parsed<Header>, Error> {
         (false, 0x11 | 0x12) => 12,
         (false, 0x21 | 0x22) => 36,
         (false, 0x31 | 0x32) => V2_UNIX_BYTES,
-        (false, family) => return Err(Error::UnknownFamily(family)),
+        (false, family) => return Err(ProxyProtocolError::UnknownFamily(family)),
     };
     let Some(&[high, low]) = buf.get(14..V2_FIXED_BYTES) else {
         return Ok(Parsed::Incomplete);
     };
     let payload_bytes = usize::from(u16::from_be_bytes([high, low]));
     if payload_bytes > MAX_V2_PAYLOAD_BYTES {
-        return Err(Error::TooLong(payload_bytes));
+        return Err(ProxyProtocolError::TooLong(payload_bytes));
     }
     if payload_bytes < addresses_bytes {
-        return Err(Error::ShortAddresses);
+        return Err(ProxyProtocolError::ShortAddresses);
     }
     let consumed = V2_FIXED_BYTES + payload_bytes;
     let Some(header) = buf.get(..consumed) else {
@@ -240,20 +240,20 @@ fn v2_addresses<const N: usize>(payload: &[u8], to_ip: impl Fn([u8; N]) -> IpAdd
 
 /// Walks the TLVs from `at` to the end of the header; verifies the CRC32c if there is one (§2.2.3:
 /// over the whole header, the checksum's own four bytes taken as zero).
-fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), Error> {
+fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), ProxyProtocolError> {
     let mut checksum_at = None;
     while at < header.len() {
         let Some(&[kind, high, low]) = header.get(at..at + 3) else {
-            return Err(Error::MalformedTlv);
+            return Err(ProxyProtocolError::MalformedTlv);
         };
         let value_at = at + 3;
         let value_bytes = usize::from(u16::from_be_bytes([high, low]));
         at = value_at + value_bytes;
         if at > header.len() {
-            return Err(Error::MalformedTlv);
+            return Err(ProxyProtocolError::MalformedTlv);
         }
         if kind == TLV_CRC32C && (value_bytes != 4 || checksum_at.replace(value_at).is_some()) {
-            return Err(Error::BadChecksum);
+            return Err(ProxyProtocolError::BadChecksum);
         }
     }
     let Some(at) = checksum_at else {
@@ -267,7 +267,7 @@ fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), Error> {
     if digest.finalize().to_be_bytes() == header[at..at + 4] {
         Ok(())
     } else {
-        Err(Error::BadChecksum)
+        Err(ProxyProtocolError::BadChecksum)
     }
 }
 

@@ -116,17 +116,17 @@ fn version_1_refused() {
         "PROXY UNKNOWN\rx",
         "PROXY TCP4 1.1.1.1\t2.2.2.2 1 2\r\n",
     ] {
-        assert_eq!(parse(text.as_bytes()), Err(Error::MalformedLine), "{text:?}");
+        assert_eq!(parse(text.as_bytes()), Err(ProxyProtocolError::MalformedLine), "{text:?}");
     }
-    assert_eq!(parse(b"PROXY TCP4 \xff\xfe\r\n"), Err(Error::MalformedLine));
+    assert_eq!(parse(b"PROXY TCP4 \xff\xfe\r\n"), Err(ProxyProtocolError::MalformedLine));
 }
 
 #[test]
 fn version_1_is_bounded() {
     let endless = [&b"PROXY UNKNOWN "[..], &[b'x'; 4096]].concat();
     assert_eq!(parse(&endless[..MAX_V1_BYTES - 1]), Ok(Parsed::Incomplete));
-    assert_eq!(parse(&endless[..MAX_V1_BYTES]), Err(Error::LineTooLong));
-    assert_eq!(parse(&endless), Err(Error::LineTooLong));
+    assert_eq!(parse(&endless[..MAX_V1_BYTES]), Err(ProxyProtocolError::LineTooLong));
+    assert_eq!(parse(&endless), Err(ProxyProtocolError::LineTooLong));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn neither_version() {
         b"\r\n\r\n\0\r\nQUIT\r",
         &[0x16, 3, 1],
     ] {
-        assert_eq!(parse(bytes), Err(Error::NotProxyProtocol), "{bytes:?}");
+        assert_eq!(parse(bytes), Err(ProxyProtocolError::NotProxyProtocol), "{bytes:?}");
     }
 }
 
@@ -179,20 +179,23 @@ fn version_2_refused() {
     let over = [&IPV4[..], &[0x01, 0x00, 0x03, b'h', b'2']].concat();
     let cut = [&IPV4[..], &[0x01, 0x00]].concat();
     for (header, error) in [
-        (v2(0x11, 0x11, &IPV4), Error::UnsupportedVersion(1)),
-        (v2(0x22, 0x11, &IPV4), Error::UnknownCommand(2)),
-        (v2(0x21, 0x10, &IPV4), Error::UnknownFamily(0x10)),
-        (v2(0x21, 0x41, &IPV4), Error::UnknownFamily(0x41)),
-        (v2(0x21, 0x11, &IPV4[..11]), Error::ShortAddresses),
-        (v2(0x21, 0x21, &IPV4), Error::ShortAddresses),
-        (v2(0x21, 0x31, &[0; 215]), Error::ShortAddresses),
-        (v2(0x21, 0x11, &[0; MAX_V2_PAYLOAD_BYTES + 1]), Error::TooLong(MAX_V2_PAYLOAD_BYTES + 1)),
-        (v2(0x20, 0x00, &[0; 65535]), Error::TooLong(65535)),
-        (v2(0x21, 0x11, &over), Error::MalformedTlv),
-        (v2(0x21, 0x11, &cut), Error::MalformedTlv),
-        (v2(0x21, 0x11, &short_checksum), Error::BadChecksum),
-        (flipped, Error::BadChecksum),
-        (twice, Error::BadChecksum),
+        (v2(0x11, 0x11, &IPV4), ProxyProtocolError::UnsupportedVersion(1)),
+        (v2(0x22, 0x11, &IPV4), ProxyProtocolError::UnknownCommand(2)),
+        (v2(0x21, 0x10, &IPV4), ProxyProtocolError::UnknownFamily(0x10)),
+        (v2(0x21, 0x41, &IPV4), ProxyProtocolError::UnknownFamily(0x41)),
+        (v2(0x21, 0x11, &IPV4[..11]), ProxyProtocolError::ShortAddresses),
+        (v2(0x21, 0x21, &IPV4), ProxyProtocolError::ShortAddresses),
+        (v2(0x21, 0x31, &[0; 215]), ProxyProtocolError::ShortAddresses),
+        (
+            v2(0x21, 0x11, &[0; MAX_V2_PAYLOAD_BYTES + 1]),
+            ProxyProtocolError::TooLong(MAX_V2_PAYLOAD_BYTES + 1),
+        ),
+        (v2(0x20, 0x00, &[0; 65535]), ProxyProtocolError::TooLong(65535)),
+        (v2(0x21, 0x11, &over), ProxyProtocolError::MalformedTlv),
+        (v2(0x21, 0x11, &cut), ProxyProtocolError::MalformedTlv),
+        (v2(0x21, 0x11, &short_checksum), ProxyProtocolError::BadChecksum),
+        (flipped, ProxyProtocolError::BadChecksum),
+        (twice, ProxyProtocolError::BadChecksum),
     ] {
         assert_eq!(parse(&header), Err(error), "{header:?}");
     }
@@ -201,7 +204,7 @@ fn version_2_refused() {
 #[test]
 fn too_long_is_said_before_the_payload_arrives() {
     let header = v2(0x21, 0x11, &[0; MAX_V2_PAYLOAD_BYTES + 1]);
-    assert_eq!(parse(&header[..16]), Err(Error::TooLong(MAX_V2_PAYLOAD_BYTES + 1)));
+    assert_eq!(parse(&header[..16]), Err(ProxyProtocolError::TooLong(MAX_V2_PAYLOAD_BYTES + 1)));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use crate::Parsed;
 
-pub use transport::{PortPair, Transport, TransportSpec};
+pub use transport::{PortPair, TransportHeader, TransportSpec};
 
 /// Longest head of a message, with its empty line, in bytes.
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -31,12 +31,12 @@ pub enum Unit {
         content_bytes: u16,
     },
     /// The head of a message.
-    Message(Head),
+    Message(MessageHead),
 }
 
 /// The head of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct MessageHead {
     /// Its first line.
     pub start: Start,
     /// `CSeq` (Section 12.17), if there is a number. The first one of several.
@@ -79,7 +79,7 @@ pub enum Start {
 
 /// Why the next message of a stream is not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum RtspError {
     /// The line is the first one of no message: another protocol, such as HTTP or TLS, or bytes after a message whose
     /// `Content-Length` is too small.
     #[error("not RTSP")]
@@ -93,7 +93,7 @@ pub enum Error {
 ///
 /// # Errors
 /// The stream is not RTSP, or the head is too long.
-pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, Error> {
+pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, RtspError> {
     let complete = |value, consumed| Ok(Parsed::Complete { value, consumed });
     match buf {
         [] | [b'\r'] => return Ok(Parsed::Incomplete),
@@ -111,9 +111,9 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, Error> {
     let Some(first) = lines.next() else {
         // Another protocol is told from a line that is not complete yet.
         let binary = window.iter().any(|byte| *byte < b' ' && *byte != b'\r');
-        return if binary { Err(Error::NotRtsp) } else { incomplete(window) };
+        return if binary { Err(RtspError::NotRtsp) } else { incomplete(window) };
     };
-    let mut fields = Fields::new(parse_start(&window[first]).ok_or(Error::NotRtsp)?);
+    let mut fields = Fields::new(parse_start(&window[first]).ok_or(RtspError::NotRtsp)?);
     // A field goes on in lines that begin with a space (Section 15.1, by way of RFC 2068).
     let mut field: Option<Range<usize>> = None;
     while let Some(line) = lines.next() {
@@ -132,8 +132,8 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, Error> {
     incomplete(window)
 }
 
-fn incomplete(window: &[u8]) -> Result<Parsed<Unit>, Error> {
-    if window.len() == MAX_HEAD_BYTES { Err(Error::TooLong) } else { Ok(Parsed::Incomplete) }
+fn incomplete(window: &[u8]) -> Result<Parsed<Unit>, RtspError> {
+    if window.len() == MAX_HEAD_BYTES { Err(RtspError::TooLong) } else { Ok(Parsed::Incomplete) }
 }
 
 /// The complete lines of a head, without their ends.
@@ -181,12 +181,12 @@ fn parse_start(line: &[u8]) -> Option<Start> {
 
 /// A head's fields as far as they are known.
 struct Fields {
-    head: Head,
+    head: MessageHead,
 }
 
 impl Fields {
     fn new(start: Start) -> Self {
-        let head = Head {
+        let head = MessageHead {
             start,
             cseq: None,
             session: None,

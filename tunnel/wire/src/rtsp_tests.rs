@@ -4,7 +4,7 @@ use crate::test_support::assert_incremental;
 const SETUP: &str = "SETUP rtsp://cam.example/live/trackID=1 RTSP/1.0\r\nCSeq: 4\r\n\
     User-Agent: x\r\ntransport :  RTP/AVP;unicast;client_port=5000-5001 \r\nSession: 47;timeout=60\r\n\r\n";
 
-fn message(text: &str) -> Head {
+fn message(text: &str) -> MessageHead {
     match parse(text.as_bytes()) {
         Ok(Parsed::Complete { value: Unit::Message(head), consumed }) => {
             assert_eq!(consumed, text.len(), "{text:?}");
@@ -19,7 +19,7 @@ fn requests_responses_frames_and_blank_lines() {
     let value = "RTP/AVP;unicast;client_port=5000-5001";
     let begin = SETUP.find(value).unwrap();
     let range = begin..begin + value.len();
-    let head = Head {
+    let head = MessageHead {
         start: Start::Request {
             method: "SETUP".into(),
             uri: "rtsp://cam.example/live/trackID=1".into(),
@@ -32,7 +32,7 @@ fn requests_responses_frames_and_blank_lines() {
     };
     assert_incremental(parse, SETUP.as_bytes(), &Unit::Message(head));
     let content = "RTSP/1.0 200 OK\nCSeq:7\nContent-Length: 300\n\n";
-    let head = Head {
+    let head = MessageHead {
         start: Start::Response { status: 200 },
         cseq: Some(7),
         session: None,
@@ -49,18 +49,18 @@ fn requests_responses_frames_and_blank_lines() {
 #[test]
 fn other_protocols_are_recognised_at_once() {
     for (input, error) in [
-        ("\x16\x03\x01\x02\x00", Error::NotRtsp),
-        ("GET / HTTP/1.1\r\n", Error::NotRtsp),
-        ("RTSP/1.0 2000 OK\r\n", Error::NotRtsp),
-        ("RTSP/1.0 +20 OK\r\n", Error::NotRtsp),
-        ("SETUP  RTSP/1.0\r\n", Error::NotRtsp),
-        ("SETUP a RTSP/1\r\n", Error::NotRtsp),
+        ("\x16\x03\x01\x02\x00", RtspError::NotRtsp),
+        ("GET / HTTP/1.1\r\n", RtspError::NotRtsp),
+        ("RTSP/1.0 2000 OK\r\n", RtspError::NotRtsp),
+        ("RTSP/1.0 +20 OK\r\n", RtspError::NotRtsp),
+        ("SETUP  RTSP/1.0\r\n", RtspError::NotRtsp),
+        ("SETUP a RTSP/1\r\n", RtspError::NotRtsp),
     ] {
         assert_eq!(parse(input.as_bytes()), Err(error), "{input:?}");
     }
     let long = format!("OPTIONS {}", "a".repeat(MAX_HEAD_BYTES));
     assert_eq!(parse(&long.as_bytes()[..MAX_HEAD_BYTES - 1]), Ok(Parsed::Incomplete));
-    assert_eq!(parse(long.as_bytes()), Err(Error::TooLong));
+    assert_eq!(parse(long.as_bytes()), Err(RtspError::TooLong));
 }
 
 /// What cameras and players send, and their peers accept.
@@ -120,8 +120,8 @@ fn several_and_folded_transport_fields_become_one() {
     );
     let transports = message(&head).transports;
     let values: Vec<_> =
-        transports.iter().map(|range| Transport::parse(&head[range.clone()])).collect();
-    let joined = Transport::join(values).to_string();
+        transports.iter().map(|range| TransportHeader::parse(&head[range.clone()])).collect();
+    let joined = TransportHeader::join(values).to_string();
     assert_eq!(
         joined,
         "RTP/AVP/TCP;   interleaved=0-1,MP2T/RTP/UDP,RTP/AVP;unicast;client_port=5000-5001"
@@ -140,7 +140,7 @@ fn several_and_folded_transport_fields_become_one() {
 fn only_the_transport_changes() {
     let head = message(SETUP);
     let range = head.transports[0].clone();
-    let mut transport = Transport::parse(&SETUP[range.clone()]);
+    let mut transport = TransportHeader::parse(&SETUP[range.clone()]);
     assert_eq!(transport.to_string(), SETUP[range.clone()]);
     let spec = transport.first_mut().unwrap();
     assert_eq!(spec.ports("client_port"), Some(PortPair { rtp: 5000, rtcp: 5001 }));

@@ -66,7 +66,7 @@ pub struct Greeting {
 
 /// Why the bytes are no request that can be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum Socks5Error {
     /// The first byte is not 5.
     #[error("the client speaks SOCKS version {0}; expected 5")]
     UnsupportedVersion(u8),
@@ -87,7 +87,7 @@ pub enum Error {
     NameNotText,
 }
 
-impl Error {
+impl Socks5Error {
     /// The reply to send before closing; `None` for a peer that does not speak SOCKS5 and would not
     /// understand one.
     pub fn reply(&self) -> Option<Reply> {
@@ -106,8 +106,8 @@ impl Error {
 /// is whole, and offers nothing.
 ///
 /// # Errors
-/// [`Error::UnsupportedVersion`].
-pub fn parse_greeting(buf: &[u8]) -> Result<Parsed<Greeting>, Error> {
+/// [`Socks5Error::UnsupportedVersion`].
+pub fn parse_greeting(buf: &[u8]) -> Result<Parsed<Greeting>, Socks5Error> {
     check_version(buf)?;
     let Some(&methods) = buf.get(1) else {
         return Ok(Parsed::Incomplete);
@@ -126,16 +126,16 @@ pub fn parse_greeting(buf: &[u8]) -> Result<Parsed<Greeting>, Error> {
 /// name that is the canonical text of an IP address counts as that address.
 ///
 /// # Errors
-/// The bytes are no request that can be served; [`Error::reply`] is the reply to send.
-pub fn parse_request(buf: &[u8]) -> Result<Parsed<Destination>, Error> {
+/// The bytes are no request that can be served; [`Socks5Error::reply`] is the reply to send.
+pub fn parse_request(buf: &[u8]) -> Result<Parsed<Destination>, Socks5Error> {
     check_version(buf)?;
     match buf.get(1) {
         None | Some(1) => {}
-        Some(&command) => return Err(Error::UnsupportedCommand(command)),
+        Some(&command) => return Err(Socks5Error::UnsupportedCommand(command)),
     }
     match buf.get(2) {
         None | Some(0) => {}
-        Some(&byte) => return Err(Error::ReservedByte(byte)),
+        Some(&byte) => return Err(Socks5Error::ReservedByte(byte)),
     }
     let (address_at, address_bytes) = match buf.get(3) {
         None => return Ok(Parsed::Incomplete),
@@ -145,7 +145,7 @@ pub fn parse_request(buf: &[u8]) -> Result<Parsed<Destination>, Error> {
             None => return Ok(Parsed::Incomplete),
             Some(&length) => (5, usize::from(length)),
         },
-        Some(&kind) => return Err(Error::UnsupportedAddressType(kind)),
+        Some(&kind) => return Err(Socks5Error::UnsupportedAddressType(kind)),
     };
     let port_at = address_at + address_bytes;
     let Some(&[high, low]) = buf.get(port_at..port_at + 2) else {
@@ -162,16 +162,16 @@ pub fn parse_request(buf: &[u8]) -> Result<Parsed<Destination>, Error> {
     {
         Destination::from_address((Ipv6Addr::from(ip), port).into())?
     } else {
-        let host = std::str::from_utf8(address).map_err(|_| Error::NameNotText)?;
+        let host = std::str::from_utf8(address).map_err(|_| Socks5Error::NameNotText)?;
         Destination::from_host_port(host, port)?
     };
     Ok(Parsed::Complete { value, consumed: port_at + 2 })
 }
 
-fn check_version(buf: &[u8]) -> Result<(), Error> {
+fn check_version(buf: &[u8]) -> Result<(), Socks5Error> {
     match buf.first() {
         None | Some(5) => Ok(()),
-        Some(&version) => Err(Error::UnsupportedVersion(version)),
+        Some(&version) => Err(Socks5Error::UnsupportedVersion(version)),
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_incremental(parse_greeting, &all, &offers(false));
         for version in [0, 4, b'G', 0xff] {
             let error = parse_greeting(&[version]).unwrap_err();
-            assert_eq!(error, Error::UnsupportedVersion(version));
+            assert_eq!(error, Socks5Error::UnsupportedVersion(version));
             assert_eq!(error.reply(), None);
         }
     }
@@ -250,37 +250,41 @@ mod tests {
     #[test]
     fn requests_refused() {
         for (bytes, error, reply) in [
-            (vec![4, 1], Error::UnsupportedVersion(4), None),
-            (vec![5, 2], Error::UnsupportedCommand(2), Some(Reply::CommandNotSupported)),
-            (vec![5, 3, 0, 1], Error::UnsupportedCommand(3), Some(Reply::CommandNotSupported)),
-            (vec![5, 0], Error::UnsupportedCommand(0), Some(Reply::CommandNotSupported)),
-            (vec![5, 1, 1], Error::ReservedByte(1), Some(Reply::GeneralFailure)),
+            (vec![4, 1], Socks5Error::UnsupportedVersion(4), None),
+            (vec![5, 2], Socks5Error::UnsupportedCommand(2), Some(Reply::CommandNotSupported)),
+            (
+                vec![5, 3, 0, 1],
+                Socks5Error::UnsupportedCommand(3),
+                Some(Reply::CommandNotSupported),
+            ),
+            (vec![5, 0], Socks5Error::UnsupportedCommand(0), Some(Reply::CommandNotSupported)),
+            (vec![5, 1, 1], Socks5Error::ReservedByte(1), Some(Reply::GeneralFailure)),
             (
                 vec![5, 1, 0, 2],
-                Error::UnsupportedAddressType(2),
+                Socks5Error::UnsupportedAddressType(2),
                 Some(Reply::AddressTypeNotSupported),
             ),
             (
                 request(1, &[192, 0, 2, 1], 0),
-                Error::BadDestination(AuthorityError::BadPort),
+                Socks5Error::BadDestination(AuthorityError::BadPort),
                 Some(Reply::GeneralFailure),
             ),
             (
                 named(b"", 80),
-                Error::BadDestination(AuthorityError::EmptyHost),
+                Socks5Error::BadDestination(AuthorityError::EmptyHost),
                 Some(Reply::GeneralFailure),
             ),
             (
                 named(b"a b", 80),
-                Error::BadDestination(AuthorityError::BadByte(b' ')),
+                Socks5Error::BadDestination(AuthorityError::BadByte(b' ')),
                 Some(Reply::GeneralFailure),
             ),
             (
                 named(&[b'a'; 255], 80),
-                Error::BadDestination(AuthorityError::TooLong),
+                Socks5Error::BadDestination(AuthorityError::TooLong),
                 Some(Reply::GeneralFailure),
             ),
-            (named(&[0xff, 0xfe], 80), Error::NameNotText, Some(Reply::GeneralFailure)),
+            (named(&[0xff, 0xfe], 80), Socks5Error::NameNotText, Some(Reply::GeneralFailure)),
         ] {
             assert_eq!(parse_request(&bytes), Err(error.clone()), "{bytes:?}");
             assert_eq!(error.reply(), reply, "{error}");

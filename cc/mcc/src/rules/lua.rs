@@ -18,7 +18,7 @@ use mlua::{
 use nix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
-use super::select::{Choice, Rules};
+use super::select::{Choice, SelectionRules};
 use crate::RuleInput;
 
 /// Memory limit of a Lua state.
@@ -278,7 +278,7 @@ fn select_caller(lua: &Lua, select: Function) -> mlua::Result<Function> {
     lua.load(text).set_name("=select").call((select, lua.create_table()?))
 }
 
-impl Rules for LuaRules {
+impl SelectionRules for LuaRules {
     fn select(&mut self, input: &RuleInput) -> Result<Option<Choice>, String> {
         self.call(input).map_err(|error| first_line(&error))
     }

@@ -4,4 +4,4 @@ mod lua;
 mod select;
 
 pub use lua::{LuaRules, RulesError};
-pub use select::{Choice, Rules};
+pub use select::{Choice, SelectionRules};

@@ -14,7 +14,7 @@ pub struct Choice {
 }
 
 /// Rules that select the algorithm of a connection.
-pub trait Rules {
+pub trait SelectionRules {
     /// Selects an algorithm; `None` keeps the algorithm in use.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 use super::*;
 use crate::rules::Choice;
-use crate::{Class, Player, Record};
+use crate::{Class, ConnectionRecord, Player};
 
 const MS: u64 = 1_000_000;
 
@@ -11,7 +11,7 @@ fn at(ms: u64) -> Time {
 /// Rules that call a function.
 struct FnRules<F>(F);
 
-impl<F: FnMut(&RuleInput) -> Result<Option<&'static str>, String>> Rules for FnRules<F> {
+impl<F: FnMut(&RuleInput) -> Result<Option<&'static str>, String>> SelectionRules for FnRules<F> {
     fn select(&mut self, input: &RuleInput) -> Result<Option<Choice>, String> {
         let name = (self.0)(input)?;
         Ok(name.map(|name| Choice { algorithm: name.to_owned(), reason: None }))
@@ -28,7 +28,7 @@ fn acked(connection: u64, ms: u64, delivered: u64, lost: u64) -> PathUpdate {
     path.latest_rtt = Duration::from_millis(30);
     path.smoothed_rtt = Duration::from_millis(25);
     (path.delivered_bytes, path.lost_bytes) = (delivered, lost);
-    PathUpdate::Acked(Record::new(connection, at(ms), &path))
+    PathUpdate::Acked(ConnectionRecord::new(connection, at(ms), &path))
 }
 
 fn opened(connection: u64, class: Class) -> PathUpdate {
@@ -36,7 +36,7 @@ fn opened(connection: u64, class: Class) -> PathUpdate {
 }
 
 /// Evaluates at `ms` and returns the requests.
-fn evaluate<R: Rules>(selector: &mut Selector<R>, ms: u64) -> Vec<(u64, u16)> {
+fn evaluate<R: SelectionRules>(selector: &mut Selector<R>, ms: u64) -> Vec<(u64, u16)> {
     let mut requests = Vec::new();
     let try_send = |request: SwitchRequest| {
         requests.push((request.connection, request.algorithm));
@@ -86,7 +86,7 @@ fn switch_requires_hold_down_and_min_dwell() {
 fn acked_on(changes: u32, rtt_ratio: f32, ms: u64, delivered: u64) -> PathUpdate {
     match acked(1, ms, delivered, delivered / 10) {
         PathUpdate::Acked(record) => {
-            PathUpdate::Acked(Record { path_changes: changes, rtt_ratio, ..record })
+            PathUpdate::Acked(ConnectionRecord { path_changes: changes, rtt_ratio, ..record })
         }
         other => other,
     }

@@ -34,8 +34,8 @@ use super::gain::Gain;
 use super::recovery::LossRecovery;
 use crate::estimators::{RateSample, RateSampler, RoundCounter, WindowedMax};
 use crate::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
-    PathStart, SentPacket, Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, LostPacket,
+    PathModel, PathStart, SentPacket, Time,
 };
 
 /// BBRMinPipeCwnd (Section 4.2.3.3).
@@ -350,9 +350,9 @@ impl Controller for Bbr {
         self.pacing_rate
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ControllerMetrics {
         let min_rtt = self.min_rtt.unwrap_or_default();
-        Metrics {
+        ControllerMetrics {
             state: self.state.name(),
             pacing_rate: self.pacing_rate,
             window_bytes: self.window_bytes,

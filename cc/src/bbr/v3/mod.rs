@@ -38,8 +38,8 @@ use super::gain::Gain;
 use super::recovery::LossRecovery;
 use crate::estimators::{RateSample, RateSampler, RoundCounter, WindowedMax};
 use crate::{
-    Bandwidth, CongestionEvent, Controller, ControllerConfig, LostPacket, Metrics, PathModel,
-    PathStart, SentPacket, Time,
+    Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, LostPacket,
+    PathModel, PathStart, SentPacket, Time,
 };
 
 /// BBR.MinPipeCwnd.
@@ -412,10 +412,10 @@ impl Controller for Bbr3 {
         self.pacing_rate
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ControllerMetrics {
         let min_rtt = self.min_rtt.min.unwrap_or_default();
         let bound = |bytes| if bytes == UNBOUNDED { 0.0 } else { bytes as f64 };
-        Metrics {
+        ControllerMetrics {
             state: self.state.name(),
             pacing_rate: self.pacing_rate,
             window_bytes: self.window_bytes,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use recovery_probe::RecoveryProbe;
 
 use crate::{
-    AckedPacket, Bandwidth, CongestionEvent, Controller, LostPacket, Metrics, PathModel,
+    AckedPacket, Bandwidth, CongestionEvent, Controller, ControllerMetrics, LostPacket, PathModel,
     SentPacket, Time, Tuning,
 };
 
@@ -401,13 +401,13 @@ impl<C: Resumable> Controller for BandwidthProbe<C> {
         }
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ControllerMetrics {
         let mut metrics = self.inner.metrics();
         if self.train.is_some_and(|train| train.open) {
             metrics.state = "bandwidth-probe";
             metrics.pacing_rate = self.pacing_rate();
         }
-        Metrics { window_bytes: self.window_bytes(), ..metrics }
+        ControllerMetrics { window_bytes: self.window_bytes(), ..metrics }
     }
 }
 

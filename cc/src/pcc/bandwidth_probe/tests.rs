@@ -56,8 +56,8 @@ impl Controller for Scripted {
         Bandwidth::from_mbps(self.spread_mbps.unwrap_or(self.mbps))
     }
 
-    fn metrics(&self) -> Metrics {
-        Metrics::default()
+    fn metrics(&self) -> ControllerMetrics {
+        ControllerMetrics::default()
     }
 }
 

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use millrace_cc::{
-    AckedPacket, ControllerConfig, LostPacket, Metrics, PathController, PathModel, PathStart,
-    SentPacket, Time, Tuning,
+    AckedPacket, ControllerConfig, ControllerMetrics, LostPacket, PathController, PathModel,
+    PathStart, SentPacket, Time, Tuning,
 };
 use pacer::Pacer;
 use rtt::{INITIAL_RTT, Rtt};
@@ -151,7 +151,7 @@ impl SimulatedSender {
         }
     }
 
-    pub(crate) fn metrics(&self) -> Metrics {
+    pub(crate) fn metrics(&self) -> ControllerMetrics {
         self.controller.metrics()
     }
 

@@ -1,7 +1,7 @@
 //! Cuts what goes to a player into units that are sent or dropped whole.
 
 use millrace_wire::Parsed;
-use millrace_wire::rtsp::{self, Head, MAX_HEAD_BYTES, Start, Unit};
+use millrace_wire::rtsp::{self, MAX_HEAD_BYTES, MessageHead, Start, Unit};
 use millrace_wire::sdp::{self, MAX_DESCRIPTION_BYTES};
 
 /// Header of an interleaved packet (RFC 2326, Section 10.12).
@@ -142,7 +142,7 @@ impl Splitter {
 }
 
 /// Whether a message is an answer whose content is a description; only DESCRIBE has one.
-fn may_be_description(head: &Head) -> bool {
+fn may_be_description(head: &MessageHead) -> bool {
     let bytes = head.content_bytes;
     head.start == Start::Response { status: 200 }
         && (1..=MAX_DESCRIPTION_BYTES as u64).contains(&bytes)

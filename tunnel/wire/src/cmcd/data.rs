@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::members::{Member, members};
 use super::report::{Ignored, IgnoredReason, MAX_DATA_BYTES, MAX_KEYS, MAX_VERSION, PlayerReport};
-use super::value::{Kind, OBJECT_TYPES, Value, figure_for};
+use super::value::{KeyValue, Kind, OBJECT_TYPES, figure_for};
 
 /// The keys whose values are checked: those that [`PlayerReport`] is made of, and those that the origin uses as well
 /// (`nginx-conf/lua/cmcd.lua`), so that both ignore the same.
@@ -30,7 +30,7 @@ const KEYS: [(&str, Kind); 15] = [
 #[derive(Debug, Default)]
 pub(super) struct Data {
     /// `None` for a key without a value that it may have.
-    values: BTreeMap<&'static str, Option<Value>>,
+    values: BTreeMap<&'static str, Option<KeyValue>>,
     ignored: Vec<Ignored>,
 }
 
@@ -80,7 +80,7 @@ impl Data {
 
     /// The report, and what is not in it.
     pub(super) fn finish(mut self) -> (Option<PlayerReport>, Vec<Ignored>) {
-        if let Some(Value::Integer(version)) = self.get("v")
+        if let Some(KeyValue::Integer(version)) = self.get("v")
             && *version > MAX_VERSION
         {
             self.ignore("v", IgnoredReason::Version);
@@ -91,10 +91,10 @@ impl Data {
 
     fn report(&self) -> Option<PlayerReport> {
         let session = match self.get("sid") {
-            Some(Value::Session(session)) => Some(*session),
+            Some(KeyValue::Session(session)) => Some(*session),
             _ => None,
         };
-        let is_set = |key| self.get(key) == Some(&Value::Flag(true));
+        let is_set = |key| self.get(key) == Some(&KeyValue::Flag(true));
         let report = PlayerReport {
             buffer_ms: self.figure("bl"),
             bitrate_kbps: self.figure("br").or_else(|| self.figure("ab")),
@@ -109,16 +109,16 @@ impl Data {
 
     fn figure(&self, key: &str) -> Option<u64> {
         let object_type = match self.get("ot") {
-            Some(Value::Token(object_type)) => Some(*object_type),
+            Some(KeyValue::Token(object_type)) => Some(*object_type),
             _ => None,
         };
         match self.get(key)? {
-            Value::Figures(figures) => figure_for(object_type, figures),
+            KeyValue::Figures(figures) => figure_for(object_type, figures),
             _ => None,
         }
     }
 
-    fn get(&self, key: &str) -> Option<&Value> {
+    fn get(&self, key: &str) -> Option<&KeyValue> {
         self.values.get(key)?.as_ref()
     }
 }

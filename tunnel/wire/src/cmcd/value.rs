@@ -26,7 +26,7 @@ pub(super) enum Kind {
 
 /// What a key has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum KeyValue {
     Figures(Vec<Figure>),
     Integer(u64),
     Flag(bool),
@@ -45,7 +45,7 @@ pub(super) struct Figure {
 
 impl Kind {
     /// `rest` is what follows the key. `None` if that is not a value of this kind.
-    pub(super) fn value(self, rest: &[u8]) -> Option<Value> {
+    pub(super) fn value(self, rest: &[u8]) -> Option<KeyValue> {
         let text = str::from_utf8(rest).ok()?;
         let text = match text.strip_prefix('=') {
             Some(value) => only_strings_beyond_ascii(value),
@@ -58,20 +58,20 @@ impl Kind {
             ListEntry::InnerList(_) => None,
         };
         match self {
-            Self::Figures => figures(&entry).map(Value::Figures),
-            Self::Integer => integer(item()?).map(Value::Integer),
-            Self::Flag => item()?.bare_item.as_boolean().map(Value::Flag),
+            Self::Figures => figures(&entry).map(KeyValue::Figures),
+            Self::Integer => integer(item()?).map(KeyValue::Integer),
+            Self::Flag => item()?.bare_item.as_boolean().map(KeyValue::Flag),
             Self::Session => {
                 let text = item()?.bare_item.as_string()?.as_str();
-                SessionId::new(text).filter(|_| rest.is_ascii()).map(Value::Session)
+                SessionId::new(text).filter(|_| rest.is_ascii()).map(KeyValue::Session)
             }
             Self::Content => {
                 let characters = item()?.bare_item.as_string()?.as_str().len();
-                (characters <= MAX_CONTENT_CHARACTERS).then_some(Value::Content)
+                (characters <= MAX_CONTENT_CHARACTERS).then_some(KeyValue::Content)
             }
             Self::Token(allowed) => {
                 let token = item()?.bare_item.as_token()?.as_str();
-                allowed.iter().find(|it| **it == token).map(|it| Value::Token(it))
+                allowed.iter().find(|it| **it == token).map(|it| KeyValue::Token(it))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 /// The value of a Transport field: the transports that a player accepts, or the one that the server chose. It is
 /// written as it was read, but for the parameters that were changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transport {
+pub struct TransportHeader {
     specs: Vec<TransportSpec>,
 }
 
@@ -24,7 +24,7 @@ pub struct PortPair {
     pub rtcp: u16,
 }
 
-impl Transport {
+impl TransportHeader {
     /// Reads a value; commas and semicolons in quotes belong to the quoted text. Folded lines are joined.
     pub fn parse(value: &str) -> Self {
         let unfolded = value.replace(['\r', '\n'], " ");
@@ -66,7 +66,7 @@ impl Transport {
     }
 }
 
-impl fmt::Display for Transport {
+impl fmt::Display for TransportHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, spec) in self.specs.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn parameters_are_read_changed_and_removed() {
     let value = "RTP/AVP/UDP; Unicast ;mode=\"PLAY,a;b\";DESTINATION = 198.18.0.9;";
-    let mut transport = Transport::parse(value);
+    let mut transport = TransportHeader::parse(value);
     assert_eq!(transport.to_string(), value);
     let spec = transport.first_mut().unwrap();
     assert_eq!((spec.get("unicast"), spec.get("destination")), (Some(""), Some("198.18.0.9")));
@@ -13,7 +13,7 @@ fn parameters_are_read_changed_and_removed() {
     spec.set("MODE", "PLAY");
     assert_eq!(transport.to_string(), "RTP/AVP/UDP; Unicast ;MODE=PLAY;source=198.18.0.1;");
     // What would come behind a quote that does not end belongs to the quoted text.
-    let mut open = Transport::parse("RTP/AVP;mode=\"PLAY");
+    let mut open = TransportHeader::parse("RTP/AVP;mode=\"PLAY");
     open.first_mut().unwrap().set("source", "198.18.0.1");
     assert_eq!(open.to_string(), "RTP/AVP;source=198.18.0.1;mode=\"PLAY");
 }
@@ -32,16 +32,17 @@ fn media_over_udp_are_told_from_others() {
         ("X", false),
         (" ;unicast", false),
     ] {
-        let mut transport = Transport::parse(value);
+        let mut transport = TransportHeader::parse(value);
         assert_eq!(transport.first_mut().unwrap().is_udp(), is_udp, "{value}");
     }
-    assert!(Transport::parse(" , ").is_empty());
-    assert!(Transport::parse("RTP/AVP;multicast").specs()[0].is_multicast());
+    assert!(TransportHeader::parse(" , ").is_empty());
+    assert!(TransportHeader::parse("RTP/AVP;multicast").specs()[0].is_multicast());
 }
 
 #[test]
 fn transports_that_are_not_kept_are_not_written() {
-    let mut transport = Transport::parse("RTP/AVP;unicast, RTP/AVP/TCP;interleaved=0-1,RTP/AVPF");
+    let mut transport =
+        TransportHeader::parse("RTP/AVP;unicast, RTP/AVP/TCP;interleaved=0-1,RTP/AVPF");
     transport.retain(|spec| !spec.is_udp());
     assert_eq!(transport.to_string(), " RTP/AVP/TCP;interleaved=0-1");
 }
