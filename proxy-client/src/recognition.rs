@@ -39,7 +39,7 @@ impl Classification {
         first_bytes::recognise(bytes).map(|protocol| Self::of_protocol(protocol, classes.default))
     }
 
-    /// The class of a flow to `port` of which no more bytes than `bytes` are waited for.
+    /// The class of a flow to `port` that has sent `bytes` when the wait for its first bytes is over.
     pub(crate) fn by_now(classes: &ListenerClasses, port: u16, bytes: &[u8]) -> Self {
         Self::of_bytes(classes, port, bytes).unwrap_or_else(|| Self::undecided(classes.default))
     }
@@ -49,7 +49,7 @@ impl Classification {
         Self { class, follows_rtsp: true, by: FlowRecognition::Undecided }
     }
 
-    /// Whether a flow to `port` is RTSP over TLS, which nobody on the way can follow.
+    /// Whether a flow to `port` is RTSP over TLS, which the proxies can't follow.
     pub(crate) fn is_rtsp_over_tls(self, port: u16) -> bool {
         let is_rtsp = self.class == Class::Rtsp || RTSPS_PORTS.contains(&port);
         self.by == FlowRecognition::Tls && is_rtsp

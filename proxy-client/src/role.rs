@@ -1,4 +1,4 @@
-//! The client's role in an event loop: leads its events to the listeners, the flows and the pool.
+//! The client's role in an event loop: passes its events to the listeners, the flows and the pool.
 
 use std::collections::HashSet;
 use std::io;

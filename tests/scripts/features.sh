@@ -1,6 +1,6 @@
 #!/bin/sh
-# Programs alone are built with the same features of dependencies as beside the tests: otherwise cargo builds these
-# dependencies, and what uses them, once more (tests/controllers/Cargo.toml).
+# Checks that a build of programs and a build of tests use the same features of dependencies. Otherwise cargo builds these
+# dependencies, and what uses them, twice (tests/controllers/Cargo.toml).
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Mutants of the code that decides where flows may go and how many, and of what reads bytes of strangers. Each is a small
+# Mutants of the code that decides where flows may go and how many, and of the parsers of untrusted input. Each is a small
 # change that some test should notice; target/mutants/mutants.out/missed.txt lists those that none notices.
 # docs/design/mutants.md says why those that remain are harmless.
 #
@@ -7,8 +7,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-# In a copy: quiche's patched source is ignored by git and would be left out of the copy that cargo-mutants makes. Our files
-# get new times, so that nothing of a mutant of an earlier run is taken for compiled.
+# In a copy: quiche's patched source is ignored by git and would be left out of the copy that cargo-mutants makes. Copied
+# files get new times, so that cargo does not reuse what it compiled of a mutant of an earlier run.
 out=$PWD/target/mutants
 copy=$out/source
 mkdir -p "$copy"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # RTSP origins x players x transports, directly and through the tunnel: docs/research/rtsp-players.md. Needs root, the
 # network for what is not installed, and target/release/millrace-*. Cells that are done are kept: `--again` measures
-# all, `--only TEXT` those with TEXT in their names. mediamtx, go2rtc and a VLC with live555 are in no registry
-# that this uses: they are taken from PATH or target/tools/bin, and their cells are "not available" without.
+# all, `--only TEXT` those with TEXT in their names. mediamtx, go2rtc and a VLC with live555 come from PATH or
+# target/tools/bin; without them their cells are "not available".
 set -eu
 cd "$(dirname "$0")/../.."
 

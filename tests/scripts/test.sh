@@ -186,7 +186,7 @@ for name in "${failed[@]}"; do
     echo "== $name ended so ($logs/$name.log has all of it):"
     tail -n 25 "$logs/$name.log"
 done
-# Last, because not everyone sees all of an output: which tests failed, and the places that they named.
+# At the end, which is shown of long outputs: the tests that failed, and where they panicked.
 for name in "${failed[@]}"; do
     echo "failed: $name"
     grep -hE '^test .* FAILED$|^ +FAIL |^thread .* panicked at ' "$logs/$name.log" | sort -u | cut -c1-160 | tail -n 12

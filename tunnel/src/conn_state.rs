@@ -63,7 +63,7 @@ pub(crate) struct ConnHandshake {
     pub(crate) handshake_place: Option<HandshakePlace>,
     /// Once the peer is authenticated, at a server.
     pub(crate) peer_place: Option<PeerPlace>,
-    /// When the peer gets its next token for later connections, once it is welcome.
+    /// When the peer gets its next token for later connections, once it is admitted.
     pub(crate) token_due: Option<Instant>,
 }
 

@@ -101,7 +101,7 @@ impl KnownClients {
         let key = hmac_sha256(&self.key, salt).ok()?;
         let content =
             decrypt_aead(Cipher::aes_256_gcm(), &key, Some(&NONCE), aad, sealed, tag).ok();
-        // What is left in the thread's queue of errors would end the next handshake.
+        // An error that stays in the thread's error queue would fail the next handshake.
         drop(ErrorStack::get());
         content
     }

@@ -301,7 +301,7 @@ label! {
         Retransmitted = "retransmitted",
         /// Lost, and not sent again: it would have come after its deadline.
         Unrepaired = "unrepaired",
-        /// Dropped before it was sent, as it had waited for too long.
+        /// Dropped because it had waited too long to be sent, or to be sent again.
         Late = "late",
         /// Received twice.
         Duplicate = "duplicate",

@@ -1,7 +1,7 @@
 //! Relay from the socket to the stream of a flow with a queue of media ([`SendQueue`]).
 //!
-//! The stream is given what the congestion window lets out and no more: what is in the queue can be dropped, what is in the
-//! stream can't. The socket is read as the queue says, whatever the stream takes.
+//! The stream gets no more than the congestion window allows: what is in the queue can be dropped, what is in the stream
+//! can't. How much is read from the socket depends on the queue and not on the stream.
 
 use std::io::{self, Read};
 use std::time::Instant;
@@ -47,7 +47,7 @@ pub(crate) fn pump_to_stream(
         return if flow.state.socket_ended { end(flow, quic, h3, now) } else { more(flow, filled) };
     }
     if free < MIN_READ_BYTES {
-        // There is room when what waits in the stream has left.
+        // There is room once the stream has sent what waits in it.
         return Pump::More;
     }
     let most = scratch.len().min(free);

@@ -73,7 +73,7 @@ impl TcpFlows {
         if classification.is_rtsp_over_tls(destination.port()) {
             tracing::info!(
                 %destination,
-                "RTSP over TLS can't be followed: media over UDP do not take the tunnel"
+                "RTSP over TLS can't be followed: media over UDP are not carried"
             );
         }
         let Classification { class, follows_rtsp, by } = classification;

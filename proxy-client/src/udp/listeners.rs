@@ -1,4 +1,4 @@
-//! The UDP listeners of a worker: reads their sockets, and leads each datagram to its flow.
+//! The UDP listeners of a worker: reads their sockets, and passes each datagram to its flow.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! An RTSP origin that sends RTP in the RTSP connection (RFC 2326, Section 10.12) in its own time, and gives the stream
-//! up when its connection takes nothing for too long, as live555 does after 500 ms.
+//! An RTSP origin that sends RTP in the RTSP connection (RFC 2326, Section 10.12) at its own pace, and stops the
+//! stream when its connection takes nothing for too long, as live555 does after 500 ms.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ const FRAMES_PER_S: u32 = 25;
 pub const GROUP_FRAMES: u32 = 25;
 /// Of a packet, without its headers.
 const PAYLOAD_BYTES: usize = 1400;
-/// What the kernel holds at most for an origin, about as live555 asks for.
+/// Send buffer of an origin's connection, about what live555 asks for.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 
 const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=live\r\nt=0 0\r\n\
@@ -35,7 +35,7 @@ pub struct LiveStream {
     pub frames: u32,
     /// Packets of each frame.
     pub frame_packets: u16,
-    /// It ends when the connection takes nothing for so long.
+    /// How long the connection may take nothing before the stream ends.
     pub send_timeout: Duration,
 }
 

@@ -59,7 +59,7 @@ class Origin:
     http_port = 8554
     user = password = ""
     protocol = "rtsp"
-    # It sends what its source sends from when on the player has come, and not a file from its begin.
+    # It sends what its source sends after the player has come, and not a file from its begin.
     is_live = False
 
     def __init__(self, video, directory):
@@ -171,7 +171,7 @@ class Mediamtx(Origin):
 
 
 class Go2rtc(Origin):
-    """go2rtc, likewise."""
+    """go2rtc; a stream begins when the first player comes."""
 
     name = "go2rtc"
     program = "go2rtc"
@@ -190,7 +190,7 @@ class Go2rtc(Origin):
 
 
 class SatipScript(Origin):
-    """The forms of SAT>IP by a script, because no server was to be had."""
+    """The forms of SAT>IP by a script, because no server was available."""
 
     name = "SAT>IP script"
     program = sys.executable

@@ -41,7 +41,7 @@ class Address:
 
 @dataclasses.dataclass
 class Played:
-    """What a player came to."""
+    """Result of a player."""
 
     frames: int
     seconds: float

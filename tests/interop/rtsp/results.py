@@ -19,7 +19,7 @@ LINKS = {
 EXACT_TOLERANCE = 2
 # A player of a live stream may come up to a group of frames later, and VLC shows no late ones.
 INEXACT_TOLERANCE = media.FRAMES_OF_GROUP + EXACT_TOLERANCE
-# It is chance which frames a lost packet damages, even in the mean of some attempts.
+# Which frames a lost packet damages is random, even in the mean of some attempts.
 LOSS_TOLERANCE = media.FRAMES // 4
 LOSS_ATTEMPTS = 3
 

@@ -1,8 +1,8 @@
 //! UDP flows: datagrams on this side, CONNECT-UDP (RFC 9298) on the other.
 //!
 //! Payloads travel in QUIC DATAGRAM frames (RFC 9297, Section 2.1), towards a peer without them in DATAGRAM capsules on
-//! the stream. No datagram waits for another one: what the congestion control does not let go waits in a [`Queue`], of
-//! which each flow has its own, and the flows of a connection have turns. `send` is the way into the tunnel, `receive`
+//! the stream. No datagram waits for another one: what the congestion controller holds back waits in a [`Queue`], of
+//! which each flow has its own, and the flows of a connection take turns. `send` is the way into the tunnel, `receive`
 //! the way out of it. `repair` retransmits lost packets of media.
 
 pub(crate) mod local_socket;

@@ -10,8 +10,8 @@ pub const MAX_BYTES: usize = 256 << 10;
 const MAX_MEDIA_BYTES: usize = 2 << 20;
 /// Most datagrams of media that wait in one flow.
 const MAX_MEDIA_DATAGRAMS: usize = 4096;
-/// How long datagrams have to be late before late ones are dropped. A burst is not: the player may have a buffer for it,
-/// and those behind it come in time again.
+/// For how long the oldest datagram must have been late before late ones are dropped. A burst is shorter: the player may
+/// have a buffer for it, and the datagrams behind it are in time again.
 const LATE_FOR: Duration = Duration::from_secs(3);
 /// Bytes that the flows of a worker share when there are many.
 const SHARED_BYTES: usize = 64 << 20;

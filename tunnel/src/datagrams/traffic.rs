@@ -1,4 +1,4 @@
-//! What moved in a UDP flow, and when.
+//! Traffic of a UDP flow: bytes, rate and silence.
 
 use std::time::{Duration, Instant};
 

@@ -182,7 +182,8 @@ impl Core {
         Some(evidence)
     }
 
-    /// Lets a client prove its address. One that is known stays so: its next packet carries the Retry's token only.
+    /// Lets a client prove its address. The Retry's token contains the token of a known client, because the client's next
+    /// packet carries only the Retry's.
     fn send_retry(&mut self, arrival: &Arrival<'_>, header: &Header<'_>, is_known: bool) {
         let Some(validation) = &self.tunnel.address_validation else { return };
         let Arrival { from, to, .. } = *arrival;

@@ -26,7 +26,7 @@ impl Core {
     /// Starts to follow a flow; `None` where that is not possible.
     pub(crate) fn follow_rtsp(&self, rtsp: Rtsp, flow: &Flow) -> Option<Box<RtspFlow>> {
         let shared = self.shared.clone();
-        // Without ports a client still follows, or nobody would refuse SETUPs when the server does not follow either.
+        // A client without ports follows too, so that it refuses SETUPs where the server does not follow.
         if matches!(rtsp, Rtsp::Server { .. }) && !shared.follows_rtsp() {
             return None;
         }
@@ -114,7 +114,7 @@ impl Core {
                 %destination,
                 video_frames = video,
                 audio_frames = audio,
-                "RTP in the RTSP connection has waited for too long: whole frames dropped"
+                "frames of RTP in the RTSP connection dropped: they waited too long for the tunnel"
             );
         }
     }

@@ -14,7 +14,7 @@ pub(crate) struct DropLog {
 }
 
 impl DropLog {
-    /// So many frames more have been dropped. What is to be logged now, of video and of audio.
+    /// Adds dropped frames. Returns what is to be logged now, of video and of audio.
     pub(crate) fn take(&mut self, video: u64, audio: u64, now: Instant) -> Option<(u64, u64)> {
         self.video += video;
         self.audio += audio;

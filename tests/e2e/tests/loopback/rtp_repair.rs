@@ -13,9 +13,9 @@ use crate::rtsp::set_up;
 
 /// Propagation in each direction.
 const ONE_WAY: Duration = Duration::from_millis(25);
-/// That of a path by satellite, whose round trip is longer than the deadline.
+/// Propagation of a satellite path, whose round trip is longer than the deadline.
 const ONE_WAY_FAR: Duration = Duration::from_millis(300);
-/// Of a thousand datagrams so many are lost.
+/// Lost datagrams in a thousand.
 const LOSS_PERMILLE: u32 = 10;
 /// Packets of the stream, at 6 Mbit/s.
 const PACKETS: u64 = 2400;

@@ -112,7 +112,7 @@ fn a_flow_works(pair: &Pair) {
 fn a_killed_server_resets_all_flows_and_the_client_comes_back() {
     let mut pair = builder().start();
     a_flow_works(&pair);
-    // The server's sockets are the kernel's then, which ends them as it likes.
+    // After a kill the kernel closes the server's sockets, not the server.
     all_flows_are_reset(&mut pair, |pair| pair.server.kill(), false);
     assert!(pair.client.is_running());
     // With no server the client refuses at once, in words.

@@ -12,7 +12,7 @@ use super::symbol::{from_symbol, to_symbol};
 const MAX_KEPT: usize = 2 * MAX_BLOCK_DATAGRAMS;
 /// Blocks that wait for more datagrams: short and long ones overlap.
 const MAX_BLOCKS: usize = 8;
-/// Without a repair datagram for so long nothing is kept any more: the peer corrects nothing.
+/// After this time without a repair datagram nothing is kept: the peer sends none.
 const UNUSED_AFTER: Duration = Duration::from_secs(10);
 
 /// A block of which something is missing.
@@ -68,7 +68,7 @@ impl BlockDecoder {
         }
     }
 
-    /// Takes a datagram that was received. Returns those that are known by it.
+    /// Takes a datagram that was received. Returns those that can be computed with it.
     pub(super) fn add(
         &mut self,
         sequence: Sequence,
@@ -92,7 +92,7 @@ impl BlockDecoder {
         recovered
     }
 
-    /// Takes a repair datagram of the block that begins with `first`. Returns the datagrams that are known by it.
+    /// Takes a repair datagram of the block that begins with `first`. Returns the datagrams that can be computed with it.
     pub(super) fn add_repair(
         &mut self,
         first: Sequence,

@@ -8,8 +8,8 @@ use millrace_wire::repair::{BlockHeader, RepairKind, Sequence};
 use super::encoder::BlockEncoder;
 use super::symbol::payload_room;
 
-/// Error correction goes on for so long without a loss. A flow begins with it: until the first loss is known, a round
-/// trip of more than the deadline, others follow.
+/// How long error correction continues after the last loss, or after the begin of a flow: a loss becomes known only after
+/// a round trip, and more losses may follow until then.
 const WITHOUT_LOSS: Duration = Duration::from_secs(10);
 
 /// Bytes of repair datagrams for each byte of others, of short blocks and of long ones: a tenth together.
@@ -44,7 +44,7 @@ impl Fec {
         }
     }
 
-    /// Looks whether it is worthwhile: there are losses, and they can't be sent again in time.
+    /// Decides whether it is active: there are losses, and they can't be sent again in time.
     pub(super) fn update(&mut self, can_retransmit: bool, now: Instant) {
         let has_losses = now.saturating_duration_since(self.last_loss) <= WITHOUT_LOSS;
         self.is_active = has_losses && !can_retransmit;

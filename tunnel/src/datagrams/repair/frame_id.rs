@@ -1,4 +1,4 @@
-//! Identifiers by which the transport reports the fate of DATAGRAM frames.
+//! Identifiers by which the transport reports the outcome of DATAGRAM frames.
 
 /// The number of bits of a frame number in the identifier of a DATAGRAM frame.
 pub(super) const FRAME_NUMBER_BITS: u32 = 24;

@@ -17,7 +17,7 @@ pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
 const MAX_FRAMES: usize = 16_384;
 /// Second parts that wait for each other, to go in one datagram.
 const MAX_SECOND_PARTS: usize = 16;
-/// A loss shows after 9/8 of a round trip (RFC 9002, Section 6.1.2).
+/// A loss is detected after 9/8 of a round trip (RFC 9002, Section 6.1.2).
 const LOSS_DELAY: f64 = 9.0 / 8.0;
 
 /// The content of a DATAGRAM frame that was sent.
@@ -28,7 +28,7 @@ pub(crate) struct SentFrame {
     pub(crate) first_sent: Instant,
 }
 
-/// What became of an outcome that the transport reported.
+/// What follows from an outcome that the transport reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterOutcome {
     /// Nothing is to be done.
@@ -156,7 +156,7 @@ impl RepairSender {
         }
     }
 
-    /// The transport reports the fate of the frame with `number`, modulo 2^24.
+    /// The transport reports the outcome of the frame with `number`, modulo 2^24.
     pub(crate) fn on_outcome(&mut self, number: u32, acked: bool, now: Instant) -> AfterOutcome {
         if let Some(fec) = self.fec.as_mut().filter(|_| !acked) {
             fec.on_loss(now);

@@ -1,6 +1,6 @@
 //! Media in an RTSP connection (RTP interleaved, RFC 2326, Section 10.12) that wait for the tunnel, at the server.
 //!
-//! A live source can't wait: live555 gives a stream up whose connection takes nothing for 500 ms. The queue therefore
+//! A live source can't wait: live555 stops a stream when its connection takes nothing for 500 ms. The queue therefore
 //! takes all that the origin sends, and when frames have waited for longer than the configured time it drops whole
 //! frames: the oldest, and those that refer to them up to the next key frame. RTSP messages, RTCP and packets that can't be
 //! read are never dropped, and the order stays.
@@ -37,9 +37,9 @@ const MAX_HELD_BYTES: usize = 32 << 20;
 /// What a part takes beside its bytes: its place in the queue and its allocation.
 const PART_COST_BYTES: usize = 80;
 /// How much longer than the configured time frames of a source may wait whose pace is not known: it was in real time, had
-/// a break, and is looked at again.
+/// a break, and is observed again.
 const MAX_OBSERVATION_DELAY: Duration = OBSERVATION_TIME.saturating_mul(2);
-/// When a source that was too fast is looked at again: its burst may be over.
+/// When a source that was too fast is observed again: its burst may be over.
 const LIMITED_RETRY_TIME: Duration = Duration::from_secs(5);
 
 /// What goes to a player and has not been sent.
@@ -152,7 +152,7 @@ impl SendQueue {
         self.push_part(kept, None);
     }
 
-    /// Writes what is to be sent next to `out`; the number of bytes.
+    /// Writes what is to be sent next to `out`. Returns the number of bytes.
     pub(crate) fn copy_to(&self, out: &mut [u8]) -> usize {
         let (mut copied, mut skipped) = (0, self.sent_bytes);
         for part in self.parts.iter().take_while(|part| !self.is_held(part)) {
@@ -167,7 +167,7 @@ impl SendQueue {
         copied
     }
 
-    /// So many bytes of those have been sent.
+    /// Notes how many of those bytes have been sent.
     pub(crate) fn advance(&mut self, mut bytes: usize, now: Instant) {
         while bytes > 0
             && let Some(part) = self.parts.front()

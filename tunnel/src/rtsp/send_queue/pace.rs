@@ -7,19 +7,19 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// So long the lead must not have risen before a source is taken for one in real time.
+/// For how long the lead must not have risen before a source counts as one in real time.
 pub(super) const OBSERVATION_TIME: Duration = Duration::from_secs(2);
-/// By which the lead may rise in that time, for jitter: a source that is a quarter faster than real time is a faster one.
+/// How much the lead may rise in that time, for jitter: up to a quarter faster than real time counts as real time.
 const MAX_OBSERVED_RISE_S: f64 = 0.5;
-/// The lead is looked at for so long.
+/// How far back the lead is compared.
 const LEAD_WINDOW: Duration = Duration::from_secs(10);
 /// Longest burst of a source in real time: the group of pictures that a server keeps for new players has one to four
 /// seconds with most cameras.
 const MAX_BURST_S: f64 = 4.0;
-/// After a longer silence, as of a session that is paused, a source is looked at as if it had just begun. Otherwise it
+/// After a longer silence, as of a session that is paused, a source is observed as if it had just begun. Otherwise it
 /// could be faster for as long as it was silent before.
 const MAX_SILENCE: Duration = Duration::from_secs(1);
-/// Timestamps that jump by more begin another time line.
+/// Timestamps that jump by more begin a new timeline.
 const MAX_JUMP_S: f64 = 10.0;
 /// Resolution of the record.
 const RECORD_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ const RECORD_INTERVAL: Duration = Duration::from_millis(100);
 /// What is known of a source's pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PaceVerdict {
-    /// It has not been looked at for long enough, or is between the two.
+    /// It has not been observed for long enough, or is between the two.
     Unknown,
     /// Real time.
     RealTime,
