@@ -63,8 +63,8 @@ pub(crate) struct ConnHandshake {
     pub(crate) handshake_place: Option<HandshakePlace>,
     /// Once the peer is authenticated, at a server.
     pub(crate) peer_place: Option<PeerPlace>,
-    /// When the peer gets its next token for later connections, once it is admitted.
-    pub(crate) token_due: Option<Instant>,
+    /// When the peer got its newest token for later connections.
+    pub(crate) token_issued: Option<Instant>,
 }
 
 /// The memory of a connection.

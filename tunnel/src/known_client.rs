@@ -27,6 +27,8 @@ const SALT_BYTES: usize = 16;
 const TAG_BYTES: usize = 16;
 const TIME_BYTES: usize = 8;
 const ADDRESS_BYTES: usize = 16;
+/// How far the clock of another server may be ahead, in seconds: far more than NTP leaves.
+const MAX_CLOCK_SKEW_S: u64 = 300;
 /// The key of a token encrypts nothing else.
 const NONCE: [u8; 12] = [0; 12];
 
@@ -72,7 +74,8 @@ impl KnownClients {
         Ok([&aad[..], &salt, &sealed, &tag].concat())
     }
 
-    /// What the token of a client at `address` shows; nothing if it is forged, or issued `lifetime` ago or earlier.
+    /// What the token of a client at `address` shows; nothing if it is forged, or was issued `lifetime` ago or
+    /// earlier, or at a time to come.
     pub(crate) fn check(
         &self,
         token: &[u8],
@@ -89,7 +92,11 @@ impl KnownClients {
         let content = self.open(salt, aad, sealed, tag)?;
         let (issued_s, rest) = content.split_first_chunk::<TIME_BYTES>()?;
         let (issued_to, id) = rest.split_first_chunk::<ADDRESS_BYTES>()?;
-        let age_s = now_s.saturating_sub(u64::from_be_bytes(*issued_s));
+        let issued_s = u64::from_be_bytes(*issued_s);
+        if issued_s > now_s.saturating_add(MAX_CLOCK_SKEW_S) {
+            return None;
+        }
+        let age_s = now_s.saturating_sub(issued_s);
         let known = KnownClient {
             id: ClientId(id.try_into().ok()?),
             is_at_same_address: *issued_to == address_octets(address),
@@ -154,6 +161,8 @@ mod tests {
         assert_eq!(check(99, 99), None);
         let earlier = clients().check(&token(), ip("198.18.0.1"), NOW_S - 5, LIFETIME);
         assert!(earlier.is_some(), "the clock of another server may be behind");
+        let too_early = NOW_S - MAX_CLOCK_SKEW_S - 1;
+        assert_eq!(clients().check(&token(), ip("198.18.0.1"), too_early, LIFETIME), None);
     }
 
     #[test]

@@ -190,6 +190,15 @@ impl PeerLimits {
         self.limits.read().unwrap_or_else(PoisonError::into_inner).balancers.contains(ip)
     }
 
+    /// Whether half of the handshakes that `from` may have under way have begun. A token can be copied and an address
+    /// forged: the other half is for clients that have answered a Retry.
+    pub fn is_crowded(&self, from: SocketAddr) -> bool {
+        let limits = self.limits();
+        let most = (limits.handshakes_per_address / 2).max(1);
+        let addresses = self.addresses();
+        addresses.by_address.get(&limits.source(from)).is_some_and(|it| it.under_way >= most)
+    }
+
     /// A place for a handshake with the peer at `from`. One that is `known` goes first.
     ///
     /// # Errors
@@ -206,17 +215,14 @@ impl PeerLimits {
         if !addresses.by_address.contains_key(&key) && !addresses.make_room(&limits, now) {
             return Err(HandshakeLimit::Handshakes);
         }
-        let address = addresses.by_address.entry(key).or_insert_with(|| Address {
-            under_way: 0,
-            credit: limits.handshakes_per_address as f64,
-            counted: now,
-        });
-        address.refill(&limits, now);
-        if address.under_way >= limits.handshakes_per_address {
-            return Err(HandshakeLimit::Handshakes);
-        }
-        if address.credit < 1.0 {
-            return Err(HandshakeLimit::Rate);
+        if let Some(address) = addresses.by_address.get_mut(&key) {
+            address.refill(&limits, now);
+            if address.under_way >= limits.handshakes_per_address {
+                return Err(HandshakeLimit::Handshakes);
+            }
+            if address.credit < 1.0 {
+                return Err(HandshakeLimit::Rate);
+            }
         }
         // Tokens can be copied: beyond the share of its address, each gives no more than the share of its
         // client, wherever it is used.
@@ -229,6 +235,12 @@ impl PeerLimits {
                 PlaceRefusal::Share => HandshakeLimit::Share,
             })
         })?;
+        // Refused ones are not remembered: a flood of them would leave no room for those that get a place.
+        let address = addresses.by_address.entry(key).or_insert_with(|| Address {
+            under_way: 0,
+            credit: limits.handshakes_per_address as f64,
+            counted: now,
+        });
         address.credit -= 1.0;
         address.under_way += 1;
         Ok(HandshakePlace { limits: self.clone(), address: key, _place: place })
@@ -517,6 +529,29 @@ mod tests {
         assert_eq!(begin(0).unwrap_err(), HandshakeLimit::Handshakes);
         assert_eq!(begin(3).unwrap_err(), HandshakeLimit::Share);
         let _others: Vec<_> = (100..120).map(|number| begin(number).unwrap()).collect();
+    }
+
+    #[test]
+    fn an_address_is_crowded_from_half_of_its_handshakes_on() {
+        let peers = limited(Limits { handshakes_per_address: 4, ..Limits::default() });
+        let begin = || peers.begin_handshake(at("198.18.0.1"), None, Instant::now()).unwrap();
+        let _first = begin();
+        assert!(!peers.is_crowded(at("198.18.0.1")));
+        let second = begin();
+        assert!(peers.is_crowded(at("198.18.0.1")) && !peers.is_crowded(at("198.18.0.2")));
+        drop(second);
+        assert!(!peers.is_crowded(at("198.18.0.1")));
+    }
+
+    #[test]
+    fn addresses_without_a_place_are_not_remembered() {
+        let peers = limited(Limits { handshakes: 4, ..Limits::default() });
+        let begin = |number: u8| {
+            peers.begin_handshake(([198, 18, 0, number], 1).into(), None, Instant::now())
+        };
+        let places: Vec<_> = (0..100).filter_map(|number| begin(number).ok()).collect();
+        assert!(places.len() < 100);
+        assert_eq!(peers.addresses().by_address.len(), places.len());
     }
 
     #[test]

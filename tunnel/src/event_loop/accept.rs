@@ -70,11 +70,13 @@ impl Core {
             return self.turn_away(from, Drop::InvalidToken);
         };
         let Evidence { retried, known } = &evidence;
+        let is_crowded = known.is_some() && self.shared.peers.is_crowded(from);
         // Behind a balancer many clients have the same address.
         let is_proven = retried.is_some()
             || known.is_some_and(|known| known.is_at_same_address)
+                && !is_crowded
                 && !self.shared.peers.is_balancer(from.ip());
-        if !is_proven && self.shared.peers.wants_proof() {
+        if !is_proven && (is_crowded || self.shared.peers.wants_proof()) {
             self.send_retry(arrival, header, known.is_some());
             return None;
         }
@@ -219,7 +221,6 @@ impl Core {
             (!self.open_window(slot)).then_some(Drop::PeerMemory)
         };
         let Some(limit) = limit else {
-            self.conns[slot].handshake.token_due = Some(self.now);
             self.issue_token(slot);
             return true;
         };
@@ -235,9 +236,12 @@ impl Core {
         let Some(validation) = &self.tunnel.address_validation else { return };
         let Some(conn) = self.conns.get_mut(slot) else { return };
         let handshake = &mut conn.handshake;
-        let is_due = handshake.token_due.is_some_and(|due| due <= self.now);
+        // A reload may have changed the lifetime.
+        let is_due = handshake
+            .token_issued
+            .is_none_or(|at| self.now.saturating_duration_since(at) >= validation.lifetime() / 2);
         let Some(peer) = handshake.peer_place.as_ref().filter(|_| is_due) else { return };
-        handshake.token_due = Some(self.now + validation.lifetime() / 2);
+        handshake.token_issued = Some(self.now);
         let id = ClientId::of_name(peer.name());
         if let Ok(token) = validation.known_client_token(id, conn.address.peer, unix_time_s()) {
             // An error only says that the connection is closed already.

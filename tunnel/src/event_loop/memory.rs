@@ -7,6 +7,7 @@ use crate::memory::{
     CONNECTION_BYTES, Candidate, HeldBytes, IN_FLIGHT_DIVISOR, LOG_INTERVAL, MIN_RESET_AGE, choose,
     share_of_excess, window_limit,
 };
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,7 +42,6 @@ impl Core {
                 conn.memory.relay_bytes += flow.held_bytes();
             }
         }
-        let mut own = 0;
         for (_, conn) in &mut self.conns {
             if std::mem::take(&mut conn.memory.was_driven) {
                 conn.memory.seen = conn.held_bytes();
@@ -55,15 +55,22 @@ impl Core {
                 place.set_memory(held.bytes);
             }
             conn.memory.held = held;
-            own += held.bytes;
         }
         self.shared.idle_memory.observe(self.shared.metrics.flows_active.get());
         self.limit_windows();
+        // Peers above their own limit first, so that they and not others pay for what they have too much.
+        self.evict_for_peers();
+        let own = self.conns.iter().map(|(_, conn)| conn.memory.held.bytes).sum();
         let excess = self.shared.memory.share_of_excess(own);
         if excess > 0 {
-            self.evict(excess, |_| true);
+            self.free(excess, |_| true);
         }
-        self.evict_for_peers();
+    }
+
+    /// Resets flows of the connections that `select` picks, until `excess` bytes are free: TCP flows, then UDP flows.
+    fn free(&mut self, excess: u64, select: impl Fn(usize) -> bool) {
+        let freed = self.evict(excess, &select);
+        self.evict_udp(excess.saturating_sub(freed), select);
     }
 
     /// Limits the stream windows of all connections.
@@ -91,12 +98,36 @@ impl Core {
             slots.insert(slot);
         }
         for (own, total, cap, slots) in full.into_values() {
-            self.evict(share_of_excess(own, total, cap), |slot| slots.contains(&slot));
+            self.free(share_of_excess(own, total, cap), |slot| slots.contains(&slot));
         }
     }
 
-    /// Resets flows of the connections that `select` picks, until `excess` bytes are free.
-    fn evict(&mut self, excess: u64, select: impl Fn(usize) -> bool) {
+    /// Ends UDP flows of the connections that `select` picks, those that hold most first, until `excess` bytes are free.
+    fn evict_udp(&mut self, excess: u64, select: impl Fn(usize) -> bool) {
+        if excess == 0 {
+            return;
+        }
+        let held = self.udp_flows.iter().filter(|(_, flow)| select(flow.conn.slot));
+        let mut held: Vec<_> =
+            held.map(|(slot, flow)| (flow.held_bytes(), slot, flow.conn.slot)).collect();
+        held.sort_unstable_by_key(|(bytes, ..)| Reverse(*bytes));
+        let mut freed = 0;
+        for (bytes, slot, conn) in held.into_iter().filter(|(bytes, ..)| *bytes > 0) {
+            if freed >= excess {
+                break;
+            }
+            self.end_datagrams(slot, FlowEnd::Memory);
+            self.release(conn, bytes);
+            self.memory.evicted_since_log += 1;
+            freed += bytes;
+        }
+        if freed > 0 {
+            self.log_evictions(self.now, freed);
+        }
+    }
+
+    /// Resets TCP flows of the connections that `select` picks, until `excess` bytes are free. Returns how many are.
+    fn evict(&mut self, excess: u64, select: impl Fn(usize) -> bool) -> u64 {
         let now = self.now;
         let candidates = self
             .flows
@@ -125,6 +156,7 @@ impl Core {
             self.memory.evicted_since_log += chosen.len();
             self.log_evictions(now, freed);
         }
+        freed
     }
 
     /// Counts memory as released at once, so that other workers do not free the same amount again
