@@ -5,34 +5,20 @@ use std::time::{Duration, Instant};
 
 use millrace_wire::repair::{BlockHeader, MAX_BLOCK_DATAGRAMS, RepairKind, Sequence};
 
+use super::block::{Block, is_within_bounds};
 use super::symbol::{from_symbol, to_symbol};
 
 /// Datagrams that are kept for blocks whose repair datagrams are still to come: those of the largest block, and as many
 /// again that come before its last repair datagram.
 const MAX_KEPT: usize = 2 * MAX_BLOCK_DATAGRAMS;
+/// Bytes of those datagrams: 4,096 of 1,452 bytes have 6 MB. The oldest are dropped.
+const MAX_RECEIVED_BYTES: usize = 8 << 20;
 /// Blocks that wait for more datagrams: short and long ones overlap.
 const MAX_BLOCKS: usize = 8;
+/// Bytes of their repair datagrams: 8 blocks with 128 of 1,452 bytes have 1.5 MB. The oldest blocks are dropped.
+const MAX_REPAIR_BYTES: usize = 4 << 20;
 /// After this time without a repair datagram nothing is kept: the peer sends none.
 const UNUSED_AFTER: Duration = Duration::from_secs(10);
-
-/// A block of which something is missing.
-#[derive(Debug)]
-struct Block {
-    first: Sequence,
-    header: BlockHeader,
-    symbol_bytes: usize,
-    repairs: Vec<(u16, Vec<u8>)>,
-}
-
-impl Block {
-    /// The numbers of its datagrams, each with its place.
-    fn numbers(&self) -> impl Iterator<Item = (usize, Sequence)> {
-        let first = self.first.value();
-        (0..u32::from(self.header.datagrams))
-            .map(move |offset| Sequence::new(first + offset))
-            .enumerate()
-    }
-}
 
 /// A datagram that was not received and is known now.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,12 +67,9 @@ impl BlockDecoder {
             return Vec::new();
         }
         self.keep(sequence, to_symbol(kind, payload));
-        let of_it = |block: &Block| {
-            let ahead = sequence.ahead_of(block.first);
-            (0..i32::from(block.header.datagrams)).contains(&ahead)
-        };
+        let is_enough = |block: &Block| block.contains(sequence) && block.is_enough();
         let mut recovered = Vec::new();
-        while let Some(index) = self.blocks.iter().position(|it| of_it(it) && self.is_enough(it)) {
+        while let Some(index) = self.blocks.iter().position(is_enough) {
             recovered.extend(self.recover(index));
         }
         recovered
@@ -101,39 +84,49 @@ impl BlockDecoder {
         now: Instant,
     ) -> Vec<Recovered> {
         self.used = now;
-        if self.complete.contains(&(first, header.datagrams)) {
+        let is_complete = self.complete.contains(&(first, header.datagrams));
+        if is_complete || !is_within_bounds(header, symbol.len()) {
             return Vec::new();
         }
-        let is_it =
-            |block: &Block| (block.first, block.header.datagrams) == (first, header.datagrams);
-        let found = self.blocks.iter().position(is_it);
-        let index = found.unwrap_or_else(|| {
-            if self.blocks.len() >= MAX_BLOCKS {
-                self.blocks.pop_front();
-            }
-            let symbol_bytes = symbol.len();
-            self.blocks.push_back(Block { first, header, symbol_bytes, repairs: Vec::new() });
-            self.blocks.len() - 1
-        });
+        self.make_repair_room(symbol.len());
+        let index = self.find_or_begin_block(first, header, symbol.len());
         let block = &mut self.blocks[index];
         let same = (header.repairs, symbol.len()) == (block.header.repairs, block.symbol_bytes);
         if !same || block.repairs.iter().any(|(index, _)| *index == header.index) {
             return Vec::new();
         }
         block.repairs.push((header.index, symbol.to_vec()));
-        if self.is_enough(&self.blocks[index]) { self.recover(index) } else { Vec::new() }
+        if block.is_enough() { self.recover(index) } else { Vec::new() }
+    }
+
+    /// The index of a block in `blocks`, which it joins if it is new.
+    fn find_or_begin_block(
+        &mut self,
+        first: Sequence,
+        header: BlockHeader,
+        symbol_bytes: usize,
+    ) -> usize {
+        let is_it =
+            |block: &Block| (block.first, block.header.datagrams) == (first, header.datagrams);
+        if let Some(index) = self.blocks.iter().position(is_it) {
+            return index;
+        }
+        if self.blocks.len() >= MAX_BLOCKS {
+            self.blocks.pop_front();
+        }
+        let mut block = Block::new(first, header, symbol_bytes);
+        block.missing = block.numbers().filter(|(_, it)| !self.kept.contains_key(it)).count();
+        self.blocks.push_back(block);
+        self.blocks.len() - 1
     }
 
     /// Bytes that it holds.
     pub(super) fn held_bytes(&self) -> usize {
-        let of_block = |block: &Block| block.repairs.len() * block.symbol_bytes;
-        self.kept_bytes + self.blocks.iter().map(of_block).sum::<usize>()
+        self.kept_bytes + self.repair_bytes()
     }
 
-    /// Whether as many repair datagrams are there as datagrams are missing.
-    fn is_enough(&self, block: &Block) -> bool {
-        let missing = block.numbers().filter(|(_, it)| !self.kept.contains_key(it));
-        missing.take(block.repairs.len() + 1).count() <= block.repairs.len()
+    fn repair_bytes(&self) -> usize {
+        self.blocks.iter().map(Block::repair_bytes).sum()
     }
 
     /// Computes what is missing of a block, of which enough is there, and removes it.
@@ -180,15 +173,35 @@ impl BlockDecoder {
     }
 
     fn keep(&mut self, sequence: Sequence, symbol: Vec<u8>) {
-        while self.order.len() >= MAX_KEPT
+        self.make_room(symbol.len());
+        self.kept_bytes += symbol.len();
+        match self.kept.insert(sequence, symbol) {
+            // Numbers are accepted again after the peer has jumped far ahead.
+            Some(replaced) => self.kept_bytes -= replaced.len(),
+            None => {
+                self.order.push_back(sequence);
+                self.blocks_with(sequence).for_each(|block| block.missing -= 1);
+            }
+        }
+    }
+
+    /// Drops the oldest datagrams until there is room for one of `bytes`.
+    fn make_room(&mut self, bytes: usize) {
+        while (self.order.len() >= MAX_KEPT || self.kept_bytes + bytes > MAX_RECEIVED_BYTES)
             && let Some(oldest) = self.order.pop_front()
         {
             self.kept_bytes -= self.kept.remove(&oldest).map_or(0, |symbol| symbol.len());
+            self.blocks_with(oldest).for_each(|block| block.missing += 1);
         }
-        self.kept_bytes += symbol.len();
-        if self.kept.insert(sequence, symbol).is_none() {
-            self.order.push_back(sequence);
-        }
+    }
+
+    /// Drops the oldest blocks until there is room for a repair datagram of `bytes`.
+    fn make_repair_room(&mut self, bytes: usize) {
+        while self.repair_bytes() + bytes > MAX_REPAIR_BYTES && self.blocks.pop_front().is_some() {}
+    }
+
+    fn blocks_with(&mut self, sequence: Sequence) -> impl Iterator<Item = &mut Block> {
+        self.blocks.iter_mut().filter(move |block| block.contains(sequence))
     }
 
     fn clear(&mut self) {
@@ -315,5 +328,81 @@ mod tests {
         let later = now + UNUSED_AFTER + Duration::from_millis(1);
         decoder.add(Sequence::new(1), RepairKind::Whole, b"payload", later);
         assert_eq!(decoder.held_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes() {
+        let now = Instant::now();
+        let mut decoder = BlockDecoder::new(now);
+        let payload = vec![1; 65_529];
+        for number in 0..200 {
+            decoder.add(Sequence::new(number), RepairKind::Whole, &payload, now);
+        }
+        // Each symbol has 3 bytes more.
+        assert_eq!((decoder.kept.len(), decoder.held_bytes()), (128, 128 * 65_532));
+        let newest = (72..200).map(Sequence::new);
+        assert_eq!(decoder.order.iter().copied().collect::<Vec<_>>(), newest.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn repairs_are_bounded_in_bytes() {
+        let now = Instant::now();
+        let mut decoder = BlockDecoder::new(now);
+        let symbol = vec![0; 65_520];
+        for (datagrams, repairs) in [(2048, 1), (1, 128)] {
+            let header = BlockHeader { datagrams, repairs, index: 0 };
+            assert_eq!(decoder.add_repair(Sequence::new(0), header, &symbol, now), []);
+            assert!(decoder.blocks.is_empty(), "{header:?}");
+        }
+        for (first, index) in [0, 100].iter().flat_map(|first| (0..60).map(move |it| (*first, it)))
+        {
+            let header = BlockHeader { datagrams: 64, repairs: 64, index };
+            assert_eq!(decoder.add_repair(Sequence::new(first), header, &symbol, now), []);
+            assert!(decoder.held_bytes() <= MAX_REPAIR_BYTES, "{first} {index}");
+        }
+        assert_eq!(decoder.blocks.len(), 1);
+        assert_eq!(
+            (decoder.blocks[0].first, decoder.blocks[0].repairs.len()),
+            (Sequence::new(100), 60)
+        );
+    }
+
+    #[test]
+    fn a_datagram_that_replaces_another_counts_once() {
+        let now = Instant::now();
+        let mut decoder = BlockDecoder::new(now);
+        for round in 0..10 {
+            // Each is ahead of the one before it, so that all are new each time.
+            for number in [0, 1_398_101, 2_796_202] {
+                let payload = vec![1; 100 - round];
+                decoder.add(Sequence::new(number), RepairKind::Whole, &payload, now);
+            }
+        }
+        assert_eq!((decoder.order.len(), decoder.held_bytes()), (3, 3 * (91 + 3)));
+    }
+
+    #[test]
+    fn a_block_counts_which_of_its_datagrams_are_not_kept() {
+        let now = Instant::now();
+        let mut decoder = BlockDecoder::new(now);
+        let mut counts = std::collections::HashSet::new();
+        for number in 0..2 * MAX_KEPT as u32 {
+            if number % 500 == 0 && number < 4000 {
+                // Some of its datagrams have come before it, and some come later; numbers wrap around in the first one.
+                let first = Sequence::new(number.wrapping_sub(300));
+                let header = BlockHeader { datagrams: 700, repairs: 1, index: 0 };
+                assert_eq!(decoder.add_repair(first, header, &[0; 10], now), []);
+            }
+            if number % 10 != 0 {
+                decoder.add(Sequence::new(number), RepairKind::Whole, b"payload", now);
+            }
+            for block in decoder.blocks.iter().filter(|_| number % 100 == 0) {
+                let is_missing = |number: &Sequence| !decoder.kept.contains_key(number);
+                let missing = block.numbers().filter(|(_, number)| is_missing(number)).count();
+                assert_eq!(block.missing, missing, "{number} {:?}", block.first);
+                counts.insert(missing);
+            }
+        }
+        assert!(counts.contains(&70) && counts.contains(&700), "{counts:?}");
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use millrace_wire::repair::{BlockHeader, MAX_BLOCK_DATAGRAMS, MAX_REPAIRS, RepairKind, Sequence};
 use reed_solomon_simd::ReedSolomonEncoder;
 
+use super::block::MAX_BLOCK_BYTES;
 use super::symbol::{symbol_bytes, to_symbol};
 
 /// What frame, packet and its authentication cost beside a datagram, which counts in the overhead.
@@ -61,11 +62,19 @@ impl BlockEncoder {
         self.credit += self.overhead * (payload.len() as f64 + COST_BYTES);
     }
 
+    /// Whether the block has room for one more datagram: receivers ignore larger blocks.
+    pub(super) fn has_room(&self, payload_bytes: usize) -> bool {
+        let count = self.symbols.len() + 1;
+        let bytes = symbol_bytes(self.longest_payload.max(payload_bytes));
+        count <= MAX_BLOCK_DATAGRAMS && count * bytes <= MAX_BLOCK_BYTES
+    }
+
     /// Whether the block is over; `paused` if nothing waits to be sent.
     pub(super) fn is_due(&self, paused: bool, now: Instant) -> bool {
         let duration = if paused { self.duration.mul_f64(PAUSE_FRACTION) } else { self.duration };
         let age = now.saturating_duration_since(self.began);
-        !self.symbols.is_empty() && (self.symbols.len() >= MAX_BLOCK_DATAGRAMS || age >= duration)
+        let is_full = !self.has_room(self.longest_payload);
+        !self.symbols.is_empty() && (is_full || age >= duration)
     }
 
     /// Ends the block. Returns the number of its first datagram and the payloads of its repair datagrams.
@@ -77,7 +86,7 @@ impl BlockEncoder {
         let bytes = symbol_bytes(std::mem::take(&mut self.longest_payload));
         self.bytes = 0;
         let cost = (BlockHeader::BYTES + bytes) as f64 + COST_BYTES;
-        let count = ((self.credit / cost) as usize).min(MAX_REPAIRS);
+        let count = ((self.credit / cost) as usize).min(MAX_REPAIRS).min(MAX_BLOCK_BYTES / bytes);
         self.credit = (self.credit - count as f64 * cost).min(MAX_CREDIT_REPAIRS * cost);
         for symbol in &mut symbols {
             symbol.resize(bytes, 0);
@@ -139,6 +148,26 @@ mod tests {
         assert_eq!(first, Sequence::new(9));
         assert!(!repairs.is_empty());
         assert_eq!(block.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_block_ends_before_it_has_too_many_bytes() {
+        let now = Instant::now();
+        let mut block = BlockEncoder::new(DURATION, OVERHEAD, now);
+        let payload = [1; 9000];
+        for number in 0..MAX_BLOCK_BYTES as u32 / 9004 {
+            assert!(!block.is_due(false, now) && block.has_room(9000), "{number}");
+            block.add(Sequence::new(number), RepairKind::Whole, &payload, now);
+        }
+        assert!(block.is_due(false, now) && !block.has_room(1));
+        assert!(!block.close().1.is_empty());
+        // A longer datagram makes those before it longer too.
+        for number in 0..64 {
+            assert!(block.has_room(65_000), "{number}");
+            block.add(Sequence::new(number), RepairKind::Whole, b"payload", now);
+        }
+        assert!(!block.has_room(65_000) && block.has_room(60_000));
+        assert!(!block.is_due(false, now));
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Fec {
         now: Instant,
     ) {
         if self.is_active {
+            self.close_those(|block| !block.has_room(payload.len()));
             for block in &mut self.blocks {
                 block.add(sequence, kind, payload, now);
             }
@@ -122,6 +123,8 @@ impl Fec {
 
 #[cfg(test)]
 mod tests {
+    use millrace_wire::repair::MAX_BLOCK_DATAGRAMS;
+
     use super::*;
 
     #[test]
@@ -150,6 +153,22 @@ mod tests {
             assert!(blocks.iter().all(|(first, _)| *first == Sequence::new(0)));
         }
         assert!(!fec.has_open_block());
+    }
+
+    #[test]
+    fn a_block_ends_where_the_next_datagram_has_no_room() {
+        let now = Instant::now();
+        let mut fec = Fec::new(Duration::from_millis(200), now);
+        fec.update(false, now);
+        for number in 0..MAX_BLOCK_DATAGRAMS as u32 {
+            assert!(!fec.has_repairs(), "{number}");
+            fec.add(Sequence::new(number), RepairKind::Whole, b"payload", now);
+        }
+        fec.add(Sequence::new(MAX_BLOCK_DATAGRAMS as u32), RepairKind::Whole, b"payload", now);
+        let (first, repair) = fec.pop_repair().unwrap();
+        let (header, _) = BlockHeader::parse(&repair).unwrap();
+        assert_eq!(first, Sequence::new(0));
+        assert_eq!(usize::from(header.datagrams), MAX_BLOCK_DATAGRAMS);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! packets on as they come: players put RTP in order themselves. Where the round trip is too long to send again, blocks
 //! of datagrams are followed by repair datagrams (forward error correction).
 
+mod block;
 mod decoder;
 mod encoder;
 mod fec;

@@ -7,6 +7,8 @@ use millrace_wire::repair::Sequence;
 /// Parts that wait for the other one, 370 kB of a tunnel with packets of 1,452 bytes. The oldest is dropped for a new
 /// one.
 const MAX_PARTS: usize = 256;
+/// Bytes of the parts that wait: what comes in a capsule has up to 65,535.
+const MAX_PART_BYTES: usize = 1 << 20;
 
 /// Which part of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +51,19 @@ impl WaitingParts {
                 PacketHalf::Second => [&other.payload, payload].concat(),
             });
         }
-        if self.parts.len() >= MAX_PARTS
+        self.make_room(payload.len());
+        self.bytes += payload.len();
+        self.parts.push_back(Part { packet, half, payload: payload.to_vec() });
+        None
+    }
+
+    /// Drops the oldest parts until there is room for one of `bytes`.
+    fn make_room(&mut self, bytes: usize) {
+        while (self.parts.len() >= MAX_PARTS || self.bytes + bytes > MAX_PART_BYTES)
             && let Some(oldest) = self.parts.pop_front()
         {
             self.bytes -= oldest.payload.len();
         }
-        self.bytes += payload.len();
-        self.parts.push_back(Part { packet, half, payload: payload.to_vec() });
-        None
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -95,6 +102,19 @@ mod tests {
             "it was dropped"
         );
         let newest = Sequence::new(MAX_PARTS as u32);
+        assert!(parts.insert(newest, PacketHalf::Second, b"2").is_some());
+    }
+
+    #[test]
+    fn their_bytes_are_bounded() {
+        let mut parts = WaitingParts::default();
+        let payload = vec![1; 65_532];
+        for number in 0..32 {
+            assert_eq!(parts.insert(Sequence::new(number), PacketHalf::First, &payload), None);
+        }
+        assert_eq!((parts.parts.len(), parts.bytes()), (16, 16 * 65_532));
+        let (oldest, newest) = (Sequence::new(15), Sequence::new(31));
+        assert_eq!(parts.insert(oldest, PacketHalf::Second, b"2"), None, "it was dropped");
         assert!(parts.insert(newest, PacketHalf::Second, b"2").is_some());
     }
 }

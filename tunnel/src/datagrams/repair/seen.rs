@@ -34,8 +34,11 @@ impl SeenWindow {
         is_new
     }
 
+    /// Whether it is one of the newest numbers. The number that is half of all away is both ahead and behind, and counts
+    /// as behind: [`Sequence::ahead_of`] is negative either way.
     fn is_within(&self, sequence: Sequence) -> bool {
-        self.newest.is_none_or(|newest| newest.ahead_of(sequence) < WINDOW as i32)
+        let window = 0..WINDOW as i32;
+        self.newest.is_none_or(|newest| window.contains(&newest.ahead_of(sequence)))
     }
 
     /// Makes `newest` the newest number, by so many ahead of the one before; those between are missing.
@@ -80,6 +83,15 @@ mod tests {
         assert!(seen.insert(Sequence::new(WINDOW)));
         assert!(!seen.insert(Sequence::new(0)));
         assert!(seen.insert(Sequence::new(1)), "the oldest that is remembered");
+    }
+
+    #[test]
+    fn the_number_half_of_all_away_is_outside_the_window() {
+        let mut seen = SeenWindow::default();
+        assert!(seen.insert(Sequence::new(7)));
+        let opposite = Sequence::new(7 + (1 << 21));
+        assert!(!seen.is_within(opposite) && !seen.insert(opposite));
+        assert!(seen.is_within(Sequence::new(7)) && seen.insert(Sequence::new(6)));
     }
 
     #[test]
