@@ -324,26 +324,50 @@ impl SendQueue {
 
     /// Removes the packets of frames that have been dropped, and numbers those behind again.
     fn sweep(&mut self) {
-        let dropped = self.media.iter_mut().map(QueuedMedium::take_dropped_packets);
-        if !dropped.fold(false, |any, it| any | it) {
+        let dropped = self.media.iter_mut().map(QueuedMedium::take_dropped_packets).sum();
+        if dropped == 0 {
             return;
         }
-        let mut removed = vec![0_u16; self.media.len()];
-        let (media, bytes) = (&mut self.media, &mut self.bytes);
-        self.parts.retain_mut(|part| {
-            let Some((medium, frame)) = part.frame else { return true };
-            if media[medium].is_dropped(frame) {
-                removed[medium] = removed[medium].wrapping_add(1);
-                media[medium].remove_packet(frame);
-                *bytes -= part.bytes.len();
-                return false;
-            }
-            renumber(&mut part.bytes, removed[medium]);
-            true
-        });
+        let removed = self.remove_dropped(self.first_dropped(dropped));
         for (medium, removed) in self.media.iter_mut().zip(removed) {
             medium.removed_packets = medium.removed_packets.wrapping_add(removed);
+            medium.forget_dropped();
         }
+    }
+
+    /// The index of the first of so many packets of dropped frames. From the back: where the newest frame is dropped, not
+    /// more is walked over than has come since it began.
+    fn first_dropped(&self, mut packets: usize) -> usize {
+        let mut at = self.parts.len();
+        while packets > 0 && at > 0 {
+            at -= 1;
+            let frame = self.parts[at].frame;
+            let is_dropped = frame.is_some_and(|(medium, it)| self.media[medium].is_dropped(it));
+            packets -= usize::from(is_dropped);
+        }
+        at
+    }
+
+    /// Removes the packets of dropped frames from this index on. How many each medium had.
+    fn remove_dropped(&mut self, first: usize) -> Vec<u16> {
+        let mut removed = vec![0_u16; self.media.len()];
+        let mut kept = first;
+        for at in first..self.parts.len() {
+            let part = &mut self.parts[at];
+            if let Some((medium, frame)) = part.frame {
+                if self.media[medium].is_dropped(frame) {
+                    removed[medium] = removed[medium].wrapping_add(1);
+                    self.media[medium].remove_packet(frame);
+                    self.bytes -= part.bytes.len();
+                    continue;
+                }
+                renumber(&mut part.bytes, removed[medium]);
+            }
+            self.parts.swap(kept, at);
+            kept += 1;
+        }
+        self.parts.truncate(kept);
+        removed
     }
 
     fn is_held(&self, part: &QueuedPart) -> bool {

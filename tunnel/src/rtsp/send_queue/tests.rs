@@ -390,6 +390,32 @@ fn the_queue_is_bounded_in_bytes() {
     assert!(tunnel.dropped() > 1000);
 }
 
+/// The first frame in the queue has been begun, and all behind it are dropped.
+#[test]
+fn a_reader_that_stands_still_leaves_no_record_of_dropped_frames() {
+    let jpeg = |number: u32| {
+        interleaved(0, &rtp_packet(26, number as u16, number * 3600, &[1; PAYLOAD_BYTES]))
+    };
+    let sources: [(&str, &dyn Fn(u32) -> Vec<u8>); 2] =
+        [(CAMERA, &frame), ("m=video 0 RTP/AVP 26\r\n", &jpeg)];
+    for (media, source) in sources {
+        let mut tunnel = Tunnel::new(media);
+        for number in 0..3000_u32 {
+            tunnel.push(&source(number));
+            tunnel.send(match number {
+                0..100 => usize::MAX,
+                100 => 200,
+                _ => 0,
+            });
+            tunnel.now += FRAME_INTERVAL;
+        }
+        assert!(tunnel.dropped() > 2800, "{media}");
+        // Those of the configured time and one group.
+        let frames = tunnel.queue.media[0].frame_count();
+        assert!((2..100).contains(&frames), "{media}: {frames}");
+    }
+}
+
 #[test]
 fn nothing_is_lost_of_a_connection_that_is_no_longer_followed() {
     let mut tunnel = Tunnel::new(CAMERA);
