@@ -21,18 +21,20 @@ pub(super) struct QueuedMedium {
     coding: Coding,
     /// A picture has been dropped: those up to the next key frame refer to it.
     awaits_key: bool,
+    /// Those with packets in the queue, and the newest one. Numbers rise, with gaps where frames were dropped.
     frames: VecDeque<QueuedFrame>,
-    /// The number of the first of them.
-    first: u64,
+    /// The number of the next frame.
+    next_number: u64,
     /// Frames dropped since that was asked.
     dropped_frames: u64,
-    /// Packets of dropped frames are in the queue.
-    has_dropped_packets: bool,
+    /// Packets of dropped frames that are in the queue.
+    dropped_packets: usize,
 }
 
 /// A frame, or a packet of audio: all packets with one timestamp.
 #[derive(Debug)]
 struct QueuedFrame {
+    number: u64,
     timestamp: u32,
     kind: PictureKind,
     arrived: Instant,
@@ -53,9 +55,9 @@ impl QueuedMedium {
             coding: medium.coding,
             awaits_key: false,
             frames: VecDeque::new(),
-            first: 0,
+            next_number: 0,
             dropped_frames: 0,
-            has_dropped_packets: false,
+            dropped_packets: 0,
         }
     }
 
@@ -81,7 +83,7 @@ impl QueuedMedium {
             return None;
         }
         newest.packets += 1;
-        Some(self.first + self.frames.len() as u64 - 1)
+        Some(newest.number)
     }
 
     fn begin_frame(&mut self, timestamp: u32, arrived: Instant) {
@@ -89,8 +91,13 @@ impl QueuedMedium {
         if self.awaits_key && self.is_newest_undecided() {
             self.drop_newest();
         }
+        // Sent or dropped, and no longer the newest.
+        if self.frames.back().is_some_and(|newest| newest.packets == 0) {
+            self.frames.pop_back();
+        }
         let kind = PictureKind::Undecided;
         let frame = QueuedFrame {
+            number: self.next_number,
             timestamp,
             kind,
             arrived,
@@ -99,6 +106,7 @@ impl QueuedMedium {
             is_dropped: false,
         };
         self.frames.push_back(frame);
+        self.next_number += 1;
         self.forget_sent();
     }
 
@@ -117,7 +125,7 @@ impl QueuedMedium {
             if !frame.is_begun && !frame.is_dropped {
                 frame.is_dropped = true;
                 self.dropped_frames += 1;
-                self.has_dropped_packets |= frame.packets > 0;
+                self.dropped_packets += frame.packets as usize;
             }
         }
     }
@@ -126,8 +134,13 @@ impl QueuedMedium {
     fn forget_sent(&mut self) {
         while self.frames.len() > 1 && self.frames[0].packets == 0 {
             self.frames.pop_front();
-            self.first += 1;
         }
+    }
+
+    /// Frames whose packets were removed, wherever they are: those ahead of them may never be sent.
+    pub(super) fn forget_dropped(&mut self) {
+        let newest = self.frames.back().map(|it| it.number);
+        self.frames.retain(|it| it.packets > 0 || Some(it.number) == newest);
     }
 
     /// When the oldest frame that can be dropped arrived.
@@ -163,7 +176,7 @@ impl QueuedMedium {
     pub(super) fn is_held(&self, frame: u64) -> bool {
         self.awaits_key
             && self.is_newest_undecided()
-            && frame == self.first + self.frames.len() as u64 - 1
+            && self.frames.back().is_some_and(|newest| newest.number == frame)
     }
 
     /// Whether this frame has been dropped.
@@ -192,9 +205,9 @@ impl QueuedMedium {
         }
     }
 
-    /// Whether packets of dropped frames were in the queue since the last call.
-    pub(super) fn take_dropped_packets(&mut self) -> bool {
-        std::mem::take(&mut self.has_dropped_packets)
+    /// Packets in the queue of frames that were dropped since the last call.
+    pub(super) fn take_dropped_packets(&mut self) -> usize {
+        std::mem::take(&mut self.dropped_packets)
     }
 
     /// Frames dropped since the last call.
@@ -202,11 +215,22 @@ impl QueuedMedium {
         std::mem::take(&mut self.dropped_frames)
     }
 
+    /// How many frames are kept.
+    #[cfg(test)]
+    pub(super) fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
     fn frame(&self, number: u64) -> Option<&QueuedFrame> {
-        self.frames.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        self.frames.get(self.index(number)?)
     }
 
     fn frame_mut(&mut self, number: u64) -> Option<&mut QueuedFrame> {
-        self.frames.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        let index = self.index(number)?;
+        self.frames.get_mut(index)
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
+        self.frames.binary_search_by_key(&number, |it| it.number).ok()
     }
 }

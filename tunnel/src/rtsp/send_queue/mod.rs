@@ -32,10 +32,12 @@ use frames::QueuedMedium;
 use pace::{OBSERVATION_TIME, PaceVerdict};
 use splitter::{INTERLEAVED_HEAD_BYTES, Splitter, StreamPart};
 
-/// Most that a queue holds: two seconds of 134 Mbit/s.
+/// Most that a queue takes, with [`PART_COST_BYTES`] for each part: two seconds of 125 Mbit/s in packets of 1,200 bytes.
 const MAX_HELD_BYTES: usize = 32 << 20;
 /// What a part takes beside its bytes: its place in the queue and its allocation.
 const PART_COST_BYTES: usize = 80;
+/// What is never dropped is joined up to this size: then [`PART_COST_BYTES`] is less than a hundredth of it.
+const MAX_JOINED_BYTES: usize = 16 << 10;
 /// How much longer than the configured time frames of a source may wait whose pace is not known: it was in real time, had
 /// a break, and is observed again.
 const MAX_OBSERVATION_DELAY: Duration = OBSERVATION_TIME.saturating_mul(2);
@@ -64,6 +66,13 @@ struct QueuedPart {
     bytes: Vec<u8>,
     /// Of a packet that can be dropped: the index of its medium, and the number of its frame.
     frame: Option<(usize, u64)>,
+}
+
+impl QueuedPart {
+    /// Whether more that is never dropped can be joined to it.
+    fn has_room_for(&self, bytes: &[u8]) -> bool {
+        self.frame.is_none() && self.bytes.len() + bytes.len() <= MAX_JOINED_BYTES
+    }
 }
 
 /// What is taken from the origin.
@@ -119,7 +128,7 @@ impl SendQueue {
             self.media.iter_mut().for_each(|medium| medium.pace.reset());
         }
         match self.intake {
-            Intake::Observed | Intake::RealTime if self.bytes <= MAX_HELD_BYTES => usize::MAX,
+            Intake::Observed | Intake::RealTime if !self.is_full() => usize::MAX,
             _ => stream_room.saturating_sub(self.bytes - self.sent_bytes),
         }
     }
@@ -218,7 +227,16 @@ impl SendQueue {
 
     /// What it takes.
     pub(crate) fn held_bytes(&self) -> u64 {
-        (self.bytes + self.parts.len() * PART_COST_BYTES + self.splitter.held_bytes()) as u64
+        (self.cost_bytes() + self.splitter.held_bytes()) as u64
+    }
+
+    /// What its parts take.
+    fn cost_bytes(&self) -> usize {
+        self.bytes + self.parts.len() * PART_COST_BYTES
+    }
+
+    fn is_full(&self) -> bool {
+        self.cost_bytes() > MAX_HELD_BYTES
     }
 
     /// What has happened since the last call.
@@ -245,9 +263,16 @@ impl SendQueue {
     }
 
     fn push_part(&mut self, bytes: Vec<u8>, frame: Option<(usize, u64)>) {
-        if !bytes.is_empty() {
-            self.bytes += bytes.len();
-            self.parts.push_back(QueuedPart { bytes, frame });
+        if bytes.is_empty() {
+            return;
+        }
+        self.bytes += bytes.len();
+        match self.parts.back_mut() {
+            // It may have been sent in part: that is counted from its beginning.
+            Some(last) if frame.is_none() && last.has_room_for(&bytes) => {
+                last.bytes.extend_from_slice(&bytes);
+            }
+            _ => self.parts.push_back(QueuedPart { bytes, frame }),
         }
     }
 
@@ -283,7 +308,7 @@ impl SendQueue {
         let leading = self.media.iter().find(|it| it.is_video).or(self.media.first());
         let Some(verdict) = leading.map(|it| it.pace.verdict(now)) else { return };
         let is_held_too_long =
-            self.bytes > MAX_HELD_BYTES || self.held(now) > self.max_time + MAX_OBSERVATION_DELAY;
+            self.is_full() || self.held(now) > self.max_time + MAX_OBSERVATION_DELAY;
         let next = match (self.intake, verdict) {
             (Intake::Unread, _) => Intake::Observed,
             (Intake::Observed, PaceVerdict::RealTime) => Intake::RealTime,
@@ -316,34 +341,59 @@ impl SendQueue {
             self.media.iter_mut().for_each(|medium| medium.drop_before(before));
             self.sweep();
             // Beyond the bound, a quarter of what is held goes at a time.
-            let is_full = self.bytes > MAX_HELD_BYTES;
             let shorter = now.checked_sub(self.held(now) * 3 / 4).filter(|it| *it > before);
-            limit = shorter.filter(|_| is_full);
+            limit = shorter.filter(|_| self.is_full());
         }
     }
 
     /// Removes the packets of frames that have been dropped, and numbers those behind again.
     fn sweep(&mut self) {
-        let dropped = self.media.iter_mut().map(QueuedMedium::take_dropped_packets);
-        if !dropped.fold(false, |any, it| any | it) {
+        let dropped: usize = self.media.iter_mut().map(QueuedMedium::take_dropped_packets).sum();
+        if dropped == 0 {
             return;
         }
-        let mut removed = vec![0_u16; self.media.len()];
-        let (media, bytes) = (&mut self.media, &mut self.bytes);
-        self.parts.retain_mut(|part| {
-            let Some((medium, frame)) = part.frame else { return true };
-            if media[medium].is_dropped(frame) {
-                removed[medium] = removed[medium].wrapping_add(1);
-                media[medium].remove_packet(frame);
-                *bytes -= part.bytes.len();
-                return false;
-            }
-            renumber(&mut part.bytes, removed[medium]);
-            true
-        });
+        let removed = self.remove_dropped(self.first_dropped(dropped));
         for (medium, removed) in self.media.iter_mut().zip(removed) {
-            medium.removed_packets = medium.removed_packets.wrapping_add(removed);
+            if removed > 0 {
+                medium.removed_packets = medium.removed_packets.wrapping_add(removed);
+                medium.forget_dropped();
+            }
         }
+    }
+
+    /// The index of the first of so many packets of dropped frames. From the back: where the newest frame is dropped, not
+    /// more is walked over than has come since it began.
+    fn first_dropped(&self, mut packets: usize) -> usize {
+        let mut at = self.parts.len();
+        while packets > 0 && at > 0 {
+            at -= 1;
+            let frame = self.parts[at].frame;
+            let is_dropped = frame.is_some_and(|(medium, it)| self.media[medium].is_dropped(it));
+            packets -= usize::from(is_dropped);
+        }
+        at
+    }
+
+    /// Removes the packets of dropped frames from this index on. How many each medium had.
+    fn remove_dropped(&mut self, first: usize) -> Vec<u16> {
+        let mut removed = vec![0_u16; self.media.len()];
+        let mut kept = first;
+        for at in first..self.parts.len() {
+            let part = &mut self.parts[at];
+            if let Some((medium, frame)) = part.frame {
+                if self.media[medium].is_dropped(frame) {
+                    removed[medium] = removed[medium].wrapping_add(1);
+                    self.media[medium].remove_packet(frame);
+                    self.bytes -= part.bytes.len();
+                    continue;
+                }
+                renumber(&mut part.bytes, removed[medium]);
+            }
+            self.parts.swap(kept, at);
+            kept += 1;
+        }
+        self.parts.truncate(kept);
+        removed
     }
 
     fn is_held(&self, part: &QueuedPart) -> bool {

@@ -390,6 +390,90 @@ fn the_queue_is_bounded_in_bytes() {
     assert!(tunnel.dropped() > 1000);
 }
 
+/// Of an origin that sends nothing else at line rate.
+#[test]
+fn empty_packets_take_no_more_than_the_bound() {
+    let mut tunnel = Tunnel::new(CAMERA);
+    tunnel.push(&frame(0));
+    let before = tunnel.output.len() + frame(0).len();
+    let packet = interleaved(5, &[]);
+    let empty = packet.repeat(16 << 10);
+    let mut pushed = 0;
+    while tunnel.queue.room_bytes(0, tunnel.now) > 0 {
+        tunnel.push(&empty);
+        pushed += empty.len();
+        assert!(pushed <= MAX_HELD_BYTES + empty.len());
+    }
+    assert!(pushed > MAX_HELD_BYTES / 2);
+    assert!(tunnel.most_held_bytes <= (MAX_HELD_BYTES + 2 * empty.len()) as u64);
+    let parts = tunnel.queue.parts.len();
+    assert!(parts <= pushed / MAX_JOINED_BYTES + 10, "{parts}");
+    tunnel.send(usize::MAX);
+    assert_eq!(tunnel.output.len(), before + pushed);
+    assert!(tunnel.output[before..].chunks(packet.len()).all(|it| it == packet));
+}
+
+#[test]
+fn what_is_never_dropped_is_joined_while_it_is_sent() {
+    let mut tunnel = Tunnel::new(CAMERA);
+    let mut expected = tunnel.output.clone();
+    for number in 0..5000_u32 {
+        let packet = interleaved(1, &number.to_be_bytes());
+        tunnel.push(&packet);
+        expected.extend(packet);
+        // Ends inside packets, and inside what was joined.
+        tunnel.send(5);
+    }
+    // 40,000 bytes, of which 25,000 have been sent.
+    assert_eq!(tunnel.queue.parts.len(), 2);
+    tunnel.send(usize::MAX);
+    assert!(tunnel.output == expected);
+    assert_eq!(tunnel.queue.held_bytes(), 0);
+}
+
+/// With 2,000 packets of one byte a frame.
+#[test]
+fn small_packets_count_with_what_they_take() {
+    let mut tunnel = Tunnel::new("m=video 0 RTP/AVP 26\r\n");
+    tunnel.queue.max_time = Duration::from_secs(600);
+    for number in 0..400_u32 {
+        let packets = (0..2000_u32).map(|at| {
+            let sequence = (number * 2000 + at) as u16;
+            interleaved(0, &rtp_packet(26, sequence, number * 3600, &[1]))
+        });
+        tunnel.push(&packets.flatten().collect::<Vec<u8>>());
+        tunnel.now += FRAME_INTERVAL;
+    }
+    let cost = tunnel.queue.cost_bytes();
+    assert!(cost <= MAX_HELD_BYTES && cost > MAX_HELD_BYTES / 2, "{cost}");
+    assert!(tunnel.queue.bytes < MAX_HELD_BYTES / 4);
+    assert!(tunnel.dropped() > 100);
+}
+
+/// The first frame in the queue has been begun, and all behind it are dropped.
+#[test]
+fn a_reader_that_stands_still_leaves_no_record_of_dropped_frames() {
+    let jpeg = |number: u32| {
+        interleaved(0, &rtp_packet(26, number as u16, number * 3600, &[1; PAYLOAD_BYTES]))
+    };
+    for (media, is_jpeg) in [(CAMERA, false), ("m=video 0 RTP/AVP 26\r\n", true)] {
+        let mut tunnel = Tunnel::new(media);
+        for number in 0..3000_u32 {
+            tunnel.push(&if is_jpeg { jpeg(number) } else { frame(number) });
+            tunnel.send(match number {
+                0..100 => usize::MAX,
+                100 => 200,
+                _ => 0,
+            });
+            tunnel.now += FRAME_INTERVAL;
+        }
+        assert!(tunnel.dropped() > 2800, "{media}");
+        // Those of the configured time and one group.
+        let frames = tunnel.queue.media[0].frame_count();
+        assert!((2..100).contains(&frames), "{media}: {frames}");
+    }
+}
+
 #[test]
 fn nothing_is_lost_of_a_connection_that_is_no_longer_followed() {
     let mut tunnel = Tunnel::new(CAMERA);
