@@ -1,6 +1,6 @@
 //! Forward error correction of what is received.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use millrace_wire::repair::{BlockHeader, MAX_BLOCK_DATAGRAMS, RepairKind, Sequence};
@@ -17,6 +17,12 @@ const MAX_RECEIVED_BYTES: usize = 8 << 20;
 const MAX_BLOCKS: usize = 8;
 /// Bytes of their repair datagrams: 8 blocks with 128 of 1,452 bytes have 1.5 MB. The oldest blocks are dropped.
 const MAX_REPAIR_BYTES: usize = 4 << 20;
+/// Work that a flow may take at once: one for each number that is looked up for a new block, and [`Block::decode_work`].
+/// A block of the largest size takes about twice its datagrams.
+const MAX_WORK: usize = 4 * MAX_BLOCK_DATAGRAMS;
+/// Work that each received datagram allows. If all short and long blocks have losses, each of their datagrams takes 4,
+/// and each decode 64 more. That is enough for short blocks of 7 datagrams, and for 100 smaller ones in sequence.
+const WORK_A_DATAGRAM: usize = 16;
 /// After this time without a repair datagram nothing is kept: the peer sends none.
 const UNUSED_AFTER: Duration = Duration::from_secs(10);
 
@@ -38,6 +44,8 @@ pub(super) struct BlockDecoder {
     blocks: VecDeque<Block>,
     /// Blocks of which nothing is missing: the number of their first datagram, and how many they have.
     complete: VecDeque<(Sequence, u16)>,
+    /// Work that it may take now. When it is used up, repair datagrams of new blocks are ignored, and decodes wait.
+    work: usize,
     /// When a repair datagram has been received last, or the flow has begun.
     used: Instant,
 }
@@ -50,6 +58,7 @@ impl BlockDecoder {
             kept_bytes: 0,
             blocks: VecDeque::new(),
             complete: VecDeque::new(),
+            work: MAX_WORK,
             used: now,
         }
     }
@@ -66,10 +75,12 @@ impl BlockDecoder {
             self.clear();
             return Vec::new();
         }
+        self.allow_work();
         self.keep(sequence, to_symbol(kind, payload));
-        let is_enough = |block: &Block| block.contains(sequence) && block.is_enough();
         let mut recovered = Vec::new();
-        while let Some(index) = self.blocks.iter().position(is_enough) {
+        while let Some(index) =
+            self.blocks.iter().position(|it| it.contains(sequence) && self.can_recover(it))
+        {
             recovered.extend(self.recover(index));
         }
         recovered
@@ -84,40 +95,44 @@ impl BlockDecoder {
         now: Instant,
     ) -> Vec<Recovered> {
         self.used = now;
+        self.allow_work();
         let is_complete = self.complete.contains(&(first, header.datagrams));
         if is_complete || !is_within_bounds(header, symbol.len()) {
             return Vec::new();
         }
         self.make_repair_room(symbol.len());
-        let index = self.find_or_begin_block(first, header, symbol.len());
+        let Some(index) = self.find_or_begin_block(first, header, symbol.len()) else {
+            return Vec::new();
+        };
         let block = &mut self.blocks[index];
         let same = (header.repairs, symbol.len()) == (block.header.repairs, block.symbol_bytes);
         if !same || block.repairs.iter().any(|(index, _)| *index == header.index) {
             return Vec::new();
         }
         block.repairs.push((header.index, symbol.to_vec()));
-        if block.is_enough() { self.recover(index) } else { Vec::new() }
+        if self.can_recover(&self.blocks[index]) { self.recover(index) } else { Vec::new() }
     }
 
-    /// The index of a block in `blocks`, which it joins if it is new.
+    /// The index of a block in `blocks`, which it joins if it is new. `None` if that is more work than it may take now.
     fn find_or_begin_block(
         &mut self,
         first: Sequence,
         header: BlockHeader,
         symbol_bytes: usize,
-    ) -> usize {
+    ) -> Option<usize> {
         let is_it =
             |block: &Block| (block.first, block.header.datagrams) == (first, header.datagrams);
         if let Some(index) = self.blocks.iter().position(is_it) {
-            return index;
+            return Some(index);
         }
+        self.work = self.work.checked_sub(header.datagrams.into())?;
         if self.blocks.len() >= MAX_BLOCKS {
             self.blocks.pop_front();
         }
         let mut block = Block::new(first, header, symbol_bytes);
         block.missing = block.numbers().filter(|(_, it)| !self.kept.contains_key(it)).count();
         self.blocks.push_back(block);
-        self.blocks.len() - 1
+        Some(self.blocks.len() - 1)
     }
 
     /// Bytes that it holds.
@@ -129,9 +144,32 @@ impl BlockDecoder {
         self.blocks.iter().map(Block::repair_bytes).sum()
     }
 
-    /// Computes what is missing of a block, of which enough is there, and removes it.
+    fn allow_work(&mut self) {
+        self.work = MAX_WORK.min(self.work + WORK_A_DATAGRAM);
+    }
+
+    /// Whether enough is there of a block, and its decode is no more work than it may take now.
+    fn can_recover(&self, block: &Block) -> bool {
+        block.is_enough() && block.decode_work() <= self.work
+    }
+
+    /// Removes a block of which enough is there, and computes what is missing.
     fn recover(&mut self, index: usize) -> Vec<Recovered> {
         let Some(block) = self.blocks.remove(index) else { return Vec::new() };
+        self.work -= block.decode_work();
+        let recovered = if block.missing == 0 { Vec::new() } else { self.decode(&block) };
+        for Recovered { sequence, kind, payload } in &recovered {
+            // A longer block may need it.
+            self.keep(*sequence, to_symbol(*kind, payload));
+        }
+        self.complete.push_back((block.first, block.header.datagrams));
+        if self.complete.len() > MAX_BLOCKS {
+            self.complete.pop_front();
+        }
+        recovered
+    }
+
+    fn decode(&self, block: &Block) -> Vec<Recovered> {
         let missing: Vec<_> =
             block.numbers().filter(|(_, it)| !self.kept.contains_key(it)).collect();
         // A symbol that is longer than those of the block is none of it.
@@ -146,30 +184,18 @@ impl BlockDecoder {
             .numbers()
             .filter_map(|(offset, number)| Some((offset, padded(self.kept.get(&number)?)?)));
         let repairs = block.repairs.iter().map(|(index, symbol)| (usize::from(*index), symbol));
-        let restored = match missing.is_empty() {
-            true => BTreeMap::new(),
-            false => reed_solomon_simd::decode(
-                block.header.datagrams.into(),
-                block.header.repairs.into(),
-                originals,
-                repairs,
-            )
-            .unwrap_or_default(),
-        };
+        let restored = reed_solomon_simd::decode(
+            block.header.datagrams.into(),
+            block.header.repairs.into(),
+            originals,
+            repairs,
+        )
+        .unwrap_or_default();
         let recovered = missing.into_iter().filter_map(|(offset, sequence)| {
             let (kind, payload) = from_symbol(restored.get(&offset)?)?;
             Some(Recovered { sequence, kind, payload: payload.to_vec() })
         });
-        let recovered: Vec<_> = recovered.collect();
-        for Recovered { sequence, kind, payload } in &recovered {
-            // A longer block may need it.
-            self.keep(*sequence, to_symbol(*kind, payload));
-        }
-        self.complete.push_back((block.first, block.header.datagrams));
-        if self.complete.len() > MAX_BLOCKS {
-            self.complete.pop_front();
-        }
-        recovered
+        recovered.collect()
     }
 
     fn keep(&mut self, sequence: Sequence, symbol: Vec<u8>) {
@@ -212,6 +238,8 @@ impl BlockDecoder {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::super::encoder::BlockEncoder;
     use super::*;
 
@@ -385,7 +413,7 @@ mod tests {
     fn a_block_counts_which_of_its_datagrams_are_not_kept() {
         let now = Instant::now();
         let mut decoder = BlockDecoder::new(now);
-        let mut counts = std::collections::HashSet::new();
+        let mut counts = HashSet::new();
         for number in 0..2 * MAX_KEPT as u32 {
             if number % 500 == 0 && number < 4000 {
                 // Some of its datagrams have come before it, and some come later; numbers wrap around in the first one.
@@ -404,5 +432,63 @@ mod tests {
             }
         }
         assert!(counts.contains(&70) && counts.contains(&700), "{counts:?}");
+    }
+
+    #[test]
+    fn new_blocks_are_ignored_without_work_left() {
+        let now = Instant::now();
+        let mut decoder = BlockDecoder::new(now);
+        let header = BlockHeader { datagrams: 2048, repairs: 1, index: 0 };
+        let mut begun = 0;
+        for first in (0..1000).map(Sequence::new) {
+            decoder.add_repair(first, header, b"symbol", now);
+            begun += usize::from(decoder.blocks.back().is_some_and(|block| block.first == first));
+        }
+        let most = (MAX_WORK + 1000 * WORK_A_DATAGRAM) / 2048;
+        assert!((most - 1..=most).contains(&begun), "{begun} of at most {most}");
+    }
+
+    #[test]
+    fn a_decode_waits_until_there_is_work_left() {
+        let (datagrams, repairs) = block(100, 7);
+        let now = Instant::now();
+        let mut decoder = BlockDecoder::new(now);
+        for (sequence, payload) in &datagrams[2..] {
+            decoder.add(*sequence, RepairKind::Whole, payload, now);
+        }
+        // Enough to look for what is missing.
+        decoder.work = 100;
+        let first = datagrams[0].0;
+        for (header, symbol) in &repairs[..3] {
+            assert_eq!(decoder.add_repair(first, *header, symbol, now), []);
+        }
+        assert!(decoder.blocks[0].is_enough());
+        assert_eq!(decoder.work, 3 * WORK_A_DATAGRAM);
+        decoder.work = MAX_WORK;
+        let (header, symbol) = &repairs[3];
+        let recovered = decoder.add_repair(first, *header, symbol, now);
+        let lost = datagrams[..2].iter().map(|(sequence, payload)| Recovered {
+            sequence: *sequence,
+            kind: RepairKind::Whole,
+            payload: payload.clone(),
+        });
+        assert_eq!(recovered, lost.collect::<Vec<_>>());
+        assert!(decoder.work < MAX_WORK - 100, "the decode is counted");
+    }
+
+    #[test]
+    fn small_blocks_that_all_have_losses_have_enough_work() {
+        let now = Instant::now();
+        let mut decoder = BlockDecoder::new(now);
+        for round in 0..200 {
+            let (datagrams, repairs) = block(30, round * 30);
+            for (sequence, payload) in &datagrams[1..] {
+                decoder.add(*sequence, RepairKind::Whole, payload, now);
+            }
+            let (header, symbol) = &repairs[0];
+            let recovered = decoder.add_repair(datagrams[0].0, *header, symbol, now);
+            assert_eq!(recovered.len(), 1, "{round}");
+        }
+        assert_eq!(decoder.work, MAX_WORK - (64 + 30) - 30);
     }
 }
