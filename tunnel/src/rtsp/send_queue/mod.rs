@@ -41,6 +41,9 @@ const MAX_JOINED_BYTES: usize = 16 << 10;
 /// How much longer than the configured time frames of a source may wait whose pace is not known: it was in real time, had
 /// a break, and is observed again.
 const MAX_OBSERVATION_DELAY: Duration = OBSERVATION_TIME.saturating_mul(2);
+/// Between two looks for what has waited for too long, as each may walk over all parts: what an audio packet has with most
+/// cameras.
+const DROP_INTERVAL: Duration = Duration::from_millis(20);
 /// When a source that was too fast is observed again: its burst may be over.
 const LIMITED_RETRY_TIME: Duration = Duration::from_secs(5);
 
@@ -57,6 +60,8 @@ pub(crate) struct SendQueue {
     /// Of the first part.
     sent_bytes: usize,
     intake: Intake,
+    /// When it was last looked for what has waited for too long.
+    last_look: Option<Instant>,
     news: QueueNews,
     dropped_frames: u64,
 }
@@ -113,6 +118,7 @@ impl SendQueue {
             bytes: 0,
             sent_bytes: 0,
             intake: Intake::Unread,
+            last_look: None,
             news: QueueNews::default(),
             dropped_frames: 0,
         }
@@ -333,9 +339,12 @@ impl SendQueue {
 
     /// Drops what has waited for too long, or takes too much room.
     fn drop_late(&mut self, now: Instant) {
-        if self.intake != Intake::RealTime {
+        let has_just_looked =
+            self.last_look.is_some_and(|it| now.saturating_duration_since(it) < DROP_INTERVAL);
+        if self.intake != Intake::RealTime || has_just_looked && !self.is_full() {
             return;
         }
+        self.last_look = Some(now);
         let mut limit = now.checked_sub(self.max_time);
         while let Some(before) = limit {
             self.media.iter_mut().for_each(|medium| medium.drop_before(before));

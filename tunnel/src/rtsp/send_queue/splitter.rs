@@ -108,14 +108,23 @@ impl Splitter {
     fn take_head(&mut self, bytes: &mut &[u8]) -> Option<Vec<u8>> {
         let before = self.pending.len();
         let part = &bytes[..bytes.len().min(MAX_HEAD_BYTES - before)];
-        self.pending.extend_from_slice(part);
+        // Of a head that comes whole, nothing is copied that is behind it.
+        let head = if before == 0 {
+            part
+        } else {
+            self.pending.extend_from_slice(part);
+            &self.pending[..]
+        };
         // A head ends with a line; one that comes byte by byte is not parsed with each.
         let goes_on = before >= INTERLEAVED_HEAD_BYTES
             && !part.contains(&b'\n')
-            && self.pending.len() < MAX_HEAD_BYTES;
-        let parsed = if goes_on { Ok(Parsed::Incomplete) } else { rtsp::parse(&self.pending) };
+            && head.len() < MAX_HEAD_BYTES;
+        let parsed = if goes_on { Ok(Parsed::Incomplete) } else { rtsp::parse(head) };
         let end = match parsed {
             Ok(Parsed::Incomplete) => {
+                if before == 0 {
+                    self.pending.extend_from_slice(part);
+                }
                 *bytes = &bytes[part.len()..];
                 return None;
             }
@@ -127,16 +136,16 @@ impl Splitter {
                 consumed
             }
             Err(_) => {
-                let line = self.pending.iter().position(|byte| *byte == b'\n').map(|it| it + 1);
+                let line = head.iter().position(|byte| *byte == b'\n').map(|it| it + 1);
                 // The lines behind it may begin a message.
-                let end = line.filter(|end| *end > before).unwrap_or(self.pending.len());
-                self.skips_line = self.pending[end - 1] != b'\n';
+                let end = line.filter(|end| *end > before).unwrap_or(head.len());
+                self.skips_line = head[end - 1] != b'\n';
                 end
             }
         };
+        let head = head[..end].to_vec();
+        self.pending = Vec::new();
         *bytes = &bytes[end - before..];
-        let mut head = std::mem::take(&mut self.pending);
-        head.truncate(end);
         Some(head)
     }
 }
@@ -212,6 +221,26 @@ mod tests {
         splitter.take(b"$\x00\x00\x05hel", |part| panic!("{part:?}"));
         assert!(splitter.held_bytes() >= 7);
         assert_eq!(splitter.end(), b"$\x00\x00\x05hel");
+    }
+
+    #[test]
+    fn a_short_head_takes_no_room_for_what_is_behind_it() {
+        let stream = [&b"\r\nRTSP/1.0 200 OK\r\n\r\nneither\n"[..], &[b'x'; 4000], b"\n"].concat();
+        // Whole, and with a head in two pieces.
+        for first in [stream.len(), 10] {
+            let (mut splitter, mut heads) = (Splitter::default(), Vec::new());
+            for piece in [&stream[..first], &stream[first..]] {
+                splitter.take(piece, |part| match part {
+                    StreamPart::Other(head) => heads.push(head),
+                    StreamPart::Packet(packet) => panic!("{packet:?}"),
+                });
+            }
+            assert!(heads.concat() == stream);
+            for head in heads.iter().filter(|it| it.len() < 100) {
+                assert!(head.capacity() < 200, "{} of {}", head.len(), head.capacity());
+            }
+            assert!(heads.iter().filter(|it| it.len() < 100).count() >= 3);
+        }
     }
 
     #[test]

@@ -474,6 +474,23 @@ fn a_reader_that_stands_still_leaves_no_record_of_dropped_frames() {
     }
 }
 
+/// With audio every millisecond, on a path that takes nothing.
+#[test]
+fn what_is_late_goes_in_few_sweeps() {
+    let mut tunnel = Tunnel::new("m=audio 0 RTP/AVP 0\r\n");
+    let mut sweeps = 0;
+    for number in 0..10_000_u32 {
+        tunnel.push(&interleaved(2, &rtp_packet(0, number as u16, number * 8, &[1; 8])));
+        let news = tunnel.queue.take_news();
+        sweeps += u32::from(news.dropped_audio > 0);
+        let oldest = tunnel.queue.seen().unwrap().oldest.unwrap();
+        assert!(tunnel.now - oldest <= MAX_QUEUE_TIME + DROP_INTERVAL);
+        tunnel.now += Duration::from_millis(1);
+    }
+    // Those of eight seconds.
+    assert!((300..=400).contains(&sweeps), "{sweeps}");
+}
+
 #[test]
 fn nothing_is_lost_of_a_connection_that_is_no_longer_followed() {
     let mut tunnel = Tunnel::new(CAMERA);
