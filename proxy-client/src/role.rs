@@ -68,7 +68,7 @@ impl ClientRole {
         }
     }
 
-    /// Accepts a connection from a listener. Returns `false` when there is none.
+    /// Accepts a connection from a listener. Returns `false` when no connection waits.
     fn accept(&mut self, core: &mut Core, index: usize) -> bool {
         let (socket, peer) = match self.listeners.accept(core, index) {
             Accept::Connection(socket, peer) => (socket, peer),

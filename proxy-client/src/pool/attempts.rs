@@ -29,8 +29,8 @@ const MIN_ATTEMPT_ROUND_TRIPS: u32 = 3;
 /// seconds. With one connection per flow the bound is [`MAX_CONNECTING`].
 const MAX_OVERDUE_ATTEMPTS: usize = 4;
 
-/// Begins an attempt to the first address of a server to which a connection can be opened. Returns `false` when there
-/// is none.
+/// Begins an attempt to the first address of a server to which a connection can be opened. Returns `false` when no
+/// address is left.
 pub(crate) fn begin(
     state: &mut PoolState,
     sockets: &TunnelSockets,

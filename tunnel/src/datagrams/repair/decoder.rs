@@ -172,7 +172,7 @@ impl BlockDecoder {
     fn decode(&self, block: &Block) -> Vec<Recovered> {
         let missing: Vec<_> =
             block.numbers().filter(|(_, it)| !self.kept.contains_key(it)).collect();
-        // A symbol that is longer than those of the block is none of it.
+        // A datagram whose symbol is longer than the symbols of the block is not part of the block.
         let padded = |symbol: &Vec<u8>| {
             let mut symbol = symbol.clone();
             (symbol.len() <= block.symbol_bytes).then(|| {

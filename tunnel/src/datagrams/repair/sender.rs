@@ -211,8 +211,8 @@ impl RepairSender {
         self.second_part_count += 1;
     }
 
-    /// Whether second parts are to leave before the next packet: there is none, or its own second part of `next_bytes`
-    /// would not fit in one datagram with them, whose payload has `room`.
+    /// Whether second parts are to leave before the next packet: no packet follows, or its own second part of `next_bytes`
+    /// does not fit into one datagram with them, whose payload has `room`.
     pub(crate) fn are_second_parts_due(&self, next_bytes: Option<usize>, room: usize) -> bool {
         let fits = next_bytes
             .is_some_and(|next| self.second_parts.len() + PART_HEADER_BYTES + next <= room);
