@@ -3,7 +3,7 @@
 # (CONTRIBUTING.md lists the difference). A failed part does not stop the others, except the build; the last line
 # counts the parts. target/test/logs/PART.log has a part's output.
 #
-# Parts that measure rates and delays run alone. Before them run the others, in two concurrent jobs, and while
+# Parts that measure rates and delays run alone. Before them run the others, in three concurrent jobs, and while
 # the programs are built those that need none.
 set -u
 cd "$(dirname "$0")/../.."
@@ -72,8 +72,8 @@ run_programs() {
 # need, one at a time.
 ignored() { run_programs "$1" "$2" "${as_root[@]}" -- "${@:3}" --ignored --test-threads=1; }
 
-# end_to_end PATTERN: of these programs the tests that need nothing.
-end_to_end() { run_programs -e "$1" env -- --test-threads="${RUST_TEST_THREADS:-4}"; }
+# end_to_end PATTERN THREADS: of these programs the tests that need nothing.
+end_to_end() { run_programs -e "$1" env -- --test-threads="${RUST_TEST_THREADS:-$2}"; }
 
 # Both programs at once: they wait most of the time, and each makes namespaces of its own.
 in_namespaces() {
@@ -101,17 +101,21 @@ building_job() {
     part report vitest lab/web
 }
 
-# Tests that wait most of the time: more of them at once than there are processors. Then as much of the rest as makes
-# the jobs equally long.
-waiting_job() {
+# Tests of the tunnel, which wait most of the time. Those that share the machine get a thread each besides the ones
+# that wait to run exclusively (tests/e2e/src/test_lock.rs).
+tunnel_job() {
+    part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)' 64
     part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
         --exclude millrace-e2e --no-fail-fast
-    part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)'
-    part quic-peers end_to_end '^millrace-e2e\tquic_peers\t'
+}
+
+# Tests with containers, other programs and peers, which wait most of the time, too.
+peers_job() {
+    part compose "${as_root[@]}" tests/scripts/compose.sh
     # Namespaces and nginx, without measuring.
     part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
     part deployment tests/scripts/deployment.sh
-    part learner tests/scripts/learner.sh
+    part quic-peers end_to_end '^millrace-e2e\tquic_peers\t' 4
     part interop tests/scripts/interop.sh
 }
 
@@ -119,9 +123,8 @@ waiting_job() {
 computing_job() {
     part check tests/scripts/check.sh
     part player vitest player
-    part compose "${as_root[@]}" tests/scripts/compose.sh
+    part learner tests/scripts/learner.sh
     if [ -n "$full" ]; then
-        part quiche quiche_tests
         part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-60}"
     fi
 }
@@ -172,10 +175,12 @@ if [ "$(cat "$logs/build.result")" != ok ]; then
     exit 1
 fi
 part programs list_programs
-waiting_job &
-waiting_job=$!
-computing_job &
-wait "$waiting_job" "$!"
+jobs=()
+for job in tunnel_job peers_job computing_job; do
+    $job &
+    jobs+=($!)
+done
+wait "${jobs[@]}"
 measuring_parts
 
 failed=()
