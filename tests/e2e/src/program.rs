@@ -153,7 +153,7 @@ impl Program {
     /// Waits until all that it wrote has been read. A child that it left behind may hold the other
     /// end of the pipe for ever, and is not waited for.
     fn finish_log(&self) {
-        wait::until(Duration::from_secs(1), || self.reader.is_finished().then_some(()));
+        wait::until(Duration::from_secs(5), || self.reader.is_finished().then_some(()));
     }
 
     /// Waits for the first line of the log for which `wanted` returns a value.

@@ -94,7 +94,7 @@ fn repairs(from: SocketAddr, event: &str) -> f64 {
 
 #[test]
 fn lost_packets_arrive_before_their_deadline() {
-    let (tally, pair) = stream(Pair::builder(), ONE_WAY);
+    let (tally, pair) = stream(Pair::builder().alone(), ONE_WAY);
     let server = pair.addresses.server_admin;
     // Three losses of one packet in a row are one in a million.
     assert!(tally.missing <= 1, "{tally:?}");
