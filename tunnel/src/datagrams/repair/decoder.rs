@@ -174,10 +174,11 @@ impl BlockDecoder {
             block.numbers().filter(|(_, it)| !self.kept.contains_key(it)).collect();
         // A datagram whose symbol is longer than the symbols of the block is not part of the block.
         let padded = |symbol: &Vec<u8>| {
-            let mut symbol = symbol.clone();
             (symbol.len() <= block.symbol_bytes).then(|| {
-                symbol.resize(block.symbol_bytes, 0);
-                symbol
+                let mut padded = Vec::with_capacity(block.symbol_bytes);
+                padded.extend_from_slice(symbol);
+                padded.resize(block.symbol_bytes, 0);
+                padded
             })
         };
         let originals = block

@@ -66,8 +66,15 @@ impl WaitingParts {
         }
     }
 
+    /// Bytes of the parts that wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How many parts wait.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
     }
 }
 

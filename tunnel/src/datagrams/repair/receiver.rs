@@ -105,7 +105,7 @@ impl RepairReceiver {
 
 #[cfg(test)]
 mod tests {
-    use millrace_wire::repair::{Sequence, put_second_part};
+    use millrace_wire::repair::{MAX_SECOND_PARTS, PART_HEADER_BYTES, Sequence, put_second_part};
 
     use super::*;
 
@@ -155,5 +155,20 @@ mod tests {
         assert_eq!(receiver.held_bytes(), 0);
         assert_eq!(take(&mut receiver, RepairKind::FirstPart, 1, b"a"), Received::Duplicate);
         assert_eq!(take(&mut receiver, RepairKind::SecondParts, 3, &rest), Received::Duplicate);
+    }
+
+    #[test]
+    fn a_capsule_of_many_second_parts_costs_no_more_than_a_datagram() {
+        // A capsule has 65,535 bytes at most: 13,107 empty parts, or 10,922 of one byte.
+        for (part, waiting) in [(&b""[..], 0), (b"1", MAX_SECOND_PARTS)] {
+            let mut payload = Vec::new();
+            while payload.len() + PART_HEADER_BYTES + part.len() <= 65_535 {
+                put_second_part(&mut payload, Sequence::new(payload.len() as u32), part);
+            }
+            let mut receiver = RepairReceiver::default();
+            let received = take(&mut receiver, RepairKind::SecondParts, 1, &payload);
+            assert_eq!(received, Received::Packets { packets: Vec::new(), corrected: 0 });
+            assert_eq!(receiver.parts.count(), waiting, "parts of {} bytes", part.len());
+        }
     }
 }
