@@ -35,6 +35,8 @@ pub use medium::{Medium, MediumId};
 use ports::UdpPairs;
 pub use refuser::UdpRefuser;
 use send_queue::SendQueue;
+#[cfg(fuzzing)]
+pub use send_queue::fuzzing as queue_fuzzing;
 
 /// At which end the SETUP requests of a flow are followed.
 #[derive(Clone, Debug)]

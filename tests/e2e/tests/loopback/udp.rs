@@ -365,8 +365,8 @@ fn udp_flows_that_hold_most_end_over_the_memory_cap_and_others_go_on() {
             break;
         }
     }
-    let used = || sum("millrace_memory_used_bytes", &[]) <= f64::from(CAP_MB) * 1e6;
-    wait::for_true("the memory is below the cap", DEFAULT_TIMEOUT, used);
+    let is_below_cap = || sum("millrace_memory_used_bytes", &[]) <= f64::from(CAP_MB) * 1e6;
+    wait::for_true("the memory is below the cap", DEFAULT_TIMEOUT, is_below_cap);
     let ended = ended();
     println!("{ended} of {SENDERS} flows were ended");
     assert!(ended < 35.0, "{ended} flows were ended");

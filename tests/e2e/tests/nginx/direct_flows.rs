@@ -59,7 +59,9 @@ fn rtsp_players_get_rtp_over_udp_on_direct_flows() {
 }
 
 /// A source of bytes that reports the address of each peer.
-fn peer_and_source(tell: std::sync::mpsc::Sender<IpAddr>) -> impl Fn(Socket) + Send + Sync + 'static {
+fn peer_and_source(
+    tell: std::sync::mpsc::Sender<IpAddr>,
+) -> impl Fn(Socket) + Send + Sync + 'static {
     let serve = source(7, BYTES);
     move |stream| {
         let peer = stream.peer_addr().unwrap().as_socket().unwrap();

@@ -237,6 +237,10 @@ impl BlockDecoder {
     }
 }
 
+#[cfg(fuzzing)]
+#[path = "decoder_invariants.rs"]
+mod invariants;
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

@@ -10,6 +10,8 @@ mod decoder;
 mod encoder;
 mod fec;
 pub(crate) mod frame_id;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod parts;
 pub(crate) mod receiver;
 mod seen;

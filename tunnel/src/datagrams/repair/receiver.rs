@@ -97,6 +97,15 @@ impl RepairReceiver {
         }
     }
 
+    /// Memory is bounded, and all counts are right.
+    #[cfg(fuzzing)]
+    pub(super) fn assert_invariants(&self) {
+        self.parts.assert_invariants();
+        if let Some(decoder) = &self.decoder {
+            decoder.assert_invariants();
+        }
+    }
+
     /// Bytes that wait.
     pub(crate) fn held_bytes(&self) -> usize {
         self.parts.bytes() + self.decoder.as_ref().map_or(0, BlockDecoder::held_bytes)

@@ -17,6 +17,8 @@
 
 mod coding;
 mod frames;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod pace;
 mod splitter;
 
