@@ -120,8 +120,8 @@ impl Namespace {
     /// # Errors
     /// When the namespace can't be entered.
     pub fn listens(&self, address: SocketAddr) -> Result<bool> {
-        const AT_MOST: Duration = Duration::from_secs(1);
-        self.inside(|| Ok(TcpStream::connect_timeout(&address, AT_MOST).is_ok()))
+        const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+        self.inside(|| Ok(TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()))
     }
 }
 

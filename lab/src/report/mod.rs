@@ -10,16 +10,16 @@ mod csv;
 mod defaults;
 pub mod document;
 mod gallery;
-#[cfg(test)]
-mod made_up;
-#[cfg(test)]
-mod made_up_players;
 mod panels;
 mod plot;
 mod samples;
 mod series;
 mod spread;
 pub(crate) mod summary;
+#[cfg(test)]
+mod synthetic_players;
+#[cfg(test)]
+mod synthetic_results;
 mod table;
 #[cfg(test)]
 mod tests;

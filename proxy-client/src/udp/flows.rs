@@ -11,7 +11,7 @@ use millrace_tunnel::rtsp::Medium;
 use millrace_wire::Destination;
 
 /// Bytes per flow that may wait for the response: the first packets of most protocols.
-pub(super) const WAITING_BYTES: usize = 16 << 10;
+pub(super) const MAX_WAITING_BYTES: usize = 16 << 10;
 /// How long the datagrams of a refused flow are dropped before it is requested again: the sender does not learn of
 /// the refusal, and must not cause a request with each datagram.
 pub(super) const REFUSAL_HOLD_DOWN: Duration = Duration::from_secs(1);

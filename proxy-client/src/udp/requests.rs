@@ -1,7 +1,7 @@
 //! UDP flows: request, response, end.
 
 use super::flows::{
-    InterceptedUdpFlow, REFUSAL_HOLD_DOWN, UdpFlowState, UdpFlows, UdpOpen, WAITING_BYTES,
+    InterceptedUdpFlow, MAX_WAITING_BYTES, REFUSAL_HOLD_DOWN, UdpFlowState, UdpFlows, UdpOpen,
 };
 use crate::flow_context::FlowContext;
 use crate::pool::Availability;
@@ -323,7 +323,7 @@ impl UdpFlows {
         let drops = &core.shared.metrics.drops;
         match flow.stage {
             UdpFlowState::Waiting | UdpFlowState::Requested { .. } => {
-                let limit = QueueLimit::of_bytes(WAITING_BYTES);
+                let limit = QueueLimit::of_bytes(MAX_WAITING_BYTES);
                 let old = flow.queue.push(payload.to_vec(), limit, core.now());
                 drops.of(Drop::DatagramQueue).inc_by(old);
             }

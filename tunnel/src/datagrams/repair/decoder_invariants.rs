@@ -6,7 +6,7 @@ impl BlockDecoder {
     /// Memory and work are bounded, and all counts are right.
     pub(in super::super) fn assert_invariants(&self) {
         assert!(self.work <= MAX_WORK);
-        assert!(self.kept.len() <= MAX_KEPT && self.kept_bytes <= MAX_RECEIVED_BYTES);
+        assert!(self.kept.len() <= MAX_KEPT_DATAGRAMS && self.kept_bytes <= MAX_RECEIVED_BYTES);
         assert_eq!(self.kept_bytes, self.kept.values().map(Vec::len).sum::<usize>());
         assert_eq!(self.kept.len(), self.order.len());
         assert!(self.order.iter().all(|number| self.kept.contains_key(number)));

@@ -13,8 +13,8 @@ pub(crate) mod frame_id;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod parts;
+mod received_window;
 pub(crate) mod receiver;
-mod seen;
 pub(crate) mod sender;
 #[cfg(test)]
 mod simulation;

@@ -6,12 +6,12 @@ use millrace_wire::repair::{BlockHeader, RepairHeader, RepairKind, second_parts}
 
 use super::decoder::{BlockDecoder, Recovered};
 use super::parts::{PacketHalf, WaitingParts};
-use super::seen::SeenWindow;
+use super::received_window::ReceivedWindow;
 
 /// What has arrived in one direction of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct RepairReceiver {
-    seen: SeenWindow,
+    window: ReceivedWindow,
     parts: WaitingParts,
     /// If both ends use error correction.
     decoder: Option<BlockDecoder>,
@@ -51,7 +51,7 @@ impl RepairReceiver {
             };
             return self.take_recovered(Vec::new(), recovered);
         }
-        if !self.seen.insert(sequence) {
+        if !self.window.insert(sequence) {
             return Received::Duplicate;
         }
         let recovered = match &mut self.decoder {
@@ -73,7 +73,7 @@ impl RepairReceiver {
     ) -> Received<'static> {
         let mut corrected = 0;
         for Recovered { sequence, kind, payload } in recovered {
-            if self.seen.insert(sequence) {
+            if self.window.insert(sequence) {
                 corrected += 1;
                 self.unpack(RepairHeader { kind, sequence }, &payload, &mut packets);
             }

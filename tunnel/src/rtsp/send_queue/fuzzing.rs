@@ -254,12 +254,12 @@ impl QueueModel {
             assert!(!queue.media[medium].is_dropped(frame), "a dropped frame is in the queue");
         }
         assert!(self.has_other_bytes || queue.parts.len() <= 2 * self.units.len());
-        let news = self.queue.take_news();
-        self.dropped_frames += news.dropped_video + news.dropped_audio;
+        let report = self.queue.take_report();
+        self.dropped_frames += report.dropped_video + report.dropped_audio;
         // Other bytes may have a description of their own.
         if !self.has_other_bytes {
-            assert!(news.dropped_audio == 0 || self.description == H264);
-            assert!(news.dropped_video == 0 || self.description <= JPEG);
+            assert!(report.dropped_audio == 0 || self.description == H264);
+            assert!(report.dropped_video == 0 || self.description <= JPEG);
         }
     }
 
