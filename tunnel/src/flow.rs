@@ -574,13 +574,13 @@ impl Flow {
     }
 
     /// Whether the socket takes bytes that wait in the tunnel; `has_input` says that the stream has some.
-    pub(crate) fn could_write(&self, has_input: bool) -> bool {
+    pub(crate) fn can_write_socket(&self, has_input: bool) -> bool {
         let waiting = !self.buffers.to_socket.rest().is_empty() || has_input;
         waiting && self.state.socket_writable && !self.state.received_end
     }
 
     /// Whether a stream with `room` takes bytes that wait at the socket.
-    pub(crate) fn could_read(&self, room: usize) -> bool {
+    pub(crate) fn can_read_socket(&self, room: usize) -> bool {
         let is_queued = self
             .rtsp
             .as_ref()

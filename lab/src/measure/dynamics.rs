@@ -15,7 +15,7 @@ pub(super) struct Times {
 }
 
 /// From a flow's start to the next moment at which any flow starts or stops.
-fn alone_with_the_same(times: &Times, flow: usize) -> Range<usize> {
+fn range_until_flow_change(times: &Times, flow: usize) -> Range<usize> {
     let start = times.flows[flow].start;
     let ends = times.flows.iter().flat_map(|other| [other.start, other.end]);
     let end = ends.filter(|at| *at > start).min().unwrap_or(start);
@@ -83,7 +83,7 @@ fn first_held(length: usize, hold_s: f64, is_good: impl Fn(usize) -> bool) -> Op
 // Vivace, Section 5.2.1: "the time from the second flow's entry to the earliest time after which it
 // maintains a sending rate within +-25% of its ideal fair share for at least 5s".
 fn by_share(record: &RunRecord, times: &Times, measure: &Measure, flow: usize) -> Settled {
-    let range = alone_with_the_same(times, flow);
+    let range = range_until_flow_change(times, flow);
     let values = seconds(&record.flows[flow].mbps, range.clone());
     if values.len() < measure.hold_s.ceil() as usize {
         return Settled::default();
@@ -103,7 +103,7 @@ fn by_share(record: &RunRecord, times: &Times, measure: &Measure, flow: usize) -
 // fairness index is maintained over 0.9 for at least 5 seconds. And the stability is estimated as
 // the average standard deviation of throughput of all flows after the convergence point".
 fn by_jain(record: &RunRecord, times: &Times, measure: &Measure, flow: usize) -> Settled {
-    let range = alone_with_the_same(times, flow);
+    let range = range_until_flow_change(times, flow);
     let of = |flow: &usize| seconds(&record.flows[*flow].mbps, range.clone());
     let all: Vec<Vec<f64>> = active(times, range.start).iter().map(of).collect();
     let length = all.iter().map(Vec::len).min().unwrap_or(0);

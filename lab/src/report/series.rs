@@ -155,7 +155,7 @@ fn name_of(sample: &CellSample<'_>, plot: &Plot, cell: &StoredCell, default: &st
     let mixed = cell.flows.windows(2).any(|pair| pair[0].label != pair[1].label);
     match sample.setting("label") {
         Some(label) if key == "flow" && mixed => format!("{name}: {label}"),
-        _ => beside::named(name, sample),
+        _ => comparison::named(name, sample),
     }
 }
 

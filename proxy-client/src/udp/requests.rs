@@ -255,7 +255,7 @@ impl UdpFlows {
     /// the next datagram of each begins a flow there.
     pub(crate) fn leave(&mut self, context: &mut FlowContext, core: &mut Core, lost: &[ConnId]) {
         for conn in lost {
-            if context.pool.has_other_than(*conn, core.now()) {
+            if context.pool.has_working_alternative(*conn, core.now()) {
                 core.lose_datagrams(*conn);
             }
             let on_it = |it: &&mut InterceptedUdpFlow| {

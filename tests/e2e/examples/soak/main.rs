@@ -164,7 +164,7 @@ fn start_clients(
 ) -> Result<Vec<std::thread::JoinHandle<()>>> {
     let start = |number: u64| {
         let (stop, tally) = (stop.clone(), tally.clone());
-        let player = site.topology.player.entrance()?;
+        let player = site.topology.player.handle()?;
         let entry = Site::entry(number as usize);
         let faults = site.viewer_faults(arguments.faults);
         let random = Random::new(arguments.seed.wrapping_mul(1_000_003).wrapping_add(number));

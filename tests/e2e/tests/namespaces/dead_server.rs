@@ -46,14 +46,14 @@ fn works(listener: &TestListener) -> bool {
 
 /// Begins flows at each of `listeners` from now on, and checks that each has an end in time.
 fn all_end_in_time(world: &World, listeners: &[TestListener]) {
-    let entrance = world.topology.player.entrance().unwrap();
-    let entrance = &entrance;
+    let handle = world.topology.player.handle().unwrap();
+    let handle = &handle;
     let died = Instant::now();
     std::thread::scope(|scope| {
         for listener in listeners {
             for begin_ms in BEGIN_MS {
                 scope.spawn(move || {
-                    entrance.enter().unwrap();
+                    handle.enter().unwrap();
                     let begin = Duration::from_millis(begin_ms);
                     std::thread::sleep(begin.saturating_sub(died.elapsed()));
                     let began = Instant::now();

@@ -75,7 +75,7 @@ impl Fec {
         now: Instant,
     ) {
         if self.is_active {
-            self.close_those(|block| !block.has_room(payload.len()));
+            self.close_selected(|block| !block.has_room(payload.len()));
             for block in &mut self.blocks {
                 block.add(sequence, kind, payload, now);
             }
@@ -84,15 +84,15 @@ impl Fec {
 
     /// Ends the blocks for which it is time; `paused` if nothing waits to be sent.
     pub(super) fn poll(&mut self, paused: bool, now: Instant) {
-        self.close_those(|block| block.is_due(paused, now));
+        self.close_selected(|block| block.is_due(paused, now));
     }
 
     /// Ends the blocks: the next datagram does not belong to them.
     pub(super) fn close(&mut self) {
-        self.close_those(|_| true);
+        self.close_selected(|_| true);
     }
 
-    fn close_those(&mut self, select: impl Fn(&BlockEncoder) -> bool) {
+    fn close_selected(&mut self, select: impl Fn(&BlockEncoder) -> bool) {
         for block in self.blocks.iter_mut().filter(|block| select(block)) {
             let (first, repairs) = block.close();
             self.repairs.extend(repairs.into_iter().map(|payload| (first, payload)));
