@@ -95,7 +95,7 @@ impl ArbitraryPeer {
             }
             224..=239 => self.base = self.base.wrapping_add(choices.short()?.into()),
             240..=247 => self.base = self.base.wrapping_add(u32::from(choices.byte()?) << 16),
-            _ => self.now += Duration::from_millis(50) * choices.byte()?.into(),
+            _ => self.now += Duration::from_millis(50) * u32::from(choices.byte()?),
         }
         Some(())
     }
@@ -180,7 +180,7 @@ impl RepairedDirection {
             224..=231 => {
                 self.sender.on_outcome(0, false, self.now);
             }
-            _ => self.now += Duration::from_millis(1) * choices.byte()?.into(),
+            _ => self.now += Duration::from_millis(1) * u32::from(choices.byte()?),
         }
         Some(())
     }

@@ -150,7 +150,7 @@ impl QueueModel {
                 self.has_other_bytes = true;
                 self.send(bytes, None);
             }
-            160..=191 => self.now += Duration::from_millis(10) * choices.byte()?.into(),
+            160..=191 => self.now += Duration::from_millis(10) * u32::from(choices.byte()?),
             192..=239 => self.take(choices.short()?.into()),
             _ => {
                 let room = choices.short()?.into();
