@@ -8,7 +8,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::beside;
+use super::comparison;
 use super::document::{Chart, Dashed, Line, Panel};
 use super::panels::{add_references, first_y, share_ends, title, x_axis, y_axis};
 use super::plot::Plot;
