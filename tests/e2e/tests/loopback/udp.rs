@@ -347,7 +347,12 @@ fn udp_flows_that_hold_most_end_over_the_memory_cap_and_others_go_on() {
     let (pair, listener) = pair_to(echo.address());
     let slow = "{ name = \"constant\", rate_mbps = 4 }";
     let pair = pair.client("tunnel.congestion_control", slow);
-    let pair = pair.client("tunnel.memory_cap_mb", CAP_MB).both("runtime.workers", 1).start();
+    let pair = pair
+        .client("tunnel.memory_cap_mb", CAP_MB)
+        .client("tunnel.max_stream_window_bytes", 1 << 20)
+        .client("tunnel.max_connection_window_bytes", 4 << 20)
+        .both("runtime.workers", 1)
+        .start();
     let sum = |name: &str, labels: &[(&str, &str)]| {
         Metrics::fetch(pair.addresses.client_admin).sum(name, labels)
     };

@@ -172,7 +172,8 @@ mod tests {
         for (part, waiting) in [(&b""[..], 0), (b"1", MAX_SECOND_PARTS)] {
             let mut payload = Vec::new();
             while payload.len() + PART_HEADER_BYTES + part.len() <= 65_535 {
-                put_second_part(&mut payload, Sequence::new(payload.len() as u32), part);
+                let number = Sequence::new(payload.len() as u32);
+                put_second_part(&mut payload, number, part);
             }
             let mut receiver = RepairReceiver::default();
             let received = take(&mut receiver, RepairKind::SecondParts, 1, &payload);
