@@ -125,7 +125,7 @@ impl ExternalCcFactory for Factory {
             seed: random_seed(),
         };
         Box::new(Adapter {
-            controller: PathController::new(&*self.0, FIRST_MOMENT, start),
+            controller: PathController::new(&*self.0, EPOCH_OFFSET, start),
             epoch: Instant::now(),
             acked: Vec::new(),
             lost: Vec::new(),
@@ -159,12 +159,12 @@ fn random_seed() -> u64 {
 
 /// quiche hands out moments from before the controller was made (a packet sent on
 /// the same path under an earlier configuration), so its epoch lies a little ahead.
-const FIRST_MOMENT: Time = Time::from_nanos(60 * 1_000_000_000);
+const EPOCH_OFFSET: Time = Time::from_nanos(60 * 1_000_000_000);
 
 #[derive(Debug)]
 struct Adapter {
     controller: PathController,
-    /// The moment that is [`FIRST_MOMENT`] to the controller.
+    /// The moment that is [`EPOCH_OFFSET`] to the controller.
     epoch: Instant,
     acked: Vec<AckedPacket>,
     lost: Vec<LostPacket>,
@@ -174,10 +174,10 @@ struct Adapter {
 impl Adapter {
     fn time(&self, at: Instant) -> Time {
         match at.checked_duration_since(self.epoch) {
-            Some(after) => FIRST_MOMENT + after,
+            Some(after) => EPOCH_OFFSET + after,
             None => {
                 let before = self.epoch.duration_since(at).as_nanos() as u64;
-                Time::from_nanos(FIRST_MOMENT.as_nanos().saturating_sub(before))
+                Time::from_nanos(EPOCH_OFFSET.as_nanos().saturating_sub(before))
             }
         }
     }

@@ -107,14 +107,14 @@ pub fn find(spec: &Spec) -> Result<Algorithm, AlgorithmError> {
         .ok_or_else(|| AlgorithmError::Unknown { name: name.to_owned() })?;
     (entry.make)(spec.parameters.clone()).map_err(|error| {
         let reason = error.to_string();
-        let parameter = culprit(entry, &spec.parameters, &reason);
+        let parameter = failing_parameter(entry, &spec.parameters, &reason);
         AlgorithmError::Parameters { name: name.to_owned(), parameter, reason }
     })
 }
 
 /// The first parameter, in alphabetical order, without which `reason` would not be given: serde does
 /// not tell. One that has to be there only if it is no other's fault.
-fn culprit(
+fn failing_parameter(
     entry: &AlgorithmEntry,
     parameters: &Map<String, Value>,
     reason: &str,
@@ -197,17 +197,20 @@ mod tests {
 
     #[test]
     fn an_error_names_its_parameter() {
-        let culprit = |spec: Spec| match find(&spec) {
+        let failing_parameter = |spec: Spec| match find(&spec) {
             Err(AlgorithmError::Parameters { parameter, .. }) => parameter,
             other => panic!("{spec:?}: {other:?}"),
         };
-        assert_eq!(culprit(Spec::named("constant")), None);
-        assert_eq!(culprit(Spec::named("constant").with("rate", 1)).as_deref(), Some("rate"));
+        assert_eq!(failing_parameter(Spec::named("constant")), None);
+        assert_eq!(
+            failing_parameter(Spec::named("constant").with("rate", 1)).as_deref(),
+            Some("rate")
+        );
         let fast = Spec::named("constant").with("rate_mbps", "fast");
-        assert_eq!(culprit(fast).as_deref(), Some("rate_mbps"));
+        assert_eq!(failing_parameter(fast).as_deref(), Some("rate_mbps"));
         for name in names() {
             let spec = with_what_it_needs(name).with("a", 1).with("zz", Value::Null);
-            assert!(["a", "zz"].map(Some).contains(&culprit(spec).as_deref()), "{name}");
+            assert!(["a", "zz"].map(Some).contains(&failing_parameter(spec).as_deref()), "{name}");
         }
     }
 

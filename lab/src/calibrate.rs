@@ -21,16 +21,16 @@ use crate::interrupt;
 use crate::topology::{ORIGIN, PLAYER, Topology};
 
 /// IPv4 and UDP headers, which the link counts and the socket does not.
-const HEADERS: usize = 28;
+const HEADER_BYTES: usize = 28;
 
 /// A packet of 1500 bytes on the link.
-const PAYLOAD: usize = 1500 - HEADERS;
+const PAYLOAD_BYTES: usize = 1500 - HEADER_BYTES;
 
 /// Bridges times in which the receiving thread falls behind the link.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 
 /// How far the emulator's two clocks may be read apart.
-const CLOCKS_APART_NS: u64 = 2_000;
+const MAX_CLOCK_DIFFERENCE_NS: u64 = 2_000;
 
 /// Measured and configured properties of the link.
 #[derive(Debug, Clone, Serialize)]
@@ -112,7 +112,8 @@ pub fn run(topology: &Topology, link: LinkConfig, duration: Duration) -> Result<
     for packet in &lone.arrived {
         delay_error.record((packet.received_ns - packet.sent_ns).saturating_sub(delay_ns));
     }
-    let early = |it: &&ProbeArrival| it.received_ns - it.sent_ns + CLOCKS_APART_NS < delay_ns;
+    let early =
+        |it: &&ProbeArrival| it.received_ns - it.sent_ns + MAX_CLOCK_DIFFERENCE_NS < delay_ns;
     if let Some(early) = lone.arrived.iter().find(early) {
         let by_us = (delay_ns + early.sent_ns - early.received_ns) as f64 / 1e3;
         bail!("packet {} arrived {by_us:.1} us before the link's delay had passed", early.number);
@@ -246,7 +247,7 @@ impl Probe {
     fn send(&self, duration: Duration, gap: Duration) -> Result<Vec<u64>> {
         // Time between the stamp in a packet and its sending would count as the link's.
         sched::raise(true);
-        let mut packet = [0; PAYLOAD];
+        let mut packet = [0; PAYLOAD_BYTES];
         let started = Instant::now();
         let mut all_sent_ns = Vec::new();
         loop {
@@ -278,7 +279,7 @@ impl Probe {
                 }
                 return Ok(arrived);
             };
-            if length == PAYLOAD {
+            if length == PAYLOAD_BYTES {
                 let word = |at: usize| {
                     let bytes = room[at..at + 8].try_into().expect("eight bytes are eight");
                     u64::from_be_bytes(bytes)

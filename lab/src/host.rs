@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::interrupt;
 
 /// Above this share of all processors the machine counts as saturated.
-const SATURATED: f64 = 0.95;
+const SATURATED_CPU_SHARE: f64 = 0.95;
 
 /// Below this share of all processors it counts as quiet.
-const QUIET: f64 = 0.25;
+const QUIET_CPU_SHARE: f64 = 0.25;
 
 /// How long it has to be quiet.
 const QUIET_TIME: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ pub fn wait_until_quiet() -> Result<()> {
         let now = CpuTime::now()?;
         let shares = now.since(since.1);
         since = (Instant::now(), now);
-        Ok((shares.cpu_busy < QUIET).then_some(()))
+        Ok((shares.cpu_busy < QUIET_CPU_SHARE).then_some(()))
     })?;
     Ok(())
 }
@@ -81,7 +81,7 @@ impl CpuShares {
     /// Why a session over this interval is invalid, if it is.
     #[must_use]
     pub fn invalid_reason(&self) -> Option<String> {
-        (self.cpu_busy > SATURATED).then(|| {
+        (self.cpu_busy > SATURATED_CPU_SHARE).then(|| {
             let percent = self.cpu_busy * 100.0;
             format!("{percent:.0} % of the processors were in use: something else is running")
         })

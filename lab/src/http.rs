@@ -19,14 +19,14 @@ const MAX_ANSWER_BYTES: u64 = 4 << 20;
 /// # Errors
 /// When the connection fails in another way than by being refused.
 pub fn get(namespace: &Namespace, address: SocketAddr, path: &str) -> Result<Option<String>> {
-    namespace.inside(|| get_here(address, path))
+    namespace.inside(|| get_in_namespace(address, path))
 }
 
 /// The same for a thread that is in the right namespace already.
 ///
 /// # Errors
 /// As [`get`].
-pub fn get_here(address: SocketAddr, path: &str) -> Result<Option<String>> {
+pub fn get_in_namespace(address: SocketAddr, path: &str) -> Result<Option<String>> {
     let answer =
         request("GET", address, path).with_context(|| format!("http://{address}{path}"))?;
     Ok(answer.filter(|answer| answer.good).map(|answer| answer.body))
@@ -36,7 +36,7 @@ pub fn get_here(address: SocketAddr, path: &str) -> Result<Option<String>> {
 ///
 /// # Errors
 /// When the answer is not 2xx: the answer.
-pub fn put_here(address: SocketAddr, path: &str) -> Result<()> {
+pub fn put_in_namespace(address: SocketAddr, path: &str) -> Result<()> {
     let place = || format!("PUT http://{address}{path}");
     match request("PUT", address, path).with_context(place)? {
         Some(answer) if answer.good => Ok(()),

@@ -28,9 +28,9 @@ pub struct Namespace {
 
 /// The right to enter a namespace from another thread.
 #[derive(Debug)]
-pub struct Entrance(File, String);
+pub struct NamespaceHandle(File, String);
 
-impl Entrance {
+impl NamespaceHandle {
     /// Moves the calling thread, and only it, into the namespace for good.
     ///
     /// # Errors
@@ -93,10 +93,10 @@ impl Namespace {
     ///
     /// # Errors
     /// When the namespace is gone.
-    pub fn entrance(&self) -> Result<Entrance> {
+    pub fn handle(&self) -> Result<NamespaceHandle> {
         let path = format!("{MOUNTS}/{}", self.name);
         let file = File::open(&path).with_context(|| path)?;
-        Ok(Entrance(file, self.name.clone()))
+        Ok(NamespaceHandle(file, self.name.clone()))
     }
 
     /// Runs `action` on a thread inside the namespace and waits for it. Sockets that it opens stay
@@ -105,10 +105,10 @@ impl Namespace {
     /// # Errors
     /// When the namespace can't be entered, or the error of `action`.
     pub fn inside<T: Send>(&self, action: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        let entrance = self.entrance()?;
+        let handle = self.handle()?;
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                entrance.enter()?;
+                handle.enter()?;
                 action()
             });
             thread.join().map_err(|_| anyhow!("a thread in {} panicked", self.name))?
@@ -120,8 +120,8 @@ impl Namespace {
     /// # Errors
     /// When the namespace can't be entered.
     pub fn listens(&self, address: SocketAddr) -> Result<bool> {
-        const AT_MOST: Duration = Duration::from_secs(1);
-        self.inside(|| Ok(TcpStream::connect_timeout(&address, AT_MOST).is_ok()))
+        const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+        self.inside(|| Ok(TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()))
     }
 }
 

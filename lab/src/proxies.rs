@@ -19,7 +19,7 @@ pub const SERVER_NAME: &str = "millrace-server";
 pub const CLIENT_NAME: &str = "lab";
 
 /// Time in which a proxy must be ready.
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The built proxies.
 #[derive(Debug, Clone)]
@@ -114,11 +114,11 @@ impl Proxy<'_> {
     /// # Errors
     /// When it ended, with its log, or is not ready in time.
     pub fn ready(&self, running: &mut Running) -> Result<()> {
-        let ready = interrupt::wait_for(READY_WITHIN, || {
+        let ready = interrupt::wait_for(READY_TIMEOUT, || {
             running.must_run(self.log)?;
             http::get(self.namespace, self.admin, "/healthz")
         })?;
-        let seconds = READY_WITHIN.as_secs();
+        let seconds = READY_TIMEOUT.as_secs();
         ready.with_context(|| {
             format!("{} not ready within {seconds} s\n{}", self.name, tail(self.log))
         })?;

@@ -13,7 +13,7 @@ use crate::netns::Namespace;
 use crate::process::{Running, output_of};
 
 /// Time in which nginx must answer.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a web server serves, where it listens, and where it logs.
 #[derive(Debug, Clone, Copy)]
@@ -53,12 +53,12 @@ impl Site {
         let out = content.logs.join(format!("{name}-nginx.out"));
         let mut nginx = Running::start("nginx", &mut command, &out)?;
         let address = *content.listen.first().context("a site listens somewhere")?;
-        let answered = interrupt::wait_for(READY_WITHIN, || {
+        let answered = interrupt::wait_for(READY_TIMEOUT, || {
             nginx.must_run(&log)?;
             http::get(namespace, address, "/healthz")
         })?;
         answered.with_context(|| {
-            format!("nginx ({name}) did not answer within {} s", READY_WITHIN.as_secs())
+            format!("nginx ({name}) did not answer within {} s", READY_TIMEOUT.as_secs())
         })?;
         Ok(Self { _nginx: nginx })
     }

@@ -21,7 +21,7 @@ use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult
 use millrace_tunnel::event_loop::Role;
 use millrace_tunnel::event_loop::{Worker, WorkerHandle};
 use millrace_tunnel::flow_info::FlowInfo;
-use millrace_tunnel::heartbeat::{Heartbeat, dead_worker, unhealthy_worker};
+use millrace_tunnel::heartbeat::{Heartbeat, stopped_worker, unhealthy_worker};
 use millrace_tunnel::metrics::{Metrics, ReloadResult};
 use millrace_tunnel::qlog::{QlogError, QlogSink, TraceInfo};
 
@@ -114,7 +114,7 @@ impl Process {
                 None => health(),
             }),
             liveness: Box::new(move || {
-                dead_worker(&alive, Instant::now()).map_or(Health::Healthy, Health::Unhealthy)
+                stopped_worker(&alive, Instant::now()).map_or(Health::Healthy, Health::Unhealthy)
             }),
         };
         let Some(bound) = bound else { return Ok(None) };

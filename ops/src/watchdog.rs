@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-use millrace_tunnel::heartbeat::{Heartbeat, dead_worker};
+use millrace_tunnel::heartbeat::{Heartbeat, stopped_worker};
 
 /// Tells systemd; without systemd nothing happens.
 pub(crate) fn notify(states: &[NotifyState<'_>]) {
@@ -34,7 +34,7 @@ pub(crate) fn start(workers: Vec<Arc<Heartbeat>>) {
     let interval = Duration::from_micros(timeout_us / 2);
     let started = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         loop {
-            match dead_worker(&workers, Instant::now()) {
+            match stopped_worker(&workers, Instant::now()) {
                 None => notify(&[NotifyState::Watchdog]),
                 Some(problem) => tracing::error!(problem, "systemd watchdog not notified"),
             }

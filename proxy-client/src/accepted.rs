@@ -60,10 +60,10 @@ pub struct Accepted {
     pub handshake_place: Option<HandshakePlace>,
     /// Its place among the flows of the process.
     pub admission: Admission,
-    /// When the current stage times out.
+    /// When the current state times out.
     pub deadline: Instant,
-    /// Current stage.
-    pub stage: AcceptedState,
+    /// Current state.
+    pub state: AcceptedState,
     /// How often it has been offered to a server.
     pub offers: u32,
     /// Servers that have refused it because of a limit.
@@ -131,7 +131,7 @@ impl Accepted {
 
     /// Whether it waits for its first bytes.
     pub(crate) fn is_recognising(&self) -> bool {
-        matches!(self.stage, AcceptedState::Recognising(_))
+        matches!(self.state, AcceptedState::Recognising(_))
     }
 
     /// Reads the available bytes and advances the handshake.
@@ -189,12 +189,12 @@ impl Accepted {
 
     /// Whether it waits for a tunnel connection.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.stage, AcceptedState::Waiting(_))
+        matches!(self.state, AcceptedState::Waiting(_))
     }
 
     /// The tunnel connection of its request.
     pub(crate) fn requested_on(&self) -> Option<ConnId> {
-        match self.stage {
+        match self.state {
             AcceptedState::Requested { conn, .. } => Some(conn),
             _ => None,
         }
@@ -202,7 +202,7 @@ impl Accepted {
 
     /// Whether its request is on this stream.
     pub fn is_requested_on(&self, conn: ConnId, stream: u64) -> bool {
-        matches!(&self.stage, AcceptedState::Requested { conn: its, stream: own, .. }
+        matches!(&self.state, AcceptedState::Requested { conn: its, stream: own, .. }
             if (*its, *own) == (conn, stream))
     }
 

@@ -256,7 +256,7 @@ impl Role for ClientRole {
         // Of flows that bypass the tunnel and of UDP flows nothing is known to be broken: their own
         // time-outs end them.
         let accepted = self.tcp.accepted.remove(key as u64);
-        if let Some(Accepted { stage: AcceptedState::Requested { conn, stream, .. }, .. }) =
+        if let Some(Accepted { state: AcceptedState::Requested { conn, stream, .. }, .. }) =
             accepted
         {
             core.reset_stream(conn, stream, H3_CONNECT_ERROR);

@@ -86,13 +86,19 @@ pub(crate) struct ConnActivity {
     /// Datagrams have come since the packets received were last looked at.
     pub(crate) has_new_datagrams: bool,
     /// Packets received when they were last looked at, and when there were new ones.
-    pub(crate) heard_packets: usize,
+    pub(crate) received_packets: usize,
     pub(crate) heard: Instant,
 }
 
 impl ConnActivity {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { opened: now, last_sent: now, has_new_datagrams: false, heard_packets: 0, heard: now }
+        Self {
+            opened: now,
+            last_sent: now,
+            has_new_datagrams: false,
+            received_packets: 0,
+            heard: now,
+        }
     }
 }
 

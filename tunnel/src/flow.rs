@@ -26,13 +26,13 @@ use crate::socket::Socket;
 use crate::tcp_liveness::TcpLiveness;
 
 /// A frame header of the body: type and length, each at most eight bytes (RFC 9114, Section 7.1).
-pub(crate) const FRAME_OVERHEAD: usize = 10;
+pub(crate) const FRAME_OVERHEAD_BYTES: usize = 10;
 /// Room in the stream below which it is not worth while to read from TCP.
 pub(crate) const MIN_READ_BYTES: usize = 1024;
 
 /// Most bytes that a flow may have sent before it is confirmed and still be retried: more than any
 /// request has.
-const RETAIN_BYTES: usize = 64 << 10;
+const MAX_RETAINED_BYTES: usize = 64 << 10;
 
 /// Bytes of both directions per tick, for the rate that people see.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,13 +43,13 @@ pub struct Meter {
 
 impl Meter {
     /// Weight of the newest interval: with four a second, a memory of about one second.
-    const WEIGHT: f64 = 0.25;
+    const NEWEST_INTERVAL_WEIGHT: f64 = 0.25;
 
     /// An interval has passed; `bytes` is the count since the beginning.
     pub fn tick(&mut self, bytes: u64, interval: Duration) {
         let rate = (bytes - self.counted_bytes) as f64 / interval.as_secs_f64();
         self.counted_bytes = bytes;
-        self.bytes_per_s += Self::WEIGHT * (rate - self.bytes_per_s);
+        self.bytes_per_s += Self::NEWEST_INTERVAL_WEIGHT * (rate - self.bytes_per_s);
     }
 
     /// The rate now.
@@ -279,7 +279,7 @@ impl Flow {
     /// Lets `rtsp` rewrite the flow from here on, including what the socket has already delivered.
     pub(crate) fn follow_rtsp(&mut self, mut rtsp: Box<RtspFlow>) {
         self.buffers.to_stream = PartialWrite::of(
-            rtsp.socket_brought(self.buffers.to_stream.rest(), self.traffic.opened),
+            rtsp.on_socket_bytes(self.buffers.to_stream.rest(), self.traffic.opened),
         );
         self.rtsp = Some(rtsp);
         self.take_rtsp_output(self.traffic.opened);
@@ -415,8 +415,8 @@ impl Flow {
             // The peer has no use for the rest: its TCP connection is gone.
             Err(_) => return Pump::Failed(FlowEnd::RemoteReset),
         };
-        if room < FRAME_OVERHEAD + MIN_READ_BYTES {
-            return match quic.stream_writable(self.stream, FRAME_OVERHEAD + MIN_READ_BYTES) {
+        if room < FRAME_OVERHEAD_BYTES + MIN_READ_BYTES {
+            return match quic.stream_writable(self.stream, FRAME_OVERHEAD_BYTES + MIN_READ_BYTES) {
                 Ok(_) => Pump::Wait,
                 Err(_) => Pump::Failed(FlowEnd::RemoteReset),
             };
@@ -435,7 +435,7 @@ impl Flow {
         if self.has_unread_answers() {
             return Pump::Failed(FlowEnd::LocalReset);
         }
-        let most = scratch.len().min(room - FRAME_OVERHEAD);
+        let most = scratch.len().min(room - FRAME_OVERHEAD_BYTES);
         match self.socket.read(&mut scratch[..most]) {
             Ok(0)
                 if self
@@ -455,7 +455,8 @@ impl Flow {
             Ok(read) => {
                 self.traffic.active = now;
                 self.keep(&scratch[..read]);
-                let written = self.rtsp.as_mut().map(|it| it.socket_brought(&scratch[..read], now));
+                let written =
+                    self.rtsp.as_mut().map(|it| it.on_socket_bytes(&scratch[..read], now));
                 let bytes = written.as_deref().unwrap_or(&scratch[..read]);
                 if bytes.is_empty() {
                     return Pump::More;
@@ -484,7 +485,7 @@ impl Flow {
     fn keep(&mut self, read: &[u8]) {
         let confirmed = self.state.confirmed;
         match &mut self.buffers.replay {
-            Some(kept) if !confirmed && kept.bytes.len() + read.len() <= RETAIN_BYTES => {
+            Some(kept) if !confirmed && kept.bytes.len() + read.len() <= MAX_RETAINED_BYTES => {
                 kept.bytes.extend_from_slice(read);
             }
             kept => *kept = None,
@@ -535,7 +536,7 @@ impl Flow {
                     if let Some(player) = &mut self.player.watch {
                         player.take(&scratch[..read], now);
                     }
-                    let passed = self.rtsp.as_mut().map(|it| it.stream_brought(&scratch[..read]));
+                    let passed = self.rtsp.as_mut().map(|it| it.on_stream_bytes(&scratch[..read]));
                     let bytes = passed.as_deref().unwrap_or(&scratch[..read]);
                     if bytes.is_empty() {
                         return Pump::More;
@@ -573,20 +574,20 @@ impl Flow {
     }
 
     /// Whether the socket takes bytes that wait in the tunnel; `has_input` says that the stream has some.
-    pub(crate) fn could_write(&self, has_input: bool) -> bool {
+    pub(crate) fn can_write_socket(&self, has_input: bool) -> bool {
         let waiting = !self.buffers.to_socket.rest().is_empty() || has_input;
         waiting && self.state.socket_writable && !self.state.received_end
     }
 
     /// Whether a stream with `room` takes bytes that wait at the socket.
-    pub(crate) fn could_read(&self, room: usize) -> bool {
+    pub(crate) fn can_read_socket(&self, room: usize) -> bool {
         let is_queued = self
             .rtsp
             .as_ref()
             .is_some_and(|it| it.queue.as_ref().is_some_and(SendQueue::has_output));
         let waiting =
             is_queued || !self.buffers.to_stream.rest().is_empty() || self.state.socket_readable;
-        waiting && room >= FRAME_OVERHEAD + MIN_READ_BYTES && !self.state.sent_end
+        waiting && room >= FRAME_OVERHEAD_BYTES + MIN_READ_BYTES && !self.state.sent_end
     }
 
     fn write_failed(&mut self, error: &io::Error) -> Pump {

@@ -52,7 +52,7 @@ impl Heartbeat {
 }
 
 /// Why a process is dead: a worker whose loop does not turn.
-pub fn dead_worker(workers: &[Arc<Heartbeat>], now: Instant) -> Option<String> {
+pub fn stopped_worker(workers: &[Arc<Heartbeat>], now: Instant) -> Option<String> {
     let dead = workers.iter().position(|it| !it.is_fresh(now))?;
     let age_s = workers[dead].age(now).as_secs();
     Some(format!("worker {dead} has not turned for {age_s} s"))
@@ -60,7 +60,7 @@ pub fn dead_worker(workers: &[Arc<Heartbeat>], now: Instant) -> Option<String> {
 
 /// Why a process is unhealthy: a worker whose loop does not turn, or whose flows are stuck.
 pub fn unhealthy_worker(workers: &[Arc<Heartbeat>], now: Instant) -> Option<String> {
-    dead_worker(workers, now).or_else(|| workers.iter().find_map(|it| it.stuck()))
+    stopped_worker(workers, now).or_else(|| workers.iter().find_map(|it| it.stuck()))
 }
 
 #[cfg(test)]
@@ -72,9 +72,9 @@ mod tests {
         let start = Instant::now();
         let workers = [Heartbeat::new(start), Heartbeat::new(start)];
         let later = start + BEAT_TIMEOUT;
-        assert_eq!(dead_worker(&workers, start), None);
+        assert_eq!(stopped_worker(&workers, start), None);
         workers[0].beat(later);
-        let reason = dead_worker(&workers, later + Duration::from_secs(2));
+        let reason = stopped_worker(&workers, later + Duration::from_secs(2));
         assert_eq!(reason.as_deref(), Some("worker 1 has not turned for 7 s"));
         workers[1].beat(later);
         assert_eq!(unhealthy_worker(&workers, later), None);
@@ -85,7 +85,7 @@ mod tests {
         let start = Instant::now();
         let workers = [Heartbeat::new(start)];
         workers[0].set_stuck(Some("a flow does not move".to_owned()));
-        assert_eq!(dead_worker(&workers, start), None);
+        assert_eq!(stopped_worker(&workers, start), None);
         assert_eq!(unhealthy_worker(&workers, start).as_deref(), Some("a flow does not move"));
         workers[0].set_stuck(None);
         assert_eq!(unhealthy_worker(&workers, start), None);

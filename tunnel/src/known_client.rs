@@ -53,7 +53,7 @@ impl KnownClients {
     }
 
     /// Whether `token` looks like one of these. Only [`KnownClients::check`] tells whether it is.
-    pub(crate) fn is_meant_by(token: &[u8]) -> bool {
+    pub(crate) fn has_token_form(token: &[u8]) -> bool {
         token.first() == Some(&MARK)
     }
 
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn tokens_of_one_client_and_second_have_nothing_but_the_mark_in_common() {
         let [one, other] = [token(), token()];
-        assert!(KnownClients::is_meant_by(&one) && !KnownClients::is_meant_by(b""));
+        assert!(KnownClients::has_token_form(&one) && !KnownClients::has_token_form(b""));
         let equal = one.iter().zip(&other).filter(|(a, b)| a == b).count();
         assert!(equal < one.len() / 4, "{equal} of {} bytes", one.len());
     }

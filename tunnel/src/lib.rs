@@ -26,6 +26,8 @@ pub mod flow_end;
 pub mod flow_info;
 pub mod flow_label;
 pub mod flow_owner;
+#[cfg(fuzzing)]
+pub(crate) mod fuzz_choices;
 pub mod h3_errors;
 pub mod heartbeat;
 pub mod idle_memory;

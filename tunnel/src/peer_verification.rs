@@ -59,7 +59,7 @@ impl PeerVerifier {
     }
 
     /// Whether there is a deny-list with entries.
-    pub(crate) fn denies_some(&self) -> bool {
+    pub(crate) fn has_denied_clients(&self) -> bool {
         !self.denied.is_empty()
     }
 

@@ -6,7 +6,7 @@
 use std::io::{self, Read};
 use std::time::Instant;
 
-use crate::flow::{FRAME_OVERHEAD, Flow, MIN_READ_BYTES, Pump};
+use crate::flow::{FRAME_OVERHEAD_BYTES, Flow, MIN_READ_BYTES, Pump};
 use crate::flow_end::FlowEnd;
 use crate::rtsp::send_queue::SendQueue;
 
@@ -30,13 +30,13 @@ pub(crate) fn pump_to_stream(
     };
     // `room` is that of the window, which does not know of what waits in the stream.
     let waiting = quic.stream_bytes_waiting_of(flow.stream);
-    let free = room.saturating_sub(waiting).saturating_sub(FRAME_OVERHEAD);
+    let free = room.saturating_sub(waiting).saturating_sub(FRAME_OVERHEAD_BYTES);
     let filled = fill(flow, free, scratch, now);
     if let Pump::Failed(_) = filled {
         return filled;
     }
-    if room < FRAME_OVERHEAD + MIN_READ_BYTES {
-        return match quic.stream_writable(flow.stream, FRAME_OVERHEAD + MIN_READ_BYTES) {
+    if room < FRAME_OVERHEAD_BYTES + MIN_READ_BYTES {
+        return match quic.stream_writable(flow.stream, FRAME_OVERHEAD_BYTES + MIN_READ_BYTES) {
             Ok(_) => filled,
             Err(_) => Pump::Failed(FlowEnd::RemoteReset),
         };
@@ -88,7 +88,7 @@ pub(crate) fn fill(flow: &mut Flow, stream_room: usize, scratch: &mut [u8], now:
         }
         Ok(read) => {
             // Not a sign of an active flow before it is sent: otherwise a paused player's flow would never be idle.
-            let _ = rtsp.socket_brought(&scratch[..read], now);
+            let _ = rtsp.on_socket_bytes(&scratch[..read], now);
             Pump::More
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

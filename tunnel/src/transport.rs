@@ -209,7 +209,7 @@ fn quic_config(
     config.set_min_stream_window(MIN_STREAM_WINDOW_BYTES);
     config.set_max_connection_window(connection);
     config.set_initial_max_streams_uni(MAX_UNI_STREAMS);
-    config.enable_dgram(true, datagrams::RECEIVE_QUEUE, datagrams::SEND_QUEUE);
+    config.enable_dgram(true, datagrams::RECEIVE_QUEUE_FRAMES, datagrams::SEND_QUEUE_FRAMES);
     if let TransportSide::Server(server) = side {
         config.set_initial_max_streams_bidi(server.max_streams);
     }

@@ -7,11 +7,11 @@ use crate::ConnectionRecord;
 use crate::record::Nanos;
 
 /// Length of the window: the interval after which BBR measures the smallest round trip again.
-const SPAN: Duration = Duration::from_secs(10);
+const WINDOW_LENGTH: Duration = Duration::from_secs(10);
 /// Length of a step.
-const STEP: Duration = Duration::from_secs(1);
+const STEP_LENGTH: Duration = Duration::from_secs(1);
 
-/// State of a connection over the last [`SPAN`]. Older state may belong to another path.
+/// State of a connection over the last [`WINDOW_LENGTH`]. Older state may belong to another path.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     /// The current step, kept apart because each record changes only this step.
@@ -46,11 +46,11 @@ impl Window {
     pub(crate) fn ingest(&mut self, record: &ConnectionRecord) {
         let ConnectionRecord { now, delivered_bytes, lost_bytes, latest_rtt, .. } = *record;
         let begins = WindowStep { at: now, delivered_bytes, lost_bytes, rtt: None };
-        if let Some(over) = self.open.filter(|open| now - open.at >= STEP) {
+        if let Some(over) = self.open.filter(|open| now - open.at >= STEP_LENGTH) {
             self.steps.push_back(over);
             self.open = Some(begins);
             // Keeps one step that began before the span.
-            while self.steps.get(1).is_some_and(|second| now - second.at >= SPAN) {
+            while self.steps.get(1).is_some_and(|second| now - second.at >= WINDOW_LENGTH) {
                 self.steps.pop_front();
             }
         }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use crate::{AckedPacket, LostPacket, RttSample, Time};
 
 /// kPersistentCongestionThreshold (RFC 9002, Section 7.6.1).
-const THRESHOLD: u32 = 3;
+const PERSISTENT_CONGESTION_THRESHOLD: u32 = 3;
 /// kGranularity (RFC 9002, Section 6.1.2).
 const GRANULARITY: Duration = Duration::from_millis(1);
 /// `max_ack_delay` where the peer names none (RFC 9000, Section 18.2).
@@ -33,7 +33,8 @@ struct Gap {
 
 /// How long everything must be lost (RFC 9002, Section 7.6.1).
 fn least_duration(rtt: &RttSample) -> Duration {
-    (rtt.smoothed + (4 * rtt.variation).max(GRANULARITY) + MAX_ACK_DELAY) * THRESHOLD
+    (rtt.smoothed + (4 * rtt.variation).max(GRANULARITY) + MAX_ACK_DELAY)
+        * PERSISTENT_CONGESTION_THRESHOLD
 }
 
 impl PersistentCongestion {

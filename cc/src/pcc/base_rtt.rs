@@ -6,7 +6,7 @@ use crate::estimators::WindowedMin;
 // No paper has these thresholds; docs/research/cc/pcc.md has measurements, the tests below cover each.
 
 /// The base RTT is the smallest of this long.
-const MEMORY: Duration = Duration::from_secs(60);
+const BASE_RTT_WINDOW: Duration = Duration::from_secs(60);
 /// An RTT excursion that lasts this long, and [`MIN_EXCURSION_RTTS`], shows a longer path.
 /// Chosen by `longer_path_is_known_after_three_seconds_or_ten_round_trips`.
 const MIN_EXCURSION: Duration = Duration::from_secs(3);
@@ -50,7 +50,7 @@ struct RttExcursion {
 
 impl BaseRtt {
     pub(super) fn new(headroom: Duration) -> Self {
-        let memory = WindowedMin::new(MEMORY.as_nanos() as u64);
+        let memory = WindowedMin::new(BASE_RTT_WINDOW.as_nanos() as u64);
         Self { memory, headroom, excursion: None }
     }
 

@@ -73,7 +73,7 @@ impl FixedStep {
 }
 
 /// Whether the rate was certainly too high: its losses were not random.
-fn is_sure(measured: &MeasuredInterval) -> bool {
+fn is_certainly_too_high(measured: &MeasuredInterval) -> bool {
     measured.outcome.lost == 0 || measured.outcome.significant_loss(measured.seen.loss) > 0.0
 }
 
@@ -105,8 +105,11 @@ impl RatePolicy for FixedStep {
                 let measured = (*round.results.first()?)?;
                 let utility = round.utility.of(&measured.seen);
                 if utility <= best {
-                    let max_steps =
-                        if is_sure(&measured) { u32::MAX } else { MAX_STEPS_AFTER_RANDOM_LOSS };
+                    let max_steps = if is_certainly_too_high(&measured) {
+                        u32::MAX
+                    } else {
+                        MAX_STEPS_AFTER_RANDOM_LOSS
+                    };
                     self.max_steps = self.max_steps.max(max_steps);
                     self.state = FixedStepState::Deciding { steps: 1 };
                     return Some(round.central_mbps);

@@ -68,7 +68,7 @@ struct Interval {
     closed: Option<Time>,
     extent: IntervalExtent,
     first: u64,
-    /// Bit `n` is set while packet `first + n` was sent and its fate is unknown. Numbers that
+    /// Bit `n` is set while packet `first + n` was sent and is neither acknowledged nor lost. Numbers that
     /// were never reported as sent (packets that carry only acknowledgements) have no bit.
     unsettled: Vec<u64>,
     unsettled_packets: u64,

@@ -8,8 +8,8 @@ const IGNORED_LOSSES: u64 = 50;
 /// [`MIN_DELIVERED_FRACTION`]: the initial rate was too high. Slow links would have to lose fifty packets first.
 /// With a lower loss or a higher delivery threshold, new flows on a busy link would give up.
 /// Chosen by `fifty_kilobits_and_ten_gigabits_work` (lab/sim/tests/real_conditions.rs).
-const HEAVY_LOSS: f64 = 0.1;
-/// Share of the confirmed rate that an interval must deliver, unless its loss is below [`HEAVY_LOSS`].
+const HEAVY_LOSS_RATE: f64 = 0.1;
+/// Share of the confirmed rate that an interval must deliver, unless its loss is below [`HEAVY_LOSS_RATE`].
 const MIN_DELIVERED_FRACTION: f64 = 0.5;
 /// An interval that sent less than this share of its rate was limited by something else.
 pub(super) const MIN_START_UP_REACHED_FRACTION: f64 = 0.9;
@@ -110,12 +110,12 @@ impl StartUp {
             || self.is_limited_by_queue(outcome)
     }
 
-    /// Whether the rate is far above the path's: heavy loss, and little delivered ([`HEAVY_LOSS`]).
+    /// Whether the rate is far above the path's: heavy loss, and little delivered ([`HEAVY_LOSS_RATE`]).
     fn is_out_of_reach(&self, outcome: &IntervalOutcome, seen: &FilteredOutcome) -> bool {
         let delivered = outcome.delivered_mbps;
         let good = self.best.map_or(outcome.target_mbps, |best| best.mbps);
         let short = delivered < MIN_DELIVERED_FRACTION * good;
-        short && delivered > 0.0 && outcome.significant_loss(seen.loss) > HEAVY_LOSS
+        short && delivered > 0.0 && outcome.significant_loss(seen.loss) > HEAVY_LOSS_RATE
     }
 
     /// Whether a standing queue kept the interval from its rate: it fills the window. Later intervals would not reach

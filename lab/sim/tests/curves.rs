@@ -15,7 +15,7 @@ use millrace_cc::{Bandwidth, ControllerConfig};
 use millrace_sim::{FlowSetup, LinkChange, LinkRate, LinkSetup, Setup, run};
 
 const SECONDS: u64 = 30;
-const SAMPLES_A_SECOND: usize = 10;
+const SAMPLES_PER_SECOND: usize = 10;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Name and description, link, and changes of its rate.
@@ -81,7 +81,7 @@ fn row(text: &mut String, name: &str, values: &[f64]) {
 fn curves(path: &Path, algorithm: &Arc<dyn ControllerConfig>) -> String {
     let mut log = Log::default();
     let outcome = run(&of_path(path, algorithm), &mut log).expect("a setup that can be run");
-    let seconds: Vec<_> = log.samples.chunks(SAMPLES_A_SECOND).collect();
+    let seconds: Vec<_> = log.samples.chunks(SAMPLES_PER_SECOND).collect();
     let delivered: Vec<f64> = seconds
         .iter()
         .map(|second| {

@@ -51,7 +51,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_does_not() {
 
 #[test]
 fn link_changes_do_not_depend_on_the_algorithm() {
-    let fate = |mbps| {
+    let outcome = |mbps| {
         let mut setup = setup(demo(), vec![FlowSetup::bulk(constant(mbps))], 100);
         setup.random_change = Some(RandomLinkChange {
             every: Duration::from_secs(5),
@@ -65,8 +65,8 @@ fn link_changes_do_not_depend_on_the_algorithm() {
             .map(|(_, link, _)| (link.capacity, link.rtt, link.loss))
             .collect::<Vec<_>>()
     };
-    let link = fate(5.0);
-    assert_eq!(link, fate(50.0));
+    let link = outcome(5.0);
+    assert_eq!(link, outcome(50.0));
     // 20 draws of each; a sample sees the values of the draw before it.
     let mut rtts: Vec<_> = link.iter().map(|(_, rtt, _)| *rtt).collect();
     rtts.dedup();

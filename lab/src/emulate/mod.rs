@@ -332,7 +332,7 @@ impl RunContext<'_> {
                 .iter()
                 .zip(handles)
                 .map(|(flow, handle)| {
-                    let enter = topology.player.entrance()?;
+                    let enter = topology.player.handle()?;
                     Ok(scope.spawn(move || match handle {
                         Some(handle) => handle.play(flow, topology, began),
                         None => enter.enter().and_then(|()| flow.play(began)).map(|()| None),
@@ -346,7 +346,7 @@ impl RunContext<'_> {
                 (&topology.server_edge, &tunnels.servers),
                 (&topology.client_edge, &tunnels.clients),
             ] {
-                let enter = namespace.entrance()?;
+                let enter = namespace.handle()?;
                 pollers.push(scope.spawn(move || {
                     enter.enter()?;
                     telemetry::poll(proxies, headers, began, over)

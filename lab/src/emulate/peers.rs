@@ -17,7 +17,7 @@ use crate::scenario::Scenario;
 use crate::topology::Topology;
 
 /// How long a peer's client may take until it listens.
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Starts the peers that `scenario` needs and waits until they listen. They end when the answer is dropped.
 ///
@@ -57,7 +57,7 @@ pub fn start(
         let client = begin("client", &peer.client, &topology.client_edge)?;
         let mut started: Vec<_> = server.into_iter().chain(client).collect();
         let listener = placeholders.listener;
-        let open = interrupt::wait_for(READY_WITHIN, || {
+        let open = interrupt::wait_for(READY_TIMEOUT, || {
             for (_, running, log) in &mut started {
                 running.must_run(log)?;
             }

@@ -165,7 +165,7 @@ impl StreamPlayer {
         let mut guard = SessionGuard::of(flow, began);
         let log = self.directory.join("openrtsp.log");
         // For the rest of this thread: the recorder's connections are in the player's network too.
-        topology.player.entrance()?.enter()?;
+        topology.player.handle()?.enter()?;
         let relay = RtspRelay::open()?;
         let capture = match self.transport {
             RtpTransport::Interleaved => None,

@@ -121,7 +121,7 @@ pub fn poll(
     let mut changed: HashMap<usize, usize> = HashMap::new();
     for tick in 1_u32.. {
         for proxy in proxies {
-            let text = http::get_here(proxy.admin, "/flows")?;
+            let text = http::get_in_namespace(proxy.admin, "/flows")?;
             let at_s = began.elapsed().as_secs_f64();
             let text = text.with_context(|| format!("{} has gone", proxy.admin))?;
             let answer: FlowsAnswer = serde_json::from_str(&text).context("/flows")?;
@@ -163,7 +163,7 @@ pub fn poll(
 fn change(proxy: SocketAddr, entry: &FlowsEntry, query: &str) -> Result<()> {
     let connection = entry.connection.as_deref().context("a flow that bypasses the tunnel")?;
     let path = format!("/congestion_control/{connection}?{query}");
-    http::put_here(proxy, &path)
+    http::put_in_namespace(proxy, &path)
 }
 
 /// Payload that has arrived by some moment.

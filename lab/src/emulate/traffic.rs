@@ -1,6 +1,6 @@
 //! The traffic of a scenario's flows: TCP between player and origin, direct or through the tunnel.
 //!
-//! The player requests with eight bytes, big-endian: the number of bytes that the origin is to send, [`ENDLESS`]
+//! The player requests with eight bytes, big-endian: the number of bytes that the origin is to send, [`UNLIMITED_BYTES`]
 //! without a limit, or [`UPLOAD`] to receive instead.
 
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ use crate::netns::Namespace;
 use crate::scenario::{App, FlowGroup};
 use crate::tcp_info::TcpInfo;
 
-const ENDLESS: u64 = u64::MAX;
+const UNLIMITED_BYTES: u64 = u64::MAX;
 const UPLOAD: u64 = 0;
 
 /// How long a call on a socket blocks before the thread checks whether the run is over.
@@ -158,7 +158,7 @@ impl EmulatedFlow<'_> {
             while left > 0 && !self.must_end() {
                 let most = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
                 match stream.write(&data[..most]) {
-                    Ok(written) if left != ENDLESS => left -= written as u64,
+                    Ok(written) if left != UNLIMITED_BYTES => left -= written as u64,
                     Ok(_) => {}
                     Err(error) if is_pause(&error) => {}
                     // The player has closed.
@@ -185,7 +185,7 @@ impl EmulatedFlow<'_> {
         match (self.group.app, self.group.upwards) {
             (App::Bulk, false) => {
                 self.probe.attach(&self.probe.receiver, &stream)?;
-                stream.write_all(&ENDLESS.to_be_bytes())?;
+                stream.write_all(&UNLIMITED_BYTES.to_be_bytes())?;
                 let whole = self.drain(&mut stream, Some(stop)).context("receiving")?;
                 if !whole && !self.must_end() {
                     bail!("the flow ended before its time");

@@ -6,14 +6,14 @@ use nix::time::{ClockId, clock_gettime};
 /// The monotonic and the wall clock at the same moment, in nanoseconds. A thread that is stopped
 /// between the two readings would shift the arrivals, so such a pair is read again.
 pub(super) fn both_clocks() -> Result<(u64, u64)> {
-    const APART_AT_MOST_NS: u64 = 2_000;
+    const MAX_READING_GAP_NS: u64 = 2_000;
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..5 {
         let before_ns = monotonic_ns()?;
         let wall_ns = clock_ns(ClockId::CLOCK_REALTIME)?;
         let apart_ns = monotonic_ns()? - before_ns;
         best = best.min((apart_ns, before_ns + apart_ns / 2, wall_ns));
-        if apart_ns <= APART_AT_MOST_NS {
+        if apart_ns <= MAX_READING_GAP_NS {
             break;
         }
     }

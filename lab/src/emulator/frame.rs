@@ -3,21 +3,21 @@
 use millrace_sim::link::queue::LinkSized;
 
 /// Ethernet header before the network-layer packet.
-const ETHERNET_HEADER: usize = 14;
+const ETHERNET_HEADER_BYTES: usize = 14;
 
 /// Room for a frame of a 1500-byte MTU with a margin; longer frames are counted and discarded.
-pub(super) const FRAME_ROOM: usize = 2048;
+pub(super) const MAX_FRAME_BYTES: usize = 2048;
 
 /// One Ethernet frame.
 #[derive(Debug)]
 pub struct EthernetFrame {
-    pub(super) room: Box<[u8; FRAME_ROOM]>,
+    pub(super) room: Box<[u8; MAX_FRAME_BYTES]>,
     pub(super) len: usize,
 }
 
 impl EthernetFrame {
     fn empty() -> Self {
-        Self { room: Box::new([0; FRAME_ROOM]), len: 0 }
+        Self { room: Box::new([0; MAX_FRAME_BYTES]), len: 0 }
     }
 }
 
@@ -31,8 +31,8 @@ impl EthernetFrame {
     /// header; `None` when the frame is neither.
     pub fn protocol(&self) -> Option<u8> {
         let at = match [self.room[12], self.room[13]] {
-            IPV4 => ETHERNET_HEADER + 9,
-            IPV6 => ETHERNET_HEADER + 6,
+            IPV4 => ETHERNET_HEADER_BYTES + 9,
+            IPV6 => ETHERNET_HEADER_BYTES + 6,
             _ => return None,
         };
         (at < self.len).then(|| self.room[at])
@@ -47,7 +47,7 @@ impl EthernetFrame {
             _ => return None,
         };
         let word = |end: usize| {
-            let at = ETHERNET_HEADER + end - 4;
+            let at = ETHERNET_HEADER_BYTES + end - 4;
             let bytes = self.room.get(at..at + 4)?.try_into().ok()?;
             (at + 4 <= self.len).then_some(u32::from_be_bytes(bytes))
         };
@@ -59,8 +59,8 @@ impl EthernetFrame {
     /// The payload of a UDP datagram; `None` for anything else, a fragment, or a truncated frame.
     pub fn udp_payload(&self) -> Option<&[u8]> {
         const UDP: u8 = 17;
-        const UDP_HEADER: usize = 8;
-        let packet = self.room.get(ETHERNET_HEADER..self.len)?;
+        const UDP_HEADER_BYTES: usize = 8;
+        let packet = self.room.get(ETHERNET_HEADER_BYTES..self.len)?;
         let header = match [self.room[12], self.room[13]] {
             IPV4 if [packet.get(6)? & 0x3f, *packet.get(7)?] != [0, 0] => return None,
             IPV4 => usize::from(packet.first()? & 0x0f) * 4,
@@ -72,13 +72,13 @@ impl EthernetFrame {
         }
         let datagram = packet.get(header..)?;
         let length = usize::from(u16::from_be_bytes([*datagram.get(4)?, *datagram.get(5)?]));
-        datagram.get(UDP_HEADER..length)
+        datagram.get(UDP_HEADER_BYTES..length)
     }
 }
 
 impl LinkSized for EthernetFrame {
     fn link_bytes(&self) -> u64 {
-        self.len.saturating_sub(ETHERNET_HEADER) as u64
+        self.len.saturating_sub(ETHERNET_HEADER_BYTES) as u64
     }
 }
 
@@ -86,19 +86,19 @@ impl LinkSized for EthernetFrame {
 impl EthernetFrame {
     /// An IPv4 packet of so many bytes.
     pub fn ipv4(from: u32, to: u32, bytes: usize) -> Self {
-        let mut frame = Self { len: ETHERNET_HEADER + bytes, ..Self::empty() };
+        let mut frame = Self { len: ETHERNET_HEADER_BYTES + bytes, ..Self::empty() };
         frame.room[12..14].copy_from_slice(&IPV4);
-        frame.room[ETHERNET_HEADER + 12..][..4].copy_from_slice(&from.to_be_bytes());
-        frame.room[ETHERNET_HEADER + 16..][..4].copy_from_slice(&to.to_be_bytes());
+        frame.room[ETHERNET_HEADER_BYTES + 12..][..4].copy_from_slice(&from.to_be_bytes());
+        frame.room[ETHERNET_HEADER_BYTES + 16..][..4].copy_from_slice(&to.to_be_bytes());
         frame
     }
 
     /// An IPv6 packet of so many bytes, from and to addresses that end so.
     pub fn ipv6(from: u32, to: u32, bytes: usize) -> Self {
-        let mut frame = Self { len: ETHERNET_HEADER + bytes, ..Self::empty() };
+        let mut frame = Self { len: ETHERNET_HEADER_BYTES + bytes, ..Self::empty() };
         frame.room[12..14].copy_from_slice(&IPV6);
-        frame.room[ETHERNET_HEADER + 20..][..4].copy_from_slice(&from.to_be_bytes());
-        frame.room[ETHERNET_HEADER + 36..][..4].copy_from_slice(&to.to_be_bytes());
+        frame.room[ETHERNET_HEADER_BYTES + 20..][..4].copy_from_slice(&from.to_be_bytes());
+        frame.room[ETHERNET_HEADER_BYTES + 36..][..4].copy_from_slice(&to.to_be_bytes());
         frame
     }
 }
@@ -109,7 +109,7 @@ pub struct FramePool(Vec<EthernetFrame>);
 
 impl FramePool {
     /// Idle frames kept (8 MiB).
-    const MAX_IDLE: usize = 4096;
+    const MAX_IDLE_FRAMES: usize = 4096;
 
     pub(super) fn take(&mut self) -> EthernetFrame {
         self.0.pop().unwrap_or_else(EthernetFrame::empty)
@@ -117,7 +117,7 @@ impl FramePool {
 
     /// Gives a frame back.
     pub fn put(&mut self, frame: EthernetFrame) {
-        if self.0.len() < Self::MAX_IDLE {
+        if self.0.len() < Self::MAX_IDLE_FRAMES {
             self.0.push(frame);
         }
     }

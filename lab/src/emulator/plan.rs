@@ -8,7 +8,7 @@ use millrace_sim::link::{LinkConfig, PipeConfig};
 use millrace_sim::{LinkRate, LinkSetup, Setup};
 
 /// A link without planned changes lasts until it is stopped.
-const ENDLESS: Duration = Duration::from_secs(1_000_000);
+const UNLIMITED_DURATION: Duration = Duration::from_secs(1_000_000);
 
 /// Rate of an unconstrained reverse path: a packet of 1500 bytes takes 1.2 us.
 const FREE_RATE_BPS: u64 = 10_000_000_000;
@@ -121,7 +121,7 @@ impl From<LinkConfig> for LinkPlan {
             jitter: Duration::from_nanos(down.jitter_ns),
             reorder: down.reorder,
         };
-        let setup = Setup { seed, ..Setup::new(link, Vec::new(), ENDLESS) };
+        let setup = Setup { seed, ..Setup::new(link, Vec::new(), UNLIMITED_DURATION) };
         Self { setup, loss_seed: Some(seed), reverse: ReversePath::Same, flows: Vec::new() }
     }
 }
@@ -137,7 +137,7 @@ mod tests {
         let rate = Bandwidth::from_bits_per_s;
         let link = LinkSetup::new(rate(1_000_000), Duration::from_millis(30), 15_000);
         let mut plan = LinkPlan {
-            setup: Setup::new(link, Vec::new(), ENDLESS),
+            setup: Setup::new(link, Vec::new(), UNLIMITED_DURATION),
             loss_seed: None,
             reverse: ReversePath::Free,
             flows: Vec::new(),

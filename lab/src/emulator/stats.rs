@@ -10,7 +10,7 @@ use super::port::FrameIo;
 const MAX_RECORDED_NS: u64 = 10_000_000_000;
 
 /// Later than this is late.
-const LATE_NS: u64 = 1_000_000;
+const MIN_LATE_NS: u64 = 1_000_000;
 
 /// Durations of one kind.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Durations {
     /// Counts `ns`; what exceeds ten seconds counts as ten seconds.
     pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns.max(1));
-        self.late += u64::from(ns > LATE_NS);
+        self.late += u64::from(ns > MIN_LATE_NS);
     }
 
     /// The figures.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use millrace_config::Class;
 
-use super::record::{PER_SECOND, RunRecord, SAMPLE_S, mean};
+use super::record::{RunRecord, SAMPLE_S, SAMPLES_PER_SECOND, mean};
 use crate::scenario::{Convergence, Measure};
 
 /// When each flow is there, in samples.
@@ -15,7 +15,7 @@ pub(super) struct Times {
 }
 
 /// From a flow's start to the next moment at which any flow starts or stops.
-fn alone_with_the_same(times: &Times, flow: usize) -> Range<usize> {
+fn range_until_flow_change(times: &Times, flow: usize) -> Range<usize> {
     let start = times.flows[flow].start;
     let ends = times.flows.iter().flat_map(|other| [other.start, other.end]);
     let end = ends.filter(|at| *at > start).min().unwrap_or(start);
@@ -30,7 +30,7 @@ fn active(times: &Times, at: usize) -> Vec<usize> {
 /// Throughput of each whole second.
 fn seconds(mbps: &[f64], range: Range<usize>) -> Vec<f64> {
     let end = range.end.min(mbps.len());
-    mbps[range.start.min(end)..end].chunks_exact(PER_SECOND).map(mean).collect()
+    mbps[range.start.min(end)..end].chunks_exact(SAMPLES_PER_SECOND).map(mean).collect()
 }
 
 fn deviation(values: &[f64]) -> Option<f64> {
@@ -83,7 +83,7 @@ fn first_held(length: usize, hold_s: f64, is_good: impl Fn(usize) -> bool) -> Op
 // Vivace, Section 5.2.1: "the time from the second flow's entry to the earliest time after which it
 // maintains a sending rate within +-25% of its ideal fair share for at least 5s".
 fn by_share(record: &RunRecord, times: &Times, measure: &Measure, flow: usize) -> Settled {
-    let range = alone_with_the_same(times, flow);
+    let range = range_until_flow_change(times, flow);
     let values = seconds(&record.flows[flow].mbps, range.clone());
     if values.len() < measure.hold_s.ceil() as usize {
         return Settled::default();
@@ -103,7 +103,7 @@ fn by_share(record: &RunRecord, times: &Times, measure: &Measure, flow: usize) -
 // fairness index is maintained over 0.9 for at least 5 seconds. And the stability is estimated as
 // the average standard deviation of throughput of all flows after the convergence point".
 fn by_jain(record: &RunRecord, times: &Times, measure: &Measure, flow: usize) -> Settled {
-    let range = alone_with_the_same(times, flow);
+    let range = range_until_flow_change(times, flow);
     let of = |flow: &usize| seconds(&record.flows[*flow].mbps, range.clone());
     let all: Vec<Vec<f64>> = active(times, range.start).iter().map(of).collect();
     let length = all.iter().map(Vec::len).min().unwrap_or(0);
@@ -136,13 +136,15 @@ pub(super) fn jain(values: &[f64]) -> Option<f64> {
 pub(super) fn time_to_80_percent_s(record: &RunRecord, times: &Times, flow: usize) -> Option<f64> {
     let (range, mbps) = (times.flows[flow].clone(), &record.flows[flow].mbps);
     let end = range.end.min(mbps.len());
-    let last = end.checked_sub(PER_SECOND)?;
+    let last = end.checked_sub(SAMPLES_PER_SECOND)?;
     let full = |start: &usize| {
-        let window = *start..start + PER_SECOND;
+        let window = *start..start + SAMPLES_PER_SECOND;
         mean(&mbps[window.clone()]) >= 0.8 * record.capacity_over(window)
     };
     let found = (range.start..=last).find(full);
-    Some(found.map_or(f64::INFINITY, |at| (at + PER_SECOND - range.start) as f64 * SAMPLE_S))
+    Some(
+        found.map_or(f64::INFINITY, |at| (at + SAMPLES_PER_SECOND - range.start) as f64 * SAMPLE_S),
+    )
 }
 
 /// Longest time from a change of the link's rate to the moment from which on two seconds bring the
@@ -158,7 +160,8 @@ pub(super) fn follow_s(
     let mut longest = None;
     for (index, change) in changes.iter().enumerate() {
         let end = changes.get(index + 1).copied().unwrap_or(range.end).min(mbps.len());
-        let Some(last) = end.checked_sub(2 * PER_SECOND).filter(|last| last >= change) else {
+        let Some(last) = end.checked_sub(2 * SAMPLES_PER_SECOND).filter(|last| last >= change)
+        else {
             continue;
         };
         if !range.contains(change) {
@@ -166,10 +169,10 @@ pub(super) fn follow_s(
         }
         let share = record.capacity_over(*change..end) / active(times, *change).len() as f64;
         let follows = |at: usize| {
-            let now = mean(&mbps[at..at + PER_SECOND]);
+            let now = mean(&mbps[at..at + SAMPLES_PER_SECOND]);
             (now - share).abs() <= measure.follow_tolerance * share
         };
-        let found = (*change..=last).find(|at| follows(*at) && follows(at + PER_SECOND));
+        let found = (*change..=last).find(|at| follows(*at) && follows(at + SAMPLES_PER_SECOND));
         let time_s = found.map_or(f64::INFINITY, |at| (at - change) as f64 * SAMPLE_S);
         longest = Some(longest.map_or(time_s, |longest: f64| longest.max(time_s)));
     }
@@ -193,8 +196,8 @@ pub(super) fn utility(record: &RunRecord, times: &Times, class: Class, flow: usi
     let mut all = Vec::new();
     let mut from = range.start;
     let mut last_rtt_s = None;
-    while from + PER_SECOND <= range.end {
-        let second = from..from + PER_SECOND;
+    while from + SAMPLES_PER_SECOND <= range.end {
+        let second = from..from + SAMPLES_PER_SECOND;
         from = second.end;
         let capacity = record.capacity_over(second.clone());
         let samples: Vec<f64> = of.rtt_s[second.clone()].iter().copied().flatten().collect();
@@ -225,8 +228,8 @@ pub(super) fn switch_ratio(
     let end = range.end.min(mbps.len());
     let of = |(index, at): (usize, &usize)| {
         let next = changes.get(index + 1).copied().unwrap_or(end).min(end);
-        let from = at.checked_sub(5 * PER_SECOND).filter(|from| *from >= range.start)?;
-        let after = seconds(mbps, *at..next.min(at + 10 * PER_SECOND));
+        let from = at.checked_sub(5 * SAMPLES_PER_SECOND).filter(|from| *from >= range.start)?;
+        let after = seconds(mbps, *at..next.min(at + 10 * SAMPLES_PER_SECOND));
         let least = after.into_iter().reduce(f64::min)?;
         Some(least / mean(&mbps[from..*at]))
     };
@@ -256,7 +259,7 @@ pub(super) fn share_error(
         for cut in cuts {
             let window = (start + settle).min(cut)..cut;
             start = cut;
-            if window.len() < PER_SECOND {
+            if window.len() < SAMPLES_PER_SECOND {
                 continue;
             }
             let target = share * record.capacity_over(window.clone());

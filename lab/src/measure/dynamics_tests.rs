@@ -14,12 +14,13 @@ fn measure(convergence: Convergence) -> Measure {
 
 /// Throughput second by second on a link of `capacity`.
 fn record(capacity: f64, flows: &[&[f64]]) -> RunRecord {
-    let samples =
-        |seconds: &[f64]| seconds.iter().flat_map(|mbps| [*mbps; PER_SECOND]).collect::<Vec<f64>>();
-    let length = flows.iter().map(|flow| flow.len()).max().unwrap_or(0) * PER_SECOND;
+    let samples = |seconds: &[f64]| {
+        seconds.iter().flat_map(|mbps| [*mbps; SAMPLES_PER_SECOND]).collect::<Vec<f64>>()
+    };
+    let length = flows.iter().map(|flow| flow.len()).max().unwrap_or(0) * SAMPLES_PER_SECOND;
     let flow = |seconds: &&[f64]| FlowRecord {
         mbps: samples(seconds),
-        rtt_s: vec![Some(0.03); seconds.len() * PER_SECOND],
+        rtt_s: vec![Some(0.03); seconds.len() * SAMPLES_PER_SECOND],
         peak_in_flight_bytes: 0,
     };
     RunRecord {
@@ -31,7 +32,10 @@ fn record(capacity: f64, flows: &[&[f64]]) -> RunRecord {
 }
 
 fn times(seconds: &[(usize, usize)]) -> Times {
-    let flows = seconds.iter().map(|(start, end)| start * PER_SECOND..end * PER_SECOND).collect();
+    let flows = seconds
+        .iter()
+        .map(|(start, end)| start * SAMPLES_PER_SECOND..end * SAMPLES_PER_SECOND)
+        .collect();
     Times { flows, warmup: 0 }
 }
 
@@ -75,7 +79,7 @@ fn jain_convergence_is_of_all_flows_and_ends_with_the_next_entry() {
 #[test]
 fn without_convergence_the_deviation_is_of_what_counts() {
     let record = record(10.0, &[&[1.0, 8.0, 10.0, 8.0, 10.0]]);
-    let times = Times { warmup: PER_SECOND, ..times(&[(0, 5)]) };
+    let times = Times { warmup: SAMPLES_PER_SECOND, ..times(&[(0, 5)]) };
     let found = settled(&record, &times, &measure(Convergence::None));
     assert_eq!(found[0], Settled { convergence_s: None, stddev_mbps: Some(1.0) });
 }
@@ -99,14 +103,14 @@ fn eighty_percent_counts_from_the_start_to_the_end_of_the_second() {
 #[test]
 fn following_is_two_seconds_near_the_new_rate() {
     let mut record = record(10.0, &[&[10.0, 10.0, 10.0, 10.0, 10.0, 12.0, 20.0, 18.0, 20.0, 20.0]]);
-    record.capacity_mbps[5 * PER_SECOND..].fill(20.0);
+    record.capacity_mbps[5 * SAMPLES_PER_SECOND..].fill(20.0);
     let (times, measure) = (times(&[(0, 10)]), measure(Convergence::None));
-    let found = follow_s(&record, &times, &measure, &[5 * PER_SECOND], 0).unwrap();
+    let found = follow_s(&record, &times, &measure, &[5 * SAMPLES_PER_SECOND], 0).unwrap();
     // The second that begins 0.5 s after the change holds as much of 12 as of 20: 16, just enough.
     assert!((found - 0.5).abs() < 1e-9, "{found}");
     assert_eq!(follow_s(&record, &times, &measure, &[], 0), None);
-    record.capacity_mbps[5 * PER_SECOND..].fill(40.0);
-    let never = follow_s(&record, &times, &measure, &[5 * PER_SECOND], 0);
+    record.capacity_mbps[5 * SAMPLES_PER_SECOND..].fill(40.0);
+    let never = follow_s(&record, &times, &measure, &[5 * SAMPLES_PER_SECOND], 0);
     assert_eq!(never, Some(f64::INFINITY));
 }
 
@@ -118,22 +122,24 @@ fn a_switch_is_judged_by_its_worst_second() {
     let times = times(&[(0, 18)]);
     let found = |changes: &[usize]| switch_ratio(&record, &times, changes, 0);
     // The second of 1 Mbit/s comes too late to be the switch's doing, unless there is another one.
-    assert!((found(&[6 * PER_SECOND]).unwrap() - 0.7).abs() < 1e-9);
-    assert!((found(&[6 * PER_SECOND, 16 * PER_SECOND]).unwrap() - 0.1).abs() < 1e-9);
+    assert!((found(&[6 * SAMPLES_PER_SECOND]).unwrap() - 0.7).abs() < 1e-9);
+    assert!(
+        (found(&[6 * SAMPLES_PER_SECOND, 16 * SAMPLES_PER_SECOND]).unwrap() - 0.1).abs() < 1e-9
+    );
     assert_eq!(found(&[]), None);
-    assert_eq!(found(&[4 * PER_SECOND]), None, "less than five seconds before it");
+    assert_eq!(found(&[4 * SAMPLES_PER_SECOND]), None, "less than five seconds before it");
 }
 
 #[test]
 fn utility_counts_each_second_alike_and_a_queue_a_little() {
     let mut record = record(10.0, &[&[10.0, 5.0, 1.0, 1.0]]);
     let times = times(&[(0, 4)]);
-    record.capacity_mbps[2 * PER_SECOND..].fill(1.0);
+    record.capacity_mbps[2 * SAMPLES_PER_SECOND..].fill(1.0);
     let found = |record: &RunRecord| utility(record, &times, Class::Bulk, 0).unwrap();
     assert!((found(&record) - 3.5 / 4.0).abs() < 1e-9);
     // Ten times the propagation: 10^-0.1. In the last second there is no sample, and it is as before.
-    record.flows[0].rtt_s[2 * PER_SECOND..3 * PER_SECOND].fill(Some(0.3));
-    record.flows[0].rtt_s[3 * PER_SECOND..].fill(None);
+    record.flows[0].rtt_s[2 * SAMPLES_PER_SECOND..3 * SAMPLES_PER_SECOND].fill(Some(0.3));
+    record.flows[0].rtt_s[3 * SAMPLES_PER_SECOND..].fill(None);
     let late = 10_f64.powf(-0.1);
     assert!((found(&record) - (1.5 + 2.0 * late) / 4.0).abs() < 1e-9);
     // A stream that is watched as it happens minds it in full.
@@ -147,9 +153,9 @@ fn utility_counts_each_second_alike_and_a_queue_a_little() {
 fn share_errors_leave_out_the_time_after_each_change() {
     let record = record(100.0, &[&[0.0, 0.0, 50.0, 50.0, 0.0, 0.0, 66.0, 66.0]]);
     let times = times(&[(0, 8)]);
-    let asked = [(0, 0.5), (4 * PER_SECOND, 0.6)];
-    let changes = [0, 4 * PER_SECOND];
-    let found = share_error(&record, &times, &asked, &changes, 2 * PER_SECOND, 0).unwrap();
+    let asked = [(0, 0.5), (4 * SAMPLES_PER_SECOND, 0.6)];
+    let changes = [0, 4 * SAMPLES_PER_SECOND];
+    let found = share_error(&record, &times, &asked, &changes, 2 * SAMPLES_PER_SECOND, 0).unwrap();
     assert!((found - 0.1).abs() < 1e-9, "{found}");
-    assert_eq!(share_error(&record, &times, &[], &changes, 2 * PER_SECOND, 0), None);
+    assert_eq!(share_error(&record, &times, &[], &changes, 2 * SAMPLES_PER_SECOND, 0), None);
 }

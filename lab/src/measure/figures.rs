@@ -3,7 +3,7 @@
 use millrace_sim::{Delays, SimulatedFlowTotals, SimulationOutcome};
 
 use super::dynamics::{self, Times};
-use super::record::{PER_SECOND, RunRecord, with_headers};
+use super::record::{RunRecord, SAMPLES_PER_SECOND, with_headers};
 use crate::results::{Figures, FlowFigures, RunFigures};
 use crate::scenario::{FlowGroup, Rate, Scenario};
 
@@ -11,7 +11,7 @@ use crate::scenario::{FlowGroup, Rate, Scenario};
 #[must_use]
 pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRecord) -> RunFigures {
     let mut flows = members(scenario);
-    let sample = |at_s: f64| (at_s * PER_SECOND as f64).round() as usize;
+    let sample = |at_s: f64| (at_s * SAMPLES_PER_SECOND as f64).round() as usize;
     let times = Times {
         flows: flows.iter().map(|(flow, _)| sample(flow.start_s)..sample(flow.stop_s)).collect(),
         warmup: sample(scenario.warmup_s),

@@ -7,7 +7,7 @@ use crate::results::series::{Screen, SeriesRow};
 /// Length of a sample.
 pub const SAMPLE_S: f64 = 0.1;
 /// Samples in a second.
-pub(super) const PER_SECOND: usize = 10;
+pub(super) const SAMPLES_PER_SECOND: usize = 10;
 
 /// A run, sample by sample.
 #[derive(Debug, Default)]
@@ -105,7 +105,7 @@ impl RunRecord {
         self.rtt_s.push(link.rtt.as_secs_f64());
         let (mut sent, mut lost) = (0, 0);
         // Sums of 0.1 s would not be multiples of it.
-        let time_s = (at_s / SAMPLE_S).round() / PER_SECOND as f64;
+        let time_s = (at_s / SAMPLE_S).round() / SAMPLES_PER_SECOND as f64;
         for (index, (record, flow)) in self.flows.iter_mut().zip(flows).enumerate() {
             record.mbps.push(flow.throughput_mbps);
             record.rtt_s.push(flow.rtt_ms.map(|ms| ms / 1e3));

@@ -253,7 +253,7 @@ fn flatten(before: &str, of: &Map<String, Value>, into: &mut BTreeMap<String, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up_players::players;
+    use crate::report::synthetic_players::players;
 
     const PAGE: &str = "<script>\"millrace-report-data\"</script>";
 

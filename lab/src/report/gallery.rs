@@ -87,7 +87,8 @@ fn within(place: &str) -> String {
 pub(super) fn place(cell: &StoredCell) -> String {
     let is_algorithm =
         |key: &str| ["cc", "label", "parameters"].iter().any(|it| key.ends_with(&format!(".{it}")));
-    let words = cell.at.iter().filter(|(key, _)| !is_algorithm(key) && *key != super::beside::KEY);
+    let words =
+        cell.at.iter().filter(|(key, _)| !is_algorithm(key) && *key != super::comparison::KEY);
     let words = words.map(|(key, value)| {
         format!("{} {}", quantity(key).name.to_lowercase(), Setting::from_json(value).shown(key))
     });
@@ -132,7 +133,7 @@ impl Images {
             };
             let [whole, part, source_part] = images;
             seen.push(Seen {
-                name: super::beside::named(viewer.part.label.clone(), &viewer.sample()),
+                name: super::comparison::named(viewer.part.label.clone(), &viewer.sample()),
                 rung_kbps: picture.rung_kbps,
                 media_s: picture.media_s,
                 frozen_s: picture.frozen_s,

@@ -4,22 +4,22 @@
 //! made from. The page itself is `lab/web/page/figures/`, built with the rest by `make build`.
 
 pub mod archive;
-mod beside;
 mod claims;
+mod comparison;
 mod csv;
 mod defaults;
 pub mod document;
 mod gallery;
-#[cfg(test)]
-mod made_up;
-#[cfg(test)]
-mod made_up_players;
 mod panels;
 mod plot;
 mod samples;
 mod series;
 mod spread;
 pub(crate) mod summary;
+#[cfg(test)]
+mod synthetic_players;
+#[cfg(test)]
+mod synthetic_results;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -164,19 +164,19 @@ fn whole(summary: &StoredSummary) -> Result<ScenarioFigure> {
 
 fn side_by_side(all: Vec<(String, Vec<StoredSummary>)>) -> Result<Vec<ScenarioFigure>> {
     let first = all.first().map(|(label, _)| label.clone()).unwrap_or_default();
-    let of = |(summary, pairs): (StoredSummary, Vec<beside::FigurePair>)| {
+    let of = |(summary, pairs): (StoredSummary, Vec<comparison::FigurePair>)| {
         let mut figure = whole(&summary)?;
         let judged = || pairs.iter().flat_map(|pair| &pair.others);
         let (count, agree) = (judged().count(), judged().filter(|(.., agrees)| *agrees).count());
         if count > 0 {
             figure.notes.push(format!("{agree} of {count} figures agree with {first}."));
         }
-        if let Some(table) = beside::table(&first, &pairs) {
+        if let Some(table) = comparison::table(&first, &pairs) {
             figure.plots.push(vec![Panel::Table(table)]);
         }
         Ok(figure)
     };
-    beside::join(all).into_iter().map(of).collect()
+    comparison::join(all).into_iter().map(of).collect()
 }
 
 /// Puts a document into the built page.

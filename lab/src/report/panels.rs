@@ -1,6 +1,6 @@
 //! One plot of one summary as panels.
 
-use super::beside;
+use super::comparison;
 use super::document::{Chart, Dashed, Line, Panel, PlotAxis, ReportTable, Scatter};
 use super::plot::{Plot, PlotKind};
 use super::samples::{CellSample, Level, Middle, Setting, middle, samples, values};
@@ -118,13 +118,13 @@ fn series_of(
     mut each: impl FnMut(&[CellSample<'_>]) -> Vec<Vec<Option<f64>>>,
 ) -> Vec<Line> {
     let key = series_key(plot);
-    let results = (!values(part, beside::KEY).is_empty()).then_some(beside::KEY);
+    let results = (!values(part, comparison::KEY).is_empty()).then_some(comparison::KEY);
     split(part, results)
         .into_iter()
         .flat_map(|(_, part)| split(&part, Some(key)))
         .filter_map(|(value, part)| {
             let points = each(&part);
-            let name = beside::named(value?.shown(key), part.first()?);
+            let name = comparison::named(value?.shown(key), part.first()?);
             (!points.is_empty()).then_some(Line { name, points })
         })
         .collect()

@@ -8,7 +8,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::beside;
+use super::comparison;
 use super::document::{Chart, Dashed, Line, Panel};
 use super::panels::{add_references, first_y, share_ends, title, x_axis, y_axis};
 use super::plot::Plot;
@@ -17,7 +17,7 @@ use super::summary::{StoredCell, StoredSummary};
 use super::units::{Quantity, quantity, rounded};
 
 /// More points than this a line on a screen can't show.
-pub(super) const POINTS_AT_MOST: usize = 1000;
+pub(super) const MAX_POINTS: usize = 1000;
 
 /// The number that stands for the link among the flows.
 const LINK: i32 = -1;
@@ -155,7 +155,7 @@ fn name_of(sample: &CellSample<'_>, plot: &Plot, cell: &StoredCell, default: &st
     let mixed = cell.flows.windows(2).any(|pair| pair[0].label != pair[1].label);
     match sample.setting("label") {
         Some(label) if key == "flow" && mixed => format!("{name}: {label}"),
-        _ => beside::named(name, sample),
+        _ => comparison::named(name, sample),
     }
 }
 
@@ -218,7 +218,7 @@ fn means(
     let rows: Vec<_> = rows.collect();
     let [(first_s, _), .., (last_s, _)] = rows[..] else { return (Vec::new(), 0.0) };
     let step_s = (last_s - first_s) / (rows.len() - 1) as f64;
-    let at_least = rows.len().div_ceil(POINTS_AT_MOST);
+    let at_least = rows.len().div_ceil(MAX_POINTS);
     let wanted = wanted_s.map_or(1.0, |over_s| (over_s / step_s).round().max(1.0));
     // At most the number of rows, by the minimum.
     let size = (wanted.min(rows.len() as f64) as usize).max(at_least);
@@ -323,7 +323,7 @@ mod tests {
         let rows = (1..=5000).map(|i| (f64::from(i) * 0.1, Some(f64::from(i % 7))));
         let whole: f64 = (1..=5000).map(|i| f64::from(i % 7)).sum::<f64>() / 5000.0;
         let (points, over_s) = means(rows, None);
-        assert_eq!(points.len(), POINTS_AT_MOST);
+        assert_eq!(points.len(), MAX_POINTS);
         assert!((over_s - 0.5).abs() < 1e-9);
         let mean = points.iter().map(|p| p[1].unwrap()).sum::<f64>() / points.len() as f64;
         assert!((mean - whole).abs() < 1e-4, "{mean} {whole}");

@@ -41,7 +41,8 @@ pub(super) fn table(summary: &StoredSummary) -> Option<(ReportTable, String)> {
         if of.unit.is_empty() { of.name } else { format!("{}, {}", of.name, of.unit) }
     }));
     let row = |(cell, part): &(&StoredCell, &StoredPart)| {
-        let mut row = vec![super::beside::named(part.label.clone(), &CellSample::flow(cell, part))];
+        let mut row =
+            vec![super::comparison::named(part.label.clone(), &CellSample::flow(cell, part))];
         row.extend(places.then(|| place(cell)));
         row.push(cell.runs.len().to_string());
         row.extend(figures.iter().map(|name| words(part.figures.get(*name), name)));

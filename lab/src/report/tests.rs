@@ -8,8 +8,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::document::{Document, Panel};
-use super::made_up::{ALGORITHMS, around, cell, made_up, write};
-use super::made_up_players::players;
+use super::synthetic_players::players;
+use super::synthetic_results::{ALGORITHMS, around, cell, synthetic_results, write};
 use super::{Labelled, csv, fill, read};
 
 const PAGE: &str = r#"<script type="application/json">"millrace-report-data"</script>"#;
@@ -21,7 +21,7 @@ fn alone(directory: &Path) -> [Labelled; 1] {
 
 fn document() -> Document {
     let root = tempfile::tempdir().unwrap();
-    made_up(root.path());
+    synthetic_results(root.path());
     read(&alone(root.path()), "Made-up results").unwrap()
 }
 

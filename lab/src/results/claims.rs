@@ -276,7 +276,7 @@ impl ClaimData<'_> {
                 continue;
             }
             let flows: Vec<&FlowFigures> =
-                first.flows.iter().filter(|flow| is_meant(flow, filter)).collect();
+                first.flows.iter().filter(|flow| is_selected(flow, filter)).collect();
             if flows.is_empty() {
                 continue;
             }
@@ -336,7 +336,7 @@ fn in_run(run: &RunFigures, subject: &Subject, metric: &str, over: Over) -> Opti
     }
 }
 
-fn is_meant(flow: &FlowFigures, filter: &Where) -> bool {
+fn is_selected(flow: &FlowFigures, filter: &Where) -> bool {
     filter.0.iter().all(|(key, test)| match key.as_str() {
         "cc" => test.passes(&flow.label.as_str().into()) || test.passes(&flow.cc.as_str().into()),
         "group" => test.passes(&flow.group.into()),

@@ -10,7 +10,7 @@ const CHUNK_BYTES: usize = 1 << 16;
 
 /// What a file consists of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct UnitCounts {
     /// NAL units.
     pub units: u64,
     /// Of each picture the bytes of its slices, without start codes.
@@ -25,7 +25,7 @@ pub struct Census {
 ///
 /// # Errors
 /// When it can't be read.
-pub fn census(mut file: impl Read) -> io::Result<Census> {
+pub fn count_units(mut file: impl Read) -> io::Result<UnitCounts> {
     let mut scan = Scan::default();
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -40,7 +40,7 @@ pub fn census(mut file: impl Read) -> io::Result<Census> {
 
 #[derive(Debug, Default)]
 struct Scan {
-    census: Census,
+    counts: UnitCounts,
     /// Zero bytes just before.
     zeros: u64,
     /// Bytes of the present unit so far, trailing zeros included; `None` before the first start code.
@@ -52,7 +52,7 @@ struct Scan {
 impl Scan {
     fn take(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            self.census.bytes += 1;
+            self.counts.bytes += 1;
             if byte == 1 && self.zeros >= 2 {
                 self.close();
                 self.unit_bytes = Some(0);
@@ -64,7 +64,7 @@ impl Scan {
                     0 => self.header = byte,
                     // A slice begins with `first_mb_in_slice` in Exp-Golomb code: a leading 1 is zero, and a
                     // picture begins with its first macroblock.
-                    1 if is_slice(self.header) && byte & 0x80 != 0 => self.census.pictures.push(0),
+                    1 if is_slice(self.header) && byte & 0x80 != 0 => self.counts.pictures.push(0),
                     _ => {}
                 }
                 *length += 1;
@@ -77,16 +77,16 @@ impl Scan {
     fn close(&mut self) {
         let Some(length) = self.unit_bytes.take() else { return };
         let length = length.saturating_sub(self.zeros);
-        self.census.units += 1;
-        self.census.longest_bytes = self.census.longest_bytes.max(length);
-        if let (true, Some(picture)) = (is_slice(self.header), self.census.pictures.last_mut()) {
+        self.counts.units += 1;
+        self.counts.longest_bytes = self.counts.longest_bytes.max(length);
+        if let (true, Some(picture)) = (is_slice(self.header), self.counts.pictures.last_mut()) {
             *picture += length;
         }
     }
 
-    fn finish(mut self) -> Census {
+    fn finish(mut self) -> UnitCounts {
         self.close();
-        self.census
+        self.counts
     }
 }
 
@@ -122,14 +122,14 @@ mod tests {
         ]
         .concat();
         let bytes = file.len() as u64;
-        let expected = Census { units: 4, pictures: vec![9, 6], longest_bytes: 6, bytes };
-        assert_eq!(census(file.as_slice()).unwrap(), expected);
-        assert_eq!(census(Trickle(&file)).unwrap(), expected);
+        let expected = UnitCounts { units: 4, pictures: vec![9, 6], longest_bytes: 6, bytes };
+        assert_eq!(count_units(file.as_slice()).unwrap(), expected);
+        assert_eq!(count_units(Trickle(&file)).unwrap(), expected);
     }
 
     #[test]
     fn a_file_without_start_code_has_no_unit() {
-        let none = census(&[1_u8, 2, 3][..]).unwrap();
+        let none = count_units(&[1_u8, 2, 3][..]).unwrap();
         assert_eq!((none.units, none.longest_bytes), (0, 0));
     }
 }

@@ -11,9 +11,9 @@ use super::rtp::{self, RtpPacket};
 use crate::emulator::sniffer::Sniffer;
 
 /// How long a call blocks before the thread checks whether it is over.
-const LOOK_EVERY_MS: u8 = 100;
+const CHECK_INTERVAL_MS: u8 = 100;
 /// Half an hour at 95 Mbit/s; they are kept to be put in order.
-const MOST_PACKETS: usize = 1 << 24;
+const MAX_PACKETS: usize = 1 << 24;
 
 /// Captures the packets to a player.
 #[derive(Debug)]
@@ -45,13 +45,13 @@ impl Capture {
         let mut captured = Captured::default();
         while !over.load(Ordering::Relaxed) {
             let mut ready = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-            poll(&mut ready, PollTimeout::from(LOOK_EVERY_MS))?;
+            poll(&mut ready, PollTimeout::from(CHECK_INTERVAL_MS))?;
             while self.0.read(|at, datagram| {
                 captured.packets.extend(rtp::read(datagram).map(|packet| (at, packet)));
             })? > 0
             {
-                if captured.packets.len() > MOST_PACKETS {
-                    bail!("more than {MOST_PACKETS} RTP packets: too long a session over UDP");
+                if captured.packets.len() > MAX_PACKETS {
+                    bail!("more than {MAX_PACKETS} RTP packets: too long a session over UDP");
                 }
             }
         }

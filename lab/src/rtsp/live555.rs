@@ -14,7 +14,7 @@ use crate::process::{Running, tail};
 pub const PORT: u16 = 554;
 
 /// Time in which the server must listen.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The two programs.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl Live555 {
         let mut command = namespace.command(text(&self.server)?);
         command.current_dir(directory);
         let mut running = Running::start("live555MediaServer", &mut command, log)?;
-        let open = interrupt::wait_for(READY_WITHIN, || {
+        let open = interrupt::wait_for(READY_TIMEOUT, || {
             running.must_run(log)?;
             Ok(namespace.listens(address)?.then_some(()))
         })?;

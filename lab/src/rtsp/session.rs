@@ -44,7 +44,7 @@ pub struct Second {
     pub buffer_s: f64,
 }
 
-/// The fate of a frame; in seconds since the play request.
+/// When a frame came and was shown; in seconds since the play request.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct FrameSeen {
     /// When its last packet arrived.

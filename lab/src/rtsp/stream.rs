@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::annex_b::census;
+use super::annex_b::count_units;
 
 /// live555 truncates units that are longer than its buffer, at least 60 kB.
 const LONGEST_UNIT_BYTES: u64 = 60_000;
@@ -56,7 +56,7 @@ impl Stream {
         let path = directory.join(&file);
         let clip = File::open(&path).with_context(|| path.display().to_string())?;
         // The rest repeats it.
-        let clip = census(std::io::BufReader::new(clip.take(about.clip_bytes)))
+        let clip = count_units(std::io::BufReader::new(clip.take(about.clip_bytes)))
             .with_context(|| path.display().to_string())?;
         if clip.longest_bytes >= LONGEST_UNIT_BYTES {
             let longest = clip.longest_bytes;

@@ -178,7 +178,7 @@ fn condition(
         at_most: reader.maybe_number("at_most", number)?,
     };
     if bound.at_least.is_none() && bound.at_most.is_none() {
-        return Err(reader.error_here("no bound: set at_least or at_most"));
+        return Err(reader.table_error("no bound: set at_least or at_most"));
     }
     Ok(Condition {
         metric,

@@ -52,7 +52,7 @@ impl<'a> TableReader<'a> {
     }
 
     /// An error about the table.
-    pub(super) fn error_here(&self, problem: impl Into<String>) -> ScenarioError {
+    pub(super) fn table_error(&self, problem: impl Into<String>) -> ScenarioError {
         self.text.error(self.node.at, &self.path, problem)
     }
 

@@ -82,7 +82,8 @@ fn drivers(reader: &mut TableReader<'_>) -> ScenarioResult<Vec<Driver>> {
 /// The report's own form, so that it takes what it can draw.
 pub(super) fn plots(reader: &mut TableReader<'_>) -> ScenarioResult<Vec<Plot>> {
     let plot = |table: TableReader<'_>| {
-        serde_json::from_value(table.to_json()).map_err(|error| table.error_here(error.to_string()))
+        serde_json::from_value(table.to_json())
+            .map_err(|error| table.table_error(error.to_string()))
     };
     reader.tables("plot")?.into_iter().map(plot).collect()
 }
@@ -168,7 +169,7 @@ fn random_change(mut reader: TableReader<'_>) -> ScenarioResult<RandomChange> {
         loss: reader.span("loss", LOSS)?,
     };
     if change.rate_mbps.is_none() && change.rtt_ms.is_none() && change.loss.is_none() {
-        return Err(reader.error_here("changes nothing: set rate_mbps, rtt_ms or loss"));
+        return Err(reader.table_error("changes nothing: set rate_mbps, rtt_ms or loss"));
     }
     reader.finish()?;
     Ok(change)
@@ -186,7 +187,7 @@ fn change(mut reader: TableReader<'_>) -> ScenarioResult<TimedLinkChange> {
         TimedLinkChange { rate_mbps: None, rtt_ms: None, buffer_bytes: None, loss: None, ..change };
     if change == nothing {
         let problem = "changes nothing: set rate_mbps, rtt_ms, buffer_bytes or loss";
-        return Err(reader.error_here(problem));
+        return Err(reader.table_error(problem));
     }
     reader.finish()?;
     Ok(change)
@@ -392,7 +393,7 @@ fn flow_change(mut reader: TableReader<'_>) -> ScenarioResult<FlowChange> {
     };
     let FlowChange { cc, parameters, share, yield_above_mbps, .. } = &change;
     if cc.is_none() && share.is_none() && yield_above_mbps.is_none() {
-        return Err(reader.error_here("changes nothing: set cc, share or yield_above_mbps"));
+        return Err(reader.table_error("changes nothing: set cc, share or yield_above_mbps"));
     }
     if let Some(cc) = cc.as_ref().filter(|cc| cc.contains(':')) {
         let problem = format!("{cc:?}, only algorithms of the tunnel take over from each other");

@@ -107,7 +107,7 @@ struct Dialing {
     opened: Instant,
     named_by: NamedBy,
     deadline: Instant,
-    stage: DirectFlowState,
+    state: DirectFlowState,
 }
 
 impl Dialing {
@@ -208,8 +208,8 @@ impl Direct {
         let label =
             FlowLabel { client: accepted.client, destination: destination.to_string(), class };
         let viewer = accepted.client.map(|client| client.ip());
-        let stage = DirectFlowState::Resolving { _question: None };
-        let dialing = Dialing { accepted, label, opened, named_by, deadline, stage };
+        let state = DirectFlowState::Resolving { _question: None };
+        let dialing = Dialing { accepted, label, opened, named_by, deadline, state };
         self.dialing.insert(number, dialing);
         match destination {
             Destination::Address(address) => self.dial(core, number, &[address]),
@@ -234,7 +234,7 @@ impl Direct {
         let resolver = &self.policy.resolver;
         match resolver.ask(asker, name, number, &self.answer_to, &self.handle) {
             Ok(question) => {
-                dialing.stage = DirectFlowState::Resolving { _question: Some(question) };
+                dialing.state = DirectFlowState::Resolving { _question: Some(question) };
                 None
             }
             Err(error) => self.give_up(number, ConnectFailure::from(&error)),
@@ -257,7 +257,7 @@ impl Direct {
     pub fn on_wake(&mut self, core: &Core) -> Vec<Failed> {
         let answers: Vec<_> = self.answers.try_iter().collect();
         let handle = |Resolved { key, result }| {
-            let waits = |it: &Dialing| matches!(it.stage, DirectFlowState::Resolving { .. });
+            let waits = |it: &Dialing| matches!(it.state, DirectFlowState::Resolving { .. });
             self.dialing.get(&key).filter(|it| waits(it))?;
             match result {
                 Ok(resolved) => self.dial(core, key, &resolved.addresses),
@@ -274,7 +274,7 @@ impl Direct {
             self.pump(core, number);
             return None;
         }
-        let Dialing { stage: DirectFlowState::Dialing(dialer), .. } =
+        let Dialing { state: DirectFlowState::Dialing(dialer), .. } =
             self.dialing.get_mut(&number)?
         else {
             return None;
@@ -341,7 +341,7 @@ impl Direct {
 
     /// When [`Direct::on_tick`] has something to do before the next tick.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let dials = self.dialing.values().map(|dialing| match &dialing.stage {
+        let dials = self.dialing.values().map(|dialing| match &dialing.state {
             DirectFlowState::Dialing(dialer) => {
                 dialer.next_deadline().map_or(dialing.deadline, |at| at.min(dialing.deadline))
             }
@@ -373,7 +373,7 @@ impl Direct {
             return self.deny(core, number, denied.reason);
         }
         let dialer = Dialer::new(interleave(&allowed), core.now()).with_mark(self.policy.mark);
-        dialing.stage = DirectFlowState::Dialing(dialer);
+        dialing.state = DirectFlowState::Dialing(dialer);
         self.advance(core, number)
     }
 
@@ -381,13 +381,13 @@ impl Direct {
         let now = core.now();
         let dialing = self.dialing.get_mut(&number)?;
         if now >= dialing.deadline {
-            let failure = match dialing.stage {
+            let failure = match dialing.state {
                 DirectFlowState::Resolving { .. } => ConnectFailure::NameNotResolved,
                 DirectFlowState::Dialing(_) => ConnectFailure::TimedOut,
             };
             return self.give_up(number, failure);
         }
-        let DirectFlowState::Dialing(dialer) = &mut dialing.stage else { return None };
+        let DirectFlowState::Dialing(dialer) = &mut dialing.state else { return None };
         let token = |attempt: usize| Core::role_token(key(number, attempt as u64));
         let progress = dialer.advance(core.registry(), &self.policy.dial, token, now);
         self.on_progress(core, number, progress)

@@ -163,7 +163,11 @@ pub(crate) fn has_alternative(
 }
 
 /// Whether a connection is established, or an attempt that does not call for one to the next address.
-pub(crate) fn is_hopeful(state: &PoolState, connection: &TunnelConnection, now: Instant) -> bool {
+pub(crate) fn is_pending_or_established(
+    state: &PoolState,
+    connection: &TunnelConnection,
+    now: Instant,
+) -> bool {
     let slow = now.saturating_duration_since(connection.started) >= ADDRESS_DELAY;
     let has_untried = || {
         let addresses = &state.servers[connection.server].addresses;

@@ -36,7 +36,7 @@ pub(crate) struct ServerHealth {
     /// When a server was usable last.
     last_up: Instant,
     /// Since when other workers have a healthy server and this one does not.
-    others_up: Option<Instant>,
+    healthy_elsewhere_since: Option<Instant>,
 }
 
 impl ServerHealth {
@@ -47,7 +47,7 @@ impl ServerHealth {
             is_counted_healthy: false,
             is_counted_stuck: false,
             last_up: Instant::now(),
-            others_up: None,
+            healthy_elsewhere_since: None,
         }
     }
 
@@ -61,7 +61,10 @@ impl ServerHealth {
         let hopeless = |server: &Server| !server.is_healthy() && server.is_down();
         if servers.iter().any(|server| server.is_usable(now)) {
             Availability::Up
-        } else if self.others_up(servers).is_some_and(|since| now.duration_since(since) < timeout) {
+        } else if self
+            .healthy_elsewhere_since(servers)
+            .is_some_and(|since| now.duration_since(since) < timeout)
+        {
             // This worker will soon reach a server that other workers have reached.
             Availability::Pending
         } else if servers.iter().all(|server| server.is_full(now) || hopeless(server))
@@ -78,11 +81,11 @@ impl ServerHealth {
         if servers.iter().any(|server| server.is_usable(now)) {
             self.last_up = now;
         }
-        let others_up = self.others_up(servers);
-        if others_up.is_some() && self.others_up.is_none() {
+        let healthy_elsewhere_since = self.healthy_elsewhere_since(servers);
+        if healthy_elsewhere_since.is_some() && self.healthy_elsewhere_since.is_none() {
             servers.iter_mut().for_each(Server::try_now);
         }
-        self.others_up = others_up;
+        self.healthy_elsewhere_since = healthy_elsewhere_since;
         let is_stuck = servers.iter().any(|server| server.is_stuck);
         count(&self.workers.stuck, &mut self.is_counted_stuck, is_stuck);
         let is_healthy = servers.iter().any(Server::is_healthy);
@@ -90,11 +93,11 @@ impl ServerHealth {
     }
 
     /// Since when other workers have a healthy server while this one does not.
-    fn others_up(&self, servers: &[Server]) -> Option<Instant> {
+    fn healthy_elsewhere_since(&self, servers: &[Server]) -> Option<Instant> {
         let own = usize::from(self.is_counted_healthy);
         let others = self.workers.healthy.load(Ordering::Relaxed) > own;
         let none_here = !servers.iter().any(Server::is_healthy);
-        (others && none_here).then(|| self.others_up.unwrap_or_else(Instant::now))
+        (others && none_here).then(|| self.healthy_elsewhere_since.unwrap_or_else(Instant::now))
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn missing(
         connections.filter(|connection| {
             connection.server == server
                 && connection.takes_flows()
-                && attempts::is_hopeful(state, connection, now)
+                && attempts::is_pending_or_established(state, connection, now)
         })
     };
     match state.config.connections {

@@ -14,19 +14,19 @@ const BUSY_SERVER_HEALTH_TIMEOUTS: u32 = 4;
 /// Packets that answer a PING or a keepalive, with one that was in flight. More than these are traffic.
 const MAX_ANSWER_PACKETS: usize = 2;
 
-/// When the server was heard on a connection, and what it was asked since then.
+/// When the last packet of a server came on a connection, and what it was asked since then.
 #[derive(Debug)]
 pub(crate) struct ConnectionLiveness {
     /// No packet has come within the health timeout.
     silent: bool,
     /// When the last known packet came.
-    heard: Instant,
+    last_received: Instant,
     /// When the server was asked first and last since then.
     asked: Option<(Instant, Instant)>,
     /// Whether the server has been asked since the traffic paused.
     is_asked_after_traffic: bool,
     /// Packets received until the last check.
-    packets_heard: usize,
+    received_packets: usize,
     /// When to check again, if that is before the next tick.
     next_check: Option<Instant>,
 }
@@ -45,18 +45,18 @@ impl ConnectionLiveness {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             silent: false,
-            heard: now,
+            last_received: now,
             asked: None,
             is_asked_after_traffic: false,
-            packets_heard: 0,
+            received_packets: 0,
             next_check: None,
         }
     }
 
-    /// Of a connection that was heard and then asked.
+    /// Of a connection on which a packet came and which was asked then.
     #[cfg(test)]
-    pub(crate) fn seen(heard: Instant, asked: Option<Instant>) -> Self {
-        Self { asked: asked.map(|at| (at, at)), ..Self::new(heard) }
+    pub(crate) fn seen(last_received: Instant, asked: Option<Instant>) -> Self {
+        Self { asked: asked.map(|at| (at, at)), ..Self::new(last_received) }
     }
 
     /// Whether no packet has come within the health timeout.
@@ -65,8 +65,8 @@ impl ConnectionLiveness {
     }
 
     /// When the last known packet came.
-    pub(crate) fn heard(&self) -> Instant {
-        self.heard
+    pub(crate) fn last_received(&self) -> Instant {
+        self.last_received
     }
 
     /// When the server was asked first since then.
@@ -85,27 +85,27 @@ impl ConnectionLiveness {
     }
 
     /// Updates the time of the last packet of an established connection.
-    pub(crate) fn update_heard(&mut self, core: &mut Core, id: ConnId) {
+    pub(crate) fn update_last_received(&mut self, core: &mut Core, id: ConnId) {
         if let Some(silence) = core.silence(id) {
-            self.heard = core.now() - silence;
+            self.last_received = core.now() - silence;
         }
     }
 
     /// Sends the server a PING while it is silent. The health timeout is longer when the server is
-    /// `heard_elsewhere`, on another connection.
+    /// `received_elsewhere`, on another connection.
     pub(crate) fn check(
         &mut self,
         core: &mut Core,
         id: ConnId,
         config: &ClientTunnel,
-        heard_elsewhere: bool,
+        received_elsewhere: bool,
     ) -> LivenessCheck {
         let now = core.now();
-        let silence = now.saturating_duration_since(self.heard);
-        let answered = self.asked.is_some_and(|(first, _)| self.heard > first);
+        let silence = now.saturating_duration_since(self.last_received);
+        let answered = self.asked.is_some_and(|(first, _)| self.last_received > first);
         if answered || silence < config.health_interval {
             self.asked = None;
-            self.next_check = Some(self.heard + config.health_interval);
+            self.next_check = Some(self.last_received + config.health_interval);
             if std::mem::take(&mut self.silent) {
                 tracing::info!(conn = id.number(), "server responsive again");
             }
@@ -115,9 +115,9 @@ impl ConnectionLiveness {
         let round_trips = MIN_ANSWER_TIMEOUT_ROUND_TRIPS * core.rtt(id).unwrap_or(Duration::ZERO);
         let answer_timeout =
             round_trips.max(config.health_timeout.saturating_sub(config.health_interval));
-        let health_timeouts = if heard_elsewhere { BUSY_SERVER_HEALTH_TIMEOUTS } else { 1 };
+        let health_timeouts = if received_elsewhere { BUSY_SERVER_HEALTH_TIMEOUTS } else { 1 };
         let timeout = config.health_timeout * health_timeouts;
-        let deadline = (self.heard + timeout).max(first + answer_timeout);
+        let deadline = (self.last_received + timeout).max(first + answer_timeout);
         if now >= deadline {
             self.next_check = None;
             return LivenessCheck {
@@ -158,19 +158,19 @@ impl ConnectionLiveness {
         id: ConnId,
         interval: Duration,
     ) -> bool {
-        let (now, before) = (core.now(), self.heard);
-        self.update_heard(core, id);
-        if self.heard > before {
-            let packets = core.packets_heard(id);
+        let (now, before) = (core.now(), self.last_received);
+        self.update_last_received(core, id);
+        if self.last_received > before {
+            let packets = core.received_packets(id);
             self.is_asked_after_traffic &=
-                packets.saturating_sub(self.packets_heard) <= MAX_ANSWER_PACKETS;
-            self.packets_heard = packets;
+                packets.saturating_sub(self.received_packets) <= MAX_ANSWER_PACKETS;
+            self.received_packets = packets;
             (self.asked, self.silent) = (None, false);
         }
         if self.asked.is_some() {
             return core.follow_route(id);
         }
-        if self.is_asked_after_traffic || now - self.heard < interval {
+        if self.is_asked_after_traffic || now - self.last_received < interval {
             return false;
         }
         (self.asked, self.is_asked_after_traffic) = (Some((now, now)), true);

@@ -61,7 +61,7 @@ impl HealthChecks {
             self.next_settled_check = core.now() + interval / 2;
             for (id, connection) in state.connections.settled_mut() {
                 have_moved |= connection.liveness.ask_after_traffic(core, id, interval);
-                state.servers[connection.server].on_heard(connection.liveness.heard());
+                state.servers[connection.server].on_packet(connection.liveness.last_received());
             }
         }
         if have_moved {
@@ -86,8 +86,8 @@ fn settle(state: &mut PoolState, now: Instant, awaited: &HashSet<ConnId>) {
 /// has migrated to another local address.
 fn watch_active(state: &mut PoolState, core: &mut Core) -> (Vec<ConnId>, bool) {
     for (id, connection) in state.connections.active_mut() {
-        if let Some(heard) = connection.update_heard(core, id) {
-            state.servers[connection.server].on_heard(heard);
+        if let Some(received) = connection.update_last_received(core, id) {
+            state.servers[connection.server].on_packet(received);
         }
     }
     let per_flow = state.has_connection_per_flow();
@@ -95,8 +95,8 @@ fn watch_active(state: &mut PoolState, core: &mut Core) -> (Vec<ConnId>, bool) {
         (0..state.servers.len()).map(|index| state.is_alive(index, core.now())).collect();
     let (mut lost, mut have_moved) = (Vec::new(), false);
     for (id, connection) in state.connections.active_mut() {
-        let heard_elsewhere = per_flow && alive[connection.server];
-        let check = connection.watch(core, id, &state.config, heard_elsewhere);
+        let received_elsewhere = per_flow && alive[connection.server];
+        let check = connection.watch(core, id, &state.config, received_elsewhere);
         have_moved |= check.has_moved;
         if check.is_lost {
             let server = &state.servers[connection.server].config;

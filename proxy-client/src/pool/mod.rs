@@ -89,7 +89,7 @@ impl Pool {
     }
 
     /// Whether flows on a connection that has failed find another one at once that is known to work.
-    pub fn has_other_than(&self, lost: ConnId, now: Instant) -> bool {
+    pub fn has_working_alternative(&self, lost: ConnId, now: Instant) -> bool {
         self.availability(now) == Availability::Up && self.state.connections.works_beside(lost)
     }
 

@@ -39,7 +39,7 @@ pub struct Server {
     /// Round-trip time of the newest connection when it was established.
     rtt: Option<Duration>,
     /// When the last known packet came on one of its established connections.
-    heard: Option<Instant>,
+    last_received: Option<Instant>,
     /// Until when it gets no new flows, because it has refused one.
     full_until: Option<Instant>,
 }
@@ -58,7 +58,7 @@ impl Server {
             healthy: false,
             down: false,
             rtt: None,
-            heard: None,
+            last_received: None,
             full_until: None,
         }
     }
@@ -80,14 +80,14 @@ impl Server {
     }
 
     /// A packet came on one of its established connections.
-    pub(crate) fn on_heard(&mut self, at: Instant) {
-        self.heard = self.heard.max(Some(at));
+    pub(crate) fn on_packet(&mut self, at: Instant) {
+        self.last_received = self.last_received.max(Some(at));
     }
 
     /// Whether a packet came within `timeout`. If so, an unanswered attempt does not mean that the server is down: it
     /// may limit the rate of handshakes.
-    pub(crate) fn is_heard(&self, now: Instant, timeout: Duration) -> bool {
-        self.heard.is_some_and(|at| now.saturating_duration_since(at) < timeout)
+    pub(crate) fn has_received(&self, now: Instant, timeout: Duration) -> bool {
+        self.last_received.is_some_and(|at| now.saturating_duration_since(at) < timeout)
     }
 
     /// Whether it has refused a flow because it is full.

@@ -33,7 +33,7 @@ impl PoolState {
     /// Whether a packet came from a server within its health timeout.
     pub(crate) fn is_alive(&self, server: usize, now: Instant) -> bool {
         let server = &self.servers[server];
-        server.is_heard(now, server.answer_timeout(self.config.health_timeout))
+        server.has_received(now, server.answer_timeout(self.config.health_timeout))
     }
 
     /// The lowest priority of the usable servers that are not in `refused_by`.

@@ -74,7 +74,7 @@ impl TunnelConnection {
     /// heard on it after it had been asked on `lost`. Without such an answer it may be the server that is silent, which
     /// is not noticed on all its connections at once.
     pub(crate) fn works_beside(&self, lost: &Self) -> bool {
-        let answers = |asked| self.liveness.heard() > asked;
+        let answers = |asked| self.liveness.last_received() > asked;
         self.server != lost.server || lost.liveness.first_asked().is_none_or(answers)
     }
 
@@ -106,12 +106,12 @@ impl TunnelConnection {
     }
 
     /// Updates the time of the last packet. Returns it if the connection is established.
-    pub(crate) fn update_heard(&mut self, core: &mut Core, id: ConnId) -> Option<Instant> {
+    pub(crate) fn update_last_received(&mut self, core: &mut Core, id: ConnId) -> Option<Instant> {
         if !self.established {
             return None;
         }
-        self.liveness.update_heard(core, id);
-        Some(self.liveness.heard())
+        self.liveness.update_last_received(core, id);
+        Some(self.liveness.last_received())
     }
 
     /// Checks whether the server answers. See [`ConnectionLiveness::check`].
@@ -120,13 +120,13 @@ impl TunnelConnection {
         core: &mut Core,
         id: ConnId,
         config: &ClientTunnel,
-        heard_elsewhere: bool,
+        received_elsewhere: bool,
     ) -> LivenessCheck {
         if !self.established || self.retired {
             self.liveness.skip_check();
             return LivenessCheck::default();
         }
-        self.liveness.check(core, id, config, heard_elsewhere)
+        self.liveness.check(core, id, config, received_elsewhere)
     }
 
     /// Probes whether full-size packets pass. Returns `true` when they do not: the connection then takes no new

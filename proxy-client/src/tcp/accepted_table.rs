@@ -39,7 +39,7 @@ impl AcceptedTable {
 
     /// Number of connections whose flow is not over, or has not been refused.
     pub(crate) fn pending_count(&self) -> usize {
-        self.connections.values().filter(|it| !matches!(it.stage, AcceptedState::Closing)).count()
+        self.connections.values().filter(|it| !matches!(it.state, AcceptedState::Closing)).count()
     }
 
     /// Number of connections that wait for a tunnel connection.
@@ -67,7 +67,7 @@ impl AcceptedTable {
         requested.map(|(key, _)| *key).collect()
     }
 
-    /// The connections whose stage has timed out.
+    /// The connections whose state has timed out.
     pub(crate) fn late(&self, now: Instant) -> Vec<u64> {
         let late = self.connections.iter().filter(|(_, it)| it.deadline <= now);
         late.map(|(key, _)| *key).collect()
@@ -95,7 +95,7 @@ impl AcceptedTable {
     }
 
     /// Sends `reply` and closes; without a reply resets.
-    pub(crate) fn turn_away(&mut self, key: u64, reply: Option<Vec<u8>>, now: Instant) {
+    pub(crate) fn reply_and_close(&mut self, key: u64, reply: Option<Vec<u8>>, now: Instant) {
         let Some(mut accepted) = self.remove(key) else { return };
         let Some(reply) = reply else {
             accepted.socket.reset();
@@ -104,7 +104,7 @@ impl AcceptedTable {
         // A close with unread bytes resets the connection, and the client may lose the reply.
         let said = accepted.socket.write(&reply).is_ok_and(|sent| sent == reply.len());
         if said && accepted.socket.shutdown_write().is_ok() && !accepted.discard() {
-            accepted.stage = AcceptedState::Closing;
+            accepted.state = AcceptedState::Closing;
             accepted.deadline = now + CLOSE_TIMEOUT;
             self.insert(key, accepted);
         }

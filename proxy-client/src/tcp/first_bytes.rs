@@ -24,7 +24,7 @@ impl TcpFlows {
         accepted.handshake_place = None;
         // A client that gets a reply sends nothing before it, and a flow that bypasses the tunnel needs no class.
         let is_held = !accepted.expects_reply() && !is_down;
-        accepted.stage = AcceptedState::Recognising(destination);
+        accepted.state = AcceptedState::Recognising(destination);
         if !is_held {
             return self.classify_now(context, core, key);
         }
@@ -35,7 +35,7 @@ impl TcpFlows {
     /// Reads first bytes of a flow that is held for them.
     pub(super) fn recognise(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get_mut(key) else { return };
-        let AcceptedState::Recognising(destination) = &accepted.stage else { return };
+        let AcceptedState::Recognising(destination) = &accepted.state else { return };
         let (classes, port) = (context.classes(accepted.listener), destination.port());
         match accepted.read_first_bytes(|bytes| Classification::of_bytes(classes, port, bytes)) {
             FirstBytes::Wait => {}
@@ -54,7 +54,7 @@ impl TcpFlows {
     /// Gives a flow its class by the first bytes that have come.
     pub(super) fn classify_now(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get(key) else { return };
-        let AcceptedState::Recognising(destination) = &accepted.stage else { return };
+        let AcceptedState::Recognising(destination) = &accepted.state else { return };
         let (classes, port) = (context.classes(accepted.listener), destination.port());
         let classification = Classification::by_now(classes, port, &accepted.bytes);
         self.classify(context, core, key, classification);
@@ -68,7 +68,7 @@ impl TcpFlows {
         classification: Classification,
     ) {
         let Some(accepted) = self.accepted.get_mut(key) else { return };
-        let AcceptedState::Recognising(destination) = &accepted.stage else { return };
+        let AcceptedState::Recognising(destination) = &accepted.state else { return };
         let destination = destination.clone();
         if classification.is_rtsp_over_tls(destination.port()) {
             tracing::info!(
@@ -81,7 +81,7 @@ impl TcpFlows {
         core.shared.metrics.flows_classified.of(class).inc();
         accepted.group = context.classes(accepted.listener).group(class);
         accepted.follows_rtsp = follows_rtsp;
-        accepted.stage = AcceptedState::Waiting(destination);
+        accepted.state = AcceptedState::Waiting(destination);
         accepted.deadline = core.now() + context.connect_timeout;
         self.accepted.forget_classified();
         self.request(context, core, key);

@@ -45,7 +45,7 @@ impl TcpFlows {
     /// Advances a connection whose socket has an event.
     pub(crate) fn advance(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get_mut(key) else { return };
-        match &accepted.stage {
+        match &accepted.state {
             AcceptedState::Handshake => self.advance_handshake(context, core, key),
             AcceptedState::Closing => {
                 if accepted.discard() {
@@ -69,14 +69,14 @@ impl TcpFlows {
                 // Accepting the connection is the answer (PROXY protocol, section 2.2).
                 tracing::debug!(?client, "health check by a PROXY header");
                 core.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
-                self.accepted.turn_away(key, Some(Vec::new()), core.now());
+                self.accepted.reply_and_close(key, Some(Vec::new()), core.now());
             }
             Outcome::Rejected(reject) => {
                 tracing::warn!(?client, reason = %reject.reason, "bad handshake");
                 core.shared.metrics.protocol_errors.of(parser_of(&reject.reason)).inc();
                 core.shared.metrics.flows_finished.of(FlowFailure::Protocol.into()).inc();
                 let reply = (!reject.reply.is_empty()).then_some(reject.reply);
-                self.accepted.turn_away(key, reply, core.now());
+                self.accepted.reply_and_close(key, reply, core.now());
             }
             Outcome::GoneInSilence => {
                 tracing::debug!(?client, "closed without a byte");
@@ -116,21 +116,21 @@ impl TcpFlows {
     /// Ends the stages that have timed out.
     pub(crate) fn expire(&mut self, context: &mut FlowContext, core: &mut Core, now: Instant) {
         for key in self.accepted.late(now) {
-            self.expire_stage(context, core, key);
+            self.on_state_timeout(context, core, key);
         }
         self.accepted.forget_classified();
     }
 
-    fn expire_stage(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
+    fn on_state_timeout(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get(key) else { return };
-        match &accepted.stage {
+        match &accepted.state {
             AcceptedState::Closing => {
                 self.accepted.remove(key);
             }
             AcceptedState::Handshake => {
                 tracing::info!(client = ?accepted.client, "handshake took too long");
                 core.shared.metrics.flows_finished.of(FlowFailure::HandshakeTimeout.into()).inc();
-                self.accepted.turn_away(key, None, core.now());
+                self.accepted.reply_and_close(key, None, core.now());
             }
             AcceptedState::Recognising(_) => self.classify_now(context, core, key),
             AcceptedState::Waiting(_) => {
@@ -188,7 +188,7 @@ impl TcpFlows {
         if let Some(conn) = accepted.requested_on() {
             context.pool.flow_ends(core, conn);
         }
-        self.accepted.turn_away(key, reply, core.now());
+        self.accepted.reply_and_close(key, reply, core.now());
     }
 }
 

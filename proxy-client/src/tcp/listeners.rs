@@ -134,7 +134,7 @@ impl TcpListeners {
             handshake_place,
             admission,
             deadline: core.now() + context.limits.handshake_timeout,
-            stage: AcceptedState::Handshake,
+            state: AcceptedState::Handshake,
             offers: 0,
             refused_by: ServerSet::default(),
         })

@@ -80,7 +80,7 @@ impl TcpFlows {
     /// take it.
     pub(super) fn request(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) -> bool {
         let Some(accepted) = self.accepted.get_mut(key) else { return true };
-        let AcceptedState::Waiting(destination) = &accepted.stage else { return true };
+        let AcceptedState::Waiting(destination) = &accepted.state else { return true };
         if context.pool.availability(core.now()) == Availability::Down {
             self.bypass(context, core, key);
             return true;
@@ -96,7 +96,7 @@ impl TcpFlows {
                 accepted.offers += 1;
                 if accepted.expects_reply() {
                     accepted.deadline = core.now() + context.connect_timeout;
-                    accepted.stage = AcceptedState::Requested { conn, stream, destination };
+                    accepted.state = AcceptedState::Requested { conn, stream, destination };
                 } else {
                     // The protocol has no success reply: the first bytes go with the request.
                     self.relay(context, core, key, (conn, stream), &destination, None);
@@ -163,7 +163,7 @@ impl TcpFlows {
     ) {
         let current = |it: &&Accepted| it.is_requested_on(conn, stream);
         let Some(accepted) = self.accepted.get(key).filter(current) else { return };
-        let AcceptedState::Requested { destination, .. } = &accepted.stage else { return };
+        let AcceptedState::Requested { destination, .. } = &accepted.state else { return };
         let destination = destination.clone();
         match h3_connect::parse_response(fields_of(fields)) {
             Ok(Response::Interim) => {}
@@ -232,7 +232,7 @@ impl TcpFlows {
     /// Connects a flow that no server can take to its destination directly, or fails it.
     fn bypass(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get(key) else { return };
-        let AcceptedState::Waiting(destination) = &accepted.stage else { return };
+        let AcceptedState::Waiting(destination) = &accepted.state else { return };
         let listener = context.listener(accepted.listener);
         let direct = self.direct.as_mut().filter(|_| listener.may_bypass());
         let Some(direct) = direct else {
@@ -298,7 +298,7 @@ impl TcpFlows {
             handshake_place: None,
             admission,
             deadline: core.now() + context.connect_timeout,
-            stage: AcceptedState::Waiting(destination),
+            state: AcceptedState::Waiting(destination),
             offers,
             refused_by,
         };
@@ -324,9 +324,9 @@ fn on_refused_by(context: &FlowContext, accepted: &mut Accepted, conn: ConnId) {
 
 /// Withdraws a request; the accepted connection waits for another one.
 fn withdraw_request(context: &mut FlowContext, core: &mut Core, accepted: &mut Accepted) {
-    let AcceptedState::Requested { conn, stream, destination } = &accepted.stage else { return };
+    let AcceptedState::Requested { conn, stream, destination } = &accepted.state else { return };
     let (conn, stream) = (*conn, *stream);
-    accepted.stage = AcceptedState::Waiting(destination.clone());
+    accepted.state = AcceptedState::Waiting(destination.clone());
     core.reset_stream(conn, stream, H3_CONNECT_ERROR);
     context.pool.flow_ends(core, conn);
 }

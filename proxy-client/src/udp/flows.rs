@@ -11,7 +11,7 @@ use millrace_tunnel::rtsp::Medium;
 use millrace_wire::Destination;
 
 /// Bytes per flow that may wait for the response: the first packets of most protocols.
-pub(super) const WAITING_BYTES: usize = 16 << 10;
+pub(super) const MAX_WAITING_BYTES: usize = 16 << 10;
 /// How long the datagrams of a refused flow are dropped before it is requested again: the sender does not learn of
 /// the refusal, and must not cause a request with each datagram.
 pub(super) const REFUSAL_HOLD_DOWN: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub(crate) enum UdpFlowState {
 
 #[derive(Debug)]
 pub(crate) struct InterceptedUdpFlow {
-    pub(crate) stage: UdpFlowState,
+    pub(crate) state: UdpFlowState,
     pub(crate) destination: Destination,
     pub(crate) client: SocketAddr,
     pub(crate) group: usize,
@@ -73,7 +73,7 @@ pub(crate) struct InterceptedUdpFlow {
     /// Where its datagrams come from, if a listener takes them.
     pub(crate) source: Option<UdpSource>,
     pub(crate) queue: Queue,
-    /// When the current stage times out.
+    /// When the current state times out.
     pub(crate) deadline: Instant,
 }
 
@@ -92,14 +92,14 @@ impl UdpFlows {
     /// Number of flows that are not established yet.
     pub(crate) fn pending(&self) -> usize {
         let pending = |it: &&InterceptedUdpFlow| {
-            matches!(it.stage, UdpFlowState::Waiting | UdpFlowState::Requested { .. })
+            matches!(it.state, UdpFlowState::Waiting | UdpFlowState::Requested { .. })
         };
         self.flows.values().filter(pending).count()
     }
 
     /// Tunnel connections on which a request waits for its response.
     pub(crate) fn requested(&self) -> impl Iterator<Item = ConnId> {
-        self.flows.values().filter_map(|it| match it.stage {
+        self.flows.values().filter_map(|it| match it.state {
             UdpFlowState::Requested { conn, .. } => Some(conn),
             _ => None,
         })

@@ -1,7 +1,7 @@
 //! UDP flows: request, response, end.
 
 use super::flows::{
-    InterceptedUdpFlow, REFUSAL_HOLD_DOWN, UdpFlowState, UdpFlows, UdpOpen, WAITING_BYTES,
+    InterceptedUdpFlow, MAX_WAITING_BYTES, REFUSAL_HOLD_DOWN, UdpFlowState, UdpFlows, UdpOpen,
 };
 use crate::flow_context::FlowContext;
 use crate::pool::Availability;
@@ -51,7 +51,7 @@ impl UdpFlows {
             }
         };
         let flow = InterceptedUdpFlow {
-            stage: UdpFlowState::Waiting,
+            state: UdpFlowState::Waiting,
             destination,
             client,
             group,
@@ -67,10 +67,10 @@ impl UdpFlows {
         Some(key)
     }
 
-    /// Ends a flow in any stage.
+    /// Ends a flow in any state.
     pub(crate) fn close(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(flow) = self.flows.get(&key) else { return };
-        match flow.stage {
+        match flow.state {
             // `TunnelEvent::DatagramsEnded` removes the flow.
             UdpFlowState::Open(id) => return core.stop_datagrams(id),
             UdpFlowState::Requested { conn, stream } => {
@@ -85,7 +85,7 @@ impl UdpFlows {
     /// Opens the streams of the waiting flows.
     pub(crate) fn request_waiting(&mut self, context: &mut FlowContext, core: &mut Core) {
         let waiting = |(key, it): (&u64, &InterceptedUdpFlow)| {
-            matches!(it.stage, UdpFlowState::Waiting).then_some(*key)
+            matches!(it.state, UdpFlowState::Waiting).then_some(*key)
         };
         let mut keys: Vec<_> = self.flows.iter().filter_map(waiting).collect();
         keys.sort_unstable();
@@ -125,7 +125,7 @@ impl UdpFlows {
         let carries = Carries::Udp { proxy: context.pool.authority(conn), rtsp_stream, repair };
         match group.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
-                flow.stage = UdpFlowState::Requested { conn, stream };
+                flow.state = UdpFlowState::Requested { conn, stream };
                 context.pool.flow_begins(conn);
             }
             // `TunnelEvent::Writable` comes when the stream can be opened.
@@ -176,7 +176,7 @@ impl UdpFlows {
         key: u64,
     ) -> Option<&mut InterceptedUdpFlow> {
         let current = |flow: &&mut InterceptedUdpFlow| {
-            matches!(flow.stage, UdpFlowState::Requested { conn: its, stream: own }
+            matches!(flow.state, UdpFlowState::Requested { conn: its, stream: own }
                 if (its, own) == (conn, stream))
         };
         self.flows.get_mut(&key).filter(current)
@@ -214,7 +214,7 @@ impl UdpFlows {
         let Some(id) = core.start_datagrams(start) else {
             return self.fail(context, core, key, ConnectFailure::Internal);
         };
-        flow.stage = UdpFlowState::Open(id);
+        flow.state = UdpFlowState::Open(id);
         while let Some(payload) = flow.queue.pop() {
             core.send_datagram(id, &payload);
         }
@@ -244,7 +244,7 @@ impl UdpFlows {
         match (end, self.flows.get_mut(&key)) {
             // Not requested again at once: the client may be gone or forged.
             (FlowEnd::Refused(_), Some(flow)) if flow.medium.is_none() => {
-                flow.stage = UdpFlowState::Refused;
+                flow.state = UdpFlowState::Refused;
                 flow.deadline = core.now() + REFUSAL_HOLD_DOWN;
             }
             _ => self.remove(key),
@@ -255,18 +255,18 @@ impl UdpFlows {
     /// the next datagram of each begins a flow there.
     pub(crate) fn leave(&mut self, context: &mut FlowContext, core: &mut Core, lost: &[ConnId]) {
         for conn in lost {
-            if context.pool.has_other_than(*conn, core.now()) {
+            if context.pool.has_working_alternative(*conn, core.now()) {
                 core.lose_datagrams(*conn);
             }
             let on_it = |it: &&mut InterceptedUdpFlow| {
                 let here =
-                    matches!(it.stage, UdpFlowState::Requested { conn: its, .. } if its == *conn);
+                    matches!(it.state, UdpFlowState::Requested { conn: its, .. } if its == *conn);
                 here && it.medium.is_none()
             };
             for flow in self.flows.values_mut().filter(on_it) {
-                if let UdpFlowState::Requested { conn, stream } = flow.stage {
+                if let UdpFlowState::Requested { conn, stream } = flow.state {
                     core.reset_stream(conn, stream, H3_CONNECT_ERROR);
-                    flow.stage = UdpFlowState::Waiting;
+                    flow.state = UdpFlowState::Waiting;
                     context.pool.flow_ends(core, conn);
                 }
             }
@@ -274,14 +274,14 @@ impl UdpFlows {
         self.request_waiting(context, core);
     }
 
-    /// Ends flows whose stage has timed out.
+    /// Ends flows whose state has timed out.
     pub(crate) fn expire(&mut self, context: &mut FlowContext, core: &mut Core, now: Instant) {
         let late = |(key, it): (&u64, &InterceptedUdpFlow)| {
-            (!matches!(it.stage, UdpFlowState::Open(_)) && it.deadline <= now).then_some(*key)
+            (!matches!(it.state, UdpFlowState::Open(_)) && it.deadline <= now).then_some(*key)
         };
         let late: Vec<_> = self.flows.iter().filter_map(late).collect();
         for key in late {
-            match self.flows.get(&key).map(|flow| &flow.stage) {
+            match self.flows.get(&key).map(|flow| &flow.state) {
                 Some(UdpFlowState::Waiting) => {
                     self.fail(context, core, key, ConnectFailure::TunnelUnavailable);
                 }
@@ -304,7 +304,7 @@ impl UdpFlows {
     ) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
-        let stage = std::mem::replace(&mut flow.stage, UdpFlowState::Refused);
+        let state = std::mem::replace(&mut flow.state, UdpFlowState::Refused);
         core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
         (flow.socket, flow.queue) = (None, Queue::default());
         if flow.admission.as_ref().is_some_and(|admission| !admission.is_unanswered()) {
@@ -312,7 +312,7 @@ impl UdpFlows {
         }
         flow.medium = None;
         flow.deadline = core.now() + REFUSAL_HOLD_DOWN;
-        if let UdpFlowState::Requested { conn, .. } = stage {
+        if let UdpFlowState::Requested { conn, .. } = state {
             context.pool.flow_ends(core, conn);
         }
     }
@@ -321,9 +321,9 @@ impl UdpFlows {
     pub(crate) fn send(&mut self, core: &mut Core, key: u64, payload: &[u8]) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         let drops = &core.shared.metrics.drops;
-        match flow.stage {
+        match flow.state {
             UdpFlowState::Waiting | UdpFlowState::Requested { .. } => {
-                let limit = QueueLimit::of_bytes(WAITING_BYTES);
+                let limit = QueueLimit::of_bytes(MAX_WAITING_BYTES);
                 let old = flow.queue.push(payload.to_vec(), limit, core.now());
                 drops.of(Drop::DatagramQueue).inc_by(old);
             }

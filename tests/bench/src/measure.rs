@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::arena::Arena;
 use crate::cpu::{self, Seconds};
-use crate::origin::{ENDLESS, Origin};
+use crate::origin::{Origin, UNLIMITED_BYTES};
 use crate::sink::{self, Bulk};
 use crate::variant::{BenchSettings, BenchVariant, Way};
 
 /// A run in which others had more than this part of the machine measures them too.
-const QUIET: f64 = 0.05;
+const QUIET_CPU_SHARE: f64 = 0.05;
 /// How long the machine is watched before a run.
 const LISTEN: Duration = Duration::from_millis(400);
 
@@ -89,7 +89,7 @@ pub fn run_through(
     arena: &Arena,
 ) -> Result<RunMeasurement> {
     let streams = (0..plan.flows)
-        .map(|_| sink::open(&arena.client, way.listener, ENDLESS))
+        .map(|_| sink::open(&arena.client, way.listener, UNLIMITED_BYTES))
         .collect::<Result<Vec<_>>>()?;
     let bulk = Bulk::start(streams)?;
     pause(plan.warmup)?;
@@ -111,7 +111,7 @@ pub fn await_quiet(timeout: Duration) -> Result<()> {
         pause(LISTEN)?;
         let share =
             (cpu::machine()?.busy_s - before.busy_s) / (started.elapsed().as_secs_f64() * cores());
-        Ok((share < QUIET).then_some(()))
+        Ok((share < QUIET_CPU_SHARE).then_some(()))
     })?;
     Ok(())
 }
@@ -177,7 +177,7 @@ impl Snapshot {
             fairness: jain(&shares),
             others,
             steal,
-            quiet: others < QUIET && steal < QUIET,
+            quiet: others < QUIET_CPU_SHARE && steal < QUIET_CPU_SHARE,
         })
     }
 }

@@ -19,14 +19,14 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use socket2::{Domain, Socket, Type};
 
 /// A request for bytes without end.
-pub const ENDLESS: u64 = u64::MAX;
+pub const UNLIMITED_BYTES: u64 = u64::MAX;
 
 /// Fits the second-level cache, so that sending costs the kernel's copy and little more.
 const CHUNK_BYTES: usize = 128 << 10;
 /// Token of the listener; those of connections are their descriptors, which are never this large.
 const LISTENER: u64 = u64::MAX;
 /// How long the thread may sleep before it looks whether it should end.
-const LOOK_EVERY_MS: u16 = 50;
+const CHECK_INTERVAL_MS: u16 = 50;
 
 /// A running generator; it ends when this is dropped.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Serving {
     fn run(mut self) -> Result<()> {
         let mut events = [EpollEvent::empty(); 64];
         while !self.stop.load(Ordering::Relaxed) {
-            let ready = match self.epoll.wait(&mut events, EpollTimeout::from(LOOK_EVERY_MS)) {
+            let ready = match self.epoll.wait(&mut events, EpollTimeout::from(CHECK_INTERVAL_MS)) {
                 Err(nix::errno::Errno::EINTR) => continue,
                 ready => ready.context("epoll")?,
             };
@@ -195,7 +195,7 @@ impl Connection {
         while self.left > 0 {
             let length = usize::try_from(self.left).unwrap_or(usize::MAX).min(chunk.len());
             let sent = self.stream.write(&chunk[..length])?;
-            if self.left != ENDLESS {
+            if self.left != UNLIMITED_BYTES {
                 self.left -= sent as u64;
             }
         }

@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::arena::{Arena, INTERFACE};
 use crate::measure::pause;
-use crate::origin::{ENDLESS, Origin};
+use crate::origin::{Origin, UNLIMITED_BYTES};
 use crate::sink::{self, Bulk};
 use crate::variant::{BenchSettings, BenchVariant, TUNNEL, Way};
 
@@ -76,7 +76,7 @@ pub fn measure(
 ) -> Result<Pacing> {
     let settings = BenchSettings { rate_mbps: Some(rate_mbps), ..settings.clone() };
     let mut way = Way::start(BenchVariant::Millrace, arena, origin, &settings)?;
-    let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, ENDLESS)?])?;
+    let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, UNLIMITED_BYTES)?])?;
     pause(warmup)?;
     let capture = open_capture(&arena.client)?;
     let server = way.parts.iter().find(|part| part.role == "server").context("no server")?;

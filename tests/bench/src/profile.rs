@@ -19,7 +19,7 @@ use crate::arena::{Arena, SERVER};
 use crate::machine::Machine;
 use crate::measure::pause;
 use crate::options::Options;
-use crate::origin::{ENDLESS, Origin};
+use crate::origin::{Origin, UNLIMITED_BYTES};
 use crate::report;
 use crate::sink::{self, Bulk};
 use crate::variant::{BenchVariant, Way};
@@ -57,7 +57,7 @@ pub fn run(options: &Profile) -> Result<()> {
     let settings = options.common.settings();
     let mut way = Way::start(options.variant, &arena, &origin, &settings)?;
     ensure!(!way.parts.is_empty(), "{} has no program to look into", options.variant.name());
-    let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, ENDLESS)?])?;
+    let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, UNLIMITED_BYTES)?])?;
     pause(options.common.warmup())?;
     let before: u64 = bulk.received().iter().sum();
     let mut recordings = Vec::new();

@@ -18,7 +18,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(5);
 /// What one call discards at most.
 const DISCARD_BYTES: usize = 4 << 20;
 /// How long the thread may sleep before it looks whether it should end.
-const LOOK_EVERY_MS: u16 = 50;
+const CHECK_INTERVAL_MS: u16 = 50;
 
 /// Opens a flow from `host` to `listener` and asks the origin behind it for `bytes`.
 ///
@@ -117,7 +117,7 @@ fn count(
 ) -> Result<()> {
     let mut events = [EpollEvent::empty(); 64];
     while !stop.load(Ordering::Relaxed) {
-        let ready = match epoll.wait(&mut events, EpollTimeout::from(LOOK_EVERY_MS)) {
+        let ready = match epoll.wait(&mut events, EpollTimeout::from(CHECK_INTERVAL_MS)) {
             Err(nix::errno::Errno::EINTR) => continue,
             ready => ready.context("epoll")?,
         };

@@ -24,7 +24,7 @@ pub const TUNNEL: SocketAddrV4 = SocketAddrV4::new(SERVER, 4433);
 /// What the server's certificate is for.
 const SERVER_NAME: &str = "server.bench.invalid";
 /// How long a variant may take until the first byte has come through it.
-const START_AT_MOST: Duration = Duration::from_secs(15);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A way from the sink to the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize)]
@@ -123,7 +123,7 @@ impl Way {
 
     fn await_first_byte(&mut self, arena: &Arena) -> Result<()> {
         let mut last = None;
-        let ready = interrupt::wait_for(START_AT_MOST, || {
+        let ready = interrupt::wait_for(START_TIMEOUT, || {
             self.must_run()?;
             let probe = sink::open(&arena.client, self.listener, 1)
                 .and_then(|mut stream| sink::read_exactly(&mut stream, 1));
@@ -132,7 +132,7 @@ impl Way {
         if ready.is_some() {
             return Ok(());
         }
-        let mut message = format!("no byte came through in {} s", START_AT_MOST.as_secs());
+        let mut message = format!("no byte came through in {} s", START_TIMEOUT.as_secs());
         for part in &self.parts {
             write!(message, "\n{}", tail(&part.log))?;
         }

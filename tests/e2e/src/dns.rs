@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often the thread looks whether it is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const TYPE_A: u16 = 1;
 const TYPE_SOA: u16 = 6;
 const TYPE_AAAA: u16 = 28;
@@ -67,7 +67,7 @@ impl NameServer {
     /// When the socket is of no use.
     #[must_use]
     pub fn on(socket: UdpSocket, names: &[(&str, Answer)]) -> Self {
-        socket.set_read_timeout(Some(LOOK_EVERY)).expect("a time-out");
+        socket.set_read_timeout(Some(CHECK_INTERVAL)).expect("a time-out");
         let address = socket.local_addr().expect("it is bound");
         let names = names.iter().map(|(name, answer)| ((*name).to_owned(), answer.clone()));
         let names = Arc::new(Mutex::new(names.collect::<Names>()));

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use crate::{tcp, wait};
 
 /// Lines of a log that are kept; a program that writes more is not waited for any longer.
-const LOG_LINES_MOST: usize = 200_000;
+const MAX_LOG_LINES: usize = 200_000;
 
 /// A running program, in a process group of its own. Dropping it kills the group; when a test fails, its log is printed
 /// then.
@@ -65,7 +65,7 @@ impl Program {
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(read).lines().map_while(Result::ok) {
                 let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                if lines.len() < LOG_LINES_MOST {
+                if lines.len() < MAX_LOG_LINES {
                     lines.push(line);
                 }
             }

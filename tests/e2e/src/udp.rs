@@ -10,7 +10,7 @@ use std::time::Duration;
 use socket2::SockRef;
 
 /// How often an origin looks whether it is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// Answers each datagram with itself, and counts them. Ends when dropped.
@@ -54,7 +54,7 @@ impl UdpEcho {
     /// When it can't have it.
     pub fn on(address: SocketAddr, answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> Self {
         let socket = socket_on(address);
-        socket.set_read_timeout(Some(LOOK_EVERY)).expect("a UDP socket");
+        socket.set_read_timeout(Some(CHECK_INTERVAL)).expect("a UDP socket");
         let address = socket.local_addr().expect("it is bound");
         let (seen, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, stopped) = (seen.clone(), stop.clone());

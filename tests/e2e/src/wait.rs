@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Timeout for events that should occur at once, on a busy machine.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Polls `ready` until it returns a value, at most for `at_most`.
 pub fn until<T>(at_most: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
@@ -17,7 +17,7 @@ pub fn until<T>(at_most: Duration, mut ready: impl FnMut() -> Option<T>) -> Opti
         if Instant::now() >= end {
             return None;
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 

@@ -33,7 +33,7 @@ const MAX_FIELDS: usize = 64;
 /// An answer takes far less, also on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// Then a client that waits for an answer ends its direction.
-const PATIENCE: Duration = Duration::from_millis(500);
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
 /// The largest file of the dashboard, with a margin.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -228,7 +228,7 @@ impl Listener {
     /// resets the connection (RFC 1122, Section 4.2.2.13).
     fn ask(&self, bytes: &[u8], is_whole: bool) -> (Vec<u8>, bool) {
         let mut stream = connect(&self.server);
-        stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        stream.set_read_timeout(Some(READ_TIMEOUT)).expect("the timeout is not zero");
         // The listener need not read all of a request that it refuses.
         stream.write_all(bytes).ok();
         if !is_whole {

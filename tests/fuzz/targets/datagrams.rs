@@ -13,9 +13,9 @@ use millrace_wire::repair::{
 };
 
 /// Longest stream: more than two of the longest capsules.
-const MOST_BYTES: usize = 2 * MAX_DATAGRAM_BYTES + 1024;
+const MAX_STREAM_BYTES: usize = 2 * MAX_DATAGRAM_BYTES + 1024;
 /// Longest stream that is also read byte by byte; the long ones would take all the time.
-const SINGLE_BYTES: usize = 2048;
+const MAX_BYTEWISE_BYTES: usize = 2048;
 
 fuzz_target!(|input: &[u8]| {
     let [seed, repeats, bytes @ ..] = input else { return };
@@ -23,10 +23,10 @@ fuzz_target!(|input: &[u8]| {
     repair(bytes);
     // Long capsules from short inputs.
     let mut stream = bytes.repeat(usize::from(*repeats).max(1));
-    stream.truncate(MOST_BYTES);
+    stream.truncate(MAX_STREAM_BYTES);
     let (want, end) = expected(&stream);
     read([stream.as_slice()], &want, end);
-    if stream.len() <= SINGLE_BYTES {
+    if stream.len() <= MAX_BYTEWISE_BYTES {
         read(stream.chunks(1), &want, end);
     }
     read(Pieces { rest: &stream, state: u32::from(*seed) }, &want, end);

@@ -2,13 +2,13 @@
 //! sends, reads, shuts down and moves, which controller drives it, and what the path does to packets. Packet
 //! protection is disabled, so that a modified packet reaches the frame parser.
 //!
-//! Nothing panics, and the memory of a stream is bounded. While no packet was modified, no end closes the
+//! Nothing panics, the memory of a stream is bounded, and a DATAGRAM frame has one outcome at most. While no packet was modified, no end closes the
 //! connection, every byte read is the byte that was sent, a stream holds at most its window, and all data arrives
 //! or a timer is armed.
 #![no_main]
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -123,6 +123,9 @@ struct Pair {
     path: VecDeque<Packet>,
     /// By the sending end and the stream.
     directions: HashMap<(usize, u64), Direction>,
+    /// Identifiers of each end's DATAGRAM frames without an outcome.
+    unreported: [HashSet<u64>; 2],
+    next_identifier: u64,
     timeouts: usize,
     moves: u16,
     is_modified: bool,
@@ -157,6 +160,8 @@ impl Pair {
             ends: [opened, accepted],
             path: VecDeque::new(),
             directions: HashMap::new(),
+            unreported: Default::default(),
+            next_identifier: 0,
             timeouts: 0,
             moves: 0,
             is_modified: false,
@@ -183,7 +188,8 @@ impl Pair {
             0..=25 => self.send(end, stream(schedule.byte()?), schedule.byte()?),
             26..=45 => self.read(end, stream(schedule.byte()?), 64 * schedule.byte()?),
             46..=49 => self.shut_down(end, stream(schedule.byte()?), schedule.byte()?),
-            50..=54 => drop(self.ends[end].dgram_send(&vec![1; 6 * schedule.byte()?])),
+            50..=52 => drop(self.ends[end].dgram_send(&vec![1; 6 * schedule.byte()?])),
+            53..=54 => self.send_tracked(end, 6 * schedule.byte()?),
             55..=57 => drop(self.ends[end].dgram_recv(&mut [0; 2048])),
             58..=77 => drop(self.emit(end, 1 + schedule.byte()? % 16)),
             78..=97 => self.deliver(0),
@@ -232,6 +238,14 @@ impl Pair {
             }
             Err(quiche::Error::StreamStopped(_)) => direction.is_cut = true,
             Err(_) => {}
+        }
+    }
+
+    fn send_tracked(&mut self, end: usize, bytes: usize) {
+        let identifier = self.next_identifier;
+        self.next_identifier += 1;
+        if self.ends[end].dgram_send_tracked(vec![1; bytes], identifier).is_ok() {
+            self.unreported[end].insert(identifier);
         }
     }
 
@@ -364,7 +378,12 @@ impl Pair {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
+        for (end, unreported) in self.ends.iter_mut().zip(&mut self.unreported) {
+            while let Some(outcome) = end.dgram_outcome() {
+                assert!(unreported.remove(&outcome.id), "a frame has two outcomes: {outcome:?}");
+            }
+        }
         for (end, stream) in self.ends.iter().flat_map(|end| (0..24).map(move |it| (end, it))) {
             let held = end.stream_held_bytes(stream).received;
             assert!(held <= MAX_STREAM_HELD_BYTES, "stream {stream} holds {held} bytes");

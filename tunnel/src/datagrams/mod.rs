@@ -27,6 +27,8 @@ pub use media_peer::MediaPeer;
 pub use queue::{Queue, QueueLimit};
 pub(crate) use receive::{DatagramRun, Early};
 pub(crate) use repair::FlowRepair;
+#[cfg(fuzzing)]
+pub use repair::fuzzing;
 pub(crate) use traffic::DatagramTraffic;
 pub(crate) use unanswered::Unanswered;
 pub use unanswered::UnansweredPlace;
@@ -38,13 +40,13 @@ use crate::flow_label::FlowLabel;
 use crate::rtsp::Medium;
 
 /// Received DATAGRAM frames that quiche may hold. They are taken when there are
-/// [`TAKE_AT`] of them, so that none is thrown away unseen: a packet has at most some hundreds.
-pub(crate) const RECEIVE_QUEUE: usize = 1024;
+/// [`RECEIVE_THRESHOLD_FRAMES`] of them, so that none is thrown away unseen: a packet has at most some hundreds.
+pub(crate) const RECEIVE_QUEUE_FRAMES: usize = 1024;
 /// Received DATAGRAM frames at which the receive queue is emptied.
-pub(crate) const TAKE_AT: usize = 256;
+pub(crate) const RECEIVE_THRESHOLD_FRAMES: usize = 256;
 /// DATAGRAM frames that quiche may hold for the controller: one message's worth. More would be
 /// beyond the reach of the rule that the oldest go first.
-pub(crate) const SEND_QUEUE: usize = 64;
+pub(crate) const SEND_QUEUE_FRAMES: usize = 64;
 
 /// What [`Core::start_datagrams`](crate::event_loop::Core::start_datagrams) needs.
 #[derive(Debug)]
@@ -143,7 +145,7 @@ impl UdpFlow {
 
 /// Silence after which a UDP flow ends while this process or the peer's is about to: it can't tell
 /// whether it is over, and must not hold either up for nothing.
-pub(crate) const DRAIN_IDLE: Duration = Duration::from_secs(2);
+pub(crate) const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether UDP flows can be asked for on a connection: its peer has said that it takes extended
 /// CONNECT (RFC 9220) and datagrams (RFC 9297). `None` while that is not known.

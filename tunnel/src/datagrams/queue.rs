@@ -12,7 +12,7 @@ const MAX_MEDIA_BYTES: usize = 2 << 20;
 const MAX_MEDIA_DATAGRAMS: usize = 4096;
 /// For how long the oldest datagram must have been late before late ones are dropped. A burst is shorter: the player may
 /// have a buffer for it, and the datagrams behind it are in time again.
-const LATE_FOR: Duration = Duration::from_secs(3);
+const MIN_LATE_TIME: Duration = Duration::from_secs(3);
 /// Bytes that the flows of a worker share when there are many.
 const SHARED_BYTES: usize = 64 << 20;
 /// What each has in any case, however many there are.
@@ -78,7 +78,7 @@ impl Queue {
         dropped
     }
 
-    /// Drops datagrams that have waited for longer than `deadline`, if there have been late ones for [`LATE_FOR`].
+    /// Drops datagrams that have waited for longer than `deadline`, if there have been late ones for [`MIN_LATE_TIME`].
     /// Returns how many.
     pub(crate) fn drop_late(&mut self, deadline: Duration, now: Instant) -> u64 {
         let waited = |it: &WaitingDatagram| now.saturating_duration_since(it.since);
@@ -89,7 +89,8 @@ impl Queue {
         } else if oldest > deadline {
             self.late_since.get_or_insert(now);
         }
-        if self.late_since.is_none_or(|since| now.saturating_duration_since(since) < LATE_FOR) {
+        if self.late_since.is_none_or(|since| now.saturating_duration_since(since) < MIN_LATE_TIME)
+        {
             return 0;
         }
         let mut dropped = 0;

@@ -7,9 +7,9 @@ use crate::udp::SEND_MESSAGE_BYTES;
 
 /// Datagrams of one connection that are kept although their request, or the answer to it, has not
 /// arrived; beyond it the oldest are dropped (RFC 9297, Section 2.1).
-const MAX_EARLY: usize = 64;
+const MAX_EARLY_DATAGRAMS: usize = 64;
 /// How long they are kept: as long as name resolution may take.
-const EARLY_PATIENCE: Duration = Duration::from_secs(5);
+const MAX_EARLY_AGE: Duration = Duration::from_secs(5);
 
 /// The datagrams of one connection that arrived before their request or its answer.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Early(VecDeque<(u64, Instant, Vec<u8>)>);
 impl Early {
     /// Keeps one datagram. Returns whether an older one was dropped.
     pub(crate) fn push(&mut self, stream: u64, now: Instant, datagram: &[u8]) -> bool {
-        let full = self.0.len() >= MAX_EARLY;
+        let full = self.0.len() >= MAX_EARLY_DATAGRAMS;
         if full {
             self.0.pop_front();
         }
@@ -34,7 +34,7 @@ impl Early {
     }
 
     pub(crate) fn forget(&mut self, now: Instant) {
-        self.0.retain(|(_, at, _)| now.saturating_duration_since(*at) < EARLY_PATIENCE);
+        self.0.retain(|(_, at, _)| now.saturating_duration_since(*at) < MAX_EARLY_AGE);
     }
 }
 

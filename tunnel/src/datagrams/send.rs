@@ -10,14 +10,14 @@ use quiche::h3;
 
 use super::repair::frame_id::frame_id;
 use super::repair::sender::{RepairSender, SentFrame, datagram, split};
-use super::{QueueLimit, SEND_QUEUE, UdpFlow};
+use super::{QueueLimit, SEND_QUEUE_FRAMES, UdpFlow};
 use crate::conn::Conn;
 use crate::udp::RecvBuffers;
 
 /// Datagrams of one flow before the others have their turn.
-pub(crate) const TURN: usize = 16;
+pub(crate) const MAX_TURN_DATAGRAMS: usize = 16;
 /// How long a new connection's datagrams may wait for path MTU discovery to find room for them.
-const MTU_PATIENCE: Duration = Duration::from_secs(2);
+const MAX_MTU_DISCOVERY_TIME: Duration = Duration::from_secs(2);
 /// First byte and packet number of a short header, authentication tag, type and length of the frame
 /// (RFC 9000, Sections 17.3.1 and 12.4; RFC 9001, Section 5.3; RFC 9221, Section 4).
 const PACKET_OVERHEAD_BYTES: usize = 1 + 4 + 16 + 3;
@@ -131,11 +131,12 @@ impl UdpFlow {
         if !conn.http.h3.as_ref()?.dgram_enabled_by_peer(&conn.quic) {
             return self.send_front_in_capsule(conn);
         }
-        if conn.quic.dgram_send_queue_len() >= SEND_QUEUE {
+        if conn.quic.dgram_send_queue_len() >= SEND_QUEUE_FRAMES {
             return Some(DatagramOutcome::Later);
         }
         if front.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
-            let young = now.saturating_duration_since(conn.activity.opened) < MTU_PATIENCE;
+            let young =
+                now.saturating_duration_since(conn.activity.opened) < MAX_MTU_DISCOVERY_TIME;
             if conn.quic.pmtu().is_none() && young && front.len() < largest {
                 return Some(DatagramOutcome::Later);
             }
@@ -193,7 +194,7 @@ impl UdpFlow {
         let (prefix, stream) = (self.prefix(), self.stream);
         let sender = &mut self.repair.as_mut()?.sender;
         let room = conn.quic.dgram_max_writable_len().unwrap_or(0);
-        let free = SEND_QUEUE.saturating_sub(conn.quic.dgram_send_queue_len());
+        let free = SEND_QUEUE_FRAMES.saturating_sub(conn.quic.dgram_send_queue_len());
         if let Some(lost) = sender.lost() {
             if free == 0 {
                 return Some(DatagramOutcome::Later);

@@ -60,14 +60,14 @@ impl Core {
         }
         let full = self.fullness();
         if let Some((reason, _)) = full {
-            self.turn_away(from, reason);
+            self.drop_first_packet(from, reason);
             if self.admission.refusals_told >= MAX_REFUSALS_TOLD_PER_TICK {
                 return None;
             }
             self.admission.refusals_told += 1;
         }
         let Some(evidence) = self.validate(from, header) else {
-            return self.turn_away(from, Drop::InvalidToken);
+            return self.drop_first_packet(from, Drop::InvalidToken);
         };
         let Evidence { retried, known } = &evidence;
         let is_crowded = known.is_some() && self.shared.peers.is_crowded(from);
@@ -83,7 +83,7 @@ impl Core {
         let known = known.map(|known| known.id);
         let place = match self.shared.peers.begin_handshake(from, known, self.now) {
             Ok(place) => place,
-            Err(limit) => return self.turn_away(from, handshake_metric(limit)),
+            Err(limit) => return self.drop_first_packet(from, handshake_metric(limit)),
         };
         let cid = self.new_cid();
         self.set_unauthenticated_window();
@@ -150,7 +150,7 @@ impl Core {
     }
 
     /// Drops the first packet of a connection: an answer would be more than a flood deserves.
-    fn turn_away(&mut self, from: SocketAddr, reason: Drop) -> Option<usize> {
+    fn drop_first_packet(&mut self, from: SocketAddr, reason: Drop) -> Option<usize> {
         use crate::metrics::Label;
         self.shared.metrics.drops.of(reason).inc();
         if matches!(reason, Drop::ConnectionLimit | Drop::MemoryCap) {
@@ -173,7 +173,7 @@ impl Core {
             return Some(Evidence::default());
         };
         let evidence = validation.check(token, from, &header.dcid, unix_time_s())?;
-        if KnownClients::is_meant_by(token) {
+        if KnownClients::has_token_form(token) {
             let result = match evidence.known.map(|known| known.is_at_same_address) {
                 Some(true) => KnownClientToken::SameAddress,
                 Some(false) => KnownClientToken::OtherAddress,
@@ -225,7 +225,7 @@ impl Core {
             return true;
         };
         let id = self.conns[slot].id;
-        self.turn_away(self.conns[slot].address.peer, limit);
+        self.drop_first_packet(self.conns[slot].address.peer, limit);
         self.close(id, H3_EXCESSIVE_LOAD, b"this client has as much as it may");
         false
     }
@@ -251,7 +251,7 @@ impl Core {
 
     /// Closes the connections of clients that have come on the deny-list.
     pub(crate) fn close_denied(&mut self) {
-        if !self.tunnel.verifier.denies_some() {
+        if !self.tunnel.verifier.has_denied_clients() {
             return;
         }
         let slots: Vec<_> = self.conns.iter().map(|(slot, _)| slot).collect();
@@ -261,7 +261,8 @@ impl Core {
     }
 
     fn close_if_denied(&mut self, slot: usize) -> bool {
-        let Some(conn) = self.conns.get_mut(slot).filter(|_| self.tunnel.verifier.denies_some())
+        let Some(conn) =
+            self.conns.get_mut(slot).filter(|_| self.tunnel.verifier.has_denied_clients())
         else {
             return false;
         };

@@ -127,7 +127,7 @@ impl Core {
                 }
             }
             if news {
-                self.rtsp_news(flow_slot);
+                self.handle_rtsp_events(flow_slot);
             }
             self.pending.needs_h3_poll |= self.pump_to_socket(flow_slot);
         }
@@ -153,7 +153,7 @@ impl Core {
         };
         self.counters.bytes(!conn.quic.is_server(), flow.traffic.received_bytes - before);
         if flow.rtsp.is_some() {
-            self.rtsp_news(flow_slot);
+            self.handle_rtsp_events(flow_slot);
         }
         self.report_player(flow_slot);
         let Some(flow) = self.flows.get(flow_slot) else { return moved };

@@ -15,8 +15,8 @@ impl Core {
         let conn = self.conn_mut(id)?;
         if std::mem::take(&mut conn.activity.has_new_datagrams) {
             let packets = conn.quic.stats().recv;
-            if packets != conn.activity.heard_packets {
-                conn.activity.heard_packets = packets;
+            if packets != conn.activity.received_packets {
+                conn.activity.received_packets = packets;
                 conn.activity.heard = now;
             }
         }
@@ -24,8 +24,8 @@ impl Core {
     }
 
     /// How many packets had come when [`Core::silence`] was asked last.
-    pub fn packets_heard(&self, id: ConnId) -> usize {
-        self.conn(id).map_or(0, |conn| conn.activity.heard_packets)
+    pub fn received_packets(&self, id: ConnId) -> usize {
+        self.conn(id).map_or(0, |conn| conn.activity.received_packets)
     }
 
     /// Sends a packet that the peer has to acknowledge (PING, RFC 9000, Section 19.2).

@@ -49,11 +49,11 @@ impl Core {
             let conns = &mut self.conns;
             let conn = conns.get_mut(flow.conn.slot).filter(|conn| conn.id == flow.conn);
             let Some(conn) = conn.filter(|conn| conn.handshake.established) else { continue };
-            let to_socket = flow.could_write(conn.quic.stream_readable(flow.stream));
+            let to_socket = flow.can_write_socket(conn.quic.stream_readable(flow.stream));
             let has_turns = conn.quic.stream_bytes_waiting() < SEND_AHEAD_BYTES;
             let room =
                 if has_turns { conn.quic.stream_capacity(flow.stream).unwrap_or(0) } else { 0 };
-            if to_socket || flow.could_read(room) {
+            if to_socket || flow.can_read_socket(room) {
                 let (seconds, to) = (STUCK_TIMEOUT.as_secs(), &flow.label.destination);
                 let direction = if to_socket { "from" } else { "to" };
                 return Some(format!(

@@ -118,7 +118,7 @@ impl Core {
         if let Err(error) = conn.quic.recv(datagram, info) {
             tracing::debug!(peer = %from, %error, "QUIC packet rejected");
         }
-        let many = conn.quic.dgram_recv_queue_len() >= datagrams::TAKE_AT;
+        let many = conn.quic.dgram_recv_queue_len() >= datagrams::RECEIVE_THRESHOLD_FRAMES;
         let shutting_down = self.admission.refusing.then_some(&b"shutting down"[..]);
         if let Some(reason) =
             shutting_down.or(conn.handshake.refusal).filter(|_| !conn.handshake.established)

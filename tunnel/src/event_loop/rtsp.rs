@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Handles the events of a flow's messages.
-    pub(crate) fn rtsp_news(&mut self, slot: usize) {
+    pub(crate) fn handle_rtsp_events(&mut self, slot: usize) {
         let Some(flow) = self.flows.get_mut(slot) else { return };
         let Some(followed) = &mut flow.rtsp else { return };
         let (events, rtsp) = (followed.follower.events(), followed.rtsp.clone());
@@ -88,7 +88,7 @@ impl Core {
                 Pump::Failed(end) => return self.end_flow(slot, end),
             }
         }
-        self.rtsp_news(slot);
+        self.handle_rtsp_events(slot);
     }
 
     /// Counts and logs what a flow's queue has dropped.
@@ -96,19 +96,19 @@ impl Core {
         let now = self.now;
         let Some(flow) = self.flows.get_mut(slot) else { return };
         let Some(rtsp) = &mut flow.rtsp else { return };
-        let Some(news) = rtsp.queue.as_mut().map(SendQueue::take_news) else { return };
+        let Some(report) = rtsp.queue.as_mut().map(SendQueue::take_report) else { return };
         let metrics = &self.shared.metrics;
-        metrics.rtsp_frames_dropped.of(DroppedMedium::Video).inc_by(news.dropped_video);
-        metrics.rtsp_frames_dropped.of(DroppedMedium::Audio).inc_by(news.dropped_audio);
-        for wait in news.waits {
+        metrics.rtsp_frames_dropped.of(DroppedMedium::Video).inc_by(report.dropped_video);
+        metrics.rtsp_frames_dropped.of(DroppedMedium::Audio).inc_by(report.dropped_audio);
+        for wait in report.waits {
             metrics.rtsp_queue_wait.observe(wait.as_secs_f64());
         }
         let destination = &flow.label.destination;
-        if news.was_limited {
+        if report.was_limited {
             tracing::debug!(%destination, "RTP in the RTSP connection is faster than real time; nothing is dropped");
         }
         if let Some((video, audio)) =
-            rtsp.drop_log.take(news.dropped_video, news.dropped_audio, now)
+            rtsp.drop_log.take(report.dropped_video, report.dropped_audio, now)
         {
             tracing::info!(
                 %destination,
@@ -124,7 +124,7 @@ impl Core {
         let Some(flow) = self.flows.get_mut(slot) else { return };
         let Some(rtsp) = &mut flow.rtsp else { return };
         rtsp.follower.on_server_follows(follows);
-        self.rtsp_news(slot);
+        self.handle_rtsp_events(slot);
     }
 
     /// What the agent itself sends goes with the flow's next turn.

@@ -3,8 +3,8 @@
 use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
 use crate::datagrams::{
-    DRAIN_IDLE, DatagramTraffic, DatagramsId, DatagramsStart, FlowRepair, Queue, QueueLimit,
-    UdpFlow,
+    DRAIN_IDLE_TIMEOUT, DatagramTraffic, DatagramsId, DatagramsStart, FlowRepair, Queue,
+    QueueLimit, UdpFlow,
 };
 use crate::event_loop::core::Core;
 use crate::event_loop::tokens::{KIND_DATAGRAMS, KIND_SHIFT};
@@ -181,13 +181,13 @@ impl Core {
         }
     }
 
-    /// Ends flows that have been silent for `timeout`, or for [`DRAIN_IDLE`] where either end is
+    /// Ends flows that have been silent for `timeout`, or for [`DRAIN_IDLE_TIMEOUT`] where either end is
     /// about to go.
     pub(crate) fn end_silent_datagrams(&mut self, timeout: Duration, draining: bool) {
         let now = self.now;
         let silent = |(slot, flow): (usize, &UdpFlow)| {
             let leaves = draining || self.conn(flow.conn).is_some_and(|conn| conn.http.peer_goaway);
-            let timeout = if leaves { timeout.min(DRAIN_IDLE) } else { timeout };
+            let timeout = if leaves { timeout.min(DRAIN_IDLE_TIMEOUT) } else { timeout };
             let silence = flow.traffic.silence(now);
             let is_over = match &flow.medium {
                 // A paused player has no means to request its media again.

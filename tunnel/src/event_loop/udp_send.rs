@@ -4,7 +4,7 @@ use crate::datagrams::QueueLimit;
 use crate::datagrams::repair::frame_id::stream_and_number;
 use crate::datagrams::repair::sender::AfterOutcome;
 use crate::datagrams::send::DatagramOutcome;
-use crate::datagrams::send::TURN;
+use crate::datagrams::send::MAX_TURN_DATAGRAMS;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
 use crate::metrics::{DatagramRepair, Drop};
@@ -56,7 +56,7 @@ impl Core {
                 late += flow.begin_turn(conn.rtt(), self.now);
             }
             let mut waits = false;
-            for _ in 0..TURN {
+            for _ in 0..MAX_TURN_DATAGRAMS {
                 match flow.send_front(conn, largest_packet_bytes, self.now) {
                     Some(
                         sent

@@ -35,6 +35,8 @@ pub use medium::{Medium, MediumId};
 use ports::UdpPairs;
 pub use refuser::UdpRefuser;
 use send_queue::SendQueue;
+#[cfg(fuzzing)]
+pub use send_queue::fuzzing as queue_fuzzing;
 
 /// At which end the SETUP requests of a flow are followed.
 #[derive(Clone, Debug)]
@@ -110,7 +112,7 @@ impl RtspFlow {
     }
 
     /// Takes what the flow's socket brought; what goes to the stream instead and is not in the queue.
-    pub(crate) fn socket_brought(&mut self, bytes: &[u8], now: Instant) -> Vec<u8> {
+    pub(crate) fn on_socket_bytes(&mut self, bytes: &[u8], now: Instant) -> Vec<u8> {
         match self.rtsp {
             Rtsp::Client { .. } => self.follower.take_requests(bytes),
             Rtsp::Server { .. } => self.follower.take_answers(bytes),
@@ -119,7 +121,7 @@ impl RtspFlow {
     }
 
     /// Takes what the stream brought; what goes to the socket instead.
-    pub(crate) fn stream_brought(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn on_stream_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         match self.rtsp {
             Rtsp::Client { .. } => self.follower.take_answers(bytes),
             Rtsp::Server { .. } => self.follower.take_requests(bytes),

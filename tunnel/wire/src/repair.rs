@@ -207,7 +207,11 @@ impl BlockHeader {
 /// What precedes each second part: the number of the datagram with the first part, in three bytes, and its length in two.
 pub const PART_HEADER_BYTES: usize = 5;
 
-/// Adds a second part to the payload of a datagram.
+/// Most second parts in a datagram. Receivers ignore those behind them, each of which would cost a search for its first
+/// part.
+pub const MAX_SECOND_PARTS: usize = 16;
+
+/// Adds a second part, which is not empty, to the payload of a datagram.
 ///
 /// # Panics
 /// When it is longer than a UDP payload can be.
@@ -218,15 +222,17 @@ pub fn put_second_part(payload: &mut Vec<u8>, first_part: Sequence, part: &[u8])
     payload.extend_from_slice(part);
 }
 
-/// The second parts in a payload, each with the number of the datagram that has the first part. Ends at one that is
-/// truncated.
+/// The second parts in a payload, at most [`MAX_SECOND_PARTS`], each with the number of the datagram that has the first
+/// part. Ends at one that is truncated or empty.
 pub fn second_parts(mut payload: &[u8]) -> impl Iterator<Item = (Sequence, &[u8])> {
-    std::iter::from_fn(move || {
+    let parts = std::iter::from_fn(move || {
         let (&[first, second, third, high, low], rest) = payload.split_first_chunk()?;
         let (part, rest) = rest.split_at_checked(u16::from_be_bytes([high, low]).into())?;
         payload = rest;
-        Some((Sequence::new(u32::from_be_bytes([0, first, second, third])), part))
-    })
+        let first_part = Sequence::new(u32::from_be_bytes([0, first, second, third]));
+        (!part.is_empty()).then_some((first_part, part))
+    });
+    parts.take(MAX_SECOND_PARTS)
 }
 
 #[cfg(test)]
@@ -280,6 +286,20 @@ mod tests {
     }
 
     #[test]
+    fn second_parts_end_at_an_empty_one_and_at_the_limit() {
+        let mut payload = Vec::new();
+        for part in [&b"1"[..], b"2", b"", b"4"] {
+            put_second_part(&mut payload, Sequence::new(7), part);
+        }
+        assert_eq!(second_parts(&payload).count(), 2);
+        payload.clear();
+        for number in 0..10_000 {
+            put_second_part(&mut payload, Sequence::new(number), b"1");
+        }
+        assert_eq!(second_parts(&payload).count(), MAX_SECOND_PARTS);
+    }
+
+    #[test]
     fn distances_wrap_around() {
         let last = Sequence::new(SEQUENCE_MASK);
         assert_eq!(last.successor(), Sequence::new(0));
@@ -321,7 +341,13 @@ mod tests {
         }
 
         #[test]
-        fn second_parts_are_read_back(parts: Vec<(u32, Vec<u8>)>, cut: prop::sample::Index) {
+        fn second_parts_are_read_back(
+            parts in prop::collection::vec(
+                (any::<u32>(), prop::collection::vec(any::<u8>(), 1..50)),
+                0..=MAX_SECOND_PARTS,
+            ),
+            cut: prop::sample::Index,
+        ) {
             let mut payload = Vec::new();
             for (number, part) in &parts {
                 put_second_part(&mut payload, Sequence::new(*number), part);

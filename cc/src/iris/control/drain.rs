@@ -5,7 +5,7 @@ use super::super::losses::Count;
 use super::Control;
 use super::start_up::TRIED_EPOCHS;
 use super::state::{DrainMeasurement, Feedback, IrisState};
-use super::steady::USUAL_HOLD;
+use super::steady::TYPICAL_RATE_TIME;
 use crate::Time;
 
 // The paper has no drains; docs/research/cc/iris.md (`window_s`) has measurements.
@@ -56,7 +56,7 @@ impl Control {
         self.overloaded = 0;
         // Without a queue the drain only verifies T, and does not end a rise on a long path: there are too few
         // decisions between two drains.
-        if feedback.hold <= USUAL_HOLD || !self.is_idle(self.load_packets) {
+        if feedback.hold <= TYPICAL_RATE_TIME || !self.is_idle(self.load_packets) {
             self.rises = 0;
         }
         self.set(resume_mbps * DRAIN_GAIN);

@@ -11,7 +11,7 @@ const MAX_IDLE_LOAD_RATIO: f64 = 0.5;
 const MAX_RISE: f64 = 0.25;
 /// Largest rises are smaller on a path where a rate lasts longer than this: an excessive rate fills the queue for that
 /// long.
-pub(super) const USUAL_HOLD: Duration = Duration::from_millis(200);
+pub(super) const TYPICAL_RATE_TIME: Duration = Duration::from_millis(200);
 /// Queue load that counts as overload, in multiples of B.
 const OVERLOAD_RATIO: f64 = 3.0;
 /// Largest correction for packets that left more slowly than the rate allowed.
@@ -95,7 +95,7 @@ impl Control {
     fn rise(&mut self, feedback: &Feedback, load: f64, step: f64) -> f64 {
         let allowed = self.is_idle(load) && feedback.now >= self.careful_until;
         self.rises = if allowed { self.rises.saturating_add(1) } else { 0 };
-        let usual = (USUAL_HOLD.as_secs_f64() / feedback.hold.as_secs_f64()).min(1.0);
+        let usual = (TYPICAL_RATE_TIME.as_secs_f64() / feedback.hold.as_secs_f64()).min(1.0);
         match self.rises.saturating_sub(1).min(16) {
             0 => step,
             doublings => {

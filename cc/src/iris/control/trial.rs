@@ -11,7 +11,7 @@ use super::state::{Feedback, IrisState};
 const DRAINED_QUEUE_DIVISOR: u32 = 20;
 /// Where the queue load reaches its target the buffer holds B, and Eq. 7 responds. Losses then count only if an epoch
 /// loses more than this share: the overflow of competing flows does not cause that.
-const HEAVY_LOSS: f64 = 0.2;
+const HEAVY_LOSS_RATE: f64 = 0.2;
 /// A trial multiplies the target load, which is B at first, by this. Together with [`LOAD_INCREASE_PER_S`] that is
 /// additive increase and multiplicative decrease, which equalises the targets of flows that share a buffer.
 /// Chosen by `a_full_buffer_is_not_taken_for_the_path` (tests/controllers/tests/iris.rs).
@@ -36,7 +36,7 @@ impl Control {
             self.judge_start_up_losses(outcome);
             return LossVerdict::Random;
         }
-        let heavy = lost as f64 > HEAVY_LOSS * packets as f64;
+        let heavy = lost as f64 > HEAVY_LOSS_RATE * packets as f64;
         if self.load_packets >= self.load_target && !heavy && !self.losses.is_trial_running() {
             return LossVerdict::Random;
         }

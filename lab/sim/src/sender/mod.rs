@@ -37,7 +37,7 @@ pub(crate) struct Departure {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum PacketState {
     InFlight,
     Lost,
     Done,
@@ -48,7 +48,7 @@ struct InFlightPacket {
     at: Time,
     unit: u64,
     bytes: u32,
-    fate: Fate,
+    state: PacketState,
 }
 
 /// Counts of a sender since the start.
@@ -275,7 +275,7 @@ impl SimulatedSender {
             at: now,
             unit,
             bytes: bytes as u32,
-            fate: Fate::InFlight,
+            state: PacketState::InFlight,
         });
         self.in_flight_bytes += bytes;
         self.in_flight_packets += 1;

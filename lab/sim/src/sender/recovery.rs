@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_cc::{AckedPacket, CongestionEvent, LostPacket, RttSample, Time};
 
-use super::{Fate, InFlightPacket, SimulatedSender};
+use super::{InFlightPacket, PacketState, SimulatedSender};
 use crate::receiver::Ack;
 
 /// Largest packet threshold after losses that turned out to be reordering (as in quiche, which the tunnel
@@ -25,10 +25,10 @@ impl SimulatedSender {
         for number in numbers {
             let Some(index) = number.checked_sub(self.base) else { continue };
             let Some(&sent) = self.ring.get(index as usize) else { continue };
-            match sent.fate {
-                Fate::Done => continue,
-                Fate::Lost => self.on_late(now, number, &sent),
-                Fate::InFlight => {
+            match sent.state {
+                PacketState::Done => continue,
+                PacketState::Lost => self.on_late(now, number, &sent),
+                PacketState::InFlight => {
                     self.in_flight_bytes -= u64::from(sent.bytes);
                     self.in_flight_packets -= 1;
                     if number == ack.largest {
@@ -42,7 +42,7 @@ impl SimulatedSender {
                     });
                 }
             }
-            self.ring[index as usize].fate = Fate::Done;
+            self.ring[index as usize].state = PacketState::Done;
         }
         if self.acked.is_empty() {
             return;
@@ -89,14 +89,14 @@ impl SimulatedSender {
         while self.first_in_flight < largest {
             let index = (self.first_in_flight - self.base) as usize;
             let sent = &mut self.ring[index];
-            if sent.fate == Fate::InFlight {
+            if sent.state == PacketState::InFlight {
                 let overdue_at = sent.at + delay;
                 let overtaken = largest >= self.first_in_flight + self.packet_threshold;
                 if !overtaken && overdue_at > now {
                     self.loss_at = Some(overdue_at);
                     return;
                 }
-                sent.fate = Fate::Lost;
+                sent.state = PacketState::Lost;
                 self.in_flight_bytes -= u64::from(sent.bytes);
                 self.in_flight_packets -= 1;
                 self.again.push_back(sent.unit);
@@ -132,10 +132,10 @@ impl SimulatedSender {
     /// Removes packets that no acknowledgement is expected for.
     fn forget(&mut self, now: Time) {
         while let Some(front) = self.ring.front() {
-            let gone = match front.fate {
-                Fate::InFlight => false,
-                Fate::Done => true,
-                Fate::Lost => {
+            let gone = match front.state {
+                PacketState::InFlight => false,
+                PacketState::Done => true,
+                PacketState::Lost => {
                     let memory_ns = self.rtt.probe_delay_ns(self.max_ack_delay_ns);
                     (now - front.at).as_nanos() as u64 > memory_ns * LOST_MEMORY_TIMEOUTS
                 }

@@ -9,15 +9,15 @@ use nix::net::if_::if_nametoindex;
 use socket2::{SockFilter, SockRef};
 
 use super::system::{BATCH, check};
-use crate::emulator::frame::{EthernetFrame, FRAME_ROOM, FramePool, ReceivedFrame};
+use crate::emulator::frame::{EthernetFrame, FramePool, MAX_FRAME_BYTES, ReceivedFrame};
 
 /// Socket buffers: a quarter of a second at 1 Gbit/s, counting the kernel's overhead.
 const SOCKET_BUFFER_BYTES: libc::c_int = 64 << 20;
 
 /// A receiving end with a thread of its own has room for 256 frames, 3 ms at 1 Gbit/s. When it is full,
 /// the rest of a batch waits for room in steps, in all no longer than would make the run invalid anyway.
-const FULL_WAIT: Duration = Duration::from_micros(50);
-const FULL_WAITS: u32 = 400;
+const FULL_QUEUE_WAIT: Duration = Duration::from_micros(50);
+const MAX_FULL_QUEUE_WAITS: u32 = 400;
 
 /// Not in libc for every target.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
@@ -115,7 +115,7 @@ impl PacketSocket {
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
         for index in 0..BATCH {
             vectors[index].iov_base = frames[index].room.as_mut_ptr().cast();
-            vectors[index].iov_len = FRAME_ROOM;
+            vectors[index].iov_len = MAX_FRAME_BYTES;
             let header = &mut headers[index].msg_hdr;
             header.msg_iov = &raw mut vectors[index];
             header.msg_iovlen = 1;
@@ -158,7 +158,7 @@ impl PacketSocket {
     /// As [`super::Port::send`].
     pub fn send(&self, frames: &[EthernetFrame]) -> usize {
         let mut refused = 0;
-        let mut waits_left = FULL_WAITS;
+        let mut waits_left = MAX_FULL_QUEUE_WAITS;
         for batch in frames.chunks(BATCH) {
             // SAFETY: all-zero is valid for both plain C structures.
             let mut vectors: [libc::iovec; BATCH] = unsafe { zeroed() };
@@ -186,7 +186,7 @@ impl PacketSocket {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && waits_left > 0 => {
                         waits_left -= 1;
-                        std::thread::sleep(FULL_WAIT);
+                        std::thread::sleep(FULL_QUEUE_WAIT);
                     }
                     Err(_) => {
                         // The error is the first remaining frame's.

@@ -20,7 +20,7 @@ const BLOCK_BYTES: usize = 8192;
 /// a few times after a flap of 3 s.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 /// Longest wait in one go, so that the end of the soak is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The bytes of one direction.
 #[derive(Clone, Copy, Debug)]
@@ -184,7 +184,7 @@ impl End<'_> {
     fn wait(&self, socket: &Socket) {
         let sendable = self.sendable();
         let mut flags = PollFlags::empty();
-        let mut at_most = LOOK_EVERY;
+        let mut at_most = CHECK_INTERVAL;
         if self.reads() {
             flags |= PollFlags::POLLIN;
         } else if !self.heard_end {

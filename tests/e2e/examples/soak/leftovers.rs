@@ -21,16 +21,16 @@ use crate::vanish;
 
 /// Flows end at once when their clients have; a flow whose other end a kill has taken waits for the
 /// idle time-out of 10 s, a half-closed one for 60 s.
-const ENDED_WITHIN: Duration = Duration::from_secs(75);
+const END_TIMEOUT: Duration = Duration::from_secs(75);
 /// Drains of 4 s.
-const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// TCP's state ESTABLISHED in /proc/net/tcp.
 const ESTABLISHED: &str = "01";
 
 /// All clients have ended.
 pub fn after_the_last_flow(site: &mut Site, health: &Health, tally: &Tally) {
     let mut problems = Vec::new();
-    wait::until(ENDED_WITHIN, || {
+    wait::until(END_TIMEOUT, || {
         problems = health.idle_problems(site);
         problems.extend(tracked_problems(site).unwrap_or_else(|error| vec![error.to_string()]));
         problems.is_empty().then_some(())
@@ -122,7 +122,7 @@ fn stop_client(site: &mut Site, tally: &Tally) {
     stop(site, CLIENT, client, tally);
     for number in 0..2 {
         let mut held = (0.0, 0.0);
-        let given_back = wait::until(STOPPED_WITHIN, || {
+        let given_back = wait::until(STOP_TIMEOUT, || {
             let metrics = site.server_metrics(number)?;
             held = (
                 metrics.sum("millrace_connections", &[]),
@@ -149,12 +149,12 @@ fn stop_servers(site: &mut Site, tally: &Tally) {
 fn stop(site: &Site, name: &str, program: Option<Program>, tally: &Tally) {
     let Some(mut program) = program else { return };
     program.signal(Signal::SIGTERM);
-    let ended = wait::until(STOPPED_WITHIN, || (!program.is_running()).then_some(()));
+    let ended = wait::until(STOP_TIMEOUT, || (!program.is_running()).then_some(()));
     site.keep_log(&program, name, tally);
     match ended {
-        None => tally.wrong(format!("{name} has not ended {STOPPED_WITHIN:?} after SIGTERM")),
+        None => tally.wrong(format!("{name} has not ended {STOP_TIMEOUT:?} after SIGTERM")),
         Some(()) => {
-            let status = program.wait(STOPPED_WITHIN);
+            let status = program.wait(STOP_TIMEOUT);
             if !status.success() {
                 tally.wrong(format!("{name} ended with {status} after SIGTERM"));
             }

@@ -45,7 +45,7 @@ const STEP: Duration = Duration::from_millis(50);
 const TELL_EVERY: Duration = Duration::from_secs(60);
 const CLIENT_STACK_BYTES: usize = 256 << 10;
 /// The origin finds out that nothing comes any more.
-const ORIGIN_ENDED_WITHIN: Duration = Duration::from_secs(90);
+const ORIGIN_END_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Clients that do everything at random through both programs, while much goes wrong.
 #[derive(Debug, Parser)]
@@ -122,7 +122,7 @@ fn run(arguments: &Arguments) -> Result<u64> {
     soaked?;
     interrupted?;
     let at_origin = || tally.at_origin.load(Ordering::Relaxed);
-    if wait::until(ORIGIN_ENDED_WITHIN, || (at_origin() == 0).then_some(())).is_none() {
+    if wait::until(ORIGIN_END_TIMEOUT, || (at_origin() == 0).then_some(())).is_none() {
         tally.wrong(format!("the origin still holds {} connections", at_origin()));
     }
     tally.forget(true);
@@ -164,7 +164,7 @@ fn start_clients(
 ) -> Result<Vec<std::thread::JoinHandle<()>>> {
     let start = |number: u64| {
         let (stop, tally) = (stop.clone(), tally.clone());
-        let player = site.topology.player.entrance()?;
+        let player = site.topology.player.handle()?;
         let entry = Site::entry(number as usize);
         let faults = site.viewer_faults(arguments.faults);
         let random = Random::new(arguments.seed.wrapping_mul(1_000_003).wrapping_add(number));

@@ -12,7 +12,7 @@ use crate::exchange::{Course, Ending};
 use crate::windows::Windows;
 
 /// Problems that are told; more are counted only.
-const TOLD_MOST: usize = 30;
+const MAX_REPORTED_PROBLEMS: usize = 30;
 /// A flow whose other end has said nothing for this long will not any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
@@ -217,7 +217,7 @@ impl Tally {
     pub fn wrong(&self, problem: String) {
         self.wrong.fetch_add(1, Ordering::Relaxed);
         let mut told = self.told.lock().unwrap();
-        if told.len() < TOLD_MOST {
+        if told.len() < MAX_REPORTED_PROBLEMS {
             println!("WRONG at {:.1} s: {problem}", self.start.elapsed().as_secs_f64());
             told.push(problem);
         }

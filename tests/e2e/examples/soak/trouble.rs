@@ -19,7 +19,7 @@ const QUIET_MS: std::ops::Range<u64> = 5_000..30_000;
 /// Before the first.
 const FIRST_AFTER: Duration = Duration::from_secs(8);
 /// A drain of 4 s, on a busy machine.
-const DRAINS_WITHIN: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -73,7 +73,7 @@ impl Trouble {
                 let program = site.servers[0].as_mut();
                 let ended = program.is_none_or(|program| !program.is_running());
                 if !ended && now >= until {
-                    tally.wrong(format!("a drain of 4 s took longer than {DRAINS_WITHIN:?}"));
+                    tally.wrong(format!("a drain of 4 s took longer than {DRAIN_TIMEOUT:?}"));
                 }
                 if ended || now >= until {
                     self.mend(site, tally)?;
@@ -112,7 +112,7 @@ impl Trouble {
         let (name, lasts, harm) = match kind {
             Kind::Flap(_) => ("link_flaps", random.ms(200..3000), Some(Harm::Delays)),
             Kind::ServerKill => ("server_kills", random.ms(200..6000), Some(Harm::Cuts)),
-            Kind::ServerDrain => ("server_drains", DRAINS_WITHIN, Some(Harm::Cuts)),
+            Kind::ServerDrain => ("server_drains", DRAIN_TIMEOUT, Some(Harm::Cuts)),
             Kind::Outage => ("outages", random.ms(2500..7000), Some(Harm::Cuts)),
             Kind::Hang => ("server_hangs", random.ms(300..4000), Some(Harm::Delays)),
             Kind::Reload => ("reloads", Duration::ZERO, None),
@@ -170,7 +170,7 @@ impl Trouble {
     /// Everything is as it was at the beginning.
     pub fn end(&mut self, site: &mut Site, tally: &Tally) -> Result<()> {
         if let (Some((Kind::ServerDrain, _)), Some(server)) = (self.now, &mut site.servers[0]) {
-            server.wait(DRAINS_WITHIN);
+            server.wait(DRAIN_TIMEOUT);
         }
         self.mend(site, tally)
     }
@@ -199,7 +199,7 @@ fn expect_success(program: &mut Program, tally: &Tally) {
     if program.is_running() {
         return program.kill();
     }
-    let status = program.wait(DRAINS_WITHIN);
+    let status = program.wait(DRAIN_TIMEOUT);
     if !status.success() {
         tally.wrong(format!("a drained server ended with {status}"));
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// After a trouble's end. A flow of a killed server ends at the latest with the idle time-out of
 /// 10 s; the rest is for a machine that has other work.
-const SETTLES_WITHIN: Duration = Duration::from_secs(15);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A flow is on its way to its server for some time before it is established.
 const SETTING_UP: Duration = Duration::from_secs(3);
 /// Older ones excuse nothing any more.
@@ -52,7 +52,7 @@ impl Windows {
     /// Whether a flow that began at `started` may have been cut at `ended`.
     pub fn excuse(&self, started: Instant, ended: Instant) -> bool {
         self.0.lock().unwrap().iter().any(|window| {
-            let over = window.end.map(|end| end + SETTLES_WITHIN);
+            let over = window.end.map(|end| end + SETTLE_TIMEOUT);
             let before_over = |at| over.is_none_or(|over| at <= over);
             match window.harm {
                 Harm::Cuts => ended >= window.begin && before_over(ended),
@@ -75,7 +75,7 @@ mod tests {
         assert!(!windows.excuse(long_ago, Instant::now()));
         assert!(windows.excuse(Instant::now(), Instant::now()));
         windows.close();
-        let later = Instant::now() + SETTLES_WITHIN + Duration::from_secs(1);
+        let later = Instant::now() + SETTLE_TIMEOUT + Duration::from_secs(1);
         assert!(!windows.excuse(later, later));
         windows.open(Harm::Cuts);
         assert!(windows.excuse(long_ago, Instant::now()));

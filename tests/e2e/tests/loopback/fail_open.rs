@@ -21,10 +21,10 @@ use socket2::Socket;
 const DOWNLOADS: usize = 50;
 /// A rate at which the machine has time for other things.
 const SLOW: &str = "{ name = \"constant\", rate_mbps = 40 }";
-/// What the design promises.
-pub(crate) const AT_MOST: Duration = Duration::from_secs(2);
-/// The looking itself takes its time on a busy machine.
-pub(crate) const LOOKING: Duration = Duration::from_millis(500);
+/// Longest time until new flows take the other way (docs/operate/failover.md).
+pub(crate) const MAX_SWITCH_TIME: Duration = Duration::from_secs(2);
+/// What polling adds on a busy machine.
+pub(crate) const POLL_MARGIN: Duration = Duration::from_millis(500);
 
 /// `http_connect` and `proxy_protocol` go direct, the Unix socket withdraws.
 pub(crate) fn builder() -> PairBuilder {
@@ -123,13 +123,13 @@ fn is_refused(listener: &TestListener) -> bool {
 #[track_caller]
 pub(crate) fn goes_direct(pair: &Pair, origin: &Origin) {
     let since = Instant::now();
-    wait::for_true("a new flow goes direct", AT_MOST + LOOKING, || {
+    wait::for_true("a new flow goes direct", MAX_SWITCH_TIME + POLL_MARGIN, || {
         new_flow(pair, pair.http(), origin) == Some(true)
     });
     println!("direct after {:?}", since.elapsed());
     wait::for_true(
         "the Unix socket is away",
-        AT_MOST.saturating_sub(since.elapsed()) + LOOKING,
+        MAX_SWITCH_TIME.saturating_sub(since.elapsed()) + POLL_MARGIN,
         || is_refused(&pair.listeners[4]),
     );
     println!("withdrawn after {:?}", since.elapsed());
@@ -140,7 +140,7 @@ pub(crate) fn goes_direct(pair: &Pair, origin: &Origin) {
 #[track_caller]
 pub(crate) fn uses_the_tunnel(pair: &Pair, origin: &Origin) {
     let since = Instant::now();
-    wait::for_true("a new flow takes the tunnel", AT_MOST + LOOKING, || {
+    wait::for_true("a new flow takes the tunnel", MAX_SWITCH_TIME + POLL_MARGIN, || {
         new_flow(pair, pair.http(), origin) == Some(false)
     });
     println!("in the tunnel after {:?}", since.elapsed());
@@ -149,7 +149,7 @@ pub(crate) fn uses_the_tunnel(pair: &Pair, origin: &Origin) {
         for _ in 0..4 {
             wait::for_true(
                 "all take the tunnel",
-                AT_MOST.saturating_sub(since.elapsed()) + LOOKING,
+                MAX_SWITCH_TIME.saturating_sub(since.elapsed()) + POLL_MARGIN,
                 || new_flow(pair, listener, origin) == Some(false),
             );
         }
@@ -211,7 +211,7 @@ fn a_full_server_is_passed_by_and_taken_again() {
             assert_eq!(new_flow(&pair, listener, &echo), Some(true), "{listener:?}");
         }
     }
-    wait::for_true("the Unix socket is away", AT_MOST, || is_refused(&pair.listeners[4]));
+    wait::for_true("the Unix socket is away", MAX_SWITCH_TIME, || is_refused(&pair.listeners[4]));
     assert!(flows.run());
     let client = Metrics::fetch(pair.addresses.client_admin);
     assert!(client.sum("millrace_server_overload_total", &[]) > 0.0);
@@ -242,7 +242,7 @@ fn a_killed_client_ends_its_flows_with_a_reset_and_the_next_one_works() {
     assert!(is_refused(&pair.listeners[4]));
     pair.start_client_again();
     let since = Instant::now();
-    wait::for_true("a new flow works", AT_MOST + LOOKING, || {
+    wait::for_true("a new flow works", MAX_SWITCH_TIME + POLL_MARGIN, || {
         pair.http().open(&echo.address().to_string()).is_ok_and(echoes)
     });
     println!("a flow after {:?}", since.elapsed());
@@ -263,7 +263,7 @@ fn direct_is_no_open_proxy() {
         .static_destination(other.address())
         .start();
     pair.server.kill();
-    wait::for_true("a new flow goes direct", AT_MOST + LOOKING, || {
+    wait::for_true("a new flow goes direct", MAX_SWITCH_TIME + POLL_MARGIN, || {
         new_flow(&pair, pair.http(), &listed) == Some(true)
     });
     let forbidden = other.address().to_string();
@@ -343,12 +343,14 @@ fn listeners_behind_a_proxy_wait_for_the_first_server() {
         millrace_e2e::admin::get(admin, "/healthz").is_ok()
     });
     for listener in &pair.listeners[3..] {
-        wait::for_true("the listener refuses", AT_MOST + LOOKING, || is_refused(listener));
+        wait::for_true("the listener refuses", MAX_SWITCH_TIME + POLL_MARGIN, || {
+            is_refused(listener)
+        });
     }
     pair.start_server_again();
     let echo = Origin::echo();
     for listener in &pair.listeners[3..] {
-        wait::for_true("a flow works", AT_MOST + LOOKING, || {
+        wait::for_true("a flow works", MAX_SWITCH_TIME + POLL_MARGIN, || {
             listener.open(&echo.address().to_string()).is_ok_and(echoes)
         });
     }

@@ -20,7 +20,7 @@ const HEAD_BYTES: usize = 256 << 10;
 /// The transfer that goes on beside the paused ones.
 const ACTIVE_BYTES: u64 = 8 << 20;
 /// It takes a fraction of a second, and twice that where the machine does other things.
-const ACTIVE_MOST: Duration = Duration::from_secs(5);
+const MAX_ACTIVE_TIME: Duration = Duration::from_secs(5);
 const ONE_WAY: Duration = Duration::from_millis(10);
 
 fn pair(builder: PairBuilder) -> Pair {
@@ -79,7 +79,7 @@ fn assert_downloads(pair: &Pair, what: &str) {
     let took = started.elapsed();
     println!("{what}: {ACTIVE_BYTES} bytes in {took:?}");
     assert_eq!(received, data::send(std::io::sink(), 5, ACTIVE_BYTES).unwrap());
-    assert!(took < ACTIVE_MOST, "{what}: {took:?}");
+    assert!(took < MAX_ACTIVE_TIME, "{what}: {took:?}");
 }
 
 fn assert_uploads(pair: &Pair, what: &str) {
@@ -93,7 +93,7 @@ fn assert_uploads(pair: &Pair, what: &str) {
     let took = started.elapsed();
     println!("{what}: {ACTIVE_BYTES} bytes up in {took:?}");
     assert_eq!(answer, sent.to_string());
-    assert!(took < ACTIVE_MOST, "{what}: {took:?}");
+    assert!(took < MAX_ACTIVE_TIME, "{what}: {took:?}");
 }
 
 fn paused_flows_stop_nothing(builder: PairBuilder) {

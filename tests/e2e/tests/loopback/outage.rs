@@ -16,7 +16,7 @@ use millrace_e2e::udp::{self, UdpEcho};
 use millrace_e2e::wait;
 use socket2::Socket;
 
-use crate::fail_open::{AT_MOST, Downloads, LOOKING, builder, echoes, uses_the_tunnel};
+use crate::fail_open::{Downloads, MAX_SWITCH_TIME, POLL_MARGIN, builder, echoes, uses_the_tunnel};
 
 const OUTAGES: usize = 3;
 const WORKERS: usize = 2;
@@ -108,10 +108,10 @@ fn check_attempts(attempts: &[Attempt], cut: Instant) {
     for Attempt { listener, began, took, worked } in attempts {
         let since = began.duration_since(cut);
         assert!(
-            *took < 2 * CONNECT_TIMEOUT + AT_MOST,
+            *took < 2 * CONNECT_TIMEOUT + MAX_SWITCH_TIME,
             "listener {listener} after {since:?}: {took:?}"
         );
-        let goes_direct = [1, 3].contains(listener) && since > AT_MOST + LOOKING;
+        let goes_direct = [1, 3].contains(listener) && since > MAX_SWITCH_TIME + POLL_MARGIN;
         assert!(*worked || !goes_direct, "listener {listener} after {since:?}: no flow");
     }
     for listener in 1..=4 {
@@ -166,7 +166,7 @@ fn outage(pair: &Pair, echo: &Origin, datagrams: &[UdpSocket]) {
         relay.swallow(false);
         let back = Instant::now();
         // Through a listener that knows no other way.
-        wait::for_true("a flow takes the tunnel", AT_MOST + LOOKING, || {
+        wait::for_true("a flow takes the tunnel", MAX_SWITCH_TIME + POLL_MARGIN, || {
             works(&pair.listeners[2], to)
         });
         println!("a flow after {:?}", back.elapsed());
@@ -174,7 +174,10 @@ fn outage(pair: &Pair, echo: &Origin, datagrams: &[UdpSocket]) {
             while udp::receive(socket, Duration::from_millis(1)).is_some() {}
         }
         for socket in datagrams {
-            assert!(udp::receive(socket, AT_MOST + LOOKING).is_some(), "no datagram comes back");
+            assert!(
+                udp::receive(socket, MAX_SWITCH_TIME + POLL_MARGIN).is_some(),
+                "no datagram comes back"
+            );
         }
         println!("datagrams after {:?}", back.elapsed());
         stop.store(true, Ordering::Relaxed);

@@ -12,21 +12,21 @@ use millrace_e2e::udp;
 use crate::rtsp::set_up;
 
 /// Propagation in each direction.
-const ONE_WAY: Duration = Duration::from_millis(25);
+const ONE_WAY_DELAY: Duration = Duration::from_millis(25);
 /// Propagation of a satellite path, whose round trip is longer than the deadline.
-const ONE_WAY_FAR: Duration = Duration::from_millis(300);
+const SATELLITE_ONE_WAY_DELAY: Duration = Duration::from_millis(300);
 /// Lost datagrams in a thousand.
 const LOSS_PERMILLE: u32 = 10;
 /// Packets of the stream, at 6 Mbit/s.
 const PACKETS: u64 = 2400;
-const PACKETS_EACH_TIME: u64 = 8;
-const TIME: Duration = Duration::from_millis(10);
+const PACKETS_PER_INTERVAL: u64 = 8;
+const SEND_INTERVAL: Duration = Duration::from_millis(10);
 /// The last is larger than a DATAGRAM frame of the tunnel can be.
 const SIZES: [usize; 3] = [200, 1200, 1456];
 /// The default of `media_deadline_ms`.
 const DEADLINE: Duration = Duration::from_millis(200);
 /// What scheduling adds on a machine that runs other tests beside this one.
-const SLACK: Duration = Duration::from_millis(50);
+const SCHEDULING_MARGIN: Duration = Duration::from_millis(50);
 
 /// What the player received of the stream.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ fn stream(pair: PairBuilder, one_way: Duration) -> (Tally, Pair) {
     let tally = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive_stream(&player, start));
         for number in 0..PACKETS {
-            if number % PACKETS_EACH_TIME == 0 {
-                let due = TIME * u32::try_from(number / PACKETS_EACH_TIME).unwrap();
+            if number % PACKETS_PER_INTERVAL == 0 {
+                let due = SEND_INTERVAL * u32::try_from(number / PACKETS_PER_INTERVAL).unwrap();
                 std::thread::sleep(due.saturating_sub(start.elapsed()));
             }
             let sent_us = u64::try_from(start.elapsed().as_micros()).unwrap();
@@ -94,12 +94,12 @@ fn repairs(from: SocketAddr, event: &str) -> f64 {
 
 #[test]
 fn lost_packets_arrive_before_their_deadline() {
-    let (tally, pair) = stream(Pair::builder().alone(), ONE_WAY);
+    let (tally, pair) = stream(Pair::builder().alone(), ONE_WAY_DELAY);
     let server = pair.addresses.server_admin;
     // Three losses of one packet in a row are one in a million.
     assert!(tally.missing <= 1, "{tally:?}");
     assert_eq!(tally.duplicates, 0);
-    assert!(tally.slowest <= ONE_WAY + DEADLINE + SLACK, "{tally:?}");
+    assert!(tally.slowest <= ONE_WAY_DELAY + DEADLINE + SCHEDULING_MARGIN, "{tally:?}");
     let sent_again = repairs(server, "retransmitted");
     assert!((10.0..=150.0).contains(&sent_again), "{sent_again}");
     assert_eq!(repairs(server, "late"), 0.0);
@@ -116,7 +116,7 @@ fn with_a_peer_that_repairs_nothing_media_are_carried_as_they_are() {
         Pair::builder().server("tunnel.media_deadline_ms", 0),
         Pair::builder().client("tunnel.media_deadline_ms", 0),
     ] {
-        let (tally, pair) = stream(pair, ONE_WAY);
+        let (tally, pair) = stream(pair, ONE_WAY_DELAY);
         // Of 1,600 packets in datagrams about 16 are lost; those in capsules arrive.
         assert!((3..=60).contains(&tally.missing), "{tally:?}");
         let server = pair.addresses.server_admin;
@@ -131,7 +131,7 @@ fn with_a_peer_that_repairs_nothing_media_are_carried_as_they_are() {
 #[test]
 fn a_deadline_below_the_round_trip_leaves_losses() {
     let pair = Pair::builder().both("tunnel.media_deadline_ms", 40);
-    let (tally, pair) = stream(pair.server("tunnel.media_fec", false), ONE_WAY);
+    let (tally, pair) = stream(pair.server("tunnel.media_fec", false), ONE_WAY_DELAY);
     assert!((5..=80).contains(&tally.missing), "{tally:?}");
     assert_eq!(repairs(pair.addresses.server_admin, "retransmitted"), 0.0);
     // Of datagrams, of which one may have the second parts of several packets.
@@ -140,7 +140,7 @@ fn a_deadline_below_the_round_trip_leaves_losses() {
 
 #[test]
 fn on_a_long_path_errors_are_corrected() {
-    let (tally, pair) = stream(Pair::builder(), ONE_WAY_FAR);
+    let (tally, pair) = stream(Pair::builder(), SATELLITE_ONE_WAY_DELAY);
     let [client, server] = [pair.addresses.client_admin, pair.addresses.server_admin];
     assert!(tally.missing <= 2, "{tally:?}");
     assert_eq!(tally.duplicates, 0);
@@ -154,7 +154,8 @@ fn on_a_long_path_errors_are_corrected() {
 
 #[test]
 fn without_error_correction_a_long_path_loses_packets() {
-    let (tally, pair) = stream(Pair::builder().client("tunnel.media_fec", false), ONE_WAY_FAR);
+    let (tally, pair) =
+        stream(Pair::builder().client("tunnel.media_fec", false), SATELLITE_ONE_WAY_DELAY);
     assert!((5..=80).contains(&tally.missing), "{tally:?}");
     assert_eq!(repairs(pair.addresses.server_admin, "redundancy"), 0.0);
 }

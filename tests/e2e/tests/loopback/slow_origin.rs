@@ -11,7 +11,7 @@ use socket2::Socket;
 use crate::fail_open::echoes;
 
 /// Longer than a dead server is waited for; the kernel asks a second time after 1 s and again after 3 s.
-const LATE: Duration = Duration::from_millis(2300);
+const CONNECT_DELAY: Duration = Duration::from_millis(2300);
 
 /// Lets the queue of a listener run full, so that the kernel drops further SYNs.
 fn fill(listener: &TcpListener) -> Vec<Socket> {
@@ -32,10 +32,10 @@ fn slow_origin_behind_a_live_server_is_waited_for() {
             let to = origin.local_addr().unwrap().to_string();
             scope.spawn(move || {
                 assert!(echoes(listener.open(&to).unwrap()), "{listener:?}");
-                assert!(began.elapsed() > LATE, "{listener:?} did not have to wait");
+                assert!(began.elapsed() > CONNECT_DELAY, "{listener:?} did not have to wait");
             });
         }
-        std::thread::sleep(LATE);
+        std::thread::sleep(CONNECT_DELAY);
         // Queued connections end, those of the two flows echo.
         drop(queued);
         let mut working = 0;

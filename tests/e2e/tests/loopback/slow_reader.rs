@@ -17,7 +17,7 @@ const BYTES: u64 = 192 << 20;
 /// Largest window, and with it the most that may wait in either proxy.
 const WINDOW_BYTES: u64 = 4 << 20;
 /// What a proxy may need beyond a window at each socket: allocator, buffers of TCP to QUIC.
-const GROWTH_MOST: u64 = 3 * WINDOW_BYTES + (8 << 20);
+const MAX_GROWTH_BYTES: u64 = 3 * WINDOW_BYTES + (8 << 20);
 /// How long the reader does not read at all.
 const ASLEEP: Duration = Duration::from_secs(2);
 
@@ -64,7 +64,7 @@ fn read_slowly(from: &Socket, pair: &Pair, sent: &AtomicU64) -> Sum {
     assert!(waiting > WINDOW_BYTES / 2, "the sender was stopped after {waiting} bytes already");
     assert!(waiting < BYTES / 2, "{waiting} of {BYTES} bytes are waiting somewhere");
     for (before, most) in before.into_iter().zip(most) {
-        assert!(most <= before + GROWTH_MOST, "memory grew from {before} to {most} bytes");
+        assert!(most <= before + MAX_GROWTH_BYTES, "memory grew from {before} to {most} bytes");
     }
     let slowly = Slow { from, slow_reads_left: 200 };
     data::receive(slowly).unwrap()

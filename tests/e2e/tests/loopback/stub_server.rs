@@ -12,7 +12,7 @@ use quiche::h3;
 
 const ID_BYTES: usize = 16;
 /// Interval of its checks of timers and of the stop flag.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// HTTP/3 settings that a server may advertise.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl StubServer {
         let mut http = h3::Config::new().unwrap();
         http.enable_extended_connect(capabilities.extended_connect);
         let socket = UdpSocket::bind(at).unwrap();
-        socket.set_read_timeout(Some(LOOK_EVERY)).unwrap();
+        socket.set_read_timeout(Some(CHECK_INTERVAL)).unwrap();
         let server = Server { socket, config, http, conns: Vec::new(), ids: HashMap::new() };
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();

@@ -336,6 +336,52 @@ fn when_the_queue_is_full_the_oldest_are_dropped_and_counted() {
     assert_eq!(dropped(admin, "datagram_queue"), lost as f64);
 }
 
+/// There is no TCP flow that could be reset instead.
+#[test]
+fn udp_flows_that_hold_most_end_over_the_memory_cap_and_others_go_on() {
+    const CAP_MB: u32 = 8;
+    /// With the 256 KiB that each may hold, they are half above the cap.
+    const SENDERS: usize = 45;
+    const MAX_ROUNDS: usize = 3000;
+    let echo = UdpEcho::start();
+    let (pair, listener) = pair_to(echo.address());
+    let slow = "{ name = \"constant\", rate_mbps = 4 }";
+    let pair = pair.client("tunnel.congestion_control", slow);
+    let pair = pair
+        .client("tunnel.memory_cap_mb", CAP_MB)
+        .client("tunnel.max_stream_window_bytes", 1 << 20)
+        .client("tunnel.max_connection_window_bytes", 4 << 20)
+        .both("runtime.workers", 1)
+        .start();
+    let sum = |name: &str, labels: &[(&str, &str)]| {
+        Metrics::fetch(pair.addresses.client_admin).sum(name, labels)
+    };
+    let ended = || sum("millrace_flows_finished_total", &[("outcome", "memory")]);
+    let small = udp::client(listener);
+    assert!(udp::exchange(&small, b"small", DEFAULT_TIMEOUT).is_some());
+    let senders: Vec<_> = (0..SENDERS).map(|_| udp::client(listener)).collect();
+    for round in 1.. {
+        assert!(round < MAX_ROUNDS, "no flow has ended");
+        for sender in &senders {
+            sender.send(&[1; 1000]).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        if round % 50 == 0 && ended() > 0.0 {
+            break;
+        }
+    }
+    let is_below_cap = || sum("millrace_memory_used_bytes", &[]) <= f64::from(CAP_MB) * 1e6;
+    wait::for_true("the memory is below the cap", DEFAULT_TIMEOUT, is_below_cap);
+    let ended = ended();
+    println!("{ended} of {SENDERS} flows were ended");
+    assert!(ended < 35.0, "{ended} flows were ended");
+    assert!(pair.client.log_text().contains("memory cap reached"));
+    // The one that holds nothing is none of them.
+    let opened = sum("millrace_flows_opened_total", &[]);
+    assert!(udp::exchange(&small, b"again", DEFAULT_TIMEOUT).is_some());
+    assert_eq!(sum("millrace_flows_opened_total", &[]), opened);
+}
+
 #[test]
 fn tcp_flows_beside_it_are_not_disturbed() {
     const BYTES: u64 = 64 << 20;

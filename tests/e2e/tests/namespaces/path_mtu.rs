@@ -332,42 +332,42 @@ fn read_in_time(flow: &mut Socket, mut part: &mut [u8]) -> Duration {
 
 /// Two probe timeouts (RFC 9002, Section 6.2.1, with 25 ms for the peer's delay) and some more for a
 /// busy machine.
-const SILENT_AT_MOST: Duration = Duration::from_millis(1000);
-const REPORTED_AT_MOST: Duration = Duration::from_millis(500);
+const MAX_SILENT_TIME: Duration = Duration::from_millis(1000);
+const MAX_REPORTED_TIME: Duration = Duration::from_millis(500);
 
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn download_goes_on_over_a_silent_router_with_a_smaller_mtu() {
-    survives(Ip::V4, Change::Router { reports: false }, 1280, SILENT_AT_MOST);
+    survives(Ip::V4, Change::Router { reports: false }, 1280, MAX_SILENT_TIME);
 }
 
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn download_goes_on_over_a_silent_router_with_little_more_than_the_least_mtu() {
-    survives(Ip::V4, Change::Router { reports: false }, 1250, SILENT_AT_MOST);
+    survives(Ip::V4, Change::Router { reports: false }, 1250, MAX_SILENT_TIME);
 }
 
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn download_goes_on_over_a_router_that_reports_a_smaller_mtu() {
-    survives(Ip::V4, Change::Router { reports: true }, 1280, REPORTED_AT_MOST);
+    survives(Ip::V4, Change::Router { reports: true }, 1280, MAX_REPORTED_TIME);
 }
 
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn download_goes_on_over_a_router_that_reports_a_smaller_ipv6_mtu() {
-    survives(Ip::V6, Change::Router { reports: true }, 1280, REPORTED_AT_MOST);
+    survives(Ip::V6, Change::Router { reports: true }, 1280, MAX_REPORTED_TIME);
 }
 
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn download_goes_on_when_the_servers_interface_shrinks() {
-    survives(Ip::V4, Change::Server, 1280, REPORTED_AT_MOST);
+    survives(Ip::V4, Change::Server, 1280, MAX_REPORTED_TIME);
 }
 
 /// The rate is back when this share of it is.
 const RATE_SHARE: f64 = 0.9;
-const RATE_AT_MOST: Duration = Duration::from_secs(5);
+const MAX_RATE_RECOVERY_TIME: Duration = Duration::from_secs(5);
 /// What a rate is measured over.
 const RATE_INTERVAL: Duration = Duration::from_millis(250);
 /// How long the rate before is measured, once it no longer grows.
@@ -403,7 +403,10 @@ fn rate_is_back_within_seconds_of_a_black_hole() {
         }
         let changed = Instant::now();
         while rate_mbps(&mut flow, &mut buffer, RATE_INTERVAL) < RATE_SHARE * before {
-            assert!(changed.elapsed() < RATE_AT_MOST, "{name}: no {RATE_SHARE} of {before} Mbit/s");
+            assert!(
+                changed.elapsed() < MAX_RATE_RECOVERY_TIME,
+                "{name}: no {RATE_SHARE} of {before} Mbit/s"
+            );
         }
         println!("{name}: {before:.1} Mbit/s before, back after {:?}", changed.elapsed());
         let after = rate_mbps(&mut flow, &mut buffer, 4 * RATE_INTERVAL);

@@ -62,6 +62,9 @@ fn bypassed_flows_are_checked_against_the_access_list() {
     let own_service = millrace_e2e::origin::Origin::serve(inside.unwrap(), echo);
     let unlisted = edges.origin(&format!("{UNLISTED}:80"), echo);
     let listed = edges.origin("198.18.3.2:80", echo);
+    // The origins' way to the viewer of these headers, from whose address nginx dials.
+    edges.topology.origin.ip("route add 192.0.2.9/32 via 198.18.3.1").unwrap();
+    edges.topology.server_edge.ip("route add 192.0.2.9/32 via 198.18.2.1").unwrap();
     let send = |header: &[u8]| {
         let mut socket = UnixStream::connect(edges.site.path("nginx/direct.sock")).unwrap();
         socket.set_read_timeout(Some(tcp::IO_TIMEOUT)).unwrap();

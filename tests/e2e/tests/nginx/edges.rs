@@ -169,15 +169,18 @@ pub fn allow(network: &str, keys: &str) -> String {
 /// IPv6 beside IPv4, from RFC 5180's test network.
 fn ipv6(topology: &Topology) {
     let Topology { player, client_edge, server_edge, origin, .. } = topology;
-    for (namespace, interface, address) in [
-        (player, "eth0", "2001:2:0:1::2"),
-        (client_edge, "lan", "2001:2:0:1::1"),
-        (client_edge, "wan", "2001:2:0:2::1"),
-        (server_edge, "wan", "2001:2:0:2::2"),
-        (server_edge, "lan", "2001:2:0:3::1"),
-        (origin, "eth0", "2001:2:0:3::2"),
+    for (namespace, interface, address, link_local) in [
+        (player, "eth0", "2001:2:0:1::2", "fe80::12"),
+        (client_edge, "lan", "2001:2:0:1::1", "fe80::11"),
+        (client_edge, "wan", "2001:2:0:2::1", "fe80::21"),
+        (server_edge, "wan", "2001:2:0:2::2", "fe80::22"),
+        (server_edge, "lan", "2001:2:0:3::1", "fe80::31"),
+        (origin, "eth0", "2001:2:0:3::2", "fe80::32"),
     ] {
-        namespace.ip(&format!("addr add {address}/64 dev {interface} nodad")).unwrap();
+        // Neighbor solicitations for packets of other hosts come from the link-local address.
+        for address in [address, link_local] {
+            namespace.ip(&format!("addr add {address}/64 dev {interface} nodad")).unwrap();
+        }
     }
     for (namespace, gateway) in [
         (player, "2001:2:0:1::1"),

@@ -6,6 +6,7 @@
 mod access_list;
 mod balancer;
 mod client_edge;
+mod direct_flows;
 mod edges;
 mod fail_open;
 mod http;

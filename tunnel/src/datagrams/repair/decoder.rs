@@ -10,7 +10,7 @@ use super::symbol::{from_symbol, to_symbol};
 
 /// Datagrams that are kept for blocks whose repair datagrams are still to come: those of the largest block, and as many
 /// again that come before its last repair datagram.
-const MAX_KEPT: usize = 2 * MAX_BLOCK_DATAGRAMS;
+const MAX_KEPT_DATAGRAMS: usize = 2 * MAX_BLOCK_DATAGRAMS;
 /// Bytes of those datagrams: 4,096 of 1,452 bytes have 6 MB. The oldest are dropped.
 const MAX_RECEIVED_BYTES: usize = 8 << 20;
 /// Blocks that wait for more datagrams: short and long ones overlap.
@@ -22,9 +22,9 @@ const MAX_REPAIR_BYTES: usize = 4 << 20;
 const MAX_WORK: usize = 4 * MAX_BLOCK_DATAGRAMS;
 /// Work that each received datagram allows. If all short and long blocks have losses, each of their datagrams takes 4,
 /// and each decode 64 more. That is enough for short blocks of 7 datagrams, and for 100 smaller ones in sequence.
-const WORK_A_DATAGRAM: usize = 16;
+const WORK_PER_DATAGRAM: usize = 16;
 /// After this time without a repair datagram nothing is kept: the peer sends none.
-const UNUSED_AFTER: Duration = Duration::from_secs(10);
+const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A datagram that was not received and is known now.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl BlockDecoder {
         payload: &[u8],
         now: Instant,
     ) -> Vec<Recovered> {
-        if now.saturating_duration_since(self.used) > UNUSED_AFTER {
+        if now.saturating_duration_since(self.used) > UNUSED_TIMEOUT {
             self.clear();
             return Vec::new();
         }
@@ -145,7 +145,7 @@ impl BlockDecoder {
     }
 
     fn allow_work(&mut self) {
-        self.work = MAX_WORK.min(self.work + WORK_A_DATAGRAM);
+        self.work = MAX_WORK.min(self.work + WORK_PER_DATAGRAM);
     }
 
     /// Whether enough is there of a block, and its decode is no more work than it may take now.
@@ -174,10 +174,11 @@ impl BlockDecoder {
             block.numbers().filter(|(_, it)| !self.kept.contains_key(it)).collect();
         // A datagram whose symbol is longer than the symbols of the block is not part of the block.
         let padded = |symbol: &Vec<u8>| {
-            let mut symbol = symbol.clone();
             (symbol.len() <= block.symbol_bytes).then(|| {
-                symbol.resize(block.symbol_bytes, 0);
-                symbol
+                let mut padded = Vec::with_capacity(block.symbol_bytes);
+                padded.extend_from_slice(symbol);
+                padded.resize(block.symbol_bytes, 0);
+                padded
             })
         };
         let originals = block
@@ -213,7 +214,8 @@ impl BlockDecoder {
 
     /// Drops the oldest datagrams until there is room for one of `bytes`.
     fn make_room(&mut self, bytes: usize) {
-        while (self.order.len() >= MAX_KEPT || self.kept_bytes + bytes > MAX_RECEIVED_BYTES)
+        while (self.order.len() >= MAX_KEPT_DATAGRAMS
+            || self.kept_bytes + bytes > MAX_RECEIVED_BYTES)
             && let Some(oldest) = self.order.pop_front()
         {
             self.kept_bytes -= self.kept.remove(&oldest).map_or(0, |symbol| symbol.len());
@@ -235,6 +237,10 @@ impl BlockDecoder {
         self.kept_bytes = 0;
     }
 }
+
+#[cfg(fuzzing)]
+#[path = "decoder_invariants.rs"]
+mod invariants;
 
 #[cfg(test)]
 mod tests {
@@ -344,16 +350,19 @@ mod tests {
     fn what_is_kept_is_bounded_and_goes_when_it_is_not_used() {
         let now = Instant::now();
         let mut decoder = BlockDecoder::new(now);
-        for number in 0..3 * MAX_KEPT as u32 {
+        for number in 0..3 * MAX_KEPT_DATAGRAMS as u32 {
             decoder.add(Sequence::new(number), RepairKind::Whole, b"payload", now);
         }
-        assert_eq!((decoder.kept.len(), decoder.held_bytes()), (MAX_KEPT, 10 * MAX_KEPT));
+        assert_eq!(
+            (decoder.kept.len(), decoder.held_bytes()),
+            (MAX_KEPT_DATAGRAMS, 10 * MAX_KEPT_DATAGRAMS)
+        );
         let header = BlockHeader { datagrams: 2, repairs: 2, index: 0 };
         for first in 0..2 * MAX_BLOCKS as u32 {
             decoder.add_repair(Sequence::new(1 << 20 | first), header, &[0; 10], now);
         }
         assert_eq!(decoder.blocks.len(), MAX_BLOCKS);
-        let later = now + UNUSED_AFTER + Duration::from_millis(1);
+        let later = now + UNUSED_TIMEOUT + Duration::from_millis(1);
         decoder.add(Sequence::new(1), RepairKind::Whole, b"payload", later);
         assert_eq!(decoder.held_bytes(), 0);
     }
@@ -414,7 +423,7 @@ mod tests {
         let now = Instant::now();
         let mut decoder = BlockDecoder::new(now);
         let mut counts = HashSet::new();
-        for number in 0..2 * MAX_KEPT as u32 {
+        for number in 0..2 * MAX_KEPT_DATAGRAMS as u32 {
             if number % 500 == 0 && number < 4000 {
                 // Some of its datagrams have come before it, and some come later; numbers wrap around in the first one.
                 let first = Sequence::new(number.wrapping_sub(300));
@@ -444,7 +453,7 @@ mod tests {
             decoder.add_repair(first, header, b"symbol", now);
             begun += usize::from(decoder.blocks.back().is_some_and(|block| block.first == first));
         }
-        let most = (MAX_WORK + 1000 * WORK_A_DATAGRAM) / 2048;
+        let most = (MAX_WORK + 1000 * WORK_PER_DATAGRAM) / 2048;
         assert!((most - 1..=most).contains(&begun), "{begun} of at most {most}");
     }
 
@@ -463,7 +472,7 @@ mod tests {
             assert_eq!(decoder.add_repair(first, *header, symbol, now), []);
         }
         assert!(decoder.blocks[0].is_enough());
-        assert_eq!(decoder.work, 3 * WORK_A_DATAGRAM);
+        assert_eq!(decoder.work, 3 * WORK_PER_DATAGRAM);
         decoder.work = MAX_WORK;
         let (header, symbol) = &repairs[3];
         let recovered = decoder.add_repair(first, *header, symbol, now);

@@ -10,10 +10,10 @@ use super::symbol::payload_room;
 
 /// How long error correction continues after the last loss, or after the begin of a flow: a loss becomes known only after
 /// a round trip, and more losses may follow until then.
-const WITHOUT_LOSS: Duration = Duration::from_secs(10);
+const FEC_HOLD_TIME: Duration = Duration::from_secs(10);
 
 /// Bytes of repair datagrams for each byte of others, of short blocks and of long ones: a tenth together.
-const OVERHEADS: [f64; 2] = [0.05, 0.05];
+const OVERHEAD_RATIOS: [f64; 2] = [0.05, 0.05];
 /// A short block ends before the deadline: what it repairs has the rest to arrive.
 const SHORT_BLOCK_DEADLINES: f64 = 0.85;
 /// A long block repairs bursts that short ones can't, for players that wait for longer than the deadline.
@@ -35,8 +35,8 @@ impl Fec {
     pub(super) fn new(deadline: Duration, now: Instant) -> Self {
         Self {
             blocks: [
-                BlockEncoder::new(deadline.mul_f64(SHORT_BLOCK_DEADLINES), OVERHEADS[0], now),
-                BlockEncoder::new(deadline.mul_f64(LONG_BLOCK_DEADLINES), OVERHEADS[1], now),
+                BlockEncoder::new(deadline.mul_f64(SHORT_BLOCK_DEADLINES), OVERHEAD_RATIOS[0], now),
+                BlockEncoder::new(deadline.mul_f64(LONG_BLOCK_DEADLINES), OVERHEAD_RATIOS[1], now),
             ],
             repairs: VecDeque::new(),
             last_loss: now,
@@ -46,7 +46,7 @@ impl Fec {
 
     /// Decides whether it is active: there are losses, and they can't be sent again in time.
     pub(super) fn update(&mut self, can_retransmit: bool, now: Instant) {
-        let has_losses = now.saturating_duration_since(self.last_loss) <= WITHOUT_LOSS;
+        let has_losses = now.saturating_duration_since(self.last_loss) <= FEC_HOLD_TIME;
         self.is_active = has_losses && !can_retransmit;
         if !self.is_active {
             self.close();
@@ -75,7 +75,7 @@ impl Fec {
         now: Instant,
     ) {
         if self.is_active {
-            self.close_those(|block| !block.has_room(payload.len()));
+            self.close_selected(|block| !block.has_room(payload.len()));
             for block in &mut self.blocks {
                 block.add(sequence, kind, payload, now);
             }
@@ -84,15 +84,15 @@ impl Fec {
 
     /// Ends the blocks for which it is time; `paused` if nothing waits to be sent.
     pub(super) fn poll(&mut self, paused: bool, now: Instant) {
-        self.close_those(|block| block.is_due(paused, now));
+        self.close_selected(|block| block.is_due(paused, now));
     }
 
     /// Ends the blocks: the next datagram does not belong to them.
     pub(super) fn close(&mut self) {
-        self.close_those(|_| true);
+        self.close_selected(|_| true);
     }
 
-    fn close_those(&mut self, select: impl Fn(&BlockEncoder) -> bool) {
+    fn close_selected(&mut self, select: impl Fn(&BlockEncoder) -> bool) {
         for block in self.blocks.iter_mut().filter(|block| select(block)) {
             let (first, repairs) = block.close();
             self.repairs.extend(repairs.into_iter().map(|payload| (first, payload)));

@@ -10,9 +10,11 @@ mod decoder;
 mod encoder;
 mod fec;
 pub(crate) mod frame_id;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod parts;
+mod received_window;
 pub(crate) mod receiver;
-mod seen;
 pub(crate) mod sender;
 #[cfg(test)]
 mod simulation;

@@ -66,8 +66,22 @@ impl WaitingParts {
         }
     }
 
+    /// Bytes of the parts that wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How many parts wait.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Their number and bytes are bounded, and counted right.
+    #[cfg(fuzzing)]
+    pub(super) fn assert_invariants(&self) {
+        assert!(self.parts.len() <= MAX_PARTS && self.bytes <= MAX_PART_BYTES);
+        assert_eq!(self.bytes, self.parts.iter().map(|part| part.payload.len()).sum::<usize>());
     }
 }
 

@@ -6,12 +6,12 @@ use millrace_wire::repair::{BlockHeader, RepairHeader, RepairKind, second_parts}
 
 use super::decoder::{BlockDecoder, Recovered};
 use super::parts::{PacketHalf, WaitingParts};
-use super::seen::SeenWindow;
+use super::received_window::ReceivedWindow;
 
 /// What has arrived in one direction of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct RepairReceiver {
-    seen: SeenWindow,
+    window: ReceivedWindow,
     parts: WaitingParts,
     /// If both ends use error correction.
     decoder: Option<BlockDecoder>,
@@ -51,7 +51,7 @@ impl RepairReceiver {
             };
             return self.take_recovered(Vec::new(), recovered);
         }
-        if !self.seen.insert(sequence) {
+        if !self.window.insert(sequence) {
             return Received::Duplicate;
         }
         let recovered = match &mut self.decoder {
@@ -73,7 +73,7 @@ impl RepairReceiver {
     ) -> Received<'static> {
         let mut corrected = 0;
         for Recovered { sequence, kind, payload } in recovered {
-            if self.seen.insert(sequence) {
+            if self.window.insert(sequence) {
                 corrected += 1;
                 self.unpack(RepairHeader { kind, sequence }, &payload, &mut packets);
             }
@@ -97,6 +97,15 @@ impl RepairReceiver {
         }
     }
 
+    /// Memory is bounded, and all counts are right.
+    #[cfg(fuzzing)]
+    pub(super) fn assert_invariants(&self) {
+        self.parts.assert_invariants();
+        if let Some(decoder) = &self.decoder {
+            decoder.assert_invariants();
+        }
+    }
+
     /// Bytes that wait.
     pub(crate) fn held_bytes(&self) -> usize {
         self.parts.bytes() + self.decoder.as_ref().map_or(0, BlockDecoder::held_bytes)
@@ -105,7 +114,7 @@ impl RepairReceiver {
 
 #[cfg(test)]
 mod tests {
-    use millrace_wire::repair::{Sequence, put_second_part};
+    use millrace_wire::repair::{MAX_SECOND_PARTS, PART_HEADER_BYTES, Sequence, put_second_part};
 
     use super::*;
 
@@ -155,5 +164,21 @@ mod tests {
         assert_eq!(receiver.held_bytes(), 0);
         assert_eq!(take(&mut receiver, RepairKind::FirstPart, 1, b"a"), Received::Duplicate);
         assert_eq!(take(&mut receiver, RepairKind::SecondParts, 3, &rest), Received::Duplicate);
+    }
+
+    #[test]
+    fn a_capsule_of_many_second_parts_costs_no_more_than_a_datagram() {
+        // A capsule has 65,535 bytes at most: 13,107 empty parts, or 10,922 of one byte.
+        for (part, waiting) in [(&b""[..], 0), (b"1", MAX_SECOND_PARTS)] {
+            let mut payload = Vec::new();
+            while payload.len() + PART_HEADER_BYTES + part.len() <= 65_535 {
+                let number = Sequence::new(payload.len() as u32);
+                put_second_part(&mut payload, number, part);
+            }
+            let mut receiver = RepairReceiver::default();
+            let received = take(&mut receiver, RepairKind::SecondParts, 1, &payload);
+            assert_eq!(received, Received::Packets { packets: Vec::new(), corrected: 0 });
+            assert_eq!(receiver.parts.count(), waiting, "parts of {} bytes", part.len());
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use millrace_wire::repair::{
-    PART_HEADER_BYTES, RepairHeader, RepairKind, Sequence, put_second_part,
+    MAX_SECOND_PARTS, PART_HEADER_BYTES, RepairHeader, RepairKind, Sequence, put_second_part,
 };
 
 use super::fec::Fec;
@@ -15,10 +15,8 @@ use super::frame_id::FRAME_NUMBER_BITS;
 pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
 /// Frames of one flow that are kept or known to be acknowledged, however small they are.
 const MAX_FRAMES: usize = 16_384;
-/// Second parts that wait for each other, to go in one datagram.
-const MAX_SECOND_PARTS: usize = 16;
 /// A loss is detected after 9/8 of a round trip (RFC 9002, Section 6.1.2).
-const LOSS_DELAY: f64 = 9.0 / 8.0;
+const LOSS_DELAY_RTTS: f64 = 9.0 / 8.0;
 
 /// The content of a DATAGRAM frame that was sent.
 #[derive(Debug, PartialEq, Eq)]
@@ -129,7 +127,7 @@ impl RepairSender {
     /// Notes the round-trip time. A frame that gets lost can be repaired if the loss shows before the deadline, after
     /// 9/8 of a round trip: sent again it needs as long as the first time.
     pub(crate) fn observe_rtt(&mut self, rtt: Duration, now: Instant) {
-        self.keeps = rtt.mul_f64(LOSS_DELAY) <= self.deadline;
+        self.keeps = rtt.mul_f64(LOSS_DELAY_RTTS) <= self.deadline;
         if let Some(fec) = &mut self.fec {
             fec.update(self.keeps, now);
         }

@@ -10,7 +10,7 @@ use super::sender::{RepairSender, datagram, split};
 
 /// Frames of a stream of 15 Mbit/s, each a second's first of which refers to no other.
 const FRAMES: u32 = 570;
-const FRAMES_A_SECOND: u32 = 24;
+const FRAMES_PER_SECOND: u32 = 24;
 /// Packets of such a frame, and of the others.
 const LARGE_FRAME_PACKETS: usize = 267;
 const FRAME_PACKETS: usize = 45;
@@ -147,8 +147,8 @@ fn play(burst: f64, seed: u64, fec: bool) -> Shown {
     };
     let (mut number, mut frame_of) = (0_u32, Vec::new());
     for frame in 0..FRAMES {
-        link.free = link.free.max(start + Duration::from_secs(1) / FRAMES_A_SECOND * frame);
-        let is_large = frame % FRAMES_A_SECOND == 0;
+        link.free = link.free.max(start + Duration::from_secs(1) / FRAMES_PER_SECOND * frame);
+        let is_large = frame % FRAMES_PER_SECOND == 0;
         for _ in 0..if is_large { LARGE_FRAME_PACKETS } else { FRAME_PACKETS } {
             let mut packet = number.to_be_bytes().to_vec();
             packet.resize(PACKET_BYTES, number as u8);
@@ -169,7 +169,7 @@ fn play(burst: f64, seed: u64, fec: bool) -> Shown {
     // A frame refers to those before it, back to the first of its second.
     shown.not_shown = (0..FRAMES)
         .filter(|frame| {
-            let first = frame / FRAMES_A_SECOND * FRAMES_A_SECOND;
+            let first = frame / FRAMES_PER_SECOND * FRAMES_PER_SECOND;
             lost_frames.iter().any(|lost| (first..=*frame).contains(lost))
         })
         .count();

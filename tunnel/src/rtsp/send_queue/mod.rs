@@ -17,6 +17,8 @@
 
 mod coding;
 mod frames;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod pace;
 mod splitter;
 
@@ -61,8 +63,8 @@ pub(crate) struct SendQueue {
     sent_bytes: usize,
     intake: Intake,
     /// When it was last looked for what has waited for too long.
-    last_look: Option<Instant>,
-    news: QueueNews,
+    last_check: Option<Instant>,
+    report: QueueReport,
     dropped_frames: u64,
 }
 
@@ -95,7 +97,7 @@ enum Intake {
 
 /// What has happened since it was taken.
 #[derive(Debug, Default)]
-pub(crate) struct QueueNews {
+pub(crate) struct QueueReport {
     /// Frames of video dropped.
     pub(crate) dropped_video: u64,
     /// Frames of audio dropped.
@@ -118,8 +120,8 @@ impl SendQueue {
             bytes: 0,
             sent_bytes: 0,
             intake: Intake::Unread,
-            last_look: None,
-            news: QueueNews::default(),
+            last_check: None,
+            report: QueueReport::default(),
             dropped_frames: 0,
         }
     }
@@ -191,7 +193,7 @@ impl SendQueue {
             if let Some((medium, frame)) = frame
                 && let Some(arrived) = self.media[medium].begin(frame)
             {
-                self.news.waits.push(now.saturating_duration_since(arrived));
+                self.report.waits.push(now.saturating_duration_since(arrived));
             }
             if length - self.sent_bytes > bytes {
                 self.sent_bytes += bytes;
@@ -246,16 +248,16 @@ impl SendQueue {
     }
 
     /// What has happened since the last call.
-    pub(crate) fn take_news(&mut self) -> QueueNews {
+    pub(crate) fn take_report(&mut self) -> QueueReport {
         for medium in &mut self.media {
             let dropped = medium.take_dropped_frames();
             self.dropped_frames += dropped;
             match medium.is_video {
-                true => self.news.dropped_video += dropped,
-                false => self.news.dropped_audio += dropped,
+                true => self.report.dropped_video += dropped,
+                false => self.report.dropped_audio += dropped,
             }
         }
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.report)
     }
 
     /// What `/flows` shows, once a medium is known that can be dropped.
@@ -323,7 +325,7 @@ impl SendQueue {
             (Intake::RealTime, PaceVerdict::Faster | PaceVerdict::Unknown) => Intake::Observed,
             (same, _) => same,
         };
-        self.news.was_limited |=
+        self.report.was_limited |=
             self.intake == Intake::Observed && matches!(next, Intake::Limited(_));
         self.intake = next;
     }
@@ -339,12 +341,12 @@ impl SendQueue {
 
     /// Drops what has waited for too long, or takes too much room.
     fn drop_late(&mut self, now: Instant) {
-        let has_just_looked =
-            self.last_look.is_some_and(|it| now.saturating_duration_since(it) < DROP_INTERVAL);
-        if self.intake != Intake::RealTime || has_just_looked && !self.is_full() {
+        let is_just_checked =
+            self.last_check.is_some_and(|it| now.saturating_duration_since(it) < DROP_INTERVAL);
+        if self.intake != Intake::RealTime || is_just_checked && !self.is_full() {
             return;
         }
-        self.last_look = Some(now);
+        self.last_check = Some(now);
         let mut limit = now.checked_sub(self.max_time);
         while let Some(before) = limit {
             self.media.iter_mut().for_each(|medium| medium.drop_before(before));

@@ -134,7 +134,7 @@ impl Tunnel {
     }
 
     fn dropped(&mut self) -> u64 {
-        self.queue.take_news().dropped_video
+        self.queue.take_report().dropped_video
     }
 }
 
@@ -165,8 +165,8 @@ fn a_stream_that_keeps_up_is_unchanged() {
     }
     assert!(tunnel.output == expected && tunnel.queue.parts.is_empty());
     assert_eq!(tunnel.queue.intake, Intake::RealTime);
-    let news = tunnel.queue.take_news();
-    assert_eq!((news.dropped_video, news.dropped_audio, news.waits.len()), (0, 0, 400));
+    let report = tunnel.queue.take_report();
+    assert_eq!((report.dropped_video, report.dropped_audio, report.waits.len()), (0, 0, 400));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_slow_path_shows_whole_groups_and_takes_all_that_comes() {
     let pictures = tunnel.pictures();
     assert_whole(&pictures);
     assert!((1300..1500).contains(&pictures.len()), "{}", pictures.len());
-    let waits = tunnel.queue.take_news().waits;
+    let waits = tunnel.queue.take_report().waits;
     assert!(
         waits.iter().all(|it| *it <= MAX_QUEUE_TIME + FRAME_INTERVAL),
         "{:?}",
@@ -328,7 +328,7 @@ fn a_source_that_was_faster_once_is_looked_at_again() {
         tunnel.now += Duration::from_millis(1);
     }
     assert!(matches!(tunnel.queue.intake, Intake::Limited(_)));
-    assert!(tunnel.queue.take_news().was_limited);
+    assert!(tunnel.queue.take_report().was_limited);
     tunnel.send(usize::MAX);
     for number in 500..800 {
         tunnel.queue.room_bytes(0, tunnel.now);
@@ -481,8 +481,8 @@ fn what_is_late_goes_in_few_sweeps() {
     let mut sweeps = 0;
     for number in 0..10_000_u32 {
         tunnel.push(&interleaved(2, &rtp_packet(0, number as u16, number * 8, &[1; 8])));
-        let news = tunnel.queue.take_news();
-        sweeps += u32::from(news.dropped_audio > 0);
+        let report = tunnel.queue.take_report();
+        sweeps += u32::from(report.dropped_audio > 0);
         let oldest = tunnel.queue.seen().unwrap().oldest.unwrap();
         assert!(tunnel.now - oldest <= MAX_QUEUE_TIME + DROP_INTERVAL);
         tunnel.now += Duration::from_millis(1);

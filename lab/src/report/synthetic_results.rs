@@ -10,7 +10,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
 
-use super::made_up_players::players;
+use super::synthetic_players::players;
 
 pub(super) const ALGORITHMS: [&str; 12] = [
     "vivace-latency",
@@ -158,7 +158,7 @@ fn claim(text: &str, verdict: &str, more: Value) -> Value {
 }
 
 /// Results with a scenario for each form of plot.
-pub(super) fn made_up(root: &Path) {
+pub(super) fn synthetic_results(root: &Path) {
     let flat = |i: usize, x: f64| 96.0 - 40.0 * i as f64 / 12.0 * (x * 15.0).min(1.0) - 200.0 * x;
     let losses = [0.0, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06];
     let cells: Vec<Value> = ALGORITHMS

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::made_up::{around, cell, write, write_series};
+use super::synthetic_results::{around, cell, write, write_series};
 
 /// WebP of 16 by 8 pixels: red, green, blue.
 const IMAGES: [&[u8]; 3] = [
