@@ -112,5 +112,7 @@ mod tests {
             assert_eq!(found[found.len() - 2..], [r#"sid="s""#, "z"], "{title}");
         }
         assert_eq!(read(r#"cid="a,b=2"#), ["malformed", "b=2"]);
+        assert_eq!(read(r#"cid="ab"cd,z"#), ["malformed", "z"], "characters after a quote");
+        assert_eq!(read(r#"cid=ab"cd",z"#), ["malformed", "z"], "characters before a quote");
     }
 }
