@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use millrace_wire::capsule::{self, Capsules};
 use millrace_wire::first_bytes::{self, MAX_FIRST_BYTES};
 use millrace_wire::rtsp::{self, MessageHead, Unit};
-use millrace_wire::{Destination, Parsed, cmcd, parse_authority, proxy_protocol};
+use millrace_wire::{
+    Destination, Parsed, cmcd, connect_udp, http_connect, parse_authority, proxy_protocol, socks5,
+};
 use proptest::prelude::*;
 
 /// `bytes` in pieces that end at `cuts`.
@@ -15,6 +17,24 @@ fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     ends.sort_unstable();
     let mut start = 0;
     ends.into_iter().map(|end| &bytes[std::mem::replace(&mut start, end)..end]).collect()
+}
+
+fn destination() -> impl Strategy<Value = Destination> {
+    let named = ("[a-zA-Z0-9._-]{1,30}", any::<u16>())
+        .prop_filter_map("not a destination", |(host, port)| Destination::from_host_port(&host, port).ok());
+    let address =
+        any::<SocketAddr>().prop_filter_map("port 0", |address| Destination::from_address(address).ok());
+    prop_oneof![named, address]
+}
+
+/// A SOCKS5 request for a destination, which names it in text.
+fn socks5_request(destination: &Destination) -> Vec<u8> {
+    let host = match destination {
+        Destination::Address(address) => address.ip().to_string(),
+        Destination::Name { host, .. } => host.clone(),
+    };
+    let length = u8::try_from(host.len()).expect("a name of at most 255 bytes");
+    [&[5, 1, 0, 3, length][..], host.as_bytes(), &destination.port().to_be_bytes()].concat()
 }
 
 /// The whole of `bytes` as one message.
@@ -107,6 +127,21 @@ proptest! {
             Ok(destination) => prop_assert_eq!(parse_authority(&destination.to_string()), Ok(destination)),
             Err(_) => prop_assert_eq!(address.port(), 0),
         }
+    }
+
+    /// So that no protocol gets around the rules for destinations.
+    #[test]
+    fn destination_is_the_same_in_each_protocol(destination in destination()) {
+        let path = connect_udp::path(&destination);
+        prop_assert_eq!(connect_udp::parse_path(path.as_bytes()), Ok(destination.clone()));
+        let request = socks5_request(&destination);
+        let consumed = request.len();
+        let parsed = Parsed::Complete { value: destination.clone(), consumed };
+        prop_assert_eq!(socks5::parse_request(&request), Ok(parsed));
+        let request = format!("CONNECT {destination} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let consumed = request.len();
+        let parsed = Parsed::Complete { value: destination, consumed };
+        prop_assert_eq!(http_connect::parse(request.as_bytes()), Ok(parsed));
     }
 
     #[test]
