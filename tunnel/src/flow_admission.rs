@@ -312,8 +312,11 @@ mod tests {
         assert!(!pools.has_port_pairs());
         let take = |last| pools.take_port_pair(viewer(last).viewer());
         assert_eq!(take(1).unwrap_err(), PlaceRefusal::Full);
-        let limits =
-            FlowLimits { max_rtsp_port_pairs: 64, rtsp_share_per_viewer: 2, ..FlowLimits::default() };
+        let limits = FlowLimits {
+            max_rtsp_port_pairs: 64,
+            rtsp_share_per_viewer: 2,
+            ..FlowLimits::default()
+        };
         pools.set(limits);
         assert!(pools.has_port_pairs());
         let places: Vec<_> = std::iter::from_fn(|| take(1).ok()).collect();

@@ -282,7 +282,8 @@ mod tests {
     #[test]
     fn method_of_one_end_only_is_not_used() {
         let [none, retransmission, fec, both] =
-            ["", "retransmission", "fec", "fec, retransmission"].map(|it| RepairMethods::parse(it.as_bytes()));
+            ["", "retransmission", "fec", "fec, retransmission"]
+                .map(|it| RepairMethods::parse(it.as_bytes()));
         for (one, other, common) in [
             (both, retransmission, retransmission),
             (both, fec, fec),

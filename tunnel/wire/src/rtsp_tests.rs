@@ -72,7 +72,8 @@ fn other_protocols_are_recognised_at_once() {
 
 #[test]
 fn longest_head_is_16_kib() {
-    let with_line = |bytes: usize| format!("OPTIONS * RTSP/1.0\r\nX: {}\r\n\r\n", "a".repeat(bytes));
+    let with_line =
+        |bytes: usize| format!("OPTIONS * RTSP/1.0\r\nX: {}\r\n\r\n", "a".repeat(bytes));
     let rest_bytes = with_line(0).len();
     let longest = with_line(16_384 - rest_bytes);
     assert_eq!(message(&longest).content_bytes, 0);

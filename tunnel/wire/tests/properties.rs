@@ -21,9 +21,11 @@ fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
 
 fn destination() -> impl Strategy<Value = Destination> {
     let named = ("[a-zA-Z0-9._-]{1,30}", any::<u16>())
-        .prop_filter_map("not a destination", |(host, port)| Destination::from_host_port(&host, port).ok());
-    let address =
-        any::<SocketAddr>().prop_filter_map("port 0", |address| Destination::from_address(address).ok());
+        .prop_filter_map("not a destination", |(host, port)| {
+            Destination::from_host_port(&host, port).ok()
+        });
+    let address = any::<SocketAddr>()
+        .prop_filter_map("port 0", |address| Destination::from_address(address).ok());
     prop_oneof![named, address]
 }
 
@@ -40,7 +42,11 @@ fn socks5_request(destination: &Destination) -> Vec<u8> {
 /// The whole of `bytes` as one message.
 fn rtsp_message(bytes: &[u8]) -> MessageHead {
     match rtsp::parse(bytes) {
-        Ok(Parsed::Complete { value: Unit::Message(head), consumed }) if consumed == bytes.len() => head,
+        Ok(Parsed::Complete { value: Unit::Message(head), consumed })
+            if consumed == bytes.len() =>
+        {
+            head
+        }
         other => panic!("{:?}: {other:?}", String::from_utf8_lossy(bytes)),
     }
 }
@@ -65,8 +71,16 @@ fn player_report(members: &[&str]) -> Option<cmcd::PlayerReport> {
     }
 }
 
-const CMCD_MEMBERS: [&str; 8] =
-    ["bl=21300", "br=(3200;v 164;a)", "bs", "cid=\"a,bl=9\"", "mtp=25400", "ot=v", "sid=\"6e2f\"", "tb=6000"];
+const CMCD_MEMBERS: [&str; 8] = [
+    "bl=21300",
+    "br=(3200;v 164;a)",
+    "bs",
+    "cid=\"a,bl=9\"",
+    "mtp=25400",
+    "ot=v",
+    "sid=\"6e2f\"",
+    "tb=6000",
+];
 
 proptest! {
     #[test]

@@ -38,8 +38,10 @@ impl Parts {
     /// As in RFC 3550, Sections 5.1 and 5.3.1.
     fn to_packet(&self) -> Vec<u8> {
         let bit = |is_set: bool, at: u8| u8::from(is_set) << at;
-        let first =
-            2 << 6 | bit(self.padding_bytes > 0, 5) | bit(self.extension.is_some(), 4) | self.sources.len() as u8;
+        let first = 2 << 6
+            | bit(self.padding_bytes > 0, 5)
+            | bit(self.extension.is_some(), 4)
+            | self.sources.len() as u8;
         let mut packet = vec![first, bit(self.marker, 7) | self.payload_type];
         packet.extend(self.sequence.to_be_bytes());
         packet.extend(self.timestamp.to_be_bytes());
@@ -62,19 +64,32 @@ fn parts() -> impl Strategy<Value = Parts> {
     let words = |most: usize| proptest::collection::vec(any::<[u8; 4]>(), 0..=most);
     let payload = proptest::collection::vec(any::<u8>(), 0..40);
     let payload_type = prop_oneof![0..64_u8, 96..128_u8];
-    (any::<(bool, u16, u32, u32, u8)>(), payload_type, words(15), proptest::option::of(words(4)), payload).prop_map(
-        |((marker, sequence, timestamp, ssrc, padding_bytes), payload_type, sources, extension, payload)| Parts {
-            marker,
-            payload_type,
-            sequence,
-            timestamp,
-            ssrc,
-            sources,
-            extension,
-            payload,
-            padding_bytes,
-        },
+    (
+        any::<(bool, u16, u32, u32, u8)>(),
+        payload_type,
+        words(15),
+        proptest::option::of(words(4)),
+        payload,
     )
+        .prop_map(
+            |(
+                (marker, sequence, timestamp, ssrc, padding_bytes),
+                payload_type,
+                sources,
+                extension,
+                payload,
+            )| Parts {
+                marker,
+                payload_type,
+                sequence,
+                timestamp,
+                ssrc,
+                sources,
+                extension,
+                payload,
+                padding_bytes,
+            },
+        )
 }
 
 #[test]
