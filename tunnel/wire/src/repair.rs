@@ -310,6 +310,7 @@ mod tests {
 
     #[test]
     fn distances_wrap_around() {
+        assert_eq!(Sequence::new(1).successor(), Sequence::new(2));
         let last = Sequence::new(SEQUENCE_MASK);
         assert_eq!(last.successor(), Sequence::new(0));
         assert_eq!(last.successor().ahead_of(last), 1);
