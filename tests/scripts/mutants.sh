@@ -39,6 +39,8 @@ for pattern; do
     set -- "$@" --file "$pattern"
     shift
 done
+# A test that never ends may allocate until its time limit. In KiB.
+ulimit -v 8388608
 # Most of the time goes to the compiler: no optimisation, no symbols. What a test noticed in an earlier run is left out.
 # shellcheck disable=SC2086 # several arguments
 CARGO_PROFILE_DEV_DEBUG=0 cargo mutants --in-place --output "$out" --no-shuffle --iterate --timeout 120 "$build" "$@" -- $tests
