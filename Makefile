@@ -110,6 +110,7 @@ unit: setup ## The tests that need neither root nor the network
 LLVM_COV_VERSION := 0.9.1
 coverage: setup ## Lines that the unit tests reach; target/coverage/html/index.html
 	tests/scripts/cargo-tool.sh cargo-llvm-cov $(LLVM_COV_VERSION)
+	rustup component add llvm-tools
 	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo llvm-cov --workspace --exclude millrace-e2e --lib --html --output-dir target/coverage
 
 MUTANTS_VERSION := 27.1.0

@@ -192,6 +192,8 @@ impl<K: Eq + Hash> Drop for Place<K> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const LIMITS: PoolLimits = PoolLimits { places: 1000, share: 20, reserve: Reserve::Quarter };
@@ -282,6 +284,7 @@ mod tests {
         assert_eq!(limits.contention_threshold(), 938);
         assert_eq!(LIMITS.contention_threshold(), 750);
         assert_eq!(PoolLimits { places: 63, ..limits }.contention_threshold(), 63);
+        assert_eq!(PoolLimits { places: 64, ..limits }.contention_threshold(), 60);
         assert!(PoolLimits::UNLIMITED.check(1 << 40, 1 << 40, usize::MAX / 4).is_ok());
     }
 
@@ -310,5 +313,62 @@ mod tests {
         assert_eq!(places.len(), LIMITS.share);
         assert_eq!(pool.take_share("one").unwrap_err(), PlaceRefusal::Share);
         assert!(pool.take("one").is_ok());
+    }
+
+    /// A step of a run: the user takes a place, or the place that was taken at this point is given back.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Take(u8),
+        TakeShare(u8),
+        GiveBack(prop::sample::Index),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..6_u8).prop_map(Step::Take),
+            1 => (0..6_u8).prop_map(Step::TakeShare),
+            1 => any::<prop::sample::Index>().prop_map(Step::GiveBack),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn users_share_a_pool_fairly_whatever_they_do(
+            places in 0..200_usize,
+            share in 1..20_usize,
+            steps in prop::collection::vec(step(), 0..400),
+        ) {
+            let limits = PoolLimits { places, share, reserve: Reserve::Quarter };
+            let pool = FairShare::new(limits);
+            let mut held: Vec<Place<u8>> = Vec::new();
+            for step in steps {
+                let taken = held.len();
+                prop_assert_eq!(pool.taken(), taken);
+                let (user, result) = match step {
+                    Step::Take(user) => (user, pool.take(user)),
+                    Step::TakeShare(user) => (user, pool.take_share(user)),
+                    Step::GiveBack(at) => {
+                        if taken > 0 {
+                            held.swap_remove(at.index(taken));
+                        }
+                        continue;
+                    }
+                };
+                let of_user = held.iter().filter(|place| *place.user() == user).count();
+                let is_contended = taken >= limits.contention_threshold();
+                match result {
+                    Ok(place) => {
+                        prop_assert!(taken < places);
+                        prop_assert!(of_user < share || !is_contended);
+                        held.push(place);
+                    }
+                    Err(PlaceRefusal::Full) => prop_assert_eq!(taken, places),
+                    Err(PlaceRefusal::Share) => {
+                        prop_assert!(of_user > 0, "a user without a place gets one that is free");
+                        prop_assert!(is_contended || matches!(step, Step::TakeShare(_)));
+                    }
+                }
+            }
+        }
     }
 }

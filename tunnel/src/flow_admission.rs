@@ -240,4 +240,88 @@ mod tests {
         assert_eq!(shares.viewer.as_ref().unwrap().user(), &viewer(2).viewer());
         assert_eq!(pools.viewers.taken(), 1);
     }
+
+    #[test]
+    fn flow_counts_once_for_a_viewer_that_is_named_again() {
+        let pools = pools(64);
+        let mut taken: Vec<_> = take_all(&pools, &viewer(1)).0;
+        let count = taken.len();
+        for shares in &mut taken {
+            pools.set_viewer(shares, &viewer(1)).unwrap();
+        }
+        assert_eq!(pools.viewers.taken(), count);
+    }
+
+    #[test]
+    fn viewer_that_a_header_names_is_refused_beyond_its_share() {
+        let pools = pools(1600);
+        let (_greedy, _) = take_all(&pools, &viewer(1));
+        let mut shares = pools.join(&viewer(2)).unwrap();
+        let refusal = pools.set_viewer(&mut shares, &viewer(1)).unwrap_err();
+        assert_eq!(refusal, FlowRefusal::ViewerShare);
+        assert_eq!(shares.viewer.as_ref().unwrap().user(), &viewer(2).viewer());
+    }
+
+    #[test]
+    fn flows_without_an_owner_are_admitted_up_to_the_limit_of_the_process() {
+        let pools = pools(3);
+        assert!(!pools.is_full());
+        let (taken, refusal) = take_all(&pools, &FlowOwner::default());
+        assert_eq!((taken.len(), refusal), (3, FlowRefusal::Full));
+        assert!(pools.is_full());
+        pools.leave();
+        assert!(!pools.is_full());
+        assert!(pools.join(&FlowOwner::default()).is_ok());
+    }
+
+    #[test]
+    fn reload_changes_all_limits() {
+        let pools = FlowPools::new(FlowLimits::default());
+        let owner = FlowOwner {
+            viewer: Some([198, 18, 1, 1].into()),
+            listener: Some(1),
+            client: Some("edge".into()),
+        };
+        let _admitted: Vec<_> = (0..100).map(|_| pools.join(&owner).unwrap()).collect();
+        let limits = FlowLimits {
+            max_flows: 128,
+            share_per_viewer: 1,
+            share_per_listener: 1,
+            share_per_client: 1,
+            max_rtsp_port_pairs: 1,
+            rtsp_share_per_viewer: 1,
+        };
+        let refusal_of = |owner: &FlowOwner| {
+            let (taken, refusal) = take_all(&pools, owner);
+            taken.iter().for_each(|_| pools.leave());
+            refusal
+        };
+        pools.set(limits);
+        assert_eq!(refusal_of(&owner), FlowRefusal::ViewerShare);
+        let listener = FlowOwner { viewer: None, client: None, ..owner.clone() };
+        assert_eq!(refusal_of(&listener), FlowRefusal::ListenerShare);
+        let client = FlowOwner { viewer: None, listener: None, ..owner.clone() };
+        assert_eq!(refusal_of(&client), FlowRefusal::ClientShare);
+        pools.set(FlowLimits { max_flows: 100, ..limits });
+        assert_eq!(pools.join(&FlowOwner::default()).unwrap_err(), FlowRefusal::Full);
+    }
+
+    #[test]
+    fn pairs_of_ports_are_limited_and_none_are_taken_without_rtsp() {
+        let pools = FlowPools::new(FlowLimits { max_rtsp_port_pairs: 0, ..FlowLimits::default() });
+        assert!(!pools.has_port_pairs());
+        let take = |last| pools.take_port_pair(viewer(last).viewer());
+        assert_eq!(take(1).unwrap_err(), PlaceRefusal::Full);
+        let limits = FlowLimits {
+            max_rtsp_port_pairs: 64,
+            rtsp_share_per_viewer: 2,
+            ..FlowLimits::default()
+        };
+        pools.set(limits);
+        assert!(pools.has_port_pairs());
+        let places: Vec<_> = std::iter::from_fn(|| take(1).ok()).collect();
+        assert_eq!(places.len(), 48);
+        assert_eq!(take(1).unwrap_err(), PlaceRefusal::Share);
+        assert!(take(2).is_ok());
+    }
 }

@@ -400,6 +400,11 @@ mod tests {
         SocketAddr::new(ip.parse().unwrap(), 4000)
     }
 
+    /// One of 131,072 addresses.
+    fn numbered(number: u32) -> SocketAddr {
+        ((0xc612_0000 + number).to_be_bytes(), 4000).into()
+    }
+
     #[test]
     fn handshakes_of_one_address_are_limited_and_others_are_not() {
         let peers = limited(Limits { handshakes_per_address: 2, ..Limits::default() });
@@ -428,6 +433,51 @@ mod tests {
         let places = (0..1000)
             .filter_map(|ms| peers.begin_handshake(at("198.18.0.1"), None, at_ms(ms)).ok());
         places.map(end).count()
+    }
+
+    #[test]
+    fn address_begins_as_many_at_once_as_it_may_have_under_way_and_then_at_its_rate() {
+        let limits = Limits {
+            handshakes_per_address: 2,
+            handshake_rate_per_source_ip: 1.0,
+            ..Limits::default()
+        };
+        let (peers, start) = (limited(limits), Instant::now());
+        let begin = |second| {
+            peers.begin_handshake(at("198.18.0.1"), None, start + Duration::from_secs(second))
+        };
+        drop([0, 0].map(|second| begin(second).unwrap()));
+        assert_eq!(begin(0).unwrap_err(), HandshakeLimit::Rate);
+        drop(begin(1).unwrap());
+        assert_eq!(begin(1).unwrap_err(), HandshakeLimit::Rate);
+        // A long time without handshakes gives no more.
+        drop([100, 100].map(|second| begin(second).unwrap()));
+        assert_eq!(begin(100).unwrap_err(), HandshakeLimit::Rate);
+    }
+
+    #[test]
+    fn lowered_limits_apply_to_what_begins_after_them() {
+        let peers = limited(Limits::default());
+        let begin = |number| peers.begin_handshake(numbered(number), None, Instant::now());
+        let mut handshakes: Vec<_> = (0..8).map(|number| begin(number).unwrap()).collect();
+        let mut edge = peers.join("edge").unwrap();
+        edge.set_memory(100);
+        let mut flows: Vec<_> = (0..2).map(|_| edge.admit_flow().unwrap()).collect();
+        peers.set(Limits {
+            handshakes: 8,
+            connections_per_peer: 1,
+            flows_per_peer: 2,
+            memory_per_client_bytes: 99,
+            ..Limits::default()
+        });
+        assert_eq!(begin(8).unwrap_err(), HandshakeLimit::All);
+        assert!(peers.join("edge").is_none() && peers.join("other").is_some());
+        assert!(edge.admit_flow().is_none());
+        assert!(edge.is_over_memory());
+        // A quarter of the places is for known clients.
+        handshakes.truncate(5);
+        flows.pop();
+        assert!(begin(8).is_ok() && edge.admit_flow().is_some());
     }
 
     #[test]
@@ -535,12 +585,16 @@ mod tests {
     fn an_address_is_crowded_from_half_of_its_handshakes_on() {
         let peers = limited(Limits { handshakes_per_address: 4, ..Limits::default() });
         let begin = || peers.begin_handshake(at("198.18.0.1"), None, Instant::now()).unwrap();
-        let _first = begin();
+        let first = begin();
         assert!(!peers.is_crowded(at("198.18.0.1")));
         let second = begin();
         assert!(peers.is_crowded(at("198.18.0.1")) && !peers.is_crowded(at("198.18.0.2")));
         drop(second);
         assert!(!peers.is_crowded(at("198.18.0.1")));
+        peers.set(Limits { handshakes_per_address: 1, ..Limits::default() });
+        assert!(peers.is_crowded(at("198.18.0.1")) && !peers.is_crowded(at("198.18.0.2")));
+        drop(first);
+        assert!(!peers.is_crowded(at("198.18.0.1")), "an address without a handshake");
     }
 
     #[test]
@@ -580,13 +634,49 @@ mod tests {
             ..Limits::default()
         };
         let (peers, start) = (limited(limits), Instant::now());
-        let address = |number: u32| SocketAddr::from(((0xc612_0000 + number).to_be_bytes(), 4000));
-        let begin = |number, at| peers.begin_handshake(address(number), None, at).map(drop);
+        let begin = |number, at| peers.begin_handshake(numbered(number), None, at).map(drop);
         let most = u32::try_from(MAX_ADDRESSES).unwrap();
         (0..most).for_each(|number| begin(number, start).unwrap());
         assert_eq!(begin(most, start), Err(HandshakeLimit::Handshakes));
+        assert_eq!(begin(0, start), Err(HandshakeLimit::Rate), "an address in the full table");
         begin(most, start + Duration::from_secs(3)).unwrap();
         assert_eq!(peers.addresses().by_address.len(), 1);
+    }
+
+    #[test]
+    fn address_with_a_handshake_under_way_is_not_forgotten() {
+        let limits = Limits {
+            handshakes_per_address: 1,
+            handshake_rate_per_source_ip: 1.0,
+            ..Limits::default()
+        };
+        let (peers, start) = (limited(limits), Instant::now());
+        let begin = |number, at| peers.begin_handshake(numbered(number), None, at);
+        let under_way = begin(0, start).unwrap();
+        let half = u32::try_from(MAX_ADDRESSES / 2).unwrap();
+        (1..half).for_each(|number| drop(begin(number, start).unwrap()));
+        let later = start + Duration::from_secs(3);
+        drop(begin(half, later).unwrap());
+        assert_eq!(peers.addresses().by_address.len(), 2);
+        assert_eq!(begin(0, later).unwrap_err(), HandshakeLimit::Handshakes);
+        drop(under_way);
+        assert!(begin(0, later).is_ok());
+    }
+
+    #[test]
+    fn table_of_addresses_is_searched_from_half_full_on_and_once_in_an_interval() {
+        let (peers, start) = (limited(Limits::default()), Instant::now());
+        let mut places = Vec::new();
+        let mut last_search = |number, at| {
+            places.push(peers.begin_handshake(numbered(number), None, at).unwrap());
+            peers.addresses().forgot
+        };
+        let half = u32::try_from(MAX_ADDRESSES / 2).unwrap();
+        assert!((0..half).all(|number| last_search(number, start).is_none()));
+        assert_eq!(last_search(half, start), Some(start));
+        assert_eq!(last_search(half + 1, start + FORGET_INTERVAL / 2), Some(start));
+        let later = start + FORGET_INTERVAL * 2;
+        assert_eq!(last_search(half + 2, later), Some(later));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Request>, CmcdError> {
             return Err(CmcdError::Opaque);
         }
         if is("content-length") {
-            let bytes = str::from_utf8(field.value).ok().and_then(|text| text.trim().parse().ok());
+            let bytes = str::from_utf8(field.value).ok().and_then(|text| digits(text.trim()));
             // Two of them, or none that is a number: readers may differ in where the next request is.
             content_bytes = match (content_bytes, bytes) {
                 (None, Some(bytes)) => Some(bytes),
@@ -88,6 +88,12 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Request>, CmcdError> {
     let (report, ignored) = data.finish();
     let content_bytes = content_bytes.unwrap_or(0);
     Ok(Parsed::Complete { value: Request { content_bytes, report, ignored }, consumed })
+}
+
+/// A number without a sign (RFC 9110, Section 8.6).
+fn digits(text: &str) -> Option<u64> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
 }
 
 /// Of the header fields or of the query: with any of the fields, the query does not count (CTA-5004-B, Section 6).
@@ -176,7 +182,8 @@ mod tests {
         };
         let longest = "a".repeat(MAX_SESSION_BYTES);
         for name in ["6e2fb550-c457-11e9-bb97-0800200c9a66", &longest] {
-            assert_eq!(session(&format!("\"{name}\"")).unwrap().as_str(), name);
+            let session = session(&format!("\"{name}\"")).unwrap();
+            assert_eq!((session.as_str(), format!("{session:?}")), (name, format!("{name:?}")));
         }
         for sid in ["\"\"", &format!("\"{longest}a\""), "6", "a", "?1"] {
             assert_eq!(session(sid), None, "{sid}");
@@ -188,7 +195,16 @@ mod tests {
         let content = "POST /beacon HTTP/1.1\r\nContent-Length: 12\r\n\r\n";
         let Ok(Parsed::Complete { value, .. }) = parse(content.as_bytes()) else { panic!() };
         assert_eq!(value.content_bytes, 12);
-        for field in ["Transfer-Encoding: chunked", "Upgrade: h2c", "Content-Length: 1x"] {
+        for field in [
+            "Transfer-Encoding: chunked",
+            "Upgrade: h2c",
+            "Content-Length: 1x",
+            "Content-Length: +1",
+            "Content-Length: ",
+            "Content-Length: 1, 1",
+            "Content-Length: 1\r\nContent-Length: 1",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked",
+        ] {
             let head = format!("POST / HTTP/1.1\r\n{field}\r\n\r\n");
             assert_eq!(parse(head.as_bytes()), Err(CmcdError::Opaque), "{field}");
         }
@@ -196,5 +212,29 @@ mod tests {
         assert_eq!(parse(b"\x16\x03\x01\x02\x00\x01"), Err(CmcdError::NotHttp));
         let long = [b"GET /".as_slice(), &[b'a'; MAX_HEAD_BYTES]].concat();
         assert_eq!(parse(&long), Err(CmcdError::TooLarge));
+        let with_fields = |count| format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(count));
+        assert_eq!(report(&with_fields(MAX_FIELDS)), None);
+        let many = with_fields(MAX_FIELDS + 1);
+        assert_eq!(parse(many.as_bytes()), Err(CmcdError::TooLarge));
+    }
+
+    /// Each byte of it may be encoded in three.
+    #[test]
+    fn a_query_argument_may_be_as_long_as_a_field() {
+        let request = |bytes: usize| {
+            let data = format!("bl=5,x={}", "a".repeat(bytes - 7));
+            let encoded: String = data.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let head = format!("GET /?CMCD={encoded} HTTP/1.1\r\n\r\n");
+            match parse(head.as_bytes()) {
+                Ok(Parsed::Complete { value, .. }) => value,
+                other => panic!("{other:?}"),
+            }
+        };
+        let longest = request(MAX_DATA_BYTES);
+        assert_eq!(longest.report.and_then(|it| it.buffer_ms), Some(5));
+        assert_eq!(longest.ignored, []);
+        let longer = request(MAX_DATA_BYTES + 1);
+        assert_eq!(longer.report, None);
+        assert_eq!(longer.ignored, [Ignored { key: "", reason: IgnoredReason::TooLong }]);
     }
 }

@@ -2,7 +2,7 @@ use super::FlowProtocol::{Http, HttpCmcd, HttpMedia, Other, Rtsp, RtspOverHttp, 
 use super::*;
 
 /// Beginnings, each with the answer and with the number of bytes after which it is there.
-const CASES: [(&str, FlowProtocol, usize); 33] = [
+const CASES: [(&str, FlowProtocol, usize); 37] = [
     ("OPTIONS rtsp://198.18.3.2/live RTSP/1.0\r\nCSeq: 1\r\n\r\n", Rtsp, 39),
     ("OPTIONS * RTSP/1.0\r\n", Rtsp, 18),
     ("DESCRIBE rtsp://a/b RTSP/2.0\r\n", Rtsp, 28),
@@ -23,10 +23,14 @@ const CASES: [(&str, FlowProtocol, usize); 33] = [
     ("GET /a?xCMCD=1 HTTP/1.1\r\n\r\n", Http, 27),
     ("GET /.mpd/ HTTP/1.1\n\n", Http, 21),
     ("GET / HTTP/1.1\r\nbad field\r\n\r\n", Http, 20),
+    ("GET / HTTP/1.1\r\nAccept: */*\r\n\r\n", Http, 31),
+    ("GET / HTTP/1.1\r\nX: application/x-rtsp-tunnelled\r\n\r\n", Http, 51),
     ("GET / HTTP/1.1x", Other, 15),
     ("GET / HTTP/2.0\r\n", Other, 12),
     ("GET  / HTTP/1.1\r\n", Other, 5),
     ("GET /a\tb HTTP/1.1\r\n", Other, 7),
+    ("GET /a\u{7f}b HTTP/1.1\r\n", Other, 7),
+    ("GET / RTSP/1.x\r\n", Other, 14),
     ("PRI * HTTP/2.0\r\n", Other, 2),
     ("\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}", Tls, 2),
     ("\u{16}\u{2}", Other, 2),

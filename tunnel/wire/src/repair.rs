@@ -300,7 +300,37 @@ mod tests {
     }
 
     #[test]
+    fn method_of_one_end_only_is_not_used() {
+        let [none, retransmission, fec, both] =
+            ["", "retransmission", "fec", "fec, retransmission"]
+                .map(|it| RepairMethods::parse(it.as_bytes()));
+        for (one, other, common) in [
+            (both, retransmission, retransmission),
+            (both, fec, fec),
+            (both, none, none),
+            (retransmission, fec, none),
+        ] {
+            assert_eq!(one.common(other), common, "{one} and {other}");
+            assert_eq!(other.common(one), common, "{other} and {one}");
+        }
+    }
+
+    #[test]
+    fn blocks_beyond_the_limits_are_refused() {
+        let is_read = |datagrams, repairs, index, symbol: &[u8]| {
+            let header = BlockHeader { datagrams, repairs, index };
+            BlockHeader::parse(&[&header.to_bytes()[..], symbol].concat()).is_some()
+        };
+        assert!(is_read(1, 1, 0, &[0; 2]) && is_read(2048, 128, 127, &[0; 2]));
+        assert!(!is_read(0, 1, 0, &[0; 2]) && !is_read(2049, 1, 0, &[0; 2]), "datagrams");
+        assert!(!is_read(1, 0, 0, &[0; 2]) && !is_read(1, 129, 0, &[0; 2]), "repair datagrams");
+        assert!(!is_read(1, 5, 5, &[0; 2]) && !is_read(1, 5, 6, &[0; 2]), "index");
+        assert!(!is_read(1, 1, 0, &[]) && !is_read(1, 1, 0, &[0; 3]), "bytes of the symbol");
+    }
+
+    #[test]
     fn distances_wrap_around() {
+        assert_eq!(Sequence::new(1).successor(), Sequence::new(2));
         let last = Sequence::new(SEQUENCE_MASK);
         assert_eq!(last.successor(), Sequence::new(0));
         assert_eq!(last.successor().ahead_of(last), 1);

@@ -96,7 +96,6 @@ pub enum RtspError {
 pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, RtspError> {
     let complete = |value, consumed| Ok(Parsed::Complete { value, consumed });
     match buf {
-        [] | [b'\r'] => return Ok(Parsed::Incomplete),
         [b'\n', ..] => return complete(Unit::Blank, 1),
         [b'\r', b'\n', ..] => return complete(Unit::Blank, 2),
         [b'$', _, high, low, ..] => {
@@ -118,7 +117,7 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Unit>, RtspError> {
     let mut field: Option<Range<usize>> = None;
     while let Some(line) = lines.next() {
         match (&mut field, window.get(line.start)) {
-            (Some(field), Some(b' ' | b'\t')) if !line.is_empty() => field.end = line.end,
+            (Some(field), Some(b' ' | b'\t')) => field.end = line.end,
             _ => {
                 if let Some(field) = field.replace(line.clone()) {
                     fields.take(window, field);

@@ -55,12 +55,32 @@ fn other_protocols_are_recognised_at_once() {
         ("RTSP/1.0 +20 OK\r\n", RtspError::NotRtsp),
         ("SETUP  RTSP/1.0\r\n", RtspError::NotRtsp),
         ("SETUP a RTSP/1\r\n", RtspError::NotRtsp),
+        ("SETUP a RTSP/1.x\r\n", RtspError::NotRtsp),
+        ("SETUP a RTSP/x.0\r\n", RtspError::NotRtsp),
+        ("SET{UP a RTSP/1.0\r\n", RtspError::NotRtsp),
+        (" a RTSP/1.0\r\n", RtspError::NotRtsp),
+        ("SETUP a\0b RTSP/1.0\r\n", RtspError::NotRtsp),
+        ("RTSP/1.0 200 O\x1bK\r\n", RtspError::NotRtsp),
+        ("RTSP/1.x 200 OK\r\n", RtspError::NotRtsp),
     ] {
         assert_eq!(parse(input.as_bytes()), Err(error), "{input:?}");
     }
     let long = format!("OPTIONS {}", "a".repeat(MAX_HEAD_BYTES));
     assert_eq!(parse(&long.as_bytes()[..MAX_HEAD_BYTES - 1]), Ok(Parsed::Incomplete));
     assert_eq!(parse(long.as_bytes()), Err(RtspError::TooLong));
+}
+
+#[test]
+fn longest_head_is_16_kib() {
+    let with_line =
+        |bytes: usize| format!("OPTIONS * RTSP/1.0\r\nX: {}\r\n\r\n", "a".repeat(bytes));
+    let rest_bytes = with_line(0).len();
+    let longest = with_line(16_384 - rest_bytes);
+    assert_eq!(message(&longest).content_bytes, 0);
+    let longer = with_line(16_385 - rest_bytes);
+    assert_eq!(parse(longer.as_bytes()), Err(RtspError::TooLong));
+    let content = format!("{longest}{}", "a".repeat(16_384));
+    assert!(matches!(parse(content.as_bytes()), Ok(Parsed::Complete { consumed: 16_384, .. })));
 }
 
 /// What cameras and players send, and their peers accept.
@@ -92,6 +112,8 @@ fn deviations_are_read() {
     assert_eq!(message("RTSP/1.0  200 OK\r\n\r\n").start, Start::Response { status: 200 });
     let spaces = Start::Request { method: "PLAY".into(), uri: "rtsp://a/b c".into() };
     assert_eq!(message("PLAY  rtsp://a/b c  RTSP/1.0 \r\n\r\n").start, spaces);
+    let parameter = Start::Request { method: "GET_PARAMETER".into(), uri: "*".into() };
+    assert_eq!(message("GET_PARAMETER * RTSP/2.0\r\n\r\n").start, parameter);
     for (value, want) in [("47;timeout=60", "47"), ("47 ; Timeout = 5", "47"), ("", "")] {
         let head = message(&format!("RTSP/1.0 200 OK\r\nSession: {value}\r\n\r\n"));
         assert_eq!(head.session.as_deref(), Some(want), "{value:?}");
@@ -109,6 +131,8 @@ fn authorization_that_fits_any_request_is_told_from_others() {
     };
     assert_eq!(of("basic YTpi").as_deref(), Some("basic YTpi"));
     assert_eq!(of("Digest username=\"a\"").as_deref(), Some(""));
+    // A folded value can't be repeated in one line.
+    assert_eq!(of("Basic\r\n YTpi").as_deref(), Some(""));
     assert_eq!(message(SETUP).authorization, None);
 }
 
@@ -134,6 +158,8 @@ fn several_and_folded_transport_fields_become_one() {
     let without = b"RTSP/1.0 200 OK\r\nCSeq: 4\r\n\r\n";
     let written = with_transport(without, &[], "NEW");
     assert_eq!(written, b"RTSP/1.0 200 OK\r\nCSeq: 4\r\nTransport: NEW\r\n\r\n");
+    let written = with_transport(b"RTSP/1.0 200 OK\nCSeq: 4\n\n", &[], "NEW");
+    assert_eq!(written, b"RTSP/1.0 200 OK\nCSeq: 4\nTransport: NEW\r\n\n");
 }
 
 #[test]

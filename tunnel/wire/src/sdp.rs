@@ -180,6 +180,41 @@ mod tests {
         assert_eq!(parse(many.as_bytes()).len(), MAX_MEDIA);
     }
 
+    #[test]
+    fn payload_types_have_seven_bits() {
+        let text = "m=video 0 RTP/AVP 127 128\na=rtpmap:127 H264/90000\na=rtpmap:128 H265/90000\n";
+        assert_eq!(parse(text.as_bytes())[0].encodings, [encoding(127, "H264", 90_000)]);
+    }
+
+    /// RFC 3551, Tables 4 and 5.
+    #[test]
+    fn static_payload_types_need_no_attribute() {
+        let media = "m=audio 0 RTP/AVP 0 3 8 9 10 11 14 26 32 33\n";
+        let attributes = [
+            "0 PCMU/8000",
+            "3 GSM/8000",
+            "8 PCMA/8000",
+            "9 G722/8000",
+            "10 L16/44100/2",
+            "11 L16/44100",
+            "14 MPA/90000",
+            "26 JPEG/90000",
+            "32 MPV/90000",
+            "33 MP2T/90000",
+        ];
+        let lines: String = attributes.iter().map(|it| format!("a=rtpmap:{it}\n")).collect();
+        assert_eq!(parse(media.as_bytes()), parse(format!("{media}{lines}").as_bytes()));
+    }
+
+    #[test]
+    fn longest_description_is_64_kib() {
+        let after = |bytes: usize| {
+            let text = format!("v=0\ns={}\nm=video 0 RTP/AVP 96\n", "a".repeat(bytes));
+            parse(text.as_bytes()).len()
+        };
+        assert_eq!((after(65_000), after(65_536)), (1, 0));
+    }
+
     proptest! {
         #[test]
         fn any_text_gives_a_bounded_description(

@@ -91,7 +91,8 @@ mod tests {
             Member::Pair { key, rest } => format!("{key}{}", str::from_utf8(rest).unwrap()),
             Member::Malformed => "malformed".to_owned(),
         };
-        members(data.as_bytes()).map(text).collect()
+        // No more members than commas and one.
+        members(data.as_bytes()).take(data.len() + 1).map(text).collect()
     }
 
     #[test]
@@ -112,5 +113,7 @@ mod tests {
             assert_eq!(found[found.len() - 2..], [r#"sid="s""#, "z"], "{title}");
         }
         assert_eq!(read(r#"cid="a,b=2"#), ["malformed", "b=2"]);
+        assert_eq!(read(r#"cid="ab"cd,z"#), ["malformed", "z"], "characters after a quote");
+        assert_eq!(read(r#"cid=ab"cd",z"#), ["malformed", "z"], "characters before a quote");
     }
 }

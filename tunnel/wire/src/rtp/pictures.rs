@@ -99,6 +99,9 @@ mod tests {
             (0x67, Key),
             (0x41, Dependent),
             (0x01, Dependent),
+            (0x42, Dependent),
+            (0x43, Dependent),
+            (0x44, Dependent),
             (0x06, Undecided),
             (0x68, Undecided),
             (0x09, Undecided),
@@ -129,9 +132,13 @@ mod tests {
         assert_eq!(h264(&stap(&[&delimiter])), Undecided);
         assert_eq!(h264(&stap(&[&[0, 0], &set])), Undecided, "an empty unit ends it");
         assert_eq!(h264(&stap(&[&delimiter, &[0xff, 0xff, 0x65]])), Key, "cut off");
+        let key_bytes_inside = [0, 5, 0x41, 0, 0x65, 0, 0x65];
+        assert_eq!(h264(&stap(&[&key_bytes_inside])), Dependent, "bytes of a unit are no units");
         assert_eq!(h264(&[0x79, 0, 7, 0, 2, 0x65, 0x88]), Key, "STAP-B");
         assert_eq!(h264(&[0x7a, 0, 7, 0, 2, 1, 0, 0, 0x65, 0x88]), Key, "MTAP16");
         assert_eq!(h264(&[0x7b, 0, 7, 0, 2, 1, 0, 0, 0, 0x65, 0x88]), Key, "MTAP24");
+        let second = [0x7a, 0, 7, 0, 2, 1, 0, 0, 0x41, 0x88, 0, 2, 1, 0, 0, 0x65, 0x88];
+        assert_eq!(h264(&second), Key, "the second unit of an MTAP16");
     }
 
     #[test]

@@ -16,6 +16,10 @@ fn parameters_are_read_changed_and_removed() {
     let mut open = TransportHeader::parse("RTP/AVP;mode=\"PLAY");
     open.first_mut().unwrap().set("source", "198.18.0.1");
     assert_eq!(open.to_string(), "RTP/AVP;source=198.18.0.1;mode=\"PLAY");
+    // The protocol stays the first part.
+    let mut protocol = TransportHeader::parse("RTP/AVP\"");
+    protocol.first_mut().unwrap().set("source", "198.18.0.1");
+    assert_eq!(protocol.to_string(), "RTP/AVP\";source=198.18.0.1");
 }
 
 #[test]
@@ -36,7 +40,11 @@ fn media_over_udp_are_told_from_others() {
         assert_eq!(transport.first_mut().unwrap().is_udp(), is_udp, "{value}");
     }
     assert!(TransportHeader::parse(" , ").is_empty());
+    assert!(!TransportHeader::parse("RTP/AVP").is_empty());
     assert!(TransportHeader::parse("RTP/AVP;multicast").specs()[0].is_multicast());
+    let own = TransportHeader::udp();
+    assert!(own.specs()[0].is_udp() && !own.specs()[0].is_multicast());
+    assert_eq!(own.to_string(), "RTP/AVP;unicast");
 }
 
 #[test]
@@ -63,4 +71,5 @@ fn port_pairs() {
     ] {
         assert_eq!(PortPair::parse(text), want, "{text:?}");
     }
+    assert_eq!(PortPair { rtp: 5000, rtcp: 5003 }.to_string(), "5000-5003");
 }
