@@ -29,6 +29,7 @@ mod panics;
 mod path_change;
 mod peers;
 mod proxy_listeners;
+mod quic_flows;
 mod qlog;
 mod refused;
 mod reload;
