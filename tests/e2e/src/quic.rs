@@ -106,7 +106,8 @@ fn accept(
 ) -> Option<quiche::Connection> {
     let mut packet = packet.to_vec();
     let header = quiche::Header::from_slice(&mut packet, ID_BYTES).ok()?;
-    let is_known = current.as_ref().is_some_and(|it| it.path_stats().any(|it| it.peer_addr == from));
+    let is_known =
+        current.as_ref().is_some_and(|it| it.path_stats().any(|it| it.peer_addr == from));
     if is_known || header.ty != quiche::Type::Initial {
         return None;
     }

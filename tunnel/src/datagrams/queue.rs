@@ -171,7 +171,11 @@ mod tests {
             (1024, MAX_BYTES / 4, MAX_BYTES / 4),
             (1_000_000, MIN_BYTES, MIN_BYTES),
         ] {
-            assert_eq!((share(flows, false), share(flows, true)), (bytes, repaired_bytes), "{flows}");
+            assert_eq!(
+                (share(flows, false), share(flows, true)),
+                (bytes, repaired_bytes),
+                "{flows}"
+            );
         }
         let (mut queue, now) = (Queue::default(), Instant::now());
         let limit = QueueLimit::of_flow(1_000_000, true);

@@ -80,8 +80,7 @@ impl Core {
         let (conn, bytes) = (flow.conn.slot, flow.queue_limit(flows).bytes());
         let Some(repair) = &mut flow.repair else { return };
         let rtt = || self.conns.get(conn).and_then(Conn::rtt).unwrap_or_default();
-        let time =
-            if repair.is_in_order() { in_order::deadline(rtt()) } else { Duration::ZERO };
+        let time = if repair.is_in_order() { in_order::deadline(rtt()) } else { Duration::ZERO };
         let received = repair.take(header, payload, HoldLimit { time, bytes }, self.now);
         self.pending.held_packets.set(slot, repair.hold_deadline());
         let repairs = &self.shared.metrics.datagram_repairs;
