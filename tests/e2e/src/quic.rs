@@ -1,4 +1,4 @@
-//! A QUIC origin that sends bytes, and its client. Loss recovery and congestion control (CUBIC) are those of quiche.
+//! A QUIC origin that sends bytes, and its client. Loss recovery and congestion control are those of quiche.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -38,13 +38,15 @@ pub struct QuicOrigin {
 }
 
 impl QuicOrigin {
-    /// An origin on `socket`.
+    /// An origin on `socket` with the congestion control that quiche has under a name: `reno` (RFC 9002) or `cubic`, which
+    /// takes reductions of the window back after episodes of few losses.
     ///
     /// # Panics
-    /// When the certificate or the socket can't be used.
+    /// When the congestion control, the certificate or the socket can't be used.
     #[must_use]
-    pub fn start(socket: UdpSocket, identity: &Identity) -> Self {
+    pub fn start(socket: UdpSocket, identity: &Identity, congestion_control: &str) -> Self {
         let mut config = config();
+        config.set_cc_algorithm_name(congestion_control).expect("a name of quiche");
         let path = |path: &std::path::Path| path.to_str().expect("a path in UTF-8").to_owned();
         config.load_cert_chain_from_pem_file(&path(&identity.certificate)).expect("a certificate");
         config.load_priv_key_from_pem_file(&path(&identity.private_key)).expect("its key");
@@ -232,7 +234,6 @@ fn config() -> quiche::Config {
     config.set_max_connection_window(WINDOW_BYTES);
     config.set_max_stream_window(WINDOW_BYTES);
     config.set_initial_max_streams_bidi(1);
-    config.set_cc_algorithm(quiche::CongestionControlAlgorithm::CUBIC);
     config
 }
 

@@ -42,6 +42,9 @@ struct TunnelPath {
     /// Congestion control of the tunnel.
     #[arg(long, default_value = "bbr")]
     congestion_control: String,
+    /// Congestion control of the origin's QUIC: `reno` or `cubic`.
+    #[arg(long, default_value = "reno")]
+    origin: String,
     /// Carries QUIC without repair.
     #[arg(long)]
     unrepaired: bool,
@@ -159,21 +162,22 @@ fn read(results: &Path) -> Result<Vec<Measured>> {
 /// Prints a table. Whether all repaired flows have their share.
 fn show(all: &[Measured]) -> bool {
     println!(
-        "| tunnel | QUIC | TCP, Mbit/s | QUIC, Mbit/s | share | share after 5 s | first byte, ms (TCP, QUIC) | \
+        "| tunnel | origin | QUIC | TCP, Mbit/s | QUIC, Mbit/s | share | share after 5 s | first byte, ms (TCP, QUIC) | \
          sent again | given up | runs |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let mut holds = true;
     for measured in all {
         let path = &measured.path;
         let share = measured.median(Pass::share);
         holds &= path.unrepaired || share >= LEAST_SHARE;
         println!(
-            "| `{}`, {} Mbit/s, {} ms, {} % | {} | {:.2} | {:.2} | {share:.3} | {:.3} | {:.0}, {:.0} | {} | {} | {} |",
+            "| `{}`, {} Mbit/s, {} ms, {} % | {} | {} | {:.2} | {:.2} | {share:.3} | {:.3} | {:.0}, {:.0} | {} | {} | {} |",
             path.congestion_control,
             path.rate_mbps,
             path.rtt_ms,
             path.loss * 100.0,
+            path.origin,
             if path.unrepaired { "not repaired" } else { "repaired" },
             measured.median(|it| it.tcp.whole_mbps),
             measured.median(|it| it.quic.whole_mbps),

@@ -60,7 +60,7 @@ impl Site {
             while flow.write_all(&chunk).is_ok() {}
         });
         let socket = topology.origin.inside(|| Ok(UdpSocket::bind(address)?))?;
-        let quic_origin = QuicOrigin::start(socket, &certificates.server);
+        let quic_origin = QuicOrigin::start(socket, &certificates.server, &path.origin);
         let server = start(&topology.server_edge, "millrace-server", &scratch.join("server.toml"))?;
         let client = start(&topology.client_edge, "millrace-client", &scratch.join("client.toml"))?;
         let site = Self {

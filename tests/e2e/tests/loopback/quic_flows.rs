@@ -14,6 +14,7 @@ use millrace_e2e::{tcp, udp};
 
 /// Propagation in each direction.
 const ONE_WAY: Duration = Duration::from_millis(50);
+const RTT: Duration = Duration::from_millis(100);
 /// Lost datagrams in a thousand.
 const LOSS_PERMILLE: u32 = 10;
 /// Of the tunnel, whose controller does not react to loss.
@@ -21,7 +22,7 @@ const RATE: &str = "{ name = \"constant\", rate_mbps = 20 }";
 const TIMES: DownloadTimes =
     DownloadTimes { warm_up: Duration::from_secs(5), whole: Duration::from_secs(15) };
 /// What the goodput of QUIC is of that of TCP at least; some of the rest are headers of QUIC inside of QUIC.
-const LEAST_OF_TCP: f64 = 0.9;
+const LEAST_OF_TCP: f64 = 0.85;
 /// What scheduling adds on a machine that runs other tests beside this one.
 const SLACK: Duration = Duration::from_millis(50);
 
@@ -64,7 +65,7 @@ fn downloads(configure: impl FnOnce(PairBuilder) -> PairBuilder) -> ([Download; 
     let socket = udp::socket();
     let (pair, listener) = pair_to(socket.local_addr().unwrap());
     let pair = configure(pair).measured().start();
-    let _origin = QuicOrigin::start(socket, &pair.certificates.server);
+    let _origin = QuicOrigin::start(socket, &pair.certificates.server, "reno");
     lose_packets(&pair);
     let by_tcp = download_by_tcp(&pair);
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -160,8 +161,8 @@ fn lost_packets_of_quic_arrive_in_order() {
     // Three losses of one packet in a row are one in a million.
     assert!(tally.arrived.len() as u64 >= PACKETS - 1, "{}", tally.arrived.len());
     assert!(tally.arrived.is_sorted() && tally.arrived.array_windows().all(|[a, b]| a != b));
-    // Half a round trip, and two and a half more for a packet that was lost twice.
-    assert!(tally.slowest <= ONE_WAY + ONE_WAY * 5 + SLACK, "{:?}", tally.slowest);
+    // Half a round trip, and what a packet that was lost twice takes longer.
+    assert!(tally.slowest <= ONE_WAY + 2 * RTT + RTT / 2 + SLACK, "{:?}", tally.slowest);
     let retransmitted = repairs(pair.addresses.client_admin, "retransmitted");
     assert!((10.0..=100.0).contains(&retransmitted), "{retransmitted}");
 }

@@ -377,12 +377,15 @@ mod tests {
     fn the_deadline_of_quic_follows_the_round_trip() {
         let start = Instant::now();
         let mut sender = RepairSender::in_order(start);
-        for rtt in [50, 100, 600] {
+        for rtt in [50, 100, 400] {
             sender.observe_rtt(rtt * MS, start);
             assert!(sender.keeps());
-            for (age, after) in [(5, AfterOutcome::Retransmit), (6, AfterOutcome::TooLate)] {
+            let age = in_order::deadline(rtt * MS);
+            for (age, after) in
+                [(age, AfterOutcome::Retransmit), (age + MS, AfterOutcome::TooLate)]
+            {
                 let number = send(&mut sender, b"frame", start, start);
-                assert_eq!(sender.on_outcome(number, false, start + rtt * age * MS / 2), after);
+                assert_eq!(sender.on_outcome(number, false, start + age), after);
             }
         }
         // A round trip that is longer than the longest deadline leaves no time.
