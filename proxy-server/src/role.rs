@@ -11,7 +11,7 @@ use millrace_config::Class;
 use millrace_ops::published::Published;
 use millrace_tunnel::admitted::Admitted;
 use millrace_tunnel::conn_id::ConnId;
-use millrace_tunnel::datagrams::{DatagramsStart, LocalSocket};
+use millrace_tunnel::datagrams::{DatagramsStart, LocalSocket, UdpContent};
 use millrace_tunnel::dial::{DialProgress, Dialer, interleave};
 use millrace_tunnel::event_loop::Role;
 use millrace_tunnel::event_loop::WorkerHandle;
@@ -165,7 +165,10 @@ impl ServerRole {
         core.select_cc(conn, Some(stream), &choice, class);
         let repair = match carries {
             Carries::Udp { rtsp_stream, repair, .. } => {
-                core.repair_methods(conn, rtsp_stream.is_some()).common(repair)
+                // The client has seen what the flow carries.
+                let content =
+                    if rtsp_stream.is_some() { UdpContent::Media } else { UdpContent::Quic };
+                core.repair_methods(conn, content).common(repair)
             }
             Carries::Tcp => RepairMethods::default(),
         };

@@ -144,6 +144,17 @@ impl Conn {
         path.min_rtt.map(|_| path.rtt)
     }
 
+    /// Whether UDP flows wait for the transport, which has no datagram any more.
+    pub(crate) fn has_room_for_waiting_datagrams(&self) -> bool {
+        !self.pending.udp_flows.is_empty() && self.quic.dgram_send_queue_len() == 0
+    }
+
+    /// Packets of full size that the congestion window allows.
+    pub(crate) fn window_packets(&self) -> usize {
+        let cwnd = self.quic.path_stats().find(|path| path.active).map_or(0, |path| path.cwnd);
+        cwnd / self.quic.max_send_udp_payload_size().max(1)
+    }
+
     /// What resumes the session later (RFC 8446, Section 2.2), once the server has sent it.
     pub fn session(&self) -> Option<&[u8]> {
         self.quic.session()

@@ -309,6 +309,10 @@ label! {
         Redundancy = "redundancy",
         /// Lost, and computed from repair datagrams by the receiver.
         Corrected = "corrected",
+        /// Received, and held back until an earlier one came or was given up.
+        Held = "held",
+        /// Missing, and given up by the receiver, so that those behind it go on.
+        Skipped = "skipped",
     }
 }
 
@@ -534,7 +538,7 @@ impl Metrics {
             datagram_repairs: CounterFamily::register(
                 &registry,
                 "millrace_datagram_repairs_total",
-                "Datagrams of media that were retransmitted, corrected, lost, late or duplicates",
+                "Datagrams of media and QUIC that were retransmitted, corrected, held, lost, late or duplicates",
                 "event",
             )?,
             rtsp_setups_refused: CounterFamily::register(

@@ -127,6 +127,8 @@ pub struct TunnelConfig {
     pub media_deadline: Option<Duration>,
     /// Whether media have forward error correction where the round trip is too long to send again.
     pub media_fec: bool,
+    /// Whether lost packets of QUIC in UDP flows are sent again.
+    pub quic_repair: bool,
 }
 
 impl TunnelConfig {
@@ -170,6 +172,7 @@ impl TunnelConfig {
             max_udp_payload_bytes: transport.max_udp_payload_bytes,
             media_deadline: transport.media_deadline,
             media_fec: transport.media_fec,
+            quic_repair: transport.quic_repair,
             http3: h3_config()?,
             algorithm,
             agent: None,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_tunnel::admitted::Admitted;
 use millrace_tunnel::conn_id::ConnId;
-use millrace_tunnel::datagrams::{DatagramsId, LocalSocket, Queue};
+use millrace_tunnel::datagrams::{DatagramsId, LocalSocket, Queue, UdpContent};
 use millrace_tunnel::rtsp::Medium;
 use millrace_wire::Destination;
 
@@ -30,6 +30,8 @@ pub(crate) struct UdpOpen {
     pub(crate) group: usize,
     /// The medium that it carries, if an RTSP flow has set it up. It uses the connection of that RTSP flow.
     pub(crate) medium: Option<Medium>,
+    /// What it carries.
+    pub(crate) content: UdpContent,
     /// Where its datagrams come from, if a listener takes them.
     pub(crate) source: Option<UdpSource>,
 }
@@ -70,6 +72,7 @@ pub(crate) struct InterceptedUdpFlow {
     pub(crate) admission: Option<Admitted>,
     /// Until the flow is established or refused.
     pub(crate) medium: Option<Medium>,
+    pub(crate) content: UdpContent,
     /// Where its datagrams come from, if a listener takes them.
     pub(crate) source: Option<UdpSource>,
     pub(crate) queue: Queue,

@@ -4,9 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use millrace_tunnel::datagrams::UdpContent;
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::metrics::Drop;
 use millrace_tunnel::udp::{RecvBuffers, UdpPort};
+use millrace_wire::quic_packet::is_quic;
 use mio::Token;
 
 use super::flows::{UdpFlows, UdpOpen, UdpSource};
@@ -161,7 +163,7 @@ impl UdpListeners {
         let destination = listener.original_destination(to);
         let source = UdpSource { listener: index, client: from, destination };
         let key = flows.of_source(&source).or_else(|| {
-            let open = begin_flow(listener, core, source, to)?;
+            let open = begin_flow(listener, core, source, (to, payload))?;
             flows.open(context, core, open)
         });
         match key {
@@ -176,13 +178,15 @@ fn begin_flow(
     listener: &mut UdpListener,
     core: &mut Core,
     source: UdpSource,
-    to: SocketAddr,
+    (to, payload): (SocketAddr, &[u8]),
 ) -> Option<UdpOpen> {
     let client = source.client;
     match listener.begin_flow(client, to) {
         Ok((destination, socket)) => {
             let (group, source) = (listener.group, Some(source));
-            Some(UdpOpen { destination, socket, client, group, medium: None, source })
+            let is_quic = is_quic(payload, destination.port());
+            let content = if is_quic { UdpContent::Quic } else { UdpContent::Other };
+            Some(UdpOpen { destination, socket, client, group, medium: None, content, source })
         }
         Err(reason) => {
             log_refusal(core, (client, to), &reason);

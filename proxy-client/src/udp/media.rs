@@ -3,6 +3,7 @@
 use super::flows::{InterceptedUdpFlow, UdpFlows, UdpOpen};
 use crate::flow_context::FlowContext;
 use millrace_tunnel::conn_id::ConnId;
+use millrace_tunnel::datagrams::UdpContent;
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::rtsp::{MediumFlow, NewMedium};
 
@@ -18,7 +19,15 @@ impl UdpFlows {
         let NewMedium { group, player, flows } = medium;
         for MediumFlow { socket, destination, medium } in flows {
             let medium = Some(medium);
-            let open = UdpOpen { destination, socket, client: player, group, medium, source: None };
+            let open = UdpOpen {
+                destination,
+                socket,
+                client: player,
+                group,
+                medium,
+                content: UdpContent::Media,
+                source: None,
+            };
             if self.open(context, core, open).is_none() {
                 tracing::warn!(%player, "no UDP flow for an RTSP player: too many flows");
             }

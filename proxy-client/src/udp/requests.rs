@@ -35,7 +35,7 @@ impl UdpFlows {
         if self.draining || self.flows.len() >= most {
             return None;
         }
-        let UdpOpen { destination, socket, client, group, medium, source } = open;
+        let UdpOpen { destination, socket, client, group, medium, content, source } = open;
         let key = context.new_key();
         let accounted = source.and_then(|it| context.accounted_udp_listener(it.listener));
         let owner = FlowOwner { viewer: Some(client.ip()), listener: accounted, client: None };
@@ -58,6 +58,7 @@ impl UdpFlows {
             socket: Some(socket),
             admission: Some(admission),
             medium,
+            content,
             source,
             queue: Queue::default(),
             deadline: core.now() + context.connect_timeout,
@@ -121,7 +122,7 @@ impl UdpFlows {
         }
         let group = &context.groups[flow.group];
         let rtsp_stream = pinned.map(|medium| medium.stream);
-        let repair = core.repair_methods(conn, pinned.is_some());
+        let repair = core.repair_methods(conn, flow.content);
         let carries = Carries::Udp { proxy: context.pool.authority(conn), rtsp_stream, repair };
         match group.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
             Ok(stream) => {
@@ -199,7 +200,7 @@ impl UdpFlows {
             class: context.groups[flow.group].class,
         };
         let (finished, medium) = (false, flow.medium.take());
-        let repair = core.repair_methods(conn, medium.is_some()).common(accepted);
+        let repair = core.repair_methods(conn, flow.content).common(accepted);
         let start = DatagramsStart {
             conn,
             stream,

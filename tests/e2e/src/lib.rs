@@ -5,6 +5,7 @@
 //! - [`listeners`]: clients of each kind of listener. [`origin`]: the destinations behind the tunnel.
 //! - [`udp`]: the same for UDP. [`rtsp`]: an origin and its players, with RTP over UDP. [`live_origin`]: one with RTP in
 //!   the RTSP connection.
+//! - [`quic`]: a QUIC origin, and its client.
 //! - [`relay`]: a UDP path between the two that delays, swallows or records.
 //! - [`admin`]: `/metrics`, `/flows` and `/healthz` read back.
 //!
@@ -23,6 +24,7 @@ pub mod origin;
 pub mod pair;
 pub mod priority;
 pub mod program;
+pub mod quic;
 pub mod relay;
 pub mod rtsp;
 pub mod settings;

@@ -28,6 +28,9 @@ pub struct TransportConfig {
     /// Whether media over UDP have forward error correction where the round trip is too long to send again within
     /// `media_deadline`; default true. It costs a tenth of the bandwidth while packets are lost.
     pub media_fec: bool,
+    /// Whether packets of QUIC in UDP flows are sent again when they are lost, and passed on in order; default true. They
+    /// are delayed by round trips of the tunnel where the QUIC connection would reduce its rate.
+    pub quic_repair: bool,
     /// Interval at which a path that carries less than `max_udp_payload_bytes` is probed for more,
     /// 1 s to 1 h; default 60 s. Too small costs probes, some 25 packets each time; too large keeps
     /// small packets in use on a path that carries larger ones again.
@@ -91,6 +94,7 @@ macro_rules! tunnel_section {
             #[serde(default)]
             media_deadline_ms: $crate::value::Int<200, 0, 5000>,
             media_fec: Option<bool>,
+            quic_repair: Option<bool>,
             #[serde(default)]
             path_mtu_probe_interval_s: $crate::value::Int<60, 1, 3600>,
             #[serde(default)]
@@ -123,6 +127,7 @@ macro_rules! tunnel_section {
                     media_deadline: Some(self.media_deadline_ms.milliseconds())
                         .filter(|deadline| !deadline.is_zero()),
                     media_fec: self.media_fec.unwrap_or(true),
+                    quic_repair: self.quic_repair.unwrap_or(true),
                     path_mtu_probe_interval: self.path_mtu_probe_interval_s.seconds(),
                     initial_window_bytes: self.initial_window_bytes.get(),
                     max_stream_window_bytes: self.max_stream_window_bytes.get(),

@@ -3,7 +3,7 @@
 //! Payloads travel in QUIC DATAGRAM frames (RFC 9297, Section 2.1), towards a peer without them in DATAGRAM capsules on
 //! the stream. No datagram waits for another one: what the congestion controller holds back waits in a [`Queue`], of
 //! which each flow has its own, and the flows of a connection take turns. `send` is the way into the tunnel, `receive`
-//! the way out of it. `repair` retransmits lost packets of media.
+//! the way out of it. `repair` retransmits lost packets of media and of QUIC; those of QUIC leave the tunnel in order.
 
 pub(crate) mod local_socket;
 pub(crate) mod media_peer;
@@ -102,6 +102,17 @@ pub(crate) struct UdpFlow {
     pub(crate) admission: Admitted,
 }
 
+/// What a UDP flow carries, as far as it matters for repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UdpContent {
+    /// RTP or RTCP of an RTSP player.
+    Media,
+    /// QUIC.
+    Quic,
+    /// Anything else.
+    Other,
+}
+
 /// Tells the numbers of UDP flows from those of others.
 const UDP_NUMBER: u64 = 1 << 31;
 
@@ -111,6 +122,16 @@ impl UdpFlow {
     pub(crate) fn ends_with(&self, error: &io::Error) -> bool {
         let ends = self.medium.as_ref().is_none_or(Medium::is_orphaned);
         ends && self.socket.is_fatal(error)
+    }
+
+    /// Whether packets of QUIC are repaired in it.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.repair.as_ref().is_some_and(|repair| repair.is_in_order())
+    }
+
+    /// What may wait in it, where there are so many flows.
+    pub(crate) fn queue_limit(&self, flows: usize) -> QueueLimit {
+        QueueLimit::of_flow(flows, self.medium.is_some() || self.is_in_order())
     }
 
     /// Whether it may have something to send.

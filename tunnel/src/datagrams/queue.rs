@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 /// Most bytes that wait in one flow: about 100 ms of a video of 20 Mbit/s.
 pub const MAX_BYTES: usize = 256 << 10;
-/// Most bytes of media that wait in one flow: several large frames of 4K video, which origins send
-/// as fast as they can.
-const MAX_MEDIA_BYTES: usize = 2 << 20;
-/// Most datagrams of media that wait in one flow.
-const MAX_MEDIA_DATAGRAMS: usize = 4096;
+/// Most bytes that wait in one flow whose packets are repaired: several large frames of 4K video, which origins send as
+/// fast as they can; [`max_queue_delay`] of QUIC at 56 Mbit/s and a round trip of 100 ms.
+const MAX_REPAIRED_BYTES: usize = 2 << 20;
+/// Most datagrams that wait in one flow whose packets are repaired.
+const MAX_REPAIRED_DATAGRAMS: usize = 4096;
 /// For how long the oldest datagram must have been late before late ones are dropped. A burst is shorter: the player may
 /// have a buffer for it, and the datagrams behind it are in time again.
 const MIN_LATE_TIME: Duration = Duration::from_secs(3);
@@ -19,6 +19,18 @@ const SHARED_BYTES: usize = 64 << 20;
 const MIN_BYTES: usize = 16 << 10;
 /// Most datagrams that wait in one flow, however small they are.
 pub const MAX_DATAGRAMS: usize = 512;
+/// For how many round trips of the tunnel packets of QUIC may wait. In order, a lost packet takes a round trip longer, so
+/// the connection inside has two, and more beyond the tunnel; a sender that halves its window (RFC 9002, Section 7.3.2) keeps
+/// the link busy if the queue is as long as its round trip (Appenzeller et al., SIGCOMM 2004).
+const MAX_QUEUE_DELAY_RTTS: u32 = 3;
+/// The least and the most of that time: beyond the tunnel the path has a round trip too, and viewers wait for what is queued.
+const MAX_QUEUE_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+
+/// For how long packets of QUIC may wait, where a round trip of the tunnel takes `rtt`.
+pub(crate) fn max_queue_delay(rtt: Duration) -> Duration {
+    let [least, most] = MAX_QUEUE_DELAYS;
+    (rtt * MAX_QUEUE_DELAY_RTTS).clamp(least, most)
+}
 
 /// What may wait in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +46,18 @@ impl QueueLimit {
     }
 
     /// Of each of so many flows of a worker.
-    pub(crate) fn of_flow(flows: usize, is_medium: bool) -> Self {
-        let (most_bytes, datagrams) = match is_medium {
-            true => (MAX_MEDIA_BYTES, MAX_MEDIA_DATAGRAMS),
+    pub(crate) fn of_flow(flows: usize, is_repaired: bool) -> Self {
+        let (most_bytes, datagrams) = match is_repaired {
+            true => (MAX_REPAIRED_BYTES, MAX_REPAIRED_DATAGRAMS),
             false => (MAX_BYTES, MAX_DATAGRAMS),
         };
         let share = SHARED_BYTES / flows.max(1);
         Self { bytes: share.clamp(MIN_BYTES, most_bytes), datagrams }
+    }
+
+    /// In bytes.
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes
     }
 }
 
@@ -93,8 +110,15 @@ impl Queue {
         {
             return 0;
         }
+        self.drop_older_than(deadline, now)
+    }
+
+    /// Drops datagrams that have waited for longer than `most`. Returns how many.
+    pub(crate) fn drop_older_than(&mut self, most: Duration, now: Instant) -> u64 {
         let mut dropped = 0;
-        while self.datagrams.front().is_some_and(|it| waited(it) > deadline) {
+        while let Some(oldest) = self.datagrams.front()
+            && now.saturating_duration_since(oldest.since) > most
+        {
             self.pop();
             dropped += 1;
         }
@@ -140,15 +164,19 @@ mod tests {
 
     #[test]
     fn many_flows_have_less_each() {
-        let share = |flows, is_medium| QueueLimit::of_flow(flows, is_medium).bytes;
-        for (flows, bytes, media_bytes) in [
-            (0, MAX_BYTES, MAX_MEDIA_BYTES),
-            (32, MAX_BYTES, MAX_MEDIA_BYTES),
+        let share = |flows, is_repaired| QueueLimit::of_flow(flows, is_repaired).bytes();
+        for (flows, bytes, repaired_bytes) in [
+            (0, MAX_BYTES, MAX_REPAIRED_BYTES),
+            (32, MAX_BYTES, MAX_REPAIRED_BYTES),
             (256, MAX_BYTES, MAX_BYTES),
             (1024, MAX_BYTES / 4, MAX_BYTES / 4),
             (1_000_000, MIN_BYTES, MIN_BYTES),
         ] {
-            assert_eq!((share(flows, false), share(flows, true)), (bytes, media_bytes), "{flows}");
+            assert_eq!(
+                (share(flows, false), share(flows, true)),
+                (bytes, repaired_bytes),
+                "{flows}"
+            );
         }
         let (mut queue, now) = (Queue::default(), Instant::now());
         let limit = QueueLimit::of_flow(1_000_000, true);
@@ -186,6 +214,21 @@ mod tests {
 
     fn rest(mut queue: Queue) -> Vec<u8> {
         std::iter::from_fn(|| queue.pop()).map(|datagram| datagram[0]).collect()
+    }
+
+    #[test]
+    fn packets_of_quic_wait_for_three_round_trips_at_most() {
+        let ms = Duration::from_millis;
+        for (rtt, delay) in [(0, 100), (50, 150), (100, 300), (600, 500)] {
+            assert_eq!(max_queue_delay(ms(rtt)), ms(delay), "{rtt}");
+        }
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        for number in 0..3 {
+            queue.push(vec![number], LIMIT, start + u32::from(number) * ms(10));
+        }
+        assert_eq!(queue.drop_older_than(ms(200), start + ms(200)), 0);
+        assert_eq!(queue.drop_older_than(ms(200), start + ms(211)), 2);
+        assert_eq!(rest(queue), [2]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use millrace_wire::http_datagram::{self, DatagramHead, UDP_CONTEXT};
 use millrace_wire::repair::{self, RepairHeader, RepairKind};
 use quiche::h3;
 
+use super::queue::max_queue_delay;
 use super::repair::frame_id::frame_id;
 use super::repair::sender::{RepairSender, SentFrame, datagram, split};
 use super::{QueueLimit, SEND_QUEUE_FRAMES, UdpFlow};
@@ -16,6 +17,9 @@ use crate::udp::RecvBuffers;
 
 /// Datagrams of one flow before the others have their turn.
 pub(crate) const MAX_TURN_DATAGRAMS: usize = 16;
+/// What the transport may hold of repaired QUIC, as a part of the congestion window: about an eighth of a round trip, as
+/// windows are up to twice what is on the path.
+const WINDOW_DIVISOR: usize = 16;
 /// How long a new connection's datagrams may wait for path MTU discovery to find room for them.
 const MAX_MTU_DISCOVERY_TIME: Duration = Duration::from_secs(2);
 /// First byte and packet number of a short header, authentication tag, type and length of the frame
@@ -42,6 +46,15 @@ pub(crate) enum DatagramOutcome {
     TooLarge,
     /// The stream is gone.
     Gone,
+}
+
+/// Datagrams that waited for too long when the turn of their flow came.
+#[derive(Debug, Default)]
+pub(crate) struct DroppedInTurn {
+    /// For their deadline.
+    pub(crate) late: u64,
+    /// For the queue of a flow of QUIC.
+    pub(crate) queue: u64,
 }
 
 /// What precedes each payload of a flow in its queue: stream, context and, where both ends repair what gets lost, room
@@ -123,15 +136,18 @@ impl UdpFlow {
         largest: usize,
         now: Instant,
     ) -> Option<DatagramOutcome> {
-        if self.repair.is_some() {
+        if self.repair.as_ref().is_some_and(|repair| !repair.is_in_order()) {
             return self.send_repaired(conn, now);
+        }
+        if let Some(outcome) = self.send_lost(conn, now) {
+            return Some(outcome);
         }
         let front = self.queue.front()?;
         let payload_bytes = (front.len() - self.prefix().bytes()) as u64;
         if !conn.http.h3.as_ref()?.dgram_enabled_by_peer(&conn.quic) {
             return self.send_front_in_capsule(conn);
         }
-        if conn.quic.dgram_send_queue_len() >= SEND_QUEUE_FRAMES {
+        if self.transport_room(conn) == 0 {
             return Some(DatagramOutcome::Later);
         }
         if front.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
@@ -151,22 +167,70 @@ impl UdpFlow {
             self.queue.pop();
             return Some(DatagramOutcome::TooLarge);
         }
+        self.number_front();
         let datagram = self.queue.pop()?;
+        if let Some(repair) = &mut self.repair {
+            send_new(&mut repair.sender, conn, self.stream, datagram, now);
+            return Some(DatagramOutcome::Yes(payload_bytes));
+        }
         Some(match conn.quic.dgram_send_buf(datagram) {
             Ok(()) => DatagramOutcome::Yes(payload_bytes),
             Err(_) => DatagramOutcome::TooLarge,
         })
     }
 
-    /// Looks at the deadlines of what waits, before its turn. Returns how many datagrams were dropped as late.
-    pub(crate) fn begin_turn(&mut self, rtt: Option<Duration>, now: Instant) -> u64 {
-        let Some(deadline) = self.deadline else { return 0 };
-        let mut late = self.queue.drop_late(deadline, now);
-        if let Some(repair) = &mut self.repair {
-            late += repair.sender.drop_late(now);
-            repair.sender.observe_rtt(rtt.unwrap_or_default(), now);
+    /// Looks at the deadlines of what waits, before its turn.
+    pub(crate) fn begin_turn(&mut self, conn: &Conn, now: Instant) -> DroppedInTurn {
+        let mut dropped = DroppedInTurn::default();
+        if !self.has_deadline() {
+            return dropped;
         }
-        late
+        let (rtt, is_in_order) = (conn.rtt().unwrap_or_default(), self.is_in_order());
+        if is_in_order {
+            dropped.queue = self.queue.drop_older_than(max_queue_delay(rtt), now);
+        } else if let Some(deadline) = self.deadline {
+            dropped.late = self.queue.drop_late(deadline, now);
+        }
+        if let Some(repair) = &mut self.repair {
+            dropped.late += repair.sender.drop_late(now);
+            repair.sender.observe_rtt(rtt, now);
+            if is_in_order {
+                let part_of_window = conn.window_packets() / WINDOW_DIVISOR;
+                repair.transport_datagrams =
+                    part_of_window.clamp(MAX_TURN_DATAGRAMS, SEND_QUEUE_FRAMES);
+            }
+        }
+        dropped
+    }
+
+    /// Whether something of it has a deadline.
+    fn has_deadline(&self) -> bool {
+        self.deadline.is_some() || self.repair.is_some()
+    }
+
+    /// Sends a lost packet of QUIC again. `None` if there is none.
+    fn send_lost(&mut self, conn: &mut Conn, now: Instant) -> Option<DatagramOutcome> {
+        let (prefix, stream, free) = (self.prefix(), self.stream, self.transport_room(conn));
+        let sender = &mut self.repair.as_mut()?.sender;
+        send_lost(sender, conn, (stream, &prefix), free, now)
+    }
+
+    /// Datagrams that may be handed to the transport now.
+    fn transport_room(&self, conn: &Conn) -> usize {
+        let most =
+            self.repair.as_ref().map_or(SEND_QUEUE_FRAMES, |repair| repair.transport_datagrams);
+        most.saturating_sub(conn.quic.dgram_send_queue_len())
+    }
+
+    /// Writes the number of the oldest datagram into it, where packets of QUIC are repaired.
+    fn number_front(&mut self) {
+        let start = self.prefix().head.as_bytes().len();
+        let Some(repair) = &self.repair else { return };
+        let header =
+            RepairHeader { kind: RepairKind::Whole, sequence: repair.sender.next_sequence() };
+        if let Some(front) = self.queue.front_mut() {
+            front[start..start + RepairHeader::BYTES].copy_from_slice(&header.to_bytes());
+        }
     }
 
     fn prefix(&self) -> Prefix {
@@ -175,14 +239,19 @@ impl UdpFlow {
 
     /// Sends its oldest datagram in a capsule on the stream (RFC 9297, Section 3.5).
     fn send_front_in_capsule(&mut self, conn: &mut Conn) -> Option<DatagramOutcome> {
+        self.number_front();
         let prefix = self.prefix();
         let front = self.queue.front()?;
         let payload_bytes = (front.len() - prefix.bytes()) as u64;
-        let sent = send_capsule(conn, self.stream, &prefix, front);
-        if sent.is_none() {
-            self.queue.pop();
+        if let Some(problem) = send_capsule(conn, self.stream, &prefix, front) {
+            return Some(problem);
         }
-        Some(sent.unwrap_or(DatagramOutcome::InCapsule(payload_bytes)))
+        self.queue.pop();
+        if let Some(repair) = &mut self.repair {
+            repair.sender.close_block();
+            repair.sender.advance();
+        }
+        Some(DatagramOutcome::InCapsule(payload_bytes))
     }
 }
 
@@ -191,25 +260,11 @@ impl UdpFlow {
     /// As [`UdpFlow::send_front`]: lost datagrams first, second parts of packets before too many wait, then the oldest
     /// packet.
     fn send_repaired(&mut self, conn: &mut Conn, now: Instant) -> Option<DatagramOutcome> {
-        let (prefix, stream) = (self.prefix(), self.stream);
+        let (prefix, stream, free) = (self.prefix(), self.stream, self.transport_room(conn));
         let sender = &mut self.repair.as_mut()?.sender;
         let room = conn.quic.dgram_max_writable_len().unwrap_or(0);
-        let free = SEND_QUEUE_FRAMES.saturating_sub(conn.quic.dgram_send_queue_len());
-        if let Some(lost) = sender.lost() {
-            if free == 0 {
-                return Some(DatagramOutcome::Later);
-            }
-            if lost.bytes.len() > room {
-                // The path MTU has become smaller.
-                let sent = send_capsule(conn, stream, &prefix, &lost.bytes);
-                if sent.is_none() {
-                    sender.take_lost();
-                }
-                return Some(sent.unwrap_or(DatagramOutcome::Again));
-            }
-            let frame = sender.take_lost()?;
-            send_frame(sender, conn, stream, frame, now);
-            return Some(DatagramOutcome::Again);
+        if let Some(outcome) = send_lost(sender, conn, (stream, &prefix), free, now) {
+            return Some(outcome);
         }
         let payload_room = sender.payload_room(room.saturating_sub(prefix.bytes()));
         let head = prefix.head.as_bytes();
@@ -252,21 +307,38 @@ impl UdpFlow {
         }
         if is_whole {
             sender.add_to_block(RepairKind::Whole, payload, now);
-        }
-        let header = RepairHeader { kind: RepairKind::Whole, sequence }.to_bytes();
-        self.queue.front_mut()?[head.len()..prefix.bytes()].copy_from_slice(&header);
-        if is_whole {
+            self.number_front();
             let bytes = self.queue.pop()?;
-            send_new(sender, conn, stream, bytes, now);
+            send_new(&mut self.repair.as_mut()?.sender, conn, stream, bytes, now);
             return Some(DatagramOutcome::Yes(payload_bytes));
         }
-        let sent = self.send_front_in_capsule(conn);
-        if let (Some(DatagramOutcome::InCapsule(_)), Some(repair)) = (&sent, &mut self.repair) {
-            repair.sender.close_block();
-            repair.sender.advance();
-        }
-        sent
+        self.send_front_in_capsule(conn)
     }
+}
+
+/// Sends a lost frame of a flow again, if there is one and room for so many datagrams.
+fn send_lost(
+    sender: &mut RepairSender,
+    conn: &mut Conn,
+    (stream, prefix): (u64, &Prefix),
+    room: usize,
+    now: Instant,
+) -> Option<DatagramOutcome> {
+    let lost = sender.lost()?;
+    if room == 0 {
+        return Some(DatagramOutcome::Later);
+    }
+    if lost.bytes.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
+        // The path MTU has become smaller.
+        let sent = send_capsule(conn, stream, prefix, &lost.bytes);
+        if sent.is_none() {
+            sender.take_lost();
+        }
+        return Some(sent.unwrap_or(DatagramOutcome::Again));
+    }
+    let frame = sender.take_lost()?;
+    send_frame(sender, conn, stream, frame, now);
+    Some(DatagramOutcome::Again)
 }
 
 /// Sends the datagram with the next sequence number for the first time.

@@ -49,6 +49,8 @@ impl Core {
             let port = &self.sockets.ports[conn.address.port];
             let flushed =
                 conn.flush(port, &mut self.buffers.out, MAX_BYTES_PER_TURN, &self.counters);
+            // Datagrams may have waited only for room in the transport.
+            let more = more || conn.has_room_for_waiting_datagrams();
             if conn.path_mtu.has_refused() {
                 self.on_refused_packet(slot);
             }

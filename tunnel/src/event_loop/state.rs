@@ -29,6 +29,8 @@ pub(crate) struct PendingWork {
     pub(crate) drive: VecDeque<usize>,
     /// When connections have something to do by themselves.
     pub(crate) deadlines: Deadlines,
+    /// When UDP flows no longer wait for missing packets.
+    pub(crate) held_packets: Deadlines,
     /// For the role.
     pub(crate) events: VecDeque<TunnelEvent>,
     /// Streams were read outside of [`super::core::Core::handle_streams`].

@@ -4,7 +4,7 @@ use crate::admitted::Admitted;
 use crate::conn_id::ConnId;
 use crate::datagrams::{
     DRAIN_IDLE_TIMEOUT, DatagramTraffic, DatagramsId, DatagramsStart, FlowRepair, Queue,
-    QueueLimit, UdpFlow,
+    UdpContent, UdpFlow,
 };
 use crate::event_loop::core::Core;
 use crate::event_loop::tokens::{KIND_DATAGRAMS, KIND_SHIFT};
@@ -34,6 +34,13 @@ impl Core {
             repair,
         } = start;
         let deadline = self.tunnel.media_deadline;
+        let flow_repair = match deadline {
+            _ if repair.in_order => Some(FlowRepair::in_order(self.now)),
+            Some(deadline) if repair.retransmission => {
+                Some(FlowRepair::of_media(deadline, repair.fec, self.now))
+            }
+            _ => None,
+        };
         let slot = self.udp_flows.vacant_key();
         self.conn(id)?;
         if medium.as_ref().is_some_and(|medium| !self.has_rtsp_flow(medium.id)) {
@@ -67,9 +74,7 @@ impl Core {
             queue: Queue::default(),
             capsules: Capsules::default(),
             deadline: medium.as_ref().and(deadline),
-            repair: deadline
-                .filter(|_| repair.retransmission)
-                .map(|deadline| Box::new(FlowRepair::new(deadline, repair.fec, self.now))),
+            repair: flow_repair.map(Box::new),
             medium,
             admission,
         });
@@ -89,11 +94,19 @@ impl Core {
         Some(DatagramsId { slot, key })
     }
 
-    /// The methods of repair that this end uses for a flow on a connection: those of media.
-    pub fn repair_methods(&self, conn: ConnId, is_medium: bool) -> RepairMethods {
-        let has_datagrams = self.conn(conn).is_some_and(|conn| conn.carries_datagrams());
-        let retransmission = is_medium && has_datagrams && self.tunnel.media_deadline.is_some();
-        RepairMethods { retransmission, fec: retransmission && self.tunnel.media_fec }
+    /// The methods of repair that this end uses for a flow on a connection.
+    pub fn repair_methods(&self, conn: ConnId, content: UdpContent) -> RepairMethods {
+        let none = RepairMethods::default();
+        if !self.conn(conn).is_some_and(|conn| conn.carries_datagrams()) {
+            return none;
+        }
+        match content {
+            UdpContent::Media if self.tunnel.media_deadline.is_some() => {
+                RepairMethods { retransmission: true, fec: self.tunnel.media_fec, ..none }
+            }
+            UdpContent::Quic => RepairMethods { in_order: self.tunnel.quic_repair, ..none },
+            UdpContent::Media | UdpContent::Other => none,
+        }
     }
 
     /// Sends one datagram of a flow with a shared socket. Returns `false` when the flow is over.
@@ -103,7 +116,7 @@ impl Core {
             return false;
         };
         flow.traffic.on_local_datagram(self.now);
-        let limit = QueueLimit::of_flow(flows, flow.medium.is_some());
+        let limit = flow.queue_limit(flows);
         let dropped = flow.enqueue(payload, limit, self.now);
         self.count_queue_drops(dropped);
         self.datagrams_ready(id.slot);
@@ -148,6 +161,7 @@ impl Core {
     /// Takes a flow out, and lets the peer know.
     pub(crate) fn end_datagrams(&mut self, slot: usize, end: FlowEnd) {
         let Some(flow) = self.udp_flows.try_remove(slot) else { return };
+        self.pending.held_packets.set(slot, None);
         let UdpFlow { conn: id, stream, key, .. } = flow;
         if let Some(conn) = self.conn_mut(id) {
             match (end, &mut conn.http.h3) {

@@ -1,6 +1,10 @@
 //! Datagrams on their way out of the tunnel.
 
+use std::time::Duration;
+
+use crate::conn::Conn;
 use crate::datagrams::receive::DatagramRun;
+use crate::datagrams::repair::in_order::{self, HoldLimit};
 use crate::datagrams::repair::receiver::Received;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
@@ -53,29 +57,58 @@ impl Core {
 
     /// Hands an HTTP datagram to its flow; [`Core::flush_run`] has to follow.
     pub(super) fn deliver(&mut self, slot: usize, datagram: &[u8]) {
-        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
-        match (parse_context(datagram), &mut flow.repair) {
-            (Some((UDP_CONTEXT, payload)), _) => self.deliver_packet(slot, payload),
-            (Some((repair::CONTEXT, datagram)), Some(repair)) => {
-                let received = RepairHeader::parse(datagram)
-                    .map(|(header, payload)| repair.receiver.take(header, payload, self.now));
-                match received {
-                    Some(Received::Packet(packet)) => self.deliver_packet(slot, packet),
-                    Some(Received::Packets { packets, corrected }) => {
-                        let repairs = &self.shared.metrics.datagram_repairs;
-                        repairs.add(DatagramRepair::Corrected, corrected);
-                        packets.iter().for_each(|packet| self.deliver_packet(slot, packet));
-                    }
-                    Some(Received::Duplicate) => {
-                        self.shared.metrics.datagram_repairs.of(DatagramRepair::Duplicate).inc();
-                    }
-                    None => self.shared.metrics.drops.of(Drop::DatagramContext).inc(),
-                }
+        let Some(flow) = self.udp_flows.get(slot) else { return };
+        match parse_context(datagram) {
+            Some((UDP_CONTEXT, payload)) => self.deliver_packet(slot, payload),
+            Some((repair::CONTEXT, datagram)) if flow.repair.is_some() => {
+                self.deliver_numbered(slot, datagram);
             }
             // RFC 9298, Section 4: a datagram with an unknown context ID is dropped silently.
-            (Some(_), _) => self.shared.metrics.drops.of(Drop::DatagramContext).inc(),
-            (None, _) => self.shared.metrics.protocol_errors.of(Parser::Http3).inc(),
+            Some(_) => self.shared.metrics.drops.of(Drop::DatagramContext).inc(),
+            None => self.shared.metrics.protocol_errors.of(Parser::Http3).inc(),
         }
+    }
+
+    /// Hands a datagram with a [`RepairHeader`] to its flow.
+    fn deliver_numbered(&mut self, slot: usize, datagram: &[u8]) {
+        let Some((header, payload)) = RepairHeader::parse(datagram) else {
+            self.shared.metrics.drops.of(Drop::DatagramContext).inc();
+            return;
+        };
+        let flows = self.udp_flows.len();
+        let Some(flow) = self.udp_flows.get_mut(slot) else { return };
+        let (conn, bytes) = (flow.conn.slot, flow.queue_limit(flows).bytes());
+        let Some(repair) = &mut flow.repair else { return };
+        let rtt = || self.conns.get(conn).and_then(Conn::rtt).unwrap_or_default();
+        let time = if repair.is_in_order() { in_order::deadline(rtt()) } else { Duration::ZERO };
+        let received = repair.take(header, payload, HoldLimit { time, bytes }, self.now);
+        self.pending.held_packets.set(slot, repair.hold_deadline());
+        let repairs = &self.shared.metrics.datagram_repairs;
+        match received {
+            Received::Packet(packet) => self.deliver_packet(slot, packet),
+            Received::Packets { packets, corrected } => {
+                repairs.add(DatagramRepair::Corrected, corrected);
+                packets.iter().for_each(|packet| self.deliver_packet(slot, packet));
+            }
+            Received::Duplicate => repairs.of(DatagramRepair::Duplicate).inc(),
+            Received::Held => repairs.of(DatagramRepair::Held).inc(),
+            Received::InOrder { packets, skipped } => {
+                repairs.add(DatagramRepair::Skipped, skipped);
+                packets.iter().for_each(|packet| self.deliver_packet(slot, packet));
+            }
+        }
+    }
+
+    /// Passes on the packets of a flow that have waited for a missing one until its deadline.
+    pub(crate) fn release_held_packets(&mut self, slot: usize) {
+        let Some(repair) = self.udp_flows.get_mut(slot).and_then(|it| it.repair.as_mut()) else {
+            return;
+        };
+        let (packets, skipped) = repair.expire(self.now);
+        self.pending.held_packets.set(slot, repair.hold_deadline());
+        self.shared.metrics.datagram_repairs.add(DatagramRepair::Skipped, skipped);
+        packets.iter().for_each(|packet| self.deliver_packet(slot, packet));
+        self.flush_run();
     }
 
     /// Hands a packet to its flow; [`Core::flush_run`] has to follow.

@@ -1,6 +1,5 @@
 //! Datagrams on their way into the tunnel.
 
-use crate::datagrams::QueueLimit;
 use crate::datagrams::repair::frame_id::stream_and_number;
 use crate::datagrams::repair::sender::AfterOutcome;
 use crate::datagrams::send::DatagramOutcome;
@@ -31,7 +30,7 @@ impl Core {
             };
             flow.ready = false;
             if flow.readable {
-                let limit = QueueLimit::of_flow(flows, flow.medium.is_some());
+                let limit = flow.queue_limit(flows);
                 match flow.read(
                     &mut self.buffers.udp_receive,
                     limit,
@@ -52,9 +51,8 @@ impl Core {
                 answered.push(flow_slot);
                 continue;
             }
-            if flow.deadline.is_some() {
-                late += flow.begin_turn(conn.rtt(), self.now);
-            }
+            let in_turn = flow.begin_turn(conn, self.now);
+            (late, dropped) = (late + in_turn.late, dropped + in_turn.queue);
             let mut waits = false;
             for _ in 0..MAX_TURN_DATAGRAMS {
                 match flow.send_front(conn, largest_packet_bytes, self.now) {

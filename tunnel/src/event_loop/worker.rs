@@ -232,7 +232,9 @@ impl<R: Role> Worker<R> {
                 return Ok(());
             }
             let role = self.role.next_deadline();
-            let due = [Some(self.next_tick), role, self.core.pending.deadlines.next()];
+            let pending = &self.core.pending;
+            let held = pending.held_packets.next();
+            let due = [Some(self.next_tick), role, pending.deadlines.next(), held];
             self.timer.arm(due.into_iter().flatten().min(), Instant::now())?;
         }
     }
@@ -344,6 +346,12 @@ impl<R: Role> Worker<R> {
                 }
             });
             self.core.mark_pending(slot);
+        }
+        while let Some(slot) = self.core.pending.held_packets.pop(self.core.now) {
+            let conn = self.core.udp_flows.get(slot).map(|flow| flow.conn.slot);
+            if let Some(conn) = conn {
+                self.core.isolated(conn, |core| core.release_held_packets(slot));
+            }
         }
     }
 

@@ -258,7 +258,7 @@ fn connect_udp() {
         carries: Carries::Udp { proxy: "proxy.example:4433".into(), rtsp_stream: Some(4), repair },
         ..want.clone()
     };
-    let repaired = of_rtsp(RepairMethods { retransmission: true, fec: true });
+    let repaired = of_rtsp(RepairMethods { retransmission: true, fec: true, in_order: false });
     let offer = ("millrace-datagram-repair", "retransmission, fec");
     assert_eq!(
         request(&[&UDP[..], &[("millrace-rtsp", "4"), offer]].concat()),

@@ -19,6 +19,7 @@ pub mod h3_connect;
 pub mod http_connect;
 pub mod http_datagram;
 pub mod proxy_protocol;
+pub mod quic_packet;
 pub mod repair;
 pub mod rtp;
 pub mod rtsp;

@@ -13,6 +13,7 @@ pub const CONTEXT: u64 = 2;
 
 const RETRANSMISSION: &str = "retransmission";
 const FEC: &str = "fec";
+const IN_ORDER: &str = "in-order";
 
 /// Methods of repair that an end offers or accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct RepairMethods {
     pub retransmission: bool,
     /// Forward error correction: blocks of datagrams are followed by [`RepairKind::Repair`] datagrams.
     pub fec: bool,
+    /// For QUIC in the flow: lost datagrams may be sent again, and those behind a missing one wait for it.
+    pub in_order: bool,
 }
 
 impl RepairMethods {
@@ -31,6 +34,7 @@ impl RepairMethods {
             match token.trim_ascii() {
                 it if it == RETRANSMISSION.as_bytes() => methods.retransmission = true,
                 it if it == FEC.as_bytes() => methods.fec = true,
+                it if it == IN_ORDER.as_bytes() => methods.in_order = true,
                 _ => {}
             }
         }
@@ -49,6 +53,7 @@ impl RepairMethods {
         Self {
             retransmission: self.retransmission && other.retransmission,
             fec: self.fec && other.fec,
+            in_order: self.in_order && other.in_order,
         }
     }
 
@@ -60,7 +65,8 @@ impl RepairMethods {
 
 impl fmt::Display for RepairMethods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [(self.retransmission, RETRANSMISSION), (self.fec, FEC)];
+        let all =
+            [(self.retransmission, RETRANSMISSION), (self.fec, FEC), (self.in_order, IN_ORDER)];
         let names: Vec<_> = all.iter().filter(|(used, _)| *used).map(|(_, name)| *name).collect();
         f.write_str(&names.join(", "))
     }
@@ -254,15 +260,17 @@ mod tests {
 
     #[test]
     fn unknown_methods_are_ignored() {
-        let retransmission = RepairMethods { retransmission: true, fec: false };
+        let none = RepairMethods::default();
+        let retransmission = RepairMethods { retransmission: true, ..none };
         for (value, methods) in [
             ("retransmission", retransmission),
             ("other, retransmission ,x;y=1", retransmission),
-            ("", RepairMethods::default()),
-            ("fec,retransmission", RepairMethods { retransmission: true, fec: true }),
-            ("fec", RepairMethods { retransmission: false, fec: true }),
-            ("Retransmission", RepairMethods::default()),
-            ("retransmission;v=2", RepairMethods::default()),
+            ("", none),
+            ("fec,retransmission", RepairMethods { retransmission: true, fec: true, ..none }),
+            ("fec", RepairMethods { fec: true, ..none }),
+            ("in-order, other", RepairMethods { in_order: true, ..none }),
+            ("Retransmission", none),
+            ("retransmission;v=2", none),
         ] {
             assert_eq!(RepairMethods::parse(value.as_bytes()), methods, "{value}");
             let fields = [(&b":status"[..], &b"200"[..]), (FIELD.as_bytes(), value.as_bytes())];
@@ -277,11 +285,12 @@ mod tests {
 
     #[test]
     fn methods_are_read_back() {
-        for (retransmission, fec) in [(false, false), (false, true), (true, false), (true, true)] {
-            let methods = RepairMethods { retransmission, fec };
+        for bits in 0..8_u8 {
+            let [retransmission, fec, in_order] = [1, 2, 4].map(|bit| bits & bit != 0);
+            let methods = RepairMethods { retransmission, fec, in_order };
             assert_eq!(RepairMethods::parse(methods.to_string().as_bytes()), methods);
             assert_eq!(methods.common(methods), methods);
-            assert_eq!(methods.is_empty(), !retransmission && !fec);
+            assert_eq!(methods.is_empty(), bits == 0);
         }
     }
 

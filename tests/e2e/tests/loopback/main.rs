@@ -30,6 +30,7 @@ mod path_change;
 mod peers;
 mod proxy_listeners;
 mod qlog;
+mod quic_flows;
 mod refused;
 mod reload;
 mod resets;

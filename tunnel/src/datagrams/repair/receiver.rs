@@ -24,6 +24,10 @@ pub(crate) enum Received<'a> {
     Packet(&'a [u8]),
     /// Packets that are whole now. So many datagrams of them were computed.
     Packets { packets: Vec<Vec<u8>>, corrected: u64 },
+    /// A packet that waits for an earlier one.
+    Held,
+    /// Packets that are in order now. So many before them are no longer waited for.
+    InOrder { packets: Vec<Vec<u8>>, skipped: u64 },
     /// Nothing new.
     Duplicate,
 }

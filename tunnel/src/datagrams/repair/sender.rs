@@ -9,6 +9,7 @@ use millrace_wire::repair::{
 
 use super::fec::Fec;
 use super::frame_id::FRAME_NUMBER_BITS;
+use super::in_order;
 
 /// Bytes of one flow that are kept until their acknowledgement: 200 ms of a stream of 95 Mbit/s, with room to spare.
 /// The oldest are dropped.
@@ -41,6 +42,8 @@ pub(crate) enum AfterOutcome {
 #[derive(Debug)]
 pub(crate) struct RepairSender {
     deadline: Duration,
+    /// Whether the deadline is that of QUIC, which follows the round trip.
+    is_in_order: bool,
     keeps: bool,
     next_sequence: Sequence,
     /// The number of the first of `frames`.
@@ -62,6 +65,7 @@ impl RepairSender {
     pub(crate) fn new(deadline: Duration, fec: bool, now: Instant) -> Self {
         Self {
             deadline,
+            is_in_order: false,
             keeps: true,
             next_sequence: Sequence::default(),
             first_number: 0,
@@ -72,6 +76,12 @@ impl RepairSender {
             fec: fec.then(|| Fec::new(deadline, now)),
             kept_bytes: 0,
         }
+    }
+
+    /// Of a flow of QUIC, whose deadline follows the round trip.
+    pub(crate) fn in_order(now: Instant) -> Self {
+        let deadline = in_order::deadline(Duration::ZERO);
+        Self { is_in_order: true, ..Self::new(deadline, false, now) }
     }
 
     /// The number of the datagram that is sent next.
@@ -127,6 +137,9 @@ impl RepairSender {
     /// Notes the round-trip time. A frame that gets lost can be repaired if the loss shows before the deadline, after
     /// 9/8 of a round trip: sent again it needs as long as the first time.
     pub(crate) fn observe_rtt(&mut self, rtt: Duration, now: Instant) {
+        if self.is_in_order {
+            self.deadline = in_order::deadline(rtt);
+        }
         self.keeps = rtt.mul_f64(LOSS_DELAY_RTTS) <= self.deadline;
         if let Some(fec) = &mut self.fec {
             fec.update(self.keeps, now);
@@ -356,6 +369,25 @@ mod tests {
             sender.observe_rtt(rtt, Instant::now());
             assert_eq!(sender.keeps(), keeps, "{rtt:?}");
         }
+    }
+
+    #[test]
+    fn the_deadline_of_quic_follows_the_round_trip() {
+        let start = Instant::now();
+        let mut sender = RepairSender::in_order(start);
+        for rtt in [50, 100, 400] {
+            sender.observe_rtt(rtt * MS, start);
+            assert!(sender.keeps());
+            let age = in_order::deadline(rtt * MS);
+            for (age, after) in [(age, AfterOutcome::Retransmit), (age + MS, AfterOutcome::TooLate)]
+            {
+                let number = send(&mut sender, b"frame", start, start);
+                assert_eq!(sender.on_outcome(number, false, start + age), after);
+            }
+        }
+        // A round trip that is longer than the longest deadline leaves no time.
+        sender.observe_rtt(3000 * MS, start);
+        assert!(!sender.keeps());
     }
 
     #[test]

@@ -92,6 +92,7 @@ impl Link {
                 packets.iter().for_each(|packet| self.arrive(packet));
             }
             Received::Duplicate => panic!("nothing is sent twice"),
+            Received::Held | Received::InOrder { .. } => panic!("media are not passed on in order"),
         }
     }
 
