@@ -28,7 +28,7 @@ pub struct FlowsArgs {
 }
 
 #[derive(Deserialize)]
-struct FlowsAnswer {
+struct FlowList {
     flows: Vec<FlowInfo>,
 }
 
@@ -57,7 +57,7 @@ fn request(api: &AdminApi, session: Option<&str>) -> Result<Bytes, AdminApiError
 }
 
 fn parse(api: &AdminApi, answer: &Bytes) -> Result<Vec<FlowInfo>, AdminApiError> {
-    let FlowsAnswer { mut flows } = api.parse(answer)?;
+    let FlowList { mut flows } = api.parse(answer)?;
     flows.sort_by(|a, b| b.rate_mbps.total_cmp(&a.rate_mbps).then(a.id.cmp(&b.id)));
     Ok(flows)
 }

@@ -37,24 +37,39 @@ pub(super) fn check(
     (server, authority): (SocketAddr, &str),
     destinations: &[FixedDestination],
 ) -> io::Result<()> {
-    for FixedDestination { listener, protocol, destination } in destinations {
-        let check = format!("{listener}.destination {destination}");
-        let fields = request(*protocol, destination, authority);
-        let Some(answer) = dialled.ask(config, &fields, false, CONNECT_TIMEOUT)? else {
-            let remedy = "see the server's log";
-            report.skip(&check, format!("{server} does not answer a request for it"), remedy);
-            continue;
-        };
-        match parse_response(fields_of(&answer)) {
-            Ok(Response::Established) => report.ok(&check, established(server, *protocol)),
-            Ok(Response::Failed { failure, .. }) => refused(report, &check, server, failure),
-            Ok(Response::Interim) | Err(_) => {
-                let remedy = "use a millrace-server there";
-                report.skip(&check, format!("{server} gives an answer of an unknown kind"), remedy);
-            }
-        }
+    let mut ask = |it: &FixedDestination| {
+        dialled.request(&request(it.protocol, &it.destination, authority), false)
+    };
+    let streams: Vec<_> = destinations.iter().map(&mut ask).collect();
+    let open: Vec<_> = streams.iter().copied().flatten().collect();
+    dialled.wait_for_answers(config, &open, CONNECT_TIMEOUT)?;
+    for (destination, stream) in destinations.iter().zip(streams) {
+        let answer = stream.and_then(|stream| dialled.answer(stream));
+        report_answer(report, server, destination, answer);
     }
     Ok(())
+}
+
+/// Reports what a server answered for a destination; `None` if it did not.
+pub(super) fn report_answer(
+    report: &mut Report,
+    server: SocketAddr,
+    FixedDestination { listener, protocol, destination }: &FixedDestination,
+    answer: Option<&[Header]>,
+) {
+    let check = format!("{listener}.destination {destination}");
+    let Some(answer) = answer else {
+        let found = format!("{server} does not answer a request for it");
+        return report.skip(&check, found, "see the server's log");
+    };
+    match parse_response(fields_of(answer)) {
+        Ok(Response::Established) => report.ok(&check, established(server, *protocol)),
+        Ok(Response::Failed { failure, .. }) => refused(report, &check, server, failure),
+        Ok(Response::Interim) | Err(_) => {
+            let found = format!("{server} gives an answer of an unknown kind");
+            report.skip(&check, found, "use a millrace-server there");
+        }
+    }
 }
 
 fn request(protocol: Protocol, destination: &Destination, authority: &str) -> Vec<Header> {

@@ -34,19 +34,25 @@ impl Dialled {
         self.h3.as_ref().is_some_and(|h3| h3.peer_settings_raw().is_some())
     }
 
-    /// Sends a request, whose stream ends with it or not. Returns the fields of the answer, unless that does not come in
-    /// time.
-    pub(super) fn ask(
+    /// Sends a request, whose stream ends with it or not. Returns the stream, unless the server allows none.
+    pub(super) fn request(&mut self, fields: &[h3::Header], is_end: bool) -> Option<u64> {
+        self.h3.as_mut()?.send_request(&mut self.quic, fields, is_end).ok()
+    }
+
+    /// Waits for the answers on `streams`, at most for `timeout`.
+    pub(super) fn wait_for_answers(
         &mut self,
         config: &TunnelConfig,
-        fields: &[h3::Header],
-        is_end: bool,
+        streams: &[u64],
         timeout: Duration,
-    ) -> io::Result<Option<Vec<h3::Header>>> {
-        let Some(h3) = &mut self.h3 else { return Ok(None) };
-        let Ok(stream) = h3.send_request(&mut self.quic, fields, is_end) else { return Ok(None) };
-        self.drive(config, Instant::now() + timeout, |it| it.answers.contains_key(&stream))?;
-        Ok(self.answers.remove(&stream))
+    ) -> io::Result<()> {
+        let are_there = |it: &Self| streams.iter().all(|stream| it.answers.contains_key(stream));
+        self.drive(config, Instant::now() + timeout, are_there)
+    }
+
+    /// The fields of the answer on a stream.
+    pub(super) fn answer(&self, stream: u64) -> Option<&[h3::Header]> {
+        self.answers.get(&stream).map(Vec::as_slice)
     }
 
     /// The largest packet that has arrived, in bytes.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use boring::x509::X509;
 use millrace_config::{Host, HostPort};
+use quiche::h3::Header;
 use socket2::SockRef;
 
 use super::destinations::{self, FixedDestination};
@@ -141,12 +142,9 @@ fn attempt(
     if wanted.udp {
         dialled.report_udp(report, server);
     }
-    if wanted.rtsp {
-        dialled.report_rtsp(report, config, server, server_name)?;
+    if wanted.rtsp || !wanted.destinations.is_empty() {
+        requests(report, &mut dialled, config, server, wanted)?;
     }
-    let authority = HostPort { host: server_name.clone(), port: server.port() }.to_string();
-    let at = (server, authority.as_str());
-    destinations::check(report, &mut dialled, config, at, wanted.destinations)?;
     let most = usize::from(config.max_udp_payload_bytes);
     dialled.drive(config, Instant::now() + MTU_SEARCH_TIMEOUT, |it| it.largest() >= most)?;
     let largest = dialled.largest();
@@ -163,6 +161,55 @@ fn attempt(
     let _ = dialled.quic.close(true, 0x100, b"");
     dialled.send();
     Ok(true)
+}
+
+/// Sends a health probe, and requests for destinations to a server that answers it.
+fn requests(
+    report: &mut Report,
+    dialled: &mut Dialled,
+    config: &TunnelConfig,
+    server: SocketAddr,
+    wanted: HandshakeTarget<'_>,
+) -> io::Result<()> {
+    let authority = HostPort { host: wanted.server_name.clone(), port: server.port() }.to_string();
+    let probe = dialled.request(&probe_fields(&authority, 0), true);
+    dialled.wait_for_answers(config, probe.as_slice(), PROBE_TIMEOUT)?;
+    let answer = probe.and_then(|stream| dialled.answer(stream));
+    if wanted.rtsp {
+        report_rtsp(report, server, answer);
+    }
+    if answer.is_some() {
+        let at = (server, authority.as_str());
+        return destinations::check(report, dialled, config, at, wanted.destinations);
+    }
+    for destination in wanted.destinations {
+        destinations::report_answer(report, server, destination, None);
+    }
+    Ok(())
+}
+
+/// Whether the server follows RTSP: its answer to a health probe says so.
+fn report_rtsp(report: &mut Report, server: SocketAddr, answer: Option<&[Header]>) {
+    let check = "RTP over UDP";
+    let Some(fields) = answer else {
+        let remedy = "see its log; `millrace-server doctor` there checks it too";
+        return report.skip(
+            check,
+            format!("{server} does not say whether it follows RTSP"),
+            remedy,
+        );
+    };
+    if follows_rtsp(fields_of(fields)) {
+        return report.ok(check, format!("{server} follows RTSP"));
+    }
+    report.warn(
+        check,
+        format!(
+            "{server} does not follow RTSP: SETUP of media over UDP is refused with 461, and players use \
+             the RTSP connection"
+        ),
+        "use a millrace-server of this version there, with limits.max_rtsp_port_pairs above 0",
+    );
 }
 
 /// What the route's first link carries.
@@ -234,37 +281,6 @@ impl Dialled {
             "use a millrace-server there that carries UDP (docs/integrate/udp.md), or remove this \
              server from tunnel.servers; otherwise datagrams of mode = \"udp\" are dropped",
         );
-    }
-
-    /// Whether the server follows RTSP: its answer to a health probe says so.
-    fn report_rtsp(
-        &mut self,
-        report: &mut Report,
-        config: &TunnelConfig,
-        server: SocketAddr,
-        server_name: &Host,
-    ) -> io::Result<()> {
-        let check = "RTP over UDP";
-        let authority = HostPort { host: server_name.clone(), port: server.port() };
-        let request = probe_fields(&authority.to_string(), 0);
-        let Some(fields) = self.ask(config, &request, true, PROBE_TIMEOUT)? else {
-            let remedy = "see its log; `millrace-server doctor` there checks it too";
-            report.skip(check, format!("{server} does not say whether it follows RTSP"), remedy);
-            return Ok(());
-        };
-        if follows_rtsp(fields_of(&fields)) {
-            report.ok(check, format!("{server} follows RTSP"));
-        } else {
-            report.warn(
-                check,
-                format!(
-                    "{server} does not follow RTSP: SETUP of media over UDP is refused with 461, and players use \
-                     the RTSP connection"
-                ),
-                "use a millrace-server of this version there, with limits.max_rtsp_port_pairs above 0",
-            );
-        }
-        Ok(())
     }
 
     /// Reports the key exchange. Only a hybrid group protects recordings against a later quantum

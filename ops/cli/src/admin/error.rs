@@ -57,7 +57,7 @@ pub enum AdminApiError {
         answer: String,
     },
     /// It refused the request for another reason.
-    #[error("{answer} ({at} answers {})", .status.as_u16())]
+    #[error("{at} answers {}: {answer}", .status.as_u16())]
     Refused {
         /// Where.
         at: String,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 
-use super::snapshot::{Snapshot, SnapshotSource};
+use super::snapshot::{SnapshotSource, TopSnapshot};
 use crate::admin::AdminApiError;
 
 /// An event of the display.
@@ -18,7 +18,7 @@ pub(super) enum TopEvent {
     /// The terminal has another size.
     Resized,
     /// The program answered, or did not.
-    Updated(Result<Snapshot, AdminApiError>),
+    Updated(Result<TopSnapshot, AdminApiError>),
     /// No more keys can be read.
     InputFailed(io::Error),
 }

@@ -11,7 +11,7 @@ const BUILD_INFO: &str = "millrace_build_info{";
 
 /// Flows and state of a program.
 #[derive(Clone, Debug)]
-pub(super) struct Snapshot {
+pub(super) struct TopSnapshot {
     /// Name and version of the program.
     pub(super) program: String,
     /// Why it is not healthy; `None` if it is.
@@ -22,7 +22,7 @@ pub(super) struct Snapshot {
 
 /// Sums over all flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct FlowTotals {
+pub(super) struct TopTotals {
     pub(super) tcp: usize,
     pub(super) udp: usize,
     pub(super) bypassed: usize,
@@ -31,9 +31,9 @@ pub(super) struct FlowTotals {
     pub(super) bytes_down: u64,
 }
 
-impl Snapshot {
-    pub(super) fn totals(&self) -> FlowTotals {
-        let mut totals = FlowTotals::default();
+impl TopSnapshot {
+    pub(super) fn totals(&self) -> TopTotals {
+        let mut totals = TopTotals::default();
         for flow in &self.flows {
             match flow.protocol {
                 Protocol::Tcp => totals.tcp += 1,
@@ -66,7 +66,7 @@ impl SnapshotSource {
     }
 
     /// The program now.
-    pub(super) fn fetch(&mut self) -> Result<Snapshot, AdminApiError> {
+    pub(super) fn fetch(&mut self) -> Result<TopSnapshot, AdminApiError> {
         let program = match self.program.take() {
             Some(program) => program,
             None => self.identify()?,
@@ -74,7 +74,7 @@ impl SnapshotSource {
         let health_problem = self.api.health_problem()?;
         let flows = flows::fetch(&self.api)?;
         self.program = Some(program.clone());
-        Ok(Snapshot { program, health_problem, flows })
+        Ok(TopSnapshot { program, health_problem, flows })
     }
 
     fn identify(&self) -> Result<String, AdminApiError> {
@@ -114,8 +114,8 @@ mod tests {
         let mut flows = vec![flow(1, 1.0), flow(2, 3.0), flow(3, 0.5)];
         flows[0].protocol = Protocol::Udp;
         flows[1].bypassed = true;
-        let snapshot = Snapshot { program: String::new(), health_problem: None, flows };
-        let expected = FlowTotals {
+        let snapshot = TopSnapshot { program: String::new(), health_problem: None, flows };
+        let expected = TopTotals {
             tcp: 2,
             udp: 1,
             bypassed: 1,

@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::snapshot::Snapshot;
+use super::snapshot::TopSnapshot;
 use crate::admin::AdminApiError;
 
 /// State of the display.
@@ -11,7 +11,7 @@ pub(super) struct TopState {
     /// The admin listener.
     pub(super) address: String,
     /// The last answer.
-    pub(super) snapshot: Snapshot,
+    pub(super) snapshot: TopSnapshot,
     /// Why there is no newer one.
     pub(super) problem: Option<String>,
     /// The first flow that is shown.
@@ -21,12 +21,12 @@ pub(super) struct TopState {
 }
 
 impl TopState {
-    pub(super) fn new(address: String, snapshot: Snapshot) -> Self {
+    pub(super) fn new(address: String, snapshot: TopSnapshot) -> Self {
         Self { address, snapshot, problem: None, first: 0, page_rows: 1 }
     }
 
     /// Takes an answer. After a failure the last one stays.
-    pub(super) fn update(&mut self, update: Result<Snapshot, AdminApiError>) {
+    pub(super) fn update(&mut self, update: Result<TopSnapshot, AdminApiError>) {
         match update {
             Ok(snapshot) => (self.snapshot, self.problem) = (snapshot, None),
             Err(error) => self.problem = Some(error.to_string()),

@@ -7,7 +7,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::events::{TopEvent, start_updates};
-use super::snapshot::{Snapshot, SnapshotSource};
+use super::snapshot::{SnapshotSource, TopSnapshot};
 use super::state::TopState;
 use super::{run_loop, view};
 use crate::admin::AdminApiError;
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 fn state_with(flows: u64) -> TopState {
     let flows = (0..flows).map(|id| flow(id, 1000.0 - id as f64)).collect();
     let program = "millrace-client 1.2.3".to_owned();
-    let snapshot = Snapshot { program, health_problem: None, flows };
+    let snapshot = TopSnapshot { program, health_problem: None, flows };
     TopState::new("127.0.0.1:9464".to_owned(), snapshot)
 }
 
@@ -130,7 +130,7 @@ fn quit(
 fn show(
     fixture: AdminFixture,
     change: impl FnOnce(AdminFixture) -> Option<AdminFixture>,
-    is_awaited: impl Fn(&Result<Snapshot, AdminApiError>) -> bool,
+    is_awaited: impl Fn(&Result<TopSnapshot, AdminApiError>) -> bool,
 ) -> Vec<String> {
     let mut source = SnapshotSource::new(fixture.api(None));
     let state = TopState::new(source.address(), source.fetch().unwrap());
