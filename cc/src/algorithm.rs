@@ -67,11 +67,20 @@ impl Spec {
 /// ```
 /// use millrace_cc::{AlgorithmEntry, ConstantConfig, read_settings};
 ///
-/// const STEADY: AlgorithmEntry = AlgorithmEntry { names: &["steady"], make: read_settings::<ConstantConfig> };
+/// const STEADY: AlgorithmEntry = AlgorithmEntry {
+///     names: &["steady"],
+///     summary: "a constant rate",
+///     source: "this crate",
+///     make: read_settings::<ConstantConfig>,
+/// };
 /// ```
 pub struct AlgorithmEntry {
     /// Its name, then its aliases.
     pub names: &'static [&'static str],
+    /// What it is, in less than a line.
+    pub summary: &'static str,
+    /// Where it is described: RFC, draft or paper.
+    pub source: &'static str,
     /// Makes its settings from the parameters given.
     pub make: fn(Map<String, Value>) -> Result<Algorithm, serde_json::Error>,
 }

@@ -9,8 +9,12 @@ use crate::{
     SentPacket, Time,
 };
 
-pub(crate) const ENTRIES: &[AlgorithmEntry] =
-    &[AlgorithmEntry { names: &["constant"], make: algorithm::read_settings::<ConstantConfig> }];
+pub(crate) const ENTRIES: &[AlgorithmEntry] = &[AlgorithmEntry {
+    names: &["constant"],
+    summary: "a fixed rate, the parameter rate_mbps; for tests only: it never backs off",
+    source: "Millrace",
+    make: algorithm::read_settings::<ConstantConfig>,
+}];
 
 /// The window is this many round trips of the rate, so that the rate and never the
 /// window limits the sender, also while acknowledgements are late.

@@ -10,6 +10,8 @@ use crate::{bbr, constant, copa, iris, pcc, window};
 
 const TRANSPORT: &[AlgorithmEntry] = &[AlgorithmEntry {
     names: &["bbr2"],
+    summary: "BBR version 2, of the QUIC stack",
+    source: "quiche",
     make: |parameters| of_transport("bbr2", "bbr2_gcongestion", parameters),
 }];
 
@@ -35,7 +37,8 @@ fn own_entries() -> impl Iterator<Item = &'static AlgorithmEntry> {
         .flatten()
 }
 
-fn entries() -> impl Iterator<Item = &'static AlgorithmEntry> {
+/// All algorithms that [`find`] knows.
+pub fn entries() -> impl Iterator<Item = &'static AlgorithmEntry> {
     own_entries().chain(ADDED.get().copied().unwrap_or_default())
 }
 
@@ -154,8 +157,11 @@ mod tests {
     fn names_in_use_can_not_be_added() {
         const MAKE: fn(Map<String, Value>) -> Result<Algorithm, serde_json::Error> =
             crate::algorithm::read_settings::<crate::ConstantConfig>;
-        const KNOWN: &[AlgorithmEntry] = &[AlgorithmEntry { names: &["cubic"], make: MAKE }];
-        const SAME: &[AlgorithmEntry] = &[AlgorithmEntry { names: &["mine", "mine"], make: MAKE }];
+        const fn entry(names: &'static [&'static str]) -> AlgorithmEntry {
+            AlgorithmEntry { names, summary: "a constant rate", source: "a test", make: MAKE }
+        }
+        const KNOWN: &[AlgorithmEntry] = &[entry(&["cubic"])];
+        const SAME: &[AlgorithmEntry] = &[entry(&["mine", "mine"])];
         assert_eq!(add(KNOWN), Err(AddError::NameInUse("cubic")));
         assert_eq!(add(SAME), Err(AddError::NameInUse("mine")));
     }
@@ -166,6 +172,15 @@ mod tests {
         for name in &names {
             assert!(find(&with_what_it_needs(name)).is_ok(), "{name}");
             assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_entry_says_in_less_than_a_line_what_it_is_and_from_where() {
+        for AlgorithmEntry { names, summary, source, .. } in entries() {
+            assert!((10..=90).contains(&summary.len()), "{names:?}: {summary:?}");
+            assert!((5..=60).contains(&source.len()), "{names:?}: {source:?}");
+            assert!(!summary.contains('\n') && !summary.ends_with('.'), "{names:?}: {summary:?}");
         }
     }
 

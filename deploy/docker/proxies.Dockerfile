@@ -31,6 +31,8 @@ COPY proxy-client proxy-client
 COPY proxy-server proxy-server
 COPY third_party/quiche third_party/quiche
 COPY tunnel tunnel
+# The commit for `--version`: the context has no repository.
+ARG MILLRACE_COMMIT
 RUN --mount=type=cache,target=/opt/cargo/registry \
     --mount=type=cache,target=/src/target \
     --mount=type=secret,id=ca-bundle,target=/etc/ssl/certs/ca-certificates.crt \

@@ -2,17 +2,25 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use millrace_cli::{Program, SharedCommand, with_default_config};
 use millrace_ops::cli::{self, ConfigArgs};
 use millrace_ops::doctor::DoctorArgs;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials::CertificateOwner;
+use millrace_version::VERSION;
 
 use crate::nginx::{self, NginxArgs};
 use crate::rtsp_check::{self, RtspProblem};
+use crate::settings::DEFAULT_CONFIG;
+
+const PROGRAM: Program = Program {
+    command,
+    load_admin: |file| Ok(millrace_config::load_client(file, &algorithms::check)?.admin),
+};
 
 #[derive(Parser)]
-#[command(version, about = "Millrace tunnel client (viewer side)")]
+#[command(version = VERSION, about = "Millrace tunnel client (viewer side)")]
 struct ClientCli {
     #[command(subcommand)]
     command: ClientCommand,
@@ -28,11 +36,23 @@ enum ClientCommand {
     Doctor(DoctorArgs),
     /// Start nginx with transparent listening sockets, which it can't open itself
     Nginx(NginxArgs),
+    #[command(flatten)]
+    Shared(SharedCommand),
 }
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
-    cli::exit_code("millrace-client", run(ClientCli::parse().command))
+    cli::exit_code("millrace-client", parse().and_then(|it| run(it.command)))
+}
+
+/// The command line, with the defaults that differ between the programs.
+fn command() -> Command {
+    with_default_config(ClientCli::command(), DEFAULT_CONFIG)
+}
+
+/// Exits with a message if the command line is wrong.
+fn parse() -> anyhow::Result<ClientCli> {
+    ClientCli::from_arg_matches(&command().get_matches()).map_err(Into::into)
 }
 
 fn run(command: ClientCommand) -> anyhow::Result<ExitCode> {
@@ -42,6 +62,7 @@ fn run(command: ClientCommand) -> anyhow::Result<ExitCode> {
             crate::run::check(&config)?;
             crate::run::run(&config)
         }
+        ClientCommand::Shared(shared) => shared.run(PROGRAM),
         ClientCommand::Doctor(arguments) => crate::doctor::run(&arguments),
         ClientCommand::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();

@@ -1,5 +1,6 @@
 //! `millrace-client doctor`.
 
+mod addresses;
 mod interception;
 mod rtsp;
 mod rules;
@@ -36,6 +37,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
             doctor::bind_privilege(&mut report, address.port());
         }
     }
+    addresses::check(&mut report, &config, &arguments.config);
     capabilities(&mut report, &config);
     interception::check(&mut report, &config);
     rtsp::check(&mut report, &config);
@@ -106,6 +108,7 @@ fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorith
             return report.fail("servers", format!("can't start the resolver: {error}"), remedy);
         }
     };
+    let destinations = addresses::fixed_destinations(config);
     for server in &tunnel.servers {
         let wanted = HandshakeTarget {
             server: &server.address,
@@ -114,6 +117,7 @@ fn servers(report: &mut Report, config: &ClientConfig, initial: Option<&Algorith
             timeout: tunnel.connect_timeout,
             udp,
             rtsp: rtsp::may_follow(config),
+            destinations: &destinations,
         };
         match TunnelConfig::new(
             TransportSide::Client,

@@ -7,6 +7,7 @@ use millrace_config::ClientLimits;
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::flow_owner::FlowRefusal;
 use millrace_tunnel::metrics::Label;
+use tracing::field;
 
 use crate::connection_group::{ConnectionGroup, ListenerClasses};
 use crate::listener::ListenerView;
@@ -90,6 +91,7 @@ impl FlowContext {
 pub(crate) fn log_refusal(core: &mut Core, client: Option<SocketAddr>, refusal: FlowRefusal) {
     if core.may_log_refusal() {
         let reason = refusal.metric().as_str();
-        tracing::warn!(?client, reason, "flow refused; others like it may not be logged");
+        let client = client.map(field::display);
+        tracing::warn!(client, reason, "flow refused; others like it may not be logged");
     }
 }

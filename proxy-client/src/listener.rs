@@ -153,8 +153,8 @@ impl Listener {
             Ok(()) => (self.open, self.failure_logged) = (open, false),
             Err(error) if !self.failure_logged => {
                 self.failure_logged = true;
-                let listener = &self.socket;
-                tracing::error!(?open, ?listener, %error, "failed to change listener state");
+                let listener = self.address.map(tracing::field::display);
+                tracing::error!(open, listener, %error, "failed to change listener state");
             }
             Err(_) => {}
         }

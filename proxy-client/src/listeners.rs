@@ -115,7 +115,7 @@ fn warn_of_missing_privilege(address: SocketAddr, mark: Option<u32>) {
     }
 }
 
-fn destination_of(HostPort { host, port }: &HostPort) -> anyhow::Result<Destination> {
+pub(crate) fn destination_of(HostPort { host, port }: &HostPort) -> anyhow::Result<Destination> {
     Ok(match host {
         Host::Ip(ip) => Destination::from_address(SocketAddr::new(*ip, *port))?,
         Host::Name(name) => Destination::from_host_port(name, *port)?,

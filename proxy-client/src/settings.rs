@@ -7,6 +7,9 @@ use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::peer_limits;
 use millrace_tunnel::transport::{TransportSide, TunnelConfig};
 
+/// The file that commands read without `--config`: that of the systemd unit and of the image.
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/millrace/client.toml";
+
 /// Settings of new tunnel connections, one per worker.
 pub(crate) fn tunnels(
     config: &ClientConfig,

@@ -2,17 +2,26 @@
 
 use std::process::ExitCode;
 
-use crate::rules::{self, RulesArgs};
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use millrace_cli::{Program, SharedCommand, with_default_config};
 use millrace_ops::certificates;
 use millrace_ops::certificates::CertificatesArgs;
 use millrace_ops::cli::{self, ConfigArgs};
 use millrace_ops::doctor::DoctorArgs;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials::CertificateOwner;
+use millrace_version::VERSION;
+
+use crate::rules::{self, RulesArgs};
+use crate::settings::DEFAULT_CONFIG;
+
+const PROGRAM: Program = Program {
+    command,
+    load_admin: |file| Ok(millrace_config::load_server(file, &algorithms::check)?.admin),
+};
 
 #[derive(Parser)]
-#[command(version, about = "Millrace tunnel server (origin side)")]
+#[command(version = VERSION, about = "Millrace tunnel server (origin side)")]
 struct ServerCli {
     #[command(subcommand)]
     command: ServerCommand,
@@ -30,11 +39,23 @@ enum ServerCommand {
     Certificates(CertificatesArgs),
     /// Check and explain rules for congestion control selection
     Rules(RulesArgs),
+    #[command(flatten)]
+    Shared(SharedCommand),
 }
 
 /// What the program does, from its command line to its exit code.
 pub fn main() -> ExitCode {
-    cli::exit_code("millrace-server", run(ServerCli::parse().command))
+    cli::exit_code("millrace-server", parse().and_then(|it| run(it.command)))
+}
+
+/// The command line, with the defaults that differ between the programs.
+fn command() -> Command {
+    with_default_config(ServerCli::command(), DEFAULT_CONFIG)
+}
+
+/// Exits with a message if the command line is wrong.
+fn parse() -> anyhow::Result<ServerCli> {
+    ServerCli::from_arg_matches(&command().get_matches()).map_err(Into::into)
 }
 
 fn run(command: ServerCommand) -> anyhow::Result<ExitCode> {
@@ -44,6 +65,7 @@ fn run(command: ServerCommand) -> anyhow::Result<ExitCode> {
             crate::run::check(&config)?;
             crate::run::run(&config)
         }
+        ServerCommand::Shared(shared) => shared.run(PROGRAM),
         ServerCommand::Doctor(arguments) => crate::doctor::run(&arguments),
         ServerCommand::Check(ConfigArgs { config }) => {
             let path = config.display().to_string();

@@ -1,15 +1,18 @@
 //! `millrace-server doctor`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use millrace_config::{Protocol, ServerConfig};
 use millrace_ops::doctor;
-use millrace_ops::doctor::{CertificateOwner, DoctorArgs, Report};
-use millrace_tunnel::own_addresses::interface_addresses;
-
+use millrace_ops::doctor::{CertificateOwner, DoctorArgs, PortOwners, Report};
 use millrace_tunnel::algorithms;
+use millrace_tunnel::own_addresses::interface_addresses;
+use millrace_tunnel::resolve::Resolver;
+
+use crate::settings::DEFAULT_CONFIG;
 
 /// Ports of RTSP (IANA: `rtsp` and `rtsp-alt`).
 const RTSP_PORTS: [u16; 2] = [554, 8554];
@@ -29,8 +32,10 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     doctor::account(&mut report, &config.runtime, &config.source);
     doctor::certificates(&mut report, CertificateOwner::Server, credentials);
     destinations(&mut report, &config);
+    origins(&mut report, &config);
     rtsp(&mut report, &config);
     doctor::selection(&mut report, config.mcc.as_ref(), &config.source);
+    addresses(&mut report, &config, &arguments.config);
     for address in &config.tunnel.listen {
         doctor::bind_privilege(&mut report, address.port());
         answers(&mut report, *address);
@@ -49,6 +54,34 @@ fn destinations(report: &mut Report, config: &ServerConfig) {
         if udp > 0 {
             doctor::udp_ports(report, config.limits.max_flows);
         }
+    }
+}
+
+/// Checks the origins that the allow-list names one by one.
+fn origins(report: &mut Report, config: &ServerConfig) {
+    match Resolver::start(&config.resolver) {
+        Ok(resolver) => doctor::origins(report, &config.allow, &config.dial, &resolver),
+        Err(error) => {
+            let remedy = "raise the limits of threads and descriptors (`ulimit -u`, `ulimit -n`)";
+            report.skip("destinations", format!("can't start the resolver: {error}"), remedy);
+        }
+    }
+}
+
+/// Checks that no other process, such as a second server, has an address of the configuration in `file`.
+fn addresses(report: &mut Report, config: &ServerConfig, file: &Path) {
+    let owners = match PortOwners::read("millrace-server", DEFAULT_CONFIG, file) {
+        Ok(owners) => owners,
+        Err(error) => {
+            let found = format!("the sockets of this host can't be read: {error}");
+            return report.skip("addresses", found, "mount /proc");
+        }
+    };
+    for address in &config.tunnel.listen {
+        owners.check(report, "tunnel.listen", Protocol::Udp, *address);
+    }
+    if let Some(address) = config.admin.address {
+        owners.check(report, "admin.address", Protocol::Tcp, address);
     }
 }
 

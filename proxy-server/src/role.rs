@@ -35,6 +35,7 @@ use millrace_wire::{ConnectFailure, Destination};
 use mio::event::Event;
 use mio::net::TcpStream;
 use quiche::h3;
+use tracing::field;
 
 use crate::shared::ServerShared;
 
@@ -256,7 +257,8 @@ impl ServerRole {
         admitted.map_err(|refusal| {
             if core.may_log_refusal() {
                 let reason = refusal.metric().as_str();
-                tracing::warn!(?viewer, reason, "flow refused; similar refusals may not be logged");
+                let viewer = viewer.map(field::display);
+                tracing::warn!(viewer, reason, "flow refused; similar refusals may not be logged");
             }
             refusal.failure()
         })

@@ -16,6 +16,9 @@ use millrace_tunnel::transport::{ServerSide, TransportSide, TunnelConfig};
 use crate::shared::ServerShared;
 use crate::trust::Trust;
 
+/// The file that commands read without `--config`: that of the systemd unit and of the image.
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/millrace/server.toml";
+
 /// What new connections are made with, for each worker. Earlier sessions stay valid: their certificates are
 /// verified against the authorities and the deny-list of `config`.
 pub(crate) fn tunnels(

@@ -20,14 +20,14 @@ pub type ResetSecret = [u8; RESET_SECRET_BYTES];
 #[derive(Debug, thiserror::Error)]
 pub enum ResetSecretError {
     /// The directory or the file can't be used.
-    #[error("can't {action} {}: {source}; the state directory must be writable for the server", path.display())]
+    #[error("can't {action} {}: {error}; the state directory must be writable for the server", path.display())]
     Io {
         /// What was tried.
         action: &'static str,
         /// The directory or file.
         path: PathBuf,
         /// Why not.
-        source: io::Error,
+        error: io::Error,
     },
     /// The file is something else.
     #[error(
@@ -66,7 +66,7 @@ pub fn read(directory: &Path) -> Result<Option<ResetSecret>, ResetSecretError> {
             Ok(Some(secret.map_err(|_| ResetSecretError::Length { path, length })?))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ResetSecretError::Io { action: "read", path, source }),
+        Err(error) => Err(ResetSecretError::Io { action: "read", path, error }),
     }
 }
 
@@ -78,16 +78,13 @@ pub fn read_or_create(directory: &Path) -> Result<ResetSecret, ResetSecretError>
     if let Some(secret) = read(directory)? {
         return Ok(secret);
     }
-    let failed = |action, path: &Path, source| ResetSecretError::Io {
-        action,
-        path: path.to_owned(),
-        source,
-    };
+    let failed =
+        |action, path: &Path, error| ResetSecretError::Io { action, path: path.to_owned(), error };
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(|source| failed("make", directory, source))?;
+        .map_err(|error| failed("make", directory, error))?;
     let path = directory.join(SECRET_FILE);
     let write = || {
         let mut file = tempfile::Builder::new()
@@ -98,7 +95,7 @@ pub fn read_or_create(directory: &Path) -> Result<ResetSecret, ResetSecretError>
         file.as_file().sync_all()?;
         Ok(file)
     };
-    let file = write().map_err(|source| failed("write", &path, source))?;
+    let file = write().map_err(|error| failed("write", &path, error))?;
     if let Err(error) = file.persist_noclobber(&path)
         && error.error.kind() != io::ErrorKind::AlreadyExists
     {

@@ -1,6 +1,9 @@
 //! What TLS says, in words.
 
+use std::ffi::CStr;
+
 use boring::x509::X509VerifyError;
+use boring_sys as ffi;
 
 /// The name of an alert (RFC 8446, Section 6.2).
 pub(crate) fn alert(code: u64) -> &'static str {
@@ -23,6 +26,16 @@ pub(crate) fn alert(code: u64) -> &'static str {
         120 => "no application protocol in common",
         _ => "see RFC 8446, Section 6.2",
     }
+}
+
+/// What became of early data, from quiche's `early_data_reason`: `accepted`, or why not.
+pub(crate) fn early_data(reason: u32) -> &'static str {
+    // SAFETY: any number may be asked for; the answer is null or a static string with a zero at its end.
+    let text = unsafe {
+        let text = ffi::SSL_early_data_reason_string(ffi::ssl_early_data_reason_t(reason));
+        (!text.is_null()).then(|| CStr::from_ptr(text))
+    };
+    text.and_then(|text| text.to_str().ok()).unwrap_or("unknown")
 }
 
 /// Why a certificate is not accepted.
@@ -67,6 +80,17 @@ pub fn refusal(error: X509VerifyError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outcomes_of_early_data_have_names() {
+        let [accepted, none] = [
+            ffi::ssl_early_data_reason_t::ssl_early_data_accepted,
+            ffi::ssl_early_data_reason_t::ssl_early_data_no_session_offered,
+        ];
+        assert_eq!(early_data(accepted.0), "accepted");
+        assert_eq!(early_data(none.0), "no_session_offered");
+        assert_eq!(early_data(u32::MAX), "unknown");
+    }
 
     #[test]
     fn every_usual_refusal_has_words_of_its_own() {

@@ -24,6 +24,16 @@ use crate::algorithm::{self, AlgorithmEntry};
 
 /// The algorithms of this family.
 pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
-    AlgorithmEntry { names: &["bbr"], make: algorithm::read_settings::<BbrConfig> },
-    AlgorithmEntry { names: &["bbr3"], make: algorithm::read_settings::<Bbr3Config> },
+    AlgorithmEntry {
+        names: &["bbr"],
+        summary: "BBR version 1: paces at the highest delivery rate seen",
+        source: "draft-cardwell-iccrg-bbr-congestion-control-00",
+        make: algorithm::read_settings::<BbrConfig>,
+    },
+    AlgorithmEntry {
+        names: &["bbr3"],
+        summary: "BBR version 3: BBR with bounds from loss",
+        source: "draft-ietf-ccwg-bbr",
+        make: algorithm::read_settings::<Bbr3Config>,
+    },
 ];

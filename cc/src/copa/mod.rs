@@ -23,8 +23,12 @@ use mode::CopaMode;
 use velocity::Velocity;
 
 /// The algorithms of this family.
-pub(crate) const ENTRIES: &[AlgorithmEntry] =
-    &[AlgorithmEntry { names: &["copa"], make: algorithm::read_settings::<CopaConfig> }];
+pub(crate) const ENTRIES: &[AlgorithmEntry] = &[AlgorithmEntry {
+    names: &["copa"],
+    summary: "Copa: a short queue, and a share of the link beside flows that fill it",
+    source: "Copa, NSDI 2018",
+    make: algorithm::read_settings::<CopaConfig>,
+}];
 
 /// Pacing rate in windows per RTTstanding: twice the rate, so that the pacer does not delay packets when
 /// acknowledgements arrive (Section 2.1).

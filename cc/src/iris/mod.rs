@@ -38,9 +38,16 @@ use crate::{
 
 /// The algorithms of this family.
 pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
-    AlgorithmEntry { names: &["iris-min", "iris"], make: read },
+    AlgorithmEntry {
+        names: &["iris-min", "iris"],
+        summary: "Iris: an equal load of the queue for every flow, against the smallest RTT",
+        source: "Dai, Zhang, Zhang and Guo",
+        make: read,
+    },
     AlgorithmEntry {
         names: &["iris-mid"],
+        summary: "Iris against the median RTT",
+        source: "Dai, Zhang, Zhang and Guo",
         make: |mut parameters| {
             parameters.entry("target").or_insert_with(|| "mid".into());
             read(parameters)

@@ -11,16 +11,58 @@ use crate::algorithm::{Algorithm, AlgorithmEntry};
 pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
     AlgorithmEntry {
         names: &["vivace-latency", "vivace"],
+        summary: "Vivace: learns its rate from throughput, loss and the trend of the RTT",
+        source: "PCC Vivace, NSDI 2018",
         make: |given| make(VIVACE_LATENCY, given),
     },
-    AlgorithmEntry { names: &["vivace-loss"], make: |given| make(VIVACE_LOSS, given) },
-    AlgorithmEntry { names: &["vivace-lte"], make: |given| make(VIVACE_LTE, given) },
-    AlgorithmEntry { names: &["vivace-weighted"], make: |given| make(VIVACE_WEIGHTED, given) },
-    AlgorithmEntry { names: &["proteus-p"], make: |given| make(PROTEUS_P, given) },
-    AlgorithmEntry { names: &["proteus-s"], make: |given| make(PROTEUS_S, given) },
-    AlgorithmEntry { names: &["proteus-h"], make: |given| make(PROTEUS_H, given) },
-    AlgorithmEntry { names: &["allegro"], make: |given| make(ALLEGRO, given) },
-    AlgorithmEntry { names: &["allegro-latency"], make: |given| make(ALLEGRO_LATENCY, given) },
+    AlgorithmEntry {
+        names: &["vivace-loss"],
+        summary: "Vivace without regard to the RTT",
+        source: "PCC Vivace, NSDI 2018",
+        make: |given| make(VIVACE_LOSS, given),
+    },
+    AlgorithmEntry {
+        names: &["vivace-lte"],
+        summary: "Vivace with little regard to the RTT, for mobile links",
+        source: "PCC Vivace, NSDI 2018",
+        make: |given| make(VIVACE_LTE, given),
+    },
+    AlgorithmEntry {
+        names: &["vivace-weighted"],
+        summary: "Vivace for a chosen share of the link",
+        source: "PCC Vivace, NSDI 2018",
+        make: |given| make(VIVACE_WEIGHTED, given),
+    },
+    AlgorithmEntry {
+        names: &["proteus-p"],
+        summary: "Proteus, primary: Vivace that counts no gain for a falling RTT",
+        source: "PCC Proteus, SIGCOMM 2020",
+        make: |given| make(PROTEUS_P, given),
+    },
+    AlgorithmEntry {
+        names: &["proteus-s"],
+        summary: "Proteus, scavenger: takes the bandwidth that other flows leave",
+        source: "PCC Proteus, SIGCOMM 2020",
+        make: |given| make(PROTEUS_S, given),
+    },
+    AlgorithmEntry {
+        names: &["proteus-h"],
+        summary: "Proteus, hybrid: primary up to a rate, scavenger above it",
+        source: "PCC Proteus, SIGCOMM 2020",
+        make: |given| make(PROTEUS_H, given),
+    },
+    AlgorithmEntry {
+        names: &["allegro"],
+        summary: "Allegro: throughput as long as loss stays below 5 %",
+        source: "PCC, NSDI 2015",
+        make: |given| make(ALLEGRO, given),
+    },
+    AlgorithmEntry {
+        names: &["allegro-latency"],
+        summary: "Allegro with regard to the RTT",
+        source: "PCC, NSDI 2015",
+        make: |given| make(ALLEGRO_LATENCY, given),
+    },
 ];
 
 /// Vivace (NSDI '18).

@@ -30,9 +30,34 @@ use crate::algorithm::{self, AlgorithmEntry};
 
 /// The algorithms of this family.
 pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
-    AlgorithmEntry { names: &["reno"], make: algorithm::read_settings::<RenoConfig> },
-    AlgorithmEntry { names: &["cubic"], make: algorithm::read_settings::<CubicConfig> },
-    AlgorithmEntry { names: &["vegas"], make: algorithm::read_settings::<VegasConfig> },
-    AlgorithmEntry { names: &["westwood"], make: algorithm::read_settings::<WestwoodConfig> },
-    AlgorithmEntry { names: &["illinois"], make: algorithm::read_settings::<IllinoisConfig> },
+    AlgorithmEntry {
+        names: &["reno"],
+        summary: "NewReno: half the window after a loss",
+        source: "RFC 9002",
+        make: algorithm::read_settings::<RenoConfig>,
+    },
+    AlgorithmEntry {
+        names: &["cubic"],
+        summary: "CUBIC with HyStart++: what most of the Internet uses",
+        source: "RFC 9438, RFC 9406",
+        make: algorithm::read_settings::<CubicConfig>,
+    },
+    AlgorithmEntry {
+        names: &["vegas"],
+        summary: "Vegas: keeps a few packets queued, by the RTT",
+        source: "TCP Vegas, SIGCOMM 1994",
+        make: algorithm::read_settings::<VegasConfig>,
+    },
+    AlgorithmEntry {
+        names: &["westwood"],
+        summary: "Westwood+: after a loss, the measured bandwidth instead of half the window",
+        source: "Grieco and Mascolo, CCR 2004",
+        make: algorithm::read_settings::<WestwoodConfig>,
+    },
+    AlgorithmEntry {
+        names: &["illinois"],
+        summary: "Illinois: faster growth and smaller reductions while the queue is short",
+        source: "Liu, Basar and Srikant, Performance Evaluation 2008",
+        make: algorithm::read_settings::<IllinoisConfig>,
+    },
 ];

@@ -13,8 +13,12 @@ use millrace_cc::{
 };
 use serde::Deserialize;
 
-const ENTRIES: &[AlgorithmEntry] =
-    &[AlgorithmEntry { names: &["delay-aimd"], make: read_settings::<DelayAimdConfig> }];
+const ENTRIES: &[AlgorithmEntry] = &[AlgorithmEntry {
+    names: &["delay-aimd"],
+    summary: "additive increase and multiplicative decrease by the queueing delay",
+    source: "examples/custom-controller",
+    make: read_settings::<DelayAimdConfig>,
+}];
 
 /// Least window, in packets (RFC 9002, Section 7.2).
 const MIN_WINDOW_PACKETS: f64 = 2.0;

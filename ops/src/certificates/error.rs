@@ -12,14 +12,14 @@ pub enum CertificateError {
     )]
     ClientName,
     /// A file that can't be read or written.
-    #[error("can't {action} {}: {source}", path.display())]
+    #[error("can't {action} {}: {error}", path.display())]
     File {
         /// What was tried.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// Why not.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// One half of a pair is missing.
     #[error(

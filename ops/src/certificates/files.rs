@@ -21,11 +21,11 @@ pub(super) fn make_directory(directory: &Path) -> Result<(), CertificateError> {
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(|source| failed("make the directory", directory, source))
+        .map_err(|error| failed("make the directory", directory, error))
 }
 
-fn failed(action: &'static str, path: &Path, source: io::Error) -> CertificateError {
-    CertificateError::File { action, path: path.to_owned(), source }
+fn failed(action: &'static str, path: &Path, error: io::Error) -> CertificateError {
+    CertificateError::File { action, path: path.to_owned(), error }
 }
 
 /// The two files of one certificate.
@@ -121,7 +121,7 @@ fn temporary(
         file.as_file().sync_all()?;
         Ok(file)
     };
-    write().map_err(|source| failed("write", path, source))
+    write().map_err(|error| failed("write", path, error))
 }
 
 impl StoredPair {

@@ -28,11 +28,7 @@ pub(super) fn record(
         writeln!(file, "{}", line(&certificate, name)?)?;
         file.sync_all()
     };
-    append().map_err(|source| CertificateError::File {
-        action: "write",
-        path: path.clone(),
-        source,
-    })
+    append().map_err(|error| CertificateError::File { action: "write", path: path.clone(), error })
 }
 
 /// One line for each certificate that was made in `directory`, the oldest first, and for each that is there
@@ -41,8 +37,8 @@ pub(super) fn record(
 /// # Errors
 /// The directory or the list can't be read.
 pub fn list(directory: &Path) -> Result<Vec<String>, CertificateError> {
-    let failed = |action, path: &Path, source| {
-        Err(CertificateError::File { action, path: path.to_owned(), source })
+    let failed = |action, path: &Path, error| {
+        Err(CertificateError::File { action, path: path.to_owned(), error })
     };
     let path = directory.join(ISSUED_FILE);
     let mut lines: Vec<String> = match fs::read_to_string(&path) {

@@ -1,15 +1,17 @@
 //! A real handshake with a server, as the client makes it, and checks of the path.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use boring::x509::X509;
 use millrace_config::{Host, HostPort};
-use quiche::{RecvInfo, h3};
+use quiche::h3::Header;
 use socket2::SockRef;
 
+use super::destinations::{self, FixedDestination};
+use super::dialled::Dialled;
 use super::report::Report;
 use millrace_tunnel::close_reason::{close_reason, handshake_failure, peer_alert};
 use millrace_tunnel::conn::key_exchange;
@@ -30,8 +32,6 @@ const MIN_MTU_BYTES: u32 = 1200 + 48;
 const MTU_SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the answer to a health probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest wait for one packet: the transport's timers are looked at this often.
-const MAX_PACKET_WAIT: Duration = Duration::from_millis(50);
 
 /// A server, and what a client requires of it.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,8 @@ pub struct HandshakeTarget<'a> {
     pub udp: bool,
     /// Whether it should follow RTSP.
     pub rtsp: bool,
+    /// The destinations to ask it for.
+    pub destinations: &'a [FixedDestination],
 }
 
 /// Resolves a server as the client does, and makes a connection to each of its addresses, in the
@@ -126,7 +128,7 @@ fn attempt(
     let local = socket.local_addr()?;
     let quic = open_connection(&mut config.quic, server_name, &cid, local, server)
         .map_err(io::Error::other)?;
-    let mut dialled = Dialled { socket, quic, h3: None, answer: None, refused: false };
+    let mut dialled = Dialled::new(socket, quic);
     let started = Instant::now();
     dialled.drive(config, started + timeout, Dialled::is_taken)?;
     if !dialled.is_taken() {
@@ -140,8 +142,8 @@ fn attempt(
     if wanted.udp {
         dialled.report_udp(report, server);
     }
-    if wanted.rtsp {
-        dialled.report_rtsp(report, config, server, server_name)?;
+    if wanted.rtsp || !wanted.destinations.is_empty() {
+        requests(report, &mut dialled, config, server, wanted)?;
     }
     let most = usize::from(config.max_udp_payload_bytes);
     dialled.drive(config, Instant::now() + MTU_SEARCH_TIMEOUT, |it| it.largest() >= most)?;
@@ -159,6 +161,55 @@ fn attempt(
     let _ = dialled.quic.close(true, 0x100, b"");
     dialled.send();
     Ok(true)
+}
+
+/// Sends a health probe, and requests for destinations to a server that answers it.
+fn requests(
+    report: &mut Report,
+    dialled: &mut Dialled,
+    config: &TunnelConfig,
+    server: SocketAddr,
+    wanted: HandshakeTarget<'_>,
+) -> io::Result<()> {
+    let authority = HostPort { host: wanted.server_name.clone(), port: server.port() }.to_string();
+    let probe = dialled.request(&probe_fields(&authority, 0), true);
+    dialled.wait_for_answers(config, probe.as_slice(), PROBE_TIMEOUT)?;
+    let answer = probe.and_then(|stream| dialled.answer(stream));
+    if wanted.rtsp {
+        report_rtsp(report, server, answer);
+    }
+    if answer.is_some() {
+        let at = (server, authority.as_str());
+        return destinations::check(report, dialled, config, at, wanted.destinations);
+    }
+    for destination in wanted.destinations {
+        destinations::report_answer(report, server, destination, None);
+    }
+    Ok(())
+}
+
+/// Whether the server follows RTSP: its answer to a health probe says so.
+fn report_rtsp(report: &mut Report, server: SocketAddr, answer: Option<&[Header]>) {
+    let check = "RTP over UDP";
+    let Some(fields) = answer else {
+        let remedy = "see its log; `millrace-server doctor` there checks it too";
+        return report.skip(
+            check,
+            format!("{server} does not say whether it follows RTSP"),
+            remedy,
+        );
+    };
+    if follows_rtsp(fields_of(fields)) {
+        return report.ok(check, format!("{server} follows RTSP"));
+    }
+    report.warn(
+        check,
+        format!(
+            "{server} does not follow RTSP: SETUP of media over UDP is refused with 461, and players use \
+             the RTSP connection"
+        ),
+        "use a millrace-server of this version there, with limits.max_rtsp_port_pairs above 0",
+    );
 }
 
 /// What the route's first link carries.
@@ -209,23 +260,7 @@ fn alert_remedy(alert: u64) -> &'static str {
     }
 }
 
-struct Dialled {
-    socket: UdpSocket,
-    quic: quiche::Connection,
-    h3: Option<h3::Connection>,
-    /// Fields of the answer to its request.
-    answer: Option<Vec<h3::Header>>,
-    /// The host answered that the port is closed (ICMP).
-    refused: bool,
-}
-
 impl Dialled {
-    /// The server's settings come once it has taken our certificate: TLS 1.3 lets a client finish
-    /// before.
-    fn is_taken(&self) -> bool {
-        self.h3.as_ref().is_some_and(|h3| h3.peer_settings_raw().is_some())
-    }
-
     /// What CONNECT-UDP needs: see [`millrace_tunnel::datagrams::offered`].
     fn report_udp(&self, report: &mut Report, server: SocketAddr) {
         let Some(h3) = &self.h3 else { return };
@@ -248,42 +283,6 @@ impl Dialled {
         );
     }
 
-    /// Whether the server follows RTSP: its answer to a health probe says so.
-    fn report_rtsp(
-        &mut self,
-        report: &mut Report,
-        config: &TunnelConfig,
-        server: SocketAddr,
-        server_name: &Host,
-    ) -> io::Result<()> {
-        let check = "RTP over UDP";
-        let Some(h3) = &mut self.h3 else { return Ok(()) };
-        let authority = HostPort { host: server_name.clone(), port: server.port() };
-        let request = probe_fields(&authority.to_string(), 0);
-        let asked = h3.send_request(&mut self.quic, &request, true).is_ok();
-        if asked {
-            self.drive(config, Instant::now() + PROBE_TIMEOUT, |it| it.answer.is_some())?;
-        }
-        let Some(fields) = &self.answer else {
-            let remedy = "see its log; `millrace-server doctor` there checks it too";
-            report.skip(check, format!("{server} does not say whether it follows RTSP"), remedy);
-            return Ok(());
-        };
-        if follows_rtsp(fields_of(fields)) {
-            report.ok(check, format!("{server} follows RTSP"));
-        } else {
-            report.warn(
-                check,
-                format!(
-                    "{server} does not follow RTSP: SETUP of media over UDP is refused with 461, and players use \
-                     the RTSP connection"
-                ),
-                "use a millrace-server of this version there, with limits.max_rtsp_port_pairs above 0",
-            );
-        }
-        Ok(())
-    }
-
     /// Reports the key exchange. Only a hybrid group protects recordings against a later quantum
     /// computer.
     fn report_key_exchange(&mut self, report: &mut Report) {
@@ -297,63 +296,6 @@ impl Dialled {
                 "it is safe today; a server of this version offers X25519MLKEM768",
             ),
             None => {}
-        }
-    }
-
-    fn largest(&self) -> usize {
-        self.quic.path_stats().find(|path| path.active).map_or(0, |path| path.pmtu)
-    }
-
-    fn send(&mut self) {
-        let mut out = [0; 65_535];
-        while let Ok((length, _)) = self.quic.send(&mut out) {
-            match self.socket.send(&out[..length]) {
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => self.refused = true,
-                // Too large for the link, as probes may be: lost, like any other.
-                _ => {}
-            }
-        }
-    }
-
-    /// Until `done`, the end of the connection, or `until`.
-    fn drive(
-        &mut self,
-        config: &TunnelConfig,
-        until: Instant,
-        done: impl Fn(&Self) -> bool,
-    ) -> io::Result<()> {
-        let mut buffer = [0; 65_535];
-        let info = RecvInfo { from: self.socket.peer_addr()?, to: self.socket.local_addr()? };
-        loop {
-            if self.h3.is_none() && self.quic.is_established() {
-                self.h3 = h3::Connection::with_transport(&mut self.quic, &config.http3).ok();
-            }
-            if let Some(h3) = &mut self.h3 {
-                while let Ok((_, event)) = h3.poll(&mut self.quic) {
-                    if let h3::Event::Headers { list, .. } = event {
-                        self.answer = Some(list);
-                    }
-                }
-            }
-            self.send();
-            let now = Instant::now();
-            if done(self) || self.quic.is_closed() || now >= until {
-                return Ok(());
-            }
-            let wait = self
-                .quic
-                .timeout()
-                .unwrap_or(MAX_PACKET_WAIT)
-                .min(MAX_PACKET_WAIT)
-                .min(until - now);
-            self.socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
-            match self.socket.recv(&mut buffer) {
-                Ok(length) => drop(self.quic.recv(&mut buffer[..length], info)),
-                Err(error) => {
-                    self.refused |= error.kind() == ErrorKind::ConnectionRefused;
-                    self.quic.on_timeout();
-                }
-            }
         }
     }
 

@@ -26,6 +26,7 @@ use millrace_tunnel::resolve::{Asker, Name, Question, Resolved, Resolver};
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::tcp_liveness::TcpLivenessChecks;
 use millrace_wire::{ConnectFailure, Destination};
+use tracing::field;
 
 use crate::accepted::Accepted;
 use relay::{Pumped, Relay};
@@ -401,8 +402,8 @@ impl Direct {
                 let Dialing { accepted, label, opened, .. } = self.dialing.remove(&number)?;
                 let sockets = [CLIENT_SOCKET, DESTINATION_SOCKET];
                 let tokens = sockets.map(|socket| Core::role_token(key(number, socket)));
-                let (client, destination) = (&label.client, &label.destination);
-                tracing::info!(?client, destination, "flow bypassed");
+                let client = label.client.map(field::display);
+                tracing::info!(client, destination = label.destination, "flow bypassed");
                 let (socket, checks) = (Socket::tcp(stream), &self.tcp_liveness);
                 match Relay::start(core, accepted, socket, (label, opened), tokens, checks) {
                     Ok(relay) => {

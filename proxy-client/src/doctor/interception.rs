@@ -5,6 +5,7 @@ use std::process::Command;
 
 use millrace_config::{ClientConfig, Interception, ListenAddress, Protocol};
 use millrace_ops::doctor::{Report, sysctl};
+use nix::net::if_::if_nameindex;
 use serde_json::Value;
 
 use super::rtsp;
@@ -183,7 +184,7 @@ fn reverse_path_filter(report: &mut Report) {
 /// A gateway's clients are redirected to the address of the interface, not to the loopback.
 fn loopback_routes(report: &mut Report, rules: Option<&Rules>, ip: IpAddr) {
     let check = "route_localnet";
-    let gateway = rules.is_some_and(|rules| rules.client_interfaces);
+    let gateway = rules.is_some_and(|rules| !rules.client_interfaces.is_empty());
     if ip.is_loopback() && gateway {
         let found = "a gateway's clients can't reach a listener on the loopback";
         let remedy = "listen on 0.0.0.0 or on the client interface's address";
@@ -220,7 +221,8 @@ fn own_mark(report: &mut Report, rules: &Rules, mark: Option<u32>) {
 
 /// Which flows are intercepted, and forwarding for the rest.
 fn scope(report: &mut Report, rules: &Rules) {
-    if !rules.client_interfaces && !rules.client_uids {
+    missing_interfaces(report, rules);
+    if rules.client_interfaces.is_empty() && !rules.client_uids {
         report.warn(
             "scope",
             "the shipped rules intercept nothing yet",
@@ -228,7 +230,7 @@ fn scope(report: &mut Report, rules: &Rules) {
              client_uids '{ 1000 }' on a host; the same for millrace_redirect",
         );
     }
-    if rules.client_interfaces {
+    if !rules.client_interfaces.is_empty() {
         match sysctl("net/ipv4/ip_forward") {
             Some(0) => report.fail(
                 "ip_forward",
@@ -241,9 +243,59 @@ fn scope(report: &mut Report, rules: &Rules) {
     }
 }
 
+/// Names of interfaces in the rules that this host does not have: no flow that arrives there is intercepted.
+fn missing_interfaces(report: &mut Report, rules: &Rules) {
+    let check = "client_interfaces";
+    let own = match if_nameindex() {
+        Ok(own) => own,
+        Err(error) => {
+            let found = format!("the interfaces can't be read: {error}");
+            return report.skip(check, found, "`ip -brief link` shows them");
+        }
+    };
+    let own: Vec<_> = own.iter().map(|it| it.name().to_string_lossy()).collect();
+    for name in &rules.client_interfaces {
+        if own.iter().any(|own| is_named(own, name)) {
+            report.ok(check, format!("{name} is an interface of this host"));
+        } else {
+            report.fail(
+                check,
+                format!("this host has no interface {name}: no flow is intercepted there"),
+                format!(
+                    "`ip -brief link` shows the names; nft add element inet millrace_tproxy client_interfaces \
+                     '{{ \"NAME\" }}', and delete element for \"{name}\"; the same for millrace_redirect"
+                ),
+            );
+        }
+    }
+}
+
+/// Whether a name in a set of nftables, which may end with a wildcard, is that of an interface.
+fn is_named(interface: &str, name: &str) -> bool {
+    match name.strip_suffix('*') {
+        Some(prefix) => interface.starts_with(prefix),
+        None => interface == name,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use millrace_ops::doctor::CheckVerdict;
+
     use super::*;
+
+    #[test]
+    fn interfaces_that_are_not_there_fail() {
+        let names = ["lo", "l*", "no-such-lan", "no-*"].map(str::to_owned);
+        let rules = Rules { client_interfaces: names.into(), ..Rules::default() };
+        let mut report = Report::default();
+        missing_interfaces(&mut report, &rules);
+        let verdicts: Vec<_> = report.findings.iter().map(|it| it.verdict).collect();
+        let expected =
+            [CheckVerdict::Ok, CheckVerdict::Ok, CheckVerdict::Failed, CheckVerdict::Failed];
+        assert_eq!(verdicts, expected, "{report:?}");
+        assert!(report.findings[2].found.contains("no-such-lan"), "{report:?}");
+    }
 
     #[test]
     fn the_table_of_a_mark_is_found_as_ip_shows_it() {

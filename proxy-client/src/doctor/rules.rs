@@ -25,8 +25,8 @@ pub struct Rules {
     pub marks: Vec<u32>,
     /// Whether a rule delivers UDP to transparent sockets of this host.
     pub delivers_media: bool,
-    /// Whether the shipped set of client interfaces has elements.
-    pub client_interfaces: bool,
+    /// Elements of the shipped sets of client interfaces.
+    pub client_interfaces: Vec<String>,
     /// Whether the shipped set of client users has elements.
     pub client_uids: bool,
     /// Whether the shipped set of UDP ports to carry has elements.
@@ -56,7 +56,18 @@ impl Rules {
         let ours = set["table"].as_str().is_some_and(|it| it.starts_with("millrace_"));
         let filled = set["elem"].as_array().is_some_and(|elements| !elements.is_empty());
         match set["name"].as_str() {
-            Some("client_interfaces") => self.client_interfaces |= ours && filled,
+            Some("client_interfaces") if ours => {
+                // An element with a comment or a time-out is an object.
+                let name =
+                    |it: &Value| it.as_str().or(it["elem"]["val"].as_str()).map(str::to_owned);
+                let elements = set["elem"].as_array().into_iter().flatten();
+                for name in elements.filter_map(name) {
+                    // The tables for TPROXY and REDIRECT may both have it.
+                    if !self.client_interfaces.contains(&name) {
+                        self.client_interfaces.push(name);
+                    }
+                }
+            }
             Some("client_uids") => self.client_uids |= ours && filled,
             Some("carried_udp_ports") => self.carried_udp_ports |= ours && filled,
             Some("rejected_udp_ports") => self.rejected_udp_ports |= ours && filled,
@@ -105,7 +116,7 @@ mod tests {
     fn the_shipped_rules_are_understood_as_nft_lists_them() {
         let json = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
             {"set": {"family": "inet", "name": "client_interfaces", "table": "millrace_tproxy",
-                "type": "ifname", "handle": 3, "elem": ["lan"]}},
+                "type": "ifname", "handle": 3, "elem": ["lan", {"elem": {"val": "lan1", "comment": "x"}}]}},
             {"set": {"family": "inet", "name": "client_uids", "table": "millrace_tproxy",
                 "type": "uid", "handle": 4}},
             {"rule": {"table": "millrace_tproxy", "chain": "prerouting", "expr": [
@@ -147,7 +158,7 @@ mod tests {
             redirect: vec![15002],
             marks: vec![0x4d52],
             delivers_media: true,
-            client_interfaces: true,
+            client_interfaces: vec!["lan".to_owned(), "lan1".to_owned()],
             client_uids: false,
             carried_udp_ports: false,
             rejected_udp_ports: true,

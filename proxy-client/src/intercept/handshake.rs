@@ -118,7 +118,7 @@ impl Handshake {
         let original = |interception| {
             let listening = listening.ok_or_else(|| OriginalDestinationError::Unknown {
                 step: "Unix socket",
-                source: std::io::ErrorKind::Unsupported.into(),
+                error: std::io::ErrorKind::Unsupported.into(),
             })?;
             let address = original_destination(interception, accepted, listening)?;
             Ok(HandshakeState::Known(Destination::Address(address)))

@@ -12,20 +12,20 @@ use super::mode::BACKLOG;
 
 /// A TCP listening socket could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on TCP {address}: {step}: {source}{}", hint(.source, .step))]
+#[error("cannot listen on TCP {address}: {step}: {error}{}", hint(.error, .step))]
 pub struct TcpListenError {
     /// Address of the socket.
     pub address: SocketAddr,
     /// The system call or socket option that failed.
     pub step: &'static str,
     /// The error.
-    pub source: io::Error,
+    pub error: io::Error,
 }
 
 const TRANSPARENT: &str = "IP_TRANSPARENT";
 
-fn hint(source: &io::Error, step: &str) -> &'static str {
-    match (source.kind(), step) {
+fn hint(error: &io::Error, step: &str) -> &'static str {
+    match (error.kind(), step) {
         (io::ErrorKind::PermissionDenied, TRANSPARENT) => " (TPROXY needs CAP_NET_ADMIN)",
         (io::ErrorKind::PermissionDenied, "bind") => {
             " (a port below 1024 needs CAP_NET_BIND_SERVICE)"
@@ -49,8 +49,7 @@ pub fn listen_tcp(
     transparent: bool,
     sharing: AddressSharing,
 ) -> Result<TcpListener, TcpListenError> {
-    let step =
-        |step: &'static str| move |source: io::Error| TcpListenError { address, step, source };
+    let step = |step: &'static str| move |error: io::Error| TcpListenError { address, step, error };
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.nonblocking().cloexec(),

@@ -26,14 +26,14 @@ pub enum UnixListenError {
     )]
     NotASocket(PathBuf),
     /// A system call failed.
-    #[error("cannot listen on {path}: {step}: {source}")]
+    #[error("cannot listen on {path}: {step}: {error}")]
     Io {
         /// Path of the socket.
         path: PathBuf,
         /// The system call that failed.
         step: &'static str,
         /// The error.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -56,15 +56,15 @@ impl UnixSocket {
     /// See [`UnixListenError`].
     pub fn listen(path: &Path, permissions: Option<u32>) -> Result<Self, UnixListenError> {
         let step = |step: &'static str| {
-            move |source: io::Error| UnixListenError::Io { path: path.into(), step, source }
+            move |error: io::Error| UnixListenError::Io { path: path.into(), step, error }
         };
         remove_stale(path)?;
         remove_stale(&withdrawn_path(path))?;
         let socket = new_socket().map_err(step("socket"))?;
         let address = SockAddr::unix(path).map_err(step("path"))?;
-        socket.bind(&address).map_err(|source| match source.kind() {
+        socket.bind(&address).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => UnixListenError::InUse(path.into()),
-            _ => step("bind")(source),
+            _ => step("bind")(error),
         })?;
         let metadata = fs::symlink_metadata(path).map_err(step("stat"))?;
         // From here on dropping `bound` removes the file.
@@ -146,7 +146,7 @@ fn new_socket() -> io::Result<Socket> {
 /// Removes a socket file on which no process listens.
 fn remove_stale(path: &Path) -> Result<(), UnixListenError> {
     let step = |step: &'static str| {
-        move |source: io::Error| UnixListenError::Io { path: path.into(), step, source }
+        move |error: io::Error| UnixListenError::Io { path: path.into(), step, error }
     };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -21,12 +21,12 @@ pub enum KernelInterception {
 #[derive(Debug, thiserror::Error)]
 pub enum OriginalDestinationError {
     /// The kernel does not know it.
-    #[error("the kernel does not know the connection's original destination ({step}: {source})")]
+    #[error("the kernel does not know the connection's original destination ({step}: {error})")]
     Unknown {
         /// The system call that failed.
         step: &'static str,
         /// The error.
-        source: io::Error,
+        error: io::Error,
     },
     /// A client connected to the listener itself, so nothing was intercepted. Dialling the
     /// destination would loop.
@@ -49,7 +49,7 @@ pub fn original_destination(
     listening: SocketAddr,
 ) -> Result<SocketAddr, OriginalDestinationError> {
     let socket = SockRef::from(accepted);
-    let unknown = |step| move |source| OriginalDestinationError::Unknown { step, source };
+    let unknown = |step| move |error| OriginalDestinationError::Unknown { step, error };
     let local = ip_address(socket.local_addr()).map_err(unknown("getsockname"))?;
     let original = match interception {
         KernelInterception::Tproxy => local,

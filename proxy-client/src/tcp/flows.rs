@@ -8,6 +8,7 @@ use millrace_tunnel::event_loop::streams::failure_metric;
 use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
 use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Parser};
 use millrace_wire::{ConnectFailure, Destination};
+use tracing::field;
 
 use super::accepted_table::AcceptedTable;
 use crate::accepted::{Accepted, AcceptedState, Outcome};
@@ -61,25 +62,25 @@ impl TcpFlows {
     fn advance_handshake(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
         let Some(accepted) = self.accepted.get_mut(key) else { return };
         let outcome = accepted.advance();
-        let client = accepted.client;
+        let client = accepted.client.map(field::display);
         match outcome {
             Outcome::Wait => {}
             Outcome::Ready(destination) => self.on_ready(context, core, key, destination),
             Outcome::Rejected(Reject { reason: RejectReason::NoDestination, .. }) => {
                 // Accepting the connection is the answer (PROXY protocol, section 2.2).
-                tracing::debug!(?client, "health check by a PROXY header");
+                tracing::debug!(client, "health check by a PROXY header");
                 core.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
                 self.accepted.reply_and_close(key, Some(Vec::new()), core.now());
             }
             Outcome::Rejected(reject) => {
-                tracing::warn!(?client, reason = %reject.reason, "bad handshake");
+                tracing::warn!(client, reason = %reject.reason, "bad handshake");
                 core.shared.metrics.protocol_errors.of(parser_of(&reject.reason)).inc();
                 core.shared.metrics.flows_finished.of(FlowFailure::Protocol.into()).inc();
                 let reply = (!reject.reply.is_empty()).then_some(reject.reply);
                 self.accepted.reply_and_close(key, reply, core.now());
             }
             Outcome::GoneInSilence => {
-                tracing::debug!(?client, "closed without a byte");
+                tracing::debug!(client, "closed without a byte");
                 self.accepted.remove(key);
                 core.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
             }
@@ -128,7 +129,8 @@ impl TcpFlows {
                 self.accepted.remove(key);
             }
             AcceptedState::Handshake => {
-                tracing::info!(client = ?accepted.client, "handshake took too long");
+                let client = accepted.client.map(field::display);
+                tracing::info!(client, "handshake took too long");
                 core.shared.metrics.flows_finished.of(FlowFailure::HandshakeTimeout.into()).inc();
                 self.accepted.reply_and_close(key, None, core.now());
             }

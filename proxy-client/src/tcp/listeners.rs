@@ -11,6 +11,7 @@ use millrace_tunnel::peer_limits::HandshakePlace;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use socket2::SockRef;
+use tracing::field;
 
 use crate::accept_queue::{AcceptQueue, is_out_of_resources};
 use crate::accepted::{Accepted, AcceptedState};
@@ -167,8 +168,9 @@ impl HandshakeStart {
     ) -> Option<Self> {
         if !listener.trusts(peer) {
             core.shared.metrics.drops.of(Drop::UntrustedProxy).inc();
-            let (listener, advice) = (listener.address, "add its network to trusted_proxies");
-            tracing::warn!(?peer, ?listener, advice, "PROXY header not accepted");
+            let (peer, listener) = (peer.map(field::display), listener.address.map(field::display));
+            let advice = "add its network to trusted_proxies";
+            tracing::warn!(peer, listener, advice, "PROXY header not accepted");
             return None;
         }
         let owner = FlowOwner {
@@ -188,7 +190,7 @@ impl HandshakeStart {
         match begin_handshake(listener, socket) {
             Ok(handshake) => Some(Self { admission, handshake_place, handshake }),
             Err(error) => {
-                tracing::warn!(?peer, %error, "connection refused");
+                tracing::warn!(peer = peer.map(field::display), %error, "connection refused");
                 core.shared.metrics.flows_finished.of(FlowFailure::Protocol.into()).inc();
                 None
             }

@@ -139,7 +139,7 @@ impl UdpListener {
             Err(error) if !self.failure_logged => {
                 self.failure_logged = true;
                 let listener = socket.local();
-                tracing::error!(?open, %listener, %error, "failed to change listener state");
+                tracing::error!(open, %listener, %error, "failed to change listener state");
             }
             Err(_) => {}
         }

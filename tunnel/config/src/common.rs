@@ -200,6 +200,32 @@ pub struct Admin {
 pub struct AdminToken(String);
 
 impl AdminToken {
+    /// Reads the token from a file that not every user of this host can read.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and what would be right.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let wrong = |problem: String| io::Error::other(format!("{}: {problem}", path.display()));
+        let text =
+            fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
+        let mode = fs::metadata(path)?.permissions().mode() & 0o777;
+        if mode & 0o007 != 0 {
+            let problem = format!("mode {mode:04o} lets every user of this host use it: chmod 600");
+            return Err(wrong(problem));
+        }
+        let token = text.trim_end_matches(['\r', '\n']);
+        let length = MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS;
+        // RFC 6750, Section 2.1.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        if !length.contains(&token.len()) || !token.bytes().all(is_plain) {
+            return Err(wrong(format!(
+                "must hold one line of {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} letters, digits and \
+                 -._~+/=, as openssl rand -hex 32 prints it"
+            )));
+        }
+        Ok(Self(token.to_owned()))
+    }
+
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
@@ -223,26 +249,7 @@ impl Admin {
     /// # Errors
     /// What is wrong with its file, and what would be right.
     pub fn token(&self) -> io::Result<Option<AdminToken>> {
-        let Some(path) = &self.token_file else { return Ok(None) };
-        let wrong = |problem: String| io::Error::other(format!("{}: {problem}", path.display()));
-        let text =
-            fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
-        let mode = fs::metadata(path)?.permissions().mode() & 0o777;
-        if mode & 0o007 != 0 {
-            let problem = format!("mode {mode:04o} lets every user of this host use it: chmod 600");
-            return Err(wrong(problem));
-        }
-        let token = text.trim_end_matches(['\r', '\n']);
-        let length = MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS;
-        // RFC 6750, Section 2.1.
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-        if !length.contains(&token.len()) || !token.bytes().all(is_plain) {
-            return Err(wrong(format!(
-                "must hold one line of {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} letters, digits and \
-                 -._~+/=, as openssl rand -hex 32 prints it"
-            )));
-        }
-        Ok(Some(AdminToken(token.to_owned())))
+        self.token_file.as_deref().map(AdminToken::read).transpose()
     }
 
     /// Checks the file with the token.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,9 @@ use crate::ConfigError;
 
 /// A larger file is not a configuration; it bounds what a wrong path can make us read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What the parser says of a table, `[listen]`, where a list of them is right, `[[listen]]`.
+const TABLE_FOR_LIST: &str = "invalid type: map, expected a sequence";
 
 /// The text that a configuration came from.
 ///
@@ -51,8 +54,14 @@ impl Source {
             key: None,
             problem,
         };
-        let file = fs::File::open(path)
-            .map_err(|error| whole_file(format!("can't open the configuration: {error}")))?;
+        let file = fs::File::open(path).map_err(|error| {
+            whole_file(match error.kind() {
+                ErrorKind::NotFound => {
+                    "there is no such file; --config FILE names another configuration".to_owned()
+                }
+                _ => format!("can't open the configuration: {error}"),
+            })
+        })?;
         let mut bytes = Vec::new();
         file.take(MAX_FILE_BYTES + 1)
             .read_to_end(&mut bytes)
@@ -93,8 +102,20 @@ impl Source {
                 "duplicate key" => self.text.get(span).map(str::to_owned),
                 _ => self.key_at(span.start),
             });
+            let problem = match (&key, &span) {
+                (Some(key), Some(span)) if problem == TABLE_FOR_LIST && self.is_header(span) => {
+                    format!("several are possible, so write [[{key}]] instead of [{key}]")
+                }
+                _ => problem,
+            };
             self.error_at(span, key, problem)
         })
+    }
+
+    /// Whether the line of `span` is the header of a table.
+    fn is_header(&self, span: &Range<usize>) -> bool {
+        let line = self.text.get(..span.start).map_or(0, |before| before.matches('\n').count());
+        self.text.lines().nth(line).is_some_and(|line| line.trim_start().starts_with('['))
     }
 
     fn error_at(

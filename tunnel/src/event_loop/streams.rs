@@ -11,6 +11,7 @@ use crate::flow_end::FlowEnd;
 use crate::h3_errors::H3_CONNECT_ERROR;
 use crate::metrics::{ConnectionState, FlowFailure, Parser};
 use crate::stream_owner::Owner;
+use crate::tls_words;
 use crate::tunnel_event::TunnelEvent;
 
 impl Core {
@@ -70,7 +71,7 @@ impl Core {
             tracing::info!(
                 peer = %conn.address.peer,
                 resumed = conn.quic.is_resumed(),
-                early_data = conn.quic.early_data_reason(),
+                early_data = tls_words::early_data(conn.quic.early_data_reason()),
                 key_exchange = conn.handshake.key_exchange,
                 "connection established"
             );

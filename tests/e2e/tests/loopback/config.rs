@@ -182,6 +182,11 @@ fn certificate_that_peers_refuse_is_reported_by_check() {
     assert_eq!(checked.code, Some(0), "{}", checked.output);
     assert!(checked.output.contains("warning: tunnel.certificate"), "{}", checked.output);
     assert!(checked.output.contains("less than 30 days"), "{}", checked.output);
+    let expired = authority.sign(SERVER_NAME, -30..-1);
+    let expired = expired.certificate.file_stem().unwrap().to_str().unwrap().to_owned();
+    let checked = run("server", "check", &as_server(&expired));
+    assert_eq!(checked.code, Some(64), "{}", checked.output);
+    assert!(checked.output.contains("has expired on"), "{}", checked.output);
 }
 
 /// Such a listener is valid, and does not carry RTP over UDP.
@@ -217,7 +222,7 @@ fn wrong_deny_list_is_refused_with_its_line() {
 fn wrong_arguments_are_explained() {
     let _lock = test_lock::shared();
     for side in ["client", "server"] {
-        for arguments in [&["run"][..], &["fly"], &[]] {
+        for arguments in [&["run", "client.toml"][..], &["fly"], &[]] {
             let mut command = program(side);
             command.args(arguments);
             let ended = Program::run(side, command, wait::DEFAULT_TIMEOUT);

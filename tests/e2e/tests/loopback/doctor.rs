@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use millrace_e2e::binaries;
 use millrace_e2e::certificates::{Authority, SERVER_NAME};
-use millrace_e2e::pair::Pair;
+use millrace_e2e::listeners::TestListener;
+use millrace_e2e::origin::Origin;
+use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::program::Program;
 use millrace_e2e::relay::RelayOptions;
 use millrace_e2e::tcp;
@@ -51,13 +53,19 @@ fn doctor(pair: &Pair, side: &str, change: impl Fn(String) -> String) -> Found {
     Found { code: ended.code, json: json.unwrap_or_else(|e| panic!("{e}: {}", ended.output)) }
 }
 
+/// A pair whose listener with one destination has an origin.
+fn pair_with(origin: &Origin) -> PairBuilder {
+    Pair::builder().static_destination(origin.address())
+}
+
 fn same(text: String) -> String {
     text
 }
 
 #[test]
 fn a_pair_that_works_has_nothing_that_failed() {
-    let pair = Pair::builder().start();
+    let origin = Origin::echo();
+    let pair = pair_with(&origin).start();
     let client = doctor(&pair, "client", same);
     client.has("server ", "ok", "round trip");
     client.has("path MTU", "ok", "1452");
@@ -65,6 +73,7 @@ fn a_pair_that_works_has_nothing_that_failed() {
     client.has("chain", "ok", "tunnel.ca");
     client.has("key exchange", "ok", "X25519MLKEM768, post-quantum");
     client.has("names", "ok", "client");
+    client.has("listen[0].destination", "ok", "connects to it");
     let server = doctor(&pair, "server", same);
     server.has("tunnel.listen", "ok", "answers");
     server.has("names", "ok", SERVER_NAME);
@@ -175,7 +184,8 @@ fn what_a_server_gets_wrong_is_found() {
 fn a_server_that_does_not_carry_udp_is_found() {
     let address = tcp::unused(Ipv4Addr::LOCALHOST);
     let section = format!("mode = \"udp\"\naddress = \"{address}\"\ndestination = \"127.0.0.1:9\"");
-    let pair = Pair::builder().listen(&section).start();
+    let origin = Origin::echo();
+    let pair = pair_with(&origin).allow_udp("127.0.0.1").listen(&section).start();
     let found = doctor(&pair, "client", same);
     assert_eq!(found.code, Some(0), "{:#}", found.json);
     let both = "extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297)";
@@ -208,7 +218,8 @@ fn a_server_that_does_not_carry_udp_is_found() {
 #[test]
 fn a_configuration_that_does_not_follow_rtsp_is_found() {
     let check = "RTP over UDP";
-    let pair = Pair::builder().start();
+    let origin = Origin::echo();
+    let pair = pair_with(&origin).start();
     let at = pair.addresses.tunnel;
     let found = doctor(&pair, "client", same);
     found.has(check, "ok", &format!("{at} follows RTSP"));
@@ -247,7 +258,8 @@ fn a_configuration_that_does_not_follow_rtsp_is_found() {
 
 #[test]
 fn a_server_that_does_not_follow_rtsp_is_found() {
-    let pair = Pair::builder().server("limits.max_rtsp_port_pairs", 0).start();
+    let origin = Origin::echo();
+    let pair = pair_with(&origin).server("limits.max_rtsp_port_pairs", 0).start();
     let found = doctor(&pair, "client", same);
     found.has(
         "RTP over UDP",
@@ -266,6 +278,78 @@ fn a_server_with_fewer_ports_than_udp_flows_is_found() {
     let found = doctor(&pair, "server", |text| format!("{text}\n[limits]\nmax_flows = 100000\n"));
     found.has("UDP ports", "warning", "limits.max_flows = ");
     assert_eq!(found.code, Some(0), "{:#}", found.json);
+}
+
+/// A destination that the server does not allow, one at which nothing listens, and one with a name without address.
+#[test]
+fn a_destination_that_is_forbidden_or_unreachable_is_found() {
+    let origin = Origin::echo();
+    let pair = pair_with(&origin).start();
+    let to = |destination: &str| {
+        doctor(&pair, "client", |text| text.replace(&origin.address().to_string(), destination))
+    };
+    let closed = tcp::unused(Ipv4Addr::LOCALHOST).to_string();
+    for (destination, said) in [
+        ("198.18.77.77:80", "does not allow it -> add it to [[destinations.allow]]"),
+        (closed.as_str(), "can't connect to it: connection refused"),
+        ("no-such-origin.invalid:80", "can't connect to it: name not resolved"),
+    ] {
+        let found = to(destination);
+        assert_eq!(found.code, Some(1), "{:#}", found.json);
+        found.has(&format!("listen[0].destination {destination}"), "failed", said);
+    }
+    let entry = format!(
+        "[[destinations.allow]]\nnetwork = \"127.0.0.1\"\nports = [{}]\n",
+        origin.address().port()
+    );
+    let found = doctor(&pair, "server", |text| format!("{text}\n{entry}"));
+    found.has("destinations.allow[2]", "ok", "127.0.0.1: connected");
+    let found = doctor(&pair, "server", |text| {
+        format!("{text}\n[[destinations.allow]]\nname = \"no-such-origin.invalid\"\nports = [80]\n")
+    });
+    assert_eq!(found.code, Some(1), "{:#}", found.json);
+    found.has("destinations.allow[2]", "failed", "no-such-origin.invalid: port 80: ");
+}
+
+/// Addresses of the running pair, with its configuration and with another one, and addresses of another program.
+#[test]
+fn an_address_that_another_process_has_is_found() {
+    let origin = Origin::echo();
+    let pair = pair_with(&origin).start();
+    let of = |side: &str, file: &str| {
+        let mut command = if side == "client" { binaries::client() } else { binaries::server() };
+        command.args(["doctor", "--json", "--config"]).arg(pair.dir().join(file));
+        let ended = Program::run("doctor", command, DOCTOR_TIMEOUT);
+        Found { code: ended.code, json: serde_json::from_str(&ended.output).unwrap() }
+    };
+    let found = of("client", "client.toml");
+    assert_eq!(found.code, Some(0), "{:#}", found.json);
+    let running = format!("process {}) has it", pair.client.pid());
+    for key in ["listen[0] ", "listen[1] ", "listen[4] unix:", "admin.address "] {
+        found.has(key, "ok", &running);
+    }
+    let running = format!("process {}) has it", pair.server.pid());
+    of("server", "server.toml").has("tunnel.listen", "ok", &running);
+    // A second server with the same address would not start.
+    doctor(&pair, "server", same).has("tunnel.listen", "warning", "with the configuration");
+
+    // The origin is a thread of this test.
+    let taken = format!("process {}) has it", std::process::id());
+    let TestListener::Http(address) = &pair.listeners[1] else { panic!("{:?}", pair.listeners[1]) };
+    let found = doctor(&pair, "client", |text| {
+        text.replace(
+            &format!("address = \"{address}\""),
+            &format!("address = \"{}\"", origin.address()),
+        )
+    });
+    assert_eq!(found.code, Some(1), "{:#}", found.json);
+    found.has(&format!("listen[1] {}", origin.address()), "failed", &taken);
+    let udp = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let of_udp = udp.local_addr().unwrap().to_string();
+    let found =
+        doctor(&pair, "server", |text| text.replace(&pair.addresses.tunnel.to_string(), &of_udp));
+    assert_eq!(found.code, Some(1), "{:#}", found.json);
+    found.has(&format!("tunnel.listen {of_udp}"), "failed", &taken);
 }
 
 #[test]

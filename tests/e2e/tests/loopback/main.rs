@@ -7,6 +7,7 @@ mod admin_pages;
 mod bulk;
 mod bypass;
 mod classes;
+mod commands;
 mod config;
 mod congestion_control;
 mod dead_destination;

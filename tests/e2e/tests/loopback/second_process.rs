@@ -42,9 +42,11 @@ fn second_process_on_the_same_address_is_refused() {
         let address = format!("can't bind tunnel.listen {}", pair.addresses.tunnel);
         assert!(code.is_some_and(|code| code != 0), "{output}");
         assert!(output.contains(&address) && output.contains("another process"), "{output}");
+        assert_eq!(output.matches("os error").count(), 1, "{output}");
         let (code, output) = start_second(&pair, "client");
         assert!(code.is_some_and(|code| code != 0), "{output}");
         assert!(output.contains("another process"), "{output}");
+        assert_eq!(output.matches("os error").count(), 1, "{output}");
         pair.assert_running();
     }
 }

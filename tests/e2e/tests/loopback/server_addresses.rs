@@ -27,7 +27,8 @@ fn both_families() -> Answer {
 fn the_second_address_is_used_when_the_first_does_not_answer() {
     let dns = NameServer::start(&[("edge.test", both_families())]);
     let origin = Origin::echo();
-    let pair = by_name(&dns, tcp::unused_port()).unhealthy().start();
+    let pair = by_name(&dns, tcp::unused_port()).static_destination(origin.address());
+    let pair = pair.unhealthy().start();
     let started = Instant::now();
     pair.wait_healthy(Duration::from_secs(3));
     println!("healthy after {:?}", started.elapsed());
