@@ -62,7 +62,7 @@ impl ClientReloader<'_> {
             (
                 (it.servers.clone(), it.connections, it.mark),
                 (it.connect_timeout, it.reconnect_min, it.reconnect_max),
-                (it.health_interval, it.health_timeout),
+                (it.health_interval, it.health_timeout, it.probe_interval),
             )
         };
         needs_restart(

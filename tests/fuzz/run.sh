@@ -35,12 +35,8 @@ parsers)
 esac
 
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
-# Reuse BoringSSL from `make build`: it is not instrumented either way.
-library=$(ls -t ../../target/release/build/boring-sys-*/out/build/libssl.a 2>/dev/null | head -n 1)
-if [ -n "$library" ]; then
-	built=$(cd "$(dirname "$library")" && pwd)
-	export BORING_BSSL_PATH="$built" BORING_BSSL_INCLUDE_PATH="${built%/build}/boringssl/include"
-fi
+. ./boringssl.sh
+use_built_boringssl ../..
 CARGO_TARGET_DIR=$work cargo build --quiet --release --locked --features "$features" \
 	--target "$triple"
 

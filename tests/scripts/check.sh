@@ -12,8 +12,12 @@ tests/scripts/features.sh
 cargo build --quiet --release --workspace --bin millrace-structure
 target/release/millrace-structure >/dev/null
 cargo clippy --release --workspace --all-targets -- -D warnings
-# The fuzz targets compile; `make test-full` runs them.
-cargo check --quiet --release --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz-check
+# All fuzz targets compile, those with whole connections too; `make test-full` runs them.
+(
+	. tests/fuzz/boringssl.sh
+	use_built_boringssl .
+	cargo check --quiet --release --locked --features connections --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz-check
+)
 tests/scripts/deny.sh
 (cd player && npm run --silent lint)
 (cd lab/web && npm run --silent lint)

@@ -32,9 +32,9 @@ pub struct Agent {
     slots: HashMap<u64, usize>,
 }
 
-/// State that the Selector knows of a connection.
+/// What has been reported to the Selector of a connection, and what is still to be reported.
 #[derive(Debug)]
-pub(crate) struct SelectorState {
+pub(crate) struct ReportedState {
     class: Class,
     /// Whether the rules select the algorithm.
     pub(crate) managed: bool,
@@ -46,7 +46,7 @@ pub(crate) struct SelectorState {
     algorithm_pending: bool,
 }
 
-impl SelectorState {
+impl ReportedState {
     pub(crate) fn new(class: Class, managed: bool) -> Self {
         let algorithm_pending = !managed;
         Self { class, managed, reported_bytes: 0, class_pending: true, algorithm_pending }
@@ -98,7 +98,7 @@ impl Agent {
     pub(crate) fn send_pending(
         &mut self,
         id: ConnId,
-        watched: &mut SelectorState,
+        watched: &mut ReportedState,
         algorithm: &Algorithm,
         pinned: bool,
         now: Instant,
@@ -122,7 +122,7 @@ impl Agent {
     pub(crate) fn report_path(
         &mut self,
         id: ConnId,
-        watched: &mut SelectorState,
+        watched: &mut ReportedState,
         path: &PathModel,
         now: Instant,
     ) {

@@ -5,20 +5,20 @@ use std::time::Instant;
 
 use millrace_cc::registry::Algorithm;
 
-use crate::agent::SelectorState;
+use crate::agent::ReportedState;
 use crate::flow_info::FlowInfo;
 
 /// A connection's congestion control.
 #[derive(Debug)]
 pub(crate) struct CcState {
     pub(crate) algorithm: Algorithm,
-    /// How often that was changed, and when last.
+    /// How often the connection has switched, and when last.
     pub(crate) switches: u64,
     pub(crate) switched: Instant,
     /// An operator set it; flows and rules do not change it.
     pub(crate) pinned: bool,
     /// What has been reported to the Selector.
-    pub(crate) watched: Option<SelectorState>,
+    pub(crate) watched: Option<ReportedState>,
 }
 
 impl CcState {

@@ -35,7 +35,7 @@ pub(crate) struct HeldBytes {
     /// Memory, in bytes.
     pub(crate) bytes: u64,
     /// What its windows beyond the least ones promise.
-    pub(crate) excess: u64,
+    pub(crate) promised_bytes: u64,
 }
 
 /// How much of one flow's data its reader took in the last ten seconds.
@@ -89,14 +89,14 @@ pub(crate) struct Candidate {
     pub(crate) slot: usize,
     pub(crate) conn: usize,
     pub(crate) held: u64,
-    pub(crate) time: Duration,
+    pub(crate) drain_time: Duration,
     pub(crate) is_still: bool,
 }
 
 /// The flows to reset so that `excess` bytes become free: those that take longest first.
 pub(crate) fn choose(mut candidates: Vec<Candidate>, excess: u64) -> Vec<Candidate> {
-    candidates.retain(|it| it.held > 0 && (it.is_still || it.time > MAX_ACTIVE_DRAIN_TIME));
-    candidates.sort_unstable_by_key(|it| std::cmp::Reverse((it.time, it.held)));
+    candidates.retain(|it| it.held > 0 && (it.is_still || it.drain_time > MAX_ACTIVE_DRAIN_TIME));
+    candidates.sort_unstable_by_key(|it| std::cmp::Reverse((it.drain_time, it.held)));
     let mut freed = 0;
     let goes = |it: &Candidate| {
         let is_needed = freed < excess;
@@ -132,8 +132,8 @@ mod tests {
     use super::*;
 
     fn candidate(slot: usize, held: u64, seconds: u64) -> Candidate {
-        let time = Duration::from_secs(seconds);
-        Candidate { slot, conn: 0, held, time, is_still: false }
+        let drain_time = Duration::from_secs(seconds);
+        Candidate { slot, conn: 0, held, drain_time, is_still: false }
     }
 
     fn slots(chosen: &[Candidate]) -> Vec<usize> {

@@ -11,14 +11,19 @@ use crate::memory::{CONNECTION_BYTES, HeldBytes, share_of_excess};
 pub struct MemoryUse {
     cap: AtomicU64,
     bytes: AtomicU64,
-    excess: AtomicU64,
+    promised_bytes: AtomicU64,
     gauge: IntGauge,
 }
 
 impl MemoryUse {
     /// Nothing in use, and nothing allowed yet; `gauge` shows what is in use.
     pub fn new(gauge: IntGauge) -> Self {
-        Self { cap: AtomicU64::new(0), bytes: AtomicU64::new(0), excess: AtomicU64::new(0), gauge }
+        Self {
+            cap: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            promised_bytes: AtomicU64::new(0),
+            gauge,
+        }
     }
 
     pub(crate) fn set_cap(&self, bytes: u64) {
@@ -36,8 +41,8 @@ impl MemoryUse {
     }
 
     /// What windows beyond the least ones promise.
-    pub(crate) fn excess(&self) -> u64 {
-        self.excess.load(Ordering::Relaxed)
+    pub(crate) fn promised_bytes(&self) -> u64 {
+        self.promised_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether another connection would go beyond the cap.
@@ -61,7 +66,8 @@ impl MemoryUse {
         }
         self.replace_bytes(before.bytes, now.bytes);
         // Wraps around where it became less.
-        self.excess.fetch_add(now.excess.wrapping_sub(before.excess), Ordering::Relaxed);
+        self.promised_bytes
+            .fetch_add(now.promised_bytes.wrapping_sub(before.promised_bytes), Ordering::Relaxed);
     }
 
     /// As above, for what has no windows.
@@ -80,15 +86,15 @@ mod tests {
     fn what_is_replaced_or_removed_counts_no_more() {
         let memory = MemoryUse::new(IntGauge::new("bytes", "bytes").unwrap());
         memory.set_cap(CONNECTION_BYTES + 500);
-        let held = |bytes, excess| HeldBytes { bytes, excess };
+        let held = |bytes, promised_bytes| HeldBytes { bytes, promised_bytes };
         memory.replace(HeldBytes::default(), held(300, 7));
         memory.replace(HeldBytes::default(), held(400, 0));
         assert!(memory.is_full());
         memory.replace(held(300, 7), held(100, 3));
-        assert_eq!((memory.bytes(), memory.excess(), memory.gauge.get()), (500, 3, 500));
+        assert_eq!((memory.bytes(), memory.promised_bytes(), memory.gauge.get()), (500, 3, 500));
         assert!(!memory.is_full());
         memory.remove(held(100, 3));
         memory.remove(held(400, 0));
-        assert_eq!((memory.bytes(), memory.excess(), memory.gauge.get()), (0, 0, 0));
+        assert_eq!((memory.bytes(), memory.promised_bytes(), memory.gauge.get()), (0, 0, 0));
     }
 }

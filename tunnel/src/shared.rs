@@ -8,7 +8,7 @@ use crate::fair_share::{Place, PlaceRefusal};
 use crate::fault::Faults;
 use crate::flow_admission::{FlowLimits, FlowPlaces, FlowPools};
 use crate::flow_owner::{FlowOwner, FlowRefusal, Viewer};
-use crate::idle_memory::IdleMemory;
+use crate::malloc_trim::MallocTrim;
 use crate::memory::HeldBytes;
 use crate::memory_use::MemoryUse;
 use crate::metrics;
@@ -24,7 +24,7 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// What all connections hold.
     pub memory: MemoryUse,
-    pub(crate) idle_memory: IdleMemory,
+    pub(crate) malloc_trim: MallocTrim,
     /// What each peer may take.
     pub peers: Arc<PeerLimits>,
     connections: AtomicUsize,
@@ -47,7 +47,7 @@ impl Shared {
     ) -> Arc<Self> {
         let shared = Self {
             memory: MemoryUse::new(metrics.memory_used_bytes.clone()),
-            idle_memory: IdleMemory::default(),
+            malloc_trim: MallocTrim::default(),
             metrics,
             peers: Arc::new(PeerLimits::new(Limits::default())),
             connections: AtomicUsize::new(0),

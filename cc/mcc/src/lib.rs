@@ -8,8 +8,8 @@
 //! The data path never blocks: records that do not fit into a full queue are dropped and counted.
 
 mod config;
+mod connection;
 mod episode;
-mod flow;
 pub mod queue;
 mod record;
 mod rule_input;

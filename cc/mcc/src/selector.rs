@@ -5,8 +5,8 @@ use std::time::Duration;
 use millrace_cc::Time;
 use serde::Serialize;
 
+use crate::connection::SelectorConnection;
 use crate::episode::EpisodeEnd;
-use crate::flow::SelectorFlow;
 use crate::record::Nanos;
 use crate::rules::{Choice, SelectionRules};
 use crate::{ConnectionRecord, Episode, PathUpdate, RuleInput, SwitchRequest};
@@ -91,7 +91,7 @@ pub struct Explained {
 pub struct Selector<R> {
     rules: R,
     settings: SelectorSettings,
-    flows: HashMap<u64, SelectorFlow>,
+    connections: HashMap<u64, SelectorConnection>,
     /// Connections with updates that are due for evaluation.
     listed: Vec<u64>,
     /// Evaluated connections with the time of the evaluation, in the order in which they become due again.
@@ -110,7 +110,7 @@ impl<R: SelectionRules> Selector<R> {
         Self {
             rules,
             settings,
-            flows: HashMap::new(),
+            connections: HashMap::new(),
             listed: Vec::new(),
             waiting: VecDeque::new(),
             rtts: [0; BUCKETS],
@@ -128,16 +128,16 @@ impl<R: SelectionRules> Selector<R> {
 
     /// Number of connections.
     pub fn connections(&self) -> usize {
-        self.flows.len()
+        self.connections.len()
     }
 
     /// Replaces the rules and keeps the state of the connections.
     pub fn replace_rules(&mut self, rules: R) {
         self.rules = rules;
         self.reported = None;
-        self.listed = self.flows.keys().copied().collect();
-        for flow in self.flows.values_mut() {
-            (flow.evaluated, flow.wanted, flow.is_listed) = (None, None, true);
+        self.listed = self.connections.keys().copied().collect();
+        for state in self.connections.values_mut() {
+            (state.evaluated, state.wanted, state.is_listed) = (None, None, true);
         }
     }
 
@@ -147,16 +147,16 @@ impl<R: SelectionRules> Selector<R> {
             PathUpdate::Opened { connection, now, class, algorithm } => {
                 // For a known connection the update only sets the class.
                 let algorithm =
-                    self.flows.get(&connection).map_or(algorithm, |flow| flow.algorithm);
+                    self.connections.get(&connection).map_or(algorithm, |state| state.algorithm);
                 self.with(
                     connection,
-                    |flow| (flow.class, flow.algorithm) = (class, algorithm),
+                    |state| (state.class, state.algorithm) = (class, algorithm),
                     now,
                 );
             }
             PathUpdate::Acked(record) => {
                 let mut ended = None;
-                let ingest = |flow: &mut SelectorFlow| ended = flow.ingest(record);
+                let ingest = |state: &mut SelectorConnection| ended = state.ingest(record);
                 let is_known = self.with(record.connection, ingest, record.now);
                 self.keep(ended);
                 if is_known && self.settings.keeps_episodes {
@@ -167,31 +167,31 @@ impl<R: SelectionRules> Selector<R> {
                 }
             }
             PathUpdate::Player { connection, now, player } => {
-                self.with(connection, |flow| flow.ingest_player(now, player), now);
+                self.with(connection, |state| state.ingest_player(now, player), now);
             }
             PathUpdate::Set { connection, now, algorithm, pinned } => {
                 let mut ended = None;
-                let set = |flow: &mut SelectorFlow| {
-                    if algorithm != flow.algorithm {
-                        ended = flow.end_episode(EpisodeEnd::Switch);
+                let set = |state: &mut SelectorConnection| {
+                    if algorithm != state.algorithm {
+                        ended = state.end_episode(EpisodeEnd::Switch);
                     }
-                    flow.switch(algorithm, now);
-                    flow.pinned = pinned;
+                    state.switch(algorithm, now);
+                    state.pinned = pinned;
                 };
                 self.with(connection, set, now);
                 self.keep(ended);
             }
             PathUpdate::Closed { connection } => {
-                let closed = self.flows.remove(&connection);
-                self.keep(closed.and_then(|mut flow| flow.end_episode(EpisodeEnd::Closed)));
+                let closed = self.connections.remove(&connection);
+                self.keep(closed.and_then(|mut state| state.end_episode(EpisodeEnd::Closed)));
             }
         }
     }
 
     fn track_episode(&mut self, record: ConnectionRecord) {
-        let Self { flows, settings, .. } = self;
-        let Some(flow) = flows.get_mut(&record.connection) else { return };
-        let ended = flow.track_episode(record.connection, record, |index| settings.name(index));
+        let Self { connections, settings, .. } = self;
+        let Some(state) = connections.get_mut(&record.connection) else { return };
+        let ended = state.track_episode(record.connection, record, |index| settings.name(index));
         self.keep(ended);
     }
 
@@ -206,8 +206,8 @@ impl<R: SelectionRules> Selector<R> {
 
     /// Closes all connections.
     pub fn end(&mut self) {
-        for (_, mut flow) in std::mem::take(&mut self.flows) {
-            self.keep(flow.end_episode(EpisodeEnd::Closed));
+        for (_, mut state) in std::mem::take(&mut self.connections) {
+            self.keep(state.end_episode(EpisodeEnd::Closed));
         }
     }
 
@@ -217,22 +217,29 @@ impl<R: SelectionRules> Selector<R> {
     }
 
     /// Applies `change` to a connection and lists it as due. Returns false if there is no room for the connection.
-    fn with(&mut self, connection: u64, change: impl FnOnce(&mut SelectorFlow), now: Time) -> bool {
-        let is_full = self.flows.len() >= MAX_CONNECTIONS;
-        let flow = match self.flows.entry(connection) {
+    fn with(
+        &mut self,
+        connection: u64,
+        change: impl FnOnce(&mut SelectorConnection),
+        now: Time,
+    ) -> bool {
+        let is_full = self.connections.len() >= MAX_CONNECTIONS;
+        let state = match self.connections.entry(connection) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(_) if is_full => {
                 self.counts.connections_rejected += 1;
                 return false;
             }
             // `Opened` was dropped, or an earlier Selector received it. Connections begin with the first algorithm.
-            Entry::Vacant(new) => new.insert(SelectorFlow::new(crate::Class::default(), 0, now)),
+            Entry::Vacant(new) => {
+                new.insert(SelectorConnection::new(crate::Class::default(), 0, now))
+            }
         };
-        change(flow);
-        flow.has_update = true;
-        // A flow that was evaluated becomes due again by `waiting`.
-        if flow.evaluated.is_none() && !flow.is_listed {
-            flow.is_listed = true;
+        change(state);
+        state.has_update = true;
+        // A connection that was evaluated becomes due again by `waiting`.
+        if state.evaluated.is_none() && !state.is_listed {
+            state.is_listed = true;
             self.listed.push(connection);
         }
         true
@@ -267,14 +274,14 @@ impl<R: SelectionRules> Selector<R> {
     ) {
         let mut ended = Vec::new();
         for connection in self.due(now) {
-            let Some(flow) = self.flows.get_mut(&connection) else { continue };
-            (flow.is_listed, flow.has_update, flow.evaluated) = (false, false, None);
-            if flow.pinned {
+            let Some(state) = self.connections.get_mut(&connection) else { continue };
+            (state.is_listed, state.has_update, state.evaluated) = (false, false, None);
+            if state.pinned {
                 continue;
             }
-            flow.evaluated = Some(now);
+            state.evaluated = Some(now);
             self.waiting.push_back((connection, now));
-            let input = flow.rule_input(connection, self.settings.name(flow.algorithm), now);
+            let input = state.rule_input(connection, self.settings.name(state.algorithm), now);
             self.counts.evaluations += 1;
             let wanted = match self.rules.select(&input).map(|choice| self.settings.index(choice)) {
                 Ok(Ok(wanted)) => wanted,
@@ -287,18 +294,18 @@ impl<R: SelectionRules> Selector<R> {
                     None
                 }
             };
-            let (to, is_new_path) = match flow.confirm(wanted, &self.settings, now) {
-                Some(to) => (to, flow.is_new_path),
+            let (to, is_new_path) = match state.confirm(wanted, &self.settings, now) {
+                Some(to) => (to, state.is_new_path),
                 None => continue,
             };
             if try_send(SwitchRequest { connection, algorithm: to, is_new_path }) {
                 self.counts.switch_requests += 1;
-                ended.extend(flow.end_episode(EpisodeEnd::Switch));
-                flow.switch(to, now);
+                ended.extend(state.end_episode(EpisodeEnd::Switch));
+                state.switch(to, now);
             } else {
                 self.counts.postponed_requests += 1;
-                flow.evaluated = None;
-                flow.is_listed = true;
+                state.evaluated = None;
+                state.is_listed = true;
                 self.listed.push(connection);
             }
         }
@@ -313,14 +320,14 @@ impl<R: SelectionRules> Selector<R> {
             && now - evaluated >= self.settings.evaluation_interval
         {
             self.waiting.pop_front();
-            let flow = self.flows.get_mut(&connection);
-            let Some(flow) = flow.filter(|flow| flow.evaluated == Some(evaluated)) else {
+            let state = self.connections.get_mut(&connection);
+            let Some(state) = state.filter(|state| state.evaluated == Some(evaluated)) else {
                 continue;
             };
-            if flow.has_update {
+            if state.has_update {
                 due.push(connection);
             } else {
-                flow.evaluated = None;
+                state.evaluated = None;
             }
         }
         due
@@ -330,18 +337,18 @@ impl<R: SelectionRules> Selector<R> {
         if self.last_removal.is_none_or(|last| now - last >= REMOVAL_INTERVAL) {
             self.last_removal = Some(now);
             let is_silent =
-                |_: &u64, flow: &mut SelectorFlow| now - flow.last_update() >= REMOVE_AFTER;
-            let silent: Vec<_> = self.flows.extract_if(is_silent).collect();
-            for (_, mut flow) in silent {
-                self.keep(flow.end_episode(EpisodeEnd::Closed));
+                |_: &u64, state: &mut SelectorConnection| now - state.last_update() >= REMOVE_AFTER;
+            let silent: Vec<_> = self.connections.extract_if(is_silent).collect();
+            for (_, mut state) in silent {
+                self.keep(state.end_episode(EpisodeEnd::Closed));
             }
         }
     }
 
     /// Input of the rules for a connection at `now`.
     pub fn rule_input(&self, connection: u64, now: Time) -> Option<RuleInput> {
-        let flow = self.flows.get(&connection)?;
-        Some(flow.rule_input(connection, self.settings.name(flow.algorithm), now))
+        let state = self.connections.get(&connection)?;
+        Some(state.rule_input(connection, self.settings.name(state.algorithm), now))
     }
 
     /// Evaluates the rules for a connection without switching it.
@@ -389,7 +396,7 @@ impl SelectorSettings {
     }
 }
 
-impl SelectorFlow {
+impl SelectorConnection {
     /// Applies hold-down and minimum dwell time to the choice of the rules. Returns the algorithm to switch to.
     fn confirm(
         &mut self,

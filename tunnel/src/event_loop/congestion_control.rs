@@ -1,6 +1,6 @@
-//! Changes of a connection's congestion control.
+//! Switches of a connection's congestion controller.
 
-use crate::agent::{Agent, SelectorState};
+use crate::agent::{Agent, ReportedState};
 use crate::algorithms::CcPolicy;
 use crate::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
 use crate::conn::Conn;
@@ -29,7 +29,7 @@ impl Conn {
         }
         let Some(agent) = agent else { return };
         if managed || agent.watches_all() {
-            let watched = self.cc.watched.get_or_insert_with(|| SelectorState::new(class, managed));
+            let watched = self.cc.watched.get_or_insert_with(|| ReportedState::new(class, managed));
             watched.set(class, managed);
             if self.cc.switches != before {
                 watched.algorithm_was_set();
@@ -66,8 +66,8 @@ impl Conn {
         Ok(CcOverrideResult { algorithm: self.cc.algorithm.name(), pinned: self.cc.pinned })
     }
 
-    /// Applies a choice of the rules, unless the algorithm is pinned or not selected. Returns whether anything changed.
-    /// `restart` restarts the same algorithm, as after a path change.
+    /// Applies a choice of the rules, unless the algorithm is pinned or not selected. Returns whether the
+    /// controller was replaced. With `restart` it is replaced even by one of the same algorithm, as after a path change.
     pub(crate) fn apply_selection(
         &mut self,
         algorithm: &Algorithm,
@@ -78,7 +78,7 @@ impl Conn {
         if self.cc.managed() && !self.cc.pinned {
             // As in `select_cc`.
             let _ = match restart {
-                true => self.restart_with(algorithm, "path", now),
+                true => self.replace_controller(algorithm, "path", now),
                 false => self.switch_to(algorithm, "rules", now),
             };
         }
@@ -106,18 +106,18 @@ impl Conn {
         if self.cc.algorithm.settings() == algorithm.settings() {
             return Ok(());
         }
-        self.restart_with(algorithm, trigger, now)
+        self.replace_controller(algorithm, trigger, now)
     }
 
-    /// Starts an algorithm, even if it is the current one.
-    fn restart_with(
+    /// Replaces the controller, even by one of the same algorithm.
+    fn replace_controller(
         &mut self,
         algorithm: &Algorithm,
         trigger: &'static str,
         now: Instant,
     ) -> Result<(), quiche::Error> {
-        let turned = quiche_adapter::replace(&mut self.quic, algorithm);
-        match &turned {
+        let replaced = quiche_adapter::replace(&mut self.quic, algorithm);
+        match &replaced {
             Ok(()) => {
                 tracing::debug!(
                     conn = self.id.serial,
@@ -145,6 +145,6 @@ impl Conn {
                 "congestion control not changed"
             ),
         }
-        turned
+        replaced
     }
 }

@@ -6,7 +6,7 @@ pub mod core;
 pub(crate) mod drive;
 pub(crate) mod ends;
 pub(crate) mod faults;
-pub(crate) mod memory;
+pub(crate) mod memory_eviction;
 pub(crate) mod misdelivered;
 pub(crate) mod panics;
 pub(crate) mod path_mtu;

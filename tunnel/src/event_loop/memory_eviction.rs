@@ -21,7 +21,7 @@ impl Conn {
         let fixed = if self.handshake.handshake_place.is_some() { 0 } else { CONNECTION_BYTES };
         HeldBytes {
             bytes: fixed + quic.received + quic.sent + in_flight + self.blocked_bytes(),
-            excess: quic.excess_credit,
+            promised_bytes: quic.excess_credit,
         }
     }
 }
@@ -56,7 +56,7 @@ impl Core {
             }
             conn.memory.held = held;
         }
-        self.shared.idle_memory.observe(self.shared.metrics.flows_active.get());
+        self.shared.malloc_trim.observe(self.shared.metrics.flows_active.get());
         self.limit_windows();
         // Peers above their own limit first, so that they and not others pay for what they have too much.
         self.evict_for_peers();
@@ -75,7 +75,7 @@ impl Core {
 
     /// Limits the stream windows of all connections.
     fn limit_windows(&mut self) {
-        let limit = window_limit(self.shared.memory.excess(), self.shared.memory.cap());
+        let limit = window_limit(self.shared.memory.promised_bytes(), self.shared.memory.cap());
         if std::mem::replace(&mut self.memory.window_limit, limit) != limit {
             for (_, conn) in &mut self.conns {
                 conn.quic.set_stream_window_limit(limit);
@@ -140,10 +140,10 @@ impl Core {
                 let age = now.saturating_duration_since(flow.traffic.opened);
                 let queued = flow.rtsp.as_ref().map_or(0, |rtsp| rtsp.queued_bytes());
                 let (down, up) = (quic.received + flow.held_bytes() - queued, quic.sent + queued);
-                let time =
+                let drain_time =
                     flow.traffic.down.time_for(down, age).max(flow.traffic.up.time_for(up, age));
                 let is_still = flow.traffic.down.is_still(down) || flow.traffic.up.is_still(up);
-                Candidate { slot, conn: flow.conn.slot, held: down + up, time, is_still }
+                Candidate { slot, conn: flow.conn.slot, held: down + up, drain_time, is_still }
             })
             .collect();
         let chosen = choose(candidates, excess);

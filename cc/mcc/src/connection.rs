@@ -8,7 +8,7 @@ use crate::{Class, ConnectionRecord, Episode, Player, RuleInput};
 
 /// The Selector's state of a connection.
 #[derive(Debug)]
-pub(crate) struct SelectorFlow {
+pub(crate) struct SelectorConnection {
     pub(crate) class: Class,
     /// Index of the algorithm in use.
     pub(crate) algorithm: u16,
@@ -34,13 +34,13 @@ pub(crate) struct SelectorFlow {
     pub(crate) evaluated: Option<Time>,
     /// An update has arrived since the last evaluation.
     pub(crate) has_update: bool,
-    /// The flow is in the list of those that are due for evaluation.
+    /// The connection is in the list of those that are due for evaluation.
     pub(crate) is_listed: bool,
     /// Index of the algorithm that the rules want, and since when they want it.
     pub(crate) wanted: Option<(u16, Time)>,
 }
 
-impl SelectorFlow {
+impl SelectorConnection {
     pub(crate) fn new(class: Class, algorithm: u16, now: Time) -> Self {
         Self {
             class,
@@ -127,7 +127,7 @@ impl SelectorFlow {
     }
 
     /// Continues the episode or begins the next one. Returns an episode that is complete. Call it after
-    /// [`SelectorFlow::ingest`]; `name` maps the index of an algorithm to its name.
+    /// [`SelectorConnection::ingest`]; `name` maps the index of an algorithm to its name.
     pub(crate) fn track_episode<'a>(
         &mut self,
         connection: u64,

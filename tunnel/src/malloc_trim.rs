@@ -10,15 +10,15 @@ const MIN_FLOWS: i64 = 64;
 
 /// Whether there is memory to give back.
 #[derive(Debug, Default)]
-pub(crate) struct IdleMemory {
+pub(crate) struct MallocTrim {
     was_busy: AtomicBool,
 }
 
-impl IdleMemory {
+impl MallocTrim {
     /// Gives memory back if `flows` is 0 and was at least [`MIN_FLOWS`] before.
     pub(crate) fn observe(&self, flows: i64) {
         if self.is_due(flows) {
-            give_back();
+            trim();
         }
     }
 
@@ -35,14 +35,14 @@ impl IdleMemory {
 }
 
 #[cfg(target_env = "gnu")]
-fn give_back() {
+fn trim() {
     // SAFETY: it may be called by any thread at any time.
     unsafe { libc::malloc_trim(0) };
 }
 
 /// Other C libraries have no such function.
 #[cfg(not(target_env = "gnu"))]
-fn give_back() {}
+fn trim() {}
 
 #[cfg(test)]
 mod tests {
@@ -50,11 +50,11 @@ mod tests {
 
     #[test]
     fn memory_is_given_back_once_after_many_flows() {
-        let memory = IdleMemory::default();
-        assert!(!memory.is_due(0));
-        assert!(!memory.is_due(MIN_FLOWS - 1) && !memory.is_due(0), "few flows");
-        assert!(!memory.is_due(MIN_FLOWS) && !memory.is_due(1));
-        assert!(memory.is_due(0));
-        assert!(!memory.is_due(0));
+        let trim = MallocTrim::default();
+        assert!(!trim.is_due(0));
+        assert!(!trim.is_due(MIN_FLOWS - 1) && !trim.is_due(0), "few flows");
+        assert!(!trim.is_due(MIN_FLOWS) && !trim.is_due(1));
+        assert!(trim.is_due(0));
+        assert!(!trim.is_due(0));
     }
 }
