@@ -198,12 +198,18 @@ mod tests {
 
     const LIMITS: PoolLimits = PoolLimits { places: 1000, share: 20, reserve: Reserve::Quarter };
 
-    /// All that `user` gets before it is refused.
+    /// All places that are given before one is refused, or one more than there are.
+    fn until_refused<K: Eq + Hash>(
+        take: impl Fn() -> Result<Place<K>, PlaceRefusal>,
+    ) -> Vec<Place<K>> {
+        std::iter::from_fn(|| take().ok()).take(LIMITS.places + 1).collect()
+    }
+
     fn take_all(
         pool: &Arc<FairShare<&'static str>>,
         user: &'static str,
     ) -> Vec<Place<&'static str>> {
-        std::iter::from_fn(|| pool.take(user).ok()).collect()
+        until_refused(|| pool.take(user))
     }
 
     #[test]
@@ -292,7 +298,7 @@ mod tests {
     fn users_that_may_not_have_the_last_places_share_those_before() {
         let pool = FairShare::new(LIMITS);
         let take = |user: &'static str| pool.take_keeping(250, user);
-        let places: Vec<_> = std::iter::from_fn(|| take("greedy").ok()).collect();
+        let places = until_refused(|| take("greedy"));
         assert_eq!(places.len(), 500);
         assert_eq!(take("greedy").unwrap_err(), PlaceRefusal::Share);
         let _others: Vec<_> = (0..250)
@@ -309,7 +315,7 @@ mod tests {
     #[test]
     fn user_that_may_have_its_share_only_gets_no_more_of_an_idle_pool() {
         let pool = FairShare::new(LIMITS);
-        let places: Vec<_> = std::iter::from_fn(|| pool.take_share("one").ok()).collect();
+        let places = until_refused(|| pool.take_share("one"));
         assert_eq!(places.len(), LIMITS.share);
         assert_eq!(pool.take_share("one").unwrap_err(), PlaceRefusal::Share);
         assert!(pool.take("one").is_ok());
