@@ -381,8 +381,7 @@ mod tests {
             sender.observe_rtt(rtt * MS, start);
             assert!(sender.keeps());
             let age = in_order::deadline(rtt * MS);
-            for (age, after) in
-                [(age, AfterOutcome::Retransmit), (age + MS, AfterOutcome::TooLate)]
+            for (age, after) in [(age, AfterOutcome::Retransmit), (age + MS, AfterOutcome::TooLate)]
             {
                 let number = send(&mut sender, b"frame", start, start);
                 assert_eq!(sender.on_outcome(number, false, start + age), after);
