@@ -61,11 +61,14 @@ fn download_by_tcp(pair: &Pair) -> Download {
 }
 
 /// By TCP and by QUIC, one after the other.
-fn downloads(configure: impl FnOnce(PairBuilder) -> PairBuilder) -> ([Download; 2], Pair) {
+fn downloads(
+    origin: &str,
+    configure: impl FnOnce(PairBuilder) -> PairBuilder,
+) -> ([Download; 2], Pair) {
     let socket = udp::socket();
     let (pair, listener) = pair_to(socket.local_addr().unwrap());
     let pair = configure(pair).measured().start();
-    let _origin = QuicOrigin::start(socket, &pair.certificates.server, "reno");
+    let _origin = QuicOrigin::start(socket, &pair.certificates.server, origin);
     lose_packets(&pair);
     let by_tcp = download_by_tcp(&pair);
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -76,7 +79,7 @@ fn downloads(configure: impl FnOnce(PairBuilder) -> PairBuilder) -> ([Download; 
 
 #[test]
 fn goodput_of_quic_is_nearly_that_of_tcp() {
-    let ([by_tcp, by_quic], pair) = downloads(|pair| pair);
+    let ([by_tcp, by_quic], pair) = downloads("cubic", |pair| pair);
     let server = pair.addresses.server_admin;
     let share = by_quic.steady_mbps / by_tcp.steady_mbps;
     assert!(share >= LEAST_OF_TCP, "{share:.3}: {by_tcp:?}, {by_quic:?}");
@@ -94,7 +97,7 @@ fn with_a_peer_that_repairs_no_quic_its_packets_are_carried_as_they_are() {
         |pair: PairBuilder| pair.server("tunnel.quic_repair", false),
         |pair: PairBuilder| pair.client("tunnel.quic_repair", false),
     ] {
-        let ([by_tcp, by_quic], pair) = downloads(configure);
+        let ([by_tcp, by_quic], pair) = downloads("reno", configure);
         assert!(by_quic.steady_mbps > 0.0 && by_quic.steady_mbps < by_tcp.steady_mbps / 2.0);
         for admin in [pair.addresses.client_admin, pair.addresses.server_admin] {
             for event in ["retransmitted", "held", "skipped", "unrepaired", "duplicate"] {
