@@ -149,10 +149,14 @@ impl PortOwners {
             }
             AddressUse::Own(owner) => {
                 let config = self.config_of(&owner).display();
-                report.warn(
+                let program = self.program;
+                report.fail(
                     check,
                     format!("{owner} has it, with the configuration {config}"),
-                    "if that is another instance, this one can't start: choose another address",
+                    format!(
+                        "a second {program} needs another address; to diagnose the one that runs, name \
+                         its own configuration"
+                    ),
                 );
             }
             AddressUse::Taken(owners) => {

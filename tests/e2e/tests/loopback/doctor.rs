@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use millrace_e2e::binaries;
@@ -42,12 +43,19 @@ impl Found {
     }
 }
 
+/// The file is that of the running program, which does not read it again; it is the same afterwards.
 fn doctor(pair: &Pair, side: &str, change: impl Fn(String) -> String) -> Found {
-    let before = fs::read_to_string(pair.dir().join(format!("{side}.toml"))).unwrap();
-    let file = pair.dir().join(format!("{side}-doctor.toml"));
-    fs::write(&file, change(before)).unwrap();
+    let file = pair.dir().join(format!("{side}.toml"));
+    let before = fs::read_to_string(&file).unwrap();
+    fs::write(&file, change(before.clone())).unwrap();
+    let found = run_doctor(side, &file);
+    fs::write(&file, before).unwrap();
+    found
+}
+
+fn run_doctor(side: &str, file: &Path) -> Found {
     let mut command = if side == "client" { binaries::client() } else { binaries::server() };
-    command.args(["doctor", "--json", "--config"]).arg(&file);
+    command.args(["doctor", "--json", "--config"]).arg(file);
     let ended = Program::run("doctor", command, DOCTOR_TIMEOUT);
     let json = serde_json::from_str(&ended.output);
     Found { code: ended.code, json: json.unwrap_or_else(|e| panic!("{e}: {}", ended.output)) }
@@ -316,12 +324,7 @@ fn a_destination_that_is_forbidden_or_unreachable_is_found() {
 fn an_address_that_another_process_has_is_found() {
     let origin = Origin::echo();
     let pair = pair_with(&origin).start();
-    let of = |side: &str, file: &str| {
-        let mut command = if side == "client" { binaries::client() } else { binaries::server() };
-        command.args(["doctor", "--json", "--config"]).arg(pair.dir().join(file));
-        let ended = Program::run("doctor", command, DOCTOR_TIMEOUT);
-        Found { code: ended.code, json: serde_json::from_str(&ended.output).unwrap() }
-    };
+    let of = |side: &str, file: &str| run_doctor(side, &pair.dir().join(file));
     let found = of("client", "client.toml");
     assert_eq!(found.code, Some(0), "{:#}", found.json);
     let running = format!("process {}) has it", pair.client.pid());
@@ -331,7 +334,10 @@ fn an_address_that_another_process_has_is_found() {
     let running = format!("process {}) has it", pair.server.pid());
     of("server", "server.toml").has("tunnel.listen", "ok", &running);
     // A second server with the same address would not start.
-    doctor(&pair, "server", same).has("tunnel.listen", "warning", "with the configuration");
+    fs::copy(pair.dir().join("server.toml"), pair.dir().join("second.toml")).unwrap();
+    let found = of("server", "second.toml");
+    assert_eq!(found.code, Some(1), "{:#}", found.json);
+    found.has("tunnel.listen", "failed", "with the configuration");
 
     // The origin is a thread of this test.
     let taken = format!("process {}) has it", std::process::id());

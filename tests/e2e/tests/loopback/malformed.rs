@@ -9,6 +9,7 @@ use millrace_e2e::listeners::TestListener;
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
 use millrace_e2e::tcp::{self, End};
+use millrace_e2e::wait::DEFAULT_TIMEOUT;
 
 /// A flow that runs all the time, and a way to see that it still does.
 struct Bystander {
@@ -190,4 +191,17 @@ fn data_right_behind_the_handshake_is_not_lost() {
         flow.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"early");
     }
+}
+
+#[test]
+fn the_log_names_the_client_of_a_bad_handshake() {
+    let pair = Pair::builder().start();
+    let mut socket = pair.listeners[1].connect();
+    let client = socket.local_addr().unwrap().as_socket().unwrap();
+    socket.write_all(b"\0\0\r\n\r\n").unwrap();
+    tcp::drain(&socket);
+    let field = format!("\"client\":\"{client}\"");
+    pair.client.expect_log("the address of the client", DEFAULT_TIMEOUT, |line| {
+        (line.contains("bad handshake") && line.contains(&field)).then_some(())
+    });
 }

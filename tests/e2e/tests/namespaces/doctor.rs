@@ -57,6 +57,16 @@ fn what_interception_needs_is_missed_until_it_is_there() {
     let warned = checks(&found, "warning");
     assert!(!warned.iter().any(|(check, _)| check == "RTP over UDP"), "{found:#}");
 
+    // The rules name an interface that is not there.
+    let rule = "add element inet millrace_tproxy client_interfaces { \"wlan9\" }";
+    output_of(world.topology.client_edge.command("nft").arg(rule)).unwrap();
+    let (code, found) = world.doctor();
+    assert_eq!(code, Some(1), "{found:#}");
+    let failed = checks(&found, "failed");
+    let missed =
+        |(check, what): &(String, String)| check == "client_interfaces" && what.contains("wlan9");
+    assert!(failed.iter().any(missed), "{found:#}");
+
     // A table that leads elsewhere.
     world.topology.client_edge.ip("route flush table 4454").unwrap();
     let (_, found) = world.doctor();
