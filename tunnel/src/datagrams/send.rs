@@ -195,7 +195,7 @@ impl UdpFlow {
             repair.sender.observe_rtt(rtt, now);
             if is_in_order {
                 let part_of_window = conn.window_packets() / WINDOW_DIVISOR;
-                repair.transport_datagrams = part_of_window.clamp(TURN, SEND_QUEUE);
+                repair.transport_datagrams = Some(part_of_window.clamp(TURN, SEND_QUEUE));
             }
         }
         dropped
@@ -215,8 +215,8 @@ impl UdpFlow {
 
     /// Datagrams that may be handed to the transport now.
     fn transport_room(&self, conn: &Conn) -> usize {
-        let most = self.repair.as_ref().map_or(SEND_QUEUE, |repair| repair.transport_datagrams);
-        most.saturating_sub(conn.quic.dgram_send_queue_len())
+        let most = self.repair.as_ref().and_then(|repair| repair.transport_datagrams);
+        most.unwrap_or(SEND_QUEUE).saturating_sub(conn.quic.dgram_send_queue_len())
     }
 
     /// Writes the number of the oldest datagram into it, where packets of QUIC are repaired.
