@@ -197,7 +197,7 @@ impl UdpFlow {
             if is_in_order {
                 let part_of_window = conn.window_packets() / WINDOW_DIVISOR;
                 repair.transport_datagrams =
-                    part_of_window.clamp(MAX_TURN_DATAGRAMS, SEND_QUEUE_FRAMES);
+                    Some(part_of_window.clamp(MAX_TURN_DATAGRAMS, SEND_QUEUE_FRAMES));
             }
         }
         dropped
@@ -217,9 +217,8 @@ impl UdpFlow {
 
     /// Datagrams that may be handed to the transport now.
     fn transport_room(&self, conn: &Conn) -> usize {
-        let most =
-            self.repair.as_ref().map_or(SEND_QUEUE_FRAMES, |repair| repair.transport_datagrams);
-        most.saturating_sub(conn.quic.dgram_send_queue_len())
+        let most = self.repair.as_ref().and_then(|repair| repair.transport_datagrams);
+        most.unwrap_or(SEND_QUEUE_FRAMES).saturating_sub(conn.quic.dgram_send_queue_len())
     }
 
     /// Writes the number of the oldest datagram into it, where packets of QUIC are repaired.

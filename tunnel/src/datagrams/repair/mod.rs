@@ -32,15 +32,13 @@ use in_order::{HoldLimit, InOrderReceiver};
 use receiver::{Received, RepairReceiver};
 use sender::RepairSender;
 
-use super::SEND_QUEUE_FRAMES;
-
 /// Both directions of a flow.
 #[derive(Debug)]
 pub(crate) struct FlowRepair {
     pub(crate) sender: RepairSender,
     receiver: FlowReceiver,
-    /// Datagrams that the transport may hold: lost ones that are sent again are behind them.
-    pub(crate) transport_datagrams: usize,
+    /// Datagrams that the transport may hold, if fewer than of other flows: lost ones that are sent again are behind them.
+    pub(crate) transport_datagrams: Option<usize>,
 }
 
 /// What becomes of packets that arrive in another order.
@@ -56,7 +54,7 @@ impl FlowRepair {
         Self {
             sender: RepairSender::new(deadline, fec, now),
             receiver: FlowReceiver::Unordered(RepairReceiver::new(fec, now)),
-            transport_datagrams: SEND_QUEUE_FRAMES,
+            transport_datagrams: None,
         }
     }
 
@@ -65,7 +63,7 @@ impl FlowRepair {
         Self {
             sender: RepairSender::in_order(now),
             receiver: FlowReceiver::InOrder(InOrderReceiver::default()),
-            transport_datagrams: SEND_QUEUE_FRAMES,
+            transport_datagrams: None,
         }
     }
 
