@@ -27,7 +27,7 @@ impl Drop for Pair {
     }
 }
 
-impl Ports for Numbers {
+impl PortSource for Numbers {
     type Pair = Pair;
 
     fn reserve(&mut self, _player: PortPair) -> Option<(Pair, PortPair)> {
@@ -58,7 +58,7 @@ struct End {
 }
 
 impl End {
-    fn new(side: Side, first_port: u16, ports: usize) -> Self {
+    fn new(side: RtspSide, first_port: u16, ports: usize) -> Self {
         let reserved = Rc::default();
         let numbers =
             Numbers { next: first_port, remaining: ports, reserved: Rc::clone(&reserved) };
@@ -105,10 +105,10 @@ struct Tunnel {
 
 impl Tunnel {
     fn new(server_follows: Option<bool>, ports: usize) -> Self {
-        let side = Side::Client { player: IpAddr::from([198, 18, 0, 9]), server_follows };
+        let side = RtspSide::Client { player: IpAddr::from([198, 18, 0, 9]), server_follows };
         Self {
             client: End::new(side, 40_000, ports),
-            server: End::new(Side::Server, 50_000, ports),
+            server: End::new(RtspSide::Server, 50_000, ports),
             to_origin: Vec::new(),
             to_player: Vec::new(),
         }
