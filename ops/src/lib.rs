@@ -15,4 +15,5 @@ pub mod reload;
 pub mod selection;
 mod sync;
 pub mod system_limits;
+pub mod terminal_text;
 mod watchdog;

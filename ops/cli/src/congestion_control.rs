@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use millrace_ops::terminal_text::printable;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -116,7 +117,7 @@ fn change(
 ) -> Result<String, AdminApiError> {
     let CcAnswer { algorithm, pinned } = api.json(method, &path(connection, query))?;
     let pinned = if pinned { "pinned" } else { "not pinned" };
-    Ok(format!("{connection}: {algorithm}, {pinned}\n"))
+    Ok(format!("{connection}: {}, {pinned}\n", printable(&algorithm)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A flow as the commands `flows` and `top` show it.
 
 use millrace_config::Protocol;
+use millrace_ops::terminal_text::printable;
 use millrace_tunnel::flow_info::{FlowInfo, FlowState};
 
 use crate::units;
@@ -48,11 +49,6 @@ impl FlowRow {
             connection: flow.connection.as_deref().map_or_else(|| "-".to_owned(), printable),
         }
     }
-}
-
-/// Names come from clients and must not control the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|it| if it.is_control() { '?' } else { it }).collect()
 }
 
 fn algorithm(flow: &FlowInfo) -> String {

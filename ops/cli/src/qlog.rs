@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use millrace_ops::terminal_text::printable;
 use serde::Deserialize;
 
 use crate::admin::{AdminApi, AdminApiError, AdminArgs, path_segment};
@@ -82,7 +83,10 @@ fn list(api: &AdminApi) -> Result<String, AdminApiError> {
     let line = |trace: RunningTrace| {
         let RunningTrace { connection, file, bytes, left_out_bytes } = trace;
         let (bytes, left_out) = (units::bytes(bytes), units::bytes(left_out_bytes));
-        format!("{connection}: {}, {bytes} written, {left_out} left out\n", file.display())
+        format!(
+            "{connection}: {}, {bytes} written, {left_out} left out\n",
+            printable(&file.display().to_string())
+        )
     };
     Ok(traces.into_iter().map(line).collect())
 }
@@ -91,7 +95,7 @@ fn list(api: &AdminApi) -> Result<String, AdminApiError> {
 fn change(api: &AdminApi, method: Method, connection: &str) -> Result<String, AdminApiError> {
     let path = format!("/qlog/{}", path_segment(connection));
     let TraceFile { file } = api.json(method, &path)?;
-    Ok(format!("{}\n", file.display()))
+    Ok(format!("{}\n", printable(&file.display().to_string())))
 }
 
 #[cfg(test)]

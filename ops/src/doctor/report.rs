@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
+use crate::terminal_text::printable;
+
 /// Arguments of the command `doctor`.
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
@@ -90,9 +92,9 @@ impl Report {
                 CheckVerdict::Failed => "FAILED ",
                 CheckVerdict::Skipped => "skipped",
             };
-            text.push_str(&format!("{mark}  {check}: {found}\n"));
+            text.push_str(&format!("{mark}  {}: {}\n", printable(check), printable(found)));
             if let Some(remedy) = remedy {
-                text.push_str(&format!("         -> {remedy}\n"));
+                text.push_str(&format!("         -> {}\n", printable(remedy)));
             }
         }
         let [failed, warnings] =
@@ -117,6 +119,14 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_other_processes_does_not_control_the_terminal() {
+        let mut report = Report::default();
+        report.fail("port", "\u{1b}[2Jowner\nok", "end \u{7}it");
+        let text = report.text();
+        assert!(text.starts_with("FAILED   port: ?[2Jowner?ok\n         -> end ?it\n"), "{text}");
+    }
 
     #[test]
     fn each_check_is_one_line_with_its_remedy_below() {

@@ -151,9 +151,7 @@ impl UdpFlow {
             return Some(DatagramOutcome::Later);
         }
         if front.len() > conn.quic.dgram_max_writable_len().unwrap_or(0) {
-            let young =
-                now.saturating_duration_since(conn.activity.opened) < MAX_MTU_DISCOVERY_TIME;
-            if conn.quic.pmtu().is_none() && young && front.len() < largest {
+            if may_find_larger_mtu(conn, now) && front.len() < largest {
                 return Some(DatagramOutcome::Later);
             }
             // RFC 9298, Section 6.2, has it dropped for the sake of the sender's path MTU discovery.
@@ -186,9 +184,9 @@ impl UdpFlow {
             return dropped;
         }
         let (rtt, is_in_order) = (conn.rtt().unwrap_or_default(), self.is_in_order());
-        if is_in_order {
+        if is_in_order && !self.waits_for_mtu_discovery(conn, now) {
             dropped.queue = self.queue.drop_older_than(max_queue_delay(rtt), now);
-        } else if let Some(deadline) = self.deadline {
+        } else if let Some(deadline) = self.deadline.filter(|_| !is_in_order) {
             dropped.late = self.queue.drop_late(deadline, now);
         }
         if let Some(repair) = &mut self.repair {
@@ -201,6 +199,12 @@ impl UdpFlow {
             }
         }
         dropped
+    }
+
+    /// Whether its oldest datagram waits for path MTU discovery.
+    fn waits_for_mtu_discovery(&self, conn: &Conn, now: Instant) -> bool {
+        let room = conn.quic.dgram_max_writable_len().unwrap_or(0);
+        may_find_larger_mtu(conn, now) && self.queue.front().is_some_and(|front| front.len() > room)
     }
 
     /// Whether something of it has a deadline.
@@ -216,7 +220,7 @@ impl UdpFlow {
     }
 
     /// Datagrams that may be handed to the transport now.
-    fn transport_room(&self, conn: &Conn) -> usize {
+    pub(crate) fn transport_room(&self, conn: &Conn) -> usize {
         let most = self.repair.as_ref().and_then(|repair| repair.transport_datagrams);
         most.unwrap_or(SEND_QUEUE_FRAMES).saturating_sub(conn.quic.dgram_send_queue_len())
     }
@@ -338,6 +342,12 @@ fn send_lost(
     let frame = sender.take_lost()?;
     send_frame(sender, conn, stream, frame, now);
     Some(DatagramOutcome::Again)
+}
+
+/// Whether path MTU discovery of a new connection is under way.
+fn may_find_larger_mtu(conn: &Conn, now: Instant) -> bool {
+    let age = now.saturating_duration_since(conn.activity.opened);
+    conn.quic.pmtu().is_none() && age < MAX_MTU_DISCOVERY_TIME
 }
 
 /// Sends the datagram with the next sequence number for the first time.

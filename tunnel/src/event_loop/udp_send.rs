@@ -22,6 +22,9 @@ impl Core {
         let (mut ends, mut answered, mut more) = (Vec::new(), Vec::new(), false);
         let (mut too_large, mut dropped, mut datagrams, mut bytes) = (0, 0, 0, 0);
         let (mut capsules, mut retransmitted, mut late, mut redundancy) = (0, 0, 0, 0);
+        // Flows that the transport has no room for. They are the first in the next turn, and until then only media go
+        // before them: a flow that may leave more in the transport would always do so.
+        let mut unserved = Vec::new();
         for _ in 0..conn.pending.udp_flows.len() {
             let Some(flow_slot) = conn.pending.udp_flows.pop_front() else { break };
             let Some(flow) = self.udp_flows.get_mut(flow_slot).filter(|it| it.conn == conn.id)
@@ -53,14 +56,16 @@ impl Core {
             }
             let in_turn = flow.begin_turn(conn, self.now);
             (late, dropped) = (late + in_turn.late, dropped + in_turn.queue);
-            let mut waits = false;
-            for _ in 0..MAX_TURN_DATAGRAMS {
+            let mut is_unserved = !unserved.is_empty() && flow.medium.is_none();
+            let mut waits = is_unserved;
+            let turn = if is_unserved { 0 } else { MAX_TURN_DATAGRAMS };
+            for sent in 0..turn {
                 match flow.send_front(conn, largest_packet_bytes, self.now) {
                     Some(
-                        sent
-                        @ (DatagramOutcome::Yes(payload) | DatagramOutcome::InCapsule(payload)),
+                        outcome @ (DatagramOutcome::Yes(payload)
+                        | DatagramOutcome::InCapsule(payload)),
                     ) => {
-                        capsules += u64::from(matches!(sent, DatagramOutcome::InCapsule(_)));
+                        capsules += u64::from(matches!(outcome, DatagramOutcome::InCapsule(_)));
                         datagrams += 1;
                         bytes += payload;
                         flow.traffic.sent_bytes += payload;
@@ -71,6 +76,7 @@ impl Core {
                     Some(DatagramOutcome::TooLarge) => too_large += 1,
                     Some(DatagramOutcome::Later) => {
                         waits = true;
+                        is_unserved = sent == 0 && flow.transport_room(conn) == 0;
                         break;
                     }
                     Some(DatagramOutcome::Gone) => {
@@ -82,9 +88,15 @@ impl Core {
             }
             if flow.has_something() {
                 flow.ready = true;
-                conn.pending.udp_flows.push_back(flow_slot);
                 more |= !waits;
+                match is_unserved {
+                    true => unserved.push(flow_slot),
+                    false => conn.pending.udp_flows.push_back(flow_slot),
+                }
             }
+        }
+        for flow_slot in unserved.into_iter().rev() {
+            conn.pending.udp_flows.push_front(flow_slot);
         }
         self.counters.bytes(conn.quic.is_server(), bytes);
         self.counters.datagrams(conn.quic.is_server(), datagrams);

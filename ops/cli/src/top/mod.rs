@@ -46,7 +46,10 @@ pub(crate) fn run(arguments: &TopArgs, program: Program) -> anyhow::Result<ExitC
     let state = TopState::new(source.address(), source.fetch()?);
     let (sender, events) = channel();
     let _updates = events::start_updates(source, Duration::from_secs(arguments.interval), &sender)?;
-    let mut terminal = ratatui::try_init().context("can't use the terminal")?;
+    let mut terminal = ratatui::try_init()
+        // It may fail after it has changed the terminal.
+        .inspect_err(|_| drop(ratatui::try_restore()))
+        .context("can't use the terminal")?;
     let started = events::start_input(sender).context("can't read the keyboard");
     let ended = started.and_then(|()| run_loop(&mut terminal, &events, state));
     ratatui::try_restore().context("can't restore the terminal; the command reset does")?;

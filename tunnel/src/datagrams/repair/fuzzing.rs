@@ -112,6 +112,7 @@ impl ArbitraryPeer {
             }
             Received::Packets { .. } => {}
             Received::Duplicate => assert!(header.kind != RepairKind::Repair),
+            Received::Held | Received::InOrder { .. } => panic!("media do not wait for each other"),
         }
         // A number is new once.
         if header.kind != RepairKind::Repair {
@@ -245,6 +246,7 @@ impl RepairedDirection {
             Received::Packet(packet) => pass(packet),
             Received::Packets { packets, .. } => packets.iter().for_each(|packet| pass(packet)),
             Received::Duplicate => {}
+            Received::Held | Received::InOrder { .. } => panic!("media do not wait for each other"),
         }
     }
 

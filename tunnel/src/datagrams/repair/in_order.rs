@@ -94,6 +94,10 @@ impl InOrderReceiver {
         while self.slots.len() <= ahead {
             self.slots.push_back(Slot::Missing { until: now + limit.time });
         }
+        if !matches!(self.slots[ahead], Slot::Missing { .. }) {
+            // After a number that is half of all numbers ahead, `seen` takes earlier ones for new.
+            return Received::Duplicate;
+        }
         if ahead > 0 && self.held_bytes == 0 && payload.len() <= SMALL_PACKET_BYTES {
             self.slots[ahead] = Slot::Passed;
             return Received::Packet(payload);
@@ -219,6 +223,10 @@ mod tests {
             }
         }
 
+        fn take_again(&mut self, number: u32) {
+            self.take(number, &packet(number), Duration::ZERO);
+        }
+
         fn expire(&mut self, at: Duration) {
             let expired = self.receiver.expire(self.start + at);
             self.pass_on(expired);
@@ -232,6 +240,16 @@ mod tests {
         fn deadline(&self) -> Option<Duration> {
             self.receiver.deadline().map(|at| at - self.start)
         }
+    }
+
+    /// `seen` takes numbers for new after one that is half of all numbers ahead.
+    #[test]
+    fn packets_are_held_once_also_when_numbers_jump() {
+        let mut flow = Flow::new(LIMIT);
+        for number in [0, 3, (1 << 21) + 1, 0, 3, 3] {
+            flow.take_again(number);
+        }
+        assert_eq!(flow.receiver.held_bytes, packet(3).len());
     }
 
     #[test]
