@@ -3,7 +3,7 @@
 # (CONTRIBUTING.md lists the difference). A failed part does not stop the others, except the build; the last line
 # counts the parts. target/test/logs/PART.log has a part's output.
 #
-# Parts that measure rates and delays run alone. Before them run the others, in three concurrent jobs, and while
+# Parts that measure rates and delays run alone. Before them run the others, in two concurrent jobs, and while
 # the programs are built those that need none.
 set -u
 cd "$(dirname "$0")/../.."
@@ -101,29 +101,25 @@ building_job() {
     part report vitest lab/web
 }
 
-# Tests of the tunnel, which wait most of the time. Those that share the machine get a thread each besides the ones
-# that wait to run exclusively (tests/e2e/src/test_lock.rs).
-tunnel_job() {
-    part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)' 64
+# Tests that wait most of the time. Those of `loopback` get a thread each besides the ones that wait to run
+# exclusively (tests/e2e/src/test_lock.rs).
+waiting_job() {
     part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
         --exclude millrace-e2e --no-fail-fast
-}
-
-# Tests with containers, other programs and peers, which wait most of the time, too.
-peers_job() {
-    part compose "${as_root[@]}" tests/scripts/compose.sh
+    part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)' 64
     # Namespaces and nginx, without measuring.
     part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
     part deployment tests/scripts/deployment.sh
-    part quic-peers end_to_end '^millrace-e2e\tquic_peers\t' 4
-    part interop tests/scripts/interop.sh
+    part player vitest player
 }
 
-# What compiles and computes.
+# What compiles and computes, and as much of the rest as makes the jobs equally long.
 computing_job() {
     part check tests/scripts/check.sh
-    part player vitest player
+    part compose "${as_root[@]}" tests/scripts/compose.sh
+    part quic-peers end_to_end '^millrace-e2e\tquic_peers\t' 4
     part learner tests/scripts/learner.sh
+    part interop tests/scripts/interop.sh
     if [ -n "$full" ]; then
         part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-60}"
     fi
@@ -175,12 +171,10 @@ if [ "$(cat "$logs/build.result")" != ok ]; then
     exit 1
 fi
 part programs list_programs
-jobs=()
-for job in tunnel_job peers_job computing_job; do
-    $job &
-    jobs+=($!)
-done
-wait "${jobs[@]}"
+waiting_job &
+waiting_job=$!
+computing_job &
+wait "$waiting_job" "$!"
 measuring_parts
 
 failed=()
