@@ -212,7 +212,7 @@ impl UdpFlow {
         self.deadline.is_some() || self.repair.is_some()
     }
 
-    /// Sends a lost packet of QUIC again. `None` if there is none.
+    /// Sends a lost packet of QUIC again. Returns `None` if no packet is lost.
     fn send_lost(&mut self, conn: &mut Conn, now: Instant) -> Option<DatagramOutcome> {
         let (prefix, stream, free) = (self.prefix(), self.stream, self.transport_room(conn));
         let sender = &mut self.repair.as_mut()?.sender;

@@ -31,7 +31,7 @@ pub enum AdminApiError {
         /// The time-out.
         seconds: u64,
     },
-    /// It asks for a token, and there is none.
+    /// It asks for a token, and the command has no token.
     #[error(
         "{at} asks for a token: name the file that the program has in admin.token_file with --token-file"
     )]

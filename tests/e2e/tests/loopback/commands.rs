@@ -78,7 +78,7 @@ fn flows_are_listed_and_their_algorithm_is_changed() {
         let connection = line.split_whitespace().last().unwrap();
         let json: Value = serde_json::from_str(&output(&pair, side, &["flows", "--json"])).unwrap();
         assert_eq!(json["flows"][0]["connection"], connection);
-        let none = output(&pair, side, &["flows", "--json", "--session", "nobody"]);
+        let none = output(&pair, side, &["flows", "--json", "--session", "no-such-session"]);
         assert_eq!(serde_json::from_str::<Value>(&none).unwrap()["flows"], Value::Array(vec![]));
 
         let set = output(&pair, side, &["cc", "set", connection, "westwood"]);
