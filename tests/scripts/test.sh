@@ -24,13 +24,15 @@ logs=target/test/logs
 rm -rf $logs
 mkdir -p $logs
 
+# part NAME COMMAND...: runs the command, and says how long it took and how much processor time it and its children.
 part() {
-    local name=$1 started=$SECONDS result=ok
+    local name=$1 started=$SECONDS result=ok processor TIMEFORMAT='%0U + %0S'
     shift
     echo "== $name: $*"
-    "$@" >"$logs/$name.log" 2>&1 </dev/null || result=FAILED
+    { time "$@" >"$logs/$name.log" 2>&1 </dev/null; } 2>"$logs/$name.processor" || result=FAILED
     echo "$result" >"$logs/$name.result"
-    echo "== $name: $result after $((SECONDS - started)) s"
+    processor=$(($(tail -n 1 "$logs/$name.processor")))
+    echo "== $name: $result after $((SECONDS - started)) s, of the processors $processor s"
 }
 
 # The test programs of the workspace, a line each: package, name, directory of the package, program. They run
