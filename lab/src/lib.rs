@@ -1,7 +1,6 @@
 //! The lab of Millrace: an emulated bottleneck between network namespaces, and the experiments over it.
 //!
-//! - [`emulator`]: the link. Its logic is pure and exact in virtual time; a thread moves real frames
-//!   through it.
+//! - [`emulator`], a crate of its own: the link.
 //! - [`netns`], [`veth`], [`process`]: namespaces, interfaces and processes that remove themselves.
 //! - [`topology`], [`proxies`]: player, client edge, link, server edge and origin, joined; the two
 //!   proxies.
@@ -25,7 +24,6 @@ pub mod cli;
 pub mod dataset;
 pub mod demo;
 pub mod emulate;
-pub mod emulator;
 pub mod frames;
 pub mod host;
 pub mod http;
@@ -48,3 +46,5 @@ pub mod tcp_info;
 pub mod topology;
 pub mod traces;
 pub mod veth;
+
+pub use millrace_emulator as emulator;

@@ -1,4 +1,4 @@
-# Sourced by tests/fuzz/run.sh and tests/scripts/check.sh.
+# Sourced by tests/fuzz/run.sh.
 
 # Reuses BoringSSL from `make build` in the repository at $1, if it is built: it is not instrumented either way.
 use_built_boringssl() {

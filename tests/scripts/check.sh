@@ -11,16 +11,8 @@ cargo fmt --check
 tests/scripts/features.sh
 cargo build --quiet --release --workspace --bin millrace-structure
 target/release/millrace-structure >/dev/null
-cargo clippy --release --workspace --all-targets -- -D warnings
-# All fuzz targets compile, those with whole connections too; `make test-full` runs them. A target is named so that the
-# flag, which their build has in tests/fuzz/.cargo/config.toml, does not apply to build scripts.
-(
-	. tests/fuzz/boringssl.sh
-	use_built_boringssl .
-	export RUSTFLAGS=--cfg=fuzzing
-	cargo check --quiet --release --locked --features connections --manifest-path tests/fuzz/Cargo.toml \
-		--target-dir target/fuzz-check --target "$(rustc -vV | sed -n 's/^host: //p')"
-)
+# With all fuzz targets, which tests/fuzz builds to run them.
+cargo clippy --release --workspace --all-targets --features millrace-fuzz-check/targets -- -D warnings
 tests/scripts/deny.sh
 (cd player && npm run --silent lint)
 (cd lab/web && npm run --silent lint)

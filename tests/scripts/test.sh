@@ -71,17 +71,19 @@ run_programs() {
 }
 
 # ignored GREP-OPTION PATTERN [ARGUMENT...]: of these programs the tests that say by being ignored what they
-# need, one at a time.
-ignored() { run_programs "$1" "$2" "${as_root[@]}" -- "${@:3}" --ignored --test-threads=1; }
+# need, one at a time, or in $threads threads.
+ignored() { run_programs "$1" "$2" "${as_root[@]}" "RUST_TEST_THREADS=${threads:-1}" -- "${@:3}" --ignored; }
 
 # end_to_end PATTERN THREADS: of these programs the tests that need nothing.
 end_to_end() { run_programs -e "$1" env -- --test-threads="${RUST_TEST_THREADS:-$2}"; }
 
-# Both programs at once: they wait most of the time, and each makes namespaces of its own.
+# Programs with namespaces at once: they wait most of the time, and each test makes namespaces of its own. Those of
+# `millrace-e2e` have threads for all that tests/e2e/src/test_lock.rs lets run or wait.
 in_namespaces() {
     ignored -e '^millrace-lab\tnamespaces\t' "${skip_long[@]}" >"$logs/namespaces-lab.log" 2>&1 &
     local lab=$! failed=0
-    ignored -ve "$waiting|^millrace-lab\tnamespaces\t" "${skip_long[@]}" || failed=1
+    threads=16 ignored -e '^millrace-e2e\tnamespaces\t' "${skip_long[@]}" || failed=1
+    ignored -ve "$waiting|^millrace-(e2e|lab)\tnamespaces\t" "${skip_long[@]}" || failed=1
     wait $lab || failed=1
     cat "$logs/namespaces-lab.log"
     return $failed

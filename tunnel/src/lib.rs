@@ -26,7 +26,7 @@ pub mod flow_end;
 pub mod flow_info;
 pub mod flow_label;
 pub mod flow_owner;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzz_choices;
 pub mod h3_errors;
 pub mod heartbeat;

@@ -12,7 +12,7 @@ use crate::listeners::TestListener;
 use crate::program::Program;
 use crate::relay::{Relay, RelayOptions};
 use crate::settings::Settings;
-use crate::test_lock::{self, TestLock};
+use crate::test_lock::{self, Kind, TestLock};
 use crate::{admin, binaries, priority, tcp, wait};
 
 /// Workers of both programs where a test does not set them: as on a machine with so many cores.
@@ -35,7 +35,7 @@ pub struct PairBuilder {
     server_identity: Option<(PathBuf, Identity)>,
     client_identity: Option<Identity>,
     wait_healthy: bool,
-    alone: bool,
+    beside: Kind,
     measured: bool,
     server_environment: Vec<(String, String)>,
     client_environment: Vec<(String, String)>,
@@ -88,7 +88,7 @@ impl Default for PairBuilder {
             server_identity: None,
             client_identity: None,
             wait_healthy: true,
-            alone: false,
+            beside: Kind::Many,
             measured: false,
             server_environment: Vec::new(),
             client_environment: Vec::new(),
@@ -238,7 +238,14 @@ impl PairBuilder {
     /// Runs while no other test of this process does.
     #[must_use]
     pub fn alone(mut self) -> Self {
-        self.alone = true;
+        self.beside = Kind::Exclusive;
+        self
+    }
+
+    /// Runs beside a few others: the test measures seconds.
+    #[must_use]
+    pub fn beside_few(mut self) -> Self {
+        self.beside = Kind::Few;
         self
     }
 
@@ -256,7 +263,7 @@ impl PairBuilder {
     /// When one does not start.
     #[must_use]
     pub fn start(mut self) -> Pair {
-        let lock = if self.alone { test_lock::exclusive() } else { test_lock::shared() };
+        let lock = test_lock::wait(self.beside);
         raise_descriptor_limit();
         if let Ok(workers) = std::env::var(WORKERS_VARIABLE) {
             self.server.set_default("runtime.workers", &workers);

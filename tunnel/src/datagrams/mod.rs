@@ -27,7 +27,7 @@ pub use media_peer::MediaPeer;
 pub use queue::{Queue, QueueLimit};
 pub(crate) use receive::{DatagramRun, Early};
 pub(crate) use repair::FlowRepair;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub use repair::fuzzing;
 pub(crate) use traffic::DatagramTraffic;
 pub(crate) use unanswered::Unanswered;

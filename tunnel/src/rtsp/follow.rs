@@ -644,6 +644,6 @@ fn address(text: &str) -> Option<IpAddr> {
 #[path = "follow_tests.rs"]
 mod tests;
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 #[path = "follow_fuzzing.rs"]
 pub mod fuzzing;

@@ -28,14 +28,14 @@ use crate::datagrams::LocalSocket;
 
 use drop_log::DropLog;
 use follow::Follower;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub use follow::fuzzing;
 pub use media_sources::MediaSources;
 pub use medium::{Medium, MediumId};
 use ports::UdpPairs;
 pub use refuser::UdpRefuser;
 use send_queue::SendQueue;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub use send_queue::fuzzing as queue_fuzzing;
 
 /// At which end the SETUP requests of a flow are followed.

@@ -199,7 +199,7 @@ impl Reader {
     }
 
     /// Bytes of an incomplete head.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "fuzzing")]
     pub(super) fn held_bytes(&self) -> usize {
         self.head.len()
     }

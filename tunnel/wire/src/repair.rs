@@ -221,6 +221,8 @@ pub const MAX_SECOND_PARTS: usize = 16;
 ///
 /// # Panics
 /// When it is longer than a UDP payload can be.
+// Inlined into a loop that is unrolled, LLVM 21's constraint elimination took 25 s for it.
+#[inline(never)]
 pub fn put_second_part(payload: &mut Vec<u8>, first_part: Sequence, part: &[u8]) {
     let length = u16::try_from(part.len()).expect("a part of a UDP payload");
     payload.extend_from_slice(&first_part.value().to_be_bytes()[1..]);

@@ -324,7 +324,7 @@ fn first_bytes_go_along_when_a_flow_bypasses_the_tunnel() {
         .listener(0, "fail_mode = \"open\"\ncongestion_control = \"reno\"")
         .direct("127.0.0.0/8")
         .relay(RelayOptions::default())
-        .alone()
+        .beside_few()
         .start();
     pair.relay.as_ref().unwrap().swallow(true);
     let mut flow = open(&pair.listeners[0], origin.address());

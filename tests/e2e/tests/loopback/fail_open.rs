@@ -33,7 +33,7 @@ pub(crate) fn builder() -> PairBuilder {
         .listener(1, "fail_mode = \"open\"")
         .listener(3, "fail_mode = \"open\"")
         .direct("127.0.0.0/8")
-        .alone()
+        .beside_few()
 }
 
 /// Downloads that do not end by themselves, all of them known to move.

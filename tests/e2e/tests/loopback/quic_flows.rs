@@ -124,7 +124,7 @@ const TIME: Duration = Duration::from_millis(10);
 fn stream(first_byte: u8) -> (Tally, Pair) {
     let origin = udp::socket();
     let (pair, listener) = pair_to(origin.local_addr().unwrap());
-    let pair = pair.alone().start();
+    let pair = pair.beside_few().start();
     let client = udp::client(listener);
     let mut first = vec![first_byte, 0, 0, 0, 1];
     first.resize(PACKET_BYTES, 0);

@@ -107,7 +107,7 @@ fn a_new_flow_takes_one_round_trip() {
     let one_way = Duration::from_millis(100);
     let origin = Origin::echo();
     let pair =
-        Pair::builder().relay(RelayOptions { one_way, ..Default::default() }).alone().start();
+        Pair::builder().relay(RelayOptions { one_way, ..Default::default() }).beside_few().start();
     let open = || {
         let started = Instant::now();
         let mut flow = pair.http().open(&origin.address().to_string()).unwrap();

@@ -36,7 +36,7 @@ fn two_of(pair: PairBuilder, list: impl Fn([SocketAddr; 2]) -> String) -> Two {
         .both("runtime.workers", 1)
         .client("tunnel.servers", list(addresses))
         .tunnel_port(ports[0])
-        .alone()
+        .beside_few()
         .start();
     let other = pair.start_another_server(addresses[1]);
     let two = Two { pair, other, addresses };

@@ -25,7 +25,7 @@ fn pair(builder: PairBuilder) -> Pair {
     builder
         .both("tunnel.max_stream_window_bytes", WINDOW_BYTES)
         .both("tunnel.max_connection_window_bytes", 2 * WINDOW_BYTES)
-        .alone()
+        .beside_few()
         .start()
 }
 

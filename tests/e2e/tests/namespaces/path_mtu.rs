@@ -82,7 +82,7 @@ struct Routed {
 
 impl Routed {
     fn start(version: Ip) -> Self {
-        let lock = test_lock::exclusive();
+        let lock = test_lock::wait(test_lock::Kind::Few);
         let run = Run::start().unwrap();
         let ([client_ip, to_client, to_server, server_ip], prefix) = version.addresses();
         let client = Namespace::create(&run, "client").unwrap();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::origin::{Origin, listen};
 use millrace_e2e::program::Program;
+use millrace_e2e::test_lock::Kind;
 use millrace_e2e::wait::DEFAULT_TIMEOUT;
 use millrace_e2e::{binaries, priority, test_lock};
 use millrace_lab::emulator::{Emulator, LinkConfig};
@@ -39,7 +40,7 @@ impl World {
     /// Joins everything by a link of 1 Gbit/s and 10 ms and starts both programs. `prepare` is for
     /// rules and routes.
     pub fn start(options: &Options<'_>, prepare: impl FnOnce(&Topology)) -> Self {
-        let lock = test_lock::exclusive();
+        let lock = test_lock::wait(Kind::Few);
         let link = LinkConfig::new(1_000_000_000, 10_000_000, 2_000_000, 0.0, 0.0, 1);
         Self { _lock: Some(lock), ..Self::build(link, options, false, prepare) }
     }

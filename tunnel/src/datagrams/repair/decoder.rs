@@ -238,7 +238,7 @@ impl BlockDecoder {
     }
 }
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 #[path = "decoder_invariants.rs"]
 mod invariants;
 

@@ -13,7 +13,7 @@ mod decoder;
 mod encoder;
 mod fec;
 pub(crate) mod frame_id;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub(crate) mod in_order;
 mod parts;

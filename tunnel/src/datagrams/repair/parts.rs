@@ -78,7 +78,7 @@ impl WaitingParts {
     }
 
     /// Their number and bytes are bounded, and counted right.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "fuzzing")]
     pub(super) fn assert_invariants(&self) {
         assert!(self.parts.len() <= MAX_PARTS && self.bytes <= MAX_PART_BYTES);
         assert_eq!(self.bytes, self.parts.iter().map(|part| part.payload.len()).sum::<usize>());

@@ -102,7 +102,7 @@ impl RepairReceiver {
     }
 
     /// Memory is bounded, and all counts are right.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "fuzzing")]
     pub(super) fn assert_invariants(&self) {
         self.parts.assert_invariants();
         if let Some(decoder) = &self.decoder {

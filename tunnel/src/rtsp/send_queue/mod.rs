@@ -17,7 +17,7 @@
 
 mod coding;
 mod frames;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod pace;
 mod splitter;

@@ -9,7 +9,7 @@ use nix::net::if_::if_nametoindex;
 use socket2::{SockFilter, SockRef};
 
 use super::system::{BATCH, check};
-use crate::emulator::frame::{EthernetFrame, FramePool, MAX_FRAME_BYTES, ReceivedFrame};
+use crate::frame::{EthernetFrame, FramePool, MAX_FRAME_BYTES, ReceivedFrame};
 
 /// Socket buffers: a quarter of a second at 1 Gbit/s, counting the kernel's overhead.
 const SOCKET_BUFFER_BYTES: libc::c_int = 64 << 20;

@@ -13,11 +13,11 @@ pub mod link_trace;
 pub mod plan;
 mod port;
 mod read_schedule;
-pub(crate) mod sched;
-pub(crate) mod sniffer;
+pub mod sched;
+pub mod sniffer;
 pub mod stats;
 
-pub(crate) use clock::monotonic_ns;
+pub use clock::monotonic_ns;
 pub use driver::Emulator;
 pub use link_trace::LinkTrace;
 pub use millrace_sim::link::{LinkConfig, PipeConfig};

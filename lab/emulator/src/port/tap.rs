@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use super::system::{BATCH, check};
-use crate::emulator::frame::{EthernetFrame, FramePool, ReceivedFrame};
+use crate::frame::{EthernetFrame, FramePool, ReceivedFrame};
 
 /// The kernel's list of interfaces with their counters, of the namespace in which it is opened.
 const COUNTERS: &str = "/proc/thread-self/net/dev";

@@ -21,7 +21,7 @@ pub(super) fn both_clocks() -> Result<(u64, u64)> {
 }
 
 /// Now.
-pub(crate) fn monotonic_ns() -> Result<u64> {
+pub fn monotonic_ns() -> Result<u64> {
     clock_ns(ClockId::CLOCK_MONOTONIC)
 }
 
