@@ -77,10 +77,10 @@ ignored() { run_programs "$1" "$2" "${as_root[@]}" "RUST_TEST_THREADS=${threads:
 # end_to_end PATTERN THREADS: of these programs the tests that need nothing.
 end_to_end() { run_programs -e "$1" env -- --test-threads="${RUST_TEST_THREADS:-$2}"; }
 
-# Programs with namespaces at once: they wait most of the time, and each test makes namespaces of its own. Those of
-# `millrace-e2e` have threads for all that tests/e2e/src/test_lock.rs lets run or wait.
+# Several tests at once: they wait most of the time, and each makes namespaces of its own. Those of `millrace-e2e` have
+# threads for all that tests/e2e/src/test_lock.rs lets run or wait.
 in_namespaces() {
-    ignored -e '^millrace-lab\tnamespaces\t' "${skip_long[@]}" >"$logs/namespaces-lab.log" 2>&1 &
+    threads=2 ignored -e '^millrace-lab\tnamespaces\t' "${skip_long[@]}" >"$logs/namespaces-lab.log" 2>&1 &
     local lab=$! failed=0
     threads=16 ignored -e '^millrace-e2e\tnamespaces\t' "${skip_long[@]}" || failed=1
     ignored -ve "$waiting|^millrace-(e2e|lab)\tnamespaces\t" "${skip_long[@]}" || failed=1

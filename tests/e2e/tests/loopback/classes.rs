@@ -215,8 +215,11 @@ fn greeting(listener: &TestListener, origin: &Origin) -> (Duration, Socket) {
     (began.elapsed(), flow)
 }
 
+/// Greetings of which the fastest counts: the machine may be busy for a moment.
+const GREETINGS: u32 = 5;
+
 fn fastest_greeting(pair: &Pair, listener: &TestListener, origin: &Origin) -> Duration {
-    let times = (0..10).map(|_| {
+    let times = (0..GREETINGS).map(|_| {
         let (time, flow) = greeting(listener, origin);
         drop(flow);
         wait_for_no_flow(pair);
@@ -237,13 +240,15 @@ fn a_server_that_speaks_first_is_held_up_for_a_moment_only() {
         .start();
     let held = fastest_greeting(&pair, &pair.listeners[0], &origin);
     assert!(held >= HOLD && held < 2 * HOLD, "held for {held:?}");
-    assert_eq!(recognised(&pair, "undecided"), 10.0);
+    let of_listeners = |listeners: u32| f64::from(listeners * GREETINGS);
+    assert_eq!(recognised(&pair, "undecided"), of_listeners(1));
     // An explicit proxy answers, and a configured port needs no bytes.
     for listener in [1, 3, 4] {
         let time = fastest_greeting(&pair, &pair.listeners[listener], &origin);
         assert!(time < HOLD, "listener {listener}: {time:?}");
     }
-    assert_eq!((recognised(&pair, "configured"), classified(&pair, "bulk")), (20.0, 40.0));
+    assert_eq!(recognised(&pair, "configured"), of_listeners(2));
+    assert_eq!(classified(&pair, "bulk"), of_listeners(4));
 }
 
 #[test]
