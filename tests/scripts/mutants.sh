@@ -18,7 +18,8 @@ fi
 
 # In a copy: quiche's patched source is ignored by git and would be left out of the copy that cargo-mutants makes. Copied
 # files get new times, so that cargo does not reuse what it compiled of a mutant of an earlier run.
-out=$PWD/target/mutants
+top=$PWD
+out=$top/target/mutants
 copy=$out/source
 mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
@@ -30,6 +31,8 @@ cd "$copy"
 # them wait for their time limit.
 case $1 in
 tunnel/src/*)
+    . tests/fuzz/boringssl.sh
+    use_built_boringssl "$top"
     out=$out/tunnel build=--cargo-arg=--lib tests=--
     for file; do tests="$tests $(basename "$file" .rs)::"; done
     ;;

@@ -14,7 +14,7 @@ use crate::flow_label::FlowLabel;
 const CONNECTION_SHIFT: u32 = 32;
 
 /// A flow now. Rates are in Mbit/s (10^6 bit/s).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowInfo {
     /// Number of the flow, unique within the process.
     pub id: u64,
@@ -107,7 +107,7 @@ impl QueueInfo {
 }
 
 /// The last report of a player in its requests (CTA-5004).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlayerInfo {
     /// Media in its buffer then.
     pub buffer_s: Option<f64>,
@@ -271,10 +271,11 @@ impl ControllerInfo {
 }
 
 /// The state of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowState {
     /// The destination is being connected to.
+    #[default]
     Connecting,
     /// Both directions are open.
     Open,

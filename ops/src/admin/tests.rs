@@ -24,22 +24,18 @@ use super::*;
 fn flow() -> FlowInfo {
     FlowInfo {
         id: 7,
-        protocol: millrace_config::Protocol::Tcp,
-        bypassed: false,
         connection: Some("0a0b".to_owned()),
         key_exchange: Some("X25519MLKEM768".to_owned()),
         client: "198.18.1.2:50000".to_owned(),
         destination: "198.18.3.2:80".to_owned(),
         class: Class::Dash,
         algorithm: Some("cubic".to_owned()),
-        pinned: false,
         managed: true,
         switches: Some(2),
         since_switch_s: Some(1.5),
         bytes_up: 100,
         bytes_down: u64::MAX,
         age_s: 1.5,
-        rtt_ms: None,
         rate_mbps: 12.0,
         cwnd_bytes: Some(14_520),
         path_mtu_bytes: Some(1452),
@@ -53,18 +49,17 @@ fn flow() -> FlowInfo {
             recent_loss: 0.0,
         }),
         loss: Some(0.01),
-        counts: None,
         player: Some(PlayerInfo {
             buffer_s: Some(12.5),
             bitrate_kbps: Some(3600),
             top_bitrate_kbps: Some(3600),
-            throughput_kbps: None,
-            starved: false,
             session: Some("6e2f".to_owned()),
             age_s: 0.25,
+            ..PlayerInfo::default()
         }),
         queue: Some(QueueInfo { held_s: 0.5, held_bytes: 90_000, dropped_frames: 25 }),
         state: FlowState::Open,
+        ..FlowInfo::default()
     }
 }
 

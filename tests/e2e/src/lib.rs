@@ -7,6 +7,7 @@
 //!   the RTSP connection.
 //! - [`quic`]: a QUIC origin, and its client.
 //! - [`relay`]: a UDP path between the two that delays, swallows or records.
+//! - [`proxy`]: a client or server in a network namespace.
 //! - [`admin`]: `/metrics`, `/flows` and `/healthz` read back.
 //!
 //! Helpers panic with the reason, which the test reports. Everything waits for a bounded time only.
@@ -24,6 +25,7 @@ pub mod origin;
 pub mod pair;
 pub mod priority;
 pub mod program;
+pub mod proxy;
 pub mod quic;
 pub mod relay;
 pub mod rtsp;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use millrace_cc::Tuning;
-use millrace_config::{Admin, Class, Protocol};
+use millrace_config::{Admin, Class};
 use millrace_mcc::{Explained, RuleInput};
 use millrace_ops::admin;
 use millrace_ops::admin::{AdminServer, Checks, FlowSource, Health};
@@ -146,32 +146,19 @@ impl FlowSource for Flows {
 fn flow(connection: &str, pinned: Option<&str>) -> FlowInfo {
     FlowInfo {
         id: 7,
-        protocol: Protocol::Tcp,
-        bypassed: false,
         connection: Some(connection.to_owned()),
-        key_exchange: None,
         client: "198.18.1.2:50000".to_owned(),
         destination: "198.18.3.2:80".to_owned(),
         class: Class::Dash,
         algorithm: Some(pinned.unwrap_or("cubic").to_owned()),
         pinned: pinned.is_some(),
         managed: true,
-        switches: None,
-        since_switch_s: None,
         bytes_up: 100,
         bytes_down: u64::MAX,
         age_s: 1.5,
-        rtt_ms: None,
         rate_mbps: 12.0,
-        cwnd_bytes: None,
-        path_mtu_bytes: None,
-        pacing_mbps: None,
-        controller: None,
-        loss: None,
-        counts: None,
-        player: None,
-        queue: None,
         state: FlowState::Open,
+        ..FlowInfo::default()
     }
 }
 

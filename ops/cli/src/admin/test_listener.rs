@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use millrace_config::{Admin, AdminToken, Class, Protocol};
+use millrace_config::{Admin, AdminToken, Class};
 use millrace_ops::admin::{self, AdminServer, Checks, FlowSource, Health};
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
 use millrace_tunnel::flow_info::{FlowInfo, FlowState, PlayerInfo};
@@ -26,40 +26,24 @@ pub(crate) const CONNECTION: &str = "0a0b";
 pub(crate) fn flow(id: u64, rate_mbps: f64) -> FlowInfo {
     FlowInfo {
         id,
-        protocol: Protocol::Tcp,
-        bypassed: false,
         connection: Some(CONNECTION.to_owned()),
-        key_exchange: None,
         client: format!("198.18.1.{}:50000", id % 256),
         destination: "198.18.3.2:80".to_owned(),
         class: Class::Dash,
         algorithm: Some("vivace-latency".to_owned()),
-        pinned: false,
-        managed: false,
-        switches: None,
-        since_switch_s: None,
         bytes_up: 1_234,
         bytes_down: 56_700_000,
         age_s: 75.0,
         rtt_ms: Some(48.25),
         rate_mbps,
         cwnd_bytes: Some(14_520),
-        path_mtu_bytes: None,
-        pacing_mbps: None,
-        controller: None,
         loss: Some(0.0123),
-        counts: None,
         player: Some(PlayerInfo {
-            buffer_s: None,
-            bitrate_kbps: None,
-            top_bitrate_kbps: None,
-            throughput_kbps: None,
-            starved: false,
             session: Some(format!("session-{id}")),
-            age_s: 0.0,
+            ..PlayerInfo::default()
         }),
-        queue: None,
         state: FlowState::Open,
+        ..FlowInfo::default()
     }
 }
 

@@ -1,15 +1,12 @@
 //! Viewer, gateway, link, server and an origin that speaks HTTP/3, in network namespaces of their own.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use boring::x509::X509;
-use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::program::Program;
-use millrace_e2e::{binaries, wait};
+use millrace_e2e::{binaries, proxy, wait};
 use millrace_lab::emulator::{Emulator, LinkConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::process::output_of;
@@ -26,8 +23,6 @@ pub const ORIGIN_NAME: &str = "video.test";
 const SERVER_NAME: &str = "millrace.test";
 const ADMIN_PORT: u16 = 9464;
 const TUNNEL_PORT: u16 = 4433;
-/// Programs get this long to start on a machine that is busy.
-const START: Duration = Duration::from_secs(30);
 const RATE_BPS: u64 = 50_000_000;
 const RTT_NS: u64 = 40_000_000;
 const BUFFER_BYTES: u64 = 500_000;
@@ -83,15 +78,14 @@ impl Site {
         std::fs::write(scratch.join("server.toml"), server_toml())?;
         std::fs::write(scratch.join("client.toml"), client_toml())?;
         let origin = start_origin(&topology.origin, origin, &of_origin)?;
-        let server = start(&topology.server_edge, "millrace-server", &scratch.join("server.toml"))?;
-        let client = start(&topology.client_edge, "millrace-client", &scratch.join("client.toml"))?;
+        let start = |edge, program, config: &str| {
+            proxy::start(edge, program, &scratch.join(config), ADMIN_PORT)
+        };
+        let server = start(&topology.server_edge, "millrace-server", "server.toml");
+        let client = start(&topology.client_edge, "millrace-client", "client.toml");
         let public_key_hash = public_key_hash(&of_origin.join("server.pem"))?;
-        let site = Self { client, server, origin, _link: link, topology, public_key_hash, run };
-        wait::for_true("the server is healthy", START, || {
-            let healthy = |it: Metrics| it.sum("millrace_server_healthy", &[]) >= 1.0;
-            metrics(&site.topology.client_edge).is_some_and(healthy)
-        });
-        Ok(site)
+        proxy::wait_for_servers(&topology.client_edge, ADMIN_PORT, 1);
+        Ok(Self { client, server, origin, _link: link, topology, public_key_hash, run })
     }
 
     /// Changes how the gateway handles HTTP/3.
@@ -118,7 +112,8 @@ impl Site {
     /// What has passed so far.
     pub fn carried(&self) -> Result<Carried> {
         let edge = &self.topology.client_edge;
-        let of_tunnel = metrics(edge).context("the client's metrics can't be read")?;
+        let of_tunnel = proxy::metrics(edge, ADMIN_PORT);
+        let of_tunnel = of_tunnel.context("the client's metrics can't be read")?;
         let down = |name| of_tunnel.sum(name, &[("direction", "down")]) as u64;
         Ok(Carried {
             tunnel_bytes: down("millrace_flow_bytes_total"),
@@ -211,30 +206,11 @@ fn start_origin(host: &Namespace, program: &Path, certificates: &Path) -> Result
     command.args(["-certificate", "server", "-listen"]);
     command.arg(format!("{ORIGIN}:443,[{ORIGIN_6}]:443"));
     let mut origin = Program::start("origin", command);
-    wait::for_true("the origin listens", START, || {
+    wait::for_true("the origin listens", proxy::START_TIMEOUT, || {
         assert!(origin.is_running(), "the origin has ended: {}", origin.log_text());
         origin.log_text().matches("listening").count() == 2
     });
     Ok(origin)
-}
-
-/// Starts a program and waits until its admin listener answers.
-fn start(edge: &Namespace, program: &str, config: &Path) -> Result<Program> {
-    let path = binaries::path(program);
-    let mut command = edge.command(path.to_str().context("a path that is not UTF-8")?);
-    command.args(["run", "--config"]).arg(config);
-    let mut started = Program::start(program, command);
-    wait::for_true("the admin listener", START, || {
-        assert!(started.is_running(), "{program} has ended: {}", started.log_text());
-        metrics(edge).is_some()
-    });
-    Ok(started)
-}
-
-fn metrics(namespace: &Namespace) -> Option<Metrics> {
-    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), ADMIN_PORT);
-    let answer = namespace.inside(|| Ok(admin::get(address, "/metrics")?)).ok()?;
-    Metrics::parse(&answer.1).ok()
 }
 
 fn server_toml() -> String {

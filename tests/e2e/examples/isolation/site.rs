@@ -7,18 +7,15 @@
 //! in network namespaces of its own. Viewers have addresses of their own, ten flows each.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::listeners;
 use millrace_e2e::origin::{Blackhole, Origin, listen};
 use millrace_e2e::program::Program;
-use millrace_e2e::{binaries, tcp, wait};
+use millrace_e2e::{proxy, tcp};
 use millrace_lab::emulator::{Emulator, LinkConfig, PipeConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::run::Run;
@@ -37,8 +34,6 @@ const BLACK_HOLE_PORT: u16 = 9001;
 /// Of the client: through the tunnel, and bypassing it.
 const TUNNEL_LISTENER: u16 = 3128;
 const BYPASS_LISTENER: u16 = 3129;
-/// Programs get this long to start on a machine that is busy.
-const START: Duration = Duration::from_secs(30);
 /// Receive buffers of all viewers together, or of the origin; the kernel doubles them. With the kernel's own
 /// 6 MB each it would take minutes to fill those of the flows that stand still.
 const RECEIVE_BUFFERS_BYTES: usize = 32 << 20;
@@ -106,13 +101,15 @@ impl Site {
         let black_hole =
             topology.origin.inside(|| Ok(Blackhole::open_at(at(ORIGIN, BLACK_HOLE_PORT))))?;
         let scratch = run.scratch();
-        let server =
-            start(&topology.server_edge, "millrace-server", &scratch.join("server.toml"), 0)?;
-        let client =
-            start(&topology.client_edge, "millrace-client", &scratch.join("client.toml"), 0)?;
-        let bypass_client =
-            start(&topology.client_edge, "millrace-client", &scratch.join("bypass.toml"), 1)?;
-        let site = Self {
+        let start = |edge, program, config: &str, admin_port| {
+            proxy::start(edge, program, &scratch.join(config), admin_port)
+        };
+        let Topology { client_edge, server_edge, .. } = &topology;
+        let server = start(server_edge, "millrace-server", "server.toml", ADMIN_PORT);
+        let client = start(client_edge, "millrace-client", "client.toml", ADMIN_PORT);
+        let bypass_client = start(client_edge, "millrace-client", "bypass.toml", ADMIN_PORT + 1);
+        proxy::wait_for_servers(client_edge, ADMIN_PORT, cell.workers);
+        Ok(Self {
             client,
             server,
             bypass_client,
@@ -124,13 +121,7 @@ impl Site {
             stopped,
             receive_buffer_bytes,
             _run: run,
-        };
-        wait::for_true("the server is healthy", START, || {
-            let healthy =
-                |it: Metrics| it.sum("millrace_server_healthy", &[]) >= cell.workers as f64;
-            site.client_metrics().is_some_and(healthy)
-        });
-        Ok(site)
+        })
     }
 
     /// Where the origin listens.
@@ -197,10 +188,6 @@ impl Site {
         };
         [&self.client, &self.server, &self.bypass_client].map(log).concat()
     }
-
-    fn client_metrics(&self) -> Option<Metrics> {
-        metrics(&self.topology.client_edge, ADMIN_PORT)
-    }
 }
 
 /// What `ip` tells of an interface.
@@ -245,25 +232,6 @@ fn viewer_address(number: usize) -> Ipv4Addr {
 
 fn at(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse::<IpAddr>().expect("an address"), port)
-}
-
-/// Starts a program and waits until its admin listener answers.
-fn start(edge: &Namespace, program: &str, config: &Path, number: u16) -> Result<Program> {
-    let path = binaries::path(program);
-    let mut command = edge.command(path.to_str().context("a path that is not UTF-8")?);
-    command.args(["run", "--config"]).arg(config);
-    let mut started = Program::start(program, command);
-    wait::for_true("the admin listener", START, || {
-        assert!(started.is_running(), "{program} has ended at its start");
-        metrics(edge, ADMIN_PORT + number).is_some()
-    });
-    Ok(started)
-}
-
-fn metrics(namespace: &Namespace, port: u16) -> Option<Metrics> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let answer = namespace.inside(|| Ok(admin::get(address, "/metrics")?)).ok()?;
-    Metrics::parse(&answer.1).ok()
 }
 
 fn server_toml(cell: &Cell) -> String {

@@ -1,17 +1,15 @@
 //! Viewer, gateway, link, server and an origin that sends by TCP and by QUIC, in network namespaces of their own.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::program::Program;
 use millrace_e2e::quic::{self, Download, DownloadMeter, DownloadTimes, QuicOrigin};
-use millrace_e2e::{binaries, tcp, wait};
+use millrace_e2e::{proxy, tcp};
 use millrace_lab::emulator::{Emulator, LinkConfig, PipeConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::process::output_of;
@@ -24,8 +22,6 @@ const ADMIN_PORT: u16 = 9464;
 const TUNNEL_PORT: u16 = 4433;
 /// Of the origin, for TCP and for HTTP/3.
 const ORIGIN_PORT: u16 = 443;
-/// Programs get this long to start on a machine that is busy.
-const START: Duration = Duration::from_secs(30);
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Fields are dropped in this order: programs, then the link, then the namespaces.
@@ -61,9 +57,13 @@ impl Site {
         });
         let socket = topology.origin.inside(|| Ok(UdpSocket::bind(address)?))?;
         let quic_origin = QuicOrigin::start(socket, &certificates.server, &path.origin);
-        let server = start(&topology.server_edge, "millrace-server", &scratch.join("server.toml"))?;
-        let client = start(&topology.client_edge, "millrace-client", &scratch.join("client.toml"))?;
-        let site = Self {
+        let start = |edge, program, config: &str| {
+            proxy::start(edge, program, &scratch.join(config), ADMIN_PORT)
+        };
+        let server = start(&topology.server_edge, "millrace-server", "server.toml");
+        let client = start(&topology.client_edge, "millrace-client", "client.toml");
+        proxy::wait_for_servers(&topology.client_edge, ADMIN_PORT, 1);
+        Ok(Self {
             client,
             server,
             _tcp_origin: tcp_origin,
@@ -71,12 +71,7 @@ impl Site {
             _link: link,
             topology,
             _run: run,
-        };
-        wait::for_true("the server is healthy", START, || {
-            let healthy = |it: Metrics| it.sum("millrace_server_healthy", &[]) >= 1.0;
-            metrics(&site.topology.client_edge).is_some_and(healthy)
-        });
-        Ok(site)
+        })
     }
 
     /// Downloads by TCP, and then by QUIC.
@@ -86,12 +81,12 @@ impl Site {
         let socket = self.topology.player.inside(|| Ok(UdpSocket::bind(viewer)?))?;
         let by_quic = quic::download(&socket, origin_address(), times);
         let repairs = |edge, event| {
-            let metrics = metrics(edge).context("metrics can't be read")?;
+            let metrics = proxy::metrics(edge, ADMIN_PORT).context("metrics can't be read")?;
             let events = metrics.sum("millrace_datagram_repairs_total", &[("event", event)]);
             anyhow::Ok(events as u64)
         };
         let Topology { client_edge, server_edge, .. } = &self.topology;
-        let carried = metrics(client_edge).context("metrics can't be read")?;
+        let carried = proxy::metrics(client_edge, ADMIN_PORT).context("metrics can't be read")?;
         let quic_bytes = by_quic.whole_mbps * 1e6 / 8.0 * times.whole.as_secs_f64();
         let datagrams = carried.sum("millrace_flow_datagrams_total", &[("direction", "down")]);
         anyhow::ensure!(
@@ -141,25 +136,6 @@ fn intercept(edge: &Namespace) -> Result<()> {
         output_of(edge.command("nft").arg(rule))?;
     }
     Ok(())
-}
-
-/// Starts a program and waits until its admin listener answers.
-fn start(edge: &Namespace, program: &str, config: &Path) -> Result<Program> {
-    let path = binaries::path(program);
-    let mut command = edge.command(path.to_str().context("a path that is not UTF-8")?);
-    command.args(["run", "--config"]).arg(config);
-    let mut started = Program::start(program, command);
-    wait::for_true("the admin listener", START, || {
-        assert!(started.is_running(), "{program} has ended: {}", started.log_text());
-        metrics(edge).is_some()
-    });
-    Ok(started)
-}
-
-fn metrics(namespace: &Namespace) -> Option<Metrics> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT));
-    let answer = namespace.inside(|| Ok(admin::get(address, "/metrics")?)).ok()?;
-    Metrics::parse(&answer.1).ok()
 }
 
 /// Keys of `[tunnel]` of both ends, and the sections after it.

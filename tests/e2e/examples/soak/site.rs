@@ -9,20 +9,19 @@
 //! in network namespaces of its own, with the shipped nftables rules at the client edge.
 
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use anyhow::Context;
-use millrace_e2e::admin::{self, Metrics};
+use millrace_e2e::admin::Metrics;
 use millrace_e2e::certificates::{Certificates, SERVER_NAME};
 use millrace_e2e::listeners::TestListener;
 use millrace_e2e::origin::{Origin, listen};
 use millrace_e2e::program::Program;
+use millrace_e2e::proxy;
 use millrace_e2e::relay::{Relay, RelayOptions};
-use millrace_e2e::{binaries, wait};
 use millrace_lab::emulator::{Emulator, LinkConfig};
 use millrace_lab::netns::Namespace;
 use millrace_lab::process::output_of;
@@ -50,8 +49,6 @@ const TO_RELAY: u16 = 1000;
 /// Intercepted by TPROXY, by REDIRECT, and reached by a `static` listener.
 const ORIGIN_PORTS: [u16; 3] = [80, 554, 9000];
 const NATIVE_PORTS: [u16; 3] = [8080, 3128, 1080];
-/// Programs get this long to start on a machine that is busy.
-const START: Duration = Duration::from_secs(30);
 
 /// Ends that disappear are given up, and a path MTU that rises is found, while the soak still runs.
 const SHARED: &str = "\n[limits]\nhalf_close_timeout_s = 60\ntcp_user_timeout_s = 10\n\
@@ -123,13 +120,8 @@ impl Site {
         site.start_server(0);
         site.start_server(1);
         site.start_client();
-        wait::for_true("both servers are healthy", START, || {
-            let metrics = site.client_metrics();
-            metrics.is_some_and(|metrics| {
-                let workers = std::thread::available_parallelism().map_or(1, usize::from);
-                metrics.sum("millrace_server_healthy", &[]) >= 2.0 * workers as f64
-            })
-        });
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        proxy::wait_for_servers(&site.topology.client_edge, CLIENT_ADMIN, 2 * workers);
         Ok(site)
     }
 
@@ -158,14 +150,14 @@ impl Site {
     pub fn start_server(&mut self, number: usize) {
         let config = self.run.scratch().join(format!("server-{number}.toml"));
         let admin = SERVER_ADMIN[number];
-        let started = start(&self.topology.server_edge, "millrace-server", &config, admin);
+        let started = proxy::start(&self.topology.server_edge, "millrace-server", &config, admin);
         self.servers[number] = Some(started);
     }
 
     pub fn start_client(&mut self) {
         let config = self.run.scratch().join("client.toml");
         let edge = &self.topology.client_edge;
-        self.client = Some(start(edge, "millrace-client", &config, CLIENT_ADMIN));
+        self.client = Some(proxy::start(edge, "millrace-client", &config, CLIENT_ADMIN));
     }
 
     /// Relays at the server edge, by which the path to each server can have faults.
@@ -186,12 +178,12 @@ impl Site {
 
     /// `None` while it does not answer.
     pub fn client_metrics(&self) -> Option<Metrics> {
-        metrics(&self.topology.client_edge, CLIENT_ADMIN)
+        proxy::metrics(&self.topology.client_edge, CLIENT_ADMIN)
     }
 
     /// `None` while it does not answer.
     pub fn server_metrics(&self, number: usize) -> Option<Metrics> {
-        metrics(&self.topology.server_edge, SERVER_ADMIN[number])
+        proxy::metrics(&self.topology.server_edge, SERVER_ADMIN[number])
     }
 
     /// Takes an edge's link away.
@@ -244,19 +236,6 @@ impl Site {
     }
 }
 
-/// Starts a program and waits until its admin listener answers.
-fn start(namespace: &Namespace, program: &str, config: &Path, admin: u16) -> Program {
-    let path = binaries::path(program);
-    let mut command = namespace.command(path.to_str().expect("a path in UTF-8"));
-    command.args(["run", "--config"]).arg(config);
-    let mut program = Program::start(program, command);
-    wait::for_true("the admin listener", START, || {
-        assert!(program.is_running(), "a program has ended at its start");
-        metrics(namespace, admin).is_some()
-    });
-    program
-}
-
 /// The logs of an earlier run go.
 pub fn clear_logs(dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
@@ -266,12 +245,6 @@ pub fn clear_logs(dir: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn metrics(namespace: &Namespace, port: u16) -> Option<Metrics> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let answer = namespace.inside(|| Ok(admin::get(address, "/metrics")?)).ok()?;
-    Metrics::parse(&answer.1).ok()
 }
 
 /// TPROXY and REDIRECT side by side, each for ports of its own.

@@ -35,8 +35,8 @@ fn destinations_that_are_not_listed_are_refused() {
     // The listener itself, which would call itself without end; listed or not.
     for list in ["", "198.18.1.0/24 tunnel;"] {
         if !list.is_empty() {
-            edges.site.edit("client-edge/destinations.conf", "198.18.3.0/24    tunnel;", list);
-            edges.nginx[0].signal(nix::sys::signal::Signal::SIGHUP);
+            let listed = "198.18.3.0/24    tunnel;";
+            edges.edit_and_reload("client-edge/destinations.conf", listed, list);
             wait::for_true("the new list", wait::DEFAULT_TIMEOUT, || {
                 let flow = edges.connect("198.18.3.2:80").unwrap();
                 assert_refused(&flow);
@@ -141,8 +141,7 @@ fn viewers_that_are_not_listed_are_refused_and_each_has_a_limit() {
         talks(&edges.connect("198.18.3.2:80").unwrap())
     });
 
-    edges.site.edit("client-edge/viewers.conf", "allow 198.18.1.0/24;", "allow 198.18.1.2;");
-    edges.nginx[0].signal(nix::sys::signal::Signal::SIGHUP);
+    edges.edit_and_reload("client-edge/viewers.conf", "allow 198.18.1.0/24;", "allow 198.18.1.2;");
     wait::for_true("the new list", wait::DEFAULT_TIMEOUT, || {
         let other = edges.connect_from(OTHER_VIEWER, "198.18.3.2:80").unwrap();
         let refused = !talks(&other);

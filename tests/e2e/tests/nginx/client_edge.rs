@@ -6,10 +6,9 @@ use std::net::Shutdown;
 use millrace_e2e::data;
 use millrace_e2e::origin::{answer_with_hash, echo, source};
 use millrace_e2e::tcp::{self, End};
-use nix::sys::signal::Signal;
 use socket2::Socket;
 
-use crate::edges::{Edges, everything};
+use crate::edges::{Edges, everything, list_ipv6};
 
 const BYTES: u64 = 5_000_000;
 
@@ -122,14 +121,7 @@ fn the_tls_name_chooses_the_way_and_never_the_destination() {
 #[test]
 #[ignore = "needs root and nginx; run by make test"]
 fn ipv6_flows_go_either_way_too() {
-    let mut edges = Edges::start(&everything(), |site| {
-        site.edit(
-            "client-edge/destinations.conf",
-            "198.18.3.0/24 ",
-            "2001:2:0:3::/64 tunnel; 198.18.3.0/24 ",
-        );
-        site.edit("client-edge/viewers.conf", "deny all;", "allow 2001:2:0:1::/64; deny all;");
-    });
+    let mut edges = Edges::start(&everything(), list_ipv6);
     let to = "[2001:2:0:3::2]:80";
     let _origin = edges.origin(to, source(5, BYTES));
     let pattern = data::send(std::io::sink(), 5, BYTES).unwrap();
@@ -187,8 +179,7 @@ fn a_reload_keeps_flows_and_sockets_and_takes_the_new_lists() {
     };
     let running = edges.connect("198.18.3.2:80").unwrap();
     assert!(talk(&running));
-    edges.site.edit("client-edge/chosen.conf", "80         tunnel;", "80         direct;");
-    edges.nginx[0].signal(Signal::SIGHUP);
+    edges.edit_and_reload("client-edge/chosen.conf", "80         tunnel;", "80         direct;");
     millrace_e2e::wait::for_true("the new list", millrace_e2e::wait::DEFAULT_TIMEOUT, || {
         let flow = edges.connect("198.18.3.2:80").unwrap();
         assert!(talk(&flow), "a flow failed during the reload");

@@ -11,7 +11,7 @@ use millrace_lab::process::output_of;
 use millrace_lab::topology::{CLIENT_EDGE, ORIGIN, ORIGIN_6, PLAYER};
 use socket2::Socket;
 
-use crate::edges::{Edges, everything};
+use crate::edges::{Edges, everything, list_ipv6};
 
 const PLAYER_6: &str = "2001:2:0:1::2";
 const BYTES: u64 = 2_000_000;
@@ -37,14 +37,7 @@ fn assert_media_arrive(edges: &Edges, viewer: &str, to: &str, seed: u64) -> serd
 #[test]
 #[ignore = "needs root and nginx; run by make test"]
 fn rtsp_players_get_rtp_over_udp_on_direct_flows() {
-    let mut edges = Edges::start(&everything(), |site| {
-        site.edit(
-            "client-edge/destinations.conf",
-            "198.18.3.0/24 ",
-            "2001:2:0:3::/64 tunnel; 198.18.3.0/24 ",
-        );
-        site.edit("client-edge/viewers.conf", "deny all;", "allow 2001:2:0:1::/64; deny all;");
-    });
+    let mut edges = Edges::start(&everything(), list_ipv6);
     // By the list of ports, while the client runs.
     let logged = assert_media_arrive(&edges, PLAYER, &format!("{ORIGIN}:9999"), 1);
     assert_eq!((&logged["way"], &logged["taken"]), (&"direct".into(), &"direct".into()));

@@ -101,6 +101,12 @@ impl Edges {
         self.nginx[0] = self.site.start(&self.topology.client_edge, "client-edge", &LISTEN);
     }
 
+    /// Changes a file of `nginx-conf/` that the client edge's nginx has read, and has it read again.
+    pub fn edit_and_reload(&self, file: &str, from: &str, to: &str) {
+        self.site.edit(file, from, to);
+        self.nginx[0].signal(Signal::SIGHUP);
+    }
+
     /// A flow of the player's to `to`.
     pub fn connect(&self, to: &str) -> std::io::Result<Socket> {
         let to: SocketAddr = to.parse().unwrap();
@@ -164,6 +170,13 @@ pub fn everything() -> String {
 /// One `[[destinations.allow]]` with all ports and more keys.
 pub fn allow(network: &str, keys: &str) -> String {
     format!("[[destinations.allow]]\nnetwork = \"{network}\"\nports = [\"1-65535\"]\n{keys}\n")
+}
+
+/// The client edge's lists with the IPv6 networks of the player and of the origin.
+pub fn list_ipv6(site: &Site) {
+    let (listed, with_ipv6) = ("198.18.3.0/24 ", "2001:2:0:3::/64 tunnel; 198.18.3.0/24 ");
+    site.edit("client-edge/destinations.conf", listed, with_ipv6);
+    site.edit("client-edge/viewers.conf", "deny all;", "allow 2001:2:0:1::/64; deny all;");
 }
 
 /// IPv6 beside IPv4, from RFC 5180's test network.

@@ -30,6 +30,12 @@ fn start(configure: impl FnOnce(&Site)) -> Edges {
     edges
 }
 
+/// Turns on the address of the viewer in viewer-address.conf.
+fn show_viewers(site: &Site) {
+    let line = "proxy_bind $remote_addr transparent;";
+    site.edit("server-edge/viewer-address.conf", &format!("# {line}"), line);
+}
+
 /// The rules and routes that viewer-address.conf asks for.
 fn answers_come_back(edge: &Namespace) {
     edge.ip("rule add fwmark 0x4d54 lookup 4454").unwrap();
@@ -93,15 +99,8 @@ fn flows_are_balanced_and_go_on_when_an_origin_fails() {
 #[test]
 #[ignore = "needs root and nginx; run by make test"]
 fn the_origin_sees_the_viewer() {
-    let edges = start(|site| {
-        let line = "proxy_bind $remote_addr transparent;";
-        site.edit("server-edge/viewer-address.conf", &format!("# {line}"), line);
-    });
-    let edge = &edges.topology.server_edge;
-    edge.ip("rule add fwmark 0x4d54 lookup 4454").unwrap();
-    edge.ip("route add local default dev lo table 4454").unwrap();
-    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nftables/transparent.nft");
-    output_of(edge.command("nft").arg("-f").arg(rules)).unwrap();
+    let edges = start(show_viewers);
+    answers_come_back(&edges.topology.server_edge);
     let _first = edges.origin("198.18.3.2:80", named("first"));
     let _second = edges.origin("198.18.3.3:80", named("second"));
     for viewer in [PLAYER, OTHER_VIEWER] {
@@ -122,8 +121,7 @@ fn the_origin_sees_the_viewer() {
 fn a_segment_comes_through_all_of_it() {
     let segment = data::pattern(8, 3_000_000);
     let mut edges = start(|site| {
-        let line = "proxy_bind $remote_addr transparent;";
-        site.edit("server-edge/viewer-address.conf", &format!("# {line}"), line);
+        show_viewers(site);
         OriginHost::file(site, "vod/film/1.m4s", &segment);
     });
     answers_come_back(&edges.topology.server_edge);

@@ -106,6 +106,39 @@ mod tests {
     }
 
     #[test]
+    fn a_string_ends_before_a_delimiter() {
+        for after in ["", ";v", ")", " x", "\tx"] {
+            let member = format!("a=\"x,\"{after}");
+            assert_eq!(read(&format!("{member},b")), [&*member, "b"], "{after:?}");
+        }
+        for before in ["=", "=(", "=%", "= ", "=\t"] {
+            let member = format!("a{before}\"x,\"");
+            assert_eq!(read(&format!("{member},b")), [&*member, "b"], "{before:?}");
+        }
+        assert_eq!(read("\"x\",b"), ["malformed", "b"]);
+        assert_eq!(read("a=\"x\"\"y\",b"), ["malformed", "b"]);
+    }
+
+    #[test]
+    fn strings_have_two_escapes_and_no_control_characters() {
+        assert_eq!(read(r#"a="\\",b"#), [r#"a="\\""#, "b"]);
+        assert_eq!(read(r#"a="\\"",b"#), ["malformed", "b"]);
+        for text in ["\\n", "\\", "\\,", "\0", "\t", "\u{1f}", "\u{7f}"] {
+            assert_eq!(read(&format!("a=\"{text}\",b")).last().unwrap(), "b", "{text:?}");
+            assert_eq!(read(&format!("a=\"{text}\",b"))[0], "malformed", "{text:?}");
+        }
+        assert_eq!(read("a=\"\u{80} ~\",b"), ["a=\"\u{80} ~\"", "b"]);
+    }
+
+    #[test]
+    fn a_key_has_letters_digits_and_four_signs() {
+        assert_eq!(read("aZ09_-.*=1"), ["aZ09_-.*=1"]);
+        for member in ["a:b", "a+b=1", "\u{e4}=1", "=1", ";a", "a b", "a(1)"] {
+            assert_eq!(read(member), ["malformed"], "{member}");
+        }
+    }
+
+    #[test]
     fn reading_goes_on_after_the_first_comma_of_a_malformed_member() {
         for title in [r#"12" vinyl"#, r#"a "b", c"#, r"a\x", "a\nb"] {
             let found = read(&format!("a=1,cid=\"{title}\",sid=\"s\",z"));

@@ -76,13 +76,10 @@ fn h265_unit(header: u8) -> PictureKind {
 fn aggregated(mut units: &[u8], gap: usize, unit: fn(u8) -> PictureKind) -> PictureKind {
     let mut kind = PictureKind::Undecided;
     while let [high, low, rest @ ..] = units {
-        let Some(header) = rest.get(gap) else { break };
-        kind = kind.or(unit(*header));
         let size = usize::from(u16::from_be_bytes([*high, *low]));
+        let Some(header) = rest.get(gap).filter(|_| size > 0) else { break };
+        kind = kind.or(unit(*header));
         units = rest.get(gap + size..).unwrap_or_default();
-        if size == 0 {
-            break;
-        }
     }
     kind
 }
@@ -102,9 +99,13 @@ mod tests {
             (0x42, Dependent),
             (0x43, Dependent),
             (0x44, Dependent),
+            (0x60, Undecided),
             (0x06, Undecided),
             (0x68, Undecided),
             (0x09, Undecided),
+            (0x17, Undecided),
+            (0x1e, Undecided),
+            (0x1f, Undecided),
         ] {
             assert_eq!(h264(&[unit, 0x88]), kind, "0x{unit:02x}");
         }
@@ -131,6 +132,7 @@ mod tests {
         assert_eq!(h264(&stap(&[&delimiter, &slice])), Dependent);
         assert_eq!(h264(&stap(&[&delimiter])), Undecided);
         assert_eq!(h264(&stap(&[&[0, 0], &set])), Undecided, "an empty unit ends it");
+        assert_eq!(h264(&stap(&[&[0, 0], &[5, 220, 0x41]])), Undecided, "a size is no unit");
         assert_eq!(h264(&stap(&[&delimiter, &[0xff, 0xff, 0x65]])), Key, "cut off");
         let key_bytes_inside = [0, 5, 0x41, 0, 0x65, 0, 0x65];
         assert_eq!(h264(&stap(&[&key_bytes_inside])), Dependent, "bytes of a unit are no units");
@@ -139,24 +141,38 @@ mod tests {
         assert_eq!(h264(&[0x7b, 0, 7, 0, 2, 1, 0, 0, 0, 0x65, 0x88]), Key, "MTAP24");
         let second = [0x7a, 0, 7, 0, 2, 1, 0, 0, 0x41, 0x88, 0, 2, 1, 0, 0, 0x65, 0x88];
         assert_eq!(h264(&second), Key, "the second unit of an MTAP16");
+        let second = [0x7b, 0, 7, 0, 2, 1, 0, 0, 0, 0x41, 0x88, 0, 2, 1, 0, 0, 0, 0x65, 0x88];
+        assert_eq!(h264(&second), Key, "the second unit of an MTAP24");
+        for kind in 24..=27 {
+            assert_eq!(
+                h264(&[0x60 | kind, 0]),
+                Undecided,
+                "nothing in an aggregate of type {kind}"
+            );
+        }
     }
 
     #[test]
     fn units_of_h265() {
         let single = |kind: u8| h265(&[kind << 1, 1, 0xaf]);
-        for kind in [16, 19, 20, 21, 32, 33] {
+        for kind in [16, 19, 20, 21, 23, 32, 33] {
             assert_eq!(single(kind), Key, "{kind}");
         }
-        for kind in [0, 1, 9] {
+        for kind in [0, 1, 9, 15] {
             assert_eq!(single(kind), Dependent, "{kind}");
         }
-        for kind in [34, 35, 39] {
+        for kind in [24, 31, 34, 35, 39, 63] {
             assert_eq!(single(kind), Undecided, "{kind}");
         }
         assert_eq!(h265(&[49 << 1, 1, 0x80 | 19, 1]), Key, "a fragment");
         assert_eq!(h265(&[49 << 1, 1, 0x40 | 1, 1]), Dependent, "the last fragment");
         let units = [&[48 << 1, 1][..], &[0, 2, 35 << 1, 1], &[0, 3, 32 << 1, 1, 9]].concat();
         assert_eq!(h265(&units), Key, "an aggregate");
-        assert_eq!(h265(&[0]), Undecided);
+        let units = [&[48 << 1, 1][..], &[0, 3, 1 << 1, 1, 9], &[0, 2, 35 << 1, 1]].concat();
+        assert_eq!(h265(&units), Dependent, "an aggregate without a key picture");
+        for nothing in [&[0][..], &[48 << 1, 1], &[49 << 1, 1]] {
+            assert_eq!(h265(nothing), Undecided, "{nothing:?}");
+        }
+        assert_eq!(h265(&[0x80 | 19 << 1, 1]), Key, "the first bit is no part of the type");
     }
 }
