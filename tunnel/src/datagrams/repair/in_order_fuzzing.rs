@@ -52,7 +52,7 @@ fn take_anything(mut choices: FuzzChoices<'_>, limit: HoldLimit) {
             192..=215 => choices.short().map(|by| base = base.wrapping_add(by.into())),
             216..=223 => choices.byte().map(|by| base = base.wrapping_sub(by.into())),
             224..=231 => choices.byte().map(|by| base = base.wrapping_add(FAR * u32::from(by))),
-            _ => choices.byte().map(|by| flow.wait(Duration::from_millis(4) * by.into())),
+            _ => choices.byte().map(|by| flow.wait(Duration::from_millis(4) * u32::from(by))),
         };
         if step.is_none() {
             break;
@@ -84,7 +84,7 @@ fn follow_protocol(mut choices: FuzzChoices<'_>, limit: HoldLimit) {
                     flow.take(RepairKind::Whole, number, MAX_PACKET_BYTES / 2);
                 }
             }),
-            _ => choices.byte().map(|by| flow.wait(Duration::from_millis(4) * by.into())),
+            _ => choices.byte().map(|by| flow.wait(Duration::from_millis(4) * u32::from(by))),
         };
         if step.is_none() {
             break;
