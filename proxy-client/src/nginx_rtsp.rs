@@ -37,7 +37,8 @@ fn configuration_directory(arguments: &[OsString]) -> Option<PathBuf> {
 fn fail_open_ports(chosen: &str) -> Vec<u16> {
     let value_of = |key: &str| {
         let lines = chosen.lines().map(|line| line.split('#').next().unwrap_or_default());
-        let mut entries = lines.filter_map(|line| line.trim().strip_suffix(';')?.split_once(char::is_whitespace));
+        let mut entries =
+            lines.filter_map(|line| line.trim().strip_suffix(';')?.split_once(char::is_whitespace));
         entries.find(|(found, _)| *found == key).map(|(_, value)| value.trim())
     };
     let goes_direct = |port: &u16| value_of(&port.to_string()) == Some("tunnel");

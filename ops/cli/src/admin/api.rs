@@ -173,8 +173,8 @@ impl AdminApi {
         for address in addresses {
             match self.connect_to_listener(address).await {
                 Err(
-                    error @ (AdminApiError::NotListening { .. }
-                    | AdminApiError::Unreachable { .. }),
+                    error
+                    @ (AdminApiError::NotListening { .. } | AdminApiError::Unreachable { .. }),
                 ) => failure = error,
                 result => return result,
             }
@@ -187,8 +187,7 @@ impl AdminApi {
     async fn connect_to_listener(&self, address: SocketAddr) -> Result<TcpStream, AdminApiError> {
         let unknown =
             |problem: String| AdminApiError::UnknownUser { at: self.endpoint.to_string(), problem };
-        let listeners =
-            || LocalListeners::at(address).map_err(|error| unknown(error.to_string()));
+        let listeners = || LocalListeners::at(address).map_err(|error| unknown(error.to_string()));
         let before = listeners()?;
         let stream = self.connect(address).await?;
         let own = stream.local_addr().map_err(|error| unknown(error.to_string()))?;

@@ -85,7 +85,9 @@ pub(crate) fn user_name(user: u32) -> String {
 
 /// Whether the account database has a user in a group.
 fn is_member(user: u32, group: u32) -> bool {
-    let Ok(Some(User { name, gid, .. })) = User::from_uid(Uid::from_raw(user)) else { return false };
+    let Ok(Some(User { name, gid, .. })) = User::from_uid(Uid::from_raw(user)) else {
+        return false;
+    };
     let Ok(name) = CString::new(name) else { return false };
     getgrouplist(&name, gid).is_ok_and(|groups| groups.contains(&Gid::from_raw(group)))
 }
@@ -117,7 +119,10 @@ mod tests {
         let (exact, address) = listen("127.0.0.1:0");
         let own = LocalListeners::at(address).unwrap();
         assert_eq!(own.sockets.len(), 1);
-        assert_eq!(own.stranger(&TokenUsers { users: [geteuid().as_raw()].into(), group: None }), None);
+        assert_eq!(
+            own.stranger(&TokenUsers { users: [geteuid().as_raw()].into(), group: None }),
+            None
+        );
         assert_eq!(own.stranger(&TokenUsers::default()), Some(geteuid().as_raw()));
         let elsewhere = LocalListeners::at(([127, 0, 0, 2], address.port()).into()).unwrap();
         assert!(elsewhere.is_empty());

@@ -203,7 +203,9 @@ fn a_flow_that_floods_the_transport_does_not_keep_quic_out() {
         });
         let start = Instant::now();
         for time in 0..SECONDS * 100 {
-            std::thread::sleep((TIME * u32::try_from(time).unwrap()).saturating_sub(start.elapsed()));
+            std::thread::sleep(
+                (TIME * u32::try_from(time).unwrap()).saturating_sub(start.elapsed()),
+            );
             for (client, mark, count) in
                 [(&other, 1, OF_OTHER_EACH_TIME), (&quic, 0, OF_QUIC_EACH_TIME)]
             {

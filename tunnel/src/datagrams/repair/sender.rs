@@ -390,7 +390,8 @@ mod tests {
         let record_bytes = size_of::<Option<SentFrame>>();
         let (mut sender, now) =
             (RepairSender::new(DEADLINE, false, Instant::now()), Instant::now());
-        let numbers: Vec<_> = (0..2 * MAX_FRAMES).map(|_| send(&mut sender, b"1", now, now)).collect();
+        let numbers: Vec<_> =
+            (0..2 * MAX_FRAMES).map(|_| send(&mut sender, b"1", now, now)).collect();
         let most_bytes = MAX_FRAMES * (record_bytes + 1);
         assert!((most_bytes..=most_bytes + MAX_FRAMES).contains(&sender.held_bytes()));
         for number in &numbers[MAX_FRAMES..] {
