@@ -41,6 +41,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     capabilities(&mut report, &config);
     interception::check(&mut report, &config);
     rtsp::check(&mut report, &config);
+    rtsp::check_direct(&mut report, &config);
     doctor::certificates(&mut report, CertificateOwner::Client, credentials);
     let selection = doctor::selection(&mut report, config.mcc.as_ref(), &config.source);
     // Connections need the initial algorithm.

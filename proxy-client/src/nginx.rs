@@ -21,6 +21,7 @@ use clap::Args;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use crate::intercept::{UnixSocket, listen_tcp_alone};
+use crate::nginx_rtsp;
 
 /// The environment variable that lists inherited listening sockets for nginx.
 const INHERITED_SOCKETS: &str = "NGINX";
@@ -121,6 +122,7 @@ fn start(arguments: &NginxArgs) -> anyhow::Result<Infallible> {
         fcntl(socket.descriptor(), FcntlArg::F_SETFD(FdFlag::empty()))
             .context("can't keep a socket open for nginx")?;
     }
+    nginx_rtsp::warn(&arguments.arguments);
     let mut command = Command::new(&arguments.nginx);
     command.args(&arguments.arguments).env(INHERITED_SOCKETS, inherited_sockets(&sockets));
     // Returns only on failure; the sockets are then closed and their files removed.

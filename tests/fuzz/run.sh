@@ -23,7 +23,7 @@ cd "$(dirname "$0")"
 work=$(cd ../.. && pwd)/target/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
 parsers='authority cmcd config connect_udp controller datagrams first_bytes h3_connect http_connect proxy_protocol rtp rtsp socks5'
-connections='admin datagram_repair quic_frames rtsp_follower send_queue'
+connections='admin datagram_repair in_order quic_frames rtsp_follower send_queue'
 features=connections
 # shellcheck disable=SC2086 # Several targets.
 case $* in

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/../.."
 
 tests/scripts/images.sh
 tests/scripts/products-alone.sh
+tests/scripts/fuzz-targets.sh
 node tests/scripts/links.mjs
 cargo fmt --check
 tests/scripts/features.sh

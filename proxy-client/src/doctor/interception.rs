@@ -1,7 +1,6 @@
 //! Checks what transparent listeners need of the host: rules, routes, settings.
 
 use std::net::IpAddr;
-use std::process::Command;
 
 use millrace_config::{ClientConfig, Interception, ListenAddress, Protocol};
 use millrace_ops::doctor::{Report, sysctl};
@@ -10,6 +9,7 @@ use serde_json::Value;
 
 use super::rtsp;
 use super::rules::Rules;
+use crate::host_command::output;
 
 /// The mark of the shipped rules, used when no rules are loaded.
 const DELIVER_MARK: u32 = 0x4d54;
@@ -63,17 +63,6 @@ pub fn check(report: &mut Report, config: &ClientConfig) {
         let carries = config.listen.iter().any(|it| it.interception == Interception::TproxyUdp);
         datagrams(report, rules, carries);
     }
-}
-
-/// The output of a program, or the reason for its failure.
-fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{program}: {}", said.lines().next().unwrap_or("failed")));
-    }
-    String::from_utf8(output.stdout).map_err(|error| format!("{program}: {error}"))
 }
 
 fn tproxy_listener(report: &mut Report, rules: &Rules, protocol: Protocol, port: u16) {

@@ -8,11 +8,11 @@ use millrace_tunnel::datagrams::UdpContent;
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::metrics::Drop;
 use millrace_tunnel::udp::{RecvBuffers, UdpPort};
-use millrace_wire::quic_packet::is_quic;
 use mio::Token;
 
 use super::flows::{UdpFlows, UdpOpen, UdpSource};
 use super::listener::{DatagramSocket, NoUdpFlow, UdpListener};
+use super::quic_sources::QuicSources;
 use crate::accept_queue::is_out_of_resources;
 use crate::flow_context::FlowContext;
 use crate::intercept::{DatagramBuffer, InterceptedDatagram, InterceptingUdpSocket};
@@ -28,6 +28,7 @@ const MAX_DATAGRAMS_PER_TURN: usize = 256;
 #[derive(Default)]
 pub struct UdpListeners {
     listeners: Vec<UdpListener>,
+    quic_sources: QuicSources,
     /// Buffers of sockets with one destination.
     buffers: Option<RecvBuffers>,
     /// Buffer of sockets that intercept.
@@ -163,7 +164,7 @@ impl UdpListeners {
         let destination = listener.original_destination(to);
         let source = UdpSource { listener: index, client: from, destination };
         let key = flows.of_source(&source).or_else(|| {
-            let open = begin_flow(listener, core, source, (to, payload))?;
+            let open = begin_flow(listener, core, source, (to, payload), &mut self.quic_sources)?;
             flows.open(context, core, open)
         });
         match key {
@@ -179,12 +180,13 @@ fn begin_flow(
     core: &mut Core,
     source: UdpSource,
     (to, payload): (SocketAddr, &[u8]),
+    quic_sources: &mut QuicSources,
 ) -> Option<UdpOpen> {
     let client = source.client;
     match listener.begin_flow(client, to) {
         Ok((destination, socket)) => {
+            let is_quic = quic_sources.is_quic(source, payload, destination.port());
             let (group, source) = (listener.group, Some(source));
-            let is_quic = is_quic(payload, destination.port());
             let content = if is_quic { UdpContent::Quic } else { UdpContent::Other };
             Some(UdpOpen { destination, socket, client, group, medium: None, content, source })
         }

@@ -8,6 +8,7 @@ mod flows;
 mod listener;
 mod listeners;
 mod media;
+mod quic_sources;
 mod reply_ports;
 mod requests;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -197,7 +197,11 @@ pub struct Admin {
 
 /// What requests to the admin listener show. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct AdminToken(String);
+pub struct AdminToken {
+    text: String,
+    owner: u32,
+    group: Option<u32>,
+}
 
 impl AdminToken {
     /// Reads the token from a file that not every user of this host can read.
@@ -208,7 +212,8 @@ impl AdminToken {
         let wrong = |problem: String| io::Error::other(format!("{}: {problem}", path.display()));
         let text =
             fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
-        let mode = fs::metadata(path)?.permissions().mode() & 0o777;
+        let metadata = fs::metadata(path)?;
+        let mode = metadata.permissions().mode() & 0o777;
         if mode & 0o007 != 0 {
             let problem = format!("mode {mode:04o} lets every user of this host use it: chmod 600");
             return Err(wrong(problem));
@@ -223,12 +228,23 @@ impl AdminToken {
                  -._~+/=, as openssl rand -hex 32 prints it"
             )));
         }
-        Ok(Self(token.to_owned()))
+        let group = (mode & 0o040 != 0).then(|| metadata.gid());
+        Ok(Self { text: token.to_owned(), owner: metadata.uid(), group })
     }
 
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+        self.text.as_bytes()
+    }
+
+    /// The ID of the user that owns the file.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// The ID of the group whose members can read the file, if they can.
+    pub fn group(&self) -> Option<u32> {
+        self.group
     }
 }
 
@@ -415,6 +431,7 @@ mod tests {
             let token = token_of(&format!("{long}\n"), mode).unwrap().unwrap();
             assert_eq!(token.as_bytes(), long.as_bytes());
             assert!(!format!("{token:?}").contains("0123"));
+            assert_eq!(token.group().is_some(), mode == 0o440);
         }
         let problem = |text: &str, mode| token_of(text, mode).unwrap_err().to_string();
         assert!(problem(&long, 0o644).contains("chmod 600"));

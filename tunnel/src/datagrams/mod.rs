@@ -28,7 +28,7 @@ pub use queue::{Queue, QueueLimit};
 pub(crate) use receive::{DatagramRun, Early};
 pub(crate) use repair::FlowRepair;
 #[cfg(feature = "fuzzing")]
-pub use repair::fuzzing;
+pub use repair::{fuzzing, in_order_fuzzing};
 pub(crate) use traffic::DatagramTraffic;
 pub(crate) use unanswered::Unanswered;
 pub use unanswered::UnansweredPlace;

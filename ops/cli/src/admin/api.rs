@@ -1,6 +1,7 @@
 //! Requests to an admin listener.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Limited};
@@ -11,11 +12,12 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
 use tokio::runtime::Builder;
 
 use super::endpoint::AdminEndpoint;
 use super::error::AdminApiError;
+use super::token_users::{LocalListeners, user_name};
 
 /// Time for a request as a whole. An admin listener waits for its workers for up to 0.5 s each.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -116,14 +118,10 @@ impl AdminApi {
         method: Method,
         path: &str,
     ) -> Result<(StatusCode, Bytes), AdminApiError> {
-        let address = &self.endpoint.address;
-        let stream = TcpStream::connect(address.to_string()).await.map_err(|error| {
-            let at = self.endpoint.to_string();
-            match error.kind() {
-                io::ErrorKind::ConnectionRefused => AdminApiError::NotListening { at },
-                _ => AdminApiError::Unreachable { at, problem: error.to_string() },
-            }
-        })?;
+        let stream = match self.endpoint.token {
+            Some(_) => self.connect_for_token().await?,
+            None => self.connect(self.address()).await?,
+        };
         let not_http = |error: hyper::Error| {
             let problem = match error.is_incomplete_message() {
                 true => "it closes the connection without an answer".to_owned(),
@@ -151,6 +149,64 @@ impl AdminApi {
             self.other_service(format!("its answer ends early or is too long ({error})"))
         })?;
         Ok((status, body.to_bytes()))
+    }
+}
+
+impl AdminApi {
+    async fn connect(&self, to: impl ToSocketAddrs) -> Result<TcpStream, AdminApiError> {
+        TcpStream::connect(to).await.map_err(|error| {
+            let at = self.endpoint.to_string();
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused => AdminApiError::NotListening { at },
+                _ => AdminApiError::Unreachable { at, problem: error.to_string() },
+            }
+        })
+    }
+
+    /// A connection that the token may be sent on, to the first address of the endpoint's name that takes one.
+    async fn connect_for_token(&self) -> Result<TcpStream, AdminApiError> {
+        let at = || self.endpoint.to_string();
+        let unreachable = |problem: String| AdminApiError::Unreachable { at: at(), problem };
+        let addresses = lookup_host(self.address()).await;
+        let addresses = addresses.map_err(|error| unreachable(error.to_string()))?;
+        let mut failure = unreachable("its name has no address".to_owned());
+        for address in addresses {
+            match self.connect_to_listener(address).await {
+                Err(
+                    error
+                    @ (AdminApiError::NotListening { .. } | AdminApiError::Unreachable { .. }),
+                ) => failure = error,
+                result => return result,
+            }
+        }
+        Err(failure)
+    }
+
+    /// On this host, the connection has been taken by a listener that was there before and after, so that it can't have been
+    /// taken by another one in between.
+    async fn connect_to_listener(&self, address: SocketAddr) -> Result<TcpStream, AdminApiError> {
+        let unknown =
+            |problem: String| AdminApiError::UnknownUser { at: self.endpoint.to_string(), problem };
+        let listeners = || LocalListeners::at(address).map_err(|error| unknown(error.to_string()));
+        let before = listeners()?;
+        let stream = self.connect(address).await?;
+        let own = stream.local_addr().map_err(|error| unknown(error.to_string()))?;
+        if !address.ip().to_canonical().is_loopback() && own.ip() != address.ip() {
+            return Ok(stream);
+        }
+        if before.is_empty() {
+            return Err(unknown("no listener on this host has that address".to_owned()));
+        }
+        if listeners()? != before {
+            return Err(unknown("the listener has changed meanwhile".to_owned()));
+        }
+        match before.stranger(&self.endpoint.token_users) {
+            None => Ok(stream),
+            Some(user) => Err(AdminApiError::OtherUser {
+                at: self.endpoint.to_string(),
+                user: user_name(user),
+            }),
+        }
     }
 }
 

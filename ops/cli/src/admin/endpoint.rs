@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use millrace_config::{Admin, AdminToken, Host, HostPort};
 
+use super::token_users::TokenUsers;
+
 /// An admin listener.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminEndpoint {
     pub(crate) address: HostPort,
     pub(crate) token: Option<AdminToken>,
+    /// The users of this host that may be shown the token.
+    pub(super) token_users: TokenUsers,
     /// The configuration that names it; `None` for an option.
     named_in: Option<PathBuf>,
 }
@@ -19,7 +23,12 @@ pub(crate) struct AdminEndpoint {
 impl AdminEndpoint {
     /// As options give it.
     pub(crate) fn given(address: HostPort, token: Option<AdminToken>) -> Self {
-        Self { address, token, named_in: None }
+        Self::new(address, token, None)
+    }
+
+    fn new(address: HostPort, token: Option<AdminToken>, named_in: Option<PathBuf>) -> Self {
+        let token_users = token.as_ref().map(TokenUsers::of).unwrap_or_default();
+        Self { address, token, token_users, named_in }
     }
 
     /// As the configuration `file` gives it.
@@ -41,7 +50,7 @@ impl AdminEndpoint {
         };
         let token = admin.token().with_context(|| format!("{shown}: admin.token_file"))?;
         let address = HostPort { host: Host::Ip(ip), port: address.port() };
-        Ok(Self { address, token, named_in: Some(file.to_owned()) })
+        Ok(Self::new(address, token, Some(file.to_owned())))
     }
 }
 

@@ -39,6 +39,28 @@ pub enum AdminApiError {
         /// Where.
         at: String,
     },
+    /// It is a listener of another user of this host.
+    #[error(
+        "a program of user {user} listens at {at}, and may not get the token: only root, the user of this command \
+         and users that can read the token file may; if it is the right program, let its user read that file"
+    )]
+    OtherUser {
+        /// Where.
+        at: String,
+        /// Its user, by name or number.
+        user: String,
+    },
+    /// The user of the listener on this host can't be told.
+    #[error(
+        "can't tell which user listens at {at}, so that it does not get the token: {problem}; run this command \
+         where the program runs, as in its container"
+    )]
+    UnknownUser {
+        /// Where.
+        at: String,
+        /// Why.
+        problem: String,
+    },
     /// It does not accept the token.
     #[error(
         "{at} does not accept the token: it must be the one that admin.token_file held when the program \

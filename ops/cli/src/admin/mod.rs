@@ -8,6 +8,7 @@ mod error;
 pub(crate) mod test_listener;
 #[cfg(test)]
 mod tests;
+mod token_users;
 
 pub(crate) use api::{AdminApi, path_segment};
 pub(crate) use arguments::AdminArgs;

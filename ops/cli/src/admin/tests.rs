@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use hyper::{Method, StatusCode};
-use millrace_config::Admin;
+use millrace_config::{Admin, AdminToken};
 use serde_json::Value;
 
 use super::api::{AdminApi, path_segment};
 use super::endpoint::AdminEndpoint;
 use super::error::AdminApiError;
 use super::test_listener::{AdminFixture, TOKEN, flow};
+use super::token_users::{TokenUsers, user_name};
 
 fn at(address: &str) -> AdminApi {
     AdminApi::new(AdminEndpoint::given(address.parse().unwrap(), None))
@@ -41,6 +42,28 @@ fn a_listener_answers_with_and_without_a_token() {
     let error = guarded.api(Some(&TOKEN.replace('f', "e"))).get("/flows").unwrap_err();
     assert!(matches!(error, AdminApiError::WrongToken { .. }), "{error}");
     assert!(error.to_string().contains(&guarded.address().to_string()), "{error}");
+}
+
+/// A listener of a user that can't read the token, as while the program is down.
+#[test]
+fn the_token_does_not_go_to_a_listener_of_another_user() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let received = std::thread::spawn(move || {
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        received
+    });
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "{TOKEN}").unwrap();
+    let token = AdminToken::read(file.path()).unwrap();
+    let mut endpoint = AdminEndpoint::given(address.parse().unwrap(), Some(token));
+    endpoint.token_users = TokenUsers::default();
+    let error = AdminApi::new(endpoint).get("/flows").unwrap_err();
+    let AdminApiError::OtherUser { at, user } = &error else { panic!("{error}") };
+    assert_eq!(*at, address);
+    assert_eq!(*user, user_name(nix::unistd::geteuid().as_raw()));
+    assert_eq!(received.join().unwrap(), b"");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `top`: the flows of a running program, live in the terminal.
 
 mod events;
+mod screen;
 mod snapshot;
 mod state;
 #[cfg(test)]
@@ -46,14 +47,10 @@ pub(crate) fn run(arguments: &TopArgs, program: Program) -> anyhow::Result<ExitC
     let state = TopState::new(source.address(), source.fetch()?);
     let (sender, events) = channel();
     let _updates = events::start_updates(source, Duration::from_secs(arguments.interval), &sender)?;
-    let mut terminal = ratatui::try_init()
-        // It may fail after it has changed the terminal.
-        .inspect_err(|_| drop(ratatui::try_restore()))
-        .context("can't use the terminal")?;
-    let started = events::start_input(sender).context("can't read the keyboard");
-    let ended = started.and_then(|()| run_loop(&mut terminal, &events, state));
-    ratatui::try_restore().context("can't restore the terminal; the command reset does")?;
-    ended?;
+    screen::with_screen(ratatui::try_init, ratatui::try_restore, |mut terminal| {
+        events::start_input(sender).context("can't read the keyboard")?;
+        run_loop(&mut terminal, &events, state)
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -126,8 +126,7 @@ fn stream(first_byte: u8) -> (Tally, Pair) {
     let (pair, listener) = pair_to(origin.local_addr().unwrap());
     let pair = pair.beside_few().start();
     let client = udp::client(listener);
-    let mut first = vec![first_byte, 0, 0, 0, 1];
-    first.resize(PACKET_BYTES, 0);
+    let first = first_datagram(first_byte);
     client.send(&first).unwrap();
     assert!(udp::receive(&origin, DEFAULT_TIMEOUT) == Some(first));
     lose_packets(&pair);
@@ -168,6 +167,79 @@ fn lost_packets_of_quic_arrive_in_order() {
     assert!(tally.slowest <= ONE_WAY + 2 * RTT + RTT / 2 + SLACK, "{:?}", tally.slowest);
     let retransmitted = repairs(pair.addresses.client_admin, "retransmitted");
     assert!((10.0..=100.0).contains(&retransmitted), "{retransmitted}");
+}
+
+/// The first datagram of a flow, which begins as QUIC does or as something else.
+fn first_datagram(first_byte: u8) -> Vec<u8> {
+    let mut first = vec![first_byte, 0, 0, 0, 1];
+    first.resize(PACKET_BYTES, 0);
+    first
+}
+
+/// Another flow sends more than the tunnel carries, and may have more datagrams in the transport. QUIC has its turn all the
+/// same.
+#[test]
+fn a_flow_that_floods_the_transport_does_not_keep_quic_out() {
+    const SECONDS: u64 = 3;
+    // 4.8 Mbit/s of QUIC and 38 Mbit/s of the other flow, on a tunnel of 20 Mbit/s.
+    const OF_QUIC_EACH_TIME: u64 = 5;
+    const OF_OTHER_EACH_TIME: u64 = 40;
+    let origin = udp::socket();
+    let (pair, listener) = pair_to(origin.local_addr().unwrap());
+    let _pair = pair.alone().start();
+    let [quic, other] = [0xc0, 0x80].map(|first_byte| {
+        let client = udp::client(listener);
+        client.send(&first_datagram(first_byte)).unwrap();
+        assert!(udp::receive(&origin, DEFAULT_TIMEOUT) == Some(first_datagram(first_byte)));
+        client
+    });
+    let arrived = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let mut arrived = [0_u64; 2];
+            while let Some(packet) = udp::receive(&origin, Duration::from_secs(1)) {
+                arrived[usize::from(packet[0])] += 1;
+            }
+            arrived
+        });
+        let start = Instant::now();
+        for time in 0..SECONDS * 100 {
+            std::thread::sleep(
+                (TIME * u32::try_from(time).unwrap()).saturating_sub(start.elapsed()),
+            );
+            for (client, mark, count) in
+                [(&other, 1, OF_OTHER_EACH_TIME), (&quic, 0, OF_QUIC_EACH_TIME)]
+            {
+                for _ in 0..count {
+                    client.send(&[mark; PACKET_BYTES]).unwrap();
+                }
+            }
+        }
+        receiver.join().unwrap()
+    });
+    let sent = SECONDS * 100 * OF_QUIC_EACH_TIME;
+    // It has less than half of the tunnel, and both have equal turns.
+    assert!(arrived[0] >= sent * 9 / 10, "{} of {sent}, beside {}", arrived[0], arrived[1]);
+}
+
+/// A new connection begins with packets that have no room for an Initial packet. It waits for path MTU discovery for longer
+/// than packets of QUIC wait otherwise (three round trips).
+#[test]
+fn initial_packets_wait_for_path_mtu_discovery() {
+    let origin = udp::socket();
+    let (pair, listener) = pair_to(origin.local_addr().unwrap());
+    let mut pair = pair.alone().start();
+    // The search finds less than the maximum, in several steps of a round trip or more each.
+    pair.relay.as_ref().unwrap().pass_up_to(Some(1320));
+    pair.client.kill();
+    pair.start_client_again();
+    pair.wait_healthy(DEFAULT_TIMEOUT);
+    let client = udp::client(listener);
+    let start = Instant::now();
+    client.send(&first_datagram(0xc0)).unwrap();
+    let arrived = udp::receive(&origin, DEFAULT_TIMEOUT);
+    assert!(arrived == Some(first_datagram(0xc0)), "it was dropped");
+    let waited = start.elapsed();
+    assert!(waited > 3 * RTT + ONE_WAY, "it did not have to wait: {waited:?}");
 }
 
 #[test]

@@ -67,14 +67,39 @@ impl Edges {
         intercept(&topology.client_edge);
         Certificates::make(run.scratch());
         let server = start_server(&topology.server_edge, run.scratch(), allow);
-        let client = start_client(&topology.client_edge, run.scratch(), &site);
+        let client = start_client(&topology.client_edge, run.scratch(), &site, "");
         let nginx = vec![site.start(&topology.client_edge, "client-edge", listen)];
         Self { nginx, client, server, _link: link, topology, site, _run: run, _lock: lock }
     }
 
     /// Starts another client, after the one before was killed, and waits for its tunnel.
     pub fn restart_client(&mut self) {
-        self.client = start_client(&self.topology.client_edge, self._run.scratch(), &self.site);
+        self.restart_client_with("");
+    }
+
+    /// The same with more keys for its listener, and more sections.
+    pub fn restart_client_with(&mut self, keys: &str) {
+        let (edge, dir) = (&self.topology.client_edge, self._run.scratch());
+        self.client = start_client(edge, dir, &self.site, keys);
+    }
+
+    /// Lets the gateway translate the addresses of what it forwards to the origins.
+    pub fn masquerade(&self) {
+        for rule in [
+            "add table ip nat",
+            "add chain ip nat out { type nat hook postrouting priority srcnat; }",
+            "add rule ip nat out oifname wan masquerade",
+        ] {
+            output_of(self.topology.client_edge.command("nft").arg(rule)).unwrap();
+        }
+    }
+
+    /// `doctor` of millrace-client.
+    pub fn doctor(&self) -> Value {
+        let program = binaries::path("millrace-client");
+        let mut command = self.topology.client_edge.command(program.to_str().unwrap());
+        command.args(["doctor", "--json", "--config"]).arg(self._run.scratch().join("client.toml"));
+        serde_json::from_str(&Program::run("doctor", command, DEFAULT_TIMEOUT).output).unwrap()
     }
 
     /// Starts another server, after the one before was killed.
@@ -245,12 +270,12 @@ fn start_server(edge: &Namespace, dir: &Path, allow: &str) -> Program {
     server
 }
 
-/// With the group of nginx's workers, which must reach its socket.
-fn start_client(edge: &Namespace, dir: &Path, site: &Site) -> Program {
+/// With the group of nginx's workers, which must reach its socket. `keys` follow those of its listener.
+fn start_client(edge: &Namespace, dir: &Path, site: &Site, keys: &str) -> Program {
     let config = format!(
         "[tunnel]\nservers = [\"{SERVER_EDGE}:4433\"]\nserver_name = \"{SERVER_NAME}\"\n\
          ca = \"ca.pem\"\ncertificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
-         [[listen]]\nmode = \"proxy_protocol\"\nunix = {:?}\n",
+         [[listen]]\nmode = \"proxy_protocol\"\nunix = {:?}\n{keys}",
         site.path("run/client.sock")
     );
     let path = dir.join("client.toml");

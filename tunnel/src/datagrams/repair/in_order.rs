@@ -128,6 +128,18 @@ impl InOrderReceiver {
         self.held_bytes + self.slots.capacity() * size_of::<Slot>()
     }
 
+    /// Memory is bounded, and all counts are right.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn assert_invariants(&self, limit: HoldLimit) {
+        let bytes = |slot: &Slot| if let Slot::Held(packet) = slot { packet.len() } else { 0 };
+        assert_eq!(self.held_bytes, self.slots.iter().map(bytes).sum::<usize>());
+        assert!(self.held_bytes <= limit.bytes);
+        assert!(self.slots.len() <= MAX_SLOTS && self.slots.capacity() <= 2 * MAX_SLOTS);
+        let is_missing = |slot: &Slot| matches!(slot, Slot::Missing { .. });
+        assert!(self.slots.front().is_none_or(is_missing), "what is in order waits");
+        assert!(!self.slots.back().is_some_and(is_missing), "nothing has arrived after it");
+    }
+
     /// Takes out what is in order. A missing packet, which is waited for until a time, is given up if `is_over` says so of
     /// that time and the number of bytes that wait.
     fn release(&mut self, is_over: impl Fn(Instant, usize) -> bool) -> (Vec<Vec<u8>>, u64) {

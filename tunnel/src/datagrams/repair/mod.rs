@@ -16,6 +16,8 @@ pub(crate) mod frame_id;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub(crate) mod in_order;
+#[cfg(feature = "fuzzing")]
+pub mod in_order_fuzzing;
 mod parts;
 mod received_window;
 pub(crate) mod receiver;

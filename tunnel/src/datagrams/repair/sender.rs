@@ -16,6 +16,8 @@ use super::in_order;
 pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
 /// Frames of one flow that are kept or known to be acknowledged, however small they are.
 const MAX_FRAMES: usize = 16_384;
+/// Frames for whose records memory is kept although there are fewer.
+const KEPT_FRAMES: usize = 64;
 /// A loss is detected after 9/8 of a round trip (RFC 9002, Section 6.1.2).
 const LOSS_DELAY_RTTS: f64 = 9.0 / 8.0;
 
@@ -154,17 +156,23 @@ impl RepairSender {
     /// A frame has been handed to the transport under [`RepairSender::next_frame`]; `None` if it is not to be kept.
     pub(crate) fn on_sent(&mut self, frame: Option<SentFrame>, now: Instant) {
         self.kept_bytes += frame.as_ref().map_or(0, |frame| frame.bytes.len());
-        self.frames.push_back(frame);
+        // Before the frame is added: the record must not grow for a frame more than it may have.
         while let Some(oldest) = self.frames.front() {
             let is_over = oldest.as_ref().is_none_or(|frame| self.is_late(frame, now));
-            if !is_over && self.frames.len() <= MAX_FRAMES && self.kept_bytes <= MAX_KEPT_BYTES {
+            if !is_over && self.frames.len() < MAX_FRAMES && self.kept_bytes <= MAX_KEPT_BYTES {
                 break;
             }
-            if let Some(Some(frame)) = self.frames.pop_front() {
-                self.kept_bytes -= frame.bytes.len();
-            }
-            self.first_number = self.first_number.wrapping_add(1);
+            self.forget_oldest();
         }
+        self.frames.push_back(frame);
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(Some(frame)) = self.frames.pop_front() {
+            self.kept_bytes -= frame.bytes.len();
+        }
+        self.first_number = self.first_number.wrapping_add(1);
+        shrink(&mut self.frames);
     }
 
     /// The transport reports the outcome of the frame with `number`, modulo 2^24.
@@ -177,6 +185,9 @@ impl RepairSender {
         let Some(frame) = frame else {
             return if acked { AfterOutcome::Nothing } else { AfterOutcome::TooLate };
         };
+        while matches!(self.frames.front(), Some(None)) {
+            self.forget_oldest();
+        }
         if !acked && !self.is_late(&frame, now) {
             self.lost.push_back(frame);
             return AfterOutcome::Retransmit;
@@ -195,6 +206,7 @@ impl RepairSender {
             self.kept_bytes -= frame.bytes.len();
             dropped += 1;
         }
+        shrink(&mut self.lost);
         dropped
     }
 
@@ -213,6 +225,7 @@ impl RepairSender {
     pub(crate) fn take_lost(&mut self) -> Option<SentFrame> {
         let frame = self.lost.pop_front()?;
         self.kept_bytes -= frame.bytes.len();
+        shrink(&mut self.lost);
         Some(frame)
     }
 
@@ -242,14 +255,23 @@ impl RepairSender {
         !self.lost.is_empty() || self.second_part_count > 0 || has_repairs
     }
 
-    /// Bytes that it holds.
+    /// Bytes that it holds: frames, and the records of them.
     pub(crate) fn held_bytes(&self) -> usize {
         let fec = self.fec.as_ref().map_or(0, Fec::held_bytes);
-        self.kept_bytes + self.second_parts.len() + fec
+        let records = self.frames.capacity() * size_of::<Option<SentFrame>>()
+            + self.lost.capacity() * size_of::<SentFrame>();
+        self.kept_bytes + records + self.second_parts.capacity() + fec
     }
 
     fn is_late(&self, frame: &SentFrame, now: Instant) -> bool {
         now.saturating_duration_since(frame.first_sent) > self.deadline
+    }
+}
+
+/// Gives back memory of a queue that has become short. A factor of two lies between growth and this, so that it is rare.
+fn shrink<T>(queue: &mut VecDeque<T>) {
+    if queue.capacity() > KEPT_FRAMES && queue.len() < queue.capacity() / 4 {
+        queue.shrink_to((2 * queue.len()).max(KEPT_FRAMES));
     }
 }
 
@@ -299,7 +321,7 @@ mod tests {
         }
         let late = start + 240 * MS;
         assert_eq!(sender.on_outcome(number, false, late), AfterOutcome::TooLate);
-        assert_eq!((sender.lost(), sender.held_bytes()), (None, 0));
+        assert_eq!((sender.lost(), sender.kept_bytes), (None, 0));
     }
 
     #[test]
@@ -307,15 +329,15 @@ mod tests {
         let (mut sender, now) =
             (RepairSender::new(DEADLINE, false, Instant::now()), Instant::now());
         let numbers: Vec<_> = (0..3).map(|_| send(&mut sender, b"frame", now, now)).collect();
-        assert_eq!(sender.held_bytes(), 15);
+        assert_eq!(sender.kept_bytes, 15);
         assert_eq!(sender.on_outcome(numbers[1], true, now), AfterOutcome::Nothing);
-        assert_eq!(sender.held_bytes(), 10);
+        assert_eq!(sender.kept_bytes, 10);
         // Each frame has one outcome; another one changes nothing.
         assert_eq!(sender.on_outcome(numbers[1], false, now), AfterOutcome::TooLate);
         assert_eq!(sender.on_outcome(numbers[2] + 1, true, now), AfterOutcome::Nothing);
         assert_eq!(sender.on_outcome(numbers[0], false, now), AfterOutcome::Retransmit);
         assert_eq!(sender.on_outcome(numbers[2], true, now), AfterOutcome::Nothing);
-        assert_eq!(sender.held_bytes(), 5);
+        assert_eq!(sender.kept_bytes, 5);
     }
 
     #[test]
@@ -339,7 +361,7 @@ mod tests {
         assert_eq!(sender.on_outcome(number, false, now + 199 * MS), AfterOutcome::Retransmit);
         assert_eq!(sender.drop_late(now + 200 * MS), 0);
         assert_eq!(sender.drop_late(now + 201 * MS), 1);
-        assert!(!sender.has_pending() && sender.held_bytes() == 0);
+        assert!(!sender.has_pending() && sender.kept_bytes == 0);
     }
 
     #[test]
@@ -350,16 +372,42 @@ mod tests {
         for _ in 0..2 * MAX_KEPT_BYTES / 1000 {
             send(&mut sender, &[0; 1000], now, now);
         }
-        assert!((MAX_KEPT_BYTES - 1000..=MAX_KEPT_BYTES).contains(&sender.held_bytes()));
+        assert!((MAX_KEPT_BYTES - 1000..=MAX_KEPT_BYTES).contains(&sender.kept_bytes));
         assert_eq!(sender.on_outcome(first, false, now), AfterOutcome::TooLate);
         let mut small = RepairSender::new(DEADLINE, false, Instant::now());
         for _ in 0..2 * MAX_FRAMES {
             send(&mut small, b"1", now, now);
         }
-        assert_eq!((small.frames.len(), small.held_bytes()), (MAX_FRAMES, MAX_FRAMES));
+        assert_eq!((small.frames.len(), small.kept_bytes), (MAX_FRAMES, MAX_FRAMES));
         // Late ones go first.
         send(&mut small, b"1", now + 201 * MS, now + 201 * MS);
-        assert_eq!(small.held_bytes(), 1);
+        assert_eq!(small.kept_bytes, 1);
+    }
+
+    /// The record of a small frame is larger than the frame.
+    #[test]
+    fn records_of_frames_count_as_held_and_are_given_back() {
+        let record_bytes = size_of::<Option<SentFrame>>();
+        let (mut sender, now) =
+            (RepairSender::new(DEADLINE, false, Instant::now()), Instant::now());
+        let numbers: Vec<_> =
+            (0..2 * MAX_FRAMES).map(|_| send(&mut sender, b"1", now, now)).collect();
+        let most_bytes = MAX_FRAMES * (record_bytes + 1);
+        assert!((most_bytes..=most_bytes + MAX_FRAMES).contains(&sender.held_bytes()));
+        for number in &numbers[MAX_FRAMES..] {
+            assert_eq!(sender.on_outcome(*number, false, now), AfterOutcome::Retransmit);
+        }
+        assert!(sender.held_bytes() >= most_bytes, "lost frames have records too");
+        while sender.take_lost().is_some() {}
+        let least_bytes = 2 * KEPT_FRAMES * record_bytes;
+        assert!(sender.held_bytes() <= 2 * least_bytes, "{}", sender.held_bytes());
+        // Also where the acknowledgement of the first frame is the last one.
+        let numbers: Vec<_> = (0..1000).map(|_| send(&mut sender, b"1", now, now)).collect();
+        for number in numbers.iter().rev() {
+            assert_eq!(sender.on_outcome(*number, true, now), AfterOutcome::Nothing);
+        }
+        assert!(sender.held_bytes() <= 2 * least_bytes, "{}", sender.held_bytes());
+        assert!(sender.frames.is_empty() && sender.kept_bytes == 0);
     }
 
     #[test]
@@ -418,7 +466,7 @@ mod tests {
             assert!(sender.are_second_parts_due(None, 1400));
         }
         assert!(sender.are_second_parts_due(Some(100), 1400));
-        assert!(sender.has_pending() && sender.held_bytes() == 13 * 105);
+        assert!(sender.has_pending() && sender.held_bytes() >= 13 * 105);
         let payload = sender.take_second_parts();
         assert_eq!(millrace_wire::repair::second_parts(&payload).count(), 13);
         assert!(!sender.has_pending() && sender.held_bytes() == 0);
