@@ -2,8 +2,12 @@
 
 use std::{net::SocketAddr, os::fd::AsFd};
 
+use millrace_tunnel::http_exchange::HttpExchange;
+use millrace_wire::http_connect::HttpConnectError;
+use millrace_wire::http_forward::HttpForwardError;
 use millrace_wire::{
-    AuthorityError, ConnectFailure, Destination, Parsed, http_connect, proxy_protocol, socks5,
+    AuthorityError, ConnectFailure, Destination, Parsed, http_connect, http_forward,
+    proxy_protocol, socks5,
 };
 
 use super::mode::Mode;
@@ -25,6 +29,8 @@ enum HandshakeState {
     Known(Destination),
     ProxyProtocol,
     HttpConnect,
+    /// A request in absolute form has been read.
+    HttpForward(Destination, Box<HttpExchange>),
     SocksGreeting,
     SocksRequest,
 }
@@ -38,6 +44,13 @@ pub enum Step {
     /// again with the rest at once (it may be empty).
     Reply {
         /// What to send.
+        bytes: Vec<u8>,
+        /// Bytes of the buffer that are done with.
+        consumed: usize,
+    },
+    /// Put `bytes` in place of `consumed` bytes at the front of the buffer, and call again with it at once.
+    Replace {
+        /// What the flow begins with.
         bytes: Vec<u8>,
         /// Bytes of the buffer that are done with.
         consumed: usize,
@@ -79,7 +92,10 @@ pub enum RejectReason {
     BadDestination(AuthorityError),
     /// See [`http_connect::HttpConnectError`].
     #[error("bad HTTP CONNECT request: {0}")]
-    HttpConnect(#[from] http_connect::HttpConnectError),
+    HttpConnect(#[from] HttpConnectError),
+    /// See [`HttpForwardError`].
+    #[error("bad HTTP request: {0}")]
+    HttpForward(#[from] HttpForwardError),
     /// See [`socks5::Socks5Error`].
     #[error("bad SOCKS5 request: {0}")]
     Socks5(#[from] socks5::Socks5Error),
@@ -94,7 +110,7 @@ impl RejectReason {
         match self {
             Self::ProxyProtocol(_) | Self::BadDestination(_) => "proxy_protocol",
             Self::NoDestination => "no_destination",
-            Self::HttpConnect(_) => "http_connect",
+            Self::HttpConnect(_) | Self::HttpForward(_) => "http_connect",
             Self::Socks5(_) | Self::NoAcceptableMethod => "socks5",
         }
     }
@@ -139,6 +155,24 @@ impl Handshake {
         Self { state: HandshakeState::Known(destination) }
     }
 
+    /// The handshake of a client that waits for the response to a request in absolute form.
+    pub fn forwarding(destination: Destination, exchange: Box<HttpExchange>) -> Self {
+        Self { state: HandshakeState::HttpForward(destination, exchange) }
+    }
+
+    /// Whether the client has sent a request in absolute form.
+    pub fn is_forwarding(&self) -> bool {
+        matches!(self.state, HandshakeState::HttpForward(..))
+    }
+
+    /// The exchange that the flow carries, if the client has sent a request in absolute form.
+    pub fn into_exchange(self) -> Option<Box<HttpExchange>> {
+        match self.state {
+            HandshakeState::HttpForward(_, exchange) => Some(exchange),
+            _ => None,
+        }
+    }
+
     /// Looks at the client's bytes: all that were received and not consumed yet. A buffer of
     /// [`MAX_HANDSHAKE_BYTES`] never fills without an answer other than [`Step::NeedMore`].
     ///
@@ -146,15 +180,11 @@ impl Handshake {
     /// [`Reject`] for bytes that no client of this mode may send.
     pub fn on_bytes(&mut self, buf: &[u8]) -> Result<Step, Reject> {
         match &self.state {
-            HandshakeState::Known(destination) => {
+            HandshakeState::Known(destination) | HandshakeState::HttpForward(destination, _) => {
                 Ok(Step::Ready { destination: destination.clone(), client: None, consumed: 0 })
             }
             HandshakeState::ProxyProtocol => on_proxy_header(buf),
-            HandshakeState::HttpConnect => {
-                let parsed = http_connect::parse(buf)
-                    .map_err(|error| Reject { reply: error.response(), reason: error.into() })?;
-                Ok(ready(parsed))
-            }
+            HandshakeState::HttpConnect => self.on_http_request(buf),
             HandshakeState::SocksGreeting => self.on_socks_greeting(buf),
             HandshakeState::SocksRequest => {
                 let parsed = socks5::parse_request(buf).map_err(reject_socks)?;
@@ -176,6 +206,7 @@ impl Handshake {
             HandshakeState::SocksRequest => socks5::encode_reply(socks5::Reply::Succeeded, None),
             HandshakeState::Known(_)
             | HandshakeState::ProxyProtocol
+            | HandshakeState::HttpForward(..)
             | HandshakeState::SocksGreeting => Vec::new(),
         }
     }
@@ -183,13 +214,34 @@ impl Handshake {
     /// What to send to the client, before closing, if the flow cannot be connected. `None` if the
     /// protocol has no failure reply: then close with a reset, as the destination would have.
     pub fn failure_reply(&self, failure: ConnectFailure) -> Option<Vec<u8>> {
-        match self.state {
+        match &self.state {
             HandshakeState::HttpConnect => Some(http_connect::encode_failure(failure)),
+            HandshakeState::HttpForward(_, exchange) => Some(exchange.answer(failure)),
             HandshakeState::SocksRequest => Some(socks5::encode_reply(failure.into(), None)),
             HandshakeState::Known(_)
             | HandshakeState::ProxyProtocol
             | HandshakeState::SocksGreeting => None,
         }
+    }
+
+    /// CONNECT, or a request in absolute form.
+    fn on_http_request(&mut self, buf: &[u8]) -> Result<Step, Reject> {
+        match http_connect::parse(buf) {
+            Ok(parsed) => Ok(ready(parsed)),
+            Err(HttpConnectError::MethodNotAllowed) => self.on_forwarded_request(buf),
+            Err(error) => Err(Reject { reply: error.response(), reason: error.into() }),
+        }
+    }
+
+    fn on_forwarded_request(&mut self, buf: &[u8]) -> Result<Step, Reject> {
+        let parsed = http_forward::parse_request(buf)
+            .map_err(|error| Reject { reply: error.response(), reason: error.into() })?;
+        let Parsed::Complete { value: request, consumed } = parsed else {
+            return Ok(Step::NeedMore);
+        };
+        let exchange = Box::new(HttpExchange::new(&request));
+        self.state = HandshakeState::HttpForward(request.destination, exchange);
+        Ok(Step::Replace { bytes: request.head, consumed })
     }
 
     fn on_socks_greeting(&mut self, buf: &[u8]) -> Result<Step, Reject> {

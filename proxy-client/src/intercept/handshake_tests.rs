@@ -28,6 +28,9 @@ fn drive(mode: &Mode, input: &[u8], size: usize) -> (Result<Step, Reject>, Vec<u
                 replies.extend(bytes);
                 buffer.drain(..consumed);
             }
+            Ok(Step::Replace { bytes, consumed }) => {
+                buffer.splice(..consumed, bytes);
+            }
             end => {
                 if let Ok(Step::Ready { consumed, .. }) = &end {
                     buffer.drain(..consumed);
@@ -68,6 +71,25 @@ fn ready_with_any_fragmentation_and_nothing_lost() {
 }
 
 #[test]
+fn request_in_absolute_form_is_ready_with_its_head_for_the_origin() {
+    let head = "POST http://origin.example/x HTTP/1.1\r\nHost: y\r\nContent-Length: 7\r\n\r\n";
+    let input = [head.as_bytes(), b"payload"].concat();
+    for size in 1..=input.len() {
+        let (end, sent, rest) = drive(&Mode::HttpConnect, &input, size);
+        let Ok(Step::Ready { destination: got, client: None, consumed: 0 }) = end else {
+            panic!("in pieces of {size}: {end:?}");
+        };
+        assert_eq!((got, sent), (destination("origin.example:80"), vec![]));
+        let rest = String::from_utf8(rest).unwrap();
+        assert_eq!(
+            rest,
+            "POST /x HTTP/1.1\r\nHost: origin.example\r\nContent-Length: 7\r\n\
+             Via: 1.1 millrace\r\nConnection: close\r\n\r\npayload"
+        );
+    }
+}
+
+#[test]
 fn fixed_is_ready_before_the_client_says_anything() {
     let mode = Mode::Static(destination("origin.example:80"));
     let ready =
@@ -93,8 +115,14 @@ fn rejected_with_the_protocols_own_words() {
     assert_rejected(
         &Mode::HttpConnect,
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        b"HTTP/1.1 405 ",
-        http_connect::HttpConnectError::MethodNotAllowed.into(),
+        b"HTTP/1.1 400 ",
+        HttpForwardError::NotAbsolute.into(),
+    );
+    assert_rejected(
+        &Mode::HttpConnect,
+        b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 400 ",
+        HttpForwardError::TwoFramings.into(),
     );
     assert_rejected(
         &Mode::HttpConnect,
@@ -169,7 +197,9 @@ fn outcomes_are_told_in_the_protocols_words() {
     let at_end = |mode: &Mode, input: &[u8]| {
         let mut handshake = begin(mode);
         let mut rest = input;
-        while let Step::Reply { consumed, .. } = handshake.on_bytes(rest).unwrap() {
+        while let Step::Reply { consumed, .. } | Step::Replace { consumed, .. } =
+            handshake.on_bytes(rest).unwrap()
+        {
             rest = &rest[consumed..];
         }
         handshake
@@ -180,6 +210,11 @@ fn outcomes_are_told_in_the_protocols_words() {
     let refused = String::from_utf8(refused).unwrap();
     assert!(refused.starts_with("HTTP/1.1 502 "), "{refused}");
     assert!(refused.contains("\r\nProxy-Status: millrace; error=connection_refused\r\n"));
+
+    let forwarded = at_end(&Mode::HttpConnect, b"HEAD http://a/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(forwarded.is_forwarding() && forwarded.success_reply().is_empty());
+    let refused = forwarded.failure_reply(ConnectFailure::Refused).unwrap();
+    assert!(refused.starts_with(b"HTTP/1.1 502 ") && refused.ends_with(b"\r\n\r\n"));
 
     let socks = at_end(&Mode::Socks5, SOCKS_REQUEST);
     assert_eq!(socks.success_reply()[..2], [5, 0]);

@@ -196,7 +196,7 @@ impl TcpFlows {
 
 fn parser_of(reason: &RejectReason) -> Parser {
     match reason {
-        RejectReason::HttpConnect(_) => Parser::HttpConnect,
+        RejectReason::HttpConnect(_) | RejectReason::HttpForward(_) => Parser::HttpConnect,
         RejectReason::Socks5(_) | RejectReason::NoAcceptableMethod => Parser::Socks5,
         RejectReason::ProxyProtocol(_)
         | RejectReason::NoDestination

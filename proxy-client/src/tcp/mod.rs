@@ -8,6 +8,7 @@ mod first_bytes;
 mod flows;
 mod listeners;
 mod requests;
+mod unanswered;
 
 pub(crate) use flows::TcpFlows;
 pub(crate) use listeners::{Accept, MAX_ACCEPTS_PER_TURN, TcpListeners};

@@ -18,6 +18,7 @@ mod fail_open;
 mod fair_shares;
 mod half_close;
 mod health;
+mod http_forward;
 mod isolation;
 mod logs;
 mod malformed;
