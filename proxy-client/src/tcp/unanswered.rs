@@ -93,11 +93,9 @@ mod tests {
 
     #[test]
     fn ends_of_a_flow_are_gateway_errors() {
-        for (end, status) in [
-            (FlowEnd::Idle, 504),
-            (FlowEnd::TunnelLost, 503),
-            (FlowEnd::Memory, 503),
-        ] {
+        for (end, status) in
+            [(FlowEnd::Idle, 504), (FlowEnd::TunnelLost, 503), (FlowEnd::Memory, 503)]
+        {
             assert_eq!(failure_of(end).status(), status, "{end:?}");
         }
     }

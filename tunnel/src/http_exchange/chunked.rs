@@ -13,7 +13,9 @@ const MAX_TRAILER_BYTES: u32 = 8 * 1024;
 pub(crate) enum ChunkError {
     #[error("a chunk has a size that is not 1 to {MAX_SIZE_DIGITS} hexadecimal digits")]
     Size,
-    #[error("a chunk has an extension of more than {MAX_EXTENSION_BYTES} bytes, or with a control character")]
+    #[error(
+        "a chunk has an extension of more than {MAX_EXTENSION_BYTES} bytes, or with a control character"
+    )]
     Extension,
     #[error("a line of the chunks does not end with CR LF")]
     LineEnd,
@@ -205,8 +207,7 @@ mod tests {
             for cut in [1, input.len()] {
                 let mut reader = ChunkedReader::new(ChunkOutput::Chunks);
                 let mut out = Vec::new();
-                let mut results =
-                    input.as_bytes().chunks(cut).map(|it| reader.read(it, &mut out));
+                let mut results = input.as_bytes().chunks(cut).map(|it| reader.read(it, &mut out));
                 let failed = results.find_map(Result::err);
                 assert_eq!(failed, Some(error), "{:?}", &input[..input.len().min(20)]);
             }

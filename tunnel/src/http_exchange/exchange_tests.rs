@@ -96,7 +96,8 @@ fn response_head_is_written_again_and_its_content_goes_on_as_it_is() {
     let content = b"\x00HTTP/1.1 404 Not Found\r\n\r\n";
     let head = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 26\r\n\r\n";
     let expected = [
-        &b"HTTP/1.1 200 OK\r\nContent-Length: 26\r\nVia: 1.1 millrace\r\nConnection: close\r\n\r\n"[..],
+        &b"HTTP/1.1 200 OK\r\nContent-Length: 26\r\nVia: 1.1 millrace\r\nConnection: close\r\n\r\n"
+            [..],
         content,
     ]
     .concat();

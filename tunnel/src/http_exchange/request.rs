@@ -23,9 +23,7 @@ impl RequestReader {
         let body = match request.framing {
             BodyFraming::Empty => RequestBody::Length { left: 0 },
             BodyFraming::Length(left) => RequestBody::Length { left },
-            BodyFraming::Chunked => {
-                RequestBody::Chunked(ChunkedReader::new(ChunkOutput::Chunks))
-            }
+            BodyFraming::Chunked => RequestBody::Chunked(ChunkedReader::new(ChunkOutput::Chunks)),
         };
         Self { head_left: request.head.len(), body }
     }

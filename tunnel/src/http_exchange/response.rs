@@ -73,16 +73,13 @@ impl ResponseWriter {
     ///
     /// # Errors
     /// There is no response to pass on.
-    pub(crate) fn take<'a>(
-        &mut self,
-        bytes: &'a [u8],
-    ) -> Result<Cow<'a, [u8]>, HttpResponseError> {
+    pub(crate) fn take<'a>(&mut self, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, HttpResponseError> {
         match &mut self.state {
             ResponseState::Head(held) => {
                 held.extend_from_slice(bytes);
                 // Heads end with a line's end: what comes byte by byte is not parsed with each.
-                let may_end = bytes.contains(&b'\n')
-                    || held.len() >= http_forward::MAX_RESPONSE_HEAD_BYTES;
+                let may_end =
+                    bytes.contains(&b'\n') || held.len() >= http_forward::MAX_RESPONSE_HEAD_BYTES;
                 let held = if may_end { std::mem::take(held) } else { return Ok(Cow::default()) };
                 self.take_heads(held).map(Cow::from)
             }

@@ -76,7 +76,16 @@ fn proxy_address(pair: &Pair) -> SocketAddr {
 fn curl(pair: &Pair, arguments: &[&str]) -> String {
     let proxy = format!("http://{}", proxy_address(pair));
     let output = Command::new("curl")
-        .args(["--silent", "--show-error", "--max-time", CURL_SECONDS, "--noproxy", "", "-x", &proxy])
+        .args([
+            "--silent",
+            "--show-error",
+            "--max-time",
+            CURL_SECONDS,
+            "--noproxy",
+            "",
+            "-x",
+            &proxy,
+        ])
         .args(arguments)
         .output()
         .expect("curl is installed");
@@ -116,7 +125,9 @@ fn one_run_of_curl_reaches_two_origins_and_the_first_again() {
     let got = curl(&pair, &[&one.url("/1"), &other.url("/2"), &one.url("/3")]);
     assert_eq!(got, "one;other;one;");
     let first_line = |request: &String| request.lines().next().unwrap_or_default().to_owned();
-    let lines = |origin: &HttpOrigin, count| origin.requests(count).iter().map(first_line).collect::<Vec<_>>();
+    let lines = |origin: &HttpOrigin, count| {
+        origin.requests(count).iter().map(first_line).collect::<Vec<_>>()
+    };
     assert_eq!(lines(&one, 2), ["GET /1 HTTP/1.1", "GET /3 HTTP/1.1"]);
     assert_eq!(lines(&other, 1), ["GET /2 HTTP/1.1"]);
 }
@@ -126,7 +137,8 @@ fn curl_posts_chunks_and_a_length() {
     let chunked = HttpOrigin::start("0\r\n\r\n", ok("taken"));
     let pair = Pair::builder().start();
     let url = chunked.url("/");
-    let got = curl(&pair, &["-H", "Transfer-Encoding: chunked", "-H", "Expect:", "-d", "hello", &url]);
+    let got =
+        curl(&pair, &["-H", "Transfer-Encoding: chunked", "-H", "Expect:", "-d", "hello", &url]);
     assert_eq!(got, "taken");
     let requests = chunked.requests(1);
     assert!(requests[0].contains("\r\nTransfer-Encoding: chunked\r\n"), "{requests:?}");
@@ -190,7 +202,8 @@ fn large_content_arrives_whole_in_both_directions() {
     let sent: Vec<u8> = (0..BYTES).map(|at| (at * 31 >> 3) as u8).collect();
     let mut socket = pair.http().connect();
     let to = origin.address();
-    write!(socket, "POST http://{to}/ HTTP/1.1\r\nHost: {to}\r\nContent-Length: {BYTES}\r\n\r\n").unwrap();
+    write!(socket, "POST http://{to}/ HTTP/1.1\r\nHost: {to}\r\nContent-Length: {BYTES}\r\n\r\n")
+        .unwrap();
     socket.write_all(&sent).unwrap();
     read_head(&mut socket).unwrap();
     let mut got = vec![0; BYTES];
@@ -231,10 +244,8 @@ fn failures_are_answered_with_a_status_and_a_reason() {
         stream.write_all(b"220 mail.example ESMTP\r\n").ok();
         tcp::drain(&stream);
     });
-    let pair = Pair::builder()
-        .server("dial.timeout_s", 1)
-        .server("dial.per_address_timeout_s", 1)
-        .start();
+    let pair =
+        Pair::builder().server("dial.timeout_s", 1).server("dial.per_address_timeout_s", 1).start();
     for (target, status, error) in [
         (format!("http://{closed}/"), 502, "connection_refused"),
         (format!("http://{}/", dead.address()), 504, "connection_timeout"),
@@ -265,7 +276,8 @@ fn malformed_chunks_are_answered_with_400() {
     let origin = HttpOrigin::start("never", ok("x"));
     let pair = Pair::builder().start();
     let to = origin.origin.address();
-    let head = format!("POST http://{to}/ HTTP/1.1\r\nHost: {to}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let head =
+        format!("POST http://{to}/ HTTP/1.1\r\nHost: {to}\r\nTransfer-Encoding: chunked\r\n\r\n");
     for content in ["x\r\n", "5\r\nhelloGET http://b/ HTTP/1.1\r\n\r\n", "5\nhello\r\n"] {
         let (answer, end) = say(&pair, &format!("{head}{content}"));
         assert_eq!((status_of(&answer), end), (400, End::Eof), "{content:?}: {answer}");
@@ -283,7 +295,8 @@ fn request_whose_client_goes_is_reset_at_the_origin() {
     let pair = Pair::builder().start();
     let to = origin.address();
     let mut socket = pair.http().connect();
-    write!(socket, "POST http://{to}/ HTTP/1.1\r\nHost: {to}\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
+    write!(socket, "POST http://{to}/ HTTP/1.1\r\nHost: {to}\r\nContent-Length: 9\r\n\r\nhalf")
+        .unwrap();
     wait::for_true("the origin is connected", DEFAULT_TIMEOUT, || origin.accepted() == 1);
     socket.shutdown(Shutdown::Write).unwrap();
     wait::for_true("its end", DEFAULT_TIMEOUT, || !ends.lock().unwrap().is_empty());
@@ -314,11 +327,13 @@ fn requests_bypass_the_tunnel_by_the_same_list_as_connect() {
     let to = origin.origin.address();
     let url = format!("http://{to}/");
     wait::for_true("flows bypass the tunnel", DEFAULT_TIMEOUT, || {
-        let request = format!("POST {url} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET {url}");
+        let request =
+            format!("POST {url} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET {url}");
         say(&pair, &request).0.ends_with("\r\n\r\ndirect")
     });
     assert!(origin.requests(1).iter().all(|request| !request.contains("GET")));
-    let (answer, _) = say(&pair, &format!("GET http://{}/ HTTP/1.1\r\nHost: x\r\n\r\n", silent.address()));
+    let (answer, _) =
+        say(&pair, &format!("GET http://{}/ HTTP/1.1\r\nHost: x\r\n\r\n", silent.address()));
     assert!(answer.contains("error=connection_terminated"), "{answer}");
     let bad = format!("POST {url} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n");
     assert_eq!(status_of(&say(&pair, &bad).0), 400);

@@ -127,7 +127,10 @@ fn bad_connect_requests() {
     let cases = [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        (
+            "POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            400,
+        ),
         (
             "POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             400,

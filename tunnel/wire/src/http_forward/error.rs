@@ -16,7 +16,9 @@ pub enum HttpForwardError {
     #[error("the request is not HTTP/1.0 or HTTP/1.1")]
     UnsupportedVersion,
     /// The target is not a URI with its scheme, as `/path`, which is for origins.
-    #[error("the request's target is not an absolute URI; this is a proxy: expected http://host/path")]
+    #[error(
+        "the request's target is not an absolute URI; this is a proxy: expected http://host/path"
+    )]
     NotAbsolute,
     /// `https://`: the proxy would have to decrypt.
     #[error("https:// URIs need a CONNECT request; this proxy forwards http:// only")]

@@ -67,11 +67,9 @@ pub fn parse_request(buf: &[u8]) -> Result<Parsed<ForwardedRequest>, HttpForward
     }
     let framing = BodyFraming::of_request(fields, is_http_10)?;
     let max_forwards = max_forwards(method, fields)?;
-    let mut head = format!(
-        "{method} {} HTTP/1.1\r\nHost: {}\r\n",
-        target.origin_form, target.authority
-    )
-    .into_bytes();
+    let mut head =
+        format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", target.origin_form, target.authority)
+            .into_bytes();
     let nominated = nominated(fields);
     for field in fields {
         let is_replaced = max_forwards.is_some() && is_named(field, "max-forwards");
@@ -103,7 +101,8 @@ fn max_forwards(
     method: &str,
     fields: &[httparse::Header<'_>],
 ) -> Result<Option<u64>, HttpForwardError> {
-    let mut values = values_of(fields, "max-forwards").filter(|_| matches!(method, "TRACE" | "OPTIONS"));
+    let mut values =
+        values_of(fields, "max-forwards").filter(|_| matches!(method, "TRACE" | "OPTIONS"));
     let (Some(value), more) = (values.next(), values.next()) else { return Ok(None) };
     let left = framing::decimal(value).filter(|_| more.is_none()).and_then(|it| it.checked_sub(1));
     left.map(Some).ok_or(HttpForwardError::NoMoreForwards)

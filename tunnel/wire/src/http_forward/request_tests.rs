@@ -163,15 +163,27 @@ fn refused() {
         ("GET http://a/#b HTTP/1.1\r\nHost: a\r\n\r\n".into(), E::BadTarget, 400),
         ("GET http://a/\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n".into(), E::BadTarget, 400),
         ("GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n".into(), AuthorityError::EmptyHost.into(), 400),
-        ("GET http://u:p@a/ HTTP/1.1\r\nHost: a\r\n\r\n".into(), AuthorityError::UserInfo.into(), 400),
+        (
+            "GET http://u:p@a/ HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+            AuthorityError::UserInfo.into(),
+            400,
+        ),
         ("GET http://a:0/ HTTP/1.1\r\nHost: a\r\n\r\n".into(), AuthorityError::BadPort.into(), 400),
         ("GET http://[a]/ HTTP/1.1\r\nHost: a\r\n\r\n".into(), AuthorityError::BadIpv6.into(), 400),
         ("GET http://a/ HTTP/1.1\r\n\r\n".into(), E::BadHost, 400),
         ("GET http://a/ HTTP/2.0\r\n\r\n".into(), E::UnsupportedVersion, 505),
         ("GET http://a/ HTTP/1.1\nHost: a\n\n".into(), E::BareLineFeed, 400),
         (format!("GET http://a/ HTTP/1.1\r\nHost: a\r\n{many}\r\n"), E::TooManyFields, 431),
-        ("TRACE http://a/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n".into(), E::NoMoreForwards, 501),
-        ("OPTIONS http://a/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: x\r\n\r\n".into(), E::NoMoreForwards, 501),
+        (
+            "TRACE http://a/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n".into(),
+            E::NoMoreForwards,
+            501,
+        ),
+        (
+            "OPTIONS http://a/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: x\r\n\r\n".into(),
+            E::NoMoreForwards,
+            501,
+        ),
     ] {
         let result = parsed(&head);
         assert_eq!(result, Err(error.clone()), "{head:?}");
@@ -185,9 +197,8 @@ fn refused() {
 
 #[test]
 fn max_forwards_counts_down_for_trace_and_options_only() {
-    let head = |method: &str| {
-        format!("{method} http://a/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n")
-    };
+    let head =
+        |method: &str| format!("{method} http://a/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n");
     assert!(forwarded(&head("TRACE")).contains("\r\nMax-Forwards: 2\r\n"));
     assert!(forwarded(&head("OPTIONS")).contains("\r\nMax-Forwards: 2\r\n"));
     assert!(forwarded(&head("GET")).contains("\r\nMax-Forwards: 3\r\n"));

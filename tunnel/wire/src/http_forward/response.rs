@@ -36,10 +36,14 @@ pub enum HttpResponseError {
     #[error("the origin's response has a Content-Length that is not one decimal number")]
     BadContentLength,
     /// A transfer coding that a client of HTTP/1.0 does not know and that can't be taken off.
-    #[error("the origin's response has a transfer coding other than chunked, for a client of HTTP/1.0")]
+    #[error(
+        "the origin's response has a transfer coding other than chunked, for a client of HTTP/1.0"
+    )]
     UnsupportedCoding,
     /// No end of the head within [`MAX_RESPONSE_HEAD_BYTES`], or more than 128 fields.
-    #[error("the head of the origin's response is longer than {MAX_RESPONSE_HEAD_BYTES} bytes or {MAX_RESPONSE_FIELDS} fields")]
+    #[error(
+        "the head of the origin's response is longer than {MAX_RESPONSE_HEAD_BYTES} bytes or {MAX_RESPONSE_FIELDS} fields"
+    )]
     HeadTooLarge,
 }
 

@@ -75,5 +75,7 @@ fn refused() {
         assert!(answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{answer}");
     }
     let same = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n";
-    assert!(parsed(same, false).unwrap().0.starts_with("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nVia"));
+    assert!(
+        parsed(same, false).unwrap().0.starts_with("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nVia")
+    );
 }
