@@ -12,6 +12,7 @@ pub mod listener;
 mod listeners;
 pub mod nginx;
 pub mod pool;
+pub mod proxy_credentials;
 pub mod recognition;
 pub mod reload;
 pub mod reloadable;

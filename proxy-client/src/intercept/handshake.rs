@@ -1,10 +1,14 @@
 //! The handshake of an accepted connection before it becomes a flow.
 
-use std::{net::SocketAddr, os::fd::AsFd};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use millrace_tunnel::http_exchange::HttpExchange;
 use millrace_wire::http_connect::HttpConnectError;
 use millrace_wire::http_forward::HttpForwardError;
+use millrace_wire::http_reply::without_content;
+use millrace_wire::proxy_authorization::{self, ProxyAuthorization};
 use millrace_wire::{
     AuthorityError, ConnectFailure, Destination, Parsed, http_connect, http_forward,
     proxy_protocol, socks5,
@@ -12,6 +16,7 @@ use millrace_wire::{
 
 use super::mode::Mode;
 use super::original::{KernelInterception, OriginalDestinationError, original_destination};
+use crate::proxy_credentials::ProxyCredentials;
 
 /// The most bytes a handshake may take, and the size of buffer that suffices for every mode.
 pub const MAX_HANDSHAKE_BYTES: usize = http_connect::MAX_HEAD_BYTES;
@@ -21,6 +26,8 @@ pub const MAX_HANDSHAKE_BYTES: usize = http_connect::MAX_HEAD_BYTES;
 #[derive(Debug)]
 pub struct Handshake {
     state: HandshakeState,
+    /// What the client must show, if anything.
+    credentials: Option<Arc<ProxyCredentials>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +39,7 @@ enum HandshakeState {
     /// A request in absolute form has been read.
     HttpForward(Destination, Box<HttpExchange>),
     SocksGreeting,
+    SocksPassword,
     SocksRequest,
 }
 
@@ -102,6 +110,12 @@ pub enum RejectReason {
     /// The SOCKS5 client insists on authentication.
     #[error("the SOCKS5 client does not offer to go without authentication, the only method here")]
     NoAcceptableMethod,
+    /// The client shows no credentials, or offers none, where they are needed.
+    #[error("the client shows no user name and password")]
+    MissingCredentials,
+    /// The client shows credentials of no user.
+    #[error("the client shows a wrong user name or password")]
+    WrongCredentials,
 }
 
 impl RejectReason {
@@ -112,6 +126,7 @@ impl RejectReason {
             Self::NoDestination => "no_destination",
             Self::HttpConnect(_) | Self::HttpForward(_) => "http_connect",
             Self::Socks5(_) | Self::NoAcceptableMethod => "socks5",
+            Self::MissingCredentials | Self::WrongCredentials => "credentials",
         }
     }
 }
@@ -147,17 +162,22 @@ impl Handshake {
             Mode::Socks5 => HandshakeState::SocksGreeting,
             Mode::Static(destination) => HandshakeState::Known(destination.clone()),
         };
-        Ok(Self { state })
+        Ok(Self { state, credentials: None })
+    }
+
+    /// Asks the client of an explicit proxy for credentials.
+    pub fn with_credentials(self, credentials: Option<Arc<ProxyCredentials>>) -> Self {
+        Self { credentials, ..self }
     }
 
     /// The finished handshake of a connection whose client gets no reply.
     pub fn over(destination: Destination) -> Self {
-        Self { state: HandshakeState::Known(destination) }
+        Self { state: HandshakeState::Known(destination), credentials: None }
     }
 
     /// The handshake of a client that waits for the response to a request in absolute form.
     pub fn forwarding(destination: Destination, exchange: Box<HttpExchange>) -> Self {
-        Self { state: HandshakeState::HttpForward(destination, exchange) }
+        Self { state: HandshakeState::HttpForward(destination, exchange), credentials: None }
     }
 
     /// Whether the client has sent a request in absolute form.
@@ -186,6 +206,7 @@ impl Handshake {
             HandshakeState::ProxyProtocol => on_proxy_header(buf),
             HandshakeState::HttpConnect => self.on_http_request(buf),
             HandshakeState::SocksGreeting => self.on_socks_greeting(buf),
+            HandshakeState::SocksPassword => self.on_socks_password(buf),
             HandshakeState::SocksRequest => {
                 let parsed = socks5::parse_request(buf).map_err(reject_socks)?;
                 Ok(ready(parsed))
@@ -195,7 +216,7 @@ impl Handshake {
 
     /// Whether a part of the handshake has been completed.
     pub fn has_begun(&self) -> bool {
-        self.state == HandshakeState::SocksRequest
+        matches!(self.state, HandshakeState::SocksPassword | HandshakeState::SocksRequest)
     }
 
     /// What to send to the client once the flow is connected, before the flow's own bytes; empty
@@ -207,7 +228,8 @@ impl Handshake {
             HandshakeState::Known(_)
             | HandshakeState::ProxyProtocol
             | HandshakeState::HttpForward(..)
-            | HandshakeState::SocksGreeting => Vec::new(),
+            | HandshakeState::SocksGreeting
+            | HandshakeState::SocksPassword => Vec::new(),
         }
     }
 
@@ -220,14 +242,19 @@ impl Handshake {
             HandshakeState::SocksRequest => Some(socks5::encode_reply(failure.into(), None)),
             HandshakeState::Known(_)
             | HandshakeState::ProxyProtocol
-            | HandshakeState::SocksGreeting => None,
+            | HandshakeState::SocksGreeting
+            | HandshakeState::SocksPassword => None,
         }
     }
 
     /// CONNECT, or a request in absolute form.
     fn on_http_request(&mut self, buf: &[u8]) -> Result<Step, Reject> {
         match http_connect::parse(buf) {
-            Ok(parsed) => Ok(ready(parsed)),
+            Ok(Parsed::Incomplete) => Ok(Step::NeedMore),
+            Ok(Parsed::Complete { value, consumed }) => {
+                self.check_head(&buf[..consumed])?;
+                Ok(Step::Ready { destination: value, client: None, consumed })
+            }
             Err(HttpConnectError::MethodNotAllowed) => self.on_forwarded_request(buf),
             Err(error) => Err(Reject { reply: error.response(), reason: error.into() }),
         }
@@ -239,14 +266,39 @@ impl Handshake {
         let Parsed::Complete { value: request, consumed } = parsed else {
             return Ok(Step::NeedMore);
         };
+        self.check_head(&buf[..consumed])?;
         let exchange = Box::new(HttpExchange::new(&request));
         self.state = HandshakeState::HttpForward(request.destination, exchange);
         Ok(Step::Replace { bytes: request.head, consumed })
     }
 
+    /// Whether a request head shows the credentials that are needed.
+    fn check_head(&self, head: &[u8]) -> Result<(), Reject> {
+        let Some(credentials) = &self.credentials else { return Ok(()) };
+        let reason = match proxy_authorization::of_request(head) {
+            ProxyAuthorization::Basic(shown) if credentials.admit_basic(shown) => return Ok(()),
+            ProxyAuthorization::Missing => RejectReason::MissingCredentials,
+            _ => RejectReason::WrongCredentials,
+        };
+        let challenge = proxy_authorization::challenge();
+        let reply = match head.starts_with(b"HEAD ") {
+            true => without_content(challenge),
+            false => challenge,
+        };
+        Err(Reject { reply, reason })
+    }
+
     fn on_socks_greeting(&mut self, buf: &[u8]) -> Result<Step, Reject> {
         match socks5::parse_greeting(buf).map_err(reject_socks)? {
             Parsed::Incomplete => Ok(Step::NeedMore),
+            Parsed::Complete { value, consumed } if self.credentials.is_some() => {
+                if !value.offers_password {
+                    let reply = socks5::METHOD_UNACCEPTABLE.to_vec();
+                    return Err(Reject { reply, reason: RejectReason::MissingCredentials });
+                }
+                self.state = HandshakeState::SocksPassword;
+                Ok(Step::Reply { bytes: socks5::METHOD_PASSWORD.to_vec(), consumed })
+            }
             Parsed::Complete { value, consumed } if value.offers_no_authentication => {
                 self.state = HandshakeState::SocksRequest;
                 Ok(Step::Reply { bytes: socks5::METHOD_NO_AUTHENTICATION.to_vec(), consumed })
@@ -255,6 +307,21 @@ impl Handshake {
                 reply: socks5::METHOD_UNACCEPTABLE.to_vec(),
                 reason: RejectReason::NoAcceptableMethod,
             }),
+        }
+    }
+
+    fn on_socks_password(&mut self, buf: &[u8]) -> Result<Step, Reject> {
+        match socks5::parse_password(buf).map_err(reject_socks)? {
+            Parsed::Incomplete => Ok(Step::NeedMore),
+            Parsed::Complete { value, consumed } => {
+                let users = self.credentials.as_ref();
+                if !users.is_some_and(|users| users.admit(&value.name, &value.password)) {
+                    let reply = socks5::PASSWORD_REFUSED.to_vec();
+                    return Err(Reject { reply, reason: RejectReason::WrongCredentials });
+                }
+                self.state = HandshakeState::SocksRequest;
+                Ok(Step::Reply { bytes: socks5::PASSWORD_ACCEPTED.to_vec(), consumed })
+            }
         }
     }
 }

@@ -1,11 +1,17 @@
 use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::proxy_credentials::tests::credentials;
 
 /// A handshake of a mode in which the connection itself says nothing.
 fn begin(mode: &Mode) -> Handshake {
     let (accepted, _) = UnixStream::pair().unwrap();
     Handshake::begin(mode, &accepted, None).unwrap()
+}
+
+/// The same, of a listener whose only user is `anna` with the password `secret`.
+fn begin_with_credentials(mode: &Mode) -> Handshake {
+    begin(mode).with_credentials(Some(Arc::new(credentials("anna:secret"))))
 }
 
 fn destination(authority: &str) -> Destination {
@@ -15,7 +21,14 @@ fn destination(authority: &str) -> Destination {
 /// Brings `input` in pieces of `size` bytes, as the event loop does; returns how it ended, all
 /// replies, and what was left over.
 fn drive(mode: &Mode, input: &[u8], size: usize) -> (Result<Step, Reject>, Vec<u8>, Vec<u8>) {
-    let mut handshake = begin(mode);
+    drive_handshake(begin(mode), input, size)
+}
+
+fn drive_handshake(
+    mut handshake: Handshake,
+    input: &[u8],
+    size: usize,
+) -> (Result<Step, Reject>, Vec<u8>, Vec<u8>) {
     let (mut buffer, mut replies) = (Vec::new(), Vec::new());
     let mut pieces = input.chunks(size);
     loop {
@@ -174,6 +187,91 @@ fn proxy_headers_without_a_usable_destination() {
         b"",
         RejectReason::BadDestination(AuthorityError::BadPort),
     );
+}
+
+#[test]
+fn socks_client_with_the_right_password_is_let_in() {
+    let input = b"\x05\x02\x00\x02\x01\x04anna\x06secret\x05\x01\x00\x03\x0eorigin.example\x01\xbb";
+    for size in 1..=input.len() {
+        let (end, sent, rest) = drive_handshake(begin_with_credentials(&Mode::Socks5), input, size);
+        let Ok(Step::Ready { destination: got, .. }) = end else { panic!("{end:?}") };
+        assert_eq!(
+            (got, sent, rest),
+            (destination("origin.example:443"), vec![5, 2, 1, 0], vec![])
+        );
+    }
+    // Without credentials in the configuration the password is not asked for.
+    let (end, sent, _) = drive(&Mode::Socks5, b"\x05\x02\x00\x02", 4);
+    assert_eq!((end, sent), (Ok(Step::NeedMore), vec![5, 0]));
+}
+
+#[test]
+fn socks_client_without_the_right_password_is_refused() {
+    use RejectReason::*;
+    for (input, replied, reply, reason) in [
+        (&b"\x05\x01\x00"[..], &b""[..], socks5::METHOD_UNACCEPTABLE, MissingCredentials),
+        (
+            b"\x05\x01\x02\x01\x04anna\x06secreT",
+            &[5, 2],
+            socks5::PASSWORD_REFUSED,
+            WrongCredentials,
+        ),
+        (
+            b"\x05\x01\x02\x01\x04bert\x06secret",
+            &[5, 2],
+            socks5::PASSWORD_REFUSED,
+            WrongCredentials,
+        ),
+        (b"\x05\x01\x02\x01\x00\x00", &[5, 2], socks5::PASSWORD_REFUSED, WrongCredentials),
+    ] {
+        for size in [1, input.len()] {
+            let (end, sent, _) =
+                drive_handshake(begin_with_credentials(&Mode::Socks5), input, size);
+            let rejected = end.expect_err("must be refused");
+            assert_eq!((sent.as_slice(), rejected.reply.as_slice()), (replied, &reply[..]));
+            assert_eq!(rejected.reason, reason);
+        }
+    }
+    // The request does not come before the password.
+    let (end, ..) = drive_handshake(begin_with_credentials(&Mode::Socks5), SOCKS_REQUEST, 3);
+    assert_eq!(end.unwrap_err().reason, MissingCredentials);
+    let input = b"\x05\x01\x02\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50";
+    let (end, ..) = drive_handshake(begin_with_credentials(&Mode::Socks5), input, 3);
+    assert_eq!(end.unwrap_err().reason, socks5::Socks5Error::UnsupportedPasswordVersion(5).into());
+}
+
+#[test]
+fn http_client_without_the_right_credentials_is_challenged() {
+    use RejectReason::*;
+    for start in ["CONNECT a:1 HTTP/1.1\r\nHost: a\r\n", "GET http://a:1/ HTTP/1.1\r\nHost: a\r\n"]
+    {
+        for (field, reason) in [
+            ("", Some(MissingCredentials)),
+            // anna:wrong, and another scheme.
+            ("Proxy-Authorization: Basic YW5uYTp3cm9uZw==\r\n", Some(WrongCredentials)),
+            ("Proxy-Authorization: Bearer YW5uYTpzZWNyZXQ=\r\n", Some(WrongCredentials)),
+            // anna:secret
+            ("Proxy-Authorization: Basic YW5uYTpzZWNyZXQ=\r\n", None),
+        ] {
+            let input = format!("{start}{field}\r\n");
+            let handshake = begin_with_credentials(&Mode::HttpConnect);
+            let (end, _, rest) = drive_handshake(handshake, input.as_bytes(), 7);
+            match reason {
+                None => {
+                    assert!(matches!(end, Ok(Step::Ready { .. })), "{end:?}");
+                    assert!(!String::from_utf8(rest).unwrap().contains("YW5uYTpzZWNyZXQ"));
+                }
+                Some(reason) => {
+                    let rejected = end.expect_err("must be refused");
+                    assert!(rejected.reply.starts_with(b"HTTP/1.1 407 "), "{rejected:?}");
+                    assert_eq!(rejected.reason, reason);
+                }
+            }
+        }
+    }
+    let head = b"HEAD http://a/ HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (end, ..) = drive_handshake(begin_with_credentials(&Mode::HttpConnect), head, 64);
+    assert!(end.unwrap_err().reply.ends_with(b"\r\n\r\n"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod accepted_table;
 mod first_bytes;
 mod flows;
 mod listeners;
+mod rejects;
 mod requests;
 mod unanswered;
 

@@ -21,6 +21,7 @@ pub mod http_connect;
 pub mod http_datagram;
 pub mod http_forward;
 pub mod http_reply;
+pub mod proxy_authorization;
 pub mod proxy_protocol;
 pub mod quic_packet;
 pub mod repair;

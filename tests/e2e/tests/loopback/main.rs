@@ -30,6 +30,7 @@ mod outage;
 mod panics;
 mod path_change;
 mod peers;
+mod proxy_credentials;
 mod proxy_listeners;
 mod qlog;
 mod quic_flows;

@@ -103,8 +103,10 @@ pub fn parse_response(
         Err(error) => return Err(HttpResponseError::Malformed(error)),
     };
     let (status, fields) = (response.code.unwrap_or_default(), &*response.headers);
-    if status == 101 || status < 100 {
-        return Err(HttpResponseError::Switched);
+    match status {
+        0..100 => return Err(HttpResponseError::Malformed(httparse::Error::Status)),
+        101 => return Err(HttpResponseError::Switched),
+        _ => {}
     }
     let is_interim = status < 200;
     let is_encoded = values_of(fields, "transfer-encoding").next().is_some();

@@ -61,6 +61,7 @@ fn refused() {
     for (head, error) in [
         ("SSH-2.0-x\r\n".to_owned(), E::Malformed(httparse::Error::Version)),
         ("\r\nHTTP/1.1 200 OK\r\n\r\n".to_owned(), E::Malformed(httparse::Error::Version)),
+        ("HTTP/1.1 099 X\r\n\r\n".to_owned(), E::Malformed(httparse::Error::Status)),
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n".to_owned(), E::Switched),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n".to_owned(),

@@ -1,0 +1,32 @@
+//! Files with secrets: not every user of this host may read them.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Reads a file with a secret, of at most `max_bytes`.
+///
+/// # Errors
+/// What is wrong with the file, and what would be right.
+pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<String> {
+    let opened = fs::File::open(path);
+    let file = opened.map_err(|error| wrong(path, format!("can't be read: {error}")))?;
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        let problem = format!("mode {mode:04o} lets every user of this host use it: chmod 600");
+        return Err(wrong(path, problem));
+    }
+    let mut text = String::new();
+    let read = file.take(max_bytes + 1).read_to_string(&mut text);
+    read.map_err(|error| wrong(path, format!("can't be read: {error}")))?;
+    match text.len() as u64 > max_bytes {
+        true => Err(wrong(path, format!("has more than {max_bytes} bytes"))),
+        false => Ok(text),
+    }
+}
+
+/// An error of a file.
+pub(crate) fn wrong(path: &Path, problem: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: {problem}", path.display()))
+}
