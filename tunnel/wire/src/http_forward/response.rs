@@ -104,7 +104,7 @@ pub fn parse_response(
     };
     let (status, fields) = (response.code.unwrap_or_default(), &*response.headers);
     match status {
-        0..100 => return Err(HttpResponseError::Malformed(httparse::Error::Status)),
+        0..=99 => return Err(HttpResponseError::Malformed(httparse::Error::Status)),
         101 => return Err(HttpResponseError::Switched),
         _ => {}
     }
