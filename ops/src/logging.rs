@@ -5,6 +5,7 @@
 //! in the code says again and again for the same reason is limited ([`limit`]), whatever the place is.
 
 mod counters;
+mod journald;
 mod limit;
 mod metrics;
 mod panics;
@@ -27,6 +28,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, fmt};
 
 pub use counters::LogCounters;
+use journald::JournaldLines;
 use limit::RateLimit;
 use metrics::LogLines;
 use report::Reporter;
@@ -121,7 +123,7 @@ fn bounded(line: &[u8], format: LogFormat) -> std::borrow::Cow<'_, [u8]> {
         return line.into();
     }
     match format {
-        LogFormat::Text => {
+        LogFormat::Text | LogFormat::Journald => {
             let text = String::from_utf8_lossy(line);
             let end = text.floor_char_boundary(MAX_LINE_BYTES - CUT_MARK.len());
             [&text.as_bytes()[..end], CUT_MARK].concat().into()
@@ -142,6 +144,9 @@ where
     let layer = fmt::layer().with_writer(writer);
     let layer = match log.format {
         LogFormat::Text => layer.with_ansi(false).boxed(),
+        LogFormat::Journald => {
+            layer.with_ansi(false).event_format(JournaldLines::default()).boxed()
+        }
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(layer.with_filter(targets(log.level).and(limit)))
@@ -210,6 +215,22 @@ mod tests {
         assert_eq!(lines[0]["level"], "WARN");
         assert_eq!(lines[0]["flows"], 3);
         assert_eq!(lines[0]["message"], "a \"quoted\"\nmessage");
+    }
+
+    #[test]
+    fn lines_for_the_journal_begin_with_their_priority() {
+        let text = logged(LogLevel::Trace, LogFormat::Journald, || {
+            tracing::error!(target: "millrace_client::x", port = 1, "E");
+            tracing::warn!(target: "millrace_client::x", "two\nlines");
+            tracing::info!(target: "millrace_client::x", "I");
+            tracing::debug!(target: "millrace_client::x", "D");
+            tracing::trace!(target: "millrace_client::x", "T");
+        });
+        assert_eq!(
+            text,
+            "<3>millrace_client::x: E port=1\n<4>millrace_client::x: two\n<4>lines\n\
+             <6>millrace_client::x: I\n<7>millrace_client::x: D\n<7>millrace_client::x: T\n"
+        );
     }
 
     #[test]

@@ -178,6 +178,9 @@ impl Accepted {
                         return Ok(Some(Outcome::Gone));
                     }
                 }
+                Step::Replace { bytes, consumed } => {
+                    self.bytes.splice(..consumed, bytes);
+                }
                 Step::Ready { destination, client, consumed } => {
                     self.bytes.drain(..consumed);
                     self.client = client.or(self.client);

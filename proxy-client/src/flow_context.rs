@@ -1,6 +1,7 @@
 //! What TCP and UDP flows have in common: the tunnel connections, the settings that a reload changes, and their keys.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::ClientLimits;
@@ -12,6 +13,7 @@ use tracing::field;
 use crate::connection_group::{ConnectionGroup, ListenerClasses};
 use crate::listener::ListenerView;
 use crate::pool::Pool;
+use crate::proxy_credentials::ProxyCredentials;
 use crate::reloadable::Reloadable;
 
 /// Keys below are TCP listeners, from here on flows.
@@ -30,6 +32,8 @@ pub struct FlowContext {
     udp_listeners: usize,
     /// How each `[[listen]]` classifies its flows.
     classes: Vec<ListenerClasses>,
+    /// What clients of each `[[listen]]` must show.
+    credentials: Vec<Option<Arc<ProxyCredentials>>>,
     next_key: u64,
 }
 
@@ -41,7 +45,7 @@ impl FlowContext {
         connect_timeout: Duration,
         settings: Reloadable,
     ) -> Self {
-        let Reloadable { groups, classes, limits } = settings;
+        let Reloadable { groups, classes, credentials, limits } = settings;
         Self {
             pool,
             groups,
@@ -50,13 +54,19 @@ impl FlowContext {
             listeners,
             udp_listeners,
             classes,
+            credentials,
             next_key: FIRST_FLOW_KEY,
         }
     }
 
     /// Applies reloaded settings to new flows.
     pub(crate) fn reload(&mut self, settings: Reloadable) {
-        Reloadable { groups: self.groups, classes: self.classes, limits: self.limits } = settings;
+        Reloadable {
+            groups: self.groups,
+            classes: self.classes,
+            credentials: self.credentials,
+            limits: self.limits,
+        } = settings;
         self.pool.set_kept_ready(&self.groups);
     }
 
@@ -74,6 +84,11 @@ impl FlowContext {
     /// How a TCP listener classifies its flows.
     pub(crate) fn classes(&self, listener: usize) -> &ListenerClasses {
         &self.classes[self.listeners[listener].number]
+    }
+
+    /// What clients of a TCP listener must show.
+    pub(crate) fn credentials(&self, listener: usize) -> Option<Arc<ProxyCredentials>> {
+        self.credentials[self.listeners[listener].number].clone()
     }
 
     /// The listener that a TCP flow counts for; `None` for a sole listener, which may have all flows.

@@ -14,6 +14,7 @@ mod listeners;
 pub mod nginx;
 mod nginx_rtsp;
 pub mod pool;
+pub mod proxy_credentials;
 pub mod recognition;
 pub mod reload;
 pub mod reloadable;

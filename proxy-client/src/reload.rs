@@ -17,7 +17,7 @@ use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
 
 use crate::connection_group::{Grouping, ListenerGroups};
-use crate::reloadable::Reloadable;
+use crate::reloadable::{Reloadable, read_credentials};
 use crate::rtsp_check;
 use crate::settings;
 
@@ -52,6 +52,7 @@ impl ClientReloader<'_> {
         let tunnels = settings::tunnels(&config, handles.len(), initial)?;
         let Grouping { groups, listeners: classes } =
             Grouping::new(&config.listen, &config.tunnel.transport, initial)?;
+        let credentials = read_credentials(&config.listen)?;
         // From here on nothing can fail.
         let started = self.started;
         // Tunnel connections belong to connection groups: other flows may not share them.
@@ -88,7 +89,7 @@ impl ClientReloader<'_> {
         );
         let limits = config.limits.clone();
         self.latest.set(match same_listeners {
-            true => Reloadable { groups, classes, limits },
+            true => Reloadable { groups, classes, credentials, limits },
             false => Reloadable { limits, ..(*self.latest.get()).clone() },
         });
         let settings = settings::worker(&config);

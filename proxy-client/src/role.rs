@@ -221,6 +221,7 @@ impl Role for ClientRole {
                 udp.on_media_over(context, core, (conn, stream), number);
             }
             TunnelEvent::FlowRetryable(returned) => tcp.on_returned(context, core, *returned),
+            TunnelEvent::FlowUnanswered(flow) => tcp.on_unanswered(context, core, *flow),
             TunnelEvent::GoingAway(conn) => context.pool.on_going_away(core, conn),
             TunnelEvent::Request { conn, stream, .. } => {
                 core.reset_stream(conn, stream, H3_CONNECT_ERROR);

@@ -457,6 +457,7 @@ impl ServerRole {
                     to_socket: header,
                     again: None,
                     rtsp,
+                    exchange: None,
                 });
             }
             (RequestState::AnsweringUdp(socket, medium), Ok(())) => {
@@ -561,6 +562,7 @@ impl Role for ServerRole {
             | TunnelEvent::FlowEnded { .. }
             | TunnelEvent::DatagramsEnded { .. }
             | TunnelEvent::FlowRetryable(_)
+            | TunnelEvent::FlowUnanswered(_)
             | TunnelEvent::MediumSetUp(_)
             | TunnelEvent::MediaOver { .. }
             | TunnelEvent::GoingAway(_) => {}

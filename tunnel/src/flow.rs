@@ -4,6 +4,7 @@
 //! stream can't take at once; downwards (stream to TCP) at most one read's worth waits
 //! here for TCP, and the stream's flow-control window holds the peer back.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use crate::conn_id::ConnId;
 use crate::flow_end::FlowEnd;
 use crate::flow_info::{FlowSeen, FlowState};
 use crate::flow_label::FlowLabel;
+use crate::http_exchange::{HttpExchange, UnansweredFlow};
 use crate::memory::DrainMeter;
 use crate::metrics::Metrics;
 use crate::player_watch::PlayerWatch;
@@ -126,6 +128,8 @@ pub struct RetryableFlow {
     pub bytes: Vec<u8>,
     /// Why it failed.
     pub end: FlowEnd,
+    /// Its exchange before any byte of it, if it has one.
+    pub exchange: Option<Box<HttpExchange>>,
 }
 
 /// Bytes at which a player is given up that sends RTSP requests and does not read the answers of this end: more than one
@@ -229,6 +233,8 @@ pub struct Flow {
     pub(crate) tcp_liveness: TcpLiveness,
     /// Set while the flow is, or may be, RTSP.
     pub(crate) rtsp: Option<Box<RtspFlow>>,
+    /// Set if the flow carries one HTTP request of an explicit proxy's client.
+    exchange: Option<Box<HttpExchange>>,
 }
 
 impl Flow {
@@ -252,6 +258,7 @@ impl Flow {
             player: FlowPlayer::default(),
             tcp_liveness: TcpLiveness::default(),
             rtsp: None,
+            exchange: None,
         }
     }
 
@@ -283,6 +290,55 @@ impl Flow {
         );
         self.rtsp = Some(rtsp);
         self.take_rtsp_output(self.traffic.opened);
+    }
+
+    /// Lets `exchange` rewrite the flow from here on, including what the socket has already delivered.
+    pub(crate) fn carry_exchange(&mut self, mut exchange: Box<HttpExchange>) {
+        let request = exchange.on_request_bytes(self.buffers.to_stream.rest());
+        self.buffers.to_stream = PartialWrite::of(request);
+        self.exchange = Some(exchange);
+    }
+
+    /// What the socket brought, as it goes to the stream; `None` for no change.
+    fn rewrite_to_stream(&mut self, read: &[u8], now: Instant) -> Option<Vec<u8>> {
+        match (&mut self.exchange, &mut self.rtsp) {
+            (Some(exchange), _) => Some(exchange.on_request_bytes(read)),
+            (None, Some(rtsp)) => Some(rtsp.on_socket_bytes(read, now)),
+            (None, None) => None,
+        }
+    }
+
+    /// What the stream brought, as it goes to the socket.
+    fn rewrite_to_socket<'a>(&mut self, read: &'a [u8]) -> Cow<'a, [u8]> {
+        match (&mut self.exchange, &mut self.rtsp) {
+            (Some(exchange), _) => exchange.on_response_bytes(read),
+            (None, Some(rtsp)) => rtsp.on_stream_bytes(read).into(),
+            (None, None) => read.into(),
+        }
+    }
+
+    /// The end of a flow whose exchange can't go on, once nothing waits for its client.
+    fn end_of_exchange(&self) -> Option<FlowEnd> {
+        let exchange = self.exchange.as_ref()?;
+        let is_over = exchange.is_broken()
+            || exchange.has_answer() && self.buffers.to_socket.rest().is_empty();
+        is_over.then_some(FlowEnd::BadExchange)
+    }
+
+    /// Whether its client waits for a response, which another answer can replace.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.exchange.as_ref().is_some_and(|it| !it.is_answered())
+            && self.buffers.to_socket.rest().is_empty()
+    }
+
+    /// Takes a flow with an exchange apart, for an answer to its client.
+    pub(crate) fn into_unanswered(self, end: FlowEnd) -> Option<UnansweredFlow> {
+        let Self { socket, label, admission, exchange, .. } = self;
+        let mut exchange = exchange?;
+        if end == FlowEnd::RemoteReset {
+            exchange.end_response();
+        }
+        Some(UnansweredFlow { socket, label, admission, exchange, end })
     }
 
     /// Takes what the RTSP agent itself sends, behind what it has passed on. Whether anything waits for the stream.
@@ -329,15 +385,18 @@ impl Flow {
     /// `unreached` says that the peer certainly forwarded nothing.
     pub(crate) fn can_retry(&self, unreached: bool) -> bool {
         let retained = self.buffers.replay.as_ref().filter(|_| !self.state.confirmed);
+        let has_answer = self.exchange.as_ref().is_some_and(|exchange| exchange.has_answer());
         self.traffic.received_bytes == 0
+            && !has_answer
             && retained.is_some_and(|it| unreached || it.bytes.is_empty())
     }
 
     /// Takes the flow apart for a retry; `None` when it can't be retried.
     pub(crate) fn into_retry(self, end: FlowEnd) -> Option<RetryableFlow> {
         let ReplayBuffer { key, bytes } = self.buffers.replay?;
-        let Self { socket, label, admission, .. } = self;
-        Some(RetryableFlow { key, socket, label, admission, bytes, end })
+        let Self { socket, label, admission, exchange, .. } = self;
+        let exchange = exchange.map(HttpExchange::restarted);
+        Some(RetryableFlow { key, socket, label, admission, bytes, end, exchange })
     }
 
     /// A tick has passed.
@@ -354,6 +413,7 @@ impl Flow {
             + self.buffers.to_socket.bytes.capacity()
             + retained) as u64
             + self.rtsp.as_ref().map_or(0, |rtsp| rtsp.queued_bytes())
+            + self.exchange.as_ref().map_or(0, |exchange| exchange.held_bytes()) as u64
     }
 
     /// Whether both directions have ended.
@@ -405,6 +465,9 @@ impl Flow {
         scratch: &mut [u8],
         now: Instant,
     ) -> Pump {
+        if let Some(end) = self.end_of_exchange() {
+            return Pump::Failed(end);
+        }
         if self.state.sent_end
             || !self.state.socket_readable && self.buffers.to_stream.rest().is_empty()
         {
@@ -437,6 +500,10 @@ impl Flow {
         }
         let most = scratch.len().min(room - FRAME_OVERHEAD_BYTES);
         match self.socket.read(&mut scratch[..most]) {
+            // The origin must not take what has come for all of the request.
+            Ok(0) if self.exchange.as_ref().is_some_and(|it| !it.is_request_complete()) => {
+                Pump::Failed(FlowEnd::LocalReset)
+            }
             Ok(0)
                 if self
                     .held(|rtsp| rtsp.end_of_socket(now), |flow| &mut flow.buffers.to_stream) =>
@@ -455,8 +522,7 @@ impl Flow {
             Ok(read) => {
                 self.traffic.active = now;
                 self.keep(&scratch[..read]);
-                let written =
-                    self.rtsp.as_mut().map(|it| it.on_socket_bytes(&scratch[..read], now));
+                let written = self.rewrite_to_stream(&scratch[..read], now);
                 let bytes = written.as_deref().unwrap_or(&scratch[..read]);
                 if bytes.is_empty() {
                     return Pump::More;
@@ -514,6 +580,9 @@ impl Flow {
         scratch: &mut [u8],
         now: Instant,
     ) -> Pump {
+        if let Some(end) = self.end_of_exchange() {
+            return Pump::Failed(end);
+        }
         if self.state.received_end || !self.state.socket_writable {
             return Pump::Wait;
         }
@@ -536,8 +605,7 @@ impl Flow {
                     if let Some(player) = &mut self.player.watch {
                         player.take(&scratch[..read], now);
                     }
-                    let passed = self.rtsp.as_mut().map(|it| it.on_stream_bytes(&scratch[..read]));
-                    let bytes = passed.as_deref().unwrap_or(&scratch[..read]);
+                    let bytes = &*self.rewrite_to_socket(&scratch[..read]);
                     if bytes.is_empty() {
                         return Pump::More;
                     }
@@ -561,6 +629,15 @@ impl Flow {
             }
         }
         if self.state.stream_finished {
+            if let Some(exchange) = &mut self.exchange {
+                if exchange.is_response_truncated() {
+                    return Pump::Failed(FlowEnd::RemoteReset);
+                }
+                exchange.end_response();
+            }
+            if let Some(end) = self.end_of_exchange() {
+                return Pump::Failed(end);
+            }
             if self.held(RtspFlow::end_of_stream, |flow| &mut flow.buffers.to_socket) {
                 return Pump::More;
             }

@@ -26,6 +26,8 @@ pub enum FlowEnd {
     Memory,
     /// The process is about to end.
     Drained,
+    /// The HTTP request or its response is malformed, or there was no response.
+    BadExchange,
 }
 
 impl FlowEnd {
@@ -49,6 +51,7 @@ impl FlowEnd {
             Self::Idle => "idle",
             Self::Memory => "memory",
             Self::Drained => "drained",
+            Self::BadExchange => "bad_exchange",
         }
     }
 }

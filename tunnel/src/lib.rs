@@ -30,6 +30,7 @@ pub mod flow_owner;
 pub(crate) mod fuzz_choices;
 pub mod h3_errors;
 pub mod heartbeat;
+pub mod http_exchange;
 mod known_client;
 pub mod local_resources;
 pub mod malloc_trim;

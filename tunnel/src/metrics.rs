@@ -261,6 +261,8 @@ label! {
         HandshakeShare = "handshake_share",
         /// A connection to a PROXY listener from a network that is not trusted.
         UntrustedProxy = "untrusted_proxy",
+        /// A client of an explicit proxy with wrong credentials, or without any.
+        WrongCredentials = "wrong_credentials",
         /// A handshake of an address that has as many under way as it may.
         PeerHandshakes = "peer_handshakes",
         /// A handshake of an address that begins too many in a short time.

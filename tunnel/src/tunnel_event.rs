@@ -5,6 +5,7 @@ use quiche::h3;
 use crate::conn_id::ConnId;
 use crate::flow::RetryableFlow;
 use crate::flow_end::FlowEnd;
+use crate::http_exchange::UnansweredFlow;
 use crate::rtsp::NewMedium;
 
 /// An event for the role.
@@ -88,6 +89,8 @@ pub enum TunnelEvent {
     },
     /// A flow failed before its destination was connected, and can be retried.
     FlowRetryable(Box<RetryableFlow>),
+    /// A flow of an HTTP request failed before its client had a response. Its end is counted already.
+    FlowUnanswered(Box<UnansweredFlow>),
     /// An RTSP connection has set up a medium over UDP, for which a client asks its server.
     MediumSetUp(Box<NewMedium>),
     /// What an RTSP connection has set up is over, and so are the flows of it that run.
@@ -120,7 +123,7 @@ impl TunnelEvent {
             | Self::FlowEnded { conn, .. }
             | Self::DatagramsEnded { conn, .. }
             | Self::MediaOver { conn, .. } => Some(*conn),
-            Self::FlowRetryable(_) | Self::MediumSetUp(_) => None,
+            Self::FlowRetryable(_) | Self::FlowUnanswered(_) | Self::MediumSetUp(_) => None,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! another host for the client (this host's own, loopback, link-local, metadata services).
 
 mod relay;
+mod relay_agent;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

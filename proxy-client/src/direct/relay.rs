@@ -10,13 +10,14 @@ use millrace_tunnel::flow::Meter;
 use millrace_tunnel::flow_info::{FlowSeen, FlowState};
 use millrace_tunnel::flow_label::FlowLabel;
 use millrace_tunnel::metrics::{FlowFailure, SetupRefusal};
-use millrace_tunnel::rtsp::UdpRefuser;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use millrace_tunnel::tcp_liveness::{CheckRound, TcpLiveness, TcpLivenessChecks};
 use millrace_tunnel::tcp_timeout::is_tcp_timeout;
+use millrace_wire::ConnectFailure;
 use mio::Token;
 
+use super::relay_agent::RelayAgent;
 use crate::accepted::Accepted;
 
 /// Largest read, and most bytes that wait for a slow reader.
@@ -63,8 +64,8 @@ pub struct Relay {
     meter: Meter,
     client_liveness: TcpLiveness,
     destination_liveness: TcpLiveness,
-    /// Set while the flow may be RTSP.
-    rtsp: Option<Box<UdpRefuser>>,
+    /// What rewrites the flow.
+    agent: Option<RelayAgent>,
     /// Held for as long as the flow lives.
     _admission: Admission,
 }
@@ -83,7 +84,7 @@ impl Relay {
         checks: &TcpLivenessChecks,
     ) -> io::Result<Self> {
         let success_reply = accepted.handshake.success_reply();
-        let Accepted { socket: mut client_socket, bytes, admission, .. } = accepted;
+        let Accepted { socket: mut client_socket, bytes, admission, handshake, .. } = accepted;
         client_socket.watch_again(core.registry(), client_token)?;
         destination_socket.watch_again(core.registry(), destination_token)?;
         for socket in [&client_socket, &destination_socket] {
@@ -91,10 +92,9 @@ impl Relay {
             socket.abort_on_close(true);
             checks.watch(socket);
         }
-        let mut refuser = Box::<UdpRefuser>::default();
-        let waiting = refuser.requests(&bytes);
+        let mut agent = RelayAgent::new(handshake.into_exchange());
+        let waiting = agent.requests(&bytes);
         let up = Half { bytes: bytes.len() as u64, waiting, ..Half::default() };
-        let rtsp = Some(refuser);
         // The success reply does not count as bytes of the destination.
         let down = Half { waiting: success_reply, ..Half::default() };
         let (active, meter) = (core.now(), Meter::default());
@@ -109,29 +109,42 @@ impl Relay {
             meter,
             client_liveness: TcpLiveness::default(),
             destination_liveness: TcpLiveness::default(),
-            rtsp,
+            agent: Some(agent),
             _admission: admission,
         })
     }
 
     /// Moves bytes in both directions.
     pub fn pump(&mut self, now: Instant) -> Pumped {
-        let Self { client_socket, destination_socket, up, down, rtsp, .. } = self;
+        let Self { client_socket, destination_socket, up, down, agent, .. } = self;
         // The second only if the first succeeds: a socket reports an error once, and a read after a failed
         // write would return a clean end.
-        let mut requests = Rewriter::Requests(rtsp.as_deref_mut());
+        let mut requests = Rewriter::Requests(agent.as_mut());
         let pumped = up.pump(client_socket, destination_socket, &mut requests).and_then(|up| {
-            if let Some(rtsp) = rtsp {
-                down.waiting.extend(rtsp.replies());
+            if let Some(agent) = agent {
+                down.waiting.extend(agent.replies());
             }
-            let mut answers = Rewriter::Answers(rtsp.as_deref_mut());
+            let mut answers = Rewriter::Answers(agent.as_mut());
             Ok((up, down.pump(destination_socket, client_socket, &mut answers)?))
         });
-        if rtsp.as_ref().is_some_and(|it| it.is_over()) {
-            *rtsp = None;
+        let mut is_replaced = false;
+        if let Some(RelayAgent::Http(exchange)) = agent
+            && exchange.has_answer()
+            && !down.read_end
+        {
+            // It replaces what the destination would send. What the client still sends is dropped.
+            down.waiting.extend(exchange.answer(ConnectFailure::Internal));
+            down.read_end = true;
+            is_replaced = true;
+        }
+        if agent.as_ref().is_some_and(RelayAgent::is_over) {
+            *agent = None;
         }
         if down.waiting.len() > MAX_WAITING_BYTES {
             return Pumped::Failed(FlowFailure::TcpReset);
+        }
+        if matches!(agent, Some(RelayAgent::Http(exchange)) if exchange.is_broken()) {
+            return Pumped::Failed(FlowFailure::Protocol);
         }
         let ((up_moved, up_more), (down_moved, down_more)) = match pumped {
             Ok(pumped) => pumped,
@@ -141,11 +154,13 @@ impl Relay {
         if up_moved || down_moved {
             self.active = now;
         }
-        let more = up_more || down_more;
+        let more = up_more || down_more || is_replaced;
         match (self.up.sent_end && self.down.sent_end, more) {
             (true, _) => {
                 self.client_socket.abort_on_close(false);
-                self.destination_socket.abort_on_close(false);
+                // A destination whose request is not whole is told so by a reset.
+                let is_whole = self.agent.as_ref().is_none_or(RelayAgent::is_request_whole);
+                self.destination_socket.abort_on_close(!is_whole);
                 Pumped::Complete
             }
             (false, true) => Pumped::More,
@@ -155,7 +170,10 @@ impl Relay {
 
     /// Why media over UDP were refused since the last call.
     pub fn refused_setups(&mut self) -> Vec<SetupRefusal> {
-        self.rtsp.as_mut().map_or_else(Vec::new, |rtsp| rtsp.refused())
+        match &mut self.agent {
+            Some(RelayAgent::Rtsp(rtsp)) => rtsp.refused(),
+            _ => Vec::new(),
+        }
     }
 
     /// Where it goes.
@@ -185,7 +203,11 @@ impl Relay {
 
     /// Bytes of its buffers.
     pub fn held_bytes(&self) -> u64 {
-        (self.up.waiting.capacity() + self.down.waiting.capacity()) as u64
+        let agent = match &self.agent {
+            Some(RelayAgent::Http(exchange)) => exchange.held_bytes(),
+            _ => 0,
+        };
+        (self.up.waiting.capacity() + self.down.waiting.capacity() + agent) as u64
     }
 
     /// When bytes moved last.
@@ -253,7 +275,7 @@ impl Half {
                 match from.read(&mut chunk) {
                     Ok(0) => {
                         self.read_end = true;
-                        self.waiting.extend(rewriter.end());
+                        self.waiting.extend(rewriter.end()?);
                     }
                     Ok(read) => {
                         moved = true;
@@ -274,26 +296,26 @@ impl Half {
     }
 }
 
-/// How the RTSP agent rewrites the bytes of one direction.
+/// How an agent rewrites the bytes of one direction.
 enum Rewriter<'a> {
-    Requests(Option<&'a mut UdpRefuser>),
-    Answers(Option<&'a mut UdpRefuser>),
+    Requests(Option<&'a mut RelayAgent>),
+    Answers(Option<&'a mut RelayAgent>),
 }
 
 impl Rewriter<'_> {
     fn take<'b>(&mut self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         match self {
-            Self::Requests(Some(rtsp)) => rtsp.requests(bytes).into(),
-            Self::Answers(Some(rtsp)) => rtsp.answers(bytes).into(),
+            Self::Requests(Some(agent)) => agent.requests(bytes).into(),
+            Self::Answers(Some(agent)) => agent.answers(bytes),
             _ => bytes.into(),
         }
     }
 
-    fn end(&mut self) -> Vec<u8> {
+    fn end(&mut self) -> io::Result<Vec<u8>> {
         match self {
-            Self::Requests(Some(rtsp)) => rtsp.end_requests(),
-            Self::Answers(Some(rtsp)) => rtsp.end_answers(),
-            _ => Vec::new(),
+            Self::Requests(Some(agent)) => agent.end_requests(),
+            Self::Answers(Some(agent)) => agent.end_answers(),
+            _ => Ok(Vec::new()),
         }
     }
 }

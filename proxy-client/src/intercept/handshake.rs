@@ -1,13 +1,22 @@
 //! The handshake of an accepted connection before it becomes a flow.
 
-use std::{net::SocketAddr, os::fd::AsFd};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
+use millrace_tunnel::http_exchange::HttpExchange;
+use millrace_wire::http_connect::HttpConnectError;
+use millrace_wire::http_forward::HttpForwardError;
+use millrace_wire::http_reply::without_content;
+use millrace_wire::proxy_authorization::{self, ProxyAuthorization};
 use millrace_wire::{
-    AuthorityError, ConnectFailure, Destination, Parsed, http_connect, proxy_protocol, socks5,
+    AuthorityError, ConnectFailure, Destination, Parsed, http_connect, http_forward,
+    proxy_protocol, socks5,
 };
 
 use super::mode::Mode;
 use super::original::{KernelInterception, OriginalDestinationError, original_destination};
+use crate::proxy_credentials::ProxyCredentials;
 
 /// The most bytes a handshake may take, and the size of buffer that suffices for every mode.
 pub const MAX_HANDSHAKE_BYTES: usize = http_connect::MAX_HEAD_BYTES;
@@ -17,6 +26,8 @@ pub const MAX_HANDSHAKE_BYTES: usize = http_connect::MAX_HEAD_BYTES;
 #[derive(Debug)]
 pub struct Handshake {
     state: HandshakeState,
+    /// What the client must show, if anything.
+    credentials: Option<Arc<ProxyCredentials>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +36,10 @@ enum HandshakeState {
     Known(Destination),
     ProxyProtocol,
     HttpConnect,
+    /// A request in absolute form has been read.
+    HttpForward(Destination, Box<HttpExchange>),
     SocksGreeting,
+    SocksPassword,
     SocksRequest,
 }
 
@@ -38,6 +52,13 @@ pub enum Step {
     /// again with the rest at once (it may be empty).
     Reply {
         /// What to send.
+        bytes: Vec<u8>,
+        /// Bytes of the buffer that are done with.
+        consumed: usize,
+    },
+    /// Put `bytes` in place of `consumed` bytes at the front of the buffer, and call again with it at once.
+    Replace {
+        /// What the flow begins with.
         bytes: Vec<u8>,
         /// Bytes of the buffer that are done with.
         consumed: usize,
@@ -79,13 +100,22 @@ pub enum RejectReason {
     BadDestination(AuthorityError),
     /// See [`http_connect::HttpConnectError`].
     #[error("bad HTTP CONNECT request: {0}")]
-    HttpConnect(#[from] http_connect::HttpConnectError),
+    HttpConnect(#[from] HttpConnectError),
+    /// See [`HttpForwardError`].
+    #[error("bad HTTP request: {0}")]
+    HttpForward(#[from] HttpForwardError),
     /// See [`socks5::Socks5Error`].
     #[error("bad SOCKS5 request: {0}")]
     Socks5(#[from] socks5::Socks5Error),
     /// The SOCKS5 client insists on authentication.
     #[error("the SOCKS5 client does not offer to go without authentication, the only method here")]
     NoAcceptableMethod,
+    /// The client shows no credentials, or offers none, where they are needed.
+    #[error("the client shows no user name and password")]
+    MissingCredentials,
+    /// The client shows credentials of no user.
+    #[error("the client shows a wrong user name or password")]
+    WrongCredentials,
 }
 
 impl RejectReason {
@@ -94,8 +124,9 @@ impl RejectReason {
         match self {
             Self::ProxyProtocol(_) | Self::BadDestination(_) => "proxy_protocol",
             Self::NoDestination => "no_destination",
-            Self::HttpConnect(_) => "http_connect",
+            Self::HttpConnect(_) | Self::HttpForward(_) => "http_connect",
             Self::Socks5(_) | Self::NoAcceptableMethod => "socks5",
+            Self::MissingCredentials | Self::WrongCredentials => "credentials",
         }
     }
 }
@@ -131,12 +162,35 @@ impl Handshake {
             Mode::Socks5 => HandshakeState::SocksGreeting,
             Mode::Static(destination) => HandshakeState::Known(destination.clone()),
         };
-        Ok(Self { state })
+        Ok(Self { state, credentials: None })
+    }
+
+    /// Asks the client of an explicit proxy for credentials.
+    pub fn with_credentials(self, credentials: Option<Arc<ProxyCredentials>>) -> Self {
+        Self { credentials, ..self }
     }
 
     /// The finished handshake of a connection whose client gets no reply.
     pub fn over(destination: Destination) -> Self {
-        Self { state: HandshakeState::Known(destination) }
+        Self { state: HandshakeState::Known(destination), credentials: None }
+    }
+
+    /// The handshake of a client that waits for the response to a request in absolute form.
+    pub fn forwarding(destination: Destination, exchange: Box<HttpExchange>) -> Self {
+        Self { state: HandshakeState::HttpForward(destination, exchange), credentials: None }
+    }
+
+    /// Whether the client has sent a request in absolute form.
+    pub fn is_forwarding(&self) -> bool {
+        matches!(self.state, HandshakeState::HttpForward(..))
+    }
+
+    /// The exchange that the flow carries, if the client has sent a request in absolute form.
+    pub fn into_exchange(self) -> Option<Box<HttpExchange>> {
+        match self.state {
+            HandshakeState::HttpForward(_, exchange) => Some(exchange),
+            _ => None,
+        }
     }
 
     /// Looks at the client's bytes: all that were received and not consumed yet. A buffer of
@@ -146,16 +200,13 @@ impl Handshake {
     /// [`Reject`] for bytes that no client of this mode may send.
     pub fn on_bytes(&mut self, buf: &[u8]) -> Result<Step, Reject> {
         match &self.state {
-            HandshakeState::Known(destination) => {
+            HandshakeState::Known(destination) | HandshakeState::HttpForward(destination, _) => {
                 Ok(Step::Ready { destination: destination.clone(), client: None, consumed: 0 })
             }
             HandshakeState::ProxyProtocol => on_proxy_header(buf),
-            HandshakeState::HttpConnect => {
-                let parsed = http_connect::parse(buf)
-                    .map_err(|error| Reject { reply: error.response(), reason: error.into() })?;
-                Ok(ready(parsed))
-            }
+            HandshakeState::HttpConnect => self.on_http_request(buf),
             HandshakeState::SocksGreeting => self.on_socks_greeting(buf),
+            HandshakeState::SocksPassword => self.on_socks_password(buf),
             HandshakeState::SocksRequest => {
                 let parsed = socks5::parse_request(buf).map_err(reject_socks)?;
                 Ok(ready(parsed))
@@ -165,7 +216,7 @@ impl Handshake {
 
     /// Whether a part of the handshake has been completed.
     pub fn has_begun(&self) -> bool {
-        self.state == HandshakeState::SocksRequest
+        matches!(self.state, HandshakeState::SocksPassword | HandshakeState::SocksRequest)
     }
 
     /// What to send to the client once the flow is connected, before the flow's own bytes; empty
@@ -176,25 +227,78 @@ impl Handshake {
             HandshakeState::SocksRequest => socks5::encode_reply(socks5::Reply::Succeeded, None),
             HandshakeState::Known(_)
             | HandshakeState::ProxyProtocol
-            | HandshakeState::SocksGreeting => Vec::new(),
+            | HandshakeState::HttpForward(..)
+            | HandshakeState::SocksGreeting
+            | HandshakeState::SocksPassword => Vec::new(),
         }
     }
 
     /// What to send to the client, before closing, if the flow cannot be connected. `None` if the
     /// protocol has no failure reply: then close with a reset, as the destination would have.
     pub fn failure_reply(&self, failure: ConnectFailure) -> Option<Vec<u8>> {
-        match self.state {
+        match &self.state {
             HandshakeState::HttpConnect => Some(http_connect::encode_failure(failure)),
+            HandshakeState::HttpForward(_, exchange) => Some(exchange.answer(failure)),
             HandshakeState::SocksRequest => Some(socks5::encode_reply(failure.into(), None)),
             HandshakeState::Known(_)
             | HandshakeState::ProxyProtocol
-            | HandshakeState::SocksGreeting => None,
+            | HandshakeState::SocksGreeting
+            | HandshakeState::SocksPassword => None,
         }
+    }
+
+    /// CONNECT, or a request in absolute form.
+    fn on_http_request(&mut self, buf: &[u8]) -> Result<Step, Reject> {
+        match http_connect::parse(buf) {
+            Ok(Parsed::Incomplete) => Ok(Step::NeedMore),
+            Ok(Parsed::Complete { value, consumed }) => {
+                self.check_head(&buf[..consumed])?;
+                Ok(Step::Ready { destination: value, client: None, consumed })
+            }
+            Err(HttpConnectError::MethodNotAllowed) => self.on_forwarded_request(buf),
+            Err(error) => Err(Reject { reply: error.response(), reason: error.into() }),
+        }
+    }
+
+    fn on_forwarded_request(&mut self, buf: &[u8]) -> Result<Step, Reject> {
+        let parsed = http_forward::parse_request(buf)
+            .map_err(|error| Reject { reply: error.response(), reason: error.into() })?;
+        let Parsed::Complete { value: request, consumed } = parsed else {
+            return Ok(Step::NeedMore);
+        };
+        self.check_head(&buf[..consumed])?;
+        let exchange = Box::new(HttpExchange::new(&request));
+        self.state = HandshakeState::HttpForward(request.destination, exchange);
+        Ok(Step::Replace { bytes: request.head, consumed })
+    }
+
+    /// Whether a request head shows the credentials that are needed.
+    fn check_head(&self, head: &[u8]) -> Result<(), Reject> {
+        let Some(credentials) = &self.credentials else { return Ok(()) };
+        let reason = match proxy_authorization::of_request(head) {
+            ProxyAuthorization::Basic(shown) if credentials.admit_basic(shown) => return Ok(()),
+            ProxyAuthorization::Missing => RejectReason::MissingCredentials,
+            _ => RejectReason::WrongCredentials,
+        };
+        let challenge = proxy_authorization::challenge();
+        let reply = match head.starts_with(b"HEAD ") {
+            true => without_content(challenge),
+            false => challenge,
+        };
+        Err(Reject { reply, reason })
     }
 
     fn on_socks_greeting(&mut self, buf: &[u8]) -> Result<Step, Reject> {
         match socks5::parse_greeting(buf).map_err(reject_socks)? {
             Parsed::Incomplete => Ok(Step::NeedMore),
+            Parsed::Complete { value, consumed } if self.credentials.is_some() => {
+                if !value.offers_password {
+                    let reply = socks5::METHOD_UNACCEPTABLE.to_vec();
+                    return Err(Reject { reply, reason: RejectReason::MissingCredentials });
+                }
+                self.state = HandshakeState::SocksPassword;
+                Ok(Step::Reply { bytes: socks5::METHOD_PASSWORD.to_vec(), consumed })
+            }
             Parsed::Complete { value, consumed } if value.offers_no_authentication => {
                 self.state = HandshakeState::SocksRequest;
                 Ok(Step::Reply { bytes: socks5::METHOD_NO_AUTHENTICATION.to_vec(), consumed })
@@ -203,6 +307,21 @@ impl Handshake {
                 reply: socks5::METHOD_UNACCEPTABLE.to_vec(),
                 reason: RejectReason::NoAcceptableMethod,
             }),
+        }
+    }
+
+    fn on_socks_password(&mut self, buf: &[u8]) -> Result<Step, Reject> {
+        match socks5::parse_password(buf).map_err(reject_socks)? {
+            Parsed::Incomplete => Ok(Step::NeedMore),
+            Parsed::Complete { value, consumed } => {
+                let users = self.credentials.as_ref();
+                if !users.is_some_and(|users| users.admit(&value.name, &value.password)) {
+                    let reply = socks5::PASSWORD_REFUSED.to_vec();
+                    return Err(Reject { reply, reason: RejectReason::WrongCredentials });
+                }
+                self.state = HandshakeState::SocksRequest;
+                Ok(Step::Reply { bytes: socks5::PASSWORD_ACCEPTED.to_vec(), consumed })
+            }
         }
     }
 }

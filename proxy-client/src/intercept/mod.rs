@@ -9,7 +9,7 @@
 //! | [`Mode::Tproxy`] | the accepted socket's own address | reset |
 //! | [`Mode::Redirect`] | conntrack's original destination | reset |
 //! | [`Mode::ProxyProtocol`] | PROXY header, version 1 or 2 | reset |
-//! | [`Mode::HttpConnect`] | the request's target | 5xx with `Proxy-Status` |
+//! | [`Mode::HttpConnect`] | the target of CONNECT, or the URL of a request in absolute form | 5xx with `Proxy-Status` |
 //! | [`Mode::Socks5`] | the request's address | reply code |
 //! | [`Mode::Static`] | the configuration | reset |
 //!

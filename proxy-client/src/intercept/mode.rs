@@ -14,7 +14,7 @@ pub enum Mode {
     Redirect,
     /// A PROXY protocol header of version 1 or 2 comes first, for example from nginx.
     ProxyProtocol,
-    /// The client asks by HTTP/1.1 CONNECT.
+    /// The client asks by HTTP/1.1 CONNECT, or by a request in absolute form.
     HttpConnect,
     /// The client asks by SOCKS5.
     Socks5,

@@ -6,7 +6,7 @@ use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::streams::failure_metric;
 use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
-use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Parser};
+use millrace_tunnel::metrics::{FlowFailure, FlowOutcome};
 use millrace_wire::{ConnectFailure, Destination};
 use tracing::field;
 
@@ -14,7 +14,6 @@ use super::accepted_table::AcceptedTable;
 use crate::accepted::{Accepted, AcceptedState, Outcome};
 use crate::direct::Direct;
 use crate::flow_context::{FlowContext, log_refusal};
-use crate::intercept::{Reject, RejectReason};
 
 /// The accepted connections of a worker on their way to become flows, and the flows that bypass the tunnel.
 pub(crate) struct TcpFlows {
@@ -66,19 +65,7 @@ impl TcpFlows {
         match outcome {
             Outcome::Wait => {}
             Outcome::Ready(destination) => self.on_ready(context, core, key, destination),
-            Outcome::Rejected(Reject { reason: RejectReason::NoDestination, .. }) => {
-                // Accepting the connection is the answer (PROXY protocol, section 2.2).
-                tracing::debug!(client, "health check by a PROXY header");
-                core.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
-                self.accepted.reply_and_close(key, Some(Vec::new()), core.now());
-            }
-            Outcome::Rejected(reject) => {
-                tracing::warn!(client, reason = %reject.reason, "bad handshake");
-                core.shared.metrics.protocol_errors.of(parser_of(&reject.reason)).inc();
-                core.shared.metrics.flows_finished.of(FlowFailure::Protocol.into()).inc();
-                let reply = (!reject.reply.is_empty()).then_some(reject.reply);
-                self.accepted.reply_and_close(key, reply, core.now());
-            }
+            Outcome::Rejected(reject) => self.on_rejected(core, key, reject),
             Outcome::GoneInSilence => {
                 tracing::debug!(client, "closed without a byte");
                 self.accepted.remove(key);
@@ -191,15 +178,5 @@ impl TcpFlows {
             context.pool.flow_ends(core, conn);
         }
         self.accepted.reply_and_close(key, reply, core.now());
-    }
-}
-
-fn parser_of(reason: &RejectReason) -> Parser {
-    match reason {
-        RejectReason::HttpConnect(_) => Parser::HttpConnect,
-        RejectReason::Socks5(_) | RejectReason::NoAcceptableMethod => Parser::Socks5,
-        RejectReason::ProxyProtocol(_)
-        | RejectReason::NoDestination
-        | RejectReason::BadDestination(_) => Parser::ProxyProtocol,
     }
 }

@@ -126,7 +126,7 @@ impl TcpListeners {
         let HandshakeStart { admission, handshake_place, handshake } = start;
         Some(Accepted {
             socket,
-            handshake,
+            handshake: handshake.with_credentials(context.credentials(index)),
             bytes: Vec::new(),
             client: peer,
             listener: index,

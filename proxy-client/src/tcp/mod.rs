@@ -7,7 +7,9 @@ mod accepted_table;
 mod first_bytes;
 mod flows;
 mod listeners;
+mod rejects;
 mod requests;
+mod unanswered;
 
 pub(crate) use flows::TcpFlows;
 pub(crate) use listeners::{Accept, MAX_ACCEPTS_PER_TURN, TcpListeners};

@@ -145,6 +145,7 @@ impl TcpFlows {
             confirmed: answer.is_some(),
             stream_finished: false,
             to_socket: accepted.handshake.success_reply(),
+            exchange: accepted.handshake.into_exchange(),
             socket: accepted.socket,
             admission: accepted.admission,
             to_stream: accepted.bytes,
@@ -271,7 +272,7 @@ impl TcpFlows {
         core: &mut Core,
         returned: RetryableFlow,
     ) {
-        let RetryableFlow { key, mut socket, label, admission, bytes, end } = returned;
+        let RetryableFlow { key, mut socket, label, admission, bytes, end, exchange } = returned;
         let RetryKey { listener, offers, mut refused_by } = RetryKey::from_bits(key);
         let failure = failure_of(end);
         if !failure.is_limit() {
@@ -289,7 +290,10 @@ impl TcpFlows {
             Classification::by_now(classes, destination.port(), &bytes);
         let accepted = Accepted {
             socket,
-            handshake: Handshake::over(destination.clone()),
+            handshake: match exchange {
+                Some(exchange) => Handshake::forwarding(destination.clone(), exchange),
+                None => Handshake::over(destination.clone()),
+            },
             bytes,
             client: label.client,
             listener,
@@ -337,7 +341,8 @@ fn rtsp_of(
     origin: Option<IpAddr>,
     answer: Option<&[h3::Header]>,
 ) -> Option<Rtsp> {
-    let player = accepted.client.filter(|_| accepted.follows_rtsp)?;
+    let may_be_rtsp = accepted.follows_rtsp && !accepted.handshake.is_forwarding();
+    let player = accepted.client.filter(|_| may_be_rtsp)?;
     Some(Rtsp::Client {
         player,
         origin,

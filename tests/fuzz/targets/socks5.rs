@@ -4,7 +4,10 @@
 use libfuzzer_sys::fuzz_target;
 use millrace_wire::{
     Parsed,
-    socks5::{MAX_GREETING_BYTES, MAX_REQUEST_BYTES, encode_reply, parse_greeting, parse_request},
+    socks5::{
+        MAX_GREETING_BYTES, MAX_PASSWORD_BYTES, MAX_REQUEST_BYTES, encode_reply, parse_greeting,
+        parse_password, parse_request,
+    },
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -20,7 +23,21 @@ fuzz_target!(|input: &[u8]| {
         Err(error) => assert_eq!(error.reply(), None),
     }
     request(input);
+    password(input);
 });
+
+fn password(input: &[u8]) {
+    let parsed = parse_password(input);
+    match &parsed {
+        Ok(Parsed::Incomplete) => assert!(input.len() < MAX_PASSWORD_BYTES),
+        Ok(Parsed::Complete { value, consumed }) => {
+            assert_eq!(3 + value.name.len() + value.password.len(), *consumed);
+            assert_eq!(parse_password(&input[..*consumed]), parsed);
+            assert_eq!(parse_password(&input[..consumed - 1]), Ok(Parsed::Incomplete));
+        }
+        Err(error) => assert_eq!(error.reply(), None),
+    }
+}
 
 fn request(input: &[u8]) {
     let parsed = parse_request(input);

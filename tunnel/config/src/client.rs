@@ -282,6 +282,11 @@ impl ClientConfig {
     /// The first file for which that is not so, with the line that names it.
     pub fn check_files(&self) -> Result<(), ConfigError> {
         self.tunnel.credentials.check_files(&self.source, "ca")?;
+        for (index, listen) in self.listen.iter().enumerate() {
+            let checked = listen.proxy_users().map(drop);
+            let key = format!("listen[{index}].credentials_file");
+            checked.map_err(|error| self.source.error(&key, error.to_string()))?;
+        }
         self.admin.check_files(&self.source)
     }
 }

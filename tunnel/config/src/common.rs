@@ -5,13 +5,13 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 
+use crate::secret_file;
 use crate::value::{Int, from_string};
 use crate::{ConfigError, Source, WebOrigin};
 
@@ -209,27 +209,19 @@ impl AdminToken {
     /// # Errors
     /// What is wrong with the file, and what would be right.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let wrong = |problem: String| io::Error::other(format!("{}: {problem}", path.display()));
-        let text =
-            fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
-        let metadata = fs::metadata(path)?;
-        let mode = metadata.permissions().mode() & 0o777;
-        if mode & 0o007 != 0 {
-            let problem = format!("mode {mode:04o} lets every user of this host use it: chmod 600");
-            return Err(wrong(problem));
-        }
-        let token = text.trim_end_matches(['\r', '\n']);
+        let file = secret_file::read(path, MAX_TOKEN_FILE_BYTES)?;
+        let token = file.text.trim_end_matches(['\r', '\n']);
         let length = MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS;
         // RFC 6750, Section 2.1.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         if !length.contains(&token.len()) || !token.bytes().all(is_plain) {
-            return Err(wrong(format!(
+            let problem = format!(
                 "must hold one line of {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} letters, digits and \
                  -._~+/=, as openssl rand -hex 32 prints it"
-            )));
+            );
+            return Err(secret_file::wrong(path, problem));
         }
-        let group = (mode & 0o040 != 0).then(|| metadata.gid());
-        Ok(Self { text: token.to_owned(), owner: metadata.uid(), group })
+        Ok(Self { text: token.to_owned(), owner: file.owner, group: file.group })
     }
 
     /// Its bytes.
@@ -258,6 +250,8 @@ impl fmt::Debug for AdminToken {
 const MIN_TOKEN_CHARS: usize = 32;
 /// Most of them: what a header field of HTTP/1.1 takes everywhere.
 const MAX_TOKEN_CHARS: usize = 4096;
+/// A larger file holds no token: with room for the end of its line.
+const MAX_TOKEN_FILE_BYTES: u64 = 2 * MAX_TOKEN_CHARS as u64;
 
 impl Admin {
     /// The token, if there is to be one.
@@ -403,10 +397,14 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+    /// Lines for the systemd journal, with their priority and without time.
+    Journald,
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn token_of(text: &str, mode: u32) -> io::Result<Option<AdminToken>> {

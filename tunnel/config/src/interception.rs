@@ -17,7 +17,7 @@ pub enum Interception {
     Redirect,
     /// A PROXY protocol header, version 1 or 2.
     ProxyProtocol,
-    /// An HTTP/1.1 CONNECT request.
+    /// An HTTP/1.1 CONNECT request, or a request in absolute form.
     HttpConnect,
     /// A SOCKS5 CONNECT request (RFC 1928).
     Socks5,

@@ -3,7 +3,7 @@
 //! A file is TOML. [`parse_client`] and [`parse_server`] either return a configuration that is
 //! valid as a whole, or one [`ConfigError`] with file, line, column, key and the values allowed
 //! there. Unknown keys are errors. Nothing is opened or bound here, except the file itself by
-//! [`load_client`] and [`load_server`], and the certificate files by their `check_files`.
+//! [`load_client`] and [`load_server`], and the files with certificates and secrets by their `check_files`.
 //!
 //! Relative paths in a file start at the directory of that file. The documented examples are
 //! `proxy-client/client.example.toml` and `proxy-server/server.example.toml`.
@@ -22,7 +22,9 @@ mod mcc;
 mod network;
 mod networks;
 mod origin;
+mod proxy_users;
 mod resolver;
+mod secret_file;
 mod server;
 mod server_limits;
 mod servers;
@@ -47,6 +49,7 @@ pub use listen::{FailMode, ImmutableListen, Listen};
 pub use mcc::{Mcc, Telemetry};
 pub use networks::Networks;
 pub use origin::WebOrigin;
+pub use proxy_users::ProxyUsers;
 pub use resolver::ResolverSettings;
 pub use server::{Dial, RtspSettings, ServerConfig, ServerTunnel, SessionTickets};
 pub use server_limits::ServerLimits;

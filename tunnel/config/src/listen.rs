@@ -1,7 +1,8 @@
 //! `[[listen]]` of a client.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -11,7 +12,8 @@ use crate::interception::{Interception, ListenAddress};
 use crate::network::Network;
 use crate::value::{BindAddress, HostPort};
 use crate::{
-    Allow, CheckAlgorithm, Class, ConfigError, CongestionControl, Protocol, Source, TrustedProxies,
+    Allow, CheckAlgorithm, Class, ConfigError, CongestionControl, Protocol, ProxyUsers, Source,
+    TrustedProxies,
 };
 
 /// One `[[listen]]`: a listener that accepts flows.
@@ -36,11 +38,19 @@ pub struct Listen {
     pub congestion_control: Option<CongestionControl>,
     /// Handling of new flows while no server can take them; default `closed`.
     pub fail_mode: FailMode,
+    /// Whose clients may use it, in modes `http_connect` and `socks5`; without the key all that reach it.
+    pub credentials_file: Option<PathBuf>,
 }
 
 /// What of a listener a reload can't change.
 #[derive(Debug, PartialEq)]
-pub struct ImmutableListen<'a>(&'a Interception, &'a ListenAddress, &'a TrustedProxies, FailMode);
+pub struct ImmutableListen<'a>(
+    &'a Interception,
+    &'a ListenAddress,
+    &'a TrustedProxies,
+    FailMode,
+    Option<&'a Path>,
+);
 
 impl Listen {
     /// The class that the configuration gives flows to `port`, whatever they carry.
@@ -59,9 +69,23 @@ impl Listen {
         self.fail_mode == FailMode::Open && !self.interception.is_udp()
     }
 
+    /// The users whose credentials its clients must show; `None` if they need none.
+    ///
+    /// # Errors
+    /// What is wrong with their file, and what would be right.
+    pub fn proxy_users(&self) -> io::Result<Option<ProxyUsers>> {
+        self.credentials_file.as_deref().map(ProxyUsers::read).transpose()
+    }
+
     /// What a reload can't change.
     pub fn immutable(&self) -> ImmutableListen<'_> {
-        ImmutableListen(&self.interception, &self.address, &self.trusted_proxies, self.fail_mode)
+        ImmutableListen(
+            &self.interception,
+            &self.address,
+            &self.trusted_proxies,
+            self.fail_mode,
+            self.credentials_file.as_deref(),
+        )
     }
 }
 
@@ -97,6 +121,7 @@ pub(crate) struct RawListen {
     congestion_control: Option<RawCongestionControl>,
     #[serde(default)]
     fail_mode: FailMode,
+    credentials_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -217,6 +242,11 @@ impl RawListen {
             let problem = "mode udp recognises no classes, for it carries no TCP; remove it";
             return Err(source.error(&format!("{key}.recognise_class"), problem));
         }
+        let asks = matches!(interception, Interception::HttpConnect | Interception::Socks5);
+        if self.credentials_file.is_some() && !asks {
+            let problem = "only modes http_connect and socks5 ask for credentials; remove it";
+            return Err(source.error(&format!("{key}.credentials_file"), problem));
+        }
         let class_of_ports = check_class_of_ports(self.class_of_ports, key, source)?;
         let congestion_control = match self.congestion_control {
             Some(raw) => Some(raw.check(source, &format!("{key}.congestion_control"), known)?),
@@ -233,6 +263,7 @@ impl RawListen {
             recognise_class: self.recognise_class.unwrap_or(!is_udp),
             congestion_control,
             fail_mode: self.fail_mode,
+            credentials_file: self.credentials_file.map(|file| source.resolve(&file)),
         })
     }
 

@@ -28,6 +28,7 @@ use crate::flow_label::FlowLabel;
 use crate::flow_owner::{FlowOwner, FlowRefusal};
 use crate::h3_errors::H3_CONNECT_ERROR;
 use crate::h3_errors::H3_NO_ERROR;
+use crate::http_exchange::HttpExchange;
 use crate::memory::HeldBytes;
 use crate::metrics;
 use crate::metrics::{ConnectionState, FlowFailure, WorkerCounters};
@@ -365,6 +366,9 @@ impl Core {
         if let Some(rtsp) = start.rtsp.and_then(|rtsp| self.follow_rtsp(rtsp, &flow)) {
             flow.follow_rtsp(rtsp);
         }
+        if let Some(exchange) = start.exchange {
+            flow.carry_exchange(exchange);
+        }
         flow.state.confirmed = confirmed;
         flow.state.queued = true;
         flow.state.stream_finished = start.stream_finished;
@@ -581,4 +585,6 @@ pub struct RelayStart {
     pub again: Option<u64>,
     /// How its SETUP requests are followed, if it is RTSP.
     pub rtsp: Option<Rtsp>,
+    /// The exchange that it carries, if its client has sent a request in absolute form.
+    pub exchange: Option<Box<HttpExchange>>,
 }

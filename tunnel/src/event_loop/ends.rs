@@ -45,6 +45,17 @@ impl Core {
             self.pending.events.extend(returned.map(|it| TunnelEvent::FlowRetryable(Box::new(it))));
             return;
         }
+        // A client that has gone takes no answer, and a process that ends gives none.
+        let is_told = !matches!(
+            end,
+            FlowEnd::Complete | FlowEnd::LocalReset | FlowEnd::TcpTimeout | FlowEnd::Drained
+        );
+        if is_told && flow.is_unanswered() {
+            self.count_end(end);
+            let unanswered = flow.into_unanswered(end).map(Box::new);
+            self.pending.events.extend(unanswered.map(TunnelEvent::FlowUnanswered));
+            return;
+        }
         tracing::debug!(
             destination = %flow.label.destination,
             sent_bytes = flow.traffic.sent_bytes,
@@ -70,6 +81,7 @@ impl Core {
             FlowEnd::TunnelLost | FlowEnd::Drained => FlowFailure::TunnelLost,
             FlowEnd::Idle => FlowFailure::IdleTimeout,
             FlowEnd::Memory => FlowFailure::Memory,
+            FlowEnd::BadExchange => FlowFailure::Protocol,
             FlowEnd::Refused(failure) => failure,
         };
         self.shared.metrics.flows_finished.of(failure.into()).inc();

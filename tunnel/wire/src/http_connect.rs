@@ -1,6 +1,6 @@
 //! HTTP/1.1 CONNECT (RFC 9110 §9.3.6, RFC 9112 §3.2.3), proxy side.
 
-use crate::{AuthorityError, ConnectFailure, Destination, Parsed, parse_authority};
+use crate::{AuthorityError, ConnectFailure, Destination, Parsed, http_reply, parse_authority};
 
 /// Longest request head with its empty line, in bytes.
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -59,7 +59,7 @@ impl HttpConnectError {
             Self::MethodNotAllowed => "Allow: CONNECT\r\n",
             _ => "Proxy-Status: millrace; error=http_request_error\r\n",
         };
-        encode_error(self.status(), field, &self.to_string())
+        http_reply::encode(self.status(), field, &self.to_string())
     }
 }
 
@@ -106,33 +106,7 @@ pub fn parse(buf: &[u8]) -> Result<Parsed<Destination>, HttpConnectError> {
 /// The whole answer for a destination that could not be connected, with `Proxy-Status` (RFC 9209).
 pub fn encode_failure(failure: ConnectFailure) -> Vec<u8> {
     let field = format!("Proxy-Status: {}\r\n", failure.proxy_status());
-    encode_error(failure.status(), &field, &failure.to_string())
-}
-
-fn encode_error(status: u16, field: &str, text: &str) -> Vec<u8> {
-    let reason = reason(status);
-    format!(
-        "HTTP/1.1 {status} {reason}\r\n{field}Content-Type: text/plain\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{text}\n",
-        text.len() + 1
-    )
-    .into_bytes()
-}
-
-/// The reason phrase (RFC 9110 §15) of a status that this crate sends.
-fn reason(status: u16) -> &'static str {
-    match status {
-        400 => "Bad Request",
-        403 => "Forbidden",
-        405 => "Method Not Allowed",
-        431 => "Request Header Fields Too Large",
-        500 => "Internal Server Error",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        505 => "HTTP Version Not Supported",
-        _ => "Error",
-    }
+    http_reply::encode(failure.status(), &field, &failure.to_string())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Pure parsers and encoders for what Millrace reads from a peer before it relays a byte: PROXY protocol headers,
-//! SOCKS5, HTTP/1.1 CONNECT heads, HTTP/3 CONNECT field lists, and the datagrams and capsules of CONNECT-UDP; player
-//! reports in requests (CMCD); RTSP messages, and the session descriptions and RTP packets in an RTSP connection.
+//! SOCKS5, HTTP/1.1 CONNECT heads, heads of requests in absolute form and of their responses, HTTP/3 CONNECT field lists,
+//! and the datagrams and capsules of CONNECT-UDP; player reports in requests (CMCD); RTSP messages, and the session
+//! descriptions and RTP packets in an RTSP connection.
 //!
 //! Nothing here does I/O, keeps state or allocates more than the length cap of its format. An
 //! incremental parser is a function of all bytes read so far: it answers [`Parsed::Incomplete`]
@@ -18,6 +19,9 @@ pub mod first_bytes;
 pub mod h3_connect;
 pub mod http_connect;
 pub mod http_datagram;
+pub mod http_forward;
+pub mod http_reply;
+pub mod proxy_authorization;
 pub mod proxy_protocol;
 pub mod quic_packet;
 pub mod repair;

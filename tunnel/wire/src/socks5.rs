@@ -1,8 +1,10 @@
-//! SOCKS version 5 (RFC 1928), proxy side: CONNECT without authentication.
+//! SOCKS version 5 (RFC 1928), proxy side: CONNECT without authentication, or with a user name and a password (RFC 1929).
 //!
 //! The dialogue: the client's greeting ([`parse_greeting`]), [`METHOD_NO_AUTHENTICATION`] or
-//! [`METHOD_UNACCEPTABLE`]; the request ([`parse_request`]), a reply ([`encode_reply`]).
+//! [`METHOD_UNACCEPTABLE`], or [`METHOD_PASSWORD`], the client's name and password ([`parse_password`]) and
+//! [`PASSWORD_ACCEPTED`] or [`PASSWORD_REFUSED`]; the request ([`parse_request`]), a reply ([`encode_reply`]).
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{ConnectFailure, Destination, Parsed};
@@ -15,6 +17,18 @@ pub const MAX_GREETING_BYTES: usize = 2 + 255;
 
 /// Answer to a greeting that offers to go without authentication (RFC 1928 §3).
 pub const METHOD_NO_AUTHENTICATION: [u8; 2] = [5, 0x00];
+
+/// Answer to a greeting that offers a user name and a password (RFC 1928 §3).
+pub const METHOD_PASSWORD: [u8; 2] = [5, 0x02];
+
+/// Answer to a user name and a password that are right (RFC 1929 §2).
+pub const PASSWORD_ACCEPTED: [u8; 2] = [1, 0x00];
+
+/// Answer to others; the server must then close (RFC 1929 §2).
+pub const PASSWORD_REFUSED: [u8; 2] = [1, 0x01];
+
+/// The longest user name with its password, in bytes.
+pub const MAX_PASSWORD_BYTES: usize = 1 + 1 + 255 + 1 + 255;
 
 /// Answer to a greeting that does not; the client must then close (RFC 1928 §3).
 pub const METHOD_UNACCEPTABLE: [u8; 2] = [5, 0xff];
@@ -62,6 +76,23 @@ pub struct Greeting {
     /// Whether "no authentication required" is among the methods offered. If not, the answer is
     /// [`METHOD_UNACCEPTABLE`] and a close.
     pub offers_no_authentication: bool,
+    /// Whether "username/password" is among them.
+    pub offers_password: bool,
+}
+
+/// What a client shows to be let in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SocksCredentials {
+    /// The user name, of at most 255 bytes.
+    pub name: Vec<u8>,
+    /// The password, of at most 255 bytes.
+    pub password: Vec<u8>,
+}
+
+impl fmt::Debug for SocksCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SocksCredentials")
+    }
 }
 
 /// Why the bytes are no request that can be served.
@@ -70,6 +101,9 @@ pub enum Socks5Error {
     /// The first byte is not 5.
     #[error("the client speaks SOCKS version {0}; expected 5")]
     UnsupportedVersion(u8),
+    /// The first byte of the user name and password is not 1.
+    #[error("the client's password message has version {0}; expected 1 (RFC 1929)")]
+    UnsupportedPasswordVersion(u8),
     /// A command other than CONNECT: BIND, UDP ASSOCIATE or unknown.
     #[error("SOCKS command {0} is not supported; only 1 (CONNECT) is")]
     UnsupportedCommand(u8),
@@ -92,7 +126,7 @@ impl Socks5Error {
     /// understand one.
     pub fn reply(&self) -> Option<Reply> {
         match self {
-            Self::UnsupportedVersion(_) => None,
+            Self::UnsupportedVersion(_) | Self::UnsupportedPasswordVersion(_) => None,
             Self::UnsupportedCommand(_) => Some(Reply::CommandNotSupported),
             Self::UnsupportedAddressType(_) => Some(Reply::AddressTypeNotSupported),
             Self::ReservedByte(_) | Self::BadDestination(_) | Self::NameNotText => {
@@ -116,10 +150,33 @@ pub fn parse_greeting(buf: &[u8]) -> Result<Parsed<Greeting>, Socks5Error> {
     Ok(match buf.get(2..consumed) {
         None => Parsed::Incomplete,
         Some(methods) => Parsed::Complete {
-            value: Greeting { offers_no_authentication: methods.contains(&0) },
+            value: Greeting {
+                offers_no_authentication: methods.contains(&0),
+                offers_password: methods.contains(&2),
+            },
             consumed,
         },
     })
+}
+
+/// Parses a user name and a password: version, length, name, length, password (RFC 1929 §2).
+///
+/// # Errors
+/// [`Socks5Error::UnsupportedPasswordVersion`].
+pub fn parse_password(buf: &[u8]) -> Result<Parsed<SocksCredentials>, Socks5Error> {
+    match buf.first() {
+        None | Some(1) => {}
+        Some(&version) => return Err(Socks5Error::UnsupportedPasswordVersion(version)),
+    }
+    let text_at = |at: usize| {
+        let length = usize::from(*buf.get(at)?);
+        buf.get(at + 1..at + 1 + length)
+    };
+    let Some(name) = text_at(1) else { return Ok(Parsed::Incomplete) };
+    let Some(password) = text_at(2 + name.len()) else { return Ok(Parsed::Incomplete) };
+    let consumed = 3 + name.len() + password.len();
+    let value = SocksCredentials { name: name.to_vec(), password: password.to_vec() };
+    Ok(Parsed::Complete { value, consumed })
 }
 
 /// Parses the request: version, command, reserved, address type, address, port (RFC 1928 §4). A
@@ -210,12 +267,16 @@ mod tests {
 
     #[test]
     fn greetings() {
-        let offers = |offers_no_authentication| Greeting { offers_no_authentication };
+        let both = |offers_no_authentication, offers_password| Greeting {
+            offers_no_authentication,
+            offers_password,
+        };
+        let offers = |offers_no_authentication| both(offers_no_authentication, false);
         assert_incremental(parse_greeting, &[5, 1, 0], &offers(true));
-        assert_incremental(parse_greeting, &[5, 3, 2, 1, 0], &offers(true));
-        assert_incremental(parse_greeting, &[5, 1, 2], &offers(false));
+        assert_incremental(parse_greeting, &[5, 3, 2, 1, 0], &both(true, true));
+        assert_incremental(parse_greeting, &[5, 1, 2], &both(false, true));
         assert_incremental(parse_greeting, &[5, 0], &offers(false));
-        let all = [&[5, 255][..], &[2; 255]].concat();
+        let all = [&[5, 255][..], &[3; 255]].concat();
         assert_eq!(all.len(), MAX_GREETING_BYTES);
         assert_incremental(parse_greeting, &all, &offers(false));
         for version in [0, 4, b'G', 0xff] {
@@ -223,6 +284,31 @@ mod tests {
             assert_eq!(error, Socks5Error::UnsupportedVersion(version));
             assert_eq!(error.reply(), None);
         }
+    }
+
+    #[test]
+    fn passwords() {
+        let credentials = |name: &[u8], password: &[u8]| SocksCredentials {
+            name: name.to_vec(),
+            password: password.to_vec(),
+        };
+        let message = |name: &[u8], password: &[u8]| {
+            let length = |text: &[u8]| u8::try_from(text.len()).unwrap();
+            [&[1, length(name)][..], name, &[length(password)], password].concat()
+        };
+        let longest = [b'x'; 255];
+        for (name, password) in
+            [(&b"anna"[..], &b"secret"[..]), (b"", b""), (b"a", b""), (&longest, &longest)]
+        {
+            let bytes = message(name, password);
+            assert!(bytes.len() <= MAX_PASSWORD_BYTES);
+            assert_incremental(parse_password, &bytes, &credentials(name, password));
+        }
+        assert_eq!(message(&longest, &longest).len(), MAX_PASSWORD_BYTES);
+        let error = parse_password(&[5, 1]).unwrap_err();
+        assert_eq!(error, Socks5Error::UnsupportedPasswordVersion(5));
+        assert_eq!(error.reply(), None);
+        assert!(!format!("{:?}", credentials(b"anna", b"secret")).contains("anna"));
     }
 
     #[test]

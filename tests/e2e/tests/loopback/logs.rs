@@ -120,3 +120,19 @@ fn a_failure_that_repeats_itself_is_logged_a_few_times_and_summed_up() {
     let log = pair.client.log_text();
     assert!(log.contains("handshake failed") && log.contains("message repeated"), "{log}");
 }
+
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    let mut pair = Pair::builder().both("log.format", "\"journald\"").start();
+    pair.client.signal(Signal::SIGTERM);
+    pair.client.wait(wait::DEFAULT_TIMEOUT);
+    let log = pair.client.log_text();
+    let lines: Vec<_> = log.lines().filter(|line| !line.is_empty()).collect();
+    assert!(lines.iter().any(|line| line.starts_with("<6>millrace")), "{log}");
+    let has_priority = |line: &&str| {
+        line.strip_prefix('<')
+            .and_then(|it| it.split_once('>'))
+            .is_some_and(|(priority, _)| ["3", "4", "6", "7"].contains(&priority))
+    };
+    assert!(lines.iter().all(|line| has_priority(&line)), "{log}");
+}

@@ -125,7 +125,16 @@ fn bad_connect_requests() {
     let huge = format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\nX: {}\r\n\r\n", "x".repeat(40_000));
     let many = format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n{}\r\n", "X: y\r\n".repeat(1000));
     let cases = [
-        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (
+            "POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            400,
+        ),
+        (
+            "POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+        ),
         ("CONNECT a:80 HTTP/1.1\r\n\r\n", 400),
         ("CONNECT nowhere HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("CONNECT a:0 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
