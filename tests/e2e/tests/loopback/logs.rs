@@ -134,5 +134,5 @@ fn lines_for_the_journal_begin_with_their_priority() {
             .and_then(|it| it.split_once('>'))
             .is_some_and(|(priority, _)| ["3", "4", "6", "7"].contains(&priority))
     };
-    assert!(lines.iter().all(|line| has_priority(&line)), "{log}");
+    assert!(lines.iter().all(has_priority), "{log}");
 }
