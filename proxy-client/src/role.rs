@@ -22,7 +22,7 @@ use crate::flow_context::{FIRST_FLOW_KEY, FlowContext};
 use crate::listener::Listener;
 use crate::pool::{Availability, Pool};
 use crate::reloadable::Reloadable;
-use crate::tcp::{Accept, MAX_ACCEPTS_PER_TURN, TcpFlows, TcpListeners};
+use crate::tcp::{Accept, MAX_ACCEPTS_PER_TURN, TcpFlows, TcpListeners, answer_unanswered};
 use crate::udp::{self, UdpFlows, UdpListeners};
 
 /// The role of a client in an event loop: turns accepted connections and datagrams into flows through the tunnel.
@@ -221,7 +221,9 @@ impl Role for ClientRole {
                 udp.on_media_over(context, core, (conn, stream), number);
             }
             TunnelEvent::FlowRetryable(returned) => tcp.on_returned(context, core, *returned),
-            TunnelEvent::FlowUnanswered(flow) => tcp.on_unanswered(context, core, *flow),
+            TunnelEvent::FlowUnanswered(flow) => {
+                answer_unanswered(&mut tcp.accepted, context, core, *flow);
+            }
             TunnelEvent::GoingAway(conn) => context.pool.on_going_away(core, conn),
             TunnelEvent::Request { conn, stream, .. } => {
                 core.reset_stream(conn, stream, H3_CONNECT_ERROR);

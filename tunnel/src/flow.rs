@@ -16,7 +16,7 @@ use crate::conn_id::ConnId;
 use crate::flow_end::FlowEnd;
 use crate::flow_info::{FlowSeen, FlowState};
 use crate::flow_label::FlowLabel;
-use crate::http_exchange::{HttpExchange, UnansweredFlow};
+use crate::http_exchange::{HttpExchange, UnansweredExchange};
 use crate::memory::DrainMeter;
 use crate::metrics::Metrics;
 use crate::player_watch::PlayerWatch;
@@ -292,55 +292,6 @@ impl Flow {
         self.take_rtsp_output(self.traffic.opened);
     }
 
-    /// Lets `exchange` rewrite the flow from here on, including what the socket has already delivered.
-    pub(crate) fn carry_exchange(&mut self, mut exchange: Box<HttpExchange>) {
-        let request = exchange.on_request_bytes(self.buffers.to_stream.rest());
-        self.buffers.to_stream = PartialWrite::of(request);
-        self.exchange = Some(exchange);
-    }
-
-    /// What the socket brought, as it goes to the stream; `None` for no change.
-    fn rewrite_to_stream(&mut self, read: &[u8], now: Instant) -> Option<Vec<u8>> {
-        match (&mut self.exchange, &mut self.rtsp) {
-            (Some(exchange), _) => Some(exchange.on_request_bytes(read)),
-            (None, Some(rtsp)) => Some(rtsp.on_socket_bytes(read, now)),
-            (None, None) => None,
-        }
-    }
-
-    /// What the stream brought, as it goes to the socket.
-    fn rewrite_to_socket<'a>(&mut self, read: &'a [u8]) -> Cow<'a, [u8]> {
-        match (&mut self.exchange, &mut self.rtsp) {
-            (Some(exchange), _) => exchange.on_response_bytes(read),
-            (None, Some(rtsp)) => rtsp.on_stream_bytes(read).into(),
-            (None, None) => read.into(),
-        }
-    }
-
-    /// The end of a flow whose exchange can't go on, once nothing waits for its client.
-    fn end_of_exchange(&self) -> Option<FlowEnd> {
-        let exchange = self.exchange.as_ref()?;
-        let is_over = exchange.is_broken()
-            || exchange.has_answer() && self.buffers.to_socket.rest().is_empty();
-        is_over.then_some(FlowEnd::BadExchange)
-    }
-
-    /// Whether its client waits for a response, which another answer can replace.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.exchange.as_ref().is_some_and(|it| !it.is_answered())
-            && self.buffers.to_socket.rest().is_empty()
-    }
-
-    /// Takes a flow with an exchange apart, for an answer to its client.
-    pub(crate) fn into_unanswered(self, end: FlowEnd) -> Option<UnansweredFlow> {
-        let Self { socket, label, admission, exchange, .. } = self;
-        let mut exchange = exchange?;
-        if end == FlowEnd::RemoteReset {
-            exchange.end_response();
-        }
-        Some(UnansweredFlow { socket, label, admission, exchange, end })
-    }
-
     /// Takes what the RTSP agent itself sends, behind what it has passed on. Whether anything waits for the stream.
     pub(crate) fn take_rtsp_output(&mut self, now: Instant) -> bool {
         let Some(rtsp) = &mut self.rtsp else { return false };
@@ -465,7 +416,7 @@ impl Flow {
         scratch: &mut [u8],
         now: Instant,
     ) -> Pump {
-        if let Some(end) = self.end_of_exchange() {
+        if let Some(end) = end_of_exchange(self) {
             return Pump::Failed(end);
         }
         if self.state.sent_end
@@ -522,7 +473,7 @@ impl Flow {
             Ok(read) => {
                 self.traffic.active = now;
                 self.keep(&scratch[..read]);
-                let written = self.rewrite_to_stream(&scratch[..read], now);
+                let written = rewrite_to_stream(self, &scratch[..read], now);
                 let bytes = written.as_deref().unwrap_or(&scratch[..read]);
                 if bytes.is_empty() {
                     return Pump::More;
@@ -580,7 +531,7 @@ impl Flow {
         scratch: &mut [u8],
         now: Instant,
     ) -> Pump {
-        if let Some(end) = self.end_of_exchange() {
+        if let Some(end) = end_of_exchange(self) {
             return Pump::Failed(end);
         }
         if self.state.received_end || !self.state.socket_writable {
@@ -605,7 +556,7 @@ impl Flow {
                     if let Some(player) = &mut self.player.watch {
                         player.take(&scratch[..read], now);
                     }
-                    let bytes = &*self.rewrite_to_socket(&scratch[..read]);
+                    let bytes = &*rewrite_to_socket(self, &scratch[..read]);
                     if bytes.is_empty() {
                         return Pump::More;
                     }
@@ -635,7 +586,7 @@ impl Flow {
                 }
                 exchange.end_response();
             }
-            if let Some(end) = self.end_of_exchange() {
+            if let Some(end) = end_of_exchange(self) {
                 return Pump::Failed(end);
             }
             if self.held(RtspFlow::end_of_stream, |flow| &mut flow.buffers.to_socket) {
@@ -677,4 +628,53 @@ impl Flow {
             _ => Pump::Failed(FlowEnd::of_socket_error(error)),
         }
     }
+}
+
+/// Lets `exchange` rewrite a flow from here on, including what its socket has already delivered.
+pub(crate) fn carry_exchange(flow: &mut Flow, mut exchange: Box<HttpExchange>) {
+    let request = exchange.on_request_bytes(flow.buffers.to_stream.rest());
+    flow.buffers.to_stream = PartialWrite::of(request);
+    flow.exchange = Some(exchange);
+}
+
+/// Whether the client of a flow waits for a response, which another answer can replace.
+pub(crate) fn is_unanswered(flow: &Flow) -> bool {
+    flow.exchange.as_ref().is_some_and(|it| !it.is_answered())
+        && flow.buffers.to_socket.rest().is_empty()
+}
+
+/// Takes a flow with an exchange apart, for an answer to its client.
+pub(crate) fn into_unanswered(flow: Flow, end: FlowEnd) -> Option<UnansweredExchange> {
+    let Flow { socket, label, admission, exchange, .. } = flow;
+    let mut exchange = exchange?;
+    if end == FlowEnd::RemoteReset {
+        exchange.end_response();
+    }
+    Some(UnansweredExchange { socket, label, admission, exchange, end })
+}
+
+/// What the socket brought, as it goes to the stream; `None` for no change.
+fn rewrite_to_stream(flow: &mut Flow, read: &[u8], now: Instant) -> Option<Vec<u8>> {
+    match (&mut flow.exchange, &mut flow.rtsp) {
+        (Some(exchange), _) => Some(exchange.on_request_bytes(read)),
+        (None, Some(rtsp)) => Some(rtsp.on_socket_bytes(read, now)),
+        (None, None) => None,
+    }
+}
+
+/// What the stream brought, as it goes to the socket.
+fn rewrite_to_socket<'a>(flow: &mut Flow, read: &'a [u8]) -> Cow<'a, [u8]> {
+    match (&mut flow.exchange, &mut flow.rtsp) {
+        (Some(exchange), _) => exchange.on_response_bytes(read),
+        (None, Some(rtsp)) => rtsp.on_stream_bytes(read).into(),
+        (None, None) => read.into(),
+    }
+}
+
+/// The end of a flow whose exchange can't go on, once nothing waits for its client.
+fn end_of_exchange(flow: &Flow) -> Option<FlowEnd> {
+    let exchange = flow.exchange.as_ref()?;
+    let is_over =
+        exchange.is_broken() || exchange.has_answer() && flow.buffers.to_socket.rest().is_empty();
+    is_over.then_some(FlowEnd::BadExchange)
 }

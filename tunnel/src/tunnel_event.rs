@@ -5,7 +5,7 @@ use quiche::h3;
 use crate::conn_id::ConnId;
 use crate::flow::RetryableFlow;
 use crate::flow_end::FlowEnd;
-use crate::http_exchange::UnansweredFlow;
+use crate::http_exchange::UnansweredExchange;
 use crate::rtsp::NewMedium;
 
 /// An event for the role.
@@ -90,7 +90,7 @@ pub enum TunnelEvent {
     /// A flow failed before its destination was connected, and can be retried.
     FlowRetryable(Box<RetryableFlow>),
     /// A flow of an HTTP request failed before its client had a response. Its end is counted already.
-    FlowUnanswered(Box<UnansweredFlow>),
+    FlowUnanswered(Box<UnansweredExchange>),
     /// An RTSP connection has set up a medium over UDP, for which a client asks its server.
     MediumSetUp(Box<NewMedium>),
     /// What an RTSP connection has set up is over, and so are the flows of it that run.

@@ -11,6 +11,7 @@ use millrace_wire::{ConnectFailure, Destination};
 use tracing::field;
 
 use super::accepted_table::AcceptedTable;
+use super::rejects;
 use crate::accepted::{Accepted, AcceptedState, Outcome};
 use crate::direct::Direct;
 use crate::flow_context::{FlowContext, log_refusal};
@@ -65,7 +66,7 @@ impl TcpFlows {
         match outcome {
             Outcome::Wait => {}
             Outcome::Ready(destination) => self.on_ready(context, core, key, destination),
-            Outcome::Rejected(reject) => self.on_rejected(core, key, reject),
+            Outcome::Rejected(reject) => rejects::answer(&mut self.accepted, core, key, reject),
             Outcome::GoneInSilence => {
                 tracing::debug!(client, "closed without a byte");
                 self.accepted.remove(key);

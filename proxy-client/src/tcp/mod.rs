@@ -13,3 +13,4 @@ mod unanswered;
 
 pub(crate) use flows::TcpFlows;
 pub(crate) use listeners::{Accept, MAX_ACCEPTS_PER_TURN, TcpListeners};
+pub(crate) use unanswered::answer as answer_unanswered;

@@ -4,7 +4,7 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::metrics::{Drop, FlowFailure, FlowOutcome, Parser};
 use tracing::field;
 
-use super::flows::TcpFlows;
+use super::accepted_table::AcceptedTable;
 use crate::intercept::{Reject, RejectReason};
 
 /// How a refused handshake is counted.
@@ -17,33 +17,31 @@ enum RejectKind {
     Malformed(Parser),
 }
 
-impl TcpFlows {
-    /// Answers a client whose handshake is refused.
-    pub(super) fn on_rejected(&mut self, core: &Core, key: u64, reject: Reject) {
-        let Reject { reply, reason } = reject;
-        let Some(accepted) = self.accepted.get(key) else { return };
-        let client = accepted.client.map(field::display);
-        let metrics = &core.shared.metrics;
-        match kind_of(&reason, &reply) {
-            RejectKind::Expected => {
-                tracing::debug!(client, %reason, "closed in its handshake");
-                metrics.flows_finished.of(FlowOutcome::Complete).inc();
-            }
-            RejectKind::Credentials => {
-                tracing::warn!(client, %reason, "client of an explicit proxy refused");
-                metrics.drops.of(Drop::WrongCredentials).inc();
-                metrics.flows_finished.of(FlowFailure::Denied.into()).inc();
-            }
-            RejectKind::Malformed(parser) => {
-                tracing::warn!(client, %reason, "bad handshake");
-                metrics.protocol_errors.of(parser).inc();
-                metrics.flows_finished.of(FlowFailure::Protocol.into()).inc();
-            }
+/// Answers a client whose handshake is refused.
+pub(super) fn answer(table: &mut AcceptedTable, core: &Core, key: u64, reject: Reject) {
+    let Reject { reply, reason } = reject;
+    let Some(accepted) = table.get(key) else { return };
+    let client = accepted.client.map(field::display);
+    let metrics = &core.shared.metrics;
+    match kind_of(&reason, &reply) {
+        RejectKind::Expected => {
+            tracing::debug!(client, %reason, "closed in its handshake");
+            metrics.flows_finished.of(FlowOutcome::Complete).inc();
         }
-        // For a PROXY header without a destination, accepting the connection is the answer (PROXY protocol, section 2.2).
-        let is_answered = !reply.is_empty() || reason == RejectReason::NoDestination;
-        self.accepted.reply_and_close(key, is_answered.then_some(reply), core.now());
+        RejectKind::Credentials => {
+            tracing::warn!(client, %reason, "client of an explicit proxy refused");
+            metrics.drops.of(Drop::WrongCredentials).inc();
+            metrics.flows_finished.of(FlowFailure::Denied.into()).inc();
+        }
+        RejectKind::Malformed(parser) => {
+            tracing::warn!(client, %reason, "bad handshake");
+            metrics.protocol_errors.of(parser).inc();
+            metrics.flows_finished.of(FlowFailure::Protocol.into()).inc();
+        }
     }
+    // For a PROXY header without a destination, accepting the connection is the answer (PROXY protocol, section 2.2).
+    let is_answered = !reply.is_empty() || reason == RejectReason::NoDestination;
+    table.reply_and_close(key, is_answered.then_some(reply), core.now());
 }
 
 fn kind_of(reason: &RejectReason, reply: &[u8]) -> RejectKind {

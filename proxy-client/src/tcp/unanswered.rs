@@ -2,56 +2,54 @@
 
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::flow_end::FlowEnd;
-use millrace_tunnel::http_exchange::UnansweredFlow;
+use millrace_tunnel::http_exchange::UnansweredExchange;
 use millrace_tunnel::metrics::FlowFailure;
 use millrace_wire::{ConnectFailure, Destination};
 
-use super::flows::TcpFlows;
+use super::accepted_table::AcceptedTable;
 use crate::accepted::{Accepted, AcceptedState};
 use crate::flow_context::FlowContext;
 use crate::intercept::Handshake;
 use crate::server_set::ServerSet;
 
-impl TcpFlows {
-    /// A flow has ended before its client had a response: it gets the reason as one.
-    pub(crate) fn on_unanswered(
-        &mut self,
-        context: &mut FlowContext,
-        core: &Core,
-        flow: UnansweredFlow,
-    ) {
-        let UnansweredFlow { mut socket, label, admission, exchange, end } = flow;
-        let key = context.new_key();
-        let watched = socket.watch_again(core.registry(), Core::role_token(key as usize));
-        let (Ok(destination), Ok(())) = (label.destination.parse::<Destination>(), watched) else {
-            core.shared.metrics.flows_finished.of(FlowFailure::Internal.into()).inc();
-            return socket.reset();
-        };
-        let (failure, reason) = (failure_of(end), end.as_str());
-        tracing::info!(%destination, reason, %failure, "HTTP request has no response");
-        // The answer is followed by an end in order.
-        socket.abort_on_close(false);
-        let handshake = Handshake::forwarding(destination.clone(), exchange);
-        let accepted = Accepted {
-            socket,
-            handshake,
-            bytes: Vec::new(),
-            client: label.client,
-            // Of no meaning for a flow that is over.
-            listener: 0,
-            group: 0,
-            follows_rtsp: false,
-            handshake_place: None,
-            admission,
-            deadline: core.now(),
-            state: AcceptedState::Waiting(destination),
-            offers: 0,
-            refused_by: ServerSet::default(),
-        };
-        let reply = accepted.failure_reply(failure);
-        self.accepted.insert(key, accepted);
-        self.accepted.reply_and_close(key, reply, core.now());
-    }
+/// A flow has ended before its client had a response: it gets the reason as one.
+pub(crate) fn answer(
+    accepted: &mut AcceptedTable,
+    context: &mut FlowContext,
+    core: &Core,
+    flow: UnansweredExchange,
+) {
+    let UnansweredExchange { mut socket, label, admission, exchange, end } = flow;
+    let key = context.new_key();
+    let watched = socket.watch_again(core.registry(), Core::role_token(key as usize));
+    let (Ok(destination), Ok(())) = (label.destination.parse::<Destination>(), watched) else {
+        core.shared.metrics.flows_finished.of(FlowFailure::Internal.into()).inc();
+        return socket.reset();
+    };
+    let (failure, reason) = (failure_of(end), end.as_str());
+    tracing::info!(%destination, reason, %failure, "HTTP request has no response");
+    // The answer is followed by an end in order.
+    socket.abort_on_close(false);
+    let handshake = Handshake::forwarding(destination.clone(), exchange);
+    let unanswered = Accepted {
+        socket,
+        handshake,
+        bytes: Vec::new(),
+        client: label.client,
+        // Of no meaning for a flow that is over.
+        listener: 0,
+        group: 0,
+        follows_rtsp: false,
+        handshake_place: None,
+        admission,
+        deadline: core.now(),
+        state: AcceptedState::Waiting(destination),
+        offers: 0,
+        refused_by: ServerSet::default(),
+    };
+    let reply = unanswered.failure_reply(failure);
+    accepted.insert(key, unanswered);
+    accepted.reply_and_close(key, reply, core.now());
 }
 
 /// What the client is told; where the exchange itself has failed it has an answer of its own.

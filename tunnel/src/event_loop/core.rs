@@ -22,7 +22,7 @@ use crate::event_loop::state::{
     LoopBuffers, LoopSockets, PendingWork, Routes, WorkerAdmission, WorkerMemory,
 };
 use crate::event_loop::tokens::{KIND_FLOW, KIND_ROLE, KIND_SHIFT, KIND_UDP};
-use crate::flow::Flow;
+use crate::flow::{self, Flow};
 use crate::flow_end::FlowEnd;
 use crate::flow_label::FlowLabel;
 use crate::flow_owner::{FlowOwner, FlowRefusal};
@@ -367,7 +367,7 @@ impl Core {
             flow.follow_rtsp(rtsp);
         }
         if let Some(exchange) = start.exchange {
-            flow.carry_exchange(exchange);
+            flow::carry_exchange(&mut flow, exchange);
         }
         flow.state.confirmed = confirmed;
         flow.state.queued = true;

@@ -2,7 +2,7 @@
 
 use crate::close_reason::{close_reason, handshake_failure};
 use crate::event_loop::core::Core;
-use crate::flow::Flow;
+use crate::flow::{self, Flow};
 use crate::flow_end::FlowEnd;
 use crate::h3_errors::H3_CONNECT_ERROR;
 use crate::metrics::{ConnectionState, FlowFailure, FlowOutcome, HandshakeFailure, Label};
@@ -50,9 +50,9 @@ impl Core {
             end,
             FlowEnd::Complete | FlowEnd::LocalReset | FlowEnd::TcpTimeout | FlowEnd::Drained
         );
-        if is_told && flow.is_unanswered() {
+        if is_told && flow::is_unanswered(&flow) {
             self.count_end(end);
-            let unanswered = flow.into_unanswered(end).map(Box::new);
+            let unanswered = flow::into_unanswered(flow, end).map(Box::new);
             self.pending.events.extend(unanswered.map(TunnelEvent::FlowUnanswered));
             return;
         }

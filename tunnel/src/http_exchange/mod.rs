@@ -12,4 +12,4 @@ mod response;
 mod unanswered;
 
 pub use exchange::HttpExchange;
-pub use unanswered::UnansweredFlow;
+pub use unanswered::UnansweredExchange;

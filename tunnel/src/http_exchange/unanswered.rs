@@ -9,7 +9,7 @@ use super::exchange::HttpExchange;
 
 /// A flow whose client is to be told why there is no response.
 #[derive(Debug)]
-pub struct UnansweredFlow {
+pub struct UnansweredExchange {
     /// The client.
     pub socket: Socket,
     /// For logs.
