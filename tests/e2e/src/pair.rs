@@ -36,6 +36,7 @@ pub struct PairBuilder {
     client_identity: Option<Identity>,
     wait_healthy: bool,
     beside: Kind,
+    lock: Option<TestLock>,
     measured: bool,
     server_environment: Vec<(String, String)>,
     client_environment: Vec<(String, String)>,
@@ -89,6 +90,7 @@ impl Default for PairBuilder {
             client_identity: None,
             wait_healthy: true,
             beside: Kind::Many,
+            lock: None,
             measured: false,
             server_environment: Vec::new(),
             client_environment: Vec::new(),
@@ -249,6 +251,13 @@ impl PairBuilder {
         self
     }
 
+    /// Waits now until it may run: what the test prepares from here on has its own time limit.
+    #[must_use]
+    pub fn wait_for_turn(mut self) -> Self {
+        self.lock = Some(test_lock::wait(self.beside));
+        self
+    }
+
     /// Runs alone, and the programs before all others where that is permitted: their rates and
     /// times are what the test is about.
     #[must_use]
@@ -263,7 +272,7 @@ impl PairBuilder {
     /// When one does not start.
     #[must_use]
     pub fn start(mut self) -> Pair {
-        let lock = test_lock::wait(self.beside);
+        let lock = self.lock.take().unwrap_or_else(|| test_lock::wait(self.beside));
         raise_descriptor_limit();
         if let Ok(workers) = std::env::var(WORKERS_VARIABLE) {
             self.server.set_default("runtime.workers", &workers);

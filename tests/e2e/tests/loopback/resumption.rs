@@ -67,12 +67,13 @@ fn a_connection_that_comes_back_is_resumed_with_early_data() {
 /// TLS looks at the server's certificate in full handshakes only; the client looks at it again.
 #[test]
 fn a_server_whose_certificate_has_expired_is_not_resumed() {
+    let builder = short_lived().wait_for_turn();
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::make(dir.path());
     let now = OffsetDateTime::now_utc();
     let until = now + Duration::from_secs(15);
     let server = authority.sign_for(SERVER_NAME, now - Duration::from_secs(60), until);
-    let pair = short_lived()
+    let pair = builder
         .server_identity(&authority.ca, server)
         .client("tunnel.ca", format!("\"{}\"", authority.ca.display()))
         .client_identity(authority.sign("client", -1..30))
