@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
-use crate::{data, tcp};
+use crate::{data, tcp, wait};
 
 /// Small, so that thousands fit.
 const STACK_BYTES: usize = 256 * 1024;
@@ -112,7 +112,7 @@ pub fn listen(address: SocketAddr, backlog: i32) -> TcpListener {
         socket.listen(backlog)?;
         Ok::<_, std::io::Error>(socket.into())
     };
-    open().unwrap_or_else(|error| panic!("listen on {address}: {error}"))
+    wait::for_free_address(open).unwrap_or_else(|error| panic!("listen on {address}: {error}"))
 }
 
 /// Serves one connection: everything comes back.

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use crate::wait;
+
 /// How often an origin looks whether it is to end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const BUFFER_BYTES: usize = 4 << 20;
@@ -116,7 +118,8 @@ pub fn socket_at(ip: IpAddr) -> UdpSocket {
 /// When the socket can't be bound.
 #[must_use]
 pub fn socket_on(address: SocketAddr) -> UdpSocket {
-    let socket = UdpSocket::bind(address).expect("an address of this machine");
+    let bound = wait::for_free_address(|| UdpSocket::bind(address));
+    let socket = bound.expect("an address of this machine");
     // As much as the system grants.
     let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER_BYTES);
     socket
