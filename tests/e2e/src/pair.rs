@@ -244,17 +244,11 @@ impl PairBuilder {
         self
     }
 
-    /// Runs beside a few others: the test measures seconds.
+    /// Waits now until a test of this kind may run, and not at the start: what the test prepares until then may have a time
+    /// limit of its own.
     #[must_use]
-    pub fn beside_few(mut self) -> Self {
-        self.beside = Kind::Few;
-        self
-    }
-
-    /// Waits now until it may run: what the test prepares from here on has its own time limit.
-    #[must_use]
-    pub fn wait_for_turn(mut self) -> Self {
-        self.lock = Some(test_lock::wait(self.beside));
+    pub fn in_turn_of(mut self, kind: Kind) -> Self {
+        self.lock = Some(test_lock::wait(kind));
         self
     }
 

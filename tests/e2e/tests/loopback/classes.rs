@@ -12,6 +12,7 @@ use millrace_e2e::pair::Pair;
 use millrace_e2e::relay::RelayOptions;
 use millrace_e2e::rtsp::{Player, RtspOrigin, Sockets, assert_media, field, receive, request};
 use millrace_e2e::tcp::{self, End};
+use millrace_e2e::test_lock::Kind;
 use millrace_e2e::wait::{self, DEFAULT_TIMEOUT};
 use serde_json::Value;
 use socket2::Socket;
@@ -329,7 +330,7 @@ fn first_bytes_go_along_when_a_flow_bypasses_the_tunnel() {
         .listener(0, "fail_mode = \"open\"\ncongestion_control = \"reno\"")
         .direct("127.0.0.0/8")
         .relay(RelayOptions::default())
-        .beside_few()
+        .in_turn_of(Kind::Few)
         .start();
     pair.relay.as_ref().unwrap().swallow(true);
     let mut flow = open(&pair.listeners[0], origin.address());

@@ -15,6 +15,7 @@ use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::relay::RelayOptions;
 use millrace_e2e::tcp::{self, End};
+use millrace_e2e::test_lock::Kind;
 use millrace_e2e::wait;
 use socket2::Socket;
 
@@ -33,7 +34,7 @@ pub(crate) fn builder() -> PairBuilder {
         .listener(1, "fail_mode = \"open\"")
         .listener(3, "fail_mode = \"open\"")
         .direct("127.0.0.0/8")
-        .beside_few()
+        .in_turn_of(Kind::Few)
 }
 
 /// Downloads that do not end by themselves, all of them known to move.

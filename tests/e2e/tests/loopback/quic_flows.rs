@@ -9,6 +9,7 @@ use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::quic::{self, Download, DownloadMeter, DownloadTimes, QuicOrigin};
 use millrace_e2e::relay::{Faults, RelayOptions};
+use millrace_e2e::test_lock::Kind;
 use millrace_e2e::wait::DEFAULT_TIMEOUT;
 use millrace_e2e::{tcp, udp};
 
@@ -124,7 +125,7 @@ const TIME: Duration = Duration::from_millis(10);
 fn stream(first_byte: u8) -> (Tally, Pair) {
     let origin = udp::socket();
     let (pair, listener) = pair_to(origin.local_addr().unwrap());
-    let pair = pair.beside_few().start();
+    let pair = pair.in_turn_of(Kind::Few).start();
     let client = udp::client(listener);
     let first = first_datagram(first_byte);
     client.send(&first).unwrap();

@@ -8,6 +8,7 @@ use millrace_e2e::certificates::{Authority, SERVER_NAME};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::relay::RelayOptions;
+use millrace_e2e::test_lock::Kind;
 use millrace_e2e::wait;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -67,7 +68,7 @@ fn a_connection_that_comes_back_is_resumed_with_early_data() {
 /// TLS looks at the server's certificate in full handshakes only; the client looks at it again.
 #[test]
 fn a_server_whose_certificate_has_expired_is_not_resumed() {
-    let builder = short_lived().wait_for_turn();
+    let builder = short_lived().in_turn_of(Kind::Many);
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::make(dir.path());
     let now = OffsetDateTime::now_utc();
@@ -107,8 +108,10 @@ fn a_server_whose_certificate_has_expired_is_not_resumed() {
 fn a_new_flow_takes_one_round_trip() {
     let one_way = Duration::from_millis(100);
     let origin = Origin::echo();
-    let pair =
-        Pair::builder().relay(RelayOptions { one_way, ..Default::default() }).beside_few().start();
+    let pair = Pair::builder()
+        .relay(RelayOptions { one_way, ..Default::default() })
+        .in_turn_of(Kind::Few)
+        .start();
     let open = || {
         let started = Instant::now();
         let mut flow = pair.http().open(&origin.address().to_string()).unwrap();

@@ -12,6 +12,7 @@ use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::program::Program;
 use millrace_e2e::tcp::{self, End};
+use millrace_e2e::test_lock::Kind;
 use millrace_e2e::udp::{self, UdpEcho};
 use millrace_e2e::{data, wait};
 use nix::sys::signal::Signal;
@@ -36,7 +37,7 @@ fn two_of(pair: PairBuilder, list: impl Fn([SocketAddr; 2]) -> String) -> Two {
         .both("runtime.workers", 1)
         .client("tunnel.servers", list(addresses))
         .tunnel_port(ports[0])
-        .beside_few()
+        .in_turn_of(Kind::Few)
         .start();
     let other = pair.start_another_server(addresses[1]);
     let two = Two { pair, other, addresses };

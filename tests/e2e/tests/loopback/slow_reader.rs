@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use millrace_e2e::data::{self, Sum};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::{Pair, PairBuilder};
+use millrace_e2e::test_lock::Kind;
 use socket2::Socket;
 
 /// Far more than all buffers together.
@@ -25,7 +26,7 @@ fn pair(builder: PairBuilder) -> Pair {
     builder
         .both("tunnel.max_stream_window_bytes", WINDOW_BYTES)
         .both("tunnel.max_connection_window_bytes", 2 * WINDOW_BYTES)
-        .beside_few()
+        .in_turn_of(Kind::Few)
         .start()
 }
 
