@@ -129,7 +129,8 @@ fn datagrams_of_forged_sources_leave_flows_and_answered_udp_flows_alone() {
     let (silent, echo, origin) = (udp::socket(), UdpEcho::start(), Origin::echo());
     let (flooded, to_silent) = udp_listener(silent.local_addr().unwrap());
     let (listener, to_echo) = udp_listener(echo.address());
-    let pair = Pair::builder().allow_udp("127.0.0.1").listen(&to_silent).listen(&to_echo).start();
+    let builder = Pair::builder().allow_udp("127.0.0.1").listen(&to_silent).listen(&to_echo);
+    let pair = builder.alone().start();
     let admins = [pair.addresses.client_admin, pair.addresses.server_admin];
     let answered = udp::client(listener);
     assert!(udp::exchange(&answered, b"before", DEFAULT_TIMEOUT).is_some());

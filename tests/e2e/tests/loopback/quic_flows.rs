@@ -187,7 +187,7 @@ fn a_flow_that_floods_the_transport_does_not_keep_quic_out() {
     const OF_OTHER_EACH_TIME: u64 = 40;
     let origin = udp::socket();
     let (pair, listener) = pair_to(origin.local_addr().unwrap());
-    let _pair = pair.alone().start();
+    let _pair = pair.measured().start();
     let [quic, other] = [0xc0, 0x80].map(|first_byte| {
         let client = udp::client(listener);
         client.send(&first_datagram(first_byte)).unwrap();
