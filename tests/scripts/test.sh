@@ -3,7 +3,7 @@
 # (CONTRIBUTING.md lists the difference). A failed part does not stop the others, except the build; the last line
 # counts the parts. target/test/logs/PART.log has a part's output.
 #
-# Parts that measure rates and delays run alone. Before them run the others, in three concurrent jobs, and while
+# Parts that measure rates and delays run alone. Before them run the others, in two concurrent jobs, and while
 # the programs are built those that need none.
 set -u
 cd "$(dirname "$0")/../.."
@@ -111,25 +111,22 @@ waiting_job() {
     part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
         --exclude millrace-e2e --no-fail-fast
     part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)' 64
+    # Namespaces and nginx, without measuring.
+    part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
+    part deployment tests/scripts/deployment.sh
+    part player vitest player
 }
 
-# What compiles and computes.
+# What compiles and computes, and as much of the rest as makes the jobs equally long.
 computing_job() {
     part check tests/scripts/check.sh
+    part compose "${as_root[@]}" tests/scripts/compose.sh
     part quic-peers end_to_end '^millrace-e2e\tquic_peers\t' 4
-    part player vitest player
     part learner tests/scripts/learner.sh
+    part interop tests/scripts/interop.sh
     if [ -n "$full" ]; then
         part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-60}"
     fi
-}
-
-# Containers, namespaces and nginx, without measuring.
-services_job() {
-    part compose "${as_root[@]}" tests/scripts/compose.sh
-    part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
-    part deployment tests/scripts/deployment.sh
-    part interop tests/scripts/interop.sh
 }
 
 isolation_cells() {
@@ -179,12 +176,9 @@ if [ "$(cat "$logs/build.result")" != ok ]; then
 fi
 part programs list_programs
 waiting_job &
-concurrent_jobs=$!
+waiting_job=$!
 computing_job &
-concurrent_jobs+=" $!"
-services_job &
-# shellcheck disable=SC2086 # several processes
-wait $concurrent_jobs "$!"
+wait "$waiting_job" "$!"
 measuring_parts
 
 failed=()
