@@ -108,7 +108,7 @@ mod tests {
     fn users_are_those_that_can_read_the_token() {
         let users = TokenUsers { users: [0, 1000].into(), group: None };
         assert!(users.includes(0) && users.includes(1000) && !users.includes(1001));
-        // On every system root is in group 0, and `nobody` (65534) is not.
+        // Group 0 has root as a member, and the account with the ID 65534 is not in it.
         let users = TokenUsers { users: BTreeSet::new(), group: Some(0) };
         assert!(users.includes(0) && !users.includes(65_534));
         assert!(!users.includes(u32::MAX - 7), "a user without an account");

@@ -8,7 +8,7 @@ use super::fields::{self, values_of};
 /// Where the content of a request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFraming {
-    /// There is none.
+    /// At the end of the head: the request has no content.
     Empty,
     /// After so many bytes.
     Length(u64),
