@@ -1,12 +1,9 @@
 //! HTTP/1.1 CONNECT (RFC 9110 §9.3.6, RFC 9112 §3.2.3), proxy side.
 
+use crate::request_head::{self, RequestHeadError};
 use crate::{AuthorityError, ConnectFailure, Destination, Parsed, http_reply, parse_authority};
 
-/// Longest request head with its empty line, in bytes.
-pub const MAX_HEAD_BYTES: usize = 16 * 1024;
-
-/// Most header fields in a request head.
-pub const MAX_FIELDS: usize = 64;
+pub use crate::request_head::{MAX_FIELDS, MAX_HEAD_BYTES};
 
 /// The answer that begins the tunnel (RFC 9110 §9.3.6: no content and no framing fields).
 pub const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection Established\r\n\r\n";
@@ -41,6 +38,17 @@ pub enum HttpConnectError {
     TooManyFields,
 }
 
+impl From<RequestHeadError> for HttpConnectError {
+    fn from(error: RequestHeadError) -> Self {
+        match error {
+            RequestHeadError::Malformed(error) => Self::Malformed(error),
+            RequestHeadError::UnsupportedVersion => Self::UnsupportedVersion,
+            RequestHeadError::TooLarge => Self::HeadTooLarge,
+            RequestHeadError::TooManyFields => Self::TooManyFields,
+        }
+    }
+}
+
 impl HttpConnectError {
     /// The status of the answer.
     pub fn status(&self) -> u16 {
@@ -70,18 +78,10 @@ impl HttpConnectError {
 /// The head is malformed, too large or not a CONNECT request; [`HttpConnectError::response`] is the answer to
 /// send.
 pub fn parse(buf: &[u8]) -> Result<Parsed<Destination>, HttpConnectError> {
-    let window = &buf[..buf.len().min(MAX_HEAD_BYTES)];
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
-    let consumed = match request.parse(window) {
-        Ok(httparse::Status::Complete(consumed)) => consumed,
-        Ok(httparse::Status::Partial) if window.len() == MAX_HEAD_BYTES => {
-            return Err(HttpConnectError::HeadTooLarge);
-        }
-        Ok(httparse::Status::Partial) => return Ok(Parsed::Incomplete),
-        Err(httparse::Error::TooManyHeaders) => return Err(HttpConnectError::TooManyFields),
-        Err(httparse::Error::Version) => return Err(HttpConnectError::UnsupportedVersion),
-        Err(error) => return Err(HttpConnectError::Malformed(error)),
+    let Some(consumed) = request_head::parse(&mut request, buf)? else {
+        return Ok(Parsed::Incomplete);
     };
     if request.method != Some("CONNECT") {
         return Err(HttpConnectError::MethodNotAllowed);

@@ -25,6 +25,7 @@ pub mod proxy_authorization;
 pub mod proxy_protocol;
 pub mod quic_packet;
 pub mod repair;
+mod request_head;
 pub mod rtp;
 pub mod rtsp;
 pub mod sdp;

@@ -1,6 +1,6 @@
 //! What a client gets whose request can't be forwarded, or whose origin sends no response.
 
-use crate::http_connect::{MAX_FIELDS, MAX_HEAD_BYTES};
+use crate::request_head::{MAX_FIELDS, MAX_HEAD_BYTES, RequestHeadError};
 use crate::{AuthorityError, http_reply};
 
 /// Why a request is refused.
@@ -56,6 +56,17 @@ pub enum HttpForwardError {
     /// More than [`MAX_FIELDS`] fields.
     #[error("the request head has more than {MAX_FIELDS} fields")]
     TooManyFields,
+}
+
+impl From<RequestHeadError> for HttpForwardError {
+    fn from(error: RequestHeadError) -> Self {
+        match error {
+            RequestHeadError::Malformed(error) => Self::Malformed(error),
+            RequestHeadError::UnsupportedVersion => Self::UnsupportedVersion,
+            RequestHeadError::TooLarge => Self::HeadTooLarge,
+            RequestHeadError::TooManyFields => Self::TooManyFields,
+        }
+    }
 }
 
 impl HttpForwardError {

@@ -4,7 +4,7 @@ use super::error::HttpForwardError;
 use super::fields::{self, is_named, nominated, values_of};
 use super::framing::{self, BodyFraming};
 use super::target;
-use crate::http_connect::{MAX_FIELDS, MAX_HEAD_BYTES};
+use crate::request_head::{self, MAX_FIELDS};
 use crate::{Destination, Parsed};
 
 /// Fields of a request that are not passed on: those of one connection (RFC 9110 §7.6.1), those for this proxy, those of
@@ -42,20 +42,12 @@ pub struct ForwardedRequest {
 /// # Errors
 /// The request can't be forwarded; [`HttpForwardError::response`] is the answer to send.
 pub fn parse_request(buf: &[u8]) -> Result<Parsed<ForwardedRequest>, HttpForwardError> {
-    let window = &buf[..buf.len().min(MAX_HEAD_BYTES)];
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
-    let consumed = match request.parse(window) {
-        Ok(httparse::Status::Complete(consumed)) => consumed,
-        Ok(httparse::Status::Partial) if window.len() == MAX_HEAD_BYTES => {
-            return Err(HttpForwardError::HeadTooLarge);
-        }
-        Ok(httparse::Status::Partial) => return Ok(Parsed::Incomplete),
-        Err(httparse::Error::TooManyHeaders) => return Err(HttpForwardError::TooManyFields),
-        Err(httparse::Error::Version) => return Err(HttpForwardError::UnsupportedVersion),
-        Err(error) => return Err(HttpForwardError::Malformed(error)),
+    let Some(consumed) = request_head::parse(&mut request, buf)? else {
+        return Ok(Parsed::Incomplete);
     };
-    if has_bare_line_feed(&window[..consumed]) {
+    if has_bare_line_feed(&buf[..consumed]) {
         return Err(HttpForwardError::BareLineFeed);
     }
     let is_http_10 = request.version == Some(0);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::AuthorityError;
+use crate::request_head::MAX_HEAD_BYTES;
 use crate::test_support::assert_incremental;
 
 fn parsed(head: &str) -> Result<ForwardedRequest, HttpForwardError> {
