@@ -40,8 +40,12 @@ pub(crate) struct ConnPending {
     pub(crate) drive: bool,
     /// Flows that may have something to send, in turn.
     pub(crate) flows: VecDeque<usize>,
+    /// Flows whose sockets have room again.
+    pub(crate) writable_flows: Vec<usize>,
     /// UDP flows that may have something to send, in turn.
     pub(crate) udp_flows: VecDeque<usize>,
+    /// Datagrams that flows other than media may have in the transport now.
+    pub(crate) max_transport_datagrams: usize,
     /// Datagrams that are ahead of their flow.
     pub(crate) early: Early,
     /// A request or an answer found no room, and goes before flows when there is some.

@@ -20,6 +20,7 @@ use crate::http_exchange::{HttpExchange, UnansweredExchange};
 use crate::memory::DrainMeter;
 use crate::metrics::Metrics;
 use crate::player_watch::PlayerWatch;
+use crate::progress::FlowWait;
 use crate::relay_size::RelaySize;
 use crate::rtsp::RtspFlow;
 use crate::rtsp::send_queue::SendQueue;
@@ -149,6 +150,7 @@ pub(crate) struct FlowTraffic {
     /// What the readers at both ends took lately: of `sent_bytes`, and of what the socket took.
     pub(crate) up: DrainMeter,
     pub(crate) down: DrainMeter,
+    pub(crate) wait: FlowWait,
 }
 
 impl FlowTraffic {
@@ -161,6 +163,7 @@ impl FlowTraffic {
             meter: Meter::default(),
             up: DrainMeter::default(),
             down: DrainMeter::default(),
+            wait: FlowWait::default(),
         }
     }
 }

@@ -11,6 +11,28 @@ pub(crate) const STUCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Acknowledged bytes that are more than the packets of a connection that only keeps itself alive.
 pub(crate) const MIN_ACKED_BYTES: u64 = 1200;
 
+/// A flow that moved so recently is not looked at: less than a check's interval.
+pub(crate) const MIN_STILL_TIME: Duration = Duration::from_millis(900);
+
+/// How long data of one flow has waited although it could move.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FlowWait {
+    since: Option<Instant>,
+}
+
+impl FlowWait {
+    /// Takes the result of a check. Returns whether the data has waited for too long; `moved` is when the flow moved
+    /// last. Data counts from the first check that finds it: a quiet flow's first packet may have arrived just before.
+    pub(crate) fn is_stuck(&mut self, can_move: bool, moved: Instant, now: Instant) -> bool {
+        if !can_move {
+            self.since = None;
+            return false;
+        }
+        let since = (*self.since.get_or_insert(now)).max(moved);
+        now.saturating_duration_since(since) >= STUCK_TIMEOUT
+    }
+}
+
 /// What is known of a connection's progress in sending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendProgress {
@@ -55,6 +77,24 @@ mod tests {
 
     fn sent(is_waiting: bool, acked_bytes: u64, received_packets: usize) -> SentAmount {
         SentAmount { is_waiting, acked_bytes, received_packets }
+    }
+
+    #[test]
+    fn data_counts_as_stuck_only_after_it_has_waited_itself() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut wait = FlowWait::default();
+        // Quiet for a minute. Then data arrives, and stays.
+        assert!(!wait.is_stuck(false, start, at(60)));
+        let stuck: Vec<_> =
+            (61..70).filter(|second| wait.is_stuck(true, start, at(*second))).collect();
+        assert_eq!(stuck, [66, 67, 68, 69]);
+        // It moves at last, and waits again.
+        assert!(!wait.is_stuck(true, at(70), at(70)));
+        assert!(!wait.is_stuck(true, at(70), at(74)));
+        assert!(wait.is_stuck(true, at(70), at(75)));
+        assert!(!wait.is_stuck(false, at(70), at(76)), "its reader does not drain");
+        assert!(!wait.is_stuck(true, at(70), at(77)));
     }
 
     #[test]

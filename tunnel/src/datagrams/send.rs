@@ -221,8 +221,11 @@ impl UdpFlow {
 
     /// Datagrams that may be handed to the transport now.
     pub(crate) fn transport_room(&self, conn: &Conn) -> usize {
-        let most = self.repair.as_ref().and_then(|repair| repair.transport_datagrams);
-        most.unwrap_or(SEND_QUEUE_FRAMES).saturating_sub(conn.quic.dgram_send_queue_len())
+        let most = match self.medium {
+            Some(_) => SEND_QUEUE_FRAMES,
+            None => conn.pending.max_transport_datagrams,
+        };
+        most.saturating_sub(conn.quic.dgram_send_queue_len())
     }
 
     /// Writes the number of the oldest datagram into it, where packets of QUIC are repaired.

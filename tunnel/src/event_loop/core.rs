@@ -522,11 +522,15 @@ impl Core {
             return;
         }
         flow.state.socket_readable |= event.is_readable() || event.is_read_closed();
+        let has_room = event.is_writable() && !flow.state.socket_writable;
         flow.state.socket_writable |= event.is_writable();
-        if !flow.state.queued {
-            flow.state.queued = true;
-            if let Some(conn) = self.conns.get_mut(id.slot) {
+        let is_queued = std::mem::replace(&mut flow.state.queued, true);
+        if let Some(conn) = self.conns.get_mut(id.slot) {
+            if !is_queued {
                 conn.pending.flows.push_back(slot);
+            }
+            if has_room {
+                conn.pending.writable_flows.push(slot);
             }
         }
         self.mark_pending(id.slot);

@@ -25,6 +25,7 @@ impl Core {
         let mut turn_bytes = 0;
         let paced = loop {
             self.handle_streams(slot);
+            self.pump_writable(slot);
             let Some(conn) = self.conns.get_mut(slot) else { return };
             let news = std::mem::take(&mut conn.pending.had_input);
             if let Some(agent) = self.tunnel.agent.as_mut().filter(|_| news) {
@@ -91,6 +92,19 @@ impl Core {
         });
         let next = [paced, conn.timeout()].into_iter().flatten().min();
         self.pending.deadlines.set(slot, next);
+    }
+
+    /// Moves data to sockets that have room again. It does not wait for what other flows send.
+    fn pump_writable(&mut self, slot: usize) {
+        while let Some(conn) = self.conns.get_mut(slot)
+            && let Some(flow_slot) = conn.pending.writable_flows.pop()
+        {
+            let id = conn.id;
+            // The flow of the event may have ended, and another one have its slot.
+            if self.flows.get(flow_slot).is_some_and(|flow| flow.conn == id) {
+                self.pending.needs_h3_poll |= self.pump_to_socket(flow_slot);
+            }
+        }
     }
 
     /// Pumps flows in turn while the connection can take more. Whether some are left over.

@@ -4,7 +4,7 @@ use crate::conn::Conn;
 use crate::event_loop::core::Core;
 use crate::event_loop::drive::SEND_AHEAD_BYTES;
 use crate::flow::Flow;
-use crate::progress::{MIN_ACKED_BYTES, STUCK_TIMEOUT, SentAmount};
+use crate::progress::{MIN_ACKED_BYTES, MIN_STILL_TIME, STUCK_TIMEOUT, SentAmount};
 
 impl Conn {
     fn sent(&self) -> SentAmount {
@@ -43,25 +43,31 @@ impl Core {
 
     fn stuck_flow(&mut self) -> Option<String> {
         let now = self.now;
-        let waited =
-            |flow: &Flow| now.saturating_duration_since(flow.traffic.active) >= STUCK_TIMEOUT;
-        for (_, flow) in self.flows.iter().filter(|(_, flow)| waited(flow)) {
-            let conns = &mut self.conns;
-            let conn = conns.get_mut(flow.conn.slot).filter(|conn| conn.id == flow.conn);
-            let Some(conn) = conn.filter(|conn| conn.handshake.established) else { continue };
-            let to_socket = flow.can_write_socket(conn.quic.stream_readable(flow.stream));
-            let has_turns = conn.quic.stream_bytes_waiting() < SEND_AHEAD_BYTES;
-            let room =
-                if has_turns { conn.quic.stream_capacity(flow.stream).unwrap_or(0) } else { 0 };
-            if to_socket || flow.can_read_socket(room) {
-                let (seconds, to) = (STUCK_TIMEOUT.as_secs(), &flow.label.destination);
-                let direction = if to_socket { "from" } else { "to" };
-                return Some(format!(
-                    "data {direction} the tunnel of a flow to {to} has waited for {seconds} s, though \
-                     its reader drains"
-                ));
+        let mut stuck = None;
+        for (_, flow) in &mut self.flows {
+            let is_still = now.saturating_duration_since(flow.traffic.active) >= MIN_STILL_TIME;
+            let conn = self.conns.get_mut(flow.conn.slot).filter(|conn| conn.id == flow.conn);
+            let conn = conn.filter(|conn| is_still && conn.handshake.established);
+            let movable = conn.and_then(|conn| movable_direction(flow, conn));
+            if flow.traffic.wait.is_stuck(movable.is_some(), flow.traffic.active, now) {
+                stuck = stuck.or(movable.map(|direction| (direction, &flow.label.destination)));
             }
         }
-        None
+        stuck.map(|(direction, to)| {
+            let seconds = STUCK_TIMEOUT.as_secs();
+            format!(
+                "data {direction} the tunnel of a flow to {to} has waited for {seconds} s, though its reader drains"
+            )
+        })
     }
+}
+
+/// The direction in which data of a flow could move now.
+fn movable_direction(flow: &Flow, conn: &mut Conn) -> Option<&'static str> {
+    if flow.can_write_socket(conn.quic.stream_readable(flow.stream)) {
+        return Some("from");
+    }
+    let has_turns = conn.quic.stream_bytes_waiting() < SEND_AHEAD_BYTES;
+    let room = if has_turns { conn.quic.stream_capacity(flow.stream).unwrap_or(0) } else { 0 };
+    flow.can_read_socket(room).then_some("to")
 }

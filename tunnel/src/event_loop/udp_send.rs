@@ -1,5 +1,6 @@
 //! Datagrams on their way into the tunnel.
 
+use crate::datagrams::SEND_QUEUE_FRAMES;
 use crate::datagrams::repair::frame_id::stream_and_number;
 use crate::datagrams::repair::sender::AfterOutcome;
 use crate::datagrams::send::DatagramOutcome;
@@ -18,6 +19,11 @@ impl Core {
             return false;
         }
         let flows = self.udp_flows.len();
+        // Where a flow of QUIC waits, the others may not fill the transport beyond what that flow may have in it:
+        // otherwise it finds room for single datagrams only.
+        let waiting = conn.pending.udp_flows.iter().filter_map(|slot| self.udp_flows.get(*slot));
+        let most = waiting.filter_map(|flow| flow.repair.as_ref()?.transport_datagrams).min();
+        conn.pending.max_transport_datagrams = most.unwrap_or(SEND_QUEUE_FRAMES);
         let largest_packet_bytes = usize::from(self.tunnel.max_udp_payload_bytes);
         let (mut ends, mut answered, mut more) = (Vec::new(), Vec::new(), false);
         let (mut too_large, mut dropped, mut datagrams, mut bytes) = (0, 0, 0, 0);

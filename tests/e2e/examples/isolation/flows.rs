@@ -227,9 +227,20 @@ impl Turns {
 /// Number of parts of the measured time. BBR measures the round trip every ten seconds, over 800 ms once or twice in
 /// that time, which takes up to five parts.
 const INTERVALS: u32 = 15;
+/// The rate still grows while the last third of the parts has so many times the median of the first. BBR on a connection
+/// that has shared the link finds the rest of it in steps of a quarter, eight round trips each.
+const MAX_GROWTH: f64 = 1.05;
+/// How often a rate that grows is measured again.
+const MAX_MEASUREMENTS: u32 = 10;
+
+fn median(rates: &[f64]) -> f64 {
+    let mut sorted = rates.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
 
 /// The active flow's rate in Mbit/s: opens it, lets it run for `warm_up`, and takes the median of the rates in the
-/// parts of `measured`.
+/// parts of `measured`, once it grows no more.
 pub fn active_mbps(
     site: &Site,
     upload: bool,
@@ -266,18 +277,24 @@ pub fn active_mbps(
         false => count.load(Ordering::Relaxed),
     };
     std::thread::sleep(warm_up);
-    let rates = (0..INTERVALS).map(|_| {
-        let (start, before) = (Instant::now(), read());
-        std::thread::sleep(measured / INTERVALS);
-        (read() - before) as f64 * 8e-6 / start.elapsed().as_secs_f64()
-    });
-    let mut rates: Vec<f64> = rates.collect();
-    rates.sort_by(f64::total_cmp);
-    let median_mbps = rates[rates.len() / 2];
+    let mut rate_mbps = 0.0;
+    for _ in 0..MAX_MEASUREMENTS {
+        let rates = (0..INTERVALS).map(|_| {
+            let (start, before) = (Instant::now(), read());
+            std::thread::sleep(measured / INTERVALS);
+            (read() - before) as f64 * 8e-6 / start.elapsed().as_secs_f64()
+        });
+        let rates: Vec<f64> = rates.collect();
+        rate_mbps = median(&rates);
+        let third = rates.len() / 3;
+        if median(&rates[rates.len() - third..]) <= MAX_GROWTH * median(&rates[..third]) {
+            break;
+        }
+    }
     // The thread ends at the end of its socket; an error says that it has ended already.
     let _ = closer.shutdown(Shutdown::Both);
     if mover.join().is_err() {
         bail!("the active flow's thread has panicked");
     }
-    Ok(median_mbps)
+    Ok(rate_mbps)
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use millrace_e2e::data;
 use millrace_e2e::origin::{self, Blackhole, Origin};
 use millrace_e2e::pair::{Pair, PairBuilder};
 use millrace_e2e::relay::RelayOptions;
+use millrace_e2e::wait::DEFAULT_TIMEOUT;
 use millrace_e2e::{tcp, wait};
 use socket2::Socket;
 
@@ -160,6 +161,58 @@ fn readers_of_a_few_bytes_a_second_do_not_stop_others() {
         assert_downloads(&pair, "beside slow readers");
         stopped.store(true, Ordering::Relaxed);
     });
+}
+
+/// A reader that takes a little at a time has room again and again. What it may have is there; only the turns of the
+/// uploads, three seconds for all of them, could keep it waiting.
+#[test]
+fn slow_readers_do_not_wait_for_uploads_of_their_connection() {
+    const UPLOADS: usize = 100;
+    const RATE: &str = "{ name = \"constant\", rate_mbps = 20 }";
+    const READ_BYTES: usize = 16 << 10;
+    const READ_INTERVAL: Duration = Duration::from_millis(20);
+    const READS: u32 = 300;
+    const MAX_WAIT: Duration = Duration::from_secs(1);
+    let pair = pair(Pair::builder().both("tunnel.congestion_control", RATE));
+    let sink = Origin::start(|mut flow| drop(std::io::copy(&mut flow, &mut std::io::sink())));
+    let endless = Origin::start(|flow| drop(data::send(&flow, 3, 1 << 40)));
+    let (stopped, uploaded) = (AtomicBool::new(false), AtomicU64::new(0));
+    let longest = std::thread::scope(|scope| {
+        for _ in 0..UPLOADS {
+            let mut upload = pair.http().open(&sink.address().to_string()).unwrap();
+            upload.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            upload.set_send_buffer_size(64 << 10).unwrap();
+            // Ends at once, without what is queued.
+            upload.set_linger(Some(Duration::ZERO)).unwrap();
+            let (stopped, uploaded) = (&stopped, &uploaded);
+            scope.spawn(move || {
+                let block = vec![7; 1 << 16];
+                while !stopped.load(Ordering::Relaxed) {
+                    let written = upload.write(&block).unwrap_or(0);
+                    uploaded.fetch_add(written as u64, Ordering::Relaxed);
+                }
+            });
+        }
+        wait::for_true("all uploads wait for their turns", DEFAULT_TIMEOUT, || {
+            uploaded.load(Ordering::Relaxed) > (UPLOADS as u64) << 18
+        });
+        let mut download = pair.http().open(&endless.address().to_string()).unwrap();
+        download.set_recv_buffer_size(READ_BYTES).unwrap();
+        let (mut longest, mut chunk) = (Duration::ZERO, [0; READ_BYTES]);
+        for _ in 0..READS {
+            std::thread::sleep(READ_INTERVAL);
+            let asked = Instant::now();
+            download.read_exact(&mut chunk).unwrap();
+            longest = longest.max(asked.elapsed());
+            if longest > MAX_WAIT {
+                break;
+            }
+        }
+        stopped.store(true, Ordering::Relaxed);
+        longest
+    });
+    println!("beside {UPLOADS} uploads a slow reader waits for {longest:?} at most");
+    assert!(longest <= MAX_WAIT, "{longest:?}");
 }
 
 /// Loopback's segments of 64 KiB take more memory than the receiver expects, so that it drops some for which its
