@@ -171,7 +171,7 @@ measuring_parts() {
 
 building_job &
 building_job=$!
-part build make --no-print-directory programs
+part build make --no-print-directory workspace
 wait "$building_job"
 if [ "$(cat "$logs/build.result")" != ok ]; then
     tail -n 40 "$logs/build.log"
