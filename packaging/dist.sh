@@ -38,7 +38,7 @@ esac
 share=$work/share
 packaging/share.sh "$(directory_of "$native")" $share
 licences=$out/THIRD-PARTY-LICENSES.txt
-zig=$(echo target/tools/cross/lib/python3*/site-packages/ziglang)
+zig=$(echo "$cross_tools"/lib/python3*/site-packages/ziglang)
 packaging/licences.py "$(rust_target "${architectures[0]}")" "$zig" >$licences
 packaging/sbom.sh "$version" $out
 

@@ -7,6 +7,10 @@ architectures=(amd64 arm64)
 # RHEL 7 and Ubuntu 14.04 have it, and all that is newer; Rust's standard library needs it too.
 glibc_baseline=2.17
 
+# Outside of the repository: Zig tells its own directories relative to the working directory where it is below that, and
+# build scripts have others. One for all clones of this user.
+cross_tools=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/tools/cross
+
 # Debian's name of an architecture to the one of Rust.
 rust_target() {
     case $1 in
