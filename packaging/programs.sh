@@ -12,7 +12,6 @@ target=$(rust_target "$architecture")
 tools=$cross_tools
 if ! cmp -s packaging/requirements.txt "$tools/requirements.txt"; then
     python3 -m venv --clear "$tools"
-    mkdir -p "${tools%/*}"
     "$tools/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
         --requirement packaging/requirements.txt
     cp packaging/requirements.txt "$tools"
