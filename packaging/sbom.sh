@@ -7,7 +7,10 @@ cd "$(dirname "$0")/.."
 
 version=$1 out=$2
 cyclonedx_version=0.5.9
-tests/scripts/cargo-tool.sh cargo-cyclonedx $cyclonedx_version
+tool=${cross_tools%/*}/bin/cargo-cyclonedx
+if ! [ -x "$tool" ] || [ "$("$tool" cyclonedx --version)" != "cargo-cyclonedx-cyclonedx $cyclonedx_version" ]; then
+    cargo install cargo-cyclonedx --version $cyclonedx_version --locked --debug --root "${cross_tools%/*}"
+fi
 
 # It writes files beside each Cargo.toml, so it gets a copy, without lab and tests.
 copy=$(mktemp -d)
@@ -17,7 +20,7 @@ sed '/^    "\(lab\|tests\)/d' Cargo.toml >"$copy/Cargo.toml"
 mkdir -p "$out"
 for program in "${programs[@]}"; do
     role=${program#millrace-}
-    SOURCE_DATE_EPOCH=$(source_date_epoch) target/tools/bin/cargo-cyclonedx cyclonedx \
+    SOURCE_DATE_EPOCH=$(source_date_epoch) "$tool" cyclonedx \
         --manifest-path "$copy/proxy-$role/Cargo.toml" --format json --spec-version 1.5 --describe binaries \
         --target "$(rust_target amd64)" --quiet
     # Without the path of the copy.
