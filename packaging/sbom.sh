@@ -8,9 +8,10 @@ cd "$(dirname "$0")/.."
 version=$1 out=$2
 cyclonedx_version=0.5.9
 tool=${cross_tools%/*}/bin/cargo-cyclonedx
-if ! [ -x "$tool" ] || [ "$("$tool" cyclonedx --version)" != "cargo-cyclonedx-cyclonedx $cyclonedx_version" ]; then
-    cargo install cargo-cyclonedx --version $cyclonedx_version --locked --debug --root "${cross_tools%/*}"
-fi
+case $("$tool" cyclonedx --version 2>/dev/null || true) in
+*" $cyclonedx_version") ;;
+*) cargo install cargo-cyclonedx --version $cyclonedx_version --locked --debug --root "${cross_tools%/*}" ;;
+esac
 
 # It writes files beside each Cargo.toml, so it gets a copy, without lab and tests.
 copy=$(mktemp -d)
