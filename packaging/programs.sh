@@ -21,12 +21,12 @@ rustup target list --installed | grep -qx "$target" || rustup target add "$targe
 export CARGO_ZIGBUILD_ZIG_PATH
 CARGO_ZIGBUILD_ZIG_PATH=$(echo "$tools"/lib/python3*/site-packages/ziglang/zig)
 export CARGO_ZIGBUILD_CACHE_DIR=$tools/cache ZIG_GLOBAL_CACHE_DIR=$tools/cache/zig ZIG_LOCAL_CACHE_DIR=$tools/cache/zig
-export CARGO_PROFILE_RELEASE_STRIP=symbols
+export CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_DEBUG=false
 # No path of this machine in a program.
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 export CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/millrace"$'\x1f'"--remap-path-prefix=$cargo_home=/usr/src/cargo"
-export "CFLAGS_${target//-/_}=-ffile-prefix-map=$PWD=/usr/src/millrace -ffile-prefix-map=$cargo_home=/usr/src/cargo"
-export "CXXFLAGS_${target//-/_}=-ffile-prefix-map=$PWD=/usr/src/millrace -ffile-prefix-map=$cargo_home=/usr/src/cargo"
+c_flags="-g0 -ffile-prefix-map=$PWD=/usr/src/millrace -ffile-prefix-map=$cargo_home=/usr/src/cargo"
+export "CFLAGS_${target//-/_}=$c_flags" "CXXFLAGS_${target//-/_}=$c_flags"
 
 # Its own directory: host tools of a build with a target are others than those of a build without one.
 "$tools/bin/cargo-zigbuild" zigbuild --locked --release --target "$target.$glibc_baseline" --target-dir target/cross/build \

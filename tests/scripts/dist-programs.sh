@@ -198,7 +198,7 @@ docker_start
 for program in "${programs[@]}"; do
     docker load --quiet --input "$dist/$program-$version-$native.oci.tar" >/dev/null
 done
-export TAG=${version//\~/-} SUBNETS=198.20 PUBLISH=127.0.0.1 EDGE_PORT=0 EXPLICIT_PORT=0
+export TAG=${version//\~/-} SUBNETS=198.19 PUBLISH=127.0.0.1 EDGE_PORT=0 EXPLICIT_PORT=0
 compose() { docker compose --project-name millrace-dist "$@" 2>>"$work/compose.log"; }
 composed=1
 compose create --no-build proxy-client >/dev/null
