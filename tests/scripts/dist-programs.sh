@@ -140,7 +140,12 @@ carry() {
     mkdir "$directory"
     "${server[@]}" certificates --dir "$directory" --server-name millrace-server --client edge >/dev/null
     tunnel=$(free_port) listener=$(free_port)
-    cat >"$directory/server.toml" <<END
+    # qemu knows no SO_ATTACH_REUSEPORT_CBPF, which several workers need.
+    tee "$directory/server.toml" >"$directory/client.toml" <<END
+[runtime]
+workers = 1
+END
+    cat >>"$directory/server.toml" <<END
 [tunnel]
 listen = ["127.0.0.1:$tunnel"]
 client_ca = "ca.pem"
@@ -153,7 +158,7 @@ ports = [$origin_port]
 [admin]
 address = "127.0.0.1:$(free_port)"
 END
-    cat >"$directory/client.toml" <<END
+    cat >>"$directory/client.toml" <<END
 [tunnel]
 servers = ["127.0.0.1:$tunnel"]
 server_name = "millrace-server"
