@@ -4,8 +4,8 @@
 programs=(millrace-client millrace-server)
 architectures=(amd64 arm64)
 
-# RHEL 7 and Ubuntu 14.04 have it, and all that is newer; Rust's standard library needs it too.
-glibc_baseline=2.17
+# Of August 2018: RHEL 8, Debian 10 and Ubuntu 20.04 have it or a newer one. It is the first with renameat2().
+glibc_baseline=2.28
 
 # Outside of the repository: Zig tells its own directories relative to the working directory where it is below that, and
 # build scripts have others. One for all clones of this user.
