@@ -6,7 +6,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 # With `--package` cargo would select other features of dependencies than for the workspace, and build them again.
 CARGO_BUILD := cargo build --release --workspace
 
-.PHONY: help setup build programs pages demo figures lab-build lab lab-full qoe rtsp-table rules archive test test-full check advisories docs unit \
+.PHONY: help setup programs dist build workspace pages demo figures lab-build lab lab-full qoe rtsp-table rules archive test test-full check advisories docs unit \
 	bench coverage mutants clean
 
 help: ## Show this list
@@ -15,12 +15,21 @@ help: ## Show this list
 setup: ## Install what is missing: Debian packages, quiche's patched source, npm packages
 	tests/scripts/setup.sh
 
+programs: ## Build millrace-client and millrace-server alone; needs Rust and Debian's compilers, no Node.js
+	tests/scripts/setup.sh programs
+	$(CARGO_BUILD) --bin millrace-client --bin millrace-server
+
+# ARCHITECTURES=amd64 for one of both.
+dist: ## Archives, Debian packages and images of the two programs for amd64 and arm64; target/dist
+	tests/scripts/setup.sh dist
+	packaging/dist.sh
+
 # The pages are built beside the programs: cargo uses one processor only much of the time.
 build: setup ## Build everything
-	$(MAKE) --no-print-directory pages & pages=$$!; $(MAKE) --no-print-directory programs && wait $$pages
+	$(MAKE) --no-print-directory pages & pages=$$!; $(MAKE) --no-print-directory workspace && wait $$pages
 
 # Without benchmarks, which `bench` builds.
-programs: setup
+workspace: setup
 	$(CARGO_BUILD) --lib --bins --tests --examples
 
 pages: setup

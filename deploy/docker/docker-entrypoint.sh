@@ -34,10 +34,15 @@ mounted=/etc/millrace/$role.toml
 token_file=${ADMIN_TOKEN_FILE:-/admin/token}
 made=/run/millrace/$role.toml
 
+# The IPv4 addresses of this container; busybox has no `hostname -I`.
+own_addresses() {
+    awk '$1 == "|--" { address = $2 } /32 host LOCAL/ { print address }' /proc/net/fib_trie | sort -u
+}
+
 # The address of this container in ADMIN_NETWORK. A mounted configuration must have its admin
 # listener on loopback too, or on all addresses.
 admin_address() {
-    for address in $(hostname -I); do
+    for address in $(own_addresses); do
         [ ! -e "$mounted" ] && [ -r "$token_file" ] || break
         case $address in
         "${ADMIN_NETWORK:-none}"*)
@@ -71,8 +76,12 @@ END
     exec "$program" run --config "$made"
     ;;
 healthy)
-    exec curl --fail --silent --show-error --max-time 2 --output /dev/null \
-        "http://$(admin_address):$admin_port/healthz"
+    url=http://$(admin_address):$admin_port/healthz
+    # Released images have busybox's wget, those of proxies.Dockerfile curl.
+    if command -v curl >/dev/null; then
+        exec curl --fail --silent --show-error --max-time 2 --output /dev/null "$url"
+    fi
+    exec timeout 2 wget -q -O /dev/null "$url"
     ;;
 *) exec "$program" "$@" ;;
 esac

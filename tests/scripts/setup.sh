@@ -2,6 +2,9 @@
 # Installs what building, testing and the demo need: Debian's packages, and npm's, Go's and PyPI's
 # of lock files, from wherever this machine's own configuration says; does nothing that is done
 # already.
+#   setup.sh            all
+#   setup.sh programs   what millrace-client and millrace-server need
+#   setup.sh dist       what packages of them need
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -9,15 +12,32 @@ say() { echo "setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
 
 command -v cargo >/dev/null || fail "cargo is missing; install Rust with rustup, the version is in rust-toolchain.toml"
-command -v node >/dev/null || fail "node is missing; Node.js 20.19 or newer is needed"
-node -e 'const [a,b]=process.versions.node.split(".").map(Number);process.exit(a>20||a==20&&b>=19?0:1)' ||
-    fail "Node.js 20.19 or newer is needed, this is $(node --version)"
+# Of the build of BoringSSL, of the bindings to it (bindgen), and of quiche's patches.
+packages="clang cmake g++ git libclang-dev make patch"
+case ${1:-all} in
+programs) only=programs ;;
+dist) only=programs packages="$packages debian-archive-keyring python3-venv" ;;
+all)
+    only=
+    packages="$packages chromium conntrack curl debootstrap ethtool ffmpeg iproute2 iptables
+        libnginx-mod-http-lua libnginx-mod-stream lua-busted lua-cjson luajit2 nftables
+        nginx-light openjdk-17-jre-headless openssl procps python3-venv socat valgrind"
+    # Docker may have come from elsewhere; both at once don't fit together.
+    [ -x /usr/sbin/dockerd ] || [ -x /usr/bin/dockerd ] || packages="$packages docker.io"
+    ;;
+*)
+    echo "usage: $0 [programs|dist]" >&2
+    exit 64
+    ;;
+esac
 
-packages="chromium clang cmake conntrack curl debootstrap ethtool ffmpeg g++ git iproute2 iptables
-    libclang-dev libnginx-mod-http-lua libnginx-mod-stream lua-busted lua-cjson luajit2 make nftables
-    nginx-light openjdk-17-jre-headless openssl patch procps python3-venv socat valgrind"
-# Docker may have come from elsewhere; both at once don't fit together.
-[ -x /usr/sbin/dockerd ] || [ -x /usr/bin/dockerd ] || packages="$packages docker.io"
+check_node() {
+    command -v node >/dev/null || fail "node is missing; Node.js 20.19 or newer is needed"
+    node -e 'const [a,b]=process.versions.node.split(".").map(Number);process.exit(a>20||a==20&&b>=19?0:1)' ||
+        fail "Node.js 20.19 or newer is needed, this is $(node --version)"
+}
+[ -n "$only" ] || check_node
+
 missing=""
 for package in $packages; do
     dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null |
@@ -35,6 +55,7 @@ if [ -n "$missing" ]; then
 fi
 
 third_party/quiche/prepare.sh
+[ -z "$only" ] || exit 0
 
 for package in player lab/web; do
     stamp=$package/node_modules/.millrace-lock

@@ -114,6 +114,7 @@ waiting_job() {
     # Namespaces and nginx, without measuring.
     part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
     part deployment tests/scripts/deployment.sh
+    part dist-package "${as_root[@]}" tests/scripts/dist-package.sh
     part player vitest player
 }
 
@@ -163,6 +164,8 @@ measuring_parts() {
     part faults "${as_root[@]}" "SOAK_SECONDS=${FAULTS_SECONDS:-$faults_s}" tests/scripts/soak.sh faults
     if [ -n "$full" ]; then
         part quiche quiche_tests
+        part dist make --no-print-directory dist
+        part dist-programs "${as_root[@]}" tests/scripts/dist-programs.sh
         part soak "${as_root[@]}" "SOAK_SECONDS=${SOAK_SECONDS:-1800}" tests/scripts/soak.sh
         part long ignored -e . "${long[@]}"
     fi
@@ -171,7 +174,7 @@ measuring_parts() {
 
 building_job &
 building_job=$!
-part build make --no-print-directory programs
+part build make --no-print-directory workspace
 wait "$building_job"
 if [ "$(cat "$logs/build.result")" != ok ]; then
     tail -n 40 "$logs/build.log"

@@ -1,0 +1,44 @@
+#!/bin/bash
+# debian-packages.sh ARCHITECTURE DIRECTORY PACKAGE...: fetches these packages of Debian 12, with its security updates,
+# for amd64 or arm64 into an empty directory. apt checks their signatures, with a state of its own: nothing is installed,
+# and root is not needed. MIRROR is where this machine gets Debian from, otherwise http://deb.debian.org/debian.
+set -euo pipefail
+
+architecture=$1 out=$2
+shift 2
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+[ -r $keyring ] || { echo "debian-packages.sh: $keyring is missing; install debian-archive-keyring" >&2; exit 1; }
+mirror() {
+    apt-get indextargets --format '$(REPO_URI)|$(LABEL)' 'Identifier: Packages' 'Codename: bookworm' \
+        'Component: main' 2>/dev/null | sed -n "s/|$1\$//p" | head -n 1
+}
+main=${MIRROR:-$(mirror Debian)}
+security=$(mirror Debian-Security)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$out"
+: >"$work/status"
+cat >"$work/sources.list" <<END
+deb [signed-by=$keyring] ${main:-http://deb.debian.org/debian} bookworm main
+deb [signed-by=$keyring] ${security:-http://deb.debian.org/debian-security} bookworm-security main
+END
+# apt reads this file after those of the machine, so that its state and sources count.
+cat >"$work/apt.conf" <<END
+APT::Architecture "$architecture";
+APT::Architectures { "$architecture"; };
+Dir::State "$work";
+Dir::State::status "$work/status";
+Dir::State::lists "$work/lists";
+Dir::Cache "$work/cache";
+Dir::Etc::sourcelist "$work/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+APT::Sandbox::User "";
+Acquire::Languages "none";
+END
+apt() { APT_CONFIG=$work/apt.conf apt-get -qq "$@"; }
+apt update
+cd "$out"
+apt download "$@"
