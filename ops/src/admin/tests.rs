@@ -15,8 +15,9 @@ use std::time::Duration;
 use millrace_config::Admin;
 use millrace_mcc::Explained;
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
+use millrace_tunnel::ended_flows::{EndedFlow, EndedFlows};
 use millrace_tunnel::flow_info::{ControllerInfo, FlowInfo, FlowState, PlayerInfo, QueueInfo};
-use millrace_tunnel::metrics::Metrics;
+use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Metrics};
 
 use super::http::{HEAD_TIMEOUT, MAX_HEAD_BYTES, MAX_HEAD_FIELDS};
 use super::*;
@@ -63,11 +64,19 @@ fn flow() -> FlowInfo {
     }
 }
 
+const PROGRAM: ProgramInfo = ProgramInfo { role: "server", version: "0.1.0 (0123456789ab)" };
+
 struct OneFlow;
 
 impl FlowSource for OneFlow {
     fn flows(&self) -> Vec<FlowInfo> {
         vec![flow()]
+    }
+
+    fn ended_flows(&self) -> Vec<EndedFlow> {
+        let ended = EndedFlows::default();
+        ended.add(flow(), FlowFailure::IdleTimeout.into(), Instant::now());
+        ended.list(Instant::now())
     }
 
     fn override_cc(
@@ -189,7 +198,8 @@ fn start_bound(flows: Box<dyn FlowSource>, bound: BoundListener) -> Fixture {
     });
     let liveness: HealthSource = Box::new(|| Health::Healthy);
     let shown = Arc::clone(&metrics);
-    let server = AdminServer::start(bound, shown, flows, Checks { health, liveness }).unwrap();
+    let server =
+        AdminServer::start(bound, PROGRAM, shown, flows, Checks { health, liveness }).unwrap();
     Fixture { server, metrics, healthy }
 }
 
@@ -232,6 +242,44 @@ fn flows_are_served_as_json() {
     assert_eq!(flows, [flow()]);
     assert_eq!(json["flows"][0]["class"], "dash");
     assert_eq!(json["flows"][0]["state"], "open");
+}
+
+#[test]
+fn status_says_what_the_process_is_its_health_totals_and_ended_flows() {
+    let fixture = start(Box::new(OneFlow));
+    fixture.metrics.flows_opened.inc_by(5);
+    fixture.metrics.flows_finished.of(FlowOutcome::Complete).inc_by(3);
+    fixture.metrics.flows_finished.of(FlowFailure::Refused.into()).inc();
+    fixture.metrics.worker().bytes_down.add(1000);
+    let status = || -> serde_json::Value {
+        let (status, head, body) = get(&fixture.server, "/status");
+        assert_eq!(status, 200);
+        assert!(head.contains("content-type: application/json"), "{head}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let shown = status();
+    assert_eq!((&shown["role"], &shown["version"]), (&"server".into(), &PROGRAM.version.into()));
+    assert_eq!((&shown["healthy"], &shown["problem"]), (&true.into(), &serde_json::Value::Null));
+    assert!(shown["uptime_s"].as_f64().is_some_and(|uptime| uptime >= 0.0), "{shown}");
+    let totals = &shown["totals"];
+    assert_eq!((&totals["flows_opened"], &totals["flows_complete"]), (&5.into(), &3.into()));
+    assert_eq!(totals["flows_failed"], serde_json::json!({"refused": 1}));
+    assert_eq!((&totals["bytes_up"], &totals["bytes_down"]), (&0.into(), &1000.into()));
+    let ended = &shown["ended_flows"][0];
+    assert_eq!(
+        (&ended["destination"], &ended["outcome"]),
+        (&flow().destination.into(), &"idle_timeout".into())
+    );
+    assert!(shown["algorithms"].as_array().unwrap().contains(&"cubic".into()), "{shown}");
+
+    fixture.healthy.store(false, Ordering::Relaxed);
+    let shown = status();
+    assert_eq!(
+        (&shown["healthy"], &shown["problem"]),
+        (&false.into(), &"no server answers".into())
+    );
+    let (status, _, _) = send(&fixture.server, "POST /status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(status, 405);
 }
 
 #[test]
@@ -343,6 +391,7 @@ fn only_pages_of_listed_origins_may_read_the_flows() {
         ("HEAD", "/flows", 200),
         ("OPTIONS", "/flows", 405),
         ("GET", "/metrics", 200),
+        ("GET", "/status", 200),
         ("GET", "/healthz", 200),
         ("GET", "/", 200),
         ("GET", "/qlog", 403),
@@ -439,7 +488,7 @@ fn off_loopback_a_request_shows_its_host_and_the_token() {
         send(&fixture.server, &request).0
     };
     let own = address.to_string();
-    for path in ["/flows", "/metrics", "/qlog", "/congestion_control/0a0b"] {
+    for path in ["/flows", "/status", "/metrics", "/qlog", "/congestion_control/0a0b"] {
         assert_eq!(ask("GET", path, "evil.example", &bearer), 421, "{path}");
         assert_eq!(ask("PUT", path, "evil.example", &bearer), 421, "{path}");
         assert_eq!(ask("GET", path, "localhost", &bearer), 421, "{path}");
