@@ -308,13 +308,27 @@ fn the_page_has_all_its_files_and_lets_nothing_in() {
     assert_eq!(status, 200);
     assert!(head.contains("content-type: text/html"), "{head}");
     assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
-    for (name, content_type) in [("dashboard.js", "text/javascript"), ("dashboard.css", "text/css")]
-    {
+    // Each file that the page names, and each that those name.
+    let mut files: Vec<_> =
+        ["dashboard.js", "dashboard.css", "theme.css"].map(str::to_owned).into();
+    for name in &files {
         assert!(page.contains(&format!("\"{name}\"")), "the page uses {name}");
-        let (status, head, _) = get(&fixture.server, &format!("/{name}"));
-        assert_eq!(status, 200);
-        assert!(head.contains(&format!("content-type: {content_type}")), "{head}");
     }
+    let mut next = 0;
+    while let Some(name) = files.get(next).cloned() {
+        let (status, head, text) = get(&fixture.server, &format!("/{name}"));
+        assert_eq!(status, 200, "{name}");
+        let expected = if name.ends_with(".js") { "text/javascript" } else { "text/css" };
+        assert!(head.contains(&format!("content-type: {expected}")), "{name}: {head}");
+        let imported = text.split("from \"./").skip(1).filter_map(|rest| rest.split('"').next());
+        for import in imported.map(str::to_owned) {
+            if !files.contains(&import) {
+                files.push(import);
+            }
+        }
+        next += 1;
+    }
+    assert!(files.len() > 5, "{files:?}");
 }
 
 #[test]
