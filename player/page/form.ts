@@ -143,8 +143,10 @@ export function openForm(page: PageOptions): void {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     attempt(() => {
-      const query = toQuery({ ...page, sessions: fields.map(({ options }) => options), autoplay: true });
-      // Its server may add to an address without a query string; the checks are those of any address.
+      const sessions = fields.map(({ options }) => options);
+      // A proxy is asked about sessions that CMCD names.
+      const proxy = sessions.every(({ cmcd }) => cmcd === "off") ? null : page.proxy;
+      const query = toQuery({ ...page, sessions, proxy, autoplay: true });
       parseOptions(query);
       location.assign(`${location.pathname}${query}`);
     });

@@ -114,7 +114,7 @@ export function parseOptions(search: string): PageOptions {
   const query = new URLSearchParams(search);
   const sessions = Array.from({ length: sessionCount(query) }, (_, index) => parseSession(query, index + 1));
   const proxy = query.get("proxy");
-  if (proxy !== null && sessions.some(({ cmcd }) => cmcd === "off")) throw new Error("proxy with cmcd=off: allowed are cmcd=query and cmcd=header, by which the proxy knows the session");
+  if (proxy !== null && sessions.every(({ cmcd }) => cmcd === "off")) throw new Error("proxy with cmcd=off: allowed are cmcd=query and cmcd=header, by which the proxy knows the session");
   const isOn = (name: (typeof PAGE_NAMES)[number]): boolean => oneOf(name, query.get(name) ?? "on", ON_OFF) === "on";
   return { sessions, autoplay: isOn("autoplay"), chart: isOn("chart"), controls: isOn("controls"), proxy: proxy === null ? null : originOf("proxy", proxy) };
 }

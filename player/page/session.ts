@@ -75,7 +75,8 @@ export class Session {
     this.#panel = panel.querySelector("section") as HTMLElement;
     to.append(panel);
     this.#options = options;
-    this.#proxy = page.proxy;
+    // The proxy knows a session by CMCD.
+    this.#proxy = options.cmcd === "off" ? null : page.proxy;
     this.#video = this.#part("video", HTMLVideoElement);
     this.#video.controls = page.controls;
     this.#panel.setAttribute("aria-label", `Session ${number}`);
