@@ -1,5 +1,5 @@
-# nginx in containers: `origin`, the example with a video of its own, and `balancer`, which spreads
-# tunnels over several servers.
+# nginx in containers: `origin`, the example with a video of its own, `balancer`, which spreads tunnels
+# over several servers, and `live`, which publishes the live pages of the proxies.
 
 # bookworm-20260918-slim. Tests without a registry put an image of their own in its place.
 ARG DEBIAN=debian:bookworm-slim@sha256:3783cc01769c7b2b1b83a5c5ad96c815348e28ed7da68e2e3687004faa906251
@@ -28,6 +28,14 @@ COPY deploy/docker/balancer.conf /etc/nginx/nginx.conf
 COPY --chmod=0755 deploy/docker/balancer.sh /usr/local/bin/
 EXPOSE 4433/udp
 ENTRYPOINT ["balancer.sh"]
+
+FROM nginx AS live
+COPY deploy/docker/live.conf /etc/nginx/nginx.conf
+EXPOSE 8082
+HEALTHCHECK --interval=2s --timeout=2s --retries=3 --start-period=10s \
+    CMD ["curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", \
+         "http://127.0.0.1:8082/"]
+ENTRYPOINT ["nginx", "-e", "stderr"]
 
 FROM nginx AS origin
 USER 0:0

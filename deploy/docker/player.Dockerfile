@@ -17,6 +17,8 @@ RUN --mount=type=cache,target=/root/.npm \
     if [ -e /run/secrets/ca-bundle ]; then export NODE_EXTRA_CA_CERTS=/run/secrets/ca-bundle; fi \
     && npm ci --no-audit --no-fund
 COPY player .
+# The style sheet and helpers that the live page of the proxies has too.
+COPY ops/src/admin/dashboard /ops/src/admin/dashboard
 RUN npx vite build -c vite.page.config.ts && mv dist/page /page
 
 FROM scratch AS prebuilt

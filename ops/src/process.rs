@@ -14,10 +14,11 @@ use nix::sys::signal::{SigSet, Signal};
 use sd_notify::NotifyState;
 
 use crate::admin;
-use crate::admin::{AdminServer, Checks, FlowSource, Health, HealthSource};
+use crate::admin::{AdminServer, Checks, FlowSource, Health, HealthSource, ProgramInfo};
 use crate::selection::Explainer;
 use crate::watchdog;
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
+use millrace_tunnel::ended_flows::{EndedFlow, EndedFlows};
 use millrace_tunnel::event_loop::Role;
 use millrace_tunnel::event_loop::{Worker, WorkerHandle};
 use millrace_tunnel::flow_info::FlowInfo;
@@ -104,6 +105,8 @@ impl Process {
         &self,
         bound: Option<admin::BoundListener>,
         config: &Admin,
+        program: ProgramInfo,
+        ended: Arc<EndedFlows>,
         health: HealthSource,
         explainer: Explainer,
     ) -> io::Result<Option<AdminServer>> {
@@ -120,8 +123,8 @@ impl Process {
         let Some(bound) = bound else { return Ok(None) };
         let dir = config.qlog_dir.as_deref();
         let qlog = dir.map(|dir| QlogSink::new(dir, config.qlog_max_bytes));
-        let flows = Box::new(WorkerFlows { workers: self.handles.clone(), qlog, explainer });
-        let admin = AdminServer::start(bound, self.metrics.clone(), flows, checks)?;
+        let flows = Box::new(WorkerFlows { workers: self.handles.clone(), ended, qlog, explainer });
+        let admin = AdminServer::start(bound, program, self.metrics.clone(), flows, checks)?;
         tracing::info!(address = %admin.address(), what = "admin", "listening");
         Ok(Some(admin))
     }
@@ -204,6 +207,7 @@ impl Process {
 
 struct WorkerFlows {
     workers: Vec<WorkerHandle>,
+    ended: Arc<EndedFlows>,
     qlog: Option<Arc<QlogSink>>,
     explainer: Explainer,
 }
@@ -211,6 +215,10 @@ struct WorkerFlows {
 impl FlowSource for WorkerFlows {
     fn flows(&self) -> Vec<FlowInfo> {
         self.workers.iter().flat_map(|worker| worker.flows(ANSWER_TIMEOUT)).collect()
+    }
+
+    fn ended_flows(&self) -> Vec<EndedFlow> {
+        self.ended.list(Instant::now())
     }
 
     fn traces(&self) -> Result<Vec<TraceInfo>, QlogError> {

@@ -1,74 +1,86 @@
-/** The last two minutes as a chart: rung and throughput by the left scale, the buffer and a live stream's latency by the right one. */
+/** The last two minutes of a session as a chart: rung and throughput above, the buffer and a live stream's latency below. */
 import { LineChart, type LineSeriesOption } from "echarts/charts";
-import { GridComponent, LegendComponent, type GridComponentOption, type LegendComponentOption } from "echarts/components";
+import { GridComponent, LegendComponent, MarkAreaComponent, type GridComponentOption, type LegendComponentOption, type MarkAreaComponentOption } from "echarts/components";
 import { init, use, type ComposeOption } from "echarts/core";
 import { SVGRenderer } from "echarts/renderers";
+import { inWindow, type Scale } from "../src/scale.ts";
 import type { Second } from "../src/schema.ts";
 
-use([LineChart, GridComponent, LegendComponent, SVGRenderer]);
+use([LineChart, GridComponent, LegendComponent, MarkAreaComponent, SVGRenderer]);
 
-type Option = ComposeOption<LineSeriesOption | GridComponentOption | LegendComponentOption>;
+type Option = ComposeOption<LineSeriesOption | GridComponentOption | LegendComponentOption | MarkAreaComponentOption>;
 
-const WINDOW_S = 120;
-const HEIGHT_PX = 150;
-const TEXT = "#ccc";
-const GRID = "rgb(255 255 255 / 12%)";
-/** Indices of the vertical axes. */
-const MBPS = 0;
-const SECONDS = 1;
-
-type Value = (second: Second) => number | null;
+const HEIGHT_PX = 280;
+/** Indices of the grids and their axes. */
+const RATES = 0;
+const TIMES = 1;
 
 interface Line {
   readonly name: string;
-  readonly axis: typeof MBPS | typeof SECONDS;
-  readonly value: Value;
-  readonly style: NonNullable<LineSeriesOption["lineStyle"]>;
+  readonly grid: typeof RATES | typeof TIMES;
+  readonly value: (second: Second) => number | null;
+  /** Custom property of theme.css. */
+  readonly colour: string;
+  readonly width: number;
   readonly step?: "end";
+  readonly dashes?: readonly [number, number];
 }
 
-const mbps = (kbps: number | null): number | null => (kbps === null ? null : kbps / 1000);
+/** A logarithmic scale has no 0. */
+const mbps = (kbps: number | null): number | null => (kbps === null || kbps <= 0 ? null : kbps / 1000);
 
 const LINES: readonly Line[] = [
-  { name: "Rung", axis: MBPS, value: (s) => mbps(s.rung_kbps), style: { color: "#4da3ff", width: 2 }, step: "end" },
-  { name: "Throughput", axis: MBPS, value: (s) => mbps(s.throughput_kbps), style: { color: "#9ad06b", width: 1 } },
-  { name: "Buffer", axis: SECONDS, value: (s) => s.buffer_s, style: { color: "#ffb454", width: 1, type: [4, 3] } },
+  { name: "Rung", grid: RATES, value: (s) => mbps(s.rung_kbps), colour: "--accent", width: 2, step: "end" },
+  { name: "Throughput", grid: RATES, value: (s) => mbps(s.throughput_kbps), colour: "--rate", width: 1.5 },
+  { name: "Buffer", grid: TIMES, value: (s) => s.buffer_s, colour: "--buffer", width: 1.5, dashes: [5, 3] },
 ];
-const LATENCY: Line = { name: "Latency", axis: SECONDS, value: (s) => s.latency_s, style: { color: "#e07be0", width: 1 } };
+const LATENCY: Line = { name: "Latency", grid: TIMES, value: (s) => s.latency_s, colour: "--latency", width: 1.5 };
 
-/** The rungs fill at least half of the scale: a throughput far above them need not be read off. */
-function highestRate(seconds: readonly Second[]): number {
-  const rung = Math.max(0.5, ...seconds.map((s) => mbps(s.rung_kbps) ?? 0));
-  const rate = Math.max(1, rung, ...seconds.map((s) => mbps(s.throughput_kbps) ?? 0));
-  return Math.ceil(Math.min(rate, 2 * rung) * 1.1);
+/** Begin and end of each run of stalled seconds. */
+function stalls(seconds: readonly Second[]): [number, number][] {
+  const runs: [number, number][] = [];
+  for (const { t, stalled } of seconds) {
+    const last = runs.at(-1);
+    if (stalled && last?.[1] === t) last[1] = t + 1;
+    else if (stalled) runs.push([t, t + 1]);
+  }
+  return runs;
 }
 
-function option(session: readonly Second[], live: boolean): Option {
-  const seconds = session.slice(-WINDOW_S);
-  const label = { color: TEXT, fontSize: 11, hideOverlap: true };
-  const grid = { lineStyle: { color: GRID } };
-  const axis = { type: "value", min: 0, splitNumber: 3, axisLabel: label, nameLocation: "middle", nameGap: 30, nameTextStyle: { color: TEXT, fontSize: 11 } } as const;
+const colour = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function option(session: readonly Second[], live: boolean, scale: Scale): Option {
+  const seconds = inWindow(session, scale);
+  const label = { color: colour("--dim"), fontSize: 11, hideOverlap: true };
+  const lines = { lineStyle: { color: colour("--line") } };
+  const x = { type: "value", min: scale.from_s, max: scale.to_s, axisLine: lines, axisTick: { show: false }, splitLine: { show: false } } as const;
+  const y = { nameLocation: "middle", nameGap: 34, nameTextStyle: { color: colour("--dim"), fontSize: 11 }, axisLabel: label, axisLine: { show: false }, axisTick: { show: false }, splitLine: lines } as const;
+  const sides = { left: 56, right: 12 };
   return {
     animation: false,
     textStyle: { fontFamily: "system-ui, sans-serif" },
-    grid: { left: 8, right: 8, top: 24, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "all" },
-    legend: { left: "center", top: 2, textStyle: { color: TEXT, fontSize: 12 }, itemHeight: 10, selectedMode: false },
-    xAxis: { type: "value", min: "dataMin", max: "dataMax", axisLabel: label, axisTick: grid, splitLine: grid },
-    yAxis: [
-      { ...axis, name: "Mbit/s", max: highestRate(seconds), axisLabel: { ...label, showMaxLabel: false }, splitLine: grid },
-      { ...axis, name: live ? "seconds" : "buffer, s", max: (of: { max: number }) => Math.ceil(Math.max(1, of.max) * 1.1), axisLabel: { ...label, showMaxLabel: false }, splitLine: { show: false } },
+    grid: [{ ...sides, top: 32, height: 110 }, { ...sides, top: 166, bottom: 38 }],
+    legend: { left: "center", top: 2, textStyle: { color: colour("--text"), fontSize: 12 }, itemHeight: 10, selectedMode: false },
+    xAxis: [
+      { ...x, gridIndex: RATES, axisLabel: { show: false } },
+      { ...x, gridIndex: TIMES, axisLabel: label, name: "seconds since the play request", nameLocation: "middle", nameGap: 22, nameTextStyle: { color: colour("--dim"), fontSize: 11 } },
     ],
-    series: [...LINES, ...(live ? [LATENCY] : [])].map(({ name, axis, value, style, step }): LineSeriesOption => ({
-      type: "line", name, yAxisIndex: axis, symbol: "none", silent: true, lineStyle: style, itemStyle: { color: String(style.color) }, clip: true,
-      data: seconds.map((s) => [s.t, value(s)]), ...(step === undefined ? {} : { step }),
+    yAxis: [
+      { ...y, type: "log", gridIndex: RATES, name: "Mbit/s", min: scale.min_mbps, max: scale.max_mbps },
+      { ...y, type: "value", gridIndex: TIMES, name: "s", min: 0, max: scale.max_s, splitNumber: 2 },
+    ],
+    series: [...LINES, ...(live ? [LATENCY] : [])].map((line): LineSeriesOption => ({
+      type: "line", name: line.name, xAxisIndex: line.grid, yAxisIndex: line.grid, symbol: "none", silent: true, clip: true,
+      lineStyle: { color: colour(line.colour), width: line.width, ...(line.dashes ? { type: [...line.dashes] } : {}) }, itemStyle: { color: colour(line.colour) },
+      data: seconds.map((s) => [s.t, line.value(s)]), ...(line.step === undefined ? {} : { step: line.step }),
+      ...(line.step === undefined ? {} : { markArea: { silent: true, itemStyle: { color: colour("--bad"), opacity: 0.25 }, data: stalls(seconds).map(([from, to]) => [{ xAxis: from }, { xAxis: to }]) } }),
     })),
   };
 }
 
 /** Draws into `box` what the answer is called with. */
-export function openChart(box: HTMLElement, live: boolean): (seconds: readonly Second[]) => void {
+export function openChart(box: HTMLElement, live: boolean): (seconds: readonly Second[], scale: Scale) => void {
   const chart = init(box, null, { renderer: "svg", height: HEIGHT_PX });
-  chart.setOption(option([], live));
   new ResizeObserver(() => chart.resize({ width: box.clientWidth, height: HEIGHT_PX })).observe(box);
-  return (seconds) => chart.setOption(option(seconds, live));
+  return (seconds, scale) => chart.setOption(option(seconds, live, scale), { notMerge: true });
 }

@@ -75,6 +75,11 @@ export class Collector {
     this.#event("algorithm", { algorithm: name });
   }
 
+  /** The viewer holds the player to this rung; null: lets the strategy choose again. */
+  rungSelected(rung_kbps: number | null): void {
+    this.#event("rung_selected", { rung_kbps });
+  }
+
   get error(): string | null {
     return this.#error;
   }
@@ -115,6 +120,8 @@ export class Collector {
     on(events.PLAYBACK_WAITING, () => this.#event("waiting", { media_s: this.#video.currentTime }));
     on(events.PLAYBACK_ENDED, () => this.#event("ended"));
     on<{ error?: { code?: number; message?: string } }>(events.ERROR, (e) => this.fail(`dash.js ${e.error?.code ?? ""}: ${e.error?.message ?? "unknown"}`));
+    on(events.PLAYBACK_PAUSED, () => this.#event("paused", { media_s: this.#video.currentTime }));
+    on(events.PLAYBACK_SEEKING, () => this.#event("seeking", { media_s: this.#video.currentTime }));
     on<{ error?: string }>(events.PLAYBACK_NOT_ALLOWED, () => this.fail("the browser does not allow autoplay"));
     on(events.STREAM_INITIALIZED, () => {
       for (const r of this.#player.getRepresentationsByType("video")) this.#ladder.set(r.id, announced(r));

@@ -1,5 +1,6 @@
 /** Asks a proxy what carries this session: at most once a second, one request at a time, less often while it does not answer. */
 import { findSession, type Carried } from "../src/flows.ts";
+import type { ProxyState } from "../src/messages.ts";
 
 const EVERY_MS = 1000;
 /** Each request that fails is a line in the browser's console, which a page cannot keep away. */
@@ -17,6 +18,12 @@ export interface Heard {
   readonly algorithm: string | null;
   /** When the algorithm took another's place, on the clock of `performance.now`; null of the first. */
   readonly changed_ms: number | null;
+}
+
+export function stateOf({ state, carried }: Heard): ProxyState {
+  if (state !== "answered") return state;
+  if (carried === null) return "no_flow";
+  return carried.algorithm === null ? "bypassed" : "carried";
 }
 
 async function ask(address: string): Promise<unknown> {

@@ -81,6 +81,7 @@ export type StreamInfo = z.infer<typeof streamInfoSchema>;
  * - `play_request` (`mpd`), `first_frame` (`media_s`, `height`), `playing` and `waiting` (`media_s`), `ended`
  * - `quality_requested` (`rung_kbps`), `request_abandoned`
  * - `algorithm` (`algorithm`): from the proxy; the first congestion control that carried the session, and each that took its place
+ * - `paused` and `seeking` (`media_s`); `rung_selected` (`rung_kbps`, null: by the strategy again): what the viewer did, and dash.js too
  * - `error` (`message`)
  */
 export const playerEventSchema = z.object({ t: finite, type: z.string() }).catchall(z.union([z.string(), z.number(), z.boolean(), z.null()]));

@@ -35,6 +35,12 @@ afterAll(async () => {
   await rm(dir, { recursive: true });
 });
 
+/** Whether a curve of this colour of the theme is in a chart. */
+const drawn = (colour: string): string =>
+  `(() => { const colour = getComputedStyle(document.documentElement).getPropertyValue("${colour}").trim(); return [...document.querySelectorAll('.chart path[stroke="' + colour + '"]')].some((line) => line.getBoundingClientRect().width > 20) })()`;
+/** Whether all curves are within their charts. */
+const ON_SCALE = `[...document.querySelectorAll('.chart')].every((chart) => { const box = chart.getBoundingClientRect(); return [...chart.querySelectorAll('path[fill="none"]')].every((line) => { const of = line.getBoundingClientRect(); return of.top >= box.top && of.bottom <= box.bottom }) })`;
+
 const args = (name: string, url: string): string[] => [
   join(DIST, "measure.js"), "--url", url, "--duration-s", String(SESSION_S), "--out", join(dir, name, "session.json"), "--screenshots", join(dir, name), "--psnr", join(dir, "media/psnr.json"), "--quality", join(dir, "quality.json"), "--record", join(dir, name, "record.json"),
 ];
@@ -121,15 +127,71 @@ describe("in a browser", { timeout: 120_000 }, () => {
       const { page } = browser;
       await page.goto(`${base}?autoplay=off`);
       expect(await page.evaluate("window.__millrace.record().now_s")).toBeNull();
-      await page.click("#play");
+      await page.click("button.play");
       await page.waitForFunction("window.__millrace.record().samples.length > 20");
       // Rung and buffer are drawn; a throughput need not be known yet.
-      await page.waitForFunction(`["#4da3ff", "#ffb454"].every((colour) => [...document.querySelectorAll('#chart path[stroke="' + colour + '"]')].some((line) => line.getBoundingClientRect().width > 100))`);
-      const [download] = await Promise.all([page.waitForEvent("download"), page.click("#save")]);
+      for (const colour of ["--accent", "--buffer"]) await page.waitForFunction(drawn(colour));
+      const [download] = await Promise.all([page.waitForEvent("download"), page.click("button.save")]);
       expect(download.suggestedFilename()).toBe("millrace-session.json");
       const record = parseJson(recordSchema, await readFile(await download.path(), "utf8"), "the log");
       expect(record.events[0]).toMatchObject({ type: "play_request", t: 0 });
       expect(record.downloads.length).toBeGreaterThan(0);
+    } finally {
+      await browser.close();
+    }
+  });
+
+  it("plays sessions side by side on one scale, with a form that loads others", async () => {
+    const browser = await openBrowser();
+    try {
+      const { page } = browser;
+      const problems: string[] = [];
+      page.on("pageerror", (error) => problems.push(error.message));
+      await page.goto(`${base}?abr.2=bola&buffer_s.2=4`);
+      await page.waitForFunction("window.__millrace.records().every((record) => record.samples.at(-1)?.frame_media_s > 1)");
+      const records = await page.evaluate<{ abr: string; buffer_target_s: number }[]>("window.__millrace.records()");
+      expect(records.map(({ abr, buffer_target_s }) => [abr, buffer_target_s])).toEqual([["throughput", 15], ["bola", 4]]);
+      // The same labels on both, throughput included, whose curve stays within its chart.
+      await page.waitForFunction(drawn("--rate"));
+      const labels = await page.evaluate<string[]>("[...document.querySelectorAll('.chart')].map((chart) => [...chart.querySelectorAll('text')].map((text) => text.textContent).join())");
+      expect(labels[0]).toContain("Mbit/s");
+      expect(labels[1]).toBe(labels[0]);
+      expect(await page.evaluate(ON_SCALE)).toBe(true);
+
+      // The picture has nothing over it; figures are beside or below it.
+      const overlaps = await page.evaluate("[...document.querySelectorAll('.session')].some((s) => { const [v, f] = ['video', '.figures'].map((q) => s.querySelector(q).getBoundingClientRect()); return v.left < f.right && f.left < v.right && v.top < f.bottom && f.top < v.bottom })");
+      expect(overlaps).toBe(false);
+      await page.getByRole("button", { name: "Pause all" }).click();
+      await page.waitForFunction("[...document.querySelectorAll('video')].every((video) => video.paused && video.controls)");
+
+      await page.getByLabel("Rung").first().selectOption({ index: 1 });
+      const events = await page.evaluate<{ type: string; rung_kbps?: number }[]>("window.__millrace.record().events");
+      expect(events.find(({ type }) => type === "rung_selected")).toMatchObject({ rung_kbps: 350 });
+
+      await page.getByRole("button", { name: "Remove" }).first().click();
+      await page.getByLabel("Preset").selectOption("another address");
+      await page.getByLabel("Manifest").fill("/media/none.mpd");
+      await page.getByLabel("Buffer, s").fill("6");
+      await page.getByRole("button", { name: "Load" }).click();
+      await page.waitForURL("**/?mpd=/media/none.mpd&abr=bola&buffer_s=6");
+      await page.getByText("The manifest could not be loaded.").waitFor();
+      await page.getByLabel("Preset").selectOption({ index: 0 });
+      await page.getByRole("button", { name: "Load" }).click();
+      await page.waitForFunction("window.__millrace?.record().samples.at(-1)?.frame_media_s > 0.5");
+      expect(problems).toEqual([]);
+    } finally {
+      await browser.close();
+    }
+  });
+
+  it("says what is wrong with its address", async () => {
+    const browser = await openBrowser();
+    try {
+      const { page } = browser;
+      await page.goto(`${base}?abr=none`);
+      await page.getByText("abr=none: allowed are throughput").waitFor();
+      await page.getByRole("link", { name: "Open the page without it" }).click();
+      await page.getByRole("button", { name: "Play", exact: true }).waitFor();
     } finally {
       await browser.close();
     }

@@ -3,7 +3,7 @@ import { createServer, get as httpGet, Agent, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openBrowser, type Browser } from "../src/cli/browser.ts";
-import { HOST, openTunnel, type Tunnel } from "./tunnel.ts";
+import { CLIENT_TOKEN, HOST, openTunnel, type Tunnel } from "./tunnel.ts";
 
 const FITS = "document.documentElement.scrollWidth <= innerWidth";
 
@@ -45,7 +45,7 @@ class Player {
 }
 
 describe("the dashboard", () => {
-  it("shows a player's flow while it lives, what the player says of itself, and when the proxy is gone", async () => {
+  it("shows a player's flow while it lives, what the player says of itself, and the flow when it has ended", async () => {
     const { page } = browser;
     const problems: string[] = [];
     page.on("console", (message) => (message.type() === "error" ? problems.push(message.text()) : undefined));
@@ -53,10 +53,14 @@ describe("the dashboard", () => {
     await page.goto(`http://${HOST}:${tunnel.serverAdmin}/`);
     await page.getByText("No flow at the moment.").waitFor();
     await page.getByText("carries flows").waitFor();
+    await page.getByText("No flow has ended yet.").waitFor();
+    const status = (await (await fetch(`http://${HOST}:${tunnel.serverAdmin}/status`)).json()) as { version: string; host: string };
+    expect(await page.locator("header").innerText()).toMatch(/Millrace server/);
+    for (const value of [status.version, status.host]) await page.locator("#identity").getByText(value, { exact: true }).waitFor();
 
     const player = new Player();
     await player.ask(2_000_000, 'bl=12500,br=3600,mtp=25000,ot=v,sid="a",tb=3600');
-    const row = page.locator("tbody tr");
+    const row = page.locator("#flows tbody tr");
     await row.waitFor();
     expect(await row.count()).toBe(1);
     const text = await row.innerText();
@@ -79,15 +83,81 @@ describe("the dashboard", () => {
 
     player.leave();
     await page.getByText("No flow at the moment.").waitFor();
-    tunnel.server.kill("SIGKILL");
-    await page.getByText("The proxy does not answer").waitFor();
+    const ended = page.locator("#ended tbody tr");
+    await ended.getByText("complete").waitFor();
+    expect(await ended.innerText()).toMatch(/2\.00 MB|2\.01 MB/);
+    await page.locator("#totals div", { hasText: "Completed" }).getByText("1", { exact: true }).waitFor();
   }, 60_000);
 
-  it("is there at the client as well", async () => {
+  it("sorts, filters and changes an algorithm after a confirmation", async () => {
+    const { page } = browser;
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.goto(`http://${HOST}:${tunnel.serverAdmin}/`);
+    const [large, small] = [new Player(), new Player()];
+    await small.ask(1000, 'bl=2000,br=350,ot=v,sid="small"');
+    await large.ask(4_000_000, 'bl=9000,br=3600,ot=v,sid="large"');
+    const buffers = page.locator('#flows tbody td[data-title^="Player"] .value');
+    const shown = (): Promise<string[]> => buffers.allInnerTexts();
+    await expect.poll(shown, { timeout: 10_000 }).toEqual(["2.0", "9.0"]);
+    const head = page.getByRole("columnheader", { name: "Player's buffer" });
+    await head.getByRole("button").click();
+    expect(await head.getAttribute("aria-sort")).toBe("descending");
+    expect(await shown()).toEqual(["9.0", "2.0"]);
+    await head.getByRole("button").press("Enter");
+    expect(await head.getAttribute("aria-sort")).toBe("ascending");
+    expect(await shown()).toEqual(["2.0", "9.0"]);
+
+    const filter = page.getByLabel("Filter");
+    await filter.fill("dash nowhere.example");
+    await page.getByText("None of 2 flows matches the filter.").waitFor();
+    await filter.fill(`VIVACE ${originPort}`);
+    expect(await buffers.count()).toBe(2);
+
+    type Flows = { flows: { algorithm: string; pinned: boolean }[] };
+    const algorithms = async (): Promise<string[]> => ((await (await fetch(`http://${HOST}:${tunnel.serverAdmin}/flows`)).json()) as Flows).flows.map(({ algorithm, pinned }) => `${algorithm} ${pinned}`);
+    const open = page.getByRole("button", { name: "Change the algorithm" }).first();
+    const dialog = page.getByRole("dialog", { name: "Change the congestion control?" });
+    await open.click();
+    await dialog.getByLabel("Algorithm").selectOption("copa");
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    expect(new Set(await algorithms())).toEqual(new Set(["vivace-latency false"]));
+    // What has the focus keeps it while the figures change.
+    await expect.poll(() => page.evaluate("document.activeElement?.textContent")).toBe("Change");
+    await open.click();
+    // The listener's own words where it refuses.
+    await dialog.getByLabel("Algorithm").selectOption("constant");
+    await dialog.getByRole("button", { name: "Change to constant" }).click();
+    await dialog.getByText("Not changed:").waitFor();
+    await dialog.getByLabel("Algorithm").selectOption("copa");
+    await dialog.getByRole("button", { name: "Change to copa" }).click();
+    await page.getByText("set by hand").first().waitFor();
+    expect(await algorithms()).toContain("copa true");
+    await open.click();
+    await dialog.getByLabel("Algorithm").selectOption({ label: "release: configuration and rules choose again" });
+    await dialog.getByRole("button", { name: "Release" }).click();
+    await expect.poll(algorithms).not.toContain("copa true");
+    large.leave();
+    small.leave();
+  }, 60_000);
+
+  it("is there at the client as well, and shows nothing without the token; both say when the server is gone", async () => {
     const { page } = browser;
     await page.goto(`http://${HOST}:${tunnel.clientAdmin}/`);
-    await page.getByRole("heading", { name: "Millrace" }).waitFor();
-    // The server was killed by the test before.
-    await page.locator("#health.bad").waitFor({ timeout: 30_000 });
+    const field = page.getByLabel("Token");
+    await field.fill("not the token of this listener");
+    await field.press("Enter");
+    await page.getByText("That is not the token.").waitFor();
+    expect(await page.locator("#content").isVisible()).toBe(false);
+    await field.fill(CLIENT_TOKEN);
+    await field.press("Enter");
+    await page.getByRole("heading", { name: "Millrace client" }).waitFor();
+    await page.goto(`http://${HOST}:${tunnel.serverAdmin}/`);
+    await page.getByText("carries flows").waitFor();
+    tunnel.server.kill("SIGKILL");
+    await page.getByText("The proxy does not answer").waitFor();
+    await page.goto(`http://${HOST}:${tunnel.clientAdmin}/`);
+    await field.fill(CLIENT_TOKEN);
+    await field.press("Enter");
+    await page.locator("#health.bad").getByText("no connection to a server").waitFor({ timeout: 30_000 });
   }, 60_000);
 });

@@ -125,7 +125,7 @@ describe("the page, live", { timeout: 300_000 }, () => {
         return Math.abs((recorded ?? NaN) - reckoned);
       };
       await expect.poll(off_s, { timeout: 30_000 }).toBeLessThan(0.3);
-      const shown = page.locator('#overlay dt:text-is("Latency") + dd');
+      const shown = page.locator('.figures dt:text-is("Latency") + dd');
       await expect.poll(() => shown.innerText(), { timeout: 30_000 }).toMatch(/^\d+\.\d\d s of 0\.80 s$/);
     } finally {
       await browser.close();

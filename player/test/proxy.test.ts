@@ -40,8 +40,8 @@ beforeEach(async () => {
 afterEach(() => browser.close());
 
 const algorithms = async (): Promise<PlayerEvent[]> => recordSchema.parse(await browser.page.evaluate("window.__millrace.record()")).events.filter((e) => e.type === "algorithm");
-/** What the overlay says under `name`. */
-const said = (name: string): Promise<string> => browser.page.locator(`#overlay dt:text-is("${name}") + dd`).innerText();
+/** What the figures say under `name`. */
+const said = (name: string): Promise<string> => browser.page.locator(`.figures dt:text-is("${name}") + dd`).innerText();
 
 describe("through the tunnel", { timeout: 120_000 }, () => {
   it("shows and records the algorithm that carries the session", async () => {
@@ -67,6 +67,7 @@ describe("through the tunnel", { timeout: 120_000 }, () => {
     await browser.page.goto(`${site.base}?proxy=http://${HOST}:${tunnel.serverAdmin}`);
     await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("no answer");
     expect(await algorithms()).toEqual([]);
+    await browser.page.getByText(`admin.cors_allow_origins lists ${site.base.slice(0, -1)}`).waitFor();
     await browser.page.waitForFunction("document.querySelector('video').currentTime > 1");
   });
 });
@@ -106,6 +107,7 @@ describe("with a proxy that changes", { timeout: 120_000 }, () => {
     expect(await said("Proxy rate")).toBe("2.0 Mbit/s");
     algorithm = null;
     await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("no flow of this session");
+    await browser.page.getByText("carries no flow whose player names this session").waitFor({ timeout: 30_000 });
     algorithm = "copa";
     await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toMatch(/^copa/);
     const seen = await algorithms();

@@ -9,6 +9,8 @@ import { exec } from "./site.ts";
 
 const PROGRAMS = new URL("../../target/release/", import.meta.url).pathname;
 export const HOST = "127.0.0.1";
+/** Of the client's admin listener; the server's asks for none. */
+export const CLIENT_TOKEN = "0123456789abcdef0123456789abcdef";
 
 export interface Tunnel {
   /** Port of the client's listener for flows to the origin. */
@@ -63,11 +65,12 @@ export async function openTunnel(origin: number, algorithm: string): Promise<Tun
       serverAdmin,
     );
     running.push(server);
+    await writeFile(join(dir, "admin.token"), `${CLIENT_TOKEN}\n`, { mode: 0o600 });
     const client = await start(
       "millrace-client",
       dir,
       `[tunnel]\nservers = ["${HOST}:${tunnel}"]\nserver_name = "millrace-server"\nca = "ca.pem"\ncertificate = "edge.pem"\nprivate_key = "edge.key"\n` +
-        `[[listen]]\nmode = "static"\naddress = "${HOST}:${listener}"\ndestination = "${HOST}:${origin}"\nclass = "dash"\n[admin]\naddress = "${HOST}:${clientAdmin}"\n`,
+        `[[listen]]\nmode = "static"\naddress = "${HOST}:${listener}"\ndestination = "${HOST}:${origin}"\nclass = "dash"\n[admin]\naddress = "${HOST}:${clientAdmin}"\ntoken_file = "admin.token"\n`,
       clientAdmin,
     );
     running.push(client);

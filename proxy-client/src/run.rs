@@ -9,7 +9,7 @@ use anyhow::Context;
 use caps::Capability;
 use millrace_config::{ClientConfig, ConfigError, Interception, Listen};
 use millrace_ops::admin;
-use millrace_ops::admin::Health;
+use millrace_ops::admin::{Health, ProgramInfo};
 use millrace_ops::affinity::OneProcessor;
 use millrace_ops::privileges;
 use millrace_ops::privileges::Account;
@@ -25,6 +25,7 @@ use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
 use millrace_tunnel::transport::{TransportSide, TunnelConfig};
+use millrace_version::VERSION;
 
 use crate::connection_group::{Grouping, ListenerClasses};
 use crate::direct::{self, Direct};
@@ -143,7 +144,9 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
         Health::Unhealthy(reason.to_owned())
     });
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
-    let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
+    let program = ProgramInfo { role: "client", version: VERSION };
+    let ended = shared.ended_flows.clone();
+    let _admin = process.serve_admin(admin, &config.admin, program, ended, health, explainer)?;
     let mut reloader = ClientReloader {
         started: config,
         groups: groups_at_start,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use millrace_config::{ConfigError, ServerConfig};
 use millrace_ops::admin;
-use millrace_ops::admin::Health;
+use millrace_ops::admin::{Health, ProgramInfo};
 use millrace_ops::affinity::OneProcessor;
 use millrace_ops::inherited_sockets::InheritedSockets;
 use millrace_ops::privileges;
@@ -23,6 +23,7 @@ use millrace_tunnel::reset_secret;
 use millrace_tunnel::reset_secret::ResetSecretError;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
+use millrace_version::VERSION;
 
 use crate::reload::ServerReloader;
 use crate::role::ServerRole;
@@ -99,7 +100,9 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     }
     let health = Box::new(|| Health::Healthy);
     let explainer = selection.as_ref().map(Selection::explainer).unwrap_or_default();
-    let _admin = process.serve_admin(admin, &config.admin, health, explainer)?;
+    let program = ProgramInfo { role: "server", version: VERSION };
+    let ended = shared.ended_flows.clone();
+    let _admin = process.serve_admin(admin, &config.admin, program, ended, health, explainer)?;
     let mut reloader =
         ServerReloader { started: config, latest, shared, resolver, selection, trust };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);

@@ -21,8 +21,8 @@ try {
         at_s: video?.currentTime ?? 0,
         frames: (quality?.totalVideoFrames ?? 0) - (quality?.droppedVideoFrames ?? 0),
         height: video?.videoHeight ?? 0,
-        algorithm: [...document.querySelectorAll("#overlay dt")].find((name) => name.textContent === "Algorithm")?.nextElementSibling?.textContent ?? "",
-        message: document.querySelector("#message")?.textContent ?? "",
+        algorithm: [...document.querySelectorAll(".figures dt")].find((name) => name.textContent === "Algorithm")?.nextElementSibling?.textContent ?? "",
+        message: document.querySelector(".error")?.textContent ?? "",
       };
     });
   let seen = await look();

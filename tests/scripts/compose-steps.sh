@@ -21,7 +21,7 @@ compose() {
         --file tests/compose/build.yml "$@" 2>>"$work/compose.log"
 }
 
-with_profiles() { compose --profile player --profile monitoring --profile balancer "$@"; }
+with_profiles() { compose --profile player --profile monitoring --profile live --profile balancer "$@"; }
 
 clean_up() {
     trap - EXIT
@@ -257,18 +257,35 @@ targets_up() {
         grep -q '"job":"millrace-server"},"value":\[[0-9.]*,"1"' "$work/targets.json"
 }
 
+# The published port gives away nothing but health and the page's files without the token.
+check_live_pages() {
+    local live token path got
+    until_true 20 "the live pages are healthy" all_healthy live
+    live=http://$(published live 8082)
+    token=$(docker exec "$(container proxy-server)" cat /admin/token)
+    for path in client/flows server/flows client/status server/status server/metrics; do
+        got=$(curl --silent --output /dev/null --write-out '%{http_code}' "$live/$path")
+        [ "$got" = 401 ] || fail "/$path without the token: $got instead of 401"
+    done
+    got=$(curl --silent --output /dev/null --write-out '%{http_code}' --request PUT \
+        "$live/server/congestion_control/0a0b?algorithm=cubic")
+    [ "$got" = 401 ] || fail "a change without the token: $got instead of 401"
+    TOKEN=$token node tests/scripts/compose-live.mjs "$live/"
+}
+
 check_player_and_prometheus() {
-    compose --profile player --profile monitoring up --detach --no-build
+    compose --profile player --profile monitoring --profile live up --detach --no-build
     until_true 20 "the player is healthy" all_healthy player
     node tests/scripts/compose-player.mjs \
         "http://$(published player 8081)/?mpd=$video_path/manifest.mpd" 4 vivace-latency
     # The player's server shows the flows of a named session only.
     [ "$(curl --silent --output /dev/null --write-out '%{http_code}' "http://$(published player 8081)/flows")" = 400 ] ||
         fail "the player's server shows flows without a session"
+    check_live_pages
     until_true 30 "Prometheus sees both ends" targets_up
     node tests/scripts/compose-dashboard.mjs "http://$(published prometheus 9090)" \
         deploy/monitoring/grafana-dashboard.json
-    with_profiles rm --stop --force player prometheus
+    with_profiles rm --stop --force player live prometheus
 }
 
 connections() { metric "$1" 9465 'millrace_connections{state="established"}'; }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # docker-compose.yml as an operator uses it, after `make build`: up, the video byte for byte, a
-# server killed, an origin of one's own, three servers behind the balancer, the player in a browser,
-# Prometheus, down, nothing left. Needs root. It is bounded: 480 s for all, less for each wait.
+# server killed, an origin of one's own, three servers behind the balancer, the player and the live pages in a
+# browser, Prometheus, down, nothing left. Needs root. It is bounded: 480 s for all, less for each wait.
 #
 # The images take the programs of target/release where these were made on the images' own Debian
 # release: compiling the same source again takes four CPU minutes and would show nothing new.
@@ -28,7 +28,7 @@ flock --nonblock 9 || fail "another run of this is under way"
 
 # Of this run only: nothing here may meet what else runs on the machine.
 export TAG=test SUBNETS=198.19 PUBLISH=127.0.0.1
-export EDGE_PORT=0 EXPLICIT_PORT=0 PLAYER_PORT=0 PROMETHEUS_PORT=0
+export EDGE_PORT=0 EXPLICIT_PORT=0 PLAYER_PORT=0 PROMETHEUS_PORT=0 LIVE_PORT=0
 export CARGO_CONFIG=$work/cargo-config.toml
 (cat "${CARGO_HOME:-$HOME/.cargo}/config.toml" 2>/dev/null || true) >"$CARGO_CONFIG"
 unset ORIGIN SERVERS CONGESTION_CONTROL RENEW

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::metrics::FlowFailure;
+use crate::metrics::{FlowFailure, FlowOutcome};
 use crate::tcp_timeout::is_tcp_timeout;
 
 /// How a flow came to its end.
@@ -39,7 +39,22 @@ impl FlowEnd {
         }
     }
 
-    /// The name in metrics and logs.
+    /// How the flow is counted.
+    pub(crate) fn outcome(self) -> FlowOutcome {
+        FlowOutcome::Failed(match self {
+            Self::Complete => return FlowOutcome::Complete,
+            Self::LocalReset => FlowFailure::TcpReset,
+            Self::TcpTimeout => FlowFailure::TcpTimeout,
+            Self::RemoteReset => FlowFailure::PeerReset,
+            Self::TunnelLost | Self::Drained => FlowFailure::TunnelLost,
+            Self::Idle => FlowFailure::IdleTimeout,
+            Self::Memory => FlowFailure::Memory,
+            Self::BadExchange => FlowFailure::Protocol,
+            Self::Refused(failure) => failure,
+        })
+    }
+
+    /// The name in logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",

@@ -16,6 +16,7 @@ pub mod credentials;
 pub mod datagrams;
 pub mod deadlines;
 pub mod dial;
+pub mod ended_flows;
 pub mod error_queue;
 pub mod event_loop;
 pub mod fair_share;

@@ -601,6 +601,11 @@ impl Metrics {
         self.workers.add()
     }
 
+    /// Flow bytes of all workers, up (from client to destination) and down.
+    pub fn flow_bytes(&self) -> (u64, u64) {
+        self.workers.flow_bytes()
+    }
+
     /// Counters for the servers with these names. To be called once.
     ///
     /// # Errors

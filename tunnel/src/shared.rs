@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::ended_flows::EndedFlows;
 use crate::fair_share::{Place, PlaceRefusal};
 use crate::fault::Faults;
 use crate::flow_admission::{FlowLimits, FlowPlaces, FlowPools};
@@ -27,6 +28,8 @@ pub struct Shared {
     pub(crate) malloc_trim: MallocTrim,
     /// What each peer may take.
     pub peers: Arc<PeerLimits>,
+    /// The flows that ended last.
+    pub ended_flows: Arc<EndedFlows>,
     connections: AtomicUsize,
     flows: FlowPools,
     next_number: AtomicU64,
@@ -50,6 +53,7 @@ impl Shared {
             malloc_trim: MallocTrim::default(),
             metrics,
             peers: Arc::new(PeerLimits::new(Limits::default())),
+            ended_flows: Arc::default(),
             connections: AtomicUsize::new(0),
             flows: FlowPools::new(flows),
             next_number: AtomicU64::new(1),

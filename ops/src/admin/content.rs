@@ -5,17 +5,24 @@ use std::sync::Arc;
 
 use millrace_mcc::Explained;
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
+use millrace_tunnel::ended_flows::EndedFlow;
 use millrace_tunnel::flow_info::FlowInfo;
 use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::qlog::{QlogError, TraceInfo};
 
 use super::access::Access;
+use super::status::StartedProgram;
 
 /// The source of flows and traces.
 pub trait FlowSource: Send + Sync {
     /// The flows now, in any order. It may block, on a thread of the admin listener, but must come
     /// back within a second or so by itself.
     fn flows(&self) -> Vec<FlowInfo>;
+
+    /// The flows that ended last, the latest first. It must not block.
+    fn ended_flows(&self) -> Vec<EndedFlow> {
+        Vec::new()
+    }
 
     /// The traces that run.
     ///
@@ -74,6 +81,7 @@ pub struct Checks {
 
 /// What the admin listener shows.
 pub(super) struct AdminContent {
+    pub(super) program: StartedProgram,
     pub(super) metrics: Arc<Metrics>,
     pub(super) flows: Box<dyn FlowSource>,
     pub(super) checks: Checks,

@@ -1,4 +1,5 @@
-//! The live dashboard: a page that asks `/flows` once a second. It needs nothing from elsewhere.
+//! The live page: it asks `/flows` and `/status` once a second, and needs nothing from elsewhere. The player page has
+//! its style sheet `theme.css` and `figures.js` too.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -8,11 +9,22 @@ use hyper::{Response, StatusCode};
 use super::responses::response;
 
 /// Its files: path, type and content.
-const FILES: [(&str, &str, &str); 3] = [
-    ("/", "text/html; charset=utf-8", include_str!("dashboard/index.html")),
-    ("/dashboard.css", "text/css; charset=utf-8", include_str!("dashboard/dashboard.css")),
-    ("/dashboard.js", "text/javascript; charset=utf-8", include_str!("dashboard/dashboard.js")),
+const FILES: [(&str, &str, &str); 11] = [
+    ("/", HTML, include_str!("dashboard/index.html")),
+    ("/api.js", SCRIPT, include_str!("dashboard/api.js")),
+    ("/change.js", SCRIPT, include_str!("dashboard/change.js")),
+    ("/curve.js", SCRIPT, include_str!("dashboard/curve.js")),
+    ("/dashboard.css", STYLE, include_str!("dashboard/dashboard.css")),
+    ("/dashboard.js", SCRIPT, include_str!("dashboard/dashboard.js")),
+    ("/ended.js", SCRIPT, include_str!("dashboard/ended.js")),
+    ("/figures.js", SCRIPT, include_str!("dashboard/figures.js")),
+    ("/flows.js", SCRIPT, include_str!("dashboard/flows.js")),
+    ("/sort.js", SCRIPT, include_str!("dashboard/sort.js")),
+    ("/theme.css", STYLE, include_str!("dashboard/theme.css")),
 ];
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
 
 /// Names in `/flows` come from clients: nothing of them may become script, and no other page may hold
 /// this one.

@@ -19,6 +19,7 @@ use super::access::HEALTH_PATHS;
 use super::connections::ConnectionPermit;
 use super::content::{AdminContent, Health, HealthSource};
 use super::responses::{TEXT, failed, response};
+use super::status::StatusResponse;
 use super::{congestion_control, dashboard, qlog};
 
 /// Time for a request's head.
@@ -27,6 +28,8 @@ pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Fields of a request's head.
 pub(super) const MAX_HEAD_FIELDS: usize = 64;
+/// What GET answers, beside the page.
+const PATHS: [&str; 5] = ["/metrics", "/flows", "/status", "/healthz", "/livez"];
 /// As CTA-5004 limits `sid`.
 const MAX_SESSION_CHARS: usize = 64;
 
@@ -81,8 +84,8 @@ async fn answer(request: &Request<Incoming>, content: Arc<AdminContent>) -> Resp
         return congestion_control::answer(request, content).await;
     }
     let page = dashboard::file(path);
-    if page.is_none() && !["/metrics", "/flows", "/healthz", "/livez"].contains(&path) {
-        let text = "there are / (a page for people), /metrics, /flows, /healthz, /livez, /qlog and \
+    if page.is_none() && !PATHS.contains(&path) {
+        let text = "there are / (a page for people), /metrics, /flows, /status, /healthz, /livez, /qlog and \
                     /congestion_control\n";
         return response(StatusCode::NOT_FOUND, TEXT, text);
     }
@@ -107,6 +110,10 @@ async fn answer(request: &Request<Incoming>, content: Arc<AdminContent>) -> Resp
             share(request, &content, &mut answer);
             answer
         }
+        "/status" => match serde_json::to_vec(&StatusResponse::new(&content)) {
+            Ok(json) => response(StatusCode::OK, "application/json", json),
+            Err(error) => failed(&error),
+        },
         "/livez" => health(&content.checks.liveness),
         _ => health(&content.checks.health),
     }

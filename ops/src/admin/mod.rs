@@ -1,5 +1,5 @@
-//! The admin listener: a page for people, `/metrics` (Prometheus), `/flows` (JSON), `/healthz`, `/livez`,
-//! `/qlog` and `/congestion_control`, over HTTP/1.1.
+//! The admin listener: a page for people, `/metrics` (Prometheus), `/flows` and `/status` (JSON), `/healthz`,
+//! `/livez`, `/qlog` and `/congestion_control`, over HTTP/1.1.
 //!
 //! It has a thread of its own, so that a slow scrape never delays the data path. Everything a
 //! client can hold on to is bounded: connections, the size of a request's head, and the time for
@@ -16,9 +16,11 @@ mod http;
 mod qlog;
 mod responses;
 mod server;
+mod status;
 #[cfg(test)]
 mod tests;
 
 pub use access::Access;
 pub use content::{Checks, FlowSource, Health, HealthSource};
 pub use server::{AdminServer, BoundListener, bind};
+pub use status::ProgramInfo;

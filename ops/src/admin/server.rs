@@ -15,6 +15,7 @@ use super::access::Access;
 use super::connections::AdminConnections;
 use super::content::{AdminContent, Checks, FlowSource};
 use super::http;
+use super::status::{ProgramInfo, StartedProgram};
 
 /// Time for a connection as a whole.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,6 +58,7 @@ impl AdminServer {
     /// The thread can't be started.
     pub fn start(
         bound: BoundListener,
+        program: ProgramInfo,
         metrics: Arc<Metrics>,
         flows: Box<dyn FlowSource>,
         checks: Checks,
@@ -64,7 +66,8 @@ impl AdminServer {
         let BoundListener { listener, access } = bound;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let content = Arc::new(AdminContent { metrics, flows, checks, access });
+        let program = StartedProgram::new(program);
+        let content = Arc::new(AdminContent { program, metrics, flows, checks, access });
         // FlowSource may block; two at a time are enough for any dashboard.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()

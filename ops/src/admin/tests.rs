@@ -15,8 +15,9 @@ use std::time::Duration;
 use millrace_config::Admin;
 use millrace_mcc::Explained;
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
+use millrace_tunnel::ended_flows::{EndedFlow, EndedFlows};
 use millrace_tunnel::flow_info::{ControllerInfo, FlowInfo, FlowState, PlayerInfo, QueueInfo};
-use millrace_tunnel::metrics::Metrics;
+use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Metrics};
 
 use super::http::{HEAD_TIMEOUT, MAX_HEAD_BYTES, MAX_HEAD_FIELDS};
 use super::*;
@@ -63,11 +64,19 @@ fn flow() -> FlowInfo {
     }
 }
 
+const PROGRAM: ProgramInfo = ProgramInfo { role: "server", version: "0.1.0 (0123456789ab)" };
+
 struct OneFlow;
 
 impl FlowSource for OneFlow {
     fn flows(&self) -> Vec<FlowInfo> {
         vec![flow()]
+    }
+
+    fn ended_flows(&self) -> Vec<EndedFlow> {
+        let ended = EndedFlows::default();
+        ended.add(flow(), FlowFailure::IdleTimeout.into(), Instant::now());
+        ended.list(Instant::now())
     }
 
     fn override_cc(
@@ -189,7 +198,8 @@ fn start_bound(flows: Box<dyn FlowSource>, bound: BoundListener) -> Fixture {
     });
     let liveness: HealthSource = Box::new(|| Health::Healthy);
     let shown = Arc::clone(&metrics);
-    let server = AdminServer::start(bound, shown, flows, Checks { health, liveness }).unwrap();
+    let server =
+        AdminServer::start(bound, PROGRAM, shown, flows, Checks { health, liveness }).unwrap();
     Fixture { server, metrics, healthy }
 }
 
@@ -235,6 +245,44 @@ fn flows_are_served_as_json() {
 }
 
 #[test]
+fn status_says_what_the_process_is_its_health_totals_and_ended_flows() {
+    let fixture = start(Box::new(OneFlow));
+    fixture.metrics.flows_opened.inc_by(5);
+    fixture.metrics.flows_finished.of(FlowOutcome::Complete).inc_by(3);
+    fixture.metrics.flows_finished.of(FlowFailure::Refused.into()).inc();
+    fixture.metrics.worker().bytes_down.add(1000);
+    let status = || -> serde_json::Value {
+        let (status, head, body) = get(&fixture.server, "/status");
+        assert_eq!(status, 200);
+        assert!(head.contains("content-type: application/json"), "{head}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let shown = status();
+    assert_eq!((&shown["role"], &shown["version"]), (&"server".into(), &PROGRAM.version.into()));
+    assert_eq!((&shown["healthy"], &shown["problem"]), (&true.into(), &serde_json::Value::Null));
+    assert!(shown["uptime_s"].as_f64().is_some_and(|uptime| uptime >= 0.0), "{shown}");
+    let totals = &shown["totals"];
+    assert_eq!((&totals["flows_opened"], &totals["flows_complete"]), (&5.into(), &3.into()));
+    assert_eq!(totals["flows_failed"], serde_json::json!({"refused": 1}));
+    assert_eq!((&totals["bytes_up"], &totals["bytes_down"]), (&0.into(), &1000.into()));
+    let ended = &shown["ended_flows"][0];
+    assert_eq!(
+        (&ended["destination"], &ended["outcome"]),
+        (&flow().destination.into(), &"idle_timeout".into())
+    );
+    assert!(shown["algorithms"].as_array().unwrap().contains(&"cubic".into()), "{shown}");
+
+    fixture.healthy.store(false, Ordering::Relaxed);
+    let shown = status();
+    assert_eq!(
+        (&shown["healthy"], &shown["problem"]),
+        (&false.into(), &"no server answers".into())
+    );
+    let (status, _, _) = send(&fixture.server, "POST /status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(status, 405);
+}
+
+#[test]
 fn a_player_can_be_asked_about_alone() {
     let fixture = start(Box::new(OneFlow));
     let flows = |query: &str| {
@@ -260,13 +308,27 @@ fn the_page_has_all_its_files_and_lets_nothing_in() {
     assert_eq!(status, 200);
     assert!(head.contains("content-type: text/html"), "{head}");
     assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
-    for (name, content_type) in [("dashboard.js", "text/javascript"), ("dashboard.css", "text/css")]
-    {
+    // Each file that the page names, and each that those name.
+    let mut files: Vec<_> =
+        ["dashboard.js", "dashboard.css", "theme.css"].map(str::to_owned).into();
+    for name in &files {
         assert!(page.contains(&format!("\"{name}\"")), "the page uses {name}");
-        let (status, head, _) = get(&fixture.server, &format!("/{name}"));
-        assert_eq!(status, 200);
-        assert!(head.contains(&format!("content-type: {content_type}")), "{head}");
     }
+    let mut next = 0;
+    while let Some(name) = files.get(next).cloned() {
+        let (status, head, text) = get(&fixture.server, &format!("/{name}"));
+        assert_eq!(status, 200, "{name}");
+        let expected = if name.ends_with(".js") { "text/javascript" } else { "text/css" };
+        assert!(head.contains(&format!("content-type: {expected}")), "{name}: {head}");
+        let imported = text.split("from \"./").skip(1).filter_map(|rest| rest.split('"').next());
+        for import in imported.map(str::to_owned) {
+            if !files.contains(&import) {
+                files.push(import);
+            }
+        }
+        next += 1;
+    }
+    assert!(files.len() > 5, "{files:?}");
 }
 
 #[test]
@@ -343,6 +405,7 @@ fn only_pages_of_listed_origins_may_read_the_flows() {
         ("HEAD", "/flows", 200),
         ("OPTIONS", "/flows", 405),
         ("GET", "/metrics", 200),
+        ("GET", "/status", 200),
         ("GET", "/healthz", 200),
         ("GET", "/", 200),
         ("GET", "/qlog", 403),
@@ -439,7 +502,7 @@ fn off_loopback_a_request_shows_its_host_and_the_token() {
         send(&fixture.server, &request).0
     };
     let own = address.to_string();
-    for path in ["/flows", "/metrics", "/qlog", "/congestion_control/0a0b"] {
+    for path in ["/flows", "/status", "/metrics", "/qlog", "/congestion_control/0a0b"] {
         assert_eq!(ask("GET", path, "evil.example", &bearer), 421, "{path}");
         assert_eq!(ask("PUT", path, "evil.example", &bearer), 421, "{path}");
         assert_eq!(ask("GET", path, "localhost", &bearer), 421, "{path}");

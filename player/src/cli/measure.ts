@@ -52,6 +52,8 @@ function parseArguments(): Arguments {
   for (const [key, value] of new URLSearchParams(values.query ?? "")) url.searchParams.set(key, value);
   // Drawing it would take time from the decoder.
   if (!url.searchParams.has("chart")) url.searchParams.set("chart", "off");
+  // The form would take a share of the window from the picture.
+  if (!url.searchParams.has("controls")) url.searchParams.set("controls", "off");
   if (values.wait) url.searchParams.set("autoplay", "off");
   return { url, duration_s, wait: values.wait, out: resolve(need("out")), screenshots: values.screenshots ? resolve(values.screenshots) : null, psnr: need("psnr"), quality: values.quality ?? null, record: values.record ?? null };
 }

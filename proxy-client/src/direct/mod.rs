@@ -336,7 +336,7 @@ impl Direct {
             }
             let Some(relay) = self.relays.remove(&number) else { continue };
             excess = excess.saturating_sub(relay.held_bytes());
-            core.shared.metrics.flows_finished.of(FlowFailure::Memory.into()).inc();
+            record_end(core, number, &relay, FlowFailure::Memory.into());
             relay.reset();
         }
     }
@@ -441,8 +441,9 @@ impl Direct {
                 self.busy_since.get_or_insert(core.now());
             }
             Pumped::Complete => {
-                core.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
-                self.relays.remove(&number);
+                if let Some(relay) = self.relays.remove(&number) {
+                    record_end(core, number, &relay, FlowOutcome::Complete);
+                }
             }
             Pumped::Failed(failure) => self.end_relays(core, [(number, failure)]),
         }
@@ -452,7 +453,7 @@ impl Direct {
     fn end_relays(&mut self, core: &Core, ended: impl IntoIterator<Item = (u64, FlowFailure)>) {
         for (number, failure) in ended {
             if let Some(relay) = self.relays.remove(&number) {
-                core.shared.metrics.flows_finished.of(failure.into()).inc();
+                record_end(core, number, &relay, failure.into());
                 relay.reset();
             }
         }
@@ -461,6 +462,13 @@ impl Direct {
     fn give_up(&mut self, number: u64, failure: ConnectFailure) -> Option<Failed> {
         self.dialing.remove(&number).map(|dialing| (dialing.accepted, failure))
     }
+}
+
+/// Counts a flow that has ended, and keeps its last values.
+fn record_end(core: &Core, number: u64, relay: &Relay, outcome: FlowOutcome) {
+    core.shared.metrics.flows_finished.of(outcome).inc();
+    let flow = FlowInfo::bypassed(relay.seen(number), core.now());
+    core.shared.ended_flows.add(flow, outcome, core.now());
 }
 
 fn key(number: u64, socket: u64) -> usize {

@@ -173,9 +173,18 @@ fn parse_labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str), &'st
 /// When it can't be fetched or is no JSON.
 #[must_use]
 pub fn flows(from: SocketAddr) -> Value {
-    let (status, body) = get(from, "/flows").unwrap_or_else(|error| panic!("/flows: {error}"));
-    assert_eq!(status, 200, "/flows: {body}");
-    serde_json::from_str(&body).unwrap_or_else(|error| panic!("/flows: {error}: {body}"))
+    json(from, "/flows")
+}
+
+/// The JSON at `path`.
+///
+/// # Panics
+/// When it can't be fetched or is no JSON.
+#[must_use]
+pub fn json(from: SocketAddr, path: &str) -> Value {
+    let (status, body) = get(from, path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
 }
 
 #[cfg(test)]

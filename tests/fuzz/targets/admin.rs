@@ -12,17 +12,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use millrace_cc::Tuning;
 use millrace_config::{Admin, Class};
 use millrace_mcc::{Explained, RuleInput};
 use millrace_ops::admin;
-use millrace_ops::admin::{AdminServer, Checks, FlowSource, Health};
+use millrace_ops::admin::{AdminServer, Checks, FlowSource, Health, ProgramInfo};
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
+use millrace_tunnel::ended_flows::{EndedFlow, EndedFlows};
 use millrace_tunnel::flow_info::{FlowInfo, FlowState};
-use millrace_tunnel::metrics::Metrics;
+use millrace_tunnel::metrics::{FlowOutcome, Metrics};
 use millrace_tunnel::qlog::{QlogError, TraceInfo};
 
 /// Separates the requests of an input.
@@ -76,6 +77,13 @@ impl FlowSource for Flows {
         self.0.reads.fetch_add(1, Relaxed);
         let pinned = self.0.state().pinned;
         CONNECTIONS.map(|connection| flow(connection, pinned)).into()
+    }
+
+    fn ended_flows(&self) -> Vec<EndedFlow> {
+        self.0.reads.fetch_add(1, Relaxed);
+        let (ended, now) = (EndedFlows::default(), Instant::now());
+        ended.add(flow(CONNECTIONS[0], None), FlowOutcome::Complete, now);
+        ended.list(now)
     }
 
     fn traces(&self) -> Result<Vec<TraceInfo>, QlogError> {
@@ -207,7 +215,9 @@ impl Listener {
         });
         let checks = Checks { health, liveness: Box::new(|| Health::Healthy) };
         let flows = Box::new(Flows(Arc::clone(&site)));
-        let server = AdminServer::start(bound, Metrics::new("millrace-fuzz", "0")?, flows, checks)?;
+        let program = ProgramInfo { role: "server", version: "0" };
+        let metrics = Metrics::new("millrace-fuzz", "0")?;
+        let server = AdminServer::start(bound, program, metrics, flows, checks)?;
         Ok(Self { server, site, has_token: is_restricted })
     }
 

@@ -1,11 +1,13 @@
 //! The ends of flows and connections.
 
 use crate::close_reason::{close_reason, handshake_failure};
+use crate::conn::Conn;
 use crate::event_loop::core::Core;
 use crate::flow::{self, Flow};
 use crate::flow_end::FlowEnd;
+use crate::flow_info::FlowInfo;
 use crate::h3_errors::H3_CONNECT_ERROR;
-use crate::metrics::{ConnectionState, FlowFailure, FlowOutcome, HandshakeFailure, Label};
+use crate::metrics::{ConnectionState, HandshakeFailure, Label};
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
 
@@ -19,11 +21,18 @@ impl Core {
             FlowEnd::Refused(failure) => failure.is_limit(),
             _ => self.conn(flow.conn).is_some_and(|conn| !conn.quic.is_established()),
         };
-        self.end_flow_of(flow_slot, end, unreached);
+        self.end_flow_of(flow_slot, end, unreached, None);
     }
 
-    /// As [`Core::end_flow`]; `unreached` says that the peer certainly passed nothing on.
-    fn end_flow_of(&mut self, flow_slot: usize, end: FlowEnd, unreached: bool) {
+    /// As [`Core::end_flow`]; `unreached` says that the peer certainly passed nothing on. `removed` is the flow's
+    /// connection where that has been taken out already.
+    fn end_flow_of(
+        &mut self,
+        flow_slot: usize,
+        end: FlowEnd,
+        unreached: bool,
+        removed: Option<&Conn>,
+    ) {
         let Some(flow) = self.flows.try_remove(flow_slot) else { return };
         self.end_rtsp(&flow, end == FlowEnd::Complete);
         let slot = flow.conn.slot;
@@ -51,7 +60,7 @@ impl Core {
             FlowEnd::Complete | FlowEnd::LocalReset | FlowEnd::TcpTimeout | FlowEnd::Drained
         );
         if is_told && flow::is_unanswered(&flow) {
-            self.count_end(end);
+            self.record_flow_end(flow_slot, &flow, end, removed);
             let unanswered = flow::into_unanswered(flow, end).map(Box::new);
             self.pending.events.extend(unanswered.map(TunnelEvent::FlowUnanswered));
             return;
@@ -63,28 +72,26 @@ impl Core {
             end = end.as_str(),
             "flow ended"
         );
-        self.count_end(end);
+        self.record_flow_end(flow_slot, &flow, end, removed);
         match end {
             FlowEnd::Complete => flow.socket.abort_on_close(false),
             _ => flow.socket.reset(),
         }
     }
 
-    pub(crate) fn count_end(&self, end: FlowEnd) {
-        let failure = match end {
-            FlowEnd::Complete => {
-                return self.shared.metrics.flows_finished.of(FlowOutcome::Complete).inc();
-            }
-            FlowEnd::LocalReset => FlowFailure::TcpReset,
-            FlowEnd::TcpTimeout => FlowFailure::TcpTimeout,
-            FlowEnd::RemoteReset => FlowFailure::PeerReset,
-            FlowEnd::TunnelLost | FlowEnd::Drained => FlowFailure::TunnelLost,
-            FlowEnd::Idle => FlowFailure::IdleTimeout,
-            FlowEnd::Memory => FlowFailure::Memory,
-            FlowEnd::BadExchange => FlowFailure::Protocol,
-            FlowEnd::Refused(failure) => failure,
-        };
-        self.shared.metrics.flows_finished.of(failure.into()).inc();
+    fn record_flow_end(&self, slot: usize, flow: &Flow, end: FlowEnd, removed: Option<&Conn>) {
+        let conn = removed.or_else(|| self.conn(flow.conn));
+        let info = conn.map(|conn| conn.describe(flow.seen(slot, conn.quic.is_server()), self.now));
+        self.record_end(end, info);
+    }
+
+    /// Counts a flow that has ended, and keeps its last values.
+    pub(crate) fn record_end(&self, end: FlowEnd, info: Option<FlowInfo>) {
+        let outcome = end.outcome();
+        self.shared.metrics.flows_finished.of(outcome).inc();
+        if let Some(info) = info {
+            self.shared.ended_flows.add(info, outcome, self.now);
+        }
     }
 
     /// Ends the flows for which `select` gives a reason.
@@ -120,9 +127,12 @@ impl Core {
         for owner in owners {
             match owner {
                 Owner::Flow(flow) => {
-                    self.end_flow_of(flow, FlowEnd::TunnelLost, !conn.quic.is_established());
+                    let unreached = !conn.quic.is_established();
+                    self.end_flow_of(flow, FlowEnd::TunnelLost, unreached, Some(&conn));
                 }
-                Owner::Datagrams(flow) => self.end_datagrams(flow, FlowEnd::TunnelLost),
+                Owner::Datagrams(flow) => {
+                    self.end_datagrams_of(flow, FlowEnd::TunnelLost, Some(&conn));
+                }
                 Owner::Role(_) | Owner::Probe | Owner::PendingRequest { .. } => {}
             }
         }

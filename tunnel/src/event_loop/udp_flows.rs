@@ -1,6 +1,7 @@
 //! UDP flows of a worker: their beginnings, ends and ticks.
 
 use crate::admitted::Admitted;
+use crate::conn::Conn;
 use crate::conn_id::ConnId;
 use crate::datagrams::{
     DRAIN_IDLE_TIMEOUT, DatagramTraffic, DatagramsId, DatagramsStart, FlowRepair, Queue,
@@ -160,6 +161,11 @@ impl Core {
 
     /// Takes a flow out, and lets the peer know.
     pub(crate) fn end_datagrams(&mut self, slot: usize, end: FlowEnd) {
+        self.end_datagrams_of(slot, end, None);
+    }
+
+    /// As [`Core::end_datagrams`]; `removed` is the flow's connection where that has been taken out already.
+    pub(crate) fn end_datagrams_of(&mut self, slot: usize, end: FlowEnd, removed: Option<&Conn>) {
         let Some(flow) = self.udp_flows.try_remove(slot) else { return };
         self.pending.held_packets.set(slot, None);
         let UdpFlow { conn: id, stream, key, .. } = flow;
@@ -181,8 +187,10 @@ impl Core {
             end = end.as_str(),
             "UDP flow ended"
         );
+        let conn = removed.or_else(|| self.conn(id));
+        let info = conn.map(|conn| conn.describe(flow.seen(slot), self.now));
         // Silence is the only end that UDP itself has.
-        self.count_end(if end == FlowEnd::Idle { FlowEnd::Complete } else { end });
+        self.record_end(if end == FlowEnd::Idle { FlowEnd::Complete } else { end }, info);
         self.pending.events.push_back(TunnelEvent::DatagramsEnded { conn: id, key, end });
     }
 

@@ -67,6 +67,11 @@ impl<L: Label> CounterFamily<L> {
     pub fn of(&self, value: L) -> &IntCounter {
         &self.counters[position(value)]
     }
+
+    /// All values of the label with their counts.
+    pub fn counts(&self) -> impl Iterator<Item = (L, u64)> {
+        std::iter::zip(L::ALL, &self.counters).map(|(value, counter)| (*value, counter.get()))
+    }
 }
 
 /// One gauge for each value of a label.

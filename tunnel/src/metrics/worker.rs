@@ -125,6 +125,15 @@ impl Workers {
         counters
     }
 
+    /// Flow bytes of all workers, up and down.
+    pub(super) fn flow_bytes(&self) -> (u64, u64) {
+        let add = |(up, down): (u64, u64), counters: &Arc<WorkerCounters>| {
+            let (more_up, more_down) = (counters.bytes_up.value(), counters.bytes_down.value());
+            (up.wrapping_add(more_up), down.wrapping_add(more_down))
+        };
+        self.lock().iter().fold((0, 0), add)
+    }
+
     // A list of counters is right whatever thread panicked beside it.
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<WorkerCounters>>> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use millrace_config::{Admin, AdminToken, Class};
-use millrace_ops::admin::{self, AdminServer, Checks, FlowSource, Health};
+use millrace_ops::admin::{self, AdminServer, Checks, FlowSource, Health, ProgramInfo};
 use millrace_tunnel::cc_override::{CcOverride, CcOverrideError, CcOverrideResult};
 use millrace_tunnel::flow_info::{FlowInfo, FlowState, PlayerInfo};
 use millrace_tunnel::metrics::Metrics;
@@ -131,7 +131,8 @@ impl AdminFixture {
         };
         let metrics = Metrics::new("millrace-client", "1.2.3").unwrap();
         let source = Box::new(TestFlows(flows.clone()));
-        let server = AdminServer::start(bound, metrics, source, checks).unwrap();
+        let program = ProgramInfo { role: "client", version: "1.2.3" };
+        let server = AdminServer::start(bound, program, metrics, source, checks).unwrap();
         Self { server, flows, healthy, _token: token }
     }
 

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use millrace_e2e::admin::{self, Metrics};
 use millrace_e2e::origin::Origin;
 use millrace_e2e::pair::Pair;
-use millrace_e2e::wait;
+use millrace_e2e::{tcp, wait};
 use serde_json::Value;
 
 #[test]
@@ -80,6 +80,50 @@ fn flows_show_each_flow_with_its_bytes() {
         wait::for_true("the flow is gone", wait::DEFAULT_TIMEOUT, || {
             admin::flows(admin)["flows"].as_array().is_some_and(Vec::is_empty)
         });
+    }
+}
+
+#[test]
+fn status_of_both_ends_keeps_flows_that_ended() {
+    let origin = Origin::echo();
+    let pair = Pair::builder().start();
+    let to = origin.address().to_string();
+    let admins = [("client", pair.addresses.client_admin), ("server", pair.addresses.server_admin)];
+    let [mut complete, cut] = [5000, 700].map(|bytes| {
+        let mut flow = pair.http().open(&to).unwrap();
+        flow.write_all(&vec![1; bytes]).unwrap();
+        flow.read_exact(&mut vec![0; bytes]).unwrap();
+        flow
+    });
+    for (role, admin) in admins {
+        let status = admin::json(admin, "/status");
+        assert_eq!(status["role"], role, "{status}");
+        assert_eq!(status["healthy"], true, "{status}");
+        assert!(status["version"].as_str().is_some_and(|it| it.starts_with("0.1.0")), "{status}");
+        assert_eq!(status["ended_flows"], Value::Array(Vec::new()), "both flows still run");
+    }
+    complete.shutdown(std::net::Shutdown::Write).unwrap();
+    complete.read_to_end(&mut Vec::new()).unwrap();
+    tcp::reset(cut);
+    for (role, admin) in admins {
+        let ended = wait::until(wait::DEFAULT_TIMEOUT, || {
+            let status = admin::json(admin, "/status");
+            let ended = status["ended_flows"].as_array()?.clone();
+            (ended.len() == 2).then_some(ended)
+        });
+        let ended = ended.unwrap_or_else(|| panic!("{}", admin::json(admin, "/status")));
+        let reset = if role == "client" { "tcp_reset" } else { "peer_reset" };
+        for (outcome, bytes) in [("complete", 5000), (reset, 700)] {
+            let flow = ended.iter().find(|flow| flow["outcome"] == outcome);
+            let flow = flow.unwrap_or_else(|| panic!("{role}: no {outcome} in {ended:?}"));
+            assert_eq!(flow["destination"], Value::from(to.clone()), "{role}: {flow}");
+            assert_eq!(flow["algorithm"], "cubic", "{role}: {flow}");
+            assert_eq!((&flow["bytes_up"], &flow["bytes_down"]), (&bytes.into(), &bytes.into()));
+            assert!(flow["duration_s"].as_f64().is_some_and(|it| it > 0.0), "{role}: {flow}");
+        }
+        let totals = admin::json(admin, "/status")["totals"].clone();
+        assert_eq!((&totals["bytes_up"], &totals["flows_complete"]), (&5700.into(), &1.into()));
+        assert_eq!(totals["flows_failed"][reset], 1, "{role}: {totals}");
     }
 }
 
