@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use super::access::HEALTH_PATHS;
 use super::connections::ConnectionPermit;
 use super::content::{AdminContent, Health, HealthSource};
+use super::resources::ADMIN_RESOURCES;
 use super::responses::{TEXT, failed, response};
 use super::{congestion_control, dashboard, qlog};
 
@@ -30,8 +31,10 @@ pub(super) const MAX_HEAD_FIELDS: usize = 64;
 /// As CTA-5004 limits `sid`.
 const MAX_SESSION_CHARS: usize = 64;
 
+/// Answer to `GET /flows`.
 #[derive(Serialize)]
 struct FlowsResponse {
+    /// The flows, in any order.
     flows: Vec<FlowInfo>,
 }
 
@@ -81,7 +84,7 @@ async fn answer(request: &Request<Incoming>, content: Arc<AdminContent>) -> Resp
         return congestion_control::answer(request, content).await;
     }
     let page = dashboard::file(path);
-    if page.is_none() && !["/metrics", "/flows", "/healthz", "/livez"].contains(&path) {
+    if page.is_none() && !ADMIN_RESOURCES.iter().any(|resource| resource.path == path) {
         let text = "there are / (a page for people), /metrics, /flows, /healthz, /livez, /qlog and \
                     /congestion_control\n";
         return response(StatusCode::NOT_FOUND, TEXT, text);
