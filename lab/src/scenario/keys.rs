@@ -122,7 +122,7 @@ at_least = 1
 const REPEATED: &str = "claim[].and[].";
 
 /// Keys whose default follows from another key.
-const DEPENDENT: [&str; 2] = ["flow[].stop_s", "flow[].via"];
+const DEPENDENT: [&str; 3] = ["flow[].class", "flow[].stop_s", "flow[].via"];
 
 /// All keys, except those of `[sweep]` and `[[plot]]`.
 ///

@@ -112,7 +112,7 @@ pub(super) const MEANINGS: [(&str, &str); 98] = [
     ("flow[].transport", "For `rtsp`: what carries RTP."),
     (
         "flow[].class",
-        "Class that MCC takes the flows for, where `app` does not say it (`on_off` is `dash`).",
+        "Class that MCC takes the flows for. Default: that of `app` (`on_off` is `dash`).",
     ),
     ("flow[].count", "Number of such flows."),
     ("flow[].start_s", "Start of the first one."),

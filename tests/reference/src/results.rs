@@ -28,11 +28,13 @@ pub(crate) fn page() -> Result<String> {
     page.push_str(
         "\nNumbers are in the unit that the name ends with; rates are shares from 0 to 1; Mbit/s are 10^6 bit/s. \
          [Result files](../research/results.md) has the directories, what a cell, a repeat and a group are, and what null \
-         means.\n",
+         means; [Playback quality](../research/qoe.md#definitions) defines the figures of players.\n",
     );
-    for (file, root) in
-        [("run.json", "RunFile"), ("flows.json", "RunFigures"), ("summary.json", "Summary")]
-    {
+    page.push_str("\n## run.json\n");
+    page.push_str(&book.tables(&["RunFile"], 3)?);
+    // It is shown above.
+    let book = book.elsewhere("RunStamp", "[RunStamp](#runstamp)");
+    for (file, root) in [("flows.json", "RunFigures"), ("summary.json", "Summary")] {
         page.push_str(&format!("\n## {file}\n"));
         page.push_str(&book.tables(&[root], 3)?);
     }
