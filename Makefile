@@ -6,7 +6,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 # With `--package` cargo would select other features of dependencies than for the workspace, and build them again.
 CARGO_BUILD := cargo build --release --workspace
 
-.PHONY: help setup programs dist build workspace pages demo figures lab-build lab lab-full qoe rtsp-table rules archive test test-full check advisories docs unit \
+.PHONY: help setup programs dist build workspace pages demo figures lab-build lab lab-full qoe rtsp-table rules archive test test-full check advisories docs reference unit \
 	bench coverage mutants clean
 
 help: ## Show this list
@@ -106,10 +106,16 @@ advisories: setup ## Known vulnerabilities in dependencies: Rust, npm, Python, G
 # The toolchain is that of rust-toolchain.toml; a build of mdBook takes some minutes.
 MDBOOK_VERSION := 0.5.4
 MDBOOK := target/tools/bin/mdbook
-docs: ## The documentation as a book; target/book/index.html
+docs: ## The documentation as a book, its links checked; target/book/index.html
 	[ "$$($(MDBOOK) --version 2>/dev/null)" = "mdbook v$(MDBOOK_VERSION)" ] || \
 		cargo install --locked mdbook --version $(MDBOOK_VERSION) --no-default-features --features search --root target/tools
+	rm -rf target/book
 	$(MDBOOK) build docs
+	node tests/scripts/book-check.mjs target/book
+
+reference: setup ## Reference pages from the code; docs/reference/
+	$(CARGO_BUILD) --bin millrace-reference
+	target/release/millrace-reference
 
 unit: setup ## The tests that need neither root nor the network
 	cargo test --release --workspace

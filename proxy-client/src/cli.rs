@@ -46,7 +46,8 @@ pub fn main() -> ExitCode {
 }
 
 /// The command line, with the defaults that differ between the programs.
-fn command() -> Command {
+#[must_use]
+pub fn command() -> Command {
     with_default_config(ClientCli::command(), DEFAULT_CONFIG)
 }
 

@@ -49,7 +49,8 @@ pub fn main() -> ExitCode {
 }
 
 /// The command line, with the defaults that differ between the programs.
-fn command() -> Command {
+#[must_use]
+pub fn command() -> Command {
     with_default_config(ServerCli::command(), DEFAULT_CONFIG)
 }
 

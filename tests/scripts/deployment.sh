@@ -4,7 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-validator=kubernetes-validate==1.37.0
 manifest=deploy/kubernetes/millrace-server.yaml
 work=$PWD/target/test/deployment
 rm -rf "$work"
@@ -35,23 +34,16 @@ said=$(systemd-analyze verify --man=no "$work/${unit##*/}" 2>&1) || fail "$unit:
 [ -z "$said" ] || fail "$unit: $said"
 
 # Kubernetes: the manifest, and the configuration in it, which the server itself checks.
-venv=target/tools/kubernetes-validate
-if ! [ -x "$venv/bin/kubernetes-validate" ] || [ "$(cat "$venv/version" 2>/dev/null)" != "$validator" ]; then
-    rm -rf "$venv"
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check "$validator"
-    echo "$validator" >"$venv/version"
-fi
-"$venv/bin/kubernetes-validate" --strict "$manifest" >"$work/kubernetes" 2>&1 ||
+tests/scripts/kubernetes-validate.sh "$manifest" >"$work/kubernetes" 2>&1 ||
     fail "$manifest: $(cat "$work/kubernetes")"
 sed 's/containerPort/containerPorts/' "$manifest" >"$work/wrong.yaml"
-! "$venv/bin/kubernetes-validate" --strict "$work/wrong.yaml" >/dev/null 2>&1 ||
+! tests/scripts/kubernetes-validate.sh "$work/wrong.yaml" >/dev/null 2>&1 ||
     fail "kubernetes-validate takes anything"
 target/release/millrace-server certificates --dir "$work/certificates" \
     --server-name millrace-server --client edge >/dev/null
 mkdir -p "$work/admin"
 (umask 077 && openssl rand -hex 32 >"$work/admin/token")
-"$venv/bin/python" - "$manifest" "$work" <<'END'
+tests/scripts/kubernetes-validate.sh --python - "$manifest" "$work" <<'END'
 import sys, yaml
 manifest, work = sys.argv[1:]
 documents = {d["kind"]: d for d in yaml.safe_load_all(open(manifest))}

@@ -126,6 +126,8 @@ computing_job() {
     part learner tests/scripts/learner.sh
     part interop tests/scripts/interop.sh
     if [ -n "$full" ]; then
+        part chart tests/scripts/chart.sh
+        part docs make --no-print-directory docs
         part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-60}"
     fi
 }

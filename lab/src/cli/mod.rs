@@ -4,7 +4,7 @@ use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, Parser, Subcommand};
 
 use crate::dataset::DatasetOptions;
 use crate::demo::DemoOptions;
@@ -50,6 +50,12 @@ enum LabCommand {
     Archive(ArchiveOptions),
     /// Remove namespaces, processes and files that a crashed run left
     Clean,
+}
+
+/// The command line.
+#[must_use]
+pub fn command() -> Command {
+    LabCli::command()
 }
 
 /// What the program does, from its command line to its exit code.

@@ -1,4 +1,4 @@
-//! Names of the figures. `docs/research/results.md` says what each is.
+//! Names of the figures. `meanings.rs` says what each is.
 
 /// Figures of a flow.
 pub const OF_FLOW: [&str; 47] = [

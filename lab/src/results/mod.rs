@@ -2,6 +2,7 @@
 
 pub mod claims;
 mod figures;
+pub mod meanings;
 pub mod metric;
 pub mod series;
 mod stamp;

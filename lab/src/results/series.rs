@@ -11,7 +11,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-const SCHEMA: &str = "message series {
+/// Columns, in the language of Parquet.
+pub const SCHEMA: &str = "message series {
     required double time_s;
     required int32 flow;
     required binary cc (utf8);

@@ -74,7 +74,11 @@ impl ScenarioFile {
     /// # Errors
     /// The first thing found wrong.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
-        let text = &ScenarioText { file: path, text };
+        Self::read(&ScenarioText { file: path, text, keys: None })
+    }
+
+    /// Checks a text, and takes down its keys if the text says where.
+    pub(super) fn read(text: &ScenarioText<'_>) -> Result<Self, ScenarioError> {
         let mut root = text.parse()?;
         let sweep = sweep::take(text, &mut root)?;
         let mut reader = TableReader::new(text, "", &root)?;
@@ -90,6 +94,6 @@ impl ScenarioFile {
         let zips = sweep.iter().map(|axis| axis.keys().collect::<Vec<_>>());
         let zips = zips.filter(|keys| keys.len() > 1).collect();
         let sweep = sweep.into_iter().flat_map(sweep::SweepAxis::into_json).collect();
-        Ok(Self { path: path.to_owned(), head, sweep, zips, cells, claims, plots })
+        Ok(Self { path: text.file.to_owned(), head, sweep, zips, cells, claims, plots })
     }
 }

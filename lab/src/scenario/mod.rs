@@ -6,6 +6,8 @@
 
 mod claim;
 mod file;
+mod keys;
+mod meanings;
 mod model;
 pub mod part;
 mod peer;
@@ -18,6 +20,7 @@ mod tree;
 
 pub use claim::{Against, Bound, Claim, Condition, Over, Reference, Statistic, Test, Where};
 pub use file::{Cell, ScenarioFile};
+pub use keys::{ScenarioKey, scenario_keys};
 pub use model::{
     Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Link, Measure,
     PeerPrograms, RandomChange, Rate, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim,

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::keys::ScenarioKey;
 use super::tree::{Node, ScenarioError, ScenarioResult, ScenarioText, TreeValue};
 
 /// One table of the file.
@@ -30,7 +31,29 @@ impl<'a> TableReader<'a> {
     /// The value of a key, which is known from now on.
     pub(super) fn node(&mut self, key: &'static str) -> Option<&'a Node> {
         self.known.push(key);
+        self.note(key, || ScenarioKey::default().kind);
         self.node.get(key)
+    }
+
+    /// Takes down what the value of a key may be.
+    fn note(&self, key: &str, kind: impl FnOnce() -> String) {
+        if let Some(keys) = self.text.keys {
+            keys.note(&self.name(key), kind());
+        }
+    }
+
+    /// Takes down the value that a key has if the file lacks it.
+    fn note_default(&self, key: &str, default: impl std::fmt::Display) {
+        if let Some(keys) = self.text.keys {
+            keys.note_default(&self.name(key), default.to_string());
+        }
+    }
+
+    /// Takes down that a key can't be absent.
+    fn note_required(&self, key: &str) {
+        if let Some(keys) = self.text.keys {
+            keys.note_required(&self.name(key));
+        }
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
@@ -83,7 +106,9 @@ impl<'a> TableReader<'a> {
         key: &'static str,
         range: RangeInclusive<f64>,
     ) -> ScenarioResult<Option<f64>> {
-        self.node(key).map(|node| self.number_of(node, key, &range)).transpose()
+        let node = self.node(key);
+        self.note(key, || number_kind(&range));
+        node.map(|node| self.number_of(node, key, &range)).transpose()
     }
 
     pub(super) fn number(
@@ -92,7 +117,9 @@ impl<'a> TableReader<'a> {
         range: RangeInclusive<f64>,
         default: f64,
     ) -> ScenarioResult<f64> {
-        Ok(self.maybe_number(key, range)?.unwrap_or(default))
+        let found = self.maybe_number(key, range)?;
+        self.note_default(key, default);
+        Ok(found.unwrap_or(default))
     }
 
     pub(super) fn needed_number(
@@ -102,6 +129,7 @@ impl<'a> TableReader<'a> {
     ) -> ScenarioResult<f64> {
         let expected = format!("is missing: a number from {} to {}", range.start(), range.end());
         let found = self.maybe_number(key, range)?;
+        self.note_required(key);
         found.ok_or_else(|| self.error(key, expected))
     }
 
@@ -110,7 +138,9 @@ impl<'a> TableReader<'a> {
         key: &'static str,
         range: RangeInclusive<u64>,
     ) -> ScenarioResult<Option<u64>> {
-        let Some(node) = self.node(key) else { return Ok(None) };
+        let node = self.node(key);
+        self.note(key, || format!("integer, {} to {}", range.start(), range.end()));
+        let Some(node) = node else { return Ok(None) };
         let TreeValue::Integer(value) = node.value else {
             return Err(self.error(key, format!("{}, expected an integer", node.kind())));
         };
@@ -129,11 +159,16 @@ impl<'a> TableReader<'a> {
         range: RangeInclusive<u64>,
         default: u64,
     ) -> ScenarioResult<u64> {
-        Ok(self.maybe_integer(key, range)?.unwrap_or(default))
+        let found = self.maybe_integer(key, range)?;
+        self.note_default(key, default);
+        Ok(found.unwrap_or(default))
     }
 
     pub(super) fn boolean(&mut self, key: &'static str, default: bool) -> ScenarioResult<bool> {
-        match self.node(key).map(|node| (&node.value, node.kind())) {
+        let node = self.node(key);
+        self.note(key, || "boolean".to_owned());
+        self.note_default(key, default);
+        match node.map(|node| (&node.value, node.kind())) {
             None => Ok(default),
             Some((TreeValue::Bool(value), _)) => Ok(*value),
             Some((_, kind)) => Err(self.error(key, format!("{kind}, expected true or false"))),
@@ -141,7 +176,9 @@ impl<'a> TableReader<'a> {
     }
 
     pub(super) fn maybe_text(&mut self, key: &'static str) -> ScenarioResult<Option<String>> {
-        match self.node(key).map(|node| (&node.value, node.kind())) {
+        let node = self.node(key);
+        self.note(key, || "text".to_owned());
+        match node.map(|node| (&node.value, node.kind())) {
             None => Ok(None),
             Some((TreeValue::Text(value), _)) if !value.trim().is_empty() => {
                 Ok(Some(value.clone()))
@@ -152,7 +189,9 @@ impl<'a> TableReader<'a> {
     }
 
     pub(super) fn text(&mut self, key: &'static str) -> ScenarioResult<String> {
-        self.maybe_text(key)?.ok_or_else(|| self.error(key, "is missing: a text"))
+        let found = self.maybe_text(key)?;
+        self.note_required(key);
+        found.ok_or_else(|| self.error(key, "is missing: a text"))
     }
 
     /// One of some words; without the key, the first.
@@ -161,7 +200,10 @@ impl<'a> TableReader<'a> {
         key: &'static str,
         words: &[(&str, T)],
     ) -> ScenarioResult<T> {
-        let Some(word) = self.maybe_text(key)? else { return Ok(words[0].1) };
+        let word = self.maybe_text(key)?;
+        self.note(key, || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "));
+        self.note_default(key, words[0].0);
+        let Some(word) = word else { return Ok(words[0].1) };
         let found = words.iter().find(|(known, _)| *known == word);
         found.map(|(_, value)| *value).ok_or_else(|| {
             let known: Vec<_> = words.iter().map(|(known, _)| *known).collect();
@@ -171,13 +213,17 @@ impl<'a> TableReader<'a> {
 
     pub(super) fn table(&mut self, key: &'static str) -> ScenarioResult<Option<TableReader<'a>>> {
         let name = self.name(key);
-        self.node(key).map(|node| TableReader::new(self.text, &name, node)).transpose()
+        let node = self.node(key);
+        self.note(key, || "table".to_owned());
+        node.map(|node| TableReader::new(self.text, &name, node)).transpose()
     }
 
     /// The tables of `[[key]]`.
     pub(super) fn tables(&mut self, key: &'static str) -> ScenarioResult<Vec<TableReader<'a>>> {
         let name = self.name(key);
-        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let node = self.node(key);
+        self.note(key, || "tables".to_owned());
+        let Some(node) = node else { return Ok(Vec::new()) };
         let TreeValue::List(items) = &node.value else {
             return Err(self.error(key, format!("{}, expected [[{name}]]", node.kind())));
         };
@@ -191,7 +237,9 @@ impl<'a> TableReader<'a> {
         key: &'static str,
         range: RangeInclusive<f64>,
     ) -> ScenarioResult<Option<[f64; 2]>> {
-        let Some(node) = self.node(key) else { return Ok(None) };
+        let node = self.node(key);
+        self.note(key, || format!("smallest and largest {}", number_kind(&range)));
+        let Some(node) = node else { return Ok(None) };
         let wrong = || self.error(key, "expected a list of the smallest and the largest number");
         let TreeValue::List(items) = &node.value else { return Err(wrong()) };
         let [low, high] = &items[..] else { return Err(wrong()) };
@@ -206,7 +254,9 @@ impl<'a> TableReader<'a> {
         range: RangeInclusive<f64>,
         at_most: usize,
     ) -> ScenarioResult<Vec<f64>> {
-        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let node = self.node(key);
+        self.note(key, || format!("list of up to {at_most}: {}", number_kind(&range)));
+        let Some(node) = node else { return Ok(Vec::new()) };
         let wrong = || self.error(key, format!("expected a list of up to {at_most} numbers"));
         let TreeValue::List(items) = &node.value else { return Err(wrong()) };
         if items.len() > at_most {
@@ -220,7 +270,9 @@ impl<'a> TableReader<'a> {
         &mut self,
         key: &'static str,
     ) -> ScenarioResult<Vec<(&'a str, &'a Node)>> {
-        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let node = self.node(key);
+        self.note(key, || "table".to_owned());
+        let Some(node) = node else { return Ok(Vec::new()) };
         let TreeValue::Table(entries) = &node.value else {
             return Err(self.error(key, format!("{}, expected a table", node.kind())));
         };
@@ -239,4 +291,11 @@ impl<'a> TableReader<'a> {
         let problem = format!("unknown key; known here are {}", self.known.join(", "));
         Err(self.text.error(unknown.at, &self.name(&unknown.key), problem))
     }
+}
+
+fn number_kind(range: &RangeInclusive<f64>) -> String {
+    if *range == (f64::MIN..=f64::MAX) {
+        return "number".to_owned();
+    }
+    format!("number, {} to {}", range.start(), range.end())
 }

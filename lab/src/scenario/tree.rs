@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::keys::KeyList;
+
 /// What is wrong in a scenario file, and where: `FILE:LINE:COLUMN: KEY: PROBLEM`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
@@ -139,6 +141,8 @@ impl Node {
 pub(super) struct ScenarioText<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
+    /// Takes down the keys that are read; for the list of all keys only.
+    pub(super) keys: Option<&'a KeyList>,
 }
 
 impl ScenarioText<'_> {

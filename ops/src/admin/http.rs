@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use super::access::HEALTH_PATHS;
 use super::connections::ConnectionPermit;
 use super::content::{AdminContent, Health, HealthSource};
+use super::resources::ADMIN_RESOURCES;
 use super::responses::{TEXT, failed, response};
 use super::status::StatusResponse;
 use super::{congestion_control, dashboard, qlog};
@@ -28,13 +29,13 @@ pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Fields of a request's head.
 pub(super) const MAX_HEAD_FIELDS: usize = 64;
-/// What GET answers, beside the page.
-const PATHS: [&str; 5] = ["/metrics", "/flows", "/status", "/healthz", "/livez"];
 /// As CTA-5004 limits `sid`.
 const MAX_SESSION_CHARS: usize = 64;
 
+/// Answer to `GET /flows`.
 #[derive(Serialize)]
 struct FlowsResponse {
+    /// The flows, in any order.
     flows: Vec<FlowInfo>,
 }
 
@@ -84,7 +85,7 @@ async fn answer(request: &Request<Incoming>, content: Arc<AdminContent>) -> Resp
         return congestion_control::answer(request, content).await;
     }
     let page = dashboard::file(path);
-    if page.is_none() && !PATHS.contains(&path) {
+    if page.is_none() && !ADMIN_RESOURCES.iter().any(|resource| resource.path == path) {
         let text = "there are / (a page for people), /metrics, /flows, /status, /healthz, /livez, /qlog and \
                     /congestion_control\n";
         return response(StatusCode::NOT_FOUND, TEXT, text);

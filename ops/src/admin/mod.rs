@@ -14,6 +14,9 @@ mod content;
 mod dashboard;
 mod http;
 mod qlog;
+#[cfg(test)]
+mod resource_tests;
+mod resources;
 mod responses;
 mod server;
 mod status;
@@ -22,5 +25,6 @@ mod tests;
 
 pub use access::Access;
 pub use content::{Checks, FlowSource, Health, HealthSource};
+pub use resources::{ADMIN_RESOURCES, AdminResource};
 pub use server::{AdminServer, BoundListener, bind};
 pub use status::ProgramInfo;

@@ -14,13 +14,17 @@ use super::content::AdminContent;
 use super::responses::{TEXT, failed, is_connection, response};
 use millrace_tunnel::qlog::{QlogError, TraceInfo};
 
+/// Answer to `GET /qlog`.
 #[derive(Serialize)]
 struct TracesResponse {
+    /// Running traces.
     traces: Vec<TraceInfo>,
 }
 
+/// Answer to `PUT` and `DELETE`.
 #[derive(Serialize)]
 struct Changed {
+    /// File of the trace.
     file: PathBuf,
 }
 

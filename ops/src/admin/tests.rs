@@ -66,7 +66,7 @@ fn flow() -> FlowInfo {
 
 const PROGRAM: ProgramInfo = ProgramInfo { role: "server", version: "0.1.0 (0123456789ab)" };
 
-struct OneFlow;
+pub(super) struct OneFlow;
 
 impl FlowSource for OneFlow {
     fn flows(&self) -> Vec<FlowInfo> {
@@ -149,8 +149,8 @@ fn the_algorithm_of_a_connection_can_be_set_by_hand() {
     }
 }
 
-struct Fixture {
-    server: AdminServer,
+pub(super) struct Fixture {
+    pub(super) server: AdminServer,
     metrics: Arc<Metrics>,
     healthy: Arc<AtomicBool>,
 }
@@ -185,7 +185,7 @@ fn start_remote(token: &str) -> Option<Fixture> {
     Some(start_bound(Box::new(OneFlow), bind(&config).unwrap().unwrap()))
 }
 
-fn start_bound(flows: Box<dyn FlowSource>, bound: BoundListener) -> Fixture {
+pub(super) fn start_bound(flows: Box<dyn FlowSource>, bound: BoundListener) -> Fixture {
     let metrics = Metrics::new("millrace-test", "0").unwrap();
     let healthy = Arc::new(AtomicBool::new(true));
     let is_healthy = Arc::clone(&healthy);
@@ -204,7 +204,7 @@ fn start_bound(flows: Box<dyn FlowSource>, bound: BoundListener) -> Fixture {
 }
 
 /// Sends `request` and reads to the end: status, head and body.
-fn send(server: &AdminServer, request: &str) -> (u16, String, String) {
+pub(super) fn send(server: &AdminServer, request: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     // What the server refuses, it need not read to the end.

@@ -28,6 +28,7 @@ pub struct Allow {
 }
 
 /// The protocol of a flow outside the tunnel.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -48,6 +49,7 @@ pub enum AllowedHost {
     Name(String),
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAllow {
@@ -60,6 +62,7 @@ pub(crate) struct RawAllow {
 }
 
 /// An entry of `[[direct.allow]]`, which has neither `name` nor `forward_to`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAllowDirect {

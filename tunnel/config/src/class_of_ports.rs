@@ -16,6 +16,7 @@ pub struct ClassOfPorts {
     pub class: Class,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawClassOfPorts {

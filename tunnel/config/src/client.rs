@@ -139,9 +139,10 @@ pub struct ClientLimits {
     pub rtsp_share_per_viewer: usize,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawClientConfig {
+pub(crate) struct RawClientConfig {
     tunnel: RawClientTunnel,
     #[serde(default)]
     listen: Vec<RawListen>,
@@ -191,6 +192,7 @@ tunnel_section! {
     }
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RawConnections {
@@ -199,12 +201,14 @@ enum RawConnections {
     PerFlow,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawDirect {
     allow: Vec<RawAllowDirect>,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawClientLimits {

@@ -16,6 +16,7 @@ use crate::value::{Int, from_string};
 use crate::{ConfigError, Source, WebOrigin};
 
 /// What a flow carries; it decides which connection and which rules a flow gets.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, DeriveDeserialize, Serialize,
 )]
@@ -140,6 +141,7 @@ impl Runtime {
     }
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, DeriveDeserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawRuntime {
@@ -269,6 +271,7 @@ impl Admin {
     }
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, DeriveDeserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawAdmin {
@@ -282,7 +285,7 @@ pub(crate) struct RawAdmin {
 }
 
 #[derive(Clone, Copy)]
-struct AdminAddress(Option<SocketAddr>);
+pub(crate) struct AdminAddress(Option<SocketAddr>);
 
 impl std::str::FromStr for AdminAddress {
     type Err = std::net::AddrParseError;
@@ -362,6 +365,7 @@ fn check_hosts(hosts: &[String], source: &Source) -> Result<(), ConfigError> {
 }
 
 /// `[log]`: what is written to standard error.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, DeriveDeserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
@@ -372,6 +376,7 @@ pub struct Log {
 }
 
 /// Importance of a log line.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, DeriveDeserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
@@ -389,6 +394,7 @@ pub enum LogLevel {
 }
 
 /// Shape of a log line.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, DeriveDeserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {

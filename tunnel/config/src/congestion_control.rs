@@ -85,6 +85,7 @@ impl RawCongestionControl {
 }
 
 /// `[tunnel.class.*]`: settings of the flows of a class.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawClasses {
@@ -93,6 +94,7 @@ pub(crate) struct RawClasses {
     bulk: RawClass,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawClass {

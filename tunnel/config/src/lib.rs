@@ -24,6 +24,8 @@ mod networks;
 mod origin;
 mod proxy_users;
 mod resolver;
+#[cfg(feature = "schema")]
+mod schema;
 mod secret_file;
 mod server;
 mod server_limits;
@@ -51,6 +53,8 @@ pub use networks::Networks;
 pub use origin::WebOrigin;
 pub use proxy_users::ProxyUsers;
 pub use resolver::ResolverSettings;
+#[cfg(feature = "schema")]
+pub use schema::{client_schema, server_schema};
 pub use server::{Dial, RtspSettings, ServerConfig, ServerTunnel, SessionTickets};
 pub use server_limits::ServerLimits;
 pub use servers::TunnelServer;

@@ -90,6 +90,7 @@ impl Listen {
 }
 
 /// Handling of new flows while no server can take them.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailMode {
@@ -104,6 +105,7 @@ pub enum FailMode {
     Open,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawListen {
@@ -124,6 +126,7 @@ pub(crate) struct RawListen {
     credentials_file: Option<PathBuf>,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RawMode {

@@ -11,6 +11,7 @@ use crate::{CongestionControl, Source, TransportConfig};
 /// `[mcc]`: how the algorithm of a connection is selected, live, where `congestion_control` is `"mcc"`.
 ///
 /// The selection checks names and times; this crate knows no algorithm.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mcc {
@@ -66,6 +67,7 @@ pub struct Telemetry {
     pub every: Duration,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawTelemetry {

@@ -112,9 +112,10 @@ pub struct RtspSettings {
     pub interleaved_queue: Option<Duration>,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawServerConfig {
+pub(crate) struct RawServerConfig {
     tunnel: RawServerTunnel,
     #[serde(default)]
     destinations: RawDestinations,
@@ -153,12 +154,14 @@ tunnel_section! {
     }
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawDestinations {
     allow: Vec<RawAllow>,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawDial {
@@ -168,6 +171,7 @@ struct RawDial {
     bind_source: Vec<IpAddr>,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawRtsp {

@@ -75,6 +75,7 @@ pub struct ServerLimits {
     pub rtsp_share_per_viewer: usize,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawServerLimits {

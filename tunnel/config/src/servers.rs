@@ -35,9 +35,10 @@ pub(crate) struct RawServer {
     priority: Option<Int<0, 0, 1000>>,
 }
 
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawTable {
+pub(crate) struct RawTable {
     address: HostPort,
     server_name: Option<Host>,
     priority: Option<Int<0, 0, 1000>>,

@@ -79,6 +79,7 @@ impl TransportConfig {
 /// serde's `flatten` would do the same but can't refuse unknown keys.
 macro_rules! tunnel_section {
     (struct $name:ident { $($(#[$meta:meta])* $field:ident: $type:ty,)* }) => {
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct $name {
