@@ -23,6 +23,8 @@ pub struct DisplayOptions {
     pub json: bool,
     /// Runs were shortened.
     pub quick: bool,
+    /// The figures of invalid runs are printed.
+    pub show_invalid: bool,
 }
 
 /// Counts of all claims and runs by outcome.
@@ -32,6 +34,7 @@ pub struct OutcomeTally {
     fail: usize,
     unexplained: usize,
     not_measured: usize,
+    done_runs: usize,
     failed_runs: usize,
     skipped_runs: usize,
     invalid_runs: usize,
@@ -42,7 +45,7 @@ impl OutcomeTally {
     /// Adds a scenario, and prints it unless the output is JSON.
     pub fn add(&mut self, summary: &Summary, path: &Path, display: DisplayOptions) -> Result<()> {
         if !display.json {
-            show(summary, path)?;
+            show(summary, path, display)?;
         }
         for claim in &summary.claims {
             match claim.verdict {
@@ -54,6 +57,7 @@ impl OutcomeTally {
                 }
             }
         }
+        self.done_runs += summary.counts.done;
         self.failed_runs += summary.counts.failed;
         self.skipped_runs += summary.counts.skipped;
         self.invalid_runs += summary.counts.invalid;
@@ -85,10 +89,13 @@ impl OutcomeTally {
             });
             writeln!(stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
         } else {
-            let mut parts = vec![
-                format!("{} claims hold", self.hold),
-                format!("{} fail ({} without a reason)", self.fail, self.unexplained),
-            ];
+            let mut parts = match self.hold + self.fail + self.not_measured {
+                0 => vec!["no claims".to_owned()],
+                _ => vec![
+                    format!("{} claims hold", self.hold),
+                    format!("{} fail ({} without a reason)", self.fail, self.unexplained),
+                ],
+            };
             let more = [
                 (self.not_measured, "not measured"),
                 (self.skipped_runs, "runs skipped"),
@@ -99,6 +106,9 @@ impl OutcomeTally {
             parts.extend(more.map(|(count, what)| format!("{count} {what}")));
             let quick = if display.quick { "; quick: proves nothing" } else { "" };
             writeln!(stdout(), "{}{quick}", parts.join(", "))?;
+        }
+        if self.done_runs == 0 && self.skipped_runs > 0 {
+            return Ok(ExitCode::FAILURE);
         }
         Ok(match (self.failed_runs + self.invalid_runs, self.unexplained) {
             (0, 0) => ExitCode::SUCCESS,
@@ -111,14 +121,15 @@ impl OutcomeTally {
 }
 
 /// Prints a scenario's results as text.
-fn show(summary: &Summary, path: &Path) -> Result<()> {
+fn show(summary: &Summary, path: &Path, display: DisplayOptions) -> Result<()> {
     let out = &mut stdout();
     let head = &summary.scenario;
     writeln!(out, "{}: {}", head.name, head.title)?;
     if let Some(quick) = &summary.quick {
         writeln!(out, "  quick: {quick}")?;
     }
-    writeln!(out, "{}", table(summary))?;
+    writeln!(out, "{}", table(summary, summary.cells.iter()))?;
+    show_invalid(summary, display)?;
     for problem in &summary.problems {
         writeln!(out, "  {} runs not done: {}", problem.runs, problem.reason)?;
     }
@@ -126,6 +137,21 @@ fn show(summary: &Summary, path: &Path) -> Result<()> {
         writeln!(out, "  {}", sentence(claim))?;
     }
     writeln!(out, "  {}\n", path.display())?;
+    Ok(())
+}
+
+/// Prints the figures of invalid runs where they are wanted, and otherwise how to see them.
+fn show_invalid(summary: &Summary, display: DisplayOptions) -> Result<()> {
+    let out = &mut stdout();
+    let invalid = &summary.invalid_runs;
+    if !invalid.is_empty() && !display.show_invalid {
+        writeln!(out, "  {} invalid runs are not shown; --show-invalid shows them", invalid.len())?;
+    }
+    for run in invalid.iter().filter(|_| display.show_invalid) {
+        let (name, because) = (run.cell.runs.join(", "), run.because.join("; "));
+        writeln!(out, "  INVALID {name}, in no claim: {because}")?;
+        writeln!(out, "{}", table(summary, std::iter::once(&run.cell)))?;
+    }
     Ok(())
 }
 
@@ -162,7 +188,7 @@ fn shown(value: f64) -> String {
     }
 }
 
-fn table(summary: &Summary) -> Table {
+fn table<'a>(summary: &Summary, cells: impl Iterator<Item = &'a CellSummary>) -> Table {
     // The algorithm has its own column.
     let is_cc = |key: &&String| {
         let last = key.rsplit('.').next();
@@ -181,7 +207,7 @@ fn table(summary: &Summary) -> Table {
     let header = keys.iter().map(|key| key.as_str()).chain(["flows"]);
     let header = header.chain(figures.iter().map(|(name, _)| *name)).chain(["jain"]);
     table.load_preset(presets::NOTHING).set_header(header);
-    let rows = summary.cells.iter().flat_map(|cell| cell.groups.iter().map(move |g| (cell, g)));
+    let rows = cells.flat_map(|cell| cell.groups.iter().map(move |g| (cell, g)));
     let row = |(cell, group): (&CellSummary, &GroupSummary)| {
         let at = keys.iter().map(|key| cell.at.get(*key).map(ToString::to_string));
         let mut row: Vec<String> = at.map(Option::unwrap_or_default).collect();

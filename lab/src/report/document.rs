@@ -245,7 +245,7 @@ pub struct Scatter {
 }
 
 /// Rows of words.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReportTable {
     /// Stands above it.
     pub title: Option<String>,

@@ -30,6 +30,8 @@ pub(crate) struct StoredSummary {
     #[serde(default)]
     pub(crate) cells: Vec<StoredCell>,
     #[serde(default)]
+    pub(crate) invalid_runs: Vec<StoredInvalidRun>,
+    #[serde(default)]
     pub(crate) claims: Vec<StoredClaim>,
     #[serde(default)]
     pub(crate) plots: Vec<Plot>,
@@ -87,6 +89,14 @@ impl StoredCell {
             if below.is_dir() { below } else { self.directory.join("runs").join(run) }
         })
     }
+}
+
+/// An invalid run, as a cell with this run alone.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StoredInvalidRun {
+    #[serde(flatten)]
+    pub(crate) cell: StoredCell,
+    pub(crate) because: Vec<String>,
 }
 
 /// A group of flows, or one flow.

@@ -12,5 +12,7 @@ mod write;
 pub use figures::{CellRuns, Figures, FlowFigures, RunFigures};
 pub use stamp::RunStamp;
 pub use statistic::Statistics;
-pub use summary::{CellSummary, FlowSummary, GroupSummary, RunCounts, RunProblem, Summary};
+pub use summary::{
+    CellSummary, FlowSummary, GroupSummary, InvalidRun, RunCounts, RunProblem, Summary,
+};
 pub use write::{ResultsDirectory, RunFile, entries, read_json, write_json, write_run};
