@@ -207,6 +207,35 @@ fn an_unknown_algorithm_fails_and_the_known_ones_are_listed() {
     assert!(error.contains(problem), "{error}");
 }
 
+#[test]
+fn repeats_differ_where_nothing_on_the_path_is_random() {
+    let directory = tempfile::tempdir().unwrap();
+    let goodputs = |spread: &str| {
+        let path = directory.path().join("repeats.toml");
+        let text = format!(
+            "name = \"repeats\"\ntitle = \"Repeats\"\nduration_s = 10\nrepeat = 4\n{spread}[link]\nrate_mbps = 10\n\
+             rtt_ms = 50\nbuffer_bytes = 25000\n[[flow]]\ncc = \"cubic\"\n[[flow]]\ncc = \"vegas\"\n"
+        );
+        fs::write(&path, text).unwrap();
+        let run = ["run", "--driver", "simulator", "--out", "results"];
+        let run = lab_in(directory.path(), &[&run[..], &[path.to_str().unwrap()]].concat());
+        assert!(run.status.success(), "{}", err(&run));
+        let summary = fs::read_to_string(directory.path().join("results/repeats/summary.json"));
+        let summary: serde_json::Value = serde_json::from_str(&summary.unwrap()).unwrap();
+        let goodput = &summary["cells"][0]["groups"][0]["figures"]["goodput_mbps"];
+        let values: Vec<f64> = serde_json::from_value(goodput["values"].clone()).unwrap();
+        let interval: [f64; 2] = serde_json::from_value(goodput["median_95"].clone()).unwrap();
+        (values, interval[1] - interval[0])
+    };
+    let (values, width) = goodputs("");
+    for (index, value) in values.iter().enumerate() {
+        assert!(!values[..index].contains(value), "{values:?}");
+    }
+    assert!(width > 0.0, "{values:?}");
+    let (values, width) = goodputs("spread = { rtt = 0, start_s = 0 }\n");
+    assert!(values.iter().all(|value| *value == values[0]) && width == 0.0, "{values:?}");
+}
+
 /// A link that follows a trace of the format `throughput`.
 fn over_trace(directory: &Path, name: &str, trace: &str) -> String {
     let path = directory.join(format!("{name}.toml"));

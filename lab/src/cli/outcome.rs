@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use crate::results::claims::{ClaimVerdict, Judged};
-use crate::results::{CellSummary, GroupSummary, Summary};
+use crate::results::{CellSummary, GroupSummary, Statistics, Summary};
 
 /// A longer table is in summary.json.
 const MAX_TABLE_ROWS: usize = 60;
@@ -31,6 +31,7 @@ pub struct DisplayOptions {
 #[derive(Debug, Default)]
 pub struct OutcomeTally {
     hold: usize,
+    undecided: usize,
     fail: usize,
     unexplained: usize,
     not_measured: usize,
@@ -50,6 +51,7 @@ impl OutcomeTally {
         for claim in &summary.claims {
             match claim.verdict {
                 ClaimVerdict::Holds => self.hold += 1,
+                ClaimVerdict::Undecided => self.undecided += 1,
                 ClaimVerdict::NotMeasured => self.not_measured += 1,
                 ClaimVerdict::Fails => {
                     self.fail += 1;
@@ -79,6 +81,7 @@ impl OutcomeTally {
                 "scenarios": self.scenarios,
                 "claims": {
                     "hold": self.hold,
+                    "undecided": self.undecided,
                     "fail": self.fail,
                     "fail_without_reason": self.unexplained,
                     "not_measured": self.not_measured,
@@ -89,7 +92,7 @@ impl OutcomeTally {
             });
             writeln!(stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
         } else {
-            let mut parts = match self.hold + self.fail + self.not_measured {
+            let mut parts = match self.hold + self.undecided + self.fail + self.not_measured {
                 0 => vec!["no claims".to_owned()],
                 _ => vec![
                     format!("{} claims hold", self.hold),
@@ -97,6 +100,7 @@ impl OutcomeTally {
                 ],
             };
             let more = [
+                (self.undecided, "undecided"),
                 (self.not_measured, "not measured"),
                 (self.skipped_runs, "runs skipped"),
                 (self.failed_runs, "runs failed"),
@@ -159,9 +163,11 @@ fn sentence(claim: &Judged) -> String {
     let verdict = match claim.verdict {
         ClaimVerdict::Holds => "holds",
         ClaimVerdict::Fails => "FAILS",
+        ClaimVerdict::Undecided => "undecided",
         ClaimVerdict::NotMeasured => return format!("not measured: {}", claim.text),
     };
     let measured = claim.measured.map_or_else(|| "never".to_owned(), shown);
+    let interval = interval(claim.interval_95);
     let mut place: Vec<String> = claim.cc.iter().cloned().collect();
     for (key, value) in claim.at.iter().flatten() {
         let is_cc = value.as_str().is_some_and(|value| place.first().is_some_and(|cc| cc == value));
@@ -170,12 +176,22 @@ fn sentence(claim: &Judged) -> String {
         }
     }
     let (metric, bound, text) = (&claim.metric, &claim.bound, &claim.text);
-    let mut line =
-        format!("{verdict}: {text}\n      {metric} {measured}, {bound} ({})", place.join(", "));
+    let mut line = format!(
+        "{verdict}: {text}\n      {metric} {measured}{interval}, {bound} ({})",
+        place.join(", ")
+    );
     if let (ClaimVerdict::Fails, Some(reason)) = (claim.verdict, &claim.reason) {
         line.push_str(&format!("\n      {reason}"));
     }
     line
+}
+
+/// The 95 % interval of a median, where it is not a point.
+fn interval(interval_95: Option<[f64; 2]>) -> String {
+    match interval_95.map(|ends| ends.map(shown)) {
+        Some([low, high]) if low != high => format!(" ({low} to {high})"),
+        _ => String::new(),
+    }
 }
 
 fn shown(value: f64) -> String {
@@ -216,7 +232,8 @@ fn table<'a>(summary: &Summary, cells: impl Iterator<Item = &'a CellSummary>) ->
             count => format!("{count} x {}", group.label),
         });
         for (_, figure) in figures {
-            row.push(group.figures.get(figure).map_or(String::new(), |value| shown(value.median)));
+            let words = |of: &Statistics| shown(of.median) + &interval(of.median_95);
+            row.push(group.figures.get(figure).map_or(String::new(), words));
         }
         row.push(cell.link.get("jain").map_or(String::new(), |value| shown(value.median)));
         row

@@ -126,10 +126,12 @@ pub fn run(options: &ReportOptions) -> Result<()> {
         let claims = document.figures.iter().flat_map(|figure| &figure.claims);
         claims.filter(|claim| claim.verdict == verdict).count()
     };
-    let (hold, fail) = (count("holds"), count("fails"));
+    let (hold, fail, undecided) = (count("holds"), count("fails"), count("undecided"));
     let not_measured = count("not measured");
-    if hold + fail + not_measured > 0 {
-        println!("{hold} claims hold, {fail} fail, {not_measured} were not measured");
+    if hold + fail + undecided + not_measured > 0 {
+        println!(
+            "{hold} claims hold, {fail} fail, {undecided} are undecided, {not_measured} were not measured"
+        );
     }
     println!("{}", out.display());
     Ok(())
@@ -291,7 +293,7 @@ fn notes(summary: &StoredSummary) -> Vec<String> {
     let each = match repeats {
         0 | 1 => "run once".to_owned(),
         more => format!(
-            "run {more} times with different seeds: medians, with the least and the greatest"
+            "run {more} times with different seeds: medians, with the least and the greatest in plots"
         ),
     };
     let length = summary.scenario.duration_s.map_or_else(String::new, |s| format!(" of {s} s"));

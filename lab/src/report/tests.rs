@@ -236,6 +236,7 @@ fn claims_say_where_and_how_sure() {
     // A ratio has no unit, and the spread of its figure is not its own.
     assert_eq!((claims[1].unit, claims[1].spread), ("", None));
     assert_eq!(claims[1].points[0].at, "cubic, random loss 1 %");
+    assert_eq!((claims[3].verdict.as_str(), claims[3].spread), ("undecided", Some([88.5, 92.0])));
 }
 
 #[test]

@@ -41,17 +41,20 @@ fn run_of(cc: &str, mbps: f64, cubic: f64, delay: f64) -> RunFigures {
     RunFigures { link, flows: vec![flow(0, cc, mbps), flow(1, "cubic", cubic)] }
 }
 
-/// bbr: 9 and 8 Mbit/s; reno: 6 and 2, with three repeats of which one is far off.
+fn cell(cc: &str, values: &[f64], cubic: f64, delay: f64) -> CellRuns {
+    let named = values.iter().enumerate();
+    named.map(|(n, mbps)| (n.to_string(), run_of(cc, *mbps, cubic, delay))).collect()
+}
+
+/// bbr: 9 and 8 Mbit/s; reno: 6 and 2, with nine repeats of the first of which one is far off.
 fn runs() -> Vec<CellRuns> {
-    let cell = |cc: &str, values: [f64; 3], cubic: f64, delay: f64| -> CellRuns {
-        let named = values.into_iter().enumerate();
-        named.map(|(n, mbps)| (n.to_string(), run_of(cc, mbps, cubic, delay))).collect()
-    };
+    let mut far_off = [9.0; 9];
+    far_off[4] = 1.0;
     vec![
-        cell("bbr", [9.0, 9.0, 1.0], 1.0, 2.0),
-        cell("bbr", [8.0, 8.0, 8.0], 2.0, 3.0),
-        cell("reno", [6.0, 6.0, 6.0], 4.0, f64::INFINITY),
-        cell("reno", [2.0, 2.0, 2.0], 8.0, f64::INFINITY),
+        cell("bbr", &far_off, 1.0, 2.0),
+        cell("bbr", &[8.0; 3], 2.0, 3.0),
+        cell("reno", &[6.0; 3], 4.0, f64::INFINITY),
+        cell("reno", &[2.0; 3], 8.0, f64::INFINITY),
     ]
 }
 
@@ -84,6 +87,30 @@ fn repeats_become_their_median_unless_asked_otherwise() {
     assert_eq!(judged(&format!("{good}at_least = 8")).measured, Some(9.0));
     let found = judged(&format!("{good}over_repeats = \"min\"\nat_least = 8"));
     assert_eq!((found.verdict, found.measured), (ClaimVerdict::Fails, Some(1.0)));
+}
+
+#[test]
+fn repeats_on_both_sides_of_the_bound_decide_nothing() {
+    let claim = "metric = \"throughput_mbps\"\nwhere = { cc = \"bbr\", \"link.loss\" = 0 }\n";
+    let of = |bound: &str, values: &[f64]| {
+        let file = file(&format!("[[claim]]\ntext = \"t\"\n{claim}{bound}"));
+        let mut runs = runs();
+        runs[0] = cell("bbr", values, 1.0, 2.0);
+        let judged = judge(&file, &runs).remove(0);
+        (judged.verdict, judged.interval_95)
+    };
+    let values = [7.0, 8.0, 9.0, 10.0, 11.0];
+    assert_eq!(of("at_least = 7", &values), (ClaimVerdict::Holds, Some([7.0, 11.0])));
+    assert_eq!(of("at_least = 8.5", &values).0, ClaimVerdict::Undecided);
+    assert_eq!(of("at_least = 10.5", &values).0, ClaimVerdict::Undecided);
+    assert_eq!(of("at_least = 11.5", &values).0, ClaimVerdict::Fails);
+    assert_eq!(
+        of("at_least = 8.5", &[9.0]),
+        (ClaimVerdict::Holds, None),
+        "one repeat: the value decides"
+    );
+    let mean = of("over_repeats = \"mean\"\nat_least = 7.5", &values);
+    assert_eq!(mean.0, ClaimVerdict::Holds, "{mean:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The result files of runs and scenarios. `docs/research/results.md` describes them.
 
+mod bootstrap;
 pub mod claims;
 mod figures;
 pub mod metric;
@@ -7,6 +8,7 @@ pub mod series;
 mod stamp;
 mod statistic;
 mod summary;
+mod verdict;
 mod write;
 
 pub use figures::{CellRuns, Figures, FlowFigures, RunFigures};

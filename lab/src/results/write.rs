@@ -41,6 +41,8 @@ pub struct RunFile<'a> {
     pub series: bool,
     /// What ran, with every default filled in.
     pub settings: &'a Scenario,
+    /// The round trip of this run, by `settings.spread`.
+    pub rtt_ms: f64,
     /// The driver's own report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<&'a Value>,

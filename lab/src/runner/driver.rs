@@ -36,7 +36,7 @@ pub trait ScenarioDriver: Sync {
 /// A request to a [`ScenarioDriver`] for one run.
 #[derive(Debug, Clone, Copy)]
 pub struct RunRequest<'a> {
-    /// The scenario.
+    /// The scenario, with the round trip and starts of this run.
     pub scenario: &'a Scenario,
     /// Seed of everything random.
     pub seed: u64,

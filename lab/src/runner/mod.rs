@@ -248,8 +248,9 @@ impl Job<'_> {
     ) -> Result<Result<RunResult, NotDone>> {
         let begin = Instant::now();
         let seed = self.seed();
+        let drawn = self.scenario().drawn(seed);
         let request = RunRequest {
-            scenario: self.scenario(),
+            scenario: &drawn,
             seed,
             with_series: self.keeps_series(),
             directory: path,
@@ -284,6 +285,7 @@ impl Job<'_> {
             invalid_because,
             series: rows.is_some(),
             settings: self.scenario(),
+            rtt_ms: drawn.link.rtt_ms,
             account: ran.and_then(|ran| ran.account.as_ref()),
             stamp: stamp.after(begin.elapsed().as_secs_f64()),
         };

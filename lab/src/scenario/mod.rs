@@ -14,6 +14,7 @@ mod peer;
 mod ranges;
 mod reader;
 mod schema;
+mod spread;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,6 @@ pub use file::{Cell, ScenarioFile};
 pub use link::{Link, RandomChange, Rate, TimedLinkChange, TraceFormat, TraceReference};
 pub use model::{
     Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,
-    PeerPrograms, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport, Via,
+    PeerPrograms, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, Spread, StreamTransport, Via,
 };
 pub use tree::ScenarioError;

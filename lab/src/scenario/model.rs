@@ -87,6 +87,8 @@ pub struct Scenario {
     /// Third-party programs, by name.
     #[serde(rename = "peer")]
     pub peers: BTreeMap<String, PeerPrograms>,
+    /// What differs between repeats.
+    pub spread: Spread,
     /// The senders; each entry stands for `count` flows.
     #[serde(rename = "flow")]
     pub groups: Vec<FlowGroup>,
@@ -105,6 +107,15 @@ pub struct Sim {
     pub initial_window_packets: u64,
     /// Size of a full packet of the network layer.
     pub packet_bytes: u64,
+}
+
+/// How far repeats differ from what the scenario says.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The round trip is longer or shorter by up to this share, the same in the whole run.
+    pub rtt: f64,
+    /// Each flow starts later by up to this, and by at most a hundredth of the run.
+    pub start_s: f64,
 }
 
 /// When flows count as converged.
@@ -290,6 +301,9 @@ pub struct FlowGroup {
     pub upwards: bool,
     /// What is asked of the algorithm while it runs.
     pub change: Vec<FlowChange>,
+    /// By how much each flow of this run begins later than the scenario says; empty for no delay.
+    #[serde(skip)]
+    pub late_s: Vec<f64>,
 }
 
 /// What is asked of an algorithm while it runs.
@@ -356,6 +370,13 @@ impl FlowGroup {
     /// When the flow of this number in the group begins.
     #[must_use]
     pub fn start_of_s(&self, number: u64) -> f64 {
+        let late_s = usize::try_from(number).ok().and_then(|number| self.late_s.get(number));
+        self.scheduled_start_of_s(number) + late_s.copied().unwrap_or_default()
+    }
+
+    /// When the scenario says that it begins.
+    #[must_use]
+    pub fn scheduled_start_of_s(&self, number: u64) -> f64 {
         self.start_s + number as f64 * self.start_every_s
     }
 }

@@ -13,7 +13,7 @@ use super::model::{
 use super::ranges::{RATE_MBPS, RTT_MS, TIME_S};
 use super::reader::TableReader;
 use super::tree::{Node, ScenarioResult, ScenarioText, TreeValue};
-use super::{algorithm, link_schema, peer};
+use super::{algorithm, link_schema, peer, spread};
 
 const MAX_FLOWS: u64 = 10_000;
 /// As many as `player/src/cli/pictures.ts` draws per session.
@@ -106,6 +106,7 @@ pub(super) fn scenario(text: &ScenarioText<'_>, root: &Node) -> ScenarioResult<S
     };
     let link = link_schema::read(link_table, sim.packet_bytes, duration_s)?;
     let measure = measure(reader.table("measure")?)?;
+    let spread = spread::read(reader.table("spread")?)?;
     let peers = peer::read(&mut reader, text)?;
     let tables = reader.tables("flow")?;
     if tables.is_empty() {
@@ -120,7 +121,7 @@ pub(super) fn scenario(text: &ScenarioText<'_>, root: &Node) -> ScenarioResult<S
         return Err(reader.error("flow", format!("{flows} flows; allowed are {MAX_FLOWS}")));
     }
     reader.finish()?;
-    Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, groups })
+    Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, spread, groups })
 }
 
 fn sim(reader: Option<TableReader<'_>>) -> ScenarioResult<Sim> {
@@ -215,6 +216,7 @@ fn group(
             .into_iter()
             .map(|table| flow_change(table, duration_s))
             .collect::<ScenarioResult<_>>()?,
+        late_s: Vec::new(),
     };
     if group.stop_s > duration_s {
         return Err(reader.error("stop_s", format!("is after the end, at {duration_s} s")));

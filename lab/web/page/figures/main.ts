@@ -11,7 +11,7 @@ import { follow, plots, type Plots } from "../plot.ts";
 import { badge, claimsTable } from "./claims.ts";
 import { gallery } from "./gallery.ts";
 
-const VERDICTS = ["holds", "fails", "not measured"] as const satisfies readonly Verdict[];
+const VERDICTS = ["holds", "fails", "undecided", "not measured"] as const satisfies readonly Verdict[];
 
 function header(report: Report): HTMLElement {
   const warnings = report.warnings.map((w) => element("p", { class: "warning" }, w));
