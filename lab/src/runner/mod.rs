@@ -392,3 +392,6 @@ impl<'a> PendingScenario<'a> {
         each(&summary, &path)
     }
 }
+
+#[cfg(test)]
+mod tests;
