@@ -17,4 +17,4 @@ pub use statistic::Statistics;
 pub use summary::{
     CellSummary, FlowSummary, GroupSummary, InvalidRun, RunCounts, RunProblem, Summary,
 };
-pub use write::{ResultsDirectory, RunFile, entries, read_json, write_json, write_run};
+pub use write::{ResultsDirectory, RunFile, RunStatus, entries, read_json, write_json, write_run};

@@ -17,7 +17,7 @@ use crate::interrupt;
 use crate::progress::RunProgress;
 use crate::results::{
     CellRuns, CellSummary, InvalidRun, ResultsDirectory, RunCounts, RunFigures, RunFile,
-    RunProblem, RunStamp, Summary, series, write_run,
+    RunProblem, RunStamp, RunStatus, Summary, series, write_run,
 };
 use crate::scenario::{Scenario, ScenarioFile, Series};
 use earlier::{DISCARDED, RunKey};
@@ -279,8 +279,7 @@ impl Job<'_> {
             seed,
             at: &self.of.cells[self.cell].at,
             driver: D::NAME,
-            status,
-            reason,
+            status: RunStatus { status, reason },
             valid: outcome.is_ok() && invalid_because.is_empty(),
             invalid_because,
             series: rows.is_some(),

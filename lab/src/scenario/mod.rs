@@ -25,6 +25,7 @@ pub use file::{Cell, ScenarioFile};
 pub use link::{Link, RandomChange, Rate, TimedLinkChange, TraceFormat, TraceReference};
 pub use model::{
     Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,
-    PeerPrograms, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, Spread, StreamTransport, Via,
+    PeerPrograms, RepeatSpread, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport,
+    Via,
 };
 pub use tree::ScenarioError;

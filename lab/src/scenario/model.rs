@@ -88,7 +88,7 @@ pub struct Scenario {
     #[serde(rename = "peer")]
     pub peers: BTreeMap<String, PeerPrograms>,
     /// What differs between repeats.
-    pub spread: Spread,
+    pub spread: RepeatSpread,
     /// The senders; each entry stands for `count` flows.
     #[serde(rename = "flow")]
     pub groups: Vec<FlowGroup>,
@@ -111,7 +111,7 @@ pub struct Sim {
 
 /// How far repeats differ from what the scenario says.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
+pub struct RepeatSpread {
     /// The round trip is longer or shorter by up to this share, the same in the whole run.
     pub rtt: f64,
     /// Each flow starts later by up to this, and by at most a hundredth of the run.

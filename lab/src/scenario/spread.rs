@@ -6,28 +6,28 @@
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::model::{Scenario, Spread};
+use super::model::{RepeatSpread, Scenario};
 use super::reader::TableReader;
 use super::tree::ScenarioResult;
 
-/// Default of [`Spread::rtt`].
+/// Default of [`RepeatSpread::rtt`].
 const RTT: f64 = 0.02;
-/// Default of [`Spread::start_s`].
+/// Default of [`RepeatSpread::start_s`].
 const START_S: f64 = 0.2;
 /// Starts are late by at most this share of the run: a short run must not lose its beginning.
 const MAX_START_FRACTION: f64 = 0.01;
 /// Keeps these draws apart from those of losses.
 const SPREAD_SEED: u64 = 0x7370_7265_6164;
 
-impl Default for Spread {
+impl Default for RepeatSpread {
     fn default() -> Self {
         Self { rtt: RTT, start_s: START_S }
     }
 }
 
 /// The table, or the defaults.
-pub(super) fn read(reader: Option<TableReader<'_>>) -> ScenarioResult<Spread> {
-    let mut spread = Spread::default();
+pub(super) fn read(reader: Option<TableReader<'_>>) -> ScenarioResult<RepeatSpread> {
+    let mut spread = RepeatSpread::default();
     let Some(mut reader) = reader else { return Ok(spread) };
     spread.rtt = reader.number("rtt", 0.0..=0.5, spread.rtt)?;
     spread.start_s = reader.number("start_s", 0.0..=10.0, spread.start_s)?;
