@@ -48,10 +48,10 @@ lab-build: setup ## Build millrace-lab, in seconds after a change in cc/ or lab/
 figures: setup ## The papers' figures in the simulator, claims judged; target/lab/report.html
 	$(CARGO_BUILD) --bin millrace-lab
 	cd lab/web && npm run build
-	$(LAB) run --driver simulator lab/scenarios/papers lab/scenarios/conditions \
+	$(LAB) run --driver simulator lab/scenarios/papers lab/scenarios/conditions --skip-missing-traces \
 		$(if $(FILTER),--filter $(FILTER)) $(if $(QUICK),--quick); \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
-	$(LAB) report target/lab/results --out target/lab/report.html \
+	$(LAB) report target/lab/results --out target/lab/report.html --title "Millrace: the papers' figures" \
 		--table target/lab/claims.md && exit $$judged
 
 # `lab` runs a selection; `lab-full` runs all scenarios, and the simulator on those that it supports.
@@ -64,9 +64,9 @@ lab: build ## Scenarios with real packets (15 minutes, as root); target/lab/lab.
 		--table target/lab/lab.md && exit $$judged
 
 lab-full: build ## All scenarios with real packets, and the simulator beside them (about 1.5 hours); target/lab/lab-full.html
-	$(AS_ROOT) $(LAB) run --driver emulator $(REAL) lab/scenarios/parity; \
+	$(AS_ROOT) $(LAB) run --driver emulator $(REAL) lab/scenarios/parity --skip-missing-traces; \
 	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
-	$(LAB) run --driver simulator $(REAL) lab/scenarios/parity --out target/lab/simulated; \
+	$(LAB) run --driver simulator $(REAL) lab/scenarios/parity --skip-missing-traces --out target/lab/simulated; \
 	simulated=$$?; [ $$simulated = 0 ] || [ $$simulated = 2 ] || exit $$simulated; \
 	$(LAB) report simulator=target/lab/simulated emulator=target/lab/emulated \
 		--out target/lab/lab-full.html --title "Millrace on real packets" && exit $$judged

@@ -7,6 +7,8 @@
 #                                   "198.18.4."; loopback if no address of this container has it
 #                                   or there is no token
 #               ADMIN_TOKEN_FILE    the token that it asks for off loopback; /admin/token
+#   check     checks what `run` would run, in a container of its own, as before a change of the variables:
+#               CONGESTION_CONTROL=NAME docker compose run --rm --no-deps proxy-server check
 #   healthy   asks /healthz; ends with an error if that is not well
 #   anything else is handed to the program
 set -eu
@@ -55,10 +57,10 @@ admin_address() {
 }
 
 case ${1:-} in
-run)
+run | check)
     [ $# = 1 ] || exec "$program" "$@"
     if [ -e "$mounted" ]; then
-        exec "$program" run --config "$mounted"
+        exec "$program" "$1" --config "$mounted"
     fi
     write_config >"$made"
     cat >>"$made" <<END
@@ -73,7 +75,7 @@ allowed_hosts = ["proxy-$role"]
 token_file = "$token_file"
 END
     fi
-    exec "$program" run --config "$made"
+    exec "$program" "$1" --config "$made"
     ;;
 healthy)
     url=http://$(admin_address):$admin_port/healthz

@@ -8,6 +8,7 @@
 //! - [`calibrate`]: traffic with known properties, to check the emulated link.
 //! - [`host`], [`http`], [`interrupt`], [`step`], [`run`], [`clean`]: processor load, readiness, Ctrl-C,
 //!   progress, the files of a run and their removal.
+//! - [`checkout`], [`traces`]: files that commands need from any directory, and recorded links.
 //! - [`scenario`]: files with the settings of runs and the claims about their results.
 //! - [`simulate`], [`emulate`]: scenarios in virtual time, and with real packets.
 //! - [`dataset`]: the training set of the Rules Learner.
@@ -19,6 +20,7 @@
 //! - [`cli`]: the commands of `millrace-lab`.
 
 pub mod calibrate;
+pub mod checkout;
 pub mod clean;
 pub mod cli;
 pub mod dataset;
@@ -32,6 +34,7 @@ pub mod measure;
 pub mod netns;
 pub mod player;
 pub mod process;
+mod progress;
 pub mod proxies;
 pub mod report;
 pub mod results;

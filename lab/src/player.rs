@@ -11,9 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::interrupt;
 use crate::netns::Namespace;
 use crate::process::{Running, must_succeed, run_logged, tail};
+use crate::{checkout, interrupt};
 
 /// Longest time for encoding the ladder and measuring its PSNR.
 const MEDIA_TIMEOUT: Duration = Duration::from_secs(1800);
@@ -157,12 +157,13 @@ impl BuiltPlayer {
     /// # Errors
     /// When it has not been built.
     pub fn locate(directory: &Path) -> Result<Self> {
-        let dist = directory.join("dist");
+        let dist = checkout::existing(directory).join("dist");
         for file in
             ["media.js", "streams.js", "quality.js", "pictures.js", "measure.js", "page/index.html"]
         {
             if !dist.join(file).is_file() {
-                bail!("{} is missing: run `make build` first", dist.join(file).display());
+                let file = dist.join(file);
+                bail!("{} is missing: `make pages` in the repository builds it", file.display());
             }
         }
         let dist = dist.canonicalize().with_context(|| dist.display().to_string())?;

@@ -54,7 +54,10 @@ impl Binaries {
         let find = |name: &str| {
             let path = directory.join(name);
             if !path.is_file() {
-                bail!("{} is missing: run `make build` first", path.display());
+                bail!(
+                    "{} is missing: `make programs` in the repository builds it; MILLRACE_BIN_DIR names another directory",
+                    path.display()
+                );
             }
             Ok(path)
         };

@@ -75,6 +75,13 @@ fn lab(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_millrace-lab")).args(arguments).output().unwrap()
 }
 
+/// Runs the program in another directory.
+fn lab_in(directory: &Path, arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_millrace-lab");
+    let mut command = Command::new(program);
+    command.current_dir(directory).env_remove("MILLRACE_TRACES").args(arguments).output().unwrap()
+}
+
 /// `millrace-lab run` with the simulator.
 fn simulate(arguments: &[&str]) -> Output {
     lab(&[&["run", "--driver", "simulator"][..], arguments].concat())
@@ -82,6 +89,10 @@ fn simulate(arguments: &[&str]) -> Output {
 
 fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 /// A scenario of a second with one claim.
@@ -190,8 +201,142 @@ fn an_unknown_algorithm_fails_and_the_known_ones_are_listed() {
     let text = fs::read_to_string(&path).unwrap().replace("\"constant\"", "\"cubik\"");
     fs::write(&path, text).unwrap();
     let output = simulate(&["--out", &results, &path]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(out(&output).contains("unknown congestion control \"cubik\"; known are"));
+    assert_eq!(output.status.code(), Some(64));
+    let error = err(&output);
+    let problem = "small.toml:9:6: flow[0].cc: unknown congestion control \"cubik\"; known are";
+    assert!(error.contains(problem), "{error}");
+}
+
+#[test]
+fn repeats_differ_where_nothing_on_the_path_is_random() {
+    let directory = tempfile::tempdir().unwrap();
+    let goodputs = |spread: &str| {
+        let path = directory.path().join("repeats.toml");
+        let text = format!(
+            "name = \"repeats\"\ntitle = \"Repeats\"\nduration_s = 10\nrepeat = 4\n{spread}[link]\nrate_mbps = 10\n\
+             rtt_ms = 50\nbuffer_bytes = 25000\n[[flow]]\ncc = \"cubic\"\n[[flow]]\ncc = \"vegas\"\n"
+        );
+        fs::write(&path, text).unwrap();
+        let run = ["run", "--driver", "simulator", "--out", "results"];
+        let run = lab_in(directory.path(), &[&run[..], &[path.to_str().unwrap()]].concat());
+        assert!(run.status.success(), "{}", err(&run));
+        let summary = fs::read_to_string(directory.path().join("results/repeats/summary.json"));
+        let summary: serde_json::Value = serde_json::from_str(&summary.unwrap()).unwrap();
+        let goodput = &summary["cells"][0]["groups"][0]["figures"]["goodput_mbps"];
+        let values: Vec<f64> = serde_json::from_value(goodput["values"].clone()).unwrap();
+        let interval: [f64; 2] = serde_json::from_value(goodput["median_95"].clone()).unwrap();
+        (values, interval[1] - interval[0])
+    };
+    let (values, width) = goodputs("");
+    for (index, value) in values.iter().enumerate() {
+        assert!(!values[..index].contains(value), "{values:?}");
+    }
+    assert!(width > 0.0, "{values:?}");
+    let (values, width) = goodputs("spread = { rtt = 0, start_s = 0 }\n");
+    assert!(values.iter().all(|value| *value == values[0]) && width == 0.0, "{values:?}");
+}
+
+/// A link that follows a trace of the format `throughput`.
+fn over_trace(directory: &Path, name: &str, trace: &str) -> String {
+    let path = directory.join(format!("{name}.toml"));
+    let text = format!(
+        "name = \"{name}\"\ntitle = \"A link of my own\"\nduration_s = 2\n[link]\ntrace = \"{trace}\"\n\
+         trace_format = \"throughput\"\nrtt_ms = 20\nbuffer_bytes = 25000\n[[flow]]\ncc = \"cubic\"\n"
+    );
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn traces_are_found_beside_the_scenario_from_any_directory() {
+    let (scenarios, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(scenarios.path().join("mine.csv"), "time,mbps\n0,3\n1,4\n").unwrap();
+    let path = over_trace(scenarios.path(), "own", "mine.csv");
+    let check = lab_in(elsewhere.path(), &["check", &path]);
+    assert!(check.status.success(), "{}", err(&check));
+    let run = ["run", "--driver", "simulator", "--out", "results", &path];
+    let run = lab_in(elsewhere.path(), &run);
+    assert!(run.status.success(), "{}", err(&run));
+    assert!(out(&run).ends_with("no claims\n"), "{}", out(&run));
+    // Without a terminal lines tell what runs; the first of them at once.
+    assert!(err(&run).starts_with("simulator: 1 run\n"), "{}", err(&run));
+    assert!(elsewhere.path().join("results/own/summary.json").is_file());
+}
+
+#[test]
+fn a_scenario_without_its_trace_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = over_trace(directory.path(), "own", "nowhere.txt");
+    let refused = |arguments: &[&str]| {
+        let output = lab_in(directory.path(), arguments);
+        assert_eq!(output.status.code(), Some(64), "{}", err(&output));
+        let problem = "own.toml:5:9: link.trace: there is no trace ";
+        assert!(err(&output).contains(problem), "{}", err(&output));
+    };
+    refused(&["check", &path]);
+    let run = ["run", "--driver", "simulator", "--out", "results", &path];
+    refused(&run);
+    assert!(!directory.path().join("results").exists());
+    // Skipped on request; a run of nothing is no success.
+    let skipped = lab_in(directory.path(), &[&run[..], &["--skip-missing-traces"]].concat());
+    assert_eq!(skipped.status.code(), Some(1), "{}", err(&skipped));
+    assert!(out(&skipped).contains("1 runs skipped"), "{}", out(&skipped));
+    // Another scenario can be chosen beside it.
+    small(directory.path(), "at_least = 1");
+    let all = directory.path().display().to_string();
+    let other = [&run[..5], &[&all, "--filter", "small"]].concat();
+    let other = lab_in(directory.path(), &other);
+    assert!(other.status.success(), "{}", err(&other));
+}
+
+#[test]
+fn a_malformed_trace_is_refused_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("bad.csv"), "time,kbps\n0,3000\n").unwrap();
+    let path = over_trace(directory.path(), "own", "bad.csv");
+    let output = lab_in(directory.path(), &["check", &path]);
+    assert_eq!(output.status.code(), Some(64));
+    let problem = "bad.csv:1: the header says \"kbps\", expected Mbit/s in the second column";
+    assert!(err(&output).contains(problem), "{}", err(&output));
+}
+
+#[test]
+fn report_list_and_archive_work_from_any_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = lab_in(directory.path(), &["list"]);
+    assert!(out(&list).lines().any(|line| line.starts_with("vivace-fig02 ")), "{}", err(&list));
+
+    let scenario = small(directory.path(), "at_least = 1");
+    let run = ["run", "--driver", "simulator", "--out", "results", &scenario];
+    assert!(lab_in(directory.path(), &run).status.success());
+    // A program without the repository, as one that was copied to another machine.
+    let program = directory.path().join("millrace-lab");
+    fs::copy(env!("CARGO_BIN_EXE_millrace-lab"), &program).unwrap();
+    let copied = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.current_dir(directory.path()).args(arguments).output().unwrap()
+    };
+    let without = copied(&["report", "results"]);
+    assert_eq!(without.status.code(), Some(1));
+    for words in ["lab/web/dist/figures.html can't be read", "`make pages`", "--page"] {
+        assert!(err(&without).contains(words), "{}", err(&without));
+    }
+    let page = "<script type=\"application/json\">\"millrace-report-data\"</script>";
+    fs::write(directory.path().join("figures.html"), page).unwrap();
+    let report = copied(&["report", "results"]);
+    assert!(report.status.success(), "{}", err(&report));
+    let html = fs::read_to_string(directory.path().join("results/report.html")).unwrap();
+    assert!(html.contains("\"title\":\"Small\""), "the title of the only scenario: {html}");
+    let titled = copied(&["report", "results", "--title", "Mine"]);
+    assert!(titled.status.success(), "{}", err(&titled));
+    let html = fs::read_to_string(directory.path().join("results/report.html")).unwrap();
+    assert!(html.contains("\"title\":\"Mine\""), "{html}");
+
+    let nowhere = copied(&["archive", "results"]);
+    assert!(err(&nowhere).contains("--out names the output directory"), "{}", err(&nowhere));
+    let archive = copied(&["archive", "--out", "kept", "results"]);
+    assert!(archive.status.success(), "{}", err(&archive));
+    assert!(directory.path().join("kept/small/flows.csv").is_file());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `millrace-client doctor`.
 
+mod address_families;
 mod addresses;
 mod interception;
 mod rtsp;
@@ -40,6 +41,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     addresses::check(&mut report, &config, &arguments.config);
     capabilities(&mut report, &config);
     interception::check(&mut report, &config);
+    address_families::check(&mut report, &config);
     rtsp::check(&mut report, &config);
     rtsp::check_direct(&mut report, &config);
     doctor::certificates(&mut report, CertificateOwner::Client, credentials);

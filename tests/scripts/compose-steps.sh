@@ -345,6 +345,18 @@ check_own_origin() {
             "millrace-server:$TAG" run >"$work/wrong" 2>&1 && fail "ORIGIN=\"$wrong\" was taken"
         grep -q "ORIGIN=\"$wrong\"" "$work/wrong" || fail "ORIGIN=\"$wrong\": $(cat "$work/wrong")"
     done
+    check_algorithm_first
+}
+
+# The name of an algorithm is checked beside the running service.
+check_algorithm_first() {
+    local one_off=(run --no-TTY --rm --no-deps proxy-server check)
+    CONGESTION_CONTROL=cubik compose "${one_off[@]}" >"$work/wrong" && fail "the algorithm cubik was taken"
+    cat "$work/compose.log" >>"$work/wrong"
+    grep -q 'unknown congestion control "cubik"' "$work/wrong" || fail "cubik: $(tail -n 3 "$work/wrong")"
+    CONGESTION_CONTROL=iris-min compose "${one_off[@]}" >"$work/right"
+    grep -q 'server.toml: ok' "$work/right" || fail "iris-min: $(cat "$work/right")"
+    all_healthy proxy-server || fail "a check disturbed the server"
 }
 
 detach_endpoints() {

@@ -26,7 +26,7 @@ use epoch::{EpochExtent, Epochs};
 use serde::de::Error;
 use serde_json::{Map, Value};
 
-pub use config::IrisConfig;
+pub use config::{Extensions, IrisConfig};
 pub use target::Target;
 
 use crate::algorithm::{Algorithm, AlgorithmEntry};
@@ -55,8 +55,25 @@ pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
     },
 ];
 
-fn read(parameters: Map<String, Value>) -> Result<Algorithm, serde_json::Error> {
-    let config: IrisConfig = serde_json::from_value(Value::Object(parameters))?;
+/// `preset` (`default` or `published`) gives the values that the other parameters override.
+fn read(mut parameters: Map<String, Value>) -> Result<Algorithm, serde_json::Error> {
+    let base = match parameters.remove("preset") {
+        None => IrisConfig::min(),
+        Some(preset) => match preset.as_str() {
+            Some("default") => IrisConfig::min(),
+            Some("published") => IrisConfig::min().as_published(),
+            _ => return Err(Error::custom("preset must be \"default\" or \"published\"")),
+        },
+    };
+    let mut all = serde_json::to_value(base)?;
+    for (name, value) in parameters {
+        match (&mut all[name.as_str()], value) {
+            // Extensions that are not named stay those of the preset.
+            (Value::Object(fields), Value::Object(given)) => fields.extend(given),
+            (field, value) => *field = value,
+        }
+    }
+    let config: IrisConfig = serde_json::from_value(all)?;
     match config.out_of_range() {
         None => Ok(Algorithm::Controller(Arc::new(config))),
         Some(problem) => Err(serde_json::Error::custom(problem)),
@@ -116,6 +133,9 @@ pub struct Iris {
 impl Iris {
     fn new(config: IrisConfig, start: &PathStart) -> Self {
         let mtu_bytes = start.mtu_bytes.max(1);
+        let most = config.initial_window_packets.unwrap_or(u64::MAX).saturating_mul(mtu_bytes);
+        let start =
+            &PathStart { initial_window_bytes: start.initial_window_bytes.min(most), ..*start };
         let rate = initial_mbps(&config, start, start.initial_rtt);
         Self {
             config,
@@ -266,6 +286,42 @@ mod tests {
             let error = name(Spec::named("iris").with(parameter, value)).expect_err("impossible");
             assert!(error.to_string().contains(parameter), "{error}");
         }
+    }
+
+    #[test]
+    fn the_published_preset_has_the_papers_rules_unless_told_otherwise() {
+        let settings = |spec: Spec| match registry::find(&spec).expect("settings of Iris") {
+            Algorithm::Controller(config) => format!("{config:?}"),
+            Algorithm::Transport { .. } => unreachable!("of this crate"),
+        };
+        let published = Spec::named("iris-mid").with("preset", "published");
+        let shown = settings(published.clone());
+        for part in
+            ["Mid", "expansion_packets: Some(100.0)", "drains: false", "window_packets: Some(10)"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let with_drains = published.with("extensions", serde_json::json!({ "drains": true }));
+        let shown = settings(with_drains);
+        assert!(shown.contains("drains: true") && shown.contains("trials: false"), "{shown}");
+        assert!(settings(Spec::named("iris")).contains("trials: true"));
+        let wrong = registry::find(&Spec::named("iris").with("preset", "code"));
+        assert!(wrong.expect_err("unknown").to_string().contains("published"));
+        let unknown = serde_json::json!({ "magic": true });
+        registry::find(&Spec::named("iris").with("extensions", unknown)).expect_err("unknown");
+    }
+
+    #[test]
+    fn a_preset_bounds_the_initial_window() {
+        let start = PathStart {
+            mtu_bytes: 1350,
+            initial_window_bytes: 32 * 1350,
+            initial_rtt: Duration::from_millis(100),
+            seed: 1,
+        };
+        assert_eq!(Iris::new(IrisConfig::min(), &start).window_bytes(), 32 * 1350);
+        let published = IrisConfig::min().as_published();
+        assert_eq!(Iris::new(published, &start).window_bytes(), 13_500);
     }
 
     #[test]

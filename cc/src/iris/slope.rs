@@ -19,14 +19,16 @@ const MAX_IDEAL_RATIO: f64 = 2.0;
 #[derive(Debug)]
 pub(super) struct DelaySlope {
     epoch: Duration,
+    /// Whether a fit counts only near the k of an ideal queue.
+    bound: bool,
     history: Regression,
     age: Duration,
     fitted: Option<f64>,
 }
 
 impl DelaySlope {
-    pub(super) fn new(epoch: Duration) -> Self {
-        Self { epoch, history: Regression::default(), age: Duration::ZERO, fitted: None }
+    pub(super) fn new(epoch: Duration, bound: bool) -> Self {
+        Self { epoch, bound, history: Regression::default(), age: Duration::ZERO, fitted: None }
     }
 
     /// Adds an epoch of `duration` that sent `excess_mbps` more than was received, and whose mean RTT was
@@ -58,7 +60,8 @@ impl DelaySlope {
     pub(super) fn get(&self, received_mbps: f64) -> f64 {
         let ideal = self.epoch.as_secs_f64() / received_mbps;
         let (least, most) = (ideal / MAX_IDEAL_RATIO, ideal * MAX_IDEAL_RATIO);
-        self.fitted.map_or(ideal, |fitted| fitted.clamp(least, most))
+        self.fitted
+            .map_or(ideal, |fitted| if self.bound { fitted.clamp(least, most) } else { fitted })
     }
 
     /// The last valid fit.
@@ -75,7 +78,7 @@ mod tests {
 
     /// A path of 20 Mbit/s: each epoch's excess of rate becomes queue.
     fn fitted(noise_s: f64, sign: f64) -> DelaySlope {
-        let mut slope = DelaySlope::new(EPOCH);
+        let mut slope = DelaySlope::new(EPOCH, true);
         for n in 0..100_u32 {
             let excess_mbps = f64::from(n % 7) - 3.0;
             let noise = if n % 2 == 0 { noise_s } else { -noise_s };
@@ -94,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_stretched_epoch_counts_for_longer() {
-        let mut slope = DelaySlope::new(EPOCH);
+        let mut slope = DelaySlope::new(EPOCH, true);
         for excess in [-2.0, -1.0, 1.0, 2.0] {
             slope.add(EPOCH * 2, excess, excess * 0.005);
         }
@@ -108,5 +111,7 @@ mod tests {
         assert_eq!(fitted(0.1, 1.0).fitted(), None, "noise");
         assert_eq!(fitted(0.1, 1.0).get(20.0), 0.0025, "the ideal queue");
         assert_eq!(fitted(0.0, 1.0).get(200.0), 0.0005, "twice the 0.00025 of ten times the rate");
+        let free = DelaySlope { bound: false, ..fitted(0.0, 1.0) };
+        assert!((free.get(200.0) - 0.0025).abs() < 1e-9, "as it was fitted");
     }
 }

@@ -28,6 +28,8 @@ const MIN_RTT_WINDOWS: u32 = 3;
 #[derive(Debug)]
 pub(super) struct TargetDelay {
     kind: Target,
+    /// Whether the median is at most the middle of the extremes.
+    median_bound: bool,
     samples: VecDeque<(Time, Duration)>,
     sorted: Vec<Duration>,
     /// The smallest RTT of several windows, so that a queue kept by other flows does not become T.
@@ -39,9 +41,10 @@ pub(super) struct TargetDelay {
 }
 
 impl TargetDelay {
-    pub(super) fn new(kind: Target) -> Self {
+    pub(super) fn new(kind: Target, median_bound: bool) -> Self {
         Self {
             kind,
+            median_bound,
             samples: VecDeque::new(),
             sorted: Vec::new(),
             memory: WindowedMin::new(0),
@@ -83,7 +86,10 @@ impl TargetDelay {
             // the extremes bounds it to twice the queue load without flows that fill the buffer.
             Target::Mid => {
                 let median = *self.sorted.select_nth_unstable(middle).1;
-                median.min(lowest + (max - lowest) / 2)
+                match self.median_bound {
+                    true => median.min(lowest + (max - lowest) / 2),
+                    false => median,
+                }
             }
         });
     }
@@ -138,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_smallest_of_the_window_counts_until_it_is_old() {
-        let mut target = TargetDelay::new(Target::Min);
+        let mut target = TargetDelay::new(Target::Min, true);
         for (time, rtt) in [(0, 60), (100, 50), (200, 70), (300, 51), (400, 80)] {
             target.add(at(time), ms(rtt), WINDOW, TOLERANCE);
         }
@@ -154,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_median_is_bounded_by_the_middle_of_the_extremes() {
-        let mut target = TargetDelay::new(Target::Mid);
+        let mut target = TargetDelay::new(Target::Mid, true);
         for (time, rtt) in [50, 60, 62, 90, 100].into_iter().enumerate() {
             target.add(at(time as u64), ms(rtt), WINDOW, TOLERANCE);
         }
@@ -163,11 +169,16 @@ mod tests {
             target.add(at(time), ms(100), WINDOW, TOLERANCE);
         }
         assert_eq!(target.get(), Some(ms(75)));
+        let mut papers = TargetDelay::new(Target::Mid, false);
+        for (time, rtt) in [50, 100, 100, 100].into_iter().enumerate() {
+            papers.add(at(time as u64), ms(rtt), WINDOW, TOLERANCE);
+        }
+        assert_eq!(papers.get(), Some(ms(100)));
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut target = TargetDelay::new(Target::Min);
+        let mut target = TargetDelay::new(Target::Min, true);
         (0..10_000).for_each(|time| target.add(at(time / 100), ms(50), WINDOW, TOLERANCE));
         assert_eq!(target.samples.len(), MAX_SAMPLES);
         assert!(target.is_flat());

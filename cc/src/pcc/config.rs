@@ -70,19 +70,38 @@ pub struct PccConfig {
     /// Least change, as a share of the rate; the paper has zero. On a fast idle path the gradient
     /// alone changes the rate by less than 0.1 % a decision.
     pub min_change: f64,
+    /// Least change in Mbit/s, also beyond the boundary. The paper has zero.
+    pub min_change_mbps: f64,
+    /// Least distance of probes from the central rate, in Mbit/s. The paper has zero.
+    pub min_probe_mbps: f64,
+    /// Whether a change of direction needs two pairs of probes that agree, and a step in the same direction one
+    /// pair. The paper has one pair for every step.
+    pub agreeing_pairs: bool,
+    /// The intervals of a round count with the loss rate of the whole round where that is at most this. The paper has
+    /// zero.
+    pub pooled_loss: f64,
     /// RTT gradients smaller than this count as zero, s/s (Section 4.3, Table 1).
     /// A larger value tolerates more jitter, a smaller one finds queues earlier.
     pub gradient_filter: f64,
     /// RTT gradients smaller than this many of their standard errors count as zero. The paper has 0.
     pub gradient_errors: f64,
+    /// RTT gradients are cut to multiples of this, s/s. The paper has 0, which cuts nothing.
+    pub gradient_quantum: f64,
     /// Differences in loss between two probes smaller than this many of their standard errors count
     /// as random. The paper has 0.
     pub loss_errors: f64,
     /// Whether a pair whose faster probe lost less is measured again (Section 4.3).
     pub double_check: bool,
+    /// Least loss rate of a round for that check; it then also needs a difference of more than two packets. The paper
+    /// has zero, and no such difference.
+    pub double_check_loss: f64,
     /// An interval that lost more than this share shows that the path became slower: the rate
     /// falls immediately to the delivery rate. The paper has none.
     pub fall_at_loss: Option<f64>,
+    /// An interval that lost more than this share halves the rate. The paper has none.
+    pub halve_at_loss: Option<f64>,
+    /// Whether an interval without feedback for T_timeout halves the rate (Section 4.3, Table 1).
+    pub interval_timeout: bool,
     /// Spread of each gap between packets around its mean, as a share of the mean. Evenly spaced
     /// flows stay synchronised, and the same flow then always meets the full buffer. The paper has 0.
     pub gap_spread: f64,
@@ -96,6 +115,10 @@ pub struct PccConfig {
     /// Whether packet trains at twice the rate probe the available capacity after each pause of a
     /// round trip. Not in the papers, whose senders never pause.
     pub bandwidth_probe: bool,
+    /// The rate to start with, 10^6 bit/s; without it the initial window in a round trip.
+    pub initial_rate_mbps: Option<f64>,
+    /// Most packets of the initial window, whatever the sender's is.
+    pub initial_window_packets: Option<u64>,
     /// How start-up finds the first rate. The two settings below apply to `doubling` only.
     pub start_up: StartUpKind,
     /// Whether start-up ignores the first 50 losses and gradients below 0.2 (Section 5.2.1).
@@ -131,7 +154,19 @@ impl PccConfig {
         if !(0.0..=60_000.0).contains(&self.queue_headroom_ms) {
             return Some("queue_headroom_ms must be 0 to 60000");
         }
+        if self.initial_rate_mbps.is_some_and(|rate| !(0.02..=100_000.0).contains(&rate)) {
+            return Some("initial_rate_mbps must be 0.02 to 100000");
+        }
+        if self.initial_window_packets == Some(0) {
+            return Some("initial_window_packets must be at least 1");
+        }
         let rest = [
+            self.min_change_mbps,
+            self.min_probe_mbps,
+            self.pooled_loss,
+            self.gradient_quantum,
+            self.double_check_loss,
+            self.halve_at_loss.unwrap_or_default(),
             self.conversion_factor,
             self.boundary_start,
             self.boundary_step,

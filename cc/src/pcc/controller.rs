@@ -75,10 +75,9 @@ pub(super) struct Pcc {
     spurious_timeout: SpuriousTimeout<f64>,
     /// Present while pipelined start-up runs: there are no intervals then.
     pipelined: Option<Pipelined>,
-    start_up: StartUpKind,
+    config: PccConfig,
     /// Gap after the last packet, as a multiple of the mean gap.
     gap: f64,
-    gap_spread: f64,
     gap_rng: Pcg64Mcg,
     /// Present with Proteus's filter.
     ack_filter: Option<AckFilter>,
@@ -86,7 +85,11 @@ pub(super) struct Pcc {
 
 impl Pcc {
     pub(super) fn new(config: PccConfig, start: &PathStart) -> Self {
-        let rate = initial_rate(start, start.initial_rtt);
+        let packets = config.initial_window_packets.unwrap_or(u64::MAX);
+        let most = packets.saturating_mul(start.mtu_bytes.max(1));
+        let start =
+            &PathStart { initial_window_bytes: start.initial_window_bytes.min(most), ..*start };
+        let rate = initial_rate(&config, start, start.initial_rtt);
         let mut pcc = Self {
             control: RateControl::new(config, rate.mbps(), start.seed),
             intervals: Intervals::default(),
@@ -101,10 +104,9 @@ impl Pcc {
             probe_timeouts: 0,
             spurious_timeout: SpuriousTimeout::default(),
             gap: 1.0,
-            gap_spread: config.gap_spread,
             gap_rng: Pcg64Mcg::seed_from_u64(start.seed ^ GAP_SEED),
             pipelined: None,
-            start_up: config.start_up,
+            config,
             ack_filter: (config.noise_filter == NoiseFilter::Proteus).then(AckFilter::default),
         };
         pcc.begin_start_up();
@@ -134,7 +136,7 @@ impl Pcc {
             self.control.on_outcome(id, outcome);
         }
         let limit = (self.rtt() * TIMEOUT_RTTS).max(MIN_TIMEOUT);
-        if self.intervals.is_overdue(now, limit) {
+        if self.config.interval_timeout && self.intervals.is_overdue(now, limit) {
             self.time_out(now);
         }
         if !self.intervals.is_open() {
@@ -143,7 +145,7 @@ impl Pcc {
     }
 
     fn begin_start_up(&mut self) {
-        self.pipelined = match self.start_up {
+        self.pipelined = match self.config.start_up {
             StartUpKind::Pipelined if self.control.is_starting() => Some(Pipelined::default()),
             _ => None,
         };
@@ -194,9 +196,9 @@ impl Resumable for Pcc {
 
 impl Controller for Pcc {
     fn on_packet_sent(&mut self, packet: &SentPacket) {
-        if self.gap_spread > 0.0 {
+        if self.config.gap_spread > 0.0 {
             let part = f64::from(self.gap_rng.next_u32()) / f64::from(u32::MAX);
-            self.gap = 1.0 + self.gap_spread * (2.0 * part - 1.0);
+            self.gap = 1.0 + self.config.gap_spread * (2.0 * part - 1.0);
         }
         if let Some(start_up) = &mut self.pipelined {
             return start_up.on_sent(packet);
@@ -223,7 +225,7 @@ impl Controller for Pcc {
         }
         if let Some(rtt) = event.rtt {
             if self.smoothed_rtt.is_none() {
-                let rate = initial_rate(&self.start, rtt.smoothed);
+                let rate = initial_rate(&self.config, &self.start, rtt.smoothed);
                 // An interval as long as the assumed RTT of 333 ms would only waste time.
                 if self.control.restart_at(rate.mbps()) {
                     self.intervals.clear();
@@ -347,7 +349,7 @@ impl Controller for Pcc {
     }
 
     fn pacing_rate(&self) -> Bandwidth {
-        if self.gap_spread == 0.0 {
+        if self.config.gap_spread == 0.0 {
             return self.rate;
         }
         let least = Bandwidth::from_mbps(MIN_RATE_MBPS);
@@ -368,8 +370,11 @@ impl Controller for Pcc {
     }
 }
 
-/// The initial window per round trip (RFC 9002, Section 7.2), or per interval if that is longer: ten
-/// packets in 0.1 ms would be more than 1 Gbit/s.
-fn initial_rate(start: &PathStart, rtt: Duration) -> Bandwidth {
+/// The configured rate, else the initial window per round trip (RFC 9002, Section 7.2), or per interval if that is
+/// longer: ten packets in 0.1 ms would be more than 1 Gbit/s.
+fn initial_rate(config: &PccConfig, start: &PathStart, rtt: Duration) -> Bandwidth {
+    if let Some(mbps) = config.initial_rate_mbps {
+        return Bandwidth::from_mbps(mbps);
+    }
     Bandwidth::from_bytes_and_time(start.initial_window_bytes, rtt.max(MIN_INTERVAL))
 }

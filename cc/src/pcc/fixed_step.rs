@@ -78,7 +78,7 @@ fn is_certainly_too_high(measured: &MeasuredInterval) -> bool {
 }
 
 impl RatePolicy for FixedStep {
-    fn plan(&mut self, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>) {
+    fn plan(&mut self, _central_mbps: f64, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>) {
         match self.state {
             FixedStepState::Deciding { steps } => {
                 for _ in 0..2 {
@@ -163,7 +163,7 @@ mod tests {
         /// One round over a path that loses `loss` of what is sent, by rate.
         fn round(&mut self, loss: impl Fn(f64) -> f64) {
             self.gains.clear();
-            self.policy.plan(&mut self.rng, &mut self.gains);
+            self.policy.plan(self.mbps, &mut self.rng, &mut self.gains);
             let measure = |gain: &f64| {
                 let mut measured = clean(self.mbps * gain, *gain);
                 measured.seen.loss = loss(self.mbps * gain);
@@ -209,7 +209,7 @@ mod tests {
         let mut flow = Flow::new(100.0);
         for steps in [1, 2, 3, 4, 5, 5] {
             flow.gains.clear();
-            flow.policy.plan(&mut flow.rng, &mut flow.gains);
+            flow.policy.plan(flow.mbps, &mut flow.rng, &mut flow.gains);
             let widest = flow.gains.iter().copied().fold(0.0, f64::max);
             assert!((widest - 1.0 - f64::from(steps) * 0.01).abs() < 1e-9, "{widest}");
             // The first pair votes up, the second down.

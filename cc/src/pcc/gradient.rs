@@ -8,6 +8,10 @@ use super::utility::{FilteredOutcome, Utility};
 /// Consecutive increases limited by the boundary that show a rate far below the capacity.
 /// Measured in docs/research/cc/pcc.md (`bandwidth_probe`).
 const MIN_LIMITED_INCREASES: u32 = 5;
+/// Largest distance of a probe from the central rate, as a share of it: `probe_step` has the same limit.
+const MAX_PROBE_STEP: f64 = 0.5;
+/// A difference of so many lost packets is chance, with `agreeing_pairs`.
+const MAX_CHANCE_PACKETS: u64 = 2;
 /// Pairs of probes of which a majority decides with Proteus's filter (SIGCOMM '20, Section 5).
 const PROTEUS_PAIRS: usize = 3;
 
@@ -18,19 +22,46 @@ pub(super) struct Gradient {
     ascent: Ascent,
     /// The gradient that the next pair is to confirm.
     unsure: Option<f64>,
+    /// Whether the last step went up, with `agreeing_pairs`; `None` while two pairs are to agree.
+    direction: Option<bool>,
     last: f64,
 }
 
 impl Gradient {
     pub(super) fn new(config: PccConfig) -> Self {
-        Self { config, ascent: Ascent::default(), unsure: None, last: 0.0 }
+        Self { config, ascent: Ascent::default(), unsure: None, direction: None, last: 0.0 }
     }
 
     fn pairs(&self) -> usize {
         match self.config.noise_filter {
+            NoiseFilter::None if self.config.agreeing_pairs && self.direction.is_none() => 2,
             NoiseFilter::None => 1,
             NoiseFilter::Proteus => PROTEUS_PAIRS,
         }
+    }
+
+    /// The next rate by pairs that must agree, or by one that goes on in the direction of the last step. A faster
+    /// probe that lost clearly less is checked once more.
+    fn agreed(&mut self, pairs: &[Option<ProbePair>], round_loss: f64, central_mbps: f64) -> f64 {
+        let known = || pairs.iter().flatten();
+        let doubtful = round_loss >= self.config.double_check_loss
+            && known().any(|pair| pair.fewer_lost > MAX_CHANCE_PACKETS);
+        if doubtful && self.unsure.is_none() {
+            self.unsure = Some(0.0);
+            return central_mbps;
+        }
+        self.unsure = None;
+        let ups = known().filter(|pair| pair.gradient > 0.0).count();
+        let up = ups > 0;
+        let agree = (ups == 0 || ups == known().count())
+            && self.direction.is_none_or(|direction| direction == up);
+        if !agree {
+            self.direction = None;
+            return central_mbps;
+        }
+        self.direction = Some(up);
+        let sum: f64 = known().map(|pair| pair.gradient).sum();
+        self.moved(sum / known().count() as f64, central_mbps)
     }
 
     fn moved(&mut self, gradient: f64, central_mbps: f64) -> f64 {
@@ -54,19 +85,32 @@ impl Gradient {
 
 impl RatePolicy for Gradient {
     /// Random order, so that a trend of the path favours neither (Section 4.2).
-    fn plan(&mut self, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>) {
+    fn plan(&mut self, central_mbps: f64, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>) {
+        let least = (self.config.min_probe_mbps / central_mbps).min(MAX_PROBE_STEP);
+        let size = self.config.probe_step.max(least);
         for _ in 0..self.pairs() {
             let up = rng.next_u32() & 1 == 0;
-            let step = if up { self.config.probe_step } else { -self.config.probe_step };
+            let step = if up { size } else { -size };
             gains.extend([1.0 + step, 1.0 - step]);
         }
     }
 
     fn decide(&mut self, round: &RoundState<'_>) -> Option<f64> {
         let (mut up, mut down) = (Votes::default(), Votes::default());
-        for pair in round.results.chunks_exact(2) {
-            let (Some(a), Some(b)) = (pair[0], pair[1]) else { continue };
-            let pair = ProbePair::new(a, b, round.utility, self.config.loss_errors);
+        let round_loss = round_loss(round.results);
+        let pools = self.config.pooled_loss > 0.0 && round_loss <= self.config.pooled_loss;
+        let judged = |probe| if pools { pooled(probe, round_loss) } else { probe };
+        let mut pairs = [None; PROTEUS_PAIRS];
+        for (pair, results) in pairs.iter_mut().zip(round.results.chunks_exact(2)) {
+            let [Some(a), Some(b)] = *results else { continue };
+            let errors = self.config.loss_errors;
+            *pair = Some(ProbePair::new(judged(a), judged(b), round.utility, errors));
+        }
+        if self.config.agreeing_pairs && self.config.noise_filter == NoiseFilter::None {
+            let complete = round.results.iter().all(Option::is_some);
+            return complete.then(|| self.agreed(&pairs, round_loss, round.central_mbps));
+        }
+        for pair in pairs.into_iter().flatten() {
             if self.pairs() == 1 {
                 return Some(self.one_pair(&pair, round.central_mbps));
             }
@@ -80,6 +124,7 @@ impl RatePolicy for Gradient {
     fn restart(&mut self) {
         self.ascent = Ascent::default();
         self.unsure = None;
+        self.direction = None;
     }
 
     fn state(&self) -> &'static str {
@@ -93,6 +138,20 @@ impl RatePolicy for Gradient {
     fn last_gradient(&self) -> f64 {
         self.last
     }
+}
+
+/// Share of the packets of all intervals of a round that were lost.
+fn round_loss(results: &[Option<MeasuredInterval>]) -> f64 {
+    let known = || results.iter().flatten();
+    let lost: u64 = known().map(|it| it.outcome.lost).sum();
+    let packets: u64 = known().map(|it| it.outcome.packets).sum();
+    lost as f64 / packets.max(1) as f64
+}
+
+/// The same probe with the loss rate of its round.
+fn pooled(mut probe: MeasuredInterval, round_loss: f64) -> MeasuredInterval {
+    probe.seen.loss = round_loss;
+    probe
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,6 +177,8 @@ struct ProbePair {
     /// gamma = (u1 - u2) / (2 epsilon r), Section 4.2, over the rates as sent.
     gradient: f64,
     fast_lost_less: bool,
+    /// By how many packets.
+    fewer_lost: u64,
 }
 
 impl ProbePair {
@@ -129,6 +190,7 @@ impl ProbePair {
         Self {
             gradient: (of(fast.seen, fast_loss) - of(slow.seen, slow_loss)) / spread,
             fast_lost_less: fast_loss < slow_loss,
+            fewer_lost: slow.outcome.lost.saturating_sub(fast.outcome.lost),
         }
     }
 }
@@ -190,6 +252,7 @@ impl Ascent {
             self.over = (beyond / config.boundary_step).ceil().max(0.0) as u32;
             wanted
         };
+        let change = change.max(config.min_change_mbps);
         if up { change } else { -change }
     }
 }
@@ -203,8 +266,10 @@ fn amplifier(same: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pcc::VIVACE_LATENCY;
+    use rand_core::SeedableRng;
+
     use crate::pcc::rate_control::tests::clean;
+    use crate::pcc::{VIVACE_LATENCY, VIVACE_LOSS};
 
     #[test]
     fn the_amplifier_and_the_boundary_are_those_of_table_1() {
@@ -221,6 +286,60 @@ mod tests {
         assert_eq!(ascent.over, 1);
         let bounded = PccConfig { max_boundary: Some(0.1), ..paper };
         assert!((ascent.change(&bounded, 1e6, 100.0) - 10.0).abs() < 1e-9, "largest boundary");
+    }
+
+    /// A round over a path on which more than `capacity_mbps` makes a queue grow.
+    fn round(
+        policy: &mut Gradient,
+        rng: &mut Pcg64Mcg,
+        mbps: f64,
+        capacity_mbps: f64,
+    ) -> (usize, f64) {
+        let mut gains = Vec::new();
+        policy.plan(mbps, rng, &mut gains);
+        let measure = |gain: &f64| {
+            let mut measured = clean(mbps * gain, *gain);
+            measured.seen.gradient = if mbps * gain > capacity_mbps { 0.02 } else { 0.0 };
+            Some(measured)
+        };
+        let results: Vec<_> = gains.iter().map(measure).collect();
+        let utility = policy.config.utility;
+        let round = RoundState { central_mbps: mbps, utility: &utility, results: &results };
+        (gains.len() / 2, policy.decide(&round).expect("all results are there"))
+    }
+
+    #[test]
+    fn a_turn_needs_two_pairs_and_the_next_step_one() {
+        let config = VIVACE_LATENCY.as_nsdi18_code().expect("a member of Vivace");
+        let (mut policy, mut rng) = (Gradient::new(config), Pcg64Mcg::seed_from_u64(3));
+        let (pairs, faster) = round(&mut policy, &mut rng, 10.0, 100.0);
+        assert_eq!((pairs, faster), (2, 10.5), "half a Mbit/s at least");
+        let (pairs, faster) = round(&mut policy, &mut rng, faster, 100.0);
+        assert!(pairs == 1 && faster > 10.9, "{pairs} {faster}");
+        // The probes above the capacity turn it: at first it stays, and then two pairs agree.
+        assert_eq!(round(&mut policy, &mut rng, faster, 5.0), (1, faster));
+        let (pairs, slower) = round(&mut policy, &mut rng, faster, faster);
+        assert!(pairs == 2 && slower < faster, "{pairs} {slower}");
+    }
+
+    #[test]
+    fn little_loss_is_pooled_over_the_round() {
+        let config = VIVACE_LOSS.as_nsdi18_code().expect("a member of Vivace");
+        let lost = |gain: f64, lost: u64| {
+            let mut measured = clean(10.0 * gain, gain);
+            measured.outcome.packets = 1000;
+            measured.outcome.lost = lost;
+            measured.seen.loss = lost as f64 / 1000.0;
+            Some(measured)
+        };
+        let next = |fast: u64| {
+            let results = [lost(1.05, fast), lost(0.95, 0), lost(0.95, 0), lost(1.05, fast)];
+            let round =
+                RoundState { central_mbps: 10.0, utility: &config.utility, results: &results };
+            Gradient::new(config).decide(&round).expect("all results are there")
+        };
+        assert!(next(19) > 10.0, "0.95 % of the round, and a knee of 3 %");
+        assert!(next(100) < 10.0, "10 % of the faster probes");
     }
 
     #[test]

@@ -140,15 +140,25 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         max_boundary: None,
         max_boundary_down: None,
         min_change: 0.0,
+        min_change_mbps: 0.0,
+        min_probe_mbps: 0.0,
+        agreeing_pairs: false,
+        pooled_loss: 0.0,
         gradient_filter: 0.01,
+        gradient_quantum: 0.0,
         gradient_errors: 0.0,
         loss_errors: 0.0,
         double_check: true,
+        double_check_loss: 0.0,
         fall_at_loss: None,
+        halve_at_loss: None,
+        interval_timeout: true,
         gap_spread: 0.0,
         queue_headroom_ms: 100.0,
         noise_filter: NoiseFilter::None,
         bandwidth_probe: false,
+        initial_rate_mbps: None,
+        initial_window_packets: None,
         start_up: StartUpKind::Doubling,
         initial_ignorance: false,
         start_from_delivered: false,
@@ -165,12 +175,51 @@ impl PccConfig {
             interval_round_trips: self.interval_round_trips,
             probe_step: self.probe_step,
             noise_filter: self.noise_filter,
+            initial_window_packets: Some(INITIAL_WINDOW_PACKETS),
             ..papers
         }
     }
+
+    /// A member of Vivace with the rules of the authors' code, where they differ from the paper; `None` for other
+    /// members, which the code does not have.
+    ///
+    /// Source: `PCCproject/PCC-Uspace`, branch NSDI-2018, commit 98ac94623da656b4776a53359a36d10c0a27fab5, whose
+    /// behaviour is described in docs/research/cc/pcc.md; no code of it is here. Not modelled: its steps while the
+    /// rate moves (gradients between successive rates), its steeper amplifier after several steps, and its window.
+    #[must_use]
+    pub fn as_nsdi18_code(self) -> Option<Self> {
+        let Utility::Vivace { exponent, latency_weight, loss_weight, .. } = self.utility else {
+            return None;
+        };
+        let latency_weight = match self.utility == Utility::VIVACE_LATENCY {
+            true => CODE_LATENCY_WEIGHT,
+            false => latency_weight,
+        };
+        Some(Self {
+            utility: Utility::Vivace { exponent, latency_weight, loss_weight, loss_knee: 0.03 },
+            agreeing_pairs: true,
+            pooled_loss: 0.01,
+            gradient_filter: 0.0,
+            gradient_quantum: 0.02,
+            min_change_mbps: 0.5,
+            min_probe_mbps: 0.5,
+            boundary_step: 0.06,
+            double_check_loss: 0.05,
+            halve_at_loss: Some(0.5),
+            interval_timeout: false,
+            initial_rate_mbps: Some(1.6),
+            initial_ignorance: true,
+            ..self.as_published()
+        })
+    }
 }
 
-/// `preset` (`default` or `published`) gives the values that the other parameters override. A utility's
+/// Initial window of the papers' time (RFC 6928, Section 2), for presets that reproduce them.
+const INITIAL_WINDOW_PACKETS: u64 = 10;
+/// b of Vivace-Latency in the authors' code, for rates in Mibit/s.
+const CODE_LATENCY_WEIGHT: f64 = 11_330.0;
+
+/// `preset` (`default`, `published` or `nsdi18-code`) gives the values that the other parameters override. A utility's
 /// fields are parameters of the member.
 fn make(member: PccConfig, mut given: Map<String, Value>) -> Result<Algorithm, serde_json::Error> {
     let base = match given.remove("preset") {
@@ -178,7 +227,13 @@ fn make(member: PccConfig, mut given: Map<String, Value>) -> Result<Algorithm, s
         Some(preset) => match preset.as_str() {
             Some("default") => member,
             Some("published") => member.as_published(),
-            _ => return Err(Error::custom("preset must be \"default\" or \"published\"")),
+            Some("nsdi18-code") => member.as_nsdi18_code().ok_or_else(|| {
+                serde_json::Error::custom("preset \"nsdi18-code\" is of vivace members only")
+            })?,
+            _ => {
+                let presets = "\"default\", \"published\" or \"nsdi18-code\"";
+                return Err(Error::custom(format!("preset must be {presets}")));
+            }
         },
     };
     let mut all = serde_json::to_value(base)?;
@@ -222,6 +277,23 @@ mod tests {
         assert!(settings(&published).contains("max_boundary: None"));
         let changed = settings(&published.with("conversion_factor", 1.5));
         assert!(changed.contains("conversion_factor: 1.5") && changed.contains("loss_errors: 0.0"));
+    }
+
+    #[test]
+    fn the_preset_of_the_authors_code_is_of_vivace_with_its_constants() {
+        let code = |name: &str| Spec::named(name).with("preset", "nsdi18-code");
+        let latency = settings(&code("vivace-latency"));
+        for part in
+            ["latency_weight: 11330.0", "loss_knee: 0.03", "agreeing_pairs: true", "Some(1.6)"]
+        {
+            assert!(latency.contains(part), "{part}: {latency}");
+        }
+        assert!(settings(&code("vivace-loss")).contains("latency_weight: 0.0"));
+        assert!(settings(&code("vivace-loss").with("loss_knee", 0.05)).contains("loss_knee: 0.05"));
+        for name in ["vivace-weighted", "proteus-p", "allegro"] {
+            let error = registry::find(&code(name)).expect_err(name).to_string();
+            assert!(error.contains("of vivace members only"), "{error}");
+        }
     }
 
     #[test]

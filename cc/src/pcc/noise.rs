@@ -153,6 +153,7 @@ pub(super) struct Judge {
     filter: NoiseFilter,
     gradient_filter: f64,
     gradient_errors: f64,
+    gradient_quantum: f64,
     trend: Trend,
     previous_rtt_s: f64,
 }
@@ -163,6 +164,7 @@ impl Judge {
             filter: config.noise_filter,
             gradient_filter: config.gradient_filter,
             gradient_errors: config.gradient_errors,
+            gradient_quantum: config.gradient_quantum,
             trend: Trend::default(),
             previous_rtt_s: 0.0,
         }
@@ -192,7 +194,11 @@ impl Judge {
     fn above_thresholds(&self, outcome: &IntervalOutcome) -> f64 {
         let slope = outcome.slope;
         let noise = self.gradient_filter.max(self.gradient_errors * slope.error);
-        if slope.value.abs() < noise { 0.0 } else { slope.value }
+        match (slope.value.abs() < noise, self.gradient_quantum > 0.0) {
+            (true, _) => 0.0,
+            (false, false) => slope.value,
+            (false, true) => (slope.value / self.gradient_quantum).trunc() * self.gradient_quantum,
+        }
     }
 
     /// A gradient counts if it is larger than its regression error, or if the trend is significant.
@@ -259,6 +265,15 @@ mod tests {
         assert_eq!(gradient(0.011, 0.0), 0.011);
         assert_eq!(gradient(-0.011, 0.0), -0.011);
         assert_eq!(gradient(0.05, 0.03), 0.0, "less than two errors");
+    }
+
+    #[test]
+    fn gradients_are_cut_to_multiples_of_the_quantum() {
+        let config = VIVACE_LATENCY.as_nsdi18_code().expect("a member of Vivace");
+        let mut judge = Judge::new(&config);
+        let mut gradient = |value| judge.observe(&outcome(value, 0.5, 0.03, 0.0)).gradient;
+        assert_eq!([0.019, -0.019, 0.02, 0.039].map(&mut gradient), [0.0, 0.0, 0.02, 0.02]);
+        assert!((gradient(-0.061) + 0.06).abs() < 1e-12);
     }
 
     #[test]

@@ -25,8 +25,8 @@ pub(super) struct RoundState<'a> {
 
 /// Determines rates from outcomes after start-up, in rounds of intervals at multiples of a central rate.
 pub(super) trait RatePolicy: Debug + Send + Sync {
-    /// Adds the gains of the next round's intervals in sending order.
-    fn plan(&mut self, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>);
+    /// Adds the gains of the next round's intervals around a central rate in sending order.
+    fn plan(&mut self, central_mbps: f64, rng: &mut Pcg64Mcg, gains: &mut Vec<f64>);
 
     /// Rate while results are awaited, as a multiple of the central rate.
     fn waiting_gain(&self) -> f64 {

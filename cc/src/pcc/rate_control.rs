@@ -238,9 +238,16 @@ impl RateControl {
         }
     }
 
-    /// Restarts at the delivery rate if the path became so much slower that the rest of the round
-    /// shows nothing. Returns whether it did.
+    /// Restarts at the delivery rate, or at half of the rate, if the path became so much slower that the rest of the
+    /// round shows nothing. Returns whether it did.
     fn detect_rate_drop(&mut self, outcome: &IntervalOutcome, seen: &FilteredOutcome) -> bool {
+        if !self.is_starting() && self.config.halve_at_loss.is_some_and(|limit| seen.loss > limit) {
+            self.decisions += 1;
+            self.set_central(self.central_mbps / 2.0);
+            self.policy.restart();
+            self.begin_round();
+            return true;
+        }
         let delivered = outcome.delivered_mbps;
         if self.is_starting() || delivered <= 0.0 || delivered >= self.central_mbps {
             return false;
@@ -344,7 +351,7 @@ impl RateControl {
 
     fn begin_round(&mut self) {
         self.gains.clear();
-        self.policy.plan(&mut self.rng, &mut self.gains);
+        self.policy.plan(self.central_mbps, &mut self.rng, &mut self.gains);
         self.await_results();
     }
 

@@ -39,6 +39,8 @@ pub enum Utility {
         latency_weight: f64,
         /// c: weight of the loss rate L.
         loss_weight: f64,
+        /// Loss rate up to which the weight is 1. The paper has 0.
+        loss_knee: f64,
     },
     /// x - c_i x (1 / (1 - L) - 1) with c_i = C / x_i* = 1 / share: Eq. 3 and Theorem 4.
     Weighted {
@@ -117,7 +119,7 @@ impl Utility {
     };
 
     const fn vivace(latency_weight: f64) -> Self {
-        Self::Vivace { exponent: 0.9, latency_weight, loss_weight: 11.35 }
+        Self::Vivace { exponent: 0.9, latency_weight, loss_weight: 11.35, loss_knee: 0.0 }
     }
 
     /// The utility of what was observed.
@@ -130,8 +132,9 @@ impl Utility {
         };
         let rising = seen.gradient.max(0.0);
         match *self {
-            Self::Vivace { exponent, latency_weight, loss_weight } => {
-                eq1(exponent, latency_weight, loss_weight, seen.gradient)
+            Self::Vivace { exponent, latency_weight, loss_weight, loss_knee } => {
+                let weight = if seen.loss <= loss_knee { 1.0 } else { loss_weight };
+                eq1(exponent, latency_weight, weight, seen.gradient)
             }
             Self::Weighted { share } => {
                 let arrived = (1.0 - seen.loss).max(1e-3);

@@ -11,7 +11,8 @@ use thiserror::Error;
 ///   same millisecond repeats for more. Unused opportunities are lost. The last line's millisecond is
 ///   the period.
 /// - *throughput*: lines of `seconds Mbit/s`, each in force until the next one's time. The last line
-///   is in force for as long as the one before it.
+///   is in force for as long as the one before it. CSV is the same with commas, semicolons or tabs, and
+///   may begin with a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateTrace {
     pub(crate) kind: TraceKind,
@@ -60,7 +61,11 @@ impl RateTrace {
         let mut moments: Vec<(u64, u64)> = Vec::new();
         for (line, content) in (1..).zip(text.lines()) {
             let milliseconds: u32 = content.trim().parse().map_err(|_| {
-                fail(line, format!("{content:?} is no whole number of milliseconds"))
+                let hint = match columns(content).len() {
+                    2 => "; seconds and Mbit/s are trace_format = \"throughput\"",
+                    _ => "",
+                };
+                fail(line, format!("{content:?} is no whole number of milliseconds{hint}"))
             })?;
             let at_ns = u64::from(milliseconds) * 1_000_000;
             match moments.last_mut() {
@@ -80,16 +85,23 @@ impl RateTrace {
         }
     }
 
-    /// Parses lines of `seconds Mbit/s`; `file` is named in errors. Times count from the first line.
+    /// Parses lines of `seconds Mbit/s`, or CSV of these two columns; `file` is named in errors. Times count from the
+    /// first line of numbers.
     ///
     /// # Errors
-    /// The first line that is not two numbers, is negative or lies before the one above it, or that
-    /// there is no line, or that no line has a rate above zero.
+    /// The first line that is not two numbers, is negative or lies before the one above it, a header with
+    /// another unit, or that there is no line, or that no line has a rate above zero.
     pub fn throughput(file: &str, text: &str) -> Result<Self, TraceError> {
         let fail = |line, problem: String| TraceError { file: file.to_owned(), line, problem };
         let mut steps: Vec<(u64, u64)> = Vec::new();
         let mut first_ns = None;
+        // Spreadsheets begin their files with a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (line, content) in (1..).zip(text.lines()) {
+            if line == 1 && is_header(content) {
+                check_header(content).map_err(|problem| fail(line, problem))?;
+                continue;
+            }
             let (at_ns, rate_bps) = step(content).map_err(|problem| fail(line, problem))?;
             let at_ns = at_ns
                 .checked_sub(*first_ns.get_or_insert(at_ns))
@@ -166,11 +178,59 @@ fn read(path: &Path) -> Result<String, TraceError> {
     })
 }
 
+/// The columns of a line: of CSV those between its separators, else the words.
+fn columns(content: &str) -> Vec<&str> {
+    let between = |separator| content.split(separator).map(|it: &str| it.trim().trim_matches('"'));
+    match content.chars().find(|it| [',', ';', '\t'].contains(it)) {
+        // Tabs may align columns.
+        Some('\t') => between('\t').filter(|it| !it.is_empty()).collect(),
+        Some(separator) => between(separator).collect(),
+        None => content.split_whitespace().collect(),
+    }
+}
+
+/// Whether a line is the header of CSV: a name, and no number, in each column.
+fn is_header(content: &str) -> bool {
+    let columns = columns(content);
+    let is_name =
+        |it: &&str| it.starts_with(|c: char| c.is_ascii_alphabetic()) && it.parse::<f64>().is_err();
+    columns.len() > 1 && columns.iter().all(is_name)
+}
+
+/// # Errors
+/// The header has other columns, or names a unit that is not ours.
+fn check_header(content: &str) -> Result<(), String> {
+    let columns = columns(content);
+    let [time, rate] = columns[..] else {
+        let count = columns.len();
+        return Err(format!("{content:?} names {count} columns, expected 2: seconds and Mbit/s"));
+    };
+    let has = |name: &str, units: &[&str]| {
+        let name = name.to_ascii_lowercase();
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '/');
+        words.any(|word| units.contains(&word))
+    };
+    if has(time, &OTHER_TIMES) {
+        return Err(format!("the header says {time:?}, expected seconds in the first column"));
+    }
+    if has(rate, &OTHER_RATES) {
+        return Err(format!("the header says {rate:?}, expected Mbit/s in the second column"));
+    }
+    Ok(())
+}
+
+/// Units of time in headers that are not seconds.
+const OTHER_TIMES: [&str; 7] =
+    ["ms", "msec", "millis", "milliseconds", "us", "microseconds", "minutes"];
+/// Units of rate in headers that are not Mbit/s.
+const OTHER_RATES: [&str; 12] = [
+    "bps", "bit/s", "bits", "kbps", "kbit/s", "kbit", "kb/s", "gbps", "gbit/s", "bytes", "b/s",
+    "mbyte/s",
+];
+
 /// Nanoseconds and bit/s of a throughput line.
 fn step(content: &str) -> Result<(u64, u64), String> {
-    let mut words = content.split_whitespace();
-    let numbers = (words.next(), words.next(), words.next());
-    let (Some(seconds), Some(mbps), None) = numbers else {
+    let [seconds, mbps] = columns(content)[..] else {
         return Err(format!("{content:?} is not \"seconds Mbit/s\""));
     };
     let number = |word: &str, most: f64| match word.parse::<f64>() {

@@ -87,6 +87,34 @@ fn changes_lead_into_a_trace_and_out_of_it() {
 }
 
 #[test]
+fn csv_with_and_without_a_header_is_a_throughput_trace() {
+    let plain = RateTrace::throughput("t", "0 6\n1 0\n1.5 2.4\n").unwrap();
+    for text in [
+        "time,mbps\n0,6\n1,0\n1.5,2.4\n",
+        "\u{feff}\"Time (s)\";\"Rate (Mbit/s)\"\r\n0;6\r\n1;0\r\n1.5;2.4\r\n",
+        "seconds\tthroughput\n0\t6\n1\t0\n1.5\t2.4\n",
+        "0, 6\n1, 0\n1.5, 2.4",
+    ] {
+        assert_eq!(RateTrace::throughput("t", text).unwrap(), plain, "{text:?}");
+    }
+    for (text, problem) in [
+        (
+            "time_ms,mbps\n0,6\n",
+            "t:1: the header says \"time_ms\", expected seconds in the first column",
+        ),
+        ("time,kbps\n0,6\n", "t:1: the header says \"kbps\", expected Mbit/s in the second column"),
+        ("time,cell,mbps\n0,1,6\n", "names 3 columns, expected 2: seconds and Mbit/s"),
+        ("time,mbps\ntime,mbps\n0,6\n", "t:2: \"time\" is no number"),
+        ("time,mbps\n", "t:0: the file is empty"),
+    ] {
+        let shown = RateTrace::throughput("t", text).unwrap_err().to_string();
+        assert!(shown.contains(problem), "{shown}");
+    }
+    let shown = RateTrace::mahimahi("t", "time,mbps\n0,6\n").unwrap_err().to_string();
+    assert!(shown.ends_with("seconds and Mbit/s are trace_format = \"throughput\""), "{shown}");
+}
+
+#[test]
 fn malformed_lines_are_refused_with_file_and_line() {
     for (text, line, problem) in [
         ("1\nx\n", 2, "no whole number"),

@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use crate::results::claims::{ClaimVerdict, Judged};
-use crate::results::{CellSummary, GroupSummary, Summary};
+use crate::results::{CellSummary, GroupSummary, Statistics, Summary};
 
 /// A longer table is in summary.json.
 const MAX_TABLE_ROWS: usize = 60;
@@ -23,15 +23,19 @@ pub struct DisplayOptions {
     pub json: bool,
     /// Runs were shortened.
     pub quick: bool,
+    /// The figures of invalid runs are printed.
+    pub show_invalid: bool,
 }
 
 /// Counts of all claims and runs by outcome.
 #[derive(Debug, Default)]
 pub struct OutcomeTally {
     hold: usize,
+    undecided: usize,
     fail: usize,
     unexplained: usize,
     not_measured: usize,
+    done_runs: usize,
     failed_runs: usize,
     skipped_runs: usize,
     invalid_runs: usize,
@@ -42,11 +46,12 @@ impl OutcomeTally {
     /// Adds a scenario, and prints it unless the output is JSON.
     pub fn add(&mut self, summary: &Summary, path: &Path, display: DisplayOptions) -> Result<()> {
         if !display.json {
-            show(summary, path)?;
+            show(summary, path, display)?;
         }
         for claim in &summary.claims {
             match claim.verdict {
                 ClaimVerdict::Holds => self.hold += 1,
+                ClaimVerdict::Undecided => self.undecided += 1,
                 ClaimVerdict::NotMeasured => self.not_measured += 1,
                 ClaimVerdict::Fails => {
                     self.fail += 1;
@@ -54,6 +59,7 @@ impl OutcomeTally {
                 }
             }
         }
+        self.done_runs += summary.counts.done;
         self.failed_runs += summary.counts.failed;
         self.skipped_runs += summary.counts.skipped;
         self.invalid_runs += summary.counts.invalid;
@@ -75,6 +81,7 @@ impl OutcomeTally {
                 "scenarios": self.scenarios,
                 "claims": {
                     "hold": self.hold,
+                    "undecided": self.undecided,
                     "fail": self.fail,
                     "fail_without_reason": self.unexplained,
                     "not_measured": self.not_measured,
@@ -85,11 +92,15 @@ impl OutcomeTally {
             });
             writeln!(stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
         } else {
-            let mut parts = vec![
-                format!("{} claims hold", self.hold),
-                format!("{} fail ({} without a reason)", self.fail, self.unexplained),
-            ];
+            let mut parts = match self.hold + self.undecided + self.fail + self.not_measured {
+                0 => vec!["no claims".to_owned()],
+                _ => vec![
+                    format!("{} claims hold", self.hold),
+                    format!("{} fail ({} without a reason)", self.fail, self.unexplained),
+                ],
+            };
             let more = [
+                (self.undecided, "undecided"),
                 (self.not_measured, "not measured"),
                 (self.skipped_runs, "runs skipped"),
                 (self.failed_runs, "runs failed"),
@@ -99,6 +110,9 @@ impl OutcomeTally {
             parts.extend(more.map(|(count, what)| format!("{count} {what}")));
             let quick = if display.quick { "; quick: proves nothing" } else { "" };
             writeln!(stdout(), "{}{quick}", parts.join(", "))?;
+        }
+        if self.done_runs == 0 && self.skipped_runs > 0 {
+            return Ok(ExitCode::FAILURE);
         }
         Ok(match (self.failed_runs + self.invalid_runs, self.unexplained) {
             (0, 0) => ExitCode::SUCCESS,
@@ -111,14 +125,15 @@ impl OutcomeTally {
 }
 
 /// Prints a scenario's results as text.
-fn show(summary: &Summary, path: &Path) -> Result<()> {
+fn show(summary: &Summary, path: &Path, display: DisplayOptions) -> Result<()> {
     let out = &mut stdout();
     let head = &summary.scenario;
     writeln!(out, "{}: {}", head.name, head.title)?;
     if let Some(quick) = &summary.quick {
         writeln!(out, "  quick: {quick}")?;
     }
-    writeln!(out, "{}", table(summary))?;
+    writeln!(out, "{}", table(summary, summary.cells.iter()))?;
+    show_invalid(summary, display)?;
     for problem in &summary.problems {
         writeln!(out, "  {} runs not done: {}", problem.runs, problem.reason)?;
     }
@@ -129,13 +144,30 @@ fn show(summary: &Summary, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Prints the figures of invalid runs where they are wanted, and otherwise how to see them.
+fn show_invalid(summary: &Summary, display: DisplayOptions) -> Result<()> {
+    let out = &mut stdout();
+    let invalid = &summary.invalid_runs;
+    if !invalid.is_empty() && !display.show_invalid {
+        writeln!(out, "  {} invalid runs are not shown; --show-invalid shows them", invalid.len())?;
+    }
+    for run in invalid.iter().filter(|_| display.show_invalid) {
+        let (name, because) = (run.cell.runs.join(", "), run.because.join("; "));
+        writeln!(out, "  INVALID {name}, in no claim: {because}")?;
+        writeln!(out, "{}", table(summary, std::iter::once(&run.cell)))?;
+    }
+    Ok(())
+}
+
 fn sentence(claim: &Judged) -> String {
     let verdict = match claim.verdict {
         ClaimVerdict::Holds => "holds",
         ClaimVerdict::Fails => "FAILS",
+        ClaimVerdict::Undecided => "undecided",
         ClaimVerdict::NotMeasured => return format!("not measured: {}", claim.text),
     };
     let measured = claim.measured.map_or_else(|| "never".to_owned(), shown);
+    let interval = interval(claim.interval_95);
     let mut place: Vec<String> = claim.cc.iter().cloned().collect();
     for (key, value) in claim.at.iter().flatten() {
         let is_cc = value.as_str().is_some_and(|value| place.first().is_some_and(|cc| cc == value));
@@ -144,12 +176,22 @@ fn sentence(claim: &Judged) -> String {
         }
     }
     let (metric, bound, text) = (&claim.metric, &claim.bound, &claim.text);
-    let mut line =
-        format!("{verdict}: {text}\n      {metric} {measured}, {bound} ({})", place.join(", "));
+    let mut line = format!(
+        "{verdict}: {text}\n      {metric} {measured}{interval}, {bound} ({})",
+        place.join(", ")
+    );
     if let (ClaimVerdict::Fails, Some(reason)) = (claim.verdict, &claim.reason) {
         line.push_str(&format!("\n      {reason}"));
     }
     line
+}
+
+/// The 95 % interval of a median, where it is not a point.
+fn interval(interval_95: Option<[f64; 2]>) -> String {
+    match interval_95.map(|ends| ends.map(shown)) {
+        Some([low, high]) if low != high => format!(" ({low} to {high})"),
+        _ => String::new(),
+    }
 }
 
 fn shown(value: f64) -> String {
@@ -162,7 +204,7 @@ fn shown(value: f64) -> String {
     }
 }
 
-fn table(summary: &Summary) -> Table {
+fn table<'a>(summary: &Summary, cells: impl Iterator<Item = &'a CellSummary>) -> Table {
     // The algorithm has its own column.
     let is_cc = |key: &&String| {
         let last = key.rsplit('.').next();
@@ -181,7 +223,7 @@ fn table(summary: &Summary) -> Table {
     let header = keys.iter().map(|key| key.as_str()).chain(["flows"]);
     let header = header.chain(figures.iter().map(|(name, _)| *name)).chain(["jain"]);
     table.load_preset(presets::NOTHING).set_header(header);
-    let rows = summary.cells.iter().flat_map(|cell| cell.groups.iter().map(move |g| (cell, g)));
+    let rows = cells.flat_map(|cell| cell.groups.iter().map(move |g| (cell, g)));
     let row = |(cell, group): (&CellSummary, &GroupSummary)| {
         let at = keys.iter().map(|key| cell.at.get(*key).map(ToString::to_string));
         let mut row: Vec<String> = at.map(Option::unwrap_or_default).collect();
@@ -190,7 +232,8 @@ fn table(summary: &Summary) -> Table {
             count => format!("{count} x {}", group.label),
         });
         for (_, figure) in figures {
-            row.push(group.figures.get(figure).map_or(String::new(), |value| shown(value.median)));
+            let words = |of: &Statistics| shown(of.median) + &interval(of.median_95);
+            row.push(group.figures.get(figure).map_or(String::new(), words));
         }
         row.push(cell.link.get("jain").map_or(String::new(), |value| shown(value.median)));
         row

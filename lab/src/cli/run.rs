@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::{Write, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::checkout;
 use crate::cli::outcome::OutcomeTally;
 use crate::cli::scenarios::{ScenarioSelection, UNUSABLE};
 use crate::emulate::{Emulation, MediaLibrary, PlayerPool, StreamLibrary};
@@ -19,7 +20,6 @@ use crate::proxies::Binaries;
 use crate::runner::{self, RunnerOptions};
 use crate::scenario::{Driver, FlowGroup};
 use crate::simulate::Simulator;
-use crate::traces::Traces;
 
 /// Default output directory of the simulator.
 const SIMULATOR_OUT: &str = "target/lab/results";
@@ -102,7 +102,7 @@ fn simulate(options: &RunOptions) -> Result<ExitCode> {
         quick: selected.quick,
         earlier: selected.earlier,
     };
-    let simulator = Simulator { traces: Traces::find(selection.traces.as_deref()) };
+    let simulator = Simulator { traces: selected.traces };
     let display = selection.display();
     let mut tally = OutcomeTally::default();
     runner::run(&simulator, &selected.files, &runner_options, |summary, path| {
@@ -120,9 +120,8 @@ fn emulate(options: &RunOptions) -> Result<ExitCode> {
     let Some(selected) = selection.load(Driver::Emulator)? else {
         return Ok(ExitCode::from(UNUSABLE));
     };
-    let traces = Traces::find(selection.traces.as_deref());
     let frame_io = options.frame_io.unwrap_or_else(FrameIo::best);
-    let emulation = Emulation::new(traces, Binaries::locate()?, frame_io)?;
+    let emulation = Emulation::new(selected.traces, Binaries::locate()?, frame_io)?;
     let scenarios = selected.files.iter().flat_map(|file| &file.cells).map(|cell| &cell.scenario);
     let groups: Vec<&FlowGroup> = scenarios.flat_map(|scenario| &scenario.groups).collect();
     let emulation = emulation.with(player_pool(options, &groups)?);
@@ -166,7 +165,7 @@ fn player_pool(options: &RunOptions, groups: &[&FlowGroup]) -> Result<PlayerPool
     let rates: BTreeSet<u64> = groups.iter().filter_map(|group| group.stream_mbps()).collect();
     if !rates.is_empty() {
         let live555 = options.live555_dir.clone();
-        let live555 = live555.unwrap_or_else(|| PathBuf::from(LIVE555_DIRECTORY));
+        let live555 = live555.unwrap_or_else(|| checkout::existing(Path::new(LIVE555_DIRECTORY)));
         let (player_dir, streams_dir) = (material.player_dir(), material.streams_dir());
         let streams = StreamLibrary::prepare(&live555, player_dir, streams_dir, media, &rates)?;
         pool.streams = Some(streams);

@@ -9,10 +9,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 
+use crate::checkout;
 use crate::cli::outcome::DisplayOptions;
 use crate::runner::{self, Earlier};
 use crate::scenario::part::{self, CellSelector};
 use crate::scenario::{Driver, ScenarioFile};
+use crate::traces::Traces;
 
 /// Directories with the scenarios of this repository, by purpose.
 const SCENARIOS: [&str; 5] = [
@@ -42,9 +44,14 @@ pub struct ScenarioSelection {
     /// (repeatable). With --select, cells that are in those results stay too
     #[arg(long, value_name = "DIR", conflicts_with = "quick")]
     reuse: Vec<PathBuf>,
-    /// Directory of recorded links [default: $MILLRACE_TRACES, else ../shared/traces]
+    #[command(flatten)]
+    trace_options: TraceOptions,
+    /// Skip runs over recorded links that are missing, instead of refusing their scenarios
     #[arg(long)]
-    pub traces: Option<PathBuf>,
+    skip_missing_traces: bool,
+    /// Print the figures of invalid runs too, flagged; they count in no claim and no other figure
+    #[arg(long)]
+    show_invalid: bool,
     /// Divide times and repeats: for development, proves nothing
     #[arg(long)]
     pub quick: bool,
@@ -53,11 +60,28 @@ pub struct ScenarioSelection {
     pub json: bool,
 }
 
+/// Where recorded links are.
+#[derive(Debug, Clone, Args)]
+pub struct TraceOptions {
+    /// Directory of recorded links that are not beside their scenario [default: $MILLRACE_TRACES, else
+    /// ../shared/traces]
+    #[arg(long)]
+    traces: Option<PathBuf>,
+}
+
+impl TraceOptions {
+    fn find(&self) -> Traces {
+        Traces::find(self.traces.as_deref())
+    }
+}
+
 /// The scenarios to run.
 #[derive(Debug)]
 pub struct SelectedScenarios {
     /// In the order of their names.
     pub files: Vec<ScenarioFile>,
+    /// The recorded links.
+    pub traces: Traces,
     /// How `--quick` has shortened them.
     pub quick: Option<String>,
     /// Runs to reuse.
@@ -91,16 +115,22 @@ impl ScenarioSelection {
         if files.is_empty() {
             bail!("no cell of these scenarios matches --select");
         }
+        let traces = self.trace_options.find();
+        if !self.skip_missing_traces && !traces_are_there(&files, &traces) {
+            let hint = "--skip-missing-traces runs the others";
+            writeln!(stderr(), "millrace-lab: {hint}").ok();
+            return Ok(None);
+        }
         let mut quick = None;
         for file in files.iter_mut().filter(|_| self.quick) {
             quick = Some(runner::quicker(file));
         }
-        Ok(Some(SelectedScenarios { files, quick, earlier }))
+        Ok(Some(SelectedScenarios { files, traces, quick, earlier }))
     }
 
     /// How results are printed.
     pub fn display(&self) -> DisplayOptions {
-        DisplayOptions { json: self.json, quick: self.quick }
+        DisplayOptions { json: self.json, quick: self.quick, show_invalid: self.show_invalid }
     }
 }
 
@@ -119,10 +149,13 @@ pub struct CheckOptions {
     /// Scenario files, or directories of them
     #[arg(required = true)]
     scenarios: Vec<PathBuf>,
+    #[command(flatten)]
+    trace_options: TraceOptions,
 }
 
 pub fn list(options: &ListOptions) -> Result<ExitCode> {
-    let Some(files) = load(&options.scenarios)? else { return Ok(ExitCode::from(UNUSABLE)) };
+    let scenarios: Vec<_> = options.scenarios.iter().map(|it| checkout::existing(it)).collect();
+    let Some(files) = load(&scenarios)? else { return Ok(ExitCode::from(UNUSABLE)) };
     let runs = |file: &ScenarioFile| file.cells.len() as u64 * file.head.repeat;
     if options.json {
         let entry = |file: &ScenarioFile| {
@@ -152,6 +185,9 @@ pub fn list(options: &ListOptions) -> Result<ExitCode> {
 
 pub fn check(options: &CheckOptions) -> Result<ExitCode> {
     let Some(files) = load(&options.scenarios)? else { return Ok(ExitCode::from(UNUSABLE)) };
+    if !traces_are_there(&files, &options.trace_options.find()) {
+        return Ok(ExitCode::from(UNUSABLE));
+    }
     for file in &files {
         let (cells, claims) = (file.cells.len(), file.claims.len());
         let path = file.path.display();
@@ -159,6 +195,19 @@ pub fn check(options: &CheckOptions) -> Result<ExitCode> {
         writeln!(stdout(), "{path}: good: {cells} cells x {repeat}, {claims} claims")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the recorded links of all scenarios can be read; prints what is wrong, once for each trace.
+fn traces_are_there(files: &[ScenarioFile], traces: &Traces) -> bool {
+    let cells = files.iter().flat_map(|file| &file.cells);
+    let problems = cells.filter_map(|cell| traces.check(&cell.scenario).err());
+    let mut problems: Vec<String> = problems.map(|problem| problem.to_string()).collect();
+    problems.sort_unstable();
+    problems.dedup();
+    for problem in &problems {
+        writeln!(stderr(), "{problem}").ok();
+    }
+    problems.is_empty()
 }
 
 /// All files, in the order of their names; `None` after printing what is wrong with a file.

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{ControllerConfig, PathModel, Time};
 use millrace_mcc::rules::{Choice, LuaRules, SelectionRules};
@@ -24,8 +23,9 @@ use millrace_sim::{DataSource, FlowSetup, NoObserver, Setup, Supervisor, run_sup
 pub use path::{DatasetPath, TraceSplit};
 
 use crate::interrupt;
+use crate::progress::RunProgress;
 use crate::runner::NotDone;
-use crate::traces::{DEFAULT_DIRECTORY, Traces, VARIABLE};
+use crate::traces::Traces;
 
 /// Duration of a run, without [`EXTRA_ROUND_TRIPS`].
 const DURATION: Duration = Duration::from_secs(40);
@@ -95,9 +95,8 @@ pub fn run(options: &DatasetOptions) -> Result<()> {
         Some(file) => Strategy::Rules(Box::new(RulesStrategy::new(file)?)),
     };
     let traces = Traces::find(options.traces.as_deref());
-    let directory = options.traces.clone().or_else(|| std::env::var_os(VARIABLE).map(Into::into));
-    let directory = directory.unwrap_or_else(|| PathBuf::from(DEFAULT_DIRECTORY));
-    let recorded = path::recorded(&directory).with_context(|| directory.display().to_string())?;
+    let directory = traces.directory();
+    let recorded = path::recorded(directory).with_context(|| directory.display().to_string())?;
     let recorded = path::split(recorded, options.recorded, options.split_seed);
     match recorded.as_slice() {
         [] => eprintln!("no recorded links below {}: no path uses one", directory.display()),
@@ -111,16 +110,16 @@ pub fn run(options: &DatasetOptions) -> Result<()> {
     let next = AtomicU64::new(options.from);
     let done: Mutex<Vec<(u64, Vec<Episode>)>> = Mutex::default();
     let failed: Mutex<Option<anyhow::Error>> = Mutex::default();
-    let bar = ProgressBar::new(options.paths).with_style(
-        ProgressStyle::with_template("paths [{wide_bar}] {pos} of {len}, {eta} left")?
-            .progress_chars("=> "),
-    );
+    let weights = (0..usize::try_from(options.paths)?).map(|_| 1);
+    let progress = RunProgress::new("paths", weights)?;
     let work = || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= end {
                 return;
             }
+            let at = usize::try_from(number).unwrap_or(usize::MAX);
+            progress.begin(at, format!("path {number}"));
             let path = path::draw(options.seed, number, &recorded);
             let checked = interrupt::check().map_err(anyhow::Error::from);
             match checked.and_then(|()| run_path(path, &strategy, options.repeat, &traces)) {
@@ -131,11 +130,12 @@ pub fn run(options: &DatasetOptions) -> Result<()> {
                     return;
                 }
             }
-            bar.inc(1);
+            progress.end(at, 1);
+            progress.write_when_due();
         }
     };
     thread::scope(|scope| (0..jobs).for_each(|_| _ = scope.spawn(work)));
-    bar.finish_and_clear();
+    drop(progress);
     if let Some(error) = lock(&failed).take() {
         return Err(error);
     }

@@ -176,7 +176,7 @@ impl DatasetPath {
                 let is_mahimahi = name.starts_with("mahimahi/");
                 let format =
                     if is_mahimahi { TraceFormat::Mahimahi } else { TraceFormat::Throughput };
-                let trace = traces.get(name, format)?;
+                let trace = traces.get(name, format, None)?;
                 self.rate_mbps = trace.mean_rate().mbps();
                 LinkRate::Trace(trace)
             }

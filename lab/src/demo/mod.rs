@@ -15,6 +15,7 @@ pub use self::options::{DemoOptions, DemoVariant, LinkOptions};
 use self::report::SessionsReport;
 use self::results::{DemoSession, DemoSessions};
 use self::tunnel::{DemoTunnel, TunnelSetup};
+use crate::checkout;
 use crate::emulator::{EmulatorReport, LinkConfig};
 use crate::host::{self, CpuTime};
 use crate::player::{BrowserHost, BuiltPlayer, PlayRequest};
@@ -59,7 +60,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
         link,
         player,
         binaries,
-        rules: options.tproxy_rules.clone(),
+        rules: checkout::existing(&options.tproxy_rules),
     };
     demo.prepare(options)?;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::checkout;
 use crate::process::{must_succeed, run_logged};
 
 /// The built program.
@@ -27,9 +28,10 @@ impl SessionsReport {
     /// # Errors
     /// When it has not been built.
     pub fn locate(program: &Path) -> Result<Self> {
-        for file in [program, &program.with_file_name(PAGE)] {
+        let program = checkout::existing(program);
+        for file in [&program, &program.with_file_name(PAGE)] {
             if !file.is_file() {
-                bail!("{} is missing: run `make build` first", file.display());
+                bail!("{} is missing: `make pages` in the repository builds it", file.display());
             }
         }
         let program = program.canonicalize().with_context(|| program.display().to_string())?;
@@ -58,13 +60,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("report.js");
         let error = || SessionsReport::locate(&program).unwrap_err().to_string();
-        assert!(error().ends_with("report.js is missing: run `make build` first"), "{}", error());
+        assert!(error().contains("report.js is missing: `make pages`"), "{}", error());
         std::fs::write(&program, "").unwrap();
-        assert!(
-            error().ends_with("sessions.html is missing: run `make build` first"),
-            "{}",
-            error()
-        );
+        assert!(error().contains("sessions.html is missing: `make pages`"), "{}", error());
         std::fs::write(directory.path().join(PAGE), "").unwrap();
         SessionsReport::locate(&program).unwrap();
     }

@@ -197,7 +197,7 @@ mod tests {
     fn plan(flows: &str) -> AddressPlan {
         let text = format!(
             "name = \"a\"\ntitle = \"A\"\nduration_s = 1\n\
-             link = {{ rate_mbps = 1, rtt_ms = 1, buffer_bytes = 1 }}\n{flows}"
+             link = {{ rate_mbps = 1, rtt_ms = 1, buffer_bytes = 1500 }}\n{flows}"
         );
         let file = ScenarioFile::parse(&text, Path::new("a.toml")).unwrap();
         AddressPlan::of(&file.cells[0].scenario)

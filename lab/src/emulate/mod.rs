@@ -93,7 +93,9 @@ impl ScenarioDriver for Emulation {
 
     fn run(&self, request: &RunRequest<'_>) -> Result<Result<RunResult, NotDone>> {
         let scenario = request.scenario;
-        let possible = can_be_emulated(scenario).and_then(|()| self.player_pool.can_play(scenario));
+        let possible = can_be_emulated(scenario)
+            .and_then(|()| self.player_pool.can_play(scenario))
+            .and_then(|()| peers::are_known(scenario));
         if let Err(reason) = possible {
             return Ok(Err(NotDone::Skipped(reason)));
         }

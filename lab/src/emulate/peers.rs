@@ -48,8 +48,10 @@ pub fn start(
             let name = format!("{side} of {}", group.cc);
             let log = launcher.logs.join(format!("peer-{side}-{index}.log"));
             let command: Vec<String> = command.iter().map(|word| placeholders.fill(word)).collect();
-            let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-            let mut command = namespace.command(program);
+            let Some((word, arguments)) = command.split_first() else { return Ok(None) };
+            let program = program(word, |name| std::env::var(name).ok());
+            let program = program.map_err(anyhow::Error::msg)?;
+            let mut command = namespace.command(&program);
             command.args(arguments);
             Running::start(&name, &mut command, &log).map(|running| Some((name, running, log)))
         };
@@ -70,6 +72,27 @@ pub fn start(
         all.extend(started.into_iter().map(|(_, running, _)| running));
     }
     Ok(all)
+}
+
+/// Whether the programs of all peers of a scenario are known.
+///
+/// # Errors
+/// The variable of the environment that has to name a program.
+pub fn are_known(scenario: &Scenario) -> Result<(), String> {
+    let names = scenario.groups.iter().filter_map(|group| group.peer());
+    for peer in names.filter_map(|name| scenario.peers.get(name)) {
+        for word in peer.server.first().into_iter().chain(peer.client.first()) {
+            program(word, |name| std::env::var(name).ok())?;
+        }
+    }
+    Ok(())
+}
+
+/// The program that the first word of a command names: `$NAME` is the value of a variable of the environment.
+fn program(word: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let Some(name) = word.strip_prefix('$') else { return Ok(word.to_owned()) };
+    let found = variable(name).filter(|path| !path.is_empty());
+    found.ok_or_else(|| format!("the variable {name} names no program: set it to run this peer"))
 }
 
 /// The values of the names in braces.
@@ -121,6 +144,16 @@ impl Placeholders {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_can_be_named_by_the_environment() {
+        let variable = |name: &str| (name == "PEER_SENDER").then(|| "/opt/peer/sender".to_owned());
+        assert_eq!(program("socat", variable).unwrap(), "socat");
+        assert_eq!(program("$PEER_SENDER", variable).unwrap(), "/opt/peer/sender");
+        let missing = program("$PEER_RECEIVER", variable).unwrap_err();
+        assert!(missing.starts_with("the variable PEER_RECEIVER names no program"), "{missing}");
+        assert!(program("$PEER_SENDER", |_| Some(String::new())).is_err());
+    }
 
     #[test]
     fn names_in_braces_are_replaced_and_other_braces_stay() {

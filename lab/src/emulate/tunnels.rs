@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::address_plan::{AddressPlan, LinkConnection, ORIGIN_PORT, origin_network};
+use crate::checkout;
 use crate::process::Running;
 use crate::proxies::{Binaries, CLIENT_NAME, Proxy, SERVER_NAME};
 use crate::rtsp::live555;
@@ -200,7 +201,8 @@ fn select(config: &mut Value, group: &FlowGroup) -> Result<()> {
     let mut settings = group.parameters.clone();
     if let Some(Value::String(rules)) = settings.get_mut("rules") {
         // The configuration is in another directory.
-        *rules = fs::canonicalize(&*rules).with_context(|| rules.clone())?.display().to_string();
+        let found = checkout::existing(Path::new(&*rules));
+        *rules = fs::canonicalize(found).with_context(|| rules.clone())?.display().to_string();
     }
     config["mcc"] = Value::Object(settings);
     Ok(())

@@ -16,7 +16,9 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
         flows: flows.iter().map(|(flow, _)| sample(flow.start_s)..sample(flow.stop_s)).collect(),
         warmup: sample(scenario.warmup_s),
     };
-    let settled = dynamics::settled(record, &times, &scenario.measure);
+    // Flows that start together by the scenario start together here: each waits for a moment of its own.
+    let scheduled = Times { flows: scheduled(scenario, sample), warmup: times.warmup };
+    let settled = dynamics::settled(record, &scheduled, &scenario.measure);
     let mut link = link(outcome);
     let goodputs: Vec<f64> = outcome.flows.iter().map(|flow| flow.goodput.mbps()).collect();
     let total: f64 = goodputs.iter().sum();
@@ -85,6 +87,15 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
         }
     }
     RunFigures { link, flows: flows.into_iter().map(|(flow, _)| flow).collect() }
+}
+
+/// When each flow is there by the scenario, in samples.
+fn scheduled(scenario: &Scenario, sample: impl Fn(f64) -> usize) -> Vec<std::ops::Range<usize>> {
+    let of = |group: &FlowGroup| {
+        let starts = (0..group.count).map(|number| group.scheduled_start_of_s(number));
+        starts.map(|start_s| sample(start_s)..sample(group.stop_s)).collect::<Vec<_>>()
+    };
+    scenario.groups.iter().flat_map(of).collect()
 }
 
 /// The flows in their order, each with its group.

@@ -16,14 +16,18 @@ use serde_json::{Map, Value};
 use super::csv::quoted;
 use super::document::Document;
 use super::gallery::MAX_IMAGE_BYTES;
+use super::heading::{facts, warnings};
 use super::samples::Setting;
 use super::summary::{self, StoredSummary};
 use super::viewers::FILE as FRAMES_FILE;
-use super::{facts, figure, fill, read_page, warnings};
+use super::{figure, fill, read_page};
+use crate::checkout;
 use crate::results::{entries, metric, read_json};
 
 /// Largest page, so that a clone of the repository stays small.
 const MAX_PAGE_BYTES: usize = 3_000_000;
+/// The default output directory, in the repository.
+const OUT: &str = "docs/research/results";
 /// The fact that changes with each run.
 const DATE: &str = "Finished";
 
@@ -33,15 +37,16 @@ pub struct ArchiveOptions {
     /// Directory with results, of one scenario or of many
     #[arg(required = true)]
     results: PathBuf,
-    /// Output directory, with a subdirectory for each scenario
-    #[arg(long, default_value = "docs/research/results")]
-    out: PathBuf,
+    /// Output directory, with a subdirectory for each scenario [default: docs/research/results of the repository]
+    #[arg(long)]
+    out: Option<PathBuf>,
     /// Also archive what `run --reuse` needs: settings, figures, series and frames of each run
     #[arg(long)]
     runs: bool,
-    /// The page without figures, as `make build` makes it
-    #[arg(long, default_value = super::PAGE, hide = true)]
-    page: PathBuf,
+    /// The page without figures [default: figures.html beside this program, else lab/web/dist/figures.html of
+    /// the repository]
+    #[arg(long)]
+    page: Option<PathBuf>,
 }
 
 /// Writes report.html, flows.csv and README.md of each scenario.
@@ -50,9 +55,15 @@ pub struct ArchiveOptions {
 /// When there are no results, they can't be read, one was shortened, a page is too large even without frames,
 /// or it can't be written.
 pub fn run(options: &ArchiveOptions) -> Result<()> {
-    let page = read_page(&options.page)?;
+    let page = read_page(options.page.as_deref())?;
+    let out = match &options.out {
+        Some(out) => out.clone(),
+        None => checkout::directory()
+            .context("this program is in no checkout of the repository; --out names the output directory")?
+            .join(OUT),
+    };
     for summary in summary::read_all(&options.results)? {
-        let directory = options.out.join(&summary.scenario.name);
+        let directory = out.join(&summary.scenario.name);
         archive(&summary, &page, &directory)?;
         archive_runs(&summary, options.runs, &directory)?;
         println!("{}", directory.display());

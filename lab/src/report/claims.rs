@@ -23,7 +23,12 @@ fn of(summary: &StoredSummary, claim: &summary::StoredClaim) -> ReportedClaim {
         bound: claim.bound.clone(),
         verdict: claim.verdict.clone(),
         measured: claim.measured.map(rounded),
-        spread: if is_ratio { None } else { spread(summary, claim) },
+        spread: match claim.interval_95 {
+            Some([low, high]) => low.zip(high).map(|(low, high)| [rounded(low), rounded(high)]),
+            // Results of earlier versions have no interval.
+            None if is_ratio => None,
+            None => spread(summary, claim),
+        },
         unit,
         at: claim.at.as_ref().map_or_else(String::new, |at| place(at, None)),
         reason: claim.reason.clone(),
@@ -37,6 +42,7 @@ fn comparison(point: &summary::StoredPoint) -> Comparison {
         value: point.value.map(rounded),
         reference: point.reference.map(rounded),
         measured: point.measured.map(rounded),
+        interval: point.interval_95.and_then(|[low, high]| Some([rounded(low?), rounded(high?)])),
         holds: point.holds,
     }
 }

@@ -6,6 +6,11 @@ use super::summary::StoredSummary;
 /// From this many repeats on their distribution is drawn.
 const REPEATS_FOR_CDF: usize = 20;
 
+/// A plot over time of more cells can't be read.
+const MAX_CELLS_OVER_TIME: usize = 8;
+/// The swept key of recorded links.
+const TRACE: &str = "link.trace";
+
 /// What a plot says when it says nothing but its kind.
 fn plain(kind: PlotKind) -> Plot {
     let text = serde_json::json!({ "kind": kind });
@@ -13,24 +18,43 @@ fn plain(kind: PlotKind) -> Plot {
 }
 
 /// What the file asks for, or what the sweep suggests: each numeric key is an axis; else a
-/// distribution where there are many repeats; else bars. Where there is more than one flow or
-/// nothing swept, the first repeat over time.
+/// distribution where there are many repeats; else bars. The first repeat over time, where runs have more than one
+/// flow, where no number is swept and cells are few, and over each recorded link.
 pub(super) fn plots(summary: &StoredSummary) -> Vec<Plot> {
     if !summary.plots.is_empty() {
         return summary.plots.clone();
     }
     let mut plots: Vec<Plot> = summary.keys.iter().flat_map(|key| against(summary, key)).collect();
-    if plots.is_empty() {
+    let has_axis = !plots.is_empty();
+    if !has_axis {
         let repeats = summary.cells.iter().map(|cell| cell.runs.len()).max().unwrap_or(0);
         plots = if repeats >= REPEATS_FOR_CDF { distributions() } else { comparison() };
     }
     let several = summary.cells.iter().any(|cell| cell.flows.len() > 1);
-    if several || summary.keys.is_empty() {
-        let panel = (summary.cells.len() > 1).then(|| "label".to_owned());
-        let y = Some(OneOrMore::One("rate_mbps".to_owned()));
-        plots.push(Plot { y, panel, mean_over_s: Some(1.0), ..plain(PlotKind::Series) });
+    let few = !has_axis && summary.cells.len() <= MAX_CELLS_OVER_TIME;
+    let sweeps_traces = summary.keys.iter().any(|key| key == TRACE);
+    if several || few || sweeps_traces {
+        plots.push(over_time(summary, sweeps_traces));
     }
     plots
+}
+
+/// The rate of each flow. Flows of one link are in one panel with its capacity, but where runs have several flows.
+fn over_time(summary: &StoredSummary, sweeps_traces: bool) -> Plot {
+    let several = summary.cells.iter().any(|cell| cell.flows.len() > 1);
+    let same_link = summary.keys.iter().all(|key| !key.starts_with("link.") || key == TRACE);
+    let panel = match (several, sweeps_traces) {
+        (true, _) => (summary.cells.len() > 1).then_some("label"),
+        (false, true) => Some(TRACE),
+        (false, false) => None,
+    };
+    Plot {
+        y: Some(OneOrMore::One("rate_mbps".to_owned())),
+        panel: panel.map(str::to_owned),
+        optimal: !several && same_link,
+        mean_over_s: Some(1.0),
+        ..plain(PlotKind::Series)
+    }
 }
 
 fn against(summary: &StoredSummary, key: &str) -> Vec<Plot> {

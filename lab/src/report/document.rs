@@ -111,11 +111,11 @@ pub struct ReportedClaim {
     pub metric: String,
     /// With what.
     pub bound: String,
-    /// `holds`, `fails` or `not measured`.
+    /// `holds`, `fails`, `undecided` or `not measured`.
     pub verdict: String,
     /// The value nearest to failing.
     pub measured: Option<f64>,
-    /// Its least and greatest over the repeats.
+    /// Its 95 % bootstrap interval; in results of earlier versions its least and greatest over the repeats.
     pub spread: Option<[f64; 2]>,
     /// Of `measured`.
     pub unit: &'static str,
@@ -138,6 +138,9 @@ pub struct Comparison {
     pub reference: Option<f64>,
     /// What is compared with the bound.
     pub measured: Option<f64>,
+    /// Its 95 % bootstrap interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
     /// Whether it is within.
     pub holds: bool,
 }
@@ -245,7 +248,7 @@ pub struct Scatter {
 }
 
 /// Rows of words.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReportTable {
     /// Stands above it.
     pub title: Option<String>,

@@ -10,6 +10,8 @@ mod csv;
 mod defaults;
 pub mod document;
 mod gallery;
+mod heading;
+mod invalid_runs;
 mod panels;
 mod plot;
 mod samples;
@@ -26,24 +28,24 @@ mod tests;
 mod units;
 pub(crate) mod viewers;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use time::OffsetDateTime;
 
-use document::{Document, Fact, Panel, ScenarioFigure};
+use crate::checkout;
+use document::{Document, Panel, ReportTable, ScenarioFigure};
 use gallery::MAX_IMAGE_BYTES;
 pub use plot::{Corner, OneOrMore, Plot, PlotKind, ReferenceLine, Scalar};
-use summary::{StoredStamp, StoredSummary};
+use summary::StoredSummary;
 
 /// What the built page has where the figures belong.
 const PLACE: &str = "\"millrace-report-data\"";
 
-/// The built page.
+/// The built page in the repository, and its name beside the program.
 const PAGE: &str = "lab/web/dist/figures.html";
+const PAGE_BESIDE_PROGRAM: &str = "figures.html";
 
 /// Where the figures' numbers go, beside the page.
 const CSV_DIRECTORY: &str = "figures";
@@ -61,12 +63,16 @@ pub struct ReportOptions {
     /// File for the claims as Markdown tables
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
-    /// Title of the page
-    #[arg(long, default_value = "Millrace: the papers' figures")]
-    pub title: String,
-    /// The page without figures, as `make build` makes it
-    #[arg(long, default_value = PAGE, hide = true)]
-    pub page: PathBuf,
+    /// Title of the page [default: that of the scenario, or their number]
+    #[arg(long)]
+    pub title: Option<String>,
+    /// Show the figures of invalid runs too, in a table; they are in no claim and no plot
+    #[arg(long)]
+    pub show_invalid: bool,
+    /// The page without figures [default: figures.html beside this program, else lab/web/dist/figures.html of
+    /// the repository]
+    #[arg(long)]
+    pub page: Option<PathBuf>,
 }
 
 /// A directory with results and what they are called beside others.
@@ -103,8 +109,10 @@ impl std::str::FromStr for Labelled {
 /// # Errors
 /// When there are no results, they can't be read, the page has not been built, or it can't be written.
 pub fn run(options: &ReportOptions) -> Result<()> {
-    let page = read_page(&options.page)?;
-    let document = read(&options.results, &options.title)?;
+    let page = read_page(options.page.as_deref())?;
+    let shown =
+        ReportContent { title: options.title.as_deref(), invalid_runs: options.show_invalid };
+    let document = read(&options.results, shown)?;
     let first = options.results.first().context("there are results")?;
     let out = options.out.clone().unwrap_or_else(|| first.directory.join("report.html"));
     let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -118,24 +126,44 @@ pub fn run(options: &ReportOptions) -> Result<()> {
         let claims = document.figures.iter().flat_map(|figure| &figure.claims);
         claims.filter(|claim| claim.verdict == verdict).count()
     };
-    let (hold, fail) = (count("holds"), count("fails"));
+    let (hold, fail, undecided) = (count("holds"), count("fails"), count("undecided"));
     let not_measured = count("not measured");
-    println!("{hold} claims hold, {fail} fail, {not_measured} were not measured");
+    if hold + fail + undecided + not_measured > 0 {
+        println!(
+            "{hold} claims hold, {fail} fail, {undecided} are undecided, {not_measured} were not measured"
+        );
+    }
     println!("{}", out.display());
     Ok(())
 }
 
 /// The page without figures.
-fn read_page(page: &Path) -> Result<String> {
-    let missing = || format!("{} is missing: run `make build` first", page.display());
-    fs::read_to_string(page).with_context(missing)
+fn read_page(given: Option<&Path>) -> Result<String> {
+    let page = match given {
+        Some(page) => page.to_owned(),
+        None => checkout::beside_program(PAGE_BESIDE_PROGRAM)
+            .unwrap_or_else(|| checkout::existing(Path::new(PAGE))),
+    };
+    fs::read_to_string(&page).with_context(|| {
+        let page = page.display();
+        format!("{page} can't be read: `make pages` in the repository builds it; --page names another file")
+    })
+}
+
+/// What of the results is shown, and under which title.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReportContent<'a> {
+    /// The title, unless it is that of the results.
+    pub title: Option<&'a str>,
+    /// Whether invalid runs are shown, in a table of their own.
+    pub invalid_runs: bool,
 }
 
 /// What the results below some directories show.
 ///
 /// # Errors
 /// When there are no results, they can't be read, or two have the same label.
-pub fn read(results: &[Labelled], title: &str) -> Result<Document> {
+pub fn read(results: &[Labelled], content: ReportContent<'_>) -> Result<Document> {
     let mut labels: Vec<&str> = results.iter().map(|of| of.label.as_str()).collect();
     labels.sort_unstable();
     if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -146,16 +174,34 @@ pub fn read(results: &[Labelled], title: &str) -> Result<Document> {
         all.push((of.label.clone(), summary::read_all(&of.directory)?));
     }
     let heads: Vec<&StoredSummary> = all.iter().flat_map(|(_, summaries)| summaries).collect();
-    let (facts, warnings) = (facts(&heads), warnings(&heads));
-    let figures = match &results {
+    let (facts, warnings) = (heading::facts(&heads), heading::warnings(&heads));
+    let title = content.title.map_or_else(|| heading::title(&heads), str::to_owned);
+    let invalid = |(label, summaries): &(String, Vec<StoredSummary>)| {
+        let label = (results.len() > 1).then(|| label.clone());
+        let found = summaries.iter().filter_map(|it| {
+            Some((it.scenario.name.clone(), invalid_runs::table(it, label.as_deref())?))
+        });
+        found.collect::<Vec<_>>()
+    };
+    let invalid: Vec<(String, ReportTable)> = match content.invalid_runs {
+        true => all.iter().flat_map(invalid).collect(),
+        false => Vec::new(),
+    };
+    let mut figures = match &results {
         [_] => all.iter().flat_map(|(_, it)| it).map(whole).collect::<Result<Vec<_>>>()?,
         _ => side_by_side(all)?,
     };
+    for (name, table) in invalid {
+        let mut of_it = figures.iter_mut().filter(|figure| figure.id == name);
+        if let Some(figure) = of_it.next() {
+            figure.plots.push(vec![Panel::Table(table)]);
+        }
+    }
     let sets = match results {
         [_] => Vec::new(),
         _ => results.iter().map(|of| of.label.clone()).collect(),
     };
-    Ok(Document { title: title.to_owned(), facts, warnings, sets, figures })
+    Ok(Document { title, facts, warnings, sets, figures })
 }
 
 fn whole(summary: &StoredSummary) -> Result<ScenarioFigure> {
@@ -185,7 +231,9 @@ fn side_by_side(all: Vec<(String, Vec<StoredSummary>)>) -> Result<Vec<ScenarioFi
 /// It isn't that page.
 pub fn fill(page: &str, document: &Document) -> Result<String> {
     let Some((before, after)) = page.split_once(PLACE) else {
-        bail!("the page has no place for the figures: run `make build` again");
+        bail!(
+            "the page has no place for the figures: `make pages` in the repository builds one that has"
+        );
     };
     // A `<` could end the script that the figures are in.
     let json = serde_json::to_string(document)?.replace('<', "\\u003c");
@@ -245,7 +293,7 @@ fn notes(summary: &StoredSummary) -> Vec<String> {
     let each = match repeats {
         0 | 1 => "run once".to_owned(),
         more => format!(
-            "run {more} times with different seeds: medians, with the least and the greatest"
+            "run {more} times with different seeds: medians, with the least and the greatest in plots"
         ),
     };
     let length = summary.scenario.duration_s.map_or_else(String::new, |s| format!(" of {s} s"));
@@ -255,7 +303,12 @@ fn notes(summary: &StoredSummary) -> Vec<String> {
     let missing: Vec<_> =
         missing.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if !missing.is_empty() {
-        notes.push(format!("Excluded: {}.", missing.join(", ")));
+        let hint = if counts.invalid > 0 {
+            " `millrace-lab report --show-invalid` adds the figures of invalid runs."
+        } else {
+            ""
+        };
+        notes.push(format!("Excluded: {}.{hint}", missing.join(", ")));
     }
     notes.extend(summary.problems.iter().map(|problem| match problem {
         serde_json::Value::String(text) => text.clone(),
@@ -266,78 +319,4 @@ fn notes(summary: &StoredSummary) -> Vec<String> {
         other => other.to_string(),
     }));
     notes
-}
-
-fn facts(summaries: &[&StoredSummary]) -> Vec<Fact> {
-    let all = |of: fn(&StoredStamp) -> Option<String>| {
-        let values: BTreeSet<_> = summaries.iter().filter_map(|s| of(&s.stamp)).collect();
-        values.into_iter().collect::<Vec<_>>().join("; ")
-    };
-    let runs: u64 = summaries.iter().map(|summary| summary.counts.runs).sum();
-    let machine = |stamp: &StoredStamp| {
-        let cpus = stamp.cpus.map_or_else(String::new, |cpus| format!(", {cpus} CPUs"));
-        Some(format!("{}{cpus}", stamp.architecture.clone()?))
-    };
-    let command = |stamp: &StoredStamp| match stamp.command.clone()? {
-        serde_json::Value::Array(words) => {
-            let words = words.iter().map(|word| word.as_str().unwrap_or_default());
-            Some(words.collect::<Vec<_>>().join(" "))
-        }
-        other => other.as_str().map(str::to_owned),
-    };
-    let finished = summaries.iter().filter_map(|summary| summary.stamp.finished_unix_s);
-    let date = finished.reduce(f64::max).and_then(date).unwrap_or_default();
-    let mut taken: BTreeMap<String, u64> = BTreeMap::new();
-    for (commit, runs) in summaries.iter().flat_map(|summary| &summary.reused) {
-        *taken.entry(short(commit)).or_default() += runs;
-    }
-    let taken = taken.iter().map(|(commit, runs)| format!("{runs} of commit {commit}"));
-    let facts = [
-        ("Commit", all(|stamp| stamp.commit.as_deref().map(short))),
-        ("Version", all(|stamp| stamp.version.clone())),
-        ("Command", all(command)),
-        ("Finished", date),
-        ("Machine", all(machine)),
-        ("Kernel", all(|stamp| stamp.kernel.clone())),
-        ("Scenarios", summaries.len().to_string()),
-        ("Runs", runs.to_string()),
-        ("Of these run earlier", taken.collect::<Vec<_>>().join("; ")),
-    ];
-    let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
-    facts.map(|(name, value)| Fact { name, value }).collect()
-}
-
-/// Twelve digits; with the `+` that stands for changes since.
-fn short(commit: &str) -> String {
-    let changed = if commit.ends_with('+') { "+" } else { "" };
-    format!("{:.12}{changed}", commit.trim_end_matches('+'))
-}
-
-fn date(unix_s: f64) -> Option<String> {
-    // Whole seconds are enough, and in range for any clock that is nearly right.
-    let at = OffsetDateTime::from_unix_timestamp(unix_s as i64).ok()?;
-    let (month, minute) = (u8::from(at.month()), at.minute());
-    Some(format!("{}-{month:02}-{:02} {:02}:{minute:02} UTC", at.year(), at.day(), at.hour()))
-}
-
-fn warnings(summaries: &[&StoredSummary]) -> Vec<String> {
-    let named = |wanted: fn(&StoredSummary) -> bool| {
-        let names = summaries.iter().filter(|s| wanted(s)).map(|s| s.scenario.name.as_str());
-        names.collect::<Vec<_>>().join(", ")
-    };
-    let mut warnings = Vec::new();
-    let quick = named(|summary| summary.quick.as_ref().is_some_and(|quick| !quick.is_null()));
-    if !quick.is_empty() {
-        warnings.push(format!("A quick run, shortened, proves nothing: {quick}."));
-    }
-    let commits = summaries.iter().flat_map(|s| s.stamp.commit.iter().chain(s.reused.keys()));
-    let commits: BTreeSet<_> = commits.collect();
-    if commits.len() > 1 {
-        warnings.push("The results are of different commits.".to_owned());
-    }
-    let broken = named(|summary| summary.counts.failed > 0);
-    if !broken.is_empty() {
-        warnings.push(format!("Runs failed in {broken}."));
-    }
-    warnings
 }

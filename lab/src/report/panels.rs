@@ -289,10 +289,11 @@ fn table(plot: &Plot, part: &[CellSample<'_>], title: Option<String>) -> Option<
         let Some(found) = middle(&there, figure) else { return "–".to_owned() };
         let of = |value: f64, unit| shown(value * quantity.scale, unit);
         let median = of(found.median, quantity.unit);
-        if found.low == found.high {
+        let [low, high] = found.interval_95.unwrap_or([found.low, found.high]);
+        if low == high {
             return median;
         }
-        format!("{median} ({} to {})", of(found.low, ""), of(found.high, ""))
+        format!("{median} ({} to {})", of(low, ""), of(high, ""))
     };
     let rows: Vec<Vec<String>> = split(part, Some(rows_key))
         .into_iter()

@@ -184,6 +184,8 @@ pub(super) fn values(samples: &[CellSample<'_>], key: &str) -> Vec<Setting> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Middle {
     pub(super) median: f64,
+    /// The 95 % bootstrap interval of the median of one statistic.
+    pub(super) interval_95: Option<[f64; 2]>,
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) stddev: Option<f64>,
@@ -196,7 +198,8 @@ pub(super) fn middle(samples: &[CellSample<'_>], name: &str) -> Option<Middle> {
     if let [only] = statistics[..] {
         let median = only.median.filter(|value| value.is_finite())?;
         let (low, high) = (only.min.unwrap_or(median), only.max.unwrap_or(median));
-        return Some(Middle { median, low, high, stddev: only.stddev });
+        let interval_95 = only.finite_interval_95();
+        return Some(Middle { median, interval_95, low, high, stddev: only.stddev });
     }
     let mut all: Vec<f64> = statistics
         .iter()
@@ -213,5 +216,6 @@ pub(super) fn middle(samples: &[CellSample<'_>], name: &str) -> Option<Middle> {
     let mean = all.iter().sum::<f64>() / count as f64;
     let variance = all.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count as f64;
     let stddev = Some(variance.sqrt()).filter(|value| value.is_finite());
-    Some(Middle { median, low, high: if high.is_finite() { high } else { median }, stddev })
+    let high = if high.is_finite() { high } else { median };
+    Some(Middle { median, interval_95: None, low, high, stddev })
 }

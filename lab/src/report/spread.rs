@@ -49,7 +49,10 @@ pub(super) fn table(summary: &StoredSummary) -> Option<(ReportTable, String)> {
         row
     };
     let rows = watched.iter().map(row).collect();
-    let title = Some("What viewers got: the median of the runs (least to greatest)".to_owned());
+    let has_interval =
+        watched.iter().any(|(_, part)| part.figures.values().any(|it| it.median_95.is_some()));
+    let of = if has_interval { "95 % bootstrap interval" } else { "least to greatest" };
+    let title = Some(format!("What viewers got: the median of the runs ({of})"));
     let said =
         agreement(&figures, &watched.iter().map(|(_, part)| &part.figures).collect::<Vec<_>>());
     Some((ReportTable { title, columns, rows }, said))
@@ -60,11 +63,12 @@ fn words(found: Option<&StoredStatistic>, name: &str) -> String {
     let Some(found) = found else { return "–".to_owned() };
     let of = |value: f64| shown(value * quantity.scale, "");
     let Some(median) = found.median else { return "never".to_owned() };
-    let most = || found.max.map_or_else(|| "never".to_owned(), of);
-    match found.min {
+    let [low, high] = found.median_95.unwrap_or([found.min, found.max]);
+    let most = || high.map_or_else(|| "never".to_owned(), of);
+    match low {
         // What rounding makes equal is no spread to speak of.
-        Some(min) if of(min) != most() => {
-            format!("{} ({} to {})", of(median), of(min), most())
+        Some(low) if of(low) != most() => {
+            format!("{} ({} to {})", of(median), of(low), most())
         }
         _ => of(median),
     }

@@ -30,6 +30,8 @@ pub(crate) struct StoredSummary {
     #[serde(default)]
     pub(crate) cells: Vec<StoredCell>,
     #[serde(default)]
+    pub(crate) invalid_runs: Vec<StoredInvalidRun>,
+    #[serde(default)]
     pub(crate) claims: Vec<StoredClaim>,
     #[serde(default)]
     pub(crate) plots: Vec<Plot>,
@@ -89,6 +91,14 @@ impl StoredCell {
     }
 }
 
+/// An invalid run, as a cell with this run alone.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StoredInvalidRun {
+    #[serde(flatten)]
+    pub(crate) cell: StoredCell,
+    pub(crate) because: Vec<String>,
+}
+
 /// A group of flows, or one flow.
 #[derive(Debug, Deserialize)]
 pub(crate) struct StoredPart {
@@ -111,6 +121,8 @@ pub(crate) struct StoredStatistic {
     #[serde(default)]
     pub(crate) median: Option<f64>,
     #[serde(default)]
+    pub(crate) median_95: Option<[Option<f64>; 2]>,
+    #[serde(default)]
     pub(crate) stddev: Option<f64>,
     #[serde(default)]
     pub(crate) min: Option<f64>,
@@ -118,6 +130,14 @@ pub(crate) struct StoredStatistic {
     pub(crate) max: Option<f64>,
     #[serde(default)]
     pub(crate) values: Vec<Option<f64>>,
+}
+
+impl StoredStatistic {
+    /// The 95 % interval of the median; `None` where an end never came, and in results of earlier versions.
+    pub(crate) fn finite_interval_95(&self) -> Option<[f64; 2]> {
+        let [low, high] = self.median_95?;
+        Some([low?, high?])
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -130,6 +150,8 @@ pub(crate) struct StoredClaim {
     pub(crate) verdict: String,
     #[serde(default)]
     pub(crate) measured: Option<f64>,
+    #[serde(default)]
+    pub(crate) interval_95: Option<[Option<f64>; 2]>,
     #[serde(default)]
     pub(crate) at: Option<Map<String, Value>>,
     #[serde(default)]
@@ -151,6 +173,8 @@ pub(crate) struct StoredPoint {
     pub(crate) reference: Option<f64>,
     #[serde(default)]
     pub(crate) measured: Option<f64>,
+    #[serde(default)]
+    pub(crate) interval_95: Option<[Option<f64>; 2]>,
     #[serde(default)]
     pub(crate) holds: bool,
 }

@@ -190,6 +190,11 @@ pub(super) fn synthetic_results(root: &Path) {
                 "points": [point(0.01, 4.05, true), point(0.03, 2.0, true)]}),
         ),
         claim("Another claim does", "not measured", json!({"metric": "loss_rate"})),
+        claim(
+            "Copa keeps 90 Mbit/s without loss",
+            "undecided",
+            json!({"measured": 91.0, "interval_95": [88.5, 92.0], "at": {"link.loss": 0.0, "cc": "copa"}}),
+        ),
     ];
     write(
         root,

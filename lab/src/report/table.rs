@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::document::{Document, ReportedClaim};
 
-/// A heading for each scenario with claims, and below it a table of them.
+/// A heading for each scenario with claims, and below it a table of them. In brackets: the 95 % bootstrap interval.
 pub(super) fn text(document: &Document) -> String {
     let mut text = String::new();
     for figure in document.figures.iter().filter(|figure| !figure.claims.is_empty()) {
@@ -27,8 +27,12 @@ pub(super) fn text(document: &Document) -> String {
 fn measured(claim: &ReportedClaim) -> String {
     let Some(value) = claim.measured else { return String::new() };
     let unit = if claim.unit.is_empty() { String::new() } else { format!(" {}", claim.unit) };
+    let interval = match claim.spread {
+        Some([low, high]) if low != high => format!(" [{low} to {high}]"),
+        _ => String::new(),
+    };
     let at = if claim.at.is_empty() { String::new() } else { format!(" ({})", claim.at) };
-    format!("{value}{unit}{at}")
+    format!("{value}{unit}{interval}{at}")
 }
 
 fn cell(text: &str) -> String {
@@ -49,7 +53,7 @@ mod tests {
             bound: "at least 90".to_owned(),
             verdict: verdict.to_owned(),
             measured,
-            spread: None,
+            spread: Some([90.5, 92.25]),
             unit: "Mbit/s",
             at: "bbr".to_owned(),
             reason: None,
@@ -70,7 +74,10 @@ mod tests {
         let document = Document { figures, ..Document::default() };
         let text = text(&document);
         assert!(text.starts_with("### fig: A figure\n\n"), "{text}");
-        assert!(text.contains("| a \\| b | at least 90 | 91.5 Mbit/s (bbr) | holds |"), "{text}");
+        assert!(
+            text.contains("| a \\| b | at least 90 | 91.5 Mbit/s [90.5 to 92.25] (bbr) | holds |"),
+            "{text}"
+        );
         assert!(text.contains("| at least 90 |  | **not measured** |"), "{text}");
     }
 }

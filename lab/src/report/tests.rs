@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::document::{Document, Panel};
 use super::synthetic_players::players;
-use super::synthetic_results::{ALGORITHMS, around, cell, synthetic_results, write};
-use super::{Labelled, csv, fill, read};
+use super::synthetic_results::{ALGORITHMS, around, cell, synthetic_results, write, write_series};
+use super::{Labelled, ReportContent, csv, fill, read};
 
 const PAGE: &str = r#"<script type="application/json">"millrace-report-data"</script>"#;
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/web/test/made-up.json");
@@ -19,10 +19,14 @@ fn alone(directory: &Path) -> [Labelled; 1] {
     [Labelled { label: "made up".to_owned(), directory: directory.to_owned() }]
 }
 
+fn titled(title: &str) -> ReportContent<'_> {
+    ReportContent { title: Some(title), invalid_runs: false }
+}
+
 fn document() -> Document {
     let root = tempfile::tempdir().unwrap();
     synthetic_results(root.path());
-    read(&alone(root.path()), "Made-up results").unwrap()
+    read(&alone(root.path()), titled("Made-up results")).unwrap()
 }
 
 #[test]
@@ -82,7 +86,7 @@ fn one_algorithm_under_two_labels_stays_two() {
     });
     let plots = json!([{"kind": "bars", "x": "cc", "series": "cc"}]);
     write(root.path(), "labels", json!({"cells": cells, "plots": plots}));
-    let document = read(&alone(root.path()), "").unwrap();
+    let document = read(&alone(root.path()), titled("")).unwrap();
     let chart = panels(&document, "labels")[0][0].chart().unwrap();
     let heights: Vec<_> =
         chart.series.iter().map(|line| (line.name.as_str(), line.points[0][1])).collect();
@@ -103,7 +107,7 @@ fn panels_of_a_scatter_plot_have_a_scale_each() {
         "rates",
         json!({"keys": ["link.rate_mbps"], "cells": cells, "plots": plots}),
     );
-    let document = read(&alone(root.path()), "").unwrap();
+    let document = read(&alone(root.path()), titled("")).unwrap();
     let ranges = panels(&document, "rates")
         .iter()
         .map(|plot| plot.iter().map(|panel| panel.chart().unwrap().y.range).collect::<Vec<_>>());
@@ -124,14 +128,14 @@ fn results_side_by_side_are_named_at_the_end_of_each_series() {
         write(&root.path().join(label), "one", json!({"cells": cells, "plots": plots}));
         Labelled { label: label.to_owned(), directory: root.path().join(label) }
     });
-    let document = read(&labelled, "").unwrap();
+    let document = read(&labelled, titled("")).unwrap();
     assert_eq!(document.sets, ["sim", "emu"]);
     for plot in &panels(&document, "one")[..2] {
         let series = &plot[0].chart().unwrap().series;
         let names: Vec<_> = series.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["bbr (sim)", "bbr (emu)"]);
     }
-    assert!(read(&labelled[..1], "").unwrap().sets.is_empty());
+    assert!(read(&labelled[..1], titled("")).unwrap().sets.is_empty());
 }
 
 #[test]
@@ -173,6 +177,57 @@ fn a_scenario_without_plots_gets_some() {
 }
 
 #[test]
+fn algorithms_over_a_trace_are_drawn_over_time_beside_its_capacity() {
+    let root = tempfile::tempdir().unwrap();
+    let figures = || json!({"goodput_mbps": around(90.0)});
+    let cells = ["bbr", "cubic"].map(|cc| cell(0, json!({"flow.0.cc": cc}), &[(cc, figures())]));
+    write(root.path(), "own", json!({"keys": ["flow.0.cc"], "cells": cells}));
+    write_series(root.path(), "own", 0, 1);
+    let document = read(&alone(root.path()), ReportContent::default()).unwrap();
+    assert_eq!(document.title, "Made up: own", "of one scenario");
+    let Some(Panel::Series(chart)) = panels(&document, "own").last().map(|it| &it[0]) else {
+        panic!("no time series: {:?}", document.figures[0].plots)
+    };
+    let names: Vec<_> = chart.series.iter().map(|line| line.name.as_str()).collect();
+    assert_eq!((names, chart.references.len()), (vec!["bbr", "cubic"], 1));
+
+    // A flow over several traces: a panel for each.
+    let cells = ["a/one.txt", "b/two.txt"]
+        .map(|trace| cell(0, json!({"link.trace": trace}), &[("bbr", figures())]));
+    write(root.path(), "traces", json!({"keys": ["link.trace"], "cells": cells}));
+    write_series(root.path(), "traces", 0, 1);
+    let document = read(&alone(root.path()), ReportContent::default()).unwrap();
+    assert_eq!(document.title, "Results of 2 scenarios");
+    assert_eq!(panels(&document, "traces").last().unwrap().len(), 2);
+}
+
+#[test]
+fn invalid_runs_are_a_table_on_request() {
+    let root = tempfile::tempdir().unwrap();
+    let figures = json!({"goodput_mbps": around(50.0)});
+    let mut invalid = cell(0, json!({"flow.0.cc": "bbr"}), &[("bbr", figures.clone())]);
+    invalid["because"] = json!(["the machine was busy"]);
+    let cells = [cell(0, json!({"flow.0.cc": "bbr"}), &[("bbr", figures)])];
+    let counts = json!({"runs": 2, "done": 2, "skipped": 0, "failed": 0, "invalid": 1});
+    write(
+        root.path(),
+        "own",
+        json!({"keys": ["flow.0.cc"], "cells": cells, "counts": counts, "invalid_runs": [invalid]}),
+    );
+    let tables = |invalid_runs| {
+        let content = ReportContent { title: None, invalid_runs };
+        let document = read(&alone(root.path()), content).unwrap();
+        let plots = panels(&document, "own").iter().flatten();
+        let tables = plots.filter(|panel| matches!(panel, Panel::Table(_))).count();
+        (tables, document.figures[0].notes.join(" "))
+    };
+    let (without, notes) = tables(false);
+    assert_eq!(without, 0);
+    assert!(notes.contains("Excluded: 1 invalid. `millrace-lab report --show-invalid`"), "{notes}");
+    assert_eq!(tables(true).0, 1);
+}
+
+#[test]
 fn claims_say_where_and_how_sure() {
     let document = document();
     let claims = &document.figures[1].claims;
@@ -181,6 +236,7 @@ fn claims_say_where_and_how_sure() {
     // A ratio has no unit, and the spread of its figure is not its own.
     assert_eq!((claims[1].unit, claims[1].spread), ("", None));
     assert_eq!(claims[1].points[0].at, "cubic, random loss 1 %");
+    assert_eq!((claims[3].verdict.as_str(), claims[3].spread), ("undecided", Some([88.5, 92.0])));
 }
 
 #[test]
@@ -207,10 +263,10 @@ fn csv_has_a_row_for_each_point() {
 #[test]
 fn a_directory_without_results_is_refused() {
     let root = tempfile::tempdir().unwrap();
-    let error = read(&alone(root.path()), "").unwrap_err().to_string();
+    let error = read(&alone(root.path()), titled("")).unwrap_err().to_string();
     assert!(error.contains("no summary.json"), "{error}");
     write(root.path(), "a", json!({"format": 2}));
-    assert!(read(&alone(root.path()), "").unwrap_err().to_string().contains("format 2"));
+    assert!(read(&alone(root.path()), titled("")).unwrap_err().to_string().contains("format 2"));
 }
 
 /// The papers' pictures from the scenario's own plots: bars for each trace, and three figures over time.
@@ -230,7 +286,7 @@ fn the_scenario_of_iris_figures_15_and_16_draws_them() {
     made["plots"] = serde_json::to_value(&file.plots).unwrap();
     fs::write(&summary, made.to_string()).unwrap();
 
-    let document = read(&alone(root.path()), "Iris").unwrap();
+    let document = read(&alone(root.path()), titled("Iris")).unwrap();
     let charts: Vec<_> =
         panels(&document, "iris").iter().flatten().filter_map(|panel| panel.chart()).collect();
     let (bars, over_time): (Vec<_>, Vec<_>) =

@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::figures::{CellRuns, FlowFigures, RunFigures};
-use super::statistic::Statistics;
-use crate::scenario::{Against, At, Claim, Condition, Over, ScenarioFile, Statistic, Test, Where};
+pub use super::verdict::ClaimVerdict;
+use super::verdict::{ComparedValues, verdict};
+use crate::scenario::{Against, At, Claim, Condition, Over, ScenarioFile, Test, Where};
 
 /// A claim with its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,6 +25,8 @@ pub struct Judged {
     pub verdict: ClaimVerdict,
     /// The value nearest to failing, or the one that fails most.
     pub measured: Option<f64>,
+    /// Its 95 % bootstrap interval; `None` with one repeat.
+    pub interval_95: Option<[f64; 2]>,
     /// Where that was.
     pub at: Option<At>,
     /// And of which flows.
@@ -32,20 +35,6 @@ pub struct Judged {
     pub reason: Option<String>,
     /// Every comparison made.
     pub points: Vec<ClaimPoint>,
-}
-
-/// The verdict on a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum ClaimVerdict {
-    /// Every comparison holds.
-    #[serde(rename = "holds")]
-    Holds,
-    /// A comparison fails.
-    #[serde(rename = "fails")]
-    Fails,
-    /// There was nothing to compare.
-    #[serde(rename = "not measured")]
-    NotMeasured,
 }
 
 /// One comparison.
@@ -67,8 +56,12 @@ pub struct ClaimPoint {
     pub reference_cc: Option<String>,
     /// What is compared.
     pub measured: f64,
+    /// Its 95 % bootstrap interval; `None` with one repeat.
+    pub interval_95: Option<[f64; 2]>,
     /// Whether it is within the bound.
     pub holds: bool,
+    /// Whether its interval is.
+    pub verdict: ClaimVerdict,
     /// How far inside the bound.
     #[serde(skip)]
     slack: f64,
@@ -114,12 +107,9 @@ impl ClaimData<'_> {
             source: claim.source.clone(),
             metric: described(first),
             bound: first.bound.text(),
-            verdict: match judged {
-                None => ClaimVerdict::NotMeasured,
-                Some((true, _)) => ClaimVerdict::Holds,
-                Some((false, _)) => ClaimVerdict::Fails,
-            },
+            verdict: judged.map_or(ClaimVerdict::NotMeasured, |(verdict, _)| verdict),
             measured: place.map(|place| points[place].measured),
+            interval_95: place.and_then(|place| points[place].interval_95),
             at: place.map(|place| points[place].at.clone()),
             cc: place.map(|place| points[place].cc.clone()),
             reason: claim.reason.clone(),
@@ -127,28 +117,24 @@ impl ClaimData<'_> {
         }
     }
 
-    /// Whether the claim holds, and the point that shows it best.
-    fn decide(&self, claim: &Claim, points: &[ClaimPoint]) -> Option<(bool, usize)> {
+    /// The verdict on the claim, and the point that shows it best.
+    fn decide(&self, claim: &Claim, points: &[ClaimPoint]) -> Option<(ClaimVerdict, usize)> {
         // Points that differ in nothing but the keys of which one value is enough are alternatives.
         let mut alternatives: BTreeMap<String, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
         for (index, point) in points.iter().enumerate() {
             let (outer, inner) = self.split(point, &claim.any_of);
             alternatives.entry(outer).or_default().entry(inner).or_default().push(index);
         }
-        let worst = |indices: &Vec<usize>| {
-            indices.iter().copied().min_by(|a, b| points[*a].slack.total_cmp(&points[*b].slack))
+        let order = |a: &usize, b: &usize| {
+            let (a, b) = (&points[*a], &points[*b]);
+            a.verdict.cmp(&b.verdict).then(a.slack.total_cmp(&b.slack))
         };
-        let best_of = |group: &BTreeMap<String, Vec<usize>>| {
-            let decisive = group.values().filter_map(worst);
-            decisive.max_by(|a, b| {
-                let order = |index: &usize| (points[*index].holds, points[*index].slack);
-                let (a, b) = (order(a), order(b));
-                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-            })
-        };
+        let worst = |indices: &Vec<usize>| indices.iter().copied().min_by(order);
+        let best_of =
+            |group: &BTreeMap<String, Vec<usize>>| group.values().filter_map(worst).max_by(order);
         let decisive: Vec<usize> = alternatives.values().filter_map(best_of).collect();
         let place = worst(&decisive)?;
-        Some((decisive.iter().all(|index| points[*index].holds), place))
+        Some((points[place].verdict, place))
     }
 
     /// What a point's alternatives share, and what tells it from them.
@@ -190,16 +176,17 @@ impl ClaimData<'_> {
     fn points(&self, condition: &Condition, index: usize) -> Vec<ClaimPoint> {
         let mut points = Vec::new();
         for subject in self.subjects(&condition.metric, &condition.filter, condition.over_flows) {
-            let Some(value) = self.value(&subject, &condition.metric, condition) else { continue };
-            let mut push = |reference: Option<(f64, String)>| {
-                // Zero by zero is nothing; never by never is nothing either.
-                let measured = match (&reference, condition.reference.as_ref().map(|it| it.how)) {
-                    (Some((by, _)), Some(Against::Ratio)) => value / by,
-                    (Some((less, _)), Some(Against::Difference)) => value - less,
-                    _ => value,
-                };
+            let values = self.values(&subject, &condition.metric, condition);
+            if values.is_empty() {
+                continue;
+            }
+            let mut push = |reference: Option<(Vec<f64>, String)>| {
+                let (others, reference_cc) = reference.unzip();
+                let compared =
+                    ComparedValues { condition, values: &values, others: others.as_deref() };
+                let (value, reference, measured) = compared.whole();
+                let interval_95 = compared.interval_95();
                 let slack = condition.bound.slack(measured);
-                let (reference, reference_cc) = reference.unzip();
                 points.push(ClaimPoint {
                     at: self.file.cells[subject.cell].at.clone(),
                     cc: subject.cc.clone(),
@@ -209,7 +196,9 @@ impl ClaimData<'_> {
                     reference,
                     reference_cc,
                     measured,
+                    interval_95,
                     holds: slack >= 0.0,
+                    verdict: verdict(&condition.bound, measured, interval_95),
                     slack,
                 });
             };
@@ -219,9 +208,9 @@ impl ClaimData<'_> {
                     for by in
                         self.references(&subject, &reference.metric, &reference.filter, condition)
                     {
-                        let value = self.value(&by, &reference.metric, condition);
-                        if let Some(value) = value {
-                            push(Some((value, by.cc)));
+                        let others = self.values(&by, &reference.metric, condition);
+                        if !others.is_empty() {
+                            push(Some((others, by.cc)));
                         }
                     }
                 }
@@ -304,19 +293,10 @@ impl ClaimData<'_> {
         subjects
     }
 
-    /// The value of a subject: over its flows in each run, then over the runs.
-    fn value(&self, subject: &Subject, metric: &str, condition: &Condition) -> Option<f64> {
+    /// The values of a subject in each run, over its flows.
+    fn values(&self, subject: &Subject, metric: &str, condition: &Condition) -> Vec<f64> {
         let runs = self.runs[subject.cell].iter();
-        let values = runs.filter_map(|(_, run)| in_run(run, subject, metric, condition.over_flows));
-        let statistics = Statistics::of(values.collect())?;
-        Some(match condition.over_repeats {
-            Statistic::Median => statistics.median,
-            Statistic::Mean => statistics.mean,
-            Statistic::Min => statistics.min,
-            Statistic::Max => statistics.max,
-            Statistic::P5 => statistics.p5,
-            Statistic::P95 => statistics.p95,
-        })
+        runs.filter_map(|(_, run)| in_run(run, subject, metric, condition.over_flows)).collect()
     }
 }
 

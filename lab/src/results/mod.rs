@@ -1,5 +1,6 @@
 //! The result files of runs and scenarios. `docs/research/results.md` describes them.
 
+mod bootstrap;
 pub mod claims;
 mod figures;
 pub mod meanings;
@@ -8,10 +9,13 @@ pub mod series;
 mod stamp;
 mod statistic;
 mod summary;
+mod verdict;
 mod write;
 
 pub use figures::{CellRuns, Figures, FlowFigures, RunFigures};
 pub use stamp::RunStamp;
 pub use statistic::Statistics;
-pub use summary::{CellSummary, FlowSummary, GroupSummary, RunCounts, RunProblem, Summary};
-pub use write::{ResultsDirectory, RunFile, entries, read_json, write_json, write_run};
+pub use summary::{
+    CellSummary, FlowSummary, GroupSummary, InvalidRun, RunCounts, RunProblem, Summary,
+};
+pub use write::{ResultsDirectory, RunFile, RunStatus, entries, read_json, write_json, write_run};

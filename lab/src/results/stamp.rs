@@ -6,10 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::sys::utsname::uname;
 use serde::Serialize;
 
+use crate::checkout;
+
 /// What may differ between two runs of the same scenario with the same seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunStamp {
-    /// Of the checkout, with `+` where it had changes; null outside of one.
+    /// Of the checkout that holds the program, with `+` where it had changes; null outside of one.
     pub commit: Option<String>,
     /// As it was called.
     pub command: Vec<String>,
@@ -55,8 +57,9 @@ impl RunStamp {
 }
 
 fn commit() -> Option<String> {
+    let checkout = checkout::directory()?;
     let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
+        let output = Command::new("git").arg("-C").arg(&checkout).args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let commit = git(&["rev-parse", "HEAD"])?;

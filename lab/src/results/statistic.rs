@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use super::bootstrap;
+use crate::scenario::Statistic;
+
 /// Of one figure over the repeats. What is infinite in it (a time that never came) is null in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Statistics {
@@ -9,6 +12,8 @@ pub struct Statistics {
     pub n: usize,
     /// The middle one; of two, their mean.
     pub median: f64,
+    /// Its 95 % bootstrap interval; `None` of one value.
+    pub median_95: Option<[f64; 2]>,
     /// Their mean.
     pub mean: f64,
     /// Standard deviation of the population.
@@ -44,6 +49,7 @@ impl Statistics {
         Some(Self {
             n,
             median: quantile(&sorted, 0.5),
+            median_95: bootstrap::of_median(&sorted),
             mean,
             stddev: variance.sqrt(),
             min: sorted[0],
@@ -55,6 +61,25 @@ impl Statistics {
             values,
         })
     }
+}
+
+/// One statistic of these values; not-a-number without values.
+pub(super) fn of_repeats(mut values: Vec<f64>, statistic: Statistic) -> f64 {
+    if values.is_empty() {
+        return f64::NAN;
+    }
+    if statistic == Statistic::Mean {
+        return values.iter().sum::<f64>() / values.len() as f64;
+    }
+    values.sort_by(f64::total_cmp);
+    let share = match statistic {
+        Statistic::Min => 0.0,
+        Statistic::P5 => 0.05,
+        Statistic::Median | Statistic::Mean => 0.5,
+        Statistic::P95 => 0.95,
+        Statistic::Max => 1.0,
+    };
+    quantile(&values, share)
 }
 
 /// Between the two nearest ranks, as numpy's default.
@@ -77,7 +102,13 @@ mod tests {
         assert_eq!((found.min, found.max, found.n), (1.0, 4.0, 4));
         assert!((found.stddev - 1.25_f64.sqrt()).abs() < 1e-12);
         assert_eq!(found.values, [4.0, 1.0, 3.0, 2.0]);
+        assert_eq!(found.median_95, Some([1.0, 4.0]));
         assert_eq!(Statistics::of(Vec::new()), None);
+        let one = |statistic| of_repeats(vec![4.0, 1.0, 3.0, 2.0], statistic);
+        let all =
+            [Statistic::Min, Statistic::P5, Statistic::Median, Statistic::Mean, Statistic::P95];
+        assert_eq!(all.map(one), [found.min, found.p5, found.median, found.mean, found.p95]);
+        assert_eq!(one(Statistic::Max), 4.0);
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub struct Summary {
     pub plots: Vec<Plot>,
     /// Every combination of the swept values.
     pub cells: Vec<CellSummary>,
+    /// The invalid runs, which are not in `cells`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub invalid_runs: Vec<InvalidRun>,
     /// Program, machine and time.
     pub stamp: RunStamp,
 }
@@ -88,6 +91,16 @@ pub struct CellSummary {
     pub groups: Vec<GroupSummary>,
     /// Of each flow.
     pub flows: Vec<FlowSummary>,
+}
+
+/// An invalid run: its figures count nowhere else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InvalidRun {
+    /// As a cell with this run alone.
+    #[serde(flatten)]
+    pub cell: CellSummary,
+    /// Why it is invalid.
+    pub because: Vec<String>,
 }
 
 /// Flows with the same settings.
@@ -206,6 +219,7 @@ impl Summary {
             cells: cells
                 .map(|(index, (cell, runs))| CellSummary::of(index, &cell.at, runs))
                 .collect(),
+            invalid_runs: Vec::new(),
             stamp: RunStamp::here(),
         }
     }

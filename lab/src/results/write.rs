@@ -29,10 +29,9 @@ pub struct RunFile<'a> {
     pub at: &'a At,
     /// The driver that ran it.
     pub driver: &'static str,
-    /// `done`, `skipped` or `failed`.
-    pub status: &'static str,
-    /// Why it isn't done.
-    pub reason: Option<&'a str>,
+    /// Whether it is done.
+    #[serde(flatten)]
+    pub status: RunStatus<'a>,
     /// Whether it is valid.
     pub valid: bool,
     /// Why it is invalid; empty for a valid run.
@@ -41,11 +40,22 @@ pub struct RunFile<'a> {
     pub series: bool,
     /// What ran, with every default filled in.
     pub settings: &'a Scenario,
+    /// The round trip of this run, by `settings.spread`.
+    pub rtt_ms: f64,
     /// The driver's own report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<&'a Value>,
     /// Program, machine and time.
     pub stamp: RunStamp,
+}
+
+/// Whether a run is done.
+#[derive(Debug, Serialize)]
+pub struct RunStatus<'a> {
+    /// `done`, `skipped` or `failed`.
+    pub status: &'static str,
+    /// Why it isn't done.
+    pub reason: Option<&'a str>,
 }
 
 /// Results in progress. Dropped before [`Self::keep`], nothing of them stays.

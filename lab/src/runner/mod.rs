@@ -1,7 +1,7 @@
 //! Runs scenarios with a driver: every cell and repeat, and their result files.
 
+mod driver;
 mod earlier;
-mod progress;
 mod quick;
 
 use std::collections::BTreeMap;
@@ -12,18 +12,17 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
-use thiserror::Error;
 
 use crate::interrupt;
+use crate::progress::RunProgress;
 use crate::results::{
-    CellRuns, ResultsDirectory, RunCounts, RunFigures, RunFile, RunProblem, RunStamp, Summary,
-    series, write_run,
+    CellRuns, CellSummary, InvalidRun, ResultsDirectory, RunCounts, RunFigures, RunFile,
+    RunProblem, RunStamp, RunStatus, Summary, series, write_run,
 };
 use crate::scenario::{Scenario, ScenarioFile, Series};
 use earlier::{DISCARDED, RunKey};
-use progress::RunProgress;
 
+pub use driver::{NotDone, RunRequest, RunResult, ScenarioDriver};
 pub use earlier::Earlier;
 pub use quick::quicker;
 
@@ -40,69 +39,6 @@ pub struct RunnerOptions {
     pub quick: Option<String>,
     /// Runs that are reused instead of being done again.
     pub earlier: Option<Earlier>,
-}
-
-/// What can run a scenario.
-pub trait ScenarioDriver: Sync {
-    /// Its name in results.
-    const NAME: &'static str;
-
-    /// One run.
-    ///
-    /// # Errors
-    /// What ends all runs: Ctrl-C, or results that can't be written. What concerns this run alone is
-    /// [`NotDone`].
-    fn run(&self, request: &RunRequest<'_>) -> Result<Result<RunResult, NotDone>>;
-
-    /// Called before another attempt at an invalid run.
-    ///
-    /// # Errors
-    /// What ends all runs.
-    fn before_another_attempt(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Cost of a run, in a unit of the driver's own.
-    fn weight(&self, scenario: &Scenario) -> u64;
-}
-
-/// A request to a [`ScenarioDriver`] for one run.
-#[derive(Debug, Clone, Copy)]
-pub struct RunRequest<'a> {
-    /// The scenario.
-    pub scenario: &'a Scenario,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// Whether the series are wanted.
-    pub with_series: bool,
-    /// Directory for logs.
-    pub directory: &'a Path,
-}
-
-/// The result of a run that has ended.
-#[derive(Debug, Default)]
-pub struct RunResult {
-    /// Its figures.
-    pub figures: RunFigures,
-    /// Its series, if they were wanted.
-    pub rows: Option<Vec<series::SeriesRow>>,
-    /// The algorithms that each flow had; empty where they are the scenario's.
-    pub in_use: Vec<series::InUse>,
-    /// Why it is invalid; empty for a valid run.
-    pub invalid_because: Vec<String>,
-    /// The driver's own report.
-    pub account: Option<Value>,
-}
-
-/// Why a run was not done.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum NotDone {
-    /// Something that it needs is missing.
-    #[error("{0}")]
-    Skipped(String),
-    /// Something is wrong.
-    #[error("{0}")]
-    Failed(String),
 }
 
 /// One run to do.
@@ -155,16 +91,18 @@ pub fn run<D: ScenarioDriver>(
         .map(|job| pending[job.file].as_ref().map(|p| p.directory.run(&job.name())).transpose())
         .map(|path| path?.context("every file is pending"))
         .collect::<Result<_>>()?;
-    let progress =
-        RunProgress::new(D::NAME, jobs.iter().map(|job| driver.weight(job.scenario())).sum())?;
+    let weights = jobs.iter().map(|job| driver.weight(job.scenario()));
+    let progress = RunProgress::new(D::NAME, weights)?;
     let (next, (sender, finished)) = (AtomicUsize::new(0), mpsc::channel::<Result<FinishedJob>>());
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.clamp(1, jobs.len().max(1)) {
             let (sender, next, jobs, paths, stamp) = (sender.clone(), &next, &jobs, &paths, &stamp);
+            let progress = &progress;
             scope.spawn(move || {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(index) else { break };
+                    progress.begin(index, job.description());
                     let outcome = interrupt::check().map_err(Into::into).and_then(|()| {
                         let outcome = job.run(driver, options, &paths[index], stamp)?;
                         Ok(FinishedJob { job: index, outcome })
@@ -177,9 +115,10 @@ pub fn run<D: ScenarioDriver>(
             });
         }
         drop(sender);
-        let collected = finished.iter().try_for_each(|finished| {
+        let mut arrivals = std::iter::from_fn(|| progress.next(&finished));
+        let collected = arrivals.try_for_each(|finished| {
             let FinishedJob { job, outcome } = finished?;
-            progress.advance(driver.weight(jobs[job].scenario()));
+            progress.end(job, driver.weight(jobs[job].scenario()));
             let slot = &mut pending[jobs[job].file];
             let Some(file) = slot else { return Ok(()) };
             file.take(&jobs[job], outcome);
@@ -210,6 +149,17 @@ fn jobs(files: &[ScenarioFile]) -> Vec<Job<'_>> {
 impl Job<'_> {
     fn name(&self) -> String {
         format!("{:04}-r{:02}", self.cell, self.repeat)
+    }
+
+    /// Scenario, run and swept values, as `vivace-fig02 0003-r01 (flow.0.cc=bbr)`.
+    fn description(&self) -> String {
+        let at = self.of.cells[self.cell].at.iter().filter(|(_, value)| !value.is_object());
+        let words = at.map(|(key, value)| {
+            value.as_str().map_or_else(|| format!("{key}={value}"), |text| format!("{key}={text}"))
+        });
+        let words: Vec<_> = words.collect();
+        let at = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
+        format!("{} {}{at}", self.of.head.name, self.name())
     }
 
     fn scenario(&self) -> &Scenario {
@@ -298,8 +248,9 @@ impl Job<'_> {
     ) -> Result<Result<RunResult, NotDone>> {
         let begin = Instant::now();
         let seed = self.seed();
+        let drawn = self.scenario().drawn(seed);
         let request = RunRequest {
-            scenario: self.scenario(),
+            scenario: &drawn,
             seed,
             with_series: self.keeps_series(),
             directory: path,
@@ -328,12 +279,12 @@ impl Job<'_> {
             seed,
             at: &self.of.cells[self.cell].at,
             driver: D::NAME,
-            status,
-            reason,
+            status: RunStatus { status, reason },
             valid: outcome.is_ok() && invalid_because.is_empty(),
             invalid_because,
             series: rows.is_some(),
             settings: self.scenario(),
+            rtt_ms: drawn.link.rtt_ms,
             account: ran.and_then(|ran| ran.account.as_ref()),
             stamp: stamp.after(begin.elapsed().as_secs_f64()),
         };
@@ -351,6 +302,7 @@ struct PendingScenario<'a> {
     left: usize,
     counts: RunCounts,
     problems: BTreeMap<String, usize>,
+    invalid_runs: Vec<InvalidRun>,
     /// Number of runs reused from each earlier build.
     reused: BTreeMap<String, usize>,
     begin: Instant,
@@ -369,6 +321,7 @@ impl<'a> PendingScenario<'a> {
             left,
             counts,
             problems: BTreeMap::new(),
+            invalid_runs: Vec::new(),
             reused: BTreeMap::new(),
             begin: Instant::now(),
         }
@@ -389,7 +342,12 @@ impl<'a> PendingScenario<'a> {
                     return;
                 }
                 self.counts.invalid += 1;
-                format!("invalid: {}", invalid_because.join("; "))
+                let at = &self.file.cells[job.cell].at;
+                let run: CellRuns = vec![(job.name(), figures)];
+                let problem = format!("invalid: {}", invalid_because.join("; "));
+                let cell = CellSummary::of(job.cell, at, &run);
+                self.invalid_runs.push(InvalidRun { cell, because: invalid_because });
+                problem
             }
             Err(NotDone::Skipped(reason)) => {
                 self.counts.skipped += 1;
@@ -426,8 +384,13 @@ impl<'a> PendingScenario<'a> {
         summary.driver = driver;
         summary.quick.clone_from(&options.quick);
         summary.reused = self.reused;
+        summary.invalid_runs = self.invalid_runs;
+        summary.invalid_runs.sort_by(|one, other| one.cell.runs.cmp(&other.cell.runs));
         summary.stamp = stamp.after(self.begin.elapsed().as_secs_f64());
         let path = self.directory.keep(&summary)?;
         each(&summary, &path)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! What the keys of a scenario file are for. The reader knows their types, ranges and defaults.
 
 /// Path and meaning, as `super::keys` names the paths.
-pub(super) const MEANINGS: [(&str, &str); 98] = [
+pub(super) const MEANINGS: [(&str, &str); 101] = [
     (
         "name",
         "Name of the scenario and of its directory in the results: up to 60 small letters, digits and hyphens.",
@@ -56,6 +56,12 @@ pub(super) const MEANINGS: [(&str, &str); 98] = [
         "Window before the first acknowledgement (RFC 9002, Section 7.2).",
     ),
     ("sim.packet_bytes", "Size of a full packet of the network layer."),
+    ("spread", "What is drawn for each run by its seed, so that repeats differ."),
+    ("spread.rtt", "The round trip is longer or shorter by up to this share, in the whole run; 0 for none."),
+    (
+        "spread.start_s",
+        "Each flow but those of players starts later by up to this, and by 1 % of the duration at most; 0 for none.",
+    ),
     ("measure", "How some figures are computed."),
     (
         "measure.convergence",

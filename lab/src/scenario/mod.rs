@@ -1,18 +1,22 @@
 //! Scenario files: what a run is made of, what varies between runs, and what is claimed of them.
 //!
 //! A file is TOML; `docs/research/scenarios.md` describes it. [`ScenarioFile::load`] reads it, replaces the swept
-//! keys for each cell and checks every cell as a whole, so that nothing is left to go wrong later
-//! but algorithms and traces that are not there.
+//! keys for each cell and checks every cell as a whole. [`crate::traces::Traces::check`] checks the recorded links.
 
+mod algorithm;
 mod claim;
 mod file;
 mod keys;
 mod meanings;
+mod link;
+mod link_schema;
 mod model;
 pub mod part;
 mod peer;
+mod ranges;
 mod reader;
 mod schema;
+mod spread;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -21,9 +25,10 @@ mod tree;
 pub use claim::{Against, Bound, Claim, Condition, Over, Reference, Statistic, Test, Where};
 pub use file::{Cell, ScenarioFile};
 pub use keys::{ScenarioKey, scenario_keys};
+pub use link::{Link, RandomChange, Rate, TimedLinkChange, TraceFormat, TraceReference};
 pub use model::{
-    Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Link, Measure,
-    PeerPrograms, RandomChange, Rate, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim,
-    StreamTransport, TimedLinkChange, TraceFormat, Via,
+    Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,
+    PeerPrograms, RepeatSpread, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport,
+    Via,
 };
 pub use tree::ScenarioError;

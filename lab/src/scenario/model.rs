@@ -6,6 +6,8 @@ use millrace_config::Class;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::link::Link;
+
 /// Values of the swept keys, in the order of the file.
 pub type At = Map<String, Value>;
 
@@ -85,89 +87,11 @@ pub struct Scenario {
     /// Third-party programs, by name.
     #[serde(rename = "peer")]
     pub peers: BTreeMap<String, PeerPrograms>,
+    /// What differs between repeats.
+    pub spread: RepeatSpread,
     /// The senders; each entry stands for `count` flows.
     #[serde(rename = "flow")]
     pub groups: Vec<FlowGroup>,
-}
-
-/// How fast the bottleneck is.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Rate {
-    /// Always the same.
-    Constant {
-        /// In 10^6 bit/s of the network layer.
-        rate_mbps: f64,
-    },
-    /// A recording.
-    Trace {
-        /// Its file, below the directory of traces.
-        trace: String,
-        /// How to read it.
-        trace_format: TraceFormat,
-    },
-}
-
-/// How a trace is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TraceFormat {
-    /// A line for each 1500 bytes: the millisecond at which they may leave.
-    Mahimahi,
-    /// Lines of `seconds Mbit/s`.
-    Throughput,
-}
-
-/// The bottleneck, in the direction of the data.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Link {
-    /// How fast it is.
-    #[serde(flatten)]
-    pub rate: Rate,
-    /// Propagation, both ways together.
-    pub rtt_ms: f64,
-    /// Bytes that may wait.
-    pub buffer_bytes: u64,
-    /// Probability that a data packet is lost at random.
-    pub loss: f64,
-    /// The same for acknowledgements.
-    pub loss_reverse: f64,
-    /// Each data packet is late by up to this.
-    pub jitter_ms: f64,
-    /// Whether jitter may change the order of packets.
-    pub reorder: bool,
-    /// Redraws.
-    pub random_change: Option<RandomChange>,
-    /// Changes at given times.
-    pub change: Vec<TimedLinkChange>,
-}
-
-/// Values drawn evenly from ranges, again and again.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RandomChange {
-    /// Time between draws.
-    pub every_s: f64,
-    /// Smallest and largest rate.
-    pub rate_mbps: Option<[f64; 2]>,
-    /// Smallest and largest round trip.
-    pub rtt_ms: Option<[f64; 2]>,
-    /// Smallest and largest probability of loss.
-    pub loss: Option<[f64; 2]>,
-}
-
-/// What is different about the link from some time on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TimedLinkChange {
-    /// From when on.
-    pub at_s: f64,
-    /// The new rate.
-    pub rate_mbps: Option<f64>,
-    /// The new round trip.
-    pub rtt_ms: Option<f64>,
-    /// The new buffer.
-    pub buffer_bytes: Option<u64>,
-    /// The new probability of loss.
-    pub loss: Option<f64>,
 }
 
 /// What only the simulator knows.
@@ -183,6 +107,15 @@ pub struct Sim {
     pub initial_window_packets: u64,
     /// Size of a full packet of the network layer.
     pub packet_bytes: u64,
+}
+
+/// How far repeats differ from what the scenario says.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RepeatSpread {
+    /// The round trip is longer or shorter by up to this share, the same in the whole run.
+    pub rtt: f64,
+    /// Each flow starts later by up to this, and by at most a hundredth of the run.
+    pub start_s: f64,
 }
 
 /// When flows count as converged.
@@ -368,6 +301,9 @@ pub struct FlowGroup {
     pub upwards: bool,
     /// What is asked of the algorithm while it runs.
     pub change: Vec<FlowChange>,
+    /// By how much each flow of this run begins later than the scenario says; empty for no delay.
+    #[serde(skip)]
+    pub late_s: Vec<f64>,
 }
 
 /// What is asked of an algorithm while it runs.
@@ -434,6 +370,13 @@ impl FlowGroup {
     /// When the flow of this number in the group begins.
     #[must_use]
     pub fn start_of_s(&self, number: u64) -> f64 {
+        let late_s = usize::try_from(number).ok().and_then(|number| self.late_s.get(number));
+        self.scheduled_start_of_s(number) + late_s.copied().unwrap_or_default()
+    }
+
+    /// When the scenario says that it begins.
+    #[must_use]
+    pub fn scheduled_start_of_s(&self, number: u64) -> f64 {
         self.start_s + number as f64 * self.start_every_s
     }
 }

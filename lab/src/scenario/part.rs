@@ -93,7 +93,7 @@ mod tests {
         let file = |name: &str, sweep: &str| {
             let text = format!(
                 "name = \"{name}\"\ntitle = \"A\"\nduration_s = 1\n\
-                 link = {{ rate_mbps = 1, rtt_ms = 1, buffer_bytes = 1 }}\n{sweep}\n\
+                 link = {{ rate_mbps = 1, rtt_ms = 1, buffer_bytes = 1500 }}\n{sweep}\n\
                  [[flow]]\ncc = \"cubic\""
             );
             ScenarioFile::parse(&text, Path::new("a.toml")).unwrap()

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::keys::ScenarioKey;
+use super::link::TraceReference;
 use super::tree::{Node, ScenarioError, ScenarioResult, ScenarioText, TreeValue};
 
 /// One table of the file.
@@ -72,6 +73,12 @@ impl<'a> TableReader<'a> {
     pub(super) fn error(&self, key: &str, problem: impl Into<String>) -> ScenarioError {
         let at = self.node.get(key).unwrap_or(self.node).at;
         self.text.error(at, &self.name(key), problem)
+    }
+
+    /// The place of the value of `key`, or of the table where it has none.
+    pub(super) fn reference(&self, key: &str) -> TraceReference {
+        let at = self.node.get(key).unwrap_or(self.node).at;
+        TraceReference { file: self.text.file.to_owned(), place: self.text.place(at) }
     }
 
     /// An error about the table.

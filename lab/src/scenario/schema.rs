@@ -7,19 +7,14 @@ use millrace_config::Class;
 use crate::report::Plot;
 
 use super::model::{
-    Abr, App, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Link, Measure,
-    PeerPrograms, RandomChange, Rate, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim,
-    StreamTransport, TimedLinkChange, TraceFormat, Via,
+    Abr, App, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,
+    PeerPrograms, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport, Via,
 };
-use super::peer;
+use super::ranges::{RATE_MBPS, RTT_MS, TIME_S};
 use super::reader::TableReader;
 use super::tree::{Node, ScenarioResult, ScenarioText, TreeValue};
+use super::{algorithm, link_schema, peer, spread};
 
-const RATE_MBPS: std::ops::RangeInclusive<f64> = 0.01..=100_000.0;
-const RTT_MS: std::ops::RangeInclusive<f64> = 0.0..=20_000.0;
-const LOSS: std::ops::RangeInclusive<f64> = 0.0..=1.0;
-const TIME_S: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
-const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 0..=1_000_000_000;
 const MAX_FLOWS: u64 = 10_000;
 /// As many as `player/src/cli/pictures.ts` draws per session.
 const MAX_FRAMES: usize = 12;
@@ -105,13 +100,13 @@ pub(super) fn scenario(text: &ScenarioText<'_>, root: &Node) -> ScenarioResult<S
         6 => Ip::V6,
         other => return Err(reader.error("ip", format!("{other}, expected 4 or 6"))),
     };
-    let Some(mut link_table) = reader.table("link")? else {
+    let sim = sim(reader.table("sim")?)?;
+    let Some(link_table) = reader.table("link")? else {
         return Err(reader.error("link", "is missing: the table of the bottleneck"));
     };
-    let link = link(&mut link_table)?;
-    link_table.finish()?;
-    let sim = sim(reader.table("sim")?)?;
+    let link = link_schema::read(link_table, sim.packet_bytes, duration_s)?;
     let measure = measure(reader.table("measure")?)?;
+    let spread = spread::read(reader.table("spread")?)?;
     let peers = peer::read(&mut reader, text)?;
     let tables = reader.tables("flow")?;
     if tables.is_empty() {
@@ -126,71 +121,7 @@ pub(super) fn scenario(text: &ScenarioText<'_>, root: &Node) -> ScenarioResult<S
         return Err(reader.error("flow", format!("{flows} flows; allowed are {MAX_FLOWS}")));
     }
     reader.finish()?;
-    Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, groups })
-}
-
-fn link(reader: &mut TableReader<'_>) -> ScenarioResult<Link> {
-    Ok(Link {
-        rate: rate(reader)?,
-        rtt_ms: reader.needed_number("rtt_ms", RTT_MS)?,
-        buffer_bytes: match reader.maybe_integer("buffer_bytes", BUFFER_BYTES)? {
-            Some(bytes) => bytes,
-            None => return Err(reader.error("buffer_bytes", "is missing: an integer")),
-        },
-        loss: reader.number("loss", LOSS, 0.0)?,
-        loss_reverse: reader.number("loss_reverse", LOSS, 0.0)?,
-        jitter_ms: reader.number("jitter_ms", RTT_MS, 0.0)?,
-        reorder: reader.boolean("reorder", false)?,
-        random_change: reader.table("random_change")?.map(random_change).transpose()?,
-        change: reader.tables("change")?.into_iter().map(change).collect::<ScenarioResult<_>>()?,
-    })
-}
-
-fn rate(reader: &mut TableReader<'_>) -> ScenarioResult<Rate> {
-    let constant = reader.maybe_number("rate_mbps", RATE_MBPS)?;
-    let trace = reader.maybe_text("trace")?;
-    let words = [("mahimahi", TraceFormat::Mahimahi), ("throughput", TraceFormat::Throughput)];
-    let given = reader.has("trace_format");
-    let trace_format = reader.choice("trace_format", &words)?;
-    match (constant, trace) {
-        (Some(rate_mbps), None) if !given => Ok(Rate::Constant { rate_mbps }),
-        (Some(_), None) => Err(reader.error("trace_format", "is of no use without trace")),
-        (None, Some(trace)) => Ok(Rate::Trace { trace, trace_format }),
-        (Some(_), Some(_)) => Err(reader.error("trace", "either rate_mbps or trace, not both")),
-        (None, None) => Err(reader.error("rate_mbps", "is missing: rate_mbps, or trace")),
-    }
-}
-
-fn random_change(mut reader: TableReader<'_>) -> ScenarioResult<RandomChange> {
-    let change = RandomChange {
-        every_s: reader.needed_number("every_s", 0.001..=100_000.0)?,
-        rate_mbps: reader.span("rate_mbps", RATE_MBPS)?,
-        rtt_ms: reader.span("rtt_ms", RTT_MS)?,
-        loss: reader.span("loss", LOSS)?,
-    };
-    if change.rate_mbps.is_none() && change.rtt_ms.is_none() && change.loss.is_none() {
-        return Err(reader.table_error("changes nothing: set rate_mbps, rtt_ms or loss"));
-    }
-    reader.finish()?;
-    Ok(change)
-}
-
-fn change(mut reader: TableReader<'_>) -> ScenarioResult<TimedLinkChange> {
-    let change = TimedLinkChange {
-        at_s: reader.needed_number("at_s", TIME_S)?,
-        rate_mbps: reader.maybe_number("rate_mbps", RATE_MBPS)?,
-        rtt_ms: reader.maybe_number("rtt_ms", RTT_MS)?,
-        buffer_bytes: reader.maybe_integer("buffer_bytes", BUFFER_BYTES)?,
-        loss: reader.maybe_number("loss", LOSS)?,
-    };
-    let nothing =
-        TimedLinkChange { rate_mbps: None, rtt_ms: None, buffer_bytes: None, loss: None, ..change };
-    if change == nothing {
-        let problem = "changes nothing: set rate_mbps, rtt_ms, buffer_bytes or loss";
-        return Err(reader.table_error(problem));
-    }
-    reader.finish()?;
-    Ok(change)
+    Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, spread, groups })
 }
 
 fn sim(reader: Option<TableReader<'_>>) -> ScenarioResult<Sim> {
@@ -259,6 +190,9 @@ fn group(
         }
         (None, None) => Via::Proxy,
     };
+    if natural == Via::Proxy {
+        algorithm::check(&reader, &cc, &parameters)?;
+    }
     let via = via(&mut reader, natural)?;
     let group = FlowGroup {
         label: reader.maybe_text("label")?.unwrap_or_else(|| cc.clone()),
@@ -280,8 +214,9 @@ fn group(
         change: reader
             .tables("change")?
             .into_iter()
-            .map(flow_change)
+            .map(|table| flow_change(table, duration_s))
             .collect::<ScenarioResult<_>>()?,
+        late_s: Vec::new(),
     };
     if group.stop_s > duration_s {
         return Err(reader.error("stop_s", format!("is after the end, at {duration_s} s")));
@@ -383,7 +318,7 @@ fn class(reader: &mut TableReader<'_>) -> ScenarioResult<Option<Class>> {
     Ok(given.then_some(class))
 }
 
-fn flow_change(mut reader: TableReader<'_>) -> ScenarioResult<FlowChange> {
+fn flow_change(mut reader: TableReader<'_>, duration_s: f64) -> ScenarioResult<FlowChange> {
     let change = FlowChange {
         at_s: reader.needed_number("at_s", TIME_S)?,
         cc: reader.maybe_text("cc")?,
@@ -399,8 +334,13 @@ fn flow_change(mut reader: TableReader<'_>) -> ScenarioResult<FlowChange> {
         let problem = format!("{cc:?}, only algorithms of the tunnel take over from each other");
         return Err(reader.error("cc", problem));
     }
-    if cc.is_none() && !parameters.is_empty() {
-        return Err(reader.error("parameters", "are of no use without cc"));
+    match cc {
+        Some(cc) => algorithm::check(&reader, cc, parameters)?,
+        None if parameters.is_empty() => {}
+        None => return Err(reader.error("parameters", "are of no use without cc")),
+    }
+    if change.at_s >= duration_s {
+        return Err(reader.error("at_s", format!("is not before the end, at {duration_s} s")));
     }
     reader.finish()?;
     Ok(change)

@@ -28,15 +28,26 @@ fn defaults_are_filled_in() {
 
 #[test]
 fn a_sweep_makes_every_combination_and_the_last_key_turns_fastest() {
-    let sweep = "[sweep]\n\"link.loss\" = [0, 0.01]\n\"flow.0.cc\" = [\"a\", \"b\", \"c\"]\n";
+    let sweep =
+        "[sweep]\n\"link.loss\" = [0, 0.01]\n\"flow.0.cc\" = [\"cubic\", \"bbr\", \"reno\"]\n";
     let file = parse(&[HEAD, LINK, sweep, FLOW]);
     let cells: Vec<(f64, &str)> = file
         .cells
         .iter()
         .map(|cell| (cell.scenario.link.loss, cell.scenario.groups[0].cc.as_str()))
         .collect();
-    assert_eq!(cells, [(0.0, "a"), (0.0, "b"), (0.0, "c"), (0.01, "a"), (0.01, "b"), (0.01, "c")]);
-    assert_eq!(file.cells[4].at["flow.0.cc"], "b");
+    assert_eq!(
+        cells,
+        [
+            (0.0, "cubic"),
+            (0.0, "bbr"),
+            (0.0, "reno"),
+            (0.01, "cubic"),
+            (0.01, "bbr"),
+            (0.01, "reno")
+        ]
+    );
+    assert_eq!(file.cells[4].at["flow.0.cc"], "bbr");
     assert_eq!(file.cells[4].at["link.loss"], 0.01);
 }
 
@@ -54,10 +65,10 @@ fn zipped_keys_turn_together() {
 
 #[test]
 fn a_star_is_every_flow_and_parameters_can_be_swept() {
-    let sweep = "[sweep]\n\"flow.*.parameters.theta\" = [1.0, 1.5]\n";
+    let sweep = "[sweep]\n\"flow.*.parameters.c\" = [1.0, 1.5]\n";
     let file = parse(&[HEAD, LINK, sweep, FLOW, FLOW]);
-    let theta = |group: usize| file.cells[1].scenario.groups[group].parameters["theta"].clone();
-    assert_eq!((theta(0), theta(1)), (1.5.into(), 1.5.into()));
+    let c = |group: usize| file.cells[1].scenario.groups[group].parameters["c"].clone();
+    assert_eq!((c(0), c(1)), (1.5.into(), 1.5.into()));
 }
 
 #[test]
@@ -67,7 +78,7 @@ fn a_wrong_swept_value_is_reported_where_it_is_written() {
         error(&[HEAD, LINK, sweep, FLOW]),
         "a.toml:9:19: link.loss: 1.5 is out of range: 0 to 1"
     );
-    let sweep = "[sweep]\n\"flow.3.cc\" = [\"a\"]\n";
+    let sweep = "[sweep]\n\"flow.3.cc\" = [\"cubic\"]\n";
     assert_eq!(
         error(&[HEAD, LINK, sweep, FLOW]),
         "a.toml:9:1: sweep.\"flow.3.cc\": no item \"3\": there are 1, counted from 0"
@@ -77,7 +88,7 @@ fn a_wrong_swept_value_is_reported_where_it_is_written() {
 #[test]
 fn changes_and_starts_are_read() {
     let changes = "[[link.change]]\nat_s = 4\nrate_mbps = 5\n[link.random_change]\nevery_s = 5\nloss = [0, 0.01]\n";
-    let flow = "[[flow]]\ncc = \"a\"\ncount = 3\nstart_every_s = 2\nstart_s = 1\n[[flow.change]]\nat_s = 3\nshare = 0.25\n";
+    let flow = "[[flow]]\ncc = \"cubic\"\ncount = 3\nstart_every_s = 2\nstart_s = 1\n[[flow.change]]\nat_s = 3\nshare = 0.25\n";
     let file = parse(&[HEAD, LINK, changes, flow]);
     let scenario = &file.cells[0].scenario;
     assert_eq!(scenario.link.change[0].rate_mbps, Some(5.0));
@@ -88,7 +99,7 @@ fn changes_and_starts_are_read() {
 
 #[test]
 fn a_video_like_source_is_read() {
-    let flow = "[[flow]]\ncc = \"a\"\napp = \"on_off\"\nsegment_bytes = 450000\nevery_s = 1\n";
+    let flow = "[[flow]]\ncc = \"cubic\"\napp = \"on_off\"\nsegment_bytes = 450000\nevery_s = 1\n";
     let file = parse(&[HEAD, LINK, flow]);
     let expected = App::OnOff { segment_bytes: 450_000, every_s: 1.0 };
     assert_eq!(file.cells[0].scenario.groups[0].app, expected);
@@ -97,7 +108,7 @@ fn a_video_like_source_is_read() {
 #[test]
 fn a_dash_player_is_that_of_the_page_unless_told_otherwise() {
     let app = |more| {
-        let flow = format!("[[flow]]\ncc = \"a\"\napp = \"dash\"\n{more}");
+        let flow = format!("[[flow]]\ncc = \"cubic\"\napp = \"dash\"\n{more}");
         parse(&[HEAD, LINK, &flow]).cells[0].scenario.groups[0].app
     };
     let by_default = App::Dash { abr: Abr::Throughput, buffer_s: 15.0, fast_switch: true };

@@ -155,7 +155,8 @@ impl ScenarioText<'_> {
         }
     }
 
-    fn place(&self, at: usize) -> (usize, usize) {
+    /// Line and column of a byte offset.
+    pub(super) fn place(&self, at: usize) -> (usize, usize) {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

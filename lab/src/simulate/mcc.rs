@@ -12,6 +12,7 @@ use millrace_mcc::{
 use millrace_sim::Supervisor;
 use serde_json::{Map, Value};
 
+use crate::checkout;
 use crate::results::series::InUse;
 use crate::runner::NotDone;
 use crate::scenario::{FlowGroup, Scenario};
@@ -25,7 +26,9 @@ pub const NAME: &str = Config::NAME;
 /// The settings are invalid.
 pub fn config(parameters: &Map<String, Value>) -> Result<Config, NotDone> {
     let config = serde_json::from_value(Value::Object(parameters.clone()));
-    config.map_err(|error| NotDone::Failed(format!("{NAME}: {error}")))
+    let config: Config = config.map_err(|error| NotDone::Failed(format!("{NAME}: {error}")))?;
+    let rules = config.rules.as_deref().map(checkout::existing);
+    Ok(Config { rules, ..config })
 }
 
 /// Initial controller of a flow.

@@ -37,16 +37,8 @@ pub fn setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, N
 /// When something that it needs is missing, or a value is out of range.
 pub fn link_setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, NotDone> {
     let link = &scenario.link;
-    let rate = match &link.rate {
-        scenario::Rate::Constant { rate_mbps } => {
-            LinkRate::Constant(Bandwidth::from_mbps(*rate_mbps))
-        }
-        scenario::Rate::Trace { trace, trace_format } => {
-            LinkRate::Trace(traces.get(trace, *trace_format)?)
-        }
-    };
     let first = LinkSetup {
-        rate,
+        rate: traces.link_rate(&link.rate)?,
         rtt: ms(link.rtt_ms),
         buffer_bytes: link.buffer_bytes,
         loss: link.loss,

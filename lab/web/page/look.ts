@@ -5,10 +5,14 @@ import type { Styles } from "../src/style.ts";
 
 export const DARK = "(prefers-color-scheme: dark)";
 
+/** Class of the document while it is laid out for paper: see style.css. */
+export const PRINTING = "printing";
+
 export function look(width_px: number, styles: Styles): Look {
   const css = getComputedStyle(document.documentElement);
   const of = (name: string): string => css.getPropertyValue(name).trim();
-  return { mode: matchMedia(DARK).matches ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), width_px, textWidth_px, styles };
+  const isDark = matchMedia(DARK).matches && !document.documentElement.classList.contains(PRINTING);
+  return { mode: isDark ? "dark" : "light", text: of("--text"), muted: of("--muted"), line: of("--line"), back: of("--back"), width_px, textWidth_px, styles };
 }
 
 let context: CanvasRenderingContext2D | null = null;

@@ -9,7 +9,7 @@ import { description, option } from "../src/option.ts";
 import type { Styles } from "../src/style.ts";
 import { element } from "./dom.ts";
 import { legend } from "./legend.ts";
-import { DARK, look } from "./look.ts";
+import { DARK, look, PRINTING } from "./look.ts";
 import { tableOf } from "./table.ts";
 
 use([BarChart, CustomChart, LineChart, ScatterChart, GridComponent, TooltipComponent, SVGRenderer]);
@@ -27,7 +27,7 @@ export interface Plots {
   readonly add: (panels: readonly Panel[]) => HTMLElement;
   /** After a change of colours or width. */
   readonly redraw: () => void;
-  /** Also what has not been seen yet, for printing. */
+  /** The same, with what has not been seen yet. */
   readonly drawAll: () => void;
 }
 
@@ -97,14 +97,21 @@ export function plots({ styles, sets, hasSharedPointer }: PlotsOptions): Plots {
   return {
     add,
     redraw: () => all.forEach((d) => d.instance !== null && (d.instance.resize(), draw(d))),
-    drawAll: () => all.forEach(draw),
+    drawAll: () => all.forEach((d) => (d.instance?.resize(), draw(d))),
   };
 }
 
-/** Draws again after a change of colours or width, and everything before printing. */
+/** Draws again after a change of colours or width; everything, at the width of the paper, before printing. */
 export function follow(page: Plots): void {
   matchMedia(DARK).addEventListener("change", page.redraw);
-  addEventListener("beforeprint", page.drawAll);
+  addEventListener("beforeprint", () => {
+    document.documentElement.classList.add(PRINTING);
+    page.drawAll();
+  });
+  addEventListener("afterprint", () => {
+    document.documentElement.classList.remove(PRINTING);
+    page.redraw();
+  });
   let width = document.body.clientWidth;
   new ResizeObserver(() => {
     if (document.body.clientWidth === width) return;

@@ -215,6 +215,44 @@ describe("the page", { timeout: 60_000 }, () => {
     await page.close();
   });
 
+  it("prints whole charts in light colours on A4, also those that were not seen", async () => {
+    const { page } = await open(1280, "dark");
+    await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+    await page.emulateMedia({ media: "print" });
+    // 186 mm: A4 within its margins.
+    await page.setViewportSize({ width: 703, height: 1000 });
+    const charts = await page.locator(".chart").evaluateAll((all) =>
+      all.map((c) => {
+        const svg = c.querySelector("svg");
+        const right = (e: Element): number => e.getBoundingClientRect().right;
+        return svg === null ? "not drawn" : right(svg) > right(c) + 1 || right(svg) > 704 ? `${c.getAttribute("aria-label")} ends at ${right(svg)}` : "";
+      }),
+    );
+    expect(charts.length).toBeGreaterThan(10);
+    expect(charts.filter((c) => c !== "")).toEqual([]);
+    expect(await overflow_px(page)).toBeLessThanOrEqual(0);
+    const text = (): Promise<string> => page.evaluate(() => getComputedStyle(document.body).color);
+    expect(await text()).toBe("rgb(27, 31, 36)");
+    await page.emulateMedia({ media: "screen" });
+    await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+    expect(await text()).toBe("rgb(238, 241, 244)");
+    await page.close();
+  });
+
+  it("says nothing of claims where there are none, and needs no contents for one scenario", async () => {
+    const figures = report.figures.map((f) => ({ ...f, claims: [] }));
+    for (const [count, headings] of [
+      [figures.length, ["Scenarios"]],
+      [1, []],
+    ] as const) {
+      const { page } = await open(1280, "light", await pages.write(`none-${count}.html`, { ...report, title: "My own link", figures: figures.slice(0, count) }));
+      expect(await page.locator("h1").innerText()).toBe("My own link");
+      expect(await page.locator(".summary h2").allInnerTexts()).toEqual(headings);
+      expect(await page.locator("body").innerText()).not.toContain("0 claims");
+      await page.close();
+    }
+  });
+
   it("describes each chart in words", async () => {
     const { page } = await open(1280, "light");
     const labels = await page.locator(".chart").evaluateAll((all) => all.map((c) => c.getAttribute("aria-label")));

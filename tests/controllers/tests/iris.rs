@@ -45,6 +45,24 @@ fn random_loss_is_no_signal() {
     }
 }
 
+/// What the extensions are for: the published rules keep more queue, and lose what a buffer below B can't hold.
+#[test]
+fn the_published_rules_keep_more_queue_and_overflow_a_small_buffer() {
+    let run = |config: IrisConfig, buffer_bytes| {
+        let link = Link::new(20.0, 50.0, buffer_bytes, 0.0);
+        Path::new(link, 1).flow(&config, DataSource::Bulk, 0.0).run(60.0)
+    };
+    let [default, published] = [IRIS, IRIS.as_published()].map(|config| {
+        let small = run(config, 10_000).flows[0].loss();
+        let whole = run(config, 125_000);
+        println!("{:.1} Mbit/s", whole.flows[0].mbps(10.0, 60.0));
+        (whole.p95_queueing_ms(10.0), small)
+    });
+    println!("p95 of the queue, lost of 10 kB: {default:?} by default, {published:?} as published");
+    assert!(published.0 > 1.5 * default.0, "{published:?} {default:?}");
+    assert!(published.1 > 5.0 * default.1, "{published:?} {default:?}");
+}
+
 /// Three flows, 20 s after each other, in half a bandwidth-delay product of buffer.
 fn three(config: IrisConfig, seed: u64) -> Run {
     let mut path = Path::new(Link::new(20.0, 50.0, 62_500, 0.0), seed);

@@ -4,7 +4,7 @@ mod simulated;
 
 use std::time::Duration;
 
-use millrace_cc::pcc::{PccConfig, StartUpKind, VIVACE_LATENCY as VIVACE};
+use millrace_cc::pcc::{PccConfig, StartUpKind, VIVACE_LATENCY as VIVACE, VIVACE_LOSS};
 use millrace_cc::{Bandwidth, ConstantConfig};
 use simulated::{DataSource, Link, Path, Run};
 
@@ -67,6 +67,20 @@ fn the_published_settings_lose_a_third_of_that_link() {
     let goodput = |seed| bulk(lossy(), VIVACE.as_published(), seed, 60.0).flows[0].mbps(3.0, 60.0);
     let mean = SEEDS.map(goodput).sum::<f64>() / 3.0;
     assert!((6.0..9.0).contains(&mean), "{mean:.2} Mbit/s");
+}
+
+/// The table "The authors' code" of docs/research/cc/pcc.md.
+#[test]
+fn the_rules_of_the_authors_code_bear_random_loss_that_stops_the_published_ones() {
+    let link = Link::new(20.0, 30.0, 75_000, 0.03);
+    let goodput = |config: PccConfig| {
+        let of = |seed| bulk(link, config, seed, 26.0).flows[0].mbps(9.0, 26.0);
+        SEEDS.map(of).sum::<f64>() / 3.0
+    };
+    let code = VIVACE_LOSS.as_nsdi18_code().expect("a member of Vivace");
+    let (code, published) = (goodput(code), goodput(VIVACE_LOSS.as_published()));
+    println!("{code:.1} by the code's rules, {published:.1} Mbit/s as published");
+    assert!(code > 15.0 && published < 13.0, "{code:.1} {published:.1} Mbit/s");
 }
 
 #[test]

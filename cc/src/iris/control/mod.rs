@@ -83,8 +83,8 @@ impl Control {
             rate_mbps: bounded(start_mbps),
             decision: 0,
             mtu_bytes,
-            target: TargetDelay::new(config.target),
-            slope: DelaySlope::new(config.epoch()),
+            target: TargetDelay::new(config.target, config.extensions.median_bound),
+            slope: DelaySlope::new(config.epoch(), config.extensions.slope_bound),
             losses: Losses::default(),
             start_losses: Count::default(),
             capacity: WindowedMax::new(CAPACITY_WINDOW.as_nanos() as u64),
@@ -170,7 +170,10 @@ impl Control {
     /// path, the noise of a short epoch would make the rate vary.
     pub(super) fn epoch(&self, smoothed: Duration) -> Duration {
         match self.state {
-            IrisState::Steady => self.config.epoch().max(smoothed / MAX_EPOCHS_PER_RTT),
+            IrisState::Steady if self.config.extensions.long_epochs => {
+                self.config.epoch().max(smoothed / MAX_EPOCHS_PER_RTT)
+            }
+            IrisState::Steady => self.config.epoch(),
             IrisState::Starting { .. } | IrisState::Draining { .. } => self.config.epoch(),
         }
     }

@@ -45,7 +45,10 @@ impl Control {
             let received = feedback.newest_mbps.min(arrived);
             self.note_received(feedback.now, received.max(self.proven(outcome)));
             self.slope.fit();
-            self.drain(feedback, self.received_mbps);
+            match self.config.extensions.drains {
+                true => self.drain(feedback, self.received_mbps),
+                false => self.continue_at(self.received_mbps),
+            }
         } else if !outcome.partial {
             self.received_mbps = feedback.newest_mbps;
             let until = feedback.now + self.config.epoch() * TRIED_EPOCHS;

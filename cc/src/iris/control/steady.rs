@@ -37,13 +37,16 @@ impl Control {
         let overload = load > OVERLOAD_RATIO * self.config.load_packets;
         self.overloaded = if overload { self.overloaded + 1 } else { 0 };
         let received = feedback.received_mbps * self.unused(feedback);
-        if self.needs_drain(feedback.now, feedback.hold) {
+        if self.config.extensions.drains && self.needs_drain(feedback.now, feedback.hold) {
             return self.drain(feedback, received);
         }
         let k = self.slope.get(feedback.received_mbps);
         let expansion = self.expansion(feedback, k);
         let step = step(self.config.delta_ms / 1e3, k, load - target, expansion);
-        let step = self.rise(feedback, load, step);
+        let step = match self.config.extensions.rises {
+            true => self.rise(feedback, load, step),
+            false => step,
+        };
         let most = match feedback.trial {
             true => self.trial_limit(feedback, load),
             false => f64::INFINITY,
@@ -57,6 +60,9 @@ impl Control {
     /// little late, below the rate by more than the steps of a long path. Only the received share of what
     /// was sent shows something about the rate.
     fn unused(&self, feedback: &Feedback) -> f64 {
+        if !self.config.extensions.forecast {
+            return 1.0;
+        }
         (self.rate_mbps / feedback.outcome.sent_mbps).clamp(1.0, MAX_UNUSED_RATIO)
     }
 
@@ -65,7 +71,11 @@ impl Control {
     /// The paper takes the load that the epoch met. On a long path that is outdated: the load would
     /// oscillate.
     fn expected_load(&self, feedback: &Feedback) -> f64 {
-        let growth_s = (1.0 / feedback.stretch - 1.0) * feedback.unseen().as_secs_f64();
+        let unseen_s = match self.config.extensions.forecast {
+            true => feedback.unseen().as_secs_f64(),
+            false => 0.0,
+        };
+        let growth_s = (1.0 / feedback.stretch - 1.0) * unseen_s;
         let queue_s = (feedback.queue().as_secs_f64() + growth_s).max(0.0);
         self.per_second(feedback.outcome.sent_mbps) * queue_s
     }
@@ -78,6 +88,9 @@ impl Control {
         let hold_s = feedback.hold.as_secs_f64();
         let wanted =
             self.config.expansion_packets.unwrap_or(largest_per_s * hold_s / self.config.loop_gain);
+        if !self.config.extensions.step_bound {
+            return wanted.max(f64::MIN_POSITIVE);
+        }
         // Eq. 11: flows become equal while (delta/k)(rtt - T)/M < 1.
         let fair = largest_per_s * feedback.queue().as_secs_f64();
         let expansion = wanted.max(FAIRNESS_MARGIN * fair).max(f64::MIN_POSITIVE);

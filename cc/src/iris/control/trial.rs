@@ -36,6 +36,9 @@ impl Control {
             self.judge_start_up_losses(outcome);
             return LossVerdict::Random;
         }
+        if !self.config.extensions.trials {
+            return LossVerdict::Random;
+        }
         let heavy = lost as f64 > HEAVY_LOSS_RATE * packets as f64;
         if self.load_packets >= self.load_target && !heavy && !self.losses.is_trial_running() {
             return LossVerdict::Random;

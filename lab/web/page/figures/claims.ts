@@ -3,8 +3,8 @@ import type { Claim, Verdict } from "../../src/figures/document.ts";
 import { figure, withUnit } from "../../src/format.ts";
 import { element } from "../dom.ts";
 
-const CLASS: Readonly<Record<Verdict, string>> = { holds: "holds", fails: "fails", "not measured": "none" };
-const MARK: Readonly<Record<Verdict, string>> = { holds: "✓", fails: "✗", "not measured": "–" };
+const CLASS: Readonly<Record<Verdict, string>> = { holds: "holds", fails: "fails", undecided: "undecided", "not measured": "none" };
+const MARK: Readonly<Record<Verdict, string>> = { holds: "✓", fails: "✗", undecided: "?", "not measured": "–" };
 
 export function badge(verdict: Verdict, text: string = verdict): HTMLElement {
   return element("span", { class: `badge ${CLASS[verdict]}` }, `${MARK[verdict]} ${text}`);
@@ -26,7 +26,7 @@ function measured(claim: Claim): HTMLElement {
 function comparisons(claim: Claim): HTMLElement[] {
   if (claim.points.length < 2) return [];
   const rows = claim.points.map((p) =>
-    element("li", {}, `${p.at}: ${value(claim, p.measured)}`, p.reference === null ? "" : ` (${figure(p.value)} to ${figure(p.reference)})`, p.holds ? "" : " ✗"),
+    element("li", {}, `${p.at}: ${value(claim, p.measured)}`, p.interval === undefined || p.interval[0] === p.interval[1] ? "" : ` [${figure(p.interval[0])} to ${figure(p.interval[1])}]`, p.reference === null ? "" : ` (${figure(p.value)} to ${figure(p.reference)})`, p.holds ? "" : " ✗"),
   );
   return [element("details", {}, element("summary", {}, `${claim.points.length} comparisons`), element("ul", {}, ...rows))];
 }
@@ -36,7 +36,7 @@ export function claimsTable(claims: readonly Claim[]): HTMLElement {
   const rows = claims.map((claim) => {
     const text = element("td", { class: "text" }, claim.text);
     if (claim.source !== null) text.append(element("small", {}, claim.source));
-    if (claim.reason !== null) text.append(element("p", { class: "reason" }, element("b", {}, claim.verdict === "holds" ? "Note:" : "Why:"), ` ${claim.reason}`));
+    if (claim.reason !== null) text.append(element("p", { class: "reason" }, element("b", {}, claim.verdict === "fails" ? "Why:" : "Note:"), ` ${claim.reason}`));
     text.append(...comparisons(claim));
     const wanted = element("td", { "data-head": "Wanted" }, element("code", {}, claim.metric), ` ${claim.bound}`);
     return element("tr", { class: CLASS[claim.verdict] }, text, wanted, measured(claim), element("td", { class: "verdict" }, badge(claim.verdict)));

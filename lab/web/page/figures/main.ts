@@ -11,18 +11,27 @@ import { follow, plots, type Plots } from "../plot.ts";
 import { badge, claimsTable } from "./claims.ts";
 import { gallery } from "./gallery.ts";
 
-const VERDICTS = ["holds", "fails", "not measured"] as const satisfies readonly Verdict[];
+const VERDICTS = ["holds", "fails", "undecided", "not measured"] as const satisfies readonly Verdict[];
 
 function header(report: Report): HTMLElement {
   const warnings = report.warnings.map((w) => element("p", { class: "warning" }, w));
   return element("header", {}, element("h1", {}, report.title), ...warnings, factsList(report.facts));
 }
 
-function tally(figures: readonly Figure[]): HTMLElement {
+/** Nothing where nothing is claimed. */
+function tally(figures: readonly Figure[]): readonly HTMLElement[] {
   const counts = count(figures.flatMap((f) => f.claims));
   const total = VERDICTS.reduce((sum, v) => sum + counts[v], 0);
   const parts = VERDICTS.filter((v) => counts[v] > 0).map((v) => badge(v, `${counts[v]} ${v === "holds" && counts[v] !== 1 ? "hold" : v === "fails" && counts[v] !== 1 ? "fail" : v}`));
-  return element("p", { class: "tally" }, `Of ${total} claims `, ...parts.flatMap((p) => [p, " "]));
+  return total === 0 ? [] : [element("p", { class: "tally" }, `Of ${total} ${total === 1 ? "claim" : "claims"} `, ...parts.flatMap((p) => [p, " "]))];
+}
+
+/** Claims and contents; nothing for a single scenario without claims, whose section follows at once. */
+function overview(figures: readonly Figure[]): readonly HTMLElement[] {
+  const counted = tally(figures);
+  if (counted.length === 0 && figures.length < 2) return [];
+  const heading = element("h2", {}, counted.length === 0 ? "Scenarios" : "Claims");
+  return [element("section", { class: "summary" }, heading, ...counted, ...failures(figures), contents(figures))];
 }
 
 function contents(figures: readonly Figure[]): HTMLElement {
@@ -67,8 +76,7 @@ function start(): void {
   document.title = report.title;
   const given = styles(report.figures.flatMap((f) => [...f.plots.flatMap(seriesNames), ...viewers(f.gallery)]), report.sets);
   const draw = plots({ styles: given, sets: report.sets, hasSharedPointer: false });
-  const summary = element("section", { class: "summary" }, element("h2", {}, "Claims"), tally(report.figures), ...failures(report.figures), contents(report.figures));
-  document.body.append(header(report), element("main", {}, summary, ...report.figures.map((f) => section(f, draw, given))));
+  document.body.append(header(report), element("main", {}, ...overview(report.figures), ...report.figures.map((f) => section(f, draw, given))));
   follow(draw);
   // The fragment was looked for before there was anything.
   if (location.hash !== "") document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();

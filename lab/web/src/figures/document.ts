@@ -63,7 +63,7 @@ export interface Seen {
   readonly source_part: number | null;
 }
 
-export type Verdict = "holds" | "fails" | "not measured";
+export type Verdict = "holds" | "fails" | "undecided" | "not measured";
 
 export interface Claim {
   readonly text: string;
@@ -72,7 +72,7 @@ export interface Claim {
   readonly bound: string;
   readonly verdict: Verdict;
   readonly measured: number | null;
-  /** Least and greatest over the repeats, where `measured` is a single figure. */
+  /** 95 % bootstrap interval; in results of earlier versions least and greatest over the repeats. */
   readonly spread: readonly [number, number] | null;
   readonly unit: string;
   readonly at: string;
@@ -85,12 +85,14 @@ export interface ClaimPoint {
   readonly value: number | null;
   readonly reference: number | null;
   readonly measured: number | null;
+  /** 95 % bootstrap interval. */
+  readonly interval?: readonly [number, number];
   readonly holds: boolean;
 }
 
 /** Number of claims by verdict. */
 export function count(claims: readonly Claim[]): Record<Verdict, number> {
-  const counts = { holds: 0, fails: 0, "not measured": 0 };
+  const counts = { holds: 0, fails: 0, undecided: 0, "not measured": 0 };
   for (const claim of claims) counts[claim.verdict]++;
   return counts;
 }
