@@ -114,6 +114,7 @@ waiting_job() {
     # Namespaces and nginx, without measuring.
     part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
     part deployment tests/scripts/deployment.sh
+    part join "${as_root[@]}" tests/scripts/join.sh
     part player vitest player
 }
 

@@ -9,22 +9,22 @@ use std::path::Path;
 
 use boring::x509::{X509, X509Ref};
 
-use super::authority::Issued;
 use super::error::CertificateError;
+use super::files::give_to_owner;
 
 /// Name of the list, in the directory of the authority.
 const ISSUED_FILE: &str = "issued.txt";
 
-/// Adds a certificate to the list of `directory`.
-pub(super) fn record(
-    directory: &Path,
-    name: &str,
-    issued: &Issued,
-) -> Result<(), CertificateError> {
-    let certificate = X509::from_pem(issued.certificate.as_bytes())?;
+/// Adds a certificate, PEM, to the list of `directory`.
+///
+/// # Errors
+/// The list can't be written.
+pub fn record(directory: &Path, name: &str, certificate: &str) -> Result<(), CertificateError> {
+    let certificate = X509::from_pem(certificate.as_bytes())?;
     let path = directory.join(ISSUED_FILE);
     let append = || {
         let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        give_to_owner(&file, &path)?;
         writeln!(file, "{}", line(&certificate, name)?)?;
         file.sync_all()
     };
