@@ -164,6 +164,14 @@ fn pem(certificate: &X509) -> Result<String, EnrolmentFailure> {
 }
 
 impl ClientSide {
+    /// Checks that the server takes a connection.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn reach(&self) -> Result<(), EnrolmentFailure> {
+        self.connect().map(drop)
+    }
+
     /// Sends a request, and returns the certificate that comes, and the authority that was known by its fingerprint.
     fn exchange(
         &self,
