@@ -17,7 +17,9 @@ use millrace_e2e::program::{Ended, Program};
 use millrace_e2e::test_lock::{self, TestLock};
 use millrace_e2e::{binaries, tcp, wait};
 use nix::sys::signal::Signal;
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
 use tempfile::TempDir;
+use time::OffsetDateTime;
 
 /// Longest run of a command; `join` runs the doctor.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
@@ -60,6 +62,28 @@ fn is_healthy(admin: SocketAddr) -> bool {
     matches!(admin::get(admin, "/healthz"), Ok((200, _)))
 }
 
+/// Replaces the certificate that `init` has made by one for the same key that expires as soon as those of clients.
+fn shorten_server_certificate(state: &Path, lifetime_s: u32) {
+    let read = |name: &str| fs::read_to_string(state.join(name)).unwrap();
+    let authority = KeyPair::from_pem(&read("ca.key")).unwrap();
+    let issuer = Issuer::from_ca_cert_pem(&read("ca.pem"), authority).unwrap();
+    let mut parameters = CertificateParams::new([Ipv4Addr::LOCALHOST.to_string()]).unwrap();
+    let now = OffsetDateTime::now_utc();
+    parameters.not_before = now - time::Duration::HOUR;
+    parameters.not_after = now + Duration::from_secs(lifetime_s.into());
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::from_pem(&read("server.key")).unwrap();
+    let certificate = parameters.signed_by(&key, &issuer).unwrap();
+    fs::write(state.join("server.pem"), certificate.pem()).unwrap();
+}
+
+/// Serial number of a certificate.
+fn serial(file: &Path) -> Vec<u8> {
+    let pem = fs::read(file).unwrap();
+    X509::from_pem(&pem).unwrap().serial_number().to_bn().unwrap().to_vec()
+}
+
 impl EnrolmentSite {
     /// Sets a server up for destinations on 127.0.0.1, and starts it with certificates for so long.
     fn start(origin: SocketAddr, certificate_lifetime_s: u32) -> Self {
@@ -69,6 +93,7 @@ impl EnrolmentSite {
         let text = fs::read_to_string(&config).unwrap();
         let lifetime = format!("[enrolment]\ncertificate_lifetime_s = {certificate_lifetime_s}");
         fs::write(&config, text.replace("[enrolment]", &lifetime)).unwrap();
+        shorten_server_certificate(&site.state(), certificate_lifetime_s);
         site.server =
             Some(Program::start("millrace-server", run_with(binaries::server(), &config)));
         wait::for_true("the server is healthy", START_TIMEOUT, || is_healthy(site.admin));
@@ -90,6 +115,10 @@ impl EnrolmentSite {
 
     fn config(&self) -> PathBuf {
         self.directory.path().join("server.toml")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
     }
 
     fn invite(&self, name: &str) -> String {
@@ -129,7 +158,7 @@ impl EnrolmentSite {
     }
 
     fn deny(&self, entry: &str) {
-        fs::write(self.directory.path().join("state/denied.txt"), entry).unwrap();
+        fs::write(self.state().join("denied.txt"), entry).unwrap();
         let reloads =
             || Metrics::fetch(self.admin).sum("millrace_reloads_total", &[("result", "done")]);
         let before = reloads();
@@ -150,8 +179,7 @@ impl JoinedClient {
     }
 
     fn serial(&self) -> Vec<u8> {
-        let pem = fs::read(self.directory.join("state/client.pem")).unwrap();
-        X509::from_pem(&pem).unwrap().serial_number().to_bn().unwrap().to_vec()
+        serial(&self.directory.join("state/client.pem"))
     }
 
     fn renew(&self) -> Ended {
@@ -171,7 +199,7 @@ fn clients_join_with_a_token_each_and_their_flows_cross_the_tunnel() {
         assert_eq!(Metrics::fetch(client.admin).sum("millrace_flows_direct_total", &[]), 0.0);
     }
     let mut command = binaries::server();
-    command.args(["certificates", "--list", "--dir"]).arg(site.directory.path().join("state"));
+    command.args(["certificates", "--list", "--dir"]).arg(site.state());
     let list = run(command).output;
     assert!(list.contains(" name edge-1") && list.contains(" name edge-2"), "{list}");
 }
@@ -203,7 +231,7 @@ fn expired_foreign_and_damaged_tokens_are_refused() {
     let site = EnrolmentSite::start(origin.address(), 86_400);
     let listen = tcp::unused(Ipv4Addr::LOCALHOST);
     let token = site.invite("edge-1");
-    let invites = site.directory.path().join("state/invites");
+    let invites = site.state().join("invites");
     for entry in fs::read_dir(&invites).unwrap() {
         let path = entry.unwrap().path();
         let mut invite: serde_json::Value =
@@ -252,8 +280,9 @@ const CHUNK_BYTES: usize = 16 * 1024;
 
 #[test]
 fn certificates_renew_themselves_while_a_download_runs() {
-    // In both of its certificates' lifetimes, 6 s, there are 4 s until they are renewed.
-    const CHUNKS: usize = 100;
+    // Certificates are valid for 9 s, and are renewed after 6 s. The download takes longer.
+    const LIFETIME_S: u32 = 9;
+    const CHUNKS: usize = 110;
     let origin = Origin::start(|mut stream| {
         let mut pattern = Pattern::new(7);
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -267,18 +296,23 @@ fn certificates_renew_themselves_while_a_download_runs() {
         }
         stream.shutdown(std::net::Shutdown::Write).ok();
     });
-    let site = EnrolmentSite::start(origin.address(), 6);
+    let site = EnrolmentSite::start(origin.address(), LIFETIME_S);
+    let server_certificate = site.state().join("server.pem");
     let mut client = site.joined("edge-1");
-    let first = client.serial();
+    let first = (client.serial(), serial(&server_certificate));
     let mut flow = client.listener.open(&origin.address().to_string()).unwrap();
     let mut received = Vec::new();
     flow.read_to_end(&mut received).unwrap();
     assert!(received == data::pattern(7, CHUNKS * CHUNK_BYTES), "{} bytes", received.len());
-    assert_ne!(client.serial(), first);
-    client.program.expect_log("a renewal", wait::DEFAULT_TIMEOUT, |line| {
-        line.contains("certificate renewed").then_some(())
-    });
-    // The first certificate has expired: new connections have a later one.
+    let second = (client.serial(), serial(&server_certificate));
+    assert!(second.0 != first.0 && second.1 != first.1);
+    for program in [&client.program, site.server.as_ref().unwrap()] {
+        for said in ["certificate renewed", "configuration reloaded"] {
+            program
+                .expect_log(said, wait::DEFAULT_TIMEOUT, |line| line.contains(said).then_some(()));
+        }
+    }
+    // The first certificates have expired: a new connection needs later ones at both ends.
     client.program.kill();
     let config = client.directory.join("client.toml");
     client.program = Program::start("millrace-client", run_with(binaries::client(), &config));
