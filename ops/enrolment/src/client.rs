@@ -51,7 +51,7 @@ pub enum EnrolmentFailure {
     Connection(String),
     /// The server refuses.
     #[error("the server refuses: {0}")]
-    Refused(#[from] EnrolmentRefusal),
+    Refused(EnrolmentRefusal),
     /// The certificate that came can't be used.
     #[error("the certificate that the server sent can't be used: {0}")]
     Certificate(String),
@@ -188,7 +188,7 @@ impl ClientSide {
         stream.write_all(&request).map_err(broken)?;
         let max = MAX_ENROLMENT_RESPONSE_BYTES;
         match exchange::receive(&mut stream, max, parse_response).map_err(broken)? {
-            EnrolmentResponse::Refused(reason) => Err(reason.into()),
+            EnrolmentResponse::Refused(reason) => Err(EnrolmentFailure::Refused(reason)),
             EnrolmentResponse::Issued(der) => {
                 Ok((X509::from_der(&der).map_err(unusable)?, authority))
             }

@@ -37,10 +37,10 @@ pub enum InviteError {
         error: io::Error,
     },
     /// A file can't be written.
-    #[error("{0}")]
+    #[error(transparent)]
     Write(#[from] CertificateError),
     /// The system has no random numbers.
-    #[error("{0}")]
+    #[error(transparent)]
     Random(#[from] boring::error::ErrorStack),
 }
 

@@ -178,7 +178,7 @@ impl EnrolmentService {
         // Before the client has it: none may exist that the list does not have.
         certificates::record(&self.settings.authority_dir, name.as_str(), &certificate)
             .map_err(|error| failed(error.to_string()))?;
-        tracing::info!(name = name.as_str(), until = %validity.not_after, "certificate issued");
+        tracing::info!(name = name.as_str(), until = %validity.not_after.date(), "certificate issued");
         let der = X509::from_pem(certificate.as_bytes()).and_then(|it| it.to_der());
         Ok(EnrolmentResponse::Issued(der.map_err(|error| failed(error.to_string()))?))
     }
