@@ -11,7 +11,9 @@ use boring::nid::Nid;
 use boring::x509::X509;
 use clap::Args;
 use millrace_config::{ClientConfig, Host, HostPort};
-use millrace_enrolment::{ClientSide, SigningKey, ensure_absent, toml_string, write_config};
+use millrace_enrolment::{
+    ClientSide, SigningKey, ensure_absent, prepare_directory, toml_string, write_config,
+};
 use millrace_ops::certificates::{make_directory, write_file};
 use millrace_ops::doctor::DoctorArgs;
 use millrace_tunnel::algorithms;
@@ -67,6 +69,7 @@ pub fn join(arguments: &JoinArgs) -> anyhow::Result<ExitCode> {
     let config = millrace_config::parse_client(&text, path, &algorithms::check)
         .context("these arguments make no valid configuration")?;
     // All that can fail here fails before the token is spent.
+    prepare_directory(path)?;
     make_directory(&state_dir)?;
     let key = SigningKey::generate()?;
     write_file(&new_key, &key.to_pem(), 0o600, true)?;

@@ -27,7 +27,7 @@ mod tests;
 pub use client::{ClientSide, EnrolledClient, EnrolmentFailure, enrol, renew};
 pub use invites::{Invite, InviteError, Invites, NewInvite};
 pub use listener::{EnrolmentListener, bind};
-pub use new_config::{ensure_absent, toml_string, write_config};
+pub use new_config::{ensure_absent, prepare_directory, toml_string, write_config};
 pub use renewal::{RenewalSchedule, RenewalTask};
 pub use server_certificate::renew_server_certificate;
 pub use service::EnrolmentService;

@@ -7,6 +7,9 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use millrace_ops::certificates;
 
+/// Name of a file that is written to see whether that is possible.
+const PROBE: &str = ".millrace-probe";
+
 /// Checks that none of `paths` exists, unless they may be replaced.
 ///
 /// # Errors
@@ -20,16 +23,28 @@ pub fn ensure_absent(paths: &[&Path], replace: bool) -> anyhow::Result<()> {
     }
 }
 
+/// Makes the directory of a configuration if it is missing, and checks that a file can be written there.
+///
+/// # Errors
+/// It can't.
+pub fn prepare_directory(path: &Path) -> anyhow::Result<()> {
+    let Some(directory) = path.parent().filter(|it| !it.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    // Not closed to others: the user that the program runs as reads the file.
+    fs::create_dir_all(directory)
+        .with_context(|| format!("can't make the directory {}", directory.display()))?;
+    let probe = directory.join(PROBE);
+    certificates::write_file(&probe, "", 0o600, true)?;
+    fs::remove_file(&probe).with_context(|| format!("can't remove {}", probe.display()))
+}
+
 /// Writes a configuration, and makes its directory if that is missing.
 ///
 /// # Errors
 /// It can't be written, or it exists and is not to be replaced.
 pub fn write_config(path: &Path, text: &str, replace: bool) -> anyhow::Result<()> {
-    if let Some(directory) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
-        // Not closed to others: the user that the program runs as reads the file.
-        fs::create_dir_all(directory)
-            .with_context(|| format!("can't make the directory {}", directory.display()))?;
-    }
+    prepare_directory(path)?;
     certificates::write_file(path, text, 0o644, replace)?;
     Ok(())
 }
@@ -48,6 +63,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/server.toml");
         ensure_absent(&[&path], false).unwrap();
+        prepare_directory(&path).unwrap();
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+        assert!(prepare_directory(Path::new("/dev/null/server.toml")).is_err());
         write_config(&path, "a", false).unwrap();
         assert!(ensure_absent(&[&path], false).unwrap_err().to_string().contains("--replace"));
         assert!(write_config(&path, "b", false).is_err());
