@@ -129,6 +129,15 @@ impl Process {
         Ok(Some(admin))
     }
 
+    /// Requests a reload of the configuration, as SIGHUP does, from any thread and any number of times.
+    pub fn reload_trigger(&self) -> impl Fn() + Send + use<> {
+        let sender = self.sender.clone();
+        move || {
+            // A failure means that the process is about to end anyway.
+            let _ = sender.send(ProcessEvent::Signal(Signal::SIGHUP));
+        }
+    }
+
     fn heartbeats(&self) -> Vec<Arc<Heartbeat>> {
         self.handles.iter().map(WorkerHandle::heartbeat).collect()
     }

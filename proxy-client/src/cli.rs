@@ -10,6 +10,7 @@ use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials::CertificateOwner;
 use millrace_version::VERSION;
 
+use crate::join::{self, JoinArgs};
 use crate::nginx::{self, NginxArgs};
 use crate::rtsp_check::{self, RtspProblem};
 use crate::settings::DEFAULT_CONFIG;
@@ -34,6 +35,10 @@ enum ClientCommand {
     Check(ConfigArgs),
     /// Diagnose configuration and host problems
     Doctor(DoctorArgs),
+    /// Enrol this client with the token of an invitation, and write its configuration
+    Join(JoinArgs),
+    /// Renew the certificate now; a running client does it in time by itself
+    Renew(ConfigArgs),
     /// Start nginx with transparent listening sockets, which it can't open itself
     Nginx(NginxArgs),
     #[command(flatten)]
@@ -75,6 +80,8 @@ fn run(command: ClientCommand) -> anyhow::Result<ExitCode> {
             let credentials = &config.tunnel.credentials;
             cli::report_check(&path, CertificateOwner::Client, credentials, &config.source)
         }
+        ClientCommand::Join(arguments) => join::join(&arguments),
+        ClientCommand::Renew(ConfigArgs { config }) => join::renew(&config),
         ClientCommand::Nginx(arguments) => nginx::run(&arguments),
     }
 }

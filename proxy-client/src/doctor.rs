@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use caps::{CapSet, Capability};
 use millrace_cc::registry::Algorithm;
 use millrace_config::{ClientConfig, Interception, ListenAddress};
+use millrace_enrolment::ClientSide;
 use millrace_ops::doctor;
 use millrace_ops::doctor::{CertificateOwner, DoctorArgs, HandshakeTarget, Report};
 use millrace_ops::selection::Selection;
@@ -50,6 +51,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if config.mcc.is_none() || selection.is_some() {
         servers(&mut report, &config, selection.as_ref().map(Selection::initial));
     }
+    enrolment(&mut report, &config);
     report.print(arguments.json)
 }
 
@@ -97,6 +99,25 @@ fn answer_privilege(report: &mut Report) {
             ),
             "start it as root with runtime.user, or AmbientCapabilities=CAP_NET_ADMIN \
              CAP_NET_BIND_SERVICE in the systemd unit",
+        ),
+    }
+}
+
+/// Checks that the certificate can be renewed, where it is to be.
+fn enrolment(report: &mut Report, config: &ClientConfig) {
+    let Some(enrolment) = &config.enrolment else { return };
+    let side = ClientSide {
+        server: enrolment.server.clone(),
+        server_name: enrolment.server_name.clone(),
+        mark: config.tunnel.mark,
+    };
+    let check = "enrolment";
+    match side.reach() {
+        Ok(()) => report.ok(check, format!("{} answers on TCP, for renewals", side.server)),
+        Err(error) => report.warn(
+            check,
+            format!("{error}: the certificate can't be renewed"),
+            "open the port for TCP, and set enrolment.listen at the server",
         ),
     }
 }

@@ -9,6 +9,7 @@ pub mod doctor;
 mod flow_context;
 mod host_command;
 pub mod intercept;
+mod join;
 pub mod listener;
 mod listeners;
 pub mod nginx;

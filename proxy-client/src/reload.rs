@@ -73,6 +73,7 @@ impl ClientReloader<'_> {
                 ("listen", !same_listeners),
                 ("tunnel", tunnel(&config) != tunnel(started)),
                 ("direct", config.direct != started.direct),
+                ("enrolment", config.enrolment.is_some() != started.enrolment.is_some()),
                 ("telemetry", config.telemetry != started.telemetry),
                 ("mcc", selection::needs_restart(config.mcc.as_ref(), started.mcc.as_ref())),
             ],

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use anyhow::Context;
 use caps::Capability;
 use millrace_config::{ClientConfig, ConfigError, Interception, Listen};
+use millrace_enrolment::RenewalTask;
 use millrace_ops::admin;
 use millrace_ops::admin::{Health, ProgramInfo};
 use millrace_ops::affinity::OneProcessor;
@@ -18,6 +19,7 @@ use millrace_ops::published::Published;
 use millrace_ops::selection;
 use millrace_ops::selection::Selection;
 use millrace_ops::{logging, system_limits};
+use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials;
 use millrace_tunnel::credentials::CertificateOwner;
 use millrace_tunnel::event_loop::{Worker, WorkerHandle};
@@ -147,6 +149,8 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let program = ProgramInfo { role: "client", version: VERSION };
     let ended = shared.ended_flows.clone();
     let _admin = process.serve_admin(admin, &config.admin, program, ended, health, explainer)?;
+    let renewal = config.enrolment.is_some().then(|| renewal(config, process.reload_trigger()));
+    let _renewal = renewal.transpose()?;
     let mut reloader = ClientReloader {
         started: config,
         groups: groups_at_start,
@@ -158,6 +162,23 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     let code = process.run(config.runtime.drain_timeout, &mut reload);
     Ok(code)
+}
+
+/// Renews the certificate at the server, which then takes effect by a reload.
+fn renewal(
+    config: &ClientConfig,
+    reload: impl Fn() + Send + 'static,
+) -> std::io::Result<RenewalTask> {
+    let file = config.source.file().to_owned();
+    let load = move || -> anyhow::Result<ClientConfig> {
+        Ok(millrace_config::load_client(&file, &algorithms::check)?)
+    };
+    let load_again = load.clone();
+    RenewalTask::start(
+        move || load().map(|it| it.tunnel.credentials.certificate),
+        move || millrace_enrolment::renew(&load_again()?),
+        reload,
+    )
 }
 
 /// MCC, if it is configured.

@@ -12,6 +12,8 @@ use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials::CertificateOwner;
 use millrace_version::VERSION;
 
+use crate::init::{self, InitArgs};
+use crate::invite::{self, InviteArgs};
 use crate::rules::{self, RulesArgs};
 use crate::settings::DEFAULT_CONFIG;
 
@@ -35,6 +37,10 @@ enum ServerCommand {
     Check(ConfigArgs),
     /// Diagnose configuration and host problems
     Doctor(DoctorArgs),
+    /// Set up a new server: configuration, certificate authority and certificate
+    Init(InitArgs),
+    /// Print a token with which a new client joins
+    Invite(InviteArgs),
     /// Make a certificate authority, and certificates for servers and clients
     Certificates(CertificatesArgs),
     /// Check and explain rules for congestion control selection
@@ -75,6 +81,8 @@ fn run(command: ServerCommand) -> anyhow::Result<ExitCode> {
             let credentials = &config.tunnel.credentials;
             cli::report_check(&path, CertificateOwner::Server, credentials, &config.source)
         }
+        ServerCommand::Init(arguments) => init::run(&arguments),
+        ServerCommand::Invite(arguments) => invite::run(&arguments),
         ServerCommand::Rules(arguments) => rules::run(arguments),
         ServerCommand::Certificates(arguments) if arguments.list => {
             for line in certificates::list(&arguments.dir)? {

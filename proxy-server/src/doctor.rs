@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use millrace_config::{Protocol, ServerConfig};
+use millrace_enrolment::EnrolmentService;
 use millrace_ops::doctor;
 use millrace_ops::doctor::{CertificateOwner, DoctorArgs, PortOwners, Report};
 use millrace_tunnel::algorithms;
@@ -31,6 +32,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
     doctor::limits(&mut report, config.limits.max_flows, &credentials.private_key);
     doctor::account(&mut report, &config.runtime, &config.source);
     doctor::certificates(&mut report, CertificateOwner::Server, credentials);
+    enrolment(&mut report, &config);
     destinations(&mut report, &config);
     origins(&mut report, &config);
     rtsp(&mut report, &config);
@@ -41,6 +43,24 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<ExitCode> {
         answers(&mut report, *address);
     }
     report.print(arguments.json)
+}
+
+/// Checks that clients can get certificates, where they are to.
+fn enrolment(report: &mut Report, config: &ServerConfig) {
+    let check = "enrolment";
+    match EnrolmentService::new(config) {
+        Ok(None) => {}
+        Ok(Some(_)) => {
+            report.ok(check, "the authority and the server's certificate belong together")
+        }
+        Err(error) => {
+            let remedy = "`millrace-server init` makes both; without [enrolment] clients get no certificates here";
+            report.fail(check, error.to_string(), remedy);
+        }
+    }
+    for address in config.enrolment.iter().flat_map(|it| &it.listen) {
+        doctor::bind_privilege(report, address.port());
+    }
 }
 
 fn destinations(report: &mut Report, config: &ServerConfig) {
@@ -79,6 +99,9 @@ fn addresses(report: &mut Report, config: &ServerConfig, file: &Path) {
     };
     for address in &config.tunnel.listen {
         owners.check(report, "tunnel.listen", Protocol::Udp, *address);
+    }
+    for address in config.enrolment.iter().flat_map(|it| &it.listen) {
+        owners.check(report, "enrolment.listen", Protocol::Tcp, *address);
     }
     if let Some(address) = config.admin.address {
         owners.check(report, "admin.address", Protocol::Tcp, address);

@@ -2,6 +2,8 @@
 
 pub mod cli;
 pub mod doctor;
+mod init;
+mod invite;
 pub mod reload;
 pub mod role;
 pub mod rules;

@@ -1,9 +1,11 @@
 //! Reload on SIGHUP: applies what can change while flows run.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_config::ServerConfig;
+use millrace_enrolment::EnrolmentService;
 use millrace_ops::published::Published;
 use millrace_ops::reload::{ImmutableConfig, needs_restart};
 use millrace_ops::selection;
@@ -34,6 +36,8 @@ pub struct ServerReloader<'a> {
     pub selection: Option<Selection>,
     /// Goes on.
     pub(crate) trust: Trust,
+    /// Gets the authority, the certificate and the deny-list again.
+    pub service: Option<Published<EnrolmentService>>,
 }
 
 impl ServerReloader<'_> {
@@ -50,6 +54,7 @@ impl ServerReloader<'_> {
         let initial = selection.map(Selection::initial);
         let tunnels = settings::tunnels(&config, handles.len(), &self.trust, initial)?;
         let server = settings::server_shared(&config, self.resolver.clone(), initial)?;
+        let enrolment = EnrolmentService::new(&config)?;
         // From here on nothing can fail.
         let started = self.started;
         needs_restart(
@@ -58,6 +63,7 @@ impl ServerReloader<'_> {
             &[
                 ("tunnel.listen", config.tunnel.listen != started.tunnel.listen),
                 ("tunnel.state_dir", config.tunnel.state_dir != started.tunnel.state_dir),
+                ("enrolment.listen", listeners(&config) != listeners(started)),
                 ("telemetry", config.telemetry != started.telemetry),
                 ("mcc", selection::needs_restart(config.mcc.as_ref(), started.mcc.as_ref())),
             ],
@@ -73,12 +79,19 @@ impl ServerReloader<'_> {
         self.resolver.configure(&config.resolver);
         self.trust.ticket_keys.set(config.tunnel.session_tickets);
         self.latest.set(server);
+        if let (Some(service), Some(enrolment)) = (&self.service, enrolment) {
+            service.set(enrolment);
+        }
         let settings = settings::worker(&config, handles.len());
         for (handle, tunnel) in handles.iter().zip(tunnels) {
             handle.reload(tunnel, settings);
         }
         Ok(config.runtime.drain_timeout)
     }
+}
+
+fn listeners(config: &ServerConfig) -> &[SocketAddr] {
+    config.enrolment.as_ref().map_or(&[], |it| &it.listen)
 }
 
 fn at_start(config: &ServerConfig) -> ImmutableConfig<'_> {

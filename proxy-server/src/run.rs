@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use millrace_config::{ConfigError, ServerConfig};
+use millrace_enrolment::{
+    EnrolmentListener, EnrolmentService, RenewalTask, renew_server_certificate,
+};
 use millrace_ops::admin;
 use millrace_ops::admin::{Health, ProgramInfo};
 use millrace_ops::affinity::OneProcessor;
@@ -15,6 +18,7 @@ use millrace_ops::published::Published;
 use millrace_ops::selection;
 use millrace_ops::selection::Selection;
 use millrace_ops::{logging, system_limits};
+use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials;
 use millrace_tunnel::credentials::CertificateOwner;
 use millrace_tunnel::event_loop::{Worker, WorkerHandle};
@@ -24,6 +28,7 @@ use millrace_tunnel::reset_secret::ResetSecretError;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::shared::Shared;
 use millrace_version::VERSION;
+use time::OffsetDateTime;
 
 use crate::reload::ServerReloader;
 use crate::role::ServerRole;
@@ -46,6 +51,7 @@ pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
     let secret = secret.map_err(state_error)?.flatten();
     let trust = Trust::with_secret(config, &secret.unwrap_or_else(reset_secret::random))?;
     settings::tunnels(config, 1, &trust, initial)?;
+    EnrolmentService::new(config)?;
     Ok(())
 }
 
@@ -73,6 +79,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let workers = config.runtime.worker_count();
     let ports = tunnel_ports::bind(&config.tunnel.listen, workers, inherited)?;
     let admin = admin::bind(&config.admin)?;
+    let enrolment = millrace_enrolment::bind(config.enrolment.as_ref())?;
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial).cloned();
     let initial = initial.as_ref();
@@ -103,10 +110,32 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let program = ProgramInfo { role: "server", version: VERSION };
     let ended = shared.ended_flows.clone();
     let _admin = process.serve_admin(admin, &config.admin, program, ended, health, explainer)?;
+    let service = EnrolmentService::new(config)?.map(Published::new);
+    let _enrolment =
+        service.clone().map(|it| EnrolmentListener::start(enrolment, it)).transpose()?;
+    let renewal = service.is_some().then(|| renewal(config, process.reload_trigger()));
+    let _renewal = renewal.transpose()?;
     let mut reloader =
-        ServerReloader { started: config, latest, shared, resolver, selection, trust };
+        ServerReloader { started: config, latest, shared, resolver, selection, trust, service };
     let mut reload = |workers: &[WorkerHandle]| reloader.reload(workers);
     Ok(process.run(config.runtime.drain_timeout, &mut reload))
+}
+
+/// Renews the server's own certificate, which then takes effect by a reload.
+fn renewal(
+    config: &ServerConfig,
+    reload: impl Fn() + Send + 'static,
+) -> std::io::Result<RenewalTask> {
+    let file = config.source.file().to_owned();
+    let load = move || -> anyhow::Result<ServerConfig> {
+        Ok(millrace_config::load_server(&file, &algorithms::check)?)
+    };
+    let load_again = load.clone();
+    RenewalTask::start(
+        move || load().map(|it| it.tunnel.credentials.certificate),
+        move || renew_server_certificate(&load_again()?, OffsetDateTime::now_utc()),
+        reload,
+    )
 }
 
 /// MCC, if it is configured.

@@ -22,7 +22,7 @@ shift
 cd "$(dirname "$0")"
 work=$(cd ../.. && pwd)/target/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
-parsers='authority cmcd config connect_udp controller datagrams first_bytes h3_connect http_connect http_forward proxy_protocol rtp rtsp socks5'
+parsers='authority cmcd config connect_udp controller datagrams enrolment first_bytes h3_connect http_connect http_forward proxy_protocol rtp rtsp socks5'
 connections='admin datagram_repair in_order quic_frames rtsp_follower send_queue'
 features=connections
 # shellcheck disable=SC2086 # Several targets.
@@ -52,6 +52,7 @@ for target; do
 	controller) max_bytes=4096 ;;
 	admin | cmcd | first_bytes | http_connect | http_forward | rtsp | rtsp_follower) max_bytes=17000 ;;
 	quic_frames) max_bytes=2048 ;;
+	enrolment) max_bytes=4200 ;;
 	proxy_protocol) max_bytes=4500 ;;
 	*) max_bytes=1024 ;;
 	esac

@@ -115,6 +115,7 @@ waiting_job() {
     part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
     part deployment tests/scripts/deployment.sh
     part dist-package "${as_root[@]}" tests/scripts/dist-package.sh
+    part join "${as_root[@]}" tests/scripts/join.sh
     part player vitest player
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use boring::error::ErrorStack;
 use boring::nid::Nid;
 use boring::ssl::{SslSession, SslSessionRef};
-use boring::stack::Stack;
+use boring::stack::{Stack, StackRef};
 use boring::x509::store::{X509Store, X509StoreBuilder};
 use boring::x509::{X509, X509Ref, X509StoreContext, X509StoreContextRef, X509VerifyError};
 use boring_sys as ffi;
@@ -17,7 +17,7 @@ use millrace_config::{DeniedClients, DeniedEntry, Host};
 
 /// What the peer's certificate has to be for (RFC 5280, Section 4.2.1.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The peer is a client.
     Client,
     /// The peer is a server.
@@ -26,27 +26,35 @@ pub(crate) enum Purpose {
 
 /// Why a certificate is not accepted.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CertificateRefusal {
+pub enum CertificateRefusal {
+    /// A session without one.
     #[error("the session has no certificate")]
     NoCertificate,
+    /// It is on the deny-list.
     #[error("denied by {0}")]
     Denied(DeniedEntry),
+    /// It is not valid.
     #[error("{0}")]
     Invalid(X509VerifyError),
+    /// TLS has failed.
     #[error("{0}")]
     Tls(#[from] ErrorStack),
 }
 
 /// Verifies certificates of peers; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct PeerVerifier {
+pub struct PeerVerifier {
     authorities: Arc<X509Store>,
     purpose: Purpose,
     denied: Arc<DeniedClients>,
 }
 
 impl PeerVerifier {
-    pub(crate) fn new(
+    /// Accepts certificates for `purpose` that come from one of `authorities` and that `denied` does not have.
+    ///
+    /// # Errors
+    /// An authority can't be used.
+    pub fn new(
         authorities: &[X509],
         purpose: Purpose,
         denied: Arc<DeniedClients>,
@@ -77,13 +85,27 @@ impl PeerVerifier {
     ) -> Result<(), CertificateRefusal> {
         let mut certificates = peer_certificates(session)?.into_iter();
         let leaf = certificates.next().ok_or(CertificateRefusal::NoCertificate)?;
-        if let Some(entry) = self.denied(&leaf) {
-            return Err(CertificateRefusal::Denied(entry));
-        }
         let mut chain = Stack::new()?;
         certificates.try_for_each(|certificate| chain.push(certificate))?;
+        self.verify(&leaf, &chain, server_name)
+    }
+
+    /// Whether the certificate `leaf`, with others from the same peer in `chain`, is accepted now. A server's
+    /// certificate must also be for `server_name`.
+    ///
+    /// # Errors
+    /// Why it is not accepted.
+    pub fn verify(
+        &self,
+        leaf: &X509Ref,
+        chain: &StackRef<X509>,
+        server_name: Option<&Host>,
+    ) -> Result<(), CertificateRefusal> {
+        if let Some(entry) = self.denied(leaf) {
+            return Err(CertificateRefusal::Denied(entry));
+        }
         let verified =
-            X509StoreContext::new()?.init(&self.authorities, &leaf, &chain, |context| {
+            X509StoreContext::new()?.init(&self.authorities, leaf, chain, |context| {
                 self.expect(context, server_name)?;
                 Ok(if context.verify_cert()? { Ok(()) } else { context.verify_result() })
             })?;

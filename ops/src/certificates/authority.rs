@@ -2,14 +2,24 @@
 
 use std::fmt;
 
+use boring::x509::X509;
 use millrace_config::Host;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose,
+    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SerialNumber, SubjectPublicKeyInfo,
 };
 use time::{Duration, OffsetDateTime};
 
 use super::error::CertificateError;
+
+/// Name of an authority's files.
+pub(super) const AUTHORITY: &str = "ca";
+
+/// Bytes of a serial number.
+const SERIAL_BYTES: usize = 16;
+
+/// How long before they are made certificates begin to be valid, for clocks that are late.
+pub const BACKDATE: Duration = Duration::HOUR;
 
 /// From when until when a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +31,14 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// From an hour before `now`, for clocks that are late, until `days` after it.
+    /// From [`BACKDATE`] before `now` until `days` after it.
     pub fn days(now: OffsetDateTime, days: u32) -> Self {
-        Self { not_before: now - Duration::HOUR, not_after: now + Duration::days(days.into()) }
+        Self::lasting(now, Duration::days(days.into()))
+    }
+
+    /// From [`BACKDATE`] before `now` until `lifetime` after it.
+    pub fn lasting(now: OffsetDateTime, lifetime: Duration) -> Self {
+        Self { not_before: now - BACKDATE, not_after: now + lifetime }
     }
 }
 
@@ -92,6 +107,14 @@ impl Authority {
         Ok(Self { issued, issuer })
     }
 
+    /// The authority's own certificate.
+    ///
+    /// # Errors
+    /// It can't be read back.
+    pub fn certificate(&self) -> Result<X509, CertificateError> {
+        Ok(X509::from_pem(self.issued.certificate.as_bytes())?)
+    }
+
     /// The authority's own certificate and key.
     pub fn issued(&self) -> &Issued {
         &self.issued
@@ -106,6 +129,30 @@ impl Authority {
         identity: &Identity,
         validity: &Validity,
     ) -> Result<Issued, CertificateError> {
+        let key = KeyPair::generate()?;
+        let certificate = self.sign(identity, validity, &key)?;
+        Ok(Issued { certificate, private_key: key.serialize_pem() })
+    }
+
+    /// Issues a certificate, PEM, for a public key (SubjectPublicKeyInfo in DER, RFC 5280, Section 4.1.2.7).
+    ///
+    /// # Errors
+    /// A name can't be in a certificate, or the key is of a type that is not supported.
+    pub fn certify(
+        &self,
+        identity: &Identity,
+        validity: &Validity,
+        public_key: &[u8],
+    ) -> Result<String, CertificateError> {
+        self.sign(identity, validity, &SubjectPublicKeyInfo::from_der(public_key)?)
+    }
+
+    fn sign(
+        &self,
+        identity: &Identity,
+        validity: &Validity,
+        public_key: &impl PublicKeyData,
+    ) -> Result<String, CertificateError> {
         let (names, common_name, usage) = match identity {
             Identity::Server { names } => {
                 let names: Vec<_> = names.iter().map(Host::to_string).collect();
@@ -123,9 +170,13 @@ impl Authority {
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         parameters.extended_key_usages = vec![usage];
         parameters.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate()?;
-        let certificate = parameters.signed_by(&key, &self.issuer)?;
-        Ok(Issued { certificate: certificate.pem(), private_key: key.serialize_pem() })
+        // The default comes from the key: a renewed certificate for the same key would have the same number.
+        let mut serial = [0; SERIAL_BYTES];
+        boring::rand::rand_bytes(&mut serial)?;
+        // Positive and without leading zeros (RFC 5280, Section 4.1.2.2).
+        serial[0] = (serial[0] & 0x3f) | 0x40;
+        parameters.serial_number = Some(SerialNumber::from_slice(&serial));
+        Ok(parameters.signed_by(public_key, &self.issuer)?.pem())
     }
 }
 

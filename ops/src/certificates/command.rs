@@ -6,7 +6,7 @@ use std::str::FromStr;
 use millrace_config::Host;
 use time::{Duration, OffsetDateTime};
 
-use super::authority::{Authority, Identity, Validity};
+use super::authority::{AUTHORITY, Authority, Identity, Validity};
 use super::error::CertificateError;
 use super::files::{self, CertificateFiles, StoredPair};
 use super::issued;
@@ -79,7 +79,7 @@ pub fn run(
     files::make_directory(directory)?;
     let validity = Validity::days(now, arguments.days);
     let (authority, outcome) = authority_in(directory, now, &validity)?;
-    let mut reports = vec![CertificateFiles::new(directory, "ca").report(outcome)];
+    let mut reports = vec![CertificateFiles::new(directory, AUTHORITY).report(outcome)];
     let server = Identity::Server { names: arguments.server_name.clone() };
     let clients = arguments
         .client
@@ -100,7 +100,7 @@ pub fn run(
             stored => {
                 let issued = authority.issue(&identity, &validity)?;
                 // Before the certificate is there: none may exist that the list does not have.
-                issued::record(directory, name, &issued)?;
+                issued::record(directory, name, &issued.certificate)?;
                 pair.store(&issued, arguments.renew)?;
                 if stored.is_some() {
                     CertificateOutcome::Renewed
@@ -120,7 +120,7 @@ fn authority_in(
     now: OffsetDateTime,
     validity: &Validity,
 ) -> Result<(Authority, CertificateOutcome), CertificateError> {
-    let pair = CertificateFiles::new(directory, "ca");
+    let pair = CertificateFiles::new(directory, AUTHORITY);
     let Some(stored) = pair.load()? else {
         let long = Validity::days(now, AUTHORITY_DAYS);
         // A day more, so that certificates made with the same `--days` tomorrow still fit in.

@@ -1,8 +1,8 @@
 //! Certificates and keys on disk.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use boring::asn1::Asn1Time;
@@ -15,13 +15,46 @@ use super::authority::{Authority, Identity, Issued};
 use super::error::CertificateError;
 use super::report::{CertificateOutcome, CertificateReport};
 
-/// Makes `directory`, closed to others, unless it exists.
-pub(super) fn make_directory(directory: &Path) -> Result<(), CertificateError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .map_err(|error| failed("make the directory", directory, error))
+/// Makes `directory`, closed to others, unless it exists. Made by root, it belongs to the owner of the directory above.
+///
+/// # Errors
+/// It can't be made.
+pub fn make_directory(directory: &Path) -> Result<(), CertificateError> {
+    let make = || {
+        if directory.is_dir() {
+            return Ok(());
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        give_to_owner(&File::open(directory)?, directory)
+    };
+    make().map_err(|error| failed("make the directory", directory, error))
+}
+
+/// Gives what root has made at `path` to the owner of the directory that it is in: the user that a program runs as
+/// has to read what a command of root puts into its directory.
+pub(super) fn give_to_owner(file: &File, path: &Path) -> io::Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let owner = fs::metadata(parent.unwrap_or(Path::new(".")))?;
+    fchown(file, Some(owner.uid()), Some(owner.gid()))
+}
+
+/// Writes a file, which appears under its name whole or not at all. Without `replace` an existing one stays, and is an
+/// error.
+///
+/// # Errors
+/// It can't be written, or it exists.
+pub fn write_file(
+    path: &Path,
+    content: &str,
+    mode: u32,
+    replace: bool,
+) -> Result<(), CertificateError> {
+    let file = temporary(path, content, mode)?;
+    let named = if replace { file.persist(path) } else { file.persist_noclobber(path) };
+    named.map(drop).map_err(|error| failed("write", path, error.error))
 }
 
 fn failed(action: &'static str, path: &Path, error: io::Error) -> CertificateError {
@@ -116,8 +149,12 @@ fn temporary(
         let mut file = tempfile::Builder::new()
             .prefix(".millrace-")
             .permissions(Permissions::from_mode(mode))
-            .tempfile_in(path.parent().unwrap_or(Path::new(".")))?;
+            .tempfile_in(match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            })?;
         file.write_all(content.as_bytes())?;
+        give_to_owner(file.as_file(), path)?;
         file.as_file().sync_all()?;
         Ok(file)
     };

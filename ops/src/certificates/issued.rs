@@ -9,22 +9,29 @@ use std::path::Path;
 
 use boring::x509::{X509, X509Ref};
 
-use super::authority::Issued;
 use super::error::CertificateError;
+use super::files::give_to_owner;
 
 /// Name of the list, in the directory of the authority.
 const ISSUED_FILE: &str = "issued.txt";
 
-/// Adds a certificate to the list of `directory`.
-pub(super) fn record(
-    directory: &Path,
-    name: &str,
-    issued: &Issued,
-) -> Result<(), CertificateError> {
-    let certificate = X509::from_pem(issued.certificate.as_bytes())?;
+/// Longest list, with more than 100,000 certificates: clients that renew without need must not fill the disk.
+const MAX_ISSUED_BYTES: u64 = 16 << 20;
+
+/// Adds a certificate, PEM, to the list of `directory`.
+///
+/// # Errors
+/// The list can't be written, or it is full.
+pub fn record(directory: &Path, name: &str, certificate: &str) -> Result<(), CertificateError> {
+    let certificate = X509::from_pem(certificate.as_bytes())?;
     let path = directory.join(ISSUED_FILE);
     let append = || {
         let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        if file.metadata()?.len() >= MAX_ISSUED_BYTES {
+            let problem = "it has 16 MiB; remove lines of certificates that have expired";
+            return Err(io::Error::other(problem));
+        }
+        give_to_owner(&file, &path)?;
         writeln!(file, "{}", line(&certificate, name)?)?;
         file.sync_all()
     };

@@ -10,12 +10,15 @@ mod command;
 mod error;
 mod files;
 mod issued;
+mod load;
 mod report;
 #[cfg(test)]
 mod tests;
 
-pub use authority::{Authority, Identity, Issued, Validity};
+pub use authority::{Authority, BACKDATE, Identity, Issued, Validity};
 pub use command::{CertificatesArgs, ClientName, run};
 pub use error::CertificateError;
-pub use issued::list;
+pub use files::{make_directory, write_file};
+pub use issued::{list, record};
+pub use load::load_authority;
 pub use report::{CertificateOutcome, CertificateReport};

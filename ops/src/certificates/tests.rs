@@ -262,3 +262,16 @@ fn list_has_the_serial_numbers_of_renewed_certificates_too() {
     fs::remove_file(arguments.dir.join("issued.txt")).unwrap();
     assert_eq!(list(&arguments.dir).unwrap().len(), 2);
 }
+
+#[test]
+fn list_that_is_full_keeps_certificates_from_being_issued() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut arguments = arguments(&directory, &["edge-1"]);
+    run(&arguments, now()).unwrap();
+    let before = fs::read(arguments.dir.join("edge-1.pem")).unwrap();
+    fs::write(arguments.dir.join("issued.txt"), vec![b'\n'; 16 << 20]).unwrap();
+    arguments.renew = true;
+    let error = run(&arguments, now()).unwrap_err().to_string();
+    assert!(error.contains("remove lines"), "{error}");
+    assert_eq!(fs::read(arguments.dir.join("edge-1.pem")).unwrap(), before);
+}

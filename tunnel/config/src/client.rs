@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::allow::{RawAllowDirect, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
+use crate::enrolment::RawClientEnrolment;
 use crate::listen::{RawListen, check_listeners};
 use crate::mcc::RawTelemetry;
 use crate::resolver::RawResolver;
@@ -15,8 +16,8 @@ use crate::servers::{RawServer, TunnelServer, check_servers};
 use crate::transport::tunnel_section;
 use crate::value::{Host, Int};
 use crate::{
-    Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, Listen, Log, Mcc,
-    ResolverSettings, Runtime, Source, TcpTimeouts, Telemetry, TransportConfig,
+    Admin, Allow, CheckAlgorithm, ClientEnrolment, ConfigError, CongestionControl, Credentials,
+    Listen, Log, Mcc, ResolverSettings, Runtime, Source, TcpTimeouts, Telemetry, TransportConfig,
 };
 
 /// A whole client configuration, checked.
@@ -24,6 +25,8 @@ use crate::{
 pub struct ClientConfig {
     /// `[tunnel]`
     pub tunnel: ClientTunnel,
+    /// `[enrolment]`; without `server` the certificate is not renewed.
+    pub enrolment: Option<ClientEnrolment>,
     /// `[[listen]]`, at least one.
     pub listen: Vec<Listen>,
     /// `[[direct.allow]]`: where flows may be connected to directly, beside what was
@@ -145,6 +148,8 @@ pub struct ClientLimits {
 pub(crate) struct RawClientConfig {
     tunnel: RawClientTunnel,
     #[serde(default)]
+    enrolment: RawClientEnrolment,
+    #[serde(default)]
     listen: Vec<RawListen>,
     #[serde(default)]
     direct: RawDirect,
@@ -249,6 +254,7 @@ impl ClientConfig {
         let asks = tunnel.transport.asks_for_mcc() || listen.iter().any(managed);
         let telemetry = raw.telemetry.resolve(&source);
         Ok(Self {
+            enrolment: raw.enrolment.check(&tunnel.servers),
             tunnel,
             listen,
             direct,

@@ -15,6 +15,7 @@ mod common;
 mod congestion_control;
 mod denied_clients;
 pub mod destinations;
+mod enrolment;
 mod error;
 mod interception;
 mod listen;
@@ -45,6 +46,7 @@ pub use common::{Admin, AdminToken, Class, Credentials, Log, LogFormat, LogLevel
 pub use congestion_control::{AlgorithmProblem, CheckAlgorithm, CongestionControl};
 pub use denied_clients::{DeniedClients, DeniedEntry};
 pub use destinations::{Acl, Denied, DeniedReason, OwnAddresses};
+pub use enrolment::{ClientEnrolment, ServerEnrolment};
 pub use error::ConfigError;
 pub use interception::{Interception, ListenAddress};
 pub use listen::{FailMode, ImmutableListen, Listen};

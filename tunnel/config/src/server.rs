@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::allow::{RawAllow, check_allow};
 use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::congestion_control::RawCongestionControl;
+use crate::enrolment::RawServerEnrolment;
 use crate::mcc::RawTelemetry;
 use crate::resolver::RawResolver;
 use crate::server_limits::RawServerLimits;
@@ -17,7 +18,8 @@ use crate::transport::tunnel_section;
 use crate::value::{BindAddress, Int};
 use crate::{
     Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, DeniedClients, Log,
-    Mcc, ResolverSettings, Runtime, ServerLimits, Source, Telemetry, TransportConfig,
+    Mcc, ResolverSettings, Runtime, ServerEnrolment, ServerLimits, Source, Telemetry,
+    TransportConfig,
 };
 
 /// A whole server configuration, checked.
@@ -25,6 +27,8 @@ use crate::{
 pub struct ServerConfig {
     /// `[tunnel]`
     pub tunnel: ServerTunnel,
+    /// `[enrolment]`; without `listen` clients get no certificates from this server.
+    pub enrolment: Option<ServerEnrolment>,
     /// `[[destinations.allow]]`; empty refuses every destination. See [`crate::Acl`].
     pub allow: Vec<Allow>,
     /// `[dial]`
@@ -118,6 +122,8 @@ pub struct RtspSettings {
 pub(crate) struct RawServerConfig {
     tunnel: RawServerTunnel,
     #[serde(default)]
+    enrolment: RawServerEnrolment,
+    #[serde(default)]
     destinations: RawDestinations,
     #[serde(default)]
     dial: RawDial,
@@ -209,6 +215,7 @@ impl ServerConfig {
             rtsp: raw.rtsp.check(),
             limits: raw.limits.check(&source, &tunnel.transport)?,
             tunnel,
+            enrolment: raw.enrolment.check(&source)?,
             runtime: raw.runtime.check(&source)?,
             admin: raw.admin.check(&source, Self::ADMIN_ADDRESS)?,
             log: raw.log,

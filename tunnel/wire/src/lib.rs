@@ -1,7 +1,7 @@
 //! Pure parsers and encoders for what Millrace reads from a peer before it relays a byte: PROXY protocol headers,
 //! SOCKS5, HTTP/1.1 CONNECT heads, heads of requests in absolute form and of their responses, HTTP/3 CONNECT field lists,
 //! and the datagrams and capsules of CONNECT-UDP; player reports in requests (CMCD); RTSP messages, and the session
-//! descriptions and RTP packets in an RTSP connection.
+//! descriptions and RTP packets in an RTSP connection; invitations and messages of enrolment.
 //!
 //! Nothing here does I/O, keeps state or allocates more than the length cap of its format. An
 //! incremental parser is a function of all bytes read so far: it answers [`Parsed::Incomplete`]
@@ -14,6 +14,7 @@ pub mod capsule;
 pub mod cmcd;
 pub mod connect_udp;
 pub mod destination;
+pub mod enrolment;
 pub mod failure;
 pub mod first_bytes;
 pub mod h3_connect;

@@ -14,6 +14,7 @@ mod dead_destination;
 mod destinations;
 mod doctor;
 mod drain;
+mod enrolment;
 mod fail_open;
 mod fair_shares;
 mod half_close;
