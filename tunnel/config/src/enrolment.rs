@@ -38,6 +38,7 @@ pub struct ClientEnrolment {
 }
 
 #[derive(Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawServerEnrolment {
     listen: Vec<BindAddress>,
@@ -47,6 +48,7 @@ pub(crate) struct RawServerEnrolment {
 }
 
 #[derive(Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawClientEnrolment {
     server: Option<HostPort>,
