@@ -7,9 +7,11 @@ use crate::markdown::{code, head, table};
 use crate::source::TypeBook;
 
 /// Where the types of the answers are.
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     "ops/src/admin/http.rs",
+    "ops/src/admin/status.rs",
     "ops/src/admin/qlog.rs",
+    "tunnel/src/ended_flows.rs",
     "tunnel/src/flow_info.rs",
     "tunnel/src/qlog.rs",
     "tunnel/src/cc_override.rs",

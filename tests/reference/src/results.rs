@@ -7,13 +7,14 @@ use millrace_lab::results::{metric, series};
 use crate::markdown::{code, escape, head, table};
 use crate::source::TypeBook;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "lab/src/results/write.rs",
     "lab/src/results/stamp.rs",
     "lab/src/results/figures.rs",
     "lab/src/results/summary.rs",
     "lab/src/results/statistic.rs",
     "lab/src/results/claims.rs",
+    "lab/src/results/verdict.rs",
     "lab/src/results/series.rs",
     "lab/src/scenario/model.rs",
     "lab/src/report/plot.rs",
