@@ -36,14 +36,19 @@ impl StartedProgram {
 /// The answer to `/status`.
 #[derive(Debug, Serialize)]
 pub(super) struct StatusResponse {
+    /// `client` or `server`.
     role: &'static str,
+    /// Version and commit.
     version: &'static str,
     /// Name of the host; none where the kernel's is not readable.
     host: Option<String>,
+    /// Time since the start.
     uptime_s: f64,
+    /// As `/healthz` has it.
     healthy: bool,
     /// Why it is not healthy.
     problem: Option<String>,
+    /// What it has carried.
     totals: ProcessTotals,
     /// The latest first.
     ended_flows: Vec<EndedFlow>,
@@ -75,16 +80,23 @@ impl StatusResponse {
 /// Counts since the process began, and what it holds now.
 #[derive(Debug, Serialize)]
 struct ProcessTotals {
+    /// Flows that began.
     flows_opened: u64,
+    /// Of these, flows that bypassed the tunnel.
     flows_bypassed: u64,
+    /// Flows that ended in order.
     flows_complete: u64,
     /// By reason, without those that did not occur.
     flows_failed: BTreeMap<&'static str, u64>,
+    /// Payload from clients to destinations.
     bytes_up: u64,
+    /// Payload from destinations to clients.
     bytes_down: u64,
     /// Established connections.
     connections: i64,
+    /// Memory of connections and flows.
     memory_used_bytes: i64,
+    /// `tunnel.memory_cap_mb`.
     memory_cap_bytes: i64,
 }
 
