@@ -74,7 +74,7 @@ for name in names:
     for it in objects:
         spec, own = it.get("spec", {}), it["metadata"]["name"]
         selector = spec.get("selector") or spec.get("podSelector")
-        if selector is None:
+        if not selector:
             continue
         selector = selector.get("matchLabels", selector)
         selected = [pod for pod, template in pods.items() if selector.items() <= template["metadata"]["labels"].items()]

@@ -94,3 +94,8 @@ format = "json"
   ports:
     - {port: {{ .port }}, protocol: TCP}
 {{- end -}}
+
+{{/* Name of a listener's port. */}}
+{{- define "millrace.port" -}}
+{{- printf "%s-%v" (ternary "udp" "tcp" (eq .mode "udp")) .port -}}
+{{- end -}}

@@ -6,6 +6,7 @@
 mod algorithm;
 mod claim;
 mod file;
+mod key_list;
 mod keys;
 mod meanings;
 mod link;
@@ -24,7 +25,8 @@ mod tree;
 
 pub use claim::{Against, Bound, Claim, Condition, Over, Reference, Statistic, Test, Where};
 pub use file::{Cell, ScenarioFile};
-pub use keys::{ScenarioKey, scenario_keys};
+pub use key_list::ScenarioKey;
+pub use keys::scenario_keys;
 pub use link::{Link, RandomChange, Rate, TimedLinkChange, TraceFormat, TraceReference};
 pub use model::{
     Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,

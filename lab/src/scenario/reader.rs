@@ -1,8 +1,9 @@
 //! Takes a table apart key by key: types, ranges, defaults, and no key left over.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::keys::ScenarioKey;
+use super::key_list::ScenarioKey;
 use super::link::TraceReference;
 use super::tree::{Node, ScenarioError, ScenarioResult, ScenarioText, TreeValue};
 
@@ -43,17 +44,12 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Takes down the value that a key has if the file lacks it.
-    fn note_default(&self, key: &str, default: impl std::fmt::Display) {
-        if let Some(keys) = self.text.keys {
-            keys.note_default(&self.name(key), default.to_string());
-        }
-    }
-
-    /// Takes down that a key can't be absent.
-    fn note_required(&self, key: &str) {
-        if let Some(keys) = self.text.keys {
-            keys.note_required(&self.name(key));
+    /// Takes down what the absence of a key means: this value, or an error.
+    fn note_absent(&self, key: &str, default: Option<&dyn Display>) {
+        let Some(keys) = self.text.keys else { return };
+        match default {
+            Some(default) => keys.note_default(&self.name(key), default.to_string()),
+            None => keys.note_required(&self.name(key)),
         }
     }
 
@@ -125,7 +121,7 @@ impl<'a> TableReader<'a> {
         default: f64,
     ) -> ScenarioResult<f64> {
         let found = self.maybe_number(key, range)?;
-        self.note_default(key, default);
+        self.note_absent(key, Some(&default));
         Ok(found.unwrap_or(default))
     }
 
@@ -136,7 +132,7 @@ impl<'a> TableReader<'a> {
     ) -> ScenarioResult<f64> {
         let expected = format!("is missing: a number from {} to {}", range.start(), range.end());
         let found = self.maybe_number(key, range)?;
-        self.note_required(key);
+        self.note_absent(key, None);
         found.ok_or_else(|| self.error(key, expected))
     }
 
@@ -167,14 +163,14 @@ impl<'a> TableReader<'a> {
         default: u64,
     ) -> ScenarioResult<u64> {
         let found = self.maybe_integer(key, range)?;
-        self.note_default(key, default);
+        self.note_absent(key, Some(&default));
         Ok(found.unwrap_or(default))
     }
 
     pub(super) fn boolean(&mut self, key: &'static str, default: bool) -> ScenarioResult<bool> {
         let node = self.node(key);
         self.note(key, || "boolean".to_owned());
-        self.note_default(key, default);
+        self.note_absent(key, Some(&default));
         match node.map(|node| (&node.value, node.kind())) {
             None => Ok(default),
             Some((TreeValue::Bool(value), _)) => Ok(*value),
@@ -197,7 +193,7 @@ impl<'a> TableReader<'a> {
 
     pub(super) fn text(&mut self, key: &'static str) -> ScenarioResult<String> {
         let found = self.maybe_text(key)?;
-        self.note_required(key);
+        self.note_absent(key, None);
         found.ok_or_else(|| self.error(key, "is missing: a text"))
     }
 
@@ -209,7 +205,7 @@ impl<'a> TableReader<'a> {
     ) -> ScenarioResult<T> {
         let word = self.maybe_text(key)?;
         self.note(key, || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "));
-        self.note_default(key, words[0].0);
+        self.note_absent(key, Some(&words[0].0));
         let Some(word) = word else { return Ok(words[0].1) };
         let found = words.iter().find(|(known, _)| *known == word);
         found.map(|(_, value)| *value).ok_or_else(|| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::KeyList;
+use super::key_list::KeyList;
 
 /// What is wrong in a scenario file, and where: `FILE:LINE:COLUMN: KEY: PROBLEM`.
 #[derive(Clone, Debug, PartialEq, Eq)]
