@@ -112,6 +112,7 @@ describe("the dashboard", () => {
     await page.getByText("None of 2 flows matches the filter.").waitFor();
     await filter.fill(`VIVACE ${originPort}`);
     expect(await buffers.count()).toBe(2);
+    await filter.fill("");
 
     type Flows = { flows: { algorithm: string; pinned: boolean }[] };
     const algorithms = async (): Promise<string[]> => ((await (await fetch(`http://${HOST}:${tunnel.serverAdmin}/flows`)).json()) as Flows).flows.map(({ algorithm, pinned }) => `${algorithm} ${pinned}`);
