@@ -131,7 +131,7 @@ describe("the dashboard", () => {
     await dialog.getByText("Not changed:").waitFor();
     await dialog.getByLabel("Algorithm").selectOption("copa");
     await dialog.getByRole("button", { name: "Change to copa" }).click();
-    await page.getByText("set by hand").first().waitFor();
+    await page.locator("#flows").getByText("set by hand").first().waitFor();
     expect(await algorithms()).toContain("copa true");
     await open.click();
     await dialog.getByLabel("Algorithm").selectOption({ label: "release: configuration and rules choose again" });
