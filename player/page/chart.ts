@@ -55,7 +55,7 @@ function option(session: readonly Second[], live: boolean, scale: Scale): Option
   const lines = { lineStyle: { color: colour("--line") } };
   const x = { type: "value", min: scale.from_s, max: scale.to_s, axisLine: lines, axisTick: { show: false }, splitLine: { show: false } } as const;
   const y = { nameLocation: "middle", nameGap: 38, nameTextStyle: { color: colour("--dim"), fontSize: 11 }, axisLabel: label, axisLine: { show: false }, axisTick: { show: false }, splitLine: lines } as const;
-  const sides = { left: 56, right: 12, outerBoundsMode: "none" } as const;
+  const sides = { left: 64, right: 12, outerBoundsMode: "none" } as const;
   return {
     animation: false,
     textStyle: { fontFamily: "system-ui, sans-serif" },

@@ -1,6 +1,6 @@
 /** One session of the page: its panel, its player and what it records. */
 import { MediaPlayer, type MediaPlayerClass } from "dashjs";
-import { define, duration, shown } from "../../ops/src/admin/dashboard/figures.js";
+import { define, shown } from "../../ops/src/admin/dashboard/figures.js";
 import { explainError, explainProxy, PROXY_WORDS } from "../src/messages.ts";
 import { qoe, type Qoe } from "../src/qoe.ts";
 import type { Scale } from "../src/scale.ts";
@@ -88,7 +88,7 @@ export class Session {
     this.#video = this.#part("video", HTMLVideoElement);
     this.#video.controls = page.controls;
     this.#panel.setAttribute("aria-label", `Session ${number}`);
-    this.#part("h2", HTMLElement).textContent = `${page.sessions.length > 1 ? `${number}: ` : ""}${options.abr}, buffer of ${duration(options.buffer_s)}${options.live ? ", live" : ""}`;
+    this.#part("h2", HTMLElement).textContent = `${page.sessions.length > 1 ? `${number}: ` : ""}${options.abr}, buffer of ${options.buffer_s} s${options.live ? ", live" : ""}`;
     this.#part(".address", HTMLElement).textContent = options.mpd;
     this.#player = MediaPlayer().create();
     this.#player.updateSettings(playerSettings(options, this.#name));
