@@ -54,7 +54,7 @@ function proxyRows(heard: Heard): Row[] {
   ];
 }
 
-/** Says what `text` is, and hides where there is none. Unchanged text is not set again, so that it is not read out again. */
+/** Shows `text`, or hides without one. Unchanged text is not set again, so that it is not read out again. */
 function say(place: HTMLElement, text: string | null): void {
   place.hidden = text === null;
   if (place.textContent !== (text ?? "")) place.textContent = text ?? "";
