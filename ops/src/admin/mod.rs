@@ -13,6 +13,7 @@ mod connections;
 mod content;
 mod dashboard;
 mod http;
+mod program;
 mod qlog;
 mod responses;
 mod server;
@@ -22,5 +23,5 @@ mod tests;
 
 pub use access::Access;
 pub use content::{Checks, FlowSource, Health, HealthSource};
+pub use program::ProgramInfo;
 pub use server::{AdminServer, BoundListener, bind};
-pub use status::ProgramInfo;
