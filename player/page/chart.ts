@@ -54,8 +54,8 @@ function option(session: readonly Second[], live: boolean, scale: Scale): Option
   const label = { color: colour("--dim"), fontSize: 11, hideOverlap: true };
   const lines = { lineStyle: { color: colour("--line") } };
   const x = { type: "value", min: scale.from_s, max: scale.to_s, axisLine: lines, axisTick: { show: false }, splitLine: { show: false } } as const;
-  const y = { nameLocation: "middle", nameGap: 34, nameTextStyle: { color: colour("--dim"), fontSize: 11 }, axisLabel: label, axisLine: { show: false }, axisTick: { show: false }, splitLine: lines } as const;
-  const sides = { left: 56, right: 12 };
+  const y = { nameLocation: "middle", nameGap: 38, nameTextStyle: { color: colour("--dim"), fontSize: 11 }, axisLabel: label, axisLine: { show: false }, axisTick: { show: false }, splitLine: lines } as const;
+  const sides = { left: 64, right: 12, outerBoundsMode: "none" } as const;
   return {
     animation: false,
     textStyle: { fontFamily: "system-ui, sans-serif" },
@@ -67,7 +67,7 @@ function option(session: readonly Second[], live: boolean, scale: Scale): Option
     ],
     yAxis: [
       { ...y, type: "log", gridIndex: RATES, name: "Mbit/s", min: scale.min_mbps, max: scale.max_mbps },
-      { ...y, type: "value", gridIndex: TIMES, name: "s", min: 0, max: scale.max_s, splitNumber: 2 },
+      { ...y, type: "value", gridIndex: TIMES, name: "s", min: 0, max: scale.max_s, splitNumber: 3 },
     ],
     series: [...LINES, ...(live ? [LATENCY] : [])].map((line): LineSeriesOption => ({
       type: "line", name: line.name, xAxisIndex: line.grid, yAxisIndex: line.grid, symbol: "none", silent: true, clip: true,

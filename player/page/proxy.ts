@@ -41,13 +41,16 @@ async function ask(address: string): Promise<unknown> {
   return JSON.parse(text);
 }
 
-/** Asks `proxy` (an origin; empty: the page's own) from now on; `onChange` hears of the first algorithm and of each that takes its place. */
-export function watchProxy(proxy: string, session: string, onChange: (algorithm: string) => void): () => Heard {
+/** Asks `proxy` (an origin; empty: the page's own) from now on; what it said of the session holds for `hold_ms` where it says nothing of it; `onChange` hears of the first algorithm and of each that takes its place. */
+export function watchProxy(proxy: string, session: string, hold_ms: number, onChange: (algorithm: string) => void): () => Heard {
   let heard: Heard = { state: "asking", carried: null, algorithm: null, changed_ms: null };
   let pause_ms = EVERY_MS;
+  let found_ms = -Infinity;
   const round = async (): Promise<void> => {
     try {
-      const carried = findSession(await ask(`${proxy}/flows?session=${encodeURIComponent(session)}`), session);
+      const found = findSession(await ask(`${proxy}/flows?session=${encodeURIComponent(session)}`), session);
+      if (found !== null) found_ms = performance.now();
+      const carried = found ?? (performance.now() - found_ms < hold_ms ? heard.carried : null);
       const algorithm = carried?.algorithm ?? heard.algorithm;
       const changed = algorithm !== null && algorithm !== heard.algorithm;
       heard = { state: "answered", carried, algorithm, changed_ms: changed && heard.algorithm !== null ? performance.now() : heard.changed_ms };

@@ -1,6 +1,6 @@
 /** One session of the page: its panel, its player and what it records. */
 import { MediaPlayer, type MediaPlayerClass } from "dashjs";
-import { define, duration, shown } from "../../ops/src/admin/dashboard/figures.js";
+import { define, shown } from "../../ops/src/admin/dashboard/figures.js";
 import { explainError, explainProxy, PROXY_WORDS } from "../src/messages.ts";
 import { qoe, type Qoe } from "../src/qoe.ts";
 import type { Scale } from "../src/scale.ts";
@@ -11,11 +11,16 @@ import { sessionName, stateOf, watchProxy, type Heard } from "./proxy.ts";
 
 /** How long there may be no flow before the panel explains it: the first request has to get through. */
 const NO_FLOW_MS = 4000;
+/** Sessions side by side share the browser's connections, and a flow names the session of its last request alone. */
+const SHARED_FLOW_MS = 10_000;
 /** Of the select with the rungs: the strategy chooses. */
 const AUTOMATIC = "";
 
 export type DrawChart = (seconds: readonly Second[], scale: Scale) => void;
 type Row = readonly [string, string, string?];
+
+/** A throughput can be far above all rungs. */
+const rate = (kbps: number | null | undefined): string => (kbps != null && kbps >= 10_000 ? shown(kbps / 1000, 1, "Mbit/s") : shown(kbps, 0, "kbit/s"));
 
 function playerRows(record: PlayerRecord, figures: Qoe): Row[] {
   const last = record.samples.at(-1);
@@ -28,7 +33,7 @@ function playerRows(record: PlayerRecord, figures: Qoe): Row[] {
     ["Rung", shown(second?.rung_kbps, 0, "kbit/s")],
     ...(record.live_target_s === null ? [] : live),
     ["Buffer", shown(last?.buffer_s, 1, "s")],
-    ["Throughput", shown(last?.throughput_kbps, 0, "kbit/s")],
+    ["Throughput", rate(last?.throughput_kbps)],
     ["Mean bitrate", shown(figures.bitrate_kbps, 0, "kbit/s")],
     ["Start-up", shown(figures.startup_s, 2, "s")],
     ["Stalls", figures.startup_s === null ? "–" : `${figures.stalls} (${figures.stall_s.toFixed(1)} s)`, figures.startup_s !== null && figures.stalls > 0 ? "bad" : ""],
@@ -49,7 +54,7 @@ function proxyRows(heard: Heard): Row[] {
   ];
 }
 
-/** Says what `text` is, and hides where there is none. Unchanged text is not set again, so that it is not read out again. */
+/** Shows `text`, or hides without one. Unchanged text is not set again, so that it is not read out again. */
 function say(place: HTMLElement, text: string | null): void {
   place.hidden = text === null;
   if (place.textContent !== (text ?? "")) place.textContent = text ?? "";
@@ -62,6 +67,8 @@ export class Session {
   readonly #collector: Collector;
   readonly #options: Options;
   readonly #proxy: string | null;
+  /** How long what the proxy said stays true without a flow that names the session. */
+  readonly #hold_ms: number;
   readonly #name = sessionName();
   #heard: (() => Heard) | null = null;
   #noFlowSince_ms: number | null = null;
@@ -77,10 +84,11 @@ export class Session {
     this.#options = options;
     // The proxy knows a session by CMCD.
     this.#proxy = options.cmcd === "off" ? null : page.proxy;
+    this.#hold_ms = page.sessions.length > 1 ? SHARED_FLOW_MS : 0;
     this.#video = this.#part("video", HTMLVideoElement);
     this.#video.controls = page.controls;
     this.#panel.setAttribute("aria-label", `Session ${number}`);
-    this.#part("h2", HTMLElement).textContent = `${page.sessions.length > 1 ? `${number}: ` : ""}${options.abr}, buffer of ${duration(options.buffer_s)}${options.live ? ", live" : ""}`;
+    this.#part("h2", HTMLElement).textContent = `${page.sessions.length > 1 ? `${number}: ` : ""}${options.abr}, buffer of ${options.buffer_s} s${options.live ? ", live" : ""}`;
     this.#part(".address", HTMLElement).textContent = options.mpd;
     this.#player = MediaPlayer().create();
     this.#player.updateSettings(playerSettings(options, this.#name));
@@ -102,7 +110,7 @@ export class Session {
     this.#asked = true;
     this.#part(".play", HTMLButtonElement).hidden = true;
     this.#collector.start();
-    if (this.#proxy !== null) this.#heard = watchProxy(this.#proxy, this.#name, (algorithm) => this.#collector.algorithm(algorithm));
+    if (this.#proxy !== null) this.#heard = watchProxy(this.#proxy, this.#name, this.#hold_ms, (algorithm) => this.#collector.algorithm(algorithm));
     this.#player.initialize(this.#video, this.#options.mpd, true);
     // dash.js would ask one on the Internet where the manifest names none; the manifest is not there yet.
     this.#player.clearDefaultUTCTimingSources();

@@ -112,6 +112,7 @@ describe("the dashboard", () => {
     await page.getByText("None of 2 flows matches the filter.").waitFor();
     await filter.fill(`VIVACE ${originPort}`);
     expect(await buffers.count()).toBe(2);
+    await filter.fill("");
 
     type Flows = { flows: { algorithm: string; pinned: boolean }[] };
     const algorithms = async (): Promise<string[]> => ((await (await fetch(`http://${HOST}:${tunnel.serverAdmin}/flows`)).json()) as Flows).flows.map(({ algorithm, pinned }) => `${algorithm} ${pinned}`);
@@ -130,7 +131,7 @@ describe("the dashboard", () => {
     await dialog.getByText("Not changed:").waitFor();
     await dialog.getByLabel("Algorithm").selectOption("copa");
     await dialog.getByRole("button", { name: "Change to copa" }).click();
-    await page.getByText("set by hand").first().waitFor();
+    await page.locator("#flows").getByText("set by hand").first().waitFor();
     expect(await algorithms()).toContain("copa true");
     await open.click();
     await dialog.getByLabel("Algorithm").selectOption({ label: "release: configuration and rules choose again" });

@@ -57,7 +57,10 @@ pub(super) const MEANINGS: [(&str, &str); 101] = [
     ),
     ("sim.packet_bytes", "Size of a full packet of the network layer."),
     ("spread", "What is drawn for each run by its seed, so that repeats differ."),
-    ("spread.rtt", "The round trip is longer or shorter by up to this share, in the whole run; 0 for none."),
+    (
+        "spread.rtt",
+        "The round trip is longer or shorter by up to this share, in the whole run; 0 for none.",
+    ),
     (
         "spread.start_s",
         "Each flow but those of players starts later by up to this, and by 1 % of the duration at most; 0 for none.",

@@ -11,7 +11,7 @@ use millrace_tunnel::metrics::Metrics;
 use millrace_tunnel::qlog::{QlogError, TraceInfo};
 
 use super::access::Access;
-use super::status::StartedProgram;
+use super::program::StartedProgram;
 
 /// The source of flows and traces.
 pub trait FlowSource: Send + Sync {

@@ -13,6 +13,7 @@ mod connections;
 mod content;
 mod dashboard;
 mod http;
+mod program;
 mod qlog;
 #[cfg(test)]
 mod resource_tests;
@@ -25,6 +26,6 @@ mod tests;
 
 pub use access::Access;
 pub use content::{Checks, FlowSource, Health, HealthSource};
+pub use program::ProgramInfo;
 pub use resources::{ADMIN_RESOURCES, AdminResource};
 pub use server::{AdminServer, BoundListener, bind};
-pub use status::ProgramInfo;

@@ -15,7 +15,7 @@ use super::access::Access;
 use super::connections::AdminConnections;
 use super::content::{AdminContent, Checks, FlowSource};
 use super::http;
-use super::status::{ProgramInfo, StartedProgram};
+use super::program::{ProgramInfo, StartedProgram};
 
 /// Time for a connection as a whole.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,7 +1,6 @@
 //! `/status`: what the process is, its health and totals, and the flows that ended last.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use millrace_cc::registry;
 use millrace_tunnel::ended_flows::EndedFlow;
@@ -9,29 +8,7 @@ use millrace_tunnel::metrics::{ConnectionState, FlowOutcome, Label, Metrics};
 use serde::Serialize;
 
 use super::content::{AdminContent, Health};
-
-/// What a process is.
-#[derive(Clone, Copy, Debug)]
-pub struct ProgramInfo {
-    /// `client` or `server`.
-    pub role: &'static str,
-    /// As `--version` shows it.
-    pub version: &'static str,
-}
-
-/// The process, as it was when the listener began.
-#[derive(Debug)]
-pub(super) struct StartedProgram {
-    info: ProgramInfo,
-    host: Option<String>,
-    started: Instant,
-}
-
-impl StartedProgram {
-    pub(super) fn new(info: ProgramInfo) -> Self {
-        Self { info, host: host_name(), started: Instant::now() }
-    }
-}
+use super::program::StartedProgram;
 
 /// The answer to `/status`.
 #[derive(Debug, Serialize)]
@@ -119,9 +96,4 @@ impl ProcessTotals {
             memory_cap_bytes: metrics.memory_cap_bytes.get(),
         }
     }
-}
-
-fn host_name() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }

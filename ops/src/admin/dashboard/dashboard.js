@@ -45,12 +45,14 @@ function showIdentity({ role, host, version, uptime_s, healthy, problem }) {
 }
 
 /**
- * @param {Status["totals"]} totals
+ * @param {Status} status
  * @param {readonly Flow[]} flows
  */
-function showTotals(totals, flows) {
+function showTotals({ role, totals }, flows) {
   const failed = Object.entries(totals.flows_failed).toSorted(([, a], [, b]) => b - a);
   const failures = failed.reduce((sum, [, count]) => sum + count, 0);
+  /** @type {[string, string, string][]} */
+  const bypassed = role === "client" ? [["Bypassed the tunnel", String(totals.flows_bypassed), totals.flows_bypassed > 0 ? "warn" : ""]] : [];
   define(element("totals", HTMLElement), [
     ["Active flows", String(flows.length)],
     ["Rate", `${flows.reduce((sum, flow) => sum + flow.rate_mbps, 0).toFixed(1)} Mbit/s`],
@@ -58,7 +60,7 @@ function showTotals(totals, flows) {
     ["Flows since start", String(totals.flows_opened)],
     ["Completed", String(totals.flows_complete)],
     ["Failed", String(failures), failures > 0 ? "bad" : ""],
-    ["Bypassed the tunnel", String(totals.flows_bypassed), totals.flows_bypassed > 0 ? "warn" : ""],
+    ...bypassed,
     ["To clients", bytes(totals.bytes_down)],
     ["To origins", bytes(totals.bytes_up)],
     ["Memory", `${bytes(totals.memory_used_bytes)} of ${bytes(totals.memory_cap_bytes)}`],
@@ -81,7 +83,7 @@ async function turn() {
     const [{ flows }, status] = [await json("flows"), await json("status")];
     element("content", HTMLElement).hidden = false;
     showIdentity(status);
-    showTotals(status.totals, flows);
+    showTotals(status, flows);
     flowTable.show(flows);
     endedTable.show(status.ended_flows);
     change.algorithms = status.algorithms;
