@@ -2,7 +2,7 @@
 
 use super::link::{Link, RandomChange, Rate, TimedLinkChange, TraceFormat};
 use super::ranges::{BUFFER_BYTES, LOSS, RATE_MBPS, RTT_MS, TIME_S};
-use super::reader::TableReader;
+use super::reader::{TableReader, reference};
 use super::tree::ScenarioResult;
 
 /// The bottleneck of packets of `packet_bytes`, for `duration_s`.
@@ -63,7 +63,7 @@ fn rate(reader: &mut TableReader<'_>) -> ScenarioResult<Rate> {
         (Some(rate_mbps), None) if !given => Ok(Rate::Constant { rate_mbps }),
         (Some(_), None) => Err(reader.error("trace_format", "is of no use without trace")),
         (None, Some(trace)) => {
-            Ok(Rate::Trace { trace, trace_format, reference: reader.reference("trace") })
+            Ok(Rate::Trace { trace, trace_format, reference: reference(&reader, "trace") })
         }
         (Some(_), Some(_)) => Err(reader.error("trace", "either rate_mbps or trace, not both")),
         (None, None) => Err(reader.error("rate_mbps", "is missing: rate_mbps, or trace")),

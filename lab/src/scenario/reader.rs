@@ -16,6 +16,12 @@ pub(super) struct TableReader<'a> {
     known: Vec<&'static str>,
 }
 
+/// The place of the value of `key`, or of the table where it has none.
+pub(super) fn reference(reader: &TableReader<'_>, key: &str) -> TraceReference {
+    let at = reader.node.get(key).unwrap_or(reader.node).at;
+    TraceReference { file: reader.text.file.to_owned(), place: reader.text.place(at) }
+}
+
 impl<'a> TableReader<'a> {
     pub(super) fn new(
         text: &'a ScenarioText<'a>,
@@ -69,12 +75,6 @@ impl<'a> TableReader<'a> {
     pub(super) fn error(&self, key: &str, problem: impl Into<String>) -> ScenarioError {
         let at = self.node.get(key).unwrap_or(self.node).at;
         self.text.error(at, &self.name(key), problem)
-    }
-
-    /// The place of the value of `key`, or of the table where it has none.
-    pub(super) fn reference(&self, key: &str) -> TraceReference {
-        let at = self.node.get(key).unwrap_or(self.node).at;
-        TraceReference { file: self.text.file.to_owned(), place: self.text.place(at) }
     }
 
     /// An error about the table.
