@@ -390,3 +390,6 @@ impl<'a> PendingScenario<'a> {
         each(&summary, &path)
     }
 }
+
+#[cfg(test)]
+mod tests;
