@@ -35,7 +35,7 @@ def main(target, zig=None):
     for package in linked(metadata):
         directory = Path(package["manifest_path"]).parent
         name = f"{package['name']} {package['version']}"
-        if package["source"] is None and package["name"] != "quiche":
+        if not package["source"] and package["name"] != "quiche":
             continue
         texts = [file.read_text(errors="replace") for file in licence_files(directory)]
         for title, pattern in C_SOURCES.get(package["name"], []):
@@ -65,7 +65,7 @@ def linked(metadata):
             continue
         seen.add(id)
         for dependency in nodes[id]["deps"]:
-            is_linked = any(kind["kind"] is None for kind in dependency["dep_kinds"])
+            is_linked = any(not kind["kind"] for kind in dependency["dep_kinds"])
             if is_linked or packages[dependency["pkg"]]["name"] in C_SOURCES:
                 pending.append(dependency["pkg"])
     return sorted((packages[id] for id in seen), key=lambda package: (package["name"], package["version"]))
