@@ -1,7 +1,7 @@
 #!/bin/bash
 # debian-packages.sh ARCHITECTURE DIRECTORY PACKAGE...: fetches these packages of Debian 12, with its security updates,
 # for amd64 or arm64 into an empty directory. apt checks their signatures, with a state of its own: nothing is installed,
-# and root is not needed. MIRROR is where this machine gets Debian from, otherwise http://deb.debian.org/debian.
+# and root is not needed. They come from where this machine's apt gets Debian 12, or from the mirror in MIRROR.
 set -euo pipefail
 
 architecture=$1 out=$2
@@ -14,15 +14,14 @@ mirror() {
 }
 main=${MIRROR:-$(mirror Debian)}
 security=$(mirror Debian-Security)
+[ -n "$main" ] || { echo "debian-packages.sh: apt knows no mirror of Debian 12; set MIRROR to the URL of one" >&2; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$out"
 : >"$work/status"
-cat >"$work/sources.list" <<END
-deb [signed-by=$keyring] ${main:-http://deb.debian.org/debian} bookworm main
-deb [signed-by=$keyring] ${security:-http://deb.debian.org/debian-security} bookworm-security main
-END
+echo "deb [signed-by=$keyring] $main bookworm main" >"$work/sources.list"
+[ -z "$security" ] || echo "deb [signed-by=$keyring] $security bookworm-security main" >>"$work/sources.list"
 # apt reads this file after those of the machine, so that its state and sources count.
 cat >"$work/apt.conf" <<END
 APT::Architecture "$architecture";

@@ -37,7 +37,7 @@ impl ComparedValues<'_> {
         (value, reference, self.measured(value, reference))
     }
 
-    /// Of the least and the greatest repeat there is none: they are what was seen, and a resample never goes beyond.
+    /// The least and the greatest repeat have no interval: they were observed, and no resample exceeds them.
     pub(super) fn interval_95(&self) -> Option<[f64; 2]> {
         if matches!(self.condition.over_repeats, Statistic::Min | Statistic::Max) {
             return None;
