@@ -63,7 +63,7 @@ fn rate(reader: &mut TableReader<'_>) -> ScenarioResult<Rate> {
         (Some(rate_mbps), None) if !given => Ok(Rate::Constant { rate_mbps }),
         (Some(_), None) => Err(reader.error("trace_format", "is of no use without trace")),
         (None, Some(trace)) => {
-            Ok(Rate::Trace { trace, trace_format, reference: reference(&reader, "trace") })
+            Ok(Rate::Trace { trace, trace_format, reference: reference(reader, "trace") })
         }
         (Some(_), Some(_)) => Err(reader.error("trace", "either rate_mbps or trace, not both")),
         (None, None) => Err(reader.error("rate_mbps", "is missing: rate_mbps, or trace")),
