@@ -270,6 +270,8 @@ check_live_pages() {
     got=$(curl --silent --output /dev/null --write-out '%{http_code}' --request PUT \
         "$live/server/congestion_control/0a0b?algorithm=cubic")
     [ "$got" = 401 ] || fail "a change without the token: $got instead of 401"
+    # A flow that ends: players keep their connections.
+    same_video || fail "the video is another one than before"
     TOKEN=$token node tests/scripts/compose-live.mjs "$live/"
 }
 

@@ -23,6 +23,7 @@ loss = [0, 0.1]
 at_s = 1
 loss = 0.1
 [sim]
+[spread]
 [measure]
 [peer.NAME]
 client = ["program"]
