@@ -239,14 +239,27 @@ fn median(rates: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// The active flow's rate in Mbit/s: opens it, lets it run for `warm_up`, and takes the median of the rates in the
-/// parts of `measured`, once it grows no more.
-pub fn active_mbps(
+/// Bytes that a flow's own packets take on the link for each byte that it carries, at most: headers, acknowledgements in
+/// the other direction, and what is sent again.
+const LINK_BYTES_PER_BYTE: f64 = 1.3;
+
+/// What a measurement of the active flow has shown.
+#[derive(Clone, Copy, Debug)]
+pub struct ActiveRate {
+    /// The active flow's rate in Mbit/s.
+    pub mbps: f64,
+    /// What crossed the link meanwhile and can't have been the active flow's, in Mbit/s of both directions.
+    pub others_mbps: f64,
+}
+
+/// The active flow's rate: opens it, lets it run for `warm_up`, and takes the median of the rates in the parts of
+/// `measured`, once it grows no more.
+pub fn active_rate(
     site: &Site,
     upload: bool,
     warm_up: Duration,
     measured: Duration,
-) -> Result<f64> {
+) -> Result<ActiveRate> {
     let mut socket = site.ask(Entry::Tunnel, site.origin(), 0)?;
     site.answered(&socket, site.origin())?;
     let count = Arc::new(AtomicU64::new(0));
@@ -277,15 +290,21 @@ pub fn active_mbps(
         false => count.load(Ordering::Relaxed),
     };
     std::thread::sleep(warm_up);
-    let mut rate_mbps = 0.0;
+    let mut rate = ActiveRate { mbps: 0.0, others_mbps: 0.0 };
     for _ in 0..MAX_MEASUREMENTS {
+        let (start, first, crossed) = (Instant::now(), read(), site.link_bytes()?);
         let rates = (0..INTERVALS).map(|_| {
             let (start, before) = (Instant::now(), read());
             std::thread::sleep(measured / INTERVALS);
             (read() - before) as f64 * 8e-6 / start.elapsed().as_secs_f64()
         });
         let rates: Vec<f64> = rates.collect();
-        rate_mbps = median(&rates);
+        let own = LINK_BYTES_PER_BYTE * (read() - first) as f64;
+        let others = ((site.link_bytes()? - crossed) as f64 - own).max(0.0);
+        rate = ActiveRate {
+            mbps: median(&rates),
+            others_mbps: others * 8e-6 / start.elapsed().as_secs_f64(),
+        };
         let third = rates.len() / 3;
         if median(&rates[rates.len() - third..]) <= MAX_GROWTH * median(&rates[..third]) {
             break;
@@ -296,5 +315,5 @@ pub fn active_mbps(
     if mover.join().is_err() {
         bail!("the active flow's thread has panicked");
     }
-    Ok(rate_mbps)
+    Ok(rate)
 }

@@ -25,7 +25,7 @@ use millrace_lab::interrupt;
 use serde::{Deserialize, Serialize};
 
 use cell::{Background, Cell};
-use flows::{Standing, active_mbps};
+use flows::{ActiveRate, Standing, active_rate};
 use site::Site;
 
 /// The least share of its rate alone that the active flow keeps.
@@ -155,28 +155,46 @@ fn measure(cell: &Cell) -> Result<Measured> {
     // round trip, and leaves it some round trips later.
     let warm_up = Duration::from_secs(2) + 20 * cell.rtt();
     let length = Duration::from_secs(3) + 12 * cell.rtt();
-    let alone_mbps = active_mbps(&site, cell.is_upload(), warm_up, length)?;
+    let alone_mbps = active_rate(&site, cell.is_upload(), warm_up, length)?.mbps;
     let standing = Standing::start(&site, cell.background, cell.flows)
         .inspect_err(|_| eprint!("{}", site.logs()))?;
-    wait_for_standstill(&site, &standing, cell)?;
+    let deadline = Instant::now() + STANDSTILL;
+    wait_for_standstill(&site, &standing, cell, deadline)?;
     let rss_bytes = site.rss_bytes();
-    let beside_mbps = active_mbps(&site, cell.is_upload(), warm_up, length)?;
+    let mut beside = active_rate(&site, cell.is_upload(), warm_up, length)?;
+    while was_disturbed(&beside, alone_mbps) {
+        eprintln!("{cell}: flows that stood still went on, {beside:?}; measured again");
+        wait_for_standstill(&site, &standing, cell, deadline)?;
+        beside = active_rate(&site, cell.is_upload(), warm_up, length)?;
+    }
     let open = standing.end();
-    let measured = Measured { cell: *cell, alone_mbps, beside_mbps, open, rss_bytes };
+    let measured = Measured { cell: *cell, alone_mbps, beside_mbps: beside.mbps, open, rss_bytes };
     if !measured.holds() {
         eprint!("{}", site.logs());
     }
     Ok(measured)
 }
 
+/// Whether other flows had at least half of what the active one lacks: they had not come to a standstill. Connections
+/// that have lost most of what they sent wait for several seconds before they send again (RFC 9002, Section 6.2.1).
+fn was_disturbed(beside: &ActiveRate, alone_mbps: f64) -> bool {
+    let lacks_mbps = LEAST_SHARE * alone_mbps - beside.mbps;
+    lacks_mbps > 0.0 && beside.others_mbps > lacks_mbps / 2.0
+}
+
 /// Waits until the flows have moved nothing for some round trips.
-fn wait_for_standstill(site: &Site, standing: &Standing, cell: &Cell) -> Result<()> {
+fn wait_for_standstill(
+    site: &Site,
+    standing: &Standing,
+    cell: &Cell,
+    deadline: Instant,
+) -> Result<()> {
     let period = (2 * cell.rtt()).max(Duration::from_millis(500));
     let slow_bytes_per_s = match cell.background {
         Background::SlowViewer => 1000.0 * cell.flows as f64,
         _ => 0.0,
     };
-    let (deadline, mut still_periods) = (Instant::now() + STANDSTILL, 0);
+    let mut still_periods = 0;
     while Instant::now() < deadline {
         interrupt::check()?;
         let (start, moved, crossed) = (Instant::now(), standing.moved(), site.link_bytes()?);
