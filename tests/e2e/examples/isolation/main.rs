@@ -34,6 +34,8 @@ const LEAST_SHARE: f64 = 0.9;
 const STANDSTILL: Duration = Duration::from_secs(180);
 /// Packets of keep-alives and probes go on while flows stand still.
 const STILL_BYTES_PER_S: f64 = 150_000.0;
+/// Of the memory at which the kernel begins to take it back from TCP connections.
+const MAX_TCP_MEMORY_PERCENT: u64 = 85;
 /// Periods without progress in a row that are a standstill: one may be a pause of the sender.
 const STILL_PERIODS: u32 = 3;
 
@@ -161,6 +163,7 @@ fn measure(cell: &Cell) -> Result<Measured> {
     let deadline = Instant::now() + STANDSTILL;
     wait_for_standstill(&site, &standing, cell, deadline)?;
     let rss_bytes = site.rss_bytes();
+    check_tcp_memory()?;
     let mut beside = active_rate(&site, cell.is_upload(), warm_up, length)?;
     while was_disturbed(&beside, alone_mbps) {
         eprintln!("{cell}: flows that stood still went on, {beside:?}; measured again");
@@ -173,6 +176,26 @@ fn measure(cell: &Cell) -> Result<Measured> {
         eprint!("{}", site.logs());
     }
     Ok(measured)
+}
+
+/// Near the kernel's limit for the memory of TCP it closes the windows of all connections of the machine (tcp(7),
+/// `tcp_mem`): those of the origin and the viewers, which are other machines elsewhere, and of cells that are measured
+/// at the same time.
+fn check_tcp_memory() -> Result<()> {
+    let sockets = fs::read_to_string("/proc/net/sockstat")?;
+    let tcp = sockets.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
+    let used = tcp.split(' ').skip_while(|word| *word != "mem").nth(1);
+    let used_pages: u64 = used.context("no memory of TCP in /proc/net/sockstat")?.parse()?;
+    let limits = fs::read_to_string("/proc/sys/net/ipv4/tcp_mem")?;
+    let pressure = limits.split_whitespace().nth(1);
+    let pressure_pages: u64 = pressure.context("/proc/sys/net/ipv4/tcp_mem")?.parse()?;
+    if used_pages > pressure_pages / 100 * MAX_TCP_MEMORY_PERCENT {
+        bail!(
+            "TCP of this machine uses {used_pages} pages, near net.ipv4.tcp_mem's {pressure_pages}: \
+             measure fewer cells at once, or raise it"
+        );
+    }
+    Ok(())
 }
 
 /// Whether other flows had at least half of what the active one lacks: they had not come to a standstill. Connections
