@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use millrace_admission::peer_limits::HandshakePlace;
 use millrace_tunnel::conn_id::ConnId;
-use millrace_tunnel::peer_limits::HandshakePlace;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use millrace_wire::first_bytes::MAX_FIRST_BYTES;

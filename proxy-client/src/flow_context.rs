@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_admission::flow_owner::FlowRefusal;
 use millrace_config::ClientLimits;
 use millrace_tunnel::event_loop::Core;
-use millrace_tunnel::flow_owner::FlowRefusal;
-use millrace_tunnel::metrics::Label;
+use millrace_tunnel::metrics::{self, Label};
 use tracing::field;
 
 use crate::connection_group::{ConnectionGroup, ListenerClasses};
@@ -105,7 +105,7 @@ impl FlowContext {
 /// Logs that a flow has been refused, unless many have been.
 pub(crate) fn log_refusal(core: &mut Core, client: Option<SocketAddr>, refusal: FlowRefusal) {
     if core.may_log_refusal() {
-        let reason = refusal.metric().as_str();
+        let reason = metrics::Drop::from(refusal).as_str();
         let client = client.map(field::display);
         tracing::warn!(client, reason, "flow refused; others like it may not be logged");
     }

@@ -1,10 +1,10 @@
 //! Derives the settings of the parts of a client from its configuration.
 
+use millrace_admission::flow_admission::FlowLimits;
+use millrace_admission::peer_limits;
 use millrace_cc::registry::Algorithm;
 use millrace_config::ClientConfig;
 use millrace_tunnel::event_loop::WorkerSettings;
-use millrace_tunnel::flow_admission::FlowLimits;
-use millrace_tunnel::peer_limits;
 use millrace_tunnel::transport::{TransportSide, TunnelConfig};
 
 /// The file that commands read without `--config`: that of the systemd unit and of the image.

@@ -19,7 +19,7 @@ use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::event_loop::{Core, RelayStart};
 use millrace_tunnel::flow_label::FlowLabel;
 use millrace_tunnel::local_resources::log_shortage;
-use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
+use millrace_tunnel::metrics::{self, FlowFailure, Label, Parser};
 use millrace_tunnel::probe;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved};
 use millrace_tunnel::rtsp::{Medium, Rtsp};
@@ -256,7 +256,7 @@ impl ServerRole {
         };
         admitted.map_err(|refusal| {
             if core.may_log_refusal() {
-                let reason = refusal.metric().as_str();
+                let reason = metrics::Drop::from(refusal).as_str();
                 let viewer = viewer.map(field::display);
                 tracing::warn!(viewer, reason, "flow refused; similar refusals may not be logged");
             }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use millrace_admission::flow_admission::FlowLimits;
+use millrace_admission::peer_limits;
 use millrace_cc::registry::Algorithm;
 use millrace_config::{Acl, ConfigError, Protocol, ServerConfig, ServerLimits};
 use millrace_tunnel::algorithms::{Algorithms, Selectable};
 use millrace_tunnel::event_loop::WorkerSettings;
-use millrace_tunnel::flow_admission::FlowLimits;
 use millrace_tunnel::own_addresses::InterfaceAddresses;
-use millrace_tunnel::peer_limits;
 use millrace_tunnel::resolve::Resolver;
 use millrace_tunnel::transport::{ServerSide, TransportSide, TunnelConfig};
 

@@ -1,20 +1,14 @@
 #!/bin/sh
 # Mutants of the code that decides where flows may go and how many, and of the parsers of untrusted input. Each is a small
-# change that some test should notice; target/mutants/*/mutants.out/missed.txt list those that none notices.
+# change that some test should notice; target/mutants/mutants.out/missed.txt list those that none notices.
 # docs/design/mutants.md says why those that remain are harmless.
 #
-#     mutants.sh [FILE-PATTERN...]        # of these files only: of tunnel/src or of other crates, not of both
+#     mutants.sh [FILE-PATTERN...]        # of these files only
 set -eu
 cd "$(dirname "$0")/../.."
 
-if [ $# = 0 ]; then
-    # cargo-mutants fails where a mutant remains.
-    result=0
-    tests/scripts/mutants.sh 'tunnel/config/src/allow.rs' 'tunnel/config/src/class_of_ports.rs' \
-        'tunnel/config/src/destinations/*.rs' 'tunnel/wire/src/**/*.rs' || result=$?
-    tests/scripts/mutants.sh tunnel/src/fair_share.rs tunnel/src/flow_admission.rs tunnel/src/peer_limits.rs || result=$?
-    exit $result
-fi
+[ $# -gt 0 ] || set -- 'tunnel/config/src/allow.rs' 'tunnel/config/src/class_of_ports.rs' \
+    'tunnel/config/src/destinations/*.rs' 'tunnel/wire/src/**/*.rs' 'tunnel/admission/src/*.rs'
 
 # In a copy: quiche's patched source is ignored by git and would be left out of the copy that cargo-mutants makes. Copied
 # files get new times, so that cargo does not reuse what it compiled of a mutant of an earlier run.
@@ -27,17 +21,8 @@ git ls-files -z | xargs -0 cp --parents --target-directory="$copy"
 cp -a third_party/run-make-setup-first "$copy/third_party/"
 cd "$copy"
 
-# Of the tunnel, the tests of the changed modules alone. The others run whole connections: a flow that is not admitted makes
-# them wait for their time limit.
-case $1 in
-tunnel/src/*)
-    . tests/fuzz/boringssl.sh
-    use_built_boringssl "$top"
-    out=$out/tunnel build=--cargo-arg=--lib tests=--
-    for file; do tests="$tests $(basename "$file" .rs)::"; done
-    ;;
-*) out=$out/others build=--cargo-arg=--tests tests=--lib ;;
-esac
+. tests/fuzz/boringssl.sh
+use_built_boringssl "$top"
 for pattern; do
     set -- "$@" --file "$pattern"
     shift
@@ -45,5 +30,5 @@ done
 # A test that never ends may allocate until its time limit. In KiB.
 ulimit -v 8388608
 # Most of the time goes to the compiler: no optimisation, no symbols. What a test noticed in an earlier run is left out.
-# shellcheck disable=SC2086 # several arguments
-CARGO_PROFILE_DEV_DEBUG=0 cargo mutants --in-place --output "$out" --no-shuffle --iterate --timeout 120 "$build" "$@" -- $tests
+CARGO_PROFILE_DEV_DEBUG=0 cargo mutants --in-place --output "$out" --no-shuffle --iterate --timeout 120 \
+    --cargo-arg=--tests "$@" -- --lib

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use boring::error::ErrorStack;
+use millrace_admission::client_id::ClientId;
 
-use crate::client_id::ClientId;
 use crate::known_client::{KnownClient, KnownClients};
 use crate::retry::{FirstPacket, Retry, Validation};
 use crate::session_tickets::TicketKeys;

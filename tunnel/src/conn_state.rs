@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use millrace_admission::peer_limits::{HandshakePlace, PeerPlace};
 use quiche::h3;
 
 use crate::datagrams::Early;
 use crate::memory::HeldBytes;
-use crate::peer_limits::{HandshakePlace, PeerPlace};
 use crate::probe::{PendingProbe, ProbeExchange};
 use crate::stream_owner::Owner;
 

@@ -16,8 +16,8 @@ use boring::error::ErrorStack;
 use boring::hash::hmac_sha256;
 use boring::rand::rand_bytes;
 use boring::symm::{Cipher, decrypt_aead, encrypt_aead};
+use millrace_admission::client_id::{CLIENT_ID_BYTES, ClientId};
 
-use crate::client_id::{CLIENT_ID_BYTES, ClientId};
 use crate::retry::address_octets;
 
 /// Tells these tokens from those of a Retry and of other servers.

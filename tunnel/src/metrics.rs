@@ -12,6 +12,7 @@ mod worker;
 
 use std::sync::Arc;
 
+use millrace_admission::flow_owner::FlowRefusal;
 use millrace_config::{Class, DeniedReason};
 use millrace_mcc::thread::SharedSelectorCounts;
 use millrace_wire::cmcd::IgnoredReason;
@@ -315,6 +316,18 @@ label! {
         Held = "held",
         /// Missing, and given up by the receiver, so that those behind it go on.
         Skipped = "skipped",
+    }
+}
+
+impl From<FlowRefusal> for Drop {
+    fn from(refusal: FlowRefusal) -> Self {
+        match refusal {
+            FlowRefusal::Full => Self::FlowLimit,
+            FlowRefusal::Client => Self::PeerFlows,
+            FlowRefusal::ClientShare => Self::ClientFlowShare,
+            FlowRefusal::ViewerShare => Self::ViewerFlowShare,
+            FlowRefusal::ListenerShare => Self::ListenerFlowShare,
+        }
     }
 }
 

@@ -4,11 +4,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use millrace_admission::fair_share::{Place, PlaceRefusal};
+use millrace_admission::flow_admission::{FlowLimits, FlowPlaces, FlowPools};
+use millrace_admission::flow_owner::{FlowOwner, FlowRefusal, Viewer};
+use millrace_admission::peer_limits::{FlowPlace, Limits, PeerLimits};
+
 use crate::ended_flows::EndedFlows;
-use crate::fair_share::{Place, PlaceRefusal};
 use crate::fault::Faults;
-use crate::flow_admission::{FlowLimits, FlowPlaces, FlowPools};
-use crate::flow_owner::{FlowOwner, FlowRefusal, Viewer};
 use crate::malloc_trim::MallocTrim;
 use crate::memory::HeldBytes;
 use crate::memory_use::MemoryUse;
@@ -16,7 +18,6 @@ use crate::metrics;
 use crate::metrics::Metrics;
 use crate::misdelivered::SharingWorkers;
 use crate::path_reports::PathReports;
-use crate::peer_limits::{FlowPlace, Limits, PeerLimits};
 
 /// State and limits that all workers of a process share.
 #[derive(Debug)]
@@ -139,7 +140,7 @@ impl Shared {
     }
 
     fn count_refusal(&self, refusal: FlowRefusal) {
-        self.metrics.drops.of(refusal.metric()).inc();
+        self.metrics.drops.of(refusal.into()).inc();
     }
 
     /// Whether RTSP is followed for RTP over UDP.

@@ -4,10 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use millrace_admission::flow_owner::FlowOwner;
+use millrace_admission::peer_limits::HandshakePlace;
 use millrace_tunnel::event_loop::Core;
-use millrace_tunnel::flow_owner::FlowOwner;
 use millrace_tunnel::metrics::{Drop, FlowFailure};
-use millrace_tunnel::peer_limits::HandshakePlace;
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use socket2::SockRef;

@@ -6,6 +6,7 @@ use super::flows::{
 use crate::flow_context::FlowContext;
 use crate::pool::Availability;
 use crate::server_set::ServerSet;
+use millrace_admission::flow_owner::FlowOwner;
 use millrace_tunnel::admitted::Admitted;
 use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::datagrams::{DatagramsStart, Queue, QueueLimit};
@@ -13,7 +14,6 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::flow_end::FlowEnd;
 use millrace_tunnel::flow_label::FlowLabel;
-use millrace_tunnel::flow_owner::FlowOwner;
 use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
 use millrace_tunnel::metrics::{Drop, Parser};
 use millrace_wire::ConnectFailure;

@@ -8,9 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use millrace_admission::flow_owner::{FlowOwner, Viewer};
 use prometheus::IntGauge;
-
-use crate::flow_owner::{FlowOwner, Viewer};
 
 /// A viewer with one part in so many of the places makes room for its own new flows.
 const VIEWER_DIVISOR: usize = 16;

@@ -6,14 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use boring::hash::{MessageDigest, hash};
 use boring::nid::Nid;
 use boring::x509::X509;
+use millrace_admission::client_id::ClientId;
+use millrace_admission::peer_limits::HandshakeLimit;
 use quiche::{ConnectionId, Header, RetryConnectionIds, Type};
 
 use crate::address_validation::Evidence;
-use crate::client_id::ClientId;
 use crate::event_loop::core::Core;
 use crate::known_client::KnownClients;
 use crate::metrics::{Drop, HandshakeFailure, KnownClientToken};
-use crate::peer_limits::HandshakeLimit;
 use crate::retry::FirstPacket;
 use crate::udp::UdpPort;
 use crate::version::Invariants;

@@ -22,6 +22,8 @@ impl Core {
         // Where a flow of QUIC waits, the others may not fill the transport beyond what that flow may have in it:
         // otherwise it finds room for single datagrams only.
         let waiting = conn.pending.udp_flows.iter().filter_map(|slot| self.udp_flows.get(*slot));
+        // A slot may be that of another connection's flow by now.
+        let waiting = waiting.filter(|flow| flow.conn == conn.id);
         let most = waiting.filter_map(|flow| flow.repair.as_ref()?.transport_datagrams).min();
         conn.pending.max_transport_datagrams = most.unwrap_or(SEND_QUEUE_FRAMES);
         let largest_packet_bytes = usize::from(self.tunnel.max_udp_payload_bytes);

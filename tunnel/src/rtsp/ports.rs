@@ -4,12 +4,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use millrace_admission::flow_owner::Viewer;
 use millrace_wire::rtsp::PortPair;
 
 use super::follow::{MIN_ORIGIN_PORT, OriginMedia, PortSource};
 use super::media_sources::MediaSources;
 use crate::datagrams::{LocalSocket, MediaPeer};
-use crate::flow_owner::Viewer;
 use crate::shared::{PairPlace, Shared};
 use crate::source_address::source_address;
 use crate::udp::UdpPort;

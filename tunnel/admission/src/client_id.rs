@@ -3,11 +3,11 @@
 use boring::sha::sha256;
 
 /// Bytes of a [`ClientId`]. Two clients with the same one only share a limit of handshakes.
-pub(crate) const CLIENT_ID_BYTES: usize = 8;
+pub const CLIENT_ID_BYTES: usize = 8;
 
 /// Part of the digest of the name in a client's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClientId(pub(crate) [u8; CLIENT_ID_BYTES]);
+pub struct ClientId(pub [u8; CLIENT_ID_BYTES]);
 
 impl ClientId {
     /// The client whose certificate has this name.

@@ -61,7 +61,7 @@ impl FlowLimits {
 
 /// The flows of a process.
 #[derive(Debug)]
-pub(crate) struct FlowPools {
+pub struct FlowPools {
     flows: AtomicUsize,
     max_flows: AtomicUsize,
     viewers: Arc<FairShare<Viewer>>,
@@ -72,7 +72,8 @@ pub(crate) struct FlowPools {
 }
 
 impl FlowPools {
-    pub(crate) fn new(limits: FlowLimits) -> Self {
+    /// Without flows.
+    pub fn new(limits: FlowLimits) -> Self {
         Self {
             flows: AtomicUsize::new(0),
             max_flows: AtomicUsize::new(limits.max_flows),
@@ -84,7 +85,8 @@ impl FlowPools {
         }
     }
 
-    pub(crate) fn set(&self, limits: FlowLimits) {
+    /// Uses other limits for flows that come from now on.
+    pub fn set(&self, limits: FlowLimits) {
         self.max_flows.store(limits.max_flows, Ordering::Relaxed);
         self.viewers.set(limits.viewers());
         self.listeners.set(limits.listeners());
@@ -94,7 +96,10 @@ impl FlowPools {
     }
 
     /// Takes the flow's places. Its place among those of the process goes with [`Self::leave`].
-    pub(crate) fn join(&self, owner: &FlowOwner) -> Result<FlowPlaces, FlowRefusal> {
+    ///
+    /// # Errors
+    /// The limit or share that is reached.
+    pub fn join(&self, owner: &FlowOwner) -> Result<FlowPlaces, FlowRefusal> {
         let most = self.max_flows.load(Ordering::Relaxed);
         let taken = self.flows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flows| {
             (flows < most).then_some(flows + 1)
@@ -118,16 +123,21 @@ impl FlowPools {
         })
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether the process has as many flows as it may.
+    pub fn is_full(&self) -> bool {
         self.flows.load(Ordering::Relaxed) >= self.max_flows.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn leave(&self) {
+    /// A flow that has joined has ended.
+    pub fn leave(&self) {
         self.flows.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts a flow for the viewer that has turned out to be its own.
-    pub(crate) fn set_viewer(
+    ///
+    /// # Errors
+    /// The viewer has its share.
+    pub fn set_viewer(
         &self,
         shares: &mut FlowPlaces,
         owner: &FlowOwner,
@@ -143,18 +153,23 @@ impl FlowPools {
         Ok(())
     }
 
-    pub(crate) fn has_port_pairs(&self) -> bool {
+    /// Whether there may be RTP over UDP at all.
+    pub fn has_port_pairs(&self) -> bool {
         self.max_port_pairs.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn take_port_pair(&self, viewer: Viewer) -> Result<Place<Viewer>, PlaceRefusal> {
+    /// A place for a pair of ports of RTP and RTCP.
+    ///
+    /// # Errors
+    /// All places are taken, or those of the viewer.
+    pub fn take_port_pair(&self, viewer: Viewer) -> Result<Place<Viewer>, PlaceRefusal> {
         self.port_pairs.take(viewer)
     }
 }
 
 /// A flow's places among those of its owners.
 #[derive(Debug)]
-pub(crate) struct FlowPlaces {
+pub struct FlowPlaces {
     viewer: Option<Place<Viewer>>,
     _listener: Option<Place<usize>>,
     _client: Option<Place<Arc<str>>>,

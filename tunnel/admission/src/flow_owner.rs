@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use millrace_wire::ConnectFailure;
 
-use crate::metrics;
 use crate::peer_limits::network_of;
 
 /// A viewer as one user of a pool.
@@ -30,11 +29,12 @@ pub struct FlowOwner {
 
 impl FlowOwner {
     /// The viewer at `address` of `client`.
-    pub(crate) fn of_client(client: Option<Arc<str>>, address: Option<SocketAddr>) -> Self {
+    pub fn of_client(client: Option<Arc<str>>, address: Option<SocketAddr>) -> Self {
         Self { viewer: address.map(|it| it.ip()), listener: None, client }
     }
 
-    pub(crate) fn viewer(&self) -> Viewer {
+    /// The user of the pools of viewers.
+    pub fn viewer(&self) -> Viewer {
         Viewer { client: self.client.clone(), network: self.viewer.map(network_of) }
     }
 }
@@ -62,17 +62,6 @@ impl FlowRefusal {
             Self::Client | Self::ClientShare | Self::ViewerShare | Self::ListenerShare => {
                 ConnectFailure::ClientLimitReached
             }
-        }
-    }
-
-    /// The metric of the refusal.
-    pub fn metric(self) -> metrics::Drop {
-        match self {
-            Self::Full => metrics::Drop::FlowLimit,
-            Self::Client => metrics::Drop::PeerFlows,
-            Self::ClientShare => metrics::Drop::ClientFlowShare,
-            Self::ViewerShare => metrics::Drop::ViewerFlowShare,
-            Self::ListenerShare => metrics::Drop::ListenerFlowShare,
         }
     }
 }

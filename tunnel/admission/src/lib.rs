@@ -1,0 +1,10 @@
+//! Admission: who may open how many flows, connections and handshakes, and who is refused first.
+//!
+//! [`fair_share`] divides a number of places between users. [`flow_admission`] has the pools of flows, and
+//! [`peer_limits`] those of connections, handshakes and memory. Nothing here knows of sockets or QUIC.
+
+pub mod client_id;
+pub mod fair_share;
+pub mod flow_admission;
+pub mod flow_owner;
+pub mod peer_limits;
