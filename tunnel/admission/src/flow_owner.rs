@@ -65,3 +65,19 @@ impl FlowRefusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_do_not_speak_for_the_viewers_of_others() {
+        let address: SocketAddr = "192.0.2.1:40000".parse().unwrap();
+        let of = |client: &str| FlowOwner::of_client(Some(client.into()), Some(address));
+        assert_eq!(of("north").viewer, Some(address.ip()));
+        assert_eq!(of("north").client.as_deref(), Some("north"));
+        assert_eq!(of("north").viewer(), of("north").viewer());
+        assert_ne!(of("north").viewer(), of("south").viewer());
+        assert_ne!(of("north").viewer(), FlowOwner::of_client(None, Some(address)).viewer());
+    }
+}
