@@ -27,6 +27,7 @@ pub mod flow_end;
 pub mod flow_info;
 pub mod flow_label;
 pub mod flow_owner;
+pub mod flow_trace;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzz_choices;
 pub mod h3_errors;
