@@ -372,7 +372,7 @@ label! {
     RenewalResult {
         /// The certificate is replaced.
         Success = "success",
-        /// It is not; the log says why, and it is tried again.
+        /// The attempt failed; the log says why, and it is repeated.
         Failure = "failure",
     }
 }

@@ -84,7 +84,7 @@ impl TestCollector {
     }
 }
 
-fn serve(stream: &TcpStream) -> Option<ExportRequest> {
+fn serve(mut stream: &TcpStream) -> Option<ExportRequest> {
     stream.set_read_timeout(Some(EXPORT_TIMEOUT)).ok()?;
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
@@ -97,7 +97,7 @@ fn serve(stream: &TcpStream) -> Option<ExportRequest> {
     reader.read_exact(&mut body).ok()?;
     let answer =
         b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
-    reader.get_ref().write_all(answer).ok()?;
+    stream.write_all(answer).ok()?;
     let path = head.split(' ').nth(1)?.to_owned();
     Some(ExportRequest { path, head, body })
 }
