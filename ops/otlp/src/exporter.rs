@@ -117,7 +117,7 @@ struct ExportThread {
     start_unix_nano: u64,
     is_stopped: Arc<AtomicBool>,
     /// Traces for the next request, at most [`MAX_BATCH_TRACES`].
-    batch: Vec<Box<FlowTraceRecord>>,
+    batch: Vec<FlowTraceRecord>,
     /// Whether the last export was not accepted: only changes are logged.
     has_failed: bool,
 }
@@ -128,7 +128,7 @@ impl ExportThread {
         while !self.is_stopped.load(Ordering::Relaxed) {
             match traces.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Ok(Some(record)) => {
-                    self.batch.push(record);
+                    self.batch.push(*record);
                     if self.batch.len() >= MAX_BATCH_TRACES {
                         self.export_traces();
                     }
@@ -142,7 +142,7 @@ impl ExportThread {
                 due = Instant::now() + self.interval;
             }
         }
-        self.batch.extend(traces.try_iter().flatten().take(MAX_BATCH_TRACES));
+        self.batch.extend(traces.try_iter().flatten().take(MAX_BATCH_TRACES).map(|it| *it));
         self.export_traces();
         self.export_metrics();
     }
@@ -176,7 +176,7 @@ impl ExportThread {
                 resource: Some(self.resource.clone()),
                 scope_spans: vec![ScopeSpans {
                     scope: Some(scope()),
-                    spans: batch.iter().flat_map(|record| traces::convert(record)).collect(),
+                    spans: batch.iter().flat_map(traces::convert).collect(),
                     ..ScopeSpans::default()
                 }],
                 ..ResourceSpans::default()
@@ -184,7 +184,7 @@ impl ExportThread {
         };
         let posted =
             self.runtime.block_on(self.collector.post("/v1/traces", request.encode_to_vec()));
-        let sent = batch.iter().map(|record| span_count(record)).sum::<u64>();
+        let sent = batch.iter().map(span_count).sum::<u64>();
         let dropped = match &posted {
             Ok(answer) => {
                 let answer = ExportTraceServiceResponse::decode(answer.clone()).unwrap_or_default();
