@@ -73,14 +73,14 @@ impl TestCollector {
         let resources = metrics.flat_map(|it| it.resource_metrics);
         let own = resources.filter(|it| service(it.resource.as_ref()) == program);
         let families = own.flat_map(|it| it.scope_metrics).flat_map(|it| it.metrics);
-        let values = families.filter(|it| it.name == name).filter_map(|it| match it.data {
+        let mut values = families.filter(|it| it.name == name).filter_map(|it| match it.data {
             Some(Data::Sum(sum)) => match sum.data_points[0].value {
                 Some(number_data_point::Value::AsDouble(value)) => Some(value),
                 _ => None,
             },
             _ => None,
         });
-        values.last()
+        values.next_back()
     }
 }
 
