@@ -9,6 +9,7 @@ use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::Core;
 use millrace_wire::Destination;
 use millrace_wire::h3_connect::{Carries, ConnectRequest};
+use millrace_wire::traceparent::TraceParent;
 use quiche::h3;
 
 /// Flows that share connections: those of listeners with the same class and congestion control.
@@ -25,6 +26,15 @@ pub struct ConnectionGroup {
     pub is_kept_ready: bool,
 }
 
+/// What a request comes from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestSource {
+    /// Address of the client.
+    pub client: Option<SocketAddr>,
+    /// The span of the request, if its flow is sampled.
+    pub trace_parent: Option<TraceParent>,
+}
+
 impl ConnectionGroup {
     /// Opens a stream on `conn` for a flow of this group and requests its destination. Returns the stream; the
     /// response carries `key`.
@@ -37,7 +47,7 @@ impl ConnectionGroup {
         conn: ConnId,
         carries: Carries,
         destination: &Destination,
-        client: Option<SocketAddr>,
+        source: RequestSource,
         key: u64,
     ) -> h3::Result<u64> {
         core.select_cc(conn, None, &self.choice, self.class);
@@ -46,7 +56,8 @@ impl ConnectionGroup {
             destination: destination.clone(),
             class: Some(self.class.as_str().to_owned()),
             congestion_control: self.requested_cc.map(str::to_owned),
-            client_address: client,
+            client_address: source.client,
+            trace_parent: source.trace_parent,
         };
         let fields: Vec<_> = request
             .fields()

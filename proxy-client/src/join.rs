@@ -10,6 +10,7 @@ use anyhow::{Context, ensure};
 use boring::nid::Nid;
 use boring::x509::X509;
 use clap::Args;
+use millrace_cli::config_argument;
 use millrace_config::{ClientConfig, Host, HostPort};
 use millrace_enrolment::{
     ClientSide, SigningKey, ensure_absent, prepare_directory, toml_string, write_config,
@@ -18,6 +19,8 @@ use millrace_ops::certificates::{make_directory, write_file};
 use millrace_ops::doctor::DoctorArgs;
 use millrace_tunnel::algorithms;
 use millrace_wire::enrolment::{InviteToken, MAX_TOKEN_CHARS};
+
+use crate::settings::DEFAULT_CONFIG;
 
 /// Names of the files in the state directory.
 const AUTHORITY: &str = "ca.pem";
@@ -98,7 +101,7 @@ fn check_and_run(arguments: &JoinArgs) -> anyhow::Result<ExitCode> {
     if arguments.run {
         return crate::run::run(&config);
     }
-    println!("start: millrace-client run");
+    println!("start: millrace-client run{}", config_argument(path, DEFAULT_CONFIG));
     Ok(verdict)
 }
 

@@ -75,6 +75,7 @@ impl ClientReloader<'_> {
                 ("direct", config.direct != started.direct),
                 ("enrolment", config.enrolment.is_some() != started.enrolment.is_some()),
                 ("telemetry", config.telemetry != started.telemetry),
+                ("otlp", config.otlp != started.otlp),
                 ("mcc", selection::needs_restart(config.mcc.as_ref(), started.mcc.as_ref())),
             ],
         );
@@ -82,6 +83,7 @@ impl ClientReloader<'_> {
         self.resolver.configure(&config.resolver);
         system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         credentials::warn(CertificateOwner::Client, &config.tunnel.credentials);
+        credentials::show_expiry(&self.shared.metrics, &config.tunnel.credentials);
         rtsp_check::warn(&config);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use anyhow::Context;
 use caps::Capability;
 use millrace_config::{ClientConfig, ConfigError, Interception, Listen};
-use millrace_enrolment::RenewalTask;
+use millrace_enrolment::{OpenInvitations, RenewalTask, counted};
 use millrace_ops::admin;
 use millrace_ops::admin::{Health, ProgramInfo};
 use millrace_ops::affinity::OneProcessor;
@@ -19,6 +19,7 @@ use millrace_ops::published::Published;
 use millrace_ops::selection;
 use millrace_ops::selection::Selection;
 use millrace_ops::{logging, system_limits};
+use millrace_otlp::Exporter;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials;
 use millrace_tunnel::credentials::CertificateOwner;
@@ -46,6 +47,10 @@ use crate::udp::UdpListeners;
 /// The first problem found.
 pub fn check(config: &ClientConfig) -> Result<(), ConfigError> {
     config.check_files()?;
+    if let Some(otlp) = &config.otlp {
+        millrace_otlp::check_environment(otlp)
+            .map_err(|error| config.source.error("otlp.endpoint", format!("{error:#}")))?;
+    }
     Account::find(&config.runtime, &config.source)?;
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial);
@@ -65,8 +70,10 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     // Starts threads, so it comes after the signals are blocked. It outlives everything that logs.
     let logging = logging::init(&config.log)?;
     logging.show_in(&metrics)?;
+    metrics.register(Box::new(OpenInvitations::new(None)?))?;
     system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
     credentials::warn(CertificateOwner::Client, &config.tunnel.credentials);
+    credentials::show_expiry(&metrics, &config.tunnel.credentials);
     rtsp_check::warn(config);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
@@ -101,6 +108,10 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), &keep)?;
     let names: Vec<_> = config.tunnel.servers.iter().map(ToString::to_string).collect();
     let server_metrics = metrics.servers(&names)?;
+    let exporter = Exporter::start(config.otlp.as_ref(), "millrace-client", &metrics)?;
+    if let Some(exporter) = &exporter {
+        shared.trace_flows(exporter.tracer());
+    }
     let resolver = Resolver::start(&config.resolver).context("can't start the resolver")?;
     let direct = match config.listen.iter().any(Listen::may_bypass) {
         true => Some(direct::Policy::new(config, tunnel_settings.mark, resolver.clone())?),
@@ -149,7 +160,10 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
     let program = ProgramInfo { role: "client", version: VERSION };
     let ended = shared.ended_flows.clone();
     let _admin = process.serve_admin(admin, &config.admin, program, ended, health, explainer)?;
-    let renewal = config.enrolment.is_some().then(|| renewal(config, process.reload_trigger()));
+    let renewal = config
+        .enrolment
+        .is_some()
+        .then(|| renewal(config, metrics.clone(), process.reload_trigger()));
     let _renewal = renewal.transpose()?;
     let mut reloader = ClientReloader {
         started: config,
@@ -167,6 +181,7 @@ pub fn run(config: &ClientConfig) -> anyhow::Result<ExitCode> {
 /// Renews the certificate at the server, which then takes effect by a reload.
 fn renewal(
     config: &ClientConfig,
+    metrics: Arc<Metrics>,
     reload: impl Fn() + Send + 'static,
 ) -> std::io::Result<RenewalTask> {
     let file = config.source.file().to_owned();
@@ -176,7 +191,7 @@ fn renewal(
     let load_again = load.clone();
     RenewalTask::start(
         move || load().map(|it| it.tunnel.credentials.certificate),
-        move || millrace_enrolment::renew(&load_again()?),
+        counted(metrics, move || millrace_enrolment::renew(&load_again()?)),
         reload,
     )
 }

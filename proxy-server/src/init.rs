@@ -8,11 +8,14 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
+use millrace_cli::config_argument;
 use millrace_config::{Host, HostPort};
 use millrace_enrolment::{ensure_absent, toml_string, write_config};
 use millrace_ops::certificates::{self, CertificatesArgs, write_file};
 use millrace_tunnel::algorithms;
 use time::OffsetDateTime;
+
+use crate::settings::DEFAULT_CONFIG;
 
 /// Port of the tunnel and of enrolment where none is given.
 const DEFAULT_PORT: u16 = 4433;
@@ -119,7 +122,10 @@ pub fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
     if arguments.run {
         return crate::run::run(&config);
     }
-    println!("start: millrace-server run; then for each client: millrace-server invite NAME");
+    let config = config_argument(path, DEFAULT_CONFIG);
+    println!(
+        "start: millrace-server run{config}; then for each client: millrace-server invite{config} NAME"
+    );
     Ok(ExitCode::SUCCESS)
 }
 

@@ -65,12 +65,14 @@ impl ServerReloader<'_> {
                 ("tunnel.state_dir", config.tunnel.state_dir != started.tunnel.state_dir),
                 ("enrolment.listen", listeners(&config) != listeners(started)),
                 ("telemetry", config.telemetry != started.telemetry),
+                ("otlp", config.otlp != started.otlp),
                 ("mcc", selection::needs_restart(config.mcc.as_ref(), started.mcc.as_ref())),
             ],
         );
         replace_rules();
         system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
         credentials::warn(CertificateOwner::Server, &config.tunnel.credentials);
+        credentials::show_expiry(&self.shared.metrics, &config.tunnel.credentials);
         self.shared.set_limits(
             config.tunnel.transport.memory_cap_bytes,
             settings::flow_limits(&config.limits),

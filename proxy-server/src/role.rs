@@ -18,6 +18,7 @@ use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::event_loop::{Core, RelayStart};
 use millrace_tunnel::flow_label::FlowLabel;
+use millrace_tunnel::flow_trace::SetupStep;
 use millrace_tunnel::local_resources::log_shortage;
 use millrace_tunnel::metrics::{self, FlowFailure, Label, Parser};
 use millrace_tunnel::probe;
@@ -80,6 +81,13 @@ struct PendingRequest {
 }
 
 impl PendingRequest {
+    /// The next step of its flow's set-up begins.
+    fn begin_step(&mut self, step: SetupStep, now: Instant) {
+        if let Admitted::Flow(admission) = &mut self.admission {
+            admission.begin_step(step, now);
+        }
+    }
+
     /// Whether its SETUP requests are followed if it is RTSP: not behind an upstream proxy, which would
     /// receive the media.
     fn follows_rtsp(&self, core: &Core) -> bool {
@@ -147,9 +155,23 @@ impl ServerRole {
         };
         let key = self.next_key;
         self.next_key += 1;
+        let mut trace = match request.carries {
+            Carries::Tcp => core.shared.begin_trace(request.trace_parent, core.now()),
+            Carries::Udp { .. } => None,
+        };
+        if let Some(trace) = &mut trace {
+            trace.describe(class_of(request.class.as_deref()), request.destination.port());
+        }
         let admission = match self.admit(core, conn, key, &request) {
+            Ok(Admitted::Flow(mut admission)) => {
+                admission.trace = trace;
+                Admitted::Flow(admission)
+            }
             Ok(admission) => admission,
             Err(failure) => {
+                if let Some(trace) = &mut trace {
+                    trace.finish(Some(failure_metric(failure).as_str()), core.now());
+                }
                 // Not worth a place in the table: when the table is full, answers are best effort.
                 if core.respond(conn, stream, &failure_fields(failure), true).is_err() {
                     core.reset_stream(conn, stream, H3_MESSAGE_ERROR);
@@ -159,8 +181,9 @@ impl ServerRole {
         };
         let Some(client_ended) = core.own_stream(conn, stream, key) else { return };
         let now = core.now();
-        let ConnectRequest { carries, destination, class, congestion_control, client_address } =
-            request;
+        let ConnectRequest {
+            carries, destination, class, congestion_control, client_address, ..
+        } = request;
         let class = class_of(class.as_deref());
         let choice = self.shared.choose(core, class, congestion_control);
         core.select_cc(conn, Some(stream), &choice, class);
@@ -208,6 +231,7 @@ impl ServerRole {
     /// Asks for the addresses of a name, unless no address of it could be permitted.
     fn resolve(&mut self, core: &mut Core, key: u64, host: &str, port: u16) {
         let Some(pending) = self.pending.get_mut(&key) else { return };
+        pending.begin_step(SetupStep::Resolve, core.now());
         let acl = if pending.udp { &self.shared.udp_acl } else { &self.shared.acl };
         if let Err(reason) = acl.may_permit_name(host, port) {
             tracing::warn!(
@@ -267,6 +291,7 @@ impl ServerRole {
     /// Dials those of the addresses that are allowed.
     fn dial(&mut self, core: &mut Core, key: u64, addresses: &[SocketAddr]) {
         let Some(pending) = self.pending.get_mut(&key) else { return };
+        pending.begin_step(SetupStep::Dial, core.now());
         self.shared.own.refresh(core.now());
         pending.deadline = core.now() + self.shared.dial.timeout;
         let mut allowed = Vec::new();
@@ -388,7 +413,11 @@ impl ServerRole {
     fn refuse(&mut self, core: &mut Core, key: u64, failure: ConnectFailure) {
         if let Some(pending) = self.pending.get_mut(&key) {
             tracing::info!(destination = %pending.label.destination, %failure, "flow refused");
-            core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
+            let counted = failure_metric(failure);
+            core.shared.metrics.flows_finished.of(counted.into()).inc();
+            if let Admitted::Flow(admission) = &mut pending.admission {
+                admission.end_set_up(Some(counted.as_str()), core.now());
+            }
             pending.stage = RequestState::Refusing(failure);
             self.answer(core, key);
         }
@@ -443,7 +472,8 @@ impl ServerRole {
         match (stage, sent) {
             (RequestState::Answering(socket), Ok(())) => {
                 // Only UDP flows have any other.
-                let Admitted::Flow(admission) = admission else { return };
+                let Admitted::Flow(mut admission) = admission else { return };
+                admission.begin_step(SetupStep::FirstByte, core.now());
                 core.relay(RelayStart {
                     conn,
                     stream,

@@ -1,11 +1,13 @@
 //! From a checked configuration to a running process.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use millrace_config::{ConfigError, ServerConfig};
 use millrace_enrolment::{
-    EnrolmentListener, EnrolmentService, RenewalTask, renew_server_certificate,
+    EnrolmentListener, EnrolmentService, Invites, OpenInvitations, RenewalTask, counted,
+    renew_server_certificate,
 };
 use millrace_ops::admin;
 use millrace_ops::admin::{Health, ProgramInfo};
@@ -18,6 +20,7 @@ use millrace_ops::published::Published;
 use millrace_ops::selection;
 use millrace_ops::selection::Selection;
 use millrace_ops::{logging, system_limits};
+use millrace_otlp::Exporter;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials;
 use millrace_tunnel::credentials::CertificateOwner;
@@ -42,6 +45,10 @@ use crate::tunnel_ports;
 /// The first thing found wrong.
 pub fn check(config: &ServerConfig) -> Result<(), ConfigError> {
     config.check_files()?;
+    if let Some(otlp) = &config.otlp {
+        millrace_otlp::check_environment(otlp)
+            .map_err(|error| config.source.error("otlp.endpoint", format!("{error:#}")))?;
+    }
     Account::find(&config.runtime, &config.source)?;
     let selection = select(config)?;
     let initial = selection.as_ref().map(Selection::initial);
@@ -67,8 +74,11 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     // After the signals have been taken, for it has threads; it outlives everything that logs.
     let logging = logging::init(&config.log)?;
     logging.show_in(&metrics)?;
+    let invites = config.enrolment.as_ref().map(|it| Invites::new(&it.authority_dir));
+    metrics.register(Box::new(OpenInvitations::new(invites)?))?;
     system_limits::warn(config.limits.max_flows, &config.tunnel.credentials.private_key);
     credentials::warn(CertificateOwner::Server, &config.tunnel.credentials);
+    credentials::show_expiry(&metrics, &config.tunnel.credentials);
     let transport = &config.tunnel.transport;
     let shared = Shared::new(
         metrics.clone(),
@@ -87,6 +97,10 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let tunnels = settings::tunnels(config, workers, &trust, initial)?;
     // Threads have the privileges of the one that starts them, so all of them come later.
     privileges::drop_to(Account::find(&config.runtime, &config.source)?.as_ref(), &[])?;
+    let exporter = Exporter::start(config.otlp.as_ref(), "millrace-server", &metrics)?;
+    if let Some(exporter) = &exporter {
+        shared.trace_flows(exporter.tracer());
+    }
     let resolver = Resolver::start(&config.resolver).context("can't start the resolver")?;
     let latest = Published::new(settings::server_shared(config, resolver.clone(), initial)?);
     let worker_settings = settings::worker(config, workers);
@@ -111,9 +125,10 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let ended = shared.ended_flows.clone();
     let _admin = process.serve_admin(admin, &config.admin, program, ended, health, explainer)?;
     let service = EnrolmentService::new(config)?.map(Published::new);
-    let _enrolment =
-        service.clone().map(|it| EnrolmentListener::start(enrolment, it)).transpose()?;
-    let renewal = service.is_some().then(|| renewal(config, process.reload_trigger()));
+    let listen = |it| EnrolmentListener::start(enrolment, it, metrics.clone());
+    let _enrolment = service.clone().map(listen).transpose()?;
+    let renewal =
+        service.is_some().then(|| renewal(config, metrics.clone(), process.reload_trigger()));
     let _renewal = renewal.transpose()?;
     let mut reloader =
         ServerReloader { started: config, latest, shared, resolver, selection, trust, service };
@@ -124,6 +139,7 @@ pub fn run(config: &ServerConfig) -> anyhow::Result<ExitCode> {
 /// Renews the server's own certificate, which then takes effect by a reload.
 fn renewal(
     config: &ServerConfig,
+    metrics: Arc<Metrics>,
     reload: impl Fn() + Send + 'static,
 ) -> std::io::Result<RenewalTask> {
     let file = config.source.file().to_owned();
@@ -133,7 +149,9 @@ fn renewal(
     let load_again = load.clone();
     RenewalTask::start(
         move || load().map(|it| it.tunnel.credentials.certificate),
-        move || renew_server_certificate(&load_again()?, OffsetDateTime::now_utc()),
+        counted(metrics, move || {
+            renew_server_certificate(&load_again()?, OffsetDateTime::now_utc())
+        }),
         reload,
     )
 }

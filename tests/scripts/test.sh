@@ -3,8 +3,8 @@
 # (CONTRIBUTING.md lists the difference). A failed part does not stop the others, except the build; the last line
 # counts the parts. target/test/logs/PART.log has a part's output.
 #
-# Parts that measure rates and delays run alone. Before them run the others, in two concurrent jobs, and while
-# the programs are built those that need none.
+# Parts that measure rates and delays run last, alone or beside what makes way for them. Before them run the others, two
+# at a time, and while the programs are built those that need none.
 set -u
 cd "$(dirname "$0")/../.."
 
@@ -105,32 +105,48 @@ building_job() {
     part report vitest lab/web
 }
 
-# Tests that wait most of the time. Those of `loopback` get a thread each besides the ones that wait to run
-# exclusively (tests/e2e/src/test_lock.rs).
-waiting_job() {
-    part unit env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
-        --exclude millrace-e2e --no-fail-fast
-    part end-to-end end_to_end '^millrace-e2e\t(?!quic_peers\t)' 64
+# The parts that run beside each other, the longest first.
+concurrent_parts=(end-to-end check compose player unit quic-peers nginx-and-machine dist-package deployment join)
+[ -z "$full" ] || concurrent_parts+=(chart docs fuzz)
+
+concurrent_part() {
+    case $1 in
+    # Those of `loopback` get a thread each besides the ones that wait to run exclusively (tests/e2e/src/test_lock.rs).
+    end-to-end) part "$1" end_to_end '^millrace-e2e\t(?!quic_peers\t)' 64 ;;
+    check) part "$1" tests/scripts/check.sh ;;
+    compose) part "$1" "${as_root[@]}" tests/scripts/compose.sh ;;
+    player) part "$1" vitest player ;;
+    unit)
+        part "$1" env RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}" cargo test --release --workspace \
+            --exclude millrace-e2e --no-fail-fast
+        ;;
+    quic-peers) part "$1" end_to_end '^millrace-e2e\tquic_peers\t' 4 ;;
     # Namespaces and nginx, without measuring.
-    part nginx-and-machine ignored -e "$waiting" "${skip_long[@]}"
-    part deployment tests/scripts/deployment.sh
-    part dist-package "${as_root[@]}" tests/scripts/dist-package.sh
-    part join "${as_root[@]}" tests/scripts/join.sh
-    part player vitest player
+    nginx-and-machine) part "$1" ignored -e "$waiting" "${skip_long[@]}" ;;
+    dist-package) part "$1" "${as_root[@]}" tests/scripts/dist-package.sh ;;
+    deployment) part "$1" tests/scripts/deployment.sh ;;
+    join) part "$1" "${as_root[@]}" tests/scripts/join.sh ;;
+    chart) part "$1" tests/scripts/chart.sh ;;
+    docs) part "$1" make --no-print-directory docs ;;
+    fuzz) part "$1" tests/fuzz/run.sh "${FUZZ_SECONDS:-60}" ;;
+    esac
 }
 
-# What compiles and computes, and as much of the rest as makes the jobs equally long.
-computing_job() {
-    part check tests/scripts/check.sh
-    part compose "${as_root[@]}" tests/scripts/compose.sh
-    part quic-peers end_to_end '^millrace-e2e\tquic_peers\t' 4
-    part learner tests/scripts/learner.sh
-    part interop tests/scripts/interop.sh
-    if [ -n "$full" ]; then
-        part chart tests/scripts/chart.sh
-        part docs make --no-print-directory docs
-        part fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-60}"
-    fi
+# Two of these run: each takes the next part that the other has not taken.
+concurrent_job() {
+    local name
+    for name in "${concurrent_parts[@]}"; do
+        if mkdir "$logs/$name.taken" 2>/dev/null; then
+            concurrent_part "$name"
+        fi
+    done
+}
+
+# What computes without measuring uses what parts that measure leave of the processors: a thread of the idle class
+# (sched(7)) makes way for any other at once.
+spare_job() {
+    part learner chrt --idle 0 tests/scripts/learner.sh
+    part interop chrt --idle 0 tests/scripts/interop.sh
 }
 
 isolation_cells() {
@@ -151,15 +167,18 @@ isolation() {
     return $failed
 }
 
-# One after the other, but for demo and players, and nothing beside them.
+# One after the other, but for demo and players.
 measuring_parts() {
     part namespaces in_namespaces
-    # Both at once: of 130 s of both processors the demo takes 21 s, and the players 18 s of 54.
+    # All at once: of 130 s of both processors the demo takes 21 s, and the players 18 s of 54.
+    spare_job &
+    local spare=$!
     part demo "${as_root[@]}" tests/scripts/demo.sh &
     local demo=$!
     [ -z "$full" ] || wait "$demo"
     part players "${as_root[@]}" tests/scripts/players.sh $full
     wait "$demo"
+    wait "$spare"
     if [ -n "$full" ]; then
         part http3 "${as_root[@]}" tests/scripts/http3.sh full
     fi
@@ -185,10 +204,10 @@ if [ "$(cat "$logs/build.result")" != ok ]; then
     exit 1
 fi
 part programs list_programs
-waiting_job &
-waiting_job=$!
-computing_job &
-wait "$waiting_job" "$!"
+concurrent_job &
+other_job=$!
+concurrent_job
+wait "$other_job"
 measuring_parts
 
 failed=()

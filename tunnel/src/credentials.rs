@@ -13,6 +13,8 @@ use boring_sys as ffi;
 use foreign_types::ForeignTypeRef;
 use millrace_config::{ConfigError, Credentials, Source};
 
+use crate::metrics::Metrics;
+
 /// Days before the end at which it is time to renew.
 const RENEW_DAYS: u32 = 30;
 /// What BoringSSL accepts from a peer by default (RFC 8446, Section 4.2.3, less Ed25519 and P-521).
@@ -154,6 +156,18 @@ pub fn warn(end: CertificateOwner, credentials: &Credentials) {
     for problem in Contents::read(end, credentials).into_iter().flat_map(|it| it.problems) {
         tracing::warn!(key = problem.key, %problem, "certificate problem");
     }
+}
+
+/// Shows when the certificate of this end expires; 0 if it can't be read.
+pub fn show_expiry(metrics: &Metrics, credentials: &Credentials) {
+    metrics.certificate_expiry.set(expiry(credentials).unwrap_or_default());
+}
+
+/// In seconds since 1970-01-01T00:00:00Z.
+fn expiry(credentials: &Credentials) -> Option<i64> {
+    let certificate = X509::from_pem(&fs::read(&credentials.certificate).ok()?).ok()?;
+    let since = Asn1Time::from_unix(0).ok()?.diff(certificate.not_after()).ok()?;
+    Some(i64::from(since.days) * 86_400 + i64::from(since.secs))
 }
 
 /// One file, and what is wrong with it.

@@ -231,7 +231,7 @@ pub struct Flow {
     pub(crate) state: FlowProgress,
     buffers: FlowBuffers,
     /// Held for as long as the flow lives.
-    admission: Admission,
+    pub(crate) admission: Admission,
     player: FlowPlayer,
     pub(crate) tcp_liveness: TcpLiveness,
     /// Set while the flow is, or may be, RTSP.

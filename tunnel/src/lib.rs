@@ -23,6 +23,7 @@ pub mod flow;
 pub mod flow_end;
 pub mod flow_info;
 pub mod flow_label;
+pub mod flow_trace;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzz_choices;
 pub mod h3_errors;

@@ -17,6 +17,7 @@ use millrace_config::{Class, DeniedReason};
 use millrace_mcc::thread::SharedSelectorCounts;
 use millrace_wire::cmcd::IgnoredReason;
 use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Registry, TextEncoder};
 
 use family::label;
@@ -356,6 +357,50 @@ impl Label for DeniedReason {
 }
 
 label! {
+    /// What became of a request to the enrolment listener of a server.
+    EnrolmentResult {
+        /// A client has got its first certificate.
+        Joined = "joined",
+        /// A client has got a new certificate.
+        Renewed = "renewed",
+        /// The invitation is unknown, used, expired or has another secret.
+        InvalidInvitation = "invalid_invitation",
+        /// The signing request can't be used.
+        InvalidSigningRequest = "invalid_signing_request",
+        /// A renewal without a valid certificate of this authority.
+        Unauthenticated = "unauthenticated",
+        /// The client is on the deny-list.
+        ClientDenied = "client_denied",
+        /// The server could not issue a certificate; the log says why.
+        Unavailable = "unavailable",
+        /// The connection failed before an answer: no TLS, no request, or out of time.
+        Failed = "failed",
+        /// The limit of connections or attempts was reached.
+        LimitReached = "limit_reached",
+    }
+}
+
+label! {
+    /// The outcome of an attempt of a program to renew its own certificate.
+    RenewalResult {
+        /// The certificate is replaced.
+        Success = "success",
+        /// The attempt failed; the log says why, and it is repeated.
+        Failure = "failure",
+    }
+}
+
+label! {
+    /// The outcome of an export of metrics or traces.
+    ExportResult {
+        /// The collector has taken it.
+        Accepted = "accepted",
+        /// The collector has refused it, or did not answer in time.
+        NotAccepted = "not_accepted",
+    }
+}
+
+label! {
     /// Why RTSP media over UDP were not carried.
     SetupRefusal {
         /// The player names no ports, or another host than itself.
@@ -431,6 +476,16 @@ pub struct Metrics {
     pub drops: CounterFamily<Drop>,
     /// Configuration reloads.
     pub reloads: CounterFamily<ReloadResult>,
+    /// Requests to the enrolment listener.
+    pub enrolments: CounterFamily<EnrolmentResult>,
+    /// Renewals of the own certificate.
+    pub renewals: CounterFamily<RenewalResult>,
+    /// When the own certificate expires, in seconds since 1970-01-01T00:00:00Z.
+    pub certificate_expiry: IntGauge,
+    /// Exports over OTLP.
+    pub exports: CounterFamily<ExportResult>,
+    /// Spans that were not exported.
+    pub spans_dropped: IntCounter,
     /// Panics that ended a connection.
     pub panics: IntCounter,
     /// Clients that were asked to prove their address first.
@@ -581,6 +636,32 @@ impl Metrics {
                 "Configuration reloads",
                 "result",
             )?,
+            enrolments: CounterFamily::register(
+                &registry,
+                "millrace_enrolment_requests_total",
+                "Requests to the enrolment listener of a server: joins and renewals, or why they were refused",
+                "result",
+            )?,
+            renewals: CounterFamily::register(
+                &registry,
+                "millrace_certificate_renewals_total",
+                "Attempts of the program to renew its own certificate",
+                "result",
+            )?,
+            certificate_expiry: gauge(
+                "millrace_certificate_expiry_timestamp_seconds",
+                "When the program's own certificate expires, in seconds since 1970-01-01T00:00:00Z",
+            )?,
+            exports: CounterFamily::register(
+                &registry,
+                "millrace_otlp_exports_total",
+                "Exports of metrics and traces over OTLP",
+                "result",
+            )?,
+            spans_dropped: counter(
+                "millrace_otlp_spans_dropped_total",
+                "Spans that were not exported: the queue was full, or the collector did not take them",
+            )?,
             panics: counter(
                 "millrace_panics_total",
                 "Panics that ended one connection; the log has the location",
@@ -635,6 +716,11 @@ impl Metrics {
         self.registry.register(collector)
     }
 
+    /// All families, as a scrape has them.
+    pub fn gather(&self) -> Vec<MetricFamily> {
+        self.registry.gather()
+    }
+
     /// Counts what a Selector does too.
     pub fn watch_selector(&self, account: Arc<SharedSelectorCounts>) {
         self.selectors.add(account);
@@ -645,7 +731,7 @@ impl Metrics {
     /// # Errors
     /// A metric can't be encoded.
     pub fn render(&self) -> prometheus::Result<String> {
-        TextEncoder::new().encode_to_string(&self.registry.gather())
+        TextEncoder::new().encode_to_string(&self.gather())
     }
 }
 

@@ -1,16 +1,19 @@
 //! What all workers of a process share.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use millrace_admission::fair_share::{Place, PlaceRefusal};
 use millrace_admission::flow_admission::{FlowLimits, FlowPlaces, FlowPools};
 use millrace_admission::flow_owner::{FlowOwner, FlowRefusal, Viewer};
 use millrace_admission::peer_limits::{FlowPlace, Limits, PeerLimits};
+use millrace_wire::traceparent::TraceParent;
 
 use crate::ended_flows::EndedFlows;
 use crate::fault::Faults;
+use crate::flow_trace::{FlowTrace, FlowTracer, SetupStep};
 use crate::malloc_trim::MallocTrim;
 use crate::memory::HeldBytes;
 use crate::memory_use::MemoryUse;
@@ -37,6 +40,7 @@ pub struct Shared {
     pub(crate) path_reports: PathReports,
     pub(crate) sharing_workers: SharingWorkers,
     at_work: AtomicUsize,
+    tracer: OnceLock<Arc<FlowTracer>>,
     /// What tests provoke.
     pub(crate) faults: Faults,
 }
@@ -61,6 +65,7 @@ impl Shared {
             path_reports: PathReports::default(),
             sharing_workers: SharingWorkers::default(),
             at_work: AtomicUsize::default(),
+            tracer: OnceLock::new(),
             faults: Faults::from_environment(),
         };
         shared.set_limits(memory_cap_bytes, flows, peers);
@@ -73,6 +78,16 @@ impl Shared {
         self.memory.set_cap(memory_cap_bytes);
         self.flows.set(flows);
         self.peers.set(peers);
+    }
+
+    /// Begins traces with `tracer` from now on; a second call changes nothing.
+    pub fn trace_flows(&self, tracer: Arc<FlowTracer>) {
+        let _ = self.tracer.set(tracer);
+    }
+
+    /// Begins the trace of a flow, if it is sampled. `parent` is the peer's span.
+    pub fn begin_trace(&self, parent: Option<TraceParent>, now: Instant) -> Option<Box<FlowTrace>> {
+        self.tracer.get()?.begin(parent, now)
     }
 
     /// A number that nothing of the process has had before.
@@ -129,7 +144,7 @@ impl Shared {
         let shares = self.flows.join(owner).inspect_err(|refusal| self.count_refusal(*refusal))?;
         self.metrics.flows_active.inc();
         let (shared, owner) = (self.clone(), owner.clone());
-        Ok(Admission { shared, owner, shares, _peer: None })
+        Ok(Admission { shared, owner, shares, _peer: None, trace: None })
     }
 
     /// Counts a flow of a peer that has as many as it may. By default that is as many as there are.
@@ -175,6 +190,8 @@ pub struct Admission {
     shares: FlowPlaces,
     /// Its place among the flows that its peer may have.
     _peer: Option<FlowPlace>,
+    /// The trace of the flow's set-up, if it is sampled and not over yet.
+    pub trace: Option<Box<FlowTrace>>,
 }
 
 impl Admission {
@@ -183,6 +200,20 @@ impl Admission {
         let mut admission = self;
         admission._peer = place;
         admission
+    }
+
+    /// The next step of the flow's set-up begins.
+    pub fn begin_step(&mut self, step: SetupStep, now: Instant) {
+        if let Some(trace) = &mut self.trace {
+            trace.begin(step, now);
+        }
+    }
+
+    /// The flow's set-up is over, with its first byte or with a failure.
+    pub fn end_set_up(&mut self, failure: Option<&'static str>, now: Instant) {
+        if let Some(mut trace) = self.trace.take() {
+            trace.finish(failure, now);
+        }
     }
 
     /// Counts for the viewer at `ip`, which a header has named, instead of the one before.

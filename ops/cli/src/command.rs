@@ -1,5 +1,7 @@
 //! The commands.
 
+use std::path::Path;
+
 use std::process::ExitCode;
 
 use clap::{Command, Subcommand};
@@ -67,6 +69,14 @@ pub fn with_default_config(command: Command, path: &'static str) -> Command {
     })
 }
 
+/// What follows the name of a command in advice, so that it reads the configuration at `path`: nothing for the `default`.
+pub fn config_argument(path: &Path, default: &str) -> String {
+    match path == Path::new(default) {
+        true => String::new(),
+        false => format!(" --config {}", path.display()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -104,5 +114,12 @@ mod tests {
         assert_eq!(path_of(&["test", "run", "--config", "a.toml"]), Some("a.toml".into()));
         assert_eq!(path_of(&["test", "algorithms"]), None);
         command().debug_assert();
+    }
+
+    #[test]
+    fn advice_names_a_configuration_at_another_path() {
+        let default = "/etc/millrace/server.toml";
+        assert_eq!(config_argument(Path::new(default), default), "");
+        assert_eq!(config_argument(Path::new("s.toml"), default), " --config s.toml");
     }
 }

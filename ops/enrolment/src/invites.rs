@@ -145,6 +145,13 @@ impl Invites {
         Ok(invite.name.parse()?)
     }
 
+    /// How many are open, of at most [`MAX_INVITES`].
+    pub fn open(&self, now: OffsetDateTime) -> usize {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return 0 };
+        let entries = entries.flatten().take(MAX_INVITES);
+        entries.filter(|it| read(&it.path()).is_ok_and(|invite| !invite.is_expired(now))).count()
+    }
+
     /// Removes invitations that have expired. Returns how many are left.
     fn remove_expired(&self, now: OffsetDateTime) -> Result<usize, InviteError> {
         let entries = fs::read_dir(&self.directory)

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use millrace_config::ServerEnrolment;
 use millrace_ops::published::Published;
+use millrace_tunnel::metrics::{EnrolmentResult, Metrics};
 use socket2::SockRef;
 
 use crate::attempts::{AttemptLimit, source};
@@ -63,6 +64,7 @@ pub struct EnrolmentListener {
 /// What connections share.
 struct EnrolmentConnections {
     service: Published<EnrolmentService>,
+    metrics: Arc<Metrics>,
     budget: Mutex<ConnectionBudget>,
 }
 
@@ -85,10 +87,11 @@ impl EnrolmentListener {
     pub fn start(
         listeners: Vec<TcpListener>,
         service: Published<EnrolmentService>,
+        metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let attempts = AttemptLimit::new(Instant::now());
         let budget = Mutex::new(ConnectionBudget { attempts, open: HashMap::new() });
-        let connections = Arc::new(EnrolmentConnections { service, budget });
+        let connections = Arc::new(EnrolmentConnections { service, metrics, budget });
         let mut started = Self { listeners: Vec::new(), threads: Vec::new() };
         for listener in listeners {
             let listener = Arc::new(listener);
@@ -133,14 +136,16 @@ impl EnrolmentConnections {
     /// Serves a connection on a thread of its own, or closes it if there is no room.
     fn take(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         let Some(place) = self.place(from.ip()) else {
+            self.metrics.enrolments.of(EnrolmentResult::LimitReached).inc();
             tracing::debug!(%from, "enrolment connection closed: too many");
             return;
         };
         let service = self.service.get();
         let deadline = Instant::now() + EXCHANGE_TIMEOUT;
+        let metrics = self.metrics.clone();
         let serve = move || {
             let _place = place;
-            service.serve(DeadlineStream::new(stream, deadline), from);
+            service.serve(DeadlineStream::new(stream, deadline), from, &metrics);
         };
         if let Err(error) = Builder::new().name("enrolment-peer".to_owned()).spawn(serve) {
             tracing::warn!(%error, "failed to start a thread for an enrolment connection");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use boring::asn1::{Asn1Time, Asn1TimeRef};
 use boring::error::ErrorStack;
 use boring::x509::{X509, X509Ref};
 use millrace_ops::certificates::BACKDATE;
+use millrace_tunnel::metrics::{Metrics, RenewalResult};
 use time::OffsetDateTime;
 
 /// A certificate is renewed when this part of its lifetime is left.
@@ -108,6 +110,22 @@ impl Drop for RenewalTask {
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
             let _ = thread.join();
         }
+    }
+}
+
+/// Counts what `renew` returns.
+pub fn counted(
+    metrics: Arc<Metrics>,
+    renew: impl Fn() -> anyhow::Result<()> + Send + 'static,
+) -> impl Fn() -> anyhow::Result<()> + Send + 'static {
+    move || {
+        let renewed = renew();
+        let result = match renewed {
+            Ok(()) => RenewalResult::Success,
+            Err(_) => RenewalResult::Failure,
+        };
+        metrics.renewals.of(result).inc();
+        renewed
     }
 }
 

@@ -16,6 +16,7 @@ use boring::x509::X509;
 use boring::x509::store::X509StoreBuilder;
 use millrace_config::{ConfigError, DeniedClients, ServerConfig, ServerEnrolment};
 use millrace_ops::certificates::{self, Authority, ClientName, Identity, Validity, load_authority};
+use millrace_tunnel::metrics::{EnrolmentResult, Metrics};
 use millrace_tunnel::peer_verification::{CertificateRefusal, PeerVerifier, Purpose};
 use millrace_wire::enrolment::{
     EnrolmentRefusal, EnrolmentRequest, EnrolmentResponse, MAX_ENROLMENT_REQUEST_BYTES,
@@ -84,13 +85,19 @@ impl EnrolmentService {
     }
 
     /// Serves one connection. Failures are logged.
-    pub(crate) fn serve(&self, stream: DeadlineStream, from: SocketAddr) {
-        if let Err(error) = self.handle(stream, from) {
+    pub(crate) fn serve(&self, stream: DeadlineStream, from: SocketAddr, metrics: &Metrics) {
+        if let Err(error) = self.handle(stream, from, metrics) {
+            metrics.enrolments.of(EnrolmentResult::Failed).inc();
             tracing::info!(%from, %error, "enrolment connection failed");
         }
     }
 
-    fn handle(&self, stream: DeadlineStream, from: SocketAddr) -> io::Result<()> {
+    fn handle(
+        &self,
+        stream: DeadlineStream,
+        from: SocketAddr,
+        metrics: &Metrics,
+    ) -> io::Result<()> {
         let ssl = Ssl::new(&self.context).map_err(io::Error::other)?;
         let accepted = ssl.accept(stream);
         let mut stream = accepted.map_err(|error| io::Error::other(error.to_string()))?;
@@ -101,8 +108,11 @@ impl EnrolmentService {
                 tracing::warn!(%from, cause, "enrolment refused");
                 EnrolmentResponse::Refused(reason)
             });
-        stream.write_all(&response.encode().map_err(io::Error::other)?)?;
-        stream.flush()?;
+        metrics.enrolments.of(result_of(&request, &response)).inc();
+        let sent = response.encode().map_err(io::Error::other)?;
+        if let Err(error) = stream.write_all(&sent).and_then(|()| stream.flush()) {
+            tracing::info!(%from, %error, "failed to send an enrolment response");
+        }
         // The client has all; how it closes does not matter.
         let _ = stream.shutdown();
         Ok(())
@@ -186,6 +196,21 @@ impl EnrolmentService {
     fn validity(&self, now: OffsetDateTime) -> Result<Validity, String> {
         let authority = self.authority.certificate().map_err(|error| error.to_string())?;
         validity(&self.settings, &authority, now)
+    }
+}
+
+/// How a request is counted.
+fn result_of(request: &EnrolmentRequest, response: &EnrolmentResponse) -> EnrolmentResult {
+    match (response, request) {
+        (EnrolmentResponse::Issued(_), EnrolmentRequest::Enrol { .. }) => EnrolmentResult::Joined,
+        (EnrolmentResponse::Issued(_), EnrolmentRequest::Renew) => EnrolmentResult::Renewed,
+        (EnrolmentResponse::Refused(refusal), _) => match refusal {
+            EnrolmentRefusal::Invite => EnrolmentResult::InvalidInvitation,
+            EnrolmentRefusal::SigningRequest => EnrolmentResult::InvalidSigningRequest,
+            EnrolmentRefusal::Denied => EnrolmentResult::ClientDenied,
+            EnrolmentRefusal::Unauthenticated => EnrolmentResult::Unauthenticated,
+            EnrolmentRefusal::Unavailable => EnrolmentResult::Unavailable,
+        },
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use boring::sha::sha256;
 use boring::x509::X509;
@@ -13,6 +14,7 @@ use millrace_ops::certificates::{
 };
 use millrace_ops::published::Published;
 use millrace_tunnel::algorithms;
+use millrace_tunnel::metrics::{EnrolmentResult, Metrics};
 use millrace_wire::Destination;
 use millrace_wire::enrolment::{EnrolmentRefusal, InviteSecret, InviteToken};
 use tempfile::TempDir;
@@ -29,6 +31,7 @@ struct EnrolmentServer {
     directory: TempDir,
     address: SocketAddr,
     service: Published<EnrolmentService>,
+    metrics: Arc<Metrics>,
     _listener: EnrolmentListener,
 }
 
@@ -67,8 +70,10 @@ impl EnrolmentServer {
         let listeners = crate::bind(config.enrolment.as_ref()).unwrap();
         let address = listeners[0].local_addr().unwrap();
         let service = Published::new(EnrolmentService::new(&config).unwrap().unwrap());
-        let listener = EnrolmentListener::start(listeners, service.clone()).unwrap();
-        Self { directory, address, service, _listener: listener }
+        let metrics = Metrics::new("millrace-server", "0").unwrap();
+        let listener =
+            EnrolmentListener::start(listeners, service.clone(), metrics.clone()).unwrap();
+        Self { directory, address, service, metrics, _listener: listener }
     }
 
     fn reload(&self) {
@@ -152,6 +157,9 @@ fn token_gets_a_certificate_for_the_invited_name_once() {
     let ca = fs::read_to_string(server.directory.path().join("ca.pem")).unwrap();
     assert_eq!(enrolled.authority, ca);
     assert_eq!(refusal(server.enrol(&token)), EnrolmentRefusal::Invite);
+    let enrolments = &server.metrics.enrolments;
+    let counts = [EnrolmentResult::Joined, EnrolmentResult::InvalidInvitation];
+    assert_eq!(counts.map(|result| enrolments.of(result).get()), [1, 1]);
     let listed = certificates::list(server.directory.path()).unwrap();
     assert!(listed.iter().any(|line| line.ends_with(" name edge-1")), "{listed:?}");
 }
@@ -222,6 +230,7 @@ fn renewed_certificate_has_the_same_name_and_key_and_another_serial_number() {
     let (enrolled, key) = server.enrol(&token).unwrap();
     let config = server.client(&enrolled.certificate, &key.to_pem());
     renew(&config).unwrap();
+    assert_eq!(server.metrics.enrolments.of(EnrolmentResult::Renewed).get(), 1);
     let renewed = fs::read(&config.tunnel.credentials.certificate).unwrap();
     assert_ne!(serial(&renewed), serial(enrolled.certificate.as_bytes()));
     assert_eq!(common_name(&renewed), "edge-1");
@@ -241,6 +250,7 @@ fn denied_client_renews_nothing() {
         server.reload();
         assert_eq!(renewal_refusal(&config), EnrolmentRefusal::Denied);
     }
+    assert_eq!(server.metrics.enrolments.of(EnrolmentResult::ClientDenied).get(), 2);
     // The name is denied, whatever the certificate.
     let token = server.invite("edge-1", Duration::HOUR);
     assert_eq!(refusal(server.enrol(&token)), EnrolmentRefusal::Denied);

@@ -87,6 +87,7 @@ fn request(protocol: Protocol, destination: &Destination, authority: &str) -> Ve
         class: None,
         congestion_control: None,
         client_address: None,
+        trace_parent: None,
     };
     let header = |(name, value): (&str, String)| Header::new(name.as_bytes(), value.as_bytes());
     request.fields().into_iter().map(header).collect()

@@ -21,6 +21,7 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::WorkerHandle;
 use millrace_tunnel::flow_info::{FlowInfo, FlowSeen, FlowState};
 use millrace_tunnel::flow_label::FlowLabel;
+use millrace_tunnel::flow_trace::SetupStep;
 use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Label};
 use millrace_tunnel::own_addresses::InterfaceAddresses;
 use millrace_tunnel::resolve::{Asker, Name, Question, Resolved, Resolver};
@@ -199,7 +200,7 @@ impl Direct {
     pub fn start(
         &mut self,
         core: &Core,
-        accepted: Accepted,
+        mut accepted: Accepted,
         destination: Destination,
         class: Class,
         named_by: NamedBy,
@@ -211,6 +212,7 @@ impl Direct {
             FlowLabel { client: accepted.client, destination: destination.to_string(), class };
         let viewer = accepted.client.map(|client| client.ip());
         let state = DirectFlowState::Resolving { _question: None };
+        accepted.admission.begin_step(SetupStep::Resolve, opened);
         let dialing = Dialing { accepted, label, opened, named_by, deadline, state };
         self.dialing.insert(number, dialing);
         match destination {
@@ -374,6 +376,7 @@ impl Direct {
             };
             return self.deny(core, number, denied.reason);
         }
+        dialing.accepted.admission.begin_step(SetupStep::Dial, core.now());
         let dialer = Dialer::new(interleave(&allowed), core.now()).with_mark(self.policy.mark);
         dialing.state = DirectFlowState::Dialing(dialer);
         self.advance(core, number)
@@ -400,7 +403,8 @@ impl Direct {
             DialProgress::Waiting => None,
             DialProgress::Failed(failure) => self.give_up(number, failure),
             DialProgress::Connected(stream) => {
-                let Dialing { accepted, label, opened, .. } = self.dialing.remove(&number)?;
+                let Dialing { mut accepted, label, opened, .. } = self.dialing.remove(&number)?;
+                accepted.admission.begin_step(SetupStep::FirstByte, core.now());
                 let sockets = [CLIENT_SOCKET, DESTINATION_SOCKET];
                 let tokens = sockets.map(|socket| Core::role_token(key(number, socket)));
                 let client = label.client.map(field::display);

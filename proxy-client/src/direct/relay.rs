@@ -67,7 +67,7 @@ pub struct Relay {
     /// What rewrites the flow.
     agent: Option<RelayAgent>,
     /// Held for as long as the flow lives.
-    _admission: Admission,
+    admission: Admission,
 }
 
 impl Relay {
@@ -110,7 +110,7 @@ impl Relay {
             client_liveness: TcpLiveness::default(),
             destination_liveness: TcpLiveness::default(),
             agent: Some(agent),
-            _admission: admission,
+            admission,
         })
     }
 
@@ -153,6 +153,9 @@ impl Relay {
         };
         if up_moved || down_moved {
             self.active = now;
+        }
+        if self.down.bytes > 0 {
+            self.admission.end_set_up(None, now);
         }
         let more = up_more || down_more || is_replaced;
         match (self.up.sent_end && self.down.sent_end, more) {

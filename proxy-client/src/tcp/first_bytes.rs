@@ -1,6 +1,7 @@
 //! Holds TCP flows for their first bytes, and gives them their class.
 
 use millrace_tunnel::event_loop::Core;
+use millrace_tunnel::flow_trace::SetupStep;
 use millrace_tunnel::metrics::FlowFailure;
 use millrace_wire::Destination;
 
@@ -81,6 +82,10 @@ impl TcpFlows {
         core.shared.metrics.flows_classified.of(class).inc();
         accepted.group = context.classes(accepted.listener).group(class);
         accepted.follows_rtsp = follows_rtsp;
+        if let Some(trace) = &mut accepted.admission.trace {
+            trace.describe(class, destination.port());
+            trace.begin(SetupStep::Tunnel, core.now());
+        }
         accepted.state = AcceptedState::Waiting(destination);
         accepted.deadline = core.now() + context.connect_timeout;
         self.accepted.forget_classified();

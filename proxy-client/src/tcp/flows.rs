@@ -6,7 +6,7 @@ use millrace_tunnel::conn_id::ConnId;
 use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::streams::failure_metric;
 use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
-use millrace_tunnel::metrics::{FlowFailure, FlowOutcome};
+use millrace_tunnel::metrics::{FlowFailure, FlowOutcome, Label};
 use millrace_wire::{ConnectFailure, Destination};
 use tracing::field;
 
@@ -111,7 +111,7 @@ impl TcpFlows {
     }
 
     fn on_state_timeout(&mut self, context: &mut FlowContext, core: &mut Core, key: u64) {
-        let Some(accepted) = self.accepted.get(key) else { return };
+        let Some(accepted) = self.accepted.get_mut(key) else { return };
         match &accepted.state {
             AcceptedState::Closing => {
                 self.accepted.remove(key);
@@ -119,7 +119,9 @@ impl TcpFlows {
             AcceptedState::Handshake => {
                 let client = accepted.client.map(field::display);
                 tracing::info!(client, "handshake took too long");
-                core.shared.metrics.flows_finished.of(FlowFailure::HandshakeTimeout.into()).inc();
+                let counted = FlowFailure::HandshakeTimeout;
+                core.shared.metrics.flows_finished.of(counted.into()).inc();
+                accepted.admission.end_set_up(Some(counted.as_str()), core.now());
                 self.accepted.reply_and_close(key, None, core.now());
             }
             AcceptedState::Recognising(_) => self.classify_now(context, core, key),
@@ -172,8 +174,10 @@ impl TcpFlows {
         key: u64,
         failure: ConnectFailure,
     ) {
-        let Some(accepted) = self.accepted.get(key) else { return };
-        core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
+        let Some(accepted) = self.accepted.get_mut(key) else { return };
+        let counted = failure_metric(failure);
+        core.shared.metrics.flows_finished.of(counted.into()).inc();
+        accepted.admission.end_set_up(Some(counted.as_str()), core.now());
         let reply = accepted.failure_reply(failure);
         if let Some(conn) = accepted.requested_on() {
             context.pool.flow_ends(core, conn);

@@ -7,7 +7,8 @@ use std::time::Instant;
 use millrace_admission::flow_owner::FlowOwner;
 use millrace_admission::peer_limits::HandshakePlace;
 use millrace_tunnel::event_loop::Core;
-use millrace_tunnel::metrics::{Drop, FlowFailure};
+use millrace_tunnel::flow_trace::SetupStep;
+use millrace_tunnel::metrics::{Drop, FlowFailure, Label};
 use millrace_tunnel::shared::Admission;
 use millrace_tunnel::socket::Socket;
 use socket2::SockRef;
@@ -179,8 +180,16 @@ impl HandshakeStart {
             listener: counts_for,
             client: None,
         };
-        let admitted = core.shared.admit_flow(&owner);
-        let admission = admitted.inspect_err(|refusal| log_refusal(core, peer, *refusal)).ok()?;
+        let mut trace = core.shared.begin_trace(None, core.now());
+        let admitted = core.shared.admit_flow(&owner).inspect_err(|refusal| {
+            if let Some(trace) = &mut trace {
+                trace.finish(Some(Drop::from(*refusal).as_str()), core.now());
+            }
+            log_refusal(core, peer, *refusal);
+        });
+        let mut admission = admitted.ok()?;
+        admission.trace = trace;
+        admission.begin_step(SetupStep::Accept, core.now());
         let place = |peer| core.shared.peers.begin_handshake(peer, None, core.now());
         let Ok(handshake_place) = peer.map(place).transpose() else {
             // Not logged: a flood would fill the log too.

@@ -1,7 +1,7 @@
 //! Connections whose handshake is refused.
 
 use millrace_tunnel::event_loop::Core;
-use millrace_tunnel::metrics::{Drop, FlowFailure, FlowOutcome, Parser};
+use millrace_tunnel::metrics::{Drop, FlowFailure, FlowOutcome, Label, Parser};
 use tracing::field;
 
 use super::accepted_table::AcceptedTable;
@@ -20,10 +20,17 @@ enum RejectKind {
 /// Answers a client whose handshake is refused.
 pub(super) fn answer(table: &mut AcceptedTable, core: &Core, key: u64, reject: Reject) {
     let Reject { reply, reason } = reject;
-    let Some(accepted) = table.get(key) else { return };
+    let Some(accepted) = table.get_mut(key) else { return };
     let client = accepted.client.map(field::display);
     let metrics = &core.shared.metrics;
-    match kind_of(&reason, &reply) {
+    let kind = kind_of(&reason, &reply);
+    let failure = match kind {
+        RejectKind::Expected => None,
+        RejectKind::Credentials => Some(FlowFailure::Denied.as_str()),
+        RejectKind::Malformed(_) => Some(FlowFailure::Protocol.as_str()),
+    };
+    accepted.admission.end_set_up(failure, core.now());
+    match kind {
         RejectKind::Expected => {
             tracing::debug!(client, %reason, "closed in its handshake");
             metrics.flows_finished.of(FlowOutcome::Complete).inc();

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use millrace_tunnel::conn_id::ConnId;
-use millrace_tunnel::event_loop::streams::fields_of;
+use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::event_loop::{Core, RelayStart};
 use millrace_tunnel::flow::RetryableFlow;
 use millrace_tunnel::flow_end::FlowEnd;
 use millrace_tunnel::flow_label::FlowLabel;
+use millrace_tunnel::flow_trace::SetupStep;
 use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
-use millrace_tunnel::metrics::{FlowFailure, Parser};
+use millrace_tunnel::metrics::{FlowFailure, Label, Parser};
 use millrace_tunnel::rtsp::Rtsp;
 use millrace_wire::h3_connect::{self, Carries, Response};
 use millrace_wire::{ConnectFailure, Destination};
@@ -18,6 +19,7 @@ use quiche::h3;
 
 use super::flows::TcpFlows;
 use crate::accepted::{Accepted, AcceptedState};
+use crate::connection_group::RequestSource;
 use crate::direct::{Failed, NamedBy};
 use crate::flow_context::FlowContext;
 use crate::intercept::{Handshake, Mode};
@@ -89,7 +91,11 @@ impl TcpFlows {
         let choice = context.pool.choose(core, accepted.group, accepted.refused_by);
         let Some(conn) = choice else { return false };
         let group = &context.groups[accepted.group];
-        match group.request(core, conn, Carries::Tcp, destination, accepted.client, key) {
+        let source = RequestSource {
+            client: accepted.client,
+            trace_parent: accepted.admission.trace.as_ref().and_then(|it| it.parent_for_peer()),
+        };
+        match group.request(core, conn, Carries::Tcp, destination, source, key) {
             Ok(stream) => {
                 context.pool.flow_begins(conn);
                 let destination = destination.clone();
@@ -124,7 +130,10 @@ impl TcpFlows {
         destination: &Destination,
         answer: Option<&[h3::Header]>,
     ) {
-        let Some(accepted) = self.accepted.remove(key) else { return };
+        let Some(mut accepted) = self.accepted.remove(key) else { return };
+        if answer.is_some() {
+            accepted.admission.begin_step(SetupStep::FirstByte, core.now());
+        }
         let listener = context.listener(accepted.listener);
         let retry = RetryKey {
             listener: accepted.listener,
@@ -212,7 +221,12 @@ impl TcpFlows {
         key: u64,
         failure: ConnectFailure,
     ) {
-        let Some(accepted) = self.accepted.get(key) else { return };
+        let Some(accepted) = self.accepted.get_mut(key) else { return };
+        if let Some(trace) = &mut accepted.admission.trace {
+            trace.fail_step(failure_metric(failure).as_str(), core.now());
+            trace.begin(SetupStep::Tunnel, core.now());
+        }
+        let accepted = &*accepted;
         let availability = context.pool.availability(core.now());
         let elsewhere = || {
             let refused_by = accepted.refused_by;

@@ -3,6 +3,7 @@
 use super::flows::{
     InterceptedUdpFlow, MAX_WAITING_BYTES, REFUSAL_HOLD_DOWN, UdpFlowState, UdpFlows, UdpOpen,
 };
+use crate::connection_group::RequestSource;
 use crate::flow_context::FlowContext;
 use crate::pool::Availability;
 use crate::server_set::ServerSet;
@@ -124,7 +125,8 @@ impl UdpFlows {
         let rtsp_stream = pinned.map(|medium| medium.stream);
         let repair = core.repair_methods(conn, flow.content);
         let carries = Carries::Udp { proxy: context.pool.authority(conn), rtsp_stream, repair };
-        match group.request(core, conn, carries, &flow.destination, Some(flow.client), key) {
+        let source = RequestSource { client: Some(flow.client), trace_parent: None };
+        match group.request(core, conn, carries, &flow.destination, source, key) {
             Ok(stream) => {
                 flow.state = UdpFlowState::Requested { conn, stream };
                 context.pool.flow_begins(conn);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use millrace_config::Log;
+use millrace_enrolment::OpenInvitations;
 use millrace_ops::logging;
 use millrace_tunnel::metrics::Metrics;
 
@@ -79,6 +80,7 @@ fn registered() -> Result<String> {
     let metrics = Metrics::new("millrace-client", "0")?;
     let _servers = metrics.servers(&[SERVER.to_owned()])?;
     metrics.watch_selector(Arc::default());
+    metrics.register(Box::new(OpenInvitations::new(None)?))?;
     // A second page of the same process has its log already.
     static LOGGING: std::sync::OnceLock<Option<logging::Logging>> = std::sync::OnceLock::new();
     let logging = LOGGING.get_or_init(|| logging::init(&Log::default()).ok());

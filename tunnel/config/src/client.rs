@@ -11,13 +11,15 @@ use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::enrolment::RawClientEnrolment;
 use crate::listen::{RawListen, check_listeners};
 use crate::mcc::RawTelemetry;
+use crate::otlp::RawOtlp;
 use crate::resolver::RawResolver;
 use crate::servers::{RawServer, TunnelServer, check_servers};
 use crate::transport::tunnel_section;
 use crate::value::{Host, Int};
 use crate::{
     Admin, Allow, CheckAlgorithm, ClientEnrolment, ConfigError, CongestionControl, Credentials,
-    Listen, Log, Mcc, ResolverSettings, Runtime, Source, TcpTimeouts, Telemetry, TransportConfig,
+    Listen, Log, Mcc, Otlp, ResolverSettings, Runtime, Source, TcpTimeouts, Telemetry,
+    TransportConfig,
 };
 
 /// A whole client configuration, checked.
@@ -38,6 +40,8 @@ pub struct ClientConfig {
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
     pub telemetry: Option<Telemetry>,
+    /// `[otlp]`; without `endpoint` nothing is exported.
+    pub otlp: Option<Otlp>,
     /// `[limits]`
     pub limits: ClientLimits,
     /// `[runtime]`
@@ -159,6 +163,8 @@ pub(crate) struct RawClientConfig {
     #[serde(default)]
     telemetry: RawTelemetry,
     #[serde(default)]
+    otlp: RawOtlp,
+    #[serde(default)]
     limits: RawClientLimits,
     #[serde(default)]
     runtime: RawRuntime,
@@ -262,6 +268,7 @@ impl ClientConfig {
             // Telemetry records what the Selector receives.
             mcc: Mcc::of_file(raw.mcc, asks || telemetry.is_some(), &source),
             telemetry,
+            otlp: raw.otlp.check(&source)?,
             limits: ClientLimits {
                 max_flows: raw.limits.max_flows.get(),
                 flow_share_per_listener: raw.limits.flow_share_per_listener.get(),
@@ -297,6 +304,7 @@ impl ClientConfig {
             let key = format!("listen[{index}].credentials_file");
             checked.map_err(|error| self.source.error(&key, error.to_string()))?;
         }
+        self.otlp.as_ref().map_or(Ok(()), |otlp| otlp.check_files(&self.source))?;
         self.admin.check_files(&self.source)
     }
 }

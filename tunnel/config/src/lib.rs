@@ -23,6 +23,7 @@ mod mcc;
 mod network;
 mod networks;
 mod origin;
+mod otlp;
 mod proxy_users;
 mod resolver;
 #[cfg(feature = "schema")]
@@ -53,6 +54,7 @@ pub use listen::{FailMode, ImmutableListen, Listen};
 pub use mcc::{Mcc, Telemetry};
 pub use networks::Networks;
 pub use origin::WebOrigin;
+pub use otlp::{CollectorUrl, HeaderFields, InvalidCollectorUrl, Otlp};
 pub use proxy_users::ProxyUsers;
 pub use resolver::ResolverSettings;
 #[cfg(feature = "schema")]

@@ -9,7 +9,6 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use crate::WebOrigin;
 use crate::allow::PortRange;
 use crate::client::RawClientConfig;
 use crate::common::AdminAddress;
@@ -18,6 +17,7 @@ use crate::network::Network;
 use crate::server::RawServerConfig;
 use crate::servers::{RawServer, RawTable};
 use crate::value::{BindAddress, Host, HostPort, Int};
+use crate::{CollectorUrl, WebOrigin};
 
 /// The schema of a client's file.
 pub fn client_schema() -> Value {
@@ -117,6 +117,9 @@ schemas! {
     };
     WebOrigin = {
         "type": "string", "title": "origin of a web page", "examples": ["https://video.example:8443"]
+    };
+    CollectorUrl = {
+        "type": "string", "title": "address of a collector", "examples": ["http://127.0.0.1:4318"]
     };
     PortRange = {
         "anyOf": [

@@ -12,13 +12,14 @@ use crate::common::{RawAdmin, RawCredentials, RawRuntime};
 use crate::congestion_control::RawCongestionControl;
 use crate::enrolment::RawServerEnrolment;
 use crate::mcc::RawTelemetry;
+use crate::otlp::RawOtlp;
 use crate::resolver::RawResolver;
 use crate::server_limits::RawServerLimits;
 use crate::transport::tunnel_section;
 use crate::value::{BindAddress, Int};
 use crate::{
     Admin, Allow, CheckAlgorithm, ConfigError, CongestionControl, Credentials, DeniedClients, Log,
-    Mcc, ResolverSettings, Runtime, ServerEnrolment, ServerLimits, Source, Telemetry,
+    Mcc, Otlp, ResolverSettings, Runtime, ServerEnrolment, ServerLimits, Source, Telemetry,
     TransportConfig,
 };
 
@@ -41,6 +42,8 @@ pub struct ServerConfig {
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
     pub telemetry: Option<Telemetry>,
+    /// `[otlp]`; without `endpoint` nothing is exported.
+    pub otlp: Option<Otlp>,
     /// `[limits]`
     pub limits: ServerLimits,
     /// `[runtime]`
@@ -135,6 +138,8 @@ pub(crate) struct RawServerConfig {
     #[serde(default)]
     telemetry: RawTelemetry,
     #[serde(default)]
+    otlp: RawOtlp,
+    #[serde(default)]
     limits: RawServerLimits,
     #[serde(default)]
     runtime: RawRuntime,
@@ -209,6 +214,7 @@ impl ServerConfig {
             // Telemetry records what the Selector receives.
             mcc: Mcc::of_file(raw.mcc, asks || telemetry.is_some(), &source),
             telemetry,
+            otlp: raw.otlp.check(&source)?,
             allow: check_allow(raw.destinations.allow, "destinations.allow", &source)?,
             dial: raw.dial.check(&source)?,
             resolver: raw.resolver.check(&source)?,
@@ -229,6 +235,7 @@ impl ServerConfig {
     /// The first file for which that is not so, with the line that names it.
     pub fn check_files(&self) -> Result<(), ConfigError> {
         self.tunnel.credentials.check_files(&self.source, "client_ca")?;
+        self.otlp.as_ref().map_or(Ok(()), |otlp| otlp.check_files(&self.source))?;
         self.admin.check_files(&self.source)
     }
 

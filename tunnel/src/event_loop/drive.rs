@@ -130,6 +130,9 @@ impl Core {
             let scratch = &mut self.buffers.scratch;
             let up = queued_relay::pump_to_stream(flow, &mut conn.quic, h3, scratch, self.now);
             self.counters.bytes(conn.quic.is_server(), flow.traffic.sent_bytes - before);
+            if conn.quic.is_server() && flow.traffic.sent_bytes > before {
+                flow.admission.end_set_up(None, self.now);
+            }
             let news = flow.rtsp.is_some();
             match up {
                 Pump::More => {
@@ -168,6 +171,9 @@ impl Core {
             }
         };
         self.counters.bytes(!conn.quic.is_server(), flow.traffic.received_bytes - before);
+        if !conn.quic.is_server() && flow.traffic.received_bytes > before {
+            flow.admission.end_set_up(None, self.now);
+        }
         if flow.rtsp.is_some() {
             self.handle_rtsp_events(flow_slot);
         }

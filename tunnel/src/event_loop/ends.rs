@@ -7,7 +7,7 @@ use crate::flow::{self, Flow};
 use crate::flow_end::FlowEnd;
 use crate::flow_info::FlowInfo;
 use crate::h3_errors::H3_CONNECT_ERROR;
-use crate::metrics::{ConnectionState, HandshakeFailure, Label};
+use crate::metrics::{ConnectionState, FlowOutcome, HandshakeFailure, Label};
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
 
@@ -33,7 +33,7 @@ impl Core {
         unreached: bool,
         removed: Option<&Conn>,
     ) {
-        let Some(flow) = self.flows.try_remove(flow_slot) else { return };
+        let Some(mut flow) = self.flows.try_remove(flow_slot) else { return };
         self.end_rtsp(&flow, end == FlowEnd::Complete);
         let slot = flow.conn.slot;
         if let Some(conn) = self.conn_mut(flow.conn) {
@@ -49,10 +49,17 @@ impl Core {
             FlowEnd::Refused(failure) => failure.is_limit(),
             end => end == FlowEnd::TunnelLost,
         };
+        let outcome = end.outcome();
         if recoverable && flow.can_retry(unreached) {
+            if let Some(trace) = &mut flow.admission.trace {
+                trace.fail_step(outcome.as_str(), self.now);
+            }
             let returned = flow.into_retry(end);
             self.pending.events.extend(returned.map(|it| TunnelEvent::FlowRetryable(Box::new(it))));
             return;
+        }
+        if outcome != FlowOutcome::Complete {
+            flow.admission.end_set_up(Some(outcome.as_str()), self.now);
         }
         // A client that has gone takes no answer, and a process that ends gives none.
         let is_told = !matches!(

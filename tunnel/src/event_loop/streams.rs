@@ -8,6 +8,7 @@ use quiche::{PathEvent, h3};
 use crate::conn::key_exchange;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
+use crate::flow_trace::SetupStep;
 use crate::h3_errors::H3_CONNECT_ERROR;
 use crate::metrics::{ConnectionState, FlowFailure, Parser};
 use crate::stream_owner::Owner;
@@ -221,6 +222,7 @@ impl Core {
         match h3_connect::parse_response(fields_of(fields)) {
             Ok(Response::Established) => {
                 flow.state.confirmed = true;
+                flow.admission.begin_step(SetupStep::FirstByte, self.now);
                 self.on_server_follows_rtsp(slot, h3_connect::follows_rtsp(fields_of(fields)));
             }
             Ok(Response::Interim) => {}

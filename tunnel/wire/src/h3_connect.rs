@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use crate::connect_udp::{self, PathError};
 use crate::repair::{self, RepairMethods};
+use crate::traceparent::{TRACE_PARENT_FIELD, TraceParent};
 use crate::{AuthorityError, ConnectFailure, Destination, parse_authority};
 
 /// Largest field section, in bytes as RFC 9114 §4.2.2 counts them (name, value and 32 a field). To
@@ -56,6 +57,9 @@ pub struct ConnectRequest {
     /// The address that opened the flow (`millrace-client-address`). Trusted only from an
     /// authenticated peer.
     pub client_address: Option<SocketAddr>,
+    /// The client's span of the request, if it records one ([`TRACE_PARENT_FIELD`]). Trusted only from an authenticated
+    /// peer.
+    pub trace_parent: Option<TraceParent>,
 }
 
 /// What a request's stream is to carry.
@@ -193,6 +197,7 @@ pub fn parse_request<'a>(
     let [mut method, mut authority, mut protocol, mut scheme, mut path] = [None; 5];
     let [mut class, mut congestion_control, mut client_address, mut host] = [None; 4];
     let [mut rtsp_stream, mut repair] = [None; 2];
+    let (mut trace_parent, mut trace_parents) = (None, 0);
     for field in Checked::new(fields) {
         let (name, value) = field?;
         match name {
@@ -213,6 +218,10 @@ pub fn parse_request<'a>(
             }
             _ if name == RTSP_FIELD.as_bytes() => once(&mut rtsp_stream, value, RTSP_FIELD)?,
             _ if name == repair::FIELD.as_bytes() => once(&mut repair, value, repair::FIELD)?,
+            _ if name == TRACE_PARENT_FIELD.as_bytes() => {
+                trace_parents += 1;
+                trace_parent = TraceParent::parse(value);
+            }
             _ => {}
         }
     }
@@ -255,6 +264,8 @@ pub fn parse_request<'a>(
             .map(|name| parse_name(name, CONGESTION_CONTROL_FIELD))
             .transpose()?,
         client_address: client_address.map(parse_client_address).transpose()?,
+        // A malformed field, or several, never fail a request (W3C Trace Context, Section 3.2).
+        trace_parent: trace_parent.filter(|_| trace_parents == 1),
     })
 }
 
@@ -321,6 +332,9 @@ impl ConnectRequest {
         }
         if let Some(address) = self.client_address {
             fields.push((CLIENT_ADDRESS_FIELD, address.to_string()));
+        }
+        if let Some(parent) = self.trace_parent {
+            fields.push((TRACE_PARENT_FIELD, parent.to_string()));
         }
         if let Carries::Udp { rtsp_stream: Some(stream), .. } = self.carries {
             fields.push((RTSP_FIELD, stream.to_string()));

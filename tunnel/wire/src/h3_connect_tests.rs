@@ -19,6 +19,23 @@ fn plain(authority: &str) -> ConnectRequest {
         class: None,
         congestion_control: None,
         client_address: None,
+        trace_parent: None,
+    }
+}
+
+#[test]
+fn traceparent_is_read_once_and_never_fails_a_request() {
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let with = |parents: &[&'static str]| {
+        let fields = parents.iter().map(|it| ("traceparent", *it));
+        let fields: Vec<_> = CONNECT.into_iter().chain(fields).collect();
+        request(&fields).unwrap()
+    };
+    let traced = with(&[parent]);
+    assert_eq!(traced.trace_parent.unwrap().to_string(), parent);
+    assert!(traced.fields().contains(&("traceparent", parent.to_owned())));
+    for ignored in [&[][..], &["00-0-0-01"], &[""], &[parent, parent], &["x", parent]] {
+        assert_eq!(with(ignored), plain("origin.example:443"), "{ignored:?}");
     }
 }
 

@@ -31,6 +31,7 @@ pub mod rtp;
 pub mod rtsp;
 pub mod sdp;
 pub mod socks5;
+pub mod traceparent;
 
 pub use destination::{AuthorityError, Destination, parse_authority};
 pub use failure::ConnectFailure;

@@ -27,6 +27,7 @@ mod many_flows;
 mod mcc;
 mod modes;
 mod names;
+mod otlp;
 mod outage;
 mod panics;
 mod path_change;
