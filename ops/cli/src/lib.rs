@@ -15,5 +15,5 @@ mod qlog;
 mod top;
 mod units;
 
-pub use command::{SharedCommand, with_default_config};
+pub use command::{SharedCommand, config_argument, with_default_config};
 pub use program::Program;
