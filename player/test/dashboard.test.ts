@@ -74,7 +74,7 @@ describe("the dashboard", () => {
     await row.getByText("ran empty").waitFor();
     // Rate, round trip, loss and buffer, each with more than one point by now.
     const drawn = async (): Promise<number> => (await page.locator("polyline").evaluateAll((lines) => lines.map((line) => line.getAttribute("points")?.split(" ").length ?? 0))).filter((points) => points >= 3).length;
-    await expect.poll(drawn, { timeout: 10_000 }).toBe(4);
+    await expect.poll(drawn, { timeout: 30_000 }).toBe(4);
     const wide = await page.evaluate<boolean>(FITS);
     await page.setViewportSize({ width: 390, height: 800 });
     const narrow = await page.evaluate<boolean>(FITS);
@@ -98,7 +98,7 @@ describe("the dashboard", () => {
     await large.ask(4_000_000, 'bl=9000,br=3600,ot=v,sid="large"');
     const buffers = page.locator('#flows tbody td[data-title^="Player"] .value');
     const shown = (): Promise<string[]> => buffers.allInnerTexts();
-    await expect.poll(shown, { timeout: 10_000 }).toEqual(["2.0", "9.0"]);
+    await expect.poll(shown, { timeout: 30_000 }).toEqual(["2.0", "9.0"]);
     const head = page.getByRole("columnheader", { name: "Player's buffer" });
     await head.getByRole("button").click();
     expect(await head.getAttribute("aria-sort")).toBe("descending");
