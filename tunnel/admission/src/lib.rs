@@ -1,4 +1,4 @@
-//! Admission: who may open how many flows, connections and handshakes, and who is refused first.
+//! Admission: limits and fair shares of flows, connections, handshakes and memory.
 //!
 //! [`fair_share`] divides a number of places between users. [`flow_admission`] has the pools of flows, and
 //! [`peer_limits`] those of connections, handshakes and memory. Nothing here knows of sockets or QUIC.
