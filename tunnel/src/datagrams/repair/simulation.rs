@@ -177,12 +177,16 @@ fn play(burst: f64, seed: u64, fec: bool) -> Shown {
     shown
 }
 
+/// The seed of a run. Seeds of xorshift generators that differ in few bits begin alike.
+fn seed_of(run: u64) -> u64 {
+    run.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 #[test]
 fn with_one_percent_of_loss_at_most_three_frames_are_not_shown() {
     // Runs of which so many may have more frames that are not shown.
     for (burst, most_bad_runs) in [(1.0, 0), (2.0, 0), (3.0, 0), (4.0, 1)] {
-        let runs: Vec<_> =
-            (1..=10).map(|seed| play(burst, seed * 0x9e37_79b9_7f4a_7c15, true)).collect();
+        let runs: Vec<_> = (1..=10).map(|run| play(burst, seed_of(run), true)).collect();
         let bad = runs.iter().filter(|run| run.not_shown > 3).count();
         let late: usize = runs.iter().map(|run| run.packets_late).sum();
         println!("bursts of {burst}: {late} packets late, {runs:?}");
@@ -200,7 +204,7 @@ fn with_one_percent_of_loss_at_most_three_frames_are_not_shown() {
 
 #[test]
 fn without_error_correction_most_frames_are_not_shown() {
-    let shown = play(1.0, 0x9e37_79b9_7f4a_7c15, false);
+    let shown = play(1.0, seed_of(1), false);
     assert!(shown.packets_lost > 100, "{shown:?}");
     assert!(shown.not_shown > FRAMES as usize / 2, "{shown:?}");
     assert_eq!(shown.overhead, 0.0);
