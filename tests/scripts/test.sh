@@ -9,8 +9,8 @@ set -u
 cd "$(dirname "$0")/../.."
 
 case ${1:-} in
-'') full='' cells=corners faults_s=120 ;;
-full) full=full cells=all faults_s=600 ;;
+'') full='' cells=corners faults_s=120 max_part_s=1800 ;;
+full) full=full cells=all faults_s=600 max_part_s=14400 ;;
 *)
     echo "usage: $0 [full]" >&2
     exit 64
@@ -24,12 +24,44 @@ logs=target/test/logs
 rm -rf $logs
 mkdir -p $logs
 
+# tree PROCESS: it and all that it started, itself first.
+tree() {
+    local child
+    echo "$1"
+    for child in $(pgrep -P "$1"); do
+        tree "$child"
+    done
+}
+
+# kill_tree PROCESS: kills them, parents first, so that none goes on when its child is gone.
+kill_tree() {
+    # shellcheck disable=SC2046 # a word for each process
+    "${as_root[@]}" kill -KILL $(tree "$1") 2>/dev/null
+}
+
+# within_limit COMMAND...: runs it, and kills it with a reason when it has not ended after $max_part_s.
+within_limit() {
+    local job timer result=0
+    "$@" &
+    job=$!
+    {
+        sleep "$max_part_s"
+        echo "not ended after $max_part_s s: killed"
+        kill_tree "$job"
+    } &
+    timer=$!
+    disown "$timer"
+    wait "$job" || result=$?
+    kill_tree "$timer"
+    return "$result"
+}
+
 # part NAME COMMAND...: runs the command, and says how long it took and how much processor time it and its children.
 part() {
     local name=$1 started=$SECONDS result=ok processor TIMEFORMAT='%0U + %0S'
     shift
     echo "== $name: $*"
-    { time "$@" >"$logs/$name.log" 2>&1 </dev/null; } 2>"$logs/$name.processor" || result=FAILED
+    { time within_limit "$@" >"$logs/$name.log" 2>&1 </dev/null; } 2>"$logs/$name.processor" || result=FAILED
     echo "$result" >"$logs/$name.result"
     processor=$(($(tail -n 1 "$logs/$name.processor")))
     echo "== $name: $result after $((SECONDS - started)) s, of the processors $processor s"

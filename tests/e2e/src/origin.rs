@@ -1,11 +1,12 @@
 //! Programs behind the tunnel, as threads of the test.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
@@ -113,6 +114,20 @@ pub fn listen(address: SocketAddr, backlog: i32) -> TcpListener {
         Ok::<_, std::io::Error>(socket.into())
     };
     wait::for_free_address(open).unwrap_or_else(|error| panic!("listen on {address}: {error}"))
+}
+
+/// The next connection; `None` when none comes within `at_most`.
+///
+/// # Panics
+/// When the listener fails.
+#[must_use]
+pub fn accept_within(listener: &TcpListener, at_most: Duration) -> Option<TcpStream> {
+    let at_most = PollTimeout::try_from(at_most).expect("milliseconds of 32 bits");
+    let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+    if poll(&mut fds, at_most).expect("a listener can be waited for") == 0 {
+        return None;
+    }
+    Some(listener.accept().expect("a connection that waits").0)
 }
 
 /// Serves one connection: everything comes back.

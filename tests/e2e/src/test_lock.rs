@@ -4,8 +4,14 @@
 //! or milliseconds run exclusively. A kind begins when no test of an earlier kind runs or waits, and
 //! no two kinds run at the same time. Each test that waits keeps a thread of the test binary: with fewer threads than
 //! exclusive tests, others run in what is left of them.
+//!
+//! A test that has not ended after [`MAX_TEST_TIME`] ends the process with a reason: a test that fails while a thread of
+//! its own waits for what no longer comes would hold the others up for ever.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
 
 /// Number of kinds.
 const KINDS: usize = 3;
@@ -16,6 +22,9 @@ const KINDS: usize = 3;
 /// because other programs run beside them in `make test`. Of few: their bounds are half a second and more, and each pair of
 /// proxies of theirs takes up to a quarter of a processor.
 const MAX_RUNNING: [usize; KINDS] = [8, 4, 1];
+
+/// Longer than the longest test, whose flows stay paused for ten minutes.
+const MAX_TEST_TIME: Duration = Duration::from_secs(15 * 60);
 
 static LOCK: Lock = Lock { state: Mutex::new([Count::NONE; KINDS]), changed: Condvar::new() };
 
@@ -47,7 +56,41 @@ pub enum Kind {
 
 /// Permission to run, until dropped.
 #[derive(Debug)]
-pub struct TestLock(Kind);
+pub struct TestLock {
+    kind: Kind,
+    /// Its end tells the thread of [`end_process_unless_dropped`].
+    _running: Sender<()>,
+}
+
+/// What panics of this process said: where one test waits for ever, its own panic is not printed.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Records panics for [`PANICS`], besides what is done with them anyway.
+fn record_panics() {
+    static RECORDED: Once = Once::new();
+    RECORDED.call_once(|| {
+        let default_hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(panic.to_string());
+            default_hook(panic);
+        }));
+    });
+}
+
+/// Ends the process, with what is known of the reason, when `running` is not dropped in time.
+fn end_process_unless_dropped(test: &str, running: &Receiver<()>) {
+    if running.recv_timeout(MAX_TEST_TIME) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner).join("\n");
+    // Not by a macro: what these print is kept until the test's end.
+    let mut stderr = std::io::stderr();
+    let _ = writeln!(
+        stderr,
+        "test {test} ... FAILED\n{test} has not ended within {MAX_TEST_TIME:?}; panics until then:\n{panics}"
+    );
+    std::process::exit(101);
+}
 
 impl Lock {
     // A failed test does not affect others: the counts are right whenever the mutex is free.
@@ -66,7 +109,7 @@ fn is_open(kinds: &[Count; KINDS], kind: Kind) -> bool {
 
 impl Drop for TestLock {
     fn drop(&mut self) {
-        LOCK.state()[self.0 as usize].running -= 1;
+        LOCK.state()[self.kind as usize].running -= 1;
         LOCK.changed.notify_all();
     }
 }
@@ -85,7 +128,11 @@ pub fn wait(kind: Kind) -> TestLock {
     drop(state);
     // One that no longer waits may open a later kind.
     LOCK.changed.notify_all();
-    TestLock(kind)
+    record_panics();
+    let (running, ended) = channel();
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    std::thread::spawn(move || end_process_unless_dropped(&test, &ended));
+    TestLock { kind, _running: running }
 }
 
 /// Waits until it may run beside many others.

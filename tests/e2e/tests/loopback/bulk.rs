@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use millrace_e2e::origin::{Origin, answer_with_hash, source};
 use millrace_e2e::pair::Pair;
-use millrace_e2e::{data, tcp};
+use millrace_e2e::{data, tcp, wait};
 
 const GIBIBYTE: u64 = 1 << 30;
 
@@ -57,7 +57,8 @@ fn both_directions_of_one_flow_are_identical() {
             });
             let received = data::receive(&flow).unwrap();
             assert_eq!(received, data::send(std::io::sink(), 3, BYTES).unwrap(), "{listener:?}");
-            assert_eq!(told.recv().unwrap().unwrap(), sent.join().unwrap(), "{listener:?}");
+            let told = told.recv_timeout(wait::DEFAULT_TIMEOUT).unwrap();
+            assert_eq!(told.unwrap(), sent.join().unwrap(), "{listener:?}");
         });
     }
 }

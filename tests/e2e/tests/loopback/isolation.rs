@@ -395,6 +395,7 @@ fn a_thousand_busy_flows_beside_idle_ones_with_ten_thousand_connections() {
     std::thread::scope(|scope| {
         for _ in 0..BUSY {
             let download = || {
+                // One that fails does not keep the others waiting.
                 let flow = open(busy.address());
                 all_open.wait();
                 assert_eq!(data::receive(flow.unwrap()).unwrap(), expected);

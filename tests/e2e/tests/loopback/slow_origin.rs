@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
-use millrace_e2e::origin::{echo, listen};
+use millrace_e2e::origin::{accept_within, echo, listen};
 use millrace_e2e::pair::Pair;
 use millrace_e2e::tcp;
 use socket2::Socket;
@@ -12,6 +12,9 @@ use crate::fail_open::echoes;
 
 /// Longer than a dead server is waited for; the kernel asks a second time after 1 s and again after 3 s.
 const CONNECT_DELAY: Duration = Duration::from_millis(2300);
+
+/// The kernel asks a fourth time after 7 s, and the machine may be busy.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Lets the queue of a listener run full, so that the kernel drops further SYNs.
 fn fill(listener: &TcpListener) -> Vec<Socket> {
@@ -23,7 +26,12 @@ fn fill(listener: &TcpListener) -> Vec<Socket> {
 #[test]
 fn slow_origin_behind_a_live_server_is_waited_for() {
     let origin = listen((Ipv4Addr::LOCALHOST, 0).into(), 0);
-    let pair = Pair::builder().static_destination(origin.local_addr().unwrap()).start();
+    // The queue has room for one: the other's SYN can be dropped once more.
+    let pair = Pair::builder()
+        .static_destination(origin.local_addr().unwrap())
+        .server("dial.timeout_s", ACCEPT_TIMEOUT.as_secs())
+        .server("dial.per_address_timeout_s", ACCEPT_TIMEOUT.as_secs())
+        .start();
     let queued = fill(&origin);
     assert!(queued.len() < 8, "the queue is never full");
     let began = Instant::now();
@@ -40,7 +48,7 @@ fn slow_origin_behind_a_live_server_is_waited_for() {
         drop(queued);
         let mut working = 0;
         while working < 2 {
-            let (stream, _) = origin.accept().unwrap();
+            let stream = accept_within(&origin, ACCEPT_TIMEOUT).expect("both flows come");
             stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             let is_flow = stream.peek(&mut [0]).is_ok_and(|read| read > 0);
             if is_flow {

@@ -80,7 +80,7 @@ fn direct_flows_pass_where_the_gateway_translates_addresses() {
         let mut flow = edges.connect("198.18.3.2:80").unwrap();
         flow.write_all(b"x").unwrap();
         assert_eq!(data::receive(&flow).unwrap(), pattern, "{seen}");
-        assert_eq!(peers.recv().unwrap().to_string(), seen);
+        assert_eq!(peers.recv_timeout(wait::DEFAULT_TIMEOUT).unwrap().to_string(), seen);
         assert_eq!(edges.logged(flow)["taken"], "direct");
     }
 }
