@@ -189,7 +189,7 @@ impl ServerRole {
         core.select_cc(conn, Some(stream), &choice, class);
         let repair = match carries {
             Carries::Udp { rtsp_stream, repair, .. } => {
-                // The client has seen what the flow carries.
+                // Only the client looks at packets. For a flow that is not QUIC it offers no method, so that none is common.
                 let content =
                     if rtsp_stream.is_some() { UdpContent::Media } else { UdpContent::Quic };
                 core.repair_methods(conn, content).common(repair)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every file of tests/fuzz/targets is a target that run.sh builds, and one that `make check` compiles.
+# Every file of tests/fuzz/targets is a target that run.sh builds and runs, and one that `make check` compiles.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -11,4 +11,9 @@ for file in tests/fuzz/targets/*.rs; do
             exit 1
         }
     done
+    target=${name%.rs}
+    grep -qE "^(parsers|connections)='(.* )?$target( .*)?'\$" tests/fuzz/run.sh || {
+        echo "fuzz-targets.sh: tests/fuzz/run.sh has $target neither in parsers nor in connections" >&2
+        exit 1
+    }
 done

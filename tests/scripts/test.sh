@@ -61,7 +61,8 @@ part() {
     local name=$1 started=$SECONDS result=ok processor TIMEFORMAT='%0U + %0S'
     shift
     echo "== $name: $*"
-    { time within_limit "$@" >"$logs/$name.log" 2>&1 </dev/null; } 2>"$logs/$name.processor" || result=FAILED
+    # A shell of its own: the time is that of its children, and of no other part.
+    (time within_limit "$@" >"$logs/$name.log" 2>&1 </dev/null) 2>"$logs/$name.processor" || result=FAILED
     echo "$result" >"$logs/$name.result"
     processor=$(($(tail -n 1 "$logs/$name.processor")))
     echo "== $name: $result after $((SECONDS - started)) s, of the processors $processor s"

@@ -3,7 +3,7 @@
 //! Looked at once a tick: packets touch nothing of this. Windows that were promised do not count.
 //! They are bounded for each stream by what its own reader takes (quiche's `set_min_stream_window`).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::tick::TICK;
 
@@ -26,8 +26,8 @@ pub(crate) const MIN_RESET_AGE: Duration = Duration::from_secs(2);
 const EXCESS_CAP_DIVISOR: u64 = 4;
 /// ... and each of them no more than one part in this many of what is left of it.
 const EXCESS_REST_DIVISOR: u64 = 8;
-/// Logged at most this often.
-pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Evictions are logged at most this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What one connection was last seen to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +104,33 @@ pub(crate) fn choose(mut candidates: Vec<Candidate>, excess: u64) -> Vec<Candida
         is_needed
     };
     candidates.into_iter().take_while(goes).collect()
+}
+
+/// Flows that were reset for their memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Evicted {
+    pub(crate) flows: usize,
+    pub(crate) bytes: u64,
+}
+
+/// Evictions that have not been logged yet.
+#[derive(Debug, Default)]
+pub(crate) struct EvictionLog {
+    waiting: Evicted,
+    logged: Option<Instant>,
+}
+
+impl EvictionLog {
+    /// Adds some. Returns all that have not been logged, if they are to be logged now.
+    pub(crate) fn add(&mut self, now: Instant, evicted: Evicted) -> Option<Evicted> {
+        self.waiting.flows += evicted.flows;
+        self.waiting.bytes += evicted.bytes;
+        if self.logged.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL) {
+            return None;
+        }
+        self.logged = Some(now);
+        Some(std::mem::take(&mut self.waiting))
+    }
 }
 
 /// How large a stream's window may become while windows beyond the least promise `excess` bytes
@@ -196,5 +223,16 @@ mod tests {
         assert_eq!(window_limit(96_000_000, cap), 4_000_000);
         assert_eq!(window_limit(128_000_000, cap), MIN_STREAM_WINDOW_BYTES);
         assert_eq!(window_limit(u64::MAX, cap), MIN_STREAM_WINDOW_BYTES);
+    }
+
+    #[test]
+    fn evictions_are_logged_once_in_an_interval_and_none_is_left_out() {
+        let (mut log, start) = (EvictionLog::default(), Instant::now());
+        let one = Evicted { flows: 1, bytes: 10 };
+        let mut logged =
+            |at| log.add(start + at, one).map(|Evicted { flows, bytes }| (flows, bytes));
+        assert_eq!(logged(LOG_INTERVAL * 0), Some((1, 10)));
+        assert_eq!(logged(LOG_INTERVAL / 2), None);
+        assert_eq!(logged(LOG_INTERVAL), Some((2, 20)));
     }
 }

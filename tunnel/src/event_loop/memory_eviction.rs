@@ -4,13 +4,12 @@ use crate::conn::Conn;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
 use crate::memory::{
-    CONNECTION_BYTES, Candidate, HeldBytes, IN_FLIGHT_DIVISOR, LOG_INTERVAL, MIN_RESET_AGE, choose,
+    CONNECTION_BYTES, Candidate, Evicted, HeldBytes, IN_FLIGHT_DIVISOR, MIN_RESET_AGE, choose,
     share_of_excess, window_limit,
 };
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Conn {
     /// Its memory, without the buffers of its flows.
@@ -63,14 +62,19 @@ impl Core {
         let own = self.conns.iter().map(|(_, conn)| conn.memory.held.bytes).sum();
         let excess = self.shared.memory.share_of_excess(own);
         if excess > 0 {
-            self.free(excess, |_| true);
+            self.free(MemoryLimit::Process, excess, |_| true);
         }
     }
 
-    /// Resets flows of the connections that `select` picks, until `excess` bytes are free: TCP flows, then UDP flows.
-    fn free(&mut self, excess: u64, select: impl Fn(usize) -> bool) {
-        let freed = self.evict(excess, &select);
-        self.evict_udp(excess.saturating_sub(freed), select);
+    /// Resets flows of the connections that `select` picks, until `excess` bytes above `limit` are free: TCP flows, then
+    /// UDP flows.
+    fn free(&mut self, limit: MemoryLimit, excess: u64, select: impl Fn(usize) -> bool) {
+        let tcp = self.evict(excess, &select);
+        let udp = self.evict_udp(excess.saturating_sub(tcp.bytes), select);
+        let evicted = Evicted { flows: tcp.flows + udp.flows, bytes: tcp.bytes + udp.bytes };
+        if evicted.flows > 0 {
+            self.log_evictions(limit, evicted);
+        }
     }
 
     /// Limits the stream windows of all connections.
@@ -98,36 +102,35 @@ impl Core {
             slots.insert(slot);
         }
         for (own, total, cap, slots) in full.into_values() {
-            self.free(share_of_excess(own, total, cap), |slot| slots.contains(&slot));
+            let excess = share_of_excess(own, total, cap);
+            self.free(MemoryLimit::Client, excess, |slot| slots.contains(&slot));
         }
     }
 
     /// Ends UDP flows of the connections that `select` picks, those that hold most first, until `excess` bytes are free.
-    fn evict_udp(&mut self, excess: u64, select: impl Fn(usize) -> bool) {
+    fn evict_udp(&mut self, excess: u64, select: impl Fn(usize) -> bool) -> Evicted {
+        let mut evicted = Evicted::default();
         if excess == 0 {
-            return;
+            return evicted;
         }
         let held = self.udp_flows.iter().filter(|(_, flow)| select(flow.conn.slot));
         let mut held: Vec<_> =
             held.map(|(slot, flow)| (flow.held_bytes(), slot, flow.conn.slot)).collect();
         held.sort_unstable_by_key(|(bytes, ..)| Reverse(*bytes));
-        let mut freed = 0;
         for (bytes, slot, conn) in held.into_iter().filter(|(bytes, ..)| *bytes > 0) {
-            if freed >= excess {
+            if evicted.bytes >= excess {
                 break;
             }
             self.end_datagrams(slot, FlowEnd::Memory);
             self.release(conn, bytes);
-            self.memory.evicted_since_log += 1;
-            freed += bytes;
+            evicted.flows += 1;
+            evicted.bytes += bytes;
         }
-        if freed > 0 {
-            self.log_evictions(self.now, freed);
-        }
+        evicted
     }
 
-    /// Resets TCP flows of the connections that `select` picks, until `excess` bytes are free. Returns how many are.
-    fn evict(&mut self, excess: u64, select: impl Fn(usize) -> bool) -> u64 {
+    /// Resets TCP flows of the connections that `select` picks, until `excess` bytes are free.
+    fn evict(&mut self, excess: u64, select: impl Fn(usize) -> bool) -> Evicted {
         let now = self.now;
         let candidates = self
             .flows
@@ -147,16 +150,11 @@ impl Core {
             })
             .collect();
         let chosen = choose(candidates, excess);
-        let freed = chosen.iter().map(|it| it.held).sum::<u64>();
         for it in &chosen {
             self.end_flow(it.slot, FlowEnd::Memory);
             self.release(it.conn, it.held);
         }
-        if !chosen.is_empty() {
-            self.memory.evicted_since_log += chosen.len();
-            self.log_evictions(now, freed);
-        }
-        freed
+        Evicted { flows: chosen.len(), bytes: chosen.iter().map(|it| it.held).sum() }
     }
 
     /// Counts memory as released at once, so that other workers do not free the same amount again
@@ -172,20 +170,35 @@ impl Core {
         conn.memory.held = left;
     }
 
-    fn log_evictions(&mut self, now: Instant, freed: u64) {
-        let is_due = self
-            .memory
-            .evictions_logged
-            .is_none_or(|at| now.saturating_duration_since(at) >= LOG_INTERVAL);
-        if is_due {
-            self.memory.evictions_logged = Some(now);
-            tracing::warn!(
-                flows = std::mem::take(&mut self.memory.evicted_since_log),
-                freed_bytes = freed,
+    /// Logs evictions above one limit, at most once in an interval for each limit, with those since the last time.
+    fn log_evictions(&mut self, limit: MemoryLimit, evicted: Evicted) {
+        let log = match limit {
+            MemoryLimit::Process => &mut self.memory.process_evictions,
+            MemoryLimit::Client => &mut self.memory.client_evictions,
+        };
+        let Some(Evicted { flows, bytes }) = log.add(self.now, evicted) else { return };
+        match limit {
+            MemoryLimit::Process => tracing::warn!(
+                flows,
+                freed_bytes = bytes,
                 used_bytes = self.shared.memory.bytes(),
                 cap_bytes = self.shared.memory.cap(),
-                "memory cap reached: flows with the slowest readers reset"
-            );
+                "tunnel.memory_cap_mb reached: flows reset, those first whose readers are slowest"
+            ),
+            MemoryLimit::Client => tracing::warn!(
+                flows,
+                freed_bytes = bytes,
+                "limits.memory_per_client_mb reached: flows of the client reset, those first whose readers are slowest"
+            ),
         }
     }
+}
+
+/// What flows hold more of than they may.
+#[derive(Clone, Copy, Debug)]
+enum MemoryLimit {
+    /// `tunnel.memory_cap_mb`.
+    Process,
+    /// `limits.memory_per_client_mb`.
+    Client,
 }

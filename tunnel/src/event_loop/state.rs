@@ -1,12 +1,12 @@
 //! The parts of a worker's state, by what they are for.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
 
 use mio::Registry;
 
 use crate::datagrams::{DatagramRun, Unanswered};
 use crate::deadlines::Deadlines;
+use crate::memory::EvictionLog;
 use crate::misdelivered::Inbox;
 use crate::path_mtu::PathMtuBudget;
 use crate::rtsp::AllReserved;
@@ -102,13 +102,18 @@ impl WorkerAdmission {
 pub(crate) struct WorkerMemory {
     /// How large streams' windows may become.
     pub(crate) window_limit: u64,
-    /// Flows that were reset for their memory since that was logged, and when it was.
-    pub(crate) evicted_since_log: usize,
-    pub(crate) evictions_logged: Option<Instant>,
+    /// Evictions above the cap of the process.
+    pub(crate) process_evictions: EvictionLog,
+    /// Evictions above the limit of one client.
+    pub(crate) client_evictions: EvictionLog,
 }
 
 impl Default for WorkerMemory {
     fn default() -> Self {
-        Self { window_limit: u64::MAX, evicted_since_log: 0, evictions_logged: None }
+        Self {
+            window_limit: u64::MAX,
+            process_evictions: EvictionLog::default(),
+            client_evictions: EvictionLog::default(),
+        }
     }
 }

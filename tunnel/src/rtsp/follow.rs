@@ -18,7 +18,7 @@ use millrace_wire::rtsp::{
 };
 
 use super::exchanges::Exchanges;
-use super::reader::{Message, Reader};
+use super::reader::{HeldHeads, Message, Reader};
 use super::refusal;
 use crate::metrics::SetupRefusal;
 
@@ -28,6 +28,8 @@ pub(super) const MAX_MEDIA: usize = 64;
 /// Bytes of a player that wait behind a SETUP until the server has said whether it follows RTSP. Players wait for the
 /// answer of a SETUP before they go on.
 const MAX_HELD_BYTES: usize = 64 << 10;
+/// A transport that no origin has (RFC 2326, Section 12.39 has `RTP/AVP` and leaves room for others): the answer is 461.
+const NO_TRANSPORT: &str = "RTP/NONE";
 /// Below are ports of services, not of media: nothing is sent to them, so that no origin can have a server of ours send
 /// to what an allow-list is there to protect.
 pub(super) const MIN_ORIGIN_PORT: u16 = 1024;
@@ -215,7 +217,7 @@ impl<P: PortSource> Follower<P> {
         }
         let was_rtsp = self.requests.is_rtsp();
         while let Some(message) =
-            self.requests.next(&mut bytes, &mut self.out.to_origin, Some(b"SETUP "))
+            self.requests.next(&mut bytes, &mut self.out.to_origin, HeldHeads::SetUps)
         {
             if !was_rtsp && self.events.is_empty() {
                 self.events.push(Event::Begun);
@@ -233,7 +235,7 @@ impl<P: PortSource> Follower<P> {
     pub(crate) fn take_answers(&mut self, mut bytes: &[u8]) {
         loop {
             let is_held = self.awaits_rewriting() || self.exchanges.has_reply();
-            let held = is_held.then_some(&b"RTSP/"[..]);
+            let held = if is_held { HeldHeads::Responses } else { HeldHeads::None };
             let next = self.answers.next(&mut bytes, &mut self.out.to_player, held);
             let Some(message) = next else { break };
             if message.passed == 0 {
@@ -299,11 +301,18 @@ impl<P: PortSource> Follower<P> {
         let asked = match method.as_str() {
             "SETUP" => match self.set_up(message, uri) {
                 Ok((written, asked)) => {
-                    self.out.to_origin.extend(written);
+                    self.out.to_origin.extend_from_slice(&written[message.passed..]);
                     return self.exchanges.ask(cseq, asked);
                 }
                 Err(refusal) => {
                     self.events.push(Event::Refused(refusal));
+                    if message.passed > 0 {
+                        // The origin has its beginning, and refuses the rest itself.
+                        let ranges = &message.head.transports;
+                        let written = with_transport(&message.bytes, ranges, NO_TRANSPORT);
+                        self.out.to_origin.extend_from_slice(&written[message.passed..]);
+                        return self.exchanges.ask(cseq, Asked::Other);
+                    }
                     let answer = refusal::answer(cseq);
                     // The origin does not see the request, nor its content.
                     self.requests.discard_content();
@@ -321,13 +330,13 @@ impl<P: PortSource> Follower<P> {
         self.exchanges.ask(cseq, asked);
     }
 
-    /// How a SETUP is written instead, and what its answer is waited for.
+    /// How a SETUP is written instead, from its beginning on, and what its answer is waited for.
     fn set_up(
         &mut self,
         message: &Message,
         uri: &str,
     ) -> Result<(Vec<u8>, Asked<P::Pair>), SetupRefusal> {
-        let unchanged = || Ok((message.rest().to_vec(), Asked::Other));
+        let unchanged = || Ok((message.bytes.clone(), Asked::Other));
         let Some(mut transport) = transport_of(message).filter(any_udp) else {
             return unchanged();
         };
@@ -609,10 +618,10 @@ fn any_udp(transport: &TransportHeader) -> bool {
     transport.specs().iter().any(is_unicast_udp)
 }
 
-/// The Transport fields of a message that can still be rewritten; `None` if there are none.
+/// The Transport fields of a message; `None` if there are none.
 fn transport_of(message: &Message) -> Option<TransportHeader> {
     let ranges = &message.head.transports;
-    if message.passed > 0 || ranges.is_empty() {
+    if ranges.is_empty() {
         return None;
     }
     let text = |range: &std::ops::Range<usize>| str::from_utf8(&message.bytes[range.clone()]);

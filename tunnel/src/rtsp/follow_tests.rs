@@ -645,3 +645,38 @@ fn nothing_is_lost_of_what_is_no_rtsp_or_ends_early() {
     assert_eq!(text(written), long);
     assert!(server.is_over());
 }
+
+/// A client of another protocol may send this and wait for an answer.
+#[test]
+fn the_beginning_of_a_method_does_not_wait() {
+    for beginning in ["S", "SET", "SETUP"] {
+        let mut client = client();
+        assert_eq!(text(client.requests(beginning.as_bytes())), beginning);
+        let rest = " of another protocol\n";
+        assert_eq!(text(client.requests(rest.as_bytes())), rest);
+        assert!(client.is_over());
+    }
+}
+
+#[test]
+fn a_setup_whose_beginning_comes_alone_is_rewritten() {
+    for cut in 1..=setup(1, ASKED).len() {
+        let mut client = client();
+        let request = setup(1, ASKED);
+        let (first, rest) = request.split_at(cut);
+        let written = [client.requests(first.as_bytes()), client.requests(rest.as_bytes())];
+        assert_eq!(text(written.concat()), setup(1, MARKED), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_refused_setup_whose_beginning_has_gone_on_is_refused_by_the_origin() {
+    let mut client = client_before(Some(false));
+    let request = setup(1, ASKED);
+    let (first, rest) = request.split_at(1);
+    let written = [client.requests(first.as_bytes()), client.requests(rest.as_bytes())];
+    assert_eq!(text(written.concat()), setup(1, "RTP/NONE"));
+    assert_eq!(client.replies(), "");
+    assert_eq!(seen(&mut client), only_refused(SetupRefusal::Server));
+    assert_eq!(text(client.answers(refused(1).as_bytes())), refused(1));
+}

@@ -36,12 +36,35 @@ enum StreamProtocol {
     Other,
 }
 
+/// Heads that wait until they are whole, so that they can be rewritten.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum HeldHeads {
+    /// None.
+    None,
+    /// SETUP requests from the end of the method on. What comes before it may be the whole of what a client of another
+    /// protocol sends before it is answered.
+    SetUps,
+    /// Responses, from their first byte on. That the stream is RTSP is known then.
+    Responses,
+}
+
+impl HeldHeads {
+    /// Whether a head with this beginning waits.
+    fn includes(self, head: &[u8]) -> bool {
+        match self {
+            Self::None => false,
+            Self::SetUps => head.starts_with(b"SETUP "),
+            Self::Responses => head.iter().zip(b"RTSP/").all(|(byte, wanted)| byte == wanted),
+        }
+    }
+}
+
 /// A whole head.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) head: MessageHead,
     pub(super) bytes: Vec<u8>,
-    /// How much of it has been passed on, which is nothing if such heads are held.
+    /// How much of it has been passed on: nothing of a held response, less than the method of a held request.
     pub(super) passed: usize,
 }
 
@@ -54,13 +77,13 @@ impl Message {
 
 impl Reader {
     /// Reads up to the next message's head, and takes what it reads from `bytes`. Everything but heads goes to `out`;
-    /// the caller passes heads on. Heads whose beginning is that of `held` wait until they are whole. Others do not: in
-    /// another protocol, the rest may never come.
+    /// the caller passes heads on. Heads that `held` names wait until they are whole. Others do not: in another protocol,
+    /// the rest may never come.
     pub(super) fn next(
         &mut self,
         bytes: &mut &[u8],
         out: &mut Vec<u8>,
-        held: Option<&[u8]>,
+        held: HeldHeads,
     ) -> Option<Message> {
         while !bytes.is_empty() {
             if self.protocol == StreamProtocol::Other {
@@ -107,7 +130,7 @@ impl Reader {
         &mut self,
         bytes: &mut &[u8],
         out: &mut Vec<u8>,
-        held: Option<&[u8]>,
+        held: HeldHeads,
     ) -> Option<Message> {
         let before = self.head.len();
         let (taken, rest) = bytes.split_at(bytes.len().min(MAX_HEAD_BYTES - before));
@@ -120,8 +143,7 @@ impl Reader {
         match parsed {
             Ok(Parsed::Incomplete) => {
                 *bytes = rest;
-                let common = held.unwrap_or_default().iter().zip(&self.head);
-                if held.is_none() || !common.into_iter().all(|(held, byte)| held == byte) {
+                if !held.includes(&self.head) {
                     out.extend_from_slice(&self.head[self.passed..]);
                     self.passed = self.head.len();
                 }

@@ -17,6 +17,11 @@ use crate::site::{Entry, Site};
 
 /// First byte of a flow: the origin sends without end.
 const DOWNLOAD: u8 = b'D';
+/// The same from a small send buffer: the origin of a thousand flows that stand still is another host elsewhere, and here
+/// its buffers would take most of the memory that the kernel has for TCP (tcp(7), `tcp_mem`).
+const STANDING_DOWNLOAD: u8 = b'S';
+/// That buffer; the kernel doubles it. Between origin and server there is no delay.
+const STANDING_SEND_BUFFER_BYTES: usize = 128 << 10;
 /// The origin reads what comes.
 const UPLOAD: u8 = b'U';
 /// The origin reads as many bytes as the next eight bytes say (big-endian), and then no more.
@@ -45,6 +50,11 @@ pub fn serve(mut flow: Socket, received: &AtomicU64, stopped: &AtomicBool) {
     }
     match kind[0] {
         DOWNLOAD => while flow.write_all(&chunk).is_ok() {},
+        STANDING_DOWNLOAD => {
+            if flow.set_send_buffer_size(STANDING_SEND_BUFFER_BYTES).is_ok() {
+                while flow.write_all(&chunk).is_ok() {}
+            }
+        }
         UPLOAD => {
             while let Ok(read @ 1..) = flow.read(&mut chunk) {
                 received.fetch_add(read as u64, Ordering::Relaxed);
@@ -115,7 +125,7 @@ impl Standing {
             Background::Bypassed => (Entry::Bypass, site.origin(), DOWNLOAD),
             Background::NotConnected => (Entry::Tunnel, site.black_hole(), UPLOAD),
             Background::PausedOrigin => (Entry::Tunnel, site.origin(), PAUSED_UPLOAD),
-            _ => (Entry::Tunnel, site.origin(), DOWNLOAD),
+            _ => (Entry::Tunnel, site.origin(), STANDING_DOWNLOAD),
         };
         let (stop, moved) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (give, given) = mpsc::channel();

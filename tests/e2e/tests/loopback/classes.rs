@@ -321,7 +321,7 @@ fn pair_serves(pair: &Pair, origin: &Origin) {
     flow.read_exact(&mut [0; 4]).unwrap();
 }
 
-/// The path dies before there is a connection of the class: what was read goes along past the tunnel.
+/// The path dies before there is a connection of the class: what was read goes along on the bypass.
 #[test]
 fn first_bytes_go_along_when_a_flow_bypasses_the_tunnel() {
     let origin = Origin::echo();
@@ -370,5 +370,23 @@ fn the_class_of_a_listener_and_its_ports_is_reloaded() {
         std::fs::write(&file, text.replace(mode, &format!("{mode}\n{keys}"))).unwrap();
         pair.client.signal(nix::sys::signal::Signal::SIGHUP);
         wait::for_true("the class is another one", DEFAULT_TIMEOUT, || class_now() == class);
+    }
+}
+
+/// A client of another protocol that waits for an answer once it has sent what RTSP requests begin with.
+#[test]
+fn the_beginning_of_a_method_alone_reaches_the_origin() {
+    let origin = Origin::echo();
+    let pair = Pair::builder().static_destination(origin.address()).start();
+    for beginning in ["S", "SETUP", "PLAY"] {
+        for listener in &pair.listeners {
+            let mut flow = listener.open(&origin.address().to_string()).unwrap();
+            flow.write_all(beginning.as_bytes()).unwrap();
+            let mut answer = vec![0; beginning.len()];
+            flow.set_read_timeout(Some(DEFAULT_TIMEOUT)).unwrap();
+            let read = flow.read_exact(&mut answer);
+            read.unwrap_or_else(|error| panic!("{beginning} by {listener:?}: {error}"));
+            assert_eq!(answer, beginning.as_bytes());
+        }
     }
 }

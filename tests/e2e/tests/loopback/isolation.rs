@@ -326,7 +326,7 @@ fn slowest_flows_are_reset_over_the_memory_cap_and_others_go_on() {
     let reset = reset();
     println!("{reset} of {} paused flows were reset, {used:?} bytes used", paused.len());
     assert!(reset < 35.0, "{reset} flows were reset");
-    assert!(pair.client.log_text().contains("memory cap reached"));
+    assert!(pair.client.log_text().contains("tunnel.memory_cap_mb reached"));
 }
 
 #[test]

@@ -375,7 +375,7 @@ fn udp_flows_that_hold_most_end_over_the_memory_cap_and_others_go_on() {
     let ended = ended();
     println!("{ended} of {SENDERS} flows were ended");
     assert!(ended < 35.0, "{ended} flows were ended");
-    assert!(pair.client.log_text().contains("memory cap reached"));
+    assert!(pair.client.log_text().contains("tunnel.memory_cap_mb reached"));
     // The flow that holds nothing has not ended.
     let flows = admin::flows(pair.addresses.client_admin);
     let of_small = flows["flows"]

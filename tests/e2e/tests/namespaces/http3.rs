@@ -233,7 +233,7 @@ fn flows_are_bounded_before_and_after_their_first_answer() {
     });
 }
 
-/// What the server does not allow is dropped, and does not go past the tunnel.
+/// What the server does not allow is dropped, and does not bypass the tunnel.
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn a_destination_that_is_not_allowed_gets_nothing() {

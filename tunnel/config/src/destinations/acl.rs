@@ -1,4 +1,4 @@
-//! The allow-list of a server.
+//! An allow-list of destinations: a server's, and a client's for flows that bypass the tunnel.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use super::own::OwnAddresses;
 use super::special;
 use crate::{Allow, AllowedHost, Protocol};
 
-/// The allow-list of a server, with the ranges that need to be named explicitly.
+/// An allow-list, with the ranges that need to be named explicitly.
 #[derive(Clone, Debug)]
 pub struct Acl {
     allow: Vec<Allow>,
