@@ -108,7 +108,7 @@ pub(crate) fn choose(mut candidates: Vec<Candidate>, excess: u64) -> Vec<Candida
 
 /// Flows that were reset for their memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Evicted {
+pub(crate) struct EvictedFlows {
     pub(crate) flows: usize,
     pub(crate) bytes: u64,
 }
@@ -116,13 +116,13 @@ pub(crate) struct Evicted {
 /// Evictions that have not been logged yet.
 #[derive(Debug, Default)]
 pub(crate) struct EvictionLog {
-    waiting: Evicted,
+    waiting: EvictedFlows,
     logged: Option<Instant>,
 }
 
 impl EvictionLog {
     /// Adds some. Returns all that have not been logged, if they are to be logged now.
-    pub(crate) fn add(&mut self, now: Instant, evicted: Evicted) -> Option<Evicted> {
+    pub(crate) fn add(&mut self, now: Instant, evicted: EvictedFlows) -> Option<EvictedFlows> {
         self.waiting.flows += evicted.flows;
         self.waiting.bytes += evicted.bytes;
         if self.logged.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL) {
@@ -228,10 +228,10 @@ mod tests {
     #[test]
     fn evictions_are_logged_once_in_an_interval_and_none_is_left_out() {
         let (mut log, start) = (EvictionLog::default(), Instant::now());
-        let one = Evicted { flows: 1, bytes: 10 };
+        let one = EvictedFlows { flows: 1, bytes: 10 };
         let mut logged =
-            |at| log.add(start + at, one).map(|Evicted { flows, bytes }| (flows, bytes));
-        assert_eq!(logged(LOG_INTERVAL * 0), Some((1, 10)));
+            |at| log.add(start + at, one).map(|EvictedFlows { flows, bytes }| (flows, bytes));
+        assert_eq!(logged(Duration::ZERO), Some((1, 10)));
         assert_eq!(logged(LOG_INTERVAL / 2), None);
         assert_eq!(logged(LOG_INTERVAL), Some((2, 20)));
     }

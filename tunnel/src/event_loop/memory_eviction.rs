@@ -4,7 +4,7 @@ use crate::conn::Conn;
 use crate::event_loop::core::Core;
 use crate::flow_end::FlowEnd;
 use crate::memory::{
-    CONNECTION_BYTES, Candidate, Evicted, HeldBytes, IN_FLIGHT_DIVISOR, MIN_RESET_AGE, choose,
+    CONNECTION_BYTES, Candidate, EvictedFlows, HeldBytes, IN_FLIGHT_DIVISOR, MIN_RESET_AGE, choose,
     share_of_excess, window_limit,
 };
 use std::cmp::Reverse;
@@ -71,7 +71,7 @@ impl Core {
     fn free(&mut self, limit: MemoryLimit, excess: u64, select: impl Fn(usize) -> bool) {
         let tcp = self.evict(excess, &select);
         let udp = self.evict_udp(excess.saturating_sub(tcp.bytes), select);
-        let evicted = Evicted { flows: tcp.flows + udp.flows, bytes: tcp.bytes + udp.bytes };
+        let evicted = EvictedFlows { flows: tcp.flows + udp.flows, bytes: tcp.bytes + udp.bytes };
         if evicted.flows > 0 {
             self.log_evictions(limit, evicted);
         }
@@ -108,8 +108,8 @@ impl Core {
     }
 
     /// Ends UDP flows of the connections that `select` picks, those that hold most first, until `excess` bytes are free.
-    fn evict_udp(&mut self, excess: u64, select: impl Fn(usize) -> bool) -> Evicted {
-        let mut evicted = Evicted::default();
+    fn evict_udp(&mut self, excess: u64, select: impl Fn(usize) -> bool) -> EvictedFlows {
+        let mut evicted = EvictedFlows::default();
         if excess == 0 {
             return evicted;
         }
@@ -130,7 +130,7 @@ impl Core {
     }
 
     /// Resets TCP flows of the connections that `select` picks, until `excess` bytes are free.
-    fn evict(&mut self, excess: u64, select: impl Fn(usize) -> bool) -> Evicted {
+    fn evict(&mut self, excess: u64, select: impl Fn(usize) -> bool) -> EvictedFlows {
         let now = self.now;
         let candidates = self
             .flows
@@ -154,7 +154,7 @@ impl Core {
             self.end_flow(it.slot, FlowEnd::Memory);
             self.release(it.conn, it.held);
         }
-        Evicted { flows: chosen.len(), bytes: chosen.iter().map(|it| it.held).sum() }
+        EvictedFlows { flows: chosen.len(), bytes: chosen.iter().map(|it| it.held).sum() }
     }
 
     /// Counts memory as released at once, so that other workers do not free the same amount again
@@ -171,12 +171,12 @@ impl Core {
     }
 
     /// Logs evictions above one limit, at most once in an interval for each limit, with those since the last time.
-    fn log_evictions(&mut self, limit: MemoryLimit, evicted: Evicted) {
+    fn log_evictions(&mut self, limit: MemoryLimit, evicted: EvictedFlows) {
         let log = match limit {
             MemoryLimit::Process => &mut self.memory.process_evictions,
             MemoryLimit::Client => &mut self.memory.client_evictions,
         };
-        let Some(Evicted { flows, bytes }) = log.add(self.now, evicted) else { return };
+        let Some(EvictedFlows { flows, bytes }) = log.add(self.now, evicted) else { return };
         match limit {
             MemoryLimit::Process => tracing::warn!(
                 flows,
