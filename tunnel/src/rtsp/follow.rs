@@ -18,7 +18,7 @@ use millrace_wire::rtsp::{
 };
 
 use super::exchanges::Exchanges;
-use super::reader::{HeldHeads, Message, Reader};
+use super::reader::{HeldHeads, Message, Next, Reader};
 use super::refusal;
 use crate::metrics::SetupRefusal;
 
@@ -199,6 +199,7 @@ impl<P: PortSource> Follower<P> {
             && self.media.is_empty()
             && self.held.is_none()
             && !self.awaits_rewriting()
+            && !self.exchanges.has_reply()
     }
 
     /// The media that the player has not ended with a TEARDOWN.
@@ -216,9 +217,13 @@ impl<P: PortSource> Follower<P> {
             return;
         }
         let was_rtsp = self.requests.is_rtsp();
-        while let Some(message) =
-            self.requests.next(&mut bytes, &mut self.out.to_origin, HeldHeads::SetUps)
-        {
+        loop {
+            let message =
+                match self.requests.next(&mut bytes, &mut self.out.to_origin, HeldHeads::SetUps) {
+                    Next::Message(message) => message,
+                    Next::Passed => continue,
+                    Next::AllTaken => break,
+                };
             if !was_rtsp && self.events.is_empty() {
                 self.events.push(Event::Begun);
             }
@@ -236,18 +241,13 @@ impl<P: PortSource> Follower<P> {
         loop {
             let is_held = self.awaits_rewriting() || self.exchanges.has_reply();
             let held = if is_held { HeldHeads::Responses } else { HeldHeads::None };
-            let next = self.answers.next(&mut bytes, &mut self.out.to_player, held);
-            let Some(message) = next else { break };
-            if message.passed == 0 {
-                // Ahead of this answer, which may be that of a later request.
-                while let Some(reply) = self.exchanges.next_reply() {
-                    self.out.to_player.extend(reply);
-                }
+            match self.answers.next(&mut bytes, &mut self.out.to_player, held) {
+                Next::Message(message) => self.on_answer(&message),
+                Next::Passed => {}
+                Next::AllTaken => break,
             }
-            self.on_answer(&message);
             self.send_replies();
         }
-        self.send_replies();
     }
 
     /// The player's direction has ended: what was held of it goes on.
@@ -315,7 +315,7 @@ impl<P: PortSource> Follower<P> {
                     }
                     let answer = refusal::answer(cseq);
                     // The origin does not see the request, nor its content.
-                    self.requests.discard_content();
+                    self.requests.discard_message();
                     return self.exchanges.reply(answer);
                 }
             },

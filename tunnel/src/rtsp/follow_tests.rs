@@ -480,6 +480,33 @@ fn a_refusal_stands_before_the_answer_of_a_later_request() {
     }
 }
 
+/// Behind the answer come a line that is no RTSP and a frame.
+#[test]
+fn a_refusal_stands_behind_the_content_wherever_the_bytes_are_cut() {
+    let answer = "RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 3\r\n\r\nabc";
+    for behind in ["x y z\r\n", "$\0\0\u{4}abcd", "\r\n"] {
+        let both = format!("{answer}{behind}");
+        for cut in 0..=both.len() {
+            let mut client = client();
+            client.requests(b"DESCRIBE * RTSP/1.0\r\nCSeq: 1\r\n\r\n");
+            client.requests(setup(2, "RTP/AVP;unicast").as_bytes());
+            let (one, two) = both.as_bytes().split_at(cut);
+            let written = [client.answers(one), client.answers(two)].concat();
+            assert_eq!(text(written), format!("{answer}{}{behind}", refused(2)), "cut at {cut}");
+        }
+    }
+}
+
+/// The server has seen no message, relays such a stream unchanged, and would not remove a mark.
+#[test]
+fn other_bytes_behind_refused_setups_alone_end_the_following() {
+    let mut client = client();
+    let bytes = format!("{}x\n{}", setup(1, "RTP/AVP;unicast"), setup(2, ASKED));
+    assert_eq!(text(client.requests(bytes.as_bytes())), format!("x\n{}", setup(2, ASKED)));
+    assert_eq!(client.replies(), refused(1));
+    assert!(client.is_over());
+}
+
 #[test]
 fn an_unusable_answer_is_undone() {
     let basic = setup(1, MARKED).replace("User-Agent: x", "Authorization: Basic YTpi");

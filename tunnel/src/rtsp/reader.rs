@@ -18,6 +18,8 @@ pub(super) struct Reader {
     /// The rest of the line belongs to no message.
     skips_line: bool,
     protocol: StreamProtocol,
+    /// Messages that have gone on, from which the next end knows the protocol.
+    passed_messages: u64,
 }
 
 /// What follows the last head.
@@ -68,6 +70,18 @@ pub(super) struct Message {
     pub(super) passed: usize,
 }
 
+/// What a call of [`Reader::next`] ended at.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// A whole head, which the caller passes on.
+    Message(Message),
+    /// The end of something that has passed unchanged: content, a frame, a line. A message can be inserted here where
+    /// [`Reader::is_between_messages`].
+    Passed,
+    /// All bytes are taken.
+    AllTaken,
+}
+
 impl Message {
     /// What has not been passed on.
     pub(super) fn rest(&self) -> &[u8] {
@@ -76,43 +90,41 @@ impl Message {
 }
 
 impl Reader {
-    /// Reads up to the next message's head, and takes what it reads from `bytes`. Everything but heads goes to `out`;
-    /// the caller passes heads on. Heads that `held` names wait until they are whole. Others do not: in another protocol,
-    /// the rest may never come.
+    /// Takes from `bytes` up to the end of the next head, or of what passes unchanged to `out`. Heads that `held` names wait
+    /// until they are whole. Others do not: in another protocol, the rest may never come.
     pub(super) fn next(
         &mut self,
         bytes: &mut &[u8],
         out: &mut Vec<u8>,
         held: HeldHeads,
-    ) -> Option<Message> {
-        while !bytes.is_empty() {
-            if self.protocol == StreamProtocol::Other {
-                out.extend_from_slice(std::mem::take(bytes));
-                return None;
-            }
-            if self.skips_line {
-                let end = bytes.iter().position(|byte| *byte == b'\n');
-                let (line, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
-                out.extend_from_slice(line);
-                *bytes = rest;
-                self.skips_line = end.is_none();
-                continue;
-            }
-            if self.content.left > 0 {
-                self.pass_content(bytes, out);
-                continue;
-            }
-            // Media in the connection itself is not copied for this.
-            if let ([b'$', _, high, low, ..], true) = (&**bytes, self.head.is_empty()) {
-                let length = u64::from(u16::from_be_bytes([*high, *low]));
-                self.content = Content { left: FRAME_HEAD_BYTES as u64 + length, discarded: false };
-                continue;
-            }
-            if let Some(message) = self.read_head(bytes, out, held) {
-                return Some(message);
-            }
+    ) -> Next {
+        if bytes.is_empty() {
+            return Next::AllTaken;
         }
-        None
+        if self.protocol == StreamProtocol::Other {
+            out.extend_from_slice(std::mem::take(bytes));
+        } else if self.skips_line {
+            self.pass_line(bytes, out);
+        } else if self.content.left > 0 {
+            self.pass_content(bytes, out);
+        } else if let ([b'$', _, high, low, ..], true) = (&**bytes, self.head.is_empty()) {
+            // Media in the connection itself is not copied for this.
+            let length = u64::from(u16::from_be_bytes([*high, *low]));
+            self.content = Content { left: FRAME_HEAD_BYTES as u64 + length, discarded: false };
+            self.pass_content(bytes, out);
+        } else if let Some(message) = self.read_head(bytes, out, held) {
+            return Next::Message(message);
+        }
+        Next::Passed
+    }
+
+    /// Passes on the rest of a line that belongs to no message.
+    fn pass_line(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let (line, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
+        out.extend_from_slice(line);
+        *bytes = rest;
+        self.skips_line = end.is_none();
     }
 
     fn pass_content(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) {
@@ -158,6 +170,7 @@ impl Reader {
                 match value {
                     Unit::Message(value) => {
                         self.protocol = StreamProtocol::Rtsp;
+                        self.passed_messages += 1;
                         self.content = Content { left: value.content_bytes, discarded: false };
                         return Some(Message { head: value, bytes: head, passed });
                     }
@@ -184,7 +197,8 @@ impl Reader {
     /// Passes on what is no head.
     fn pass_unreadable(&mut self, bytes: &[u8], out: &mut Vec<u8>, error: rtsp::RtspError) {
         out.extend_from_slice(&bytes[std::mem::take(&mut self.passed)..]);
-        if self.protocol == StreamProtocol::Unknown {
+        if self.passed_messages == 0 {
+            // The next end relays the rest unchanged too.
             self.protocol = StreamProtocol::Other;
             tracing::debug!(%error, "not RTSP; connection relayed unchanged");
             return;
@@ -193,7 +207,13 @@ impl Reader {
         self.skips_line = !bytes.ends_with(b"\n");
     }
 
-    /// The content of the message that was read last is not passed on.
+    /// The message that was read last is not passed on, nor its content.
+    pub(super) fn discard_message(&mut self) {
+        self.passed_messages -= 1;
+        self.discard_content();
+    }
+
+    /// The content of the message that was read last is not passed on; another message is, instead of its head or before.
     pub(super) fn discard_content(&mut self) {
         self.content.discarded = true;
     }
