@@ -16,7 +16,7 @@ use millrace_lab::runner::{RunRequest, RunResult, ScenarioDriver};
 use millrace_lab::scenario::ScenarioFile;
 use millrace_lab::topology::{KernelCc, Topology};
 use millrace_lab::traces::Traces;
-use millrace_lab::{calibrate, interrupt, netns};
+use millrace_lab::{calibrate, host, interrupt, netns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -100,16 +100,32 @@ fn a_fast_link_is_received_from_by_threads_that_go_with_it() {
     .expect("they end with their interfaces");
 }
 
-/// The result of a scenario on the demo's link.
+/// How often a run is repeated during which this machine fell behind the link.
+const MAX_ATTEMPTS: u32 = 4;
+
+/// The result of a valid run of a scenario on the demo's link.
 fn emulate(flows: &str, more: &str) -> RunResult {
     let text = format!(
         "name = \"test\"\ntitle = \"Test\"\nduration_s = 12\nwarmup_s = 3\n{more}\n\
          link = {{ rate_mbps = 12, rtt_ms = 100, buffer_bytes = 150000, loss = 0.01 }}\n{flows}"
     );
     let file = ScenarioFile::parse(&text, Path::new("test.toml")).unwrap();
-    let out = tempfile::tempdir().unwrap();
     let binaries = Binaries::beside(Path::new(env!("CARGO_BIN_EXE_millrace-lab"))).unwrap();
     let emulation = Emulation::new(Traces::find(None), binaries, FrameIo::best()).unwrap();
+    for attempt in 1.. {
+        let result = run_once(&emulation, &file);
+        if result.invalid_because.is_empty() {
+            return result;
+        }
+        assert!(attempt < MAX_ATTEMPTS, "no run is valid: {:?}", result.invalid_because);
+        println!("again, invalid: {:?}", result.invalid_because);
+        host::wait_until_quiet().unwrap();
+    }
+    unreachable!()
+}
+
+fn run_once(emulation: &Emulation, file: &ScenarioFile) -> RunResult {
+    let out = tempfile::tempdir().unwrap();
     let scenario = &file.cells[0].scenario;
     let request = RunRequest { scenario, seed: 7, with_series: true, directory: out.path() };
     let result = emulation.run(&request).unwrap();

@@ -373,7 +373,8 @@ const RATE_INTERVAL: Duration = Duration::from_millis(250);
 /// How long the rate before is measured, once it no longer grows.
 const RATE_BEFORE: Duration = Duration::from_secs(2);
 
-/// On a link of 50 Mbit/s and 40 ms whose client's end drops packets above 1,280 bytes silently.
+/// On a link of 50 Mbit/s and 40 ms whose client's end drops packets above 1,280 bytes silently. That the rate stays is
+/// told by the median of five seconds: in one of them this machine may have had no time for the link.
 #[test]
 #[ignore = "needs root and network namespaces; run by make test"]
 fn rate_is_back_within_seconds_of_a_black_hole() {
@@ -409,8 +410,9 @@ fn rate_is_back_within_seconds_of_a_black_hole() {
             );
         }
         println!("{name}: {before:.1} Mbit/s before, back after {:?}", changed.elapsed());
-        let after = rate_mbps(&mut flow, &mut buffer, 4 * RATE_INTERVAL);
-        assert!(after > RATE_SHARE * before, "{name}: {after} after {before} Mbit/s");
+        let mut after = [0.0; 5].map(|_: f64| rate_mbps(&mut flow, &mut buffer, 4 * RATE_INTERVAL));
+        after.sort_by(f64::total_cmp);
+        assert!(after[2] > RATE_SHARE * before, "{name}: {after:?} after {before} Mbit/s");
         let decreases = metric(
             &world.topology.server_edge,
             ADMIN_SERVER,
