@@ -92,12 +92,7 @@ impl Message {
 impl Reader {
     /// Takes from `bytes` up to the end of the next head, or of what passes unchanged to `out`. Heads that `held` names wait
     /// until they are whole. Others do not: in another protocol, the rest may never come.
-    pub(super) fn next(
-        &mut self,
-        bytes: &mut &[u8],
-        out: &mut Vec<u8>,
-        held: HeldHeads,
-    ) -> Next {
+    pub(super) fn next(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>, held: HeldHeads) -> Next {
         if bytes.is_empty() {
             return Next::AllTaken;
         }
