@@ -10,6 +10,9 @@ use crate::flow::{FRAME_OVERHEAD_BYTES, Flow, MIN_READ_BYTES, Pump};
 use crate::flow_end::FlowEnd;
 use crate::rtsp::send_queue::SendQueue;
 
+/// Most of one read into the queue. More keeps the event loop from sending for longer than the pacer makes up for.
+const MAX_FILL_BYTES: usize = 64 << 10;
+
 /// Moves one read from the socket towards the stream, and what the stream takes into it.
 pub(crate) fn pump_to_stream(
     flow: &mut Flow,
@@ -76,7 +79,7 @@ pub(crate) fn fill(flow: &mut Flow, stream_room: usize, scratch: &mut [u8], now:
     if room < MIN_READ_BYTES {
         return Pump::Wait;
     }
-    let most = scratch.len().min(room);
+    let most = scratch.len().min(room).min(MAX_FILL_BYTES);
     let read = flow.socket.read(&mut scratch[..most]);
     let Some(rtsp) = &mut flow.rtsp else { return Pump::Wait };
     match read {

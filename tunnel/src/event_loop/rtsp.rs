@@ -20,7 +20,7 @@ use millrace_wire::rtsp::PortPair;
 use std::net::SocketAddr;
 
 /// Most reads into a queue for one event of a socket, so that other flows have their turn.
-const MAX_FILL_READS: usize = 4;
+const MAX_FILL_READS: usize = 16;
 
 impl Core {
     /// Starts to follow a flow; `None` where that is not possible.
@@ -81,12 +81,17 @@ impl Core {
         let Some(flow) = self.flows.get_mut(slot).filter(|flow| flow.uses_queue()) else {
             return;
         };
+        let conn = flow.conn.slot;
         for _ in 0..MAX_FILL_READS {
+            let Some(flow) = self.flows.get_mut(slot) else { return };
             match queued_relay::fill(flow, 0, &mut self.buffers.scratch, self.now) {
                 Pump::More => {}
                 Pump::Wait => break,
                 Pump::Failed(end) => return self.end_flow(slot, end),
             }
+            self.handle_rtsp_events(slot);
+            // A picture of a fast stream takes milliseconds to read: what is due leaves meanwhile.
+            self.drive(conn);
         }
         self.handle_rtsp_events(slot);
     }

@@ -238,7 +238,7 @@ impl QueueModel {
 
     /// The stream takes at most so many bytes.
     fn take(&mut self, most: usize) {
-        let mut out = vec![0; most.min(self.queue.bytes - self.queue.sent_bytes)];
+        let mut out = vec![0; most.min(self.queue.parts.bytes - self.queue.parts.sent_bytes)];
         let length = self.queue.copy_to(&mut out);
         assert!(length == 0 || self.queue.has_output());
         self.output.extend(&out[..length]);
@@ -247,13 +247,16 @@ impl QueueModel {
 
     fn check(&mut self) {
         let queue = &self.queue;
-        assert_eq!(queue.bytes, queue.parts.iter().map(|part| part.bytes.len()).sum::<usize>());
-        let first_bytes = queue.parts.front().map_or(1, |part| part.bytes.len());
-        assert!(queue.sent_bytes < first_bytes);
-        for (medium, frame) in queue.parts.iter().filter_map(|part| part.frame) {
-            assert!(!queue.media[medium].is_dropped(frame), "a dropped frame is in the queue");
-        }
-        assert!(self.has_other_bytes || queue.parts.len() <= 2 * self.units.len());
+        assert_eq!(
+            queue.parts.bytes,
+            queue.parts.parts.iter().map(|part| part.bytes.len()).sum::<usize>()
+        );
+        let first_bytes = queue.parts.parts.front().map_or(1, |part| part.bytes.len());
+        assert!(queue.parts.sent_bytes < first_bytes);
+        let has_dropped =
+            queue.parts.parts.iter().any(|part| parts::is_dropped(&queue.media, part));
+        assert!(!has_dropped, "a dropped frame is in the queue");
+        assert!(self.has_other_bytes || queue.parts.parts.len() <= 2 * self.units.len());
         let report = self.queue.take_report();
         self.dropped_frames += report.dropped_video + report.dropped_audio;
         // Other bytes may have a description of their own.

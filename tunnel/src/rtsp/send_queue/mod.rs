@@ -16,13 +16,14 @@
 //! | `Limited` | what the stream takes | no | `Observed` after a while |
 
 mod coding;
+mod discarded;
 mod frames;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod pace;
+mod parts;
 mod splitter;
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use millrace_wire::{rtp, sdp};
@@ -32,14 +33,11 @@ use crate::flow_info::QueueSeen;
 use coding::PayloadTypes;
 use frames::QueuedMedium;
 use pace::{OBSERVATION_TIME, PaceVerdict};
+use parts::{PacketFrame, QueueEnd, QueuedParts};
 use splitter::{INTERLEAVED_HEAD_BYTES, Splitter, StreamPart};
 
-/// Most that a queue takes, with [`PART_COST_BYTES`] for each part: two seconds of 125 Mbit/s in packets of 1,200 bytes.
+/// Most that a queue takes, with what each part costs: two seconds of 125 Mbit/s in packets of 1,200 bytes.
 const MAX_HELD_BYTES: usize = 32 << 20;
-/// What a part takes beside its bytes: its place in the queue and its allocation.
-const PART_COST_BYTES: usize = 80;
-/// What is never dropped is joined up to this size: then [`PART_COST_BYTES`] is less than a hundredth of it.
-const MAX_JOINED_BYTES: usize = 16 << 10;
 /// How much longer than the configured time frames of a source may wait whose pace is not known: it was in real time, had
 /// a break, and is observed again.
 const MAX_OBSERVATION_DELAY: Duration = OBSERVATION_TIME.saturating_mul(2);
@@ -56,30 +54,12 @@ pub(crate) struct SendQueue {
     splitter: Splitter,
     payload_types: PayloadTypes,
     media: Vec<QueuedMedium>,
-    parts: VecDeque<QueuedPart>,
-    /// Of all parts.
-    bytes: usize,
-    /// Of the first part.
-    sent_bytes: usize,
+    parts: QueuedParts,
     intake: Intake,
     /// When it was last looked for what has waited for too long.
     last_check: Option<Instant>,
     report: QueueReport,
     dropped_frames: u64,
-}
-
-#[derive(Debug)]
-struct QueuedPart {
-    bytes: Vec<u8>,
-    /// Of a packet that can be dropped: the index of its medium, and the number of its frame.
-    frame: Option<(usize, u64)>,
-}
-
-impl QueuedPart {
-    /// Whether more that is never dropped can be joined to it.
-    fn has_room_for(&self, bytes: &[u8]) -> bool {
-        self.frame.is_none() && self.bytes.len() + bytes.len() <= MAX_JOINED_BYTES
-    }
 }
 
 /// What is taken from the origin.
@@ -116,9 +96,7 @@ impl SendQueue {
             splitter: Splitter::default(),
             payload_types: PayloadTypes::default(),
             media: Vec::new(),
-            parts: VecDeque::new(),
-            bytes: 0,
-            sent_bytes: 0,
+            parts: QueuedParts::default(),
             intake: Intake::Unread,
             last_check: None,
             report: QueueReport::default(),
@@ -137,7 +115,7 @@ impl SendQueue {
         }
         match self.intake {
             Intake::Observed | Intake::RealTime if !self.is_full() => usize::MAX,
-            _ => stream_room.saturating_sub(self.bytes - self.sent_bytes),
+            _ => stream_room.saturating_sub(self.parts.unsent_bytes()),
         }
     }
 
@@ -154,7 +132,7 @@ impl SendQueue {
         for part in parts {
             match part {
                 StreamPart::Packet(packet) => self.push_packet(packet, now),
-                StreamPart::Other(bytes) => self.push_part(bytes, None),
+                StreamPart::Other(bytes) => self.parts.push(bytes, None),
             }
         }
         self.judge(now);
@@ -164,53 +142,19 @@ impl SendQueue {
     /// The origin has ended: what was kept goes on.
     pub(crate) fn end(&mut self) {
         self.media.iter_mut().for_each(QueuedMedium::end);
-        self.sweep();
+        self.parts.sweep(&mut self.media, QueueEnd::Back);
         let kept = self.splitter.end();
-        self.push_part(kept, None);
+        self.parts.push(kept, None);
     }
 
     /// Writes what is to be sent next to `out`. Returns the number of bytes.
-    pub(crate) fn copy_to(&self, out: &mut [u8]) -> usize {
-        let (mut copied, mut skipped) = (0, self.sent_bytes);
-        for part in self.parts.iter().take_while(|part| !self.is_held(part)) {
-            let bytes = &part.bytes[std::mem::take(&mut skipped)..];
-            let length = bytes.len().min(out.len() - copied);
-            out[copied..copied + length].copy_from_slice(&bytes[..length]);
-            copied += length;
-            if copied == out.len() {
-                break;
-            }
-        }
-        copied
+    pub(crate) fn copy_to(&mut self, out: &mut [u8]) -> usize {
+        self.parts.copy_to(&mut self.media, out)
     }
 
     /// Notes how many of those bytes have been sent.
-    pub(crate) fn advance(&mut self, mut bytes: usize, now: Instant) {
-        while bytes > 0
-            && let Some(part) = self.parts.front()
-        {
-            let (length, frame) = (part.bytes.len(), part.frame);
-            if let Some((medium, frame)) = frame
-                && let Some(arrived) = self.media[medium].begin(frame)
-            {
-                self.report.waits.push(now.saturating_duration_since(arrived));
-            }
-            if length - self.sent_bytes > bytes {
-                self.sent_bytes += bytes;
-                return;
-            }
-            bytes -= length - self.sent_bytes;
-            self.sent_bytes = 0;
-            self.bytes -= length;
-            self.parts.pop_front();
-            if let Some((medium, frame)) = frame {
-                self.media[medium].remove_packet(frame);
-            }
-        }
-        if self.parts.is_empty() {
-            // An idle flow holds no buffer.
-            self.parts = VecDeque::new();
-        }
+    pub(crate) fn advance(&mut self, bytes: usize, now: Instant) {
+        self.parts.advance(&mut self.media, bytes, now, &mut self.report.waits);
     }
 
     /// Whether it holds nothing.
@@ -221,30 +165,24 @@ impl SendQueue {
     /// Takes all that is left, for a connection that is no longer followed.
     pub(crate) fn drain(&mut self) -> Vec<u8> {
         self.end();
-        let mut rest = vec![0; self.bytes - self.sent_bytes];
+        let mut rest = vec![0; self.parts.unsent_bytes()];
         self.copy_to(&mut rest);
-        (self.bytes, self.sent_bytes) = (0, 0);
-        self.parts = VecDeque::new();
+        self.parts = QueuedParts::default();
         rest
     }
 
     /// Whether anything can be sent.
     pub(crate) fn has_output(&self) -> bool {
-        self.parts.front().is_some_and(|part| !self.is_held(part))
+        self.parts.has_output(&self.media)
     }
 
     /// What it takes.
     pub(crate) fn held_bytes(&self) -> u64 {
-        (self.cost_bytes() + self.splitter.held_bytes()) as u64
-    }
-
-    /// What its parts take.
-    fn cost_bytes(&self) -> usize {
-        self.bytes + self.parts.len() * PART_COST_BYTES
+        (self.parts.cost_bytes() + self.parts.discarded_bytes() + self.splitter.held_bytes()) as u64
     }
 
     fn is_full(&self) -> bool {
-        self.cost_bytes() > MAX_HELD_BYTES
+        self.parts.cost_bytes() > MAX_HELD_BYTES
     }
 
     /// What has happened since the last call.
@@ -264,40 +202,26 @@ impl SendQueue {
     pub(crate) fn seen(&self) -> Option<QueueSeen> {
         let seen = QueueSeen {
             oldest: self.oldest(),
-            held_bytes: (self.bytes - self.sent_bytes) as u64,
+            held_bytes: self.parts.unsent_bytes() as u64,
             dropped_frames: self.dropped_frames,
         };
         (!self.media.is_empty()).then_some(seen)
     }
 
-    fn push_part(&mut self, bytes: Vec<u8>, frame: Option<(usize, u64)>) {
-        if bytes.is_empty() {
-            return;
-        }
-        self.bytes += bytes.len();
-        match self.parts.back_mut() {
-            // It may have been sent in part: that is counted from its beginning.
-            Some(last) if frame.is_none() && last.has_room_for(&bytes) => {
-                last.bytes.extend_from_slice(&bytes);
-            }
-            _ => self.parts.push_back(QueuedPart { bytes, frame }),
-        }
-    }
-
-    fn push_packet(&mut self, mut packet: Vec<u8>, now: Instant) {
+    fn push_packet(&mut self, packet: Vec<u8>, now: Instant) {
         let channel = packet[1];
         let content = &packet[INTERLEAVED_HEAD_BYTES..];
         let header = rtp::parse(content);
         let medium = header.as_ref().and_then(|it| self.medium(channel, it.payload_type));
         let (Some(header), Some(index)) = (header, medium) else {
-            return self.push_part(packet, None);
+            return self.parts.push(packet, None);
         };
         let medium = &mut self.media[index];
-        if let Some(frame) = medium.take(&header, &content[header.payload.clone()], now) {
-            renumber(&mut packet, medium.removed_packets);
-            self.push_part(packet, Some((index, frame)));
+        if let Some(number) = medium.take(&header, &content[header.payload.clone()], now) {
+            let dropped_before = medium.take_dropped_behind();
+            self.parts.push(packet, Some(PacketFrame { medium: index, number, dropped_before }));
         }
-        self.sweep();
+        self.parts.sweep(&mut self.media, QueueEnd::Back);
     }
 
     /// The medium of a channel, which its first packet says.
@@ -350,74 +274,11 @@ impl SendQueue {
         let mut limit = now.checked_sub(self.max_time);
         while let Some(before) = limit {
             self.media.iter_mut().for_each(|medium| medium.drop_before(before));
-            self.sweep();
+            self.parts.sweep(&mut self.media, QueueEnd::Front);
             // Beyond the bound, a quarter of what is held goes at a time.
             let shorter = now.checked_sub(self.held(now) * 3 / 4).filter(|it| *it > before);
             limit = shorter.filter(|_| self.is_full());
         }
-    }
-
-    /// Removes the packets of frames that have been dropped, and numbers those behind again.
-    fn sweep(&mut self) {
-        let dropped: usize = self.media.iter_mut().map(QueuedMedium::take_dropped_packets).sum();
-        if dropped == 0 {
-            return;
-        }
-        let removed = self.remove_dropped(self.first_dropped(dropped));
-        for (medium, removed) in self.media.iter_mut().zip(removed) {
-            if removed > 0 {
-                medium.removed_packets = medium.removed_packets.wrapping_add(removed);
-                medium.forget_dropped();
-            }
-        }
-    }
-
-    /// The index of the first of so many packets of dropped frames. From the back: where the newest frame is dropped, not
-    /// more is walked over than has come since it began.
-    fn first_dropped(&self, mut packets: usize) -> usize {
-        let mut at = self.parts.len();
-        while packets > 0 && at > 0 {
-            at -= 1;
-            let frame = self.parts[at].frame;
-            let is_dropped = frame.is_some_and(|(medium, it)| self.media[medium].is_dropped(it));
-            packets -= usize::from(is_dropped);
-        }
-        at
-    }
-
-    /// Removes the packets of dropped frames from this index on. How many each medium had.
-    fn remove_dropped(&mut self, first: usize) -> Vec<u16> {
-        let mut removed = vec![0_u16; self.media.len()];
-        let mut kept = first;
-        for at in first..self.parts.len() {
-            let part = &mut self.parts[at];
-            if let Some((medium, frame)) = part.frame {
-                if self.media[medium].is_dropped(frame) {
-                    removed[medium] = removed[medium].wrapping_add(1);
-                    self.media[medium].remove_packet(frame);
-                    self.bytes -= part.bytes.len();
-                    continue;
-                }
-                renumber(&mut part.bytes, removed[medium]);
-            }
-            self.parts.swap(kept, at);
-            kept += 1;
-        }
-        self.parts.truncate(kept);
-        removed
-    }
-
-    fn is_held(&self, part: &QueuedPart) -> bool {
-        part.frame.is_some_and(|(medium, frame)| self.media[medium].is_held(frame))
-    }
-}
-
-/// Takes `removed` from the sequence number of an interleaved packet, which is whole RTP.
-fn renumber(packet: &mut [u8], removed: u16) {
-    let field = &mut packet[INTERLEAVED_HEAD_BYTES..][rtp::SEQUENCE];
-    if let [high, low] = field {
-        let sequence = u16::from_be_bytes([*high, *low]).wrapping_sub(removed);
-        [*high, *low] = sequence.to_be_bytes();
     }
 }
 

@@ -88,6 +88,13 @@ impl Splitter {
     }
 
     fn take_packet(&mut self, bytes: &mut &[u8]) -> Option<Vec<u8>> {
+        if let ([], [_, _, high, low, ..]) = (&self.pending[..], &**bytes) {
+            let whole = INTERLEAVED_HEAD_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
+            if bytes.len() >= whole {
+                return Some(split_off(bytes, whole).to_vec());
+            }
+            self.pending.reserve_exact(whole);
+        }
         let wanted = match self.pending[..] {
             [_, _, high, low, ..] => {
                 INTERLEAVED_HEAD_BYTES + usize::from(u16::from_be_bytes([high, low]))

@@ -85,7 +85,7 @@ impl Tunnel {
 
     /// The stream takes at most so many bytes.
     fn send(&mut self, most: usize) {
-        let mut out = vec![0; most.min(self.queue.bytes)];
+        let mut out = vec![0; most.min(self.queue.parts.bytes)];
         let length = self.queue.copy_to(&mut out);
         self.output.extend(&out[..length]);
         self.queue.advance(length, self.now);
@@ -365,7 +365,7 @@ fn what_can_not_be_read_is_never_dropped() {
         for number in 0..200 {
             assert_eq!(
                 tunnel.queue.room_bytes(1000, tunnel.now),
-                1000_usize.saturating_sub(tunnel.queue.bytes)
+                1000_usize.saturating_sub(tunnel.queue.parts.bytes)
             );
             tunnel.push(&frame(number));
             tunnel.now += FRAME_INTERVAL;
@@ -386,7 +386,9 @@ fn the_queue_is_bounded_in_bytes() {
         tunnel.push(&interleaved(0, &packet));
         tunnel.now += FRAME_INTERVAL;
     }
-    assert!(tunnel.queue.bytes <= MAX_HELD_BYTES && tunnel.queue.bytes > MAX_HELD_BYTES / 2);
+    assert!(
+        tunnel.queue.parts.bytes <= MAX_HELD_BYTES && tunnel.queue.parts.bytes > MAX_HELD_BYTES / 2
+    );
     assert!(tunnel.dropped() > 1000);
 }
 
@@ -406,8 +408,8 @@ fn empty_packets_take_no_more_than_the_bound() {
     }
     assert!(pushed > MAX_HELD_BYTES / 2);
     assert!(tunnel.most_held_bytes <= (MAX_HELD_BYTES + 2 * empty.len()) as u64);
-    let parts = tunnel.queue.parts.len();
-    assert!(parts <= pushed / MAX_JOINED_BYTES + 10, "{parts}");
+    let parts = tunnel.queue.parts.parts.len();
+    assert!(parts <= pushed / parts::MAX_JOINED_BYTES + 10, "{parts}");
     tunnel.send(usize::MAX);
     assert_eq!(tunnel.output.len(), before + pushed);
     assert!(tunnel.output[before..].chunks(packet.len()).all(|it| it == packet));
@@ -425,7 +427,7 @@ fn what_is_never_dropped_is_joined_while_it_is_sent() {
         tunnel.send(5);
     }
     // 40,000 bytes, of which 25,000 have been sent.
-    assert_eq!(tunnel.queue.parts.len(), 2);
+    assert_eq!(tunnel.queue.parts.parts.len(), 2);
     tunnel.send(usize::MAX);
     assert!(tunnel.output == expected);
     assert_eq!(tunnel.queue.held_bytes(), 0);
@@ -444,9 +446,9 @@ fn small_packets_count_with_what_they_take() {
         tunnel.push(&packets.flatten().collect::<Vec<u8>>());
         tunnel.now += FRAME_INTERVAL;
     }
-    let cost = tunnel.queue.cost_bytes();
+    let cost = tunnel.queue.parts.cost_bytes();
     assert!(cost <= MAX_HELD_BYTES && cost > MAX_HELD_BYTES / 2, "{cost}");
-    assert!(tunnel.queue.bytes < MAX_HELD_BYTES / 4);
+    assert!(tunnel.queue.parts.bytes < MAX_HELD_BYTES / 4);
     assert!(tunnel.dropped() > 100);
 }
 
@@ -489,6 +491,22 @@ fn what_is_late_goes_in_few_sweeps() {
     }
     // Those of eight seconds.
     assert!((300..=400).contains(&sweeps), "{sweeps}");
+}
+
+/// A path that takes nothing for a while: groups are dropped, and their memory is released while others come.
+#[test]
+fn memory_of_dropped_packets_is_released_while_others_come() {
+    let mut tunnel = Tunnel::new(CAMERA);
+    tunnel.run(0..100, usize::MAX);
+    let mut most = 0;
+    for numbers in (100..1000).map(|number| number..number + 1) {
+        tunnel.run(numbers, 0);
+        most = most.max(tunnel.queue.parts.discarded_bytes());
+    }
+    assert!(most > 0, "a group is not released at once");
+    assert!(most < 40 * frame(1).len(), "{most}: more than a group");
+    tunnel.run(1000..1100, usize::MAX);
+    assert_eq!(tunnel.queue.parts.discarded_bytes(), 0);
 }
 
 #[test]
