@@ -8,6 +8,7 @@ use millrace_wire::rtp::{PictureKind, RtpHeader};
 
 use super::coding::{Coding, DroppableMedium};
 use super::pace::MediaPace;
+use super::shift::SequenceShift;
 
 /// A medium whose frames can be dropped: the packets of one channel.
 #[derive(Debug)]
@@ -15,15 +16,7 @@ pub(super) struct QueuedMedium {
     pub(super) channel: u8,
     pub(super) is_video: bool,
     pub(super) pace: MediaPace,
-    /// Packets dropped ahead of what is in the queue. Sequence numbers of those behind are so much less: each is one more
-    /// than that of the packet sent before (RFC 3550, Section 5.1), and players do not wait for what never comes.
-    dropped_ahead: u16,
-    /// The same at the place in the queue up to which a copy has come.
-    copied_ahead: u16,
-    /// Packets dropped behind all that is in the queue.
-    dropped_behind: u16,
-    /// Packets removed between the last packet that a removal has left and the place to which it has come.
-    removed: u16,
+    pub(super) shift: SequenceShift,
     coding: Coding,
     /// A picture has been dropped: those up to the next key frame refer to it.
     awaits_key: bool,
@@ -57,10 +50,7 @@ impl QueuedMedium {
             channel,
             is_video: medium.is_video,
             pace: MediaPace::new(medium.clock_hz),
-            dropped_ahead: 0,
-            copied_ahead: 0,
-            dropped_behind: 0,
-            removed: 0,
+            shift: SequenceShift::default(),
             coding: medium.coding,
             awaits_key: false,
             frames: VecDeque::new(),
@@ -88,7 +78,7 @@ impl QueuedMedium {
         }
         let newest = self.frames.back_mut()?;
         if newest.is_dropped {
-            self.dropped_behind = self.dropped_behind.wrapping_add(1);
+            self.shift.on_refused();
             return None;
         }
         newest.packets += 1;
@@ -199,53 +189,12 @@ impl QueuedMedium {
         (!std::mem::replace(&mut frame.is_begun, true)).then_some(frame.arrived)
     }
 
-    /// A packet has been sent, before which so many were dropped.
-    pub(super) fn on_sent(&mut self, frame: u64, dropped_before: u16) {
-        self.dropped_ahead = self.dropped_ahead.wrapping_add(dropped_before);
-        self.remove_packet(frame);
-    }
-
-    /// A packet of a dropped frame is removed, before which so many were dropped.
-    pub(super) fn on_dropped(&mut self, frame: u64, dropped_before: u16) {
-        self.removed = self.removed.wrapping_add(dropped_before).wrapping_add(1);
-        self.remove_packet(frame);
-    }
-
-    fn remove_packet(&mut self, frame: u64) {
+    /// A packet has left the queue.
+    pub(super) fn remove_packet(&mut self, frame: u64) {
         if let Some(frame) = self.frame_mut(frame) {
             frame.packets -= 1;
         }
         self.forget_sent();
-    }
-
-    /// Packets dropped behind all that was in the queue; they count with the next one that is.
-    pub(super) fn take_dropped_behind(&mut self) -> u16 {
-        std::mem::take(&mut self.dropped_behind)
-    }
-
-    /// Packets removed before one that is left; they count with it.
-    pub(super) fn take_removed(&mut self) -> u16 {
-        std::mem::take(&mut self.removed)
-    }
-
-    pub(super) fn has_removed(&self) -> bool {
-        self.removed > 0
-    }
-
-    /// A removal has come to the end of the queue.
-    pub(super) fn end_removal(&mut self) {
-        self.dropped_behind = self.dropped_behind.wrapping_add(self.take_removed());
-    }
-
-    /// A copy of what is in the queue begins.
-    pub(super) fn begin_copy(&mut self) {
-        self.copied_ahead = self.dropped_ahead;
-    }
-
-    /// The copy has come to a packet before which so many were dropped. How many were ahead of it.
-    pub(super) fn copied(&mut self, dropped_before: u16) -> u16 {
-        self.copied_ahead = self.copied_ahead.wrapping_add(dropped_before);
-        self.copied_ahead
     }
 
     /// Nothing more comes: what waits for a decision is dropped.

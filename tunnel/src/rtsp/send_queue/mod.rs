@@ -22,6 +22,7 @@ mod frames;
 pub mod fuzzing;
 mod pace;
 mod parts;
+mod shift;
 mod splitter;
 
 use std::time::{Duration, Instant};
@@ -218,7 +219,7 @@ impl SendQueue {
         };
         let medium = &mut self.media[index];
         if let Some(number) = medium.take(&header, &content[header.payload.clone()], now) {
-            let dropped_before = medium.take_dropped_behind();
+            let dropped_before = medium.shift.take_behind();
             self.parts.push(packet, Some(PacketFrame { medium: index, number, dropped_before }));
         }
         self.parts.sweep(&mut self.media, QueueEnd::Back);

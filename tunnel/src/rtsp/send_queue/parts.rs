@@ -39,8 +39,7 @@ pub(super) struct PacketFrame {
     pub(super) medium: usize,
     /// Number of its frame.
     pub(super) number: u64,
-    /// Packets of the medium that were dropped between the one before it in the queue and this one. Sequence numbers
-    /// change with them as packets are sent: dropping does not touch what stays.
+    /// Packets of the medium that were dropped between the one before it in the queue and this one (`SequenceShift`).
     pub(super) dropped_before: u16,
 }
 
@@ -92,7 +91,7 @@ impl QueuedParts {
 
     /// Writes what is to be sent next to `out`. Returns the number of bytes.
     pub(super) fn copy_to(&mut self, media: &mut [QueuedMedium], out: &mut [u8]) -> usize {
-        media.iter_mut().for_each(QueuedMedium::begin_copy);
+        media.iter_mut().for_each(|it| it.shift.begin_copy());
         let (mut copied, mut skipped) = (0, self.sent_bytes);
         for part in &self.parts {
             if is_held(media, part) {
@@ -104,7 +103,7 @@ impl QueuedParts {
             let copy = &mut out[copied..copied + length];
             copy.copy_from_slice(&bytes[..length]);
             if let Some(frame) = part.frame {
-                let dropped = media[frame.medium].copied(frame.dropped_before);
+                let dropped = media[frame.medium].shift.on_copied(frame.dropped_before);
                 renumber(&part.bytes, dropped, copy, skipped);
             }
             copied += length;
@@ -142,7 +141,8 @@ impl QueuedParts {
             self.discarded.release_some();
             self.parts.pop_front();
             if let Some(frame) = frame {
-                media[frame.medium].on_sent(frame.number, frame.dropped_before);
+                media[frame.medium].shift.on_sent(frame.dropped_before);
+                media[frame.medium].remove_packet(frame.number);
             }
         }
         if self.parts.is_empty() {
@@ -184,7 +184,8 @@ impl QueuedParts {
                     dropped -= 1;
                     self.bytes -= part.bytes.len();
                     self.discarded.add(std::mem::take(&mut part.bytes));
-                    media[frame.medium].on_dropped(frame.number, frame.dropped_before);
+                    media[frame.medium].shift.on_removed(frame.dropped_before);
+                    media[frame.medium].remove_packet(frame.number);
                 }
                 _ => {
                     self.count_removed(media, at);
@@ -195,19 +196,19 @@ impl QueuedParts {
             at += 1;
         }
         for behind in at..self.parts.len() {
-            if !media.iter().any(QueuedMedium::has_removed) {
+            if !media.iter().any(|it| it.shift.has_removed()) {
                 break;
             }
             self.count_removed(media, behind);
         }
-        media.iter_mut().for_each(QueuedMedium::end_removal);
+        media.iter_mut().for_each(|it| it.shift.end_removal());
         self.parts.drain(kept..at);
     }
 
     /// Packets removed just before this one count with it.
     fn count_removed(&mut self, media: &mut [QueuedMedium], at: usize) {
         if let Some(frame) = &mut self.parts[at].frame {
-            let removed = media[frame.medium].take_removed();
+            let removed = media[frame.medium].shift.take_removed();
             frame.dropped_before = frame.dropped_before.wrapping_add(removed);
         }
     }
