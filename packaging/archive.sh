@@ -21,7 +21,7 @@ for program in "${programs[@]}"; do
 done
 for unit in deploy/systemd/*; do put 0644 "$unit" "lib/systemd/system/${unit##*/}"; done
 for file in deploy/nftables/*; do put 0644 "$file" "share/doc/millrace/nftables/${file##*/}"; done
-cp -R nginx-conf "$root/share/doc/millrace"
+cp -R nginx-conf deploy/monitoring "$root/share/doc/millrace"
 rm -rf "$root"/share/doc/millrace/nginx-conf/lua/{spec,test.sh}
 put 0644 LICENSE share/doc/millrace/LICENSE
 put 0644 "$licences" share/doc/millrace/THIRD-PARTY-LICENSES.txt

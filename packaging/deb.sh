@@ -33,6 +33,9 @@ client)
     cp -R nginx-conf deploy/nftables "$root/$documents/examples"
     rm -rf "$root/$documents"/examples/nginx-conf/lua/{spec,test.sh}
     ;;
+server)
+    cp -R deploy/monitoring "$root/$documents/examples"
+    ;;
 esac
 for unit in "${units[@]}"; do
     put 0644 "$unit" "lib/systemd/system/${unit##*/}"

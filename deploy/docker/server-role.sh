@@ -9,6 +9,7 @@ admin_port=9465
 write_config() {
     check_host_port ORIGIN "${ORIGIN:-}" 80
     case ${ORIGIN%:*} in
+    localhost) fail "ORIGIN=\"$ORIGIN\" is this container itself, not its host: docs/operate/origin-on-host.md" ;;
     *[!0-9.]*) allowed="name = \"${ORIGIN%:*}\"" ;;
     *) allowed="network = \"${ORIGIN%:*}\"" ;;
     esac

@@ -34,7 +34,7 @@ pub struct InitArgs {
     /// Destination that flows may have: name, address or network, and port; repeatable
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<AllowedDestination>,
-    /// Address to listen on; all addresses if none is given
+    /// Address to listen on; all IPv4 addresses if none is given, or all IPv6 addresses if `--address` is one
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Congestion control for what the server sends

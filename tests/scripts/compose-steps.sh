@@ -342,7 +342,7 @@ check_own_origin() {
     wait "$own_origin" || true
     own_origin=
     # What is wrong is said, and where.
-    for wrong in no-port "two:three:80" "name with space:80" ":80"; do
+    for wrong in no-port "two:three:80" "name with space:80" ":80" "localhost:80"; do
         docker run --rm --network none --env ORIGIN="$wrong" --tmpfs /run/millrace:uid=10001 \
             "millrace-server:$TAG" run >"$work/wrong" 2>&1 && fail "ORIGIN=\"$wrong\" was taken"
         grep -q "ORIGIN=\"$wrong\"" "$work/wrong" || fail "ORIGIN=\"$wrong\": $(cat "$work/wrong")"

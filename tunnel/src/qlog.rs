@@ -29,7 +29,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QlogError {
     /// `admin.qlog_dir` is not set.
-    #[error("no directory for traces: set admin.qlog_dir")]
+    #[error("no directory for traces: set admin.qlog_dir, and restart the program")]
     NotConfigured,
     /// No connection has the identifier.
     #[error("there is no such connection; /flows shows the connections of flows")]

@@ -47,7 +47,8 @@ pub fn account(report: &mut Report, runtime: &Runtime, source: &Source) {
     let account = match Account::find(runtime, source) {
         Ok(Some(account)) => account,
         Ok(None) if nix::unistd::geteuid().is_root() => {
-            let remedy = "runtime.user = \"millrace\", after `useradd --system millrace`";
+            let remedy = "nothing with the systemd unit, which has a user; otherwise \
+                          runtime.user = \"millrace\", after `useradd --system millrace`";
             return report.warn("user", "it would run as root", remedy);
         }
         Ok(None) => return report.ok("user", "not root"),
