@@ -72,7 +72,8 @@ impl QueuedMedium {
             newest.kind = self.coding.kind(payload);
         }
         match newest.kind {
-            PictureKind::Key => self.awaits_key = false,
+            // The rest of a key frame that has been dropped may come late.
+            PictureKind::Key => self.awaits_key &= newest.is_dropped,
             PictureKind::Dependent if self.awaits_key => self.drop_newest(),
             PictureKind::Dependent | PictureKind::Undecided => {}
         }

@@ -281,6 +281,24 @@ fn what_was_decided_late_is_dropped_whole() {
     assert_whole(&tunnel.pictures());
 }
 
+/// The origin pauses within the last packet of a key frame for longer than the queue holds anything.
+#[test]
+fn the_end_of_a_dropped_key_frame_is_no_key_frame() {
+    let mut tunnel = Tunnel::new(CAMERA);
+    tunnel.run(0..GROUP_FRAMES, usize::MAX);
+    let key = frame(GROUP_FRAMES);
+    let (begin, end) = key.split_at(key.len() - 10);
+    tunnel.push(begin);
+    tunnel.now += MAX_QUEUE_TIME * 2;
+    tunnel.push(&end[..5]);
+    tunnel.push(&end[5..]);
+    tunnel.now += FRAME_INTERVAL;
+    tunnel.run(GROUP_FRAMES + 1..3 * GROUP_FRAMES, usize::MAX);
+    let numbers: Vec<u32> = tunnel.pictures().iter().map(|it| it.number).collect();
+    let shown = (0..GROUP_FRAMES).chain(2 * GROUP_FRAMES..3 * GROUP_FRAMES);
+    assert_eq!(numbers, shown.collect::<Vec<_>>());
+}
+
 #[test]
 fn a_faster_source_keeps_back_pressure_and_loses_nothing() {
     let mut tunnel = Tunnel::new(CAMERA);
