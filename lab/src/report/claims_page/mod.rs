@@ -100,8 +100,8 @@ this page. `target/lab/report.html` has the plots of the default settings.
 - **code**: Vivace with the rules of the code that its authors released (`preset = \"nsdi18-code\"`); of Iris there is none.
 - **default**: what the programs use. Scenarios of `conditions` have settings of their own and are run by default only.
 - The row *2018* has the baselines of that year: CUBIC, Reno, Vegas, Illinois and Westwood+ do not pace, and Allegro has the \
-start-up of its paper. *2018-no-policer* has BBR without its policer detection, too, which Linux' BBR of 2018 had. A row is \
-there only for claims that it changes; the first one has the baselines by default.
+start-up of its paper. In *2018-no-policer* BBR has no policer detection either, which Linux' BBR had in 2018, and ours has by default. A row is \
+there only where it changes something against the row above it; the first one has the baselines by default.
 
 *Measured* is the value that decides: the worst of the comparisons of a claim, the median over the repeats, with its 95 % \
 bootstrap interval in brackets, and where it was measured. A claim *holds* if the interval is within the bound, *fails* if it is \

@@ -57,17 +57,25 @@ impl ClaimTable {
         }
     }
 
-    /// Whether a row has another value than the first one, for some column.
-    pub(super) fn differs(&self, name: &str, number: usize, row: &str) -> bool {
-        self.columns.iter().any(|column| {
-            let first = self.cell(name, number, column, None);
-            match (self.cell(name, number, column, Some(row)), first) {
-                (ClaimCell::Judged(_, changed), ClaimCell::Judged(_, first)) => {
-                    changed.points != first.points
+    /// The rows of a claim: the first, and each that has another value than the one before it, in some column.
+    pub(super) fn rows_of(&self, name: &str, number: usize) -> Vec<Option<&str>> {
+        let mut shown: Vec<Option<&str>> = vec![None];
+        for row in self.rows.iter().filter_map(|row| row.as_deref()) {
+            let before = shown[shown.len() - 1];
+            let differs = |column: &String| {
+                let changed = self.cell(name, number, column, Some(row));
+                match (changed, self.effective_cell(name, number, column, before)) {
+                    (ClaimCell::Judged(_, changed), ClaimCell::Judged(_, before)) => {
+                        changed.points != before.points
+                    }
+                    _ => false,
                 }
-                _ => false,
+            };
+            if self.columns.iter().any(differs) {
+                shown.push(Some(row));
             }
-        })
+        }
+        shown
     }
 
     /// The preset that the results of a column were run with.

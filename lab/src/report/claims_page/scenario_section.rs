@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::claim_table::{ClaimTable, escaped};
+use super::claim_table::{ClaimResults, ClaimTable, escaped};
 use crate::report::summary::StoredSummary;
 use crate::scenario::AlgorithmPreset;
 
@@ -28,18 +28,14 @@ pub(super) fn text(table: &ClaimTable, name: &str) -> String {
             None => columns.push(column.as_str()),
         }
     }
-    let rows = |n: usize| {
-        let named = table.rows.iter().filter_map(|row| row.as_deref());
-        let differing = named.filter(move |row| table.differs(name, n, row));
-        std::iter::once(None).chain(differing.map(Some))
-    };
-    let has_rows = (0..number).any(|n| rows(n).count() > 1);
+    let rows: Vec<_> = (0..number).map(|n| table.rows_of(name, n)).collect();
+    let has_rows = rows.iter().any(|rows| rows.len() > 1);
     let mut head = vec!["claim", "bound"];
     head.extend(has_rows.then_some("baselines"));
     head.extend(&columns);
     let _ = writeln!(text, "\n| {} |\n|{}", head.join(" | "), "---|".repeat(head.len()));
-    for (n, claim) in first.claims.iter().enumerate() {
-        for row in rows(n) {
+    for (n, (claim, rows)) in first.claims.iter().zip(rows).enumerate() {
+        for row in rows {
             let mut cells = match row {
                 None => vec![escaped(&claim.text), escaped(&claim.bound)],
                 Some(_) => vec![String::new(), String::new()],
@@ -50,11 +46,27 @@ pub(super) fn text(table: &ClaimTable, name: &str) -> String {
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
     }
+    notes.extend(problems(table, name));
     for note in notes {
         let _ = writeln!(text, "\n{note}");
     }
     let _ = write!(text, "{}", reasons(as_filed.copied()));
     text
+}
+
+/// Why runs are missing, in each column and row.
+fn problems(table: &ClaimTable, name: &str) -> Vec<String> {
+    let of = |results: &ClaimResults| {
+        let problems = results.summaries.get(name)?.problems.iter();
+        let words = problems.filter_map(|problem| {
+            Some(format!("{} runs: {}", problem.get("runs")?, problem.get("reason")?.as_str()?))
+        });
+        let words: Vec<_> = words.collect();
+        let row = results.row.as_ref().map_or(String::new(), |row| format!(", baselines {row}"));
+        let place = format!("{}{row}", results.column);
+        (!words.is_empty()).then(|| format!("Missing in *{place}*: {}.", words.join("; ")))
+    };
+    table.results.iter().filter_map(of).collect()
 }
 
 /// Why claims fail with the settings that the file has.
@@ -92,12 +104,5 @@ fn method(summary: &StoredSummary) -> String {
     };
     let about = scenario.about.as_deref().unwrap_or_default().trim().replace('\n', " ");
     let about = if about.is_empty() { String::new() } else { format!(" {about}") };
-    let missing = [
-        (summary.counts.skipped, "skipped"),
-        (summary.counts.failed, "failed"),
-        (summary.counts.invalid, "invalid"),
-    ];
-    let missing = missing.iter().filter(|(number, _)| *number > 0);
-    let missing: String = missing.map(|(number, what)| format!(" {number} runs {what}.")).collect();
-    format!("{figure}{cells}, {times}.{missing}{about}")
+    format!("{figure}{cells}, {times}.{about}")
 }

@@ -96,8 +96,8 @@ fn differences(table: &ClaimTable, claims: &[ClaimKey<'_>]) -> String {
         let compared = both + lost.len() + gained.len();
         let _ = writeln!(
             text,
-            "- {}: of {compared} claims that are judged here and by **{last}**, {} hold by **{last}** only{}, and {} here \
-             only{}.",
+            "- {}, {compared} claims that are judged here and by **{last}**: {} of them hold by **{last}** alone{}, {} here \
+             alone{}.",
             place(column, row),
             lost.len(),
             listed(&lost),

@@ -76,6 +76,25 @@ fn a_claim_has_a_column_for_each_preset_and_a_row_where_baselines_change_it() {
     assert!(iris.contains("No *code* column: no algorithm here has `preset = \"nsdi18-code\"`."));
 }
 
+/// A row that changes what the row before it did not change, and one that changes nothing more.
+#[test]
+fn a_row_with_the_values_of_the_row_before_it_is_left_out() {
+    let root = tempfile::tempdir().unwrap();
+    let sets = ["default", "default/2018", "default/later"];
+    for (set, value) in sets.iter().zip([96.0, 97.0, 97.0]) {
+        results(root.path(), set, "vivace-one", "vivace-loss", value, &json!({}));
+    }
+    let rows = |sets: &[&str]| {
+        let table = ClaimTable::read(&labelled(root.path(), sets)).unwrap();
+        let rows = table.rows_of("vivace-one", 0).into_iter();
+        rows.map(|row| row.map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&sets), [None, Some("2018".to_owned())]);
+    results(root.path(), sets[2], "vivace-one", "vivace-loss", 96.0, &json!({}));
+    let later = Some("later".to_owned());
+    assert_eq!(rows(&sets), [None, Some("2018".to_owned()), later], "as without 2018");
+}
+
 #[test]
 fn the_summary_counts_every_column_and_says_what_differs() {
     let text = written();
@@ -85,9 +104,9 @@ fn the_summary_counts_every_column_and_says_what_differs() {
         "| code | default | 1 | 0 | 1 |",
         "| default | default | 1 | 1 | 0 |",
         "| default | 2018 | 1 | 1 | 0 |",
-        "- **published**: of 2 claims that are judged here and by **default**, 1 hold by **default** only (vivace-one: \
-         1), and 1 here only (iris-two: 1).",
-        "- **code**: of 1 claims",
+        "- **published**, 2 claims that are judged here and by **default**: 1 of them hold by **default** alone \
+         (vivace-one: 1), 1 here alone (iris-two: 1).",
+        "- **code**, 1 claims that",
         "## Not run\n\n- `vivace-three`: Another figure\n",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
