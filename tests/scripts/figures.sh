@@ -45,7 +45,7 @@ run() {
     return "$status"
 }
 
-# variant SET OPTION...: a set of the papers' scenarios with other settings. Where no algorithm has them, there is none.
+# variant SET OPTION...: a set of the papers' scenarios with other settings. Where no algorithm has them, it is left out.
 variant() {
     local status=0
     echo "$1:"

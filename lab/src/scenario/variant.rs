@@ -28,7 +28,7 @@ pub enum AlgorithmPreset {
     /// Constants and rules of the paper
     #[serde(rename = "published")]
     Published,
-    /// Rules of the code that Vivace's authors released; of Iris none was
+    /// Rules of the code that Vivace's authors released; Iris has no such code
     #[serde(rename = "nsdi18-code")]
     #[value(name = "nsdi18-code")]
     Nsdi18Code,
