@@ -45,14 +45,11 @@ lab-build: setup ## Build millrace-lab, in seconds after a change in cc/ or lab/
 	CARGO_INCREMENTAL=1 $(CARGO_BUILD) --bin millrace-lab
 
 # FILTER=TEXT for scenarios with TEXT in their names, QUICK=1 for a short run that proves nothing.
-figures: setup ## The papers' figures in the simulator, claims judged; target/lab/report.html
+# FILTER="TEXT TEXT", RESUME=1, QUICK=1: tests/scripts/figures.sh.
+figures: setup ## The papers' figures in the simulator, claims judged; docs/research/figures.md, target/lab/report.html
 	$(CARGO_BUILD) --bin millrace-lab
 	cd lab/web && npm run build
-	$(LAB) run --driver simulator lab/scenarios/papers lab/scenarios/conditions --skip-missing-traces \
-		$(if $(FILTER),--filter $(FILTER)) $(if $(QUICK),--quick); \
-	judged=$$?; [ $$judged = 0 ] || [ $$judged = 2 ] || exit $$judged; \
-	$(LAB) report target/lab/results --out target/lab/report.html --title "Millrace: the papers' figures" \
-		--table target/lab/claims.md && exit $$judged
+	FILTER="$(FILTER)" RESUME="$(RESUME)" QUICK="$(QUICK)" tests/scripts/figures.sh
 
 # `lab` runs a selection; `lab-full` runs all scenarios, and the simulator on those that it supports.
 REAL := lab/scenarios/real

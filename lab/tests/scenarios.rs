@@ -49,6 +49,47 @@ fn valid_files(directory: &str) -> Vec<ScenarioFile> {
 }
 
 #[test]
+fn a_preset_is_run_for_the_papers_algorithms_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let results = directory.path().join("results").display().to_string();
+    for (name, cc) in [("vivace", "vivace-loss"), ("iris", "iris-min")] {
+        let text = format!(
+            "name = \"{name}\"\ntitle = \"A\"\nduration_s = 2\n[link]\nrate_mbps = 10\nrtt_ms = 20\n\
+             buffer_bytes = 25000\n[[flow]]\ncc = \"{cc}\"\n[[flow]]\ncc = \"cubic\"\n\
+             [[claim]]\ntext = \"a\"\nmetric = \"throughput_mbps\"\nat_least = 100\n"
+        );
+        fs::write(directory.path().join(format!("{name}.toml")), text).unwrap();
+    }
+    let all = directory.path().display().to_string();
+    let options = ["--out", &results, "--preset", "nsdi18-code", "--baselines", "2018", &all];
+    // A claim that fails needs a reason with the file's own settings only.
+    let output = simulate(&options);
+    assert!(output.status.success(), "{}", err(&output));
+    let read = |file: &str| -> serde_json::Value {
+        let path = directory.path().join("results").join(file);
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let variant = &read("vivace/summary.json")["scenario"]["variant"];
+    assert_eq!(*variant, serde_json::json!({"preset": "nsdi18-code", "baselines": "2018"}));
+    let flows = &read("vivace/runs/0000-r00/run.json")["settings"]["flow"];
+    assert_eq!(flows[0]["parameters"]["preset"], "nsdi18-code");
+    assert_eq!(flows[1]["parameters"]["paced"], false);
+    assert!(!directory.path().join("results/iris").exists(), "of Iris no code was released");
+
+    let iris = directory.path().join("iris.toml").display().to_string();
+    let nothing = simulate(&["--out", &results, "--preset", "nsdi18-code", &iris]);
+    assert_eq!(nothing.status.code(), Some(64));
+    assert!(err(&nothing).contains("no scenario has algorithms with these settings"));
+
+    let page = directory.path().join("page.md").display().to_string();
+    let claims = lab(&["claims", &format!("code={results}"), "--scenarios", &all, "--out", &page]);
+    assert!(claims.status.success(), "{}", err(&claims));
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("| a | at least 100 | **fails** "), "{page}");
+    assert!(page.contains("## Not run\n\n- `iris`: A\n"), "{page}");
+}
+
+#[test]
 fn every_row_of_the_papers_has_its_scenario() {
     let names: Vec<String> = toml_files("scenarios/papers")
         .iter()

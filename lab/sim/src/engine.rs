@@ -109,7 +109,12 @@ impl<'a> Engine<'a> {
             }
             self.now_ns = at_ns;
             match place {
-                EVENT_QUEUE => self.on_scheduled_events(),
+                EVENT_QUEUE => {
+                    self.on_scheduled_events();
+                    if self.observer.is_satisfied() {
+                        return self.outcome();
+                    }
+                }
                 LINK => self.on_link(),
                 SUPERVISOR => self.on_supervisor(),
                 _ => {

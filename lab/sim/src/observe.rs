@@ -72,6 +72,11 @@ pub struct SegmentDone {
 
 /// Observes a run while it happens. Times are counted from the start of the run.
 pub trait Observer {
+    /// Whether the run can end before its time: asked after each sample.
+    fn is_satisfied(&self) -> bool {
+        false
+    }
+
     /// Called once per [`Setup::sample_every`](crate::Setup::sample_every), from the first period's
     /// end on, warm-up included; `flows` is in the order of the setup.
     fn sample(&mut self, _at: Time, _link: &LinkSample, _flows: &[FlowSample]) {}

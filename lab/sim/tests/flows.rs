@@ -14,9 +14,13 @@ use millrace_sim::{
 const MS: Duration = Duration::from_millis(1);
 
 fn named(name: &str) -> Arc<dyn millrace_cc::ControllerConfig> {
-    match registry::find(&registry::Spec::named(name)) {
+    specified(&registry::Spec::named(name))
+}
+
+fn specified(spec: &registry::Spec) -> Arc<dyn millrace_cc::ControllerConfig> {
+    match registry::find(spec) {
         Ok(registry::Algorithm::Controller(config)) => config,
-        other => panic!("{name}: {other:?}"),
+        other => panic!("{spec:?}: {other:?}"),
     }
 }
 
@@ -118,6 +122,22 @@ fn a_flow_is_there_from_its_start_to_its_stop() {
         let inside = *at > seconds(10) && *at <= seconds(20);
         assert_eq!(sent, inside, "{at:?}");
         assert!(there == inside || *at == seconds(20) || *at == seconds(10), "{at:?}");
+    }
+}
+
+/// Acknowledgements that come together release a burst, which a buffer of ten packets does not hold.
+#[test]
+fn an_unpaced_sender_sends_as_acknowledgements_come() {
+    for name in ["cubic", "reno", "vegas", "illinois", "westwood"] {
+        let throughput = |paced: bool| {
+            let algorithm = specified(&registry::Spec::named(name).with("paced", paced));
+            let ack = AckPolicy { aggregation: 10 * MS, ..AckPolicy::default() };
+            let flow = FlowSetup { ack, ..FlowSetup::bulk(algorithm) };
+            let outcome = outcome(&setup(link(50.0, 40, 15_000), vec![flow], 20));
+            outcome.flows[0].throughput.mbps()
+        };
+        let (paced, unpaced) = (throughput(true), throughput(false));
+        assert!(unpaced < 0.7 * paced, "{name}: {unpaced} and {paced} Mbit/s");
     }
 }
 

@@ -11,6 +11,7 @@ use crate::demo::DemoOptions;
 use crate::frames::FramesOptions;
 use crate::report::ReportOptions;
 use crate::report::archive::{self, ArchiveOptions};
+use crate::report::claims_page::{self, ClaimsOptions};
 use crate::{clean, dataset, demo, frames, interrupt, report};
 
 mod calibrate;
@@ -46,6 +47,8 @@ enum LabCommand {
     Check(scenarios::CheckOptions),
     /// Draw results and claims as one self-contained page
     Report(ReportOptions),
+    /// Write the claims of several results as one page of Markdown, with a column for each
+    Claims(ClaimsOptions),
     /// Archive results in the repository: page, figures of each flow, and provenance
     Archive(ArchiveOptions),
     /// Remove namespaces, processes and files that a crashed run left
@@ -90,6 +93,7 @@ fn execute(command: LabCommand) -> Result<ExitCode> {
         LabCommand::List(options) => scenarios::list(&options),
         LabCommand::Check(options) => scenarios::check(&options),
         LabCommand::Report(options) => report::run(&options).map(|()| ExitCode::SUCCESS),
+        LabCommand::Claims(options) => claims_page::run(&options).map(|()| ExitCode::SUCCESS),
         LabCommand::Archive(options) => archive::run(&options).map(|()| ExitCode::SUCCESS),
         LabCommand::Clean => {
             let removed = clean::clean()?;

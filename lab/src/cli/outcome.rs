@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::results::claims::{ClaimVerdict, Judged};
 use crate::results::{CellSummary, GroupSummary, Statistics, Summary};
+use crate::scenario::AlgorithmVariant;
 
 /// A longer table is in summary.json.
 const MAX_TABLE_ROWS: usize = 60;
@@ -55,7 +56,9 @@ impl OutcomeTally {
                 ClaimVerdict::NotMeasured => self.not_measured += 1,
                 ClaimVerdict::Fails => {
                     self.fail += 1;
-                    self.unexplained += usize::from(claim.reason.is_none());
+                    // Reasons are about the settings that the file has.
+                    let is_as_filed = summary.scenario.variant == AlgorithmVariant::default();
+                    self.unexplained += usize::from(is_as_filed && claim.reason.is_none());
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::checkout;
 use crate::cli::outcome::DisplayOptions;
 use crate::runner::{self, Earlier};
 use crate::scenario::part::{self, CellSelector};
-use crate::scenario::{Driver, ScenarioFile};
+use crate::scenario::{AlgorithmPreset, AlgorithmVariant, BaselineSettings, Driver, ScenarioFile};
 use crate::traces::Traces;
 
 /// Directories with the scenarios of this repository, by purpose.
@@ -45,6 +45,8 @@ pub struct ScenarioSelection {
     #[arg(long, value_name = "DIR", conflicts_with = "quick")]
     reuse: Vec<PathBuf>,
     #[command(flatten)]
+    variant: VariantOptions,
+    #[command(flatten)]
     trace_options: TraceOptions,
     /// Skip runs over recorded links that are missing, instead of refusing their scenarios
     #[arg(long)]
@@ -73,6 +75,19 @@ impl TraceOptions {
     fn find(&self) -> Traces {
         Traces::find(self.traces.as_deref())
     }
+}
+
+/// Other settings of the algorithms than those of the scenario files.
+#[derive(Debug, Clone, Copy, Args)]
+struct VariantOptions {
+    /// Preset of every member of Vivace and Iris that has it, unless the file sets one. Scenarios without any are left
+    /// out, and so are reasons of claims, which are about the file's own settings
+    #[arg(long, value_enum)]
+    preset: Option<AlgorithmPreset>,
+    /// Settings of the algorithms that these are compared with, unless the file sets them. Scenarios without any are
+    /// left out
+    #[arg(long, value_enum)]
+    baselines: Option<BaselineSettings>,
 }
 
 /// The scenarios to run.
@@ -107,6 +122,12 @@ impl ScenarioSelection {
         }
         if files.is_empty() {
             bail!("no scenario of these has a name with {}", self.filter.join(" or "));
+        }
+        let VariantOptions { preset, baselines } = self.variant;
+        files.retain_mut(|file| file.apply(AlgorithmVariant { preset, baselines }));
+        if files.is_empty() {
+            writeln!(stderr(), "millrace-lab: no scenario has algorithms with these settings")?;
+            return Ok(None);
         }
         let reuses = !self.reuse.is_empty();
         let earlier = reuses.then(|| Earlier::read(&self.reuse)).transpose()?;

@@ -44,6 +44,10 @@ const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long before the end a later packet must have arrived for a missing one to count as lost.
 const LOSS_CONFIRMATION_S: f64 = 1.0;
 
+/// RTCP that comes so long after the last RTP is that of a stream that the server has given up: it reports every few
+/// seconds, and a stream has a frame at least every 50 ms.
+const GAVE_UP_AFTER_S: f64 = 2.0;
+
 /// The encoded streams, and the server that serves them.
 #[derive(Debug, Clone)]
 pub struct StreamLibrary {
@@ -209,9 +213,14 @@ impl StreamPlayer {
         // A stream that broke off is a stall to the end.
         flow.sleep_until(guard.stop);
         let session_s = guard.stop.saturating_duration_since(played).as_secs_f64();
+        let (stream, assembly) = (&self.stream, &recorder.assembly);
         let session = Session {
             broken_off_s: recorder.broken_off_s,
-            ..Session::of(&self.stream, &recorder.assembly, self.buffer_s, session_s)
+            ..Session::of(stream, assembly, self.buffer_s, session_s)
+        };
+        let session = match recorder.gave_up_s() {
+            Some(at_s) => session.given_up(stream, assembly, self.buffer_s, at_s),
+            None => session,
         };
         let path = self.directory.join("session.json");
         fs::write(&path, serde_json::to_string(&session)?)
@@ -259,11 +268,21 @@ struct StreamRecorder {
     /// Packets that the capture missed.
     missed: u64,
     broken_off_s: Option<f64>,
+    /// When the last RTP packet came.
+    last_rtp_s: Option<f64>,
 }
 
 impl StreamRecorder {
     fn of(assembly: Assembly) -> Self {
-        Self { assembly, payload: Vec::new(), missed: 0, broken_off_s: None }
+        Self { assembly, payload: Vec::new(), missed: 0, broken_off_s: None, last_rtp_s: None }
+    }
+
+    /// When the last RTP packet came of a stream that the server gave up: inside a packet, or between two, and the
+    /// connection went on without RTP.
+    fn gave_up_s(&self) -> Option<f64> {
+        let (last_rtp_s, last) = (self.last_rtp_s?, self.payload.last()?);
+        let goes_on = last.at_s - last_rtp_s > GAVE_UP_AFTER_S;
+        (goes_on || self.broken_off_s.is_some()).then_some(last_rtp_s)
     }
 
     /// The record of the UDP packets to a player that connected when it `played`, up to `stop`.
@@ -299,6 +318,7 @@ impl Recorder for StreamRecorder {
     }
 
     fn packet(&mut self, at_s: f64, packet: RtpPacket) -> Result<()> {
+        self.last_rtp_s = Some(at_s);
         self.assembly.take(packet, at_s)
     }
 
@@ -311,8 +331,9 @@ impl Recorder for StreamRecorder {
 fn session_result(session: &Session, recorder: &StreamRecorder, start_s: f64) -> SessionResult {
     let figures = [
         ("startup_s", session.startup_s),
-        ("stalls", Some(session.stalls.len() as f64)),
+        ("stalls", Some(session.stall_count() as f64)),
         ("rebuffer_ratio", Some(session.rebuffer_ratio)),
+        ("gave_up", Some(f64::from(u8::from(session.gave_up_s.is_some())))),
         ("psnr_db", session.psnr_db),
         ("lost_frames", Some(session.lost_frames as f64)),
         ("rtp_loss", Some(session.rtp_loss)),
@@ -352,5 +373,23 @@ mod tests {
         let pairs: Vec<(f64, u64)> =
             recorder.payload.iter().map(|it| (it.at_s, it.bytes)).collect();
         assert_eq!(pairs, [(0.049, 30), (0.052, 50), (0.12, 60)]);
+    }
+
+    #[test]
+    fn a_connection_that_goes_on_without_rtp_is_of_a_stream_that_was_given_up() {
+        let recorder = |rtp_s: f64, others_s: f64, broken_off_s| {
+            let mut recorder = StreamRecorder::of(Assembly::new(24.0));
+            let (marker, slice_bytes) = (true, 100);
+            let packet = RtpPacket { sequence: 1, timestamp: 0, marker, bytes: 112, slice_bytes };
+            recorder.bytes(rtp_s, 112);
+            recorder.packet(rtp_s, packet).unwrap();
+            recorder.bytes(others_s, 40);
+            recorder.broken_off_s = broken_off_s;
+            recorder.gave_up_s()
+        };
+        assert_eq!(recorder(5.0, 9.0, None), Some(5.0));
+        assert_eq!(recorder(5.0, 5.5, None), None);
+        assert_eq!(recorder(5.0, 5.5, Some(5.2)), Some(5.0));
+        assert_eq!(StreamRecorder::of(Assembly::new(24.0)).gave_up_s(), None);
     }
 }

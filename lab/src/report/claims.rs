@@ -11,7 +11,7 @@ pub(super) fn claims(summary: &StoredSummary) -> Vec<ReportedClaim> {
     summary.claims.iter().map(|claim| of(summary, claim)).collect()
 }
 
-fn of(summary: &StoredSummary, claim: &summary::StoredClaim) -> ReportedClaim {
+pub(super) fn of(summary: &StoredSummary, claim: &summary::StoredClaim) -> ReportedClaim {
     let is_ratio = claim.points.iter().any(|point| point.reference.is_some());
     // Shares are not converted to percent: their bound is a share too.
     let quantity = quantity(&claim.metric);

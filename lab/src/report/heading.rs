@@ -63,7 +63,7 @@ pub(super) fn facts(summaries: &[&StoredSummary]) -> Vec<Fact> {
 }
 
 /// Twelve digits; with the `+` that stands for changes since.
-fn short(commit: &str) -> String {
+pub(super) fn short(commit: &str) -> String {
     let changed = if commit.ends_with('+') { "+" } else { "" };
     format!("{:.12}{changed}", commit.trim_end_matches('+'))
 }

@@ -5,6 +5,7 @@
 
 pub mod archive;
 mod claims;
+pub mod claims_page;
 mod comparison;
 mod csv;
 mod defaults;
@@ -25,7 +26,7 @@ mod synthetic_results;
 mod table;
 #[cfg(test)]
 mod tests;
-mod units;
+pub(crate) mod units;
 pub(crate) mod viewers;
 
 use std::fs;
@@ -298,6 +299,15 @@ fn notes(summary: &StoredSummary) -> Vec<String> {
     };
     let length = summary.scenario.duration_s.map_or_else(String::new, |s| format!(" of {s} s"));
     let mut notes = vec![format!("{} runs{length}; each point {each}.", counts.runs)];
+    let variant = &summary.scenario.variant;
+    let options = [("preset", &variant.preset), ("baselines", &variant.baselines)];
+    let options = options
+        .into_iter()
+        .filter_map(|(name, value)| value.as_deref().map(|value| format!("`--{name} {value}`")));
+    let options: Vec<_> = options.collect();
+    if !options.is_empty() {
+        notes.push(format!("Settings of the algorithms: {}.", options.join(" ")));
+    }
     let missing =
         [(counts.skipped, "skipped"), (counts.failed, "failed"), (counts.invalid, "invalid")];
     let missing: Vec<_> =

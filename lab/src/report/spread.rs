@@ -7,9 +7,10 @@ use super::summary::{StoredCell, StoredPart, StoredStatistic, StoredSummary};
 use super::units::{quantity, shown};
 
 /// Figures of a viewer's session, in the order of the columns.
-const FIGURES: [&str; 9] = [
+const FIGURES: [&str; 10] = [
     "bitrate_kbps",
     "rebuffer_ratio",
+    "gave_up",
     "stalls",
     "psnr_db",
     "ssim",

@@ -59,7 +59,27 @@ pub(crate) struct StoredScenario {
     #[serde(default)]
     pub(crate) repeat: Option<u64>,
     #[serde(default)]
+    pub(crate) seed: Option<u64>,
+    #[serde(default)]
+    pub(crate) variant: StoredVariant,
+    #[serde(default)]
     pub(crate) pictures_s: Vec<f64>,
+}
+
+/// Settings that the algorithms had instead of the file's.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct StoredVariant {
+    #[serde(default)]
+    pub(crate) preset: Option<String>,
+    #[serde(default)]
+    pub(crate) baselines: Option<String>,
+}
+
+impl StoredVariant {
+    /// Whether they had the file's.
+    pub(crate) fn is_none(&self) -> bool {
+        self.preset.is_none() && self.baselines.is_none()
+    }
 }
 
 /// One combination of the swept values.
@@ -161,7 +181,7 @@ pub(crate) struct StoredClaim {
 }
 
 /// One comparison of a claim.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 pub(crate) struct StoredPoint {
     #[serde(default)]
     pub(crate) at: Map<String, Value>,

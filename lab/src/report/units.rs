@@ -2,11 +2,11 @@
 
 /// How a key's values are shown.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Quantity {
+pub(crate) struct Quantity {
     pub(super) name: String,
-    pub(super) unit: &'static str,
+    pub(crate) unit: &'static str,
     /// From the value in the results to the one shown.
-    pub(super) scale: f64,
+    pub(crate) scale: f64,
 }
 
 /// Ends of names and the units that they mean.
@@ -22,7 +22,7 @@ const SUFFIXES: [(&str, &str); 8] = [
 ];
 
 /// Shares from 0 to 1, shown in percent.
-const SHARES: [&str; 9] = [
+const SHARES: [&str; 10] = [
     "loss",
     "loss_reverse",
     "loss_rate",
@@ -32,10 +32,11 @@ const SHARES: [&str; 9] = [
     "share",
     "share_error",
     "rebuffer_ratio",
+    "gave_up",
 ];
 
 /// Where the spelling alone would not read well.
-const NAMES: [(&str, &str); 29] = [
+const NAMES: [(&str, &str); 30] = [
     ("goodput_mbps", "Goodput"),
     ("throughput_mbps", "Throughput"),
     ("rate_mbps", "Rate"),
@@ -65,10 +66,11 @@ const NAMES: [(&str, &str); 29] = [
     ("ssim", "SSIM"),
     ("vmaf", "VMAF"),
     ("startup_s", "Start-up"),
+    ("gave_up", "Streams given up by the server"),
 ];
 
 /// Of a swept key (`link.loss`), a fact of a flow (`cc`) or a figure (`rtt_ms.p95`, `link.jain`).
-pub(super) fn quantity(key: &str) -> Quantity {
+pub(crate) fn quantity(key: &str) -> Quantity {
     let (base, statistic) = match key.rsplit_once('.') {
         Some((base, statistic)) if is_statistic(statistic) => (base, Some(statistic)),
         _ => (key, None),
@@ -117,7 +119,7 @@ pub(super) fn rounded(value: f64) -> f64 {
 }
 
 /// For people: three significant digits, and the unit.
-pub(super) fn shown(value: f64, unit: &str) -> String {
+pub(crate) fn shown(value: f64, unit: &str) -> String {
     let (value, unit) = match unit {
         "bytes" if value.abs() >= 1e6 => (value / 1e6, "MB"),
         "bytes" if value.abs() >= 1e3 => (value / 1e3, "kB"),

@@ -74,14 +74,14 @@ pub fn judge(file: &ScenarioFile, runs: &[CellRuns]) -> Vec<Judged> {
     file.claims.iter().map(|claim| data.claim(claim)).collect()
 }
 
-struct ClaimData<'a> {
-    file: &'a ScenarioFile,
+pub(super) struct ClaimData<'a> {
+    pub(super) file: &'a ScenarioFile,
     runs: &'a [CellRuns],
 }
 
 /// Flows that give one value: all of one name in a cell, or one of them, or the link.
 #[derive(Debug, Clone, PartialEq)]
-struct Subject {
+pub(super) struct Subject {
     cell: usize,
     /// Which flows; empty for the link.
     flows: Vec<usize>,
@@ -112,7 +112,7 @@ impl ClaimData<'_> {
             interval_95: place.and_then(|place| points[place].interval_95),
             at: place.map(|place| points[place].at.clone()),
             cc: place.map(|place| points[place].cc.clone()),
-            reason: claim.reason.clone(),
+            reason: self.reason(claim, place.map(|place| &points[place])),
             points,
         }
     }
@@ -176,7 +176,8 @@ impl ClaimData<'_> {
     fn points(&self, condition: &Condition, index: usize) -> Vec<ClaimPoint> {
         let mut points = Vec::new();
         for subject in self.subjects(&condition.metric, &condition.filter, condition.over_flows) {
-            let values = self.values(&subject, &condition.metric, condition);
+            let over_flows = condition.over_flows;
+            let values = self.values(&subject, &condition.metric, over_flows);
             if values.is_empty() {
                 continue;
             }
@@ -208,7 +209,7 @@ impl ClaimData<'_> {
                     for by in
                         self.references(&subject, &reference.metric, &reference.filter, condition)
                     {
-                        let others = self.values(&by, &reference.metric, condition);
+                        let others = self.values(&by, &reference.metric, over_flows);
                         if !others.is_empty() {
                             push(Some((others, by.cc)));
                         }
@@ -254,7 +255,7 @@ impl ClaimData<'_> {
         if here.is_empty() { found } else { here }
     }
 
-    fn subjects(&self, metric: &str, filter: &Where, over: Over) -> Vec<Subject> {
+    pub(super) fn subjects(&self, metric: &str, filter: &Where, over: Over) -> Vec<Subject> {
         let mut subjects = Vec::new();
         for (cell, runs) in self.runs.iter().enumerate() {
             let at = &self.file.cells[cell].at;
@@ -294,9 +295,9 @@ impl ClaimData<'_> {
     }
 
     /// The values of a subject in each run, over its flows.
-    fn values(&self, subject: &Subject, metric: &str, condition: &Condition) -> Vec<f64> {
+    pub(super) fn values(&self, subject: &Subject, metric: &str, over_flows: Over) -> Vec<f64> {
         let runs = self.runs[subject.cell].iter();
-        runs.filter_map(|(_, run)| in_run(run, subject, metric, condition.over_flows)).collect()
+        runs.filter_map(|(_, run)| in_run(run, subject, metric, over_flows)).collect()
     }
 }
 

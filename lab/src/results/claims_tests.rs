@@ -195,3 +195,21 @@ fn figures_of_the_link_and_nothing_to_compare() {
         "metric = \"throughput_mbps\"\nratio_to = { where = { cc = \"unknown\" } }\n";
     assert_eq!(verdict(&format!("{no_reference}at_least = 0")), ClaimVerdict::NotMeasured);
 }
+
+#[test]
+fn a_reason_has_the_measured_values_in_their_places() {
+    let claim = "metric = \"throughput_mbps\"\nwhere = { cc = \"bbr\", \"link.loss\" = 0.01 }\n\
+                 ratio_to = { where = { \"link.loss\" = 0 } }\nat_least = 1\n\
+                 reason = \"\"\"It has {value} of {throughput_mbps where cc = 'bbr', 'link.loss' = 0}, {fixed 7} in the \
+                 paper; beside it CUBIC has {throughput_mbps where group = 1, 'flow.0.cc' = 'bbr'}, \
+                 reno converges {convergence_s where cc = 'reno'}\"\"\"\n";
+    let reason = judged(claim).reason.unwrap();
+    assert_eq!(
+        reason,
+        "It has 0.889 of 9 Mbit/s, 7 in the paper; beside it CUBIC has 1 Mbit/s to 2 Mbit/s, reno converges never"
+    );
+    let mut file = file(&format!("[[claim]]\ntext = \"t\"\n{claim}"));
+    let preset = Some(crate::scenario::AlgorithmPreset::Published);
+    file.head.variant = crate::scenario::AlgorithmVariant { preset, baselines: None };
+    assert_eq!(judge(&file, &runs())[0].reason, None, "it is about other settings");
+}

@@ -17,7 +17,7 @@ pub const OF_LINK: [(&str, &str); 12] = [
 ];
 
 /// Meanings of a flow's figures; `rtt_ms` stands for `rtt_ms.mean` and its like.
-pub const OF_FLOW: [(&str, &str); 36] = [
+pub const OF_FLOW: [(&str, &str); 37] = [
     (
         "goodput_mbps",
         "Bytes of UDP payload that arrived for the first time; in the emulator what the player's socket received, of a \
@@ -79,7 +79,16 @@ pub const OF_FLOW: [(&str, &str); 36] = [
     ("segment_s", "Of a video-like source: time from a request to its last byte"),
     ("startup_s", "Of a player: time from the play request to the first frame"),
     ("stalls", "Of a player: number of stalls"),
-    ("rebuffer_ratio", "Of a player: time stalled / length of the session"),
+    (
+        "rebuffer_ratio",
+        "Of a player: time stalled / length of the session; of an RTSP player up to the moment at which the server gave the \
+         stream up",
+    ),
+    (
+        "gave_up",
+        "Of an RTSP player: 1 if the server gave the stream up before the session ended, else 0; over flows the share of \
+         streams",
+    ),
     ("bitrate_kbps", "Of a player: mean bitrate of what was on the screen"),
     ("switches", "Of a player: number of changes of the bitrate"),
     ("psnr_db", "Of a player: mean PSNR of what was on the screen"),

@@ -1,7 +1,7 @@
 //! Names of the figures. `meanings.rs` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 47] = [
+pub const OF_FLOW: [&str; 48] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -40,6 +40,7 @@ pub const OF_FLOW: [&str; 47] = [
     "startup_s",
     "stalls",
     "rebuffer_ratio",
+    "gave_up",
     "bitrate_kbps",
     "switches",
     "psnr_db",

@@ -1,6 +1,7 @@
 //! The result files of runs and scenarios. `docs/research/results.md` describes them.
 
 mod bootstrap;
+mod claim_reason;
 pub mod claims;
 mod figures;
 pub mod meanings;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::frames::Assembly;
-use super::playout::{Playout, Stall};
+use super::playout::{Frame, Playout, Stall};
 use super::stream::Stream;
 
 /// A session; `docs/research/qoe.md` defines each.
@@ -17,7 +17,8 @@ pub struct Session {
     pub stalls: Vec<Stall>,
     /// Time in which frames were due that were not shown, outside of interruptions.
     pub frozen_s: f64,
-    /// Time in interruptions, and that of frames not shown, over the session's time.
+    /// Time in interruptions, and that of frames not shown, over the session's time, or over the time until the server
+    /// gave up the stream.
     pub rebuffer_ratio: f64,
     /// Mean PSNR of what was on the screen from the first frame on.
     pub psnr_db: Option<f64>,
@@ -27,6 +28,8 @@ pub struct Session {
     pub lost_frames: usize,
     /// Frames of which all packets came, but less than the file has of them: the server cut them off.
     pub truncated_frames: usize,
+    /// When the last RTP came of a stream that the server gave up.
+    pub gave_up_s: Option<f64>,
     /// When the first bytes came that are no RTSP, after the server had given up the stream inside a packet.
     pub broken_off_s: Option<f64>,
     /// One for each second.
@@ -59,8 +62,7 @@ impl Session {
     /// Of a player with a buffer of `buffer_s` that watched for `session_s`.
     #[must_use]
     pub fn of(stream: &Stream, assembly: &Assembly, buffer_s: f64, session_s: f64) -> Self {
-        let there = (stream.duration().as_secs_f64() * stream.fps()).round() as usize;
-        let frames = assembly.frames(there, stream.frames_of_group());
+        let (there, frames) = (frame_count(stream), frames_of(stream, assembly));
         let playout = Playout::of(&frames, buffer_s, session_s);
         let arrived = assembly.arrived();
         let cut = |(number, it): (usize, &super::frames::Arrived)| {
@@ -85,6 +87,7 @@ impl Session {
             psnr_db: screen.mean_db(0.0, playout.session_s),
             rtp_loss: if all > 0 { assembly.lost_packets as f64 / all as f64 } else { 0.0 },
             lost_frames,
+            gave_up_s: None,
             broken_off_s: None,
             truncated_frames: arrived.iter().enumerate().filter(|it| cut(*it)).count(),
             seconds: seconds
@@ -98,6 +101,29 @@ impl Session {
             stalls: playout.stalls,
         }
     }
+
+    /// The same session if the server gave up the stream `at_s`: what follows is not rebuffering.
+    #[must_use]
+    pub fn given_up(self, stream: &Stream, assembly: &Assembly, buffer_s: f64, at_s: f64) -> Self {
+        let until = Playout::of(&frames_of(stream, assembly), buffer_s, at_s);
+        Self { gave_up_s: Some(at_s), rebuffer_ratio: until.rebuffer_ratio(), ..self }
+    }
+
+    /// Interruptions that began before the server gave up the stream.
+    #[must_use]
+    pub fn stall_count(&self) -> usize {
+        let end_s = self.gave_up_s.unwrap_or(f64::INFINITY);
+        self.stalls.iter().filter(|stall| stall.start_s < end_s).count()
+    }
+}
+
+/// Every frame of a stream, with its arrival.
+fn frames_of(stream: &Stream, assembly: &Assembly) -> Vec<Frame> {
+    assembly.frames(frame_count(stream), stream.frames_of_group())
+}
+
+fn frame_count(stream: &Stream) -> usize {
+    (stream.duration().as_secs_f64() * stream.fps()).round() as usize
 }
 
 /// The screen over time, per frame time.
@@ -216,6 +242,19 @@ mod tests {
         let packet = RtpPacket { sequence: 0, timestamp: 0, marker, bytes: 13, slice_bytes };
         cut.take(packet, 0.0).unwrap();
         assert_eq!(Session::of(&stream, &cut, 1.0, 30.0).truncated_frames, 1);
+    }
+
+    /// From 4 s on nothing comes: an outage to the end, or the server has given the stream up.
+    #[test]
+    fn what_follows_after_the_server_gave_up_is_no_rebuffering() {
+        let directory = tempfile::tempdir().unwrap();
+        let stream = stream(directory.path(), 10);
+        let ends = assembly(&stream, 40, |number| (number < 8).then_some(0.1));
+        let outage = Session::of(&stream, &ends, 1.0, 12.0);
+        assert!(outage.rebuffer_ratio > 0.5 && outage.stall_count() == 1, "{outage:?}");
+        let given_up = outage.given_up(&stream, &ends, 1.0, 3.6);
+        assert_eq!((given_up.gave_up_s, given_up.stall_count()), (Some(3.6), 0));
+        assert!(given_up.rebuffer_ratio == 0.0, "{given_up:?}");
     }
 
     #[test]

@@ -145,7 +145,8 @@ pub(super) const MEANINGS: [(&str, &str); 101] = [
     ("claim[].source", "Where it is from."),
     (
         "claim[].reason",
-        "Why it fails; shown only if it does. Such a failure does not change the exit status.",
+        "Why it fails; shown only if it does. Such a failure does not change the exit status. `{value}`, `{FIGURE where ...}` \
+         and `{fixed ...}` stand for values.",
     ),
     (
         "claim[].any_of",

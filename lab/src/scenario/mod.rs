@@ -6,6 +6,7 @@
 mod algorithm;
 mod claim;
 mod file;
+mod filter;
 mod key_list;
 mod keys;
 mod link;
@@ -16,15 +17,19 @@ pub mod part;
 mod peer;
 mod ranges;
 mod reader;
+mod reason;
 mod schema;
 mod spread;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod variant;
+mod variant_settings;
 
-pub use claim::{Against, Bound, Claim, Condition, Over, Reference, Statistic, Test, Where};
+pub use claim::{Against, Claim, Condition, Over, Reference, Statistic};
 pub use file::{Cell, ScenarioFile};
+pub use filter::{Bound, Test, Where};
 pub use key_list::ScenarioKey;
 pub use keys::scenario_keys;
 pub use link::{Link, RandomChange, Rate, TimedLinkChange, TraceFormat, TraceReference};
@@ -33,4 +38,6 @@ pub use model::{
     PeerPrograms, RepeatSpread, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport,
     Via,
 };
+pub use reason::{ClaimReason, ReasonPart};
 pub use tree::ScenarioError;
+pub use variant::{AlgorithmPreset, AlgorithmVariant, BaselineSettings};

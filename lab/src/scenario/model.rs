@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::link::Link;
+use super::variant::AlgorithmVariant;
 
 /// Values of the swept keys, in the order of the file.
 pub type At = Map<String, Value>;
@@ -34,6 +35,8 @@ pub struct ScenarioHead {
     /// The instants of a player's session whose frame is drawn; empty for the defaults.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pictures_s: Vec<f64>,
+    /// Which settings the algorithms have instead of the file's.
+    pub variant: AlgorithmVariant,
 }
 
 /// What runs a scenario.

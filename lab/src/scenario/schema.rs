@@ -13,6 +13,7 @@ use super::model::{
 use super::ranges::{RATE_MBPS, RTT_MS, TIME_S};
 use super::reader::TableReader;
 use super::tree::{Node, ScenarioResult, ScenarioText, TreeValue};
+use super::variant::AlgorithmVariant;
 use super::{algorithm, link_schema, peer, spread};
 
 const MAX_FLOWS: u64 = 10_000;
@@ -54,6 +55,7 @@ pub(super) fn head(reader: &mut TableReader<'_>) -> ScenarioResult<ScenarioHead>
         seed: reader.integer("seed", 0..=1 << 53, 1)?,
         series: reader.choice("series", &series)?,
         pictures_s: reader.numbers("pictures_s", TIME_S, MAX_FRAMES)?,
+        variant: AlgorithmVariant::default(),
     })
 }
 

@@ -124,3 +124,21 @@ fn numbers_are_equal_however_they_are_written() {
     let within = Test::Within(Bound { at_least: Some(1.0), at_most: Some(2.0) });
     assert!(within.passes(&2.into()) && !within.passes(&2.5.into()) && !within.passes(&"1".into()));
 }
+
+/// Measured values change with the code: a reason refers to them. Numbers that no run measures are `{fixed ...}`.
+#[test]
+fn reasons_refer_to_measured_values_instead_of_quoting_them() {
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut reasons = 0;
+    for directory in crate::results::entries(&scenarios).unwrap() {
+        for path in crate::results::entries(&directory).unwrap() {
+            let file = ScenarioFile::load(&path).unwrap_or_else(|error| panic!("{error}"));
+            for reason in file.claims.iter().filter_map(|claim| claim.reason.as_ref()) {
+                let quoted: Vec<&str> = reason.literal_numbers().collect();
+                assert!(quoted.is_empty(), "{}: {quoted:?} in {reason:?}", path.display());
+                reasons += 1;
+            }
+        }
+    }
+    assert!(reasons > 30, "{reasons}");
+}

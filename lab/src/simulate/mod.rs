@@ -6,7 +6,7 @@ mod setup;
 use anyhow::Result;
 use millrace_sim::{FlowSample, LinkSample, Observer, run_supervised};
 
-use crate::measure::{RunRecord, figures};
+use crate::measure::{RunRecord, SAMPLE_S, figures};
 use crate::results::series::InUse;
 use crate::runner::{NotDone, RunRequest, RunResult, ScenarioDriver};
 use crate::scenario::{Driver, FlowGroup, Rate, Scenario};
@@ -46,14 +46,21 @@ impl Simulator {
     fn simulate(&self, request: &RunRequest<'_>) -> Result<RunResult, NotDone> {
         let scenario = request.scenario;
         let setup = setup(scenario, request.seed, &self.traces)?;
-        let mut observer = RecordObserver(RunRecord::new(setup.flows.len(), request.with_series));
+        let record = RunRecord::new(setup.flows.len(), request.with_series);
+        let mut observer = RecordObserver { record, offered: OfferedLoad::of(scenario) };
         let mut mcc = MccSupervisor::new(scenario)?;
         let outcome = run_supervised(&setup, &mut observer, &mut mcc)
             .map_err(|error| NotDone::Failed(error.to_string()))?;
         if let Some(failure) = mcc.failure() {
             return Err(NotDone::Failed(format!("rules: {failure}")));
         }
-        let record = observer.0;
+        if observer.offered.is_flood() {
+            let problem = format!(
+                "its flows send more than {MAX_OFFERED_LOAD} times what the link carries; the run was ended"
+            );
+            return Err(NotDone::Skipped(problem));
+        }
+        let record = observer.record;
         let figures = figures(scenario, &outcome, &record);
         let in_use = in_use(scenario, mcc);
         Ok(RunResult { figures, rows: record.rows, in_use, ..RunResult::default() })
@@ -75,11 +82,48 @@ fn in_use(scenario: &Scenario, mcc: MccSupervisor) -> Vec<InUse> {
 }
 
 /// Passes the samples of the simulator to the record.
-struct RecordObserver(RunRecord);
+struct RecordObserver {
+    record: RunRecord,
+    offered: OfferedLoad,
+}
 
 impl Observer for RecordObserver {
+    fn is_satisfied(&self) -> bool {
+        self.offered.is_flood()
+    }
+
     fn sample(&mut self, at: millrace_cc::Time, link: &LinkSample, flows: &[FlowSample]) {
-        self.0.sample(at.as_secs_f64(), link, flows.iter().map(Into::into));
+        self.offered.add(link, flows);
+        self.record.sample(at.as_secs_f64(), link, flows.iter().map(Into::into));
+    }
+}
+
+/// A run whose flows have sent so many times what the link could carry has lost nearly all of it, and what is left of it
+/// would take hours.
+const MAX_OFFERED_LOAD: f64 = 100.0;
+/// Before so many packets bursts at the start and outages of a recorded link are no flood.
+const MIN_FLOOD_PACKETS: u64 = 1_000_000;
+
+/// What flows have sent, and what the link could have carried.
+struct OfferedLoad {
+    packet_bytes: u64,
+    sent_packets: u64,
+    capacity_bytes: f64,
+}
+
+impl OfferedLoad {
+    fn of(scenario: &Scenario) -> Self {
+        Self { packet_bytes: scenario.sim.packet_bytes, sent_packets: 0, capacity_bytes: 0.0 }
+    }
+
+    fn add(&mut self, link: &LinkSample, flows: &[FlowSample]) {
+        self.sent_packets += flows.iter().map(|flow| flow.sent_packets).sum::<u64>();
+        self.capacity_bytes += link.capacity.mbps() * 1e6 / 8.0 * SAMPLE_S;
+    }
+
+    fn is_flood(&self) -> bool {
+        let sent_bytes = self.sent_packets as f64 * self.packet_bytes as f64;
+        self.sent_packets > MIN_FLOOD_PACKETS && sent_bytes > MAX_OFFERED_LOAD * self.capacity_bytes
     }
 }
 

@@ -262,3 +262,20 @@ fn reusing_results_without_runs_fails() {
     assert!(error.contains("no results of scenarios"), "{error}");
     assert!(Earlier::read(&[out.path().join("nothing")]).is_err());
 }
+
+#[test]
+fn a_run_that_floods_the_link_ends_and_is_skipped() {
+    let out = tempfile::tempdir().unwrap();
+    let text = |rate_mbps: u32| {
+        format!(
+            "name = \"flood\"\ntitle = \"Flood\"\nduration_s = 20\n[link]\nrate_mbps = 2\nrtt_ms = 20\n\
+             buffer_bytes = 15000\n[[flow]]\ncc = \"constant\"\nparameters = {{ rate_mbps = {rate_mbps} }}\n"
+        )
+    };
+    let flooded = run_text(&text(1000), out.path(), 1);
+    assert_eq!((flooded.counts.skipped, flooded.counts.done), (1, 0));
+    let reason = "its flows send more than 100 times what the link carries; the run was ended";
+    assert_eq!(flooded.problems[0].reason, reason);
+    let many = run_text(&text(150), out.path(), 1);
+    assert_eq!((many.counts.skipped, many.counts.done), (0, 1), "75 times");
+}
