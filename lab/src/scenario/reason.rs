@@ -42,7 +42,7 @@ impl ClaimReason {
         // `live555` is a name.
         let first =
             |word: &str| word.trim_start_matches(|c: char| !c.is_alphanumeric()).chars().next();
-        words.filter(move |word| first(*word).is_some_and(|c| c.is_ascii_digit()))
+        words.filter(move |word| first(word).is_some_and(|c| c.is_ascii_digit()))
     }
 }
 
