@@ -44,7 +44,6 @@ demo: setup ## Play a real video through the tunnel and over plain TCP; target/d
 lab-build: setup ## Build millrace-lab, in seconds after a change in cc/ or lab/
 	CARGO_INCREMENTAL=1 $(CARGO_BUILD) --bin millrace-lab
 
-# FILTER=TEXT for scenarios with TEXT in their names, QUICK=1 for a short run that proves nothing.
 # FILTER="TEXT TEXT", RESUME=1, QUICK=1: tests/scripts/figures.sh.
 figures: setup ## The papers' figures in the simulator, claims judged; docs/research/figures.md, target/lab/report.html
 	$(CARGO_BUILD) --bin millrace-lab

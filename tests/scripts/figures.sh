@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The papers' figures in the simulator with several settings of the algorithms, and docs/research/figures.md of them.
 #
-# FILTER="TEXT TEXT": only scenarios whose names contain one of these; their page is target/lab/figures.md. RESUME=1: runs that are done already, by any build, are not done again.
+# FILTER="TEXT TEXT": only scenarios whose names contain one of these; their page is target/lab/figures.md.
+# RESUME=1: runs that are done already, by any build, are not done again.
 # QUICK=1: shortened runs, which prove nothing; their page is target/lab/quick/figures.md. OUT=FILE: another page.
 # Exit status: that of the runs with default settings, 2 where a claim fails without a reason.
 set -euo pipefail
