@@ -100,7 +100,6 @@ impl Program {
     pub fn run(name: &str, command: Command, at_most: Duration) -> Ended {
         let mut program = Self::start(name, command);
         let status = program.wait(at_most);
-        program.finish_log();
         Ended { code: status.code(), output: program.log_text() }
     }
 
@@ -134,14 +133,16 @@ impl Program {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end.
+    /// Waits for its end, and for all that it has written.
     ///
     /// # Panics
     /// When it does not come within `at_most`.
     #[track_caller]
     pub fn wait(&mut self, at_most: Duration) -> ExitStatus {
-        wait::until(at_most, || self.child.try_wait().ok().flatten())
-            .unwrap_or_else(|| panic!("{} has not ended within {at_most:?}", self.name))
+        let status = wait::until(at_most, || self.child.try_wait().ok().flatten())
+            .unwrap_or_else(|| panic!("{} has not ended within {at_most:?}", self.name));
+        self.finish_log();
+        status
     }
 
     /// What it has written until now.
