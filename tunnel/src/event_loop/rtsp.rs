@@ -19,7 +19,7 @@ use millrace_wire::Destination;
 use millrace_wire::rtsp::PortPair;
 use std::net::SocketAddr;
 
-/// Most reads into a queue for one event of a socket, so that other flows have their turn.
+/// Most reads into a queue for one event of a socket, so that other flows have their turn: a megabyte.
 const MAX_FILL_READS: usize = 16;
 
 impl Core {
