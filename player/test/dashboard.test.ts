@@ -17,6 +17,8 @@ beforeAll(async () => {
     const bytes = Number(/\d+/.exec(request.url ?? "")?.[0] ?? 0);
     response.writeHead(200, { "content-length": bytes }).end(Buffer.alloc(bytes));
   });
+  // A player's connection, and with it its flow, lasts as long as the player wants it; by default 5 s without a request.
+  origin.keepAliveTimeout = 0;
   await new Promise<void>((done) => origin.listen(0, HOST, done));
   originPort = (origin.address() as AddressInfo).port;
   tunnel = await openTunnel(originPort, "vivace-latency");
@@ -74,7 +76,7 @@ describe("the dashboard", () => {
     await row.getByText("ran empty").waitFor();
     // Rate, round trip, loss and buffer, each with more than one point by now.
     const drawn = async (): Promise<number> => (await page.locator("polyline").evaluateAll((lines) => lines.map((line) => line.getAttribute("points")?.split(" ").length ?? 0))).filter((points) => points >= 3).length;
-    await expect.poll(drawn, { timeout: 30_000 }).toBe(4);
+    await expect.poll(drawn).toBe(4);
     const wide = await page.evaluate<boolean>(FITS);
     await page.setViewportSize({ width: 390, height: 800 });
     const narrow = await page.evaluate<boolean>(FITS);
@@ -98,7 +100,7 @@ describe("the dashboard", () => {
     await large.ask(4_000_000, 'bl=9000,br=3600,ot=v,sid="large"');
     const buffers = page.locator('#flows tbody td[data-title^="Player"] .value');
     const shown = (): Promise<string[]> => buffers.allInnerTexts();
-    await expect.poll(shown, { timeout: 30_000 }).toEqual(["2.0", "9.0"]);
+    await expect.poll(shown).toEqual(["2.0", "9.0"]);
     const head = page.getByRole("columnheader", { name: "Player's buffer" });
     await head.getByRole("button").click();
     expect(await head.getAttribute("aria-sort")).toBe("descending");

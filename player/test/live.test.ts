@@ -124,9 +124,9 @@ describe("the page, live", { timeout: 300_000 }, () => {
         const [recorded, reckoned] = await page.evaluate<[number | null, number]>(`[window.__millrace.record().samples.at(-1).latency_s, (Date.now() - ${zero_ms}) / 1000 - document.querySelector("video").currentTime]`);
         return Math.abs((recorded ?? NaN) - reckoned);
       };
-      await expect.poll(off_s, { timeout: 30_000 }).toBeLessThan(0.3);
+      await expect.poll(off_s).toBeLessThan(0.3);
       const shown = page.locator('.figures dt:text-is("Latency") + dd');
-      await expect.poll(() => shown.innerText(), { timeout: 30_000 }).toMatch(/^\d+\.\d\d s of 0\.80 s$/);
+      await expect.poll(() => shown.innerText()).toMatch(/^\d+\.\d\d s of 0\.80 s$/);
     } finally {
       await browser.close();
     }

@@ -48,9 +48,9 @@ describe("through the tunnel", { timeout: 120_000 }, () => {
     const problems: string[] = [];
     browser.page.on("console", (message) => (message.type() === "error" ? problems.push(message.text()) : undefined));
     await browser.page.goto(`http://${HOST}:${tunnel.listener}/?proxy=http://${HOST}:${tunnel.serverAdmin}`);
-    await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("vivace-latency");
-    await expect.poll(() => said("Proxy rate"), { timeout: 30_000 }).toMatch(/^\d+\.\d Mbit\/s$/);
-    await expect.poll(() => said("Proxy RTT"), { timeout: 30_000 }).toMatch(/^\d+\.\d ms$/);
+    await expect.poll(() => said("Algorithm")).toBe("vivace-latency");
+    await expect.poll(() => said("Proxy rate")).toMatch(/^\d+\.\d Mbit\/s$/);
+    await expect.poll(() => said("Proxy RTT")).toMatch(/^\d+\.\d ms$/);
     expect(await algorithms()).toMatchObject([{ algorithm: "vivace-latency" }]);
     expect(problems).toEqual([]);
   });
@@ -58,14 +58,14 @@ describe("through the tunnel", { timeout: 120_000 }, () => {
   it("is found by header fields as well, and plays on", async () => {
     const flows = async (): Promise<string> => (await fetch(`http://${HOST}:${tunnel.serverAdmin}/flows`)).text();
     await browser.page.goto(`http://${HOST}:${tunnel.listener}/?cmcd=header&proxy=http://${HOST}:${tunnel.serverAdmin}`);
-    await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("vivace-latency");
+    await expect.poll(() => said("Algorithm")).toBe("vivace-latency");
     expect(await flows()).toMatch(/"session":"[0-9a-f]{32}"/);
     await browser.page.waitForFunction("document.querySelector('video').currentTime > 1");
   });
 
   it("says that there is no answer where its origin is not listed, and plays on", async () => {
     await browser.page.goto(`${site.base}?proxy=http://${HOST}:${tunnel.serverAdmin}`);
-    await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("no answer");
+    await expect.poll(() => said("Algorithm")).toBe("no answer");
     expect(await algorithms()).toEqual([]);
     await browser.page.getByText(`admin.cors_allow_origins lists ${site.base.slice(0, -1)}`).waitFor();
     await browser.page.waitForFunction("document.querySelector('video').currentTime > 1");
@@ -101,15 +101,15 @@ describe("with a proxy that changes", { timeout: 120_000 }, () => {
 
   it("records each change once, says since when, and when there is no flow", async () => {
     await browser.page.goto(`${site.base}?proxy=${address}`);
-    await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("bbr2");
+    await expect.poll(() => said("Algorithm")).toBe("bbr2");
     algorithm = "copa";
-    await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toMatch(/^copa, for \d+ s$/);
+    await expect.poll(() => said("Algorithm")).toMatch(/^copa, for \d+ s$/);
     expect(await said("Proxy rate")).toBe("2.0 Mbit/s");
     algorithm = null;
-    await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toBe("no flow of this session");
+    await expect.poll(() => said("Algorithm")).toBe("no flow of this session");
     await browser.page.getByText("carries no flow whose player names this session").waitFor({ timeout: 30_000 });
     algorithm = "copa";
-    await expect.poll(() => said("Algorithm"), { timeout: 30_000 }).toMatch(/^copa/);
+    await expect.poll(() => said("Algorithm")).toMatch(/^copa/);
     const seen = await algorithms();
     expect(seen.map((e) => e["algorithm"])).toEqual(["bbr2", "copa"]);
     expect(openAtOnce).toBe(1);

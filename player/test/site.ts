@@ -34,6 +34,8 @@ export async function openSite(dir: string, answers: (request: IncomingMessage) 
       () => response.writeHead(404).end(),
     );
   });
+  // As nginx does; the default of 5 s ends the flow of a page that a slow machine delays.
+  server.keepAliveTimeout = 75_000;
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   const { port } = server.address() as AddressInfo;
   return {

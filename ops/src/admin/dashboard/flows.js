@@ -117,7 +117,10 @@ const keyOf = (flow) => `${flow.id} ${flow.client} ${flow.destination}`;
 
 /** The active flows. */
 export class FlowTable {
-  /** @type {Map<string, Seen>} */
+  /**
+   * The oldest first. Numbers of flows don't tell that: they begin with the number of the connection.
+   * @type {Map<string, Seen>}
+   */
   #seen = new Map();
   #table = element("flows", HTMLTableElement);
   #body = this.#table.createTBody();
@@ -141,7 +144,7 @@ export class FlowTable {
   show(flows) {
     const here = new Set(flows.map(keyOf));
     for (const key of this.#seen.keys()) if (!here.has(key)) this.#seen.delete(key);
-    for (const flow of flows) this.#note(flow, performance.now());
+    for (const flow of flows.toSorted((a, b) => b.age_s - a.age_s)) this.#note(flow, performance.now());
     this.#draw(false);
   }
 
@@ -176,8 +179,8 @@ export class FlowTable {
     const now = performance.now();
     const all = [...this.#seen.values()];
     const wanted = all.filter(({ flow }) => matches(this.#filter, [flow.destination, flow.client, flow.class, flow.protocol, flow.algorithm, flow.state, flow.connection]));
-    const largest = wanted.toSorted((a, b) => b.flow.rate_mbps - a.flow.rate_mbps).slice(0, MAX_ROWS);
-    const sorted = this.#sorted(largest.toSorted((a, b) => a.flow.id - b.flow.id));
+    const largest = new Set(wanted.toSorted((a, b) => b.flow.rate_mbps - a.flow.rate_mbps).slice(0, MAX_ROWS));
+    const sorted = this.#sorted(wanted.filter((seen) => largest.has(seen)));
     for (const seen of sorted) seen.row.show(seen, now);
     this.#place(sorted.map(({ row }) => row.row), chosen);
     this.#table.hidden = sorted.length === 0;
