@@ -6,7 +6,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 # With `--package` cargo would select other features of dependencies than for the workspace, and build them again.
 CARGO_BUILD := cargo build --release --workspace
 
-.PHONY: help setup programs dist build workspace pages demo figures lab-build lab lab-full qoe rtsp-table rules archive test test-full check advisories docs reference unit \
+.PHONY: help setup programs dist build workspace pages pages-built demo figures lab-build lab lab-full qoe rtsp-table rules archive test test-full check advisories docs reference unit \
 	bench coverage mutants clean
 
 help: ## Show this list
@@ -32,13 +32,15 @@ build: setup ## Build everything
 workspace: setup
 	$(CARGO_BUILD) --lib --bins --tests --examples
 
-pages: setup
+pages: setup pages-built
+
+# After any of the set-ups with npm's packages.
+pages-built:
 	(cd player && npm run build) & player=$$!; (cd lab/web && npm run build) && wait $$player
 
-demo: setup ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
-	$(CARGO_BUILD) --bin millrace-client --bin millrace-server --bin millrace-lab
-	$(MAKE) --no-print-directory pages
-	$(AS_ROOT) $(LAB) demo
+# PROGRAMS=DIRECTORY takes the three programs from there instead of compiling them.
+demo: ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
+	PROGRAMS="$(PROGRAMS)" lab/make-demo.sh
 
 # Incremental builds are not for measuring the tunnel: the compiler optimises less across modules.
 lab-build: setup ## Build millrace-lab, in seconds after a change in cc/ or lab/

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Deserialize;
 
+use crate::output;
 use crate::player::{BuiltPlayer, Played};
 use crate::report::summary::{self, StoredSummary};
 use crate::report::viewers::{ReportedPlayer, viewers};
@@ -114,7 +115,7 @@ struct PlayedFlow {
 pub fn run(options: &FramesOptions) -> Result<()> {
     for summary in summary::read_all(&options.results)? {
         let drawn = draw(&summary, &options.at, &options.material)?;
-        println!("{}: frames of {drawn} sessions", summary.scenario.name);
+        output::line(format_args!("{}: frames of {drawn} sessions", summary.scenario.name))?;
     }
     Ok(())
 }

@@ -17,7 +17,9 @@
 //! - [`frames`]: the frames on the players' screens, drawn after the runs.
 //! - [`report`]: one page with the figures and claims of many runs.
 //! - [`demo`]: the same video over plain TCP and through Millrace.
-//! - [`cli`]: the commands of `millrace-lab`.
+//! - [`cli`], `output`: the commands of `millrace-lab`, and what they print.
+
+#![warn(clippy::print_stdout)]
 
 pub mod calibrate;
 pub mod checkout;
@@ -32,6 +34,7 @@ pub mod http;
 pub mod interrupt;
 pub mod measure;
 pub mod netns;
+mod output;
 pub mod player;
 pub mod process;
 mod progress;

@@ -49,6 +49,12 @@ pub struct Qoe {
     pub bitrate_kbps: Option<f64>,
     /// Changes of quality.
     pub switches: u32,
+    /// QoE_lin, in Mbit/s.
+    #[serde(default)]
+    pub qoe_lin: Option<f64>,
+    /// The same without the term for changes of quality.
+    #[serde(default)]
+    pub qoe_lin_without_switches: Option<f64>,
     /// Mean PSNR of what was shown, in dB.
     pub psnr_db: Option<f64>,
     /// Mean SSIM of what played; `None` where the rungs' has not been measured.

@@ -8,6 +8,8 @@ use millrace_config::{ConfigError, Credentials, Source};
 use millrace_tunnel::credentials;
 use millrace_tunnel::credentials::CertificateOwner;
 
+use crate::output;
+
 /// Which configuration a command is about.
 #[derive(Args, Clone, Debug)]
 pub struct ConfigArgs {
@@ -19,7 +21,7 @@ pub struct ConfigArgs {
 /// The exit code of `program`: its own, or that of an error, which is printed first.
 pub fn exit_code(program: &str, result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        eprintln!("{program}: {error:#}");
+        output::error_line(format_args!("{program}: {error:#}"));
         match error.is::<ConfigError>() {
             true => ExitCode::from(ConfigError::EXIT_CODE),
             false => ExitCode::FAILURE,
@@ -38,8 +40,8 @@ pub fn report_check(
     source: &Source,
 ) -> anyhow::Result<ExitCode> {
     for warning in credentials::check(end, credentials, source)? {
-        println!("{path}: warning: {}: {warning}", warning.key);
+        output::line(format_args!("{path}: warning: {}: {warning}", warning.key))?;
     }
-    println!("{path}: ok");
+    output::line(format_args!("{path}: ok"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,9 @@ import type { Appended, Live, PlayerEvent, PlayerRecord, PsnrTable, Quality, Sam
 /** The picture may stand still this long between frames before it counts as frozen: two frames at 10/s, and the sampling step. */
 const FROZEN_MIN_S = 0.5;
 
+/** What a session that only stalls loses against one that never does (Pensieve, Table 1: QoE_lin). */
+const STALL_WEIGHT_MBPS = 4.3;
+
 /** After this time the decoder has caught up with what a stall held back. */
 const SETTLED_S = 1;
 
@@ -168,16 +171,23 @@ export function timeMean(list: readonly Piece[], value: (piece: Piece) => number
   return time > 0 ? sum / time : null;
 }
 
-/** Changes of the shown rung. */
-export function countSwitches(list: readonly Piece[]): number {
-  let last: number | null = null;
-  let switches = 0;
-  for (const piece of list) {
-    if (!piece.playing || piece.rung_kbps === null) continue;
-    if (last !== null && piece.rung_kbps !== last) switches++;
-    last = piece.rung_kbps;
-  }
-  return switches;
+/** Changes of the shown rung, each by how much. */
+export function switchesOf(list: readonly Piece[]): number[] {
+  const shown = list.flatMap((piece) => (piece.playing && piece.rung_kbps !== null ? [piece.rung_kbps] : []));
+  return shown.flatMap((rung, i) => {
+    const before = shown[i - 1] ?? rung;
+    return rung === before ? [] : [Math.abs(rung - before)];
+  });
+}
+
+/**
+ * QoE_lin in Mbit/s: mean bitrate while playing - 4.3 x (time stalled / session) - sum of rung changes / time played
+ * (Yin et al., SIGCOMM 2015, Equation 5, divided by the time; weights of Pensieve, SIGCOMM 2017, Table 1).
+ */
+export function qoeLin(session: { readonly bitrate_kbps: number | null; readonly rebuffer_ratio: number; readonly played_s: number }, switches_kbps: readonly number[]): number {
+  const changed_kbps = switches_kbps.reduce((sum, kbps) => sum + kbps, 0);
+  const perSecond = session.played_s > 0 ? changed_kbps / session.played_s : 0;
+  return ((session.bitrate_kbps ?? 0) - perSecond) / 1000 - STALL_WEIGHT_MBPS * session.rebuffer_ratio;
 }
 
 /** Time in which the same frame stayed although the player said that it played. */
@@ -306,19 +316,26 @@ export function qoe(record: PlayerRecord, duration_s: number, psnr: PsnrTable | 
   const list = pieces(record, line);
   const stall_s = line.stalls.reduce((sum, s) => sum + s.end_s - s.start_s, 0);
   const playing = list.filter((p) => p.playing);
+  const rebuffer_ratio = line.session_s > 0 ? round(Math.min(1, stall_s / line.session_s), 5) : 0;
+  const bitrate_kbps = round(timeMean(playing, (p) => p.rung_kbps), 1);
+  const played_s = round(playing.reduce((sum, p) => sum + p.end_s - p.start_s, 0), 3);
+  const switches = switchesOf(list);
+  const lin = (counted: readonly number[]): number => round(qoeLin({ bitrate_kbps, rebuffer_ratio, played_s }, counted), 4);
   return {
     startup_s: round(line.startup_s, 3),
     stalls: line.stalls.length,
     stall_s: round(stall_s, 3),
     stall_list: line.stalls.map((s) => ({ start_s: round(s.start_s, 3), end_s: round(s.end_s, 3), to_end: s.to_end })),
-    rebuffer_ratio: line.session_s > 0 ? round(Math.min(1, stall_s / line.session_s), 5) : 0,
-    bitrate_kbps: round(timeMean(playing, (p) => p.rung_kbps), 1),
-    switches: countSwitches(list),
+    rebuffer_ratio,
+    bitrate_kbps,
+    switches: switches.length,
+    qoe_lin: lin(switches),
+    qoe_lin_without_switches: lin([]),
     ...means(list, tables),
     dropped_frames: droppedFrames(record.samples, line, () => true),
     dropped_undisturbed: droppedUndisturbed(record.samples, line),
     frozen_outside_stalls_s: round(frozenOutsideStalls(list), 3),
-    played_s: round(playing.reduce((sum, p) => sum + p.end_s - p.start_s, 0), 3),
+    played_s,
     session_s: round(line.session_s, 3),
     live: record.live_target_s === null ? null : live(record, line, record.live_target_s),
     seconds: seconds(record, line, list, tables),

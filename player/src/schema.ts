@@ -171,6 +171,9 @@ export const sessionSchema = z.strictObject({
   rebuffer_ratio: z.number().min(0).max(1),
   bitrate_kbps: z.number().positive().nullable(),
   switches: z.int().min(0),
+  /** QoE_lin in Mbit/s, with and without its term for changes of the rung; null of sessions that were recorded before it was there. */
+  qoe_lin: finite.nullable().default(null),
+  qoe_lin_without_switches: finite.nullable().default(null),
   psnr_db: finite.nullable(),
   /** Of what played: frozen pictures don't count, for which there is no table. Null without a quality.json. */
   ssim: finite.nullable(),

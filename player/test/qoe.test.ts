@@ -83,7 +83,7 @@ describe("shown rung", () => {
 describe("figures", () => {
   it("gives nulls and a stall as long as the session when nothing played", () => {
     const figures = qoe(makeRecord([{ t: 0, type: "play_request" }], [], 10), 10, TABLE);
-    expect(figures).toMatchObject({ startup_s: null, stalls: 1, stall_s: 10, rebuffer_ratio: 1, bitrate_kbps: null, switches: 0, psnr_db: null, played_s: 0 });
+    expect(figures).toMatchObject({ startup_s: null, stalls: 1, stall_s: 10, rebuffer_ratio: 1, bitrate_kbps: null, switches: 0, psnr_db: null, played_s: 0, qoe_lin: -4.3, qoe_lin_without_switches: -4.3 });
     expect(figures.seconds).toHaveLength(10);
     expect(figures.seconds.every((s) => s.stalled && s.rung_kbps === null && s.psnr_db === null)).toBe(true);
   });
@@ -101,6 +101,9 @@ describe("figures", () => {
     const figures = qoe(record, 10, TABLE);
     expect(figures.startup_s).toBe(1);
     expect(figures.switches).toBe(2);
+    const bitrate_mbps = (figures.bitrate_kbps ?? NaN) / 1000;
+    expect(figures.qoe_lin_without_switches).toBeCloseTo(bitrate_mbps, 3);
+    expect(figures.qoe_lin).toBeCloseTo(bitrate_mbps - (2 * 3.25) / 9, 3);
     expect(figures.bitrate_kbps).toBeCloseTo((3 * 350 + 5 * 3600 + 350) / 9, 0);
     expect(figures.seconds.map((s) => s.rung_kbps)).toEqual([null, 350, 350, 350, 3600, 3600, 3600, 3600, 3600, 350]);
     expect(figures.played_s).toBe(9);
@@ -118,7 +121,7 @@ describe("figures", () => {
       10,
     );
     const figures = qoe(record, 10, TABLE);
-    expect(figures).toMatchObject({ stalls: 1, stall_s: 2, rebuffer_ratio: 0.2, bitrate_kbps: 350, switches: 0, played_s: 7 });
+    expect(figures).toMatchObject({ stalls: 1, stall_s: 2, rebuffer_ratio: 0.2, bitrate_kbps: 350, switches: 0, played_s: 7, qoe_lin: 0.35 - 4.3 * 0.2 });
     expect(figures.seconds.map((s) => s.stalled)).toEqual([false, false, false, true, true, false, false, false, false, false]);
   });
 

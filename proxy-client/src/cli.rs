@@ -6,6 +6,7 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use millrace_cli::{Program, SharedCommand, with_default_config};
 use millrace_ops::cli::{self, ConfigArgs};
 use millrace_ops::doctor::DoctorArgs;
+use millrace_ops::output;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials::CertificateOwner;
 use millrace_version::VERSION;
@@ -75,7 +76,7 @@ fn run(command: ClientCommand) -> anyhow::Result<ExitCode> {
             let config = millrace_config::load_client(&config, &algorithms::check)?;
             crate::run::check(&config)?;
             for RtspProblem { key, problem, remedy } in rtsp_check::check(&config) {
-                println!("{path}: warning: {key}: {problem}; {remedy}");
+                output::line(format_args!("{path}: warning: {key}: {problem}; {remedy}"))?;
             }
             let credentials = &config.tunnel.credentials;
             cli::report_check(&path, CertificateOwner::Client, credentials, &config.source)

@@ -17,6 +17,7 @@ use millrace_enrolment::{
 };
 use millrace_ops::certificates::{make_directory, write_file};
 use millrace_ops::doctor::DoctorArgs;
+use millrace_ops::output;
 use millrace_tunnel::algorithms;
 use millrace_wire::enrolment::{InviteToken, MAX_TOKEN_CHARS};
 
@@ -87,8 +88,8 @@ pub fn join(arguments: &JoinArgs) -> anyhow::Result<ExitCode> {
     write_file(&authority, &enrolled.authority, 0o644, arguments.replace)?;
     write_file(&certificate, &enrolled.certificate, 0o644, arguments.replace)?;
     write_config(path, &text, arguments.replace)?;
-    println!("{}", summary(&enrolled.certificate, &side)?);
-    println!("created {} and {}", path.display(), certificate.display());
+    output::line(summary(&enrolled.certificate, &side)?)?;
+    output::line(format_args!("created {} and {}", path.display(), certificate.display()))?;
     check_and_run(arguments)
 }
 
@@ -97,11 +98,14 @@ fn check_and_run(arguments: &JoinArgs) -> anyhow::Result<ExitCode> {
     let config = millrace_config::load_client(path, &algorithms::check)?;
     crate::run::check(&config)?;
     let verdict = crate::doctor::run(&DoctorArgs { config: path.clone(), json: false })?;
-    println!("use: curl -x http://{} http://ORIGIN/", arguments.listen);
+    output::line(format_args!("use: curl -x http://{} http://ORIGIN/", arguments.listen))?;
     if arguments.run {
         return crate::run::run(&config);
     }
-    println!("start: millrace-client run{}", config_argument(path, DEFAULT_CONFIG));
+    output::line(format_args!(
+        "start: millrace-client run{}",
+        config_argument(path, DEFAULT_CONFIG)
+    ))?;
     Ok(verdict)
 }
 
@@ -113,7 +117,10 @@ pub fn renew(path: &Path) -> anyhow::Result<ExitCode> {
     let config: ClientConfig = millrace_config::load_client(path, &algorithms::check)?;
     millrace_enrolment::renew(&config)?;
     let certificate = &config.tunnel.credentials.certificate;
-    println!("renewed {}; SIGHUP lets a running client use it", certificate.display());
+    output::line(format_args!(
+        "renewed {}; SIGHUP lets a running client use it",
+        certificate.display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -139,7 +146,8 @@ fn client_side(token: &InviteToken) -> anyhow::Result<ClientSide> {
 fn configuration(arguments: &JoinArgs, side: &ClientSide, state_dir: &Path) -> String {
     let file = |name: &str| toml_string(state_dir.join(name).display());
     format!(
-        "# Written by `millrace-client join`. All keys: proxy-client/client.example.toml.\n\
+        "# Written by `millrace-client join`. All keys: docs/reference/configuration-client.md, and\n\
+         # /usr/share/doc/millrace-client/examples/client.example.toml where the package is installed.\n\
          \n\
          [tunnel]\n\
          servers = [{server}]\n\

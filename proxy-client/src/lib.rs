@@ -1,5 +1,7 @@
 //! Accepts TCP flows and carries them through the tunnel.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod accept_queue;
 pub mod accepted;
 pub mod cli;

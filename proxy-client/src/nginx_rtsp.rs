@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use millrace_ops::output;
+
 use crate::source_translation;
 
 /// Ports of RTSP (IANA: `rtsp` and `rtsp-alt`).
@@ -23,7 +25,7 @@ pub(crate) fn warn(arguments: &[OsString]) {
     }
     let chains = source_translation::chains();
     if let Some(reason) = problem(&read(ADDRESS_FILE), chains) {
-        eprintln!("{}", warning(&ports, &reason, &directory.join(CHOSEN_FILE)));
+        output::error_line(warning(&ports, &reason, &directory.join(CHOSEN_FILE)));
     }
 }
 

@@ -8,6 +8,7 @@ use millrace_ops::certificates;
 use millrace_ops::certificates::CertificatesArgs;
 use millrace_ops::cli::{self, ConfigArgs};
 use millrace_ops::doctor::DoctorArgs;
+use millrace_ops::output;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials::CertificateOwner;
 use millrace_version::VERSION;
@@ -86,13 +87,13 @@ fn run(command: ServerCommand) -> anyhow::Result<ExitCode> {
         ServerCommand::Rules(arguments) => rules::run(arguments),
         ServerCommand::Certificates(arguments) if arguments.list => {
             for line in certificates::list(&arguments.dir)? {
-                println!("{line}");
+                output::line(line)?;
             }
             Ok(ExitCode::SUCCESS)
         }
         ServerCommand::Certificates(arguments) => {
             for report in certificates::run(&arguments, time::OffsetDateTime::now_utc())? {
-                println!("{report}");
+                output::line(report)?;
             }
             Ok(ExitCode::SUCCESS)
         }

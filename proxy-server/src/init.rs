@@ -12,6 +12,7 @@ use millrace_cli::config_argument;
 use millrace_config::{Host, HostPort};
 use millrace_enrolment::{ensure_absent, toml_string, write_config};
 use millrace_ops::certificates::{self, CertificatesArgs, write_file};
+use millrace_ops::output;
 use millrace_tunnel::algorithms;
 use time::OffsetDateTime;
 
@@ -102,13 +103,13 @@ pub fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
     let certificates = CertificatesArgs {
         dir: state_dir.clone(),
         server_name: vec![arguments.address.host.clone()],
-        client: Vec::new(),
+        client: Some(Vec::new()),
         days: CERTIFICATE_DAYS,
         renew: arguments.replace,
         list: false,
     };
     for report in certificates::run(&certificates, OffsetDateTime::now_utc())? {
-        println!("{report}");
+        output::line(report)?;
     }
     let denied = state_dir.join(DENIED_CLIENTS);
     if !denied.exists() {
@@ -116,16 +117,16 @@ pub fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
         write_file(&denied, comment, 0o644, false)?;
     }
     write_config(path, &text, arguments.replace)?;
-    println!("created {}", path.display());
+    output::line(format_args!("created {}", path.display()))?;
     let config = millrace_config::load_server(path, &algorithms::check)?;
     crate::run::check(&config)?;
     if arguments.run {
         return crate::run::run(&config);
     }
     let config = config_argument(path, DEFAULT_CONFIG);
-    println!(
+    output::line(format_args!(
         "start: millrace-server run{config}; then for each client: millrace-server invite{config} NAME"
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -138,7 +139,8 @@ fn configuration(arguments: &InitArgs, state_dir: &Path) -> anyhow::Result<Strin
     let listen = toml_string(arguments.listen.unwrap_or(SocketAddr::new(any, *port)));
     let file = |name: &str| toml_string(state_dir.join(name).display());
     let mut text = format!(
-        "# Written by `millrace-server init`. All keys: proxy-server/server.example.toml.\n\
+        "# Written by `millrace-server init`. All keys: docs/reference/configuration-server.md, and\n\
+         # /usr/share/doc/millrace-server/examples/server.example.toml where the package is installed.\n\
          \n\
          [tunnel]\n\
          listen = [{listen}]\n\

@@ -11,6 +11,7 @@ use clap::Args;
 use millrace_config::ServerConfig;
 use millrace_enrolment::{EnrolmentService, Invites};
 use millrace_ops::certificates::{ClientName, load_authority};
+use millrace_ops::output;
 use millrace_tunnel::algorithms;
 use millrace_tunnel::credentials::alternative_names;
 use millrace_wire::Destination;
@@ -37,13 +38,13 @@ pub struct InviteArgs {
 pub fn run(arguments: &InviteArgs) -> anyhow::Result<ExitCode> {
     let config = millrace_config::load_server(&arguments.config, &algorithms::check)?;
     let token = token(&config, arguments, OffsetDateTime::now_utc())?;
-    println!("{token}");
+    output::line(token)?;
     // The token is all that goes to standard output.
-    eprintln!(
+    output::error_line(format_args!(
         "{} uses it within {} minutes, once: millrace-client join TOKEN",
         arguments.name.as_str(),
         arguments.minutes
-    );
+    ));
     Ok(ExitCode::SUCCESS)
 }
 

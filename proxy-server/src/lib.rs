@@ -1,5 +1,7 @@
 //! The tunnel server: connects flows of the tunnel to their destinations.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod cli;
 pub mod doctor;
 mod init;

@@ -81,13 +81,6 @@ struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// The next step of its flow's set-up begins.
-    fn begin_step(&mut self, step: SetupStep, now: Instant) {
-        if let Admitted::Flow(admission) = &mut self.admission {
-            admission.begin_step(step, now);
-        }
-    }
-
     /// Whether its SETUP requests are followed if it is RTSP: not behind an upstream proxy, which would
     /// receive the media.
     fn follows_rtsp(&self, core: &Core) -> bool {
@@ -155,19 +148,15 @@ impl ServerRole {
         };
         let key = self.next_key;
         self.next_key += 1;
-        let mut trace = match request.carries {
-            Carries::Tcp => core.shared.begin_trace(request.trace_parent, core.now()),
-            Carries::Udp { .. } => None,
-        };
+        let mut trace = core.shared.begin_trace(request.trace_parent, core.now());
         if let Some(trace) = &mut trace {
             trace.describe(class_of(request.class.as_deref()), request.destination.port());
         }
         let admission = match self.admit(core, conn, key, &request) {
-            Ok(Admitted::Flow(mut admission)) => {
-                admission.trace = trace;
-                Admitted::Flow(admission)
+            Ok(mut admission) => {
+                *admission.trace() = trace;
+                admission
             }
-            Ok(admission) => admission,
             Err(failure) => {
                 if let Some(trace) = &mut trace {
                     trace.finish(Some(failure_metric(failure).as_str()), core.now());
@@ -231,7 +220,7 @@ impl ServerRole {
     /// Asks for the addresses of a name, unless no address of it could be permitted.
     fn resolve(&mut self, core: &mut Core, key: u64, host: &str, port: u16) {
         let Some(pending) = self.pending.get_mut(&key) else { return };
-        pending.begin_step(SetupStep::Resolve, core.now());
+        pending.admission.begin_step(SetupStep::Resolve, core.now());
         let acl = if pending.udp { &self.shared.udp_acl } else { &self.shared.acl };
         if let Err(reason) = acl.may_permit_name(host, port) {
             tracing::warn!(
@@ -273,7 +262,7 @@ impl ServerRole {
                 if let Some(evicted) = evicted {
                     self.refuse(core, evicted, ConnectFailure::Overloaded);
                 }
-                Admitted::Unanswered(place)
+                Admitted::Unanswered { place, trace: None }
             })
         } else {
             core.admit_flow(conn, viewer).map(Admitted::Flow)
@@ -291,7 +280,7 @@ impl ServerRole {
     /// Dials those of the addresses that are allowed.
     fn dial(&mut self, core: &mut Core, key: u64, addresses: &[SocketAddr]) {
         let Some(pending) = self.pending.get_mut(&key) else { return };
-        pending.begin_step(SetupStep::Dial, core.now());
+        pending.admission.begin_step(SetupStep::Dial, core.now());
         self.shared.own.refresh(core.now());
         pending.deadline = core.now() + self.shared.dial.timeout;
         let mut allowed = Vec::new();
@@ -415,9 +404,7 @@ impl ServerRole {
             tracing::info!(destination = %pending.label.destination, %failure, "flow refused");
             let counted = failure_metric(failure);
             core.shared.metrics.flows_finished.of(counted.into()).inc();
-            if let Admitted::Flow(admission) = &mut pending.admission {
-                admission.end_set_up(Some(counted.as_str()), core.now());
-            }
+            pending.admission.end_set_up(Some(counted.as_str()), core.now());
             pending.stage = RequestState::Refusing(failure);
             self.answer(core, key);
         }
@@ -463,7 +450,7 @@ impl ServerRole {
             stream,
             label,
             repair,
-            admission,
+            mut admission,
             client_ended,
             header,
             stage,
@@ -491,6 +478,7 @@ impl ServerRole {
                 });
             }
             (RequestState::AnsweringUdp(socket, medium), Ok(())) => {
+                admission.begin_step(SetupStep::FirstByte, core.now());
                 let finished = client_ended;
                 // Without it the reason has been logged, and the stream reset.
                 let _ = core.start_datagrams(DatagramsStart {

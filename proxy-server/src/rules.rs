@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use millrace_mcc::rules::{LuaRules, SelectionRules};
 use millrace_mcc::{Config, RuleInput, RulesText};
+use millrace_ops::output;
 
 /// Maximum size of a rule input on standard input.
 const MAX_INPUT_BYTES: u64 = 1 << 20;
@@ -45,7 +46,7 @@ pub fn run(arguments: RulesArgs) -> anyhow::Result<ExitCode> {
     match arguments.command {
         RulesCommand::Check { files } => check(&files),
         RulesCommand::Explain { file, input } => {
-            println!("{}", explain(&file, &input)?);
+            output::line(explain(&file, &input)?)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -58,11 +59,11 @@ fn check(files: &[PathBuf]) -> anyhow::Result<ExitCode> {
         for (name, outcome) in &tests {
             if let Err(problem) = outcome {
                 failed = true;
-                println!("{}: {name}: {problem}", file.display());
+                output::line(format_args!("{}: {name}: {problem}", file.display()))?;
             }
         }
         let passed = tests.iter().filter(|(_, outcome)| outcome.is_ok()).count();
-        println!("{}: {passed} of {} tests passed", file.display(), tests.len());
+        output::line(format_args!("{}: {passed} of {} tests passed", file.display(), tests.len()))?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

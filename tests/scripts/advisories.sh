@@ -43,11 +43,12 @@ npm_audit() {
     node tests/scripts/npm-advisories.mjs "$work/npm.json" >>"$work/log" 2>&1
 }
 
+# go_advisories DIRECTORY: of its module.
 go_advisories() {
     command -v go >/dev/null || { echo "go is missing" && return 2; }
     GOFLAGS=-mod=mod timeout "$timeout_s" go mod download -json golang.org/x/vulndb@latest >"$work/vulndb.json" ||
         return 2
-    (cd tests/interop/go &&
+    (cd "$1" &&
         timeout "$timeout_s" go list -mod=readonly -deps -f '{{$p := .ImportPath}}{{with .Module}}{{$p}} {{.Path}} {{.Version}}{{end}}' .) \
         >"$work/packages" || return 2
     python3 tests/scripts/go-advisories.py "$work/vulndb.json" "$work/packages"
@@ -68,9 +69,12 @@ done
 timeout "$timeout_s" python3 tests/scripts/python-advisories.py tests/interop/python/requirements.txt \
     learner/requirements.txt >"$work/log" 2>&1
 report Python $? "the project data (JSON) of PyPI"
-go_advisories >"$work/log" 2>&1
+go_advisories tests/interop/go >"$work/log" 2>&1
 report Go $? "the Go module golang.org/x/vulndb"
 if [ "$mode" = all ]; then
+    # Its modules are large, and only `make test-full` needs them.
+    go_advisories tests/collector >"$work/log" 2>&1
+    report "Go, collector" $? "the Go module golang.org/x/vulndb"
     rust_advisories >"$work/log" 2>&1
     report Rust $? "RustSec's git repository"
 else

@@ -5,17 +5,20 @@
 #   setup.sh            all
 #   setup.sh programs   what millrace-client and millrace-server need
 #   setup.sh dist       what packages of them need
+#   setup.sh demo       what the demo needs besides the programs
 set -eu
 cd "$(dirname "$0")/../.."
 
 say() { echo "setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
 
-command -v cargo >/dev/null || fail "cargo is missing; install Rust with rustup, the version is in rust-toolchain.toml"
+[ "${1:-all}" = demo ] || command -v cargo >/dev/null ||
+    fail "cargo is missing; install Rust with rustup, the version is in rust-toolchain.toml"
 # Of the build of BoringSSL, of the bindings to it (bindgen), and of quiche's patches.
 packages="clang cmake g++ git libclang-dev make patch"
 case ${1:-all} in
 programs) only=programs ;;
+demo) only=demo packages="chromium ethtool ffmpeg iproute2 nftables nginx-light procps" ;;
 dist) only=programs packages="$packages debian-archive-keyring python3-venv" ;;
 all)
     only=
@@ -26,7 +29,7 @@ all)
     [ -x /usr/sbin/dockerd ] || [ -x /usr/bin/dockerd ] || packages="$packages docker.io"
     ;;
 *)
-    echo "usage: $0 [programs|dist]" >&2
+    echo "usage: $0 [programs|dist|demo]" >&2
     exit 64
     ;;
 esac
@@ -36,7 +39,7 @@ check_node() {
     node -e 'const [a,b]=process.versions.node.split(".").map(Number);process.exit(a>20||a==20&&b>=19?0:1)' ||
         fail "Node.js 20.19 or newer is needed, this is $(node --version)"
 }
-[ -n "$only" ] || check_node
+[ "$only" = programs ] || check_node
 
 missing=""
 for package in $packages; do
@@ -54,8 +57,8 @@ if [ -n "$missing" ]; then
         apt-get install -y -qq --no-install-recommends $missing >&2
 fi
 
-third_party/quiche/prepare.sh
-[ -z "$only" ] || exit 0
+[ "$only" = demo ] || third_party/quiche/prepare.sh
+[ "$only" != programs ] || exit 0
 
 for package in player lab/web; do
     stamp=$package/node_modules/.millrace-lock
@@ -65,6 +68,8 @@ for package in player lab/web; do
         cp "$package/package-lock.json" "$stamp"
     fi
 done
+
+[ -z "$only" ] || exit 0
 
 # The peers of the interop tests (docs/research/interop.md), without which everything else works.
 go_module=tests/interop/go

@@ -136,7 +136,7 @@ building_job() {
 
 # The parts that run beside each other, the longest first.
 concurrent_parts=(end-to-end check compose player unit quic-peers nginx-and-machine dist-package deployment join)
-[ -z "$full" ] || concurrent_parts+=(chart docs fuzz)
+[ -z "$full" ] || concurrent_parts+=(chart collector docs fuzz)
 
 concurrent_part() {
     case $1 in
@@ -156,6 +156,7 @@ concurrent_part() {
     deployment) part "$1" tests/scripts/deployment.sh ;;
     join) part "$1" "${as_root[@]}" tests/scripts/join.sh ;;
     chart) part "$1" tests/scripts/chart.sh ;;
+    collector) part "$1" tests/scripts/collector.sh ;;
     docs) part "$1" make --no-print-directory docs ;;
     fuzz) part "$1" tests/fuzz/run.sh "${FUZZ_SECONDS:-60}" ;;
     esac

@@ -286,3 +286,16 @@ pub enum FlowState {
     /// Both have ended; the last bytes are on their way.
     Closing,
 }
+
+impl FlowState {
+    /// The name in answers of the admin listener.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Open => "open",
+            Self::ClientEnded => "client_ended",
+            Self::DestinationEnded => "destination_ended",
+            Self::Closing => "closing",
+        }
+    }
+}

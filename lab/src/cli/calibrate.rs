@@ -10,6 +10,7 @@ use clap::Args;
 use crate::calibrate;
 use crate::demo::LinkOptions;
 use crate::emulator::FrameIo;
+use crate::output;
 use crate::run::Run;
 use crate::topology::{KernelCc, Topology};
 
@@ -33,7 +34,7 @@ pub fn calibrate(options: &CalibrateOptions) -> Result<ExitCode> {
     let frame_io = options.frame_io.unwrap_or_else(FrameIo::best);
     let topology = Topology::with_frame_io(&run, KernelCc::Cubic, frame_io)?;
     let found = calibrate::run(&topology, link, Duration::from_secs(options.duration_s))?;
-    println!("{}", serde_json::to_string_pretty(&found)?);
+    output::line(serde_json::to_string_pretty(&found)?)?;
     let faults = found.faults();
     for fault in &faults {
         writeln!(stderr(), "millrace-lab: out of tolerance: {fault}").ok();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use crate::output;
 use crate::player::BuiltPlayer;
 use crate::scenario::STREAM_MBPS;
 use crate::step::ProgressStep;
@@ -84,11 +85,11 @@ fn make(
         Ok(())
     })?;
     drop(step);
-    println!("{what}: {}", directory.display());
+    output::line(format_args!("{what}: {}", directory.display()))?;
     let said = std::fs::read_to_string(&log).unwrap_or_default();
     // Without progress lines and machine-readable lines.
     for line in said.lines().filter(|line| !line.ends_with(" %") && !line.starts_with('{')) {
-        println!("    {line}");
+        output::line(format_args!("    {line}"))?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use clap::{Command, CommandFactory, Parser, Subcommand};
 use crate::dataset::DatasetOptions;
 use crate::demo::DemoOptions;
 use crate::frames::FramesOptions;
+use crate::output;
 use crate::report::ReportOptions;
 use crate::report::archive::{self, ArchiveOptions};
 use crate::report::claims_page::{self, ClaimsOptions};
@@ -98,10 +99,10 @@ fn execute(command: LabCommand) -> Result<ExitCode> {
         LabCommand::Clean => {
             let removed = clean::clean()?;
             for name in &removed {
-                println!("removed {name}");
+                output::line(format_args!("removed {name}"))?;
             }
             if removed.is_empty() {
-                println!("nothing was left");
+                output::line("nothing was left")?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -1,6 +1,5 @@
 //! The outcome of claims and runs, as text or as JSON.
 
-use std::io::{Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,6 +7,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
+use crate::output;
 use crate::results::claims::{ClaimVerdict, Judged};
 use crate::results::{CellSummary, GroupSummary, Statistics, Summary};
 use crate::scenario::AlgorithmVariant;
@@ -93,7 +93,7 @@ impl OutcomeTally {
                 "skipped_runs": self.skipped_runs,
                 "invalid_runs": self.invalid_runs,
             });
-            writeln!(stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
+            output::line(serde_json::to_string_pretty(&all)?)?;
         } else {
             let mut parts = match self.hold + self.undecided + self.fail + self.not_measured {
                 0 => vec!["no claims".to_owned()],
@@ -112,7 +112,7 @@ impl OutcomeTally {
             let more = more.into_iter().filter(|(count, _)| *count > 0);
             parts.extend(more.map(|(count, what)| format!("{count} {what}")));
             let quick = if display.quick { "; quick: proves nothing" } else { "" };
-            writeln!(stdout(), "{}{quick}", parts.join(", "))?;
+            output::line(format_args!("{}{quick}", parts.join(", ")))?;
         }
         if self.done_runs == 0 && self.skipped_runs > 0 {
             return Ok(ExitCode::FAILURE);
@@ -129,35 +129,36 @@ impl OutcomeTally {
 
 /// Prints a scenario's results as text.
 fn show(summary: &Summary, path: &Path, display: DisplayOptions) -> Result<()> {
-    let out = &mut stdout();
     let head = &summary.scenario;
-    writeln!(out, "{}: {}", head.name, head.title)?;
+    output::line(format_args!("{}: {}", head.name, head.title))?;
     if let Some(quick) = &summary.quick {
-        writeln!(out, "  quick: {quick}")?;
+        output::line(format_args!("  quick: {quick}"))?;
     }
-    writeln!(out, "{}", table(summary, summary.cells.iter()))?;
+    output::line(table(summary, summary.cells.iter()))?;
     show_invalid(summary, display)?;
     for problem in &summary.problems {
-        writeln!(out, "  {} runs not done: {}", problem.runs, problem.reason)?;
+        output::line(format_args!("  {} runs not done: {}", problem.runs, problem.reason))?;
     }
     for claim in &summary.claims {
-        writeln!(out, "  {}", sentence(claim))?;
+        output::line(format_args!("  {}", sentence(claim)))?;
     }
-    writeln!(out, "  {}\n", path.display())?;
+    output::line(format_args!("  {}\n", path.display()))?;
     Ok(())
 }
 
 /// Prints the figures of invalid runs where they are wanted, and otherwise how to see them.
 fn show_invalid(summary: &Summary, display: DisplayOptions) -> Result<()> {
-    let out = &mut stdout();
     let invalid = &summary.invalid_runs;
     if !invalid.is_empty() && !display.show_invalid {
-        writeln!(out, "  {} invalid runs are not shown; --show-invalid shows them", invalid.len())?;
+        output::line(format_args!(
+            "  {} invalid runs are not shown; --show-invalid shows them",
+            invalid.len()
+        ))?;
     }
     for run in invalid.iter().filter(|_| display.show_invalid) {
         let (name, because) = (run.cell.runs.join(", "), run.because.join("; "));
-        writeln!(out, "  INVALID {name}, in no claim: {because}")?;
-        writeln!(out, "{}", table(summary, std::iter::once(&run.cell)))?;
+        output::line(format_args!("  INVALID {name}, in no claim: {because}"))?;
+        output::line(table(summary, std::iter::once(&run.cell)))?;
     }
     Ok(())
 }

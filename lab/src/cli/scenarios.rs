@@ -1,7 +1,7 @@
 //! Selection of scenario files on the command line, `list` and `check`.
 
 use std::fs;
-use std::io::{Write, stderr, stdout};
+use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::checkout;
 use crate::cli::outcome::DisplayOptions;
+use crate::output;
 use crate::runner::{self, Earlier};
 use crate::scenario::part::{self, CellSelector};
 use crate::scenario::{AlgorithmPreset, AlgorithmVariant, BaselineSettings, Driver, ScenarioFile};
@@ -191,7 +192,7 @@ pub fn list(options: &ListOptions) -> Result<ExitCode> {
             })
         };
         let all: Vec<_> = files.iter().map(entry).collect();
-        writeln!(stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
+        output::line(serde_json::to_string_pretty(&all)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     for file in &files {
@@ -199,7 +200,7 @@ pub fn list(options: &ListOptions) -> Result<ExitCode> {
         let (runs, claims) = (runs(file), file.claims.len());
         let drivers: Vec<_> = file.head.drivers.iter().map(|driver| driver.name()).collect();
         let drivers = drivers.join(", ");
-        writeln!(stdout(), "{name:16} {title} ({drivers}; {runs} runs, {claims} claims)")?;
+        output::line(format_args!("{name:16} {title} ({drivers}; {runs} runs, {claims} claims)"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -213,7 +214,7 @@ pub fn check(options: &CheckOptions) -> Result<ExitCode> {
         let (cells, claims) = (file.cells.len(), file.claims.len());
         let path = file.path.display();
         let repeat = file.head.repeat;
-        writeln!(stdout(), "{path}: good: {cells} cells x {repeat}, {claims} claims")?;
+        output::line(format_args!("{path}: good: {cells} cells x {repeat}, {claims} claims"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

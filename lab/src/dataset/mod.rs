@@ -23,6 +23,7 @@ use millrace_sim::{DataSource, FlowSetup, NoObserver, Setup, Supervisor, run_sup
 pub use path::{DatasetPath, TraceSplit};
 
 use crate::interrupt;
+use crate::output;
 use crate::progress::RunProgress;
 use crate::runner::NotDone;
 use crate::traces::Traces;
@@ -100,7 +101,7 @@ pub fn run(options: &DatasetOptions) -> Result<()> {
     let recorded = path::split(recorded, options.recorded, options.split_seed);
     match recorded.as_slice() {
         [] => eprintln!("no recorded links below {}: no path uses one", directory.display()),
-        names => println!("recorded links: {}", names.join(", ")),
+        names => output::line(format_args!("recorded links: {}", names.join(", ")))?,
     }
 
     let jobs = options
@@ -146,7 +147,12 @@ pub fn run(options: &DatasetOptions) -> Result<()> {
         std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
     }
     telemetry::write_file(&options.out, &rows)?;
-    println!("{} episodes of {} paths: {}", rows.len(), options.paths, options.out.display());
+    output::line(format_args!(
+        "{} episodes of {} paths: {}",
+        rows.len(),
+        options.paths,
+        options.out.display()
+    ))?;
     Ok(())
 }
 

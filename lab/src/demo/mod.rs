@@ -3,6 +3,7 @@
 mod options;
 mod report;
 mod results;
+mod times;
 mod tunnel;
 
 use std::fs;
@@ -14,10 +15,12 @@ use anyhow::{Context, Result, bail};
 pub use self::options::{DemoOptions, DemoVariant, LinkOptions};
 use self::report::SessionsReport;
 use self::results::{DemoSession, DemoSessions};
+use self::times::DemoTimes;
 use self::tunnel::{DemoTunnel, TunnelSetup};
 use crate::checkout;
 use crate::emulator::{EmulatorReport, LinkConfig};
 use crate::host::{self, CpuTime};
+use crate::output;
 use crate::player::{BrowserHost, BuiltPlayer, PlayRequest};
 use crate::process::require;
 use crate::proxies::Binaries;
@@ -62,7 +65,9 @@ pub fn run(options: &DemoOptions) -> Result<()> {
         binaries,
         rules: checkout::existing(&options.tproxy_rules),
     };
+    let mut times = DemoTimes::begin();
     demo.prepare(options)?;
+    times.end_part("video");
 
     let mut sessions = DemoSessions::default();
     for (index, &variant) in options.variants.iter().enumerate() {
@@ -83,6 +88,8 @@ pub fn run(options: &DemoOptions) -> Result<()> {
         }
     }
 
+    times.end_part("sessions");
+
     let results = demo.out.join("results.json");
     results::write(&results, options, link, &sessions)?;
     let report = demo.out.join("report.html");
@@ -90,11 +97,13 @@ pub fn run(options: &DemoOptions) -> Result<()> {
         let _step = ProgressStep::begin("drawing the report", None)?;
         page.draw(&demo.out, &report)?;
     }
-    println!("{}", results::table(&sessions.counted));
+    times.end_part("report");
+    output::line(results::table(&sessions.counted))?;
     for reason in sessions.counted.iter().filter_map(DemoSession::invalid_reason) {
-        println!("invalid: {reason}");
+        output::line(format_args!("invalid: {reason}"))?;
     }
-    println!("report:  {}\nfigures: {}", report.display(), results.display());
+    output::line(format_args!("time:    {}", times.text()))?;
+    output::line(format_args!("report:  {}\nfigures: {}", report.display(), results.display()))?;
     Ok(())
 }
 

@@ -238,6 +238,7 @@ pub fn table(all: &[DemoSession]) -> String {
         "rebuffer ratio",
         "bitrate kbit/s",
         "switches",
+        "QoE Mbit/s",
         "PSNR dB",
     ]);
     for session in all {
@@ -252,6 +253,7 @@ pub fn table(all: &[DemoSession]) -> String {
             format!("{:.3}", qoe.rebuffer_ratio),
             shown(qoe.bitrate_kbps, 0),
             qoe.switches.to_string(),
+            shown(qoe.qoe_lin, 2),
             shown(qoe.psnr_db, 1),
         ]);
     }
@@ -272,6 +274,8 @@ mod tests {
             rebuffer_ratio: 0.125,
             bitrate_kbps: Some(1570.4),
             switches: 3,
+            qoe_lin: Some(1.02),
+            qoe_lin_without_switches: Some(1.03),
             psnr_db: Some(38.26),
             ssim: None,
             vmaf: None,
@@ -314,7 +318,7 @@ mod tests {
         let text = table(&[session(DemoVariant::Bbr, true)]);
         let row = text.lines().find(|line| line.contains("BBR")).unwrap();
         let cells: Vec<_> = row.trim_matches('│').split(['┆', '│']).map(str::trim).collect();
-        assert_eq!(cells, ["plain TCP, BBR", "-", "2", "0.125", "1570", "3", "38.3"]);
+        assert_eq!(cells, ["plain TCP, BBR", "-", "2", "0.125", "1570", "3", "1.02", "38.3"]);
     }
 
     #[test]

@@ -211,6 +211,8 @@ fn session_result(session: &DashSession, start_s: f64) -> SessionResult {
         ("rebuffer_ratio", Some(qoe.rebuffer_ratio)),
         ("bitrate_kbps", qoe.bitrate_kbps),
         ("switches", Some(f64::from(qoe.switches))),
+        ("qoe_lin", qoe.qoe_lin),
+        ("qoe_lin_without_switches", qoe.qoe_lin_without_switches),
         ("psnr_db", qoe.psnr_db),
         ("ssim", qoe.ssim),
         ("vmaf", qoe.vmaf),

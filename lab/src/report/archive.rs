@@ -22,6 +22,7 @@ use super::summary::{self, StoredSummary};
 use super::viewers::FILE as FRAMES_FILE;
 use super::{figure, fill, read_page};
 use crate::checkout;
+use crate::output;
 use crate::results::{entries, metric, read_json};
 
 /// Largest page, so that a clone of the repository stays small.
@@ -66,7 +67,7 @@ pub fn run(options: &ArchiveOptions) -> Result<()> {
         let directory = out.join(&summary.scenario.name);
         archive(&summary, &page, &directory)?;
         archive_runs(&summary, options.runs, &directory)?;
-        println!("{}", directory.display());
+        output::line(directory.display())?;
     }
     Ok(())
 }

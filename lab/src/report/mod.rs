@@ -36,6 +36,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::checkout;
+use crate::output;
 use document::{Document, Panel, ReportTable, ScenarioFigure};
 use gallery::MAX_IMAGE_BYTES;
 pub use plot::{Corner, OneOrMore, Plot, PlotKind, ReferenceLine, Scalar};
@@ -130,11 +131,11 @@ pub fn run(options: &ReportOptions) -> Result<()> {
     let (hold, fail, undecided) = (count("holds"), count("fails"), count("undecided"));
     let not_measured = count("not measured");
     if hold + fail + undecided + not_measured > 0 {
-        println!(
+        output::line(format_args!(
             "{hold} claims hold, {fail} fail, {undecided} are undecided, {not_measured} were not measured"
-        );
+        ))?;
     }
-    println!("{}", out.display());
+    output::line(out.display())?;
     Ok(())
 }
 

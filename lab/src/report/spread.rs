@@ -7,7 +7,8 @@ use super::summary::{StoredCell, StoredPart, StoredStatistic, StoredSummary};
 use super::units::{quantity, shown};
 
 /// Figures of a viewer's session, in the order of the columns.
-const FIGURES: [&str; 10] = [
+const FIGURES: [&str; 11] = [
+    "qoe_lin",
     "bitrate_kbps",
     "rebuffer_ratio",
     "gave_up",

@@ -36,7 +36,9 @@ const SHARES: [&str; 10] = [
 ];
 
 /// Where the spelling alone would not read well.
-const NAMES: [(&str, &str); 30] = [
+const NAMES: [(&str, &str); 32] = [
+    ("qoe_lin", "QoE_lin"),
+    ("qoe_lin_without_switches", "QoE_lin without changes"),
     ("goodput_mbps", "Goodput"),
     ("throughput_mbps", "Throughput"),
     ("rate_mbps", "Rate"),

@@ -17,7 +17,7 @@ pub const OF_LINK: [(&str, &str); 12] = [
 ];
 
 /// Meanings of a flow's figures; `rtt_ms` stands for `rtt_ms.mean` and its like.
-pub const OF_FLOW: [(&str, &str); 37] = [
+pub const OF_FLOW: [(&str, &str); 39] = [
     (
         "goodput_mbps",
         "Bytes of UDP payload that arrived for the first time; in the emulator what the player's socket received, of a \
@@ -91,6 +91,12 @@ pub const OF_FLOW: [(&str, &str); 37] = [
     ),
     ("bitrate_kbps", "Of a player: mean bitrate of what was on the screen"),
     ("switches", "Of a player: number of changes of the bitrate"),
+    (
+        "qoe_lin",
+        "Of a DASH player: mean bitrate while it played - 4.3 x rebuffer_ratio - sum of the changes of the bitrate / time \
+         played, in Mbit/s",
+    ),
+    ("qoe_lin_without_switches", "Of a DASH player: the same without the changes"),
     ("psnr_db", "Of a player: mean PSNR of what was on the screen"),
     ("ssim", "Of a DASH player: mean SSIM of what was on the screen, while it played"),
     ("vmaf", "Of a DASH player: mean VMAF of what was on the screen, while it played"),

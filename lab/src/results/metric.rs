@@ -1,7 +1,7 @@
 //! Names of the figures. `meanings.rs` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 48] = [
+pub const OF_FLOW: [&str; 50] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -43,6 +43,8 @@ pub const OF_FLOW: [&str; 48] = [
     "gave_up",
     "bitrate_kbps",
     "switches",
+    "qoe_lin",
+    "qoe_lin_without_switches",
     "psnr_db",
     "ssim",
     "vmaf",

@@ -18,6 +18,7 @@ const variantSchema = z.looseObject({
   rebuffer_ratio: number,
   bitrate_kbps: number,
   switches: number,
+  qoe_lin: number,
   psnr_db: number,
   dropped_frames: number,
   emulator: z.record(z.string(), z.unknown()).nullish(),
@@ -85,8 +86,8 @@ async function readVariant(dir: string, name: string, fields: VariantFields, lab
 }
 
 function figuresOf(fields: VariantFields, session: Session | null): Figures {
-  const { startup_s = null, stalls = null, rebuffer_ratio = null, bitrate_kbps = null, switches = null, psnr_db = null, dropped_frames = null } = fields;
-  return { startup_s, stalls, rebuffer_ratio, bitrate_kbps, switches, psnr_db, dropped_frames: session?.dropped_frames ?? dropped_frames };
+  const { startup_s = null, stalls = null, rebuffer_ratio = null, bitrate_kbps = null, switches = null, qoe_lin = null, psnr_db = null, dropped_frames = null } = fields;
+  return { startup_s, stalls, rebuffer_ratio, bitrate_kbps, switches, qoe_lin, psnr_db, dropped_frames: session?.dropped_frames ?? dropped_frames };
 }
 
 const shown = ({ startup_s, stall_list, frozen_outside_stalls_s, session_s, seconds, abr, buffer_target_s, ladder_kbps, browser, error }: Session): ShownSession => ({

@@ -22,9 +22,30 @@ pub struct FlowsArgs {
     /// Only the flows of this playback session, by the player's own name for it (sid of CMCD)
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
+    /// Only flows that have each of these words in destination, client, class, protocol, algorithm, state or connection
+    #[arg(long, value_name = "WORDS")]
+    filter: Option<String>,
+    /// At most so many flows, those with the highest rates
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
     /// Print the JSON of the admin API, which has more values
     #[arg(long)]
     json: bool,
+}
+
+impl FlowsArgs {
+    /// The query of the request.
+    fn query(&self) -> String {
+        let mut query = "order=rate".to_owned();
+        let limit = self.limit.map(|it| it.to_string());
+        let parameters = [("session", &self.session), ("filter", &self.filter), ("limit", &limit)];
+        for (name, value) in parameters {
+            if let Some(value) = value {
+                query.push_str(&format!("&{name}={}", path_segment(value)));
+            }
+        }
+        query
+    }
 }
 
 #[derive(Deserialize)]
@@ -38,7 +59,7 @@ struct FlowList {
 /// The admin listener did not answer ([`AdminApiError`]).
 pub(crate) fn run(arguments: &FlowsArgs, program: Program) -> anyhow::Result<ExitCode> {
     let api = arguments.admin.api(program)?;
-    let answer = request(&api, arguments.session.as_deref())?;
+    let answer = request(&api, &arguments.query())?;
     let flows = parse(&api, &answer)?;
     match arguments.json {
         true => print(&[&answer[..], b"\n"].concat()),
@@ -46,14 +67,13 @@ pub(crate) fn run(arguments: &FlowsArgs, program: Program) -> anyhow::Result<Exi
     }
 }
 
-/// All flows, those with the highest rate first.
+/// All flows, those with the highest rates first.
 pub(crate) fn fetch(api: &AdminApi) -> Result<Vec<FlowInfo>, AdminApiError> {
-    parse(api, &request(api, None)?)
+    parse(api, &request(api, "order=rate")?)
 }
 
-fn request(api: &AdminApi, session: Option<&str>) -> Result<Bytes, AdminApiError> {
-    let query = session.map_or_else(String::new, |it| format!("?session={}", path_segment(it)));
-    api.request(Method::GET, &format!("/flows{query}"))
+fn request(api: &AdminApi, query: &str) -> Result<Bytes, AdminApiError> {
+    api.request(Method::GET, &format!("/flows?{query}"))
 }
 
 fn parse(api: &AdminApi, answer: &Bytes) -> Result<Vec<FlowInfo>, AdminApiError> {
@@ -107,6 +127,8 @@ fn table(flows: &[FlowInfo]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
     use crate::admin::test_listener::{AdminFixture, flow};
 
@@ -144,13 +166,26 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_filtered_by_the_admin_api() {
+    fn the_admin_api_selects_flows() {
         let fixture = AdminFixture::start(vec![flow(1, 0.5), flow(2, 12.25)]);
         let api = fixture.api(None);
-        let of = |session: &str| request(&api, Some(session)).map(|it| parse(&api, &it).unwrap());
-        assert_eq!(of("session-2").unwrap().len(), 1);
-        assert!(of("session-3").unwrap().is_empty());
-        let error = of("no session").unwrap_err().to_string();
+        let of = |arguments: &[&str]| {
+            let command = ["flows", "--config", "unused.toml"];
+            let arguments = Parsed::parse_from([&command, arguments].concat()).flows;
+            request(&api, &arguments.query()).map(|it| parse(&api, &it).unwrap())
+        };
+        assert_eq!(of(&["--session", "session-2"]).unwrap().len(), 1);
+        assert!(of(&["--session", "session-3"]).unwrap().is_empty());
+        assert_eq!(of(&["--limit", "1"]).unwrap()[0].id, 2);
+        assert_eq!(of(&["--filter", "198.18.3.2:80 dash"]).unwrap().len(), 2);
+        assert!(of(&["--filter", "nowhere"]).unwrap().is_empty());
+        let error = of(&["--session", "no session"]).unwrap_err().to_string();
         assert!(error.contains("session=NAME"), "{error}");
+    }
+
+    #[derive(Parser)]
+    struct Parsed {
+        #[command(flatten)]
+        flows: FlowsArgs,
     }
 }

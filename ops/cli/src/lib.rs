@@ -1,6 +1,8 @@
 //! Commands that both programs have, beside those that start and check them: what a running program does, by its admin
 //! API, and shell completions, man pages and the list of algorithms.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod admin;
 mod algorithms;
 mod command;

@@ -43,7 +43,7 @@ fn make_certificates(directory: &Path) {
     let arguments = CertificatesArgs {
         dir: directory.to_owned(),
         server_name: vec![SERVER_NAME.parse().unwrap()],
-        client: Vec::new(),
+        client: Some(Vec::new()),
         days: 30,
         renew: false,
         list: false,

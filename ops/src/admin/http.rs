@@ -11,13 +11,12 @@ use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, HeaderValue, ORIGIN, VAR
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use millrace_tunnel::flow_info::FlowInfo;
-use serde::Serialize;
 use tokio::net::TcpStream;
 
 use super::access::HEALTH_PATHS;
 use super::connections::ConnectionPermit;
 use super::content::{AdminContent, Health, HealthSource};
+use super::flows_query::FlowsQuery;
 use super::resources::ADMIN_RESOURCES;
 use super::responses::{TEXT, failed, response};
 use super::status::StatusResponse;
@@ -29,15 +28,6 @@ pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Fields of a request's head.
 pub(super) const MAX_HEAD_FIELDS: usize = 64;
-/// As CTA-5004 limits `sid`.
-const MAX_SESSION_CHARS: usize = 64;
-
-/// Answer to `GET /flows`.
-#[derive(Serialize)]
-struct FlowsResponse {
-    /// The flows, in any order.
-    flows: Vec<FlowInfo>,
-}
 
 pub(super) async fn serve_connection(
     stream: TcpStream,
@@ -104,8 +94,8 @@ async fn answer(request: &Request<Incoming>, content: Arc<AdminContent>) -> Resp
             Err(error) => failed(&error),
         },
         "/flows" => {
-            let mut answer = match session(request.uri().query()) {
-                Ok(session) => flows(Arc::clone(&content), session).await,
+            let mut answer = match FlowsQuery::parse(request.uri().query()) {
+                Ok(query) => flows(Arc::clone(&content), query).await,
                 Err(text) => response(StatusCode::BAD_REQUEST, TEXT, text),
             };
             share(request, &content, &mut answer);
@@ -129,26 +119,9 @@ fn health(check: &HealthSource) -> Response<Full<Bytes>> {
     }
 }
 
-/// The playback session whose flows are requested; all flows without one.
-fn session(query: Option<&str>) -> Result<Option<String>, &'static str> {
-    const WRONG: &str = "the only parameter is session=NAME, up to 64 letters, digits and -._~: the name that the \
-                         player gives its playback session (sid of CMCD)\n";
-    let Some(query) = query else { return Ok(None) };
-    let name = query.strip_prefix("session=").ok_or(WRONG)?;
-    // What needs no decoding (RFC 3986, Section 2.3).
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let well_formed = (1..=MAX_SESSION_CHARS).contains(&name.len()) && name.bytes().all(allowed);
-    well_formed.then(|| Some(name.to_owned())).ok_or(WRONG)
-}
-
-async fn flows(content: Arc<AdminContent>, session: Option<String>) -> Response<Full<Bytes>> {
+async fn flows(content: Arc<AdminContent>, query: FlowsQuery) -> Response<Full<Bytes>> {
     let collected = tokio::task::spawn_blocking(move || {
-        let mut flows = content.flows.flows();
-        if let Some(session) = session {
-            let of = |flow: &FlowInfo| flow.player.as_ref()?.session.clone();
-            flows.retain(|flow| of(flow).as_ref() == Some(&session));
-        }
-        serde_json::to_vec(&FlowsResponse { flows })
+        serde_json::to_vec(&query.select(content.flows.flows()))
     });
     match collected.await {
         Ok(Ok(json)) => response(StatusCode::OK, "application/json", json),

@@ -12,6 +12,7 @@ mod congestion_control;
 mod connections;
 mod content;
 mod dashboard;
+mod flows_query;
 mod http;
 mod program;
 mod qlog;

@@ -47,8 +47,17 @@ pub const ADMIN_RESOURCES: [AdminResource; 9] = [
                 "GET /flows?session=NAME",
                 "flows of one playback session, by the player's own name for it (`sid` of CMCD)",
             ),
+            (
+                "GET /flows?filter=WORDS",
+                "flows that have each of the words in destination, client, class, protocol, algorithm, state or \
+                 connection",
+            ),
+            (
+                "GET /flows?order=rate&limit=N&offset=N",
+                "a page of them: those with the highest rates first, or by ID with `order=id`, which is the default",
+            ),
         ],
-        errors: &[(400, "another query")],
+        errors: &[(400, "another parameter, or a wrong value; the body says what would be right")],
         answers: &["FlowsResponse"],
     },
     AdminResource {

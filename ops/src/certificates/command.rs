@@ -14,6 +14,8 @@ use super::report::{CertificateOutcome, CertificateReport};
 
 /// How long an authority is valid, unless its certificates are to last longer.
 const AUTHORITY_DAYS: u32 = 3650;
+/// The client whose certificate is made where none is named.
+const DEFAULT_CLIENT: &str = "client";
 
 /// Arguments of the command `certificates`.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,9 +26,10 @@ pub struct CertificatesArgs {
     /// Name or address of the server that clients expect (`server_name` in client.toml); repeatable
     #[arg(long, required_unless_present = "list")]
     pub server_name: Vec<Host>,
-    /// Name of a client, also used for its files; repeatable
-    #[arg(long, default_value = "client")]
-    pub client: Vec<ClientName>,
+    /// Name of a client, also used for its files; repeatable. Without it: `client`, which `--renew` only makes again
+    /// where it is there
+    #[arg(long)]
+    pub client: Option<Vec<ClientName>>,
     /// Days until the certificates expire
     #[arg(long, default_value_t = 825, value_parser = clap::value_parser!(u32).range(1..=36500))]
     pub days: u32,
@@ -81,8 +84,9 @@ pub fn run(
     let (authority, outcome) = authority_in(directory, now, &validity)?;
     let mut reports = vec![CertificateFiles::new(directory, AUTHORITY).report(outcome)];
     let server = Identity::Server { names: arguments.server_name.clone() };
-    let clients = arguments
-        .client
+    let named = arguments.client.as_ref();
+    let clients = named.map_or_else(|| default_clients(arguments), Clone::clone);
+    let clients = clients
         .iter()
         .map(|client| (client.as_str(), Identity::Client { name: client.as_str().to_owned() }));
     let mut done = Vec::new();
@@ -112,6 +116,15 @@ pub fn run(
         reports.push(pair.report(outcome));
     }
     Ok(reports)
+}
+
+/// The clients where none is named.
+fn default_clients(arguments: &CertificatesArgs) -> Vec<ClientName> {
+    let default = ClientName(DEFAULT_CLIENT.to_owned());
+    // Otherwise the renewal of a server's certificate would make one of a client that does not exist.
+    let is_wanted = !arguments.renew
+        || CertificateFiles::new(&arguments.dir, DEFAULT_CLIENT).certificate.exists();
+    if is_wanted { vec![default] } else { Vec::new() }
 }
 
 /// The authority that is there, or a new one. It must outlast what it is to sign.

@@ -63,7 +63,7 @@ fn failed(action: &'static str, path: &Path, error: io::Error) -> CertificateErr
 
 /// The two files of one certificate.
 pub(super) struct CertificateFiles {
-    certificate: PathBuf,
+    pub(super) certificate: PathBuf,
     private_key: PathBuf,
 }
 

@@ -19,7 +19,7 @@ fn arguments(directory: &TempDir, clients: &[&str]) -> CertificatesArgs {
     CertificatesArgs {
         dir: directory.path().join("certificates"),
         server_name: vec!["millrace-server".parse().unwrap(), "198.18.2.2".parse().unwrap()],
-        client: clients.iter().map(|name| name.parse().unwrap()).collect(),
+        client: Some(clients.iter().map(|name| name.parse().unwrap()).collect()),
         days: 30,
         renew: false,
         list: false,
@@ -148,6 +148,21 @@ fn renew_replaces_all_but_the_authority() {
         let is_authority = new.0.file_stem().is_some_and(|stem| stem == "ca");
         assert_eq!(old.1 == new.1, is_authority, "{}", new.0.display());
     }
+}
+
+#[test]
+fn renew_without_a_client_makes_none_again_that_is_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let named = arguments(&directory, &["edge"]);
+    run(&named, now()).unwrap();
+    let unnamed = CertificatesArgs { client: None, renew: true, ..named.clone() };
+    let renewed = [CertificateOutcome::Kept, CertificateOutcome::Renewed];
+    assert_eq!(outcomes(&run(&unnamed, now()).unwrap()), renewed);
+    assert!(!named.dir.join("client.pem").exists());
+    let first = CertificatesArgs { renew: false, ..unnamed.clone() };
+    run(&first, now()).unwrap();
+    assert!(named.dir.join("client.pem").exists());
+    assert_eq!(run(&unnamed, now()).unwrap().len(), 3);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
+use crate::output;
 use crate::terminal_text::printable;
 
 /// Arguments of the command `doctor`.
@@ -109,8 +110,8 @@ impl Report {
     /// The report can't be written as JSON.
     pub fn print(&self, json: bool) -> anyhow::Result<ExitCode> {
         match json {
-            true => println!("{}", serde_json::to_string_pretty(self)?),
-            false => print!("{}", self.text()),
+            true => output::line(serde_json::to_string_pretty(self)?)?,
+            false => output::bytes(self.text().as_bytes())?,
         }
         Ok(if self.count(CheckVerdict::Failed) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

@@ -210,8 +210,8 @@ async function main(): Promise<number> {
   const part = join(dirname(args.out), `.${basename(args.out)}.${process.pid}`);
   await writeFile(part, `${JSON.stringify(session)}\n`);
   await rename(part, args.out);
-  const { startup_s, stalls, rebuffer_ratio, bitrate_kbps, switches, psnr_db, error } = session;
-  process.stdout.write(`${JSON.stringify({ startup_s, stalls, rebuffer_ratio, bitrate_kbps, switches, psnr_db, error })}\n`);
+  const { startup_s, stalls, rebuffer_ratio, bitrate_kbps, switches, qoe_lin, psnr_db, error } = session;
+  process.stdout.write(`${JSON.stringify({ startup_s, stalls, rebuffer_ratio, bitrate_kbps, switches, qoe_lin, psnr_db, error })}\n`);
   return startup_s === null ? EXIT.nothingPlayed : EXIT.ok;
 }
 

@@ -15,8 +15,9 @@ use millrace_tunnel::event_loop::Core;
 use millrace_tunnel::event_loop::streams::{failure_metric, fields_of};
 use millrace_tunnel::flow_end::FlowEnd;
 use millrace_tunnel::flow_label::FlowLabel;
+use millrace_tunnel::flow_trace::SetupStep;
 use millrace_tunnel::h3_errors::H3_CONNECT_ERROR;
-use millrace_tunnel::metrics::{Drop, Parser};
+use millrace_tunnel::metrics::{Drop, Label, Parser};
 use millrace_wire::ConnectFailure;
 use millrace_wire::h3_connect::{self, Carries, Response};
 use millrace_wire::repair::RepairMethods;
@@ -40,17 +41,31 @@ impl UdpFlows {
         let key = context.new_key();
         let accounted = source.and_then(|it| context.accounted_udp_listener(it.listener));
         let owner = FlowOwner { viewer: Some(client.ip()), listener: accounted, client: None };
-        let admission = match &medium {
+        let mut trace = core.shared.begin_trace(None, core.now());
+        if let Some(trace) = &mut trace {
+            trace.describe(context.groups[group].class, destination.port());
+        }
+        let mut admission = match &medium {
             // Its RTSP flow has shown that the source address is not forged.
-            Some(_) => Admitted::Flow(core.shared.admit_flow(&owner).ok()?),
+            Some(_) => {
+                let admitted = core.shared.admit_flow(&owner).inspect_err(|refusal| {
+                    if let Some(trace) = &mut trace {
+                        trace.finish(Some(Drop::from(*refusal).as_str()), core.now());
+                    }
+                });
+                let mut admission = admitted.ok()?;
+                admission.trace = trace;
+                Admitted::Flow(admission)
+            }
             None => {
                 let (place, evicted) = core.admit_unanswered(owner, key);
                 if let Some(evicted) = evicted {
                     self.close(context, core, evicted);
                 }
-                Admitted::Unanswered(place)
+                Admitted::Unanswered { place, trace }
             }
         };
+        admission.begin_step(SetupStep::Tunnel, core.now());
         let flow = InterceptedUdpFlow {
             state: UdpFlowState::Waiting,
             destination,
@@ -125,7 +140,9 @@ impl UdpFlows {
         let rtsp_stream = pinned.map(|medium| medium.stream);
         let repair = core.repair_methods(conn, flow.content);
         let carries = Carries::Udp { proxy: context.pool.authority(conn), rtsp_stream, repair };
-        let source = RequestSource { client: Some(flow.client), trace_parent: None };
+        let trace = flow.admission.as_mut().and_then(|it| it.trace().as_ref());
+        let trace_parent = trace.and_then(|it| it.parent_for_peer());
+        let source = RequestSource { client: Some(flow.client), trace_parent };
         match group.request(core, conn, carries, &flow.destination, source, key) {
             Ok(stream) => {
                 flow.state = UdpFlowState::Requested { conn, stream };
@@ -193,9 +210,11 @@ impl UdpFlows {
         accepted: RepairMethods,
     ) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
-        let (Some(socket), Some(admission)) = (flow.socket.take(), flow.admission.take()) else {
+        let (Some(socket), Some(mut admission)) = (flow.socket.take(), flow.admission.take())
+        else {
             return;
         };
+        admission.begin_step(SetupStep::FirstByte, core.now());
         let label = FlowLabel {
             client: Some(flow.client),
             destination: flow.destination.to_string(),
@@ -270,6 +289,11 @@ impl UdpFlows {
                 if let UdpFlowState::Requested { conn, stream } = flow.state {
                     core.reset_stream(conn, stream, H3_CONNECT_ERROR);
                     flow.state = UdpFlowState::Waiting;
+                    if let Some(trace) = flow.admission.as_mut().and_then(|it| it.trace().as_mut())
+                    {
+                        trace.fail_step(FlowEnd::TunnelLost.as_str(), core.now());
+                        trace.begin(SetupStep::Tunnel, core.now());
+                    }
                     context.pool.flow_ends(core, conn);
                 }
             }
@@ -306,7 +330,11 @@ impl UdpFlows {
         failure: ConnectFailure,
     ) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
-        core.shared.metrics.flows_finished.of(failure_metric(failure).into()).inc();
+        let counted = failure_metric(failure);
+        core.shared.metrics.flows_finished.of(counted.into()).inc();
+        if let Some(admission) = &mut flow.admission {
+            admission.end_set_up(Some(counted.as_str()), core.now());
+        }
         let state = std::mem::replace(&mut flow.state, UdpFlowState::Refused);
         core.shared.metrics.drops.of(Drop::DatagramFlow).inc_by(flow.queue.len() as u64);
         (flow.socket, flow.queue) = (None, Queue::default());

@@ -8,7 +8,7 @@ use crate::source::TypeBook;
 
 /// Where the types of the answers are.
 const FILES: [&str; 11] = [
-    "ops/src/admin/http.rs",
+    "ops/src/admin/flows_query.rs",
     "ops/src/admin/status.rs",
     "ops/src/admin/qlog.rs",
     "tunnel/src/ended_flows.rs",

@@ -39,6 +39,16 @@ pub enum Protocol {
     Udp,
 }
 
+impl Protocol {
+    /// The name in configurations and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
 /// What one `[[destinations.allow]]` is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedHost {

@@ -485,7 +485,7 @@ impl Core {
     /// on.
     pub(crate) fn datagrams_answered(&mut self, slot: usize) -> bool {
         let Some(flow) = self.udp_flows.get(slot) else { return false };
-        let Admitted::Unanswered(place) = &flow.admission else { return true };
+        let Admitted::Unanswered { place, .. } = &flow.admission else { return true };
         let (id, owner) = (flow.conn, place.owner().unwrap_or_default());
         let joined = match self.conn(id).and_then(|conn| conn.handshake.peer_place.as_ref()) {
             Some(peer) => peer.admit_flow().map(Some).ok_or_else(|| self.shared.refuse_peer()),

@@ -12,6 +12,7 @@ use crate::event_loop::tokens::{KIND_DATAGRAMS, KIND_SHIFT};
 use crate::flow_end::FlowEnd;
 use crate::h3_errors::H3_CONNECT_ERROR;
 use crate::h3_errors::H3_NO_ERROR;
+use crate::metrics::Label;
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
 use millrace_wire::capsule::Capsules;
@@ -60,7 +61,7 @@ impl Core {
                 return None;
             }
         }
-        if let Admitted::Unanswered(place) = &admission {
+        if let Admitted::Unanswered { place, .. } = &admission {
             place.runs_at(slot);
         }
         self.udp_flows.insert(UdpFlow {
@@ -166,7 +167,10 @@ impl Core {
 
     /// As [`Core::end_datagrams`]; `removed` is the flow's connection where that has been taken out already.
     pub(crate) fn end_datagrams_of(&mut self, slot: usize, end: FlowEnd, removed: Option<&Conn>) {
-        let Some(flow) = self.udp_flows.try_remove(slot) else { return };
+        let Some(mut flow) = self.udp_flows.try_remove(slot) else { return };
+        if end != FlowEnd::Complete {
+            flow.admission.end_set_up(Some(end.outcome().as_str()), self.now);
+        }
         self.pending.held_packets.set(slot, None);
         let UdpFlow { conn: id, stream, key, .. } = flow;
         if let Some(conn) = self.conn_mut(id) {

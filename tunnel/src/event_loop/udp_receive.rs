@@ -119,6 +119,9 @@ impl Core {
             return;
         }
         let to_client = self.conns.get(flow.conn.slot).is_some_and(|it| !it.quic.is_server());
+        if to_client {
+            flow.admission.end_set_up(None, self.now);
+        }
         if to_client && flow.admission.is_unanswered() && !self.datagrams_answered(slot) {
             return;
         }

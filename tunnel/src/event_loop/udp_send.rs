@@ -57,6 +57,9 @@ impl Core {
                     }
                 }
             }
+            if conn.quic.is_server() && !flow.queue.is_empty() {
+                flow.admission.end_set_up(None, self.now);
+            }
             if conn.quic.is_server() && flow.admission.is_unanswered() && !flow.queue.is_empty() {
                 // It has its turn once it is admitted.
                 answered.push(flow_slot);

@@ -16,6 +16,7 @@ use clap::Args;
 
 use super::Labelled;
 use super::heading::short;
+use crate::output;
 use crate::scenario::ScenarioFile;
 use claim_table::ClaimTable;
 
@@ -49,7 +50,7 @@ pub fn run(options: &ClaimsOptions) -> Result<()> {
     }
     let text = page(&table, &known);
     fs::write(&options.out, text).with_context(|| options.out.display().to_string())?;
-    println!("{}", options.out.display());
+    output::line(options.out.display())?;
     Ok(())
 }
 

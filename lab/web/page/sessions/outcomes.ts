@@ -11,6 +11,7 @@ const COLUMNS: readonly { readonly head: string; readonly text: (f: Figures) => 
   { head: "Rebuffer ratio", text: (f) => joined(fixed(f.rebuffer_ratio === null ? null : f.rebuffer_ratio * 100, 2), "%") },
   { head: "Mean bitrate", text: (f) => joined(fixed(f.bitrate_kbps, 0), "kbit/s") },
   { head: "Switches", text: (f) => fixed(f.switches, 0) },
+  { head: "QoE", text: (f) => joined(fixed(f.qoe_lin, 2), "Mbit/s") },
   { head: "PSNR", text: (f) => joined(fixed(f.psnr_db, 2), "dB") },
   { head: "Dropped frames", text: (f) => fixed(f.dropped_frames, 0) },
 ];

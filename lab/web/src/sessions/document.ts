@@ -29,6 +29,7 @@ export interface Figures {
   readonly rebuffer_ratio: number | null;
   readonly bitrate_kbps: number | null;
   readonly switches: number | null;
+  readonly qoe_lin: number | null;
   readonly psnr_db: number | null;
   readonly dropped_frames: number | null;
 }

@@ -7,6 +7,7 @@
  *   since_switch_s: number | null, rtt_ms: number | null, rate_mbps: number, loss: number | null, bytes_up: number, bytes_down: number,
  *   controller: { recent_loss: number } | null, player: { buffer_s: number | null, bitrate_kbps: number | null, starved: boolean, age_s: number } | null,
  *   age_s: number, state: string }} Flow
+ * @typedef {{ flows: Flow[], matching: number, active: number, rate_mbps: number }} Flows
  * @typedef {{ id: number, client: string, destination: string, class: string, protocol: string, bypassed: boolean, connection: string | null,
  *   algorithm: string | null, bytes_up: number, bytes_down: number, duration_s: number, outcome: string, ended_s_ago: number }} EndedFlow
  * @typedef {{ flows_opened: number, flows_bypassed: number, flows_complete: number, flows_failed: Record<string, number>,

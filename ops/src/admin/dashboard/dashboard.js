@@ -7,7 +7,7 @@ import { bytes, define, duration, element } from "./figures.js";
 import { FlowTable } from "./flows.js";
 
 /**
- * @typedef {import("./api.js").Flow} Flow
+ * @typedef {import("./api.js").Flows} Flows
  * @typedef {import("./api.js").Status} Status
  */
 
@@ -46,16 +46,16 @@ function showIdentity({ role, host, version, uptime_s, healthy, problem }) {
 
 /**
  * @param {Status} status
- * @param {readonly Flow[]} flows
+ * @param {Flows} flows
  */
-function showTotals({ role, totals }, flows) {
+function showTotals({ role, totals }, { active, rate_mbps }) {
   const failed = Object.entries(totals.flows_failed).toSorted(([, a], [, b]) => b - a);
   const failures = failed.reduce((sum, [, count]) => sum + count, 0);
   /** @type {[string, string, string][]} */
   const bypassed = role === "client" ? [["Bypassed the tunnel", String(totals.flows_bypassed), totals.flows_bypassed > 0 ? "warn" : ""]] : [];
   define(element("totals", HTMLElement), [
-    ["Active flows", String(flows.length)],
-    ["Rate", `${flows.reduce((sum, flow) => sum + flow.rate_mbps, 0).toFixed(1)} Mbit/s`],
+    ["Active flows", String(active)],
+    ["Rate", `${rate_mbps.toFixed(1)} Mbit/s`],
     ["Tunnel connections", String(totals.connections)],
     ["Flows since start", String(totals.flows_opened)],
     ["Completed", String(totals.flows_complete)],
@@ -79,8 +79,8 @@ function problem(text) {
 
 async function turn() {
   try {
-    /** @type {[{ flows: Flow[] }, Status]} */
-    const [{ flows }, status] = [await json("flows"), await json("status")];
+    /** @type {[Flows, Status]} */
+    const [flows, status] = [await json(flowTable.query), await json("status")];
     element("content", HTMLElement).hidden = false;
     showIdentity(status);
     showTotals(status, flows);

@@ -6,11 +6,12 @@ import { matches, sortable } from "./sort.js";
 
 /**
  * @typedef {import("./api.js").Flow} Flow
+ * @typedef {import("./api.js").Flows} Flows
  * @typedef {import("./curve.js").Point} Point
  * @typedef {import("./curve.js").History & { flow: Flow, algorithm: string | null, row: FlowRow }} Seen
  */
 
-/** More rows than a page shows well; the largest flows are shown. */
+/** More rows than a page shows well; those with the highest rates are shown. */
 const MAX_ROWS = 200;
 
 /** @param {Seen} seen */
@@ -125,6 +126,10 @@ export class FlowTable {
   #table = element("flows", HTMLTableElement);
   #body = this.#table.createTBody();
   #filter = "";
+  /** Flows of the proxy. */
+  #active = 0;
+  /** Flows that match, and for which there is no row. */
+  #left = 0;
   #sorted;
   #onChange;
 
@@ -140,8 +145,16 @@ export class FlowTable {
     this.#draw(true);
   }
 
-  /** @param {readonly Flow[]} flows */
-  show(flows) {
+  /** What to ask the proxy for. It looks for the filter's words where it has more flows than the page shows. */
+  get query() {
+    const filter = this.#active > MAX_ROWS && this.#filter !== "" ? `&filter=${encodeURIComponent(this.#filter)}` : "";
+    return `flows?order=rate&limit=${MAX_ROWS}${filter}`;
+  }
+
+  /** @param {Flows} answer */
+  show({ flows, matching, active }) {
+    this.#active = active;
+    this.#left = matching - flows.length;
     const here = new Set(flows.map(keyOf));
     for (const key of this.#seen.keys()) if (!here.has(key)) this.#seen.delete(key);
     for (const flow of flows.toSorted((a, b) => b.age_s - a.age_s)) this.#note(flow, performance.now());
@@ -179,17 +192,16 @@ export class FlowTable {
     const now = performance.now();
     const all = [...this.#seen.values()];
     const wanted = all.filter(({ flow }) => matches(this.#filter, [flow.destination, flow.client, flow.class, flow.protocol, flow.algorithm, flow.state, flow.connection]));
-    const largest = new Set(wanted.toSorted((a, b) => b.flow.rate_mbps - a.flow.rate_mbps).slice(0, MAX_ROWS));
-    const sorted = this.#sorted(wanted.filter((seen) => largest.has(seen)));
+    const sorted = this.#sorted(wanted);
     for (const seen of sorted) seen.row.show(seen, now);
     this.#place(sorted.map(({ row }) => row.row), chosen);
     this.#table.hidden = sorted.length === 0;
     const none = element("none", HTMLElement);
     none.hidden = sorted.length > 0;
-    none.textContent = all.length === 0 ? "No flow at the moment." : `None of ${all.length} flows matches the filter.`;
+    none.textContent = this.#active === 0 ? "No flow at the moment." : `None of ${this.#active} flows matches the filter.`;
     const more = element("more", HTMLElement);
-    more.hidden = wanted.length <= MAX_ROWS;
-    more.textContent = `${wanted.length - MAX_ROWS} flows with lower rates are not shown.`;
+    more.hidden = this.#left === 0;
+    more.textContent = `${this.#left} flows with lower rates are not shown.`;
   }
 
   /**

@@ -9,6 +9,7 @@ use std::time::Duration;
 use millrace_e2e::admin::Metrics;
 use millrace_e2e::origin::{Blackhole, Origin};
 use millrace_e2e::pair::Pair;
+use millrace_e2e::udp::{self, UdpEcho};
 use millrace_e2e::{tcp, wait};
 use nix::sys::signal::Signal;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -187,6 +188,44 @@ fn metrics_and_spans_of_a_flow_at_both_ends_reach_a_collector() {
     });
     let requests = collector.requests.lock().unwrap();
     assert!(requests.iter().any(|it| it.head.contains("authorization: bearer abc")));
+}
+
+#[test]
+fn set_up_of_udp_flows_is_traced_at_both_ends() {
+    let (collector, origin) = (TestCollector::start(), UdpEcho::start());
+    // ICMP says that nothing is there.
+    let closed = tcp::unused(Ipv4Addr::LOCALHOST);
+    let listeners = [origin.address(), closed].map(|to| (to, tcp::unused(Ipv4Addr::LOCALHOST)));
+    let mut builder = Pair::builder()
+        .allow_udp("127.0.0.1")
+        .both("otlp.endpoint", collector.endpoint())
+        .both("otlp.interval_s", 1)
+        .client("otlp.sampling_ratio", 1);
+    for (to, listener) in listeners {
+        let body = format!("mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{to}\"");
+        builder = builder.listen(&body);
+    }
+    let _pair = builder.start();
+    let clients = listeners.map(|(_, listener)| udp::client(listener));
+    for client in &clients {
+        client.send(b"hello").unwrap();
+    }
+    assert_eq!(udp::receive(&clients[0], EXPORT_TIMEOUT).as_deref(), Some(&b"hello"[..]));
+    let of_port = |port| {
+        let spans = ["millrace-client", "millrace-server"].map(|it| collector.spans(it));
+        Some((set_up(&spans[0], port)?, set_up(&spans[1], port)?))
+    };
+    let found = |port| wait::until(EXPORT_TIMEOUT, || of_port(port)).expect("spans of both ends");
+    let error = |span: &Span| text(&span.attributes, "error.type");
+    let (client, server) = found(origin.address().port());
+    assert_eq!(client.1, ["admission", "tunnel", "first byte"]);
+    assert_eq!(server.1, ["admission", "dial", "first byte"]);
+    assert_eq!(client.0.trace_id, server.0.trace_id);
+    assert_eq!((error(&client.0), error(&server.0)), (None, None));
+    let (client, server) = found(closed.port());
+    assert_eq!(client.0.trace_id, server.0.trace_id);
+    assert_eq!(error(&client.0).as_deref(), Some("peer_reset"));
+    assert_eq!(error(&server.0).as_deref(), Some("tcp_reset"));
 }
 
 #[test]
