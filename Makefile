@@ -38,9 +38,9 @@ pages: setup pages-built
 pages-built:
 	(cd player && npm run build) & player=$$!; (cd lab/web && npm run build) && wait $$player
 
-# PROGRAMS=DIRECTORY takes the three programs from there instead of compiling them.
+# PROGRAMS=DIRECTORY as an argument takes the three programs from there; in the environment it is for Compose.
 demo: ## Play a real video through the tunnel and over plain TCP; target/demo/report.html
-	PROGRAMS="$(PROGRAMS)" lab/make-demo.sh
+	PROGRAMS="$(if $(filter command,$(origin PROGRAMS)),$(PROGRAMS))" lab/make-demo.sh
 
 # Incremental builds are not for measuring the tunnel: the compiler optimises less across modules.
 lab-build: setup ## Build millrace-lab, in seconds after a change in cc/ or lab/

@@ -3,6 +3,7 @@
 #
 #     PROGRAMS=DIRECTORY   takes millrace-client, millrace-server and millrace-lab from there instead of compiling them
 set -eu
+[ -z "${PROGRAMS:-}" ] || PROGRAMS=$(realpath -- "$PROGRAMS")
 cd "$(dirname "$0")/.."
 
 as_root=()
@@ -33,7 +34,7 @@ else
     step "programs" cargo build --release --workspace --bin millrace-client --bin millrace-server --bin millrace-lab
 fi
 step "pages" make --no-print-directory pages-built
-step "demo, of which see above" "${as_root[@]}" "$directory/millrace-lab" demo
+step "demo, of which see above" "${as_root[@]}" env "MILLRACE_BIN_DIR=$directory" "$directory/millrace-lab" demo
 
 echo "where the time went:"
 printf '%s\n' "${times[@]}"

@@ -19,7 +19,7 @@
 //! - [`demo`]: the same video over plain TCP and through Millrace.
 //! - [`cli`], `output`: the commands of `millrace-lab`, and what they print.
 
-#![warn(clippy::print_stdout)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod calibrate;
 pub mod checkout;

@@ -12,6 +12,11 @@ pub fn line(text: impl Display) -> io::Result<()> {
     written_to(&mut io::stdout().lock(), format!("{text}\n").as_bytes())
 }
 
+/// Writes a line to standard error. Where that can't be written, there is no place left to say so.
+pub fn error_line(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 fn written_to(output: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     match output.write_all(bytes).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),

@@ -143,6 +143,37 @@ describe("the dashboard", () => {
     small.leave();
   }, 60_000);
 
+  it("shows the largest of many flows, and looks for others at the proxy", async () => {
+    const { page } = browser;
+    await page.goto(`http://${HOST}:${tunnel.serverAdmin}/`);
+    const players = Array.from({ length: 204 }, () => new Player());
+    for (const [number, player] of players.entries()) await player.ask(1000, `bl=2000,ot=v,sid="${number}"`);
+    const other = new Player();
+    await other.ask(4_000_000, 'bl=9000,ot=v,sid="other"');
+    const rows = page.locator("#flows tbody tr");
+    await page.getByText("5 flows with lower rates are not shown.").waitFor();
+    expect(await rows.count()).toBe(200);
+    type Flows = { flows: { client: string; connection: string }[] };
+    const { flows } = (await (await fetch(`http://${HOST}:${tunnel.serverAdmin}/flows`)).json()) as Flows;
+    const filter = page.getByLabel("Filter");
+    await filter.fill("nowhere.example");
+    await page.getByText("None of 205 flows matches the filter.").waitFor();
+    for (const { client } of [flows[0], flows.at(-1)].flatMap((flow) => flow ?? [])) {
+      await filter.fill(client);
+      await rows.getByText(`from ${client},`).waitFor();
+      expect(await rows.count()).toBe(1);
+    }
+    await filter.fill("");
+    await expect.poll(() => rows.count()).toBe(200);
+    await rows.first().getByRole("button").click();
+    const said = /Connection (\w+) carries (\d+) flows, all/;
+    const about = page.getByRole("dialog").getByText(said);
+    await about.waitFor();
+    const [, connection, sharing] = said.exec(await about.innerText()) ?? [];
+    expect(flows.filter((flow) => flow.connection === connection).length).toBe(Number(sharing));
+    for (const player of [...players, other]) player.leave();
+  }, 60_000);
+
   it("is there at the client as well, and shows nothing without the token; both say when the server is gone", async () => {
     const { page } = browser;
     await page.goto(`http://${HOST}:${tunnel.clientAdmin}/`);

@@ -108,15 +108,17 @@ pub fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
         renew: arguments.replace,
         list: false,
     };
-    for report in certificates::run(&certificates, OffsetDateTime::now_utc())? {
-        output::line(report)?;
-    }
+    let reports = certificates::run(&certificates, OffsetDateTime::now_utc())?;
     let denied = state_dir.join(DENIED_CLIENTS);
     if !denied.exists() {
         let comment = "# Clients that are refused, a line each: serial HEX, or name TEXT. SIGHUP reads it again.\n";
         write_file(&denied, comment, 0o644, false)?;
     }
     write_config(path, &text, arguments.replace)?;
+    // After all files: where it can't be printed, they are complete.
+    for report in reports {
+        output::line(report)?;
+    }
     output::line(format_args!("created {}", path.display()))?;
     let config = millrace_config::load_server(path, &algorithms::check)?;
     crate::run::check(&config)?;

@@ -1,6 +1,7 @@
 //! `millrace-server invite`: a token by which a new client gets its certificate.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,8 +39,13 @@ pub struct InviteArgs {
 pub fn run(arguments: &InviteArgs) -> anyhow::Result<ExitCode> {
     let config = millrace_config::load_server(&arguments.config, &algorithms::check)?;
     let token = token(&config, arguments, OffsetDateTime::now_utc())?;
-    output::line(token)?;
-    // The token is all that goes to standard output.
+    // The token is all that goes to standard output. Without a reader it is lost.
+    if let Err(error) = writeln!(io::stdout(), "{token}") {
+        if let Some(settings) = &config.enrolment {
+            Invites::new(&settings.authority_dir).discard(token.invite)?;
+        }
+        return Err(error).context("can't print the token; the invitation is taken back");
+    }
     output::error_line(format_args!(
         "{} uses it within {} minutes, once: millrace-client join TOKEN",
         arguments.name.as_str(),

@@ -127,7 +127,7 @@ impl ScenarioSelection {
         let VariantOptions { preset, baselines } = self.variant;
         files.retain_mut(|file| file.apply(AlgorithmVariant { preset, baselines }));
         if files.is_empty() {
-            writeln!(stderr(), "millrace-lab: no scenario has algorithms with these settings")?;
+            output::error_line("millrace-lab: no scenario has algorithms with these settings");
             return Ok(None);
         }
         let reuses = !self.reuse.is_empty();

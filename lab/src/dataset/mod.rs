@@ -100,7 +100,10 @@ pub fn run(options: &DatasetOptions) -> Result<()> {
     let recorded = path::recorded(directory).with_context(|| directory.display().to_string())?;
     let recorded = path::split(recorded, options.recorded, options.split_seed);
     match recorded.as_slice() {
-        [] => eprintln!("no recorded links below {}: no path uses one", directory.display()),
+        [] => output::error_line(format_args!(
+            "no recorded links below {}: no path uses one",
+            directory.display()
+        )),
         names => output::line(format_args!("recorded links: {}", names.join(", ")))?,
     }
 

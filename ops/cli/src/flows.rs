@@ -34,14 +34,22 @@ pub struct FlowsArgs {
 }
 
 impl FlowsArgs {
-    /// The query of the request.
+    /// The query of the request, with its question mark.
     fn query(&self) -> String {
-        let mut query = "order=rate".to_owned();
+        // Programs before this one know `session` only.
+        let order = self.limit.map(|_| "rate".to_owned());
+        let mut query = String::new();
         let limit = self.limit.map(|it| it.to_string());
-        let parameters = [("session", &self.session), ("filter", &self.filter), ("limit", &limit)];
+        let parameters = [
+            ("session", &self.session),
+            ("filter", &self.filter),
+            ("order", &order),
+            ("limit", &limit),
+        ];
         for (name, value) in parameters {
             if let Some(value) = value {
-                query.push_str(&format!("&{name}={}", path_segment(value)));
+                query.push(if query.is_empty() { '?' } else { '&' });
+                query.push_str(&format!("{name}={}", path_segment(value)));
             }
         }
         query
@@ -69,11 +77,11 @@ pub(crate) fn run(arguments: &FlowsArgs, program: Program) -> anyhow::Result<Exi
 
 /// All flows, those with the highest rates first.
 pub(crate) fn fetch(api: &AdminApi) -> Result<Vec<FlowInfo>, AdminApiError> {
-    parse(api, &request(api, "order=rate")?)
+    parse(api, &request(api, "")?)
 }
 
 fn request(api: &AdminApi, query: &str) -> Result<Bytes, AdminApiError> {
-    api.request(Method::GET, &format!("/flows?{query}"))
+    api.request(Method::GET, &format!("/flows{query}"))
 }
 
 fn parse(api: &AdminApi, answer: &Bytes) -> Result<Vec<FlowInfo>, AdminApiError> {

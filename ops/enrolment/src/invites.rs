@@ -145,6 +145,15 @@ impl Invites {
         Ok(invite.name.parse()?)
     }
 
+    /// Takes back an invitation whose token could not be handed over.
+    ///
+    /// # Errors
+    /// Its file can't be removed.
+    pub fn discard(&self, id: InviteId) -> Result<(), InviteError> {
+        let path = self.path(id);
+        fs::remove_file(&path).map_err(|error| failed("remove", &path, error))
+    }
+
     /// How many are open, of at most [`MAX_INVITES`].
     pub fn open(&self, now: OffsetDateTime) -> usize {
         let Ok(entries) = fs::read_dir(&self.directory) else { return 0 };

@@ -68,7 +68,7 @@ impl FlowsQuery {
                 "filter" => parsed.words = words(&value)?,
                 "order" => parsed.order = order(&value)?,
                 "offset" => parsed.offset = number(&name, &value)?,
-                "limit" => parsed.limit = number(&name, &value)?.max(1),
+                "limit" => parsed.limit = number(&name, &value)?,
                 _ => return Err(unknown(&name)),
             }
             seen.push(name);
@@ -202,6 +202,7 @@ mod tests {
         assert_eq!(ids("limit=2"), (vec![1, 2], 3, 3));
         assert_eq!(ids("limit=2&offset=2"), (vec![3], 3, 3));
         assert_eq!(ids("offset=9"), (vec![], 3, 3));
+        assert_eq!(ids("limit=0"), (vec![], 3, 3));
         assert_eq!(ids("order=rate&limit=2"), (vec![1, 2], 3, 3));
         assert_eq!(ids("order=rate&limit=2&offset=2"), (vec![3], 3, 3));
     }

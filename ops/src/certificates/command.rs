@@ -122,8 +122,8 @@ pub fn run(
 fn default_clients(arguments: &CertificatesArgs) -> Vec<ClientName> {
     let default = ClientName(DEFAULT_CLIENT.to_owned());
     // Otherwise the renewal of a server's certificate would make one of a client that does not exist.
-    let is_wanted = !arguments.renew
-        || CertificateFiles::new(&arguments.dir, DEFAULT_CLIENT).certificate.exists();
+    let is_wanted =
+        !arguments.renew || CertificateFiles::new(&arguments.dir, DEFAULT_CLIENT).is_there();
     if is_wanted { vec![default] } else { Vec::new() }
 }
 

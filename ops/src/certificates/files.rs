@@ -63,7 +63,7 @@ fn failed(action: &'static str, path: &Path, error: io::Error) -> CertificateErr
 
 /// The two files of one certificate.
 pub(super) struct CertificateFiles {
-    pub(super) certificate: PathBuf,
+    certificate: PathBuf,
     private_key: PathBuf,
 }
 
@@ -80,6 +80,11 @@ impl CertificateFiles {
             certificate: directory.join(format!("{name}.pem")),
             private_key: directory.join(format!("{name}.key")),
         }
+    }
+
+    /// Whether either file exists, readable or not.
+    pub(super) fn is_there(&self) -> bool {
+        [&self.certificate, &self.private_key].iter().any(|path| path.symlink_metadata().is_ok())
     }
 
     pub(super) fn report(&self, outcome: CertificateOutcome) -> CertificateReport {

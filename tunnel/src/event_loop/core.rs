@@ -494,7 +494,8 @@ impl Core {
         let admitted =
             joined.and_then(|place| Ok(self.shared.admit_answered(&owner)?.of_peer(place)));
         match (admitted, self.udp_flows.get_mut(slot)) {
-            (Ok(admission), Some(flow)) => {
+            (Ok(mut admission), Some(flow)) => {
+                admission.trace = flow.admission.trace().take();
                 flow.admission = Admitted::Flow(admission);
                 true
             }

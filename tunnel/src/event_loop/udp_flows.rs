@@ -12,7 +12,7 @@ use crate::event_loop::tokens::{KIND_DATAGRAMS, KIND_SHIFT};
 use crate::flow_end::FlowEnd;
 use crate::h3_errors::H3_CONNECT_ERROR;
 use crate::h3_errors::H3_NO_ERROR;
-use crate::metrics::Label;
+use crate::metrics::{FlowFailure, Label};
 use crate::stream_owner::Owner;
 use crate::tunnel_event::TunnelEvent;
 use millrace_wire::capsule::Capsules;
@@ -44,9 +44,16 @@ impl Core {
             _ => None,
         };
         let slot = self.udp_flows.vacant_key();
-        self.conn(id)?;
+        // If it can't start, the trace ends here; the caller has no admission any more.
+        let mut admission = admission;
+        let failure = Some(FlowFailure::Internal.as_str());
+        if self.conn(id).is_none() {
+            admission.end_set_up(failure, self.now);
+            return None;
+        }
         if medium.as_ref().is_some_and(|medium| !self.has_rtsp_flow(medium.id)) {
             self.reset_stream(id, stream, H3_CONNECT_ERROR);
+            admission.end_set_up(failure, self.now);
             return None;
         }
         let own = socket.own_port();
@@ -58,6 +65,7 @@ impl Core {
             {
                 tracing::error!(%error, "failed to register a UDP flow's socket");
                 self.reset_stream(id, stream, H3_CONNECT_ERROR);
+                admission.end_set_up(failure, self.now);
                 return None;
             }
         }

@@ -119,13 +119,13 @@ impl Core {
             return;
         }
         let to_client = self.conns.get(flow.conn.slot).is_some_and(|it| !it.quic.is_server());
-        if to_client {
-            flow.admission.end_set_up(None, self.now);
-        }
         if to_client && flow.admission.is_unanswered() && !self.datagrams_answered(slot) {
             return;
         }
         let Some(flow) = self.udp_flows.get_mut(slot) else { return };
+        if to_client {
+            flow.admission.end_set_up(None, self.now);
+        }
         flow.traffic.on_tunnel_datagram(payload.len(), self.now);
         if let Some(medium) = flow.medium.as_ref().filter(|_| !to_client) {
             medium.on_player_datagram(self.now);

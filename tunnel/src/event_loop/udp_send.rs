@@ -58,12 +58,12 @@ impl Core {
                 }
             }
             if conn.quic.is_server() && !flow.queue.is_empty() {
+                if flow.admission.is_unanswered() {
+                    // It has its turn once it is admitted.
+                    answered.push(flow_slot);
+                    continue;
+                }
                 flow.admission.end_set_up(None, self.now);
-            }
-            if conn.quic.is_server() && flow.admission.is_unanswered() && !flow.queue.is_empty() {
-                // It has its turn once it is admitted.
-                answered.push(flow_slot);
-                continue;
             }
             let in_turn = flow.begin_turn(conn, self.now);
             (late, dropped) = (late + in_turn.late, dropped + in_turn.queue);

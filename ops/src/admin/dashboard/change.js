@@ -1,6 +1,6 @@
 // @ts-check
 /** The dialog that changes a connection's congestion control. Nothing changes before its last button. */
-import { ask, TokenNeeded } from "./api.js";
+import { ask, json, TokenNeeded } from "./api.js";
 import { element, make } from "./figures.js";
 
 /** @typedef {import("./api.js").Flow} Flow */
@@ -30,22 +30,41 @@ export class ChangeDialog {
     this.#algorithms = algorithms;
   }
 
-  /**
-   * @param {Flow} flow
-   * @param {readonly Flow[]} all
-   */
-  open(flow, all) {
+  /** @param {Flow} flow */
+  open(flow) {
     this.#flow = flow;
-    const sharing = all.filter(({ connection }) => connection === flow.connection).length;
-    element("change-about", HTMLElement).textContent =
-      `Connection ${flow.connection ?? ""} carries ${sharing === 1 ? "this flow" : `${sharing} flows, all of which change`}. Its algorithm is ${flow.algorithm ?? "not known"}. ` +
-      "It applies to what this end sends, at once, and neither rules nor new flows change it until it is released.";
+    this.#describe(flow, "flows, all of which change");
+    void this.#countSharing(flow);
     const options = this.#algorithms.map((name) => new Option(name, name, false, name === flow.algorithm));
     if (flow.pinned) options.unshift(new Option("release: configuration and rules choose again", RELEASE));
     this.#select.replaceChildren(...options);
     this.#wrong.hidden = true;
     this.#label();
     this.#dialog.showModal();
+  }
+
+  /**
+   * @param {Flow} flow
+   * @param {string} carried
+   */
+  #describe(flow, carried) {
+    element("change-about", HTMLElement).textContent =
+      `Connection ${flow.connection ?? ""} carries ${carried}. Its algorithm is ${flow.algorithm ?? "not known"}. ` +
+      "It applies to what this end sends, at once, and neither rules nor new flows change it until it is released.";
+  }
+
+  /**
+   * The page does not have all flows of a large proxy.
+   * @param {Flow} flow
+   */
+  async #countSharing(flow) {
+    try {
+      /** @type {import("./api.js").Flows} */
+      const { matching } = await json(`flows?limit=0&filter=${flow.connection ?? ""}`);
+      if (this.#flow === flow) this.#describe(flow, matching === 1 ? "this flow" : `${matching} flows, all of which change`);
+    } catch {
+      // The text without a number is true as well.
+    }
   }
 
   #label() {

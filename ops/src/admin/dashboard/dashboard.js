@@ -14,7 +14,7 @@ import { FlowTable } from "./flows.js";
 const INTERVAL_MS = 1000;
 
 const change = new ChangeDialog();
-const flowTable = new FlowTable((flow, all) => change.open(flow, all));
+const flowTable = new FlowTable((flow) => change.open(flow));
 const endedTable = new EndedTable();
 const filter = element("filter", HTMLInputElement);
 filter.addEventListener("input", () => {

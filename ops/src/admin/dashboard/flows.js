@@ -13,6 +13,8 @@ import { matches, sortable } from "./sort.js";
 
 /** More rows than a page shows well; those with the highest rates are shown. */
 const MAX_ROWS = 200;
+/** Flows whose curves are kept while they have no row. */
+const MAX_KEPT = 1000;
 
 /** @param {Seen} seen */
 const lossOf = ({ points }) => points.at(-1)?.loss ?? null;
@@ -130,10 +132,15 @@ export class FlowTable {
   #active = 0;
   /** Flows that match, and for which there is no row. */
   #left = 0;
+  /** The filter of the last request, and that of the last answer. */
+  #asked = "";
+  #answered = "";
+  /** @type {Set<string>} keys of the flows in the last answer */
+  #here = new Set();
   #sorted;
   #onChange;
 
-  /** @param {(flow: Flow, all: readonly Flow[]) => void} onChange the reader wants another algorithm for a flow */
+  /** @param {(flow: Flow) => void} onChange the reader wants another algorithm for a flow */
   constructor(onChange) {
     this.#onChange = onChange;
     this.#sorted = sortable(this.#table, COLUMNS, () => this.#draw(true));
@@ -147,7 +154,8 @@ export class FlowTable {
 
   /** What to ask the proxy for. It looks for the filter's words where it has more flows than the page shows. */
   get query() {
-    const filter = this.#active > MAX_ROWS && this.#filter !== "" ? `&filter=${encodeURIComponent(this.#filter)}` : "";
+    this.#asked = this.#active > MAX_ROWS ? this.#filter : "";
+    const filter = this.#asked === "" ? "" : `&filter=${encodeURIComponent(this.#asked.toWellFormed())}`;
     return `flows?order=rate&limit=${MAX_ROWS}${filter}`;
   }
 
@@ -155,10 +163,27 @@ export class FlowTable {
   show({ flows, matching, active }) {
     this.#active = active;
     this.#left = matching - flows.length;
-    const here = new Set(flows.map(keyOf));
-    for (const key of this.#seen.keys()) if (!here.has(key)) this.#seen.delete(key);
-    for (const flow of flows.toSorted((a, b) => b.age_s - a.age_s)) this.#note(flow, performance.now());
+    this.#answered = this.#asked;
+    this.#here = new Set(flows.map(keyOf));
+    const now = performance.now();
+    for (const flow of flows.toSorted((a, b) => b.age_s - a.age_s)) this.#note(flow, now);
+    this.#forget(now);
     this.#draw(false);
+  }
+
+  /**
+   * Those that are not in the last answer have ended if it had all flows. Otherwise they keep their curves for as long as these
+   * reach back.
+   * @param {number} now
+   */
+  #forget(now) {
+    const all = this.#here.size === this.#active;
+    let left = this.#seen.size - MAX_KEPT;
+    for (const [key, { points }] of this.#seen) {
+      if (this.#here.has(key)) continue;
+      if (all || left > 0 || (points.at(-1)?.at ?? 0) < now - KEPT_MS) this.#seen.delete(key);
+      left--;
+    }
   }
 
   /**
@@ -184,23 +209,25 @@ export class FlowTable {
   /** @param {string} key */
   #change(key) {
     const seen = this.#seen.get(key);
-    if (seen) this.#onChange(seen.flow, [...this.#seen.values()].map(({ flow }) => flow));
+    if (seen) this.#onChange(seen.flow);
   }
 
   /** @param {boolean} chosen the reader has just chosen order or filter: rows may move under the pointer */
   #draw(chosen) {
     const now = performance.now();
-    const all = [...this.#seen.values()];
-    const wanted = all.filter(({ flow }) => matches(this.#filter, [flow.destination, flow.client, flow.class, flow.protocol, flow.algorithm, flow.state, flow.connection]));
+    const here = [...this.#seen.values()].filter(({ flow }) => this.#here.has(keyOf(flow)));
+    const wanted = here.filter(({ flow }) => matches(this.#filter, [flow.destination, flow.client, flow.class, flow.protocol, flow.algorithm, flow.state, flow.connection]));
     const sorted = this.#sorted(wanted);
     for (const seen of sorted) seen.row.show(seen, now);
     this.#place(sorted.map(({ row }) => row.row), chosen);
     this.#table.hidden = sorted.length === 0;
     const none = element("none", HTMLElement);
     none.hidden = sorted.length > 0;
-    none.textContent = this.#active === 0 ? "No flow at the moment." : `None of ${this.#active} flows matches the filter.`;
+    // Of a large proxy's flows only those that matched the filter before may be here.
+    const isComplete = this.#active <= MAX_ROWS || this.#answered === this.#filter;
+    none.textContent = this.#active === 0 ? "No flow at the moment." : isComplete ? `None of ${this.#active} flows matches the filter.` : "Looking for flows that match the filter.";
     const more = element("more", HTMLElement);
-    more.hidden = this.#left === 0;
+    more.hidden = this.#left === 0 || !isComplete;
     more.textContent = `${this.#left} flows with lower rates are not shown.`;
   }
 

@@ -229,6 +229,27 @@ fn set_up_of_udp_flows_is_traced_at_both_ends() {
 }
 
 #[test]
+fn udp_flow_that_is_refused_at_its_first_reply_has_a_failed_trace() {
+    let (collector, udp_origin, origin) =
+        (TestCollector::start(), UdpEcho::start(), Origin::echo());
+    let listener = tcp::unused(Ipv4Addr::LOCALHOST);
+    let to = udp_origin.address();
+    let pair = Pair::builder()
+        .allow_udp("127.0.0.1")
+        .client("limits.max_flows", 1)
+        .client("otlp.endpoint", collector.endpoint())
+        .client("otlp.interval_s", 1)
+        .client("otlp.sampling_ratio", 1)
+        .listen(&format!("mode = \"udp\"\naddress = \"{listener}\"\ndestination = \"{to}\""))
+        .start();
+    let _flow = pair.http().open(&origin.address().to_string()).unwrap();
+    udp::client(listener).send(b"hello").unwrap();
+    let found = || set_up(&collector.spans("millrace-client"), to.port());
+    let (span, _) = wait::until(EXPORT_TIMEOUT, found).expect("a span of the flow");
+    assert_eq!(text(&span.attributes, "error.type").as_deref(), Some("overloaded"));
+}
+
+#[test]
 fn dead_collector_costs_flows_nothing_and_is_counted() {
     let (silent, closed) = (Blackhole::open(), tcp::unused(Ipv4Addr::LOCALHOST));
     let origin = Origin::echo();
