@@ -155,8 +155,9 @@ export class FlowTable {
   /** What to ask the proxy for. It looks for the filter's words where it has more flows than the page shows. */
   get query() {
     this.#asked = this.#active > MAX_ROWS ? this.#filter : "";
-    const filter = this.#asked === "" ? "" : `&filter=${encodeURIComponent(this.#asked.toWellFormed())}`;
-    return `flows?order=rate&limit=${MAX_ROWS}${filter}`;
+    const query = new URLSearchParams({ order: "rate", limit: String(MAX_ROWS) });
+    if (this.#asked !== "") query.set("filter", this.#asked);
+    return `flows?${query}`;
   }
 
   /** @param {Flows} answer */
