@@ -5,7 +5,7 @@ mod browsers;
 mod counter;
 mod hosts;
 mod join;
-mod peers;
+pub mod peers;
 mod players;
 mod run_paths;
 mod session;

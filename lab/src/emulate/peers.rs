@@ -89,14 +89,18 @@ pub fn are_known(scenario: &Scenario) -> Result<(), String> {
 }
 
 /// The program that the first word of a command names: `$NAME` is the value of a variable of the environment.
-fn program(word: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+///
+/// # Errors
+/// When the variable is not set or empty.
+pub fn program(word: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let Some(name) = word.strip_prefix('$') else { return Ok(word.to_owned()) };
     let found = variable(name).filter(|path| !path.is_empty());
     found.ok_or_else(|| format!("the variable {name} names no program: set it to run this peer"))
 }
 
 /// The values of the names in braces.
-struct Placeholders {
+#[derive(Debug)]
+pub struct Placeholders {
     listener: SocketAddr,
     values: Vec<(&'static str, String)>,
 }
@@ -111,30 +115,60 @@ impl Placeholders {
         let server = connection.tunnel.context("a peer's flow has a server's address")?;
         let flow = connection.flows.first().context("a connection has a flow")?;
         let addresses = &address_plan.flows[*flow];
+        let mut placeholders =
+            Self::of_addresses(addresses.entry, server, addresses.origin, directory);
         let key = |name: &str| keys.join(name).display().to_string();
+        placeholders.add_credentials([
+            SERVER_NAME.to_owned(),
+            key("ca.pem"),
+            key("server.pem"),
+            key("server.key"),
+            key(&format!("{CLIENT_NAME}.pem")),
+            key(&format!("{CLIENT_NAME}.key")),
+        ]);
+        Ok(placeholders)
+    }
+
+    /// The names for addresses and for the directory with the files of the peer.
+    #[must_use]
+    pub fn of_addresses(
+        listener: SocketAddr,
+        server: SocketAddr,
+        origin: SocketAddr,
+        directory: &Path,
+    ) -> Self {
         let values = vec![
             ("directory", directory.display().to_string()),
             ("server", server.to_string()),
             ("server_host", server.ip().to_string()),
             ("server_port", server.port().to_string()),
-            ("server_name", SERVER_NAME.to_owned()),
-            ("listener", addresses.entry.to_string()),
-            ("listener_host", addresses.entry.ip().to_string()),
-            ("listener_port", addresses.entry.port().to_string()),
-            ("origin", addresses.origin.to_string()),
-            ("origin_host", addresses.origin.ip().to_string()),
-            ("origin_port", addresses.origin.port().to_string()),
-            ("ca", key("ca.pem")),
-            ("certificate", key("server.pem")),
-            ("private_key", key("server.key")),
-            ("client_certificate", key(&format!("{CLIENT_NAME}.pem"))),
-            ("client_private_key", key(&format!("{CLIENT_NAME}.key"))),
+            ("listener", listener.to_string()),
+            ("listener_host", listener.ip().to_string()),
+            ("listener_port", listener.port().to_string()),
+            ("origin", origin.to_string()),
+            ("origin_host", origin.ip().to_string()),
+            ("origin_port", origin.port().to_string()),
         ];
-        Ok(Self { listener: addresses.entry, values })
+        Self { listener, values }
+    }
+
+    /// Name of the server, authority, its certificate and key, the client's certificate and key; all but the first are
+    /// paths.
+    pub fn add_credentials(&mut self, credentials: [String; 6]) {
+        let names = [
+            "server_name",
+            "ca",
+            "certificate",
+            "private_key",
+            "client_certificate",
+            "client_private_key",
+        ];
+        self.values.extend(names.into_iter().zip(credentials));
     }
 
     /// `text` with the names in braces replaced; other braces stay.
-    fn fill(&self, text: &str) -> String {
+    #[must_use]
+    pub fn fill(&self, text: &str) -> String {
         self.values.iter().fold(text.to_owned(), |text, (name, value)| {
             text.replace(&format!("{{{name}}}"), value)
         })
