@@ -7,7 +7,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,CI)
 CARGO_BUILD := cargo build --release --workspace
 
 .PHONY: help setup programs dist build workspace pages pages-built demo figures lab-build lab lab-full qoe rtsp-table rules archive test test-full check advisories docs reference unit \
-	bench coverage mutants clean
+	bench bench-connections coverage mutants clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -138,6 +138,11 @@ bench: build ## Throughput and CPU beside plain TCP and nginx, cost of each algo
 	target/release/millrace-bench simulator
 	$(AS_ROOT) target/release/millrace-bench data-path
 	$(AS_ROOT) target/release/millrace-bench mcc
+
+# REPEAT=5 for medians, RESUME=1 to go on with a result file, OPTIONS="--cc bbr ..." for others of
+# `millrace-bench connections`.
+bench-connections: build ## Cost of a byte by number of connections, 1 to 1,000 (8 minutes a pass); target/bench/connections.json
+	$(AS_ROOT) target/release/millrace-bench connections --repeat $(or $(REPEAT),1) $(if $(RESUME),--resume) $(OPTIONS)
 
 clean: ## Remove what was built, and what crashed runs left
 	if [ -x $(LAB) ]; then $(AS_ROOT) $(LAB) clean; fi

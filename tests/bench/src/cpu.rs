@@ -8,14 +8,14 @@
 
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::{SysconfVar, sysconf};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// CPU seconds, user and system.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seconds {
     /// In user space.
     pub user_s: f64,
@@ -34,7 +34,8 @@ impl Seconds {
         Self { user_s: self.user_s - earlier.user_s, system_s: self.system_s - earlier.system_s }
     }
 
-    fn add(&mut self, other: Self) {
+    /// Adds what another one spent.
+    pub fn add(&mut self, other: Self) {
         self.user_s += other.user_s;
         self.system_s += other.system_s;
     }
@@ -59,20 +60,45 @@ pub fn own() -> Result<Seconds> {
     Ok(Seconds { user_s: seconds(usage.user_time()), system_s: seconds(usage.system_time()) })
 }
 
+/// What the processes of a group use together. Those that ended are not counted.
+#[derive(Debug, Clone, Default)]
+pub struct GroupUse {
+    /// CPU time.
+    pub seconds: Seconds,
+    /// Resident set. Pages that processes share count for each of them.
+    pub resident_bytes: f64,
+    /// The processes.
+    pub pids: Vec<u32>,
+}
+
 /// CPU time of all processes of the group that `leader` leads. Those that ended are not counted.
 ///
 /// # Errors
 /// When the group has no process.
 pub fn group(leader: u32) -> Result<Seconds> {
-    let mut sum = Seconds::default();
-    let mut found = false;
+    Ok(groups(&[leader])?.remove(0).seconds)
+}
+
+/// The same of several groups, whose processes are listed once.
+///
+/// # Errors
+/// When one of them has no process.
+pub fn groups(leaders: &[u32]) -> Result<Vec<GroupUse>> {
+    let mut all = vec![GroupUse::default(); leaders.len()];
+    let page_bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096.0, |it| it as f64);
     for stat in stats() {
-        if stat.group == leader {
-            found = true;
-            sum.add(stat.seconds);
+        if let Some(index) = leaders.iter().position(|leader| *leader == stat.group) {
+            let group = &mut all[index];
+            group.seconds.add(stat.seconds);
+            group.resident_bytes += stat.resident_pages * page_bytes;
+            group.pids.push(stat.pid);
         }
     }
-    found.then_some(sum).with_context(|| format!("process group {leader} has ended"))
+    let ended = all.iter().zip(leaders).find(|(group, _)| group.pids.is_empty());
+    match ended {
+        Some((_, leader)) => bail!("process group {leader} has ended"),
+        None => Ok(all),
+    }
 }
 
 /// CPU time of each thread of a process, by name; nothing of one that has ended.
@@ -119,9 +145,11 @@ fn parse_machine(text: &str, ticks_per_s: f64) -> Option<MachineCpuTime> {
 }
 
 struct Stat {
+    pid: u32,
     name: String,
     group: u32,
     seconds: Seconds,
+    resident_pages: f64,
 }
 
 fn stats() -> impl Iterator<Item = Stat> {
@@ -137,14 +165,16 @@ fn stats() -> impl Iterator<Item = Stat> {
 /// proc_pid_stat(5). The name is in brackets and may itself hold brackets and spaces.
 fn parse_stat(text: &str, ticks_per_s: f64) -> Option<Stat> {
     let (head, tail) = text.rsplit_once(") ")?;
-    let (_, name) = head.split_once(" (")?;
+    let (pid, name) = head.split_once(" (")?;
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
-    // Counted from field 3, the state: pgrp is 5, utime 14, stime 15.
-    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    // Counted from field 3, the state: pgrp is 5, utime 14, stime 15, rss 24.
+    let number = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
     Some(Stat {
+        pid: pid.parse().ok()?,
         name: name.to_owned(),
         group: fields.get(5 - 3)?.parse().ok()?,
-        seconds: Seconds { user_s: ticks(14)? / ticks_per_s, system_s: ticks(15)? / ticks_per_s },
+        seconds: Seconds { user_s: number(14)? / ticks_per_s, system_s: number(15)? / ticks_per_s },
+        resident_pages: number(24)?,
     })
 }
 
@@ -167,7 +197,8 @@ mod tests {
     fn a_name_with_brackets_does_not_shift_the_fields() {
         let text = "42 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 9 8 7";
         let stat = parse_stat(text, 100.0).unwrap();
-        assert_eq!((stat.name.as_str(), stat.group), ("a) b (c", 7));
+        assert_eq!((stat.pid, stat.name.as_str(), stat.group), (42, "a) b (c", 7));
+        assert_eq!(stat.resident_pages, 7.0);
         assert_eq!(stat.seconds, Seconds { user_s: 1.5, system_s: 0.5 });
     }
 

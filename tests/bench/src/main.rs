@@ -12,6 +12,7 @@ use millrace_lab::interrupt;
 mod arena;
 mod beside_idle;
 mod certificates;
+mod connections;
 mod controllers;
 mod cpu;
 mod data_path;
@@ -27,6 +28,7 @@ mod profile;
 mod report;
 mod simulator;
 mod sink;
+mod tunnel_config;
 mod variant;
 
 #[derive(Parser)]
@@ -42,6 +44,8 @@ enum Action {
     DataPath(data_path::DataPath),
     /// What thousands of idle flows cost: memory, CPU, and the rate of a bulk flow beside them
     BesideIdle(beside_idle::BesideIdle),
+    /// What a byte costs by the number of connections, 1 to 1,000: bulk and video-like, beside TCP and nginx
+    Connections(Box<connections::ConnectionsOptions>),
     /// How evenly packets leave at a rate that is set
     Pace(pace::Pace),
     /// Instructions that each congestion controller takes for a packet
@@ -79,6 +83,7 @@ fn run(action: Action) -> Result<()> {
     match action {
         Action::DataPath(options) => data_path::run(&options),
         Action::BesideIdle(options) => beside_idle::run(&options),
+        Action::Connections(options) => connections::run(&options),
         Action::Pace(options) => pace::run(&options),
         Action::Controllers(options) => controllers::run(&options),
         Action::Mcc(options) => mcc::run(&options),

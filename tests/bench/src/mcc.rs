@@ -80,10 +80,10 @@ pub fn run(options: &MccOptions) -> Result<()> {
                 let settings = BenchSettings {
                     programs: options.programs.clone(),
                     cc: if selected { "mcc" } else { ALGORITHM }.to_owned(),
-                    rate_mbps: None,
                     connections: "per_flow".to_owned(),
                     workers,
                     rules: selected.then(|| rules.clone()),
+                    ..BenchSettings::default()
                 };
                 let run = once(options, round, &arena, &origin, &settings)?;
                 eprintln!(

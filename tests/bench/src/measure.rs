@@ -14,7 +14,7 @@ use crate::sink::{self, Bulk};
 use crate::variant::{BenchSettings, BenchVariant, Way};
 
 /// A run in which others had more than this part of the machine measures them too.
-const QUIET_CPU_SHARE: f64 = 0.05;
+pub const QUIET_CPU_SHARE: f64 = 0.05;
 /// How long the machine is watched before a run.
 const LISTEN: Duration = Duration::from_millis(400);
 
@@ -183,7 +183,7 @@ impl Snapshot {
 }
 
 /// Jain, Chiu and Hawe 1984: (sum x)^2 / (n sum x^2).
-fn jain(shares: &[u64]) -> f64 {
+pub fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|share| *share as f64).sum();
     let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
     if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }

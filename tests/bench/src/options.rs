@@ -61,10 +61,9 @@ impl Options {
         BenchSettings {
             programs: self.programs.clone(),
             cc: self.cc.clone(),
-            rate_mbps: None,
             connections: connections.to_owned(),
             workers: self.workers,
-            rules: None,
+            ..BenchSettings::default()
         }
     }
 

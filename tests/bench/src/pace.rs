@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::measure::median;
 use crate::options::Options;
 use crate::origin::Origin;
-use crate::pacing::{self, Pacing};
+use crate::pacing::{self, PaceRun};
 use crate::report;
 
 /// `millrace-bench pace`
@@ -47,7 +47,7 @@ pub fn run(options: &Pace) -> Result<()> {
     report::write(&options.output, &Value::Object(results))
 }
 
-fn paced(options: &Pace, arena: &Arena, origin: &Origin) -> Result<Vec<Pacing>> {
+fn paced(options: &Pace, arena: &Arena, origin: &Origin) -> Result<Vec<PaceRun>> {
     let settings = options.common.settings();
     let times = [options.common.warmup(), options.common.duration().min(Duration::from_secs(5))];
     let mut results = Vec::new();
@@ -56,7 +56,7 @@ fn paced(options: &Pace, arena: &Arena, origin: &Origin) -> Result<Vec<Pacing>> 
             let one = pacing::measure(round, arena, origin, &settings, f64::from(*rate), times)?;
             eprintln!(
                 "round {round}, paced at {rate} Mbit/s: {:.1}, bursts p99 {:.0} us",
-                one.came_mbps, one.burst_us.p99
+                one.pacing.came_mbps, one.pacing.burst_us.p99
             );
             results.push(one);
         }
@@ -64,7 +64,7 @@ fn paced(options: &Pace, arena: &Arena, origin: &Origin) -> Result<Vec<Pacing>> 
     Ok(results)
 }
 
-fn pacing_table(paced: &[Pacing], options: &Pace) -> String {
+fn pacing_table(paced: &[PaceRun], options: &Pace) -> String {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN);
     table.set_header([
@@ -75,21 +75,23 @@ fn pacing_table(paced: &[Pacing], options: &Pace) -> String {
         "max us",
         "in 1 ms, p99",
         "max",
+        "gap error us, p99",
         "sender CPU",
     ]);
     for rate in &options.pace_mbps {
-        let of = |value: fn(&Pacing) -> f64| {
-            let runs = paced.iter().filter(|p| p.asked_mbps == f64::from(*rate));
+        let of = |value: fn(&PaceRun) -> f64| {
+            let runs = paced.iter().filter(|p| p.pacing.asked_mbps == f64::from(*rate));
             median(runs.map(value)).unwrap_or(f64::NAN)
         };
         table.add_row([
             format!("{rate}"),
-            format!("{:+.1} %", of(|p| p.rate_error) * 100.0),
-            format!("{:.0}", of(|p| p.burst_us.p50)),
-            format!("{:.0}", of(|p| p.burst_us.p99)),
-            format!("{:.0}", of(|p| p.burst_us.max)),
-            format!("{:.2}", of(|p| p.per_ms.p99)),
-            format!("{:.2}", of(|p| p.per_ms.max)),
+            format!("{:+.1} %", of(|p| p.pacing.rate_error) * 100.0),
+            format!("{:.0}", of(|p| p.pacing.burst_us.p50)),
+            format!("{:.0}", of(|p| p.pacing.burst_us.p99)),
+            format!("{:.0}", of(|p| p.pacing.burst_us.max)),
+            format!("{:.2}", of(|p| p.pacing.per_ms.p99)),
+            format!("{:.2}", of(|p| p.pacing.per_ms.max)),
+            format!("{:.0}", of(|p| p.pacing.gap_error_us.p99)),
             format!("{:.0} %", of(|p| p.sender_cpu) * 100.0),
         ]);
     }

@@ -1,5 +1,6 @@
 //! How evenly the tunnel's packets leave: arrival times at the far end of the cable.
 
+use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,8 @@ use crate::arena::{Arena, INTERFACE};
 use crate::measure::pause;
 use crate::origin::{Origin, UNLIMITED_BYTES};
 use crate::sink::{self, Bulk};
-use crate::variant::{BenchSettings, BenchVariant, TUNNEL, Way};
+use crate::tunnel_config::TUNNEL;
+use crate::variant::{BenchSettings, BenchVariant, Way};
 
 /// Packets closer than this left together: at 1 Gbit/s one full packet takes 12 microseconds.
 const TOGETHER: Duration = Duration::from_micros(10);
@@ -24,11 +26,21 @@ const WINDOW: Duration = Duration::from_millis(1);
 /// Ethernet, IPv4 without options, UDP.
 const HEADER_BYTES: usize = 14 + 20 + 8;
 
+/// A run of `millrace-bench pace`.
+#[derive(Debug, Clone, Serialize)]
+pub struct PaceRun {
+    /// From 1.
+    pub round: usize,
+    /// How even the flow was.
+    #[serde(flatten)]
+    pub pacing: Pacing,
+    /// CPU seconds of the sending proxy for a second of sending.
+    pub sender_cpu: f64,
+}
+
 /// How even a paced flow was.
 #[derive(Debug, Clone, Serialize)]
 pub struct Pacing {
-    /// From 1.
-    pub round: usize,
     /// What was asked for, in Mbit/s of UDP payload.
     pub asked_mbps: f64,
     /// What came, in Mbit/s of UDP payload.
@@ -40,8 +52,8 @@ pub struct Pacing {
     pub burst_us: Spread,
     /// Bytes in the millisecond that starts with a packet, over those that the rate has in it.
     pub per_ms: Spread,
-    /// CPU seconds of the sending proxy for a second of sending.
-    pub sender_cpu: f64,
+    /// How far the time between two messages is from that which the rate gives the first of them, in microseconds.
+    pub gap_error_us: Spread,
 }
 
 /// Of many values.
@@ -73,36 +85,46 @@ pub fn measure(
     settings: &BenchSettings,
     rate_mbps: f64,
     [warmup, duration]: [Duration; 2],
-) -> Result<Pacing> {
+) -> Result<PaceRun> {
     let settings = BenchSettings { rate_mbps: Some(rate_mbps), ..settings.clone() };
     let mut way = Way::start(BenchVariant::Millrace, arena, origin, &settings)?;
     let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, UNLIMITED_BYTES)?])?;
     pause(warmup)?;
-    let capture = open_capture(&arena.client)?;
     let server = way.parts.iter().find(|part| part.role == "server").context("no server")?;
     let pid = server.process.pid();
     let cpu_before = crate::cpu::group(pid)?;
+    let pacing = capture(&arena.client, TUNNEL, rate_mbps, duration)?;
+    let sender_cpu = crate::cpu::group(pid)?.since(cpu_before).total() / duration.as_secs_f64();
+    way.must_run()?;
+    bulk.finish()?;
+    Ok(PaceRun { round, pacing, sender_cpu })
+}
+
+/// Captures for `duration` what arrives from `source`, where a flow sends at `rate_mbps`.
+///
+/// # Errors
+/// When hardly anything arrives.
+pub fn capture(
+    host: &Namespace,
+    source: SocketAddrV4,
+    rate_mbps: f64,
+    duration: Duration,
+) -> Result<Pacing> {
+    let socket = open_capture(host, source.port())?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    let thread = std::thread::spawn(move || read_all(&capture, &stopped));
-    pause(duration)?;
+    let thread = std::thread::spawn(move || read_all(&socket, source, &stopped));
+    let paused = pause(duration);
     stop.store(true, Ordering::Relaxed);
     let arrivals = match thread.join() {
         Ok(arrivals) => arrivals?,
         Err(_) => bail!("the capturing thread panicked"),
     };
-    let sender_cpu = crate::cpu::group(pid)?.since(cpu_before).total() / duration.as_secs_f64();
-    way.must_run()?;
-    bulk.finish()?;
-    evaluate(&arrivals, round, rate_mbps, sender_cpu)
+    paused?;
+    evaluate(&arrivals, rate_mbps)
 }
 
-fn evaluate(
-    arrivals: &[ReceivedMessage],
-    round: usize,
-    asked_mbps: f64,
-    sender_cpu: f64,
-) -> Result<Pacing> {
+fn evaluate(arrivals: &[ReceivedMessage], asked_mbps: f64) -> Result<Pacing> {
     ensure!(arrivals.len() > 100, "only {} messages of the tunnel arrived", arrivals.len());
     let bytes_per_s = asked_mbps * 1e6 / 8.0;
     let span = arrivals[arrivals.len() - 1].at - arrivals[0].at;
@@ -114,14 +136,17 @@ fn evaluate(
     let rate_in_window = bytes_per_s * WINDOW.as_secs_f64();
     let windows = windows(arrivals).into_iter();
     let per_ms = windows.map(|bytes| (bytes as f64 / rate_in_window, 1)).collect();
+    let gap_error_us = arrivals.windows(2).map(|pair| {
+        let rate_s = pair[0].bytes as f64 / bytes_per_s;
+        (((pair[1].at - pair[0].at).as_secs_f64() - rate_s).abs() * 1e6, 1)
+    });
     Ok(Pacing {
-        round,
         asked_mbps,
         came_mbps,
         rate_error: came_mbps / asked_mbps - 1.0,
         burst_us: spread(burst_us)?,
         per_ms: spread(per_ms)?,
-        sender_cpu,
+        gap_error_us: spread(gap_error_us.collect())?,
     })
 }
 
@@ -173,8 +198,8 @@ fn spread(mut values: Vec<(f64, usize)>) -> Result<Spread> {
     Ok(Spread { p50: at(0.5).unwrap_or(max), p99: at(0.99).unwrap_or(max), max })
 }
 
-/// A packet socket on the client's end of the cable, with kernel timestamps.
-fn open_capture(host: &Namespace) -> Result<Socket> {
+/// A packet socket on the client's end of the cable, with kernel timestamps, that takes UDP from one port.
+fn open_capture(host: &Namespace, source_port: u16) -> Result<Socket> {
     host.inside(|| {
         let ethertype = u16::try_from(libc::ETH_P_IP)?.to_be();
         let protocol = Protocol::from(i32::from(ethertype));
@@ -197,6 +222,7 @@ fn open_capture(host: &Namespace) -> Result<Socket> {
         if result < 0 {
             return Err(std::io::Error::last_os_error()).context("bind packet socket");
         }
+        attach_filter(&socket, source_port)?;
         nix::sys::socket::setsockopt(&socket, sockopt::RcvBufForce, &(64 << 20))?;
         nix::sys::socket::setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         socket.set_read_timeout(Some(Duration::from_millis(50)))?;
@@ -204,7 +230,47 @@ fn open_capture(host: &Namespace) -> Result<Socket> {
     })
 }
 
-fn read_all(capture: &Socket, stop: &AtomicBool) -> Result<Vec<ReceivedMessage>> {
+/// Lets the kernel throw away everything but UDP from this port: the rest would cost a copy each.
+fn attach_filter(socket: &Socket, source_port: u16) -> Result<()> {
+    // Classic BPF (Documentation/networking/filter.rst): opcode, jumps, operand.
+    const LOAD_HALF: u16 = 0x28;
+    const LOAD_BYTE: u16 = 0x30;
+    const JUMP_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut program = [
+        step(LOAD_HALF, 0, 0, 12),
+        step(JUMP_EQUAL, 0, 5, u32::try_from(libc::ETH_P_IP)?),
+        step(LOAD_BYTE, 0, 0, 23),
+        step(JUMP_EQUAL, 0, 3, u32::try_from(libc::IPPROTO_UDP)?),
+        step(LOAD_HALF, 0, 0, 34),
+        step(JUMP_EQUAL, 0, 1, u32::from(source_port)),
+        step(RETURN, 0, 0, u32::MAX),
+        step(RETURN, 0, 0, 0),
+    ];
+    let filter =
+        libc::sock_fprog { len: u16::try_from(program.len())?, filter: program.as_mut_ptr() };
+    // SAFETY: the pointer describes `filter`, whose program outlives the call; the kernel copies both.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of_val(&filter) as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        return Err(std::io::Error::last_os_error()).context("filter of the packet socket");
+    }
+    Ok(())
+}
+
+fn read_all(
+    capture: &Socket,
+    source: SocketAddrV4,
+    stop: &AtomicBool,
+) -> Result<Vec<ReceivedMessage>> {
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
     let mut arrivals: Vec<ReceivedMessage> = Vec::with_capacity(1 << 18);
     let mut head = [0_u8; HEADER_BYTES];
@@ -228,7 +294,7 @@ fn read_all(capture: &Socket, stop: &AtomicBool) -> Result<Vec<ReceivedMessage>>
                 at = Some(Duration::from(time));
             }
         }
-        if is_tunnel(&head) {
+        if is_from(source, &head) {
             let at = at.context("a packet without timestamp")?;
             arrivals.push(ReceivedMessage { at, bytes: length.saturating_sub(HEADER_BYTES) });
         }
@@ -238,15 +304,15 @@ fn read_all(capture: &Socket, stop: &AtomicBool) -> Result<Vec<ReceivedMessage>>
     Ok(arrivals)
 }
 
-/// UDP from the tunnel's server, in an IPv4 packet without options.
-fn is_tunnel(head: &[u8; HEADER_BYTES]) -> bool {
+/// UDP from `expected`, in an IPv4 packet without options.
+fn is_from(expected: SocketAddrV4, head: &[u8; HEADER_BYTES]) -> bool {
     let [version, protocol] = [head[14], head[23]];
     let source: [u8; 4] = [head[26], head[27], head[28], head[29]];
     let port = u16::from_be_bytes([head[34], head[35]]);
     version == 0x45
         && i32::from(protocol) == libc::IPPROTO_UDP
-        && source == TUNNEL.ip().octets()
-        && port == TUNNEL.port()
+        && source == expected.ip().octets()
+        && port == expected.port()
 }
 
 #[cfg(test)]
@@ -262,10 +328,11 @@ mod tests {
     #[test]
     fn an_even_flow_has_bursts_of_one_packet() {
         // 1250 bytes every 100 microseconds are 100 Mbit/s.
-        let pacing = evaluate(&every(100, 1250, 5000), 1, 100.0, 0.0).unwrap();
+        let pacing = evaluate(&every(100, 1250, 5000), 100.0).unwrap();
         assert!(pacing.rate_error.abs() < 1e-6, "{pacing:?}");
         assert!((pacing.burst_us.max - 100.0).abs() < 1e-6, "{pacing:?}");
         assert!((pacing.per_ms.max - 1.0).abs() < 1e-6, "{pacing:?}");
+        assert!(pacing.gap_error_us.max < 1e-6, "{pacing:?}");
     }
 
     #[test]
@@ -277,8 +344,11 @@ mod tests {
                 ReceivedMessage { at, bytes: 1250 }
             })
             .collect();
-        let pacing = evaluate(&arrivals, 1, 100.0, 0.0).unwrap();
+        let pacing = evaluate(&arrivals, 100.0).unwrap();
         assert!((pacing.burst_us.p50 - 2000.0).abs() < 1e-6, "{pacing:?}");
         assert!((pacing.per_ms.max - 2.0).abs() < 1e-6, "{pacing:?}");
+        // Nineteen of twenty leave 99 us early, one 1881 us late.
+        assert!((pacing.gap_error_us.p50 - 99.0).abs() < 1e-6, "{pacing:?}");
+        assert!((pacing.gap_error_us.max - 1881.0).abs() < 1e-6, "{pacing:?}");
     }
 }

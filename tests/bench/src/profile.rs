@@ -1,14 +1,15 @@
-//! `millrace-bench profile`: where the CPU time of both proxies goes during one bulk flow.
+//! `millrace-bench profile`: where the CPU time of both proxies goes during bulk flows.
 //!
 //! `perf` samples by the CPU clock, because virtual machines often have no cycle counter. Each
 //! sample counts for the kind of work that its innermost function, or for the kernel also the
 //! functions around it, are known for. Inlined functions count for those that they are in.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
@@ -16,12 +17,14 @@ use millrace_lab::process::{Running, output_of, require, tail};
 use serde_json::json;
 
 use crate::arena::{Arena, SERVER};
+use crate::data_path::allow_descriptors;
+use crate::idle;
 use crate::machine::Machine;
 use crate::measure::pause;
 use crate::options::Options;
 use crate::origin::{Origin, UNLIMITED_BYTES};
 use crate::report;
-use crate::sink::{self, Bulk};
+use crate::sink::Bulk;
 use crate::variant::{BenchVariant, Way};
 
 /// Samples a second and CPU: not a multiple of the timer's rate, so that it isn't in step with it.
@@ -37,6 +40,9 @@ pub struct Profile {
     /// What to look into
     #[arg(long, value_enum, default_value = "millrace")]
     variant: BenchVariant,
+    /// Bulk flows at a time; with `--connections per_flow` each has a connection
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    flows: u32,
     /// Where the results go
     #[arg(long, default_value = "target/bench/profile.json")]
     output: PathBuf,
@@ -57,7 +63,14 @@ pub fn run(options: &Profile) -> Result<()> {
     let settings = options.common.settings();
     let mut way = Way::start(options.variant, &arena, &origin, &settings)?;
     ensure!(!way.parts.is_empty(), "{} has no program to look into", options.variant.name());
-    let bulk = Bulk::start(vec![sink::open(&arena.client, way.listener, UNLIMITED_BYTES)?])?;
+    let flows = options.flows as usize;
+    allow_descriptors(flows * 3)?;
+    // All handshakes are over before the load begins.
+    let mut streams = idle::open(flows, &arena, &way)?;
+    for stream in &mut streams {
+        stream.write_all(&UNLIMITED_BYTES.to_le_bytes()).context("request")?;
+    }
+    let bulk = Bulk::start(streams)?;
     pause(options.common.warmup())?;
     let before: u64 = bulk.received().iter().sum();
     let mut recordings = Vec::new();
@@ -86,13 +99,13 @@ pub fn run(options: &Profile) -> Result<()> {
     }
     way.must_run()?;
     bulk.finish()?;
-    println!("{gbps:.2} Gbit/s while sampled");
+    println!("{flows} flow(s), {gbps:.2} Gbit/s while sampled");
     println!("{}", table(&kinds));
     for (role, shares) in &functions {
         println!("\n{role}:\n{}", top(shares));
     }
     let results = json!({
-        "variant": options.variant, "gbps": gbps, "kinds": kinds, "functions": functions,
+        "variant": options.variant, "flows": flows, "gbps": gbps, "kinds": kinds, "functions": functions,
         "machine": machine, "options": options.common,
     });
     report::write(&options.output, &results)

@@ -139,7 +139,10 @@ fn count(
 }
 
 /// Takes what has arrived off the socket without copying it (tcp(7), `MSG_TRUNC`).
-fn discard(stream: &TcpStream) -> std::io::Result<usize> {
+///
+/// # Errors
+/// Those of recv(2).
+pub fn discard(stream: &TcpStream) -> std::io::Result<usize> {
     // SAFETY: with MSG_TRUNC the kernel's TCP writes nothing to the buffer, so that it may be null.
     let received = unsafe {
         libc::recv(stream.as_raw_fd(), std::ptr::null_mut(), DISCARD_BYTES, libc::MSG_TRUNC)

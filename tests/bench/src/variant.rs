@@ -2,27 +2,24 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use millrace_lab::interrupt;
+use millrace_lab::netns::Namespace;
 use millrace_lab::process::{Running, tail};
 use serde::Serialize;
 
-use crate::arena::{Arena, CLIENT, SERVER};
+use crate::arena::Arena;
 use crate::certificates::Certificates;
 use crate::origin::Origin;
 use crate::sink;
+use crate::tunnel_config::{self, SERVER_NAME};
 
-/// Address of the variant's listener, on the client's host.
-const LISTENER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(CLIENT, 8080);
-/// Where the tunnel's server listens.
-pub const TUNNEL: SocketAddrV4 = SocketAddrV4::new(SERVER, 4433);
-/// What the server's certificate is for.
-const SERVER_NAME: &str = "server.bench.invalid";
 /// How long a variant may take until the first byte has come through it.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -49,13 +46,18 @@ impl BenchVariant {
     }
 }
 
-/// More than any of the benches opens.
-const MAX_FLOWS: u32 = 25_000;
-/// For receive windows: 250 connections at full rate want more than the usual.
-const MEMORY_MB: u32 = 100_000;
+/// Limits of flows and memory that both programs get.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BenchLimits {
+    /// So high that no run reaches them.
+    #[default]
+    Raised,
+    /// The defaults of the configuration, which also serves metrics then.
+    Shipped,
+}
 
 /// What the variants need to know.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct BenchSettings {
     /// Directory of `millrace-client` and `millrace-server`.
     pub programs: PathBuf,
@@ -69,16 +71,33 @@ pub struct BenchSettings {
     pub workers: usize,
     /// Rules of the server, where `cc` is `mcc`; the client has BBR then.
     pub rules: Option<PathBuf>,
+    /// Limits of both programs.
+    pub limits: BenchLimits,
+    /// Client edges besides the first one, a process each.
+    pub further_edges: u16,
+    /// Rate in Mbit/s of the flow through a client of its own, whose pacing is measured.
+    pub probe_mbps: Option<f64>,
 }
 
 /// A program that is part of a variant.
 #[derive(Debug)]
 pub struct VariantProgram {
-    /// What it is in results: `client`, `server` or `proxy`.
+    /// What it is in results: `client`, `server`, `proxy` or `probe`.
     pub role: &'static str,
     /// The process, leader of its own group.
     pub process: Running,
     log: PathBuf,
+}
+
+impl VariantProgram {
+    /// Starts `command`, its output going to the file `log`.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub fn start(role: &'static str, command: &mut Command, log: PathBuf) -> Result<Self> {
+        let process = Running::start(role, command, &log)?;
+        Ok(Self { role, process, log })
+    }
 }
 
 /// A running variant; ended when dropped.
@@ -86,8 +105,17 @@ pub struct VariantProgram {
 pub struct Way {
     /// Address that the sink connects to.
     pub listener: SocketAddr,
+    /// Those of further client edges.
+    pub further_listeners: Vec<SocketAddr>,
     /// The programs in between.
     pub parts: Vec<VariantProgram>,
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        // They end beside each other then.
+        self.parts.iter().for_each(|part| part.process.ask_to_end());
+    }
 }
 
 impl Way {
@@ -101,18 +129,29 @@ impl Way {
         origin: &Origin,
         settings: &BenchSettings,
     ) -> Result<Self> {
-        let mut way = match variant {
-            BenchVariant::Direct => Self { listener: origin.address(), parts: Vec::new() },
-            BenchVariant::NginxStream => {
-                Self { listener: LISTENER_ADDRESS.into(), parts: vec![nginx(arena, origin)?] }
-            }
-            BenchVariant::Millrace => Self {
-                listener: LISTENER_ADDRESS.into(),
-                parts: millrace(arena, origin, settings)?,
-            },
+        let listener = tunnel_config::listener(0).into();
+        let (listener, parts) = match variant {
+            BenchVariant::Direct => (origin.address(), Vec::new()),
+            BenchVariant::NginxStream => (listener, vec![nginx(arena, origin)?]),
+            BenchVariant::Millrace => (listener, millrace(arena, origin, settings)?),
         };
-        way.await_first_byte(arena).with_context(|| format!("variant {}", variant.name()))?;
+        let mut way = Self::through(listener, parts);
+        if variant == BenchVariant::Millrace {
+            let further = 1..=settings.further_edges;
+            way.further_listeners = further.map(|it| tunnel_config::listener(it).into()).collect();
+            let probe = settings.probe_mbps.map(|_| tunnel_config::probe_listener().into());
+            for address in way.further_listeners.clone().into_iter().chain(probe) {
+                way.await_first_byte(arena, address)?;
+            }
+        }
+        way.await_first_byte(arena, listener)
+            .with_context(|| format!("variant {}", variant.name()))?;
         Ok(way)
+    }
+
+    /// The way through `parts`, which are running.
+    pub fn through(listener: SocketAddr, parts: Vec<VariantProgram>) -> Self {
+        Self { listener, further_listeners: Vec::new(), parts }
     }
 
     /// # Errors
@@ -121,11 +160,15 @@ impl Way {
         self.parts.iter_mut().try_for_each(|part| part.process.must_run(&part.log))
     }
 
-    fn await_first_byte(&mut self, arena: &Arena) -> Result<()> {
+    /// Waits until a byte comes through the listener at `address`.
+    ///
+    /// # Errors
+    /// When a program ends, or lets no byte through in time.
+    pub fn await_first_byte(&mut self, arena: &Arena, address: SocketAddr) -> Result<()> {
         let mut last = None;
         let ready = interrupt::wait_for(START_TIMEOUT, || {
             self.must_run()?;
-            let probe = sink::open(&arena.client, self.listener, 1)
+            let probe = sink::open(&arena.client, address, 1)
                 .and_then(|mut stream| sink::read_exactly(&mut stream, 1));
             Ok(probe.map_err(|error| last = Some(error)).ok())
         })?;
@@ -149,16 +192,16 @@ fn nginx(arena: &Arena, origin: &Origin) -> Result<VariantProgram> {
          worker_processes auto;\n\
          pid {dir}/nginx.pid;\n\
          events {{ worker_connections 4096; }}\n\
-         stream {{ server {{ listen {LISTENER_ADDRESS}; proxy_pass {origin}; }} }}\n",
+         stream {{ server {{ listen {listener}; proxy_pass {origin}; }} }}\n",
         dir = dir.display(),
+        listener = tunnel_config::listener(0),
         origin = origin.address(),
     );
     let (file, log) = (dir.join("nginx.conf"), dir.join("nginx.log"));
     fs::write(&file, config)?;
     let mut command = arena.client.command("nginx");
     command.arg("-e").arg("stderr").arg("-c").arg(&file);
-    let process = Running::start("nginx", &mut command, &log)?;
-    Ok(VariantProgram { role: "proxy", process, log })
+    VariantProgram::start("proxy", &mut command, log)
 }
 
 fn millrace(
@@ -169,53 +212,27 @@ fn millrace(
     let dir = arena.run.scratch();
     Certificates::make(SERVER_NAME)?.write(dir)?;
     let SocketAddr::V4(origin) = origin.address() else { bail!("the origin is not on IPv4") };
-    let cc = match settings.rate_mbps {
-        None => format!("\"{}\"", settings.cc),
-        Some(rate) => format!("{{ name = \"constant\", rate_mbps = {rate} }}"),
-    };
-    let common = format!(
-        "\n[runtime]\nworkers = {}\n[admin]\naddress = \"none\"\n[log]\nlevel = \"warn\"\n",
-        settings.workers
-    );
-    let (mcc, client_cc) = match &settings.rules {
-        None => (String::new(), cc.clone()),
-        Some(rules) => {
-            (format!("[mcc]\ninitial = \"cubic\"\nrules = {rules:?}\n"), "\"cubic\"".to_owned())
-        }
-    };
-    let server = format!(
-        "[tunnel]\nlisten = [\"{TUNNEL}\"]\nclient_ca = \"ca.pem\"\n\
-         certificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
-         congestion_control = {cc}\nmemory_cap_mb = {MEMORY_MB}\n\
-         [limits]\nmax_flows = {MAX_FLOWS}\nmemory_per_client_mb = {MEMORY_MB}\n\
-         [[destinations.allow]]\nnetwork = \"{}\"\nports = [{}]\n{mcc}{common}",
-        origin.ip(),
-        origin.port(),
-    );
-    let client = format!(
-        "[tunnel]\nservers = [\"{TUNNEL}\"]\nserver_name = \"{SERVER_NAME}\"\nca = \"ca.pem\"\n\
-         certificate = \"client.pem\"\nprivate_key = \"client.key\"\n\
-         congestion_control = {client_cc}\nconnections = \"{}\"\n\
-         memory_cap_mb = {MEMORY_MB}\nconnect_timeout_s = 60\nhealth_timeout_ms = 60000\n\
-         [limits]\nmax_flows = {MAX_FLOWS}\n\
-         [[listen]]\nmode = \"static\"\naddress = \"{LISTENER_ADDRESS}\"\n\
-         destination = \"{origin}\"\n{common}",
-        settings.connections,
-    );
-    let start = |role, host: &millrace_lab::netns::Namespace, program: &str, config: &str| {
-        let file = dir.join(format!("{role}.toml"));
-        let log = dir.join(format!("{role}.log"));
+    let start = |role: &'static str, number: u16, host: &Namespace, config: &str| {
+        let file = dir.join(format!("{role}-{number}.toml"));
+        let log = dir.join(format!("{role}-{number}.log"));
         fs::write(&file, config)?;
+        let program = if role == "server" { "millrace-server" } else { "millrace-client" };
         let program = found(&settings.programs.join(program), "make build")?;
         let mut command = host.command(&program);
         command.arg("run").arg("--config").arg(&file);
-        let process = Running::start(role, &mut command, &log)?;
-        anyhow::Ok(VariantProgram { role, process, log })
+        VariantProgram::start(role, &mut command, log)
     };
-    Ok(vec![
-        start("server", &arena.server, "millrace-server", &server)?,
-        start("client", &arena.client, "millrace-client", &client)?,
-    ])
+    let server = tunnel_config::server(origin, settings);
+    let mut parts = vec![start("server", 0, &arena.server, &server)?];
+    for edge in 0..=settings.further_edges {
+        let client = tunnel_config::client(edge, origin, settings);
+        parts.push(start("client", edge, &arena.client, &client)?);
+    }
+    if let Some(rate) = settings.probe_mbps {
+        let client = tunnel_config::probe_client(origin, rate);
+        parts.push(start("probe", 0, &arena.client, &client)?);
+    }
+    Ok(parts)
 }
 
 fn found(program: &Path, how: &str) -> Result<String> {

@@ -3,7 +3,7 @@
 // A helper of a test fails as its test does.
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use nix::sys::signal::{Signal, kill};
@@ -67,6 +67,46 @@ fn plain_tcp_is_measured_and_a_hop_costs_more() {
     assert!(cost("nginx_stream") > 1.5 * cost("direct"), "{results}");
     let parts = &results["runs"].as_array().unwrap()[1]["parts_s_per_gb"];
     assert!(parts["proxy"]["system_s"].as_f64().unwrap() > 0.0, "{parts}");
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the programs; run by make test"]
+fn connections_are_counted_and_resumed_sweep_runs_nothing_twice() {
+    let path = output("connections");
+    // The programs are beside this one.
+    let programs = Path::new(env!("CARGO_BIN_EXE_millrace-bench")).parent().unwrap();
+    let run = || {
+        let arguments = ["connections", "--ways", "per_flow", "--counts", "4", "--loads", "bulk"];
+        let times = ["--seconds", "1", "--warmup-s", "0", "--quiet-timeout-s", "0", "--resume"];
+        let mut command = bench(&[&arguments[..], &times[..]].concat());
+        command.arg("--programs").arg(programs).arg("--output").arg(&path).output().unwrap()
+    };
+    let results = read(&path, &run());
+    let runs = results["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1);
+    let run_of_four = &runs[0];
+    assert_eq!(
+        (&run_of_four["up"], &run_of_four["ended"]),
+        (&4.into(), &0.into()),
+        "{run_of_four}"
+    );
+    let figures = &run_of_four["figures"];
+    assert!(figures["bytes"].as_u64().unwrap() > 1_000_000, "{run_of_four}");
+    for role in ["client", "server"] {
+        let part = &figures["parts_s_per_gb"][role];
+        assert!(part["user_s"].as_f64().unwrap() > 0.0, "{run_of_four}");
+        assert!(figures["memory"][role]["loaded_bytes"].is_number(), "{run_of_four}");
+        assert!(figures["extras"]["calls_per_gb"][role]["source"].is_string(), "{run_of_four}");
+    }
+    // A packet has less than 1.5 kB.
+    let packets = figures["packets_per_gb"]["value"].as_f64().unwrap();
+    assert!(packets > 600_000.0, "{run_of_four}");
+    let again = run();
+    assert!(String::from_utf8_lossy(&again.stderr).contains("0 runs, about 0 s"));
+    assert_eq!(read(&path, &again)["runs"].as_array().unwrap().len(), 1);
+    for file in [path.clone(), path.with_extension("csv")] {
+        std::fs::remove_file(file).unwrap();
+    }
 }
 
 #[test]

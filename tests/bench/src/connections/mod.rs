@@ -1,0 +1,124 @@
+//! `millrace-bench connections`: what a byte costs by the number of connections.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use millrace_lab::process::{output_of, require};
+use serde_json::Value;
+
+mod csv;
+mod footnotes;
+mod metrics;
+mod options;
+mod peers;
+mod plan;
+mod record;
+mod run;
+mod run_times;
+mod segments;
+mod snapshot;
+mod store;
+mod summary;
+mod system_calls;
+mod viewers;
+
+pub use options::ConnectionsOptions;
+
+use crate::arena::{Arena, SERVER};
+use crate::data_path::allow_descriptors;
+use crate::origin::Origin;
+use peers::PeersFile;
+use plan::{SweepPoint, SweepWay};
+use record::SweepRun;
+use run::SweepContext;
+use store::SweepStore;
+
+/// Runs the sweep, prints the tables and writes the files.
+///
+/// # Errors
+/// When nothing can be run, or the results can't be written; those of earlier runs are in the files then.
+pub fn run(options: &ConnectionsOptions) -> Result<()> {
+    let mut programs = vec![("ip", "iproute2"), ("sysctl", "procps")];
+    if options.points.ways.contains(&SweepWay::NginxStream) {
+        programs.push(("nginx", "nginx libnginx-mod-stream"));
+    }
+    require(&programs)?;
+    let peers =
+        options.points.peers.as_deref().map(PeersFile::read).transpose()?.unwrap_or_default();
+    let (present, missing) = peers.present();
+    for (name, reason) in &missing {
+        eprintln!("peer {name} is left out: {reason}");
+    }
+    let settings = settings(options)?;
+    let mut store = SweepStore::open(&options.output, settings, missing, options.resume)?;
+    let largest =
+        options.points.counts.iter().copied().chain([options.points.edges]).max().unwrap_or(1);
+    // The sink's and the origin's ends, and those of nginx or of one of the programs.
+    allow_descriptors(largest * 3)?;
+
+    let grid = options.grid(&present);
+    let passes = (1..=options.repeat as usize)
+        .flat_map(|round| grid.pass(round).into_iter().map(move |point| (round, point)));
+    let left: Vec<(usize, SweepPoint)> =
+        passes.filter(|(round, point)| !store.has(*round, point)).collect();
+    // The sum of nothing is -0.
+    let mut left_s = 0.0 + left.iter().map(|(_, point)| options.estimate_s(point)).sum::<f64>();
+    eprintln!("{} runs, about {left_s:.0} s on a quiet machine", left.len());
+
+    let arena = Arena::build()?;
+    let origin = Origin::start(&arena.server, SERVER)?;
+    let context = SweepContext { options, arena: &arena, origin: &origin, peers: &peers };
+    for (index, (round, point)) in left.iter().enumerate() {
+        for attempt in 0..=options.retries {
+            let run = context.run(point, *round)?;
+            if attempt == 0 {
+                left_s -= options.estimate_s(point);
+            }
+            eprintln!(
+                "{}   ({} runs, about {left_s:.0} s left)",
+                line(&run),
+                left.len() - index - 1
+            );
+            let is_invalid = !run.invalid.is_empty();
+            store.add(run)?;
+            if !is_invalid {
+                break;
+            }
+        }
+    }
+    println!("{}", summary::tables(store.runs()));
+    println!("written: {}, and .csv", options.output.display());
+    Ok(())
+}
+
+/// What has to be the same in all runs of a file.
+fn settings(options: &ConnectionsOptions) -> Result<Value> {
+    let mut settings = serde_json::to_value(options)?;
+    for program in ["millrace-server", "millrace-client"] {
+        let version = version(&options.runs.programs.join(program))?;
+        settings[program] = Value::String(version);
+    }
+    Ok(settings)
+}
+
+fn version(program: &Path) -> Result<String> {
+    let said = output_of(Command::new(program).arg("--version"));
+    Ok(said.context("build the programs: make programs")?.trim().to_owned())
+}
+
+fn line(run: &SweepRun) -> String {
+    let figures = run.figures.as_ref().map_or_else(String::new, |it| {
+        let late = it.segments.map_or_else(String::new, |segments| {
+            format!(", {} of {} segments late", segments.late, segments.segments)
+        });
+        format!(" {:6.2} Gbit/s {:6.2} CPU-s/GB{late}", it.gbps, it.cpu_s_per_gb)
+    });
+    let remarks: String = run.remarks().iter().map(|remark| format!("; {remark}")).collect();
+    format!(
+        "round {} {:30}{figures}{remarks}; {:.1} s",
+        run.round,
+        run.point.to_string(),
+        run.took_s
+    )
+}
