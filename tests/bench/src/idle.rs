@@ -10,8 +10,9 @@ use serde::Serialize;
 use crate::arena::Arena;
 use crate::measure::pause;
 use crate::origin::Origin;
+use crate::settings::BenchSettings;
 use crate::sink;
-use crate::variant::{BenchSettings, BenchVariant, Way};
+use crate::variant::{BenchVariant, Way};
 
 /// How long the proxies get to settle before their memory is read.
 const SETTLE: Duration = Duration::from_secs(2);

@@ -26,6 +26,7 @@ mod pace;
 mod pacing;
 mod profile;
 mod report;
+mod settings;
 mod simulator;
 mod sink;
 mod tunnel_config;

@@ -19,7 +19,8 @@ use crate::machine::Machine;
 use crate::measure::{self, Plan, RunMeasurement, median};
 use crate::origin::Origin;
 use crate::report;
-use crate::variant::{BenchSettings, BenchVariant, Way};
+use crate::settings::BenchSettings;
+use crate::variant::{BenchVariant, Way};
 
 /// What drives everything in both: as in the paper, the default of its kernel. Many BBR flows whose only limit is the
 /// processor lose more to full sockets than they deliver.

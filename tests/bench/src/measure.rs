@@ -10,8 +10,9 @@ use serde::Serialize;
 use crate::arena::Arena;
 use crate::cpu::{self, Seconds};
 use crate::origin::{Origin, UNLIMITED_BYTES};
+use crate::settings::BenchSettings;
 use crate::sink::{self, Bulk};
-use crate::variant::{BenchSettings, BenchVariant, Way};
+use crate::variant::{BenchVariant, Way};
 
 /// A run in which others had more than this part of the machine measures them too.
 pub const QUIET_CPU_SHARE: f64 = 0.05;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::variant::BenchSettings;
+use crate::settings::BenchSettings;
 
 /// How flows share the tunnel's QUIC connections.
 #[derive(Debug, Clone, Copy, ValueEnum, Serialize)]

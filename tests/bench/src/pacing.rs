@@ -15,9 +15,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::arena::{Arena, INTERFACE};
 use crate::measure::pause;
 use crate::origin::{Origin, UNLIMITED_BYTES};
+use crate::settings::BenchSettings;
 use crate::sink::{self, Bulk};
 use crate::tunnel_config::TUNNEL;
-use crate::variant::{BenchSettings, BenchVariant, Way};
+use crate::variant::{BenchVariant, Way};
 
 /// Packets closer than this left together: at 1 Gbit/s one full packet takes 12 microseconds.
 const TOGETHER: Duration = Duration::from_micros(10);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::arena::{CLIENT, SERVER};
-use crate::variant::{BenchLimits, BenchSettings};
+use crate::settings::{BenchLimits, BenchSettings};
 
 /// Where the tunnel's server listens.
 pub const TUNNEL: SocketAddrV4 = SocketAddrV4::new(SERVER, 4433);

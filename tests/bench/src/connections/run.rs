@@ -22,9 +22,10 @@ use crate::cpu;
 use crate::measure::{self, pause};
 use crate::origin::{Origin, UNLIMITED_BYTES};
 use crate::pacing;
+use crate::settings::{BenchLimits, BenchSettings};
 use crate::sink::{self, Bulk};
 use crate::tunnel_config::{self, PROBE_TUNNEL, SERVER_ADMIN};
-use crate::variant::{BenchLimits, BenchSettings, BenchVariant, Way};
+use crate::variant::{BenchVariant, Way};
 
 /// How long the programs get to settle before their memory is read.
 const SETTLE: Duration = Duration::from_millis(300);
