@@ -24,6 +24,8 @@ use crate::variant::{BenchVariant, Way};
 const TOGETHER: Duration = Duration::from_micros(10);
 /// The window in which bytes are counted.
 const WINDOW: Duration = Duration::from_millis(1);
+/// Fewer messages say nothing of a flow that is alone.
+const LEAST_MESSAGES: usize = 100;
 /// Ethernet, IPv4 without options, UDP.
 const HEADER_BYTES: usize = 14 + 20 + 8;
 
@@ -94,7 +96,7 @@ pub fn measure(
     let server = way.parts.iter().find(|part| part.role == "server").context("no server")?;
     let pid = server.process.pid();
     let cpu_before = crate::cpu::group(pid)?;
-    let pacing = capture(&arena.client, TUNNEL, rate_mbps, duration)?;
+    let pacing = capture(&arena.client, TUNNEL, rate_mbps, duration, LEAST_MESSAGES)?;
     let sender_cpu = crate::cpu::group(pid)?.since(cpu_before).total() / duration.as_secs_f64();
     way.must_run()?;
     bulk.finish()?;
@@ -104,12 +106,13 @@ pub fn measure(
 /// Captures for `duration` what arrives from `source`, where a flow sends at `rate_mbps`.
 ///
 /// # Errors
-/// When hardly anything arrives.
+/// When less than `least_messages` arrive.
 pub fn capture(
     host: &Namespace,
     source: SocketAddrV4,
     rate_mbps: f64,
     duration: Duration,
+    least_messages: usize,
 ) -> Result<Pacing> {
     let socket = open_capture(host, source.port())?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -122,11 +125,19 @@ pub fn capture(
         Err(_) => bail!("the capturing thread panicked"),
     };
     paused?;
-    evaluate(&arrivals, rate_mbps)
+    evaluate(&arrivals, rate_mbps, least_messages)
 }
 
-fn evaluate(arrivals: &[ReceivedMessage], asked_mbps: f64) -> Result<Pacing> {
-    ensure!(arrivals.len() > 100, "only {} messages of the tunnel arrived", arrivals.len());
+fn evaluate(
+    arrivals: &[ReceivedMessage],
+    asked_mbps: f64,
+    least_messages: usize,
+) -> Result<Pacing> {
+    ensure!(
+        arrivals.len() >= least_messages,
+        "only {} messages of the tunnel arrived",
+        arrivals.len()
+    );
     let bytes_per_s = asked_mbps * 1e6 / 8.0;
     let span = arrivals[arrivals.len() - 1].at - arrivals[0].at;
     // The first message marks the start of the time, its bytes came before.
@@ -329,7 +340,7 @@ mod tests {
     #[test]
     fn an_even_flow_has_bursts_of_one_packet() {
         // 1250 bytes every 100 microseconds are 100 Mbit/s.
-        let pacing = evaluate(&every(100, 1250, 5000), 100.0).unwrap();
+        let pacing = evaluate(&every(100, 1250, 5000), 100.0, LEAST_MESSAGES).unwrap();
         assert!(pacing.rate_error.abs() < 1e-6, "{pacing:?}");
         assert!((pacing.burst_us.max - 100.0).abs() < 1e-6, "{pacing:?}");
         assert!((pacing.per_ms.max - 1.0).abs() < 1e-6, "{pacing:?}");
@@ -345,7 +356,7 @@ mod tests {
                 ReceivedMessage { at, bytes: 1250 }
             })
             .collect();
-        let pacing = evaluate(&arrivals, 100.0).unwrap();
+        let pacing = evaluate(&arrivals, 100.0, LEAST_MESSAGES).unwrap();
         assert!((pacing.burst_us.p50 - 2000.0).abs() < 1e-6, "{pacing:?}");
         assert!((pacing.per_ms.max - 2.0).abs() < 1e-6, "{pacing:?}");
         // Nineteen of twenty leave 99 us early, one 1881 us late.

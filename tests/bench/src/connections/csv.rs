@@ -46,6 +46,7 @@ fn columns(run: &SweepRun) -> Vec<(String, String)> {
         add(&format!("{role}_user_s_per_gb"), part.map(|it| it.user_s));
         add(&format!("{role}_system_s_per_gb"), part.map(|it| it.system_s));
     }
+    add("busy_cores", figures.map(|it| it.busy_cores()));
     add("packets_per_gb", counted(figures.map(|it| &it.packets_per_gb)));
     add("packets_per_message", counted(figures.map(|it| &it.packets_per_message)));
     add("acks_per_data_packet", counted(figures.map(|it| &it.acks_per_data_packet)));

@@ -85,6 +85,18 @@ pub struct SweepFigures {
     pub extras: Extras,
 }
 
+impl SweepFigures {
+    /// Processors that the programs kept busy, without the load: CPU seconds for a second.
+    pub fn busy_cores(&self) -> f64 {
+        let load = ["load", "softirq_threads"];
+        let programs =
+            self.parts_s_per_gb.iter().filter(|(role, _)| !load.contains(&role.as_str()));
+        // The sum of nothing is -0.
+        let s_per_gb = 0.0 + programs.map(|(_, it)| it.total()).sum::<f64>();
+        s_per_gb * self.bytes as f64 * 1e-9 / self.wall_s
+    }
+}
+
 /// What would disturb the interval, and has a time of its own after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Extras {
@@ -136,6 +148,7 @@ impl SweepRun {
         let mut remarks = Vec::new();
         if let Some(failure) = &self.failure {
             remarks.push(format!("FAILED: {}", failure.lines().next().unwrap_or_default()));
+            remarks.extend(self.refusals.iter().map(|(what, count)| format!("{count} x {what}")));
         } else if !self.is_complete() {
             let ended = match self.ended {
                 0 => String::new(),
@@ -220,6 +233,14 @@ mod tests {
         run.ended = 2;
         assert!(!run.is_complete());
         assert_eq!(run.remarks(), ["INCOMPLETE: 8 of 8 came up, 2 ended early"]);
+    }
+
+    #[test]
+    fn busy_cores_are_those_of_the_programs_alone() {
+        let mut figures = samples::run(1, SweepWay::PerFlow, 1.0, 9.0).figures.unwrap();
+        let load = Seconds { user_s: 1.0, system_s: 1.0 };
+        figures.parts_s_per_gb.insert("load".to_owned(), load);
+        assert!((figures.busy_cores() - 0.5).abs() < 1e-9, "{figures:?}");
     }
 
     #[test]

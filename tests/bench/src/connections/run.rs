@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use millrace_lab::interrupt::{self, Interrupted};
 
 use super::metrics::MetricValues;
@@ -27,6 +27,8 @@ use crate::sink::{self, Bulk};
 use crate::tunnel_config::{self, PROBE_TUNNEL, SERVER_ADMIN};
 use crate::variant::{BenchVariant, Way};
 
+/// Beside load many packets arrive as one message, and that is what the figure shows.
+const LEAST_PACED_MESSAGES: usize = 20;
 /// How long the programs get to settle before their memory is read.
 const SETTLE: Duration = Duration::from_millis(300);
 /// What all runs share.
@@ -94,7 +96,10 @@ impl SweepContext<'_> {
         })?;
         ensure!(opened.is_some(), "connections were still coming up after 300 s");
         run.up = viewers.up();
-        ensure!(run.up > 0, "none of {} connections came up", point.connections);
+        if run.up == 0 {
+            run.refusals = self.scrape(&point)?.as_ref().map(refusals).unwrap_or_default();
+            bail!("none of {} connections came up", point.connections);
+        }
         pause(SETTLE)?;
         let memory_opened = residents(&way)?;
         viewers.begin();
@@ -127,11 +132,7 @@ impl SweepContext<'_> {
         }
         if let (Some(before), Some(after)) = (&metrics_before, &metrics_after) {
             interval.apply_metrics(&mut figures, before, after);
-            for (side, values) in ["server", "client"].into_iter().zip(after) {
-                let refusals = values.refusals().into_iter();
-                run.refusals
-                    .extend(refusals.map(|(what, count)| (format!("{side}: {what}"), count)));
-            }
+            run.refusals = refusals(after);
         }
         if point.load == SweepLoad::Video {
             figures.segments = segments::figures(&segments, before.at, after.at);
@@ -235,8 +236,17 @@ impl SweepContext<'_> {
         let listener = tunnel_config::probe_listener().into();
         let flow = Bulk::start(vec![sink::open(host, listener, UNLIMITED_BYTES)?])?;
         pause(PACING_WARMUP)?;
-        let pacing = pacing::capture(host, PROBE_TUNNEL, rate_mbps, PACING_CAPTURE)?;
+        let pacing =
+            pacing::capture(host, PROBE_TUNNEL, rate_mbps, PACING_CAPTURE, LEAST_PACED_MESSAGES)?;
         flow.finish()?;
         Ok(pacing)
     }
+}
+
+/// What server and client refused or reset.
+fn refusals([server, client]: &[MetricValues; 2]) -> BTreeMap<String, u64> {
+    let of = |side: &'static str, values: &MetricValues| {
+        values.refusals().into_iter().map(move |(what, count)| (format!("{side}: {what}"), count))
+    };
+    of("server", server).chain(of("client", client)).collect()
 }
