@@ -12,7 +12,7 @@ use crate::cpu::Seconds;
 pub struct CounterReading {
     /// The figure; `None` where it can't be had.
     pub value: Option<f64>,
-    /// Where it comes from, or why there is none.
+    /// Where it comes from, or why it can't be had.
     pub source: String,
 }
 

@@ -78,7 +78,7 @@ fn per_second_of(text: &str, seconds: u64, log: &Path) -> CounterReading {
     }
 }
 
-/// The count in a line `COUNT,UNIT,EVENT,...`, or perf's word for why there is none.
+/// The count in a line `COUNT,UNIT,EVENT,...`, or perf's word for a counter that it does not have.
 fn parse(text: &str) -> Option<Result<f64, String>> {
     let line = text.lines().find(|line| line.contains(EVENT))?;
     let count = line.split(',').next()?;

@@ -275,7 +275,7 @@ impl ViewerThread {
         }
     }
 
-    /// Sends the requests that are due, of one viewer after the other, and answers how long there is none.
+    /// Sends the requests that are due, of one viewer after the other, and answers the time to the next one.
     fn request_segments(&mut self) -> Duration {
         let Some(begun) = self.begun.filter(|_| self.settings.load == SweepLoad::Video) else {
             return CHECK_INTERVAL;
