@@ -73,14 +73,14 @@ mod tests {
             // Needed at 1 s, the start of the interval, which does not have it.
             segment(at(0), None),
             segment(at(500), Some(900)),
-            segment(at(600), Some(1001)),
+            segment(at(600), Some(1500)),
             segment(at(700), None),
             // Needed after its end.
             segment(at(2001), None),
         ];
         let figures = figures(&segments, at(1000), at(3000)).unwrap();
         assert_eq!((figures.segments, figures.late), (3, 2));
-        assert_eq!(figures.p99_ms, 1001.0);
+        assert_eq!(figures.p99_ms, 1500.0);
         assert_eq!(figures.request_delay_p99_ms, 2.0);
     }
 
