@@ -1,5 +1,6 @@
 //! `millrace-bench connections`: what a byte costs by the number of connections.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -102,9 +103,12 @@ fn settings(options: &ConnectionsOptions) -> Result<Value> {
     Ok(settings)
 }
 
+/// Its version and size: builds of one commit with different changes have one version.
 fn version(program: &Path) -> Result<String> {
     let said = output_of(Command::new(program).arg("--version"));
-    Ok(said.context("build the programs: make programs")?.trim().to_owned())
+    let said = said.context("build the programs: make programs")?;
+    let bytes = fs::metadata(program).with_context(|| program.display().to_string())?.len();
+    Ok(format!("{}, {bytes} bytes", said.trim()))
 }
 
 fn line(run: &SweepRun) -> String {
