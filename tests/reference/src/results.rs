@@ -7,7 +7,7 @@ use millrace_lab::results::{metric, series};
 use crate::markdown::{code, escape, head, table};
 use crate::source::TypeBook;
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 11] = [
     "lab/src/results/write.rs",
     "lab/src/results/stamp.rs",
     "lab/src/results/figures.rs",
@@ -17,7 +17,6 @@ const FILES: [&str; 12] = [
     "lab/src/results/verdict.rs",
     "lab/src/results/series.rs",
     "lab/src/scenario/model.rs",
-    "lab/src/scenario/programs.rs",
     "lab/src/scenario/variant.rs",
     "lab/src/report/plot.rs",
 ];
