@@ -1,7 +1,7 @@
 //! What the keys of a scenario file are for. The reader knows their types, ranges and defaults.
 
 /// Path and meaning, as `super::keys` names the paths.
-pub(super) const MEANINGS: [(&str, &str); 108] = [
+pub(super) const MEANINGS: [(&str, &str); 109] = [
     (
         "name",
         "Name of the scenario and of its directory in the results: up to 60 small letters, digits and hyphens.",
@@ -121,6 +121,10 @@ pub(super) const MEANINGS: [(&str, &str); 108] = [
     ("flow[].segment_bytes", "For `on_off`: size of a segment."),
     ("flow[].every_s", "For `on_off`: time from one segment to the next."),
     ("flow[].frames_per_s", "For `encoder`: frames in a second."),
+    (
+        "flow[].rate_share",
+        "For `encoder`: share of the controller's rate that it takes; the rest is for lost data and for a frame's burst.",
+    ),
     (
         "flow[].min_mbps",
         "For `encoder`: least rate, in UDP payload; also before there is a round trip.",
