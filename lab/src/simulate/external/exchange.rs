@@ -12,7 +12,7 @@ use super::protocol::{self, EXPECTED, ExternalDecision, ExternalMessage};
 use crate::interrupt;
 use crate::process::{Running, last_lines};
 
-/// A longer answer is none.
+/// Maximum size of an answer.
 const MAX_ANSWER_BYTES: usize = 4096;
 /// How long the exit status of a program is waited for that has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
