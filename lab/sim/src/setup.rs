@@ -385,11 +385,9 @@ impl FlowSetup {
                 check(encoder.min_rate <= encoder.max_rate, || {
                     format!("{what}: the encoder's least rate is above its highest")
                 })?;
-                check(encoder.rate_share > 0.0 && encoder.rate_share <= 1.0, || {
-                    format!("{what}: the encoder takes {} of the rate", encoder.rate_share)
-                })?;
-                check(encoder.frame_time >= Duration::from_millis(1), || {
-                    format!("{what}: a frame each {:?}", encoder.frame_time)
+                let is_possible = encoder.rate_share > 0.0 && encoder.rate_share <= 1.0;
+                check(is_possible && encoder.frame_time >= Duration::from_millis(1), || {
+                    format!("{what}: {encoder:?}; allowed are shares up to 1, frames from 1 ms on")
                 })
             }
             DataSource::Segments { bytes, period } => {

@@ -109,12 +109,14 @@ fn flows_of(
         App::OnOff { segment_bytes, every_s } => {
             DataSource::Segments { bytes: segment_bytes, period: s(every_s) }
         }
-        App::Encoder { frames_per_s, rate_share, min_mbps, max_mbps } => DataSource::Encoder(EncoderSetup {
-            frame_time: s(1.0 / frames_per_s),
-            rate_share,
-            min_rate: Bandwidth::from_mbps(min_mbps),
-            max_rate: Bandwidth::from_mbps(max_mbps),
-        }),
+        App::Encoder { frames_per_s, rate_share, min_mbps, max_mbps } => {
+            DataSource::Encoder(EncoderSetup {
+                frame_time: s(1.0 / frames_per_s),
+                rate_share,
+                min_rate: Bandwidth::from_mbps(min_mbps),
+                max_rate: Bandwidth::from_mbps(max_mbps),
+            })
+        }
         App::Dash { .. } | App::Rtsp { .. } => {
             return Err(NotDone::Skipped("players run in the emulator only".to_owned()));
         }
