@@ -131,10 +131,11 @@ mod tests {
 
     use super::*;
 
-    /// A queue of 12 Mbit/s, a packet of 1500 bytes in a millisecond, and epochs of `packets` each.
+    /// A queue of 12 Mbit/s, a packet of 1500 bytes in a millisecond, with a second of packets at first, and epochs of
+    /// `packets` each.
     fn queue(packets: &[u64], extra_ms: impl Fn(u64) -> u64) -> EpochRecord {
         let mut record = EpochRecord::new(0.1, 0.0);
-        let (mut free_us, mut number) = (0, 0);
+        let (mut free_us, mut number) = (1_000_000, 0);
         for (epoch, count) in packets.iter().enumerate() {
             for packet in 0..*count {
                 let sent_us = epoch as u64 * 100_000 + packet * 100_000 / count;
@@ -149,16 +150,16 @@ mod tests {
         record
     }
 
-    /// A queue to begin with, then rates around 12 Mbit/s for five epochs each.
+    /// Rates around 12 Mbit/s for ten epochs each.
     fn loaded() -> Vec<u64> {
         let rates = [110, 90, 105, 95, 115, 85, 120, 80, 112, 88];
-        std::iter::once(300).chain(rates.iter().flat_map(|rate| [*rate; 5])).collect()
+        rates.iter().flat_map(|rate| [*rate; 10]).collect()
     }
 
     #[test]
     fn round_trip_follows_the_excess_of_rate_as_a_queue_does() {
         let record = queue(&loaded(), |_| 0);
-        let line = record.line().expect("50 epochs");
+        let line = record.line().expect("100 epochs");
         let correlation = line.correlation().expect("both change");
         assert!(correlation > 0.9, "{correlation}");
         let slope = line.slope_ms().expect("it changes");
