@@ -114,6 +114,8 @@ get() { curl --silent --show-error --fail --output /dev/null "$@"; }
 # It carries flows once its connection is there.
 get --retry 20 --retry-delay 1 --retry-all-errors "http://127.0.0.1:${port[4]}/healthz" 2>/dev/null ||
     fail "the client is not healthy after 20 s"
+get --retry 20 --retry-delay 1 --retry-all-errors "http://127.0.0.1:${port[1]}/README.md" 2>/dev/null ||
+    fail "the origin does not answer after 20 s"
 get "http://127.0.0.1:${port[3]}/README.md" || fail "no download through the tunnel"
 python3 -c "
 import socket
