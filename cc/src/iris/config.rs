@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::slope::SlopeSource;
 use super::target::Target;
 
 /// Settings of Iris; also its factory. `docs/research/cc/iris.md` has measurements of smaller and larger values.
@@ -21,6 +22,8 @@ pub struct IrisConfig {
     pub expansion_packets: Option<f64>,
     /// Share of the load's error that one decision removes, 0.01 to 1.
     pub loop_gain: f64,
+    /// What k is: learnt as in the paper, or what measurements of the learning compare with it.
+    pub slope: SlopeSource,
     /// Seconds from one drain to the next, 0.5 to 600. T is the smallest RTT of three times
     /// that, or the median of it (the paper does not specify the window).
     pub window_s: f64,
@@ -100,6 +103,7 @@ impl IrisConfig {
             delta_ms: 3.0,
             expansion_packets: None,
             loop_gain: 0.25,
+            slope: SlopeSource::Learned,
             window_s: 5.0,
             initial_rate_mbps: 0.1,
             initial_window_packets: None,

@@ -27,6 +27,7 @@ use serde::de::Error;
 use serde_json::{Map, Value};
 
 pub use config::{Extensions, IrisConfig};
+pub use slope::SlopeSource;
 pub use target::Target;
 
 use crate::algorithm::{Algorithm, AlgorithmEntry};
