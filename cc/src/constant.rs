@@ -35,6 +35,9 @@ pub struct ConstantConfig {
     /// The rate; `rate_mbps` in a configuration, 0.01 to 100000 Mbit/s (10^6 bit/s).
     #[serde(rename = "rate_mbps", deserialize_with = "possible_rate")]
     pub rate: Bandwidth,
+    /// The window; without it, several round trips of the rate. For the fixed windows that measurements compare with.
+    #[serde(default)]
+    pub window_bytes: Option<u64>,
 }
 
 fn possible_rate<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Bandwidth, D::Error> {
@@ -56,6 +59,7 @@ impl ControllerConfig for ConstantConfig {
     fn build(&self, _now: Time, start: &PathStart) -> Box<dyn Controller> {
         Box::new(Constant {
             rate: self.rate,
+            fixed_window_bytes: self.window_bytes,
             mtu_bytes: start.mtu_bytes,
             smoothed_rtt: start.initial_rtt,
         })
@@ -66,6 +70,7 @@ impl ControllerConfig for ConstantConfig {
 #[derive(Debug)]
 pub struct Constant {
     rate: Bandwidth,
+    fixed_window_bytes: Option<u64>,
     mtu_bytes: u64,
     smoothed_rtt: Duration,
 }
@@ -85,7 +90,8 @@ impl Controller for Constant {
 
     fn window_bytes(&self) -> u64 {
         let time = (self.smoothed_rtt * WINDOW_ROUND_TRIPS).max(MIN_WINDOW_TIME);
-        self.rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        let least = MIN_WINDOW_PACKETS * self.mtu_bytes;
+        self.fixed_window_bytes.unwrap_or_else(|| self.rate.bytes_in(time).max(least))
     }
 
     fn pacing_rate(&self) -> Bandwidth {
@@ -113,7 +119,8 @@ mod tests {
             initial_rtt: Duration::from_millis(100),
             seed: 1,
         };
-        ConstantConfig { rate: Bandwidth::from_mbps(mbps) }.build(Time::ZERO, &start)
+        ConstantConfig { rate: Bandwidth::from_mbps(mbps), window_bytes: None }
+            .build(Time::ZERO, &start)
     }
 
     fn event(rtt_ms: u64, lost: &[crate::LostPacket]) -> CongestionEvent<'_> {
@@ -149,6 +156,14 @@ mod tests {
         let mut fast = build(100.0);
         fast.on_event(&event(0, &[]));
         assert_eq!(fast.window_bytes(), fast.pacing_rate().bytes_in(MIN_WINDOW_TIME));
+        let fixed = ConstantConfig { rate: fast.pacing_rate(), window_bytes: Some(27_000) };
+        let start = PathStart {
+            mtu_bytes: 1350,
+            initial_window_bytes: 13_500,
+            initial_rtt: Duration::from_millis(100),
+            seed: 1,
+        };
+        assert_eq!(fixed.build(Time::ZERO, &start).window_bytes(), 27_000);
         let mut slow = build(0.01);
         assert_eq!(slow.window_bytes(), 13_500);
         slow.on_mtu(1200);

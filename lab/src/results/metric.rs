@@ -53,7 +53,7 @@ pub const OF_FLOW: [&str; 48] = [
 ];
 
 /// Figures of the link.
-pub const OF_LINK: [&str; 12] = [
+pub const OF_LINK: [&str; 13] = [
     "capacity_mbps",
     "delivered_mbps",
     "utilisation",
@@ -61,6 +61,7 @@ pub const OF_LINK: [&str; 12] = [
     "jain",
     "loss_rate",
     "drop_rate",
+    "worst_drop_rate",
     "sent_packets",
     "delivered_packets",
     "dropped_packets",

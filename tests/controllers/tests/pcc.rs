@@ -134,7 +134,7 @@ fn rate_drop_lowers_the_rate_at_once_where_the_paper_takes_a_second() {
 
 #[test]
 fn constant_rate_above_the_link_builds_a_queue_on_the_test_path() {
-    let constant = ConstantConfig { rate: Bandwidth::from_mbps(30.0) };
+    let constant = ConstantConfig { rate: Bandwidth::from_mbps(30.0), window_bytes: None };
     let link = Link::new(12.0, 40.0, 20_000_000, 0.0);
     let run = Path::new(link, 1).flow(&constant, DataSource::Bulk, 0.0).run(10.0);
     let longest = run.queueing.iter().map(|(_, delay)| *delay).max().expect("packets");
