@@ -30,7 +30,7 @@ pub use config::{Extensions, IrisConfig};
 pub use target::Target;
 
 use crate::algorithm::{Algorithm, AlgorithmEntry};
-use crate::estimators::SpuriousTimeout;
+use crate::estimators::{LossWindow, SpuriousTimeout};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, LostPacket,
     PathModel, PathStart, SentPacket, Time,
@@ -128,6 +128,8 @@ pub struct Iris {
     probe_timeouts: u32,
     /// The rate, 10^6 bit/s.
     spurious_timeout: SpuriousTimeout<f64>,
+    /// Present with `loss_window_s`.
+    loss_window: Option<LossWindow>,
 }
 
 impl Iris {
@@ -146,7 +148,23 @@ impl Iris {
             mtu_bytes,
             probe_timeouts: 0,
             spurious_timeout: SpuriousTimeout::default(),
+            loss_window: (config.loss_window_s > 0.0).then(|| {
+                let memory = Duration::from_secs_f64(config.loss_window_s);
+                LossWindow::from_first_overflow(memory, config.loss_window_growth)
+            }),
         }
+    }
+
+    /// The window without the bound after an overflow.
+    fn unbounded_window_bytes(&self) -> u64 {
+        let Some(smoothed) = self.smoothed_rtt else {
+            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
+        };
+        let rtt = self.control.least_rtt().unwrap_or(smoothed);
+        let time = (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM);
+        let rate = Bandwidth::from_mbps(self.control.steady_state_mbps());
+        let load = (self.config.load_packets * self.mtu_bytes as f64) as u64;
+        (rate.bytes_in(time) + load).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 
     fn rtt(&self) -> Duration {
@@ -183,6 +201,12 @@ impl Controller for Iris {
         }
         if !event.acked.is_empty() {
             self.probe_timeouts = 0;
+        }
+        let unbounded = self.unbounded_window_bytes();
+        if let Some(window) = &mut self.loss_window
+            && let Some(base) = self.control.least_rtt()
+        {
+            window.on_event(event, base, unbounded, self.mtu_bytes);
         }
         if let Some(rate_mbps) = self.spurious_timeout.on_event(event) {
             self.control.continue_at(rate_mbps);
@@ -240,14 +264,8 @@ impl Controller for Iris {
     }
 
     fn window_bytes(&self) -> u64 {
-        let Some(smoothed) = self.smoothed_rtt else {
-            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
-        };
-        let rtt = self.control.least_rtt().unwrap_or(smoothed);
-        let time = (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM);
-        let rate = Bandwidth::from_mbps(self.control.steady_state_mbps());
-        let load = (self.config.load_packets * self.mtu_bytes as f64) as u64;
-        (rate.bytes_in(time) + load).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        let window = self.unbounded_window_bytes();
+        self.loss_window.as_ref().map_or(window, |bound| bound.bound(window))
     }
 
     fn pacing_rate(&self) -> Bandwidth {

@@ -7,6 +7,9 @@ use crate::estimators::WindowedMin;
 
 /// The base RTT is the smallest of this long.
 const BASE_RTT_WINDOW: Duration = Duration::from_secs(60);
+/// A queue stands if RTTs are above the smallest of this long. Longer than the above, because flows that fill a buffer
+/// together may never let it drain; QUIC stacks remember the smallest RTT for as long.
+const QUEUE_FREE_RTT_WINDOW: Duration = Duration::from_secs(300);
 /// An RTT excursion that lasts this long, and [`MIN_EXCURSION_RTTS`], shows a longer path.
 /// Chosen by `longer_path_is_known_after_three_seconds_or_ten_round_trips`.
 const MIN_EXCURSION: Duration = Duration::from_secs(3);
@@ -32,6 +35,7 @@ const TRIAL_RTTS: u32 = 4;
 #[derive(Debug)]
 pub(super) struct BaseRtt {
     memory: WindowedMin<Duration>,
+    queue_free: WindowedMin<Duration>,
     headroom: Duration,
     excursion: Option<RttExcursion>,
 }
@@ -51,7 +55,8 @@ struct RttExcursion {
 impl BaseRtt {
     pub(super) fn new(headroom: Duration) -> Self {
         let memory = WindowedMin::new(BASE_RTT_WINDOW.as_nanos() as u64);
-        Self { memory, headroom, excursion: None }
+        let queue_free = WindowedMin::new(QUEUE_FREE_RTT_WINDOW.as_nanos() as u64);
+        Self { memory, queue_free, headroom, excursion: None }
     }
 
     /// Adds a sample with the rate in force. If it shows that the path has become longer, returns the rate before the
@@ -64,6 +69,7 @@ impl BaseRtt {
         rate_mbps: f64,
     ) -> Option<f64> {
         self.memory.add(now.as_nanos(), latest);
+        self.queue_free.add(now.as_nanos(), latest);
         let horizon = self.baseline()?;
         if latest <= horizon || smoothed <= horizon {
             self.excursion = None;
@@ -95,9 +101,16 @@ impl BaseRtt {
             return None;
         }
         self.excursion = None;
-        self.memory.clear();
-        self.memory.add(now.as_nanos(), excursion.least);
+        for memory in [&mut self.memory, &mut self.queue_free] {
+            memory.clear();
+            memory.add(now.as_nanos(), excursion.least);
+        }
         Some(excursion.rate_mbps)
+    }
+
+    /// The RTT without a queue; `None` before the first sample.
+    pub(super) fn queue_free(&self) -> Option<Duration> {
+        self.queue_free.get()
     }
 
     /// The time that the window covers; `None` before the first sample.

@@ -9,8 +9,8 @@ use super::config::{NoiseFilter, PccConfig, StartUpKind};
 use super::monitor_interval::{IntervalExtent, Intervals};
 use super::noise::AckFilter;
 use super::pipelined::Pipelined;
-use super::rate_control::RateControl;
-use crate::estimators::SpuriousTimeout;
+use super::rate_control::{PathBounds, RateControl};
+use crate::estimators::{LossWindow, SpuriousTimeout};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerMetrics, LostPacket, PathModel, PathStart,
     SentPacket, Time, Tuning,
@@ -47,9 +47,12 @@ const MIN_WINDOW_HEADROOM: Duration = Duration::from_millis(50);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
 
-/// A warm start finds a standing queue if the smoothed RTT is more than this multiple of the base RTT.
+/// A warm start, and a round of intervals, find a standing queue if the RTT is more than this multiple of the base RTT.
 /// Measured in docs/research/mcc.md (Migration).
 const STANDING_QUEUE_RTT_RATIO: f64 = 1.25;
+
+/// Least standing queue: less may be jitter, or a held back acknowledgement.
+const MIN_STANDING_QUEUE_S: f64 = 0.005;
 
 /// Keeps the draws of gaps apart from those of probes.
 const GAP_SEED: u64 = 0x6761_7073;
@@ -67,7 +70,7 @@ pub(super) struct Pcc {
     rate: Bandwidth,
     start: PathStart,
     smoothed_rtt: Option<Duration>,
-    /// Latency-sensitive members only.
+    /// Latency-sensitive members, and those with `base_rtt_window`.
     base_rtt: Option<BaseRtt>,
     mtu_bytes: u64,
     probe_timeouts: u32,
@@ -79,6 +82,8 @@ pub(super) struct Pcc {
     /// Gap after the last packet, as a multiple of the mean gap.
     gap: f64,
     gap_rng: Pcg64Mcg,
+    /// Present with `loss_window_s`.
+    loss_window: Option<LossWindow>,
     /// Present with Proteus's filter.
     ack_filter: Option<AckFilter>,
 }
@@ -96,9 +101,7 @@ impl Pcc {
             rate,
             start: *start,
             smoothed_rtt: None,
-            base_rtt: config
-                .utility
-                .is_latency_sensitive()
+            base_rtt: (config.utility.is_latency_sensitive() || config.base_rtt_window)
                 .then(|| BaseRtt::new(config.queue_headroom())),
             mtu_bytes: start.mtu_bytes.max(1),
             probe_timeouts: 0,
@@ -106,6 +109,10 @@ impl Pcc {
             gap: 1.0,
             gap_rng: Pcg64Mcg::seed_from_u64(start.seed ^ GAP_SEED),
             pipelined: None,
+            loss_window: (config.loss_window_s > 0.0).then(|| {
+                let memory = Duration::from_secs_f64(config.loss_window_s);
+                LossWindow::from_first_queue(memory, config.loss_window_growth)
+            }),
             config,
             ack_filter: (config.noise_filter == NoiseFilter::Proteus).then(AckFilter::default),
         };
@@ -126,8 +133,17 @@ impl Pcc {
 
     fn bound(&mut self) {
         let rtt_s = self.rtt().as_secs_f64().max(1e-9);
-        let floor = MIN_RATE_PACKETS * self.mtu_bytes as f64 * 8.0 / rtt_s / 1e6;
-        self.control.bound(floor.clamp(MIN_RATE_MBPS, MAX_RATE_MBPS), MAX_RATE_MBPS);
+        let packet_mbps = self.mtu_bytes as f64 * 8.0 / rtt_s / 1e6;
+        let base_s =
+            self.base_rtt.as_ref().and_then(BaseRtt::queue_free).map(|rtt| rtt.as_secs_f64());
+        self.control.bound(PathBounds {
+            floor_mbps: (MIN_RATE_PACKETS * packet_mbps).clamp(MIN_RATE_MBPS, MAX_RATE_MBPS),
+            ceiling_mbps: MAX_RATE_MBPS,
+            packet_mbps,
+            standing_queue_rtt_s: base_s.map(|base_s| {
+                (STANDING_QUEUE_RTT_RATIO * base_s).max(base_s + MIN_STANDING_QUEUE_S)
+            }),
+        });
     }
 
     /// Passes complete intervals to the rate control, and gives up those without feedback.
@@ -189,6 +205,10 @@ impl Resumable for Pcc {
         self.control.is_below_capacity()
     }
 
+    fn has_overflowed(&self, now: Time) -> bool {
+        self.loss_window.is_some_and(|window| window.has_overflowed(now))
+    }
+
     fn take_rate_drop(&mut self) -> Option<f64> {
         self.control.take_rate_drop()
     }
@@ -246,6 +266,12 @@ impl Controller for Pcc {
             {
                 self.intervals.on_rtt(largest, event.now.since(largest.sent));
             }
+        }
+        let unbounded = self.unbounded_window_bytes();
+        if let Some(window) = &mut self.loss_window
+            && let Some(base) = self.base_rtt.as_ref().and_then(BaseRtt::queue_free)
+        {
+            window.on_event(event, base, unbounded, self.mtu_bytes);
         }
         if !event.acked.is_empty() {
             self.probe_timeouts = 0;
@@ -321,7 +347,10 @@ impl Controller for Pcc {
         self.pipelined = None;
         // A latency-sensitive controller drains the standing queue in one round trip. Lowering the rate step by step
         // would end far below the link's rate, because each step waits for feedback.
-        match path.standing_queue(STANDING_QUEUE_RTT_RATIO).filter(|_| self.base_rtt.is_some()) {
+        match path
+            .standing_queue(STANDING_QUEUE_RTT_RATIO)
+            .filter(|_| self.config.utility.is_latency_sensitive())
+        {
             Some(queue) => {
                 self.control.drain_and_learn_from(rate.mbps(), queue.div_duration_f64(rtt));
             }
@@ -331,21 +360,8 @@ impl Controller for Pcc {
     }
 
     fn window_bytes(&self) -> u64 {
-        let Some(rtt) = self.smoothed_rtt else {
-            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
-        };
-        if let Some(window) = self.pipelined.as_ref().and_then(Pipelined::window_bytes) {
-            return window
-                .max(self.start.initial_window_bytes)
-                .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
-        }
-        let time = match self.base_rtt.as_ref().and_then(BaseRtt::window_horizon) {
-            Some(horizon) => horizon,
-            None => (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM),
-        };
-        // Called for each packet: exact arithmetic would dominate the cost.
-        let window = self.rate.bits_per_s() as f64 / 8.0 * time.as_secs_f64();
-        (window as u64).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        let window = self.unbounded_window_bytes();
+        self.loss_window.as_ref().map_or(window, |bound| bound.bound(window))
     }
 
     fn pacing_rate(&self) -> Bandwidth {
@@ -367,6 +383,27 @@ impl Controller for Pcc {
                 ("decisions", self.control.decisions() as f64),
             ],
         }
+    }
+}
+
+impl Pcc {
+    /// The window without the bound after an overflow.
+    fn unbounded_window_bytes(&self) -> u64 {
+        let Some(rtt) = self.smoothed_rtt else {
+            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
+        };
+        if let Some(window) = self.pipelined.as_ref().and_then(Pipelined::window_bytes) {
+            return window
+                .max(self.start.initial_window_bytes)
+                .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
+        }
+        let time = match self.base_rtt.as_ref().and_then(BaseRtt::window_horizon) {
+            Some(horizon) => horizon,
+            None => (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM),
+        };
+        // Called for each packet: exact arithmetic would dominate the cost.
+        let window = self.rate.bits_per_s() as f64 / 8.0 * time.as_secs_f64();
+        (window as u64).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 }
 

@@ -42,7 +42,13 @@ impl Gradient {
 
     /// The next rate by pairs that must agree, or by one that goes on in the direction of the last step. A faster
     /// probe that lost clearly less is checked once more.
-    fn agreed(&mut self, pairs: &[Option<ProbePair>], round_loss: f64, central_mbps: f64) -> f64 {
+    fn agreed(
+        &mut self,
+        pairs: &[Option<ProbePair>],
+        round_loss: f64,
+        round: &RoundState<'_>,
+    ) -> f64 {
+        let central_mbps = round.central_mbps;
         let known = || pairs.iter().flatten();
         let doubtful = round_loss >= self.config.double_check_loss
             && known().any(|pair| pair.fewer_lost > MAX_CHANCE_PACKETS);
@@ -61,25 +67,26 @@ impl Gradient {
         }
         self.direction = Some(up);
         let sum: f64 = known().map(|pair| pair.gradient).sum();
-        self.moved(sum / known().count() as f64, central_mbps)
+        self.moved(sum / known().count() as f64, round)
     }
 
-    fn moved(&mut self, gradient: f64, central_mbps: f64) -> f64 {
+    fn moved(&mut self, gradient: f64, round: &RoundState<'_>) -> f64 {
         self.last = gradient;
-        central_mbps + self.ascent.change(&self.config, gradient, central_mbps)
+        let (mbps, queued) = (round.central_mbps, round.queued_packet_mbps);
+        mbps + self.ascent.change(&self.config, gradient, mbps, queued)
     }
 
     /// With a double check (Section 4.3): sending faster does not cause less loss.
-    fn one_pair(&mut self, pair: &ProbePair, central_mbps: f64) -> f64 {
+    fn one_pair(&mut self, pair: &ProbePair, round: &RoundState<'_>) -> f64 {
         let gradient = match self.unsure.take() {
             None if pair.fast_lost_less && self.config.double_check => {
                 self.unsure = Some(pair.gradient);
-                return central_mbps;
+                return round.central_mbps;
             }
             Some(first) if first * pair.gradient > 0.0 => (first + pair.gradient) / 2.0,
             _ => pair.gradient,
         };
-        self.moved(gradient, central_mbps)
+        self.moved(gradient, round)
     }
 }
 
@@ -103,22 +110,25 @@ impl RatePolicy for Gradient {
         let mut pairs = [None; PROTEUS_PAIRS];
         for (pair, results) in pairs.iter_mut().zip(round.results.chunks_exact(2)) {
             let [Some(a), Some(b)] = *results else { continue };
-            let errors = self.config.loss_errors;
+            let errors = match round.queued_packet_mbps {
+                Some(_) => self.config.queued_loss_errors.unwrap_or(self.config.loss_errors),
+                None => self.config.loss_errors,
+            };
             *pair = Some(ProbePair::new(judged(a), judged(b), round.utility, errors));
         }
         if self.config.agreeing_pairs && self.config.noise_filter == NoiseFilter::None {
             let complete = round.results.iter().all(Option::is_some);
-            return complete.then(|| self.agreed(&pairs, round_loss, round.central_mbps));
+            return complete.then(|| self.agreed(&pairs, round_loss, round));
         }
         for pair in pairs.into_iter().flatten() {
             if self.pairs() == 1 {
-                return Some(self.one_pair(&pair, round.central_mbps));
+                return Some(self.one_pair(&pair, round));
             }
             let votes = if pair.gradient > 0.0 { &mut up } else { &mut down };
             votes.add(pair.gradient);
         }
         let won = [up, down].into_iter().find(|votes| votes.count > PROTEUS_PAIRS / 2)?;
-        Some(self.moved(won.mean(), round.central_mbps))
+        Some(self.moved(won.mean(), round))
     }
 
     fn restart(&mut self) {
@@ -234,16 +244,33 @@ struct Ascent {
 
 impl Ascent {
     /// Change of the rate in Mbit/s.
-    fn change(&mut self, config: &PccConfig, gradient: f64, rate_mbps: f64) -> f64 {
+    fn change(
+        &mut self,
+        config: &PccConfig,
+        gradient: f64,
+        rate_mbps: f64,
+        queued_packet_mbps: Option<f64>,
+    ) -> f64 {
         let up = gradient > 0.0;
         if up != self.up {
             *self = Self { up, same: 0, over: 0 };
         }
         self.same = self.same.saturating_add(1);
         let wanted = amplifier(self.same) * config.conversion_factor * gradient.abs();
-        let wanted = wanted.max(config.min_change * rate_mbps);
+        let least = match queued_packet_mbps {
+            Some(_) if !up => config.min_change.max(config.queued_min_decrease),
+            _ => config.min_change,
+        };
+        let wanted = wanted.max(least * rate_mbps);
         let boundary = config.boundary_start + f64::from(self.over) * config.boundary_step;
-        let bound = boundary.min(config.largest_change(up)) * rate_mbps;
+        let bound = match (queued_packet_mbps, config.queued_increase_packets) {
+            (Some(packet_mbps), Some(packets)) if up => {
+                let first = packets * packet_mbps;
+                let most = config.largest_change(true) * rate_mbps;
+                (boundary / config.boundary_start * first).min(most)
+            }
+            _ => boundary.min(config.largest_change(up)) * rate_mbps,
+        };
         let change = if wanted > bound {
             self.over = self.over.saturating_add(1);
             bound
@@ -278,14 +305,17 @@ mod tests {
         let paper = VIVACE_LATENCY.as_published();
         // Beyond the boundary: 5 %, 15 %, 25 %; a turn starts at 5 % again.
         for share in [5.0, 15.0, 25.0] {
-            assert!((ascent.change(&paper, -1e6, 100.0) + share).abs() < 1e-9);
+            assert!((ascent.change(&paper, -1e6, 100.0, None) + share).abs() < 1e-9);
         }
-        assert!((ascent.change(&paper, 1e6, 100.0) - 5.0).abs() < 1e-9);
+        assert!((ascent.change(&paper, 1e6, 100.0, None) - 5.0).abs() < 1e-9);
         // Below it k shrinks to the smallest that admits the change: 2 * 6 needs 15 %.
-        assert!((ascent.change(&paper, 6.0, 100.0) - 12.0).abs() < 1e-9);
+        assert!((ascent.change(&paper, 6.0, 100.0, None) - 12.0).abs() < 1e-9);
         assert_eq!(ascent.over, 1);
         let bounded = PccConfig { max_boundary: Some(0.1), ..paper };
-        assert!((ascent.change(&bounded, 1e6, 100.0) - 10.0).abs() < 1e-9, "largest boundary");
+        assert!(
+            (ascent.change(&bounded, 1e6, 100.0, None) - 10.0).abs() < 1e-9,
+            "largest boundary"
+        );
     }
 
     /// A round over a path on which more than `capacity_mbps` makes a queue grow.
@@ -304,7 +334,12 @@ mod tests {
         };
         let results: Vec<_> = gains.iter().map(measure).collect();
         let utility = policy.config.utility;
-        let round = RoundState { central_mbps: mbps, utility: &utility, results: &results };
+        let round = RoundState {
+            central_mbps: mbps,
+            queued_packet_mbps: None,
+            utility: &utility,
+            results: &results,
+        };
         (gains.len() / 2, policy.decide(&round).expect("all results are there"))
     }
 
@@ -334,8 +369,12 @@ mod tests {
         };
         let next = |fast: u64| {
             let results = [lost(1.05, fast), lost(0.95, 0), lost(0.95, 0), lost(1.05, fast)];
-            let round =
-                RoundState { central_mbps: 10.0, utility: &config.utility, results: &results };
+            let round = RoundState {
+                central_mbps: 10.0,
+                queued_packet_mbps: None,
+                utility: &config.utility,
+                results: &results,
+            };
             Gradient::new(config).decide(&round).expect("all results are there")
         };
         assert!(next(19) > 10.0, "0.95 % of the round, and a knee of 3 %");
