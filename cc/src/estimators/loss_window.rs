@@ -15,8 +15,8 @@ const INITIAL_PACKETS: f64 = 10.0;
 /// The bound grows only while this share of it is in use (RFC 7661, Section 4.4).
 const USED_FRACTION: f64 = 0.75;
 
-/// Share of the acknowledged bytes by which the bound grows while there is no queue: by a quarter in a round trip.
-const GROWTH: f64 = 0.25;
+/// Share of the acknowledged bytes by which the bound grows while there is no queue: by half in a round trip.
+const GROWTH: f64 = 0.5;
 /// The bound is at most this multiple of the window.
 const MAX_WINDOW_RATIO: f64 = 1.5;
 
@@ -149,6 +149,12 @@ impl LossWindow {
         }
     }
 
+    /// Removes the bound: what it came from says nothing of the path.
+    pub(crate) fn forget(&mut self) {
+        self.bound_bytes = None;
+        self.overflow = None;
+    }
+
     /// `window_bytes`, bounded.
     pub(crate) fn bound(&self, window_bytes: u64) -> u64 {
         self.bound_bytes.map_or(window_bytes, |bound| window_bytes.min(bound as u64))
@@ -245,7 +251,7 @@ mod tests {
             let now = 20_000 + 40 * round;
             event(&mut window, (now, now - 40, 40), (80, 0), 90 + 40 * round);
         }
-        assert_eq!(packets(&window), 194, "a quarter of what is acknowledged");
+        assert_eq!(packets(&window), 294, "half of what is acknowledged");
         assert!(window.has_overflowed(at(10_100)) && !window.has_overflowed(at(10_300)));
     }
 

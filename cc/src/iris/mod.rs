@@ -210,6 +210,7 @@ impl Controller for Iris {
         }
         if let Some(rate_mbps) = self.spurious_timeout.on_event(event) {
             self.control.continue_at(rate_mbps);
+            self.loss_window.iter_mut().for_each(LossWindow::forget);
         }
         self.control.advance_to(event.now);
         let limit = (self.rtt() * GIVE_UP_RTTS).max(MIN_GIVE_UP_TIME);

@@ -259,6 +259,7 @@ impl Controller for Pcc {
             {
                 self.intervals.clear();
                 self.control.learn_from(before);
+                self.loss_window.iter_mut().for_each(LossWindow::forget);
             }
             let mut filter = self.ack_filter.as_mut();
             if filter.as_mut().is_none_or(|filter| filter.admits(event.now, rtt.latest, mean))
@@ -280,6 +281,7 @@ impl Controller for Pcc {
             self.pipelined = None;
             self.intervals.clear();
             self.control.learn_from(before);
+            self.loss_window.iter_mut().for_each(LossWindow::forget);
         }
         if self.start_up_event(event) {
             return;

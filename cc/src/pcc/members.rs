@@ -77,6 +77,9 @@ pub const VIVACE_LTE: PccConfig = vivace("vivace-lte", Utility::VIVACE_LTE);
 /// drop-tail must not favour one flow (docs/research/cc/pcc.md, `gap_spread`).
 pub const VIVACE_WEIGHTED: PccConfig = PccConfig {
     min_change: 0.0,
+    queued_increase_packets: None,
+    queued_min_decrease: 0.0,
+    queued_loss_errors: None,
     gap_spread: 0.9,
     ..vivace("vivace-weighted", Utility::VIVACE_WEIGHTED)
 };
@@ -104,7 +107,6 @@ const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
         queued_min_decrease: 0.05,
         queued_loss_errors: Some(1.0),
         base_rtt_window: true,
-        queue_headroom_ms: 50.0,
         loss_window_s: 10.0,
         bandwidth_probe: true,
         initial_ignorance: true,
@@ -134,7 +136,6 @@ const fn allegro(name: &'static str, utility: Utility) -> PccConfig {
         probe_step: 0.01,
         fall_at_loss: Some(0.1),
         base_rtt_window: true,
-        queue_headroom_ms: 50.0,
         loss_window_s: 10.0,
         initial_ignorance: true,
         start_from_delivered: true,
