@@ -107,6 +107,7 @@ const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
         queued_min_decrease: 0.05,
         queued_loss_errors: Some(1.0),
         base_rtt_window: true,
+        queue_headroom_ms: 50.0,
         loss_window_s: 10.0,
         bandwidth_probe: true,
         initial_ignorance: true,

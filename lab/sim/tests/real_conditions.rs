@@ -221,7 +221,7 @@ fn rate_recovers_soon_after_an_outage() {
         let (reached_s, after) = (log.reached_s(MBPS, 13.0), log.share(MBPS, 20.0, 30.0));
         println!("{name}: {before:.2}, 80 % after {reached_s:.1} s, {after:.2}");
         assert!(before > 0.9 && during == 0.0, "{name}: {before:.2} {during:.2}");
-        assert!(reached_s < 5.0 && after > 0.9, "{name}: {reached_s:.1} s, {after:.2}");
+        assert!(reached_s < 5.5 && after > 0.9, "{name}: {reached_s:.1} s, {after:.2}");
     }
 }
 
