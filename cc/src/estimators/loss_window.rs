@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use crate::{CongestionEvent, Time};
 
+// No paper has these thresholds; docs/research/cc/pcc.md (Bound of what is in flight) has measurements.
+
 /// A loss counts as the overflow of a buffer if the RTT around it is more than this multiple of the base RTT, and
 /// [`MIN_QUEUE`] more. Elsewhere it may be random.
 const QUEUE_RTT_RATIO: f64 = 1.25;

@@ -266,7 +266,8 @@ impl Controller for Iris {
 
     fn window_bytes(&self) -> u64 {
         let window = self.unbounded_window_bytes();
-        self.loss_window.as_ref().map_or(window, |bound| bound.bound(window))
+        let bounded = self.loss_window.as_ref().map_or(window, |bound| bound.bound(window));
+        bounded.max(2 * self.mtu_bytes)
     }
 
     fn pacing_rate(&self) -> Bandwidth {

@@ -108,6 +108,11 @@ impl BaseRtt {
         Some(excursion.rate_mbps)
     }
 
+    /// The smallest RTT of the path at a warm start, whose queue may stand.
+    pub(super) fn begin_with(&mut self, now: Time, min_rtt: Duration) {
+        self.queue_free.add(now.as_nanos(), min_rtt);
+    }
+
     /// The RTT without a queue; `None` before the first sample.
     pub(super) fn queue_free(&self) -> Option<Duration> {
         self.queue_free.get()

@@ -332,12 +332,15 @@ impl Controller for Pcc {
         self.bound();
     }
 
-    fn init_from_path(&mut self, _now: Time, path: &PathModel) {
+    fn init_from_path(&mut self, now: Time, path: &PathModel) {
         let rtt = match path.smoothed_rtt {
             Duration::ZERO => self.start.initial_rtt,
             rtt => rtt,
         };
         self.smoothed_rtt = Some(rtt);
+        if let (Some(base), Some(min_rtt)) = (&mut self.base_rtt, path.min_rtt) {
+            base.begin_with(now, min_rtt);
+        }
         self.bound();
         let of_window = Bandwidth::from_bytes_and_time(path.window_bytes, rtt);
         // The window may be a multiple of what the path carries; the delivery rate is not.
@@ -363,7 +366,8 @@ impl Controller for Pcc {
 
     fn window_bytes(&self) -> u64 {
         let window = self.unbounded_window_bytes();
-        self.loss_window.as_ref().map_or(window, |bound| bound.bound(window))
+        let bounded = self.loss_window.as_ref().map_or(window, |bound| bound.bound(window));
+        bounded.max(2 * self.mtu_bytes)
     }
 
     fn pacing_rate(&self) -> Bandwidth {
