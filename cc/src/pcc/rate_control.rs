@@ -30,7 +30,7 @@ const OUTAGE_TIMEOUTS: u32 = 2;
 /// Measured in docs/research/mcc.md (Migration).
 const MIN_DRAIN_GAIN: f64 = 0.5;
 
-/// What the path makes of rates.
+/// Bounds of rates, by the path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathBounds {
     pub(super) floor_mbps: f64,
