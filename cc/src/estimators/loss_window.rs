@@ -8,14 +8,16 @@ use crate::{CongestionEvent, Time};
 /// [`MIN_QUEUE`] more. Elsewhere it may be random.
 const QUEUE_RTT_RATIO: f64 = 1.25;
 const MIN_QUEUE: Duration = Duration::from_millis(5);
-/// The bound after an overflow, as a share of what was in flight and not lost: below the queue that overflowed.
-const DECREASE: f64 = 0.85;
 /// Least bound, in packets (RFC 9002, Section 7.2 has two; four allow fast retransmission).
 const MIN_PACKETS: f64 = 4.0;
 /// Least first bound, in packets (RFC 9002, Section 7.2).
 const INITIAL_PACKETS: f64 = 10.0;
 /// The bound grows only while this share of it is in use (RFC 7661, Section 4.4).
 const USED_FRACTION: f64 = 0.75;
+
+/// Factor of the growth after each further severe overflow that comes before the last one is forgotten.
+const CAUTION: f64 = 0.3;
+const MIN_CAUTION: f64 = 0.1;
 
 /// Share of the acknowledged bytes by which the bound grows while there is no queue: by half in a round trip.
 const GROWTH: f64 = 0.5;
@@ -29,17 +31,39 @@ const MAX_WINDOW_RATIO: f64 = 1.5;
 /// overflow, by a packet or so in a round trip, as in TCP (RFC 5681, Section 3.1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LossWindow {
-    /// How long an overflow is remembered.
-    memory: Duration,
-    /// Packets by which the bound grows in a round trip with a queue.
-    growth_packets: f64,
-    /// Whether the bound begins with the first queue, or with the first overflow.
-    from_first_queue: bool,
+    config: LossWindowConfig,
     queued: bool,
     /// `None` before it begins.
     bound_bytes: Option<f64>,
     overflow: Option<Overflow>,
     peak: PeakInFlight,
+    /// When the path was last out of contact: losses of packets sent before show no overflow.
+    timeout: Option<Time>,
+    severe: Option<SevereOverflow>,
+}
+
+/// Severe overflows, each soon after the one before.
+#[derive(Clone, Copy, Debug)]
+struct SevereOverflow {
+    /// The last one.
+    since: Time,
+    /// Factor of the growth.
+    caution: f64,
+}
+
+/// Settings of a [`LossWindow`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LossWindowConfig {
+    /// How long an overflow is remembered.
+    pub(crate) memory: Duration,
+    /// Packets by which the bound grows in a round trip with a queue.
+    pub(crate) growth_packets: f64,
+    /// The bound after an overflow, as a share of what was in flight and not lost: below the queue that overflowed.
+    pub(crate) decrease: f64,
+    /// An overflow is severe if more than this share of what was in flight is lost: the link has become slower.
+    pub(crate) severe_loss: f64,
+    /// Whether the bound begins with the first queue, or with the first overflow.
+    pub(crate) from_first_queue: bool,
 }
 
 /// Most bytes in flight of the last one or two round trips: those of a video's segment have left the sender when the
@@ -73,21 +97,15 @@ struct Overflow {
 }
 
 impl LossWindow {
-    /// A bound that begins with the first queue.
-    pub(crate) fn from_first_queue(memory: Duration, growth_packets: f64) -> Self {
-        Self { from_first_queue: true, ..Self::from_first_overflow(memory, growth_packets) }
-    }
-
-    /// A bound that begins with the first overflow.
-    pub(crate) fn from_first_overflow(memory: Duration, growth_packets: f64) -> Self {
+    pub(crate) fn new(config: LossWindowConfig) -> Self {
         Self {
-            memory,
-            growth_packets,
-            from_first_queue: false,
+            config,
             queued: false,
             bound_bytes: None,
             overflow: None,
             peak: PeakInFlight::default(),
+            timeout: None,
+            severe: None,
         }
     }
 
@@ -107,14 +125,16 @@ impl LossWindow {
         self.peak.add(event.now, smoothed, event.prior_in_flight_bytes);
         let in_flight = self.peak.get();
         let mtu = mtu_bytes as f64;
+        let timeout = self.timeout;
+        let lost = || event.lost.iter().filter(move |it| timeout.is_none_or(|at| it.sent > at));
         let mut bound = match self.bound_bytes {
             Some(bound) => bound,
-            None if self.queued && (self.from_first_queue || !event.lost.is_empty()) => {
+            None if self.queued && (self.config.from_first_queue || lost().next().is_some()) => {
                 in_flight.max(INITIAL_PACKETS * mtu)
             }
             None => return,
         };
-        for packet in event.lost {
+        for packet in lost() {
             match &mut self.overflow {
                 Some(overflow) if packet.sent <= overflow.since => {
                     overflow.lost_bytes += packet.bytes as f64;
@@ -128,13 +148,32 @@ impl LossWindow {
                 _ => continue,
             }
             if let Some(overflow) = &self.overflow {
-                bound = bound.min(DECREASE * (overflow.in_flight_bytes - overflow.lost_bytes));
+                bound = bound
+                    .min(self.config.decrease * (overflow.in_flight_bytes - overflow.lost_bytes));
             }
         }
+        self.count_severe();
         let (least, most) = (MIN_PACKETS * mtu, MAX_WINDOW_RATIO * window_bytes as f64);
         bound = bound.max(least);
         bound += self.growth(event, bound, mtu);
         self.bound_bytes = Some(bound.min(most).max(least));
+    }
+
+    fn count_severe(&mut self) {
+        let Some(overflow) = self.overflow else { return };
+        let counted = self.severe.filter(|severe| severe.since == overflow.since);
+        let is_severe = overflow.lost_bytes > self.config.severe_loss * overflow.in_flight_bytes;
+        if !is_severe || counted.is_some() {
+            return;
+        }
+        let before = self.severe.filter(|it| overflow.since.since(it.since) < self.config.memory);
+        let caution = before.map_or(1.0, |it| (CAUTION * it.caution).max(MIN_CAUTION));
+        self.severe = Some(SevereOverflow { since: overflow.since, caution });
+    }
+
+    fn caution(&self, now: Time) -> f64 {
+        let known = self.severe.filter(|severe| now.since(severe.since) < self.config.memory);
+        known.map_or(1.0, |severe| severe.caution)
     }
 
     fn growth(&self, event: &CongestionEvent<'_>, bound: f64, mtu: f64) -> f64 {
@@ -146,15 +185,15 @@ impl LossWindow {
             event.acked.iter().filter(|packet| after(packet.sent)).map(|packet| packet.bytes).sum();
         let acked = acked as f64;
         match self.queued || self.has_overflowed(event.now) {
-            true => self.growth_packets * mtu * acked / bound,
+            true => self.caution(event.now) * self.config.growth_packets * mtu * acked / bound,
             false => GROWTH * acked,
         }
     }
 
-    /// Removes the bound: what it came from says nothing of the path.
-    pub(crate) fn forget(&mut self) {
-        self.bound_bytes = None;
-        self.overflow = None;
+    /// A timeout: nothing came back, so that an outage or a pause explains what is lost, and not a full buffer.
+    pub(crate) fn on_timeout(&mut self, now: Time) {
+        self.timeout = Some(now);
+        self.queued = false;
     }
 
     /// `window_bytes`, bounded.
@@ -164,7 +203,7 @@ impl LossWindow {
 
     /// Whether an overflow is remembered.
     pub(crate) fn has_overflowed(&self, now: Time) -> bool {
-        self.overflow.is_some_and(|overflow| now.since(overflow.since) < self.memory)
+        self.overflow.is_some_and(|overflow| now.since(overflow.since) < self.config.memory)
     }
 }
 
@@ -212,8 +251,16 @@ mod tests {
         window.bound(WINDOW) / MTU
     }
 
+    const CONFIG: LossWindowConfig = LossWindowConfig {
+        memory: Duration::from_secs(10),
+        growth_packets: 1.0,
+        decrease: 0.85,
+        severe_loss: 0.2,
+        from_first_queue: true,
+    };
+
     fn window() -> LossWindow {
-        LossWindow::from_first_queue(Duration::from_secs(10), 1.0)
+        LossWindow::new(CONFIG)
     }
 
     #[test]
@@ -258,6 +305,34 @@ mod tests {
     }
 
     #[test]
+    fn losses_after_a_timeout_of_what_was_sent_before_it_are_no_overflow() {
+        let mut window = window();
+        event(&mut window, (100, 60, 60), (80, 0), 200);
+        window.on_timeout(at(500));
+        event(&mut window, (2_000, 400, 100), (1, 150), 200);
+        assert_eq!(packets(&window), 200);
+        event(&mut window, (2_100, 2_000, 100), (1, 100), 200);
+        assert_eq!(packets(&window), 85, "0.85 of 100");
+    }
+
+    #[test]
+    fn growth_is_slower_after_each_severe_overflow_until_they_are_old() {
+        let mut window = window();
+        let mut grown = |start_ms: u64| {
+            event(&mut window, (start_ms, start_ms - 40, 100), (1, 50), 100);
+            let before = packets(&window);
+            for round in 0..20 {
+                let now = start_ms + 100 + 100 * round;
+                event(&mut window, (now, now - 50, 100), (50, 0), 60);
+            }
+            packets(&window) - before
+        };
+        let (first, second, third) = (grown(1_000), grown(5_000), grown(9_000));
+        assert!(second < first / 2 && third < second, "{first} {second} {third} packets");
+        assert_eq!(grown(60_000), first);
+    }
+
+    #[test]
     fn the_bound_begins_with_the_first_queue_and_follows_a_smaller_window() {
         let mut window = window();
         event(&mut window, (100, 60, 40), (80, 0), 200);
@@ -270,7 +345,7 @@ mod tests {
 
     #[test]
     fn the_loss_of_a_last_packet_does_not_bound_by_what_is_in_flight_then() {
-        let mut window = LossWindow::from_first_overflow(Duration::from_secs(10), 1.0);
+        let mut window = LossWindow::new(LossWindowConfig { from_first_queue: false, ..CONFIG });
         event(&mut window, (100, 60, 60), (40, 0), 80);
         assert_eq!(window.bound_bytes, None, "no overflow");
         event(&mut window, (150, 90, 60), (1, 1), 2);

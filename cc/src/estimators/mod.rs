@@ -18,7 +18,7 @@ mod sent_ring;
 mod spurious_timeout;
 mod windowed_extreme;
 
-pub(crate) use loss_window::LossWindow;
+pub(crate) use loss_window::{LossWindow, LossWindowConfig};
 pub(crate) use persistent_congestion::PersistentCongestion;
 pub(crate) use rate_sample::{LossSample, RateSample, RateSampler};
 pub(crate) use regression::{Regression, Slope};

@@ -106,7 +106,7 @@ impl IrisConfig {
             loop_gain: 0.25,
             window_s: 5.0,
             loss_window_s: 10.0,
-            loss_window_growth: 3.0,
+            loss_window_growth: 5.0,
             initial_rate_mbps: 0.1,
             initial_window_packets: None,
             extensions: Extensions::ALL,

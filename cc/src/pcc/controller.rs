@@ -4,13 +4,13 @@ use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::bandwidth_probe::Resumable;
-use super::base_rtt::BaseRtt;
 use super::config::{NoiseFilter, PccConfig, StartUpKind};
 use super::monitor_interval::{IntervalExtent, Intervals};
 use super::noise::AckFilter;
+use super::path_window::{PathWindow, STANDING_QUEUE_RTT_RATIO};
 use super::pipelined::Pipelined;
 use super::rate_control::{PathBounds, RateControl};
-use crate::estimators::{LossWindow, SpuriousTimeout};
+use crate::estimators::SpuriousTimeout;
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerMetrics, LostPacket, PathModel, PathStart,
     SentPacket, Time, Tuning,
@@ -47,13 +47,6 @@ const MIN_WINDOW_HEADROOM: Duration = Duration::from_millis(50);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
 
-/// A warm start, and a round of intervals, find a standing queue if the RTT is more than this multiple of the base RTT.
-/// Measured in docs/research/mcc.md (Migration).
-const STANDING_QUEUE_RTT_RATIO: f64 = 1.25;
-
-/// Least standing queue: less may be jitter, or a held back acknowledgement.
-const MIN_STANDING_QUEUE_S: f64 = 0.005;
-
 /// Keeps the draws of gaps apart from those of probes.
 const GAP_SEED: u64 = 0x6761_7073;
 
@@ -70,8 +63,7 @@ pub(super) struct Pcc {
     rate: Bandwidth,
     start: PathStart,
     smoothed_rtt: Option<Duration>,
-    /// Latency-sensitive members, and those with `base_rtt_window`.
-    base_rtt: Option<BaseRtt>,
+    path_window: PathWindow,
     mtu_bytes: u64,
     probe_timeouts: u32,
     /// The central rate, 10^6 bit/s.
@@ -82,8 +74,6 @@ pub(super) struct Pcc {
     /// Gap after the last packet, as a multiple of the mean gap.
     gap: f64,
     gap_rng: Pcg64Mcg,
-    /// Present with `loss_window_s`.
-    loss_window: Option<LossWindow>,
     /// Present with Proteus's filter.
     ack_filter: Option<AckFilter>,
 }
@@ -101,18 +91,13 @@ impl Pcc {
             rate,
             start: *start,
             smoothed_rtt: None,
-            base_rtt: (config.utility.is_latency_sensitive() || config.base_rtt_window)
-                .then(|| BaseRtt::new(config.queue_headroom())),
+            path_window: PathWindow::new(&config),
             mtu_bytes: start.mtu_bytes.max(1),
             probe_timeouts: 0,
             spurious_timeout: SpuriousTimeout::default(),
             gap: 1.0,
             gap_rng: Pcg64Mcg::seed_from_u64(start.seed ^ GAP_SEED),
             pipelined: None,
-            loss_window: (config.loss_window_s > 0.0).then(|| {
-                let memory = Duration::from_secs_f64(config.loss_window_s);
-                LossWindow::from_first_queue(memory, config.loss_window_growth)
-            }),
             config,
             ack_filter: (config.noise_filter == NoiseFilter::Proteus).then(AckFilter::default),
         };
@@ -134,15 +119,11 @@ impl Pcc {
     fn bound(&mut self) {
         let rtt_s = self.rtt().as_secs_f64().max(1e-9);
         let packet_mbps = self.mtu_bytes as f64 * 8.0 / rtt_s / 1e6;
-        let base_s =
-            self.base_rtt.as_ref().and_then(BaseRtt::queue_free).map(|rtt| rtt.as_secs_f64());
         self.control.bound(PathBounds {
             floor_mbps: (MIN_RATE_PACKETS * packet_mbps).clamp(MIN_RATE_MBPS, MAX_RATE_MBPS),
             ceiling_mbps: MAX_RATE_MBPS,
             packet_mbps,
-            standing_queue_rtt_s: base_s.map(|base_s| {
-                (STANDING_QUEUE_RTT_RATIO * base_s).max(base_s + MIN_STANDING_QUEUE_S)
-            }),
+            standing_queue_rtt_s: self.path_window.standing_queue_rtt_s(),
         });
     }
 
@@ -186,6 +167,7 @@ impl Pcc {
             self.spurious_timeout.on_timeout(now, self.control.central_mbps());
         }
         self.intervals.clear();
+        self.path_window.on_timeout(now);
         self.control.on_timeout();
         self.begin_start_up();
         self.rate = self.idle_rate();
@@ -206,7 +188,7 @@ impl Resumable for Pcc {
     }
 
     fn has_overflowed(&self, now: Time) -> bool {
-        self.loss_window.is_some_and(|window| window.has_overflowed(now))
+        self.path_window.has_overflowed(now)
     }
 
     fn take_rate_drop(&mut self) -> Option<f64> {
@@ -254,12 +236,9 @@ impl Controller for Pcc {
             let mean = self.smoothed_rtt.replace(rtt.smoothed).unwrap_or(rtt.smoothed);
             self.bound();
             let central = self.control.central_mbps();
-            if let Some(base) = &mut self.base_rtt
-                && let Some(before) = base.add(event.now, rtt.latest, rtt.smoothed, central)
-            {
+            if let Some(before) = self.path_window.on_rtt(event, central) {
                 self.intervals.clear();
                 self.control.learn_from(before);
-                self.loss_window.iter_mut().for_each(LossWindow::forget);
             }
             let mut filter = self.ack_filter.as_mut();
             if filter.as_mut().is_none_or(|filter| filter.admits(event.now, rtt.latest, mean))
@@ -269,11 +248,7 @@ impl Controller for Pcc {
             }
         }
         let unbounded = self.unbounded_window_bytes();
-        if let Some(window) = &mut self.loss_window
-            && let Some(base) = self.base_rtt.as_ref().and_then(BaseRtt::queue_free)
-        {
-            window.on_event(event, base, unbounded, self.mtu_bytes);
-        }
+        self.path_window.on_event(event, unbounded, self.mtu_bytes);
         if !event.acked.is_empty() {
             self.probe_timeouts = 0;
         }
@@ -281,7 +256,6 @@ impl Controller for Pcc {
             self.pipelined = None;
             self.intervals.clear();
             self.control.learn_from(before);
-            self.loss_window.iter_mut().for_each(LossWindow::forget);
         }
         if self.start_up_event(event) {
             return;
@@ -338,8 +312,8 @@ impl Controller for Pcc {
             rtt => rtt,
         };
         self.smoothed_rtt = Some(rtt);
-        if let (Some(base), Some(min_rtt)) = (&mut self.base_rtt, path.min_rtt) {
-            base.begin_with(now, min_rtt);
+        if let Some(min_rtt) = path.min_rtt {
+            self.path_window.begin_with(now, min_rtt);
         }
         self.bound();
         let of_window = Bandwidth::from_bytes_and_time(path.window_bytes, rtt);
@@ -365,9 +339,7 @@ impl Controller for Pcc {
     }
 
     fn window_bytes(&self) -> u64 {
-        let window = self.unbounded_window_bytes();
-        let bounded = self.loss_window.as_ref().map_or(window, |bound| bound.bound(window));
-        bounded.max(2 * self.mtu_bytes)
+        self.path_window.bounded(self.unbounded_window_bytes()).max(2 * self.mtu_bytes)
     }
 
     fn pacing_rate(&self) -> Bandwidth {
@@ -403,7 +375,7 @@ impl Pcc {
                 .max(self.start.initial_window_bytes)
                 .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
         }
-        let time = match self.base_rtt.as_ref().and_then(BaseRtt::window_horizon) {
+        let time = match self.path_window.horizon() {
             Some(horizon) => horizon,
             None => (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM),
         };

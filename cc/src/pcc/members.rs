@@ -80,6 +80,7 @@ pub const VIVACE_WEIGHTED: PccConfig = PccConfig {
     queued_increase_packets: None,
     queued_min_decrease: 0.0,
     queued_loss_errors: None,
+    loss_window_growth: 0.5,
     gap_spread: 0.9,
     ..vivace("vivace-weighted", Utility::VIVACE_WEIGHTED)
 };

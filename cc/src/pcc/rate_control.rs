@@ -162,12 +162,15 @@ impl RateControl {
         self.set_central(self.central_mbps);
     }
 
-    /// One packet a round trip, if the intervals of the round met a standing queue.
+    /// One packet a round trip, if the intervals of the round met a standing queue. Not at rates whose least change is
+    /// more than `queued_increase_packets`.
     fn queued_packet_mbps(&self) -> Option<f64> {
         let limit_s = self.path.standing_queue_rtt_s?;
         let known = || self.results.iter().flatten().filter(|it| it.outcome.rtt_s > 0.0);
         let sum: f64 = known().map(|it| it.outcome.rtt_s).sum();
-        (sum > limit_s * known().count() as f64).then_some(self.path.packet_mbps)
+        let (packet, rate) = (self.path.packet_mbps, self.central_mbps);
+        let counts = self.config.queued_increase_packets? * packet >= self.config.min_change * rate;
+        (counts && sum > limit_s * known().count() as f64).then_some(packet)
     }
 
     /// Starts at another rate if nothing has been measured. Returns whether it does.

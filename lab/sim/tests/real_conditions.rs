@@ -131,8 +131,7 @@ fn continuous_reordering_is_tolerated() {
 fn acknowledgements_may_come_in_bunches() {
     // Copa targets two packets of queue, 1.2 ms, and mistakes the delay that bunches add to the smallest RTT of
     // half a round trip for a longer queue. So does Vegas, with two to four packets.
-    let every_20_ms =
-        [("copa", 0.5), ("vegas", 0.75), ("iris-mid", 0.7), ("iris-min", 0.55), ("proteus-s", 0.7)];
+    let every_20_ms = [("copa", 0.5), ("vegas", 0.75), ("iris-mid", 0.7), ("iris-min", 0.55)];
     for (aggregation_ms, every, others) in
         [(5, 2, &[("copa", 0.75)][..]), (20, 2, &every_20_ms), (0, 10, &[("copa", 0.75)])]
     {
@@ -154,16 +153,7 @@ fn acknowledgements_may_come_in_bunches() {
 fn a_video_is_in_time_and_neither_collapses_nor_bursts() {
     let source = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     // These fill any buffer.
-    let greedy = [
-        "reno",
-        "cubic",
-        "illinois",
-        "westwood",
-        "vegas",
-        "allegro",
-        "vivace-loss",
-        "vivace-weighted",
-    ];
+    let greedy = ["reno", "cubic", "illinois", "westwood", "vegas", "allegro", "vivace-loss"];
     for algorithm in algorithms() {
         let name = algorithm.name();
         let flow = FlowSetup { source, ..FlowSetup::bulk(algorithm) };
@@ -221,7 +211,7 @@ fn rate_recovers_soon_after_an_outage() {
         let (reached_s, after) = (log.reached_s(MBPS, 13.0), log.share(MBPS, 20.0, 30.0));
         println!("{name}: {before:.2}, 80 % after {reached_s:.1} s, {after:.2}");
         assert!(before > 0.9 && during == 0.0, "{name}: {before:.2} {during:.2}");
-        assert!(reached_s < 5.5 && after > 0.9, "{name}: {reached_s:.1} s, {after:.2}");
+        assert!(reached_s < 5.0 && after > 0.9, "{name}: {reached_s:.1} s, {after:.2}");
     }
 }
 
@@ -233,8 +223,7 @@ fn rate_continues_after_a_link_pause() {
         LinkChange { rate, ..LinkChange::default() }
     };
     // The round trip of the pause is in the window of ten over which BBR takes the largest delivery rate.
-    // The pause looks like the overflow of a buffer to members of PCC, whose bound then grows slowly.
-    let others = [("bbr", 0.7), ("bbr3", 0.8), ("proteus-p", 0.7), ("proteus-h", 0.7)];
+    let others = [("bbr", 0.7), ("bbr3", 0.8)];
     for algorithm in algorithms() {
         let name = algorithm.name();
         let log = changed(&algorithm, path(), [(10, to(0.005)), (12, to(MBPS))], 20, 1);

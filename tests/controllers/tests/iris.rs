@@ -80,9 +80,7 @@ fn shares(run: &Run, from: f64, to: f64) -> Vec<f64> {
 fn three_flows_that_come_one_after_the_other_share_fairly() {
     let runs = [1, 2, 3].map(|seed| three(IRIS, seed));
     let soon = runs.each_ref().map(|run| jain(&shares(run, 45.0, 50.0)));
-    println!("{soon:.3?} 5 to 10 s after the third");
-    // Start-up overflows the buffer, and the bound of what is in flight then grows by three packets in a round trip.
-    assert!(soon.iter().sum::<f64>() / 3.0 > 0.88, "{soon:.3?}");
+    assert!(soon.iter().sum::<f64>() / 3.0 > 0.95, "{soon:.3?}");
     for run in &runs {
         let late = shares(run, 60.0, 100.0);
         assert!(jain(&late) > 0.99, "{late:.1?}");
