@@ -44,13 +44,16 @@ pub struct ConstantConfig {
     /// Length of an epoch in milliseconds, 1 to 10000.
     #[serde(default = "default_epoch_ms", deserialize_with = "possible_epoch")]
     pub epoch_ms: f64,
+    /// The window; without it, several round trips of the rate. For the fixed windows that measurements compare with.
+    #[serde(default)]
+    pub window_bytes: Option<u64>,
 }
 
 impl ConstantConfig {
     /// A rate that never changes.
     #[must_use]
     pub fn new(rate: Bandwidth) -> Self {
-        Self { rate, spread: 0.0, epoch_ms: default_epoch_ms() }
+        Self { rate, spread: 0.0, epoch_ms: default_epoch_ms(), window_bytes: None }
     }
 }
 
@@ -100,6 +103,7 @@ impl ControllerConfig for ConstantConfig {
         Box::new(Constant {
             rate: self.rate,
             largest_rate: self.rate.scaled(1.0 + self.spread),
+            fixed_window_bytes: self.window_bytes,
             mtu_bytes: start.mtu_bytes,
             smoothed_rtt: start.initial_rtt,
             epochs,
@@ -112,6 +116,7 @@ impl ControllerConfig for ConstantConfig {
 pub struct Constant {
     rate: Bandwidth,
     largest_rate: Bandwidth,
+    fixed_window_bytes: Option<u64>,
     mtu_bytes: u64,
     smoothed_rtt: Duration,
     /// Only with a spread.
@@ -160,7 +165,8 @@ impl Controller for Constant {
 
     fn window_bytes(&self) -> u64 {
         let time = (self.smoothed_rtt * WINDOW_ROUND_TRIPS).max(MIN_WINDOW_TIME);
-        self.largest_rate.bytes_in(time).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        let least = MIN_WINDOW_PACKETS * self.mtu_bytes;
+        self.fixed_window_bytes.unwrap_or_else(|| self.largest_rate.bytes_in(time).max(least))
     }
 
     fn pacing_rate(&self) -> Bandwidth {
@@ -257,6 +263,17 @@ mod tests {
         let mut fast = build(100.0);
         fast.on_event(&event(0, &[]));
         assert_eq!(fast.window_bytes(), fast.pacing_rate().bytes_in(MIN_WINDOW_TIME));
+        let fixed = ConstantConfig {
+            window_bytes: Some(27_000),
+            ..ConstantConfig::new(fast.pacing_rate())
+        };
+        let start = PathStart {
+            mtu_bytes: 1350,
+            initial_window_bytes: 13_500,
+            initial_rtt: Duration::from_millis(100),
+            seed: 1,
+        };
+        assert_eq!(fixed.build(Time::ZERO, &start).window_bytes(), 27_000);
         let mut slow = build(0.01);
         assert_eq!(slow.window_bytes(), 13_500);
         slow.on_mtu(1200);

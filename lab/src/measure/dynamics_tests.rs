@@ -30,6 +30,7 @@ fn record(capacity: f64, flows: &[&[f64]]) -> RunRecord {
         capacity_mbps: vec![capacity; length],
         rtt_s: vec![0.03; length],
         flows: flows.iter().map(flow).collect(),
+        packets: Vec::new(),
         rows: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use millrace_sim::{Delays, FrameTotals, SimulatedFlowTotals, SimulationOutcome};
 
+use super::drops;
 use super::dynamics::{self, Times};
 use super::epochs::EpochRecord;
 use super::record::{RunRecord, SAMPLES_PER_SECOND, with_headers};
@@ -25,6 +26,7 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
     let total: f64 = goodputs.iter().sum();
     link.set("goodput_mbps", total);
     link.set_if("jain", dynamics::jain(&goodputs));
+    link.set_if("worst_drop_rate", drops::worst_drop_rate(record));
     let rate_changes: Vec<usize> = changes_of_rate(scenario).into_iter().map(sample).collect();
     let mut share_changes: Vec<usize> = scenario
         .groups

@@ -1,5 +1,6 @@
 //! The figures of a run: from the totals and the samples that a driver hands over.
 
+mod drops;
 mod dynamics;
 mod epochs;
 mod figures;

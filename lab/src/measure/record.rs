@@ -18,6 +18,8 @@ pub struct RunRecord {
     /// Propagation in force.
     pub(super) rtt_s: Vec<f64>,
     pub(super) flows: Vec<FlowRecord>,
+    /// Packets of all flows.
+    pub(super) packets: Vec<PacketCounts>,
     /// Rows of the series, if they are requested.
     pub rows: Option<Vec<SeriesRow>>,
 }
@@ -65,6 +67,14 @@ impl From<&FlowSample> for FlowPoint {
             screen: Screen::default(),
         }
     }
+}
+
+/// Packets of a sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct PacketCounts {
+    pub(super) sent: u64,
+    /// Dropped by the full queue.
+    pub(super) dropped: u64,
 }
 
 #[derive(Debug, Default)]
@@ -152,6 +162,7 @@ impl RunRecord {
                 screen: flow.screen,
             });
         }
+        self.packets.push(PacketCounts { sent, dropped: link.dropped_packets });
         let Some(rows) = &mut self.rows else { return };
         rows.push(SeriesRow {
             time_s,

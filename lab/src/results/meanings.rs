@@ -1,7 +1,7 @@
 //! What the figures of `flows.json` are, for `docs/reference/results.md`.
 
 /// Meanings of the link's figures, in the order in which the page lists them.
-pub const OF_LINK: [(&str, &str); 12] = [
+pub const OF_LINK: [(&str, &str); 13] = [
     ("capacity_mbps", "Mean of what the bottleneck could have carried"),
     ("delivered_mbps", "What came out of it, headers included"),
     ("utilisation", "`delivered_mbps / capacity_mbps`"),
@@ -9,6 +9,10 @@ pub const OF_LINK: [(&str, &str); 12] = [
     ("jain", "Jain's fairness index of the flows' goodput"),
     ("loss_rate", "Share of the packets sent that were lost at random or dropped by the queue"),
     ("drop_rate", "Share of the packets sent that the full queue dropped"),
+    (
+        "worst_drop_rate",
+        "Largest share of the packets sent in 30 s, or in three round trips if those are longer, that the full queue dropped; of the whole run",
+    ),
     ("sent_packets", "Of the whole run, data direction"),
     ("delivered_packets", "Of the whole run, data direction"),
     ("dropped_packets", "Dropped by the full queue, of the whole run"),

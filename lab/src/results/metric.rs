@@ -66,7 +66,7 @@ pub const OF_FLOW: [&str; 61] = [
 ];
 
 /// Figures of the link.
-pub const OF_LINK: [&str; 12] = [
+pub const OF_LINK: [&str; 13] = [
     "capacity_mbps",
     "delivered_mbps",
     "utilisation",
@@ -74,6 +74,7 @@ pub const OF_LINK: [&str; 12] = [
     "jain",
     "loss_rate",
     "drop_rate",
+    "worst_drop_rate",
     "sent_packets",
     "delivered_packets",
     "dropped_packets",

@@ -65,6 +65,11 @@ pub(super) trait Resumable: Controller {
         false
     }
 
+    /// Whether a buffer has overflowed lately: no trains then.
+    fn has_overflowed(&self, _now: Time) -> bool {
+        false
+    }
+
     /// The rate before a sudden drop of the path's rate, 10^6 bit/s. Returned once.
     fn take_rate_drop(&mut self) -> Option<f64> {
         None
@@ -241,6 +246,9 @@ impl<C: Resumable> BandwidthProbe<C> {
     fn trigger(&mut self, packet: &SentPacket) -> Option<Trigger> {
         let rtt = self.smoothed_rtt?;
         if self.train.is_some() || !packet.has_data || self.inner.is_starting() {
+            return None;
+        }
+        if self.inner.has_overflowed(packet.time) {
             return None;
         }
         // With short bursts all packets would be in trains, and the algorithm would see none.
