@@ -342,6 +342,11 @@ impl Controller for Pcc {
         self.path_window.bounded(self.unbounded_window_bytes()).max(2 * self.mtu_bytes)
     }
 
+    /// Without what bounds the window only for a time, and with twice the headroom: the next path may be longer.
+    fn steady_state_window_bytes(&self) -> u64 {
+        self.unbounded_window_bytes() + self.rate.bytes_in(self.config.queue_headroom())
+    }
+
     fn pacing_rate(&self) -> Bandwidth {
         if self.config.gap_spread == 0.0 {
             return self.rate;
