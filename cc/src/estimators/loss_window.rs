@@ -153,7 +153,12 @@ impl LossWindow {
             }
         }
         self.count_severe();
-        let (least, most) = (MIN_PACKETS * mtu, MAX_WINDOW_RATIO * window_bytes as f64);
+        let least = MIN_PACKETS * mtu;
+        // The small window after a timeout says nothing of the path.
+        let most = match self.timeout.is_some_and(|at| event.now.since(at) < self.config.memory) {
+            true => f64::INFINITY,
+            false => MAX_WINDOW_RATIO * window_bytes as f64,
+        };
         bound = bound.max(least);
         bound += self.growth(event, bound, mtu);
         self.bound_bytes = Some(bound.min(most).max(least));
@@ -193,7 +198,6 @@ impl LossWindow {
     /// A timeout: nothing came back, so that an outage or a pause explains what is lost, and not a full buffer.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         self.timeout = Some(now);
-        self.queued = false;
     }
 
     /// `window_bytes`, bounded.

@@ -93,7 +93,7 @@ const OUTAGE_TIMEOUTS: u32 = 3;
 /// The window is this many base RTTs of the rate, and B. It does not limit while the queue is that of Eq. 3, and stops
 /// a sender without feedback. It bounds the queue where the capacity drops to a fraction and the buffer is very large.
 /// Measured in docs/research/cc/iris.md (Deviations from the paper).
-const WINDOW_RTTS: u32 = 2;
+const WINDOW_RTTS: u32 = 3;
 /// Least time beyond one round trip that the window covers, for acknowledgement delay and
 /// scheduling on paths with next to no RTT.
 const MIN_WINDOW_HEADROOM: Duration = Duration::from_millis(50);

@@ -19,8 +19,7 @@ use crate::{
 /// Least packets of an interval; the paper gives none. As many as the initial window (RFC 9002, Section 7.2),
 /// so that intervals take one round trip from the first.
 const MIN_INTERVAL_PACKETS: u64 = 10;
-/// Least duration of an interval. The paper has one RTT and no path below 10 ms: a gradient
-/// over less than this is the noise of schedulers and acknowledgement timers.
+/// Least duration of an interval. The paper has one RTT and no path below 10 ms: a gradient over less than this is noise.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// T_timeout: an interval waits this many round trips for feedback (Table 1).
 const TIMEOUT_RTTS: u32 = 4;
@@ -340,6 +339,11 @@ impl Controller for Pcc {
 
     fn window_bytes(&self) -> u64 {
         self.path_window.bounded(self.unbounded_window_bytes()).max(2 * self.mtu_bytes)
+    }
+
+    /// Without what bounds the window only for a time, and with twice the headroom: the next path may be longer.
+    fn steady_state_window_bytes(&self) -> u64 {
+        self.unbounded_window_bytes() + self.rate.bytes_in(self.config.queue_headroom())
     }
 
     fn pacing_rate(&self) -> Bandwidth {

@@ -402,6 +402,10 @@ impl<C: Resumable> Controller for BandwidthProbe<C> {
         self.inner.window_bytes() + self.train.map_or(0, |train| train.sent_bytes)
     }
 
+    fn steady_state_window_bytes(&self) -> u64 {
+        self.inner.steady_state_window_bytes()
+    }
+
     fn pacing_rate(&self) -> Bandwidth {
         match &self.train {
             Some(train) if train.open => train.base.scaled(TRAIN_GAIN).min(MAX_RATE),
