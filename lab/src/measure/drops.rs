@@ -37,12 +37,12 @@ pub(super) fn worst_drop_rate(record: &RunRecord) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{FlowRecord, PacketCounts};
+    use super::super::record::{FlowRecord, SentAndDropped};
     use super::*;
 
     /// Ten packets a sample, of which some are dropped, with round trips of `rtt_s`.
     fn record(dropped: impl Iterator<Item = u64>, rtt_s: f64) -> RunRecord {
-        let packets: Vec<_> = dropped.map(|dropped| PacketCounts { sent: 10, dropped }).collect();
+        let packets: Vec<_> = dropped.map(|dropped| SentAndDropped { sent: 10, dropped }).collect();
         let flow = FlowRecord { rtt_s: vec![Some(rtt_s); packets.len()], ..FlowRecord::default() };
         RunRecord { packets, flows: vec![flow], ..RunRecord::default() }
     }

@@ -19,7 +19,7 @@ pub struct RunRecord {
     pub(super) rtt_s: Vec<f64>,
     pub(super) flows: Vec<FlowRecord>,
     /// Packets of all flows.
-    pub(super) packets: Vec<PacketCounts>,
+    pub(super) packets: Vec<SentAndDropped>,
     /// Rows of the series, if they are requested.
     pub rows: Option<Vec<SeriesRow>>,
 }
@@ -71,7 +71,7 @@ impl From<&FlowSample> for FlowPoint {
 
 /// Packets of a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct PacketCounts {
+pub(super) struct SentAndDropped {
     pub(super) sent: u64,
     /// Dropped by the full queue.
     pub(super) dropped: u64,
@@ -162,7 +162,7 @@ impl RunRecord {
                 screen: flow.screen,
             });
         }
-        self.packets.push(PacketCounts { sent, dropped: link.dropped_packets });
+        self.packets.push(SentAndDropped { sent, dropped: link.dropped_packets });
         let Some(rows) = &mut self.rows else { return };
         rows.push(SeriesRow {
             time_s,
