@@ -38,10 +38,10 @@ pub mod trace;
 pub use bottleneck::Bottleneck;
 pub use event_queue::{EventQueue, Item};
 pub use observe::{FlowSample, LinkSample, NoObserver, Observer, PacketDelivered, SegmentDone};
-pub use outcome::{Delays, LinkOutcome, SimulatedFlowTotals, SimulationOutcome};
+pub use outcome::{Delays, FrameTotals, LinkOutcome, SimulatedFlowTotals, SimulationOutcome};
 pub use setup::{
-    AckPolicy, DataSource, FlowSetup, HEADER_BYTES, LinkChange, LinkRate, LinkSetup, Order,
-    RandomLinkChange, Setup, SetupError,
+    AckPolicy, DataSource, EncoderSetup, FlowSetup, HEADER_BYTES, LinkChange, LinkRate, LinkSetup,
+    Order, RandomLinkChange, Setup, SetupError,
 };
 pub use supervisor::{Supervisor, Unsupervised};
 pub use tally::DelayTally;

@@ -195,6 +195,22 @@ pub enum DataSource {
         /// The rate.
         rate: Bandwidth,
     },
+    /// Frames of a live encoder, which takes the rate that the congestion controller allows.
+    Encoder(EncoderSetup),
+}
+
+/// A live encoder. It takes a share of the pacing rate or of a window in a smoothed round trip, whichever is less, when a
+/// frame is captured. While frames wait to be sent, it skips frames.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EncoderSetup {
+    /// Time from one frame to the next.
+    pub frame_time: Duration,
+    /// Share of the rate that it takes, above 0 to 1. The rest is for lost data and for a frame's burst.
+    pub rate_share: f64,
+    /// Least rate that it encodes at, in UDP payload; also before there is a round trip.
+    pub min_rate: Bandwidth,
+    /// Highest rate that it encodes at.
+    pub max_rate: Bandwidth,
 }
 
 /// When a receiver acknowledges.
@@ -363,6 +379,17 @@ impl FlowSetup {
         match self.source {
             DataSource::Bulk => Ok(()),
             DataSource::Constant { rate } => check_rate(what, rate),
+            DataSource::Encoder(encoder) => {
+                check_rate(what, encoder.min_rate)?;
+                check_rate(what, encoder.max_rate)?;
+                check(encoder.min_rate <= encoder.max_rate, || {
+                    format!("{what}: the encoder's least rate is above its highest")
+                })?;
+                let is_possible = encoder.rate_share > 0.0 && encoder.rate_share <= 1.0;
+                check(is_possible && encoder.frame_time >= Duration::from_millis(1), || {
+                    format!("{what}: {encoder:?}; allowed are shares up to 1, frames from 1 ms on")
+                })
+            }
             DataSource::Segments { bytes, period } => {
                 check(bytes > 0 && period >= Duration::from_millis(1), || {
                     format!("{what}: segments of {bytes} bytes each {period:?}")

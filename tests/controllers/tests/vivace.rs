@@ -34,7 +34,7 @@ fn least_rate(run: &Run, from_s: f64) -> f64 {
 
 #[test]
 fn the_path_model_has_the_rate_delay_buffer_and_loss_it_claims() {
-    let constant = |mbps| ConstantConfig { rate: Bandwidth::from_mbps(mbps) };
+    let constant = |mbps| ConstantConfig::new(Bandwidth::from_mbps(mbps));
     let below = Path::new(lossy(), 1).flow(&constant(6.0), DataSource::Bulk, 0.0).run(60.0);
     assert!((below.flows[0].loss() - 0.01).abs() < 0.002, "{}", below.flows[0].loss());
     assert!((below.flows[0].mbps(1.0, 60.0) - 5.94).abs() < 0.02);

@@ -10,8 +10,8 @@ use millrace_cc::window::{CubicConfig, RenoConfig, VegasConfig};
 use millrace_cc::{Bandwidth, ControllerConfig};
 use simulated::{DataSource, Link, Path, Run};
 
-const LOSS_BASED: [&str; 4] = ["reno", "cubic", "westwood", "illinois"];
-const ALL: [&str; 6] = ["reno", "cubic", "westwood", "illinois", "vegas", "copa"];
+const LOSS_BASED: [&str; 5] = ["reno", "cubic", "westwood", "illinois", "hybla"];
+const ALL: [&str; 7] = ["reno", "cubic", "westwood", "illinois", "hybla", "vegas", "copa"];
 
 fn config(name: &str) -> Arc<dyn ControllerConfig> {
     match registry::find(&Spec::named(name)) {
