@@ -35,6 +35,7 @@ pub mod interrupt;
 pub mod measure;
 pub mod netns;
 mod output;
+pub mod peer_setup;
 pub mod player;
 pub mod process;
 mod progress;

@@ -5,7 +5,7 @@ mod browsers;
 mod counter;
 mod hosts;
 mod join;
-pub mod peers;
+mod peers;
 mod players;
 mod run_paths;
 mod session;

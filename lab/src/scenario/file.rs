@@ -1,7 +1,5 @@
 //! Scenario files.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -10,11 +8,8 @@ use super::claim::{self, Claim};
 use super::model::{At, Scenario, ScenarioHead};
 use super::reader::TableReader;
 use super::tree::{ScenarioError, ScenarioText};
-use super::{schema, sweep};
+use super::{schema, source, sweep};
 use crate::report::Plot;
-
-/// A larger file is no scenario.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A scenario file.
 #[derive(Debug, Clone)]
@@ -51,22 +46,7 @@ impl ScenarioFile {
     /// # Errors
     /// The file can't be read, or the first thing found wrong in it.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let whole = |problem: String| ScenarioError {
-            file: path.to_owned(),
-            place: None,
-            key: None,
-            problem,
-        };
-        let file = fs::File::open(path).map_err(|error| whole(format!("can't open: {error}")))?;
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| whole(format!("can't read: {error}")))?;
-        if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_FILE_BYTES) {
-            return Err(whole(format!("longer than {MAX_FILE_BYTES} bytes")));
-        }
-        let text = String::from_utf8(bytes).map_err(|_| whole("not a UTF-8 text".to_owned()))?;
-        Self::parse(&text, path)
+        Self::parse(&source::read(path)?, path)
     }
 
     /// Checks a text that errors call `path`.

@@ -22,6 +22,7 @@ mod ranges;
 mod reader;
 mod reason;
 mod schema;
+mod source;
 mod spread;
 mod sweep;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use model::{
     Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,
     RepeatSpread, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport, Via,
 };
+pub use peer::load_peers;
 pub use programs::{ExternalProgram, PeerPrograms};
 pub use reason::{ClaimReason, ReasonPart};
 pub use tree::ScenarioError;

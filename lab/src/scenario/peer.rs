@@ -1,10 +1,26 @@
 //! `[peer.NAME]`: a third-party pair of programs.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::programs::PeerPrograms;
 use super::reader::{TableReader, words};
-use super::tree::{ScenarioResult, ScenarioText};
+use super::source;
+use super::tree::{ScenarioError, ScenarioResult, ScenarioText};
+
+/// The pairs of a file that has nothing but `[peer.NAME]` tables, by name.
+///
+/// # Errors
+/// The file can't be read, or the first thing found wrong in it.
+pub fn load_peers(path: &Path) -> Result<BTreeMap<String, PeerPrograms>, ScenarioError> {
+    let text = source::read(path)?;
+    let text = ScenarioText { file: path, text: &text, keys: None };
+    let root = text.parse()?;
+    let mut reader = TableReader::new(&text, "", &root)?;
+    let peers = read(&mut reader, &text)?;
+    reader.finish()?;
+    Ok(peers)
+}
 
 /// All of them, by name.
 pub(super) fn read(

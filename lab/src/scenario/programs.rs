@@ -2,21 +2,18 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// A third-party pair of programs that carries TCP across the link. In its commands and files, names
 /// in braces stand for what a flow has: `docs/research/scenarios.md`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PeerPrograms {
     /// Program and arguments of the server's side; none if there is no such program.
-    #[serde(default)]
     pub server: Vec<String>,
     /// Program and arguments of the client's side.
     pub client: Vec<String>,
     /// Texts of files that are written for them, by name.
-    #[serde(default)]
     pub files: Map<String, Value>,
 }
 

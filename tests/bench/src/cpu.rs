@@ -130,6 +130,11 @@ pub fn machine() -> Result<MachineCpuTime> {
     parse_machine(&text, ticks_per_s()).context("/proc/stat has no line of all CPUs")
 }
 
+/// Cores that the machine has.
+pub fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
+}
+
 fn parse_machine(text: &str, ticks_per_s: f64) -> Option<MachineCpuTime> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<f64> =

@@ -1,6 +1,5 @@
 //! Memory that idle flows hold in each proxy.
 
-use std::fs;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::measure::pause;
 use crate::origin::Origin;
 use crate::settings::BenchSettings;
 use crate::sink;
+use crate::usage::RoleUse;
 use crate::variant::{BenchVariant, Way};
 
 /// How long the proxies get to settle before their memory is read.
@@ -96,30 +96,7 @@ pub fn open(flows: usize, arena: &Arena, way: &Way) -> Result<Vec<TcpStream>> {
 /// # Errors
 /// When one of them has ended.
 pub fn resident(way: &Way) -> Result<PerFlow> {
-    let of = |role: &str| {
-        let part = way.parts.iter().find(|part| part.role == role);
-        let pid = part.with_context(|| format!("no {role}"))?.process.pid();
-        let path = format!("/proc/{pid}/status");
-        let status = fs::read_to_string(&path).with_context(|| path.clone())?;
-        parse_resident(&status).with_context(|| format!("{path} has no VmRSS"))
-    };
+    let all = RoleUse::read(way)?.resident_bytes;
+    let of = |role: &str| all.get(role).copied().with_context(|| format!("no {role}"));
     Ok(PerFlow { client: of("client")?, server: of("server")? })
-}
-
-fn parse_resident(status: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: f64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kibibytes * 1024.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resident_set_is_read_in_bytes() {
-        let status = "VmHWM:\t   9999 kB\nVmRSS:\t    2048 kB\n";
-        assert_eq!(parse_resident(status), Some(2_097_152.0));
-        assert_eq!(parse_resident("VmHWM: 1 kB\n"), None);
-    }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde::Serialize;
 
-use crate::measure::cores;
+use crate::cpu::cores;
 
 /// The machine, and the state of the sources.
 #[derive(Debug, Serialize)]
@@ -39,6 +39,12 @@ impl Machine {
             commit: commit(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
         }
+    }
+
+    /// What figures of two machines differ by.
+    pub fn name(&self) -> String {
+        let Self { cpu, cores, memory_gb, kernel, .. } = self;
+        format!("{cores} x {cpu}, {memory_gb} GB, Linux {kernel}")
     }
 }
 

@@ -20,6 +20,7 @@ mod idle;
 mod machine;
 mod mcc;
 mod measure;
+mod median_range;
 mod options;
 mod origin;
 mod pace;
@@ -30,6 +31,7 @@ mod settings;
 mod simulator;
 mod sink;
 mod tunnel_config;
+mod usage;
 mod variant;
 
 #[derive(Parser)]

@@ -16,7 +16,8 @@ use serde_json::json;
 use crate::arena::{Arena, SERVER};
 use crate::cpu;
 use crate::machine::Machine;
-use crate::measure::{self, Plan, RunMeasurement, median};
+use crate::measure::{self, Plan, RunMeasurement};
+use crate::median_range::MedianRange;
 use crate::origin::Origin;
 use crate::report;
 use crate::settings::BenchSettings;
@@ -106,20 +107,14 @@ pub fn run(options: &MccOptions) -> Result<()> {
         for selected in [false, true] {
             let of = |figure: fn(&MccRun) -> f64| {
                 let own = runs.iter().filter(|it| it.workers == workers && it.selected == selected);
-                let values: Vec<f64> = own.map(figure).collect();
-                let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-                let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                (median(values).unwrap_or(f64::NAN), least, most)
-            };
-            let shown = |(middle, least, most): (f64, f64, f64)| {
-                format!("{middle:.2} ({least:.2} to {most:.2})")
+                MedianRange::of(own.map(figure)).map_or_else(String::new, |it| it.shown(2))
             };
             println!(
                 "| {workers} | {} | {} | {} | {} % |",
                 if selected { "rules" } else { ALGORITHM },
-                shown(of(|it| it.sample.gbps)),
-                shown(of(|it| it.sample.cpu_s_per_gb)),
-                shown(of(|it| 100.0 * it.selector_share)),
+                of(|it| it.sample.gbps),
+                of(|it| it.sample.cpu_s_per_gb),
+                of(|it| 100.0 * it.selector_share),
             );
         }
     }

@@ -12,6 +12,7 @@ use crate::cpu::{self, Seconds};
 use crate::origin::{Origin, UNLIMITED_BYTES};
 use crate::settings::BenchSettings;
 use crate::sink::{self, Bulk};
+use crate::usage::UsageSnapshot;
 use crate::variant::{BenchVariant, Way};
 
 /// A run in which others had more than this part of the machine measures them too.
@@ -110,8 +111,8 @@ pub fn await_quiet(timeout: Duration) -> Result<()> {
     interrupt::wait_for(timeout, || {
         let (before, started) = (cpu::machine()?, Instant::now());
         pause(LISTEN)?;
-        let share =
-            (cpu::machine()?.busy_s - before.busy_s) / (started.elapsed().as_secs_f64() * cores());
+        let share = (cpu::machine()?.busy_s - before.busy_s)
+            / (started.elapsed().as_secs_f64() * cpu::cores());
         Ok((share < QUIET_CPU_SHARE).then_some(()))
     })?;
     Ok(())
@@ -126,46 +127,24 @@ pub fn pause(duration: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Cores that the machine has.
-pub fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
-}
-
 struct Snapshot {
-    at: Instant,
+    usage: UsageSnapshot,
     received: Vec<u64>,
-    parts: Vec<(&'static str, Seconds)>,
-    machine: cpu::MachineCpuTime,
 }
 
 impl Snapshot {
     fn take(way: &Way, bulk: &Bulk) -> Result<Self> {
-        let mut parts = vec![("load", cpu::own()?), ("softirq_threads", cpu::softirq_threads())];
-        for part in &way.parts {
-            parts.push((part.role, cpu::group(part.process.pid())?));
-        }
-        let machine = cpu::machine()?;
-        Ok(Self { at: Instant::now(), received: bulk.received(), parts, machine })
+        Ok(Self { usage: UsageSnapshot::take(way)?, received: bulk.received() })
     }
 
     fn since(&self, before: &Self, plan: &Plan, round: usize) -> Result<RunMeasurement> {
-        let wall_s = (self.at - before.at).as_secs_f64();
-        let shares: Vec<u64> =
-            self.received.iter().zip(&before.received).map(|(now, then)| now - then).collect();
+        let usage = self.usage.since(&before.usage);
+        let wall_s = usage.wall_s;
+        let shares = growth(&self.received, &before.received);
         let bytes: u64 = shares.iter().sum();
         ensure!(bytes > 0, "{}: not one byte arrived in {wall_s:.1} s", plan.variant.name());
-        let gigabytes = bytes as f64 * 1e-9;
-        let capacity_s = wall_s * cores();
-        let (mut ours_s, mut parts_s_per_gb) = (0.0, BTreeMap::new());
-        for ((role, now), (_, then)) in self.parts.iter().zip(&before.parts) {
-            let spent = now.since(*then);
-            ours_s += spent.total();
-            let each =
-                Seconds { user_s: spent.user_s / gigabytes, system_s: spent.system_s / gigabytes };
-            parts_s_per_gb.insert((*role).to_owned(), each);
-        }
-        let others = (self.machine.busy_s - before.machine.busy_s - ours_s).max(0.0) / capacity_s;
-        let steal = (self.machine.steal_s - before.machine.steal_s) / capacity_s;
+        let parts_s_per_gb = usage.parts_s_per_gb(bytes as f64 * 1e-9);
+        let (others, steal) = (usage.others(), usage.steal());
         Ok(RunMeasurement {
             variant: plan.variant,
             flows: plan.flows,
@@ -173,7 +152,7 @@ impl Snapshot {
             wall_s,
             bytes,
             gbps: bytes as f64 * 8e-9 / wall_s,
-            cpu_s_per_gb: ours_s / gigabytes,
+            cpu_s_per_gb: parts_s_per_gb.values().map(|it| it.total()).sum(),
             parts_s_per_gb,
             fairness: jain(&shares),
             others,
@@ -181,6 +160,11 @@ impl Snapshot {
             quiet: others < QUIET_CPU_SHARE && steal < QUIET_CPU_SHARE,
         })
     }
+}
+
+/// What each flow received between two counts.
+pub fn growth(now: &[u64], before: &[u64]) -> Vec<u64> {
+    now.iter().zip(before).map(|(now, then)| now - then).collect()
 }
 
 /// Jain, Chiu and Hawe 1984: (sum x)^2 / (n sum x^2).

@@ -24,6 +24,9 @@ use crate::tunnel_config::{self, SERVER_NAME};
 /// How long a variant may take until the first byte has come through it.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Role of the client whose flow has a set rate.
+pub const PROBE: &str = "probe";
+
 /// A way from the sink to the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,7 +53,7 @@ impl BenchVariant {
 /// A program that is part of a variant.
 #[derive(Debug)]
 pub struct VariantProgram {
-    /// What it is in results: `client`, `server`, `proxy` or `probe`.
+    /// What it is in results: `client`, `server`, `proxy` or [`PROBE`].
     pub role: &'static str,
     /// The process, leader of its own group.
     pub process: Running,
@@ -104,16 +107,19 @@ impl Way {
             BenchVariant::Millrace => (listener, millrace(arena, origin, settings)?),
         };
         let mut way = Self::through(listener, parts);
+        let mut addresses = vec![listener];
         if variant == BenchVariant::Millrace {
             let further = 1..=settings.further_edges;
             way.further_listeners = further.map(|it| tunnel_config::listener(it).into()).collect();
-            let probe = settings.probe_mbps.map(|_| tunnel_config::probe_listener().into());
-            for address in way.further_listeners.clone().into_iter().chain(probe) {
-                way.await_first_byte(arena, address)?;
-            }
+            addresses.extend_from_slice(&way.further_listeners);
+            addresses.extend(
+                settings.probe_mbps.map(|_| SocketAddr::from(tunnel_config::probe_listener())),
+            );
         }
-        way.await_first_byte(arena, listener)
-            .with_context(|| format!("variant {}", variant.name()))?;
+        for address in addresses {
+            way.await_first_byte(arena, address)
+                .with_context(|| format!("variant {}, {address}", variant.name()))?;
+        }
         Ok(way)
     }
 
@@ -198,7 +204,7 @@ fn millrace(
     }
     if let Some(rate) = settings.probe_mbps {
         let client = tunnel_config::probe_client(origin, rate);
-        parts.push(start("probe", 0, &arena.client, &client)?);
+        parts.push(start(PROBE, 0, &arena.client, &client)?);
     }
     Ok(parts)
 }

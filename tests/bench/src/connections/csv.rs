@@ -47,9 +47,9 @@ fn columns(run: &SweepRun) -> Vec<(String, String)> {
         add(&format!("{role}_system_s_per_gb"), part.map(|it| it.system_s));
     }
     add("busy_cores", figures.map(|it| it.busy_cores()));
-    add("packets_per_gb", counted(figures.map(|it| &it.packets_per_gb)));
-    add("packets_per_message", counted(figures.map(|it| &it.packets_per_message)));
-    add("acks_per_data_packet", counted(figures.map(|it| &it.acks_per_data_packet)));
+    add("packets_per_gb", counted(figures.map(|it| &it.packets.packets_per_gb)));
+    add("packets_per_message", counted(figures.map(|it| &it.packets.packets_per_message)));
+    add("acks_per_data_packet", counted(figures.map(|it| &it.packets.acks_per_data_packet)));
     for role in ROLES {
         let calls = figures.and_then(|it| it.extras.calls_per_gb.get(role));
         add(&format!("{role}_calls_per_gb"), counted(calls));

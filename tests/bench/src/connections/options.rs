@@ -1,13 +1,14 @@
 //! Options of `millrace-bench connections`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::plan::{SweepGrid, SweepLoad, SweepPoint, SweepWay};
-use super::run_times;
-use super::viewers::Arrivals;
+use super::run_times::{self, PACING_CAPTURE, PACING_WARMUP};
+use super::viewer_settings::Arrivals;
 
 /// `millrace-bench connections`
 #[derive(Debug, Clone, Args, Serialize)]
@@ -111,7 +112,7 @@ impl ConnectionsOptions {
     pub fn estimate_s(&self, point: &SweepPoint) -> f64 {
         let warmup_s = run_times::warmup_s(point.load, self.runs.warmup_s);
         let has_pacing = point.way.is_millrace() && self.runs.pacing_mbps > 0.0;
-        let pacing_s = if has_pacing { run_times::PACING_S } else { 0.0 };
+        let pacing = if has_pacing { PACING_WARMUP + PACING_CAPTURE } else { Duration::ZERO };
         let has_programs = point.way != SweepWay::Direct;
         let calls_s = if has_programs { run_times::CALLS_S as f64 } else { 0.0 };
         // Start, handshakes and end, as two processors take for them.
@@ -123,7 +124,7 @@ impl ConnectionsOptions {
         2.0 + each_s * point.connections as f64
             + (warmup_s + self.runs.seconds) as f64
             + calls_s
-            + pacing_s
+            + pacing.as_secs_f64()
     }
 }
 

@@ -1,14 +1,13 @@
 //! Third-party pairs of programs, from a file with the tables `[peer.NAME]` of scenario files.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use millrace_lab::emulate::peers::{Placeholders, program};
+use anyhow::{Context, Result, ensure};
+use millrace_lab::peer_setup::{self, PeerSetup};
 use millrace_lab::process::require;
-use millrace_lab::scenario::PeerPrograms;
-use serde::Deserialize;
+use millrace_lab::scenario::{PeerPrograms, load_peers};
+use serde::Serialize;
 
 use crate::arena::Arena;
 use crate::certificates::Certificates;
@@ -16,41 +15,26 @@ use crate::origin::Origin;
 use crate::tunnel_config::{SERVER_NAME, TUNNEL, listener};
 use crate::variant::{VariantProgram, Way};
 
-/// The file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PeersFile {
-    #[serde(default)]
-    peer: BTreeMap<String, PeerPrograms>,
+/// The pairs of the file, by name.
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct SweepPeers {
+    peers: BTreeMap<String, PeerPrograms>,
 }
 
-impl PeersFile {
-    /// Reads it.
+impl SweepPeers {
+    /// Reads them.
     ///
     /// # Errors
-    /// When it can't be read, or has something else in it.
+    /// When the file can't be read, or has something else in it.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        Self::parse(&text).with_context(|| path.display().to_string())
-    }
-
-    fn parse(text: &str) -> Result<Self> {
-        let file: Self = toml::from_str(text)?;
-        for (name, peer) in &file.peer {
-            ensure!(!peer.client.is_empty(), "peer.{name}.client is missing");
-            let mut files = peer.files.iter();
-            let wrong = files.find(|(name, text)| {
-                !text.is_string() || name.contains('/') || name.starts_with('.')
-            });
-            ensure!(wrong.is_none(), "peer.{name}.files: expected texts by file name");
-        }
-        Ok(file)
+        Ok(Self { peers: load_peers(path)? })
     }
 
     /// Names of the peers whose programs are there, and why each of the others is left out.
     pub fn present(&self) -> (Vec<String>, BTreeMap<String, String>) {
         let (mut present, mut missing) = (Vec::new(), BTreeMap::new());
-        for (name, peer) in &self.peer {
+        for (name, peer) in &self.peers {
             match find(peer) {
                 Ok(()) => present.push(name.clone()),
                 Err(error) => drop(missing.insert(name.clone(), format!("{error:#}"))),
@@ -64,50 +48,38 @@ impl PeersFile {
     /// # Errors
     /// When a program can't be started, or lets no byte through in time.
     pub fn start(&self, name: &str, arena: &Arena, origin: &Origin) -> Result<Way> {
-        let peer = self.peer.get(name).with_context(|| format!("no peer {name}"))?;
+        let peer = self.peers.get(name).with_context(|| format!("no peer {name}"))?;
         let scratch = arena.run.scratch();
         Certificates::make(SERVER_NAME)?.write(scratch)?;
         let directory = scratch.join(format!("peer-{name}"));
-        fs::create_dir_all(&directory)?;
-        let listener = listener(0).into();
-        let mut placeholders =
-            Placeholders::of_addresses(listener, TUNNEL.into(), origin.address(), &directory);
-        let file = |name: &str| scratch.join(name).display().to_string();
-        placeholders.add_credentials([
-            SERVER_NAME.to_owned(),
-            file("ca.pem"),
-            file("server.pem"),
-            file("server.key"),
-            file("client.pem"),
-            file("client.key"),
-        ]);
-        for (name, text) in &peer.files {
-            let text = placeholders.fill(text.as_str().unwrap_or_default());
-            fs::write(directory.join(name), text).with_context(|| name.clone())?;
-        }
+        let setup = PeerSetup {
+            listener: listener(0).into(),
+            server: TUNNEL.into(),
+            origin: origin.address(),
+            directory: &directory,
+            keys: scratch,
+            server_name: SERVER_NAME,
+            client_name: "client",
+        };
+        setup.write_files(peer)?;
         let mut parts = Vec::new();
         let sides =
             [("server", &peer.server, &arena.server), ("client", &peer.client, &arena.client)];
-        for (role, command, host) in sides {
-            let Some((word, arguments)) = command.split_first() else { continue };
-            let program = resolve(word)?;
-            let mut command = host.command(&program);
-            command.args(arguments.iter().map(|word| placeholders.fill(word)));
-            parts.push(VariantProgram::start(
-                role,
-                &mut command,
-                directory.join(format!("{role}.log")),
-            )?);
+        for (role, words, host) in sides {
+            let Some(mut command) = setup.command(host, words)? else { continue };
+            let log = directory.join(format!("{role}.log"));
+            parts.push(VariantProgram::start(role, &mut command, log)?);
         }
-        let mut way = Way::through(listener, parts);
-        way.await_first_byte(arena, listener).with_context(|| format!("peer {name}"))?;
+        let mut way = Way::through(setup.listener, parts);
+        way.await_first_byte(arena, setup.listener).with_context(|| format!("peer {name}"))?;
         Ok(way)
     }
 }
 
+/// # Errors
+/// When a program of `peer` is not there.
 fn find(peer: &PeerPrograms) -> Result<()> {
-    for word in peer.server.first().into_iter().chain(peer.client.first()) {
-        let program = resolve(word)?;
+    for program in peer_setup::programs(peer)? {
         let path = Path::new(&program);
         if path.components().count() > 1 {
             ensure!(path.is_file(), "{program} is not there");
@@ -118,35 +90,21 @@ fn find(peer: &PeerPrograms) -> Result<()> {
     Ok(())
 }
 
-/// The program that a word names, `$NAME` by the environment.
-fn resolve(word: &str) -> Result<String> {
-    program(word, |name| std::env::var(name).ok()).map_err(|reason| anyhow!(reason))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn absent_program_is_left_out_with_its_reason() {
-        let file = PeersFile::parse(
-            "[peer.shell]\nclient = [\"sh\"]\n\
+        let path = std::env::temp_dir().join(format!("bench-peers-{}.toml", std::process::id()));
+        let text = "[peer.shell]\nclient = [\"sh\"]\n\
              [peer.absent]\nserver = [\"/nonexistent/server\"]\nclient = [\"sh\"]\n\
-             [peer.variable]\nclient = [\"$MILLRACE_BENCH_UNSET\"]\n",
-        )
-        .unwrap();
-        let (present, missing) = file.present();
+             [peer.variable]\nclient = [\"$MILLRACE_BENCH_UNSET\"]\n";
+        std::fs::write(&path, text).unwrap();
+        let (present, missing) = SweepPeers::read(&path).unwrap().present();
+        std::fs::remove_file(&path).unwrap();
         assert_eq!(present, ["shell"]);
         assert_eq!(missing["absent"], "/nonexistent/server is not there");
         assert!(missing["variable"].contains("MILLRACE_BENCH_UNSET"), "{missing:?}");
-    }
-
-    #[test]
-    fn file_with_other_keys_is_refused() {
-        assert!(PeersFile::parse("[peer.a]\nserver = [\"sh\"]\n").is_err());
-        assert!(PeersFile::parse("[peer.a]\nclient = [\"sh\"]\nport = 1\n").is_err());
-        assert!(PeersFile::parse("[peers.a]\nclient = [\"sh\"]\n").is_err());
-        let outside = "[peer.a]\nclient = [\"sh\"]\nfiles = { \"../x\" = \"\" }\n";
-        assert!(PeersFile::parse(outside).is_err());
     }
 }

@@ -20,7 +20,7 @@ pub enum SweepLoad {
 
 impl fmt::Display for SweepLoad {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
+        formatter.pad(match self {
             Self::Bulk => "bulk",
             Self::Video => "video",
         })

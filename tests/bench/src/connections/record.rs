@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::SweepPoint;
 use crate::cpu::Seconds;
+use crate::usage::{LOAD, SOFTIRQ_THREADS};
 
 /// A counter as it could be read, or why it could not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,7 +51,8 @@ pub struct SegmentFigures {
     pub request_delay_p99_ms: f64,
 }
 
-/// Figures of a run, all read over the same interval but for those of [`Extras`].
+/// Figures of a run, all read over the same interval but for those of [`Extras`]; counters of packets are read just
+/// outside of it, with the bytes received between their own readings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepFigures {
     /// Seconds measured.
@@ -67,12 +69,9 @@ pub struct SweepFigures {
     pub cpu_s_per_gb: f64,
     /// Its parts, by role.
     pub parts_s_per_gb: BTreeMap<String, Seconds>,
-    /// Packets that both ends sent, for 10^9 bytes of payload.
-    pub packets_per_gb: CounterReading,
-    /// Packets in a message that is handed to the kernel, both ends together.
-    pub packets_per_message: CounterReading,
-    /// Packets that hold acknowledgements only, for a packet of the sender.
-    pub acks_per_data_packet: CounterReading,
+    /// Packets.
+    #[serde(flatten)]
+    pub packets: PacketFigures,
     /// By role.
     pub memory: BTreeMap<String, ConnectionMemory>,
     /// What viewers saw, of the load `video`.
@@ -88,13 +87,23 @@ pub struct SweepFigures {
 impl SweepFigures {
     /// Processors that the programs kept busy, without the load: CPU seconds for a second.
     pub fn busy_cores(&self) -> f64 {
-        let load = ["load", "softirq_threads"];
-        let programs =
-            self.parts_s_per_gb.iter().filter(|(role, _)| !load.contains(&role.as_str()));
+        let is_program = |role: &str| ![LOAD, SOFTIRQ_THREADS].contains(&role);
+        let programs = self.parts_s_per_gb.iter().filter(|(role, _)| is_program(role));
         // The sum of nothing is -0.
         let s_per_gb = 0.0 + programs.map(|(_, it)| it.total()).sum::<f64>();
         s_per_gb * self.bytes as f64 * 1e-9 / self.wall_s
     }
+}
+
+/// Packets of both ends, and the bytes that were received between the same two readings of the counters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PacketFigures {
+    /// Packets that both ends sent, for 10^9 bytes of payload.
+    pub packets_per_gb: CounterReading,
+    /// Packets in a message that is handed to the kernel, both ends together.
+    pub packets_per_message: CounterReading,
+    /// Packets that hold acknowledgements only, for a packet of the sender.
+    pub acks_per_data_packet: CounterReading,
 }
 
 /// What would disturb the interval, and has a time of its own after it.
@@ -174,7 +183,6 @@ pub mod samples {
 
     /// A complete run with this rate and this cost.
     pub fn run(round: usize, way: SweepWay, gbps: f64, cpu_s_per_gb: f64) -> SweepRun {
-        let missing = || CounterReading::missing("not in this sample");
         SweepRun {
             round,
             point: SweepPoint { load: SweepLoad::Bulk, connections: 8, way },
@@ -194,21 +202,37 @@ pub mod samples {
                     "server".to_owned(),
                     Seconds { user_s: 1.0, system_s: 0.5 },
                 )]),
-                packets_per_gb: CounterReading::new(700_000.0, "metrics"),
-                packets_per_message: missing(),
-                acks_per_data_packet: missing(),
+                packets: packets(),
                 memory: BTreeMap::new(),
                 segments: None,
                 others: 0.0,
                 steal: 0.0,
-                extras: Extras {
-                    calls_per_gb: BTreeMap::new(),
-                    pacing_p99_us: missing(),
-                    pacing_rate_error: missing(),
-                },
+                extras: extras(),
             }),
             took_s: 7.0,
         }
+    }
+
+    /// Packets by size alone.
+    pub fn packets() -> PacketFigures {
+        PacketFigures {
+            packets_per_gb: CounterReading::new(700_000.0, "metrics"),
+            packets_per_message: missing(),
+            acks_per_data_packet: missing(),
+        }
+    }
+
+    /// Nothing.
+    pub fn extras() -> Extras {
+        Extras {
+            calls_per_gb: BTreeMap::new(),
+            pacing_p99_us: missing(),
+            pacing_rate_error: missing(),
+        }
+    }
+
+    fn missing() -> CounterReading {
+        CounterReading::missing("not in this sample")
     }
 }
 

@@ -1,36 +1,34 @@
 //! One run of the sweep.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use millrace_lab::interrupt::{self, Interrupted};
 
-use super::metrics::MetricValues;
+use super::counters::CounterSnapshot;
+use super::extras;
+use super::memory;
 use super::options::ConnectionsOptions;
-use super::peers::PeersFile;
+use super::peers::SweepPeers;
 use super::plan::{SweepLoad, SweepPoint, SweepWay};
-use super::record::{ConnectionMemory, CounterReading, Extras, SweepRun};
-use super::run_times::{self, CALLS_S, PACING_CAPTURE, PACING_WARMUP};
+use super::record::SweepRun;
+use super::run_times;
 use super::segments;
-use super::snapshot::{RunSnapshot, residents};
-use super::system_calls;
-use super::viewers::{ViewerSettings, Viewers};
+use super::snapshot::RunSnapshot;
+use super::viewer_settings::ViewerSettings;
+use super::viewers::Viewers;
 use crate::arena::Arena;
-use crate::cpu;
 use crate::measure::{self, pause};
-use crate::origin::{Origin, UNLIMITED_BYTES};
-use crate::pacing;
+use crate::origin::Origin;
 use crate::settings::{BenchLimits, BenchSettings};
-use crate::sink::{self, Bulk};
-use crate::tunnel_config::{self, PROBE_TUNNEL, SERVER_ADMIN};
 use crate::variant::{BenchVariant, Way};
 
-/// Beside load many packets arrive as one message, and that is what the figure shows.
-const LEAST_PACED_MESSAGES: usize = 20;
 /// How long the programs get to settle before their memory is read.
 const SETTLE: Duration = Duration::from_millis(300);
+/// The sink itself gives up on flows that do not come up, within a shorter time.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// What all runs share.
 #[derive(Debug)]
 pub struct SweepContext<'a> {
@@ -41,7 +39,14 @@ pub struct SweepContext<'a> {
     /// The load generator's sending side.
     pub origin: &'a Origin,
     /// Third-party programs.
-    pub peers: &'a PeersFile,
+    pub peers: &'a SweepPeers,
+}
+
+/// What is read at both ends of the interval. Counters are read just outside of it: asking many programs takes time of
+/// the processors.
+struct IntervalReadings {
+    counters: [CounterSnapshot; 2],
+    snapshots: [RunSnapshot; 2],
 }
 
 impl SweepContext<'_> {
@@ -76,177 +81,105 @@ impl SweepContext<'_> {
         let point = run.point.clone();
         let mut way = self.start(&point)?;
         pause(SETTLE)?;
-        let memory_before = residents(&way)?;
-        let mut listeners = vec![way.listener];
-        listeners.extend_from_slice(&way.further_listeners);
-        let viewers = Viewers::start(
-            &self.arena.client,
-            ViewerSettings {
-                count: point.connections,
-                listeners,
-                load: point.load,
-                segment_bytes: segments::segment_bytes(self.options.runs.video_mbps),
-                arrivals: self.options.runs.arrivals,
-            },
-        )?;
-        // The sink itself gives up on flows that do not come up.
-        let opened = interrupt::wait_for(Duration::from_secs(300), || {
-            way.must_run()?;
-            Ok(viewers.is_open()?.then_some(()))
-        })?;
-        ensure!(opened.is_some(), "connections were still coming up after 300 s");
+        let memory_before = memory::resident_bytes(&way)?;
+        let viewers = self.open(&point, &mut way)?;
         run.up = viewers.up();
         if run.up == 0 {
-            run.refusals = self.scrape(&point)?.as_ref().map(refusals).unwrap_or_default();
+            run.refusals = CounterSnapshot::take(&point, self.arena, &viewers)?.refusals();
             bail!("none of {} connections came up", point.connections);
         }
         pause(SETTLE)?;
-        let memory_opened = residents(&way)?;
+        let memory_opened = memory::resident_bytes(&way)?;
         viewers.begin();
-        pause(Duration::from_secs(run_times::warmup_s(point.load, self.options.runs.warmup_s)))?;
-
-        let metrics_before = self.scrape(&point)?;
-        let before = RunSnapshot::take(&way, &viewers, self.arena)?;
-        pause(Duration::from_secs(self.options.runs.seconds))?;
-        let after = RunSnapshot::take(&way, &viewers, self.arena)?;
-        let metrics_after = self.scrape(&point)?;
-
-        way.must_run()?;
+        let warmup_s = run_times::warmup_s(point.load, self.options.runs.warmup_s);
+        pause(Duration::from_secs(warmup_s))?;
+        let readings = self.read_interval(&point, &mut way, &viewers)?;
+        let [before, after] = &readings.snapshots;
+        let [counters_before, counters_after] = &readings.counters;
         run.ended = viewers.ended();
-        let extras = self.extras(&way, &viewers)?;
+        run.refusals = counters_after.refusals();
+        let interval = after.since(before)?;
+        let extras = extras::measure(self.arena, self.options.runs.pacing_mbps, &way, &viewers)?;
         way.must_run()?;
         let segments = viewers.finish()?;
 
-        let interval = after.since(&before)?;
-        let mut figures = interval.figures(&point, extras);
-        let memory_loaded = after.resident();
-        for (role, before) in &memory_before {
-            let of = |all: &BTreeMap<String, f64>| {
-                (all.get(role).copied().unwrap_or(*before) - before) / run.up as f64
-            };
-            let memory = ConnectionMemory {
-                opened_bytes: of(&memory_opened),
-                loaded_bytes: of(memory_loaded),
-            };
-            figures.memory.insert(role.clone(), memory);
-        }
-        if let (Some(before), Some(after)) = (&metrics_before, &metrics_after) {
-            interval.apply_metrics(&mut figures, before, after);
-            run.refusals = refusals(after);
-        }
-        if point.load == SweepLoad::Video {
-            figures.segments = segments::figures(&segments, before.at, after.at);
-        }
-        run.invalid = interval.reasons(&figures, &point);
+        let segments = match point.load {
+            SweepLoad::Bulk => None,
+            SweepLoad::Video => segments::figures(&segments, before.at(), after.at()),
+        };
+        let memory = memory::by_connection(
+            &memory_before,
+            [&memory_opened, &after.usage.resident_bytes],
+            run.up,
+        );
+        let packets = counters_after.since(counters_before, &point.way);
+        let figures = interval.figures(memory, packets, segments, extras);
+        run.invalid = interval.invalid_reasons(&figures, &point);
         run.figures = Some(figures);
         Ok(())
     }
 
     fn start(&self, point: &SweepPoint) -> Result<Way> {
-        let options = &self.options.runs;
-        let settings = BenchSettings {
-            programs: options.programs.clone(),
-            cc: options.cc.clone(),
-            connections: match point.way {
-                SweepWay::PerFlow => "per_flow",
-                _ => "shared",
-            }
-            .to_owned(),
-            workers: options.workers,
-            limits: BenchLimits::Shipped,
-            further_edges: match point.way {
-                SweepWay::Edges => u16::try_from(point.connections - 1)?,
-                _ => 0,
-            },
-            probe_mbps: (options.pacing_mbps > 0.0).then_some(options.pacing_mbps),
-            ..BenchSettings::default()
-        };
         let variant = match &point.way {
             SweepWay::Direct => BenchVariant::Direct,
             SweepWay::NginxStream => BenchVariant::NginxStream,
             SweepWay::Shared | SweepWay::PerFlow | SweepWay::Edges => BenchVariant::Millrace,
             SweepWay::Peer(name) => return self.peers.start(name, self.arena, self.origin),
         };
-        Way::start(variant, self.arena, self.origin, &settings)
+        Way::start(variant, self.arena, self.origin, &self.settings(point)?)
     }
 
-    /// Metrics of the two ends, or of none where they are not ours.
-    fn scrape(&self, point: &SweepPoint) -> Result<Option<[MetricValues; 2]>> {
-        if !point.way.is_millrace() {
-            return Ok(None);
-        }
+    fn settings(&self, point: &SweepPoint) -> Result<BenchSettings> {
+        let options = &self.options.runs;
+        let connections = if point.way == SweepWay::PerFlow { "per_flow" } else { "shared" };
         let edges = if point.way == SweepWay::Edges { point.connections } else { 1 };
-        let clients: Vec<SocketAddrV4> =
-            (0..u16::try_from(edges)?).map(tunnel_config::client_admin).collect();
-        let server = MetricValues::scrape(&self.arena.server, &[SERVER_ADMIN])?;
-        let client = MetricValues::scrape(&self.arena.client, &clients)?;
-        Ok(Some([server, client]))
+        Ok(BenchSettings {
+            programs: options.programs.clone(),
+            cc: options.cc.clone(),
+            connections: connections.to_owned(),
+            workers: options.workers,
+            limits: BenchLimits::Shipped,
+            further_edges: u16::try_from(edges - 1)?,
+            probe_mbps: (options.pacing_mbps > 0.0).then_some(options.pacing_mbps),
+            ..BenchSettings::default()
+        })
     }
 
-    /// What would disturb the interval: counting system calls, and a paced flow that is captured.
-    fn extras(&self, way: &Way, viewers: &Viewers) -> Result<Extras> {
-        let leaders: Vec<u32> = way.parts.iter().map(|part| part.process.pid()).collect();
-        let mut pids: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-        for (part, group) in way.parts.iter().zip(cpu::groups(&leaders)?) {
-            if part.role != "probe" {
-                pids.entry(part.role.to_owned()).or_default().extend(group.pids);
-            }
-        }
-        let (started, before) = (Instant::now(), viewers.received());
-        let mut calls = system_calls::per_second(&pids, CALLS_S, self.arena.run.scratch())?;
-        let bytes = viewers.received().iter().sum::<u64>() - before.iter().sum::<u64>();
-        let gigabytes_per_s = bytes as f64 * 1e-9 / started.elapsed().as_secs_f64();
-        for reading in calls.values_mut() {
-            if gigabytes_per_s > 0.0 {
-                reading.value = reading.value.map(|per_s| per_s / gigabytes_per_s);
-            } else {
-                *reading = CounterReading::missing("no byte arrived while calls were counted");
-            }
-        }
-        let (pacing_p99_us, pacing_rate_error) = self.pacing(way)?;
-        Ok(Extras { calls_per_gb: calls, pacing_p99_us, pacing_rate_error })
-    }
-
-    fn pacing(&self, way: &Way) -> Result<(CounterReading, CounterReading)> {
-        let missing = |reason: &str| {
-            let reading = CounterReading::missing(reason);
-            (reading.clone(), reading)
+    /// Opens the flows, and waits until each has come up or failed.
+    fn open(&self, point: &SweepPoint, way: &mut Way) -> Result<Viewers> {
+        let further = way.further_listeners.iter().copied();
+        let settings = ViewerSettings {
+            count: point.connections,
+            listeners: std::iter::once(way.listener).chain(further).collect(),
+            load: point.load,
+            segment_bytes: segments::segment_bytes(self.options.runs.video_mbps),
+            arrivals: self.options.runs.arrivals,
         };
-        if self.options.runs.pacing_mbps <= 0.0 {
-            return Ok(missing("--pacing-mbps 0"));
-        }
-        if !way.parts.iter().any(|part| part.role == "probe") {
-            return Ok(missing("only Millrace's rate can be set"));
-        }
-        match self.paced(self.options.runs.pacing_mbps) {
-            Err(error) if error.is::<Interrupted>() => Err(error),
-            Err(error) => Ok(missing(&format!("{error:#}"))),
-            Ok(pacing) => {
-                let source = "kernel timestamps of a paced flow beside the load";
-                Ok((
-                    CounterReading::new(pacing.gap_error_us.p99, source),
-                    CounterReading::new(pacing.rate_error, source),
-                ))
-            }
-        }
+        let mut viewers = Viewers::start(&self.arena.client, settings)?;
+        let opened = interrupt::wait_for(OPENING_TIMEOUT, || {
+            way.must_run()?;
+            Ok(viewers.is_open()?.then_some(()))
+        })?;
+        let limit_s = OPENING_TIMEOUT.as_secs();
+        ensure!(opened.is_some(), "connections were still coming up after {limit_s} s");
+        Ok(viewers)
     }
 
-    fn paced(&self, rate_mbps: f64) -> Result<pacing::Pacing> {
-        let host = &self.arena.client;
-        let listener = tunnel_config::probe_listener().into();
-        let flow = Bulk::start(vec![sink::open(host, listener, UNLIMITED_BYTES)?])?;
-        pause(PACING_WARMUP)?;
-        let pacing =
-            pacing::capture(host, PROBE_TUNNEL, rate_mbps, PACING_CAPTURE, LEAST_PACED_MESSAGES)?;
-        flow.finish()?;
-        Ok(pacing)
+    fn read_interval(
+        &self,
+        point: &SweepPoint,
+        way: &mut Way,
+        viewers: &Viewers,
+    ) -> Result<IntervalReadings> {
+        let counters_before = CounterSnapshot::take(point, self.arena, viewers)?;
+        let before = RunSnapshot::take(way, viewers)?;
+        pause(Duration::from_secs(self.options.runs.seconds))?;
+        let after = RunSnapshot::take(way, viewers)?;
+        let counters_after = CounterSnapshot::take(point, self.arena, viewers)?;
+        way.must_run()?;
+        Ok(IntervalReadings {
+            counters: [counters_before, counters_after],
+            snapshots: [before, after],
+        })
     }
-}
-
-/// What server and client refused or reset.
-fn refusals([server, client]: &[MetricValues; 2]) -> BTreeMap<String, u64> {
-    let of = |side: &'static str, values: &MetricValues| {
-        values.refusals().into_iter().map(move |(what, count)| (format!("{side}: {what}"), count))
-    };
-    of("server", server).chain(of("client", client)).collect()
 }

@@ -10,8 +10,6 @@ pub const CALLS_S: u64 = 1;
 pub const PACING_WARMUP: Duration = Duration::from_millis(400);
 /// How long it is captured.
 pub const PACING_CAPTURE: Duration = Duration::from_millis(1200);
-/// Both together.
-pub const PACING_S: f64 = 1.6;
 
 /// Warm-up in seconds where so much is asked for. Of video, the first segments are needed a second after their requests,
 /// which take a second to begin.

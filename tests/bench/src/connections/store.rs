@@ -110,7 +110,7 @@ fn differing_keys(left: &Value, right: &Value) -> Vec<String> {
     keys.sort_unstable();
     keys.dedup();
     // Other points only add runs.
-    keys.retain(|key| !["counts", "loads", "ways"].contains(&key.as_str()));
+    keys.retain(|key| !["counts", "edges", "loads", "ways"].contains(&key.as_str()));
     keys.retain(|key| left.get(key) != right.get(key));
     keys
 }
