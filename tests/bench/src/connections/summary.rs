@@ -57,19 +57,7 @@ pub fn rows(runs: &[SweepRun]) -> Vec<SummaryRow<'_>> {
 }
 
 fn row<'a>(point: &'a SweepPoint, runs: &[&'a SweepRun]) -> SummaryRow<'a> {
-    let select = |wanted: fn(&SweepRun) -> bool| -> Vec<&'a SweepFigures> {
-        let wanted = runs.iter().filter(|run| wanted(run));
-        wanted.filter_map(|run| run.figures.as_ref()).collect()
-    };
-    // Runs with missing connections, and those that measure their neighbours too, only count where there is no other.
-    let choices: [(RowState, fn(&SweepRun) -> bool); 3] = [
-        (RowState::Valid, SweepRun::is_valid),
-        (RowState::Invalid, SweepRun::is_complete),
-        (RowState::Incomplete, |_| true),
-    ];
-    let mut chosen = choices.into_iter().map(|(state, wanted)| (state, select(wanted)));
-    let (state, counted) =
-        chosen.find(|(_, it)| !it.is_empty()).unwrap_or((RowState::Failed, Vec::new()));
+    let (state, counted) = counted(runs);
     let is_incomplete = |run: &&&SweepRun| !run.is_complete();
     let range = |figure: fn(&SweepFigures) -> f64| {
         MedianRange::of(counted.iter().map(|figures| figure(figures)))
@@ -88,6 +76,22 @@ fn row<'a>(point: &'a SweepPoint, runs: &[&'a SweepRun]) -> SummaryRow<'a> {
             .collect(),
         counted,
     }
+}
+
+/// The figures that count: those of runs with missing connections, or that measure their neighbours too, only where there
+/// is no other.
+fn counted<'a>(runs: &[&'a SweepRun]) -> (RowState, Vec<&'a SweepFigures>) {
+    let select = |wanted: fn(&SweepRun) -> bool| -> Vec<&'a SweepFigures> {
+        let wanted = runs.iter().filter(|run| wanted(run));
+        wanted.filter_map(|run| run.figures.as_ref()).collect()
+    };
+    let choices = [
+        (RowState::Valid, select(SweepRun::is_valid)),
+        (RowState::Invalid, select(SweepRun::is_complete)),
+        (RowState::Incomplete, select(|_| true)),
+    ];
+    let chosen = choices.into_iter().find(|(_, figures)| !figures.is_empty());
+    chosen.unwrap_or((RowState::Failed, Vec::new()))
 }
 
 impl SummaryRow<'_> {
