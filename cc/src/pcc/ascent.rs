@@ -20,6 +20,7 @@ impl Ascent {
         gradient: f64,
         rate_mbps: f64,
         queued_packet_mbps: Option<f64>,
+        loss_decides: bool,
     ) -> f64 {
         let up = gradient > 0.0;
         if up != self.up {
@@ -39,6 +40,7 @@ impl Ascent {
                 let most = config.largest_change(true) * rate_mbps;
                 (boundary / config.boundary_start * first).min(most)
             }
+            _ if !up && !loss_decides => boundary.min(config.largest_change_by_rtt()) * rate_mbps,
             _ => boundary.min(config.largest_change(up)) * rate_mbps,
         };
         let change = if wanted > bound {
@@ -72,15 +74,15 @@ mod tests {
         let paper = VIVACE_LATENCY.as_published();
         // Beyond the boundary: 5 %, 15 %, 25 %; a turn starts at 5 % again.
         for share in [5.0, 15.0, 25.0] {
-            assert!((ascent.change(&paper, -1e6, 100.0, None) + share).abs() < 1e-9);
+            assert!((ascent.change(&paper, -1e6, 100.0, None, true) + share).abs() < 1e-9);
         }
-        assert!((ascent.change(&paper, 1e6, 100.0, None) - 5.0).abs() < 1e-9);
+        assert!((ascent.change(&paper, 1e6, 100.0, None, true) - 5.0).abs() < 1e-9);
         // Below it k shrinks to the smallest that admits the change: 2 * 6 needs 15 %.
-        assert!((ascent.change(&paper, 6.0, 100.0, None) - 12.0).abs() < 1e-9);
+        assert!((ascent.change(&paper, 6.0, 100.0, None, true) - 12.0).abs() < 1e-9);
         assert_eq!(ascent.over, 1);
         let bounded = PccConfig { max_boundary: Some(0.1), ..paper };
         assert!(
-            (ascent.change(&bounded, 1e6, 100.0, None) - 10.0).abs() < 1e-9,
+            (ascent.change(&bounded, 1e6, 100.0, None, true) - 10.0).abs() < 1e-9,
             "largest boundary"
         );
     }

@@ -67,6 +67,8 @@ pub struct PccConfig {
     pub max_boundary: Option<f64>,
     /// Largest decrease of the rate in one decision, as a share of the rate; the paper has none.
     pub max_boundary_down: Option<f64>,
+    /// The same where the RTT alone asks for the decrease; without it `max_boundary_down`.
+    pub max_boundary_down_by_rtt: Option<f64>,
     /// Least change, as a share of the rate; the paper has zero. On a fast idle path the gradient
     /// alone changes the rate by less than 0.1 % a decision.
     pub min_change: f64,
@@ -107,6 +109,9 @@ pub struct PccConfig {
     pub fall_at_loss: Option<f64>,
     /// An interval that lost more than this share halves the rate. The paper has none.
     pub halve_at_loss: Option<f64>,
+    /// Factor of the rate after an interval in which the application ran out of data, and which lost more than
+    /// `fall_at_loss`; it stays at 1.25 times the mean of what is sent. The papers have none.
+    pub burst_decrease: Option<f64>,
     /// Whether an interval without feedback for T_timeout halves the rate (Section 4.3, Table 1).
     pub interval_timeout: bool,
     /// Spread of each gap between packets around its mean, as a share of the mean. Evenly spaced
@@ -148,6 +153,11 @@ impl PccConfig {
         largest.unwrap_or(f64::INFINITY)
     }
 
+    /// Largest decrease that no loss asks for, as a share of the rate.
+    pub(super) fn largest_change_by_rtt(&self) -> f64 {
+        self.max_boundary_down_by_rtt.unwrap_or(self.largest_change(false))
+    }
+
     pub(super) fn queue_headroom(&self) -> Duration {
         Duration::from_secs_f64(self.queue_headroom_ms / 1e3)
     }
@@ -163,6 +173,9 @@ impl PccConfig {
         }
         if !(0.0..=0.9).contains(&self.gap_spread) {
             return Some("gap_spread must be 0 to 0.9");
+        }
+        if self.burst_decrease.is_some_and(|factor| !(0.0..1.0).contains(&factor)) {
+            return Some("burst_decrease must be 0 to below 1");
         }
         if !(0.0..=60_000.0).contains(&self.queue_headroom_ms) {
             return Some("queue_headroom_ms must be 0 to 60000");
@@ -185,6 +198,7 @@ impl PccConfig {
             self.boundary_step,
             self.largest_change(true),
             self.largest_change(false),
+            self.largest_change_by_rtt(),
             self.min_change,
             self.queued_min_decrease,
             self.queued_loss_errors.unwrap_or_default(),

@@ -68,13 +68,14 @@ impl Gradient {
         }
         self.direction = Some(up);
         let sum: f64 = known().map(|pair| pair.gradient).sum();
-        self.moved(sum / known().count() as f64, round)
+        let loss_decides = known().any(|pair| pair.loss_decides);
+        self.moved(sum / known().count() as f64, loss_decides, round)
     }
 
-    fn moved(&mut self, gradient: f64, round: &RoundState<'_>) -> f64 {
+    fn moved(&mut self, gradient: f64, loss_decides: bool, round: &RoundState<'_>) -> f64 {
         self.last = gradient;
         let (mbps, queued) = (round.central_mbps, round.queued_packet_mbps);
-        mbps + self.ascent.change(&self.config, gradient, mbps, queued)
+        mbps + self.ascent.change(&self.config, gradient, mbps, queued, loss_decides)
     }
 
     /// With a double check (Section 4.3): sending faster does not cause less loss.
@@ -87,7 +88,7 @@ impl Gradient {
             Some(first) if first * pair.gradient > 0.0 => (first + pair.gradient) / 2.0,
             _ => pair.gradient,
         };
-        self.moved(gradient, round)
+        self.moved(gradient, pair.loss_decides, round)
     }
 }
 
@@ -129,7 +130,7 @@ impl RatePolicy for Gradient {
             votes.add(pair.gradient);
         }
         let won = [up, down].into_iter().find(|votes| votes.count > PROTEUS_PAIRS / 2)?;
-        Some(self.moved(won.mean(), round))
+        Some(self.moved(won.mean(), true, round))
     }
 
     fn restart(&mut self) {

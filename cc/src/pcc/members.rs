@@ -82,6 +82,7 @@ pub const VIVACE_WEIGHTED: PccConfig = PccConfig {
     queued_loss_errors: None,
     loss_window_growth: 0.5,
     gap_spread: 0.9,
+    max_boundary_down_by_rtt: None,
     ..vivace("vivace-weighted", Utility::VIVACE_WEIGHTED)
 };
 /// Proteus as primary flow (SIGCOMM '20).
@@ -101,8 +102,10 @@ const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
         gradient_errors: 2.0,
         loss_errors: 2.0,
         fall_at_loss: Some(0.1),
+        burst_decrease: Some(0.7),
         max_boundary: Some(0.1),
         max_boundary_down: Some(0.1),
+        max_boundary_down_by_rtt: Some(0.05),
         min_change: 0.005,
         queued_increase_packets: Some(2.0),
         queued_min_decrease: 0.05,
@@ -123,6 +126,7 @@ const fn proteus(name: &'static str, utility: Utility) -> PccConfig {
         queued_increase_packets: None,
         queued_min_decrease: 0.0,
         queued_loss_errors: None,
+        max_boundary_down_by_rtt: None,
         ..vivace(name, utility)
     }
 }
@@ -137,6 +141,7 @@ const fn allegro(name: &'static str, utility: Utility) -> PccConfig {
         interval_round_trips: [1.7, 2.2],
         probe_step: 0.01,
         fall_at_loss: Some(0.1),
+        burst_decrease: Some(0.7),
         base_rtt_window: true,
         loss_window_s: 10.0,
         initial_ignorance: true,
@@ -158,6 +163,7 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         boundary_step: 0.1,
         max_boundary: None,
         max_boundary_down: None,
+        max_boundary_down_by_rtt: None,
         min_change: 0.0,
         queued_increase_packets: None,
         queued_min_decrease: 0.0,
@@ -173,6 +179,7 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         double_check: true,
         double_check_loss: 0.0,
         fall_at_loss: None,
+        burst_decrease: None,
         halve_at_loss: None,
         interval_timeout: true,
         gap_spread: 0.0,

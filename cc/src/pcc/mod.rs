@@ -11,6 +11,7 @@
 //! - `utility`: the objective of each member.
 //! - `start_up`, `gradient`, `fixed_step`: from outcomes to the next rate.
 //! - `probe_pair`, `ascent`: from two outcomes to a gradient, and from a gradient to a step.
+//! - `app_rate`: what a sender that runs out of data sends its bursts at.
 //! - `pipelined`: a start-up for long RTTs that follows single acknowledgements.
 //! - `rate_control`: schedules intervals and passes their outcomes to `start_up`, `gradient` or `fixed_step`.
 //! - `bandwidth_probe`: packet trains that probe the available capacity.
@@ -18,6 +19,7 @@
 //! - `base_rtt`: the path's RTT without a queue.
 //! - `controller`: the [`Controller`](crate::Controller) of the family.
 
+mod app_rate;
 mod ascent;
 mod bandwidth_probe;
 mod base_rtt;

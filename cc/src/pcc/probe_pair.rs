@@ -7,6 +7,8 @@ pub(super) struct ProbePair {
     /// gamma = (u1 - u2) / (2 epsilon r), Section 4.2, over the rates as sent.
     pub(super) gradient: f64,
     pub(super) fast_lost_less: bool,
+    /// Whether the difference in loss alone makes the faster probe the worse one.
+    pub(super) loss_decides: bool,
     /// By how many packets.
     pub(super) fewer_lost: u64,
 }
@@ -22,8 +24,10 @@ impl ProbePair {
         let (fast_loss, slow_loss) = losses(&fast, &slow, errors);
         let spread = (fast.outcome.sent_mbps - slow.outcome.sent_mbps).max(1e-9);
         let of = |seen: FilteredOutcome, loss| -> f64 { with_loss(utility, seen, loss) };
+        let same_rtt = FilteredOutcome { rate_mbps: fast.seen.rate_mbps, ..slow.seen };
         Self {
             gradient: (of(fast.seen, fast_loss) - of(slow.seen, slow_loss)) / spread,
+            loss_decides: of(same_rtt, fast_loss) < of(slow.seen, slow_loss),
             fast_lost_less: fast_loss < slow_loss,
             fewer_lost: slow.outcome.lost.saturating_sub(fast.outcome.lost),
         }

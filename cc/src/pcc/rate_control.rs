@@ -1,6 +1,7 @@
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::app_rate::AppRate;
 use super::config::{PccConfig, Steps};
 use super::fixed_step::FixedStep;
 use super::gradient::Gradient;
@@ -75,6 +76,7 @@ pub(super) struct RateControl {
     next_id: u64,
     timeouts: u32,
     decisions: u64,
+    app_rate: AppRate,
     /// The rate before a drop of the path's rate, until it is reported.
     rate_before_drop_mbps: Option<f64>,
 }
@@ -99,6 +101,7 @@ impl RateControl {
             next_id: 0,
             timeouts: 0,
             decisions: 0,
+            app_rate: AppRate::default(),
             rate_before_drop_mbps: None,
             config,
         };
@@ -252,8 +255,9 @@ impl RateControl {
             }
             None => reached >= MIN_REACHED_FRACTION || !outcome.app_limited,
         };
+        self.app_rate.on_outcome(&outcome);
         if outcome.packets == 0 || !decides {
-            return;
+            return self.slow_down_bursts(&outcome, &seen);
         }
         if self.detect_rate_drop(&outcome, &seen) {
             return;
@@ -292,6 +296,15 @@ impl RateControl {
             self.begin_round();
         }
         falls
+    }
+
+    /// Lowers the rate if an interval without enough data overflowed a buffer.
+    fn slow_down_bursts(&mut self, outcome: &IntervalOutcome, seen: &FilteredOutcome) {
+        let central = self.central_mbps;
+        if let Some(mbps) = self.app_rate.after_burst(&self.config, central, outcome, seen.loss) {
+            self.decisions += 1;
+            self.learn_from(mbps);
+        }
     }
 
     fn on_start_up(&mut self, step: StartUpStep) {

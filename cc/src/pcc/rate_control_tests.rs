@@ -115,12 +115,23 @@ fn app_limited_intervals_decide_nothing() {
     for _ in 0..50 {
         answer(&mut control, |mbps| IntervalOutcome {
             sent_mbps: mbps / 10.0,
-            lost: 300,
+            lost: 50,
             app_limited: true,
             ..idle(mbps)
         });
     }
     assert_eq!((control.central_mbps(), control.decisions()), (100.0, 0));
+}
+
+#[test]
+fn bursts_that_are_lost_slow_down_to_somewhat_more_than_the_mean() {
+    let lossy =
+        |mbps: f64| IntervalOutcome { sent_mbps: 16.0, lost: 300, app_limited: true, ..idle(mbps) };
+    let mut control = learning(100.0);
+    answer(&mut control, lossy);
+    assert!((control.central_mbps() - 70.0).abs() < 1e-9, "{}", control.central_mbps());
+    (0..50).for_each(|_| drop(answer(&mut control, lossy)));
+    assert!((control.central_mbps() - 20.0).abs() < 1e-9, "{}", control.central_mbps());
 }
 
 #[test]

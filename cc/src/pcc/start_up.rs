@@ -113,7 +113,10 @@ impl StartUp {
     /// Whether the rate is far above the path's: heavy loss, and little delivered ([`HEAVY_LOSS_RATE`]).
     fn is_out_of_reach(&self, outcome: &IntervalOutcome, seen: &FilteredOutcome) -> bool {
         let delivered = outcome.delivered_mbps;
-        let good = self.best.map_or(outcome.target_mbps, |best| best.mbps);
+        let mut good = self.best.map_or(outcome.target_mbps, |best| best.mbps);
+        if outcome.app_limited {
+            good = good.min(outcome.sent_mbps);
+        }
         let short = delivered < MIN_DELIVERED_FRACTION * good;
         short && delivered > 0.0 && outcome.significant_loss(seen.loss) > HEAVY_LOSS_RATE
     }

@@ -211,6 +211,10 @@ pub struct EncoderSetup {
     pub min_rate: Bandwidth,
     /// Highest rate that it encodes at.
     pub max_rate: Bandwidth,
+    /// Frames from one key frame to the next, 1 or more: with 1 all are alike.
+    pub key_frame_every: u64,
+    /// Size of a key frame, as a multiple of the others', 1 or more.
+    pub key_frame_ratio: f64,
 }
 
 /// When a receiver acknowledges.
@@ -388,6 +392,12 @@ impl FlowSetup {
                 let is_possible = encoder.rate_share > 0.0 && encoder.rate_share <= 1.0;
                 check(is_possible && encoder.frame_time >= Duration::from_millis(1), || {
                     format!("{what}: {encoder:?}; allowed are shares up to 1, frames from 1 ms on")
+                })?;
+                check(encoder.key_frame_every >= 1 && encoder.key_frame_ratio >= 1.0, || {
+                    format!(
+                        "{what}: key frames each {} frames, {} times as large; allowed are 1 and more of both",
+                        encoder.key_frame_every, encoder.key_frame_ratio
+                    )
                 })
             }
             DataSource::Segments { bytes, period } => {

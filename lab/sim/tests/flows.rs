@@ -266,6 +266,8 @@ fn encoder() -> DataSource {
         rate_share: 1.0,
         min_rate: Bandwidth::from_mbps(0.1),
         max_rate: Bandwidth::from_mbps(8.0),
+        key_frame_every: 1,
+        key_frame_ratio: 1.0,
     })
 }
 

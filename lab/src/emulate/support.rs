@@ -21,7 +21,7 @@ pub(super) fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
         }
         match group.app {
             App::Bulk => {}
-            App::Encoder { .. } => return Err("live encoders run in the simulator only".to_owned()),
+            App::Encoder(_) => return Err("live encoders run in the simulator only".to_owned()),
             App::OnOff { .. } if !group.upwards => {}
             App::OnOff { .. } => return Err("segments go down only".to_owned()),
             App::Dash { .. } | App::Rtsp { .. } if !group.upwards => {}

@@ -1,6 +1,6 @@
 //! `app` of a `[[flow]]`, and the keys that belong to it.
 
-use super::model::{Abr, App, STREAM_MBPS, StreamTransport};
+use super::model::{Abr, App, Encoder, STREAM_MBPS, StreamTransport};
 use super::ranges::RATE_MBPS;
 use super::reader::TableReader;
 use super::tree::ScenarioResult;
@@ -30,6 +30,8 @@ pub(super) fn read(reader: &mut TableReader<'_>) -> ScenarioResult<App> {
     let rate_share = reader.number("rate_share", 0.01..=1.0, 0.9)?;
     let min_mbps = reader.number("min_mbps", RATE_MBPS, 0.1)?;
     let max_mbps = reader.number("max_mbps", RATE_MBPS, 8.0)?;
+    let key_frame_every = reader.integer("key_frame_every", 1..=10_000, 1)?;
+    let key_frame_ratio = reader.number("key_frame_ratio", 1.0..=100.0, 1.0)?;
     if min_mbps > max_mbps {
         return Err(reader.error("min_mbps", format!("{min_mbps} is above max_mbps, {max_mbps}")));
     }
@@ -51,6 +53,8 @@ pub(super) fn read(reader: &mut TableReader<'_>) -> ScenarioResult<App> {
         ("rate_share", Word::Encoder, "encoder"),
         ("min_mbps", Word::Encoder, "encoder"),
         ("max_mbps", Word::Encoder, "encoder"),
+        ("key_frame_every", Word::Encoder, "encoder"),
+        ("key_frame_ratio", Word::Encoder, "encoder"),
         ("abr", Word::Dash, "dash"),
         ("buffer_s", Word::Dash, "dash"),
         ("fast_switch", Word::Dash, "dash"),
@@ -68,7 +72,14 @@ pub(super) fn read(reader: &mut TableReader<'_>) -> ScenarioResult<App> {
         }
         (Word::OnOff, _, _) => Err(reader.error("app", "on_off needs segment_bytes and every_s")),
         (Word::Bulk, _, _) => Ok(App::Bulk),
-        (Word::Encoder, _, _) => Ok(App::Encoder { frames_per_s, rate_share, min_mbps, max_mbps }),
+        (Word::Encoder, _, _) => Ok(App::Encoder(Encoder {
+            frames_per_s,
+            rate_share,
+            min_mbps,
+            max_mbps,
+            key_frame_every,
+            key_frame_ratio,
+        })),
         (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s, fast_switch }),
         (Word::Rtsp, _, _) => match media_mbps {
             Some(media_mbps) if STREAM_MBPS.contains(&media_mbps) => {

@@ -1,7 +1,7 @@
 //! What the keys of a scenario file are for. The reader knows their types, ranges and defaults.
 
 /// Path and meaning, as `super::keys` names the paths.
-pub(super) const MEANINGS: [(&str, &str); 109] = [
+pub(super) const MEANINGS: [(&str, &str); 111] = [
     (
         "name",
         "Name of the scenario and of its directory in the results: up to 60 small letters, digits and hyphens.",
@@ -129,7 +129,18 @@ pub(super) const MEANINGS: [(&str, &str); 109] = [
         "flow[].min_mbps",
         "For `encoder`: least rate, in UDP payload; also before there is a round trip.",
     ),
-    ("flow[].max_mbps", "For `encoder`: highest rate."),
+    (
+        "flow[].max_mbps",
+        "For `encoder`: highest rate. The same as `min_mbps`: a camera that follows nothing.",
+    ),
+    (
+        "flow[].key_frame_every",
+        "For `encoder`: frames from one key frame to the next; 1: all are alike.",
+    ),
+    (
+        "flow[].key_frame_ratio",
+        "For `encoder`: size of a key frame, as a multiple of the others'; the mean rate stays.",
+    ),
     ("flow[].abr", "For `dash`: how the player chooses the next segment's bitrate."),
     ("flow[].buffer_s", "For `dash`: media that the player strives to have in its buffer."),
     (

@@ -157,6 +157,23 @@ pub struct Measure {
     pub epoch_s: Option<f64>,
 }
 
+/// A live encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Encoder {
+    /// Frames in a second.
+    pub frames_per_s: f64,
+    /// Share of the controller's rate that it takes.
+    pub rate_share: f64,
+    /// Least rate, in UDP payload.
+    pub min_mbps: f64,
+    /// Highest rate.
+    pub max_mbps: f64,
+    /// Frames from one key frame to the next.
+    pub key_frame_every: u64,
+    /// Size of a key frame, as a multiple of the others'.
+    pub key_frame_ratio: f64,
+}
+
 /// What a flow has to send.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "app", rename_all = "snake_case")]
@@ -171,16 +188,7 @@ pub enum App {
         every_s: f64,
     },
     /// Frames of a live encoder that follows the rate of the congestion controller: simulator only.
-    Encoder {
-        /// Frames in a second.
-        frames_per_s: f64,
-        /// Share of the controller's rate that it takes.
-        rate_share: f64,
-        /// Least rate, in UDP payload.
-        min_mbps: f64,
-        /// Highest rate.
-        max_mbps: f64,
-    },
+    Encoder(Encoder),
     /// A real DASH player in a browser: emulator only.
     Dash {
         /// How it chooses the next segment's rung.
@@ -340,7 +348,7 @@ impl FlowGroup {
     pub fn class(&self) -> Class {
         self.class.unwrap_or(match self.app {
             App::Dash { .. } | App::OnOff { .. } => Class::Dash,
-            App::Rtsp { .. } | App::Encoder { .. } => Class::Rtsp,
+            App::Rtsp { .. } | App::Encoder(_) => Class::Rtsp,
             App::Bulk => Class::Bulk,
         })
     }

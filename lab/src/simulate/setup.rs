@@ -109,14 +109,14 @@ fn flows_of(
         App::OnOff { segment_bytes, every_s } => {
             DataSource::Segments { bytes: segment_bytes, period: s(every_s) }
         }
-        App::Encoder { frames_per_s, rate_share, min_mbps, max_mbps } => {
-            DataSource::Encoder(EncoderSetup {
-                frame_time: s(1.0 / frames_per_s),
-                rate_share,
-                min_rate: Bandwidth::from_mbps(min_mbps),
-                max_rate: Bandwidth::from_mbps(max_mbps),
-            })
-        }
+        App::Encoder(encoder) => DataSource::Encoder(EncoderSetup {
+            frame_time: s(1.0 / encoder.frames_per_s),
+            rate_share: encoder.rate_share,
+            min_rate: Bandwidth::from_mbps(encoder.min_mbps),
+            max_rate: Bandwidth::from_mbps(encoder.max_mbps),
+            key_frame_every: encoder.key_frame_every,
+            key_frame_ratio: encoder.key_frame_ratio,
+        }),
         App::Dash { .. } | App::Rtsp { .. } => {
             return Err(NotDone::Skipped("players run in the emulator only".to_owned()));
         }

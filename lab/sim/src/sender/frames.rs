@@ -63,13 +63,22 @@ impl EncodedFrames {
             }
             let rate =
                 rate.scaled(self.setup.rate_share).clamp(self.setup.min_rate, self.setup.max_rate);
-            let bytes = rate.bytes_in(self.setup.frame_time).max(1);
+            let bytes = self.frame_bytes(rate, self.captured - 1);
             let units = bytes.div_ceil(self.unit_bytes);
             made_units += units;
             let last_bytes = bytes - (units - 1) * self.unit_bytes;
             self.waiting.push_back(CapturedFrame { captured, end_units: made_units, last_bytes });
         }
         (made_units, skipped)
+    }
+
+    /// Size of frame `number` at `rate`: the mean of a key frame and those up to the next is that of the rate.
+    fn frame_bytes(&self, rate: Bandwidth, number: u64) -> u64 {
+        let mean = rate.bytes_in(self.setup.frame_time) as f64;
+        let (every, ratio) = (self.setup.key_frame_every, self.setup.key_frame_ratio);
+        let other = mean * every as f64 / (every as f64 - 1.0 + ratio);
+        let is_key = number.is_multiple_of(every);
+        (if is_key { other * ratio } else { other }).max(1.0) as u64
     }
 
     /// Payload of a unit. Of one that has arrived it does not matter.
@@ -103,6 +112,8 @@ mod tests {
             rate_share: 1.0,
             min_rate: Bandwidth::from_mbps(0.1),
             max_rate: Bandwidth::from_mbps(4.0),
+            key_frame_every: 1,
+            key_frame_ratio: 1.0,
         };
         EncodedFrames::new(setup, Time::ZERO, 1000)
     }
@@ -125,6 +136,23 @@ mod tests {
         assert_eq!(frames.oldest().map(|frame| frame.end_units), Some(7));
         frames.remove_oldest();
         assert_eq!(frames.oldest().map(|frame| frame.captured), Some(at(50)));
+    }
+
+    #[test]
+    fn a_key_frame_is_larger_and_the_mean_is_kept() {
+        let mut frames = frames();
+        frames.setup.key_frame_every = 4;
+        frames.setup.key_frame_ratio = 5.0;
+        // 6250 bytes in the mean: 15625 and three times 3125.
+        let rate = Bandwidth::from_mbps(1.0);
+        let units: Vec<u64> = (0..5)
+            .scan(0, |made, frame| {
+                let before = *made;
+                (*made, _) = frames.capture(at(50 * frame), rate, before, before);
+                Some(*made - before)
+            })
+            .collect();
+        assert_eq!(units, [16, 4, 4, 4, 16]);
     }
 
     #[test]
