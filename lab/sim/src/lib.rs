@@ -12,6 +12,9 @@
 //! Senders recover from loss as RFC 9002 says and pace as the tunnel does; receivers acknowledge as
 //! RFC 9000, Section 13.2 says, unless [`AckPolicy`] says otherwise.
 //!
+//! A flow with [`DataSource::Player`] has a player of DASH at its receiver, whose requests have half a round trip
+//! to the sender.
+//!
 //! # Bytes
 //!
 //! Queue and rate count bytes of the network layer, as the papers do: [`FlowSetup::packet_bytes`] (1500) for
@@ -23,9 +26,11 @@ mod bottleneck;
 mod engine;
 mod event_queue;
 mod flow;
+mod flow_player;
 pub mod link;
 mod observe;
 mod outcome;
+mod player;
 mod random;
 mod receiver;
 mod sender;
@@ -39,6 +44,9 @@ pub use bottleneck::Bottleneck;
 pub use event_queue::{EventQueue, Item};
 pub use observe::{FlowSample, LinkSample, NoObserver, Observer, PacketDelivered, SegmentDone};
 pub use outcome::{Delays, LinkOutcome, SimulatedFlowTotals, SimulationOutcome};
+pub use player::{
+    BitrateLadder, BitrateStrategy, LadderRung, PlayerOutcome, PlayerSample, PlayerSetup,
+};
 pub use setup::{
     AckPolicy, DataSource, FlowSetup, HEADER_BYTES, LinkChange, LinkRate, LinkSetup, Order,
     RandomLinkChange, Setup, SetupError,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
 use thiserror::Error;
 
-use crate::RateTrace;
+use crate::{PlayerSetup, RateTrace};
 
 /// Bytes of a packet that are not UDP payload: the headers of IPv6 and UDP.
 pub const HEADER_BYTES: u64 = 48;
@@ -178,7 +178,7 @@ pub enum Order {
 }
 
 /// The data of a flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum DataSource {
     /// Unlimited data.
     Bulk,
@@ -195,6 +195,8 @@ pub enum DataSource {
         /// The rate.
         rate: Bandwidth,
     },
+    /// What a player at the receiver asks for, one response after the other.
+    Player(Arc<PlayerSetup>),
 }
 
 /// When a receiver acknowledges.
@@ -360,14 +362,17 @@ impl FlowSetup {
         check(self.ack.every >= 1, || format!("{what}: an acknowledgement after 0 packets"))?;
         check_delay(what, "acknowledgement delay", self.ack.max_delay)?;
         check_delay(what, "acknowledgement aggregation", self.ack.aggregation)?;
-        match self.source {
+        match &self.source {
             DataSource::Bulk => Ok(()),
-            DataSource::Constant { rate } => check_rate(what, rate),
+            DataSource::Constant { rate } => check_rate(what, *rate),
             DataSource::Segments { bytes, period } => {
-                check(bytes > 0 && period >= Duration::from_millis(1), || {
+                check(*bytes > 0 && *period >= Duration::from_millis(1), || {
                     format!("{what}: segments of {bytes} bytes each {period:?}")
                 })
             }
+            DataSource::Player(player) => player
+                .problem()
+                .map_or(Ok(()), |problem| Err(SetupError(format!("{what}: {problem}")))),
         }
     }
 }

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use millrace_cc::{Bandwidth, Time};
 
+use super::responses::Responses;
 use crate::DataSource;
 
 /// The data to send, in units of one full packet's payload; a segment's last unit is smaller.
@@ -14,13 +15,16 @@ pub(super) struct Feed {
     made_units: u64,
     /// Segments produced so far.
     segments: u64,
+    /// Of a player.
+    responses: Responses,
     closed: bool,
 }
 
 impl Feed {
     pub(super) fn new(source: DataSource, start: Time, unit_bytes: u64) -> Self {
         let made_units = if source == DataSource::Bulk { u64::MAX } else { 0 };
-        Self { source, start, unit_bytes, made_units, segments: 0, closed: false }
+        let responses = Responses::new(unit_bytes);
+        Self { source, start, unit_bytes, made_units, segments: 0, responses, closed: false }
     }
 
     /// Stops producing data.
@@ -40,7 +44,7 @@ impl Feed {
             return None;
         }
         match self.source {
-            DataSource::Bulk => None,
+            DataSource::Bulk | DataSource::Player(_) => None,
             DataSource::Constant { rate } => {
                 self.made_units = rate.bytes_in(now - self.start) / self.unit_bytes;
                 None
@@ -64,7 +68,7 @@ impl Feed {
             return None;
         }
         match self.source {
-            DataSource::Bulk => None,
+            DataSource::Bulk | DataSource::Player(_) => None,
             DataSource::Constant { rate } => Some(self.after(rate, self.made_units + 1)),
             DataSource::Segments { period, .. } => idle.then(|| self.segment_due(period)),
         }
@@ -72,6 +76,9 @@ impl Feed {
 
     /// Payload of a unit.
     pub(super) fn bytes(&self, unit: u64) -> u64 {
+        if matches!(self.source, DataSource::Player(_)) {
+            return self.responses.unit_bytes(unit);
+        }
         let DataSource::Segments { bytes, .. } = self.source else { return self.unit_bytes };
         let units = bytes.div_ceil(self.unit_bytes);
         let last = unit % units == units - 1;
@@ -82,8 +89,27 @@ impl Feed {
     pub(super) fn segment_end(&self, number: u64) -> u64 {
         match self.source {
             DataSource::Segments { bytes, .. } => (number + 1) * bytes.div_ceil(self.unit_bytes),
-            DataSource::Bulk | DataSource::Constant { .. } => u64::MAX,
+            DataSource::Bulk | DataSource::Constant { .. } | DataSource::Player(_) => u64::MAX,
         }
+    }
+
+    /// A response of `bytes` is asked for.
+    pub(super) fn respond(&mut self, number: u64, bytes: u64) {
+        if !self.closed {
+            self.made_units = self.responses.begin(number, bytes, self.made_units);
+        }
+    }
+
+    /// No more of a response is to be sent than what has been sent: the units below `next_unit`.
+    pub(super) fn cancel(&mut self, number: u64, next_unit: u64) {
+        if self.responses.truncate(number, next_unit) {
+            self.made_units = next_unit;
+        }
+    }
+
+    /// The current response, and how many of its bytes are in the units below `units`.
+    pub(super) fn response_bytes(&self, units: u64) -> Option<(u64, u64)> {
+        self.responses.bytes_below(units)
     }
 
     fn after(&self, rate: Bandwidth, units: u64) -> Time {
