@@ -75,7 +75,7 @@ pub const OF_FLOW: [(&str, &str); 39] = [
         "Mean over the flow's seconds of (throughput / what the link could carry) x (propagation / round trip)^0.1: each \
          second counts alike, whatever the link is like in it",
     ),
-    ("segments", "Of a video-like source: segments that arrived whole"),
+    ("segments", "Of a video-like source or a virtual player: segments that arrived whole"),
     ("segment_s", "Of a video-like source: time from a request to its last byte"),
     ("startup_s", "Of a player: time from the play request to the first frame"),
     ("stalls", "Of a player: number of stalls"),

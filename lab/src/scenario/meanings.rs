@@ -102,12 +102,15 @@ pub(super) const MEANINGS: [(&str, &str); 101] = [
     ("flow[].label", "Name in plots and claims. Default: `cc`."),
     (
         "flow[].app",
-        "What the flows have to send: as much as they can, segments of a video-like source, or what a DASH or an RTSP \
-         player fetches (emulator only).",
+        "What the flows have to send: as much as they can, segments of a video-like source, or what a player fetches: \
+         of DASH (in the simulator a virtual one), or of RTSP (emulator only).",
     ),
     ("flow[].segment_bytes", "For `on_off`: size of a segment."),
     ("flow[].every_s", "For `on_off`: time from one segment to the next."),
-    ("flow[].abr", "For `dash`: how the player chooses the next segment's bitrate."),
+    (
+        "flow[].abr",
+        "For `dash`: how the player chooses the next segment's bitrate; `l2a` and `lolp` in the emulator only.",
+    ),
     ("flow[].buffer_s", "For `dash`: media that the player strives to have in its buffer."),
     (
         "flow[].fast_switch",

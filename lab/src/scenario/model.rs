@@ -163,7 +163,7 @@ pub enum App {
         /// Time from one segment to the next.
         every_s: f64,
     },
-    /// A real DASH player in a browser: emulator only.
+    /// A DASH player: in the emulator a real one in a browser, in the simulator a virtual one.
     Dash {
         /// How it chooses the next segment's rung.
         abr: Abr,
