@@ -4,7 +4,7 @@ use millrace_cc::{Bandwidth, Time};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::flow_player::FlowPlayer;
+use crate::attached_player::AttachedPlayer;
 use crate::random::{SeedPurpose, seed};
 use crate::receiver::Receiver;
 use crate::sender::{SenderCounts, SimulatedSender};
@@ -36,7 +36,7 @@ pub(crate) struct FlowRun {
     pub rtt: DelayTally,
     pub queueing: DelayTally,
     pub segment_time: DelayTally,
-    pub player: Option<FlowPlayer>,
+    pub player: Option<AttachedPlayer>,
     at_warmup: (SenderCounts, FlowPacketCounts),
     at_sample: (SenderCounts, FlowPacketCounts),
 }
@@ -55,7 +55,7 @@ impl FlowRun {
             rtt: DelayTally::new(),
             queueing: DelayTally::new(),
             segment_time: DelayTally::new(),
-            player: FlowPlayer::of(flow),
+            player: AttachedPlayer::of(flow),
             at_warmup: Default::default(),
             at_sample: Default::default(),
         }

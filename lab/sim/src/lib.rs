@@ -22,11 +22,11 @@
 //! tunnel: [`HEADER_BYTES`] less per packet. *Throughput* counts the packets that arrived, in bytes of the
 //! network layer; *goodput* the UDP payload that arrived for the first time.
 
+mod attached_player;
 mod bottleneck;
 mod engine;
 mod event_queue;
 mod flow;
-mod flow_player;
 pub mod link;
 mod observe;
 mod outcome;

@@ -1,7 +1,7 @@
 //! Players at the receivers of flows.
 
 use super::{Engine, Of, place};
-use crate::flow_player::FlowPlayer;
+use crate::attached_player::AttachedPlayer;
 use crate::timers::NEVER;
 
 impl Engine<'_> {
@@ -17,7 +17,8 @@ impl Engine<'_> {
 
     pub(super) fn schedule_player(&mut self, index: usize) {
         let flow = &self.flows[index];
-        let next_ns = flow.player.as_ref().filter(|_| flow.is_active()).map(FlowPlayer::next_ns);
+        let next_ns =
+            flow.player.as_ref().filter(|_| flow.is_active()).map(AttachedPlayer::next_ns);
         // Nothing is due any more: the next wake-up is later, or the flow's own now.
         self.timers
             .set(place(index, Of::Player), next_ns.map_or(NEVER, |at_ns| at_ns.max(self.now_ns)));

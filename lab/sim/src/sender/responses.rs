@@ -8,7 +8,7 @@ const MAX_REMEMBERED: usize = 64;
 
 /// A response in units of a full packet's payload.
 #[derive(Clone, Copy, Debug)]
-struct Response {
+struct QueuedResponse {
     number: u64,
     first_unit: u64,
     end_unit: u64,
@@ -19,7 +19,7 @@ struct Response {
 #[derive(Debug)]
 pub(super) struct Responses {
     unit_bytes: u64,
-    responses: VecDeque<Response>,
+    responses: VecDeque<QueuedResponse>,
 }
 
 impl Responses {
@@ -38,7 +38,7 @@ impl Responses {
             self.responses.pop_front();
         }
         let end_unit = first_unit + bytes.div_ceil(self.room_bytes());
-        self.responses.push_back(Response { number, first_unit, end_unit, bytes });
+        self.responses.push_back(QueuedResponse { number, first_unit, end_unit, bytes });
         end_unit
     }
 

@@ -9,7 +9,7 @@ use crate::{DataSource, FlowSetup};
 
 /// The player at a flow's receiver, and what it has asked for that has not reached the sender.
 #[derive(Debug)]
-pub(crate) struct FlowPlayer {
+pub(crate) struct AttachedPlayer {
     start: Time,
     /// The session ends with the flow.
     stop: Option<Time>,
@@ -18,7 +18,7 @@ pub(crate) struct FlowPlayer {
     under_way: VecDeque<(u64, PlayerAction)>,
 }
 
-impl FlowPlayer {
+impl AttachedPlayer {
     /// `None` for a flow without a player.
     pub(crate) fn of(flow: &FlowSetup) -> Option<Self> {
         let DataSource::Player(setup) = &flow.source else { return None };
