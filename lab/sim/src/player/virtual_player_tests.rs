@@ -182,8 +182,9 @@ fn a_request_without_an_answer_is_repeated_after_21_s() {
 fn time_and_bytes_are_conserved_on_links_of_all_kinds() {
     for seed in 0..60 {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let steps: Vec<f64> =
-            (0..40).map(|_| 150.0 * 40_f64.powf(f64::from(rng.next_u32()) / f64::from(u32::MAX))).collect();
+        let steps: Vec<f64> = (0..40)
+            .map(|_| 150.0 * 40_f64.powf(f64::from(rng.next_u32()) / f64::from(u32::MAX)))
+            .collect();
         let rtt = ms(u64::from(rng.next_u32() % 200));
         let play = |strategy: BitrateStrategy| {
             let kbps = |at: Duration| steps[(at.as_secs() / 3) as usize % steps.len()];
