@@ -5,6 +5,9 @@ use super::outcome::{PlayerOutcome, PlayerSample};
 
 /// Media with which the browser waits for more (measured: docs/research/qoe-results.md, Validation).
 const WAITING_LEVEL: Duration = Duration::from_millis(110);
+/// What the browser has decoded before it is shown, too late for a segment that replaces it: four frames that the renderer
+/// of Chromium holds (`limits::kMaxVideoFrames`), at 24 frames a second, and what is in the decoder, [`WAITING_LEVEL`].
+const DECODED_AHEAD: Duration = Duration::from_millis(277);
 /// From a segment's append to its first frame after a wait: with the append 20 ms behind the last byte, the median of
 /// sessions in Chromium 156.
 const RENDER_DELAY: Duration = Duration::from_millis(16);
@@ -31,9 +34,9 @@ pub(super) struct PlaybackClock {
     now: Duration,
     /// Media time on the screen.
     position: Duration,
-    /// The rung of each segment that came, the last to come.
+    /// The rung of each segment that came: the last to come before it was decoded.
     rungs: Vec<u8>,
-    /// The segment on the screen and its rung, which a later replacement does not change.
+    /// The segment on the screen and its rung.
     shown: Option<(usize, usize)>,
     /// Rate in kbit/s by time played in nanoseconds.
     kbps_ns: u128,
@@ -117,7 +120,9 @@ impl PlaybackClock {
         debug_assert!(index <= self.rungs.len(), "no gaps");
         // At most 64 rungs.
         let rung = rung as u8;
+        let is_decoded = self.segment * index as u32 <= self.position + DECODED_AHEAD;
         match self.rungs.get_mut(index) {
+            Some(_) if is_decoded => {}
             Some(present) => *present = rung,
             None => self.rungs.push(rung),
         }
@@ -210,19 +215,22 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_counts_from_its_segments_begin_only() {
+    fn a_replacement_is_shown_if_it_comes_before_its_segment_is_decoded() {
         let mut clock = clock();
-        for index in 0..3 {
+        for index in 0..4 {
             clock.append(index, 0);
         }
         clock.advance_to(ms(516));
         // Half a second is shown.
         clock.append(0, 4);
         clock.append(1, 4);
-        clock.advance_to(ms(2016));
+        clock.advance_to(ms(1766));
+        // At 1.75 s, with 2.0 s decoded.
+        clock.append(2, 4);
+        clock.advance_to(ms(3016));
         let outcome = clock.outcome();
-        assert_eq!(outcome.bitrate_kbps, Some((350.0 + 3600.0) / 2.0));
-        assert_eq!(clock.sample(), PlayerSample { shown_kbps: Some(3600), buffer: ms(1000) });
+        assert_eq!(outcome.bitrate_kbps, Some((350.0 + 3600.0 + 350.0) / 3.0));
+        assert_eq!(clock.sample(), PlayerSample { shown_kbps: Some(350), buffer: ms(1000) });
     }
 
     #[test]
