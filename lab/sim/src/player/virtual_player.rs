@@ -12,10 +12,11 @@ use super::throughput::ThroughputEstimate;
 
 /// Bytes of a response's head: nginx's, with CORS.
 const HEAD_BYTES: u64 = 320;
-/// From the play request to the connection; measured like the following three: medians of sessions of dash.js 5.2.1 in
-/// Chromium 156 on the lab's two processors, less the link's part.
+/// From the play request to the connection, such that start-ups are those of docs/research/results/qoe-check and
+/// qoe-outage.
 const CONNECT_DELAY: Duration = Duration::from_millis(60);
-/// From the manifest to the next request: parsing it, and attaching a media source.
+/// From the manifest to the next request: parsing it, and attaching a media source. This and the following two are
+/// medians of sessions in Chromium 156, less the link's part (docs/research/virtual-player.md).
 const MANIFEST_DELAY: Duration = Duration::from_millis(45);
 /// From a segment's last byte to the next request: its append.
 const APPEND_DELAY: Duration = Duration::from_millis(4);
