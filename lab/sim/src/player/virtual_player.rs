@@ -26,7 +26,7 @@ pub(crate) const REQUEST_DELAY: Duration = Duration::from_millis(7);
 const INITIAL_KBPS: f64 = 1000.0;
 /// Time between looks at a full buffer (`core/Settings.js` there, `scheduling.defaultTimeout`).
 const FULL_BUFFER_INTERVAL: Duration = Duration::from_millis(500);
-/// Lengths of a segment before the playhead that a fast switch leaves alone (`StreamProcessor.js` there).
+/// Lengths of a segment ahead of the playhead that a fast switch leaves alone (`StreamProcessor.js` there).
 const FAST_SWITCH_LEAD: f64 = 1.5;
 /// A segment that comes faster is taken for a cached one (`core/Settings.js` there, `cacheLoadThresholds.video`).
 const CACHED_BELOW: Duration = Duration::from_millis(10);
@@ -329,7 +329,7 @@ impl VirtualPlayer {
     }
 
     /// Goes to another rung. With fast switch, what is buffered of lower rungs is fetched again from 1.5 lengths of a
-    /// segment before the playhead on.
+    /// segment ahead of the playhead on.
     fn go_to(&mut self, rung: usize, now: Duration) {
         self.rung = rung;
         // Before the first frame dash.js begins with the first segment again, as in all sessions that were looked at.
