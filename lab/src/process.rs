@@ -68,7 +68,21 @@ impl Running {
     /// When the log can't be written or the program can't be started.
     pub fn start(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
         let out = File::create(log).with_context(|| format!("{}", log.display()))?;
-        command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out).process_group(0);
+        command.stdin(Stdio::null()).stdout(out.try_clone()?);
+        Self::spawn(name, command, out)
+    }
+
+    /// Starts `command` with the standard input and output that it has, its standard error going to the file `log`.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_connected(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
+        let out = File::create(log).with_context(|| format!("{}", log.display()))?;
+        Self::spawn(name, command, out)
+    }
+
+    fn spawn(name: &str, command: &mut Command, stderr: File) -> Result<Self> {
+        command.stderr(stderr).process_group(0);
         let child = command.spawn().with_context(|| format!("{name}: {}", show(command)))?;
         Ok(Self { child, name: name.to_owned(), ended: false })
     }
@@ -169,17 +183,22 @@ pub fn must_succeed(name: &str, status: ExitStatus, log: &Path) -> Result<()> {
     bail!("{name} failed ({status})\n{}", tail(log))
 }
 
-/// The last lines of a log, to be shown with an error.
+/// The last lines of a log with its path, to be shown with an error.
 #[must_use]
 pub fn tail(log: &Path) -> String {
+    format!("-- {}:\n{}", log.display(), last_lines(log))
+}
+
+/// The last lines of a log.
+#[must_use]
+pub fn last_lines(log: &Path) -> String {
     let mut text = Vec::new();
     if let Ok(mut file) = File::open(log) {
         file.read_to_end(&mut text).ok();
     }
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let last = lines[lines.len().saturating_sub(15)..].join("\n");
-    format!("-- {}:\n{last}", log.display())
+    lines[lines.len().saturating_sub(15)..].join("\n")
 }
 
 /// # Errors

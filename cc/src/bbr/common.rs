@@ -38,6 +38,11 @@ pub(super) fn warm_start_estimates(path: &PathModel) -> Option<(Bandwidth, Durat
         .then(|| (bandwidth.clamp(MIN_RATE, MAX_RATE), rtt))
 }
 
+/// A warm start finds a standing queue if the smoothed RTT is more than this multiple of the base RTT. It drains that
+/// queue first, because a probe on top of it would overflow a buffer of one bandwidth-delay product.
+/// Measured in docs/research/mcc.md (Migration).
+pub(super) const STANDING_QUEUE_RTT_RATIO: f64 = 1.125;
+
 /// Deserialises a whole number within bounds.
 pub(super) fn between<'de, D, const LEAST: u64, const MOST: u64>(from: D) -> Result<u64, D::Error>
 where

@@ -36,6 +36,11 @@ const PACING_GAIN: f64 = 2.0;
 /// Lost packets in a round that a loss rate needs, at least.
 /// Chosen by `random_loss_is_ignored_and_heavy_loss_is_not`.
 const MIN_LOSSES: u64 = 2;
+/// A warm start finds a standing queue if the smoothed RTT is more than this multiple of the base RTT.
+const STANDING_QUEUE_RTT_RATIO: f64 = 1.25;
+/// Share of it that a warm start takes from the window. Copa drains a long queue with ever longer steps, the last of which
+/// leaves the link idle for longer the longer the queue was. Measured in docs/research/mcc.md (Migration).
+const DRAINED_QUEUE: f64 = 0.5;
 
 /// Settings of Copa; also its factory.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -212,6 +217,10 @@ impl Controller for Copa {
 
     fn init_from_path(&mut self, now: Time, path: &PathModel) {
         self.core.init_from_path(path);
+        if let Some(queue) = path.standing_queue(STANDING_QUEUE_RTT_RATIO) {
+            let kept = 1.0 - DRAINED_QUEUE * queue.div_duration_f64(path.smoothed_rtt);
+            self.core.set_window(kept * self.core.window());
+        }
         self.slow_start = false;
         self.delay = Delay::default();
         if let Some(rtt) = self.core.rtt() {

@@ -2,12 +2,14 @@
 //!
 //! - `Regression`: least squares line.
 //! - `WindowedMax`, `WindowedMin`: extremes of a sliding window.
+//! - `LossWindow`: a bound of the bytes in flight after a buffer has overflowed.
 //! - `PersistentCongestion`: a time in which all packets were lost.
 //! - `RoundCounter`: packet-timed round trips.
 //! - `SpuriousTimeout`: timeouts after which nothing turned out to be lost.
 //! - `RateSampler`: the path's delivery rate, and whether the application limited it.
 //! - `SentRing`: a note for each packet in flight.
 
+mod loss_window;
 mod persistent_congestion;
 mod rate_sample;
 mod regression;
@@ -16,6 +18,7 @@ mod sent_ring;
 mod spurious_timeout;
 mod windowed_extreme;
 
+pub(crate) use loss_window::{LossWindow, LossWindowConfig};
 pub(crate) use persistent_congestion::PersistentCongestion;
 pub(crate) use rate_sample::{LossSample, RateSample, RateSampler};
 pub(crate) use regression::{Regression, Slope};

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::slope::SlopeSource;
 use super::target::Target;
 
 /// Settings of Iris; also its factory. `docs/research/cc/iris.md` has measurements of smaller and larger values.
@@ -21,9 +22,15 @@ pub struct IrisConfig {
     pub expansion_packets: Option<f64>,
     /// Share of the load's error that one decision removes, 0.01 to 1.
     pub loop_gain: f64,
+    /// What k is: learnt as in the paper, or what measurements of the learning compare with it.
+    pub slope: SlopeSource,
     /// Seconds from one drain to the next, 0.5 to 600. T is the smallest RTT of three times
     /// that, or the median of it (the paper does not specify the window).
     pub window_s: f64,
+    /// For how many seconds an overflow of the buffer bounds the bytes in flight by what it left; 0 for never.
+    pub loss_window_s: f64,
+    /// Packets by which that bound grows in a round trip.
+    pub loss_window_growth: f64,
     /// Least rate to start with, 0.02 to 1000 (Section V-C: 0.1).
     pub initial_rate_mbps: f64,
     /// Most packets of the initial window, whatever the sender's is.
@@ -100,7 +107,10 @@ impl IrisConfig {
             delta_ms: 3.0,
             expansion_packets: None,
             loop_gain: 0.25,
+            slope: SlopeSource::Learned,
             window_s: 5.0,
+            loss_window_s: 10.0,
+            loss_window_growth: 5.0,
             initial_rate_mbps: 0.1,
             initial_window_packets: None,
             extensions: Extensions::ALL,
@@ -118,6 +128,7 @@ impl IrisConfig {
     pub fn as_published(self) -> Self {
         Self {
             expansion_packets: Some(PUBLISHED_EXPANSION_PACKETS),
+            loss_window_s: 0.0,
             initial_window_packets: Some(PUBLISHED_INITIAL_WINDOW_PACKETS),
             extensions: Extensions::NONE,
             ..self
@@ -133,6 +144,8 @@ impl IrisConfig {
             ("expansion_packets", self.expansion_packets.unwrap_or(100.0), 1.0..=1e6),
             ("loop_gain", self.loop_gain, 0.01..=1.0),
             ("window_s", self.window_s, 0.5..=600.0),
+            ("loss_window_s", self.loss_window_s, 0.0..=600.0),
+            ("loss_window_growth", self.loss_window_growth, 0.0..=10.0),
             ("initial_rate_mbps", self.initial_rate_mbps, 0.02..=1000.0),
             ("initial_window_packets", self.initial_window_packets.unwrap_or(10) as f64, 1.0..=1e6),
         ];

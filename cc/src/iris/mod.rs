@@ -27,10 +27,11 @@ use serde::de::Error;
 use serde_json::{Map, Value};
 
 pub use config::{Extensions, IrisConfig};
+pub use slope::SlopeSource;
 pub use target::Target;
 
 use crate::algorithm::{Algorithm, AlgorithmEntry};
-use crate::estimators::SpuriousTimeout;
+use crate::estimators::{LossWindow, LossWindowConfig, SpuriousTimeout};
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerConfig, ControllerMetrics, LostPacket,
     PathModel, PathStart, SentPacket, Time,
@@ -98,6 +99,11 @@ const WINDOW_RTTS: u32 = 3;
 const MIN_WINDOW_HEADROOM: Duration = Duration::from_millis(50);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
+/// The bound in flight after an overflow, as a share of what was in flight and not lost. With 0.7 a link that pauses for
+/// 2 s is used to less than 0.8 afterwards.
+const OVERFLOW_DECREASE: f64 = 0.85;
+/// An overflow that loses more than this share of what was in flight is severe.
+const SEVERE_LOSS: f64 = 0.1;
 /// An epoch without complete feedback is given up after this many RTTs, and [`MIN_GIVE_UP_TIME`].
 const GIVE_UP_RTTS: u32 = 4;
 /// Allows for an acknowledgement delay and a probe of the last packet.
@@ -128,6 +134,8 @@ pub struct Iris {
     probe_timeouts: u32,
     /// The rate, 10^6 bit/s.
     spurious_timeout: SpuriousTimeout<f64>,
+    /// Present with `loss_window_s`.
+    loss_window: Option<LossWindow>,
 }
 
 impl Iris {
@@ -146,7 +154,28 @@ impl Iris {
             mtu_bytes,
             probe_timeouts: 0,
             spurious_timeout: SpuriousTimeout::default(),
+            loss_window: (config.loss_window_s > 0.0).then(|| {
+                LossWindow::new(LossWindowConfig {
+                    memory: Duration::from_secs_f64(config.loss_window_s),
+                    growth_packets: config.loss_window_growth,
+                    decrease: OVERFLOW_DECREASE,
+                    severe_loss: SEVERE_LOSS,
+                    from_first_queue: false,
+                })
+            }),
         }
+    }
+
+    /// The window without the bound after an overflow.
+    fn unbounded_window_bytes(&self) -> u64 {
+        let Some(smoothed) = self.smoothed_rtt else {
+            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
+        };
+        let rtt = self.control.least_rtt().unwrap_or(smoothed);
+        let time = (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM);
+        let rate = Bandwidth::from_mbps(self.control.steady_state_mbps());
+        let load = (self.config.load_packets * self.mtu_bytes as f64) as u64;
+        (rate.bytes_in(time) + load).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 
     fn rtt(&self) -> Duration {
@@ -184,6 +213,12 @@ impl Controller for Iris {
         if !event.acked.is_empty() {
             self.probe_timeouts = 0;
         }
+        let unbounded = self.unbounded_window_bytes();
+        if let Some(window) = &mut self.loss_window
+            && let Some(base) = self.control.least_rtt()
+        {
+            window.on_event(event, base, unbounded, self.mtu_bytes);
+        }
         if let Some(rate_mbps) = self.spurious_timeout.on_event(event) {
             self.control.continue_at(rate_mbps);
         }
@@ -210,6 +245,7 @@ impl Controller for Iris {
                 self.spurious_timeout.on_timeout(now, self.control.steady_state_mbps());
             }
             self.epochs.clear();
+            self.loss_window.iter_mut().for_each(|window| window.on_timeout(now));
             self.control.on_timeout(self.probe_timeouts >= OUTAGE_TIMEOUTS);
         }
     }
@@ -240,14 +276,9 @@ impl Controller for Iris {
     }
 
     fn window_bytes(&self) -> u64 {
-        let Some(smoothed) = self.smoothed_rtt else {
-            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
-        };
-        let rtt = self.control.least_rtt().unwrap_or(smoothed);
-        let time = (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM);
-        let rate = Bandwidth::from_mbps(self.control.steady_state_mbps());
-        let load = (self.config.load_packets * self.mtu_bytes as f64) as u64;
-        (rate.bytes_in(time) + load).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        let window = self.unbounded_window_bytes();
+        let bounded = self.loss_window.as_ref().map_or(window, |bound| bound.bound(window));
+        bounded.max(2 * self.mtu_bytes)
     }
 
     fn pacing_rate(&self) -> Bandwidth {

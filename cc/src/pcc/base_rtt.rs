@@ -7,6 +7,9 @@ use crate::estimators::WindowedMin;
 
 /// The base RTT is the smallest of this long.
 const BASE_RTT_WINDOW: Duration = Duration::from_secs(60);
+/// A queue stands if RTTs are above the smallest of this long. Longer than the above, because flows that fill a buffer
+/// together may never let it drain; QUIC stacks remember the smallest RTT for as long.
+const QUEUE_FREE_RTT_WINDOW: Duration = Duration::from_secs(300);
 /// An RTT excursion that lasts this long, and [`MIN_EXCURSION_RTTS`], shows a longer path.
 /// Chosen by `longer_path_is_known_after_three_seconds_or_ten_round_trips`.
 const MIN_EXCURSION: Duration = Duration::from_secs(3);
@@ -14,10 +17,11 @@ const MIN_EXCURSION_RTTS: u32 = 10;
 /// Most that the RTTs of an excursion may vary, as a share of their excess over the window horizon.
 /// Chosen by `varying_queue_does_not_change_the_base_rtt`.
 const MAX_EXCURSION_SPREAD: f64 = 0.2;
-/// During an excursion the rate must have fallen below this share of what it was: that would have shortened a queue.
-const REDUCED_RATE_FRACTION: f64 = 0.8;
-/// If the rate has not fallen, the window does, to this share of the horizon, for [`TRIAL_RTTS`] round trips.
-/// Chosen by `standing_queue_shrinks_with_a_smaller_window`.
+/// During an excursion the rate and what is in flight must have fallen below this share of what they were: that would
+/// have shortened a queue. A rate whose window is the least one leaves the queue as it is.
+const REDUCED_FRACTION: f64 = 0.8;
+/// If they have not fallen, the window does, to this share of the horizon and of what is in flight, for [`TRIAL_RTTS`]
+/// round trips. Chosen by `standing_queue_shrinks_with_a_smaller_window`.
 const TRIAL_WINDOW_FRACTION: f64 = 0.75;
 const TRIAL_RTTS: u32 = 4;
 
@@ -28,10 +32,11 @@ const TRIAL_RTTS: u32 = 4;
 ///
 /// On a path that has become much longer the window is too small and limits the rate. Lower rates shorten a queue but
 /// not a path. RTTs that stay beyond the window horizon, and steady, while the rate falls are therefore the path's.
-/// Where the rate does not fall, a trial with a smaller window tells.
+/// Where they do not fall, a trial with less in flight tells.
 #[derive(Debug)]
 pub(super) struct BaseRtt {
     memory: WindowedMin<Duration>,
+    queue_free: WindowedMin<Duration>,
     headroom: Duration,
     excursion: Option<RttExcursion>,
 }
@@ -44,17 +49,25 @@ struct RttExcursion {
     most: Duration,
     /// Rate at its start, 10^6 bit/s.
     rate_mbps: f64,
-    /// End of the trial with a smaller window, if one was started.
-    trial_ends: Option<Time>,
+    in_flight_bytes: u64,
+    trial: Option<WindowTrial>,
+}
+
+/// A trial with a smaller window.
+#[derive(Clone, Copy, Debug)]
+struct WindowTrial {
+    ends: Time,
+    window_bytes: u64,
 }
 
 impl BaseRtt {
     pub(super) fn new(headroom: Duration) -> Self {
         let memory = WindowedMin::new(BASE_RTT_WINDOW.as_nanos() as u64);
-        Self { memory, headroom, excursion: None }
+        let queue_free = WindowedMin::new(QUEUE_FREE_RTT_WINDOW.as_nanos() as u64);
+        Self { memory, queue_free, headroom, excursion: None }
     }
 
-    /// Adds a sample with the rate in force. If it shows that the path has become longer, returns the rate before the
+    /// Adds a sample with the rate in force and what is in flight. If it shows that the path has become longer, returns the rate before the
     /// excursion, which the window had limited since.
     pub(super) fn add(
         &mut self,
@@ -62,8 +75,10 @@ impl BaseRtt {
         latest: Duration,
         smoothed: Duration,
         rate_mbps: f64,
+        in_flight_bytes: u64,
     ) -> Option<f64> {
         self.memory.add(now.as_nanos(), latest);
+        self.queue_free.add(now.as_nanos(), latest);
         let horizon = self.baseline()?;
         if latest <= horizon || smoothed <= horizon {
             self.excursion = None;
@@ -74,7 +89,8 @@ impl BaseRtt {
             least: smoothed,
             most: smoothed,
             rate_mbps,
-            trial_ends: None,
+            in_flight_bytes,
+            trial: None,
         };
         let mut excursion = self.excursion.unwrap_or(fresh);
         excursion.least = excursion.least.min(smoothed);
@@ -85,26 +101,54 @@ impl BaseRtt {
             excursion = fresh;
         }
         let lasts = now.since(excursion.since) > MIN_EXCURSION.max(smoothed * MIN_EXCURSION_RTTS);
-        if lasts && excursion.trial_ends.is_none() {
-            excursion.trial_ends = Some(now + smoothed * TRIAL_RTTS);
+        if lasts && excursion.trial.is_none() {
+            excursion.trial = Some(WindowTrial {
+                ends: now + smoothed * TRIAL_RTTS,
+                window_bytes: (TRIAL_WINDOW_FRACTION * in_flight_bytes as f64) as u64,
+            });
         }
         self.excursion = Some(excursion);
-        let reduced = rate_mbps < REDUCED_RATE_FRACTION * excursion.rate_mbps;
-        let tried = excursion.trial_ends.is_some_and(|end| now >= end);
+        let reduced = rate_mbps < REDUCED_FRACTION * excursion.rate_mbps
+            && (in_flight_bytes as f64) < REDUCED_FRACTION * excursion.in_flight_bytes as f64;
+        let tried = excursion.trial.is_some_and(|trial| now >= trial.ends);
         if !(lasts && reduced || tried) {
             return None;
         }
         self.excursion = None;
-        self.memory.clear();
-        self.memory.add(now.as_nanos(), excursion.least);
+        for memory in [&mut self.memory, &mut self.queue_free] {
+            memory.clear();
+            memory.add(now.as_nanos(), excursion.least);
+        }
         Some(excursion.rate_mbps)
+    }
+
+    /// The smallest RTT of the path at a warm start, whose queue may stand.
+    pub(super) fn begin_with(&mut self, now: Time, min_rtt: Duration) {
+        self.queue_free.add(now.as_nanos(), min_rtt);
+    }
+
+    /// The RTT without a queue; `None` before the first sample.
+    pub(super) fn queue_free(&self) -> Option<Duration> {
+        self.queue_free.get()
     }
 
     /// The time that the window covers; `None` before the first sample.
     pub(super) fn window_horizon(&self) -> Option<Duration> {
         let baseline = self.baseline()?;
-        let is_trial = self.excursion.is_some_and(|excursion| excursion.trial_ends.is_some());
-        Some(if is_trial { baseline.mul_f64(TRIAL_WINDOW_FRACTION) } else { baseline })
+        Some(if self.trial().is_some() {
+            baseline.mul_f64(TRIAL_WINDOW_FRACTION)
+        } else {
+            baseline
+        })
+    }
+
+    /// Most bytes in flight during a trial.
+    pub(super) fn trial_window_bytes(&self) -> Option<u64> {
+        self.trial().map(|trial| trial.window_bytes)
+    }
+
+    fn trial(&self) -> Option<WindowTrial> {
+        self.excursion.and_then(|excursion| excursion.trial)
     }
 
     /// The window horizon outside of a trial.
@@ -132,7 +176,13 @@ mod tests {
         mbps: impl Fn(u64) -> f64,
     ) {
         for at in (from_ms..to_ms).step_by(100) {
-            base.add(Time::from_nanos(at * 1_000_000), rtt(at), rtt(at), mbps(at));
+            base.add(
+                Time::from_nanos(at * 1_000_000),
+                rtt(at),
+                rtt(at),
+                mbps(at),
+                (mbps(at) * 1e5) as u64,
+            );
         }
     }
 
@@ -148,7 +198,7 @@ mod tests {
         let mut base = BaseRtt::new(Duration::ZERO);
         let mut add = |ms: u64, latest: u32, smoothed: u32| {
             let now = Time::from_nanos(ms * 1_000_000);
-            base.add(now, latest * MS, smoothed * MS, 1.0)
+            base.add(now, latest * MS, smoothed * MS, 1.0, 10_000)
         };
         add(0, 10, 10);
         for ms in (100..59_900).step_by(100) {
@@ -178,11 +228,26 @@ mod tests {
             let window = base.window_horizon().expect("a round trip has been seen");
             tried += u32::from(window < 130 * MS);
             // 20 Mbit/s wanted, 16 carried.
-            base.add(Time::from_nanos(at * 1_000_000), window * 20 / 16, window * 20 / 16, 20.0);
+            let (now, rtt) = (Time::from_nanos(at * 1_000_000), window * 20 / 16);
+            base.add(now, rtt, rtt, 20.0, 100_000);
         }
         assert_eq!(base.window_horizon(), Some(130 * MS));
         // The first shorter sample ends each trial.
         assert!((10..=20).contains(&tried), "{tried} of 590 samples with a smaller window");
+    }
+
+    #[test]
+    fn least_window_that_keeps_a_queue_is_not_taken_for_the_path() {
+        let mut base = of_20_ms();
+        // The rate falls, and ten packets stay in flight, until a trial bounds them: 1 Mbit/s is carried.
+        let mut in_flight = 30_000;
+        for at in (1_000..60_000).step_by(100) {
+            let rtt = Duration::from_micros(in_flight * 8);
+            let mbps = 20_000.0 / at as f64;
+            let now = Time::from_nanos(at * 1_000_000);
+            assert_eq!(base.add(now, rtt, rtt, mbps, in_flight), None, "at {at} ms");
+            in_flight = base.trial_window_bytes().unwrap_or(30_000);
+        }
     }
 
     #[test]

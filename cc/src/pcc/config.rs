@@ -70,6 +70,13 @@ pub struct PccConfig {
     /// Least change, as a share of the rate; the paper has zero. On a fast idle path the gradient
     /// alone changes the rate by less than 0.1 % a decision.
     pub min_change: f64,
+    /// With a standing queue the boundary of increases is, at first, so many packets a round trip in place of
+    /// `boundary_start`: the same for all flows that share the queue. The paper has a share of the rate.
+    pub queued_increase_packets: Option<f64>,
+    /// Least decrease with a standing queue, as a share of the rate. The paper has zero.
+    pub queued_min_decrease: f64,
+    /// `loss_errors` with a standing queue; without it the same.
+    pub queued_loss_errors: Option<f64>,
     /// Least change in Mbit/s, also beyond the boundary. The paper has zero.
     pub min_change_mbps: f64,
     /// Least distance of probes from the central rate, in Mbit/s. The paper has zero.
@@ -107,7 +114,13 @@ pub struct PccConfig {
     pub gap_spread: f64,
     /// Filter for noise in RTTs.
     pub noise_filter: NoiseFilter,
-    /// Latency-sensitive members only: the window covers one and a half times the base RTT and this
+    /// Whether the window of a member that is not latency-sensitive is that of latency-sensitive ones.
+    pub base_rtt_window: bool,
+    /// For how many seconds an overflow of the buffer bounds the bytes in flight by what it left; 0 for never.
+    pub loss_window_s: f64,
+    /// Packets by which that bound grows in a round trip.
+    pub loss_window_growth: f64,
+    /// The window covers one and a half times the base RTT and this
     /// many milliseconds, at the rate in force. A smaller value bounds the queue of a link that slows
     /// down, and limits the rate where it varies much or the path becomes longer. Not in the papers,
     /// which have no window.
@@ -173,6 +186,11 @@ impl PccConfig {
             self.largest_change(true),
             self.largest_change(false),
             self.min_change,
+            self.queued_min_decrease,
+            self.queued_loss_errors.unwrap_or_default(),
+            self.queued_increase_packets.unwrap_or_default(),
+            self.loss_window_s,
+            self.loss_window_growth,
             self.gradient_filter,
             self.gradient_errors,
             self.loss_errors,

@@ -4,12 +4,12 @@ use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::bandwidth_probe::Resumable;
-use super::base_rtt::BaseRtt;
 use super::config::{NoiseFilter, PccConfig, StartUpKind};
 use super::monitor_interval::{IntervalExtent, Intervals};
 use super::noise::AckFilter;
+use super::path_window::{PathWindow, STANDING_QUEUE_RTT_RATIO};
 use super::pipelined::Pipelined;
-use super::rate_control::RateControl;
+use super::rate_control::{PathBounds, RateControl};
 use crate::estimators::SpuriousTimeout;
 use crate::{
     Bandwidth, CongestionEvent, Controller, ControllerMetrics, LostPacket, PathModel, PathStart,
@@ -19,8 +19,7 @@ use crate::{
 /// Least packets of an interval; the paper gives none. As many as the initial window (RFC 9002, Section 7.2),
 /// so that intervals take one round trip from the first.
 const MIN_INTERVAL_PACKETS: u64 = 10;
-/// Least duration of an interval. The paper has one RTT and no path below 10 ms: a gradient
-/// over less than this is the noise of schedulers and acknowledgement timers.
+/// Least duration of an interval. The paper has one RTT and no path below 10 ms: a gradient over less than this is noise.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// T_timeout: an interval waits this many round trips for feedback (Table 1).
 const TIMEOUT_RTTS: u32 = 4;
@@ -47,10 +46,6 @@ const MIN_WINDOW_HEADROOM: Duration = Duration::from_millis(50);
 /// Least window (RFC 9002, Section 7.2 starts with ten).
 const MIN_WINDOW_PACKETS: u64 = 10;
 
-/// A warm start finds a standing queue if the smoothed RTT is more than this multiple of the base RTT.
-/// Measured in docs/research/mcc.md (Migration).
-const STANDING_QUEUE_RTT_RATIO: f64 = 1.25;
-
 /// Keeps the draws of gaps apart from those of probes.
 const GAP_SEED: u64 = 0x6761_7073;
 
@@ -67,8 +62,7 @@ pub(super) struct Pcc {
     rate: Bandwidth,
     start: PathStart,
     smoothed_rtt: Option<Duration>,
-    /// Latency-sensitive members only.
-    base_rtt: Option<BaseRtt>,
+    path_window: PathWindow,
     mtu_bytes: u64,
     probe_timeouts: u32,
     /// The central rate, 10^6 bit/s.
@@ -96,10 +90,7 @@ impl Pcc {
             rate,
             start: *start,
             smoothed_rtt: None,
-            base_rtt: config
-                .utility
-                .is_latency_sensitive()
-                .then(|| BaseRtt::new(config.queue_headroom())),
+            path_window: PathWindow::new(&config),
             mtu_bytes: start.mtu_bytes.max(1),
             probe_timeouts: 0,
             spurious_timeout: SpuriousTimeout::default(),
@@ -126,8 +117,13 @@ impl Pcc {
 
     fn bound(&mut self) {
         let rtt_s = self.rtt().as_secs_f64().max(1e-9);
-        let floor = MIN_RATE_PACKETS * self.mtu_bytes as f64 * 8.0 / rtt_s / 1e6;
-        self.control.bound(floor.clamp(MIN_RATE_MBPS, MAX_RATE_MBPS), MAX_RATE_MBPS);
+        let packet_mbps = self.mtu_bytes as f64 * 8.0 / rtt_s / 1e6;
+        self.control.bound(PathBounds {
+            floor_mbps: (MIN_RATE_PACKETS * packet_mbps).clamp(MIN_RATE_MBPS, MAX_RATE_MBPS),
+            ceiling_mbps: MAX_RATE_MBPS,
+            packet_mbps,
+            standing_queue_rtt_s: self.path_window.standing_queue_rtt_s(),
+        });
     }
 
     /// Passes complete intervals to the rate control, and gives up those without feedback.
@@ -170,6 +166,7 @@ impl Pcc {
             self.spurious_timeout.on_timeout(now, self.control.central_mbps());
         }
         self.intervals.clear();
+        self.path_window.on_timeout(now);
         self.control.on_timeout();
         self.begin_start_up();
         self.rate = self.idle_rate();
@@ -187,6 +184,10 @@ impl Resumable for Pcc {
 
     fn is_below_capacity(&self) -> bool {
         self.control.is_below_capacity()
+    }
+
+    fn has_overflowed(&self, now: Time) -> bool {
+        self.path_window.has_overflowed(now)
     }
 
     fn take_rate_drop(&mut self) -> Option<f64> {
@@ -234,9 +235,7 @@ impl Controller for Pcc {
             let mean = self.smoothed_rtt.replace(rtt.smoothed).unwrap_or(rtt.smoothed);
             self.bound();
             let central = self.control.central_mbps();
-            if let Some(base) = &mut self.base_rtt
-                && let Some(before) = base.add(event.now, rtt.latest, rtt.smoothed, central)
-            {
+            if let Some(before) = self.path_window.on_rtt(event, central) {
                 self.intervals.clear();
                 self.control.learn_from(before);
             }
@@ -247,6 +246,8 @@ impl Controller for Pcc {
                 self.intervals.on_rtt(largest, event.now.since(largest.sent));
             }
         }
+        let unbounded = self.unbounded_window_bytes();
+        self.path_window.on_event(event, unbounded, self.mtu_bytes);
         if !event.acked.is_empty() {
             self.probe_timeouts = 0;
         }
@@ -304,12 +305,15 @@ impl Controller for Pcc {
         self.bound();
     }
 
-    fn init_from_path(&mut self, _now: Time, path: &PathModel) {
+    fn init_from_path(&mut self, now: Time, path: &PathModel) {
         let rtt = match path.smoothed_rtt {
             Duration::ZERO => self.start.initial_rtt,
             rtt => rtt,
         };
         self.smoothed_rtt = Some(rtt);
+        if let Some(min_rtt) = path.min_rtt {
+            self.path_window.begin_with(now, min_rtt);
+        }
         self.bound();
         let of_window = Bandwidth::from_bytes_and_time(path.window_bytes, rtt);
         // The window may be a multiple of what the path carries; the delivery rate is not.
@@ -321,7 +325,10 @@ impl Controller for Pcc {
         self.pipelined = None;
         // A latency-sensitive controller drains the standing queue in one round trip. Lowering the rate step by step
         // would end far below the link's rate, because each step waits for feedback.
-        match path.standing_queue(STANDING_QUEUE_RTT_RATIO).filter(|_| self.base_rtt.is_some()) {
+        match path
+            .standing_queue(STANDING_QUEUE_RTT_RATIO)
+            .filter(|_| self.config.utility.is_latency_sensitive())
+        {
             Some(queue) => {
                 self.control.drain_and_learn_from(rate.mbps(), queue.div_duration_f64(rtt));
             }
@@ -331,21 +338,12 @@ impl Controller for Pcc {
     }
 
     fn window_bytes(&self) -> u64 {
-        let Some(rtt) = self.smoothed_rtt else {
-            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
-        };
-        if let Some(window) = self.pipelined.as_ref().and_then(Pipelined::window_bytes) {
-            return window
-                .max(self.start.initial_window_bytes)
-                .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
-        }
-        let time = match self.base_rtt.as_ref().and_then(BaseRtt::window_horizon) {
-            Some(horizon) => horizon,
-            None => (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM),
-        };
-        // Called for each packet: exact arithmetic would dominate the cost.
-        let window = self.rate.bits_per_s() as f64 / 8.0 * time.as_secs_f64();
-        (window as u64).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
+        self.path_window.bounded(self.unbounded_window_bytes()).max(2 * self.mtu_bytes)
+    }
+
+    /// Without what bounds the window only for a time, and with twice the headroom: the next path may be longer.
+    fn steady_state_window_bytes(&self) -> u64 {
+        self.unbounded_window_bytes() + self.rate.bytes_in(self.config.queue_headroom())
     }
 
     fn pacing_rate(&self) -> Bandwidth {
@@ -367,6 +365,27 @@ impl Controller for Pcc {
                 ("decisions", self.control.decisions() as f64),
             ],
         }
+    }
+}
+
+impl Pcc {
+    /// The window without the bound after an overflow.
+    fn unbounded_window_bytes(&self) -> u64 {
+        let Some(rtt) = self.smoothed_rtt else {
+            return self.start.initial_window_bytes.max(2 * self.mtu_bytes);
+        };
+        if let Some(window) = self.pipelined.as_ref().and_then(Pipelined::window_bytes) {
+            return window
+                .max(self.start.initial_window_bytes)
+                .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
+        }
+        let time = match self.path_window.horizon() {
+            Some(horizon) => horizon,
+            None => (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM),
+        };
+        // Called for each packet: exact arithmetic would dominate the cost.
+        let window = self.rate.bits_per_s() as f64 / 8.0 * time.as_secs_f64();
+        (window as u64).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 }
 

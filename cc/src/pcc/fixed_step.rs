@@ -171,7 +171,12 @@ mod tests {
             };
             let results: Vec<_> = self.gains.iter().map(measure).collect();
             let utility = &ALLEGRO.utility;
-            let round = RoundState { central_mbps: self.mbps, utility, results: &results };
+            let round = RoundState {
+                central_mbps: self.mbps,
+                queued_packet_mbps: None,
+                utility,
+                results: &results,
+            };
             self.mbps = self.policy.decide(&round).expect("all results are there");
         }
     }
@@ -222,7 +227,12 @@ mod tests {
                 })
                 .collect();
             let utility = &ALLEGRO.utility;
-            let round = RoundState { central_mbps: 100.0, utility, results: &results };
+            let round = RoundState {
+                central_mbps: 100.0,
+                queued_packet_mbps: None,
+                utility,
+                results: &results,
+            };
             assert_eq!(flow.policy.decide(&round), Some(100.0));
         }
         flow.round(|_| 0.0);

@@ -77,6 +77,10 @@ pub const VIVACE_LTE: PccConfig = vivace("vivace-lte", Utility::VIVACE_LTE);
 /// drop-tail must not favour one flow (docs/research/cc/pcc.md, `gap_spread`).
 pub const VIVACE_WEIGHTED: PccConfig = PccConfig {
     min_change: 0.0,
+    queued_increase_packets: None,
+    queued_min_decrease: 0.0,
+    queued_loss_errors: None,
+    loss_window_growth: 0.5,
     gap_spread: 0.9,
     ..vivace("vivace-weighted", Utility::VIVACE_WEIGHTED)
 };
@@ -100,6 +104,12 @@ const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
         max_boundary: Some(0.1),
         max_boundary_down: Some(0.1),
         min_change: 0.005,
+        queued_increase_packets: Some(2.0),
+        queued_min_decrease: 0.05,
+        queued_loss_errors: Some(1.0),
+        base_rtt_window: true,
+        queue_headroom_ms: 50.0,
+        loss_window_s: 10.0,
         bandwidth_probe: true,
         initial_ignorance: true,
         start_from_delivered: true,
@@ -108,7 +118,13 @@ const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
 }
 
 const fn proteus(name: &'static str, utility: Utility) -> PccConfig {
-    PccConfig { noise_filter: NoiseFilter::Proteus, ..vivace(name, utility) }
+    PccConfig {
+        noise_filter: NoiseFilter::Proteus,
+        queued_increase_packets: None,
+        queued_min_decrease: 0.0,
+        queued_loss_errors: None,
+        ..vivace(name, utility)
+    }
 }
 
 /// Fixed steps have no boundary. The interval is NSDI '15, Section 3.1.
@@ -120,6 +136,9 @@ const fn allegro(name: &'static str, utility: Utility) -> PccConfig {
         steps: Steps::Fixed,
         interval_round_trips: [1.7, 2.2],
         probe_step: 0.01,
+        fall_at_loss: Some(0.1),
+        base_rtt_window: true,
+        loss_window_s: 10.0,
         initial_ignorance: true,
         start_from_delivered: true,
         ..published(name, utility)
@@ -140,6 +159,9 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         max_boundary: None,
         max_boundary_down: None,
         min_change: 0.0,
+        queued_increase_packets: None,
+        queued_min_decrease: 0.0,
+        queued_loss_errors: None,
         min_change_mbps: 0.0,
         min_probe_mbps: 0.0,
         agreeing_pairs: false,
@@ -154,6 +176,9 @@ const fn published(name: &'static str, utility: Utility) -> PccConfig {
         halve_at_loss: None,
         interval_timeout: true,
         gap_spread: 0.0,
+        base_rtt_window: false,
+        loss_window_s: 0.0,
+        loss_window_growth: 1.0,
         queue_headroom_ms: 100.0,
         noise_filter: NoiseFilter::None,
         bandwidth_probe: false,

@@ -10,12 +10,15 @@
 //! - `noise`: noise filters for an interval's RTTs.
 //! - `utility`: the objective of each member.
 //! - `start_up`, `gradient`, `fixed_step`: from outcomes to the next rate.
+//! - `probe_pair`, `ascent`: from two outcomes to a gradient, and from a gradient to a step.
 //! - `pipelined`: a start-up for long RTTs that follows single acknowledgements.
 //! - `rate_control`: schedules intervals and passes their outcomes to `start_up`, `gradient` or `fixed_step`.
 //! - `bandwidth_probe`: packet trains that probe the available capacity.
-//! - `base_rtt`: the path's RTT without a queue, for the window of latency-sensitive members.
+//! - `path_window`: bounds of the bytes in flight, by the path and its buffer.
+//! - `base_rtt`: the path's RTT without a queue.
 //! - `controller`: the [`Controller`](crate::Controller) of the family.
 
+mod ascent;
 mod bandwidth_probe;
 mod base_rtt;
 mod config;
@@ -25,10 +28,11 @@ mod fixed_step;
 mod gradient;
 mod members;
 mod monitor_interval;
-
 mod noise;
+mod path_window;
 mod pipelined;
 mod policy;
+mod probe_pair;
 mod rate_control;
 mod start_up;
 mod utility;

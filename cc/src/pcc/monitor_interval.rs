@@ -4,6 +4,8 @@ use std::time::Duration;
 use crate::estimators::{Regression, Slope};
 use crate::{AckedPacket, Bandwidth, LostPacket, SentPacket, Time};
 
+/// Words of 64 packets that an interval has room for at once: 1,024 packets are 12 ms of 1 Gbit/s. Longer ones grow.
+const USUAL_WORDS: usize = 16;
 /// Most packet numbers that one interval may span: bounds its memory to 128 KiB. At 10
 /// Gbit/s that is more than one second.
 const MAX_SPAN_PACKETS: u64 = 1 << 20;
@@ -170,7 +172,7 @@ impl Intervals {
             closed: None,
             extent,
             first: packet.number,
-            unsettled: self.spare.pop().unwrap_or_default(),
+            unsettled: self.spare.pop().unwrap_or_else(|| Vec::with_capacity(USUAL_WORDS)),
             unsettled_packets: 0,
             sent_packets: 0,
             sent_bytes: 0,

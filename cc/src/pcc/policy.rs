@@ -18,6 +18,8 @@ pub(super) struct MeasuredInterval {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoundState<'a> {
     pub(super) central_mbps: f64,
+    /// One packet a round trip, if there is a standing queue.
+    pub(super) queued_packet_mbps: Option<f64>,
     pub(super) utility: &'a Utility,
     /// In planned order; `None` where the result is missing.
     pub(super) results: &'a [Option<MeasuredInterval>],

@@ -30,6 +30,28 @@ const OUTAGE_TIMEOUTS: u32 = 2;
 /// Measured in docs/research/mcc.md (Migration).
 const MIN_DRAIN_GAIN: f64 = 0.5;
 
+/// Bounds of rates, by the path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PathBounds {
+    pub(super) floor_mbps: f64,
+    pub(super) ceiling_mbps: f64,
+    /// One packet a round trip.
+    pub(super) packet_mbps: f64,
+    /// RTT from which on a queue stands; `None` while the base RTT is unknown.
+    pub(super) standing_queue_rtt_s: Option<f64>,
+}
+
+impl Default for PathBounds {
+    fn default() -> Self {
+        Self {
+            floor_mbps: 0.0,
+            ceiling_mbps: f64::INFINITY,
+            packet_mbps: 0.0,
+            standing_queue_rtt_s: None,
+        }
+    }
+}
+
 /// Decides rates from the outcomes of monitor intervals.
 ///
 /// Has no notion of packets or time: a caller requests the next interval, sends at its rate, and
@@ -45,8 +67,7 @@ pub(super) struct RateControl {
     start_up: Option<StartUp>,
     policy: Box<dyn RatePolicy>,
     central_mbps: f64,
-    floor_mbps: f64,
-    ceiling_mbps: f64,
+    path: PathBounds,
     /// The intervals of the round: their gains, ids while they are out, and results.
     gains: Vec<f64>,
     ids: Vec<Option<u64>>,
@@ -71,8 +92,7 @@ impl RateControl {
             start_up: Some(StartUp::new(&config)),
             policy,
             central_mbps: start_mbps,
-            floor_mbps: 0.0,
-            ceiling_mbps: f64::INFINITY,
+            path: PathBounds::default(),
             gains: Vec::new(),
             ids: Vec::new(),
             results: Vec::new(),
@@ -137,10 +157,20 @@ impl RateControl {
     }
 
     /// Sets the bounds of all rates.
-    pub(super) fn bound(&mut self, floor_mbps: f64, ceiling_mbps: f64) {
-        self.floor_mbps = floor_mbps.min(ceiling_mbps);
-        self.ceiling_mbps = ceiling_mbps;
+    pub(super) fn bound(&mut self, path: PathBounds) {
+        self.path = PathBounds { floor_mbps: path.floor_mbps.min(path.ceiling_mbps), ..path };
         self.set_central(self.central_mbps);
+    }
+
+    /// One packet a round trip, if the intervals of the round met a standing queue. Not at rates whose least change is
+    /// more than `queued_increase_packets`.
+    fn queued_packet_mbps(&self) -> Option<f64> {
+        let limit_s = self.path.standing_queue_rtt_s?;
+        let known = || self.results.iter().flatten().filter(|it| it.outcome.rtt_s > 0.0);
+        let sum: f64 = known().map(|it| it.outcome.rtt_s).sum();
+        let (packet, rate) = (self.path.packet_mbps, self.central_mbps);
+        let counts = self.config.queued_increase_packets? * packet >= self.config.min_change * rate;
+        (counts && sum > limit_s * known().count() as f64).then_some(packet)
     }
 
     /// Starts at another rate if nothing has been measured. Returns whether it does.
@@ -181,7 +211,7 @@ impl RateControl {
     }
 
     fn bounded(&self, mbps: f64) -> f64 {
-        mbps.clamp(self.floor_mbps, self.ceiling_mbps)
+        mbps.clamp(self.path.floor_mbps, self.path.ceiling_mbps)
     }
 
     fn set_central(&mut self, mbps: f64) {
@@ -284,6 +314,7 @@ impl RateControl {
         }
         let round = RoundState {
             central_mbps: self.central_mbps,
+            queued_packet_mbps: self.queued_packet_mbps(),
             utility: &self.utility,
             results: &self.results,
         };

@@ -44,7 +44,7 @@ fn learning(mbps: f64) -> RateControl {
 
 fn with(config: PccConfig, mbps: f64) -> RateControl {
     let mut control = RateControl::new(config, 1.0, 7);
-    control.bound(0.1, 1000.0);
+    control.bound(PathBounds { floor_mbps: 0.1, ceiling_mbps: 1000.0, ..PathBounds::default() });
     control.learn_from(mbps);
     control
 }

@@ -1,4 +1,4 @@
-//! Algorithms that set a window: Reno, CUBIC, Vegas, Westwood+, Illinois.
+//! Algorithms that set a window: Reno, CUBIC, Vegas, Westwood+, Illinois, Hybla.
 //!
 //! Each is a law of growth and reduction in its own file, around the common part (`core`): slow start,
 //! recovery periods, persistent congestion, pacing, and windows that only grow while they are used. A
@@ -8,6 +8,7 @@
 mod controller;
 pub(crate) mod core;
 mod cubic;
+mod hybla;
 mod hystart;
 mod illinois;
 mod recovery;
@@ -21,6 +22,7 @@ mod westwood;
 pub(crate) mod bench;
 
 pub use cubic::CubicConfig;
+pub use hybla::HyblaConfig;
 pub use illinois::IllinoisConfig;
 pub use reno::RenoConfig;
 pub use vegas::VegasConfig;
@@ -59,5 +61,11 @@ pub(crate) const ENTRIES: &[AlgorithmEntry] = &[
         summary: "Illinois: faster growth and smaller reductions while the queue is short",
         source: "Liu, Basar and Srikant, Performance Evaluation 2008",
         make: algorithm::read_settings::<IllinoisConfig>,
+    },
+    AlgorithmEntry {
+        names: &["hybla"],
+        summary: "Hybla: on long paths the growth of a connection with a short round trip",
+        source: "Caini and Firrincieli, IJSCN 2004",
+        make: algorithm::read_settings::<HyblaConfig>,
     },
 ];

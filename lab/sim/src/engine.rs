@@ -228,13 +228,14 @@ impl<'a> Engine<'a> {
     fn deliver(&mut self, packet: &Packet, waited_ns: u64) {
         let index = packet.flow as usize;
         let flow = &mut self.flows[index];
-        let Departure { number, unit, payload_bytes } = packet.departure;
+        let Departure { number, unit, payload_bytes, at: sent } = packet.departure;
         let (at_once, is_new) = flow.receiver.on_packet(self.now_ns, number, unit);
         flow.counts.delivered += 1;
         flow.counts.delivered_bytes += packet.link_bytes();
         flow.queueing.record(waited_ns);
         self.observer.delivered(&PacketDelivered {
             flow: index,
+            sent,
             at: Time::from_nanos(self.now_ns),
             bytes: packet.link_bytes(),
             waited: Duration::from_nanos(waited_ns),
@@ -261,10 +262,11 @@ impl<'a> Engine<'a> {
     fn on_new_data(&mut self, index: usize) {
         self.give_to_player(index);
         let flow = &mut self.flows[index];
-        let Some(request) = flow.completed_segment() else { return };
         // A flow's own propagation is entirely on the return path. Only the receiver's times differ: they are
         // earlier by half of it.
         let completed = Time::from_nanos(self.now_ns + flow.extra_rtt_ns / 2);
+        flow.count_frames(completed);
+        let Some(request) = flow.completed_segment() else { return };
         flow.counts.segments += 1;
         flow.segment_time.record((completed - request.requested).as_nanos() as u64);
         self.observer.segment(&SegmentDone {

@@ -9,7 +9,7 @@ use crate::random::{SeedPurpose, seed};
 use crate::receiver::Receiver;
 use crate::sender::{SenderCounts, SimulatedSender};
 use crate::tally::DelayTally;
-use crate::{FlowSample, FlowSetup, Setup, SimulatedFlowTotals};
+use crate::{FlowSample, FlowSetup, FrameTotals, Setup, SimulatedFlowTotals};
 
 /// Packet counts of a flow since the start of the run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +20,8 @@ pub(crate) struct FlowPacketCounts {
     pub dropped: u64,
     pub random_lost: u64,
     pub segments: u64,
+    pub frames: u64,
+    pub late_frames: u64,
 }
 
 /// A sender, its receiver, and what is counted about them.
@@ -37,6 +39,7 @@ pub(crate) struct FlowRun {
     pub queueing: DelayTally,
     pub segment_time: DelayTally,
     pub player: Option<AttachedPlayer>,
+    frame_delay: DelayTally,
     at_warmup: (SenderCounts, FlowPacketCounts),
     at_sample: (SenderCounts, FlowPacketCounts),
 }
@@ -56,6 +59,7 @@ impl FlowRun {
             queueing: DelayTally::new(),
             segment_time: DelayTally::new(),
             player: AttachedPlayer::of(flow),
+            frame_delay: DelayTally::new(),
             at_warmup: Default::default(),
             at_sample: Default::default(),
         }
@@ -71,6 +75,7 @@ impl FlowRun {
         self.rtt.clear();
         self.queueing.clear();
         self.segment_time.clear();
+        self.frame_delay.clear();
     }
 
     /// Fills in `sample` for the time since the previous one.
@@ -118,6 +123,26 @@ impl FlowRun {
             segments: counts.segments - before.segments,
             segment_time: self.segment_time.summary(),
             player: self.player.as_ref().map(|player| player.outcome(Time::ZERO + end)),
+            frames: FrameTotals {
+                frames: counts.frames - before.frames,
+                late: counts.late_frames - before.late_frames,
+                skipped: sent.skipped_frames - sent_before.skipped_frames,
+                delay: self.frame_delay.summary(),
+            },
+        }
+    }
+
+    /// Counts the frames that have arrived whole, and all frames before them, by `now`.
+    pub(crate) fn count_frames(&mut self, now: Time) {
+        while let Some(frame) = self.sender.oldest_frame() {
+            if !self.receiver.has_all(frame.end_units) {
+                return;
+            }
+            self.sender.remove_oldest_frame();
+            let delay = now - frame.captured;
+            self.counts.frames += 1;
+            self.counts.late_frames += u64::from(delay > FrameTotals::LATE);
+            self.frame_delay.record(delay.as_nanos() as u64);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! [`run`] takes a [`Setup`]: one bottleneck and the flows that share it. The same setup gives the
 //! same [`SimulationOutcome`] and the same calls of the [`Observer`], on every machine. Memory depends on the
-//! packets in flight and not on the length of a run.
+//! packets in flight and not on the length of a run, but for some bytes a segment that a player has fetched.
 //!
 //! # What is modelled
 //!
@@ -24,6 +24,7 @@
 
 mod attached_player;
 mod bottleneck;
+mod data_source;
 mod engine;
 mod event_queue;
 mod flow;
@@ -35,22 +36,25 @@ mod random;
 mod receiver;
 mod sender;
 mod setup;
+mod setup_checks;
 mod supervisor;
 mod tally;
 mod timers;
 pub mod trace;
 
 pub use bottleneck::Bottleneck;
+pub use data_source::{DataSource, EncoderSetup};
 pub use event_queue::{EventQueue, Item};
 pub use observe::{FlowSample, LinkSample, NoObserver, Observer, PacketDelivered, SegmentDone};
-pub use outcome::{Delays, LinkOutcome, SimulatedFlowTotals, SimulationOutcome};
+pub use outcome::{Delays, FrameTotals, LinkOutcome, SimulatedFlowTotals, SimulationOutcome};
 pub use player::{
     BitrateLadder, BitrateStrategy, LadderRung, PlayerOutcome, PlayerSample, PlayerSetup,
 };
 pub use setup::{
-    AckPolicy, DataSource, FlowSetup, HEADER_BYTES, LinkChange, LinkRate, LinkSetup, Order,
-    RandomLinkChange, Setup, SetupError,
+    AckPolicy, FlowSetup, HEADER_BYTES, LinkChange, LinkRate, LinkSetup, Order, RandomLinkChange,
+    Setup,
 };
+pub use setup_checks::SetupError;
 pub use supervisor::{Supervisor, Unsupervised};
 pub use tally::DelayTally;
 pub use trace::RateTrace;

@@ -51,6 +51,8 @@ pub struct FlowSample {
 pub struct PacketDelivered {
     /// Index of the flow.
     pub flow: usize,
+    /// When it left the sender.
+    pub sent: Time,
     /// When its last bit arrived.
     pub at: Time,
     /// Its size on the link.

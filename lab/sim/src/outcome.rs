@@ -39,6 +39,24 @@ pub struct LinkOutcome {
     pub queue_max_bytes: u64,
 }
 
+/// Totals of a live encoder's frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FrameTotals {
+    /// Frames that arrived whole, with all frames before them.
+    pub frames: u64,
+    /// Of these, frames later than [`Self::LATE`].
+    pub late: u64,
+    /// Frames that the encoder skipped.
+    pub skipped: u64,
+    /// Time from a frame's capture to that.
+    pub delay: Delays,
+}
+
+impl FrameTotals {
+    /// One-way delay up to which most users of a conversation are satisfied (ITU-T G.114, 2003).
+    pub const LATE: Duration = Duration::from_millis(150);
+}
+
 /// Totals of a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SimulatedFlowTotals {
@@ -66,6 +84,8 @@ pub struct SimulatedFlowTotals {
     pub spurious_losses: u64,
     /// Probe timeouts (RFC 9002, Section 6.2).
     pub probe_timeouts: u64,
+    /// Frames of a live encoder.
+    pub frames: FrameTotals,
     /// RTT as the sender sampled it.
     pub rtt: Delays,
     /// Time that packets waited in the buffer before their first bit left: the self-inflicted delay.

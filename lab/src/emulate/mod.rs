@@ -10,6 +10,7 @@ mod players;
 mod run_paths;
 mod session;
 mod streams;
+mod support;
 mod telemetry;
 mod traffic;
 mod tunnels;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 
-use self::address_plan::{AddressPlan, LinkConnection, MAX_FLOWS};
+use self::address_plan::{AddressPlan, LinkConnection};
 pub use self::browsers::MediaLibrary;
 use self::hosts::Hosts;
 use self::join::RunObservations;
@@ -33,10 +34,10 @@ use self::players::{PlayerHandle, Players};
 use self::run_paths::RunPaths;
 use self::session::{EndedEarly, SessionResult};
 pub use self::streams::StreamLibrary;
+use self::support::can_be_emulated;
 use self::telemetry::{ConnectionTelemetry, Headers};
 use self::traffic::{EmulatedFlow, FlowProbe};
 use self::tunnels::{ProxyLauncher, Tunnels};
-use crate::emulator::link_trace::MAX_RUN_TIME;
 use crate::emulator::{EmulatorReport, FlowPlan, FrameIo, LinkPlan, ReversePath, monotonic_ns};
 use crate::host::{self, CpuShares, CpuTime};
 use crate::interrupt;
@@ -45,7 +46,7 @@ use crate::process::require;
 use crate::proxies::Binaries;
 use crate::run::{Run, require_root};
 use crate::runner::{NotDone, RunRequest, RunResult, ScenarioDriver};
-use crate::scenario::{App, Driver, Scenario, Via};
+use crate::scenario::{Driver, Scenario, Via};
 use crate::simulate::link_setup;
 use crate::topology::{KernelCc, Topology};
 use crate::traces::Traces;
@@ -138,39 +139,6 @@ impl ScenarioDriver for Emulation {
     fn weight(&self, scenario: &Scenario) -> u64 {
         (scenario.duration_s * 1e3) as u64
     }
-}
-
-/// # Errors
-/// What the emulator does not support of it.
-fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
-    let flows: u64 = scenario.groups.iter().map(|group| group.count).sum();
-    if flows > MAX_FLOWS {
-        return Err(format!("{flows} flows; the emulator takes {MAX_FLOWS}"));
-    }
-    if scenario.duration_s > MAX_RUN_TIME.as_secs_f64() {
-        let (max_s, duration_s) = (MAX_RUN_TIME.as_secs(), scenario.duration_s);
-        return Err(format!("{duration_s} s long; the emulator takes {max_s} s"));
-    }
-    for group in &scenario.groups {
-        match group.app {
-            App::Bulk => {}
-            App::OnOff { .. } if !group.upwards => {}
-            App::OnOff { .. } => return Err("segments go down only".to_owned()),
-            App::Dash { .. } | App::Rtsp { .. } if !group.upwards => {}
-            App::Dash { .. } | App::Rtsp { .. } => return Err("videos go down only".to_owned()),
-        }
-        if group.cc == crate::simulate::MCC && group.via != Via::Proxy {
-            return Err("mcc selects in the tunnel only".to_owned());
-        }
-        if !group.change.is_empty() && group.via != Via::Proxy {
-            return Err("algorithms can be changed in the tunnel only".to_owned());
-        }
-        if group.change.iter().any(|change| !change.parameters.is_empty()) {
-            let problem = "an algorithm that takes over has its default parameters on the wire";
-            return Err(problem.to_owned());
-        }
-    }
-    Ok(())
 }
 
 /// What was observed while the flows ran.

@@ -202,7 +202,7 @@ impl EmulatedFlow<'_> {
                 let every = Duration::from_secs_f64(every_s);
                 self.fetch_segments(&mut stream, segment_bytes, every, began, stop)
             }
-            (App::OnOff { .. } | App::Dash { .. } | App::Rtsp { .. }, _) => {
+            (App::OnOff { .. } | App::Encoder { .. } | App::Dash { .. } | App::Rtsp { .. }, _) => {
                 bail!("this kind of flow can't be emulated")
             }
         }

@@ -216,6 +216,33 @@ pub(super) fn utility(record: &RunRecord, times: &Times, class: Class, flow: usi
     (!all.is_empty()).then(|| mean(&all))
 }
 
+/// t of Eq. 1 of the Vivace paper (Section 5).
+const VIVACE_EXPONENT: f64 = 0.9;
+/// c of Eq. 1 of the Vivace paper (Section 5).
+const VIVACE_LOSS_WEIGHT: f64 = 11.35;
+
+/// Mean of Vivace's utility (Eq. 1) with b = 0 over the seconds of the time that counts; packets of `packet_bytes`.
+pub(super) fn vivace_utility(
+    record: &RunRecord,
+    times: &Times,
+    packet_bytes: u64,
+    flow: usize,
+) -> Option<f64> {
+    let packets = &record.flows[flow].packets;
+    let end = times.flows[flow].end.min(packets.len());
+    let start = times.flows[flow].start.max(times.warmup).min(end);
+    let second = |samples: &[(u64, u64)]| {
+        let sent: u64 = samples.iter().map(|(sent, _)| sent).sum();
+        let lost: u64 = samples.iter().map(|(_, lost)| lost).sum();
+        let rate_mbps = sent as f64 * packet_bytes as f64 * 8e-6;
+        // Losses are known a round trip late, when the rate may be lower already.
+        let loss = if sent == 0 { 0.0 } else { (lost as f64 / sent as f64).min(1.0) };
+        rate_mbps.powf(VIVACE_EXPONENT) - VIVACE_LOSS_WEIGHT * rate_mbps * loss
+    };
+    let all: Vec<f64> = packets[start..end].chunks_exact(SAMPLES_PER_SECOND).map(second).collect();
+    (!all.is_empty()).then(|| mean(&all))
+}
+
 /// Smallest second of the ten after a change of the algorithm, relative to the mean of the five before it;
 /// `None` where there was none, or no time for it.
 pub(super) fn switch_ratio(

@@ -9,6 +9,7 @@ fn measure(convergence: Convergence) -> Measure {
         hold_s: 5.0,
         follow_tolerance: 0.2,
         settle_s: 2.0,
+        epoch_s: None,
     }
 }
 
@@ -21,12 +22,15 @@ fn record(capacity: f64, flows: &[&[f64]]) -> RunRecord {
     let flow = |seconds: &&[f64]| FlowRecord {
         mbps: samples(seconds),
         rtt_s: vec![Some(0.03); seconds.len() * SAMPLES_PER_SECOND],
+        packets: vec![(100, 0); seconds.len() * SAMPLES_PER_SECOND],
         peak_in_flight_bytes: 0,
+        epochs: None,
     };
     RunRecord {
         capacity_mbps: vec![capacity; length],
         rtt_s: vec![0.03; length],
         flows: flows.iter().map(flow).collect(),
+        packets: Vec::new(),
         rows: None,
     }
 }
@@ -147,6 +151,23 @@ fn utility_counts_each_second_alike_and_a_queue_a_little() {
     assert!((streamed - (1.5 + 2.0 * 0.1) / 4.0).abs() < 1e-9);
     record.capacity_mbps.fill(0.0);
     assert_eq!(utility(&record, &times, Class::Bulk, 0), None);
+}
+
+#[test]
+fn vivace_utility_grows_with_the_rate_and_falls_with_loss() {
+    let mut record = record(10.0, &[&[10.0, 10.0]]);
+    let times = times(&[(0, 2)]);
+    let found = |record: &RunRecord| vivace_utility(record, &times, 1500, 0).unwrap();
+    // 1000 packets of 1500 bytes a second are 12 Mbit/s.
+    assert!((found(&record) - 12_f64.powf(0.9)).abs() < 1e-9);
+    record.flows[0].packets[..SAMPLES_PER_SECOND].fill((100, 5));
+    let lossy = 12_f64.powf(0.9) - 11.35 * 12.0 * 0.05;
+    let expected = (12_f64.powf(0.9) + lossy) / 2.0;
+    assert!((found(&record) - expected).abs() < 1e-9, "{} {expected}", found(&record));
+    record.flows[0].packets.fill((0, 3));
+    assert_eq!(found(&record), 0.0, "losses of an earlier second");
+    record.flows[0].packets.clear();
+    assert_eq!(vivace_utility(&record, &times, 1500, 0), None);
 }
 
 #[test]

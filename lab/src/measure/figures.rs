@@ -1,8 +1,10 @@
 //! The figures of a run, from its totals and the record.
 
-use millrace_sim::{Delays, PlayerOutcome, SimulatedFlowTotals, SimulationOutcome};
+use millrace_sim::{Delays, FrameTotals, PlayerOutcome, SimulatedFlowTotals, SimulationOutcome};
 
+use super::drops;
 use super::dynamics::{self, Times};
+use super::epochs::EpochRecord;
 use super::record::{RunRecord, SAMPLES_PER_SECOND, with_headers};
 use crate::results::{Figures, FlowFigures, RunFigures};
 use crate::scenario::{FlowGroup, Rate, Scenario};
@@ -24,6 +26,7 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
     let total: f64 = goodputs.iter().sum();
     link.set("goodput_mbps", total);
     link.set_if("jain", dynamics::jain(&goodputs));
+    link.set_if("worst_drop_rate", drops::worst_drop_rate(record));
     let rate_changes: Vec<usize> = changes_of_rate(scenario).into_iter().map(sample).collect();
     let mut share_changes: Vec<usize> = scenario
         .groups
@@ -41,6 +44,7 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
         let of = &outcome.flows[index];
         let figures = &mut flow.figures;
         totals(figures, of, capacity_mbps);
+        frames(figures, &of.frames);
         let others: Vec<f64> = members(scenario)
             .iter()
             .zip(&goodputs)
@@ -67,6 +71,9 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
         let switches: Vec<usize> = switches.map(|change| sample(change.at_s)).collect();
         figures.set_if("switch_ratio", dynamics::switch_ratio(record, &times, &switches, index));
         figures.set_if("utility", dynamics::utility(record, &times, group.class(), index));
+        let packet_bytes = scenario.sim.packet_bytes;
+        let utility = dynamics::vivace_utility(record, &times, packet_bytes, index);
+        figures.set_if("vivace_utility", utility);
         let asked: Vec<(usize, f64)> = group
             .change
             .iter()
@@ -81,6 +88,11 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
             let peak = peak.map(|peak| with_headers(peak, scenario.sim.packet_bytes) / bdp);
             figures.set_if("peak_in_flight_bdp", peak);
             figures.set_if("overshoot_bdp", peak.map(|peak| (peak - 1.0).max(0.0)));
+        }
+        if let Some(line) = record.flows[index].epochs.as_ref().and_then(EpochRecord::line) {
+            figures.set_if("epoch_correlation", line.correlation());
+            figures.set_if("epoch_slope_ms", line.slope_ms());
+            figures.set_if("epoch_intercept_ms", line.intercept_ms());
         }
         if let Some(drain_ms) = drain_ms(scenario) {
             figures.set("inflation_ratio", ms(of.queueing.p95) / drain_ms);
@@ -195,6 +207,24 @@ fn player(figures: &mut Figures, session: &PlayerOutcome) {
     figures.set("qoe_lin_without_switches", session.qoe_lin_without_switches());
     figures.set("segments", session.segments as f64);
     figures.set("watched_s", session.session.as_secs_f64());
+}
+
+/// Of a live encoder's frames.
+fn frames(figures: &mut Figures, of: &FrameTotals) {
+    let captured = of.frames + of.skipped;
+    if captured == 0 {
+        return;
+    }
+    figures.set("late_frames", share(of.late + of.skipped, captured));
+    figures.set("skipped_frames", share(of.skipped, captured));
+    if of.frames > 0 {
+        let Delays { mean, p50, p95, p99, max, .. } = of.delay;
+        figures.set("frame_delay_ms.mean", ms(mean));
+        figures.set("frame_delay_ms.p50", ms(p50));
+        figures.set("frame_delay_ms.p95", ms(p95));
+        figures.set("frame_delay_ms.p99", ms(p99));
+        figures.set("frame_delay_ms.max", ms(max));
+    }
 }
 
 /// Mean capacity of the time that counts.

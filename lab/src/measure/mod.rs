@@ -1,6 +1,8 @@
 //! The figures of a run: from the totals and the samples that a driver hands over.
 
+mod drops;
 mod dynamics;
+mod epochs;
 mod figures;
 mod record;
 

@@ -1,7 +1,8 @@
 //! The record of a run: throughput every 100 ms, and rows of the series if they are requested.
 
-use millrace_sim::{FlowSample, HEADER_BYTES, LinkSample, PlayerSample};
+use millrace_sim::{FlowSample, HEADER_BYTES, LinkSample, PacketDelivered, PlayerSample};
 
+use super::epochs::EpochRecord;
 use crate::results::series::{Screen, SeriesRow};
 
 /// Length of a sample.
@@ -17,6 +18,8 @@ pub struct RunRecord {
     /// Propagation in force.
     pub(super) rtt_s: Vec<f64>,
     pub(super) flows: Vec<FlowRecord>,
+    /// Packets of all flows.
+    pub(super) packets: Vec<SentAndDropped>,
     /// Rows of the series, if they are requested.
     pub rows: Option<Vec<SeriesRow>>,
 }
@@ -77,14 +80,26 @@ impl Screen {
     }
 }
 
+/// Packets of a sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct SentAndDropped {
+    pub(super) sent: u64,
+    /// Dropped by the full queue.
+    pub(super) dropped: u64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct FlowRecord {
     /// What arrived in bytes of the network layer, in Mbit/s.
     pub(super) mbps: Vec<f64>,
     /// Round trip, if there was a sample.
     pub(super) rtt_s: Vec<Option<f64>>,
+    /// Packets that left the sender, and packets that it declared lost.
+    pub(super) packets: Vec<(u64, u64)>,
     /// Most bytes of UDP payload in flight at the end of a sample.
     pub(super) peak_in_flight_bytes: u64,
+    /// With `measure.epoch_s`.
+    pub(super) epochs: Option<EpochRecord>,
 }
 
 impl RunRecord {
@@ -93,6 +108,22 @@ impl RunRecord {
     pub fn new(flows: usize, series: bool) -> Self {
         let flows = (0..flows).map(|_| FlowRecord::default()).collect();
         Self { flows, rows: series.then(Vec::new), ..Self::default() }
+    }
+
+    /// Divides the packets of each flow into epochs by when they were sent, from the warm-up's end on.
+    #[must_use]
+    pub fn with_epochs(mut self, epoch_s: f64, warmup_s: f64) -> Self {
+        for flow in &mut self.flows {
+            flow.epochs = Some(EpochRecord::new(epoch_s, warmup_s));
+        }
+        self
+    }
+
+    /// Takes a packet that has crossed the link.
+    pub fn delivered(&mut self, packet: &PacketDelivered) {
+        if let Some(epochs) = &mut self.flows[packet.flow].epochs {
+            epochs.add(packet);
+        }
     }
 
     /// Mean capacity over some samples; zero over none.
@@ -120,6 +151,7 @@ impl RunRecord {
         for (index, (record, flow)) in self.flows.iter_mut().zip(flows).enumerate() {
             record.mbps.push(flow.throughput_mbps);
             record.rtt_s.push(flow.rtt_ms.map(|ms| ms / 1e3));
+            record.packets.push((flow.sent_packets, flow.lost_packets));
             let in_flight = flow.in_flight_bytes.unwrap_or_default();
             record.peak_in_flight_bytes = record.peak_in_flight_bytes.max(in_flight);
             sent += flow.sent_packets;
@@ -141,6 +173,7 @@ impl RunRecord {
                 screen: flow.screen,
             });
         }
+        self.packets.push(SentAndDropped { sent, dropped: link.dropped_packets });
         let Some(rows) = &mut self.rows else { return };
         rows.push(SeriesRow {
             time_s,

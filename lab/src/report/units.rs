@@ -22,7 +22,7 @@ const SUFFIXES: [(&str, &str); 8] = [
 ];
 
 /// Shares from 0 to 1, shown in percent.
-const SHARES: [&str; 10] = [
+const SHARES: [&str; 12] = [
     "loss",
     "loss_reverse",
     "loss_rate",
@@ -33,6 +33,8 @@ const SHARES: [&str; 10] = [
     "share_error",
     "rebuffer_ratio",
     "gave_up",
+    "late_frames",
+    "skipped_frames",
 ];
 
 /// Where the spelling alone would not read well.

@@ -1,7 +1,7 @@
 //! What the figures of `flows.json` are, for `docs/reference/results.md`.
 
 /// Meanings of the link's figures, in the order in which the page lists them.
-pub const OF_LINK: [(&str, &str); 12] = [
+pub const OF_LINK: [(&str, &str); 13] = [
     ("capacity_mbps", "Mean of what the bottleneck could have carried"),
     ("delivered_mbps", "What came out of it, headers included"),
     ("utilisation", "`delivered_mbps / capacity_mbps`"),
@@ -9,6 +9,10 @@ pub const OF_LINK: [(&str, &str); 12] = [
     ("jain", "Jain's fairness index of the flows' goodput"),
     ("loss_rate", "Share of the packets sent that were lost at random or dropped by the queue"),
     ("drop_rate", "Share of the packets sent that the full queue dropped"),
+    (
+        "worst_drop_rate",
+        "Largest share of the packets sent in 30 s, or in three round trips if those are longer, that the full queue dropped; of the whole run",
+    ),
     ("sent_packets", "Of the whole run, data direction"),
     ("delivered_packets", "Of the whole run, data direction"),
     ("dropped_packets", "Dropped by the full queue, of the whole run"),
@@ -17,7 +21,7 @@ pub const OF_LINK: [(&str, &str); 12] = [
 ];
 
 /// Meanings of a flow's figures; `rtt_ms` stands for `rtt_ms.mean` and its like.
-pub const OF_FLOW: [(&str, &str); 39] = [
+pub const OF_FLOW: [(&str, &str); 46] = [
     (
         "goodput_mbps",
         "Bytes of UDP payload that arrived for the first time; in the emulator what the player's socket received, of a \
@@ -75,8 +79,36 @@ pub const OF_FLOW: [(&str, &str); 39] = [
         "Mean over the flow's seconds of (throughput / what the link could carry) x (propagation / round trip)^0.1: each \
          second counts alike, whatever the link is like in it",
     ),
+    (
+        "vivace_utility",
+        "Mean over the flow's seconds of Vivace's utility without regard to the round trip: x^0.9 - 11.35 x L, x the sending \
+         rate in Mbit/s, L the share lost (Vivace, Equation 1 with b = 0)",
+    ),
+    (
+        "epoch_correlation",
+        "With `measure.epoch_s`: Pearson's coefficient, over all pairs of adjacent epochs, of the change of the mean delay of \
+         their packets and the sending less the receiving rate of the second (Iris, Section III). An epoch has the packets \
+         sent in it that arrived; the receiving rate is their bytes over the time since the last arrival of the epoch before",
+    ),
+    (
+        "epoch_slope_ms",
+        "Slope k of the line through these points by least squares, in ms for each Mbit/s (Iris, Equation 2)",
+    ),
+    ("epoch_intercept_ms", "Its intercept b, in ms"),
     ("segments", "Of a video-like source or a virtual player: segments that arrived whole"),
     ("segment_s", "Of a video-like source: time from a request to its last byte"),
+    (
+        "frame_delay_ms",
+        "Of a live encoder: time from a frame's capture until it had arrived whole, with all frames before it",
+    ),
+    (
+        "late_frames",
+        "Of a live encoder: share of the frames that were skipped, or arrived more than 150 ms after their capture (ITU-T G.114)",
+    ),
+    (
+        "skipped_frames",
+        "Of a live encoder: share of the frames that were not encoded, because six frames waited to be sent",
+    ),
     ("startup_s", "Of a player: time from the play request to the first frame"),
     ("stalls", "Of a player: number of stalls"),
     (

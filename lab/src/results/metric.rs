@@ -1,7 +1,7 @@
 //! Names of the figures. `meanings.rs` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 50] = [
+pub const OF_FLOW: [&str; 61] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -32,11 +32,22 @@ pub const OF_FLOW: [&str; 50] = [
     "share_error",
     "switch_ratio",
     "utility",
+    "vivace_utility",
+    "epoch_correlation",
+    "epoch_slope_ms",
+    "epoch_intercept_ms",
     "segments",
     "segment_s.mean",
     "segment_s.p50",
     "segment_s.p95",
     "segment_s.max",
+    "frame_delay_ms.mean",
+    "frame_delay_ms.p50",
+    "frame_delay_ms.p95",
+    "frame_delay_ms.p99",
+    "frame_delay_ms.max",
+    "late_frames",
+    "skipped_frames",
     "startup_s",
     "stalls",
     "rebuffer_ratio",
@@ -55,7 +66,7 @@ pub const OF_FLOW: [&str; 50] = [
 ];
 
 /// Figures of the link.
-pub const OF_LINK: [&str; 12] = [
+pub const OF_LINK: [&str; 13] = [
     "capacity_mbps",
     "delivered_mbps",
     "utilisation",
@@ -63,6 +74,7 @@ pub const OF_LINK: [&str; 12] = [
     "jain",
     "loss_rate",
     "drop_rate",
+    "worst_drop_rate",
     "sent_packets",
     "delivered_packets",
     "dropped_packets",

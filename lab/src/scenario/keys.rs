@@ -27,6 +27,8 @@ loss = 0.1
 [measure]
 [peer.NAME]
 client = ["program"]
+[external.NAME]
+command = ["program"]
 [[flow]]
 cc = "cubic"
 [[flow.change]]

@@ -1,7 +1,7 @@
 //! What the keys of a scenario file are for. The reader knows their types, ranges and defaults.
 
 /// Path and meaning, as `super::keys` names the paths.
-pub(super) const MEANINGS: [(&str, &str); 101] = [
+pub(super) const MEANINGS: [(&str, &str); 109] = [
     (
         "name",
         "Name of the scenario and of its directory in the results: up to 60 small letters, digits and hyphens.",
@@ -83,6 +83,10 @@ pub(super) const MEANINGS: [(&str, &str); 101] = [
     ),
     ("measure.settle_s", "Time after a change of shares that `share_error` leaves out."),
     (
+        "measure.epoch_s",
+        "In the simulator: length of the epochs of `epoch_correlation` and its like. Without it they are not computed.",
+    ),
+    (
         "peer",
         "Third-party pairs of programs that carry TCP across the link, by name, for `cc = \"peer:NAME\"`.",
     ),
@@ -92,21 +96,40 @@ pub(super) const MEANINGS: [(&str, &str); 101] = [
     ),
     ("peer.NAME.client", "Program and arguments of the client's side, a list. Required."),
     ("peer.NAME.files", "Texts of files that are written before the programs start, by name."),
+    (
+        "external",
+        "Congestion controllers that are programs of their own, by name, for `cc = \"external:NAME\"` in the simulator.",
+    ),
+    (
+        "external.NAME.command",
+        "Program and arguments, a list; it runs in the directory of the scenario. Required.",
+    ),
+    ("external.NAME.timeout_s", "Time for an answer, after which the run fails."),
     ("flow", "The senders, a table for each kind. Required."),
     (
         "flow[].cc",
         "Algorithm: a name of `millrace-client algorithms`; in the emulator also `kernel:cubic`, `kernel:bbr`, \
-         `kernel:reno` and `peer:NAME`.",
+         `kernel:reno` and `peer:NAME`, in the simulator also `external:NAME`.",
     ),
     ("flow[].parameters", "Parameters of the algorithm, a table."),
     ("flow[].label", "Name in plots and claims. Default: `cc`."),
     (
         "flow[].app",
-        "What the flows have to send: as much as they can, segments of a video-like source, or what a player fetches: \
-         of DASH (in the simulator a virtual one), or of RTSP (emulator only).",
+        "What the flows have to send: as much as they can, segments of a video-like source, frames of a live encoder \
+         (simulator only), or what a player fetches: of DASH (in the simulator a virtual one), or of RTSP (emulator only).",
     ),
     ("flow[].segment_bytes", "For `on_off`: size of a segment."),
     ("flow[].every_s", "For `on_off`: time from one segment to the next."),
+    ("flow[].frames_per_s", "For `encoder`: frames in a second."),
+    (
+        "flow[].rate_share",
+        "For `encoder`: share of the controller's rate that it takes; the rest is for lost data and for a frame's burst.",
+    ),
+    (
+        "flow[].min_mbps",
+        "For `encoder`: least rate, in UDP payload; also before there is a round trip.",
+    ),
+    ("flow[].max_mbps", "For `encoder`: highest rate."),
     (
         "flow[].abr",
         "For `dash`: how the player chooses the next segment's bitrate; `l2a` and `lolp` in the emulator only.",
@@ -134,7 +157,7 @@ pub(super) const MEANINGS: [(&str, &str); 101] = [
     (
         "flow[].via",
         "Follows from `cc`: `direct`, the kernel's TCP from end to end, for `kernel:...`, `peer` for `peer:...`, \
-         otherwise `proxy`.",
+         `external` for `external:...`, otherwise `proxy`.",
     ),
     ("flow[].connections", "Whether the flows share one tunnel connection, in the emulator."),
     ("flow[].direction", "`up` is from the client to the server, in the emulator."),

@@ -4,7 +4,9 @@
 //! keys for each cell and checks every cell as a whole. [`crate::traces::Traces::check`] checks the recorded links.
 
 mod algorithm;
+mod app;
 mod claim;
+mod external;
 mod file;
 mod filter;
 mod key_list;
@@ -15,6 +17,7 @@ mod meanings;
 mod model;
 pub mod part;
 mod peer;
+mod programs;
 mod ranges;
 mod reader;
 mod reason;
@@ -35,9 +38,9 @@ pub use keys::scenario_keys;
 pub use link::{Link, RandomChange, Rate, TimedLinkChange, TraceFormat, TraceReference};
 pub use model::{
     Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,
-    PeerPrograms, RepeatSpread, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport,
-    Via,
+    RepeatSpread, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport, Via,
 };
+pub use programs::{ExternalProgram, PeerPrograms};
 pub use reason::{ClaimReason, ReasonPart};
 pub use tree::ScenarioError;
 pub use variant::{AlgorithmPreset, AlgorithmVariant, BaselineSettings};

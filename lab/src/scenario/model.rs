@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::link::Link;
+use super::programs::{ExternalProgram, PeerPrograms};
 use super::variant::AlgorithmVariant;
 
 /// Values of the swept keys, in the order of the file.
@@ -90,6 +91,9 @@ pub struct Scenario {
     /// Third-party programs, by name.
     #[serde(rename = "peer")]
     pub peers: BTreeMap<String, PeerPrograms>,
+    /// Congestion controllers that are programs of their own, by name.
+    #[serde(rename = "external", skip_serializing_if = "BTreeMap::is_empty")]
+    pub externals: BTreeMap<String, ExternalProgram>,
     /// What differs between repeats.
     pub spread: RepeatSpread,
     /// The senders; each entry stands for `count` flows.
@@ -148,6 +152,9 @@ pub struct Measure {
     pub follow_tolerance: f64,
     /// Time after a change of shares that does not count.
     pub settle_s: f64,
+    /// Length of the epochs whose rates and round trips are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch_s: Option<f64>,
 }
 
 /// What a flow has to send.
@@ -162,6 +169,17 @@ pub enum App {
         segment_bytes: u64,
         /// Time from one segment to the next.
         every_s: f64,
+    },
+    /// Frames of a live encoder that follows the rate of the congestion controller: simulator only.
+    Encoder {
+        /// Frames in a second.
+        frames_per_s: f64,
+        /// Share of the controller's rate that it takes.
+        rate_share: f64,
+        /// Least rate, in UDP payload.
+        min_mbps: f64,
+        /// Highest rate.
+        max_mbps: f64,
     },
     /// A DASH player: in the emulator a real one in a browser, in the simulator a virtual one.
     Dash {
@@ -236,18 +254,8 @@ pub enum Via {
     Direct,
     /// Through a third-party pair of programs.
     Peer,
-}
-
-/// A third-party pair of programs that carries TCP across the link. In its commands and files, names
-/// in braces stand for what a flow has: `docs/research/scenarios.md`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PeerPrograms {
-    /// Program and arguments of the server's side; none if there is no such program.
-    pub server: Vec<String>,
-    /// Program and arguments of the client's side.
-    pub client: Vec<String>,
-    /// Texts of files that are written for them, by name.
-    pub files: Map<String, Value>,
+    /// In the simulator, controlled by a program of its own.
+    External,
 }
 
 /// Version of the Internet Protocol.
@@ -274,7 +282,7 @@ pub enum GroupConnections {
 /// Flows with the same settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlowGroup {
-    /// Algorithm: a name of `cc/`, `kernel:` and one of the kernel's, or `peer:` and its name.
+    /// Algorithm: a name of `cc/`, `kernel:` and one of the kernel's, or `peer:` or `external:` and its name.
     pub cc: String,
     /// Its parameters.
     pub parameters: Map<String, Value>,
@@ -332,7 +340,7 @@ impl FlowGroup {
     pub fn class(&self) -> Class {
         self.class.unwrap_or(match self.app {
             App::Dash { .. } | App::OnOff { .. } => Class::Dash,
-            App::Rtsp { .. } => Class::Rtsp,
+            App::Rtsp { .. } | App::Encoder { .. } => Class::Rtsp,
             App::Bulk => Class::Bulk,
         })
     }
@@ -368,6 +376,12 @@ impl FlowGroup {
     #[must_use]
     pub fn peer(&self) -> Option<&str> {
         self.cc.strip_prefix("peer:")
+    }
+
+    /// The name of the external controller; `None` without one.
+    #[must_use]
+    pub fn external(&self) -> Option<&str> {
+        self.cc.strip_prefix("external:")
     }
 
     /// When the flow of this number in the group begins.

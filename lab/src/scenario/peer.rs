@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::model::PeerPrograms;
-use super::reader::TableReader;
-use super::tree::{ScenarioResult, ScenarioText, TreeValue};
+use super::programs::PeerPrograms;
+use super::reader::{TableReader, words};
+use super::tree::{ScenarioResult, ScenarioText};
 
 /// All of them, by name.
 pub(super) fn read(
@@ -39,15 +39,4 @@ fn peer(mut table: TableReader<'_>) -> ScenarioResult<PeerPrograms> {
     }
     table.finish()?;
     Ok(peer)
-}
-
-fn words(table: &mut TableReader<'_>, key: &'static str) -> ScenarioResult<Vec<String>> {
-    let Some(node) = table.node(key) else { return Ok(Vec::new()) };
-    let wrong = || table.error(key, "expected the program and its arguments, a list of texts");
-    let TreeValue::List(items) = &node.value else { return Err(wrong()) };
-    let word = |item: &super::tree::Node| match &item.value {
-        TreeValue::Text(word) => Ok(word.clone()),
-        _ => Err(wrong()),
-    };
-    items.iter().map(word).collect()
 }

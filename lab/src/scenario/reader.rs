@@ -302,3 +302,15 @@ fn number_kind(range: &RangeInclusive<f64>) -> String {
     }
     format!("number, {} to {}", range.start(), range.end())
 }
+
+/// A program and its arguments; empty without the key.
+pub(super) fn words(table: &mut TableReader<'_>, key: &'static str) -> ScenarioResult<Vec<String>> {
+    let Some(node) = table.node(key) else { return Ok(Vec::new()) };
+    let wrong = || table.error(key, "expected the program and its arguments, a list of texts");
+    let TreeValue::List(items) = &node.value else { return Err(wrong()) };
+    let word = |item: &Node| match &item.value {
+        TreeValue::Text(word) => Ok(word.clone()),
+        _ => Err(wrong()),
+    };
+    items.iter().map(word).collect()
+}

@@ -7,14 +7,15 @@ use millrace_config::Class;
 use crate::report::Plot;
 
 use super::model::{
-    Abr, App, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,
-    PeerPrograms, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport, Via,
+    Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure, Scenario,
+    ScenarioHead, Series, Sim, Via,
 };
+use super::programs::{ExternalProgram, PeerPrograms};
 use super::ranges::{RATE_MBPS, RTT_MS, TIME_S};
 use super::reader::TableReader;
 use super::tree::{Node, ScenarioResult, ScenarioText, TreeValue};
 use super::variant::AlgorithmVariant;
-use super::{algorithm, link_schema, peer, spread};
+use super::{algorithm, app, external, link_schema, peer, spread};
 
 const MAX_FLOWS: u64 = 10_000;
 /// As many as `player/src/cli/pictures.ts` draws per session.
@@ -110,20 +111,23 @@ pub(super) fn scenario(text: &ScenarioText<'_>, root: &Node) -> ScenarioResult<S
     let measure = measure(reader.table("measure")?)?;
     let spread = spread::read(reader.table("spread")?)?;
     let peers = peer::read(&mut reader, text)?;
+    let externals = external::read(&mut reader, text)?;
+    let programs = Programs { peers: &peers, externals: &externals };
     let tables = reader.tables("flow")?;
     if tables.is_empty() {
         return Err(reader.error("flow", "is missing: a [[flow]] for each kind of sender"));
     }
     let groups: Vec<FlowGroup> = tables
         .into_iter()
-        .map(|table| group(table, duration_s, &peers))
+        .map(|table| group(table, duration_s, programs))
         .collect::<ScenarioResult<_>>()?;
     let flows: u64 = groups.iter().map(|group| group.count).sum();
     if flows > MAX_FLOWS {
         return Err(reader.error("flow", format!("{flows} flows; allowed are {MAX_FLOWS}")));
     }
+    external::check(&reader, &groups)?;
     reader.finish()?;
-    Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, spread, groups })
+    Ok(Scenario { duration_s, warmup_s, ip, link, sim, measure, peers, externals, spread, groups })
 }
 
 fn sim(reader: Option<TableReader<'_>>) -> ScenarioResult<Sim> {
@@ -156,6 +160,7 @@ fn measure(reader: Option<TableReader<'_>>) -> ScenarioResult<Measure> {
         hold_s: 5.0,
         follow_tolerance: 0.2,
         settle_s: 20.0,
+        epoch_s: None,
     };
     let Some(mut reader) = reader else { return Ok(measure) };
     let words =
@@ -168,30 +173,45 @@ fn measure(reader: Option<TableReader<'_>>) -> ScenarioResult<Measure> {
     measure.follow_tolerance =
         reader.number("follow_tolerance", 0.001..=1.0, measure.follow_tolerance)?;
     measure.settle_s = reader.number("settle_s", TIME_S, measure.settle_s)?;
+    measure.epoch_s = reader.maybe_number("epoch_s", 0.001..=10.0)?;
     reader.finish()?;
     Ok(measure)
+}
+
+/// Programs that a flow may name.
+#[derive(Clone, Copy)]
+struct Programs<'a> {
+    peers: &'a BTreeMap<String, PeerPrograms>,
+    externals: &'a BTreeMap<String, ExternalProgram>,
+}
+
+/// The way that follows from an algorithm.
+fn natural_via(reader: &TableReader<'_>, cc: &str, programs: Programs<'_>) -> ScenarioResult<Via> {
+    let missing = |table: &str, name: &str| {
+        Err(reader.error("cc", format!("{cc:?}, but there is no [{table}.{name}]")))
+    };
+    match cc.split_once(':') {
+        Some(("kernel", "cubic" | "bbr" | "reno")) => Ok(Via::Direct),
+        Some(("kernel", _)) => {
+            let problem = format!("{cc:?}, of the kernel's there are cubic, bbr and reno");
+            Err(reader.error("cc", problem))
+        }
+        Some(("peer", name)) if programs.peers.contains_key(name) => Ok(Via::Peer),
+        Some(("peer", name)) => missing("peer", name),
+        Some(("external", name)) if programs.externals.contains_key(name) => Ok(Via::External),
+        Some(("external", name)) => missing("external", name),
+        _ => Ok(Via::Proxy),
+    }
 }
 
 fn group(
     mut reader: TableReader<'_>,
     duration_s: f64,
-    peers: &BTreeMap<String, PeerPrograms>,
+    programs: Programs<'_>,
 ) -> ScenarioResult<FlowGroup> {
     let cc = reader.text("cc")?;
-    let kernel = cc.strip_prefix("kernel:");
-    if kernel.is_some_and(|kernel| !["cubic", "bbr", "reno"].contains(&kernel)) {
-        let problem = format!("{cc:?}, of the kernel's there are cubic, bbr and reno");
-        return Err(reader.error("cc", problem));
-    }
     let parameters = parameters(&mut reader)?;
-    let natural = match (kernel, cc.strip_prefix("peer:")) {
-        (Some(_), _) => Via::Direct,
-        (None, Some(peer)) if peers.contains_key(peer) => Via::Peer,
-        (None, Some(peer)) => {
-            return Err(reader.error("cc", format!("{cc:?}, but there is no [peer.{peer}]")));
-        }
-        (None, None) => Via::Proxy,
-    };
+    let natural = natural_via(&reader, &cc, programs)?;
     if natural == Via::Proxy {
         algorithm::check(&reader, &cc, &parameters)?;
     }
@@ -200,7 +220,7 @@ fn group(
         label: reader.maybe_text("label")?.unwrap_or_else(|| cc.clone()),
         cc,
         parameters,
-        app: app(&mut reader)?,
+        app: app::read(&mut reader)?,
         class: class(&mut reader)?,
         count: reader.integer("count", 1..=MAX_FLOWS, 1)?,
         start_s: reader.number("start_s", TIME_S, 0.0)?,
@@ -243,75 +263,21 @@ fn parameters(
 }
 
 /// Follows from the algorithm: the kernel's drive its own TCP from end to end, a peer's is its own, all
-/// others drive the tunnel. Saying it again is allowed.
+/// others drive the tunnel; an external controller drives a simulated sender. Saying it again is allowed.
 fn via(reader: &mut TableReader<'_>, natural: Via) -> ScenarioResult<Via> {
-    let words = [("proxy", Via::Proxy), ("direct", Via::Direct), ("peer", Via::Peer)];
+    let words = [
+        ("proxy", Via::Proxy),
+        ("direct", Via::Direct),
+        ("peer", Via::Peer),
+        ("external", Via::External),
+    ];
     let given = reader.has("via");
     let via = reader.choice("via", &words)?;
     if given && via != natural {
-        let problem =
-            "doesn't go with cc: kernel:... is direct, peer:... is peer, all else is proxy";
+        let problem = "doesn't go with cc: kernel:... is direct, peer:... is peer, external:... is external, all else is proxy";
         return Err(reader.error("via", problem));
     }
     Ok(natural)
-}
-
-fn app(reader: &mut TableReader<'_>) -> ScenarioResult<App> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Word {
-        Bulk,
-        OnOff,
-        Dash,
-        Rtsp,
-    }
-    let words =
-        [("bulk", Word::Bulk), ("on_off", Word::OnOff), ("dash", Word::Dash), ("rtsp", Word::Rtsp)];
-    let word = reader.choice("app", &words)?;
-    let segment_bytes = reader.maybe_integer("segment_bytes", 1..=1_000_000_000)?;
-    let every_s = reader.maybe_number("every_s", 0.001..=1000.0)?;
-    let all = [Abr::Throughput, Abr::Bola, Abr::Dynamic, Abr::L2a, Abr::Lolp];
-    let abr = reader.choice("abr", &all.map(|abr| (abr.name(), abr)))?;
-    // The Iris paper's.
-    let buffer_s = reader.number("buffer_s", 1.0..=120.0, 15.0)?;
-    // dash.js's.
-    let fast_switch = reader.boolean("fast_switch", true)?;
-    let media_mbps = reader.maybe_integer("media_mbps", 1..=1000)?;
-    // What players of live streams have, such as VLC's network cache.
-    let client_buffer_s = reader.number("client_buffer_s", 0.0..=120.0, 1.0)?;
-    let transport = reader
-        .choice("transport", &[("tcp", StreamTransport::Tcp), ("udp", StreamTransport::Udp)])?;
-    for (key, of, app) in [
-        ("segment_bytes", Word::OnOff, "on_off"),
-        ("every_s", Word::OnOff, "on_off"),
-        ("abr", Word::Dash, "dash"),
-        ("buffer_s", Word::Dash, "dash"),
-        ("fast_switch", Word::Dash, "dash"),
-        ("media_mbps", Word::Rtsp, "rtsp"),
-        ("client_buffer_s", Word::Rtsp, "rtsp"),
-        ("transport", Word::Rtsp, "rtsp"),
-    ] {
-        if word != of && reader.has(key) {
-            return Err(reader.error(key, format!("is only for app = \"{app}\"")));
-        }
-    }
-    match (word, segment_bytes, every_s) {
-        (Word::OnOff, Some(segment_bytes), Some(every_s)) => {
-            Ok(App::OnOff { segment_bytes, every_s })
-        }
-        (Word::OnOff, _, _) => Err(reader.error("app", "on_off needs segment_bytes and every_s")),
-        (Word::Bulk, _, _) => Ok(App::Bulk),
-        (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s, fast_switch }),
-        (Word::Rtsp, _, _) => match media_mbps {
-            Some(media_mbps) if STREAM_MBPS.contains(&media_mbps) => {
-                Ok(App::Rtsp { media_mbps, client_buffer_s, transport })
-            }
-            given => {
-                let given = given.map_or("is missing".to_owned(), |it| it.to_string());
-                let problem = format!("{given}: there are streams of {STREAM_MBPS:?} Mbit/s");
-                Err(reader.error("media_mbps", problem))
-            }
-        },
-    }
 }
 
 fn class(reader: &mut TableReader<'_>) -> ScenarioResult<Option<Class>> {

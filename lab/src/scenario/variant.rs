@@ -7,7 +7,8 @@ use serde_json::Value;
 /// Algorithms that the papers are about begin with one of these; all others are baselines.
 const SUBJECTS: [&str; 2] = ["vivace", "iris"];
 /// They have `paced`, and the kernels of 2018 did not pace them.
-pub(super) const WINDOW_BASELINES: [&str; 5] = ["cubic", "reno", "vegas", "illinois", "westwood"];
+pub(super) const WINDOW_BASELINES: [&str; 6] =
+    ["cubic", "reno", "vegas", "illinois", "hybla", "westwood"];
 /// They have the preset `published`.
 pub(super) const PCC_BASELINES: [&str; 2] = ["allegro", "allegro-latency"];
 
@@ -37,7 +38,7 @@ pub enum AlgorithmPreset {
 /// Settings of the algorithms that papers compare theirs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 pub enum BaselineSettings {
-    /// CUBIC, Reno, Vegas, Illinois and Westwood+ do not pace, Allegro has the start-up of its paper
+    /// CUBIC, Reno, Vegas, Illinois, Hybla and Westwood+ do not pace, Allegro has the start-up of its paper
     #[serde(rename = "2018")]
     #[value(name = "2018")]
     Of2018,

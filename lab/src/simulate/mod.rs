@@ -1,10 +1,11 @@
 //! Scenarios in the simulator.
 
+mod external;
 mod mcc;
 mod setup;
 
 use anyhow::Result;
-use millrace_sim::{FlowSample, LinkSample, Observer, run_supervised};
+use millrace_sim::{FlowSample, LinkSample, Observer, PacketDelivered, run_supervised};
 
 use crate::measure::{RunRecord, SAMPLE_S, figures};
 use crate::results::series::InUse;
@@ -12,6 +13,7 @@ use crate::runner::{NotDone, RunRequest, RunResult, ScenarioDriver};
 use crate::scenario::{Driver, FlowGroup, Rate, Scenario};
 use crate::traces::Traces;
 
+use external::{ExternalControllers, ExternalFailure};
 use mcc::MccSupervisor;
 pub use mcc::NAME as MCC;
 pub use setup::{link_setup, setup};
@@ -45,14 +47,22 @@ impl ScenarioDriver for Simulator {
 impl Simulator {
     fn simulate(&self, request: &RunRequest<'_>) -> Result<RunResult, NotDone> {
         let scenario = request.scenario;
-        let setup = setup(scenario, request.seed, &self.traces)?;
-        let record = RunRecord::new(setup.flows.len(), request.with_series);
-        let mut observer = RecordObserver { record, offered: OfferedLoad::of(scenario) };
+        let externals = ExternalControllers::new(scenario, request.directory);
+        let setup = setup(scenario, request.seed, &self.traces, &externals)?;
+        let mut record = RunRecord::new(setup.flows.len(), request.with_series);
+        if let Some(epoch_s) = scenario.measure.epoch_s {
+            record = record.with_epochs(epoch_s, scenario.warmup_s);
+        }
+        let (offered, external_failure) = (OfferedLoad::of(scenario), externals.failure());
+        let mut observer = RecordObserver { record, offered, external_failure };
         let mut mcc = MccSupervisor::new(scenario)?;
         let outcome = run_supervised(&setup, &mut observer, &mut mcc)
             .map_err(|error| NotDone::Failed(error.to_string()))?;
         if let Some(failure) = mcc.failure() {
             return Err(NotDone::Failed(format!("rules: {failure}")));
+        }
+        if let Some(failure) = observer.external_failure.get() {
+            return Err(NotDone::Failed(failure.clone()));
         }
         if observer.offered.is_flood() {
             let problem = format!(
@@ -85,16 +95,21 @@ fn in_use(scenario: &Scenario, mcc: MccSupervisor) -> Vec<InUse> {
 struct RecordObserver {
     record: RunRecord,
     offered: OfferedLoad,
+    external_failure: ExternalFailure,
 }
 
 impl Observer for RecordObserver {
     fn is_satisfied(&self) -> bool {
-        self.offered.is_flood()
+        self.offered.is_flood() || self.external_failure.get().is_some()
     }
 
     fn sample(&mut self, at: millrace_cc::Time, link: &LinkSample, flows: &[FlowSample]) {
         self.offered.add(link, flows);
         self.record.sample(at.as_secs_f64(), link, flows.iter().map(Into::into));
+    }
+
+    fn delivered(&mut self, packet: &PacketDelivered) {
+        self.record.delivered(packet);
     }
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
 use millrace_sim::{
-    AckPolicy, BitrateLadder, BitrateStrategy, DataSource, FlowSetup, LinkChange, LinkRate,
-    LinkSetup, Order, PlayerSetup, RandomLinkChange, Setup,
+    AckPolicy, BitrateLadder, BitrateStrategy, DataSource, EncoderSetup, FlowSetup, LinkChange,
+    LinkRate, LinkSetup, Order, PlayerSetup, RandomLinkChange, Setup,
 };
 use serde_json::{Map, Value};
 
+use super::external::ExternalControllers;
 use super::mcc;
 use crate::measure::SAMPLE_S;
 use crate::runner::NotDone;
@@ -21,10 +22,15 @@ use crate::traces::Traces;
 ///
 /// # Errors
 /// When something that it needs is missing, or only the emulator has it.
-pub fn setup(scenario: &Scenario, seed: u64, traces: &Traces) -> Result<Setup, NotDone> {
+pub fn setup(
+    scenario: &Scenario,
+    seed: u64,
+    traces: &Traces,
+    externals: &ExternalControllers<'_>,
+) -> Result<Setup, NotDone> {
     let mut flows = Vec::new();
     for group in &scenario.groups {
-        flows.extend(flows_of(group, &scenario.sim)?);
+        flows.extend(flows_of(group, &scenario.sim, externals)?);
     }
     let setup = Setup { flows, ..link_setup(scenario, seed, traces)? };
     setup.validate().map_err(|error| NotDone::Failed(error.to_string()))?;
@@ -77,9 +83,13 @@ fn random_change(change: &scenario::RandomChange) -> RandomLinkChange {
     }
 }
 
-fn flows_of(group: &FlowGroup, sim: &Sim) -> Result<Vec<FlowSetup>, NotDone> {
+fn flows_of(
+    group: &FlowGroup,
+    sim: &Sim,
+    externals: &ExternalControllers<'_>,
+) -> Result<Vec<FlowSetup>, NotDone> {
     let emulator_only = match group.via {
-        Via::Proxy => None,
+        Via::Proxy | Via::External => None,
         Via::Direct => Some("the kernel's TCP runs"),
         Via::Peer => Some("other programs run"),
     };
@@ -94,7 +104,11 @@ fn flows_of(group: &FlowGroup, sim: &Sim) -> Result<Vec<FlowSetup>, NotDone> {
         let problem = "the simulator's flows go in the direction of the data only";
         return Err(NotDone::Skipped(problem.to_owned()));
     }
-    let mut flow = FlowSetup::bulk(controller(&group.cc, &group.parameters)?);
+    let algorithm = match group.via {
+        Via::External => externals.settings(group)?,
+        _ => controller(&group.cc, &group.parameters)?,
+    };
+    let mut flow = FlowSetup::bulk(algorithm);
     flow.source = source(&group.app)?;
     flow.stop = Some(s(group.stop_s));
     flow.extra_rtt = ms(group.extra_rtt_ms);
@@ -124,6 +138,14 @@ fn source(app: &App) -> Result<DataSource, NotDone> {
         App::Bulk => DataSource::Bulk,
         App::OnOff { segment_bytes, every_s } => {
             DataSource::Segments { bytes: segment_bytes, period: s(every_s) }
+        }
+        App::Encoder { frames_per_s, rate_share, min_mbps, max_mbps } => {
+            DataSource::Encoder(EncoderSetup {
+                frame_time: s(1.0 / frames_per_s),
+                rate_share,
+                min_rate: Bandwidth::from_mbps(min_mbps),
+                max_rate: Bandwidth::from_mbps(max_mbps),
+            })
         }
         App::Dash { abr, buffer_s, fast_switch } => DataSource::Player(Arc::new(PlayerSetup {
             ladder: Arc::new(BitrateLadder::recorded()),

@@ -81,6 +81,7 @@ const KNOWN: Readonly<Record<string, Own>> = {
   cubic: { hue: "ink", dash: "solid", symbol: "diamond" },
   reno: { hue: "grey", dash: "dashed", symbol: "circle" },
   illinois: { hue: "grey", dash: "dotted", symbol: "rect" },
+  hybla: { hue: "navy", dash: "dashed", symbol: "plus" },
   westwood: { hue: "grey", dash: "dash-dot", symbol: "diamond" },
   vegas: { hue: "olive", dash: "dotted", symbol: "circle" },
   "iris-min": { hue: "magenta", dash: "solid", symbol: "star" },

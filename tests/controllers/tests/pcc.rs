@@ -41,7 +41,7 @@ fn each_member_keeps_its_rate_through_the_pauses_of_a_video() {
     let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for config in ALL {
         let path = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1);
-        let run = path.flow(&config, video, 0.0).run(40.0);
+        let run = path.flow(&config, video.clone(), 0.0).run(40.0);
         let flow = &run.flows[0];
         let slowest = flow.segment_s.iter().skip(5).copied().fold(0.0, f64::max);
         assert!(flow.segment_s.len() >= 38, "{}: {}", config.name, flow.segment_s.len());
@@ -83,11 +83,36 @@ fn a_buffer_of_seconds_does_not_become_a_queue_of_seconds() {
     // The link slows down and has room for 40 s of it.
     let link = Link::new(12.0, 40.0, 20_000_000, 0.0);
     let slow = Link { rate: Bandwidth::from_mbps(4.0), ..link };
-    for config in [VIVACE_LATENCY, VIVACE_LTE, PROTEUS_P, ALLEGRO_LATENCY] {
+    for config in ALL {
         let path = Path::new(link, 1).change(10.0, slow).change(20.0, link).change(30.0, slow);
         let run = path.flow(&config, DataSource::Bulk, 0.0).run(40.0);
         let longest = run.queueing.iter().map(|(_, delay)| *delay).max().expect("packets");
         assert!(longest < Duration::from_millis(1000), "{}: {longest:?}", config.name);
+    }
+}
+
+#[test]
+fn a_link_that_falls_to_a_tenth_again_and_again_drops_little() {
+    let fast = Link::new(20.0, 40.0, 100_000, 0.0);
+    let slow = Link { rate: Bandwidth::from_mbps(2.0), ..fast };
+    let run = |config: PccConfig| {
+        let changes =
+            (1..12_u32).map(|n| (5.0 * f64::from(n), if n % 2 == 1 { slow } else { fast }));
+        let path = changes.fold(Path::new(fast, 1), |path, (at_s, link)| path.change(at_s, link));
+        path.flow(&config, DataSource::Bulk, 0.0).run(60.0)
+    };
+    for config in ALL {
+        let (now, published) = (run(config), run(config.as_published()));
+        let (loss, before) = (now.flows[0].loss(), published.flows[0].loss());
+        let mbps = now.flows[0].mbps(5.0, 60.0);
+        println!(
+            "{}: {:.2} % ({:.2} % as published), {mbps:.1} Mbit/s",
+            config.name,
+            loss * 100.0,
+            before * 100.0
+        );
+        assert!(loss < 0.02, "{}: {loss:.4}", config.name);
+        assert!(mbps > 5.0, "{}: {mbps:.1} of 11 Mbit/s", config.name);
     }
 }
 
@@ -126,15 +151,17 @@ fn rate_drop_lowers_the_rate_at_once_where_the_paper_takes_a_second() {
         let path = Path::new(fast, 1).change(10.0, slow);
         path.flow(&config, DataSource::Bulk, 0.0).run(15.0).flows[0].loss()
     };
-    let without = PccConfig { fall_at_loss: None, ..VIVACE_LOSS };
-    let (now, before) = (loss(VIVACE_LOSS), loss(without));
+    // The bound of what is in flight would hide it.
+    let rates = PccConfig { loss_window_s: 0.0, base_rtt_window: false, ..VIVACE_LOSS };
+    let without = PccConfig { fall_at_loss: None, ..rates };
+    let (now, before) = (loss(rates), loss(without));
     println!("{:.2} % instead of {:.2} %", now * 100.0, before * 100.0);
     assert!(now < 0.6 * before, "{now:.4} and {before:.4}");
 }
 
 #[test]
 fn constant_rate_above_the_link_builds_a_queue_on_the_test_path() {
-    let constant = ConstantConfig { rate: Bandwidth::from_mbps(30.0) };
+    let constant = ConstantConfig::new(Bandwidth::from_mbps(30.0));
     let link = Link::new(12.0, 40.0, 20_000_000, 0.0);
     let run = Path::new(link, 1).flow(&constant, DataSource::Bulk, 0.0).run(10.0);
     let longest = run.queueing.iter().map(|(_, delay)| *delay).max().expect("packets");

@@ -34,7 +34,7 @@ fn least_rate(run: &Run, from_s: f64) -> f64 {
 
 #[test]
 fn the_path_model_has_the_rate_delay_buffer_and_loss_it_claims() {
-    let constant = |mbps| ConstantConfig { rate: Bandwidth::from_mbps(mbps) };
+    let constant = |mbps| ConstantConfig::new(Bandwidth::from_mbps(mbps));
     let below = Path::new(lossy(), 1).flow(&constant(6.0), DataSource::Bulk, 0.0).run(60.0);
     assert!((below.flows[0].loss() - 0.01).abs() < 0.002, "{}", below.flows[0].loss());
     assert!((below.flows[0].mbps(1.0, 60.0) - 5.94).abs() < 0.02);
@@ -147,7 +147,7 @@ fn a_video_gets_the_link_for_each_segment_after_each_pause() {
     // Seconds of 3.6 Mbit/s: 0.3 s of the link and a round trip, then a pause.
     let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for seed in SEEDS {
-        let run = Path::new(lossy(), seed).flow(&VIVACE, video, 0.0).run(60.0);
+        let run = Path::new(lossy(), seed).flow(&VIVACE, video.clone(), 0.0).run(60.0);
         let flow = &run.flows[0];
         assert!(flow.segment_s.len() >= 58, "{} segments", flow.segment_s.len());
         let slowest = flow.segment_s[3..].iter().copied().fold(0.0, f64::max);

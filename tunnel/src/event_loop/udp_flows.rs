@@ -23,11 +23,18 @@ use std::time::Duration;
 impl Core {
     /// Starts a UDP flow between a local socket and a stream. `None` when the connection is gone or the
     /// socket can't be registered.
-    pub fn start_datagrams(&mut self, start: DatagramsStart) -> Option<DatagramsId> {
+    pub fn start_datagrams(&mut self, mut start: DatagramsStart) -> Option<DatagramsId> {
+        let slot = self.udp_flows.vacant_key();
+        if !self.prepare_datagrams(slot, &mut start) {
+            // The caller has no admission any more.
+            start.admission.end_set_up(Some(FlowFailure::Internal.as_str()), self.now);
+            return None;
+        }
+        let readable = start.socket.own_port().is_some();
         let DatagramsStart {
             conn: id,
             stream,
-            mut socket,
+            socket,
             label,
             admission,
             key,
@@ -43,32 +50,6 @@ impl Core {
             }
             _ => None,
         };
-        let slot = self.udp_flows.vacant_key();
-        // If it can't start, the trace ends here; the caller has no admission any more.
-        let mut admission = admission;
-        let failure = Some(FlowFailure::Internal.as_str());
-        if self.conn(id).is_none() {
-            admission.end_set_up(failure, self.now);
-            return None;
-        }
-        if medium.as_ref().is_some_and(|medium| !self.has_rtsp_flow(medium.id)) {
-            self.reset_stream(id, stream, H3_CONNECT_ERROR);
-            admission.end_set_up(failure, self.now);
-            return None;
-        }
-        let own = socket.own_port();
-        let readable = own.is_some();
-        if let Some(port) = own {
-            let token = Token(KIND_DATAGRAMS << KIND_SHIFT | slot);
-            if let Err(error) =
-                self.sockets.registry.register(port.source(), token, Interest::READABLE)
-            {
-                tracing::error!(%error, "failed to register a UDP flow's socket");
-                self.reset_stream(id, stream, H3_CONNECT_ERROR);
-                admission.end_set_up(failure, self.now);
-                return None;
-            }
-        }
         if let Admitted::Unanswered { place, .. } = &admission {
             place.runs_at(slot);
         }
@@ -102,6 +83,28 @@ impl Core {
             self.datagrams_finished(slot);
         }
         Some(DatagramsId { slot, key })
+    }
+
+    /// Registers the flow's socket. Whether the flow can start; the stream of one that cannot is reset.
+    fn prepare_datagrams(&mut self, slot: usize, start: &mut DatagramsStart) -> bool {
+        if self.conn(start.conn).is_none() {
+            return false;
+        }
+        let has_control = start.medium.as_ref().is_none_or(|medium| self.has_rtsp_flow(medium.id));
+        let prepared = has_control
+            && start.socket.own_port().is_none_or(|port| {
+                let token = Token(KIND_DATAGRAMS << KIND_SHIFT | slot);
+                let registered =
+                    self.sockets.registry.register(port.source(), token, Interest::READABLE);
+                if let Err(error) = &registered {
+                    tracing::error!(%error, "failed to register a UDP flow's socket");
+                }
+                registered.is_ok()
+            });
+        if !prepared {
+            self.reset_stream(start.conn, start.stream, H3_CONNECT_ERROR);
+        }
+        prepared
     }
 
     /// The methods of repair that this end uses for a flow on a connection.

@@ -27,7 +27,8 @@ use state::{BbrState, STARTUP_GAIN};
 
 use super::ack_aggregation::{AckAggregation, Acknowledged};
 use super::common::{
-    MAX_RATE, MIN_RATE, NOMINAL_RTT, PROBE_TIMEOUTS_PER_RTO, warm_start_estimates,
+    MAX_RATE, MIN_RATE, NOMINAL_RTT, PROBE_TIMEOUTS_PER_RTO, STANDING_QUEUE_RTT_RATIO,
+    warm_start_estimates,
 };
 use super::full_pipe::FullPipe;
 use super::gain::Gain;
@@ -326,7 +327,11 @@ impl Controller for Bbr {
         self.full_pipe.set_full();
         self.policer.reset();
         self.recovery = LossRecovery::default();
-        self.enter_probe_bw(now);
+        if path.standing_queue(STANDING_QUEUE_RTT_RATIO).is_some() {
+            self.enter_probe_bw_after_probe(now);
+        } else {
+            self.enter_probe_bw(now);
+        }
         self.set_pacing_rate(self.pacing_gain());
         let target = self.target_bytes(bandwidth, self.state.window_gain());
         let window_bytes = if path.window_bytes == 0 { target } else { path.window_bytes };

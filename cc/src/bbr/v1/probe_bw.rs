@@ -10,12 +10,19 @@ use crate::{CongestionEvent, Time};
 
 /// Phases with which a cycle may begin: all but the one that drains (Section 4.3.4.2).
 const START_PHASES: u32 = 7;
+/// The phase that drains what a probe has queued.
+const AFTER_PROBE: usize = 1;
 
 impl Bbr {
     /// Flows that begin at different phases do not probe at once.
     pub(super) fn enter_probe_bw(&mut self, now: Time) {
         let before_drain = CYCLE.len() - (self.rng.next_u32() % START_PHASES) as usize;
         self.transition_to(BbrState::ProbeBw(ProbeBw::new(now, before_drain)));
+    }
+
+    /// As after a probe: a round trip of less than the bandwidth comes first.
+    pub(super) fn enter_probe_bw_after_probe(&mut self, now: Time) {
+        self.transition_to(BbrState::ProbeBw(ProbeBw::new(now, AFTER_PROBE)));
     }
 
     pub(super) fn update_cycle(&mut self, event: &CongestionEvent<'_>) {

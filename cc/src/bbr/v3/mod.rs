@@ -31,7 +31,8 @@ use state::{Bbr3State, STARTUP_PACING_GAIN, WINDOW_GAIN};
 
 use super::ack_aggregation::{AckAggregation, Acknowledged};
 use super::common::{
-    MAX_RATE, MIN_RATE, NOMINAL_RTT, PROBE_TIMEOUTS_PER_RTO, warm_start_estimates,
+    MAX_RATE, MIN_RATE, NOMINAL_RTT, PROBE_TIMEOUTS_PER_RTO, STANDING_QUEUE_RTT_RATIO,
+    warm_start_estimates,
 };
 use super::full_pipe::FullPipe;
 use super::gain::Gain;
@@ -52,11 +53,6 @@ const BANDWIDTH_CYCLES: u64 = 1;
 const EXTRA_ACKED_ROUNDS: u64 = 10;
 /// The filter length of startup, round trips ("BBR.extra_acked").
 const STARTUP_EXTRA_ACKED_ROUNDS: u64 = 1;
-/// A warm start finds a standing queue if the smoothed RTT is more than this multiple of the base RTT. It drains that
-/// queue first, because a probe on top of it would overflow a buffer of one bandwidth-delay product.
-/// Measured in docs/research/mcc.md (Migration).
-const STANDING_QUEUE_RTT_RATIO: f64 = 1.125;
-
 /// The controller of BBR version 3, with the settings of a [`Bbr3Config`].
 #[derive(Debug)]
 pub struct Bbr3 {

@@ -84,7 +84,7 @@ impl Control {
             decision: 0,
             mtu_bytes,
             target: TargetDelay::new(config.target, config.extensions.median_bound),
-            slope: DelaySlope::new(config.epoch(), config.extensions.slope_bound),
+            slope: DelaySlope::new(config.epoch(), config.slope, config.extensions.slope_bound),
             losses: Losses::default(),
             start_losses: Count::default(),
             capacity: WindowedMax::new(CAPACITY_WINDOW.as_nanos() as u64),

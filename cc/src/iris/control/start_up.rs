@@ -44,7 +44,7 @@ impl Control {
             let arrived = if lost { outcome.sent_mbps * share } else { f64::INFINITY };
             let received = feedback.newest_mbps.min(arrived);
             self.note_received(feedback.now, received.max(self.proven(outcome)));
-            self.slope.fit();
+            self.slope.on_start_up_end();
             match self.config.extensions.drains {
                 true => self.drain(feedback, self.received_mbps),
                 false => self.continue_at(self.received_mbps),

@@ -65,6 +65,11 @@ pub(super) trait Resumable: Controller {
         false
     }
 
+    /// Whether a buffer has overflowed lately: no trains then.
+    fn has_overflowed(&self, _now: Time) -> bool {
+        false
+    }
+
     /// The rate before a sudden drop of the path's rate, 10^6 bit/s. Returned once.
     fn take_rate_drop(&mut self) -> Option<f64> {
         None
@@ -243,6 +248,9 @@ impl<C: Resumable> BandwidthProbe<C> {
         if self.train.is_some() || !packet.has_data || self.inner.is_starting() {
             return None;
         }
+        if self.inner.has_overflowed(packet.time) {
+            return None;
+        }
         // With short bursts all packets would be in trains, and the algorithm would see none.
         if self.burst.max(self.previous_burst) <= MIN_BURST_PACKETS {
             return None;
@@ -392,6 +400,10 @@ impl<C: Resumable> Controller for BandwidthProbe<C> {
     fn window_bytes(&self) -> u64 {
         // A train is sent in addition to what the algorithm keeps in flight.
         self.inner.window_bytes() + self.train.map_or(0, |train| train.sent_bytes)
+    }
+
+    fn steady_state_window_bytes(&self) -> u64 {
+        self.inner.steady_state_window_bytes()
     }
 
     fn pacing_rate(&self) -> Bandwidth {

@@ -1,6 +1,13 @@
 use std::time::Duration;
 
 use super::recorded_sizes::{MANIFEST_BYTES, RUNGS};
+use crate::setup_checks::{SetupError, check};
+
+/// Bits of the player's set of initialised rungs.
+const MAX_RUNGS: usize = 64;
+const MIN_SEGMENT: Duration = Duration::from_millis(100);
+const MAX_SEGMENT: Duration = Duration::from_secs(60);
+const MAX_RESOURCE_BYTES: u64 = 1_000_000_000;
 
 /// What a player can fetch: a manifest, and the same segments at several rates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,27 +47,22 @@ impl BitrateLadder {
         }
     }
 
-    /// Whether it can be played: what is wrong with it.
-    pub(crate) fn problem(&self) -> Option<&'static str> {
-        let is_rising = self.rungs.is_sorted_by(|low, high| low.kbps < high.kbps);
-        let has_size = |bytes: &u64| (1..=MAX_RESOURCE_BYTES).contains(bytes);
-        let is_complete = |rung: &LadderRung| {
-            let sizes = &rung.segment_bytes;
-            has_size(&rung.init_bytes) && !sizes.is_empty() && sizes.iter().all(has_size)
-        };
-        match () {
-            () if !(1..=MAX_RUNGS).contains(&self.rungs.len()) => {
-                Some("a ladder has 1 to 64 rungs")
-            }
-            () if self.rungs[0].kbps == 0 || !is_rising => {
-                Some("rates of the rungs must rise from above 0")
-            }
-            () if self.segment < Duration::from_millis(100) => Some("segments have 0.1 s and more"),
-            () if !has_size(&self.manifest_bytes) || !self.rungs.iter().all(is_complete) => {
-                Some("sizes are 1 byte to 1 GB, and each rung has segments")
-            }
-            () => None,
-        }
+    pub(super) fn validate(&self, what: &str) -> Result<(), SetupError> {
+        check((1..=MAX_RUNGS).contains(&self.rungs.len()), || {
+            format!("{what}: {} rungs; allowed are 1 to {MAX_RUNGS}", self.rungs.len())
+        })?;
+        check((MIN_SEGMENT..=MAX_SEGMENT).contains(&self.segment), || {
+            format!("{what}: segments of {:?}; allowed are 0.1 to 60 s", self.segment)
+        })?;
+        let rates: Vec<u64> = self.rungs.iter().map(|rung| rung.kbps).collect();
+        check(rates[0] > 0 && rates.is_sorted_by(|low, high| low < high), || {
+            format!(
+                "{what}: rungs of {rates:?} kbit/s; each rate must be above the one before, the first \
+                 above 0"
+            )
+        })?;
+        check_size(&format!("{what}: manifest"), self.manifest_bytes)?;
+        self.rungs.iter().try_for_each(|rung| rung.validate(what))
     }
 
     pub(super) fn segment_bytes(&self, rung: usize, index: u64) -> u64 {
@@ -82,8 +84,23 @@ impl BitrateLadder {
     }
 }
 
-const MAX_RUNGS: usize = 64;
-const MAX_RESOURCE_BYTES: u64 = 1_000_000_000;
+impl LadderRung {
+    fn validate(&self, what: &str) -> Result<(), SetupError> {
+        let what = format!("{what}: rung of {} kbit/s", self.kbps);
+        check(!self.segment_bytes.is_empty(), || format!("{what}: no segments; it needs one"))?;
+        check_size(&format!("{what}: initialisation segment"), self.init_bytes)?;
+        self.segment_bytes
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, bytes)| check_size(&format!("{what}: segment {index}"), *bytes))
+    }
+}
+
+fn check_size(what: &str, bytes: u64) -> Result<(), SetupError> {
+    check((1..=MAX_RESOURCE_BYTES).contains(&bytes), || {
+        format!("{what} of {bytes} bytes; allowed are 1 byte to 1 GB")
+    })
+}
 
 #[cfg(test)]
 mod tests {
@@ -92,7 +109,7 @@ mod tests {
     #[test]
     fn the_recorded_ladder_has_the_announced_rates() {
         let ladder = BitrateLadder::recorded();
-        assert_eq!(ladder.problem(), None);
+        assert_eq!(ladder.validate("ladder"), Ok(()));
         assert_eq!(
             ladder.rungs.iter().map(|rung| rung.kbps).collect::<Vec<_>>(),
             [350, 620, 1570, 2540, 3600]
@@ -117,15 +134,28 @@ mod tests {
     }
 
     #[test]
-    fn ladders_that_can_not_be_played_are_found() {
+    fn ladder_that_cannot_be_played_is_rejected_with_the_value_and_the_range() {
         let good = BitrateLadder::recorded();
         let mut equal = good.clone();
         equal.rungs[1].kbps = equal.rungs[0].kbps;
         let mut empty = good.clone();
         empty.rungs[2].segment_bytes.clear();
-        let none = BitrateLadder { rungs: Vec::new(), ..good };
-        for bad in [equal, empty, none] {
-            assert!(bad.problem().is_some(), "{bad:?}");
+        let mut zero = good.clone();
+        zero.rungs[4].segment_bytes[7] = 0;
+        let none = BitrateLadder { rungs: Vec::new(), ..good.clone() };
+        let short = BitrateLadder { segment: Duration::from_millis(99), ..good };
+        for (bad, problem) in [
+            (
+                equal,
+                "flow 0: rungs of [350, 350, 1570, 2540, 3600] kbit/s; each rate must be above the one before, \
+                 the first above 0",
+            ),
+            (empty, "flow 0: rung of 1570 kbit/s: no segments; it needs one"),
+            (zero, "flow 0: rung of 3600 kbit/s: segment 7 of 0 bytes; allowed are 1 byte to 1 GB"),
+            (none, "flow 0: 0 rungs; allowed are 1 to 64"),
+            (short, "flow 0: segments of 99ms; allowed are 0.1 to 60 s"),
+        ] {
+            assert_eq!(bad.validate("flow 0").unwrap_err().to_string(), problem);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod abandonment;
 mod bola;
+mod delays;
 mod download;
 mod insufficient_buffer;
 mod ladder;
@@ -16,7 +17,8 @@ mod switch_history;
 mod throughput;
 mod virtual_player;
 
+pub(crate) use delays::REQUEST_DELAY;
 pub use ladder::{BitrateLadder, LadderRung};
 pub use outcome::{PlayerOutcome, PlayerSample};
 pub use setup::{BitrateStrategy, PlayerSetup};
-pub(crate) use virtual_player::{PlayerAction, REQUEST_DELAY, VirtualPlayer};
+pub(crate) use virtual_player::{PlayerAction, VirtualPlayer};

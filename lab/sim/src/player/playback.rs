@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::delays::RENDER_DELAY;
 use super::ladder::BitrateLadder;
 use super::outcome::{PlayerOutcome, PlayerSample};
 
@@ -8,9 +9,6 @@ const WAITING_LEVEL: Duration = Duration::from_millis(110);
 /// What the browser has decoded before it is shown, too late for a segment that replaces it: four frames that the renderer
 /// of Chromium holds (`limits::kMaxVideoFrames`), at 24 frames a second, and what is in the decoder, [`WAITING_LEVEL`].
 const DECODED_AHEAD: Duration = Duration::from_millis(277);
-/// From a segment's append to its first frame after a wait: with the append 20 ms behind the last byte, the median of
-/// sessions in Chromium 156.
-const RENDER_DELAY: Duration = Duration::from_millis(16);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlaybackState {

@@ -45,38 +45,46 @@ impl RungSelector {
 
     /// The rung to go to, if it is another one, and how long the next request is to be delayed.
     pub(super) fn choose(&mut self, choice: &RungChoice<'_>) -> (Option<usize>, Duration) {
-        let is_empty = choice.level_s <= EMPTY_S;
-        let is_blocked = self.abandonment.blocks_higher_rungs(choice.now_s);
-        let mut delay_s = 0.0;
-        let main = if self.uses_bola {
-            if self.bola.is_none() {
-                self.bola = BolaRule::new(choice.ladder, self.buffer_target_s);
-            }
-            let chosen = self.bola.as_mut().map(|bola| bola.choose(choice));
-            chosen.and_then(|(rung, delay)| {
-                delay_s = delay;
-                rung
-            })
-        } else if is_empty || is_blocked {
-            None
+        let (main, delay) = if self.uses_bola {
+            self.choose_by_level(choice)
         } else {
-            choice.estimate.safe_kbps().map(|kbps| choice.ladder.best_within(kbps))
+            (self.choose_by_throughput(choice), Duration::ZERO)
         };
-        let limits = if self.is_dynamic() {
-            [self.insufficient_buffer.limit(choice, is_empty), self.history.limit()]
-        } else {
-            [None, None]
-        };
-        let delay = Duration::from_secs_f64(delay_s);
-        let Some(rung) = main.into_iter().chain(limits.into_iter().flatten()).min() else {
-            return (None, delay);
-        };
+        let rungs = [main].into_iter().chain(self.limits(choice));
+        let Some(rung) = rungs.flatten().min() else { return (None, delay) };
         self.history.push(choice.current, rung);
+        let is_blocked = self.abandonment.blocks_higher_rungs(choice.now_s);
         let is_other = rung < choice.current || (rung > choice.current && !is_blocked);
         if is_other {
             self.on_rung(rung);
         }
         (is_other.then_some(rung), delay)
+    }
+
+    /// BOLA's choice, and the delay that it wants.
+    fn choose_by_level(&mut self, choice: &RungChoice<'_>) -> (Option<usize>, Duration) {
+        if self.bola.is_none() {
+            self.bola = BolaRule::new(choice.ladder, self.buffer_target_s);
+        }
+        let Some(bola) = &mut self.bola else { return (None, Duration::ZERO) };
+        let (rung, delay_s) = bola.choose(choice);
+        (rung, Duration::from_secs_f64(delay_s))
+    }
+
+    fn choose_by_throughput(&self, choice: &RungChoice<'_>) -> Option<usize> {
+        if choice.level_s <= EMPTY_S || self.abandonment.blocks_higher_rungs(choice.now_s) {
+            return None;
+        }
+        choice.estimate.safe_kbps().map(|kbps| choice.ladder.best_within(kbps))
+    }
+
+    /// The highest rungs that the other rules of the mix allow.
+    fn limits(&self, choice: &RungChoice<'_>) -> [Option<usize>; 2] {
+        if !self.is_dynamic() {
+            return [None, None];
+        }
+        let is_empty = choice.level_s <= EMPTY_S;
+        [self.insufficient_buffer.limit(choice, is_empty), self.history.limit()]
     }
 
     fn on_rung(&mut self, rung: usize) {

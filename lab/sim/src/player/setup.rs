@@ -2,6 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ladder::BitrateLadder;
+use crate::setup_checks::{SetupError, check};
+
+const MIN_BUFFER_TARGET: Duration = Duration::from_secs(1);
+const MAX_BUFFER_TARGET: Duration = Duration::from_secs(120);
 
 /// A player of a presentation on demand, as the lab's page configures dash.js.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +44,10 @@ impl PlayerSetup {
         }
     }
 
-    /// What is wrong with it.
-    pub(crate) fn problem(&self) -> Option<&'static str> {
-        let target = Duration::from_secs(1)..=Duration::from_secs(120);
-        let target_problem = "a player's buffer target is 1 to 120 s";
-        self.ladder.problem().or((!target.contains(&self.buffer_target)).then_some(target_problem))
+    pub(crate) fn validate(&self, what: &str) -> Result<(), SetupError> {
+        self.ladder.validate(what)?;
+        check((MIN_BUFFER_TARGET..=MAX_BUFFER_TARGET).contains(&self.buffer_target), || {
+            format!("{what}: buffer target of {:?}; allowed are 1 to 120 s", self.buffer_target)
+        })
     }
 }

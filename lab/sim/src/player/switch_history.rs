@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 /// Choices that are remembered, and that are needed for a judgement (dash.js 5.2.1, `core/Settings.js`,
 /// `switchHistoryRule.parameters.sampleSize`).
 const SAMPLE_SIZE: usize = 8;
-/// Drops per choice that was none above which a rung is avoided (`switchPercentageThreshold` there).
+/// Drops for each other choice above which a rung is avoided (`switchPercentageThreshold` there).
 const MAX_DROP_RATIO: f64 = 0.075;
 
 /// The last choices of a player, and the rule that avoids rungs that it had to leave (dash.js 5.2.1,

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::abandonment::DownloadProgress;
+use super::delays::{APPEND_DELAY, CONNECT_DELAY, MANIFEST_DELAY};
 use super::download::{Resource, ResourceDownload};
 use super::outcome::{PlayerOutcome, PlayerSample};
 use super::playback::PlaybackClock;
@@ -12,16 +13,6 @@ use super::throughput::ThroughputEstimate;
 
 /// Bytes of a response's head: nginx's, with CORS.
 const HEAD_BYTES: u64 = 320;
-/// From the play request to the connection, such that start-ups are those of docs/research/results/qoe-check and
-/// qoe-outage.
-const CONNECT_DELAY: Duration = Duration::from_millis(60);
-/// From the manifest to the next request: parsing it, and attaching a media source. This and the following two are
-/// medians of sessions in Chromium 156, less the link's part (docs/research/virtual-player.md).
-const MANIFEST_DELAY: Duration = Duration::from_millis(45);
-/// From a segment's last byte to the next request: its append.
-const APPEND_DELAY: Duration = Duration::from_millis(4);
-/// What a request takes beyond the link: browser, client edge, server edge, origin.
-pub(crate) const REQUEST_DELAY: Duration = Duration::from_millis(7);
 /// Rate for which the first rung is chosen (dash.js 5.2.1, `AbrController.js`, `DEFAULT_VIDEO_BITRATE`).
 const INITIAL_KBPS: f64 = 1000.0;
 /// Time between looks at a full buffer (`core/Settings.js` there, `scheduling.defaultTimeout`).

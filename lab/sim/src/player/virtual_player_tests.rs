@@ -3,6 +3,7 @@ use std::collections::VecDeque;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::super::delays::REQUEST_DELAY;
 use super::super::ladder::BitrateLadder;
 use super::super::setup::BitrateStrategy;
 use super::*;

@@ -1,5 +1,6 @@
 //! A sender with the loss recovery of RFC 9002 and a pacer, around a controller.
 
+mod frames;
 mod pacer;
 mod recovery;
 mod responses;
@@ -9,9 +10,10 @@ mod source;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use frames::CapturedFrame;
 use millrace_cc::{
-    AckedPacket, ControllerConfig, ControllerMetrics, LostPacket, PathController, PathModel,
-    PathStart, SentPacket, Time, Tuning,
+    AckedPacket, Bandwidth, ControllerConfig, ControllerMetrics, LostPacket, PathController,
+    PathModel, PathStart, SentPacket, Time, Tuning,
 };
 use pacer::Pacer;
 use rtt::{INITIAL_RTT, Rtt};
@@ -35,6 +37,7 @@ pub(crate) struct Departure {
     /// The unit of data that it carries.
     pub unit: u64,
     pub payload_bytes: u64,
+    pub at: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,7 @@ pub(crate) struct SenderCounts {
     pub probe_timeouts: u64,
     pub rtt_samples: u64,
     pub rtt_sum_ns: u64,
+    pub skipped_frames: u64,
 }
 
 /// A segment whose data is on the way.
@@ -205,6 +209,10 @@ impl SimulatedSender {
             // The next timeout counts from now even if a probe has to wait.
             self.last_sent = now;
         }
+        if self.feed.is_encoder() {
+            let rate = self.allowed_rate();
+            self.counts.skipped_frames += self.feed.capture(now, rate, self.next_unit);
+        }
         if !self.feed.has(self.next_unit) {
             let made = self.feed.produce(now, self.is_idle());
             if let Some((number, due)) = made {
@@ -227,6 +235,23 @@ impl SimulatedSender {
     /// The current response, and its bytes in the first `units` units.
     pub(crate) fn response_bytes(&self, units: u64) -> Option<(u64, u64)> {
         self.feed.response_bytes(units)
+    }
+
+    /// The rate that the controller allows over a round trip; zero before the first sample.
+    fn allowed_rate(&self) -> Bandwidth {
+        let Some(rtt) = self.rtt.smoothed() else { return Bandwidth::ZERO };
+        let of_window = Bandwidth::from_bytes_and_time(self.controller.window_bytes(), rtt);
+        of_window.min(self.controller.pacing_rate())
+    }
+
+    /// The oldest frame that has not arrived.
+    pub(crate) fn oldest_frame(&self) -> Option<CapturedFrame> {
+        self.feed.oldest_frame()
+    }
+
+    /// It has arrived.
+    pub(crate) fn remove_oldest_frame(&mut self) {
+        self.feed.remove_oldest_frame();
     }
 
     /// Whether all data has been sent and acknowledged.
@@ -298,7 +323,7 @@ impl SimulatedSender {
         self.last_sent = now;
         self.counts.sent += 1;
         self.pacer.on_packet(now.as_nanos(), bytes, self.controller.pacing_rate());
-        Departure { number, unit, payload_bytes: bytes }
+        Departure { number, unit, payload_bytes: bytes, at: now }
     }
 
     /// When the sender has to run again, after it has done everything that was due.
@@ -312,7 +337,8 @@ impl SimulatedSender {
         } else {
             self.feed.next(self.is_idle())
         };
-        [next, self.loss_at, self.probe_at()].into_iter().flatten().min()
+        let frame = self.feed.next_frame();
+        [next, frame, self.loss_at, self.probe_at()].into_iter().flatten().min()
     }
 
     /// RFC 9002, Section 6.2.1: not while a packet may be declared lost by time.

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use millrace_cc::{Bandwidth, Time};
 
+use super::frames::{CapturedFrame, EncodedFrames};
 use super::responses::Responses;
 use crate::DataSource;
 
@@ -17,6 +18,8 @@ pub(super) struct Feed {
     segments: u64,
     /// Of a player.
     responses: Responses,
+    /// Only of an encoder.
+    frames: Option<EncodedFrames>,
     closed: bool,
 }
 
@@ -24,7 +27,49 @@ impl Feed {
     pub(super) fn new(source: DataSource, start: Time, unit_bytes: u64) -> Self {
         let made_units = if source == DataSource::Bulk { u64::MAX } else { 0 };
         let responses = Responses::new(unit_bytes);
-        Self { source, start, unit_bytes, made_units, segments: 0, responses, closed: false }
+        let frames = match source {
+            DataSource::Encoder(setup) => Some(EncodedFrames::new(setup, start, unit_bytes)),
+            _ => None,
+        };
+        Self {
+            source,
+            start,
+            unit_bytes,
+            made_units,
+            segments: 0,
+            responses,
+            frames,
+            closed: false,
+        }
+    }
+
+    /// Whether an encoder makes the data.
+    pub(super) fn is_encoder(&self) -> bool {
+        self.frames.is_some()
+    }
+
+    /// Encodes the frames due by `now` at `rate`; `sent_units` have been sent. Returns the number of frames skipped.
+    pub(super) fn capture(&mut self, now: Time, rate: Bandwidth, sent_units: u64) -> u64 {
+        let Some(frames) = self.frames.as_mut().filter(|_| !self.closed) else { return 0 };
+        let (made_units, skipped) = frames.capture(now, rate, self.made_units, sent_units);
+        self.made_units = made_units;
+        skipped
+    }
+
+    /// When the encoder captures the next frame.
+    pub(super) fn next_frame(&self) -> Option<Time> {
+        self.frames.as_ref().filter(|_| !self.closed).map(EncodedFrames::next)
+    }
+
+    /// The oldest frame that has not arrived.
+    pub(super) fn oldest_frame(&self) -> Option<CapturedFrame> {
+        self.frames.as_ref().and_then(EncodedFrames::oldest)
+    }
+
+    pub(super) fn remove_oldest_frame(&mut self) {
+        if let Some(frames) = &mut self.frames {
+            frames.remove_oldest();
+        }
     }
 
     /// Stops producing data.
@@ -44,7 +89,7 @@ impl Feed {
             return None;
         }
         match self.source {
-            DataSource::Bulk | DataSource::Player(_) => None,
+            DataSource::Bulk | DataSource::Encoder(_) | DataSource::Player(_) => None,
             DataSource::Constant { rate } => {
                 self.made_units = rate.bytes_in(now - self.start) / self.unit_bytes;
                 None
@@ -68,7 +113,7 @@ impl Feed {
             return None;
         }
         match self.source {
-            DataSource::Bulk | DataSource::Player(_) => None,
+            DataSource::Bulk | DataSource::Encoder(_) | DataSource::Player(_) => None,
             DataSource::Constant { rate } => Some(self.after(rate, self.made_units + 1)),
             DataSource::Segments { period, .. } => idle.then(|| self.segment_due(period)),
         }
@@ -78,6 +123,9 @@ impl Feed {
     pub(super) fn bytes(&self, unit: u64) -> u64 {
         if matches!(self.source, DataSource::Player(_)) {
             return self.responses.unit_bytes(unit);
+        }
+        if let Some(frames) = &self.frames {
+            return frames.bytes(unit);
         }
         let DataSource::Segments { bytes, .. } = self.source else { return self.unit_bytes };
         let units = bytes.div_ceil(self.unit_bytes);
@@ -89,7 +137,10 @@ impl Feed {
     pub(super) fn segment_end(&self, number: u64) -> u64 {
         match self.source {
             DataSource::Segments { bytes, .. } => (number + 1) * bytes.div_ceil(self.unit_bytes),
-            DataSource::Bulk | DataSource::Constant { .. } | DataSource::Player(_) => u64::MAX,
+            DataSource::Bulk
+            | DataSource::Constant { .. }
+            | DataSource::Encoder(_)
+            | DataSource::Player(_) => u64::MAX,
         }
     }
 

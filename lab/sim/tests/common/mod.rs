@@ -13,7 +13,7 @@ use millrace_sim::{
 /// Sends `mbps` in packets of 1500 bytes of the network layer.
 pub fn constant(mbps: f64) -> Arc<dyn ControllerConfig> {
     let payload = (1500 - HEADER_BYTES) as f64 / 1500.0;
-    Arc::new(ConstantConfig { rate: Bandwidth::from_mbps(mbps * payload) })
+    Arc::new(ConstantConfig::new(Bandwidth::from_mbps(mbps * payload)))
 }
 
 pub fn link(mbps: f64, rtt_ms: u64, buffer_bytes: u64) -> LinkSetup {

@@ -100,7 +100,7 @@ this page. `target/lab/report.html` has the plots of the default settings.
 - **published**: Vivace and Iris with the constants and rules of their papers (`preset = \"published\"`).
 - **code**: Vivace with the rules of the code that its authors released (`preset = \"nsdi18-code\"`); Iris has no such code.
 - **default**: what the programs use. Scenarios of `conditions` have settings of their own and are run by default only.
-- The row *2018* has the baselines of that year: CUBIC, Reno, Vegas, Illinois and Westwood+ do not pace, and Allegro has the \
+- The row *2018* has the baselines of that year: CUBIC, Reno, Vegas, Illinois, Hybla and Westwood+ do not pace, and Allegro has the \
 start-up of its paper. In *2018-no-policer* BBR has no policer detection either, which Linux' BBR had in 2018, and ours has by default. A row is \
 there only where it changes something against the row above it; the first one has the baselines by default.
 

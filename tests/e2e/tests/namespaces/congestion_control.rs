@@ -73,7 +73,7 @@ fn fetch(world: &World, port: u16) -> Result<Transfer, String> {
 }
 
 fn regards_loss(name: &str) -> bool {
-    ["reno", "cubic", "vegas", "westwood", "illinois"].contains(&name)
+    ["reno", "cubic", "vegas", "westwood", "illinois", "hybla"].contains(&name)
 }
 
 /// One algorithm as the server's default.

@@ -1,0 +1,106 @@
+use std::time::Duration;
+
+use super::base_rtt::BaseRtt;
+use super::config::PccConfig;
+use crate::estimators::{LossWindow, LossWindowConfig};
+use crate::{CongestionEvent, Time};
+
+/// A warm start, and a round of intervals, find a standing queue if the RTT is more than this multiple of the base RTT.
+/// Measured in docs/research/mcc.md (Migration).
+pub(super) const STANDING_QUEUE_RTT_RATIO: f64 = 1.25;
+
+/// Least standing queue: less may be jitter, or a held back acknowledgement.
+const MIN_STANDING_QUEUE_S: f64 = 0.005;
+
+/// The bound in flight after an overflow, as a share of what was in flight and not lost.
+const OVERFLOW_DECREASE: f64 = 0.7;
+/// An overflow that loses more than this share of what was in flight is severe. Flows that share a buffer cause each other
+/// smaller ones.
+const SEVERE_LOSS: f64 = 0.2;
+
+/// Bounds the bytes in flight by the path's RTT without a queue, and by what its buffer has held.
+#[derive(Debug)]
+pub(super) struct PathWindow {
+    /// Latency-sensitive members, and those with `base_rtt_window`.
+    base_rtt: Option<BaseRtt>,
+    /// Present with `loss_window_s`.
+    loss_window: Option<LossWindow>,
+}
+
+impl PathWindow {
+    pub(super) fn new(config: &PccConfig) -> Self {
+        let is_latency_sensitive = config.utility.is_latency_sensitive();
+        let loss_window = (config.loss_window_s > 0.0).then(|| {
+            LossWindow::new(LossWindowConfig {
+                memory: Duration::from_secs_f64(config.loss_window_s),
+                growth_packets: config.loss_window_growth,
+                decrease: OVERFLOW_DECREASE,
+                severe_loss: SEVERE_LOSS,
+                // Without a regard for latency a queue grows until the buffer overflows.
+                from_first_queue: !is_latency_sensitive,
+            })
+        });
+        Self {
+            base_rtt: (is_latency_sensitive || config.base_rtt_window)
+                .then(|| BaseRtt::new(config.queue_headroom())),
+            loss_window,
+        }
+    }
+
+    /// Processes the RTT sample of an event, with the rate in force. If it shows that the path has become longer,
+    /// returns the rate before, which the window had limited since.
+    pub(super) fn on_rtt(&mut self, event: &CongestionEvent<'_>, rate_mbps: f64) -> Option<f64> {
+        let (base, rtt) = (self.base_rtt.as_mut()?, event.rtt?);
+        base.add(event.now, rtt.latest, rtt.smoothed, rate_mbps, event.prior_in_flight_bytes)
+    }
+
+    /// Processes acknowledgements and losses; `window_bytes` is the window without the bound after an overflow.
+    pub(super) fn on_event(
+        &mut self,
+        event: &CongestionEvent<'_>,
+        window_bytes: u64,
+        mtu_bytes: u64,
+    ) {
+        let base = self.base_rtt.as_ref().and_then(BaseRtt::queue_free);
+        if let (Some(window), Some(base)) = (&mut self.loss_window, base) {
+            window.on_event(event, base, window_bytes, mtu_bytes);
+        }
+    }
+
+    /// Timeouts: losses of what was sent before show no overflow.
+    pub(super) fn on_timeout(&mut self, now: Time) {
+        if let Some(window) = &mut self.loss_window {
+            window.on_timeout(now);
+        }
+    }
+
+    /// The smallest RTT of the path at a warm start, whose queue may stand.
+    pub(super) fn begin_with(&mut self, now: Time, min_rtt: Duration) {
+        if let Some(base) = &mut self.base_rtt {
+            base.begin_with(now, min_rtt);
+        }
+    }
+
+    /// RTT from which on a queue stands; `None` while the base RTT is unknown.
+    pub(super) fn standing_queue_rtt_s(&self) -> Option<f64> {
+        let base_s = self.base_rtt.as_ref()?.queue_free()?.as_secs_f64();
+        Some((STANDING_QUEUE_RTT_RATIO * base_s).max(base_s + MIN_STANDING_QUEUE_S))
+    }
+
+    /// The time that the window covers, by the base RTT.
+    pub(super) fn horizon(&self) -> Option<Duration> {
+        self.base_rtt.as_ref().and_then(BaseRtt::window_horizon)
+    }
+
+    /// `window_bytes`, bounded.
+    pub(super) fn bounded(&self, window_bytes: u64) -> u64 {
+        let window = self.loss_window.as_ref().map_or(window_bytes, |it| it.bound(window_bytes));
+        let trial = self.base_rtt.as_ref().and_then(BaseRtt::trial_window_bytes);
+        window.min(trial.unwrap_or(u64::MAX))
+    }
+
+    /// Whether an overflow is remembered.
+    pub(super) fn has_overflowed(&self, now: Time) -> bool {
+        self.loss_window.is_some_and(|window| window.has_overflowed(now))
+    }
+}
