@@ -17,8 +17,6 @@ const HEAD_BYTES: u64 = 320;
 const INITIAL_KBPS: f64 = 1000.0;
 /// Time between looks at a full buffer (`core/Settings.js` there, `scheduling.defaultTimeout`).
 const FULL_BUFFER_INTERVAL: Duration = Duration::from_millis(500);
-/// Lengths of a segment ahead of the playhead that a fast switch leaves alone (`StreamProcessor.js` there).
-const FAST_SWITCH_LEAD: f64 = 1.5;
 /// A segment that comes faster is taken for a cached one (`core/Settings.js` there, `cacheLoadThresholds.video`).
 const CACHED_BELOW: Duration = Duration::from_millis(10);
 /// A request ends after this time (`fragmentRequestTimeout` there), and is repeated later
@@ -319,8 +317,9 @@ impl VirtualPlayer {
         level_s + if target_s <= segment_s { 0.0 } else { segment_s } < target_s
     }
 
-    /// Goes to another rung. With fast switch, what is buffered of lower rungs is fetched again from 1.5 lengths of a
-    /// segment ahead of the playhead on.
+    /// Goes to another rung. With fast switch, what is buffered of lower rungs is fetched again from the segment on the
+    /// screen on: `StreamProcessor.js` of dash.js 5.2.1 adds 1.5 lengths of a segment of the representation that
+    /// `AbrController.js` names, where `fragmentDuration` is `null`, hence nothing.
     fn go_to(&mut self, rung: usize, now: Duration) {
         self.rung = rung;
         // Before the first frame dash.js begins with the first segment again, as in all sessions that were looked at.
@@ -328,11 +327,10 @@ impl VirtualPlayer {
             self.next_index = 0;
             return;
         }
-        let lead = self.setup.ladder.segment.mul_f64(FAST_SWITCH_LEAD);
-        let (index, buffered) = self.playback.segment_at(self.playback.position() + lead);
+        let (index, buffered) = self.playback.segment_at(self.playback.position());
         let is_blocked = self.selector.abandonment.blocks_higher_rungs(now.as_secs_f64());
         let is_up = buffered.is_some_and(|buffered| buffered < rung);
-        if self.setup.fast_switch && is_up && self.playback.level() >= lead && !is_blocked {
+        if self.setup.fast_switch && is_up && !is_blocked {
             self.next_index = index;
         }
     }

@@ -143,11 +143,22 @@ fn a_fast_switch_fetches_again_what_is_buffered() {
     let (without, without_index) = with_step(false);
     // One may be under way.
     assert!(without_index - without.segments <= 1, "each segment once");
-    // The buffer has 13 to 15 s when the rate rises; the first two of them stay, and the estimate rises over some rungs.
+    // The buffer has 13 to 15 s when the rate rises, and the estimate rises over some rungs.
     let again = with.segments - with_index;
     assert!((10..=30).contains(&again), "{again}");
     assert!(with.bitrate_kbps.unwrap() > without.bitrate_kbps.unwrap() + 300.0);
     assert_eq!((with.stalls, without.stalls), (0, 0));
+}
+
+#[test]
+fn a_fast_switch_begins_with_the_segment_on_the_screen() {
+    let mut player = VirtualPlayer::new(setup(BitrateStrategy::Throughput, true));
+    FluidLink::new(ms(50), |_| 1000.0).play(&mut player, ms(20_000), |_, _| {});
+    // The first frame came after half a second.
+    player.sample(ms(20_000));
+    assert!(player.next_index > 25, "{}", player.next_index);
+    player.go_to(4, ms(20_000));
+    assert_eq!(player.next_index, 19);
 }
 
 #[test]
