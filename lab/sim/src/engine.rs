@@ -1,3 +1,6 @@
+mod conservation;
+mod players;
+
 use std::time::Duration;
 
 use millrace_cc::{Bandwidth, Time};
@@ -29,12 +32,12 @@ impl LinkSized for Packet {
     }
 }
 
-/// Indices of the timers: three shared ones, then three for each flow.
+/// Indices of the timers: three shared ones, then four for each flow.
 const EVENT_QUEUE: usize = 0;
 const LINK: usize = 1;
 const SUPERVISOR: usize = 2;
 const SHARED: usize = 3;
-const PER_FLOW: usize = 3;
+const PER_FLOW: usize = 4;
 
 /// Timers of a flow, in the order in which they fire at the same time.
 #[derive(Clone, Copy)]
@@ -45,6 +48,8 @@ enum Of {
     AckDelay = 1,
     /// Pacing, loss, probe or source.
     Sender = 2,
+    /// The player, or what it asks for reaches the sender.
+    Player = 3,
 }
 
 fn place(flow: usize, of: Of) -> usize {
@@ -122,6 +127,7 @@ impl<'a> Engine<'a> {
                     match of {
                         of if of == Of::Ack as usize => self.on_acks(flow),
                         of if of == Of::AckDelay as usize => self.acknowledge(flow),
+                        of if of == Of::Player as usize => self.on_player(flow),
                         _ => self.drive(flow),
                     }
                 }
@@ -162,10 +168,12 @@ impl<'a> Engine<'a> {
                         self.supervisor.started(flow, now);
                     }
                     self.drive(flow);
+                    self.schedule_player(flow);
                 }
                 Item::Stop(flow) => {
                     self.flows[flow].sender.stop();
                     self.timers.set(place(flow, Of::Sender), NEVER);
+                    self.timers.set(place(flow, Of::Player), NEVER);
                 }
                 Item::Ask(flow, order) => {
                     let now = self.now();
@@ -244,7 +252,15 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// Time of a flow's acknowledgements and requests on the way back. Both ways together are the round trip, odd
+    /// nanosecond included.
+    fn back_ns(&self, index: usize) -> u64 {
+        let rtt_ns = self.bottleneck.link().rtt.as_nanos() as u64;
+        rtt_ns - rtt_ns / 2 + self.flows[index].extra_rtt_ns
+    }
+
     fn on_new_data(&mut self, index: usize) {
+        self.give_to_player(index);
         let flow = &mut self.flows[index];
         // A flow's own propagation is entirely on the return path. Only the receiver's times differ: they are
         // earlier by half of it.
@@ -263,10 +279,8 @@ impl<'a> Engine<'a> {
     }
 
     fn acknowledge(&mut self, index: usize) {
-        let rtt_ns = self.bottleneck.link().rtt.as_nanos() as u64;
+        let back_ns = self.back_ns(index);
         let flow = &mut self.flows[index];
-        // Both ways together are the round trip, odd nanosecond included.
-        let back_ns = rtt_ns - rtt_ns / 2 + flow.extra_rtt_ns;
         let lost = u128::from(flow.reverse_loss.next_u64()) < self.reverse_below;
         flow.receiver.acknowledge(self.now_ns, back_ns, lost);
         self.timers.set(place(index, Of::AckDelay), NEVER);
@@ -338,33 +352,11 @@ impl<'a> Engine<'a> {
             rtt: self.bottleneck.link().rtt,
             loss: self.bottleneck.link().loss,
         };
+        let now = self.now();
         for (flow, sample) in self.flows.iter_mut().zip(&mut self.samples) {
-            flow.sample(every, sample);
+            flow.sample(now, every, sample);
         }
         self.observer.sample(Time::from_nanos(self.now_ns), &link, &self.samples);
-    }
-
-    /// Every packet that was sent has arrived, was lost, or is inside: in total and flow by flow.
-    fn assert_conserved(&self) {
-        let total = self.bottleneck.pipe.counters();
-        let inside = self.bottleneck.pipe.inside_packets();
-        assert_eq!(
-            total.arrived_packets,
-            total.delivered_packets + total.lost_packets + total.dropped_packets + inside,
-            "packets of the link: {total:?}, {inside} inside"
-        );
-        let mut inside = vec![0; self.flows.len()];
-        for packet in self.bottleneck.pipe.inside() {
-            inside[packet.flow as usize] += 1;
-        }
-        for (flow, inside) in self.flows.iter().zip(inside) {
-            let counts = flow.counts;
-            assert_eq!(
-                flow.sender.counts.sent,
-                counts.delivered + counts.random_lost + counts.dropped + inside,
-                "packets of a flow: {counts:?}, {inside} inside"
-            );
-        }
     }
 
     fn outcome(&self) -> SimulationOutcome {

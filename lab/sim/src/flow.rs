@@ -4,6 +4,7 @@ use millrace_cc::{Bandwidth, Time};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
+use crate::attached_player::AttachedPlayer;
 use crate::random::{SeedPurpose, seed};
 use crate::receiver::Receiver;
 use crate::sender::{SenderCounts, SimulatedSender};
@@ -37,6 +38,7 @@ pub(crate) struct FlowRun {
     pub rtt: DelayTally,
     pub queueing: DelayTally,
     pub segment_time: DelayTally,
+    pub player: Option<AttachedPlayer>,
     frame_delay: DelayTally,
     at_warmup: (SenderCounts, FlowPacketCounts),
     at_sample: (SenderCounts, FlowPacketCounts),
@@ -56,6 +58,7 @@ impl FlowRun {
             rtt: DelayTally::new(),
             queueing: DelayTally::new(),
             segment_time: DelayTally::new(),
+            player: AttachedPlayer::of(flow),
             frame_delay: DelayTally::new(),
             at_warmup: Default::default(),
             at_sample: Default::default(),
@@ -76,7 +79,7 @@ impl FlowRun {
     }
 
     /// Fills in `sample` for the time since the previous one.
-    pub(crate) fn sample(&mut self, every: Duration, sample: &mut FlowSample) {
+    pub(crate) fn sample(&mut self, now: Time, every: Duration, sample: &mut FlowSample) {
         let (sent, counts) = (self.sender.counts, self.counts);
         let (sent_before, before) = std::mem::replace(&mut self.at_sample, (sent, counts));
         let rate = |bytes| Bandwidth::from_bytes_and_time(bytes, every);
@@ -92,6 +95,7 @@ impl FlowRun {
             smoothed_rtt: self.sender.smoothed_rtt(),
             in_flight_bytes: self.sender.in_flight_bytes(),
             metrics: self.sender.metrics(),
+            player: self.player.as_mut().map(|player| player.sample(now)),
         };
     }
 
@@ -118,6 +122,7 @@ impl FlowRun {
             queueing: self.queueing.summary(),
             segments: counts.segments - before.segments,
             segment_time: self.segment_time.summary(),
+            player: self.player.as_ref().map(|player| player.outcome(Time::ZERO + end)),
             frames: FrameTotals {
                 frames: counts.frames - before.frames,
                 late: counts.late_frames - before.late_frames,

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use millrace_cc::{Bandwidth, ControllerMetrics, Time};
 
+use crate::PlayerSample;
+
 /// The link at one moment. Rates are of the time since the last sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkSample {
@@ -40,6 +42,8 @@ pub struct FlowSample {
     pub in_flight_bytes: u64,
     /// The controller's metrics: state, window, pacing rate, and its own figures.
     pub metrics: ControllerMetrics,
+    /// Of a flow with a player.
+    pub player: Option<PlayerSample>,
 }
 
 /// A packet that has crossed the link.

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use millrace_cc::Bandwidth;
 
+use crate::PlayerOutcome;
+
 /// Outcome of a run. All totals are of the time after the warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulationOutcome {
@@ -92,6 +94,8 @@ pub struct SimulatedFlowTotals {
     pub segments: u64,
     /// Time from a segment's request to its last byte.
     pub segment_time: Delays,
+    /// What the viewer saw, warm-up included, of a flow with a player.
+    pub player: Option<PlayerOutcome>,
 }
 
 impl SimulatedFlowTotals {

@@ -117,6 +117,11 @@ impl Receiver {
     pub(crate) fn has_all(&self, units: u64) -> bool {
         self.units.below >= units
     }
+
+    /// Units that have arrived without a gap.
+    pub(crate) fn units_in_order(&self) -> u64 {
+        self.units.below
+    }
 }
 
 /// The units of data received: all units below `below`, and some above it.

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
-use thiserror::Error;
 
-use crate::RateTrace;
+use crate::setup_checks::{SetupError, check, check_buffer, check_delay, check_loss, check_rate};
+use crate::{DataSource, RateTrace};
 
 /// Bytes of a packet that are not UDP payload: the headers of IPv6 and UDP.
 pub const HEADER_BYTES: u64 = 48;
@@ -177,46 +177,6 @@ pub enum Order {
     Migrate(Arc<dyn ControllerConfig>),
 }
 
-/// The data of a flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum DataSource {
-    /// Unlimited data.
-    Bulk,
-    /// A video: this much UDP payload per period. The next segments wait while one is being sent;
-    /// overdue ones follow one after the other.
-    Segments {
-        /// Size of a segment.
-        bytes: u64,
-        /// Time from one request to the next.
-        period: Duration,
-    },
-    /// Full packets at a constant rate in UDP payload. Data that can't leave waits.
-    Constant {
-        /// The rate.
-        rate: Bandwidth,
-    },
-    /// Frames of a live encoder, which takes the rate that the congestion controller allows.
-    Encoder(EncoderSetup),
-}
-
-/// A live encoder. It takes a share of the pacing rate or of a window in a smoothed round trip, whichever is less, when a
-/// frame is captured. While frames wait to be sent, it skips frames.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EncoderSetup {
-    /// Time from one frame to the next.
-    pub frame_time: Duration,
-    /// Share of the rate that it takes, above 0 to 1. The rest is for lost data and for a frame's burst.
-    pub rate_share: f64,
-    /// Least rate that it encodes at, in UDP payload; also before there is a round trip.
-    pub min_rate: Bandwidth,
-    /// Highest rate that it encodes at.
-    pub max_rate: Bandwidth,
-    /// Frames from one key frame to the next, 1 or more: with 1 all are alike.
-    pub key_frame_every: u64,
-    /// Size of a key frame, as a multiple of the others', 1 or more.
-    pub key_frame_ratio: f64,
-}
-
 /// When a receiver acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckPolicy {
@@ -235,49 +195,14 @@ impl Default for AckPolicy {
     }
 }
 
-/// An invalid setup.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct SetupError(String);
-
-fn check(good: bool, problem: impl FnOnce() -> String) -> Result<(), SetupError> {
-    if good { Ok(()) } else { Err(SetupError(problem())) }
-}
-
 const MAX_DURATION: Duration = Duration::from_secs(1_000_000);
-const MAX_DELAY: Duration = Duration::from_secs(20);
-const MAX_BUFFER_BYTES: u64 = 1_000_000_000;
-const MIN_RATE: Bandwidth = Bandwidth::from_bits_per_s(1_000);
-const MAX_RATE: Bandwidth = Bandwidth::from_bits_per_s(100_000_000_000);
 const MAX_FLOWS: usize = 10_000;
-
-fn check_rate(what: &str, rate: Bandwidth) -> Result<(), SetupError> {
-    check((MIN_RATE..=MAX_RATE).contains(&rate), || {
-        format!("{what}: rate of {} bit/s; allowed are 1 kbit/s to 100 Gbit/s", rate.bits_per_s())
-    })
-}
 
 fn check_link_rate(what: &str, rate: &LinkRate) -> Result<(), SetupError> {
     match rate {
         LinkRate::Constant(rate) => check_rate(what, *rate),
         LinkRate::Trace(_) => Ok(()),
     }
-}
-
-fn check_delay(what: &str, name: &str, delay: Duration) -> Result<(), SetupError> {
-    check(delay <= MAX_DELAY, || format!("{what}: {name} of {delay:?}; allowed are 0 to 20 s"))
-}
-
-fn check_loss(what: &str, loss: f64) -> Result<(), SetupError> {
-    check((0.0..=1.0).contains(&loss), || {
-        format!("{what}: loss of {loss}; allowed are 0 to 1 (0.01 is one per cent)")
-    })
-}
-
-fn check_buffer(what: &str, bytes: u64) -> Result<(), SetupError> {
-    check(bytes <= MAX_BUFFER_BYTES, || {
-        format!("{what}: buffer of {bytes} bytes; allowed are 0 to 1 GB")
-    })
 }
 
 impl Setup {
@@ -380,31 +305,6 @@ impl FlowSetup {
         check(self.ack.every >= 1, || format!("{what}: an acknowledgement after 0 packets"))?;
         check_delay(what, "acknowledgement delay", self.ack.max_delay)?;
         check_delay(what, "acknowledgement aggregation", self.ack.aggregation)?;
-        match self.source {
-            DataSource::Bulk => Ok(()),
-            DataSource::Constant { rate } => check_rate(what, rate),
-            DataSource::Encoder(encoder) => {
-                check_rate(what, encoder.min_rate)?;
-                check_rate(what, encoder.max_rate)?;
-                check(encoder.min_rate <= encoder.max_rate, || {
-                    format!("{what}: the encoder's least rate is above its highest")
-                })?;
-                let is_possible = encoder.rate_share > 0.0 && encoder.rate_share <= 1.0;
-                check(is_possible && encoder.frame_time >= Duration::from_millis(1), || {
-                    format!("{what}: {encoder:?}; allowed are shares up to 1, frames from 1 ms on")
-                })?;
-                check(encoder.key_frame_every >= 1 && encoder.key_frame_ratio >= 1.0, || {
-                    format!(
-                        "{what}: key frames each {} frames, {} times as large; allowed are 1 and more of both",
-                        encoder.key_frame_every, encoder.key_frame_ratio
-                    )
-                })
-            }
-            DataSource::Segments { bytes, period } => {
-                check(bytes > 0 && period >= Duration::from_millis(1), || {
-                    format!("{what}: segments of {bytes} bytes each {period:?}")
-                })
-            }
-        }
+        self.source.validate(what)
     }
 }

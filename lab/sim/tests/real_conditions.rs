@@ -157,7 +157,7 @@ fn a_video_is_in_time_and_neither_collapses_nor_bursts() {
         ["reno", "cubic", "illinois", "hybla", "westwood", "vegas", "allegro", "vivace-loss"];
     for algorithm in algorithms() {
         let name = algorithm.name();
-        let flow = FlowSetup { source, ..FlowSetup::bulk(algorithm) };
+        let flow = FlowSetup { source: source.clone(), ..FlowSetup::bulk(algorithm) };
         let warmup = Duration::from_secs(5);
         let run = |seed| logged(&Setup { warmup, seed, ..setup(path(), vec![flow.clone()], 40) });
         let (outcome, log) = run(1);

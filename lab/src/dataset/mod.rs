@@ -236,7 +236,7 @@ fn run_path(
             // The first round has the same seed whatever `repeat` is.
             let seed = path.number ^ (round << 32);
             let first = FlowSetup {
-                source,
+                source: source.clone(),
                 initial_window_packets: INITIAL_WINDOW_PACKETS,
                 ..FlowSetup::bulk(Arc::clone(&supervisor.controllers[0]))
             };

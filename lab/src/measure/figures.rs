@@ -1,6 +1,6 @@
 //! The figures of a run, from its totals and the record.
 
-use millrace_sim::{Delays, FrameTotals, SimulatedFlowTotals, SimulationOutcome};
+use millrace_sim::{Delays, FrameTotals, PlayerOutcome, SimulatedFlowTotals, SimulationOutcome};
 
 use super::drops;
 use super::dynamics::{self, Times};
@@ -191,6 +191,22 @@ fn totals(figures: &mut Figures, of: &SimulatedFlowTotals, capacity_mbps: f64) {
         figures.set("segment_s.p95", p95.as_secs_f64());
         figures.set("segment_s.max", max.as_secs_f64());
     }
+    if let Some(session) = &of.player {
+        player(figures, session);
+    }
+}
+
+/// Of a simulated player: the figures of a browser's session but for those of pictures.
+fn player(figures: &mut Figures, session: &PlayerOutcome) {
+    figures.set_if("startup_s", session.startup.map(|startup| startup.as_secs_f64()));
+    figures.set("stalls", f64::from(session.stalls));
+    figures.set("rebuffer_ratio", session.rebuffer_ratio());
+    figures.set_if("bitrate_kbps", session.bitrate_kbps);
+    figures.set("switches", f64::from(session.switches));
+    figures.set("qoe_lin", session.qoe_lin());
+    figures.set("qoe_lin_without_switches", session.qoe_lin_without_switches());
+    figures.set("segments", session.segments as f64);
+    figures.set("watched_s", session.session.as_secs_f64());
 }
 
 /// Of a live encoder's frames.

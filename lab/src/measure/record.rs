@@ -1,6 +1,6 @@
 //! The record of a run: throughput every 100 ms, and rows of the series if they are requested.
 
-use millrace_sim::{FlowSample, HEADER_BYTES, LinkSample, PacketDelivered};
+use millrace_sim::{FlowSample, HEADER_BYTES, LinkSample, PacketDelivered, PlayerSample};
 
 use super::epochs::EpochRecord;
 use crate::results::series::{Screen, SeriesRow};
@@ -64,7 +64,18 @@ impl From<&FlowSample> for FlowPoint {
             window_bytes: Some(sample.metrics.window_bytes as f64),
             pacing_mbps: Some(sample.metrics.pacing_rate.mbps()),
             in_flight_bytes: Some(sample.in_flight_bytes),
-            screen: Screen::default(),
+            screen: sample.player.as_ref().map_or_else(Screen::default, Screen::of),
+        }
+    }
+}
+
+impl Screen {
+    /// Of a simulated player, whose pictures do not exist.
+    fn of(player: &PlayerSample) -> Self {
+        Self {
+            shown_kbps: player.shown_kbps.map(|kbps| kbps as f64),
+            psnr_db: None,
+            buffer_s: Some(player.buffer.as_secs_f64()),
         }
     }
 }

@@ -95,7 +95,7 @@ pub const OF_FLOW: [(&str, &str); 46] = [
         "Slope k of the line through these points by least squares, in ms for each Mbit/s (Iris, Equation 2)",
     ),
     ("epoch_intercept_ms", "Its intercept b, in ms"),
-    ("segments", "Of a video-like source: segments that arrived whole"),
+    ("segments", "Of a video-like source or a virtual player: segments that arrived whole"),
     ("segment_s", "Of a video-like source: time from a request to its last byte"),
     (
         "frame_delay_ms",

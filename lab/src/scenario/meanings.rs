@@ -116,7 +116,7 @@ pub(super) const MEANINGS: [(&str, &str); 111] = [
     (
         "flow[].app",
         "What the flows have to send: as much as they can, segments of a video-like source, frames of a live encoder \
-         (simulator only), or what a DASH or an RTSP player fetches (emulator only).",
+         (simulator only), or what a player fetches: of DASH (in the simulator a virtual one), or of RTSP (emulator only).",
     ),
     ("flow[].segment_bytes", "For `on_off`: size of a segment."),
     ("flow[].every_s", "For `on_off`: time from one segment to the next."),
@@ -141,7 +141,10 @@ pub(super) const MEANINGS: [(&str, &str); 111] = [
         "flow[].key_frame_ratio",
         "For `encoder`: size of a key frame, as a multiple of the others'; the mean rate stays.",
     ),
-    ("flow[].abr", "For `dash`: how the player chooses the next segment's bitrate."),
+    (
+        "flow[].abr",
+        "For `dash`: how the player chooses the next segment's bitrate; `l2a` and `lolp` in the emulator only.",
+    ),
     ("flow[].buffer_s", "For `dash`: media that the player strives to have in its buffer."),
     (
         "flow[].fast_switch",

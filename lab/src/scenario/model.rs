@@ -189,7 +189,7 @@ pub enum App {
     },
     /// Frames of a live encoder that follows the rate of the congestion controller: simulator only.
     Encoder(Encoder),
-    /// A real DASH player in a browser: emulator only.
+    /// A DASH player: in the emulator a real one in a browser, in the simulator a virtual one.
     Dash {
         /// How it chooses the next segment's rung.
         abr: Abr,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
 use millrace_sim::{
-    AckPolicy, DataSource, EncoderSetup, FlowSetup, LinkChange, LinkRate, LinkSetup, Order,
-    RandomLinkChange, Setup,
+    AckPolicy, BitrateLadder, BitrateStrategy, DataSource, EncoderSetup, FlowSetup, LinkChange,
+    LinkRate, LinkSetup, Order, PlayerSetup, RandomLinkChange, Setup,
 };
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use super::external::ExternalControllers;
 use super::mcc;
 use crate::measure::SAMPLE_S;
 use crate::runner::NotDone;
-use crate::scenario::{self, App, FlowGroup, GroupConnections, Scenario, Sim, Via};
+use crate::scenario::{self, Abr, App, FlowGroup, GroupConnections, Scenario, Sim, Via};
 use crate::traces::Traces;
 
 /// The simulator's setup of one run of `scenario`.
@@ -104,29 +104,12 @@ fn flows_of(
         let problem = "the simulator's flows go in the direction of the data only";
         return Err(NotDone::Skipped(problem.to_owned()));
     }
-    let source = match group.app {
-        App::Bulk => DataSource::Bulk,
-        App::OnOff { segment_bytes, every_s } => {
-            DataSource::Segments { bytes: segment_bytes, period: s(every_s) }
-        }
-        App::Encoder(encoder) => DataSource::Encoder(EncoderSetup {
-            frame_time: s(1.0 / encoder.frames_per_s),
-            rate_share: encoder.rate_share,
-            min_rate: Bandwidth::from_mbps(encoder.min_mbps),
-            max_rate: Bandwidth::from_mbps(encoder.max_mbps),
-            key_frame_every: encoder.key_frame_every,
-            key_frame_ratio: encoder.key_frame_ratio,
-        }),
-        App::Dash { .. } | App::Rtsp { .. } => {
-            return Err(NotDone::Skipped("players run in the emulator only".to_owned()));
-        }
-    };
     let algorithm = match group.via {
         Via::External => externals.settings(group)?,
         _ => controller(&group.cc, &group.parameters)?,
     };
     let mut flow = FlowSetup::bulk(algorithm);
-    flow.source = source;
+    flow.source = source(&group.app)?;
     flow.stop = Some(s(group.stop_s));
     flow.extra_rtt = ms(group.extra_rtt_ms);
     flow.packet_bytes = sim.packet_bytes;
@@ -148,6 +131,45 @@ fn flows_of(
     }
     let with_start = |number| FlowSetup { start: s(group.start_of_s(number)), ..flow.clone() };
     Ok((0..group.count).map(with_start).collect())
+}
+
+fn source(app: &App) -> Result<DataSource, NotDone> {
+    Ok(match *app {
+        App::Bulk => DataSource::Bulk,
+        App::OnOff { segment_bytes, every_s } => {
+            DataSource::Segments { bytes: segment_bytes, period: s(every_s) }
+        }
+        App::Encoder(encoder) => DataSource::Encoder(EncoderSetup {
+            frame_time: s(1.0 / encoder.frames_per_s),
+            rate_share: encoder.rate_share,
+            min_rate: Bandwidth::from_mbps(encoder.min_mbps),
+            max_rate: Bandwidth::from_mbps(encoder.max_mbps),
+            key_frame_every: encoder.key_frame_every,
+            key_frame_ratio: encoder.key_frame_ratio,
+        }),
+        App::Dash { abr, buffer_s, fast_switch } => DataSource::Player(Arc::new(PlayerSetup {
+            ladder: Arc::new(BitrateLadder::recorded()),
+            strategy: strategy(abr)?,
+            buffer_target: s(buffer_s),
+            fast_switch,
+        })),
+        App::Rtsp { .. } => {
+            let problem = "players of streams run in the emulator only";
+            return Err(NotDone::Skipped(problem.to_owned()));
+        }
+    })
+}
+
+fn strategy(abr: Abr) -> Result<BitrateStrategy, NotDone> {
+    match abr {
+        Abr::Throughput => Ok(BitrateStrategy::Throughput),
+        Abr::Bola => Ok(BitrateStrategy::Bola),
+        Abr::Dynamic => Ok(BitrateStrategy::Dynamic),
+        Abr::L2a | Abr::Lolp => {
+            let problem = format!("abr = \"{}\" runs in the emulator only", abr.name());
+            Err(NotDone::Skipped(problem))
+        }
+    }
 }
 
 fn controller(

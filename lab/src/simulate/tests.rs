@@ -279,3 +279,44 @@ fn a_run_that_floods_the_link_ends_and_is_skipped() {
     let many = run_text(&text(150), out.path(), 1);
     assert_eq!((many.counts.skipped, many.counts.done), (0, 1), "75 times");
 }
+
+/// A player over a link that carries the second rung only, 30 s.
+fn with_player(app: &str) -> String {
+    format!(
+        "name = \"player\"\ntitle = \"Player\"\nduration_s = 30\nseries = \"all\"\n[link]\nrate_mbps = 1.2\nrtt_ms = 50\n\
+         buffer_bytes = 60000\n[[flow]]\ncc = \"cubic\"\n{app}\n"
+    )
+}
+
+#[test]
+fn a_virtual_player_has_the_figures_of_a_session_in_a_browser_but_for_pictures() {
+    let out = tempfile::tempdir().unwrap();
+    for abr in ["throughput", "bola", "dynamic"] {
+        let summary =
+            run_text(&with_player(&format!("app = \"dash\"\nabr = \"{abr}\"")), out.path(), 1);
+        assert_eq!(summary.counts.done, 1, "{summary:?}");
+        let flows = json(&out.path().join("player/runs/0000-r00/flows.json"));
+        let figures = &flows["flows"][0];
+        let of =
+            |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("{name} in {figures}"));
+        assert!((350.0..=620.0).contains(&of("bitrate_kbps")), "{abr}: {figures}");
+        assert_eq!((of("stalls"), of("rebuffer_ratio"), of("watched_s")), (0.0, 0.0, 30.0));
+        assert!((0.3..2.0).contains(&of("startup_s")));
+        assert!(of("qoe_lin") <= of("qoe_lin_without_switches"));
+        assert!((of("qoe_lin_without_switches") - of("bitrate_kbps") / 1e3).abs() < 1e-9);
+        assert!(figures.get("psnr_db").is_none() && of("switches") < 10.0);
+    }
+}
+
+#[test]
+fn players_that_the_simulator_has_not_are_skipped() {
+    let out = tempfile::tempdir().unwrap();
+    for (app, reason) in [
+        ("app = \"dash\"\nabr = \"lolp\"", "abr = \"lolp\" runs in the emulator only"),
+        ("app = \"rtsp\"\nmedia_mbps = 15", "players of streams run in the emulator only"),
+    ] {
+        let summary = run_text(&with_player(app), out.path(), 1);
+        assert_eq!((summary.counts.skipped, summary.counts.done), (1, 0));
+        assert_eq!(summary.problems[0].reason, reason);
+    }
+}

@@ -198,7 +198,7 @@ fn v1_never_waits_for_a_video_and_keeps_its_estimate() {
     let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for loss in [0.0, 0.01] {
         let link = Link::new(12.0, 100.0, 150_000, loss);
-        let run = Path::new(link, 1).flow(&v1(), video, 0.0).run(60.0);
+        let run = Path::new(link, 1).flow(&v1(), video.clone(), 0.0).run(60.0);
         let flow = &run.flows[0];
         assert!(flow.segment_s.len() >= 58, "{} segments", flow.segment_s.len());
         let slowest = flow.segment_s[3..].iter().copied().fold(0.0, f64::max);
@@ -318,8 +318,9 @@ fn v3_flows_share() {
 fn v3_carries_a_video_without_a_standing_queue() {
     let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for loss in [0.0, 0.01] {
-        let run =
-            Path::new(Link::new(12.0, 100.0, 150_000, loss), 1).flow(&v3(), video, 0.0).run(60.0);
+        let run = Path::new(Link::new(12.0, 100.0, 150_000, loss), 1)
+            .flow(&v3(), video.clone(), 0.0)
+            .run(60.0);
         let flow = &run.flows[0];
         assert!(flow.segment_s.len() >= 58, "{} segments", flow.segment_s.len());
         let slowest = flow.segment_s[3..].iter().copied().fold(0.0, f64::max);

@@ -41,7 +41,7 @@ fn each_member_keeps_its_rate_through_the_pauses_of_a_video() {
     let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for config in ALL {
         let path = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1);
-        let run = path.flow(&config, video, 0.0).run(40.0);
+        let run = path.flow(&config, video.clone(), 0.0).run(40.0);
         let flow = &run.flows[0];
         let slowest = flow.segment_s.iter().skip(5).copied().fold(0.0, f64::max);
         assert!(flow.segment_s.len() >= 38, "{}: {}", config.name, flow.segment_s.len());

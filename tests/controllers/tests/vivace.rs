@@ -147,7 +147,7 @@ fn a_video_gets_the_link_for_each_segment_after_each_pause() {
     // Seconds of 3.6 Mbit/s: 0.3 s of the link and a round trip, then a pause.
     let video = DataSource::Segments { bytes: 450_000, period: Duration::from_secs(1) };
     for seed in SEEDS {
-        let run = Path::new(lossy(), seed).flow(&VIVACE, video, 0.0).run(60.0);
+        let run = Path::new(lossy(), seed).flow(&VIVACE, video.clone(), 0.0).run(60.0);
         let flow = &run.flows[0];
         assert!(flow.segment_s.len() >= 58, "{} segments", flow.segment_s.len());
         let slowest = flow.segment_s[3..].iter().copied().fold(0.0, f64::max);

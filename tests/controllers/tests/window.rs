@@ -102,7 +102,7 @@ fn a_sender_that_pauses_neither_collapses_nor_bursts() {
     let link = Link::new(20.0, 40.0, 100_000, 0.0);
     let video = DataSource::Segments { bytes: 625_000, period: Duration::from_secs(1) };
     for name in ALL {
-        let run = Path::new(link, 1).flow_of(config(name), video, 0.0).run(60.0);
+        let run = Path::new(link, 1).flow_of(config(name), video.clone(), 0.0).run(60.0);
         let flow = &run.flows[0];
         let late = &flow.segment_s[20..];
         let mean = late.iter().sum::<f64>() / late.len() as f64;
@@ -119,7 +119,7 @@ fn a_slow_source_leaves_the_window_where_it_is_of_use() {
     let source = DataSource::Constant { rate: Bandwidth::from_mbps(2.0) };
     for name in ALL {
         let run = Path::new(Link::new(20.0, 40.0, 100_000, 0.0), 1)
-            .flow_of(config(name), source, 0.0)
+            .flow_of(config(name), source.clone(), 0.0)
             .run(60.0);
         let flow = &run.flows[0];
         assert!((flow.mbps(5.0, 60.0) - 2.0).abs() < 0.05, "{name}: {}", flow.mbps(5.0, 60.0));

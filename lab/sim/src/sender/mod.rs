@@ -3,6 +3,7 @@
 mod frames;
 mod pacer;
 mod recovery;
+mod responses;
 mod rtt;
 mod source;
 
@@ -127,7 +128,7 @@ impl SimulatedSender {
         Self {
             controller: PathController::new(&*flow.algorithm, start, path),
             seed: seed.wrapping_add(1),
-            feed: Feed::new(flow.source, start, mtu_bytes),
+            feed: Feed::new(flow.source.clone(), start, mtu_bytes),
             mtu_bytes,
             max_ack_delay_ns: flow.ack.max_delay.as_nanos() as u64,
             stopped: false,
@@ -219,6 +220,21 @@ impl SimulatedSender {
                 self.request = Some(SegmentRequest { number, due, requested: now, end_units });
             }
         }
+    }
+
+    /// A player asks for a response of `bytes`.
+    pub(crate) fn respond(&mut self, number: u64, bytes: u64) {
+        self.feed.respond(number, bytes);
+    }
+
+    /// A player wants no more of a response.
+    pub(crate) fn cancel(&mut self, number: u64) {
+        self.feed.cancel(number, self.next_unit);
+    }
+
+    /// The current response, and its bytes in the first `units` units.
+    pub(crate) fn response_bytes(&self, units: u64) -> Option<(u64, u64)> {
+        self.feed.response_bytes(units)
     }
 
     /// The rate that the controller allows over a round trip; zero before the first sample.

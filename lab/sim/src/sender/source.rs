@@ -3,6 +3,7 @@ use std::time::Duration;
 use millrace_cc::{Bandwidth, Time};
 
 use super::frames::{CapturedFrame, EncodedFrames};
+use super::responses::Responses;
 use crate::DataSource;
 
 /// The data to send, in units of one full packet's payload; a segment's last unit is smaller.
@@ -15,6 +16,8 @@ pub(super) struct Feed {
     made_units: u64,
     /// Segments produced so far.
     segments: u64,
+    /// Of a player.
+    responses: Responses,
     /// Only of an encoder.
     frames: Option<EncodedFrames>,
     closed: bool,
@@ -23,11 +26,21 @@ pub(super) struct Feed {
 impl Feed {
     pub(super) fn new(source: DataSource, start: Time, unit_bytes: u64) -> Self {
         let made_units = if source == DataSource::Bulk { u64::MAX } else { 0 };
+        let responses = Responses::new(unit_bytes);
         let frames = match source {
             DataSource::Encoder(setup) => Some(EncodedFrames::new(setup, start, unit_bytes)),
             _ => None,
         };
-        Self { source, start, unit_bytes, made_units, segments: 0, frames, closed: false }
+        Self {
+            source,
+            start,
+            unit_bytes,
+            made_units,
+            segments: 0,
+            responses,
+            frames,
+            closed: false,
+        }
     }
 
     /// Whether an encoder makes the data.
@@ -76,7 +89,7 @@ impl Feed {
             return None;
         }
         match self.source {
-            DataSource::Bulk | DataSource::Encoder(_) => None,
+            DataSource::Bulk | DataSource::Encoder(_) | DataSource::Player(_) => None,
             DataSource::Constant { rate } => {
                 self.made_units = rate.bytes_in(now - self.start) / self.unit_bytes;
                 None
@@ -100,7 +113,7 @@ impl Feed {
             return None;
         }
         match self.source {
-            DataSource::Bulk | DataSource::Encoder(_) => None,
+            DataSource::Bulk | DataSource::Encoder(_) | DataSource::Player(_) => None,
             DataSource::Constant { rate } => Some(self.after(rate, self.made_units + 1)),
             DataSource::Segments { period, .. } => idle.then(|| self.segment_due(period)),
         }
@@ -108,6 +121,9 @@ impl Feed {
 
     /// Payload of a unit.
     pub(super) fn bytes(&self, unit: u64) -> u64 {
+        if matches!(self.source, DataSource::Player(_)) {
+            return self.responses.unit_bytes(unit);
+        }
         if let Some(frames) = &self.frames {
             return frames.bytes(unit);
         }
@@ -121,8 +137,30 @@ impl Feed {
     pub(super) fn segment_end(&self, number: u64) -> u64 {
         match self.source {
             DataSource::Segments { bytes, .. } => (number + 1) * bytes.div_ceil(self.unit_bytes),
-            DataSource::Bulk | DataSource::Constant { .. } | DataSource::Encoder(_) => u64::MAX,
+            DataSource::Bulk
+            | DataSource::Constant { .. }
+            | DataSource::Encoder(_)
+            | DataSource::Player(_) => u64::MAX,
         }
+    }
+
+    /// A response of `bytes` is asked for.
+    pub(super) fn respond(&mut self, number: u64, bytes: u64) {
+        if !self.closed {
+            self.made_units = self.responses.begin(number, bytes, self.made_units);
+        }
+    }
+
+    /// No more of a response is to be sent than what has been sent: the units below `next_unit`.
+    pub(super) fn cancel(&mut self, number: u64, next_unit: u64) {
+        if self.responses.truncate(number, next_unit) {
+            self.made_units = next_unit;
+        }
+    }
+
+    /// The current response, and how many of its bytes are in the units below `units`.
+    pub(super) fn response_bytes(&self, units: u64) -> Option<(u64, u64)> {
+        self.responses.bytes_below(units)
     }
 
     fn after(&self, rate: Bandwidth, units: u64) -> Time {
