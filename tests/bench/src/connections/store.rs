@@ -140,7 +140,7 @@ mod tests {
         let run = samples::run(1, SweepWay::PerFlow, 1.5, 9.0);
         store.add(run.clone()).unwrap();
         let resumed = open(&path, json!({ "seconds": 3, "counts": [8, 50] }), true).unwrap();
-        assert_eq!(resumed.runs(), [run.clone()]);
+        assert_eq!(resumed.runs(), std::slice::from_ref(&run));
         assert!(resumed.has(1, &run.point));
         assert!(!resumed.has(2, &run.point));
         let other = SweepPoint { way: SweepWay::Shared, ..run.point };
