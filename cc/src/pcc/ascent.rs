@@ -86,4 +86,14 @@ mod tests {
             "largest boundary"
         );
     }
+
+    #[test]
+    fn decreases_by_the_rtt_alone_have_a_boundary_of_their_own() {
+        for (loss_decides, second) in [(true, 10.0), (false, 5.0)] {
+            let mut ascent = Ascent::default();
+            let mut decrease = || -ascent.change(&VIVACE_LATENCY, -1e6, 100.0, None, loss_decides);
+            assert!((decrease() - 5.0).abs() < 1e-9, "boundary_start");
+            assert!((decrease() - second).abs() < 1e-9, "{loss_decides}");
+        }
+    }
 }

@@ -240,4 +240,17 @@ mod tests {
             assert_eq!(step == StartUpStep::Faster { confirmed_mbps: 2.0 }, ignorance, "{step:?}");
         }
     }
+
+    #[test]
+    fn a_burst_that_loses_some_packets_is_not_out_of_reach() {
+        let mut start_up = StartUp::new(&VIVACE_LATENCY);
+        after(&mut start_up, 20.0, 0, 0.0);
+        let burst = crate::pcc::rate_control::tests::clean(40.0, 1.0).outcome;
+        let seen = FilteredOutcome { rate_mbps: 9.0, loss: 0.2, ..FilteredOutcome::default() };
+        let sent = IntervalOutcome { sent_mbps: 9.0, delivered_mbps: 7.2, lost: 200, ..burst };
+        for app_limited in [false, true] {
+            let outcome = IntervalOutcome { app_limited, ..sent };
+            assert_eq!(start_up.shows_queue(&outcome, &seen), !app_limited);
+        }
+    }
 }
