@@ -48,6 +48,7 @@ local KEYS = {
   d = { "integer" },
   mtp = { "figures" },
   ot = { "token", OBJECT_TYPES },
+  rtp = { "integer" },
   sf = { "token", words("d h e s o") },
   sid = { "session" },
   st = { "token", words("v l ll") },

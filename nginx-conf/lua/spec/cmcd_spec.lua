@@ -11,7 +11,7 @@ end
 -- What the server reads too, and what only this end uses: names of the cases, by key.
 local REPORT = {
   bl = "buffer_ms", br = "bitrate_kbps", tb = "top_bitrate_kbps", mtp = "throughput_kbps",
-  bs = "starved", su = "urgent", sid = "session",
+  rtp = "requested_kbps", bs = "starved", su = "urgent", sid = "session",
 }
 local ORIGIN = { cid = "content", d = "duration_ms", ot = "object_type", sf = "format", st = "kind" }
 
@@ -108,7 +108,7 @@ end)
 local SID = "6e2fb550-c457-11e9-bb97-0800200c9a66"
 local WRITTEN = {
   br = 3200, bl = 21300, bs = true, cid = 'faec"5\\c,x', d = 4004, mtp = 48100, ot = "v", sf = "d",
-  sid = SID, st = "v", su = true, tb = 6000,
+  rtp = 15000, sid = SID, st = "v", su = true, tb = 6000,
 }
 
 describe("what players' library writes", function()

@@ -129,8 +129,10 @@ mod tests {
             bitrate_kbps: Some(3200),
             top_bitrate_kbps: Some(6000),
             throughput_kbps: Some(25_400),
+            requested_kbps: Some(15_000),
             starved: true,
             urgent: false,
+            live: true,
             session: SessionId::new("6e2f"),
         }
     }
@@ -146,11 +148,11 @@ mod tests {
     #[test]
     fn both_forms_are_read() {
         let query = "GET /media/seg-1.m4s?a=b&CMCD=bl%3D21300%2Cbr%3D3200%2Cbs%2Ccid%3D%22a%2Cbl%3D9%22%2C\
-             mtp%3D25400%2Cnor%3D%22seg-2.m4s%22%2Cot%3Dv%2Cpr%3D1.08%2Csf%3Dd%2Csid%3D%226e2f%22%2Cst%3Dv%2Ctb%3D6000 \
+             mtp%3D25400%2Cnor%3D%22seg-2.m4s%22%2Cot%3Dv%2Cpr%3D1.08%2Crtp%3D15000%2Csf%3Dd%2Csid%3D%226e2f%22%2Cst%3Dl%2Ctb%3D6000 \
              HTTP/1.1\r\nHost: a\r\n\r\n";
         let fields = "GET /seg HTTP/1.1\r\nHost: a\r\nCMCD-Request: mtp=25400,bl=21300\r\n\
              CMCD-Object: br=3200,d=4004,ot=v,tb=6000\r\nCMCD-Status: bs,rtp=15000\r\n\
-             CMCD-Session: sid=\"6e2f\"\r\n\r\n";
+             CMCD-Session: sid=\"6e2f\",st=ll\r\n\r\n";
         for head in [query, fields] {
             let value = Request { content_bytes: 0, report: Some(expected()), ignored: Vec::new() };
             assert_incremental(parse, head.as_bytes(), &value);

@@ -37,6 +37,7 @@ fn report(request: &Request) -> Value {
     add("bitrate_kbps", report.bitrate_kbps.map(Value::from));
     add("top_bitrate_kbps", report.top_bitrate_kbps.map(Value::from));
     add("throughput_kbps", report.throughput_kbps.map(Value::from));
+    add("requested_kbps", report.requested_kbps.map(Value::from));
     add("starved", report.starved.then_some(true.into()));
     add("urgent", report.urgent.then_some(true.into()));
     add("session", report.session.map(|session| session.as_str().into()));
@@ -52,6 +53,8 @@ fn requests_are_read_as_the_origin_reads_them() {
         let request = request(case);
         let expected = case.get("report").cloned().unwrap_or(json!({}));
         assert_eq!(report(&request), expected, "{}", case["name"]);
+        let is_live = matches!(case["origin"]["kind"].as_str(), Some("l" | "ll"));
+        assert_eq!(request.report.is_some_and(|it| it.live), is_live, "{}", case["name"]);
         let ignored: Vec<_> =
             request.ignored.iter().map(|it| format!("{} {}", it.key, it.reason.as_str())).collect();
         let expected = case.get("ignored").cloned().unwrap_or(json!([]));

@@ -8,7 +8,7 @@ use super::value::{KeyValue, Kind, OBJECT_TYPES, figure_for};
 
 /// The keys whose values are checked: those that [`PlayerReport`] is made of, and those that the origin uses as well
 /// (`nginx-conf/lua/cmcd.lua`), so that both ignore the same.
-const KEYS: [(&str, Kind); 15] = [
+const KEYS: [(&str, Kind); 16] = [
     ("ab", Kind::Figures),
     ("bl", Kind::Figures),
     ("br", Kind::Figures),
@@ -17,6 +17,7 @@ const KEYS: [(&str, Kind); 15] = [
     ("d", Kind::Integer),
     ("mtp", Kind::Figures),
     ("ot", Kind::Token(OBJECT_TYPES)),
+    ("rtp", Kind::Integer),
     ("sf", Kind::Token(&["d", "h", "e", "s", "o"])),
     ("sid", Kind::Session),
     ("st", Kind::Token(&["v", "l", "ll"])),
@@ -94,14 +95,21 @@ impl Data {
             Some(KeyValue::Session(session)) => Some(*session),
             _ => None,
         };
+        let requested_kbps = match self.get("rtp") {
+            Some(KeyValue::Integer(kbps)) => Some(*kbps),
+            _ => None,
+        };
+        let live = matches!(self.get("st"), Some(KeyValue::Token("l" | "ll")));
         let is_set = |key| self.get(key) == Some(&KeyValue::Flag(true));
         let report = PlayerReport {
             buffer_ms: self.figure("bl"),
             bitrate_kbps: self.figure("br").or_else(|| self.figure("ab")),
             top_bitrate_kbps: self.figure("tb").or_else(|| self.figure("tab")),
             throughput_kbps: self.figure("mtp"),
+            requested_kbps,
             starved: is_set("bs"),
             urgent: is_set("su"),
+            live,
             session,
         };
         (report != PlayerReport::default()).then_some(report)

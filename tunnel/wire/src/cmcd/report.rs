@@ -27,10 +27,14 @@ pub struct PlayerReport {
     pub top_bitrate_kbps: Option<u64>,
     /// `mtp`: throughput that it has measured, in kbit/s.
     pub throughput_kbps: Option<u64>,
+    /// `rtp`: the most throughput that is of use to it, in kbit/s.
+    pub requested_kbps: Option<u64>,
     /// `bs`: its buffer was empty at some time since its last request.
     pub starved: bool,
     /// `su`: it starts, seeks or recovers, and needs this at once.
     pub urgent: bool,
+    /// `st`: it plays a live stream (`l`, `ll`).
+    pub live: bool,
     /// `sid`: its playback session, the same with all its connections.
     pub session: Option<SessionId>,
 }
