@@ -9,6 +9,7 @@
 //! - [`PathController`]: a path whose controller can be replaced while packets are in flight.
 //! - [`window`], [`bbr`], [`copa`], [`pcc`], [`iris`]: the families of algorithms.
 //! - [`registry`]: algorithms by name.
+//! - [`rate_cap`]: a cap for what a player gets, beside any algorithm.
 //! - [`Bandwidth`], [`Time`]: units.
 
 mod algorithm;
@@ -24,6 +25,7 @@ mod path_change;
 mod path_controller;
 mod path_model;
 pub mod pcc;
+pub mod rate_cap;
 pub mod registry;
 mod time;
 pub mod window;

@@ -34,6 +34,7 @@ pub(crate) fn worker(config: &ClientConfig) -> WorkerSettings {
         handshake_timeout: None,
         keepalive: Some(config.tunnel.keepalive),
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
+        caps_player_rates: false,
         max_connections: 0,
         max_unanswered_udp_flows: config
             .limits

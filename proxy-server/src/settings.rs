@@ -73,6 +73,7 @@ pub(crate) fn worker(config: &ServerConfig, workers: usize) -> WorkerSettings {
         handshake_timeout: Some(config.limits.handshake_timeout),
         keepalive: None,
         max_connection_window_bytes: config.tunnel.transport.max_connection_window_bytes,
+        caps_player_rates: config.dash.rate_cap,
         max_connections: config.limits.max_connections,
         max_unanswered_udp_flows: config.limits.max_unanswered_udp_flows.div_ceil(workers),
     }

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_cc::Bandwidth;
 use millrace_config::Protocol;
 use millrace_wire::cmcd::PlayerReport;
 
@@ -21,6 +22,7 @@ use crate::memory::DrainMeter;
 use crate::metrics::Metrics;
 use crate::player_watch::PlayerWatch;
 use crate::progress::FlowWait;
+use crate::rate_cap::FlowRateCap;
 use crate::relay_size::RelaySize;
 use crate::rtsp::RtspFlow;
 use crate::rtsp::send_queue::SendQueue;
@@ -220,6 +222,12 @@ struct FlowPlayer {
     told: Option<Instant>,
 }
 
+impl FlowPlayer {
+    fn rate_cap(&self) -> Option<&FlowRateCap> {
+        self.watch.as_ref()?.rate_cap.as_ref()
+    }
+}
+
 /// A flow in relay.
 #[derive(Debug)]
 pub struct Flow {
@@ -272,9 +280,11 @@ impl Flow {
         self
     }
 
-    /// Reads what the player says of itself in its requests, from the first on.
-    pub(crate) fn observe_cmcd(&mut self, metrics: &Arc<Metrics>) {
-        let mut watch = Box::new(PlayerWatch::new(metrics.clone()));
+    /// Reads what the player says of itself in its requests, from the first on, and caps the flow's rate accordingly if
+    /// `may_cap`.
+    pub(crate) fn observe_cmcd(&mut self, metrics: &Arc<Metrics>, may_cap: bool) {
+        let rate_cap = may_cap.then(|| FlowRateCap::new(self.traffic.opened));
+        let mut watch = Box::new(PlayerWatch::new(metrics.clone(), rate_cap));
         watch.take(self.buffers.to_socket.rest(), self.traffic.opened);
         self.player.watch = Some(watch);
     }
@@ -376,7 +386,7 @@ impl Flow {
     }
 
     /// What is shown of it.
-    pub(crate) fn seen(&self, slot: usize, at_server: bool) -> FlowSeen<'_> {
+    pub(crate) fn seen(&self, slot: usize, at_server: bool, now: Instant) -> FlowSeen<'_> {
         FlowSeen {
             number: slot as u64,
             protocol: Protocol::Tcp,
@@ -387,6 +397,7 @@ impl Flow {
             rate_mbps: self.traffic.meter.mbps(),
             state: self.state(at_server),
             player: self.player.watch.as_ref().and_then(|player| player.last()),
+            rate_cap_mbps: self.player.rate_cap().and_then(|it| it.rate(now)).map(Bandwidth::mbps),
             queue: self.rtsp.as_ref().and_then(|rtsp| rtsp.queue.as_ref()?.seen()),
         }
     }
@@ -438,11 +449,17 @@ impl Flow {
                 Err(_) => Pump::Failed(FlowEnd::RemoteReset),
             };
         }
-        if !self.buffers.to_stream.rest().is_empty() {
-            return match h3.send_body(quic, self.stream, self.buffers.to_stream.rest(), false) {
+        let allowed = self.player.rate_cap().map_or(usize::MAX, |it| it.allowed_bytes(now));
+        if allowed == 0 {
+            return Pump::Wait;
+        }
+        let rest = self.buffers.to_stream.rest();
+        if !rest.is_empty() {
+            let rest = &rest[..rest.len().min(allowed)];
+            return match h3.send_body(quic, self.stream, rest, false) {
                 Ok(sent) => {
                     self.buffers.to_stream.advance(sent);
-                    self.traffic.sent_bytes += sent as u64;
+                    count_sent(self, sent, now);
                     Pump::More
                 }
                 Err(quiche::h3::Error::Done) => Pump::Wait,
@@ -452,7 +469,7 @@ impl Flow {
         if self.has_unread_answers() {
             return Pump::Failed(FlowEnd::LocalReset);
         }
-        let most = scratch.len().min(room - FRAME_OVERHEAD_BYTES);
+        let most = scratch.len().min(room - FRAME_OVERHEAD_BYTES).min(allowed);
         match self.socket.read(&mut scratch[..most]) {
             // The origin must not take what has come for all of the request.
             Ok(0) if self.exchange.as_ref().is_some_and(|it| !it.is_request_complete()) => {
@@ -483,7 +500,7 @@ impl Flow {
                 }
                 match h3.send_body(quic, self.stream, bytes, false) {
                     Ok(sent) => {
-                        self.traffic.sent_bytes += sent as u64;
+                        count_sent(self, sent, now);
                         if sent < bytes.len() {
                             self.buffers.to_stream = PartialWrite::of(bytes[sent..].to_vec());
                         }
@@ -630,6 +647,20 @@ impl Flow {
             io::ErrorKind::Interrupted => Pump::More,
             _ => Pump::Failed(FlowEnd::of_socket_error(error)),
         }
+    }
+}
+
+/// When a flow's rate cap lets data through that waits for it now.
+pub(crate) fn rate_cap_deadline(flow: &Flow, now: Instant) -> Option<Instant> {
+    let waits = flow.state.socket_readable || !flow.buffers.to_stream.rest().is_empty();
+    flow.player.rate_cap().filter(|_| waits)?.ready(now)
+}
+
+/// Counts what has gone to the stream.
+fn count_sent(flow: &mut Flow, bytes: usize, now: Instant) {
+    flow.traffic.sent_bytes += bytes as u64;
+    if let Some(rate_cap) = flow.player.watch.as_mut().and_then(|it| it.rate_cap.as_mut()) {
+        rate_cap.take(bytes, now);
     }
 }
 

@@ -119,6 +119,10 @@ pub struct PlayerInfo {
     pub throughput_kbps: Option<u64>,
     /// Whether its buffer had run empty before.
     pub starved: bool,
+    /// Cap of the rate at which the flow gets its data now; none without `dash.rate_cap`, and where the last request
+    /// allows no cap.
+    #[serde(default)]
+    pub rate_cap_mbps: Option<f64>,
     /// Name of its playback session (`sid`). A player's connections all have the same.
     #[serde(default)]
     pub session: Option<String>,
@@ -127,16 +131,18 @@ pub struct PlayerInfo {
 }
 
 impl PlayerInfo {
-    fn new(heard: Instant, report: PlayerReport, now: Instant) -> Self {
-        Self {
+    fn of(flow: &FlowSeen<'_>, now: Instant) -> Option<Self> {
+        let (heard, report) = flow.player?;
+        Some(Self {
             buffer_s: report.buffer_ms.map(|ms| ms as f64 / 1e3),
             bitrate_kbps: report.bitrate_kbps,
             top_bitrate_kbps: report.top_bitrate_kbps,
             throughput_kbps: report.throughput_kbps,
             starved: report.starved,
+            rate_cap_mbps: flow.rate_cap_mbps,
             session: report.session.map(|session| session.as_str().to_owned()),
             age_s: now.saturating_duration_since(heard).as_secs_f64(),
-        }
+        })
     }
 }
 
@@ -189,6 +195,8 @@ pub struct FlowSeen<'a> {
     pub state: FlowState,
     /// The last report of its player, and its time.
     pub player: Option<(Instant, PlayerReport)>,
+    /// Cap of its sending rate now, which its player's last request set.
+    pub rate_cap_mbps: Option<f64>,
     /// Its queue of media.
     pub queue: Option<QueueSeen>,
 }
@@ -231,7 +239,7 @@ impl FlowInfo {
             controller: None,
             loss: None,
             counts: None,
-            player: flow.player.map(|(heard, report)| PlayerInfo::new(heard, report, now)),
+            player: PlayerInfo::of(&flow, now),
             queue: flow.queue.map(|queue| QueueInfo::new(queue, now)),
             state: flow.state,
         }

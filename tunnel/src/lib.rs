@@ -45,6 +45,7 @@ pub mod probe;
 pub mod progress;
 pub mod qlog;
 mod queued_relay;
+mod rate_cap;
 mod relay_size;
 pub mod reset_secret;
 pub mod resolve;

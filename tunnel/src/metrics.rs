@@ -6,6 +6,7 @@
 //! scrape, and all labels are enums, so that no peer can make the number of series grow.
 
 mod family;
+mod rate_cap;
 mod selectors;
 mod servers;
 mod worker;
@@ -22,6 +23,7 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Registry, TextE
 
 use family::label;
 pub use family::{CounterFamily, GaugeFamily, Label};
+pub use rate_cap::RateCapResult;
 use selectors::Selectors;
 pub use servers::ServerMetrics;
 use worker::Workers;
@@ -460,6 +462,8 @@ pub struct Metrics {
     pub protocol_errors: CounterFamily<Parser>,
     /// Keys of player reports that were ignored, and whole reports.
     pub cmcd_ignored: CounterFamily<IgnoredReason>,
+    /// Requests of players while their rate may be capped.
+    pub rate_cap_requests: CounterFamily<RateCapResult>,
     /// Paths whose MTU was found to have fallen.
     pub path_mtu_decreases: CounterFamily<PathMtuDecrease>,
     /// Datagrams of UDP flows that went in capsules: no packet had room for them, or the peer takes none.
@@ -594,6 +598,12 @@ impl Metrics {
                 "millrace_cmcd_ignored_total",
                 "CMCD keys ignored, and whole reports (version, too_long)",
                 "reason",
+            )?,
+            rate_cap_requests: CounterFamily::register(
+                &registry,
+                "millrace_rate_cap_requests_total",
+                "Requests in flows of class dash by whether the rate cap applies to their answers (dash.rate_cap)",
+                "result",
             )?,
             path_mtu_decreases: CounterFamily::register(
                 &registry,

@@ -10,6 +10,7 @@ use millrace_wire::Parsed;
 use millrace_wire::cmcd::{self, Ignored, PlayerReport};
 
 use crate::metrics::Metrics;
+use crate::rate_cap::FlowRateCap;
 
 /// Reads one flow's requests.
 #[derive(Debug)]
@@ -22,12 +23,14 @@ pub(crate) struct PlayerWatch {
     /// Nothing can be read any more.
     lost: bool,
     last: Option<(Instant, PlayerReport)>,
+    /// Where the flow's rate may be capped.
+    pub(crate) rate_cap: Option<FlowRateCap>,
 }
 
 impl PlayerWatch {
     /// Before the first request.
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, head: Vec::new(), content_left: 0, lost: false, last: None }
+    pub(crate) fn new(metrics: Arc<Metrics>, rate_cap: Option<FlowRateCap>) -> Self {
+        Self { metrics, head: Vec::new(), content_left: 0, lost: false, last: None, rate_cap }
     }
 
     /// Takes what the player sent next.
@@ -53,6 +56,7 @@ impl PlayerWatch {
                 Ok(Parsed::Complete { value, consumed }) => {
                     self.content_left = value.content_bytes;
                     self.count(&value.ignored);
+                    self.update_rate_cap(value.report.as_ref(), now);
                     if let Some(report) = value.report {
                         self.last = Some((now, report));
                     }
@@ -60,8 +64,19 @@ impl PlayerWatch {
                     bytes = &bytes[consumed - before..];
                     self.head = Vec::new();
                 }
-                Err(_) => (self.lost, self.head) = (true, Vec::new()),
+                Err(_) => {
+                    (self.lost, self.head) = (true, Vec::new());
+                    if let Some(rate_cap) = &mut self.rate_cap {
+                        rate_cap.lift();
+                    }
+                }
             }
+        }
+    }
+
+    fn update_rate_cap(&mut self, report: Option<&PlayerReport>, now: Instant) {
+        if let Some(rate_cap) = &mut self.rate_cap {
+            self.metrics.rate_cap_requests.of(rate_cap.on_request(report, now)).inc();
         }
     }
 
@@ -83,13 +98,15 @@ mod tests {
     use millrace_wire::cmcd::IgnoredReason;
 
     use super::*;
+    use crate::metrics::RateCapResult;
 
     const FIRST: &str = "GET /1?CMCD=bl%3D1000 HTTP/1.1\r\nHost: a\r\n\r\n";
     const BEACON: &str = "POST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET /9 HT";
     const SECOND: &str = "GET /2?CMCD=bl%3D2500%2Cbs HTTP/1.1\r\nHost: a\r\n\r\n";
 
     fn new_watch() -> PlayerWatch {
-        PlayerWatch::new(Metrics::new("test", "0").unwrap())
+        let rate_cap = FlowRateCap::new(Instant::now());
+        PlayerWatch::new(Metrics::new("test", "0").unwrap(), Some(rate_cap))
     }
 
     fn buffer_ms(watch: &PlayerWatch) -> Option<u64> {
@@ -116,6 +133,23 @@ mod tests {
         assert_eq!(buffer_ms(&watch), Some(1000));
         let ignored = |reason| watch.metrics.cmcd_ignored.of(reason).get();
         assert_eq!(IgnoredReason::ALL.map(ignored), [1, 2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn each_request_decides_on_the_rate_cap() {
+        let capped = "GET /1?CMCD=bl%3D15000%2Ctb%3D8000 HTTP/1.1\r\nHost: a\r\n\r\n";
+        let plain = "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n";
+        let chunked = "POST /3 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let now = Instant::now();
+        for (next, is_capped) in [("", true), (capped, true), (plain, false), (chunked, false)] {
+            let mut watch = new_watch();
+            watch.take([capped, next].concat().as_bytes(), now);
+            let rate = watch.rate_cap.as_ref().unwrap().rate(now);
+            assert_eq!(rate.is_some(), is_capped, "{next}");
+            let counted = |result| watch.metrics.rate_cap_requests.of(result).get();
+            assert_eq!(counted(RateCapResult::Capped), 1 + u64::from(next == capped));
+            assert_eq!(counted(RateCapResult::NoReport), u64::from(next == plain));
+        }
     }
 
     #[test]

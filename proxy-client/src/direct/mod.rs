@@ -125,6 +125,7 @@ impl Dialing {
             rate_mbps: 0.0,
             state: FlowState::Connecting,
             player: None,
+            rate_cap_mbps: None,
             queue: None,
         }
     }

@@ -235,6 +235,7 @@ impl Relay {
                 (true, true) => FlowState::Closing,
             },
             player: None,
+            rate_cap_mbps: None,
             queue: None,
         }
     }

@@ -322,8 +322,9 @@ impl Parse for LabelMacro {
 }
 
 /// Files with enums that are labels of metrics.
-const LABEL_FILES: [&str; 4] = [
+const LABEL_FILES: [&str; 5] = [
     "tunnel/src/metrics.rs",
+    "tunnel/src/metrics/rate_cap.rs",
     "tunnel/config/src/common.rs",
     "tunnel/config/src/destinations/denied_reason.rs",
     "tunnel/wire/src/cmcd/report.rs",

@@ -59,7 +59,7 @@ pub use proxy_users::ProxyUsers;
 pub use resolver::ResolverSettings;
 #[cfg(feature = "schema")]
 pub use schema::{client_schema, server_schema};
-pub use server::{Dial, RtspSettings, ServerConfig, ServerTunnel, SessionTickets};
+pub use server::{DashSettings, Dial, RtspSettings, ServerConfig, ServerTunnel, SessionTickets};
 pub use server_limits::ServerLimits;
 pub use servers::TunnelServer;
 pub use source::Source;

@@ -38,6 +38,8 @@ pub struct ServerConfig {
     pub resolver: ResolverSettings,
     /// `[rtsp]`
     pub rtsp: RtspSettings,
+    /// `[dash]`
+    pub dash: DashSettings,
     /// `[mcc]`; without the table, its defaults if an algorithm is `"mcc"`, otherwise `None`.
     pub mcc: Option<Mcc>,
     /// `[telemetry]`; without `dir` nothing is written.
@@ -119,6 +121,16 @@ pub struct RtspSettings {
     pub interleaved_queue: Option<Duration>,
 }
 
+/// `[dash]`: what is done for players of DASH and HLS.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DashSettings {
+    /// Whether a player with 10 s or more in its buffer gets its video no faster than it can use, by what it says of
+    /// itself (CMCD); default false.
+    pub rate_cap: bool,
+}
+
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,6 +146,8 @@ pub(crate) struct RawServerConfig {
     resolver: RawResolver,
     #[serde(default)]
     rtsp: RawRtsp,
+    #[serde(default)]
+    dash: DashSettings,
     mcc: Option<Mcc>,
     #[serde(default)]
     telemetry: RawTelemetry,
@@ -219,6 +233,7 @@ impl ServerConfig {
             dial: raw.dial.check(&source)?,
             resolver: raw.resolver.check(&source)?,
             rtsp: raw.rtsp.check(),
+            dash: raw.dash,
             limits: raw.limits.check(&source, &tunnel.transport)?,
             tunnel,
             enrolment: raw.enrolment.check(&source)?,

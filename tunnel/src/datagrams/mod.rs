@@ -159,6 +159,7 @@ impl UdpFlow {
             rate_mbps: self.traffic.rate_mbps(),
             state: FlowState::Open,
             player: None,
+            rate_cap_mbps: None,
             queue: None,
         }
     }

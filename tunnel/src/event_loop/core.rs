@@ -361,7 +361,7 @@ impl Core {
             flow.retain(key);
         }
         if conn.quic.is_server() && flow.label.class == Class::Dash {
-            flow.observe_cmcd(&self.shared.metrics);
+            flow.observe_cmcd(&self.shared.metrics, self.settings.caps_player_rates);
         }
         if let Some(rtsp) = start.rtsp.and_then(|rtsp| self.follow_rtsp(rtsp, &flow)) {
             flow.follow_rtsp(rtsp);
@@ -381,6 +381,17 @@ impl Core {
             conn.pending.drive = true;
             self.pending.drive.push_back(slot);
         }
+    }
+
+    /// Gives a flow its turn.
+    pub(crate) fn queue_flow(&mut self, slot: usize) {
+        let Some(flow) = self.flows.get_mut(slot) else { return };
+        let id = flow.conn;
+        let is_queued = std::mem::replace(&mut flow.state.queued, true);
+        if let Some(conn) = self.conns.get_mut(id.slot).filter(|_| !is_queued) {
+            conn.pending.flows.push_back(slot);
+        }
+        self.mark_pending(id.slot);
     }
 
     pub(crate) fn new_cid(&self) -> Vec<u8> {

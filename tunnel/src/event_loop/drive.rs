@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::conn::Flushed;
 use crate::event_loop::core::Core;
 use crate::event_loop::state::SCRATCH_BYTES;
-use crate::flow::Pump;
+use crate::flow::{self, Pump};
 use crate::flow_end::FlowEnd;
 use crate::queued_relay;
 use crate::tunnel_event::TunnelEvent;
@@ -139,7 +139,10 @@ impl Core {
                     flow.state.queued = true;
                     conn.pending.flows.push_back(flow_slot);
                 }
-                Pump::Wait => {}
+                Pump::Wait => {
+                    let at = flow::rate_cap_deadline(flow, self.now);
+                    self.pending.capped_flows.set(flow_slot, at);
+                }
                 Pump::Failed(end) => {
                     self.end_flow(flow_slot, end);
                     continue;

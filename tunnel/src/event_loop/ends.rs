@@ -34,6 +34,7 @@ impl Core {
         removed: Option<&Conn>,
     ) {
         let Some(mut flow) = self.flows.try_remove(flow_slot) else { return };
+        self.pending.capped_flows.set(flow_slot, None);
         self.end_rtsp(&flow, end == FlowEnd::Complete);
         let slot = flow.conn.slot;
         if let Some(conn) = self.conn_mut(flow.conn) {
@@ -88,7 +89,8 @@ impl Core {
 
     fn record_flow_end(&self, slot: usize, flow: &Flow, end: FlowEnd, removed: Option<&Conn>) {
         let conn = removed.or_else(|| self.conn(flow.conn));
-        let info = conn.map(|conn| conn.describe(flow.seen(slot, conn.quic.is_server()), self.now));
+        let info = conn
+            .map(|conn| conn.describe(flow.seen(slot, conn.quic.is_server(), self.now), self.now));
         self.record_end(end, info);
     }
 

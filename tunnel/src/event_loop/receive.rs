@@ -244,7 +244,7 @@ impl Core {
         let now = Instant::now();
         let tcp = self.flows.iter().filter_map(|(slot, flow)| {
             let conn = self.conn(flow.conn)?;
-            Some(conn.describe(flow.seen(slot, conn.quic.is_server()), now))
+            Some(conn.describe(flow.seen(slot, conn.quic.is_server(), now), now))
         });
         let udp = self
             .udp_flows

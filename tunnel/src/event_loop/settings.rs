@@ -21,6 +21,8 @@ pub struct WorkerSettings {
     pub keepalive: Option<Duration>,
     /// Largest receive window of a connection.
     pub max_connection_window_bytes: u64,
+    /// Whether the rates of players' flows are capped; for servers.
+    pub caps_player_rates: bool,
     /// Connections that peers may open, over all workers; none at a client.
     pub max_connections: usize,
     /// UDP flows without a reply so far.

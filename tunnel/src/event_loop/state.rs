@@ -31,6 +31,8 @@ pub(crate) struct PendingWork {
     pub(crate) deadlines: Deadlines,
     /// When UDP flows no longer wait for missing packets.
     pub(crate) held_packets: Deadlines,
+    /// When flows with a capped rate may go on.
+    pub(crate) capped_flows: Deadlines,
     /// For the role.
     pub(crate) events: VecDeque<TunnelEvent>,
     /// Streams were read outside of [`super::core::Core::handle_streams`].

@@ -234,7 +234,8 @@ impl<R: Role> Worker<R> {
             let role = self.role.next_deadline();
             let pending = &self.core.pending;
             let held = pending.held_packets.next();
-            let due = [Some(self.next_tick), role, pending.deadlines.next(), held];
+            let capped = pending.capped_flows.next();
+            let due = [Some(self.next_tick), role, pending.deadlines.next(), held, capped];
             self.timer.arm(due.into_iter().flatten().min(), Instant::now())?;
         }
     }
@@ -352,6 +353,9 @@ impl<R: Role> Worker<R> {
             if let Some(conn) = conn {
                 self.core.isolated(conn, |core| core.release_held_packets(slot));
             }
+        }
+        while let Some(slot) = self.core.pending.capped_flows.pop(self.core.now) {
+            self.core.queue_flow(slot);
         }
     }
 

@@ -36,6 +36,7 @@ mod proxy_credentials;
 mod proxy_listeners;
 mod qlog;
 mod quic_flows;
+mod rate_cap;
 mod refused;
 mod reload;
 mod resets;
