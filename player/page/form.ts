@@ -29,7 +29,7 @@ const CMCD_LABELS: Readonly<Record<Options["cmcd"], string>> = { query: "in the 
 class SessionFields {
   readonly set: HTMLFieldSetElement;
 
-  constructor(template: HTMLTemplateElement, { mpd, abr, buffer_s, cmcd, fastSwitch, live, latency_s }: Options) {
+  constructor(template: HTMLTemplateElement, { mpd, abr, buffer_s, cmcd, cmsd, fastSwitch, live, latency_s }: Options) {
     const part = template.content.cloneNode(true) as DocumentFragment;
     this.set = part.querySelector("fieldset") as HTMLFieldSetElement;
     const preset = this.#select("preset");
@@ -40,6 +40,7 @@ class SessionFields {
     this.#select("abr").value = abr;
     this.#input("buffer_s").value = String(buffer_s);
     this.#select("cmcd").value = cmcd;
+    this.#input("cmsd").checked = cmsd;
     this.#input("fast_switch").checked = fastSwitch;
     this.#input("live").checked = live;
     this.#input("latency_s").value = latency_s === null ? "" : String(latency_s);
@@ -77,7 +78,7 @@ class SessionFields {
     const query = new URLSearchParams();
     for (const name of ["mpd", "buffer_s"]) query.set(name, this.#input(name).value.trim());
     for (const name of ["abr", "cmcd"]) query.set(name, this.#select(name).value);
-    for (const name of ["fast_switch", "live"]) query.set(name, this.#input(name).checked ? "on" : "off");
+    for (const name of ["cmsd", "fast_switch", "live"]) query.set(name, this.#input(name).checked ? "on" : "off");
     const latency = this.#input("latency_s");
     if (!latency.disabled && latency.value.trim() !== "") query.set("latency_s", latency.value.trim());
     const [options] = parseOptions(query.toString()).sessions;

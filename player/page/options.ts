@@ -17,12 +17,15 @@ export const ABR = Object.keys(ABR_RULES) as Abr[];
 export const CMCD = ["query", "header", "off"] as const;
 export type Cmcd = (typeof CMCD)[number];
 
+/** Share of the server's estimate (CMSD `etp`) in each throughput sample: as much as the player's own. */
+const ETP_WEIGHT = 0.5;
+
 const ON_OFF = ["on", "off"] as const;
 /** Sessions side by side. */
 export const MAX_SESSIONS = 4;
 
 /** Of one session. A name with `.2` to `.4` behind it is of that session; without, of all that have none of their own. */
-const SESSION_NAMES = ["mpd", "abr", "buffer_s", "cmcd", "fast_switch", "live", "latency_s"] as const;
+const SESSION_NAMES = ["mpd", "abr", "buffer_s", "cmcd", "cmsd", "fast_switch", "live", "latency_s"] as const;
 const PAGE_NAMES = ["sessions", "autoplay", "chart", "controls", "proxy"] as const;
 type SessionName = (typeof SESSION_NAMES)[number];
 
@@ -31,6 +34,8 @@ export interface Options {
   readonly abr: Abr;
   readonly buffer_s: number;
   readonly cmcd: Cmcd;
+  /** Obeys what the server says of the path (CMSD), where it says anything. */
+  readonly cmsd: boolean;
   /** Replace what is buffered after a switch up: dash.js's default. */
   readonly fastSwitch: boolean;
   /** A live stream, at low latency. */
@@ -90,6 +95,7 @@ function parseSession(query: URLSearchParams, session: number): Options {
     abr: oneOf("abr", value("abr") ?? "throughput", ABR),
     buffer_s: inRange("buffer_s", value("buffer_s") ?? "15", 1, 120),
     cmcd: oneOf("cmcd", value("cmcd") ?? "query", CMCD),
+    cmsd: oneOf("cmsd", value("cmsd") ?? "on", ON_OFF) === "on",
     fastSwitch: oneOf("fast_switch", value("fast_switch") ?? "on", ON_OFF) === "on",
     live,
     latency_s,
@@ -125,6 +131,7 @@ const textOf: Record<SessionName, (options: Options) => string> = {
   abr: ({ abr }) => abr,
   buffer_s: ({ buffer_s }) => String(buffer_s),
   cmcd: ({ cmcd }) => cmcd,
+  cmsd: ({ cmsd }) => onOff(cmsd),
   fast_switch: ({ fastSwitch }) => onOff(fastSwitch),
   live: ({ live }) => onOff(live),
   latency_s: ({ latency_s }) => (latency_s === null ? "" : String(latency_s)),
@@ -183,6 +190,7 @@ export function playerSettings(options: Options, session: string): object {
         throughput: { lowLatencyDownloadTimeCalculationMode: "lowLatencyDownloadTimeCalculationModeMoofParsing" },
       },
       cmcd: { enabled: options.cmcd !== "off", mode: options.cmcd === "header" ? "header" : "query", sid: session },
+      cmsd: { enabled: options.cmsd, abr: { applyMb: options.cmsd, etpWeightRatio: options.cmsd ? ETP_WEIGHT : 0 } },
     },
   };
 }
