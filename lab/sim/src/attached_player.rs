@@ -64,7 +64,9 @@ impl AttachedPlayer {
         {
             has_told = true;
             match action {
-                PlayerAction::Request { number, bytes } => sender.respond(number, bytes),
+                PlayerAction::Request { number, bytes, needs } => {
+                    sender.respond(now, number, bytes, &needs);
+                }
                 PlayerAction::Cancel { number } => sender.cancel(number),
             }
         }

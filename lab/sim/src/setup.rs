@@ -140,6 +140,8 @@ pub struct FlowSetup {
     pub stop: Option<Duration>,
     /// Additional propagation of this flow, both directions together.
     pub extra_rtt: Duration,
+    /// Whether the server edge caps its rate at what its player can use (`millrace_cc::rate_cap`).
+    pub caps_player_rate: bool,
     /// Changes to its controller while it runs, and when.
     pub orders: Vec<(Duration, Order)>,
     /// How its receiver acknowledges.
@@ -160,6 +162,7 @@ impl FlowSetup {
             start: Duration::ZERO,
             stop: None,
             extra_rtt: Duration::ZERO,
+            caps_player_rate: false,
             orders: Vec::new(),
             ack: AckPolicy::default(),
             packet_bytes: 1500,

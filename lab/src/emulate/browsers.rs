@@ -157,7 +157,7 @@ impl BrowserPlayers {
         let flows = address_plan.flows.iter().zip(&mut all.browsers);
         for (flow, (addresses, browser)) in flows.enumerate() {
             let group = group(addresses);
-            let App::Dash { abr, buffer_s, fast_switch } = group.app else { continue };
+            let App::Dash { abr, buffer_s, fast_switch, .. } = group.app else { continue };
             let directory = directory.join(format!("player-{flow}"));
             fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
             let query = format!(

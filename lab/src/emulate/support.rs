@@ -22,6 +22,9 @@ pub(super) fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
         match group.app {
             App::Bulk => {}
             App::Encoder(_) => return Err("live encoders run in the simulator only".to_owned()),
+            App::Dash { rate_cap: true, .. } => {
+                return Err("rate_cap runs in the simulator only".to_owned());
+            }
             App::OnOff { .. } if !group.upwards => {}
             App::OnOff { .. } => return Err("segments go down only".to_owned()),
             App::Dash { .. } | App::Rtsp { .. } if !group.upwards => {}
@@ -47,6 +50,15 @@ mod tests {
 
     use super::*;
     use crate::scenario::ScenarioFile;
+
+    #[test]
+    fn capped_players_are_skipped() {
+        let text = "name = \"e\"\ntitle = \"E\"\nduration_s = 10\n[link]\nrate_mbps = 10\nrtt_ms = 20\n\
+                    buffer_bytes = 25000\n[[flow]]\ncc = \"cubic\"\napp = \"dash\"\nrate_cap = true\n";
+        let file = ScenarioFile::parse(text, Path::new("e.toml")).unwrap();
+        let error = can_be_emulated(&file.cells[0].scenario).unwrap_err();
+        assert_eq!(error, "rate_cap runs in the simulator only");
+    }
 
     #[test]
     fn external_controllers_are_skipped() {

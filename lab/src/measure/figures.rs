@@ -1,11 +1,14 @@
 //! The figures of a run, from its totals and the record.
 
-use millrace_sim::{Delays, FrameTotals, PlayerOutcome, SimulatedFlowTotals, SimulationOutcome};
+use millrace_sim::{
+    BitrateLadder, Delays, FrameTotals, PlayerOutcome, SimulatedFlowTotals, SimulationOutcome,
+};
 
 use super::drops;
 use super::dynamics::{self, Times};
 use super::epochs::EpochRecord;
 use super::record::{RunRecord, SAMPLES_PER_SECOND, with_headers};
+use super::rungs;
 use crate::results::{Figures, FlowFigures, RunFigures};
 use crate::scenario::{FlowGroup, Rate, Scenario};
 
@@ -67,6 +70,10 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
             .set_if("time_to_80_percent_s", dynamics::time_to_80_percent_s(record, &times, index));
         let followed = dynamics::follow_s(record, &times, &scenario.measure, &rate_changes, index);
         figures.set_if("follow_s", followed);
+        if of.player.is_some() {
+            let shown = &record.flows[index].shown_kbps;
+            figures.set_if("top_rung_s", rungs::top_rung_s(shown, &rate_changes, top_kbps()));
+        }
         let switches = group.change.iter().filter(|change| change.cc.is_some());
         let switches: Vec<usize> = switches.map(|change| sample(change.at_s)).collect();
         figures.set_if("switch_ratio", dynamics::switch_ratio(record, &times, &switches, index));
@@ -207,6 +214,11 @@ fn player(figures: &mut Figures, session: &PlayerOutcome) {
     figures.set("qoe_lin_without_switches", session.qoe_lin_without_switches());
     figures.set("segments", session.segments as f64);
     figures.set("watched_s", session.session.as_secs_f64());
+}
+
+/// The highest rung of simulated players.
+fn top_kbps() -> f64 {
+    BitrateLadder::recorded().rungs.last().map_or(f64::INFINITY, |rung| rung.kbps as f64)
 }
 
 /// Of a live encoder's frames.

@@ -5,6 +5,7 @@ mod dynamics;
 mod epochs;
 mod figures;
 mod record;
+mod rungs;
 
 pub use figures::{figures, members};
 pub use record::{FlowPoint, RunRecord, SAMPLE_S};

@@ -98,6 +98,8 @@ pub(super) struct FlowRecord {
     pub(super) packets: Vec<(u64, u64)>,
     /// Most bytes of UDP payload in flight at the end of a sample.
     pub(super) peak_in_flight_bytes: u64,
+    /// Rung on the screen of a player at the end of a sample.
+    pub(super) shown_kbps: Vec<Option<f64>>,
     /// With `measure.epoch_s`.
     pub(super) epochs: Option<EpochRecord>,
 }
@@ -151,6 +153,7 @@ impl RunRecord {
         for (index, (record, flow)) in self.flows.iter_mut().zip(flows).enumerate() {
             record.mbps.push(flow.throughput_mbps);
             record.rtt_s.push(flow.rtt_ms.map(|ms| ms / 1e3));
+            record.shown_kbps.push(flow.screen.shown_kbps);
             record.packets.push((flow.sent_packets, flow.lost_packets));
             let in_flight = flow.in_flight_bytes.unwrap_or_default();
             record.peak_in_flight_bytes = record.peak_in_flight_bytes.max(in_flight);

@@ -38,7 +38,7 @@ const SHARES: [&str; 12] = [
 ];
 
 /// Where the spelling alone would not read well.
-const NAMES: [(&str, &str); 32] = [
+const NAMES: [(&str, &str); 33] = [
     ("qoe_lin", "QoE_lin"),
     ("qoe_lin_without_switches", "QoE_lin without changes"),
     ("goodput_mbps", "Goodput"),
@@ -66,6 +66,7 @@ const NAMES: [(&str, &str); 32] = [
     ("utility", "Utility"),
     ("bitrate_kbps", "Mean bitrate"),
     ("shown_kbps", "Rung on the screen"),
+    ("top_rung_s", "Time to the top rung"),
     ("psnr_db", "PSNR"),
     ("ssim", "SSIM"),
     ("vmaf", "VMAF"),

@@ -21,7 +21,7 @@ pub const OF_LINK: [(&str, &str); 13] = [
 ];
 
 /// Meanings of a flow's figures; `rtt_ms` stands for `rtt_ms.mean` and its like.
-pub const OF_FLOW: [(&str, &str); 46] = [
+pub const OF_FLOW: [(&str, &str); 47] = [
     (
         "goodput_mbps",
         "Bytes of UDP payload that arrived for the first time; in the emulator what the player's socket received, of a \
@@ -129,6 +129,10 @@ pub const OF_FLOW: [(&str, &str); 46] = [
          played, in Mbit/s",
     ),
     ("qoe_lin_without_switches", "Of a DASH player: the same without the changes"),
+    (
+        "top_rung_s",
+        "Of a simulated player: longest time from a change of the link's rate until the highest bitrate is on the screen",
+    ),
     ("psnr_db", "Of a player: mean PSNR of what was on the screen"),
     ("ssim", "Of a DASH player: mean SSIM of what was on the screen, while it played"),
     ("vmaf", "Of a DASH player: mean VMAF of what was on the screen, while it played"),

@@ -1,7 +1,7 @@
 //! Names of the figures. `meanings.rs` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 61] = [
+pub const OF_FLOW: [&str; 62] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -56,6 +56,7 @@ pub const OF_FLOW: [&str; 61] = [
     "switches",
     "qoe_lin",
     "qoe_lin_without_switches",
+    "top_rung_s",
     "psnr_db",
     "ssim",
     "vmaf",

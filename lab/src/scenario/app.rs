@@ -41,6 +41,7 @@ pub(super) fn read(reader: &mut TableReader<'_>) -> ScenarioResult<App> {
     let buffer_s = reader.number("buffer_s", 1.0..=120.0, 15.0)?;
     // dash.js's.
     let fast_switch = reader.boolean("fast_switch", true)?;
+    let rate_cap = reader.boolean("rate_cap", false)?;
     let media_mbps = reader.maybe_integer("media_mbps", 1..=1000)?;
     // What players of live streams have, such as VLC's network cache.
     let client_buffer_s = reader.number("client_buffer_s", 0.0..=120.0, 1.0)?;
@@ -58,6 +59,7 @@ pub(super) fn read(reader: &mut TableReader<'_>) -> ScenarioResult<App> {
         ("abr", Word::Dash, "dash"),
         ("buffer_s", Word::Dash, "dash"),
         ("fast_switch", Word::Dash, "dash"),
+        ("rate_cap", Word::Dash, "dash"),
         ("media_mbps", Word::Rtsp, "rtsp"),
         ("client_buffer_s", Word::Rtsp, "rtsp"),
         ("transport", Word::Rtsp, "rtsp"),
@@ -80,7 +82,7 @@ pub(super) fn read(reader: &mut TableReader<'_>) -> ScenarioResult<App> {
             key_frame_every,
             key_frame_ratio,
         })),
-        (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s, fast_switch }),
+        (Word::Dash, _, _) => Ok(App::Dash { abr, buffer_s, fast_switch, rate_cap }),
         (Word::Rtsp, _, _) => match media_mbps {
             Some(media_mbps) if STREAM_MBPS.contains(&media_mbps) => {
                 Ok(App::Rtsp { media_mbps, client_buffer_s, transport })

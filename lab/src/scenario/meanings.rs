@@ -1,7 +1,7 @@
 //! What the keys of a scenario file are for. The reader knows their types, ranges and defaults.
 
 /// Path and meaning, as `super::keys` names the paths.
-pub(super) const MEANINGS: [(&str, &str); 111] = [
+pub(super) const MEANINGS: [(&str, &str); 112] = [
     (
         "name",
         "Name of the scenario and of its directory in the results: up to 60 small letters, digits and hyphens.",
@@ -149,6 +149,10 @@ pub(super) const MEANINGS: [(&str, &str); 111] = [
     (
         "flow[].fast_switch",
         "For `dash`: whether the player fetches buffered segments again at a higher bitrate.",
+    ),
+    (
+        "flow[].rate_cap",
+        "For `dash`: whether the server edge sends no faster than the player can use (`dash.rate_cap` of the server); simulator only.",
     ),
     ("flow[].media_mbps", "For `rtsp`: mean rate of the stream, 15, 30, 50 or 95."),
     (

@@ -197,6 +197,8 @@ pub enum App {
         buffer_s: f64,
         /// Whether it fetches again what it has buffered when it goes to a higher rung.
         fast_switch: bool,
+        /// Whether the server edge caps the flow's rate at what the player can use: simulator only.
+        rate_cap: bool,
     },
     /// A real RTSP player: emulator only.
     Rtsp {

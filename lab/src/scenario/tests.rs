@@ -111,10 +111,11 @@ fn a_dash_player_is_that_of_the_page_unless_told_otherwise() {
         let flow = format!("[[flow]]\ncc = \"cubic\"\napp = \"dash\"\n{more}");
         parse(&[HEAD, LINK, &flow]).cells[0].scenario.groups[0].app
     };
-    let by_default = App::Dash { abr: Abr::Throughput, buffer_s: 15.0, fast_switch: true };
+    let by_default =
+        App::Dash { abr: Abr::Throughput, buffer_s: 15.0, fast_switch: true, rate_cap: false };
     assert_eq!(app(""), by_default);
-    let told = App::Dash { abr: Abr::Bola, buffer_s: 8.0, fast_switch: false };
-    assert_eq!(app("abr = \"bola\"\nbuffer_s = 8\nfast_switch = false\n"), told);
+    let told = App::Dash { abr: Abr::Bola, buffer_s: 8.0, fast_switch: false, rate_cap: true };
+    assert_eq!(app("abr = \"bola\"\nbuffer_s = 8\nfast_switch = false\nrate_cap = true\n"), told);
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn flows_of(
     };
     let mut flow = FlowSetup::bulk(algorithm);
     flow.source = source(&group.app)?;
+    flow.caps_player_rate = matches!(group.app, App::Dash { rate_cap: true, .. });
     flow.stop = Some(s(group.stop_s));
     flow.extra_rtt = ms(group.extra_rtt_ms);
     flow.packet_bytes = sim.packet_bytes;
@@ -147,7 +148,7 @@ fn source(app: &App) -> Result<DataSource, NotDone> {
             key_frame_every: encoder.key_frame_every,
             key_frame_ratio: encoder.key_frame_ratio,
         }),
-        App::Dash { abr, buffer_s, fast_switch } => DataSource::Player(Arc::new(PlayerSetup {
+        App::Dash { abr, buffer_s, fast_switch, .. } => DataSource::Player(Arc::new(PlayerSetup {
             ladder: Arc::new(BitrateLadder::recorded()),
             strategy: strategy(abr)?,
             buffer_target: s(buffer_s),

@@ -10,6 +10,7 @@ mod ladder;
 mod outcome;
 mod playback;
 mod recorded_sizes;
+mod reported_needs;
 mod rung_choice;
 mod rung_selector;
 mod setup;

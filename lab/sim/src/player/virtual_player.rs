@@ -1,11 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_cc::rate_cap::PlayerNeeds;
+
 use super::abandonment::DownloadProgress;
 use super::delays::{APPEND_DELAY, CONNECT_DELAY, MANIFEST_DELAY};
 use super::download::{Resource, ResourceDownload};
 use super::outcome::{PlayerOutcome, PlayerSample};
 use super::playback::PlaybackClock;
+use super::reported_needs::reported_needs;
 use super::rung_choice::RungChoice;
 use super::rung_selector::RungSelector;
 use super::setup::PlayerSetup;
@@ -28,7 +31,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlayerAction {
     /// A response of so many bytes, head included.
-    Request { number: u64, bytes: u64 },
+    Request { number: u64, bytes: u64, needs: PlayerNeeds },
     /// No more of this response.
     Cancel { number: u64 },
 }
@@ -169,11 +172,24 @@ impl VirtualPlayer {
             Resource::Init { rung } => ladder.rungs[rung].init_bytes,
             Resource::Segment { index, rung } => ladder.segment_bytes(rung, index),
         };
+        let needs = self.needs(now, resource);
         self.requests += 1;
         let number = self.requests;
-        self.actions.push(PlayerAction::Request { number, bytes: HEAD_BYTES + body_bytes });
+        self.actions.push(PlayerAction::Request { number, bytes: HEAD_BYTES + body_bytes, needs });
         self.phase =
             PlayerPhase::Fetching(ResourceDownload::new(resource, number, now, body_bytes));
+    }
+
+    /// What dash.js says with a request (CMCD). Only requests for segments have what a cap needs.
+    fn needs(&mut self, now: Duration, resource: Resource) -> PlayerNeeds {
+        let Resource::Segment { rung, .. } = resource else { return PlayerNeeds::default() };
+        self.playback.advance_to(now);
+        reported_needs(
+            &self.setup.ladder,
+            rung,
+            self.playback.level(),
+            !self.playback.has_started(),
+        )
     }
 
     /// Ends a download that is not complete. What it measured counts.

@@ -46,7 +46,7 @@ impl<F: Fn(Duration) -> f64> FluidLink<F> {
         for action in player.take_actions() {
             self.requests.push(action);
             match action {
-                PlayerAction::Request { number, bytes } => {
+                PlayerAction::Request { number, bytes, .. } => {
                     self.response = Some((number, bytes));
                     (self.sent_bytes, self.delivered_bytes) = (0, 0);
                     self.free_at = now + self.rtt + REQUEST_DELAY;

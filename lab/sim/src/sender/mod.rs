@@ -1,5 +1,6 @@
 //! A sender with the loss recovery of RFC 9002 and a pacer, around a controller.
 
+mod capped_release;
 mod frames;
 mod pacer;
 mod recovery;
@@ -10,7 +11,9 @@ mod source;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use capped_release::CappedRelease;
 use frames::CapturedFrame;
+use millrace_cc::rate_cap::PlayerNeeds;
 use millrace_cc::{
     AckedPacket, Bandwidth, ControllerConfig, ControllerMetrics, LostPacket, PathController,
     PathModel, PathStart, SentPacket, Time, Tuning,
@@ -84,6 +87,7 @@ pub(crate) struct SimulatedSender {
     /// Seed of the next controller.
     seed: u64,
     feed: Feed,
+    capped: CappedRelease,
     mtu_bytes: u64,
     max_ack_delay_ns: u64,
     stopped: bool,
@@ -108,6 +112,8 @@ pub(crate) struct SimulatedSender {
     probes: u32,
     pacer: Pacer,
     app_limited: bool,
+    /// When the cap lets new data through, if it held some back at the last attempt.
+    held_until: Option<Time>,
     acked: Vec<AckedPacket>,
     lost: Vec<LostPacket>,
     pub counts: SenderCounts,
@@ -129,6 +135,7 @@ impl SimulatedSender {
             controller: PathController::new(&*flow.algorithm, start, path),
             seed: seed.wrapping_add(1),
             feed: Feed::new(flow.source.clone(), start, mtu_bytes),
+            capped: CappedRelease::new(flow.caps_player_rate),
             mtu_bytes,
             max_ack_delay_ns: flow.ack.max_delay.as_nanos() as u64,
             stopped: false,
@@ -149,6 +156,7 @@ impl SimulatedSender {
             probes: 0,
             pacer: Pacer::new(start.as_nanos()),
             app_limited: false,
+            held_until: None,
             acked: Vec::new(),
             lost: Vec::new(),
             counts: SenderCounts::default(),
@@ -222,8 +230,10 @@ impl SimulatedSender {
         }
     }
 
-    /// A player asks for a response of `bytes`.
-    pub(crate) fn respond(&mut self, number: u64, bytes: u64) {
+    /// A player with these needs asks for a response of `bytes`.
+    pub(crate) fn respond(&mut self, now: Time, number: u64, bytes: u64, needs: &PlayerNeeds) {
+        self.capped.on_request(now, needs);
+        self.held_until = None;
         self.feed.respond(number, bytes);
     }
 
@@ -272,9 +282,11 @@ impl SimulatedSender {
         if !probing && (now.as_nanos() < self.pacer.release_ns() || !self.has_room()) {
             return None;
         }
-        let (unit, is_new) = match self.next_data(probing) {
+        self.held_until = None;
+        let (unit, is_new) = match self.next_data(now, probing) {
             Some(found) => found,
             None => {
+                self.held_until = self.capped.ready();
                 self.probes = 0;
                 self.app_limited = true;
                 self.controller.on_app_limited(now, self.in_flight_bytes);
@@ -288,11 +300,12 @@ impl SimulatedSender {
 
     /// The next unit and whether it is sent for the first time: lost data, then new data, then, for a probe,
     /// the oldest data in flight.
-    fn next_data(&mut self, probing: bool) -> Option<(u64, bool)> {
+    fn next_data(&mut self, now: Time, probing: bool) -> Option<(u64, bool)> {
         if let Some(unit) = self.again.pop_front() {
             return Some((unit, false));
         }
-        if self.feed.has(self.next_unit) {
+        if self.feed.has(self.next_unit) && self.capped.allows(now) {
+            self.capped.take(now, self.feed.bytes(self.next_unit));
             self.next_unit += 1;
             return Some((self.next_unit - 1, true));
         }
@@ -331,9 +344,11 @@ impl SimulatedSender {
         if self.stopped {
             return None;
         }
-        let has_data = !self.again.is_empty() || self.feed.has(self.next_unit);
-        let next = if has_data {
-            self.has_room().then(|| Time::from_nanos(self.pacer.release_ns()))
+        let has_again = !self.again.is_empty();
+        let next = if has_again || self.feed.has(self.next_unit) {
+            let held = self.held_until.filter(|_| !has_again);
+            let release = Time::from_nanos(self.pacer.release_ns());
+            self.has_room().then(|| held.map_or(release, |at| release.max(at)))
         } else {
             self.feed.next(self.is_idle())
         };
