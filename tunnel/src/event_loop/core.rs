@@ -34,6 +34,7 @@ use crate::memory::HeldBytes;
 use crate::metrics;
 use crate::metrics::{ConnectionState, FlowFailure, WorkerCounters};
 use crate::misdelivered::Inbox;
+use crate::outbox::Outbox;
 use crate::peer_verification::tls_session;
 use crate::resumption::Resumption;
 use crate::rtsp::Rtsp;
@@ -88,7 +89,7 @@ impl Core {
             shared.metrics.udp_flows_unanswered.clone(),
         );
         Self {
-            sockets: LoopSockets { registry, ports: Vec::new() },
+            sockets: LoopSockets { registry, ports: Vec::new(), outboxes: Vec::new() },
             conns: Slab::new(),
             flows: Slab::new(),
             udp_flows: Slab::new(),
@@ -144,6 +145,7 @@ impl Core {
             both,
         )?;
         self.sockets.ports.push(port);
+        self.sockets.outboxes.push(Outbox::default());
         Ok(index)
     }
 

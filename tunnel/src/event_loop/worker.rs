@@ -422,6 +422,7 @@ impl<R: Role> Worker<R> {
                     core.drive(slot);
                 });
             }
+            self.core.send_outboxes();
             if self.core.pending.events.is_empty() {
                 return;
             }
