@@ -62,6 +62,7 @@ pub mod tcp_buffers;
 pub mod tcp_info;
 pub mod tcp_liveness;
 pub mod tcp_timeout;
+mod thread_load;
 pub mod tick;
 pub mod timer;
 pub mod tls_words;

@@ -67,6 +67,8 @@ pub struct Core {
     pub(crate) memory: WorkerMemory,
     pub(crate) tcp_liveness: TcpLivenessChecks,
     pub(crate) now: Instant,
+    /// Whether cheap turns count more than fine pacing: the thread is busy, with many connections.
+    pub(crate) is_busy: bool,
     pub(crate) counters: Arc<WorkerCounters>,
     /// What all workers share.
     pub shared: Arc<Shared>,
@@ -102,6 +104,7 @@ impl Core {
             memory: WorkerMemory::default(),
             tcp_liveness: TcpLivenessChecks::new(settings.tcp_timeouts),
             now: Instant::now(),
+            is_busy: false,
             counters: shared.metrics.worker(),
             shared,
         }

@@ -83,7 +83,7 @@ impl Core {
         }
         let paced = paced.or_else(|| {
             let release = conn.quic.get_next_release_time()?;
-            release.time(self.now + conn.pacing_lead())
+            release.time(self.now + conn.pacing_lead(self.is_busy))
         });
         let next = [paced, conn.timeout()].into_iter().flatten().min();
         self.pending.deadlines.set(slot, next);

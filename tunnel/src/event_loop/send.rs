@@ -15,7 +15,7 @@ impl Core {
             let port = conn.address.port;
             let max_segments = self.sockets.ports[port].max_segments();
             let outbox = &mut self.sockets.outboxes[port];
-            match conn.flush(outbox, max_segments, most_bytes, &mut so_far) {
+            match conn.flush(outbox, max_segments, most_bytes, self.is_busy, &mut so_far) {
                 Flushed::Full => self.send_outbox(port),
                 Flushed::Blocked => {
                     if !std::mem::replace(&mut conn.pending.waits_for_port, true) {
