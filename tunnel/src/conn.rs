@@ -1,6 +1,5 @@
 //! One QUIC connection with its HTTP/3 streams.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +20,11 @@ use crate::fault::Fault;
 use crate::flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::memory::HeldBytes;
 use crate::metrics::WorkerCounters;
+use crate::outbox::{Outbox, Path, Sender};
 use crate::path_mtu::PathMtu;
 use crate::progress::SendProgress;
 use crate::qlog::{QlogError, QlogSink, Trace};
 use crate::stream_owner::Owner;
-use crate::udp::UdpPort;
 
 /// How long before its time a packet may leave. Packets that leave together make one
 /// system call; with the controller's credit a burst stays below one millisecond of the rate.
@@ -35,16 +34,15 @@ const PACING_LEAD: Duration = Duration::from_micros(250);
 /// seventh of the throughput.
 const PACING_LEAD_LOW_RATE: Duration = Duration::from_micros(60);
 
+/// Pacing lead of a busy worker's connections. With the controller's credit a burst is a millisecond of the rate.
+const PACING_LEAD_BUSY: Duration = Duration::from_micros(500);
+/// The time of a packet up to which packets leave in pairs while the worker is busy, so that bursts are below 10 ms: from
+/// 2.3 Mbit/s on.
+const MAX_PAIRED_PACKET_TIME: Duration = Duration::from_millis(5);
+
 /// Priority of every relayed stream: all alike and taking turns. Without it a stream's
 /// place among the others would be its number, and one bulk flow would starve the later ones.
 const STREAM_URGENCY: u8 = 127;
-
-/// Datagrams that the socket had no room for.
-struct Blocked {
-    bytes: Vec<u8>,
-    segment: usize,
-    path: quiche::SendInfo,
-}
 
 /// What stopped [`Conn::flush`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +51,27 @@ pub(crate) enum Flushed {
     All(bool),
     /// The next packet's time has not come.
     Paced(Instant, bool),
+    /// The packets in the outbox must leave first.
+    Full,
     /// The socket's buffer is full.
     Blocked,
+}
+
+/// What a connection has handed over in one or more calls of [`Conn::flush`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flushing {
+    bytes: usize,
+    packets: u64,
+}
+
+impl Flushing {
+    /// Counts what was handed over.
+    pub(crate) fn count(self, counters: &WorkerCounters) {
+        if self.packets > 0 {
+            counters.packets_sent.add(self.packets);
+            counters.tunnel_bytes_sent.add(self.bytes as u64);
+        }
+    }
 }
 
 /// A QUIC connection with its HTTP/3 streams, and what the event loop knows of it.
@@ -76,8 +93,6 @@ pub struct Conn {
     pub(crate) trace: Option<Trace>,
     /// The fault that a test provokes.
     pub(crate) fault: Option<Fault>,
-    /// At most two messages: sending stops at the first that finds no room.
-    blocked: VecDeque<Blocked>,
 }
 
 impl Conn {
@@ -105,7 +120,6 @@ impl Conn {
             cc: CcState::new(algorithm, now),
             trace: None,
             fault: None,
-            blocked: VecDeque::new(),
         }
     }
 
@@ -212,8 +226,13 @@ impl Conn {
         }
     }
 
-    /// How long before its time a packet may leave now.
-    pub(crate) fn pacing_lead(&self) -> Duration {
+    /// How long before its time a packet may leave now. A `busy` worker sends a millisecond of the rate at a time, or two
+    /// packets where these are more: each message and each turn of a connection cost processor time.
+    pub(crate) fn pacing_lead(&self, busy: bool) -> Duration {
+        if busy && let Some(controller) = self.quic.external_cc() {
+            let packet_bytes = self.quic.max_send_udp_payload_size();
+            return busy_pacing_lead(packet_bytes, controller.pacing_rate());
+        }
         // What 50 us of the pacing rate are, and two packets at least.
         let quantum = self.quic.send_quantum();
         match quantum > 2 * self.quic.max_send_udp_payload_size() {
@@ -222,100 +241,55 @@ impl Conn {
         }
     }
 
-    /// Sends what is due, at most `most_bytes`, in messages as large as offload allows.
+    /// Hands over what is due, at most `most_bytes` together with what `so_far` has.
     pub(crate) fn flush(
         &mut self,
-        port: &UdpPort,
-        out: &mut [u8],
+        outbox: &mut Outbox,
+        max_segments: usize,
         most_bytes: usize,
-        counters: &WorkerCounters,
+        busy: bool,
+        so_far: &mut Flushing,
     ) -> Flushed {
-        while let Some(blocked) = self.blocked.front() {
-            let sent = send(port, &blocked.path, &blocked.bytes, blocked.segment);
-            if sent == MessageOutcome::NoRoom {
-                return Flushed::Blocked;
-            }
-            self.blocked.pop_front();
-        }
-        let release_deadline = Instant::now() + self.pacing_lead();
-        let most_segments = port.max_segments();
-        let (mut total, mut packets) = (0, 0);
-        let mut message: Option<quiche::SendInfo> = None;
-        let (mut end, mut segment, mut segments) = (0, 0, 0);
-        let outcome = 'packets: loop {
+        let release_deadline = Instant::now() + self.pacing_lead(busy);
+        loop {
             if let Some(at) =
                 self.quic.get_next_release_time().and_then(|next| next.time(release_deadline))
             {
-                break Flushed::Paced(at, total > 0);
+                return Flushed::Paced(at, so_far.bytes > 0);
             }
-            if total >= most_bytes {
-                break Flushed::All(true);
+            if so_far.bytes >= most_bytes {
+                return Flushed::All(true);
             }
-            let (len, path) = match self.quic.send(&mut out[end..]) {
+            if outbox.is_blocked() {
+                return Flushed::Blocked;
+            }
+            let Some(room) = outbox.room(self.quic.max_send_udp_payload_size()) else {
+                return Flushed::Full;
+            };
+            let (len, path) = match self.quic.send(room) {
                 Ok(sent) => sent,
-                Err(quiche::Error::Done) => break Flushed::All(total > 0),
+                Err(quiche::Error::Done) => return Flushed::All(so_far.bytes > 0),
                 Err(error) => {
                     tracing::debug!(conn = self.id.serial, %error, "QUIC send failed");
                     // The transport closes the connection itself after an error of its own.
                     let _ = self.quic.close(false, 1, b"send");
-                    break Flushed::All(total > 0);
+                    return Flushed::All(so_far.bytes > 0);
                 }
             };
-            total += len;
-            packets += 1;
-            let fits = message.as_ref().is_some_and(|first| {
-                len <= segment && (first.to, first.from) == (path.to, path.from)
-            });
-            if let Some(first) = message.take_if(|_| !fits) {
-                // This packet begins the next message.
-                self.forward(port, &out[..end], segment, first);
-                out.copy_within(end..end + len, 0);
-                (end, segments) = (0, 0);
-            }
-            if message.is_none() {
-                message = Some(path);
-                segment = len;
-            }
-            end += len;
-            segments += 1;
-            let full = len < segment || segments == most_segments || end + segment > out.len();
-            if full || !self.blocked.is_empty() {
-                if let Some(first) = message.take() {
-                    self.forward(port, &out[..end], segment, first);
-                }
-                if !self.blocked.is_empty() {
-                    break 'packets Flushed::Blocked;
-                }
-                (end, segments) = (0, 0);
-            }
-        };
-        if let Some(first) = message {
-            self.forward(port, &out[..end], segment, first);
+            so_far.bytes += len;
+            so_far.packets += 1;
+            let path = Path { to: path.to, from: path.from };
+            outbox.add(self.id, path, len, max_segments);
         }
-        if packets > 0 {
-            counters.packets_sent.add(packets);
-            counters.tunnel_bytes_sent.add(total as u64);
-        }
-        if self.blocked.is_empty() { outcome } else { Flushed::Blocked }
     }
 
-    /// Sends a message, or keeps it until the socket has room.
-    fn forward(&mut self, port: &UdpPort, bytes: &[u8], segment: usize, path: quiche::SendInfo) {
-        let sent = match self.blocked.is_empty() {
-            true => send(port, &path, bytes, segment),
-            false => MessageOutcome::NoRoom,
-        };
-        match sent {
-            MessageOutcome::Yes => {}
-            MessageOutcome::NoRoom => {
-                self.blocked.push_back(Blocked { bytes: bytes.to_vec(), segment, path });
-                return;
-            }
-            MessageOutcome::Refused => self.path_mtu.refuse(path.to, path.from.ip(), segment),
+    /// Packets that it has handed over have left.
+    pub(crate) fn on_sent(&mut self, sent: &Sender, now: Instant) {
+        if let Some((path, bytes)) = sent.refused {
+            self.path_mtu.refuse(path.to, path.from.ip(), bytes);
         }
-        let now = Instant::now();
         self.activity.last_sent = now;
-        self.quic.on_message_sent(now, bytes.len());
+        self.quic.on_message_sent(now, sent.bytes);
     }
 
     /// Begins a trace of it, or ends the one that runs; where that is.
@@ -354,44 +328,9 @@ impl Conn {
         self.address.cids.iter().any(|cid| hex(cid) == name)
     }
 
-    /// What waits for the socket.
-    pub(crate) fn blocked_bytes(&self) -> u64 {
-        self.blocked.iter().map(|blocked| blocked.bytes.len() as u64).sum()
-    }
-
-    /// Whether datagrams wait for the socket.
-    pub(crate) fn is_blocked(&self) -> bool {
-        !self.blocked.is_empty()
-    }
-
     /// When the connection wants to be driven without any event, `paced` aside.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         self.quic.timeout_instant()
-    }
-}
-
-/// The outcome of sending a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MessageOutcome {
-    /// It has left, or is as good as lost on the way: a route is away for a moment.
-    Yes,
-    /// The socket has no room.
-    NoRoom,
-    /// It is lost, as its datagrams may be too large for the interface.
-    Refused,
-}
-
-/// Recovery knows how to handle what is lost.
-fn send(port: &UdpPort, path: &quiche::SendInfo, bytes: &[u8], segment: usize) -> MessageOutcome {
-    let Err(error) = port.send_despite_reports(path.to, path.from.ip(), bytes, segment) else {
-        return MessageOutcome::Yes;
-    };
-    tracing::trace!(to = %path.to, %error, "datagram not sent");
-    match (error.kind(), error.raw_os_error()) {
-        (std::io::ErrorKind::WouldBlock, _) => MessageOutcome::NoRoom,
-        // The latter with segmentation offload.
-        (_, Some(libc::EMSGSIZE | libc::EINVAL)) => MessageOutcome::Refused,
-        _ => MessageOutcome::Yes,
     }
 }
 
@@ -439,6 +378,15 @@ impl Conn {
     }
 }
 
+/// The pacing lead of a busy worker's connection at a rate in bytes per second.
+fn busy_pacing_lead(packet_bytes: usize, rate: u64) -> Duration {
+    let packet_time = Duration::from_secs_f64(packet_bytes as f64 / rate.max(1) as f64);
+    match packet_time <= MAX_PAIRED_PACKET_TIME {
+        true => PACING_LEAD_BUSY.max(packet_time),
+        false => PACING_LEAD_LOW_RATE,
+    }
+}
+
 /// The group of a connection's key exchange, as X25519MLKEM768; none before it is agreed on.
 pub fn key_exchange(quic: &mut quiche::Connection) -> Option<&'static str> {
     let tls: &mut SslRef = quic.as_mut();
@@ -447,4 +395,30 @@ pub fn key_exchange(quic: &mut quiche::Connection) -> Option<&'static str> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets that leave at once at `mbps` on a busy worker, when none is late.
+    fn burst_packets(mbps: f64) -> usize {
+        let bytes_per_second = mbps * 1e6 / 8.0;
+        let lead = busy_pacing_lead(1450, bytes_per_second as u64);
+        // Those that are due until then, and the one that is due now.
+        1 + (lead.as_secs_f64() * bytes_per_second / 1450.0 * (1.0 + 1e-6)) as usize
+    }
+
+    #[test]
+    fn bursts_of_a_busy_worker_are_two_packets_or_a_millisecond() {
+        assert_eq!(burst_packets(1.0), 1);
+        for mbps in [2.4, 4.0, 8.0, 20.0] {
+            assert_eq!(burst_packets(mbps), 2, "{mbps} Mbit/s");
+        }
+        for mbps in [50.0, 100.0, 500.0] {
+            let millisecond_packets = mbps * 1e3 / 8.0 / 1450.0;
+            let packets = burst_packets(mbps) as f64;
+            assert!(packets > 2.0 && packets <= millisecond_packets, "{packets} at {mbps} Mbit/s");
+        }
+    }
 }

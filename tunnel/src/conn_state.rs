@@ -50,6 +50,8 @@ pub(crate) struct ConnPending {
     pub(crate) early: Early,
     /// A request or an answer found no room, and goes before flows when there is some.
     pub(crate) wants_writable: bool,
+    /// In the list of connections that wait for the port.
+    pub(crate) waits_for_port: bool,
     /// A packet or a timer has come since the last drive: only these make room.
     pub(crate) had_input: bool,
 }

@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address_sharing::AddressSharing;
 use crate::local_resources::bind_source;
+use crate::udp_batch::{self, BatchMessage};
 
 /// Messages taken with one system call; with receive offload each can hold many datagrams.
 const RECV_BATCH_MESSAGES: usize = 16;
@@ -54,6 +55,17 @@ pub struct PortOptions {
     pub sharing: AddressSharing,
     /// `SO_MARK`, by which firewall rules leave the tunnel's own packets alone.
     pub mark: Option<u32>,
+}
+
+/// The outcome of sending a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MessageOutcome {
+    /// It has left, or is as good as lost on the way: a route is away for a moment.
+    Sent,
+    /// The socket has no room.
+    NoRoom,
+    /// It is lost, as its datagrams may be too large for the interface.
+    Refused,
 }
 
 /// A bound UDP socket.
@@ -288,9 +300,42 @@ impl UdpPort {
                 ecn: None,
                 contents,
                 segment_size: (segment < contents.len()).then_some(segment),
-                src_ip: (!source.is_unspecified() && self.any_source).then_some(source),
+                src_ip: self.source_of(source),
             },
         )
+    }
+
+    /// The source of a message that the system has to be told, as in [`UdpPort::send`].
+    pub(crate) fn source_of(&self, source: IpAddr) -> Option<IpAddr> {
+        (!source.is_unspecified() && self.any_source).then_some(source)
+    }
+
+    /// Sends several messages. Returns how many have left: fewer than all when the next one fails.
+    ///
+    /// # Errors
+    /// That of the first message, as for [`UdpPort::send`].
+    pub(crate) fn send_batch(&self, messages: &[BatchMessage<'_>]) -> io::Result<usize> {
+        udp_batch::send_batch(self.socket.as_raw_fd(), messages)
+    }
+
+    /// Sends a message of the tunnel. Recovery knows how to handle what is lost.
+    pub(crate) fn send_message(
+        &self,
+        destination: SocketAddr,
+        source: IpAddr,
+        contents: &[u8],
+        segment: usize,
+    ) -> MessageOutcome {
+        let Err(error) = self.send_despite_reports(destination, source, contents, segment) else {
+            return MessageOutcome::Sent;
+        };
+        tracing::trace!(to = %destination, %error, "datagram not sent");
+        match (error.kind(), error.raw_os_error()) {
+            (io::ErrorKind::WouldBlock, _) => MessageOutcome::NoRoom,
+            // The latter with segmentation offload.
+            (_, Some(libc::EMSGSIZE | libc::EINVAL)) => MessageOutcome::Refused,
+            _ => MessageOutcome::Sent,
+        }
     }
 
     /// Sends as [`UdpPort::send`] and retries up to two times: an error may belong to an earlier

@@ -34,6 +34,7 @@ use crate::memory::HeldBytes;
 use crate::metrics;
 use crate::metrics::{ConnectionState, FlowFailure, WorkerCounters};
 use crate::misdelivered::Inbox;
+use crate::outbox::Outbox;
 use crate::peer_verification::tls_session;
 use crate::resumption::Resumption;
 use crate::rtsp::Rtsp;
@@ -66,6 +67,8 @@ pub struct Core {
     pub(crate) memory: WorkerMemory,
     pub(crate) tcp_liveness: TcpLivenessChecks,
     pub(crate) now: Instant,
+    /// Whether cheap turns count more than fine pacing: the thread is busy, with many connections.
+    pub(crate) is_busy: bool,
     pub(crate) counters: Arc<WorkerCounters>,
     /// What all workers share.
     pub shared: Arc<Shared>,
@@ -88,7 +91,7 @@ impl Core {
             shared.metrics.udp_flows_unanswered.clone(),
         );
         Self {
-            sockets: LoopSockets { registry, ports: Vec::new() },
+            sockets: LoopSockets { registry, ports: Vec::new(), outboxes: Vec::new() },
             conns: Slab::new(),
             flows: Slab::new(),
             udp_flows: Slab::new(),
@@ -101,6 +104,7 @@ impl Core {
             memory: WorkerMemory::default(),
             tcp_liveness: TcpLivenessChecks::new(settings.tcp_timeouts),
             now: Instant::now(),
+            is_busy: false,
             counters: shared.metrics.worker(),
             shared,
         }
@@ -144,6 +148,7 @@ impl Core {
             both,
         )?;
         self.sockets.ports.push(port);
+        self.sockets.outboxes.push(Outbox::default());
         Ok(index)
     }
 

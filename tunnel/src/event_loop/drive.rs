@@ -46,15 +46,10 @@ impl Core {
                 // What was read may have been the last before the end of its stream.
                 self.handle_streams(slot);
             }
-            let Some(conn) = self.conns.get_mut(slot) else { return };
-            let port = &self.sockets.ports[conn.address.port];
-            let flushed =
-                conn.flush(port, &mut self.buffers.out, MAX_BYTES_PER_TURN, &self.counters);
+            let flushed = self.flush(slot, MAX_BYTES_PER_TURN);
+            let Some(conn) = self.conns.get(slot) else { return };
             // Datagrams may have waited only for room in the transport.
             let more = more || conn.has_room_for_waiting_datagrams();
-            if conn.path_mtu.has_refused() {
-                self.on_refused_packet(slot);
-            }
             // Losses show when the transport is about to send.
             if self.take_datagram_outcomes(slot) {
                 self.mark_pending(slot);
@@ -67,7 +62,7 @@ impl Core {
                     self.mark_pending(slot);
                     break None;
                 }
-                Flushed::All(false) | Flushed::Blocked => break None,
+                Flushed::All(false) | Flushed::Full | Flushed::Blocked => break None,
                 Flushed::Paced(_, true) | Flushed::All(true) if !more => break None,
                 _ if turn_bytes >= MAX_BYTES_PER_TURN => {
                     self.mark_pending(slot);
@@ -88,7 +83,7 @@ impl Core {
         }
         let paced = paced.or_else(|| {
             let release = conn.quic.get_next_release_time()?;
-            release.time(self.now + conn.pacing_lead())
+            release.time(self.now + conn.pacing_lead(self.is_busy))
         });
         let next = [paced, conn.timeout()].into_iter().flatten().min();
         self.pending.deadlines.set(slot, next);

@@ -19,7 +19,7 @@ impl Conn {
         // The number of those that are not authenticated is limited by itself.
         let fixed = if self.handshake.handshake_place.is_some() { 0 } else { CONNECTION_BYTES };
         HeldBytes {
-            bytes: fixed + quic.received + quic.sent + in_flight + self.blocked_bytes(),
+            bytes: fixed + quic.received + quic.sent + in_flight,
             promised_bytes: quic.excess_credit,
         }
     }

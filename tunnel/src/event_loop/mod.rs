@@ -17,6 +17,7 @@ pub(crate) mod receive;
 pub mod role;
 pub(crate) mod rtsp;
 pub(crate) mod selection;
+pub(crate) mod send;
 pub mod settings;
 pub(crate) mod state;
 pub mod streams;

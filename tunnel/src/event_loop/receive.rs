@@ -168,19 +168,6 @@ impl Core {
         }
     }
 
-    /// A port's buffer has room again.
-    pub(crate) fn port_writable(&mut self, port: usize) {
-        let waiting: Vec<_> = self
-            .conns
-            .iter()
-            .filter(|(_, conn)| conn.address.port == port && conn.is_blocked())
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in waiting {
-            self.mark_pending(slot);
-        }
-    }
-
     /// Keeps connections alive that have sent nothing for `interval`.
     pub(crate) fn keep_alive(&mut self, interval: Duration) {
         let now = self.now;

@@ -8,10 +8,11 @@ use crate::datagrams::{DatagramRun, Unanswered};
 use crate::deadlines::Deadlines;
 use crate::memory::EvictionLog;
 use crate::misdelivered::Inbox;
+use crate::outbox::Outbox;
 use crate::path_mtu::PathMtuBudget;
 use crate::rtsp::AllReserved;
 use crate::tunnel_event::TunnelEvent;
-use crate::udp::{RecvBuffers, SEND_MESSAGE_BYTES, UdpPort};
+use crate::udp::{RecvBuffers, UdpPort};
 
 /// Most that is read from a socket or a stream at a time.
 pub(crate) const SCRATCH_BYTES: usize = 256 << 10;
@@ -20,6 +21,8 @@ pub(crate) const SCRATCH_BYTES: usize = 256 << 10;
 pub(crate) struct LoopSockets {
     pub(crate) registry: Registry,
     pub(crate) ports: Vec<UdpPort>,
+    /// What is about to leave each port.
+    pub(crate) outboxes: Vec<Outbox>,
 }
 
 /// What a worker does next.
@@ -54,7 +57,6 @@ pub(crate) struct Routes {
 /// Buffers that all connections of a worker use in turn.
 pub(crate) struct LoopBuffers {
     pub(crate) scratch: Vec<u8>,
-    pub(crate) out: Vec<u8>,
     /// For the sockets of UDP flows; the kernel gives it memory once there are some.
     pub(crate) udp_receive: RecvBuffers,
     /// Received datagrams that are about to leave together.
@@ -65,7 +67,6 @@ impl LoopBuffers {
     pub(crate) fn new() -> Self {
         Self {
             scratch: vec![0; SCRATCH_BYTES],
-            out: vec![0; SEND_MESSAGE_BYTES],
             udp_receive: RecvBuffers::default(),
             run: DatagramRun::default(),
         }

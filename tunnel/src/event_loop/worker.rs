@@ -24,6 +24,7 @@ use crate::h3_errors::H3_NO_ERROR;
 use crate::heartbeat::Heartbeat;
 use crate::qlog::{QlogError, QlogSink};
 use crate::shared::Shared;
+use crate::thread_load::ThreadLoad;
 use crate::timer::Timer;
 use crate::transport::TunnelConfig;
 use crate::udp::RecvBuffers;
@@ -32,6 +33,8 @@ use crate::udp::RecvBuffers;
 const MAX_EVENTS_PER_POLL: usize = 1024;
 /// Receive batches of one port before the connections have their turn.
 const MAX_RECEIVE_BATCHES_PER_TURN: usize = 4;
+/// Connections from which a busy worker sends in larger bursts: the fewer there are, the more each sends at a time anyway.
+const MIN_BUSY_CONNECTIONS: usize = 16;
 /// Interval of progress checks.
 const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Token of the event with which other threads wake the worker.
@@ -208,6 +211,7 @@ impl<R: Role> Worker<R> {
     /// Only what makes the loop itself impossible.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(MAX_EVENTS_PER_POLL);
+        let mut load = ThreadLoad::of_this_thread();
         loop {
             let busy = !self.core.pending.drive.is_empty() || self.udp_ready.contains(&true);
             if let Err(error) = self.poll.poll(&mut events, busy.then_some(Duration::ZERO)) {
@@ -218,6 +222,8 @@ impl<R: Role> Worker<R> {
             }
             self.core.now = Instant::now();
             self.heartbeat.beat(self.core.now);
+            self.core.is_busy =
+                self.core.conns.len() >= MIN_BUSY_CONNECTIONS && load.is_high(self.core.now);
             for event in &events {
                 if catch_unwind(AssertUnwindSafe(|| self.dispatch(event))).is_err() {
                     self.on_panic(event.token());
@@ -426,6 +432,7 @@ impl<R: Role> Worker<R> {
                     core.drive(slot);
                 });
             }
+            self.core.send_outboxes();
             if self.core.pending.events.is_empty() {
                 return;
             }
