@@ -38,7 +38,7 @@ const SHARES: [&str; 12] = [
 ];
 
 /// Where the spelling alone would not read well.
-const NAMES: [(&str, &str); 32] = [
+const NAMES: [(&str, &str); 33] = [
     ("qoe_lin", "QoE_lin"),
     ("qoe_lin_without_switches", "QoE_lin without changes"),
     ("goodput_mbps", "Goodput"),
@@ -61,6 +61,7 @@ const NAMES: [(&str, &str); 32] = [
     ("jain", "Jain's index"),
     ("ratio_to_others", "Goodput / mean goodput of the others"),
     ("time_to_80_percent_s", "Time to 80 % of the capacity"),
+    ("time_to_90_percent_s", "Time to 90 % of the capacity"),
     ("follow_s", "Time to follow a change"),
     ("switch_ratio", "Least second after a change of algorithm / before"),
     ("utility", "Utility"),

@@ -21,7 +21,7 @@ pub const OF_LINK: [(&str, &str); 13] = [
 ];
 
 /// Meanings of a flow's figures; `rtt_ms` stands for `rtt_ms.mean` and its like.
-pub const OF_FLOW: [(&str, &str); 46] = [
+pub const OF_FLOW: [(&str, &str); 47] = [
     (
         "goodput_mbps",
         "Bytes of UDP payload that arrived for the first time; in the emulator what the player's socket received, of a \
@@ -57,6 +57,10 @@ pub const OF_FLOW: [(&str, &str); 46] = [
     (
         "time_to_80_percent_s",
         "From the flow's start until a second (ten windows of 100 ms) brought 80 % of the capacity",
+    ),
+    (
+        "time_to_90_percent_s",
+        "From the flow's start until 100 ms brought 90 % of the capacity; the second after them brought 90 % too",
     ),
     (
         "peak_in_flight_bdp",

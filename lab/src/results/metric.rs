@@ -1,7 +1,7 @@
 //! Names of the figures. `meanings.rs` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 61] = [
+pub const OF_FLOW: [&str; 62] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",
@@ -26,6 +26,7 @@ pub const OF_FLOW: [&str; 61] = [
     "ratio_to_others",
     "unfairness",
     "time_to_80_percent_s",
+    "time_to_90_percent_s",
     "peak_in_flight_bdp",
     "overshoot_bdp",
     "follow_s",
