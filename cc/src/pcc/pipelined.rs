@@ -42,7 +42,7 @@ const ROUNDS_WITHOUT_GROWTH: u32 = 3;
 /// draft-ietf-ccwg-bbr).
 const DRAIN_GAIN: f64 = 0.5;
 /// Rounds after which the drain ends regardless of what is in flight.
-/// Chosen by `the_pipelined_start_up_fills_a_satellite_link_in_ten_seconds_and_two_round_trips_of_queue`.
+/// Chosen by `start_up_by_acknowledgements_overshoots_by_less_than_a_round_trip_of_queue`.
 const MAX_DRAIN_ROUNDS: u64 = 2;
 
 /// What start-up found.
@@ -376,9 +376,8 @@ mod tests {
         let mut driver = Driver::new();
         driver.sent = 100;
         (0..10).for_each(|_| driver.send(0));
-        let lost: Vec<_> = (0..100)
-            .map(|number| LostPacket { number, sent: Time::ZERO, bytes: 1500 })
-            .collect();
+        let lost: Vec<_> =
+            (0..100).map(|number| LostPacket { number, sent: Time::ZERO, bytes: 1500 }).collect();
         driver.start_up.on_event(&CongestionEvent {
             now: Time::from_nanos(100_000_000),
             acked: &[],
