@@ -17,8 +17,13 @@ const RTT_S: f64 = 0.8;
 /// The bandwidth-delay product of 42 Mbit/s and 800 ms.
 const SAVED: SavedPath = SavedPath { window_bytes: 4_200_000, rtt: Duration::from_millis(800) };
 
+/// Members of Vivace start by acknowledgements: by doubling they try twice the jump as soon as it is confirmed.
 fn resumed(name: &str, saved: SavedPath) -> CarefulResumeConfig {
-    match registry::find(&Spec::named(name)).expect("a known algorithm") {
+    let spec = match name.starts_with("vivace") {
+        true => Spec::named(name).with("start_up", "pipelined"),
+        false => Spec::named(name),
+    };
+    match registry::find(&spec).expect("a known algorithm") {
         Algorithm::Controller(algorithm) => CarefulResumeConfig::new(algorithm, saved),
         Algorithm::Transport { .. } => unreachable!("of this crate"),
     }
