@@ -8,6 +8,7 @@
 //! - [`PathModel`]: what is known of a path; it outlives the controller.
 //! - [`PathController`]: a path whose controller can be replaced while packets are in flight.
 //! - [`window`], [`bbr`], [`copa`], [`pcc`], [`iris`]: the families of algorithms.
+//! - [`careful_resume`]: saved parameters that a new connection begins with.
 //! - [`registry`]: algorithms by name.
 //! - [`rate_cap`]: a cap for what a player gets, beside any algorithm.
 //! - [`Bandwidth`], [`Time`]: units.
@@ -15,6 +16,7 @@
 mod algorithm;
 mod bandwidth;
 pub mod bbr;
+pub mod careful_resume;
 mod constant;
 mod controller;
 pub mod copa;

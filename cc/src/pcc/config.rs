@@ -11,8 +11,7 @@ pub enum StartUpKind {
     /// Twice the rate for an interval, then wait for its result: a doubling takes two round
     /// trips (Vivace, Section 4).
     Doubling,
-    /// Twice the delivery rate that acknowledgements show: a doubling takes one round trip. Not in
-    /// the papers; for paths with a long RTT.
+    /// By acknowledgements: the window grows to 2.25 times in a round trip. Not in the papers.
     Pipelined,
 }
 

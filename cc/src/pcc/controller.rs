@@ -143,7 +143,9 @@ impl Pcc {
 
     fn begin_start_up(&mut self) {
         self.pipelined = match self.config.start_up {
-            StartUpKind::Pipelined if self.control.is_starting() => Some(Pipelined::default()),
+            StartUpKind::Pipelined if self.control.is_starting() => {
+                Some(Pipelined::new(self.start.initial_window_bytes))
+            }
             _ => None,
         };
     }
@@ -151,14 +153,18 @@ impl Pcc {
     /// Runs pipelined start-up. Returns whether it is active.
     fn start_up_event(&mut self, event: &CongestionEvent<'_>) -> bool {
         let Some(start_up) = &mut self.pipelined else { return false };
-        if let Some(delivered) = start_up.on_event(event) {
+        if let Some(found) = start_up.on_event(event) {
             self.pipelined = None;
-            self.control.learn_from(delivered.mbps());
+            match found.is_of_others {
+                true => self.control.start_up_from(found.rate.mbps()),
+                false => self.control.learn_from(found.rate.mbps()),
+            }
             self.rate = self.idle_rate();
             return true;
         }
-        let floor = self.control.central_mbps();
-        self.rate = start_up.rate(Bandwidth::from_mbps(floor));
+        let initial = Bandwidth::from_mbps(self.control.central_mbps());
+        let least = Bandwidth::from_mbps(self.control.least_mbps());
+        self.rate = start_up.rate(initial, least);
         true
     }
 
@@ -169,7 +175,8 @@ impl Pcc {
         self.intervals.clear();
         self.path_window.on_timeout(now);
         self.control.on_timeout();
-        self.begin_start_up();
+        // A path that goes out of contact varies: start-up by acknowledgements would overflow its buffer each time.
+        self.pipelined = None;
         self.rate = self.idle_rate();
     }
 }

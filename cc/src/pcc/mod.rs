@@ -12,7 +12,7 @@
 //! - `start_up`, `gradient`, `fixed_step`: from outcomes to the next rate.
 //! - `probe_pair`, `ascent`: from two outcomes to a gradient, and from a gradient to a step.
 //! - `app_rate`: what a sender that runs out of data sends its bursts at.
-//! - `pipelined`: a start-up for long RTTs that follows single acknowledgements.
+//! - `pipelined`, `growth_window`: a start-up that follows single acknowledgements.
 //! - `rate_control`: schedules intervals and passes their outcomes to `start_up`, `gradient` or `fixed_step`.
 //! - `bandwidth_probe`: packet trains that probe the available capacity.
 //! - `path_window`: bounds of the bytes in flight, by the path and its buffer.
@@ -28,6 +28,7 @@ mod controller;
 mod factory;
 mod fixed_step;
 mod gradient;
+mod growth_window;
 mod members;
 mod monitor_interval;
 mod noise;

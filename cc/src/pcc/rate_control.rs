@@ -113,6 +113,11 @@ impl RateControl {
         self.central_mbps
     }
 
+    /// The least rate of the path.
+    pub(super) fn least_mbps(&self) -> f64 {
+        self.path.floor_mbps
+    }
+
     /// The rate while no interval is open.
     pub(super) fn waiting_mbps(&self) -> f64 {
         let gain = if self.is_starting() { 1.0 } else { self.policy.waiting_gain() };
@@ -184,6 +189,13 @@ impl RateControl {
             self.begin_single(1.0);
         }
         fresh
+    }
+
+    /// Continues start-up, by doubling, from a rate that the path carries.
+    pub(super) fn start_up_from(&mut self, mbps: f64) {
+        self.start_up = Some(StartUp::new(&self.config));
+        self.set_central(mbps);
+        self.begin_single(1.0);
     }
 
     /// Warm start at another algorithm's rate, without start-up.

@@ -19,6 +19,9 @@ pub(super) fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
         if group.via == Via::External {
             return Err(format!("{}: external controllers run in the simulator only", group.cc));
         }
+        if group.saved.is_some() {
+            return Err("flows with saved parameters run in the simulator only".to_owned());
+        }
         match group.app {
             App::Bulk => {}
             App::Encoder(_) => return Err("live encoders run in the simulator only".to_owned()),

@@ -147,6 +147,18 @@ pub(super) fn time_to_80_percent_s(record: &RunRecord, times: &Times, flow: usiz
     )
 }
 
+/// Time from a flow's start to the end of the first sample that brought 90 % of the capacity, and that a second
+/// followed which brought 90 % too.
+pub(super) fn time_to_90_percent_s(record: &RunRecord, times: &Times, flow: usize) -> Option<f64> {
+    let (range, mbps) = (times.flows[flow].clone(), &record.flows[flow].mbps);
+    let last = range.end.min(mbps.len()).checked_sub(1 + SAMPLES_PER_SECOND)?;
+    let brings =
+        |window: Range<usize>| mean(&mbps[window.clone()]) >= 0.9 * record.capacity_over(window);
+    let found = (range.start..=last)
+        .find(|at| brings(*at..at + 1) && brings(at + 1..at + 1 + SAMPLES_PER_SECOND));
+    Some(found.map_or(f64::INFINITY, |at| (at + 1 - range.start) as f64 * SAMPLE_S))
+}
+
 /// Longest time from a change of the link's rate to the moment from which on two seconds bring the
 /// fair share of the new rate, within the tolerance.
 pub(super) fn follow_s(

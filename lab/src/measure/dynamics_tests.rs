@@ -105,6 +105,21 @@ fn eighty_percent_counts_from_the_start_to_the_end_of_the_second() {
 }
 
 #[test]
+fn ninety_percent_counts_to_the_first_sample_that_a_full_second_follows() {
+    let mut record = record(10.0, &[&[0.0, 0.0, 5.0, 10.0, 9.0, 8.0]]);
+    let times = times(&[(1, 6)]);
+    let found = |record: &RunRecord| time_to_90_percent_s(record, &times, 0).unwrap();
+    // The first of the samples at 10.
+    assert!((found(&record) - 2.1).abs() < 1e-9, "{}", found(&record));
+    // One good sample in a second of 5 is not followed by a good second.
+    record.flows[0].mbps[2 * SAMPLES_PER_SECOND + 3] = 10.0;
+    assert!((found(&record) - 2.1).abs() < 1e-9, "{}", found(&record));
+    // With the whole second at 8 the sample before it does not count, nor those after which less follows.
+    record.flows[0].mbps[3 * SAMPLES_PER_SECOND..].fill(8.0);
+    assert_eq!(found(&record), f64::INFINITY);
+}
+
+#[test]
 fn following_is_two_seconds_near_the_new_rate() {
     let mut record = record(10.0, &[&[10.0, 10.0, 10.0, 10.0, 10.0, 12.0, 20.0, 18.0, 20.0, 20.0]]);
     record.capacity_mbps[5 * SAMPLES_PER_SECOND..].fill(20.0);

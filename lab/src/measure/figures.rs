@@ -68,6 +68,8 @@ pub fn figures(scenario: &Scenario, outcome: &SimulationOutcome, record: &RunRec
         figures.set_if("variation", deviation.map(|value| value / throughput));
         figures
             .set_if("time_to_80_percent_s", dynamics::time_to_80_percent_s(record, &times, index));
+        figures
+            .set_if("time_to_90_percent_s", dynamics::time_to_90_percent_s(record, &times, index));
         let followed = dynamics::follow_s(record, &times, &scenario.measure, &rate_changes, index);
         figures.set_if("follow_s", followed);
         if of.player.is_some() {

@@ -61,6 +61,7 @@ const NAMES: [(&str, &str); 33] = [
     ("jain", "Jain's index"),
     ("ratio_to_others", "Goodput / mean goodput of the others"),
     ("time_to_80_percent_s", "Time to 80 % of the capacity"),
+    ("time_to_90_percent_s", "Time to 90 % of the capacity"),
     ("follow_s", "Time to follow a change"),
     ("switch_ratio", "Least second after a change of algorithm / before"),
     ("utility", "Utility"),

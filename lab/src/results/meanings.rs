@@ -59,6 +59,10 @@ pub const OF_FLOW: [(&str, &str); 47] = [
         "From the flow's start until a second (ten windows of 100 ms) brought 80 % of the capacity",
     ),
     (
+        "time_to_90_percent_s",
+        "From the flow's start until 100 ms brought 90 % of the capacity; the second after them brought 90 % too",
+    ),
+    (
         "peak_in_flight_bdp",
         "Simulator: most bytes in flight at the end of any 100 ms of the whole run, headers included / bandwidth-delay \
          product",

@@ -26,6 +26,7 @@ pub const OF_FLOW: [&str; 62] = [
     "ratio_to_others",
     "unfairness",
     "time_to_80_percent_s",
+    "time_to_90_percent_s",
     "peak_in_flight_bdp",
     "overshoot_bdp",
     "follow_s",

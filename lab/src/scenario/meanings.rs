@@ -1,7 +1,7 @@
 //! What the keys of a scenario file are for. The reader knows their types, ranges and defaults.
 
 /// Path and meaning, as `super::keys` names the paths.
-pub(super) const MEANINGS: [(&str, &str); 112] = [
+pub(super) const MEANINGS: [(&str, &str); 114] = [
     (
         "name",
         "Name of the scenario and of its directory in the results: up to 60 small letters, digits and hyphens.",
@@ -169,6 +169,12 @@ pub(super) const MEANINGS: [(&str, &str); 112] = [
     ("flow[].start_every_s", "Time between the starts of two of them."),
     ("flow[].stop_s", "End of all of them. Default: `duration_s`."),
     ("flow[].extra_rtt_ms", "Further propagation of these flows alone."),
+    (
+        "flow[].saved_window_bytes",
+        "What an earlier connection found that the path carries in a round trip: the flows begin with careful resume \
+         (RFC 9959), in the simulator.",
+    ),
+    ("flow[].saved_rtt_ms", "Round trip of that connection; needed with `saved_window_bytes`."),
     (
         "flow[].via",
         "Follows from `cc`: `direct`, the kernel's TCP from end to end, for `kernel:...`, `peer` for `peer:...`, \

@@ -39,7 +39,8 @@ pub use keys::scenario_keys;
 pub use link::{Link, RandomChange, Rate, TimedLinkChange, TraceFormat, TraceReference};
 pub use model::{
     Abr, App, At, Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure,
-    RepeatSpread, STREAM_MBPS, Scenario, ScenarioHead, Series, Sim, StreamTransport, Via,
+    RepeatSpread, STREAM_MBPS, SavedParameters, Scenario, ScenarioHead, Series, Sim,
+    StreamTransport, Via,
 };
 pub use peer::load_peers;
 pub use programs::{ExternalProgram, PeerPrograms};

@@ -289,6 +289,15 @@ pub enum GroupConnections {
     Shared,
 }
 
+/// Saved parameters of a path (RFC 9959).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SavedParameters {
+    /// Bytes that the path carried in a round trip.
+    pub window_bytes: u64,
+    /// Its round trip.
+    pub rtt_ms: f64,
+}
+
 /// Flows with the same settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlowGroup {
@@ -314,6 +323,9 @@ pub struct FlowGroup {
     pub stop_s: f64,
     /// Further propagation of these flows alone.
     pub extra_rtt_ms: f64,
+    /// What an earlier connection saved, with which they begin: simulator only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved: Option<SavedParameters>,
     /// Which way they take.
     pub via: Via,
     /// Whether they share a tunnel connection.

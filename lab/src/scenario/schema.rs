@@ -7,11 +7,11 @@ use millrace_config::Class;
 use crate::report::Plot;
 
 use super::model::{
-    Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure, Scenario,
-    ScenarioHead, Series, Sim, Via,
+    Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure, SavedParameters,
+    Scenario, ScenarioHead, Series, Sim, Via,
 };
 use super::programs::{ExternalProgram, PeerPrograms};
-use super::ranges::{RATE_MBPS, RTT_MS, TIME_S};
+use super::ranges::{RATE_MBPS, RTT_MS, SAVED_WINDOW_BYTES, TIME_S};
 use super::reader::TableReader;
 use super::tree::{Node, ScenarioResult, ScenarioText, TreeValue};
 use super::variant::AlgorithmVariant;
@@ -227,6 +227,7 @@ fn group(
         start_every_s: reader.number("start_every_s", TIME_S, 0.0)?,
         stop_s: reader.number("stop_s", TIME_S, duration_s)?,
         extra_rtt_ms: reader.number("extra_rtt_ms", RTT_MS, 0.0)?,
+        saved: saved(&mut reader)?,
         via,
         connections: reader.choice(
             "connections",
@@ -259,6 +260,18 @@ fn parameters(
         None => Ok(serde_json::Map::new()),
         Some((TreeValue::Table(_), serde_json::Value::Object(map))) => Ok(map),
         Some(_) => Err(reader.error("parameters", "expected a table of settings")),
+    }
+}
+
+/// Both of the saved parameters, or none.
+fn saved(reader: &mut TableReader<'_>) -> ScenarioResult<Option<SavedParameters>> {
+    let window_bytes = reader.maybe_integer("saved_window_bytes", SAVED_WINDOW_BYTES)?;
+    let rtt_ms = reader.maybe_number("saved_rtt_ms", RTT_MS)?;
+    match (window_bytes, rtt_ms) {
+        (Some(window_bytes), Some(rtt_ms)) => Ok(Some(SavedParameters { window_bytes, rtt_ms })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(reader.error("saved_window_bytes", "needs saved_rtt_ms too")),
+        (None, Some(_)) => Err(reader.error("saved_rtt_ms", "needs saved_window_bytes too")),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_cc::careful_resume::{CarefulResumeConfig, SavedPath};
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{Bandwidth, ControllerConfig, Tuning};
 use millrace_sim::{
@@ -15,7 +16,9 @@ use super::external::ExternalControllers;
 use super::mcc;
 use crate::measure::SAMPLE_S;
 use crate::runner::NotDone;
-use crate::scenario::{self, Abr, App, FlowGroup, GroupConnections, Scenario, Sim, Via};
+use crate::scenario::{
+    self, Abr, App, FlowGroup, GroupConnections, SavedParameters, Scenario, Sim, Via,
+};
 use crate::traces::Traces;
 
 /// The simulator's setup of one run of `scenario`.
@@ -107,6 +110,13 @@ fn flows_of(
     let algorithm = match group.via {
         Via::External => externals.settings(group)?,
         _ => controller(&group.cc, &group.parameters)?,
+    };
+    let algorithm = match group.saved {
+        Some(SavedParameters { window_bytes, rtt_ms }) => {
+            let saved = SavedPath { window_bytes, rtt: ms(rtt_ms) };
+            Arc::new(CarefulResumeConfig::new(algorithm, saved))
+        }
+        None => algorithm,
     };
     let mut flow = FlowSetup::bulk(algorithm);
     flow.source = source(&group.app)?;

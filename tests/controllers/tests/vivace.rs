@@ -187,28 +187,48 @@ fn it_follows_the_link_and_survives_an_outage() {
     assert!(mbps(68.0, 80.0) > 10.0, "{:.2}", mbps(68.0, 80.0));
 }
 
-#[test]
-fn the_pipelined_start_up_fills_a_satellite_link_in_ten_seconds_and_two_round_trips_of_queue() {
-    // The link of the paper's figure 3. The queue is measured with a buffer that takes it all.
-    let rtt = Duration::from_millis(800);
-    let fast = PccConfig { start_up: StartUpKind::Pipelined, ..VIVACE };
-    for seed in SEEDS {
-        let link = Link::new(42.0, 800.0, 1_000_000, 0.0074);
-        let after = |config| reached_s(&bulk(link, config, seed, 30.0), 0.8 * 42.0);
-        let (piped, doubled) = (after(fast), after(VIVACE));
-        assert!(piped <= 10.0 && doubled > 12.0, "{piped} and {doubled} s");
+/// Initial window of the tunnel.
+const TUNNEL_PACKETS: u64 = 32;
 
-        let deep = Link { buffer_bytes: 50_000_000, ..link };
-        let run = bulk(deep, fast, seed, 12.0);
-        let longest = run.queueing.iter().map(|(_, delay)| *delay).max().expect("packets");
-        assert!(longest < rtt, "{longest:?} of queue is more than two round trips in flight");
-        println!("80 % after {piped} s ({doubled} s by doubling), queue of up to {longest:?}");
+fn by_acks(member: PccConfig) -> PccConfig {
+    PccConfig { start_up: StartUpKind::Pipelined, ..member }
+}
+
+fn from_32_packets(link: Link, config: PccConfig, seed: u64, duration_s: f64) -> Run {
+    let path = Path::new(link, seed).flow(&config, DataSource::Bulk, 0.0);
+    path.initial_window(TUNNEL_PACKETS).run(duration_s)
+}
+
+#[test]
+fn start_up_by_acknowledgements_fills_a_satellite_link_in_six_seconds() {
+    for loss in [0.0, 0.0074] {
+        for seed in SEEDS {
+            let link = Link::new(42.0, 800.0, 1_000_000, loss);
+            // To the end of the half second.
+            let after =
+                |config| 0.5 + reached_s(&from_32_packets(link, config, seed, 20.0), 0.8 * 42.0);
+            let by_doubling = PccConfig { start_up: StartUpKind::Doubling, ..VIVACE };
+            let (reached, doubled) = (after(by_acks(VIVACE)), after(by_doubling));
+            println!("{loss}: 80 % after {reached} s ({doubled} s by doubling)");
+            assert!(reached <= 6.0 && doubled > 10.0, "{loss}: {reached} and {doubled} s");
+        }
     }
 }
 
 #[test]
-fn the_pipelined_start_up_ends_at_the_right_rate_elsewhere_too() {
-    let fast = PccConfig { start_up: StartUpKind::Pipelined, ..VIVACE };
+fn start_up_by_acknowledgements_overshoots_by_less_than_a_round_trip_of_queue() {
+    // With a buffer that takes it all.
+    let link = Link::new(42.0, 800.0, 50_000_000, 0.0074);
+    for config in [VIVACE, VIVACE_LOSS].map(by_acks) {
+        let run = from_32_packets(link, config, 1, 9.0);
+        let longest = run.queueing.iter().map(|(_, delay)| *delay).max().expect("packets");
+        println!("{}: queue of up to {longest:?}", config.name);
+        assert!(longest < Duration::from_millis(800), "{}: {longest:?}", config.name);
+    }
+}
+
+#[test]
+fn start_up_by_acknowledgements_ends_at_the_right_rate_elsewhere_too() {
     for (mbps, rtt_ms, buffer, loss) in [
         (100.0, 30.0, 75_000, 0.0),
         (100.0, 30.0, 1_500, 0.0),
@@ -217,7 +237,8 @@ fn the_pipelined_start_up_ends_at_the_right_rate_elsewhere_too() {
         (2.0, 50.0, 30_000, 0.02),
     ] {
         for seed in SEEDS {
-            let run = bulk(Link::new(mbps, rtt_ms, buffer, loss), fast, seed, 6.0);
+            let link = Link::new(mbps, rtt_ms, buffer, loss);
+            let run = from_32_packets(link, by_acks(VIVACE), seed, 6.0);
             let goodput = run.flows[0].mbps(2.0, 6.0);
             assert!(goodput > 0.8 * mbps, "{goodput:.1} of {mbps} Mbit/s");
         }

@@ -191,6 +191,12 @@ impl Path {
         self
     }
 
+    /// Sets the initial window of the flows added so far.
+    pub fn initial_window(mut self, packets: u64) -> Self {
+        self.setup.flows.iter_mut().for_each(|flow| flow.initial_window_packets = packets);
+        self
+    }
+
     /// Runs for `duration_s` seconds.
     pub fn run(mut self, duration_s: f64) -> Run {
         self.setup.duration = Duration::from_secs_f64(duration_s);
