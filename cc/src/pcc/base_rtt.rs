@@ -38,7 +38,18 @@ pub(super) struct BaseRtt {
     memory: WindowedMin<Duration>,
     queue_free: WindowedMin<Duration>,
     headroom: Duration,
+    /// By the smallest RTT; `None` before the first sample.
+    baseline: Option<Baseline>,
     excursion: Option<RttExcursion>,
+}
+
+/// The window horizon outside of a trial. Kept, because the window is asked for with each packet and the smallest RTT
+/// seldom changes.
+#[derive(Clone, Copy, Debug)]
+struct Baseline {
+    least_rtt: Duration,
+    horizon: Duration,
+    horizon_s: f64,
 }
 
 /// RTTs beyond the window horizon.
@@ -64,7 +75,7 @@ impl BaseRtt {
     pub(super) fn new(headroom: Duration) -> Self {
         let memory = WindowedMin::new(BASE_RTT_WINDOW.as_nanos() as u64);
         let queue_free = WindowedMin::new(QUEUE_FREE_RTT_WINDOW.as_nanos() as u64);
-        Self { memory, queue_free, headroom, excursion: None }
+        Self { memory, queue_free, headroom, baseline: None, excursion: None }
     }
 
     /// Adds a sample with the rate in force and what is in flight. If it shows that the path has become longer, returns the rate before the
@@ -79,7 +90,8 @@ impl BaseRtt {
     ) -> Option<f64> {
         self.memory.add(now.as_nanos(), latest);
         self.queue_free.add(now.as_nanos(), latest);
-        let horizon = self.baseline()?;
+        self.update_baseline();
+        let horizon = self.baseline?.horizon;
         if latest <= horizon || smoothed <= horizon {
             self.excursion = None;
             return None;
@@ -119,6 +131,7 @@ impl BaseRtt {
             memory.clear();
             memory.add(now.as_nanos(), excursion.least);
         }
+        self.update_baseline();
         Some(excursion.rate_mbps)
     }
 
@@ -132,13 +145,12 @@ impl BaseRtt {
         self.queue_free.get()
     }
 
-    /// The time that the window covers; `None` before the first sample.
-    pub(super) fn window_horizon(&self) -> Option<Duration> {
-        let baseline = self.baseline()?;
-        Some(if self.trial().is_some() {
-            baseline.mul_f64(TRIAL_WINDOW_FRACTION)
-        } else {
-            baseline
+    /// The time that the window covers, s; `None` before the first sample.
+    pub(super) fn window_horizon_s(&self) -> Option<f64> {
+        let baseline = self.baseline?;
+        Some(match self.trial() {
+            Some(_) => baseline.horizon.mul_f64(TRIAL_WINDOW_FRACTION).as_secs_f64(),
+            None => baseline.horizon_s,
         })
     }
 
@@ -151,9 +163,15 @@ impl BaseRtt {
         self.excursion.and_then(|excursion| excursion.trial)
     }
 
-    /// The window horizon outside of a trial.
-    fn baseline(&self) -> Option<Duration> {
-        Some(self.memory.get()? * 3 / 2 + self.headroom)
+    fn update_baseline(&mut self) {
+        let least_rtt = self.memory.get();
+        if self.baseline.map(|baseline| baseline.least_rtt) == least_rtt {
+            return;
+        }
+        self.baseline = least_rtt.map(|least_rtt| {
+            let horizon = least_rtt * 3 / 2 + self.headroom;
+            Baseline { least_rtt, horizon, horizon_s: horizon.as_secs_f64() }
+        });
     }
 }
 
@@ -162,6 +180,10 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    fn horizon(base: &BaseRtt) -> Duration {
+        Duration::from_secs_f64(base.window_horizon_s().expect("a round trip has been seen"))
+    }
 
     /// Adds a sample each 100 ms from one time to another, at a falling rate.
     fn feed(base: &mut BaseRtt, from_ms: u64, to_ms: u64, rtt: impl Fn(u64) -> Duration) {
@@ -189,7 +211,7 @@ mod tests {
     fn of_20_ms() -> BaseRtt {
         let mut base = BaseRtt::new(100 * MS);
         feed(&mut base, 0, 1_000, |_| 20 * MS);
-        assert_eq!(base.window_horizon(), Some(130 * MS));
+        assert_eq!(horizon(&base), 130 * MS);
         base
     }
 
@@ -217,7 +239,7 @@ mod tests {
             feed(&mut base, start + 3_900, start + 4_000, |_| 120 * MS);
         }
         feed(&mut base, 21_000, 40_000, |at| (500 + at % 1_000 / 5) as u32 * MS);
-        assert_eq!(base.window_horizon(), Some(130 * MS));
+        assert_eq!(horizon(&base), 130 * MS);
     }
 
     #[test]
@@ -225,13 +247,13 @@ mod tests {
         let mut base = of_20_ms();
         let mut tried = 0;
         for at in (1_000..60_000).step_by(100) {
-            let window = base.window_horizon().expect("a round trip has been seen");
+            let window = horizon(&base);
             tried += u32::from(window < 130 * MS);
             // 20 Mbit/s wanted, 16 carried.
             let (now, rtt) = (Time::from_nanos(at * 1_000_000), window * 20 / 16);
             base.add(now, rtt, rtt, 20.0, 100_000);
         }
-        assert_eq!(base.window_horizon(), Some(130 * MS));
+        assert_eq!(horizon(&base), 130 * MS);
         // The first shorter sample ends each trial.
         assert!((10..=20).contains(&tried), "{tried} of 590 samples with a smaller window");
     }
@@ -254,23 +276,23 @@ mod tests {
     fn longer_path_is_known_from_a_trial_if_the_rate_does_not_fall() {
         let mut base = of_20_ms();
         feed_at(&mut base, 1_000, 4_700, |_| 200 * MS, |_| 20.0);
-        assert_eq!(base.window_horizon(), Some(97_500 * MS / 1_000), "a smaller window is tried");
+        assert_eq!(horizon(&base), 97_500 * MS / 1_000, "a smaller window is tried");
         feed_at(&mut base, 4_700, 5_100, |_| 200 * MS, |_| 20.0);
-        assert_eq!(base.window_horizon(), Some(400 * MS));
+        assert_eq!(horizon(&base), 400 * MS);
     }
 
     #[test]
     fn longer_path_is_known_after_three_seconds_or_ten_round_trips() {
         let mut base = of_20_ms();
         feed(&mut base, 1_000, 4_000, |_| 200 * MS);
-        assert_eq!(base.window_horizon(), Some(130 * MS));
+        assert_eq!(horizon(&base), 130 * MS);
         feed(&mut base, 4_000, 4_200, |at| (200 + at % 10) as u32 * MS);
-        assert_eq!(base.window_horizon(), Some(400 * MS));
+        assert_eq!(horizon(&base), 400 * MS);
         feed(&mut base, 7_000, 17_000, |_| 1_000 * MS);
-        assert_eq!(base.window_horizon(), Some(400 * MS), "ten round trips are ten seconds");
+        assert_eq!(horizon(&base), 400 * MS, "ten round trips are ten seconds");
         feed(&mut base, 17_000, 17_200, |_| 1_000 * MS);
-        assert_eq!(base.window_horizon(), Some(1_600 * MS));
+        assert_eq!(horizon(&base), 1_600 * MS);
         feed(&mut base, 18_000, 18_100, |_| 20 * MS);
-        assert_eq!(base.window_horizon(), Some(130 * MS), "a shorter path immediately");
+        assert_eq!(horizon(&base), 130 * MS, "a shorter path immediately");
     }
 }

@@ -87,9 +87,9 @@ impl PathWindow {
         Some((STANDING_QUEUE_RTT_RATIO * base_s).max(base_s + MIN_STANDING_QUEUE_S))
     }
 
-    /// The time that the window covers, by the base RTT.
-    pub(super) fn horizon(&self) -> Option<Duration> {
-        self.base_rtt.as_ref().and_then(BaseRtt::window_horizon)
+    /// The time that the window covers by the base RTT, s.
+    pub(super) fn horizon_s(&self) -> Option<f64> {
+        self.base_rtt.as_ref().and_then(BaseRtt::window_horizon_s)
     }
 
     /// `window_bytes`, bounded.
