@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{ControllerConfig, PathModel, Time};
+use millrace_config::INITIAL_CONGESTION_WINDOW_PACKETS;
 use millrace_mcc::rules::{Choice, LuaRules, SelectionRules};
 use millrace_mcc::{
     Class, Config, ConnectionRecord, Episode, PathUpdate, RuleInput, RulesText, Selector,
@@ -38,8 +39,6 @@ const SEGMENT_DURATION: Duration = Duration::from_secs(2);
 const SEGMENT_RATE_SHARE: f64 = 0.5;
 /// Interval between two batches of the Selector.
 const EVALUATION_INTERVAL: Duration = Duration::from_millis(50);
-/// Initial window of the tunnel.
-const INITIAL_WINDOW_PACKETS: u64 = 32;
 
 /// Options of `millrace-lab dataset`.
 #[derive(Debug, Args)]
@@ -237,7 +236,7 @@ fn run_path(
             let seed = path.number ^ (round << 32);
             let first = FlowSetup {
                 source: source.clone(),
-                initial_window_packets: INITIAL_WINDOW_PACKETS,
+                initial_window_packets: INITIAL_CONGESTION_WINDOW_PACKETS as u64,
                 ..FlowSetup::bulk(Arc::clone(&supervisor.controllers[0]))
             };
             let mut flows = vec![first];
