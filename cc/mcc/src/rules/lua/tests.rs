@@ -109,6 +109,99 @@ fn endless_rule_is_stopped_each_time() {
     }
 }
 
+/// Inputs with varied fields, more than fit into one batch.
+fn varied_inputs() -> Vec<RuleInput> {
+    let mut state = 1_u64;
+    let mut draw = move || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / f64::from(1 << 24)
+    };
+    let algorithms = ["bbr", "cubic", "westwood", "vivace-latency", "iris-min", ""];
+    let classes = [Class::Rtsp, Class::Dash, Class::Bulk];
+    let mut one = |connection: usize| RuleInput {
+        connection: connection as u64,
+        class: classes[connection % classes.len()],
+        algorithm: algorithms[connection % algorithms.len()].to_owned(),
+        age_s: 60.0 * draw(),
+        path_age_s: 30.0 * draw(),
+        rtt_ratio: 6.0 * draw(),
+        since_switch_s: 20.0 * draw(),
+        switches: connection as u64 % 5,
+        min_rtt_ms: 100.0 * draw(),
+        smoothed_rtt_ms: if connection % 17 == 0 { 0.0 } else { 200.0 * draw() },
+        recent_min_rtt_ms: 100.0 * draw(),
+        recent_max_rtt_ms: 100.0 + 300.0 * draw(),
+        mean_delivery_mbps: 50.0 * draw(),
+        max_delivery_mbps: 100.0 * draw(),
+        loss: 0.1 * draw(),
+        loss_short: 0.2 * draw(),
+        delivered_bytes: 1e7 * draw(),
+        window_bytes: 1e6 * draw(),
+        player: (connection % 4 == 1).then(|| Player {
+            buffer_s: (connection % 8 == 1).then(|| 20.0 * draw()),
+            age_s: draw(),
+            ..Player::default()
+        }),
+        ..RuleInput::default()
+    };
+    (0..2 * MAX_BATCH + 7).map(&mut one).collect()
+}
+
+#[test]
+fn batch_gives_the_results_of_one_by_one() {
+    let failing = "function select(flow)
+                     if flow.loss > 0.08 then error('lost ' .. flow.loss) end
+                     if flow.loss > 0.06 then return 7 end
+                     if flow.loss > 0.05 then return flow.player.buffer_s end
+                     if flow.loss > 0.04 then error({}) end
+                     if flow.loss > 0.03 then while true do end end
+                     n = (n or 0) + 1
+                     return flow.algorithm, flow.class .. n .. tostring(flow.player and flow.player.buffer_s)
+                   end";
+    let inputs = varied_inputs();
+    for text in [
+        include_str!("../../../rules/learned.lua"),
+        include_str!("../../../rules/by-path.lua"),
+        include_str!("../../../rules/paper.lua"),
+        failing,
+    ] {
+        let (mut batch, mut single) = (load(text), load(text));
+        let all = batch.select_batch(&inputs);
+        let one_by_one: Vec<_> = inputs.iter().map(|input| single.select(input)).collect();
+        assert_eq!(all.len(), inputs.len());
+        for (input, (a, b)) in inputs.iter().zip(all.iter().zip(&one_by_one)) {
+            assert_eq!(a, b, "{input:?}");
+        }
+        let distinct = |is: fn(&Result<Option<Choice>, String>) -> bool| all.iter().any(is);
+        assert!(distinct(|it| it.is_ok()));
+        assert_eq!(distinct(|it| it.is_err()), text == failing);
+    }
+    assert!(load(failing).select_batch(&[]).is_empty());
+}
+
+#[test]
+fn limits_apply_to_each_connection_of_a_batch() {
+    let mut rules = load(
+        "function select(flow)
+           for i = 1, flow.window_bytes do end
+           return 'bbr'
+         end",
+    );
+    let input = |loops: f64| RuleInput { window_bytes: loops, ..RuleInput::default() };
+    // Together far above the limit, each below.
+    let below = vec![input(90_000.0); MAX_BATCH];
+    assert!(rules.select_batch(&below).iter().all(Result::is_ok));
+    // A limit that is reached at any instruction, also between two connections, stops none but its own.
+    let mut stopped = 0;
+    for loops in 99_700..100_100 {
+        let choices = rules.select_batch(&[input(f64::from(loops)), input(1.0), input(2.0)]);
+        stopped += usize::from(choices[0].is_err());
+        assert!(choices[1..].iter().all(Result::is_ok), "{loops}: {choices:?}");
+    }
+    assert!((1..400).contains(&stopped), "{stopped}");
+}
+
 /// Processor time of one call of `select`, and its error.
 fn cost(prepare: &str, body: &str) -> (Duration, String) {
     let mut rules = load(&format!("{prepare} function select(flow) {body} end"));
