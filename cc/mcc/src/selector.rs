@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::connection::SelectorConnection;
 use crate::episode::EpisodeEnd;
 use crate::record::Nanos;
-use crate::rules::{Choice, MAX_BATCH, SelectionRules};
+use crate::rules::{Choice, SelectionRules};
 use crate::{ConnectionRecord, Episode, PathUpdate, RuleInput, SwitchRequest};
 
 /// Maximum number of connections. Further connections keep their algorithm.
@@ -272,22 +272,8 @@ impl<R: SelectionRules> Selector<R> {
         mut try_send: impl FnMut(SwitchRequest) -> bool,
         mut report: impl FnMut(&str),
     ) {
-        for due in self.due(now).chunks(MAX_BATCH) {
-            let inputs = self.begin_evaluation(due, now);
-            self.counts.evaluations += inputs.len() as u64;
-            let choices = self.rules.select_batch(&inputs);
-            for (input, choice) in inputs.iter().zip(choices) {
-                let wanted = self.wanted(choice, &mut report);
-                self.apply(input.connection, wanted, now, &mut try_send);
-            }
-        }
-        self.remove_silent(now);
-    }
-
-    /// Inputs of the rules for these connections, without those that are pinned.
-    fn begin_evaluation(&mut self, due: &[u64], now: Time) -> Vec<RuleInput> {
-        let mut inputs = Vec::with_capacity(due.len());
-        for &connection in due {
+        let mut ended = Vec::new();
+        for connection in self.due(now) {
             let Some(state) = self.connections.get_mut(&connection) else { continue };
             (state.is_listed, state.has_update, state.evaluated) = (false, false, None);
             if state.pinned {
@@ -295,49 +281,36 @@ impl<R: SelectionRules> Selector<R> {
             }
             state.evaluated = Some(now);
             self.waiting.push_back((connection, now));
-            inputs.push(state.rule_input(connection, self.settings.name(state.algorithm), now));
-        }
-        inputs
-    }
-
-    /// Index of the algorithm that the rules chose; `None` if they keep the one in use, or have failed.
-    fn wanted(
-        &mut self,
-        choice: Result<Option<Choice>, String>,
-        report: &mut impl FnMut(&str),
-    ) -> Option<u16> {
-        choice.and_then(|choice| self.settings.index(choice)).unwrap_or_else(|problem| {
-            self.counts.evaluation_errors += 1;
-            if self.reported.as_ref() != Some(&problem) {
-                report(&problem);
-                self.reported = Some(problem);
+            let input = state.rule_input(connection, self.settings.name(state.algorithm), now);
+            self.counts.evaluations += 1;
+            let wanted = match self.rules.select(&input).map(|choice| self.settings.index(choice)) {
+                Ok(Ok(wanted)) => wanted,
+                Ok(Err(problem)) | Err(problem) => {
+                    self.counts.evaluation_errors += 1;
+                    if self.reported.as_ref() != Some(&problem) {
+                        report(&problem);
+                        self.reported = Some(problem);
+                    }
+                    None
+                }
+            };
+            let (to, is_new_path) = match state.confirm(wanted, &self.settings, now) {
+                Some(to) => (to, state.is_new_path),
+                None => continue,
+            };
+            if try_send(SwitchRequest { connection, algorithm: to, is_new_path }) {
+                self.counts.switch_requests += 1;
+                ended.extend(state.end_episode(EpisodeEnd::Switch));
+                state.switch(to, now);
+            } else {
+                self.counts.postponed_requests += 1;
+                state.evaluated = None;
+                state.is_listed = true;
+                self.listed.push(connection);
             }
-            None
-        })
-    }
-
-    /// Requests the switch to the algorithm that the rules want, if it is confirmed.
-    fn apply(
-        &mut self,
-        connection: u64,
-        wanted: Option<u16>,
-        now: Time,
-        try_send: &mut impl FnMut(SwitchRequest) -> bool,
-    ) {
-        let Some(state) = self.connections.get_mut(&connection) else { return };
-        let Some(to) = state.confirm(wanted, &self.settings, now) else { return };
-        let is_new_path = state.is_new_path;
-        if try_send(SwitchRequest { connection, algorithm: to, is_new_path }) {
-            self.counts.switch_requests += 1;
-            let ended = state.end_episode(EpisodeEnd::Switch);
-            state.switch(to, now);
-            self.keep(ended);
-        } else {
-            self.counts.postponed_requests += 1;
-            state.evaluated = None;
-            state.is_listed = true;
-            self.listed.push(connection);
         }
+        ended.into_iter().for_each(|episode| self.keep(Some(episode)));
+        self.remove_silent(now);
     }
 
     /// Takes the connections that are due for evaluation.

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use mlua::debug::DebugEvent;
 use mlua::serde::SerializeOptions;
-use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaSerdeExt, StdLib, Table, Value, VmState};
+use mlua::{
+    Function, HookTriggers, Lua, LuaOptions, LuaSerdeExt, MultiValue, StdLib, Table, Value, VmState,
+};
 use nix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
-use super::batch::{self, BatchCaller, BatchFunctions, MAX_BATCH, Returned};
 use super::select::{Choice, SelectionRules};
 use crate::RuleInput;
 
@@ -99,11 +100,37 @@ pub enum RulesError {
     NoSelect(String),
 }
 
+type Number = (&'static str, fn(&RuleInput) -> f64);
+
+/// The fields of type `f64`.
+const NUMBERS: [Number; 20] = [
+    ("age_s", |input| input.age_s),
+    ("path_age_s", |input| input.path_age_s),
+    ("rtt_ratio", |input| input.rtt_ratio),
+    ("since_switch_s", |input| input.since_switch_s),
+    ("min_rtt_ms", |input| input.min_rtt_ms),
+    ("max_rtt_ms", |input| input.max_rtt_ms),
+    ("recent_min_rtt_ms", |input| input.recent_min_rtt_ms),
+    ("recent_max_rtt_ms", |input| input.recent_max_rtt_ms),
+    ("latest_rtt_ms", |input| input.latest_rtt_ms),
+    ("smoothed_rtt_ms", |input| input.smoothed_rtt_ms),
+    ("rtt_variation_ms", |input| input.rtt_variation_ms),
+    ("delivery_mbps", |input| input.delivery_mbps),
+    ("mean_delivery_mbps", |input| input.mean_delivery_mbps),
+    ("max_delivery_mbps", |input| input.max_delivery_mbps),
+    ("peak_delivery_mbps", |input| input.peak_delivery_mbps),
+    ("loss", |input| input.loss),
+    ("loss_short", |input| input.loss_short),
+    ("ecn_ce", |input| input.ecn_ce),
+    ("window_bytes", |input| input.window_bytes),
+    ("delivered_bytes", |input| input.delivered_bytes),
+];
+
 /// The rules of one file.
 #[derive(Debug)]
 pub struct LuaRules {
     lua: Lua,
-    batch: BatchCaller,
+    call_select: Function,
     budget: Rc<Budget>,
     name: String,
 }
@@ -121,23 +148,16 @@ impl LuaRules {
             time: Cell::default(),
         });
         budget.begin(LOAD_LIMITS);
-        let load = || -> mlua::Result<(Lua, Option<BatchCaller>)> {
-            let Sandbox { lua, pcall, unpack } = sandbox(&budget)?;
+        let load = || -> mlua::Result<(Lua, Option<Function>)> {
+            let lua = sandbox(&budget)?;
             lua.load(text).set_name(format!("@{name}")).exec()?;
-            let Some(select) = lua.globals().get::<Option<Function>>("select")? else {
-                return Ok((lua, None));
-            };
-            let begin = Rc::clone(&budget);
-            let begin = lua.create_function(move |_, ()| {
-                begin.begin(SELECT_LIMITS);
-                Ok(())
-            })?;
-            let batch = BatchCaller::new(&lua, BatchFunctions { select, pcall, unpack, begin })?;
-            Ok((lua, Some(batch)))
+            let select = lua.globals().get::<Option<Function>>("select")?;
+            let call_select = select.map(|select| select_caller(&lua, select)).transpose()?;
+            Ok((lua, call_select))
         };
-        let (lua, batch) = load().map_err(|error| RulesError::Lua(first_line(&error)))?;
-        let batch = batch.ok_or_else(|| RulesError::NoSelect(name.to_owned()))?;
-        Ok(Self { lua, batch, budget, name: name.to_owned() })
+        let (lua, call_select) = load().map_err(|error| RulesError::Lua(first_line(&error)))?;
+        let call_select = call_select.ok_or_else(|| RulesError::NoSelect(name.to_owned()))?;
+        Ok(Self { lua, call_select, budget, name: name.to_owned() })
     }
 
     /// Runs the tests of the file: its functions whose names begin with `test_`. In them, `flow{...}` creates an
@@ -164,7 +184,7 @@ impl LuaRules {
     }
 
     fn helper(&self) -> Result<(), String> {
-        // Absent values are nil, as in `BatchCaller`.
+        // Absent values are nil, as in `select_caller`.
         let options = SerializeOptions::new().serialize_none_to_null(false);
         let make = self.lua.create_function(move |lua, given: Table| {
             let flow = match lua.to_value_with(&RuleInput::default(), options)? {
@@ -186,55 +206,81 @@ impl LuaRules {
             .map_err(|error| first_line(&error))
     }
 
-    /// The choice from what a call of `select` returned.
-    fn choice(&self, returned: Returned) -> Result<Option<Choice>, String> {
-        let (algorithm, reason) = match returned {
-            Returned::Values(algorithm, reason) => (algorithm, reason),
-            Returned::Error(Value::Error(error)) => return Err(first_line(&error)),
-            Returned::Error(Value::String(text)) => {
-                return Err(first_line(&mlua::Error::runtime(text.to_string_lossy())));
-            }
-            Returned::Error(other) => {
-                return Err(format!("{}: select failed with a {}", self.name, other.type_name()));
-            }
-        };
-        let algorithm = match algorithm {
-            Value::Nil => return Ok(None),
-            Value::String(name) => name.to_string_lossy(),
-            other => {
-                return Err(format!(
+    fn call(&self, input: &RuleInput) -> mlua::Result<Option<Choice>> {
+        let arguments = self.arguments(input)?;
+        self.budget.begin(SELECT_LIMITS);
+        let mut answer = self.call_select.call::<MultiValue>(arguments)?;
+        let algorithm = match answer.pop_front() {
+            None | Some(Value::Nil) => return Ok(None),
+            Some(Value::String(name)) => name.to_string_lossy(),
+            Some(other) => {
+                let problem = format!(
                     "{}: select returned a {}; expected the name of an algorithm, or nil",
                     self.name,
                     other.type_name()
-                ));
+                );
+                return Err(mlua::Error::runtime(problem));
             }
         };
-        let reason = match reason {
-            Value::String(reason) => {
+        let reason = match answer.pop_front() {
+            Some(Value::String(reason)) => {
                 Some(reason.to_string_lossy().chars().take(MAX_REASON_CHARS).collect())
             }
             _ => None,
         };
         Ok(Some(Choice { algorithm, reason }))
     }
+
+    /// Arguments of the function that [`select_caller`] creates, in its order.
+    fn arguments(&self, input: &RuleInput) -> mlua::Result<MultiValue> {
+        let text = |text: &str| self.lua.create_string(text).map(Value::String);
+        let mut values = Vec::with_capacity(NUMBERS.len() + 9);
+        values.push(Value::Integer(input.connection.cast_signed()));
+        values.push(text(input.class.as_str())?);
+        values.push(text(&input.algorithm)?);
+        values.push(Value::Integer(input.switches.cast_signed()));
+        values.extend(NUMBERS.iter().map(|(_, of)| Value::Number(of(input))));
+        if let Some(player) = input.player {
+            let number = |number: Option<f64>| number.map_or(Value::Nil, Value::Number);
+            values.extend([
+                number(player.buffer_s),
+                number(player.bitrate_kbps),
+                number(player.top_bitrate_kbps),
+                Value::Boolean(player.starved),
+                Value::Number(player.age_s),
+            ]);
+        }
+        Ok(MultiValue::from_vec(values))
+    }
+}
+
+/// Creates a function that sets every field of one table and calls `select` with it. It is written in Lua: setting
+/// each field from Rust would cost a call across the boundary per field.
+fn select_caller(lua: &Lua, select: Function) -> mlua::Result<Function> {
+    let names = NUMBERS.map(|(name, _)| name);
+    let all = ["connection", "class", "algorithm", "switches"].into_iter().chain(names);
+    let (mut given, mut set) = (String::new(), String::new());
+    for name in all {
+        given.push_str(&format!("{name}, "));
+        set.push_str(&format!("flow.{name} = {name}\n"));
+    }
+    let text = format!(
+        "local select, flow = ...
+         return function({given} buffer_s, bitrate_kbps, top_bitrate_kbps, starved, player_age_s)
+           {set}
+           flow.player = player_age_s and {{
+             buffer_s = buffer_s, bitrate_kbps = bitrate_kbps, top_bitrate_kbps = top_bitrate_kbps,
+             starved = starved, age_s = player_age_s,
+           }}
+           return select(flow)
+         end"
+    );
+    lua.load(text).set_name("=select").call((select, lua.create_table()?))
 }
 
 impl SelectionRules for LuaRules {
     fn select(&mut self, input: &RuleInput) -> Result<Option<Choice>, String> {
-        let returned = self.batch.call(&self.lua, std::slice::from_ref(input));
-        let returned = returned.map_err(|error| first_line(&error))?;
-        returned.into_iter().next().map_or(Ok(None), |returned| self.choice(returned))
-    }
-
-    fn select_batch(&mut self, inputs: &[RuleInput]) -> Vec<Result<Option<Choice>, String>> {
-        let mut choices = Vec::with_capacity(inputs.len());
-        for part in inputs.chunks(MAX_BATCH) {
-            match self.batch.call(&self.lua, part) {
-                Ok(all) => choices.extend(all.into_iter().map(|returned| self.choice(returned))),
-                Err(error) => choices.extend(part.iter().map(|_| Err(first_line(&error)))),
-            }
-        }
-        choices
+        self.call(input).map_err(|error| first_line(&error))
     }
 }
 
@@ -246,19 +292,10 @@ const SORT: &str = "
 ";
 
 /// A Lua state with the functions that rules may use.
-struct Sandbox {
-    lua: Lua,
-    /// Functions that rules cannot replace, for [`BatchCaller`].
-    pcall: Function,
-    unpack: Function,
-}
-
-fn sandbox(budget: &Rc<Budget>) -> mlua::Result<Sandbox> {
+fn sandbox(budget: &Rc<Budget>) -> mlua::Result<Lua> {
     let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true))?;
     let globals = lua.globals();
-    let pcall = globals.get("pcall")?;
-    let unpack = globals.get::<Table>("table")?.get("unpack")?;
     keep(&globals.get::<Table>("string")?, &STRING)?;
     keep(&globals.get::<Table>("table")?, &TABLE)?;
     let mut base = BASE.to_vec();
@@ -269,17 +306,11 @@ fn sandbox(budget: &Rc<Budget>) -> mlua::Result<Sandbox> {
     let budget = Rc::clone(budget);
     let triggers =
         HookTriggers::new().on_calls().every_nth_instruction(CHECK_INTERVAL_INSTRUCTIONS);
-    lua.set_hook(triggers, move |lua, debug| {
-        let spent = match debug.event() {
-            DebugEvent::Count => budget.spend(CHECK_INTERVAL_INSTRUCTIONS),
-            _ => budget.spend(0),
-        };
-        // Between two connections of a batch there is no call of `select` to stop.
-        spent.or_else(
-            |error| if batch::is_running(lua) { Ok(VmState::Continue) } else { Err(error) },
-        )
+    lua.set_hook(triggers, move |_, debug| match debug.event() {
+        DebugEvent::Count => budget.spend(CHECK_INTERVAL_INSTRUCTIONS),
+        _ => budget.spend(0),
     })?;
-    Ok(Sandbox { lua, pcall, unpack })
+    Ok(lua)
 }
 
 /// Removes all functions but these from a library.

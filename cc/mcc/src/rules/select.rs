@@ -20,10 +20,4 @@ pub trait SelectionRules {
     /// # Errors
     /// The failure in one line. The connection keeps its algorithm.
     fn select(&mut self, input: &RuleInput) -> Result<Option<Choice>, String>;
-
-    /// Selects the algorithms of a batch of connections, in order: the results are those of
-    /// [`select`](Self::select) for each.
-    fn select_batch(&mut self, inputs: &[RuleInput]) -> Vec<Result<Option<Choice>, String>> {
-        inputs.iter().map(|input| self.select(input)).collect()
-    }
 }
